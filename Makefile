@@ -1,0 +1,72 @@
+# memfit: build, try, test, install. `make help` lists the targets.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+BENCH_ARGS ?=
+TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+# Without linking, which takes a C++ compiler and is of use to cargo-fuzz only.
+FUZZ_CHECK := --locked --no-default-features --all-targets
+SKIPPED := $(abspath $(TARGET))/tests-skipped
+
+.DEFAULT_GOAL := build
+.PHONY: help build run test check mutants fuzz bench install uninstall clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+build: ## release binaries in target/release
+	$(CARGO) build --release --workspace
+
+run: build ## an unmodified program in half the memory that it takes
+	@MEMFIT=$(TARGET)/release/memfit examples/demo.sh
+
+# libmemfit.so and the torture program belong to other packages than the tests that need them, so they are built first.
+test: ## all tests; those that this machine cannot run are listed at the end
+	@tests/setup
+	@mkdir -p $(TARGET) && rm -f $(SKIPPED)
+	$(CARGO) build --workspace
+	MEMFIT_TEST_SKIPPED=$(SKIPPED) $(CARGO) test --workspace
+	python3 -m unittest bench/test_bench.py
+	@if [ -s $(SKIPPED) ]; then echo; echo "Skipped on this machine:"; sed 's/^/  /' $(SKIPPED); fi
+
+check: ## what every change must pass: format, lints, tests, documentation, dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) $(FUZZ_CHECK) -- -D warnings
+	$(MAKE) test
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	scripts/check-deps
+
+mutants: ## the tests notice when a rule of the design is switched off: four minutes
+	scripts/mutants
+
+fuzz: ## decoders and parsers on any input, three minutes each; needs a nightly compiler and cargo-fuzz
+	scripts/fuzz
+
+bench: build ## whole programs against kernel swap; hours, root; see bench/README.md
+	python3 bench/run.py $(BENCH_ARGS)
+
+install: build ## PREFIX=/usr/local, DESTDIR=
+	install -Dm755 $(TARGET)/release/memfit $(DESTDIR)$(PREFIX)/bin/memfit
+	install -Dm755 $(TARGET)/release/libmemfit.so $(DESTDIR)$(PREFIX)/lib/memfit/libmemfit.so
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(TARGET)/release/memfit __generate man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(TARGET)/release/memfit __generate bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	mv $(DESTDIR)$(PREFIX)/share/bash-completion/completions/memfit.bash \
+	   $(DESTDIR)$(PREFIX)/share/bash-completion/completions/memfit
+	$(TARGET)/release/memfit __generate zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+	$(TARGET)/release/memfit __generate fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+uninstall: ## what install made
+	rm -f $(DESTDIR)$(PREFIX)/bin/memfit $(DESTDIR)$(PREFIX)/lib/memfit/libmemfit.so
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/memfit.1 $(DESTDIR)$(PREFIX)/share/man/man1/memfit-*.1
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/memfit
+	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_memfit
+	rm -f $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/memfit.fish
+	-rmdir $(DESTDIR)$(PREFIX)/lib/memfit
+
+clean: ## what was built
+	$(CARGO) clean

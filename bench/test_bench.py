@@ -1,0 +1,288 @@
+"""Tests of the bench that need neither root nor memfit: python3 -m unittest bench/test_bench.py"""
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import configs  # noqa: E402
+import host  # noqa: E402
+import journal  # noqa: E402
+import report  # noqa: E402
+import run  # noqa: E402
+import stats  # noqa: E402
+import tuner  # noqa: E402
+import workloads  # noqa: E402
+
+MIB = 1 << 20
+
+
+class Stats(unittest.TestCase):
+    def test_spread(self):
+        self.assertEqual(stats.spread([3, None, 1, 2]), {"median": 2, "min": 1, "max": 3})
+        self.assertIsNone(stats.spread([None]))
+
+    def test_geomean(self):
+        self.assertAlmostEqual(stats.geomean([2, 8]), 4)
+        self.assertIsNone(stats.geomean([None]))
+
+    def test_interval_covers_the_truth(self):
+        rng, covered = random.Random(5), 0
+        for trial in range(100):
+            plain = [rng.gauss(1, 0.05) for _ in range(30)]
+            managed = [p * 1.03 * math.exp(rng.gauss(0, 0.02)) for p in plain]
+            r = stats.paired_ratio(plain, managed, resamples=500, seed=trial)
+            self.assertLess(r["low95"], r["ratio"])
+            self.assertLess(r["ratio"], r["high95"])
+            covered += r["low95"] <= 1.03 <= r["high95"]
+        self.assertGreaterEqual(covered, 86)
+
+    def test_interval_repeats_and_is_exact_without_noise(self):
+        a = stats.paired_ratio([1, 2, 3], [1.1, 2.3, 3.1])
+        self.assertEqual(a, stats.paired_ratio([1, 2, 3], [1.1, 2.3, 3.1]))
+        b = stats.paired_ratio([1, 2], [2, 4])
+        self.assertAlmostEqual(b["low95"], 2)
+        self.assertAlmostEqual(b["high95"], 2)
+        with self.assertRaises(ValueError):
+            stats.paired_ratio([1], [1, 2])
+
+
+class Tuner(unittest.TestCase):
+    natural = 400 * MIB
+
+    def fake(self, ratio, overhead=0, noise=0.0, seed=1, oom_below=0):
+        rng = random.Random(seed)
+
+        def go(limit):
+            if limit < oom_below:
+                return tuner.Trial(limit, limit, "oom")
+            held = min(limit - overhead, self.natural)
+            peak = held + ratio * (self.natural - held)
+            return tuner.Trial(limit, int(peak * (1 + rng.uniform(-noise, noise))))
+        return go
+
+    def test_finds_the_budget(self):
+        for ratio in (0, 0.2, 0.35, 0.6):
+            for pct in (50, 75):
+                for guess in (0, 0.35):
+                    budget = self.natural * pct // 100
+                    if ratio * self.natural > budget * 0.8:
+                        continue
+                    t = tuner.tune(self.fake(ratio, 3 * MIB, 0.004), budget, self.natural, guess)
+                    self.assertEqual(t.status, "ok", (ratio, pct, guess, t))
+                    self.assertLessEqual(abs(t.peak - budget), 0.02 * budget)
+                    self.assertLessEqual(len(t.trials), 5)
+
+    def test_infeasible(self):
+        t = tuner.tune(self.fake(0.9), self.natural // 2, self.natural, 0.35)
+        self.assertEqual(t.status, "infeasible")
+        self.assertLessEqual(len(t.trials), 3)
+
+    def test_oom_raises_the_limit(self):
+        t = tuner.tune(self.fake(0.1, oom_below=190 * MIB), 230 * MIB, self.natural, 0.5)
+        self.assertEqual(t.trials[0].status, "oom")
+        self.assertEqual(t.status, "ok")
+
+    def test_oom_above_the_budget_is_infeasible(self):
+        t = tuner.tune(lambda x: tuner.Trial(x, 300 * MIB, "oom"), 200 * MIB, self.natural, 0.3)
+        self.assertEqual((t.status, len(t.trials)), ("infeasible", 1))
+
+    def test_timeout_and_failure_end_it(self):
+        for status, want in (("timeout", "timeout"), ("failed", "failed")):
+            t = tuner.tune(lambda x: tuner.Trial(x, 300 * MIB, status), 200 * MIB, self.natural)
+            self.assertEqual((t.status, len(t.trials)), (want, 1))
+
+    def test_step_function_is_reported_as_off(self):
+        t = tuner.tune(lambda x: tuner.Trial(x, (150 if x < 200 * MIB else 300) * MIB), 220 * MIB, self.natural)
+        self.assertEqual(t.status, "off")
+        self.assertLessEqual(len(t.trials), 8)
+
+
+def sample(wall, peak, n=3):
+    return [{"status": "ok", "wall_ns": int((wall + i * 0.1) * 1e9), "cpu_ns": int(wall * 1e9), "user_ns": 5, "sys_ns": 5,
+             "peak_total": peak, "disk_read_bytes": 0, "disk_written_bytes": MIB} for i in range(n)]
+
+
+def result():
+    cells = []
+    for config, wall, peak in (("unlimited", 1, 400), ("memfit", 4, 199), ("zram", 8, 201), ("zswap", 6, 200)):
+        cells.append({"workload": "randrw", "budget_pct": 50, "config": config, "label": config, "status": "ok",
+                      "budget_bytes": 200 * MIB, "rounds": sample(wall, peak * MIB)})
+    cells.append({"workload": "randrw", "budget_pct": 50, "config": "swapfile", "label": "swapfile", "status": "infeasible",
+                  "budget_bytes": 200 * MIB, "rounds": [], "tuning": {"peak": 250 * MIB, "limit": 30 * MIB}})
+    r = {"cells": [report.summarise(c) for c in cells], "workloads": ["randrw"], "titles": {}, "notes": ["x"],
+         "natural": {"randrw": {"peak_total": 400 * MIB}}, "complete": True, "cgroup_version": 1, "zram_codec": "lz4",
+         "zswap_codec": "lzo", "options": {"rounds": 3, "tolerance": 0.02, "run_timeout": 300},
+         "facts": {"cpu": "c", "cpus": 2, "ram_bytes": 1 << 34, "kernel": "k", "virtualised": True, "memfit": None,
+                   "loadavg_at_start": "0", "thp": "t", "swappiness": "60", "page_cluster": "3",
+                   "disk": {"device": "d", "filesystem": "ext4", "rotational": False}}}
+    r["ratios"] = report.ratios(r)
+    return r
+
+
+class Report(unittest.TestCase):
+    def test_ratios(self):
+        r = result()["ratios"]
+        self.assertAlmostEqual(r["rows"][0]["memfit_over_zram"], 4.1 / 8.1)
+        self.assertAlmostEqual(r["geomean_best_rival_over_memfit"], 6.1 / 4.1)
+        self.assertEqual(r["missing"], [])
+
+    def test_invalid_cells_are_left_out_and_named(self):
+        r = result()
+        for c in r["cells"]:
+            if c["config"] in ("zram", "zswap"):
+                c["status"] = "off"
+        got = report.ratios(r)
+        self.assertIsNone(got["geomean_best_rival_over_memfit"])
+        self.assertEqual(got["missing"], ["randrw at 50 %"])
+
+    def test_markdown(self):
+        text = report.markdown(result())
+        self.assertIn("| zram | 8.10 [8.00..8.20] | 8.00 |", text)
+        self.assertIn("| +0.5 % |", text)
+        self.assertIn("infeasible: peak 250 MiB at limit 30", text)
+        self.assertIn("**1.49**", text)
+        tables = [b for b in text.split("\n\n") if b.startswith("| ")]
+        for t in tables:
+            self.assertEqual(len({l.count("|") for l in t.splitlines()}), 1, t)
+
+    def test_the_peak_rule(self):
+        o = run.parse(["--out", "unused"])
+        b = run.Bench(o)
+        b.result = {"notes": []}
+        for config, error, tuned, want in (("zram", 0.03, True, "off"), ("zram", -0.03, True, "off"), ("zram", 0.01, True, "ok"),
+                                           ("memfit", -0.2, False, "ok"), ("memfit", 0.03, False, "off")):
+            cell = {"workload": "w", "budget_pct": 50, "config": config, "label": config, "status": "ok", "peak_error": error}
+            if tuned:
+                cell["tuning"] = {}
+            b.check_peak(cell)
+            self.assertEqual(cell["status"], want, (config, error))
+
+
+class Journal(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.path = f"{self.dir}/state.json"
+
+    def test_undoes_in_reverse_and_removes_itself(self):
+        for n in "ab":
+            journal.write(f"{self.dir}/{n}", "old")
+        os.mkdir(f"{self.dir}/group")
+        open(f"{self.dir}/swap", "w").close()
+        j = journal.Journal(self.path)
+        j.add("write", path=f"{self.dir}/a", old="older")
+        j.add("write", path=f"{self.dir}/a", old="old")
+        j.add("cgroup", path=f"{self.dir}/group")
+        j.add("swapfile", path=f"{self.dir}/swap")
+        journal.write(f"{self.dir}/a", "new")
+        again = journal.Journal.load(self.path)
+        self.assertTrue(journal.owner_alive(again))
+        self.assertEqual(again.undo_all(), [])
+        self.assertEqual(journal.read(f"{self.dir}/a"), "older")
+        self.assertEqual(sorted(os.listdir(self.dir)), ["a", "b"])
+
+    def test_a_failure_is_kept_and_the_rest_undone(self):
+        j = journal.Journal(self.path)
+        j.add("write", path=f"{self.dir}/x", old="1")
+        j.add("write", path=f"{self.dir}/none/there", old="1")
+        self.assertEqual(len(j.undo_all()), 1)
+        self.assertEqual(journal.read(f"{self.dir}/x"), "1")
+        self.assertEqual(len(journal.Journal.load(self.path).entries), 1)
+
+    def test_restore_refuses_a_live_owner_and_does_nothing_without_state(self):
+        cmd = [sys.executable, f"{HERE}/restore", "--out", self.dir]
+        self.assertEqual(subprocess.run(cmd, capture_output=True).returncode, 0)
+        journal.Journal(self.path).add("write", path=f"{self.dir}/x", old="1")
+        r = subprocess.run(cmd, capture_output=True, text=True)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("still runs", r.stderr)
+
+
+class CgroupV2(unittest.TestCase):
+    """The v2 files, in a folder that looks like a cgroup."""
+
+    def test_counters(self):
+        with tempfile.TemporaryDirectory() as d:
+            for name, text in {"cpu.stat": "usage_usec 30\nuser_usec 10\nsystem_usec 20", "memory.peak": "4096",
+                               "memory.events": "low 0\noom_kill 2", "memory.max": "max", "cgroup.procs": "",
+                               "io.stat": "254:0 rbytes=10 wbytes=20 rios=1\n7:0 \n254:16 rbytes=1 wbytes=2"}.items():
+                journal.write(f"{d}/{name}", text)
+            owner = host.Cgroups(2, {"unified": d})
+            g = host.Cgroup(owner, {"unified": d}, [])
+            g.limit(4096)
+            self.assertEqual(journal.read(f"{d}/memory.max"), "4096")
+            self.assertEqual(g.counters(), {"cpu_ns": 30000, "user_ns": 10000, "sys_ns": 20000, "charged_peak": 4096,
+                                            "oom_kills": 2, "io_read": 11, "io_written": 22})
+            self.assertEqual((g.stat, g.stat_prefix), (f"{d}/memory.stat", ""))
+
+
+@unittest.skipUnless(shutil.which("cc"), "needs a C compiler")
+class Programs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.out = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.out)
+        cls.bin = workloads.build(cls.out)
+
+    def meter(self, *args):
+        path = f"{self.out}/m.json"
+        subprocess.run([f"{self.bin}/meter", "--out", path, *args], check=True, capture_output=True)
+        with open(path) as f:
+            return json.load(f)
+
+    def test_meter_reports_exit_signal_and_timeout(self):
+        self.assertEqual(self.meter("--", "sh", "-c", "exit 7")["code"], 7)
+        self.assertEqual(self.meter("--", "sh", "-c", "kill -9 $$")["signal"], 9)
+        r = self.meter("--timeout", "0.1", "--", "sleep", "9")
+        self.assertTrue(r["timed_out"])
+        self.assertLess(r["wall_ns"], 3e9)
+
+    def test_meter_takes_the_greater_of_the_two_resident_sums(self):
+        path = f"{self.out}/stat"
+        journal.write(path, "total_rss 10\ntotal_shmem 5\ntotal_inactive_anon 20\ntotal_active_anon 1\ntotal_swapcached 9\n")
+        zram = f"{self.out}/mm_stat"
+        journal.write(zram, "1 2 100 0 100 0 0 0 0")
+        r = self.meter("--stat", path, "--prefix", "total_", "--zram", zram, "--", "true")
+        self.assertEqual((r["peak_resident"], r["peak_pool"], r["peak_total"]), (21, 100, 121))
+        journal.write(path, "anon 30\nshmem 5\ninactive_anon 20\nactive_anon 1\n")
+        self.assertEqual(self.meter("--stat", path, "--", "true")["peak_total"], 35)
+
+    def test_workloads_repeat(self):
+        for name in ("randrw", "sweep", "pygraph", "sqlmem"):
+            small = {"randrw": ["4", "2000", "2"], "sweep": ["4", "3"], "pygraph": ["2", "900"], "sqlmem": ["2", "500"]}[name]
+            cmd = workloads.prepare(name, self.out, True).cmd
+            cmd = cmd[:len(cmd) - len(workloads.SIZES[name][1])] + small
+            outs = {subprocess.run(cmd, check=True, capture_output=True, env=workloads.environment(self.out)).stdout
+                    for _ in range(2)}
+            self.assertEqual(len(outs), 1, name)
+            self.assertTrue(outs.pop().startswith(b"randrw" if name == "randrw" else name.encode()))
+
+    def test_swap_header_is_what_swapon_expects(self):
+        path = f"{self.out}/swap"
+        with open(path, "wb") as f:
+            f.truncate(MIB)
+        configs.swap_header(path, MIB)
+        with open(path, "rb") as f:
+            page = f.read(os.sysconf("SC_PAGE_SIZE"))
+        self.assertEqual(page[-10:], b"SWAPSPACE2")
+        self.assertEqual(int.from_bytes(page[1024:1028], sys.byteorder), 1)
+
+    def test_missing_memfit_is_loud(self):
+        o = run.parse(["--memfit", "/nonexistent/memfit", "--out", self.out])
+        _, skipped = configs.available(["memfit", "unlimited"], o, False)
+        self.assertIn("no memfit binary", skipped["memfit"])
+        r = subprocess.run([sys.executable, f"{HERE}/run.py", "--below-budget", "--memfit", "/nonexistent/memfit",
+                            "--out", self.out], capture_output=True, text=True)
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("SKIPPED", r.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+"""The workloads: how to build and call them. Sources are in workloads/."""
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# Arguments at full size (natural peak 300 to 500 MiB, 2 to 6 s on a 2020s core) and for --quick.
+SIZES = {
+    "randrw": ((400, 1_000_000), (64, 60_000)),
+    "sweep": ((400, 12), (64, 6)),
+    "sort": ((220,), (40,)),
+    "npsort": ((380,), (60,)),
+    "pygraph": ((300, 400_000), (56, 30_000)),
+    "sqlmem": ((360, 200_000), (64, 20_000)),
+    "randrw2t": ((400, 1_000_000, 2), (64, 60_000, 2)),
+}
+DEFAULT = ["randrw", "sweep", "sort", "npsort", "pygraph", "sqlmem"]
+TITLES = {
+    "randrw": "random read/write with verify", "sweep": "sequential sweep", "sort": "GNU sort",
+    "npsort": "numpy sort", "pygraph": "CPython object graph", "sqlmem": "SQLite in memory",
+    "randrw2t": "random read/write, 2 threads",
+}
+
+
+@dataclass
+class Workload:
+    name: str
+    args: tuple
+    cmd: list
+
+
+class Missing(Exception):
+    pass
+
+
+def build(out):
+    """Compile meter and the C workloads; cheap when nothing changed."""
+    os.makedirs(f"{out}/bin", exist_ok=True)
+    cc = os.environ.get("CC", "cc")
+    for src in ("meter.c", "workloads/randrw.c", "workloads/sweep.c", "workloads/textgen.c"):
+        path = f"{HERE}/{src}"
+        exe = f"{out}/bin/{os.path.splitext(os.path.basename(src))[0]}"
+        newest = max(os.path.getmtime(path), os.path.getmtime(f"{HERE}/workloads/pages.h"))
+        if not os.path.exists(exe) or os.path.getmtime(exe) < newest:
+            subprocess.run([cc, "-O2", "-pthread", "-o", exe, path], check=True)
+    return f"{out}/bin"
+
+
+def find_python(modules):
+    """The first interpreter that has the modules: they are often only in the distribution's own."""
+    seen = []
+    for p in (sys.executable, shutil.which("python3"), "/usr/bin/python3"):
+        if p and os.path.exists(p) and p not in seen:
+            seen.append(p)
+            if subprocess.run([p, "-c", f"import {','.join(modules)}"], capture_output=True).returncode == 0:
+                return p
+    raise Missing(f"no python3 with {', '.join(modules)} (tried {', '.join(seen)})")
+
+
+def text_input(out, mib):
+    path = f"{out}/log-{mib}.txt"
+    if not os.path.exists(path):
+        with open(path + ".new", "wb") as f:
+            subprocess.run([f"{out}/bin/textgen", str(mib)], stdout=f, check=True)
+        os.rename(path + ".new", path)
+    with open(path, "rb") as f:  # into the page cache, outside the run's cgroup
+        while f.read(1 << 20):
+            pass
+    return path
+
+
+def prepare(name, out, quick):
+    args = SIZES[name][1 if quick else 0]
+    text = [str(a) for a in args]
+    if name in ("randrw", "randrw2t"):
+        cmd = [f"{out}/bin/randrw", *text]
+    elif name == "sweep":
+        cmd = [f"{out}/bin/sweep", *text]
+    elif name == "sort":
+        cmd = ["sh", "-c", 'sort -S 8G --parallel=1 "$1" | sha256sum', "sh", text_input(out, args[0])]
+    else:
+        needs = {"npsort": ["numpy"], "sqlmem": ["sqlite3"], "pygraph": ["random"]}[name]
+        cmd = [find_python(needs), f"{HERE}/workloads/{name}.py", *text]
+    return Workload(name, args, cmd)
+
+
+def environment(out):
+    """The same for every run; no hash seeds, no locale, no .pyc writes."""
+    keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "USER", "LD_LIBRARY_PATH")}
+    os.makedirs(f"{out}/tmp", exist_ok=True)
+    return {**keep, "LC_ALL": "C", "TMPDIR": f"{out}/tmp", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
+            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -1,0 +1,98 @@
+//! Failures that end memfit, and how they are told.
+//!
+//! A message says what was wrong, where, and what to do next. Exit status: 2 when the command line can never be right,
+//! 1 when it could not be done here and now, 126 and 127 as a shell for a command that cannot run.
+
+use memfit_os::exec::ExecError;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+
+/// A reason to end.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit status.
+    pub code: i32,
+    /// The text without prefix; more lines are allowed.
+    pub message: String,
+}
+
+impl Failure {
+    /// The command line is wrong (2).
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { code: 2, message: message.into() }
+    }
+
+    /// It cannot be done here (1).
+    pub fn here(message: impl Into<String>) -> Self {
+        Self { code: 1, message: message.into() }
+    }
+
+    /// A system call of ours failed (1): `what` was tried.
+    pub fn system(what: &str, error: &io::Error) -> Self {
+        Self::here(format!("cannot {what}: {}", describe(error)))
+    }
+
+    /// The command could not be executed (126 or 127).
+    pub fn command(program: &OsStr, error: ExecError) -> Self {
+        let name = program.to_string_lossy();
+        if error.is_not_found() {
+            let next = if name.contains('/') {
+                "there is no such file, or its interpreter is missing; check the path"
+            } else {
+                "no directory of PATH has it; check the name, or give a path"
+            };
+            return Self { code: 127, message: format!("command not found: {name}: {next}") };
+        }
+        let reason = describe(&io::Error::from_raw_os_error(error.errno));
+        let next = match error.errno {
+            libc::EACCES => format!("; if it is a program, make it executable: chmod +x {name}"),
+            libc::ENOEXEC => "; it is no program for this machine".into(),
+            _ => String::new(),
+        };
+        Self { code: 126, message: format!("cannot execute {name}: {reason}{next}") }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memfit: {}", self.message)
+    }
+}
+
+/// The system's words for an error, without Rust's "(os error 2)".
+#[must_use]
+pub fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_failures_have_the_codes_of_a_shell() {
+        let failure = |name: &str, errno| Failure::command(OsStr::new(name), ExecError { errno });
+        let not_found = failure("sl", libc::ENOENT);
+        assert_eq!(not_found.code, 127);
+        assert!(not_found.to_string().starts_with("memfit: command not found: sl: no directory of PATH"));
+        assert!(failure("./sl", libc::ENOENT).message.contains("interpreter"));
+        let denied = failure("./data", libc::EACCES);
+        assert_eq!(denied.code, 126);
+        assert_eq!(
+            denied.message,
+            "cannot execute ./data: Permission denied; if it is a program, make it executable: chmod +x ./data"
+        );
+        assert_eq!(failure("x", libc::E2BIG).code, 126);
+    }
+
+    #[test]
+    fn no_numbers_in_descriptions() {
+        assert_eq!(describe(&io::Error::from_raw_os_error(libc::ENOENT)), "No such file or directory");
+        assert_eq!(describe(&io::Error::other("x")), "x");
+    }
+}

@@ -1,0 +1,77 @@
+//! `memfit __generate`: manual pages and completions from the definition of the command line.
+
+use crate::args::{definition, GenerateArgs, Generated};
+use crate::errors::Failure;
+use clap_complete::{generate_to, Shell};
+use std::io;
+use std::path::Path;
+
+/// Writes the files.
+///
+/// # Errors
+/// When the directory cannot be written.
+pub fn run(args: &GenerateArgs) -> Result<i32, Failure> {
+    let shell = match args.what {
+        Generated::Man => None,
+        Generated::Bash => Some(Shell::Bash),
+        Generated::Zsh => Some(Shell::Zsh),
+        Generated::Fish => Some(Shell::Fish),
+    };
+    let written = match shell {
+        None => manual_pages(&args.directory),
+        Some(shell) => generate_to(shell, &mut visible(), "memfit", &args.directory).map(drop),
+    };
+    let what = || format!("write to {}", args.directory.display());
+    written.map(|()| 0).map_err(|error| Failure::system(&what(), &error))
+}
+
+/// The definition without its hidden commands, which nobody should complete or read about.
+fn visible() -> clap::Command {
+    let full = definition();
+    let (shown, bare): (Vec<_>, _) =
+        (full.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect(), bare(&full));
+    bare.subcommands(shown)
+}
+
+fn bare(full: &clap::Command) -> clap::Command {
+    let about = full.get_about().cloned().unwrap_or_default();
+    let long_about = full.get_long_about().cloned().unwrap_or_default();
+    clap::Command::new("memfit")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(about)
+        .long_about(long_about)
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+}
+
+fn manual_pages(directory: &Path) -> io::Result<()> {
+    clap_mangen::generate_to(visible(), directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_pages_and_completions_without_hidden_commands() {
+        let directory = std::env::temp_dir().join(format!("memfit-generate-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        for what in [Generated::Man, Generated::Bash, Generated::Zsh, Generated::Fish] {
+            run(&GenerateArgs { what, directory: directory.clone() }).unwrap();
+        }
+        for (file, text) in [
+            ("memfit.1", "Fit any program"),
+            ("memfit-run.1", "Budget"),
+            ("memfit-doctor.1", "json"),
+            ("memfit.bash", "swap"),
+            ("_memfit", "best-effort"),
+            ("memfit.fish", "doctor"),
+        ] {
+            let content = std::fs::read_to_string(directory.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+            assert!(content.contains(text), "{file}");
+            assert!(!content.contains("__generate"), "{file}");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(run(&GenerateArgs { what: Generated::Man, directory }).unwrap_err().code, 1);
+    }
+}

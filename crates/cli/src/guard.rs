@@ -1,0 +1,110 @@
+//! Keeping programs from wrong data after the launcher has ended.
+//!
+//! While the launcher lives it holds every userfaultfd open, since it shares the pager's descriptor table. When it ends
+//! before the last of the tree, the pager serves on alone, and its death would make evicted pages read as zeros. So a
+//! guard stays behind which shares the table too: when the pager ends, it kills what the pager still managed.
+//!
+//! An orderly end of the pager leaves nothing managed; programs without the stub are never touched.
+
+use memfit_os::process::{self, Pid, PidFd};
+use memfit_os::proctree::{self, ProcStat};
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long the guard tries to kill.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the guard watches over.
+pub struct Watch {
+    /// The pager.
+    pub pager: Pid,
+    /// The tree at the end of the launcher.
+    pub tree: Vec<ProcStat>,
+    /// `MEMFIT_SOCKET=...` of the run, which finds those that were started later.
+    pub environment_entry: String,
+    /// The stub, as it shows in the maps of managed programs.
+    pub stub: String,
+}
+
+impl Watch {
+    /// Waits for the end of the pager and kills what it leaves.
+    pub fn run(mut self) {
+        if let Ok(pager) = PidFd::open(self.pager) {
+            while !matches!(process::wait_readable([pager.as_fd()], None), Ok([true]) | Err(_)) {}
+        }
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while Instant::now() < deadline {
+            let managed = self.managed();
+            if managed.is_empty() {
+                return;
+            }
+            for process in &managed {
+                let _ = proctree::kill_exactly(process);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Living members of the tree that have the stub loaded.
+    fn managed(&mut self) -> Vec<ProcStat> {
+        let Ok(all) = proctree::snapshot() else { return Vec::new() };
+        let known: HashSet<(Pid, u64)> = self.tree.iter().map(|p| (p.pid, p.start_ticks)).collect();
+        let mut members: Vec<ProcStat> =
+            all.iter().filter(|p| known.contains(&(p.pid, p.start_ticks))).cloned().collect();
+        let roots: Vec<Pid> = members.iter().map(|p| p.pid).collect();
+        for root in roots {
+            members.extend(proctree::descendants_in(&all, root, &HashSet::new()).into_iter().cloned());
+        }
+        members.extend(proctree::with_environment(self.environment_entry.as_bytes()).unwrap_or_default());
+        members.retain(|process| !process.is_dead() && has_mapped(process.pid, &self.stub));
+        members.sort_unstable_by_key(|process| process.pid);
+        members.dedup_by_key(|process| process.pid);
+        // Children whose parent dies in this round are known to the next one.
+        self.tree.clone_from(&members);
+        members
+    }
+}
+
+fn has_mapped(pid: Pid, file: &str) -> bool {
+    let maps = fs::read(Path::new("/proc").join(pid.to_string()).join("maps")).unwrap_or_default();
+    String::from_utf8_lossy(&maps).lines().any(|line| line.ends_with(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn kills_only_members_that_have_the_stub() {
+        let mut pager = Command::new("sleep").arg("0.2").spawn().unwrap();
+        let mut member = Command::new("sleep").arg("100").env("MEMFIT_SOCKET", "guard-test").spawn().unwrap();
+        let mut other = Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().unwrap();
+        let stub = loop {
+            // Until exec is done the maps are those of this test.
+            let maps = fs::read_to_string(format!("/proc/{}/maps", member.id())).unwrap();
+            let library = maps.lines().find_map(|line| line.split_once("/").filter(|_| line.contains("libc.so")));
+            match library {
+                Some((_, rest)) if maps.contains("/sleep") || maps.contains("coreutils") => break format!("/{rest}"),
+                _ => std::thread::yield_now(),
+            }
+        };
+        let watch = |stub: &str| Watch {
+            pager: pager.id() as Pid,
+            tree: Vec::new(),
+            environment_entry: "MEMFIT_SOCKET=guard-test".into(),
+            stub: stub.into(),
+        };
+        let (wrong, right) = (watch("/nonexistent/libmemfit.so"), watch(&stub));
+        pager.wait().unwrap();
+        wrong.run();
+        assert!(member.try_wait().unwrap().is_none());
+        right.run();
+        assert!(member.wait().unwrap().code().is_none(), "killed");
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}

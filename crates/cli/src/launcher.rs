@@ -1,0 +1,523 @@
+//! The launcher: parent of the pager and of the command, subreaper of the tree.
+//!
+//! ```text
+//! start pager -> wait for Ready -> start command -> watch -> command ended -> statistics -> end, or detach
+//!                     |                               |
+//!                     +-- pager failed: say, end      +-- pager died or Fatal: kill the tree, say why, end with 1
+//! ```
+//!
+//! It shares its descriptor table with the pager, which keeps every userfaultfd open when the pager dies: until the
+//! tree is killed its threads wait, and never read a wrong page. For the same reason it closes no descriptor but its
+//! own, and it cannot see the death of the pager on the socket between them: that comes as a child's end.
+//!
+//! The main loop never blocks on anything but its poll. Messages go through a thread (see `messages`), and the tree is
+//! killed before anything is said about it: the program may hold the lock of the terminal.
+
+use crate::errors::{describe, Failure};
+use crate::guard::Watch;
+use crate::messages::Messages;
+use crate::output::OutputFile;
+use crate::preload::{self, PID_VARIABLE, SOCKET_VARIABLE};
+use crate::run::Inherited;
+use crate::Serve;
+use memfit_os::exec::Executable;
+use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
+use memfit_os::{proctree, seqpacket};
+use memfit_pager::config::{Config, FromPager, SwapChoice, ToPager};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long the pager may take to start.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the final statistics may take.
+const STATS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long killed processes may take to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest message that is read from a memfd, bytes.
+const LARGE_MESSAGE_BYTES_MAX: u64 = 64 << 20;
+
+/// Everything that `run` has found out.
+pub struct Plan {
+    /// Budget of the tree, bytes.
+    pub budget_bytes: u64,
+    /// Name of a preset or absolute path of a file.
+    pub scheme: Option<String>,
+    /// `key=value`.
+    pub overrides: Vec<String>,
+    /// The swap tier.
+    pub swap: SwapChoice,
+    /// Its largest size, bytes.
+    pub swap_size: Option<u64>,
+    /// No summary.
+    pub quiet: bool,
+    /// More messages.
+    pub verbose: bool,
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// Absolute path of libmemfit.so.
+    pub stub: PathBuf,
+    /// Where the statistics go.
+    pub stats: Option<OutputFile>,
+    /// What the command gets from our parent.
+    pub inherited: Inherited,
+    /// The pager.
+    pub serve: Serve,
+}
+
+/// Runs the plan and gives the command's exit status.
+///
+/// # Errors
+/// When the command could not be started, or the tree had to be killed.
+pub fn run(mut plan: Plan) -> Result<i32, Failure> {
+    let socket_name = socket_name().map_err(|error| Failure::system("get random bytes", &error))?;
+    let set = [
+        (SOCKET_VARIABLE, OsString::from(&socket_name)),
+        (PID_VARIABLE, OsString::from(std::process::id().to_string())),
+    ];
+    let environment = preload::environment(&plan.stub, &set);
+    let prepare = |environment| {
+        Executable::new(&plan.command, environment, std::env::var_os("PATH").as_deref())
+            .map_err(|error| Failure::system("prepare the command", &error))
+    };
+    let mut executable = prepare(environment)?;
+    if executable.is_32_bit() {
+        // Its loader could only complain about the stub.
+        executable = prepare(std::env::vars_os().collect())?;
+    }
+
+    let mut launcher = Launcher::start(&plan, &socket_name)?;
+    if let Some(signal) = launcher.wait_until_ready()? {
+        return Ok(128 + signal);
+    }
+    let spawned = executable.spawn(&plan.inherited.signals);
+    let spawned = spawned.map_err(|error| Failure::system("start a process", &error))?;
+    launcher.command_started(spawned.map_err(|error| Failure::command(&plan.command[0], error))?);
+    // From here on nobody may wait for the end of a pipe because of us: only standard error is still needed.
+    plan.inherited.descriptors.close();
+    process::detach_standard(&[0, 1]);
+
+    let change = launcher.watch_command()?;
+    let wants_stats = plan.stats.is_some() || !plan.quiet;
+    // Killed: perhaps by the pager, which then has a reason to tell.
+    let wanted = wants_stats || change == Change::Killed(libc::SIGKILL);
+    launcher.wait_for_stats(change, wanted)?;
+    launcher.report(plan.stats.take(), plan.quiet);
+    launcher.leave(&plan, socket_name);
+    Ok(match change {
+        Change::Exited(code) => code,
+        Change::Killed(signal) | Change::Stopped(signal) => 128 + signal,
+    })
+}
+
+/// `memfit-<uid>-<pid>-<random>`: `memfit stat` finds it by its start.
+fn socket_name() -> io::Result<String> {
+    let random = u64::from_ne_bytes(process::random_bytes()?);
+    Ok(format!("memfit-{}-{}-{random:016x}", process::effective_uid(), std::process::id()))
+}
+
+/// The launcher's view of the run.
+struct Launcher {
+    me: Pid,
+    pager: Pid,
+    pager_end: Option<Change>,
+    command: Option<Pid>,
+    command_end: Option<Change>,
+    /// Children that we had before we started anything: our program was executed by a process that had them.
+    strangers: HashSet<Pid>,
+    socket: OwnedFd,
+    signals: SignalFd,
+    messages: Option<Messages>,
+    ready: bool,
+    /// Why the pager cannot go on, and with which status we end.
+    failed: Option<Failure>,
+    stats: Option<(serde_json::Value, String)>,
+    /// A signal that asks us to end while there is no command to give it to.
+    interrupted: Option<i32>,
+}
+
+/// Starting and ending.
+impl Launcher {
+    fn start(plan: &Plan, socket_name: &str) -> Result<Self, Failure> {
+        let system = |what: &'static str| move |error: io::Error| Failure::system(what, &error);
+        let strangers = if process::has_children() {
+            proctree::own_children().map_err(system("list processes in /proc"))?.into_iter().collect()
+        } else {
+            HashSet::new()
+        };
+        process::become_subreaper().map_err(system("adopt orphaned processes"))?;
+        let signals = SignalFd::take_over().map_err(system("take over signals"))?;
+        let (socket, pager_socket) = seqpacket::pair().map_err(system("make a socket"))?;
+        let listener = seqpacket::listen_abstract(socket_name).map_err(system("make a socket"))?;
+        let config = Config {
+            budget_bytes: plan.budget_bytes,
+            scheme: plan.scheme.clone(),
+            overrides: plan.overrides.clone(),
+            swap: plan.swap.clone(),
+            swap_size: plan.swap_size,
+            command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            socket_name: socket_name.to_owned(),
+            // The pager owns these; in the shared table, closing them here would close them there.
+            listener: listener.into_raw_fd(),
+            to_launcher: pager_socket.into_raw_fd(),
+            verbose: plan.verbose,
+            launcher_pid: std::process::id() as Pid,
+        };
+        let serve = plan.serve;
+        let pager = process::spawn_sharing_descriptors(c"memfit-pager", &plan.inherited.signals, move || serve(config))
+            .map_err(system("start the pager"))?;
+        Ok(Self {
+            me: std::process::id() as Pid,
+            pager,
+            pager_end: None,
+            command: None,
+            command_end: None,
+            strangers,
+            socket,
+            signals,
+            messages: None,
+            ready: false,
+            failed: None,
+            stats: None,
+            interrupted: None,
+        })
+    }
+
+    /// Waits for the pager; a signal that asked to end instead is returned.
+    fn wait_until_ready(&mut self) -> Result<Option<i32>, Failure> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        while !self.ready {
+            self.step(Some(deadline))?;
+            self.check_pager("the pager died while it started")?;
+            if let Some(signal) = self.interrupted {
+                return Ok(Some(signal));
+            }
+            if Instant::now() >= deadline {
+                let limit = READY_TIMEOUT.as_secs();
+                return Err(Failure::here(format!("the pager was not ready within {limit} s; try --swap none")));
+            }
+        }
+        Ok(None)
+    }
+
+    fn command_started(&mut self, pid: Pid) {
+        self.command = Some(pid);
+        self.tell(&ToPager::Started { pid });
+        self.messages = Some(Messages::start());
+    }
+
+    fn watch_command(&mut self) -> Result<Change, Failure> {
+        loop {
+            self.step(None)?;
+            self.check_pager("the pager died")?;
+            if let Some(change) = self.command_end {
+                return Ok(change);
+            }
+        }
+    }
+
+    /// Tells the pager that the command has ended, and waits for what it has to say to that.
+    fn wait_for_stats(&mut self, change: Change, wanted: bool) -> Result<(), Failure> {
+        let (code, signal) = match change {
+            Change::Exited(code) => (Some(code), None),
+            Change::Killed(signal) | Change::Stopped(signal) => (None, Some(signal)),
+        };
+        let pid = self.command.unwrap_or(0);
+        self.tell(&ToPager::CommandExited { pid, code, signal, wait_for_stats: wanted });
+        let mut deadline = Instant::now();
+        if wanted {
+            deadline += STATS_TIMEOUT;
+        }
+        loop {
+            self.step(Some(deadline))?;
+            if self.pager_end == Some(Change::Exited(0)) && self.failed.is_none() {
+                return Ok(()); // Nothing was left to serve.
+            }
+            if self.pager_end.is_some() || self.failed.is_some() {
+                return match self.tree().is_empty() {
+                    true => Ok(()),
+                    false => self.check_pager("the pager died when the command had ended"),
+                };
+            }
+            if self.stats.is_some() || self.interrupted.is_some() || Instant::now() >= deadline {
+                return Ok(());
+            }
+        }
+    }
+
+    fn report(&mut self, output: Option<OutputFile>, quiet: bool) {
+        let Some((json, summary)) = self.stats.take() else {
+            if output.is_some() {
+                let why = match (&self.failed, self.pager_end) {
+                    (Some(failure), _) => failure.message.clone(),
+                    (None, Some(_)) => "the pager died".to_owned(),
+                    (None, None) => format!("the pager gave none within {} s", STATS_TIMEOUT.as_secs()),
+                };
+                self.say(&format!("--stats: no statistics were written: {why}"));
+            }
+            return;
+        };
+        if let Some(Err(failure)) = output.map(|output| output.finish(format!("{json:#}\n").as_bytes())) {
+            self.say(&failure.message);
+        }
+        if !quiet {
+            self.say(&summary);
+        }
+    }
+
+    /// Ends the pager, or leaves it with a guard if parts of the tree live on.
+    fn leave(mut self, plan: &Plan, socket_name: String) {
+        let single_threaded = self.messages.take().is_none_or(Messages::finish);
+        let tree = self.tree();
+        if tree.is_empty() {
+            return; // Dropping ends the pager.
+        }
+        if single_threaded && self.pager_end.is_none() {
+            let watch = Watch {
+                pager: self.pager,
+                tree,
+                environment_entry: format!("{SOCKET_VARIABLE}={socket_name}"),
+                stub: plan.stub.to_string_lossy().into_owned(),
+            };
+            let signals = &plan.inherited.signals;
+            let _ = process::spawn_sharing_descriptors(c"memfit-guard", signals, move || watch.run());
+        }
+        // The pager shares these: with them it would hold the terminal and pipes of whoever started us.
+        process::detach_standard(&[0, 1, 2]);
+        std::mem::forget(self);
+    }
+
+    /// The living members of the tree. Mostly there is none, which costs little to see.
+    fn tree(&self) -> Vec<proctree::ProcStat> {
+        let outsiders = self.outsiders();
+        match proctree::own_children() {
+            Ok(children) if children.iter().all(|child| outsiders.contains(child)) => Vec::new(),
+            _ => proctree::descendants(self.me, &outsiders).unwrap_or_default(),
+        }
+    }
+
+    /// Children that do not belong to the tree.
+    fn outsiders(&self) -> HashSet<Pid> {
+        self.strangers.iter().copied().chain([self.pager]).collect()
+    }
+
+    /// Fails, with the tree killed, when the pager cannot go on.
+    fn check_pager(&mut self, what_happened: &str) -> Result<(), Failure> {
+        let failure = match (self.failed.take(), self.pager_end) {
+            (Some(failure), _) => failure,
+            (None, None) => return Ok(()),
+            (None, Some(end)) => {
+                let how = match end {
+                    Change::Exited(code) => format!("exit status {code}"),
+                    Change::Killed(signal) | Change::Stopped(signal) => format!("signal {signal}"),
+                };
+                let killed = match self.command {
+                    None => "the command was not started",
+                    Some(_) => "the command and all that it started were killed, as their memory is lost",
+                };
+                Failure::here(format!("{what_happened} ({how}); {killed}"))
+            }
+        };
+        let survivors = self.kill_tree();
+        // The printer may hold lines that came before this one.
+        if let Some(messages) = self.messages.take() {
+            messages.finish();
+        }
+        if survivors.is_empty() {
+            return Err(failure);
+        }
+        let Failure { code, message } = failure;
+        Err(Failure { code, message: format!("{message}; could not kill: {survivors}") })
+    }
+
+    /// Kills all descendants but the pager; gives the names of those that do not die.
+    fn kill_tree(&mut self) -> String {
+        let outsiders = self.outsiders();
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        let mut pause = Duration::from_micros(200);
+        loop {
+            let alive = proctree::kill_descendants(self.me, &outsiders).unwrap_or_default();
+            if alive.is_empty() || Instant::now() >= deadline {
+                let names = alive.iter().map(|process| format!("{} ({})", process.pid, process.comm));
+                return names.collect::<Vec<_>>().join(", ");
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+            while let Some((pid, change)) = process::next_child_change() {
+                self.on_child(pid, change);
+            }
+        }
+    }
+}
+
+impl Drop for Launcher {
+    /// Whatever the way out, no pager stays behind without a tree.
+    fn drop(&mut self) {
+        if self.pager_end.is_some() {
+            return;
+        }
+        let _ = process::send_signal(self.pager, libc::SIGKILL, None);
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while Instant::now() < deadline && process::has_children() {
+            match process::next_child_change() {
+                Some((pid, Change::Exited(_) | Change::Killed(_))) if pid == self.pager => return,
+                Some(_) => {}
+                // Its memory is being freed; SIGCHLD says when that is done.
+                None => drop(process::wait_readable([self.signals.as_fd()], Some(Duration::from_millis(20)))),
+            }
+            while self.signals.next_signal().is_some() {}
+        }
+    }
+}
+
+/// One turn of the main loop.
+impl Launcher {
+    /// Waits until something happens or the deadline is over, and handles all that has happened.
+    fn step(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
+        let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        process::wait_readable([self.socket.as_fd(), self.signals.as_fd()], timeout)
+            .map_err(|error| Failure::system("wait for events", &error))?;
+        while let Some(arrived) = self.signals.next_signal() {
+            self.on_signal(arrived);
+        }
+        while let Some((pid, change)) = process::next_child_change() {
+            self.on_child(pid, change);
+        }
+        // Last, so that the words of a pager which has just died are heard.
+        self.read_packets();
+        Ok(())
+    }
+
+    fn on_child(&mut self, pid: Pid, change: Change) {
+        if pid == self.pager {
+            if !matches!(change, Change::Stopped(_)) {
+                self.pager_end = Some(change);
+            }
+        } else if Some(pid) == self.command && self.command_end.is_none() {
+            match change {
+                Change::Stopped(signal) => self.stop_with_command(signal),
+                ended => self.command_end = Some(ended),
+            }
+        } else if !matches!(change, Change::Stopped(_)) {
+            self.strangers.remove(&pid);
+        }
+    }
+
+    /// Stops when the command does, as the shell that waits for us watches us and not the command.
+    ///
+    /// Only under a terminal, where somebody can continue the job: elsewhere the one who stopped the command continues
+    /// the command, and we would stay behind.
+    fn stop_with_command(&mut self, signal: i32) {
+        let (Some(own), Some(command)) = (proctree::read_stat(self.me), self.command) else { return };
+        let by_job_control = matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
+        // A shell as the command has a process group of its own, and stops itself with SIGSTOP for `suspend`.
+        let in_foreground =
+            own.in_foreground() || proctree::read_stat(command).is_some_and(|stat| stat.in_foreground());
+        if own.tty_nr != 0 && (by_job_control || in_foreground) {
+            process::stop_self();
+            self.continue_command();
+        }
+    }
+
+    /// Continues the command if it is stopped: a shell continues only our own process group.
+    fn continue_command(&self) {
+        if let (Some(pid), None) = (self.command, self.command_end) {
+            if proctree::read_stat(pid).is_some_and(|stat| stat.is_stopped()) {
+                let _ = process::send_signal(pid, libc::SIGCONT, None);
+            }
+        }
+    }
+
+    /// Hands a signal on if it was meant for the command.
+    ///
+    /// What the terminal sends reaches its whole process group, the command included. What a member of the tree sends
+    /// to its process group reaches the command too, and is not meant to reach it twice.
+    fn on_signal(&mut self, arrived: Arrived) {
+        let Arrived { signal, from_process, sender, value } = arrived;
+        let (Some(command), None) = (self.command, self.command_end) else {
+            if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT) {
+                self.interrupted = Some(signal);
+            }
+            return;
+        };
+        match signal {
+            libc::SIGCHLD => {}
+            libc::SIGCONT => self.continue_command(),
+            _ if !from_process => {}
+            _ if sender != 0 && proctree::is_at_or_below(sender, self.me) => {}
+            _ => {
+                let _ = process::send_signal(command, signal, value);
+            }
+        }
+    }
+}
+
+/// Talking.
+impl Launcher {
+    fn tell(&mut self, message: &ToPager) {
+        let sent = serde_json::to_vec(message)
+            .map_err(io::Error::from)
+            .and_then(|packet| seqpacket::send(self.socket.as_fd(), &packet, None));
+        if let Err(error) = sent {
+            self.warn(&format!("the pager cannot be told what happened: {}", describe(&error)));
+        }
+    }
+
+    fn read_packets(&mut self) {
+        loop {
+            match seqpacket::receive(self.socket.as_fd()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => self.warn(&format!("a message of the pager is lost: {}", describe(&error))),
+                Ok(None) => {
+                    // It has closed its end, which it never does: it is not in order.
+                    if self.pager_end.is_none() {
+                        let _ = process::send_signal(self.pager, libc::SIGKILL, None);
+                    }
+                    return;
+                }
+                Ok(Some(packet)) => match decode(packet) {
+                    Ok(message) => self.on_message(message),
+                    Err(error) => self.warn(&format!("a message of the pager is lost: {}", describe(&error))),
+                },
+            }
+        }
+    }
+
+    fn on_message(&mut self, message: FromPager) {
+        match message {
+            FromPager::Ready => self.ready = true,
+            FromPager::Failed { message, code } => self.failed = Some(Failure { code, message }),
+            FromPager::Warning { text } => self.warn(&text),
+            FromPager::Fatal { text } => self.failed = Some(Failure::here(text)),
+            FromPager::Stats { json, summary } => self.stats = Some((json, summary)),
+        }
+    }
+
+    fn warn(&mut self, text: &str) {
+        match &mut self.messages {
+            Some(messages) => messages.warn(text),
+            None => eprintln!("memfit: {text}"),
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        match &mut self.messages {
+            Some(messages) => messages.say(text),
+            None => eprintln!("memfit: {text}"),
+        }
+    }
+}
+
+/// A message lies in the packet, or, if it is large, in the memfd that came with it.
+fn decode(packet: seqpacket::Packet) -> io::Result<FromPager> {
+    let Some(fd) = packet.fd else { return Ok(serde_json::from_slice(&packet.bytes)?) };
+    let mut file = File::from(fd);
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(LARGE_MESSAGE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}

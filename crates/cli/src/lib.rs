@@ -1,0 +1,90 @@
+//! The command line of memfit, one file per command.
+//!
+//! `run` resolves what was typed (`args`) into a plan (`run`, `size`, `swap`, `preload`, `output`), and the `launcher`
+//! executes it: it starts the pager and the command, and then waits, forwards and reports. `checks` knows what the
+//! kernel must offer; `doctor` prints it.
+//!
+//! It is a library so that the launcher can be tested with a pager that misbehaves on purpose.
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod checks;
+pub mod doctor;
+pub mod errors;
+pub mod generate;
+pub mod guard;
+pub mod launcher;
+pub mod layout;
+pub mod messages;
+pub mod output;
+pub mod preload;
+pub mod run;
+pub mod schemes;
+pub mod size;
+pub mod stat;
+pub mod swap;
+
+use args::{Cli, Command};
+use clap::Parser;
+use errors::Failure;
+use memfit_pager::config::Config;
+use std::io::Write;
+
+/// Runs the pager in its own process; never returns.
+pub type Serve = fn(Config) -> !;
+
+/// Everything behind `main`: parses the command line and gives the exit status.
+///
+/// Must be called first of all: `run` notes the open descriptors and needs a single thread.
+#[must_use]
+pub fn main_with(serve: Serve) -> i32 {
+    let inherited = match run::Inherited::note() {
+        Ok(inherited) => inherited,
+        Err(failure) => return report(&failure),
+    };
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return tell(&error),
+    };
+    let result = match cli.command {
+        Command::Run(args) => run::run(&args, inherited, serve),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Schemes(args) => schemes::run(&args),
+        Command::Stat(args) => stat::run(&args),
+        Command::Generate(args) => generate::run(&args),
+    };
+    result.unwrap_or_else(|failure| report(&failure))
+}
+
+fn report(failure: &Failure) -> i32 {
+    eprintln!("{failure}");
+    failure.code
+}
+
+/// Prints clap's help to standard output and its errors, with our prefix, to standard error.
+fn tell(error: &clap::Error) -> i32 {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return 0;
+    }
+    let text = error.render().to_string();
+    match text.strip_prefix("error: ") {
+        Some(message) => eprint!("memfit: {message}"),
+        None => eprint!("{text}"),
+    }
+    error.exit_code()
+}
+
+/// Prints to standard output; a closed pipe is a success, as the reader has got what it wanted.
+///
+/// # Errors
+/// A failure when the text cannot be written.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::system("write to standard output", &error))
+        }
+        _ => Ok(()),
+    }
+}

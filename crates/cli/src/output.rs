@@ -1,0 +1,131 @@
+//! A result file that appears whole or not at all.
+
+use crate::errors::{describe, Failure};
+use memfit_os::process::random_bytes;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file to be written at the end of a run, made sure of at its start.
+///
+/// A regular file is written beside its final place and renamed. Anything else that already exists (a terminal, a
+/// pipe, `/dev/null`) is written directly, as it cannot be replaced.
+#[derive(Debug)]
+pub struct OutputFile {
+    target: PathBuf,
+    /// The temporary file, removed when it was not renamed.
+    temporary: Option<PathBuf>,
+    file: File,
+}
+
+impl OutputFile {
+    /// Opens it; `option` is named in messages.
+    ///
+    /// # Errors
+    /// When it could not be written at the end.
+    pub fn open(option: &str, path: &Path) -> Result<Self, Failure> {
+        Self::try_open(path).map_err(|error| {
+            let reason = describe(&error);
+            Failure::here(format!(
+                "{option} {}: cannot be written: {reason}; give a file in a directory that exists and that you may \
+                 write to",
+                path.display()
+            ))
+        })
+    }
+
+    fn try_open(path: &Path) -> io::Result<Self> {
+        let existing = fs::metadata(path);
+        if existing.as_ref().is_ok_and(fs::Metadata::is_dir) {
+            return Err(io::Error::other("it is a directory"));
+        }
+        if existing.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
+            let file = OpenOptions::new().write(true).open(path)?;
+            return Ok(Self { target: path.to_owned(), temporary: None, file });
+        }
+        // A link keeps being one: the file that it names is replaced.
+        let target = if existing.is_ok() { path.canonicalize()? } else { path.to_owned() };
+        let name = target.file_name().ok_or_else(|| io::Error::other("it has no file name"))?;
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{:08x}", u32::from_ne_bytes(random_bytes()?)));
+        let temporary = target.with_file_name(hidden);
+        let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        Ok(Self { target, temporary: Some(temporary), file })
+    }
+
+    /// Writes the contents and puts the file in its place.
+    ///
+    /// # Errors
+    /// When that fails; nothing is left then.
+    pub fn finish(mut self, contents: &[u8]) -> Result<(), Failure> {
+        let written = self.file.write_all(contents).and_then(|()| match self.temporary.take() {
+            None => Ok(()),
+            Some(temporary) => fs::rename(&temporary, &self.target).inspect_err(|_| {
+                let _ = fs::remove_file(&temporary);
+            }),
+        });
+        let what = || format!("write {}", self.target.display());
+        written.map_err(|error| Failure::system(&what(), &error))
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.temporary.take() {
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("memfit-output-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn appears_at_the_end_and_leaves_nothing() {
+        let directory = directory("end");
+        let path = directory.join("stats.json");
+        let output = OutputFile::open("--stats", &path).unwrap();
+        assert!(!path.exists());
+        output.finish(b"{}\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"{}\n");
+        drop(OutputFile::open("--stats", &path).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"{}\n", "an unfinished run keeps the old file");
+        assert_eq!(names(&directory), ["stats.json"]);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn follows_links_and_writes_devices() {
+        let directory = directory("links");
+        let (file, link) = (directory.join("file"), directory.join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        OutputFile::open("--stats", &link).unwrap().finish(b"new").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(link.is_symlink());
+        fs::remove_dir_all(directory).unwrap();
+        OutputFile::open("--stats", Path::new("/dev/null")).unwrap().finish(b"x").unwrap();
+        assert!(!Path::new("/dev/null").is_file());
+    }
+
+    #[test]
+    fn refuses_before_the_start() {
+        for path in ["/nonexistent/stats", "/", "/proc/stats", ""] {
+            let error = OutputFile::open("--stats", Path::new(path)).unwrap_err();
+            assert_eq!(error.code, 1);
+            assert!(error.message.starts_with(&format!("--stats {path}: cannot be written: ")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `memfit run`: from what was typed to what it means, checked before anything starts.
+
+use crate::args::RunArgs;
+use crate::checks::{self, Check, Status};
+use crate::errors::Failure;
+use crate::launcher::{self, Plan};
+use crate::output::OutputFile;
+use crate::preload::{self, SOCKET_VARIABLE};
+use crate::size::{human, Size};
+use crate::{swap, Serve};
+use memfit_os::exec::Executable;
+use memfit_os::limits::{self, CgroupLimit};
+use memfit_os::process::{InheritedDescriptors, InheritedSignals};
+use memfit_os::seqpacket;
+use memfit_pager::config::SwapChoice;
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+/// The smallest budget that is tried, bytes: staging, the pager's own memory and a program's loader need most of it.
+pub const BUDGET_MIN_BYTES: u64 = 16 << 20;
+/// Share of a control group's limit that is taken by default: the rest is for page tables, files and the kernel.
+const CGROUP_PERCENT: u64 = 90;
+/// Share of RAM that is taken by default: the rest is for everybody else.
+const RAM_PERCENT: u64 = 75;
+
+/// What this process got from its parent and has to hand on.
+pub struct Inherited {
+    /// Mask and dispositions.
+    pub signals: InheritedSignals,
+    /// Open files.
+    pub descriptors: InheritedDescriptors,
+}
+
+impl Inherited {
+    /// Notes it; to be called first of all.
+    ///
+    /// # Errors
+    /// When the system calls fail.
+    pub fn note() -> Result<Self, Failure> {
+        let signals = InheritedSignals::note().map_err(|error| Failure::system("read the signal mask", &error))?;
+        Ok(Self { signals, descriptors: InheritedDescriptors::note() })
+    }
+}
+
+/// Runs the command and gives its exit status.
+///
+/// # Errors
+/// When it could not be run, or the run had to be ended.
+pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Failure> {
+    let budget = Budget::choose(args.memory)?;
+    let swap_size = swap_size(args, budget.base_bytes)?;
+    if outer_run_lives() {
+        note(args, "joins the run that it is started in, whose budget holds; its own options are not used");
+        return Err(execute(args, &inherited, env_with_stub()));
+    }
+    let missing = checks::kernel().into_iter().find(|check| check.status == Status::Missing);
+    if let Some(check) = missing {
+        if !args.best_effort {
+            return Err(refusal(&check));
+        }
+        eprintln!("memfit: runs the command unmanaged, without a budget: {}: {}", check.name, check.detail);
+        return Err(execute(args, &inherited, env::vars_os().collect()));
+    }
+    let swap = swap::choose(args.swap.as_deref())?;
+    let scheme = args.scheme.as_deref().map(scheme_name).transpose()?;
+    let stub = preload::find_stub()?;
+    let stats = args.stats.as_deref().map(|path| OutputFile::open("--stats", path)).transpose()?;
+    tell_setup(args, &budget, &swap);
+    launcher::run(Plan {
+        budget_bytes: budget.bytes,
+        scheme,
+        overrides: args.set.clone(),
+        swap,
+        swap_size,
+        quiet: args.quiet,
+        verbose: args.verbose,
+        command: args.command.clone(),
+        stub,
+        stats,
+        inherited,
+        serve,
+    })
+}
+
+/// The budget and where it comes from.
+#[derive(Debug, PartialEq, Eq)]
+struct Budget {
+    bytes: u64,
+    /// What 100 % are.
+    base_bytes: u64,
+    /// Name of the base, for people.
+    base: String,
+}
+
+impl Budget {
+    fn choose(option: Option<Size>) -> Result<Self, Failure> {
+        let ram_bytes = limits::total_ram_bytes()
+            .ok_or_else(|| Failure::here("the amount of RAM cannot be read from /proc/meminfo; is /proc mounted?"))?;
+        Self::from(option, ram_bytes, limits::cgroup_limit())
+    }
+
+    fn from(option: Option<Size>, ram_bytes: u64, limit: Option<CgroupLimit>) -> Result<Self, Failure> {
+        let (base_bytes, base, default_percent) = match limit {
+            Some(limit) if limit.bytes < ram_bytes => {
+                (limit.bytes, format!("the control group's limit of {}", human(limit.bytes)), CGROUP_PERCENT)
+            }
+            _ => (ram_bytes, format!("{} of RAM", human(ram_bytes)), RAM_PERCENT),
+        };
+        let bytes = option.map_or(base_bytes / 100 * default_percent, |size| size.resolve(base_bytes));
+        if bytes < BUDGET_MIN_BYTES {
+            let least = human(BUDGET_MIN_BYTES);
+            return Err(Failure::usage(match option {
+                Some(size) => format!(
+                    "-m {size}: a budget of {} is too small to start with; the least is {least}: use -m 16M or more",
+                    human(bytes)
+                ),
+                None => format!(
+                    "{default_percent} % of {base} is less than {least}, the least budget; raise that limit, or set a \
+                     budget with -m 16M or more"
+                ),
+            }));
+        }
+        Ok(Self { bytes, base_bytes, base })
+    }
+}
+
+fn swap_size(args: &RunArgs, base_bytes: u64) -> Result<Option<u64>, Failure> {
+    let Some(size) = args.swap_size else { return Ok(None) };
+    if args.swap.as_deref() == Some(Path::new("none")) {
+        return Err(Failure::usage("--swap-size has no meaning with --swap none; leave one of them out"));
+    }
+    match size.resolve(base_bytes) {
+        0 => Err(Failure::usage("--swap-size 0: to run without a swap tier use --swap none")),
+        bytes => Ok(Some(bytes)),
+    }
+}
+
+/// A preset's name as it is, a file as an absolute path.
+fn scheme_name(name: &str) -> Result<String, Failure> {
+    let is_file = name.contains('/') || Path::new(name).extension().is_some_and(|extension| extension == "toml");
+    if !is_file {
+        return Ok(name.to_owned());
+    }
+    let what = || format!("read the scheme {name}");
+    let path = Path::new(name).canonicalize().map_err(|error| Failure::system(&what(), &error))?;
+    path.into_os_string().into_string().map_err(|_| Failure::usage(format!("--scheme {name}: the path is not UTF-8")))
+}
+
+fn note(args: &RunArgs, text: &str) {
+    if !args.quiet {
+        eprintln!("memfit: {text}");
+    }
+}
+
+fn tell_setup(args: &RunArgs, budget: &Budget, swap: &SwapChoice) {
+    if budget.bytes > budget.base_bytes {
+        let (own, base) = (human(budget.bytes), &budget.base);
+        note(args, &format!("the budget of {own} exceeds {base}: the kernel may run out of memory first"));
+    }
+    if args.verbose {
+        let swap = match swap {
+            SwapChoice::Auto => "chosen automatically".to_owned(),
+            SwapChoice::None => "none".to_owned(),
+            SwapChoice::Path(path) => path.display().to_string(),
+        };
+        let share = budget.bytes as f64 * 100.0 / budget.base_bytes as f64;
+        let scheme = args.scheme.as_deref().unwrap_or("memfit");
+        let bytes = human(budget.bytes);
+        note(args, &format!("budget {bytes} ({share:.0} % of {}), scheme {scheme}, swap {swap}", budget.base));
+    }
+}
+
+fn refusal(check: &Check) -> Failure {
+    let fix = check.fix.as_deref().unwrap_or("see memfit doctor");
+    Failure::here(format!(
+        "cannot run: {}: {}\n  fix: {fix}\n  memfit doctor tells more; --best-effort runs the command without a budget",
+        check.name, check.detail
+    ))
+}
+
+/// Whether this process belongs to the tree of a pager that still listens.
+fn outer_run_lives() -> bool {
+    let Some(name) = env::var(SOCKET_VARIABLE).ok().filter(|name| !name.is_empty()) else { return false };
+    match seqpacket::connect_abstract(&name) {
+        Ok(_) => true,
+        // Its queue is full: it lives.
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}
+
+/// Our environment, in which the stub is preloaded even if somebody between the outer run and us took it out.
+fn env_with_stub() -> Vec<(OsString, OsString)> {
+    match preload::find_stub() {
+        Ok(stub) => preload::environment(&stub, &[]),
+        Err(_) => env::vars_os().collect(),
+    }
+}
+
+/// Replaces this process by the command; gives the failure.
+fn execute(args: &RunArgs, inherited: &Inherited, environment: Vec<(OsString, OsString)>) -> Failure {
+    match Executable::new(&args.command, environment, env::var_os("PATH").as_deref()) {
+        Ok(executable) => Failure::command(&args.command[0], executable.execute(&inherited.signals)),
+        Err(error) => Failure::system("prepare the command", &error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(bytes: u64) -> Option<CgroupLimit> {
+        Some(CgroupLimit { bytes, source: "/x".into() })
+    }
+
+    #[test]
+    fn default_budgets() {
+        let bytes = |ram: u64, limit| Budget::from(None, ram, limit).unwrap().bytes;
+        assert_eq!(bytes(100 << 30, None), (100 << 30) / 100 * 75);
+        assert_eq!(bytes(100 << 30, limit(10 << 30)), (10 << 30) / 100 * 90);
+        assert_eq!(bytes(100 << 30, limit(200 << 30)), (100 << 30) / 100 * 75, "a limit above RAM limits nothing");
+    }
+
+    #[test]
+    fn percentages_are_of_the_same_base() {
+        let half = Some(Size::Percent(50.0));
+        assert_eq!(Budget::from(half, 8 << 30, limit(2 << 30)).unwrap().bytes, 1 << 30);
+        assert_eq!(Budget::from(half, 8 << 30, None).unwrap().bytes, 4 << 30);
+    }
+
+    #[test]
+    fn too_small_to_start() {
+        let error = |option, ram, limit| Budget::from(option, ram, limit).unwrap_err();
+        let small = error(Some(Size::Bytes(BUDGET_MIN_BYTES - 1)), 8 << 30, None);
+        assert_eq!(small.code, 2);
+        assert!(small.message.contains("the least is 16 MiB"), "{small}");
+        assert!(error(Some(Size::Percent(0.1)), 8 << 30, None).message.starts_with("-m 0.1%: a budget of 8.2 MiB"));
+        assert!(error(None, 8 << 30, limit(10 << 20)).message.contains("control group's limit of 10 MiB"));
+        assert!(Budget::from(Some(Size::Bytes(BUDGET_MIN_BYTES)), 8 << 30, None).is_ok());
+    }
+
+    #[test]
+    fn scheme_files_become_absolute() {
+        assert_eq!(scheme_name("zram").unwrap(), "zram");
+        assert_eq!(scheme_name("/proc/version").unwrap(), "/proc/version");
+        assert!(scheme_name("nonexistent.toml").unwrap_err().message.contains("No such file"));
+    }
+}

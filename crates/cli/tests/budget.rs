@@ -1,0 +1,98 @@
+//! The budget seen from outside: a memory control group of 1.05 times its size around launcher, pager and program, and
+//! the kernel must not kill anybody. Data compress well, so RAM alone suffices.
+
+mod support;
+
+use std::time::Duration;
+use support::cgroup::Cgroup;
+use support::watch::Watch;
+use support::{memfit, say, skip, Bench, PYTHON};
+
+/// Limit of the control group, percent of the budget: page tables, thread stacks and files have the rest.
+const LIMIT_PERCENT: u64 = 105;
+const MIB: u64 = 1 << 20;
+
+/// Loss of a CPU for longer than this excuses a kill: in it the program fills 20 MB and more.
+const LOST: Duration = Duration::from_millis(10);
+const ATTEMPTS: u32 = 5;
+
+#[track_caller]
+fn holds(bench: &Bench, line: &str, budget: u64) {
+    let plain = bench.plain(line);
+    assert_eq!(plain.code, Some(0), "{}", plain.err);
+    assert!(plain.peak > budget * 3 / 2, "a natural peak of {} does not test a budget of {budget}", plain.peak);
+    let file = bench.directory.join("stats.json");
+    let mib = |bytes: u64| bytes as f64 / MIB as f64;
+    for _ in 0..ATTEMPTS {
+        let group = match Cgroup::new(budget * LIMIT_PERCENT / 100) {
+            Ok(group) => group,
+            Err(reason) => return skip(&bench.name, &reason),
+        };
+        let mut command = group.command(&memfit());
+        command.args(["run", "-q", "-m", &budget.to_string(), "--stats"]).arg(&file).args(["--", "sh", "-c", line]);
+        let watch = Watch::start();
+        let ran = bench.checked(command, line);
+        let (lost, kills) = (watch.stop(), group.oom_kills());
+        say(&format!(
+            "{:24} natural {:6.1} M; budget {:6.1} M, group's limit {:6.1} M: its peak {:6.1} M, met {} times; \
+             {kills} killed, {:4.1} s; a CPU was lost for {:.1} ms",
+            bench.name,
+            mib(plain.peak),
+            mib(budget),
+            mib(budget * LIMIT_PERCENT / 100),
+            mib(group.peak()),
+            group.limit_met(),
+            ran.time.as_secs_f64(),
+            lost.as_secs_f64() * 1e3,
+        ));
+        if kills != 0 && lost > LOST {
+            say(&format!("{}: once more, since the machine took a CPU away", bench.name));
+            continue;
+        }
+        assert_eq!(kills, 0, "killed by the kernel: {line}: {:?}\n{}", ran.code, ran.err);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        assert_eq!(ran.err, plain.err);
+        assert_eq!(ran.out, plain.out);
+        return;
+    }
+    skip(&bench.name, &format!("in {ATTEMPTS} attempts the machine took CPUs away for more than {LOST:?}"));
+}
+
+fn c_program(name: &str, source: &str, mib: u64, budget: u64) {
+    let Some(bench) = Bench::new(name, &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], name, source) else { return };
+    holds(&bench, &format!("./{name} {mib}"), budget);
+}
+
+#[test]
+fn memset() {
+    c_program("memset", include_str!("workloads/memset.c"), 400, 128 * MIB);
+}
+
+#[test]
+fn small_memset() {
+    c_program("small_memset", include_str!("workloads/memset.c"), 160, 64 * MIB);
+}
+
+#[test]
+fn many_small_mappings() {
+    c_program("many_small_mappings", include_str!("workloads/mappings.c"), 300, 128 * MIB);
+}
+
+#[test]
+fn python_growth() {
+    let Some(bench) = Bench::new("python_growth", &[PYTHON]) else { return };
+    bench.file("growth.py", include_str!("workloads/growth.py"));
+    holds(&bench, &format!("{PYTHON} growth.py 240"), 128 * MIB);
+}
+
+#[test]
+fn processes_that_grow_together() {
+    let Some(bench) = Bench::new("grow_together", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "memset", include_str!("workloads/memset.c")) else { return };
+    holds(
+        &bench,
+        "for i in 1 2 3 4; do ./memset 110 & p=\"$p $!\"; done; for i in $p; do wait $i || exit 1; done",
+        128 * MIB,
+    );
+}

@@ -1,0 +1,291 @@
+//! Black-box tests of the `memfit` program: exit statuses and messages. They need no root and no working userfaultfd
+//! but where they say so.
+
+use memfit_os::probe;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What a run of the program gave.
+struct Outcome {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Outcome {
+    #[track_caller]
+    fn fails(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "out: {}\nerr: {}", self.out, self.err);
+        assert!(self.err.starts_with("memfit: "), "{}", self.err);
+        for part in parts {
+            assert!(self.err.contains(part), "{part:?} is not in: {}", self.err);
+        }
+        assert_eq!(self.out, "");
+    }
+}
+
+impl From<Output> for Outcome {
+    fn from(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+}
+
+/// A library that is harmless to preload: the C library of this very test.
+fn harmless_stub() -> String {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let library = maps.lines().find(|line| line.contains("/libc.so")).expect("this test is linked to a C library");
+    library[library.find('/').unwrap()..].to_owned()
+}
+
+fn memfit() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memfit"));
+    command.env("MEMFIT_STUB", harmless_stub()).env_remove("MEMFIT_SOCKET").stdin(Stdio::null());
+    command
+}
+
+fn call(words: &[&str]) -> Outcome {
+    memfit().args(words).output().unwrap().into()
+}
+
+/// `memfit run -q WORDS`
+fn run(words: &[&str]) -> Outcome {
+    call(&[&["run", "-q"], words].concat())
+}
+
+fn directory(name: &str) -> PathBuf {
+    let path = PathBuf::from(format!("/var/tmp/memfit-cli-{name}-{}", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Whether runs can work on this machine; tests that need it end early, loudly, where they cannot.
+fn can_run() -> bool {
+    let can = probe::try_move().is_ok();
+    if !can {
+        eprintln!("SKIPPED: no userfaultfd with MOVE here");
+    }
+    can
+}
+
+#[test]
+fn usage_errors() {
+    call(&["rum"]).fails(2, &["unrecognized subcommand 'rum'", "'run'", "--help"]);
+    call(&["run"]).fails(2, &["<COMMAND>"]);
+    call(&["run", "--memroy", "1G", "--", "true"]).fails(2, &["unexpected argument '--memroy'", "'--memory'"]);
+    call(&["run", "-m"]).fails(2, &["--memory <SIZE|PCT>"]);
+    call(&["doctor", "now"]).fails(2, &["unexpected argument 'now'"]);
+    let bare = call(&[]);
+    assert_eq!(bare.code, Some(2));
+    assert!(bare.err.contains("Usage: memfit <COMMAND>"), "{}", bare.err);
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for words in [&["--help"][..], &["-h"], &["run", "--help"], &["stat", "-h"]] {
+        let outcome = call(words);
+        assert_eq!(outcome.code, Some(0));
+        assert!(outcome.out.contains("Usage: memfit"), "{}", outcome.out);
+        assert!(!outcome.out.contains("__generate"), "{}", outcome.out);
+    }
+    let version = call(&["--version"]);
+    assert_eq!(version.out, concat!("memfit ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn bad_sizes() {
+    run(&["-m", "5X", "true"]).fails(2, &["'5X'", "--memory", "'X' is not a unit", "K, M, G or T", "percentage"]);
+    run(&["-m", "lots", "true"]).fails(2, &["'lots'", "does not start with a number"]);
+    run(&["-m", "150%", "true"]).fails(2, &["'150%'", "at most 100"]);
+    run(&["--swap-size", "", "true"]).fails(2, &["--swap-size", "does not start with a number"]);
+    run(&["--swap-size", "0", "true"]).fails(2, &["--swap-size 0", "--swap none"]);
+    run(&["--swap", "none", "--swap-size", "1G", "true"]).fails(2, &["no meaning"]);
+    run(&["--set", "novalue", "true"]).fails(2, &["--set", "KEY=VALUE"]);
+}
+
+#[test]
+fn budget_too_small() {
+    for size in ["0", "1K", "16777215"] {
+        run(&["-m", size, "true"]).fails(2, &["too small", "the least is 16 MiB", "-m 16M"]);
+    }
+}
+
+#[test]
+fn swap_places() {
+    if !can_run() {
+        return;
+    }
+    run(&["--swap", "/nonexistent/dir", "true"]).fails(1, &["--swap /nonexistent/dir", "no such directory", "none"]);
+    run(&["--swap", "/dev/null", "true"]).fails(1, &["--swap /dev/null", "neither a directory"]);
+    if Path::new("/dev/shm").is_dir() {
+        run(&["--swap", "/dev/shm", "true"]).fails(1, &["--swap /dev/shm", "kept in RAM", "/var/tmp"]);
+    }
+    let directory = directory("swap");
+    let file = directory.join("letter");
+    fs::write(&file, "Dear").unwrap();
+    run(&["--swap", file.to_str().unwrap(), "true"]).fails(1, &["holds data", "overwrite"]);
+    assert_eq!(fs::read(&file).unwrap(), b"Dear");
+    fs::remove_dir_all(directory).unwrap();
+    // Nobody, root included, can make a file there.
+    run(&["--swap", "/proc", "true"]).fails(1, &["--swap /proc", "no file can be made"]);
+}
+
+#[test]
+fn stats_file_is_checked_before_the_start() {
+    if !can_run() {
+        return;
+    }
+    let directory = directory("stats");
+    let mark = directory.join("ran");
+    let touch = format!("touch {}", mark.display());
+    for path in ["/nonexistent/x.json", "/proc/x.json", "/"] {
+        run(&["--stats", path, "sh", "-c", &touch]).fails(1, &["--stats", path, "cannot be written"]);
+    }
+    assert!(!mark.exists());
+    let stats = directory.join("s.json");
+    run(&["--stats", stats.to_str().unwrap(), "memfit-no-such-command"]).fails(127, &[]);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "nothing is left behind");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn stub_not_found() {
+    if !can_run() {
+        return;
+    }
+    let outcome: Outcome =
+        memfit().env("MEMFIT_STUB", "/nonexistent.so").args(["run", "true"]).output().unwrap().into();
+    outcome.fails(1, &["libmemfit.so", "/nonexistent.so", "MEMFIT_STUB"]);
+}
+
+#[test]
+fn scheme_file_not_found() {
+    if can_run() {
+        run(&["-s", "./none.toml", "true"]).fails(1, &["./none.toml", "No such file"]);
+    }
+}
+
+#[test]
+fn command_cannot_run() {
+    if !can_run() {
+        return;
+    }
+    run(&["--", "memfit-no-such-command"]).fails(127, &["command not found: memfit-no-such-command", "PATH"]);
+    run(&["--", "/nonexistent/x"]).fails(127, &["/nonexistent/x"]);
+    run(&["--", ""]).fails(127, &["command not found"]);
+    run(&["--", "/var/tmp"]).fails(126, &["cannot execute /var/tmp: Permission denied"]);
+    let directory = directory("exec");
+    let data = directory.join("data");
+    fs::write(&data, "echo script \"$@\"\n").unwrap();
+    run(&["--", data.to_str().unwrap()]).fails(126, &["Permission denied", "chmod +x"]);
+    // As a shell does: a file without #! is a script.
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = run(&["--", data.to_str().unwrap(), "a b"]);
+    assert_eq!((script.code, script.out.as_str()), (Some(0), "script a b\n"), "{}", script.err);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn status_and_streams_are_those_of_the_command() {
+    if !can_run() {
+        return;
+    }
+    let outcome = run(&["--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!((outcome.code, outcome.out.as_str(), outcome.err.as_str()), (Some(7), "out\n", "err\n"));
+    assert_eq!(run(&["sh", "-c", "kill -9 $$"]).code, Some(137));
+    assert_eq!(run(&["sh", "-c", "kill -TERM $$"]).code, Some(143));
+}
+
+#[test]
+fn no_permission_is_told_with_the_fix() {
+    // Needs root, to become somebody without rights.
+    let denied = |extra: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]);
+        command.arg(env!("CARGO_BIN_EXE_memfit")).arg("run").args(extra).arg("true");
+        let output = command.env("MEMFIT_STUB", harmless_stub()).env_remove("MEMFIT_SOCKET").output().ok()?;
+        Some(Outcome::from(output))
+    };
+    let closed = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "0");
+    let is_root = memfit_os::process::effective_uid() == 0;
+    let Some(outcome) = denied(&[]).filter(|_| closed && is_root && can_run()) else { return };
+    outcome
+        .fails(1, &["userfaultfd", "sudo sysctl -w vm.unprivileged_userfaultfd=1", "memfit doctor", "--best-effort"]);
+    let outcome = denied(&["--best-effort"]).unwrap();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    assert_eq!(outcome.err.lines().count(), 1, "one warning: {}", outcome.err);
+    assert!(outcome.err.starts_with("memfit: runs the command unmanaged"), "{}", outcome.err);
+}
+
+#[test]
+fn a_dead_outer_run_is_no_outer_run() {
+    if !can_run() {
+        return;
+    }
+    let mut command = memfit();
+    command.args(["run", "-q", "--", "sh", "-c", "echo $MEMFIT_SOCKET"]).env("MEMFIT_SOCKET", "memfit-0-1-gone");
+    let outcome: Outcome = command.output().unwrap().into();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    let uid = memfit_os::process::effective_uid();
+    assert!(outcome.out.starts_with(&format!("memfit-{uid}-")) && !outcome.out.contains("gone"), "{}", outcome.out);
+}
+
+#[test]
+fn doctor_agrees_with_run() {
+    let text = call(&["doctor"]);
+    let json = call(&["doctor", "--json"]);
+    assert_eq!(text.code, json.code);
+    let value: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(value["ok"], json.code == Some(0));
+    assert_eq!(json.code == Some(0), probe::try_move().is_ok());
+    for check in value["checks"].as_array().unwrap() {
+        assert!(text.out.contains(check["name"].as_str().unwrap()), "{check}");
+        assert!(matches!(check["status"].as_str(), Some("ok" | "missing" | "optional")));
+    }
+    let ids =
+        ["kernel", "userfaultfd", "stub", "pagemap_scan", "swap", "descriptors", "yama", "thp", "memory", "cores"];
+    for id in ids {
+        assert!(value["checks"].as_array().unwrap().iter().any(|check| check["id"] == id), "{id}");
+    }
+    let broken: Outcome = memfit().env("MEMFIT_STUB", "/none").arg("doctor").output().unwrap().into();
+    assert_eq!(broken.code, Some(1));
+    assert!(broken.out.contains("missing   libmemfit.so"), "{}", broken.out);
+}
+
+#[test]
+fn schemes_are_listed_and_printed() {
+    let list = call(&["schemes"]);
+    assert_eq!(list.code, Some(0));
+    assert!(list.out.contains("--set KEY=VALUE"), "{}", list.out);
+    assert!(call(&["schemes", "memfit"]).out.contains("name = \"memfit\""));
+    call(&["schemes", "nothing"]).fails(2, &["there is no scheme nothing; there are: memfit"]);
+}
+
+#[test]
+fn stat_without_a_tree() {
+    // Other tests may run trees meanwhile.
+    let outcome = call(&["stat", "--json"]);
+    assert!(outcome.out.starts_with('['), "{}", outcome.out);
+}
+
+#[test]
+fn generates_pages_and_completions() {
+    let directory = directory("generate");
+    for what in ["man", "bash", "zsh", "fish"] {
+        let outcome = call(&["__generate", what, directory.to_str().unwrap()]);
+        assert_eq!((outcome.code, outcome.err.as_str()), (Some(0), ""));
+    }
+    assert!(directory.join("memfit-run.1").exists());
+    fs::remove_dir_all(directory).unwrap();
+    call(&["__generate", "man", "/nonexistent"]).fails(1, &["/nonexistent"]);
+}
+
+#[test]
+fn output_to_a_closed_pipe_is_no_error() {
+    let program = env!("CARGO_BIN_EXE_memfit");
+    let script = format!("({program} doctor --json; echo $? >&2) | true");
+    let outcome: Outcome = Command::new("sh").args(["-c", &script]).output().unwrap().into();
+    assert!(!outcome.err.contains("panicked") && !outcome.err.contains("memfit:"), "{}", outcome.err);
+}

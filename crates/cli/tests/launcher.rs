@@ -1,0 +1,473 @@
+//! The launcher with pagers that misbehave on purpose.
+//!
+//! This program is its own subject: called with `FAKE_PAGER` set it is `memfit` with that pager, else it runs the tests
+//! by calling itself. It has no test harness because the launcher must start with a single thread.
+
+use memfit_os::{process, seqpacket};
+use memfit_pager::config::{Config, FromPager, ToPager};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn main() {
+    if std::env::var_os("FAKE_PAGER").is_some() {
+        std::process::exit(memfit_cli::main_with(fake_pager));
+    }
+    if memfit_os::probe::try_move().is_err() {
+        eprintln!("SKIPPED: no userfaultfd with MOVE here");
+        return;
+    }
+    // A shell cannot trap what was ignored when it started, as SIGHUP is under nohup.
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: the defaults, before there is another thread.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let filter = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or_default();
+    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&filter)) {
+        let start = Instant::now();
+        test();
+        clean_up();
+        println!("test {name} ... ok ({} ms)", start.elapsed().as_millis());
+    }
+}
+
+const TESTS: &[(&str, fn())] = &[
+    ("statistics_and_summary", statistics_and_summary),
+    ("large_statistics_come_by_memfd", large_statistics_come_by_memfd),
+    ("missing_statistics_are_told", missing_statistics_are_told),
+    ("pager_that_cannot_start", pager_that_cannot_start),
+    ("pager_that_dies_at_start", pager_that_dies_at_start),
+    ("pager_death_kills_the_tree", pager_death_kills_the_tree),
+    ("fatal_kills_the_tree", fatal_kills_the_tree),
+    ("pager_end_after_the_command", pager_end_after_the_command),
+    ("warnings_are_bounded", warnings_are_bounded),
+    ("signals_reach_the_command_once", signals_reach_the_command_once),
+    ("a_command_that_kills_its_group", a_command_that_kills_its_group),
+    ("inherited_state", inherited_state),
+    ("no_descriptor_leaks", no_descriptor_leaks),
+    ("pipes_end_with_the_command", pipes_end_with_the_command),
+    ("nothing_is_left", nothing_is_left),
+    ("descendants_live_on", descendants_live_on),
+    ("guard_outlives_the_launcher", guard_outlives_the_launcher),
+    ("former_children_are_spared", former_children_are_spared),
+    ("nested_runs_join", nested_runs_join),
+    ("stat_asks_the_pager", stat_asks_the_pager),
+    ("terminal_stop_and_continue", terminal_stop_and_continue),
+];
+
+// The pagers.
+
+fn fake_pager(config: Config) -> ! {
+    // SAFETY: the pager owns this descriptor; nobody else in this process closes it.
+    let socket = unsafe { OwnedFd::from_raw_fd(config.to_launcher) };
+    let kind = std::env::var("FAKE_PAGER").unwrap();
+    match kind.as_str() {
+        "fails" => tell(&socket, &FromPager::Failed { message: "no such scheme: x".into(), code: 2 }),
+        "dies-at-start" => process::exit_now(3),
+        _ => tell(&socket, &FromPager::Ready),
+    }
+    loop {
+        let _ = process::wait_readable([socket.as_fd()], None);
+        let Ok(Some(packet)) = seqpacket::receive(socket.as_fd()) else { continue };
+        match (serde_json::from_slice::<ToPager>(&packet.bytes).unwrap(), kind.as_str()) {
+            (ToPager::Started { .. }, "dies") => {
+                std::thread::sleep(Duration::from_millis(100));
+                process::exit_now(9)
+            }
+            (ToPager::Started { .. }, "fatal") => {
+                std::thread::sleep(Duration::from_millis(100));
+                tell(&socket, &FromPager::Fatal { text: "page 5 was lost".into() });
+            }
+            (ToPager::Started { .. }, "warns") => {
+                (0..500)
+                    .for_each(|i| while send(&socket, &FromPager::Warning { text: format!("w{i}\nx") }).is_err() {});
+            }
+            (ToPager::Started { .. }, "stat") => answer_stat(config.listener),
+            (ToPager::CommandExited { wait_for_stats, code, .. }, _) => ended(&socket, &kind, wait_for_stats, code),
+            _ => {}
+        }
+    }
+}
+
+fn ended(socket: &OwnedFd, kind: &str, wanted: bool, code: Option<i32>) {
+    let summary = format!("fake summary, wanted {wanted}");
+    match kind {
+        "leaves" => process::exit_now(0),
+        "dies-after" => process::exit_now(1),
+        "mute" => {}
+        "large" => {
+            let json = serde_json::json!({ "schema": 1, "filler": "x".repeat(1 << 20) });
+            let text = serde_json::to_vec(&FromPager::Stats { json, summary }).unwrap();
+            let path = format!("/var/tmp/memfit-fake-{}", std::process::id());
+            let mut file = fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+            fs::remove_file(path).unwrap();
+            file.write_all(&text).unwrap();
+            seqpacket::send(socket.as_fd(), b"{}", Some(file.as_fd())).unwrap();
+        }
+        _ => tell(socket, &FromPager::Stats { json: serde_json::json!({ "schema": 1, "code": code }), summary }),
+    }
+}
+
+fn answer_stat(listener: i32) {
+    // SAFETY: the listener stays open as long as this process lives.
+    let listener = unsafe { BorrowedFd::borrow_raw(listener) };
+    std::thread::spawn(move || loop {
+        process::wait_readable([listener], None).unwrap();
+        let client = accept(listener);
+        let asked = seqpacket::receive_within(client.as_fd(), Duration::from_secs(1));
+        if asked.is_ok_and(|packet| packet.is_some_and(|packet| packet.bytes == br#"{"stat":1}"#)) {
+            let answer = br#"{"budget_bytes":1073741824,"now":{"total_bytes":5242880},"processes":[{"pid":1}]}"#;
+            seqpacket::send(client.as_fd(), answer, None).unwrap();
+        }
+    });
+}
+
+fn accept(listener: BorrowedFd<'_>) -> OwnedFd {
+    use std::os::fd::AsRawFd;
+    // SAFETY: null address pointers are allowed; the result is a new descriptor.
+    unsafe {
+        let fd = libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC);
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+fn send(socket: &OwnedFd, message: &FromPager) -> std::io::Result<()> {
+    seqpacket::send(socket.as_fd(), &serde_json::to_vec(message).unwrap(), None)
+}
+
+fn tell(socket: &OwnedFd, message: &FromPager) {
+    send(socket, message).unwrap();
+}
+
+// Helpers.
+
+fn harmless_stub() -> String {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let library = maps.lines().find(|line| line.contains("/libc.so")).unwrap();
+    library[library.find('/').unwrap()..].to_owned()
+}
+
+fn memfit(pager: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(words).env("FAKE_PAGER", pager).env("MEMFIT_STUB", harmless_stub());
+    command.env_remove("MEMFIT_SOCKET").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn output(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn shell(pager: &str, options: &[&str], script: &str) -> (Option<i32>, String, String) {
+    output(&mut memfit(pager, &[&["run"], options, &["--", "sh", "-c", script]].concat()))
+}
+
+fn first_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
+fn alive(pid: &str) -> bool {
+    memfit_os::proctree::read_stat(pid.trim().parse().unwrap()).is_some_and(|stat| !stat.is_dead())
+}
+
+#[track_caller]
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within 5 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The pager of a run.
+fn pagers_of(launcher: u32) -> Vec<String> {
+    let all = memfit_os::proctree::snapshot().unwrap();
+    let own = all.iter().filter(|p| p.comm == "memfit-pager" && !p.is_dead() && p.ppid == launcher as i32);
+    own.map(|p| p.pid.to_string()).collect()
+}
+
+fn scratch(name: &str) -> String {
+    format!("/var/tmp/memfit-launcher-{name}-{}", std::process::id())
+}
+
+// The tests.
+
+fn statistics_and_summary() {
+    let file = scratch("stats");
+    let (code, _, err) = shell("good", &["--stats", &file], "exit 5");
+    assert_eq!((code, err.as_str()), (Some(5), "memfit: fake summary, wanted true\n"));
+    let value: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(value, serde_json::json!({ "schema": 1, "code": 5 }));
+    fs::remove_file(file).unwrap();
+    let (code, _, err) = shell("good", &["-q"], "true");
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+}
+
+fn large_statistics_come_by_memfd() {
+    let file = scratch("large");
+    let (code, _, err) = shell("large", &["-q", "--stats", &file], "true");
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(fs::metadata(&file).unwrap().len() > 1 << 20);
+    fs::remove_file(file).unwrap();
+}
+
+fn missing_statistics_are_told() {
+    let file = scratch("none");
+    let start = Instant::now();
+    let (code, _, err) = shell("mute", &["--stats", &file], "exit 4");
+    assert_eq!(code, Some(4));
+    assert!(err.contains("--stats: no statistics were written: the pager gave none within 5 s"), "{err}");
+    assert!(!fs::exists(&file).unwrap());
+    assert!(start.elapsed() < Duration::from_secs(8));
+}
+
+fn pager_that_cannot_start() {
+    let (code, out, err) = shell("fails", &[], "echo never");
+    assert_eq!((code, out.as_str(), err.as_str()), (Some(2), "", "memfit: no such scheme: x\n"));
+}
+
+fn pager_that_dies_at_start() {
+    let (code, out, err) = shell("dies-at-start", &[], "echo never");
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert_eq!(err, "memfit: the pager died while it started (exit status 3); the command was not started\n");
+}
+
+fn pager_death_kills_the_tree() {
+    let (code, out, err) = shell("dies", &[], "setsid sleep 100 & sleep 100 & echo $!; wait");
+    assert_eq!(code, Some(1));
+    assert!(err.contains("memfit: the pager died (exit status 9); the command and all that it started were killed"));
+    assert!(!alive(&out));
+    // Killed from outside it is the same; the whole of it is gone when the launcher returns.
+    let mut run =
+        memfit("good", &["run", "--", "sh", "-c", "trap '' TERM; sleep 100 & echo $!; wait"]).spawn().unwrap();
+    let sleeper = first_line(&mut run);
+    let pagers = pagers_of(run.id());
+    assert_eq!(pagers.len(), 1);
+    process::send_signal(pagers[0].parse().unwrap(), libc::SIGKILL, None).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    assert!(!alive(&sleeper));
+}
+
+fn fatal_kills_the_tree() {
+    let (code, out, err) = shell("fatal", &[], "sleep 100 & echo $!; wait");
+    assert_eq!((code, err.as_str()), (Some(1), "memfit: page 5 was lost\n"));
+    assert!(!alive(&out));
+}
+
+fn pager_end_after_the_command() {
+    // With nothing left to serve, the status of the command counts.
+    assert_eq!(shell("leaves", &[], "exit 6").0, Some(6));
+    assert_eq!(shell("dies-after", &[], "exit 6").0, Some(6));
+    // An orderly end spares those that were never managed, a death does not.
+    let (code, pid, _) = shell("leaves", &[], "sleep 100 >/dev/null 2>&1 & echo $!; exit 6");
+    assert_eq!(code, Some(6));
+    assert!(alive(&pid));
+    process::send_signal(pid.trim().parse().unwrap(), libc::SIGKILL, None).unwrap();
+    let (code, pid, err) = shell("dies-after", &[], "sleep 100 >/dev/null 2>&1 & echo $!; exit 6");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(!alive(&pid));
+}
+
+fn warnings_are_bounded() {
+    let (code, _, err) = shell("warns", &["-q"], "sleep 0.5");
+    assert_eq!(code, Some(0));
+    assert!(err.starts_with("memfit: w0 x\nmemfit: w1 x\n"), "{err}");
+    assert!((20..25).contains(&err.lines().count()), "{err}");
+    assert!(err.ends_with("more messages were left out\n"), "{err}");
+}
+
+fn signals_reach_the_command_once() {
+    let count = "n=0; trap 'n=$((n+1))' USR1 TERM INT HUP WINCH; trap 'exit $n' USR2; echo go; \
+                 while :; do sleep 0.01; done";
+    for signal in [libc::SIGUSR1, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGWINCH] {
+        let mut run = memfit("good", &["run", "-q", "--", "sh", "-c", count]).spawn().unwrap();
+        assert_eq!(first_line(&mut run), "go");
+        process::send_signal(run.id() as i32, signal, None).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        process::send_signal(run.id() as i32, libc::SIGUSR2, None).unwrap();
+        assert_eq!(run.wait().unwrap().code(), Some(1), "signal {signal}");
+    }
+    let mut run = memfit("good", &["run", "-q", "--", "sleep", "100"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    process::send_signal(run.id() as i32, libc::SIGTERM, None).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(128 + 15));
+}
+
+fn a_command_that_kills_its_group() {
+    // As interactive programs and shell scripts do; the command must not get its own signal back.
+    let script = "n=0; trap 'n=$((n+1))' TERM; kill -TERM 0; sleep 0.1; exit $n";
+    let mut command = memfit("good", &["run", "-q", "--", "sh", "-c", script]);
+    command.process_group(0);
+    let (code, _, err) = output(&mut command);
+    assert_eq!(code, Some(1), "{err}");
+}
+
+fn inherited_state() {
+    let show = "grep -E '^Sig(Blk|Ign)' /proc/self/status; cat /proc/$$/environ | tr '\\0' '\\n' | grep -cE '^MEMFIT_(SOCKET|PID|STUB)='";
+    let plain = Command::new("sh").args(["-c", show]).env_remove("MEMFIT_STUB").output().unwrap();
+    let plain = String::from_utf8(plain.stdout).unwrap();
+    let (_, managed, _) = shell("good", &["-q"], show);
+    assert_eq!(managed.lines().take(2).collect::<Vec<_>>(), plain.lines().take(2).collect::<Vec<_>>());
+    assert_eq!(managed.lines().last(), Some("3"), "MEMFIT_SOCKET, MEMFIT_PID and this test's MEMFIT_STUB");
+
+    // What the parent ignores stays ignored; the pipe is the one that Rust's runtime interferes with.
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=PIPE,HUP,CHLD"]).arg(std::env::current_exe().unwrap());
+    command.args(["run", "-q", "--", "grep", "SigIgn", "/proc/self/status"]);
+    command.env("FAKE_PAGER", "good").env("MEMFIT_STUB", harmless_stub());
+    let (code, out, err) = output(&mut command);
+    assert_eq!(code, Some(0), "{err}");
+    let mask = u64::from_str_radix(out.trim().rsplit('\t').next().unwrap(), 16).unwrap();
+    for signal in [libc::SIGPIPE, libc::SIGHUP, libc::SIGCHLD] {
+        assert_ne!(mask & 1 << (signal - 1), 0, "signal {signal} in {out}");
+    }
+    // The same process group as the launcher, which the shell made the job.
+    let (_, out, _) = shell("good", &["-q"], "ps -o pgid= -p $$; ps -o pgid= -p $PPID");
+    let groups: Vec<_> = out.split_whitespace().collect();
+    assert_eq!(groups[0], groups[1]);
+}
+
+fn no_descriptor_leaks() {
+    let list = "ls /proc/self/fd";
+    let plain = Command::new("sh").args(["-c", list]).stdin(Stdio::null()).output().unwrap();
+    let (_, managed, _) = shell("good", &["-q"], list);
+    assert_eq!(managed, String::from_utf8(plain.stdout).unwrap());
+}
+
+fn pipes_end_with_the_command() {
+    // The command closes its output and lives on: a reader sees the end at once, though launcher and pager live.
+    let mut run = memfit("good", &["run", "-q", "--", "sh", "-c", "echo x; exec >&- 2>&-; sleep 1"]).spawn().unwrap();
+    let start = Instant::now();
+    let mut text = String::new();
+    run.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "x\n");
+    assert!(start.elapsed() < Duration::from_millis(800), "{:?}", start.elapsed());
+    assert!(run.wait().unwrap().success());
+}
+
+fn nothing_is_left() {
+    let mut run = memfit("good", &["run", "-q", "--", "sleep", "0.1"]).spawn().unwrap();
+    let id = run.id();
+    eventually("the pager runs", || !pagers_of(id).is_empty());
+    let pager = pagers_of(id);
+    assert!(run.wait().unwrap().success());
+    assert!(pager.iter().all(|pid| !alive(pid)));
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+    assert!(!sockets.contains(&format!("-{id}-")));
+}
+
+fn descendants_live_on() {
+    // The run returns when the command does, and holds no pipe of its caller.
+    let start = Instant::now();
+    let script = "sleep 3 >/dev/null 2>&1 </dev/null & echo $!";
+    let (code, pid, _) = shell("good", &["-q"], script);
+    assert_eq!(code, Some(0));
+    assert!(start.elapsed() < Duration::from_secs(2), "returned after {:?}", start.elapsed());
+    assert!(alive(&pid));
+    process::send_signal(pid.trim().parse().unwrap(), libc::SIGKILL, None).unwrap();
+}
+
+/// The fake pager serves for ever; end those that were left.
+fn clean_up() {
+    let exe = std::env::current_exe().unwrap();
+    for process in memfit_os::proctree::snapshot().unwrap() {
+        let same = fs::read_link(format!("/proc/{}/exe", process.pid)).is_ok_and(|link| link == exe);
+        if same && process.comm.starts_with("memfit-") {
+            let _ = memfit_os::proctree::kill_exactly(&process);
+        }
+    }
+}
+
+fn guard_outlives_the_launcher() {
+    let script = "sleep 50 >/dev/null 2>&1 </dev/null & echo $!";
+    let (_, pid, _) = shell("good", &["-q"], script);
+    let helper = |name: &str| {
+        let all = memfit_os::proctree::snapshot().unwrap();
+        let exe = std::env::current_exe().unwrap();
+        all.into_iter().find(|p| {
+            p.comm == name && !p.is_dead() && fs::read_link(format!("/proc/{}/exe", p.pid)).is_ok_and(|e| e == exe)
+        })
+    };
+    assert!(alive(&pid));
+    let pager = helper("memfit-pager").unwrap();
+    assert!(helper("memfit-guard").is_some());
+    assert!(memfit_os::proctree::kill_exactly(&pager));
+    eventually("the guard kills the rest of the tree", || !alive(&pid));
+    eventually("the guard ends", || helper("memfit-guard").is_none());
+}
+
+fn former_children_are_spared() {
+    // A shell that replaces itself by memfit leaves its children to it; they are no part of the tree.
+    let exe = std::env::current_exe().unwrap();
+    let script = format!("sleep 100 >/dev/null 2>&1 & echo $!; exec {} run -- sh -c 'sleep 100 & wait'", exe.display());
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).env("FAKE_PAGER", "dies").env("MEMFIT_STUB", harmless_stub());
+    let (code, pid, err) = output(&mut command);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(alive(&pid));
+    process::send_signal(pid.trim().parse().unwrap(), libc::SIGKILL, None).unwrap();
+}
+
+fn nested_runs_join() {
+    let exe = std::env::current_exe().unwrap();
+    let inner = format!("{} run -m 1G -- sh -c 'echo $PPID $MEMFIT_SOCKET; exit 3'", exe.display());
+    let (code, out, err) = shell("good", &["-q"], &format!("echo $$ $MEMFIT_SOCKET; {inner}; exit $?"));
+    assert_eq!(code, Some(3), "{err}");
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines[0], lines[1], "the same pager, and no process in between");
+    assert!(err.contains("memfit: joins the run that it is started in"), "{err}");
+}
+
+fn stat_asks_the_pager() {
+    let mut run = memfit("stat", &["run", "-q", "--", "sh", "-c", "echo go; exec sleep 100"]).spawn().unwrap();
+    first_line(&mut run);
+    let (code, out, err) = output(&mut memfit("stat", &["stat"]));
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let line = out.lines().find(|line| line.contains(&run.id().to_string())).unwrap();
+    assert!(line.contains("1 GiB") && line.contains("5 MiB") && line.contains(" 1 "), "{out}");
+    let (_, json, _) = output(&mut memfit("stat", &["stat", "--json"]));
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    // Others of this user may run trees meanwhile.
+    assert!(value.as_array().unwrap().iter().any(|tree| tree["now"]["total_bytes"] == 5242880), "{json}");
+    process::send_signal(run.id() as i32, libc::SIGTERM, None).unwrap();
+    run.wait().unwrap();
+}
+
+/// A job-control shell in a terminal: Ctrl-Z stops the job, `fg` continues it.
+fn terminal_stop_and_continue() {
+    let Ok(script) = Command::new("script").arg("--version").output() else {
+        eprintln!("SKIPPED: no script(1) here");
+        return;
+    };
+    assert!(script.status.success());
+    let exe = std::env::current_exe().unwrap();
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", "bash --norc -i", "/dev/null"]).env("PS1", "$ ");
+    terminal.env("FAKE_PAGER", "good").env("MEMFIT_STUB", harmless_stub()).env("TERM", "dumb");
+    let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut keys = terminal.stdin.take().unwrap();
+    let mut press = |text: &str, pause_ms: u64| {
+        keys.write_all(text.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(pause_ms));
+    };
+    press(&format!("{} run -q -- sh -c 'sleep 1.5; echo fin''ished'\n", exe.display()), 700);
+    press("\x1a", 500);
+    press("jobs; echo AFTER; fg\n", 2000);
+    press("echo status $?\n", 200);
+    press("exit\n", 100);
+    drop(keys);
+    let mut out = String::new();
+    terminal.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    terminal.wait().unwrap();
+    let at = |word: &str| out.find(word).unwrap_or_else(|| panic!("{word} is not in: {out}"));
+    assert!(at("Stopped") < at("\nAFTER"), "{out}");
+    assert!(at("\nAFTER") < at("finished"), "{out}");
+    assert!(out.contains("status 0"), "{out}");
+}

@@ -1,0 +1,46 @@
+//! Threads that end while their memory is cold. The kernel then marks their robust mutexes and clears their thread ids,
+//! and waits for nobody: what it needs of a thread's descriptor must not have been taken away.
+//!
+//! `scripts/mutants` runs the same program with a pager that takes it.
+
+mod support;
+
+use support::{say, Bench};
+
+const BUDGET: u64 = 32 << 20;
+/// glibc's rseq area lies in the descriptor, and the kernel writes to it whenever a thread wakes up.
+const WITHOUT_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
+const MARKED: &str = "8 of 8 mutexes marked\n";
+const JOINED: &str = "8 of 8 threads joined\n";
+
+fn ends(name: &str, mode: &str, expected: &str) {
+    let Some(bench) = Bench::new(name, &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "raw_exit", include_str!("workloads/raw_exit.c")) else { return };
+    let line = format!("{WITHOUT_RSEQ} ./raw_exit {mode}");
+    let plain = bench.plain(&line);
+    assert_eq!(plain.code, Some(0), "{}", plain.err);
+    assert_eq!(String::from_utf8_lossy(&plain.out), format!("{expected}0 of 8 threads cold\n"));
+    let (managed, stats) = bench.managed(&line, BUDGET);
+    let (out, seconds) = (String::from_utf8_lossy(&managed.out), managed.time.as_secs_f64());
+    let evicted = stats.number("/evictions/pages");
+    say(&format!("{name:32} {evicted} pages evicted, {seconds:.1} s: {}", out.trim().replace('\n', ", ")));
+    // All of them: then the descriptors would have gone, too, if they could.
+    assert_eq!(out, format!("{expected}8 of 8 threads cold\n"), "{}\n{:#}", managed.err, stats.json);
+    assert_eq!((managed.code, &*managed.err), (Some(0), ""));
+    stats.no_warnings();
+}
+
+#[test]
+fn threads_leave_by_a_bare_system_call() {
+    ends("threads_leave", "exit", &format!("{MARKED}{JOINED}"));
+}
+
+#[test]
+fn threads_of_a_killed_process() {
+    ends("threads_killed", "kill", MARKED);
+}
+
+#[test]
+fn threads_on_stacks_of_ended_ones() {
+    ends("threads_on_old_stacks", "late", &format!("{MARKED}{JOINED}"));
+}

@@ -1,0 +1,217 @@
+//! Real programs under tight budgets: what they print must be what they print without memfit, byte for byte.
+//!
+//! Every test measures the natural peak first and takes a part of it as the budget; it fails when less than a quarter
+//! of that peak was really taken away, so that nothing passes by not being paged. One line a test goes to the terminal.
+
+mod support;
+
+use std::fmt::Write;
+use support::{find, Bench, Bounds, FORKS, ONE, PYTHON, SEVERAL};
+
+const BLOCKS: &str = include_str!("workloads/blocks.py");
+
+/// A test with the python modules that most scripts share.
+fn python(name: &str, scripts: &[(&str, &str)]) -> Option<Bench> {
+    let bench = Bench::new(name, &[PYTHON])?;
+    bench.file("blocks.py", BLOCKS);
+    bench.file("big.py", include_str!("workloads/big.py"));
+    for (file, text) in scripts {
+        bench.file(file, text);
+    }
+    Some(bench)
+}
+
+/// Runs one python script with a budget of so many percent of its natural peak.
+fn script(name: &str, text: &str, percent: u64) {
+    script_within(name, text, percent, ONE);
+}
+
+fn script_within(name: &str, text: &str, percent: u64, bounds: Bounds) {
+    let Some(bench) = python(name, &[("script.py", text)]) else { return };
+    bench.same_within(&format!("{PYTHON} script.py"), &[], percent, bounds);
+}
+
+#[test]
+fn gnu_sort() {
+    let Some(bench) = Bench::new("gnu_sort", &["sort", "seq", "rev"]) else { return };
+    assert_eq!(bench.plain("seq 1 2000000 | rev > input").code, Some(0));
+    bench.same("sort -S 300M --parallel=1 -o output input", &["output"], 65);
+}
+
+#[test]
+fn gnu_sort_with_threads() {
+    let Some(bench) = Bench::new("gnu_sort_with_threads", &["sort", "seq", "rev"]) else { return };
+    assert_eq!(bench.plain("seq 1 2000000 | rev > input").code, Some(0));
+    bench.same("sort -S 300M --parallel=4 -o output input", &["output"], 65);
+}
+
+#[test]
+fn pipeline() {
+    let Some(bench) = Bench::new("pipeline", &["sort", "seq", "rev", "awk", "sha256sum"]) else { return };
+    let line = "seq 1 1500000 | rev | sort -S 200M --parallel=1 | awk '{ print $1 % 1000, $1 }' | \
+                sort -n -S 200M --parallel=1 | tee copy | sha256sum > sum; wc -l copy > lines; rm copy";
+    bench.same(line, &["lines", "sum"], 65);
+}
+
+#[test]
+fn numpy_sort() {
+    if find(PYTHON).is_some()
+        && std::process::Command::new(PYTHON).args(["-c", "import numpy"]).output().is_ok_and(|o| !o.status.success())
+    {
+        return support::skip("numpy_sort", "there is no numpy for /usr/bin/python3; tests/setup installs it");
+    }
+    script("numpy_sort", include_str!("workloads/numsort.py"), 88);
+}
+
+#[test]
+fn python_objects() {
+    script("python_objects", include_str!("workloads/graph.py"), 88);
+}
+
+#[test]
+fn python_blocks() {
+    let Some(bench) = python("python_blocks", &[]) else { return };
+    bench.same(&format!("{PYTHON} big.py 1 90 2"), &[], 60);
+}
+
+#[test]
+fn sqlite_in_memory() {
+    script("sqlite_in_memory", include_str!("workloads/database.py"), 60);
+}
+
+#[test]
+fn sqlite_shell() {
+    let Some(bench) = Bench::new("sqlite_shell", &["sqlite3"]) else { return };
+    bench.file("script.sql", include_str!("workloads/database.sql"));
+    bench.same("sqlite3 '' < script.sql", &[], 85);
+}
+
+/// A C file of many functions and a large table, on which the compiler proper, a grandchild, grows.
+fn large_c_file() -> String {
+    let mut text = String::from("struct s { int a; double b; const char *c; };\n");
+    for i in 0..300 {
+        let _ = writeln!(
+            text,
+            "static int f{i}(int x, struct s *p) {{ int t[16]; for (int i = 0; i < 16; i++) t[i] = x * {i} + i; \
+             switch (x % 7) {{ case 0: return t[x & 15]; case 1: p->a += {i}; case 2: return p->a ^ {i}; \
+             case 3: p->b *= 1.{i}; return (int)p->b; default: while (x > {i}) x -= t[x & 7] | 1; }} return x; }}"
+        );
+    }
+    text.push_str("int (*const table[])(int, struct s *) = {");
+    (0..300).for_each(|i| {
+        let _ = write!(text, "f{i},");
+    });
+    text.push_str("};\nconst struct s rows[] = {\n");
+    for i in 0..12_000 {
+        let _ = writeln!(text, "{{{i}, {i}.5, \"row number {i}\"}},");
+    }
+    text.push_str("};\n");
+    text
+}
+
+#[test]
+fn gcc_object_file() {
+    let Some(bench) = Bench::new("gcc_object_file", &["gcc"]) else { return };
+    bench.file("large.c", &large_c_file());
+    bench.same("gcc -O1 -g -c -o large.o large.c", &["large.o"], 60);
+}
+
+#[test]
+fn threads() {
+    let Some(bench) = Bench::new("threads", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "threads", include_str!("workloads/threads.c")) else { return };
+    bench.same_within("./threads", &[], 60, SEVERAL);
+}
+
+#[test]
+fn lazily_freed_pages() {
+    let Some(bench) = Bench::new("lazily_freed_pages", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "freed", include_str!("workloads/freed.c")) else { return };
+    // A fixed budget: what the kernel drops, and when, must meet memory that is registered and not yet taken away.
+    let (managed, stats) = bench.managed("./freed", 62 << 20);
+    assert_eq!((managed.code, managed.err.as_str()), (Some(0), ""), "{:#}", stats.json);
+    assert_eq!(String::from_utf8_lossy(&managed.out), "wrong: 0\n");
+    assert!(stats.number("/evictions/pages") > 1000, "{:#}", stats.json);
+    stats.peak_within(ONE.peak_percent);
+}
+
+#[test]
+fn two_processes() {
+    let Some(bench) = python("two_processes", &[]) else { return };
+    let line = format!("{PYTHON} big.py 1 60 2 >a & a=$!; {PYTHON} big.py 2 60 2 >b & b=$!; wait $a && wait $b");
+    bench.same_within(&line, &["a", "b"], 55, SEVERAL);
+}
+
+#[test]
+fn many_processes() {
+    let Some(bench) = python("many_processes", &[]) else { return };
+    let line = format!("for i in 1 2 3 4 5 6; do {PYTHON} big.py $i 20 2 > out$i & done; wait; cat out*");
+    bench.same_within(&line, &[], 60, SEVERAL);
+}
+
+#[test]
+fn stopped_process() {
+    script_within("stopped_process", include_str!("workloads/stopped.py"), 70, SEVERAL);
+}
+
+#[test]
+fn exits_kills_and_execs_in_the_middle() {
+    script_within("leaving_processes", include_str!("workloads/leaving.py"), 55, SEVERAL);
+}
+
+#[test]
+fn shell_execs_in_the_middle() {
+    let Some(bench) = python("shell_execs", &[]) else { return };
+    let line = format!("{PYTHON} big.py 8 60 1; ({PYTHON} big.py 9 30 1 > c; exec {PYTHON} big.py 10 60 1 > d); exec {PYTHON} big.py 11 60 1");
+    bench.same_within(&line, &["c", "d"], 65, SEVERAL);
+}
+
+#[test]
+fn fork_children() {
+    script_within("fork_children", include_str!("workloads/forks.py"), 60, FORKS);
+}
+
+#[test]
+fn short_lived_children() {
+    script_within("short_lived_children", include_str!("workloads/short_lived.py"), 60, FORKS);
+}
+
+/// A program that cannot be paged runs as ever, beside one that is; it is named once, and nothing else is said.
+fn unmanaged(name: &str, compiler: &[&str], bits: u32) {
+    let Some(bench) = Bench::new(name, &[compiler[0], PYTHON]) else { return };
+    let Some(_) = bench.compile(compiler, name, include_str!("workloads/unmanaged.c")) else { return };
+    let line = format!("./{name} && ./{name} & ./{name}; wait $!");
+    let plain = bench.plain(&line);
+    let out = String::from_utf8_lossy(&plain.out).into_owned();
+    assert_eq!((plain.code, out.lines().count()), (Some(0), 3), "{out}");
+    assert!(out.starts_with(&format!("{bits} bits")), "{out}");
+    let (managed, stats) = bench.managed(&line, 64 << 20);
+    assert_eq!(managed.code, Some(0), "{}", managed.err);
+    assert_eq!(String::from_utf8_lossy(&managed.out), out);
+    let lines: Vec<&str> = managed.err.lines().collect();
+    let named = lines.len() == 1 && lines[0].starts_with("memfit: not paged, but counted: ") && lines[0].contains(name);
+    assert!(named, "exactly one warning that names {name} is wanted: {lines:#?}");
+    assert_eq!(stats.json["warnings"].as_array().map(Vec::len), Some(1), "{:#}", stats.json);
+    // It is counted: two at a time, 8 MiB each.
+    assert!(stats.number("/peak/total_bytes") > 16 << 20, "{:#}", stats.json);
+}
+
+#[test]
+fn static_programs() {
+    unmanaged("static-prog", &["gcc", "-static"], 64);
+}
+
+#[test]
+fn musl_programs() {
+    unmanaged("musl-prog", &["musl-gcc"], 64);
+}
+
+#[test]
+fn static_musl_programs() {
+    unmanaged("static-musl", &["musl-gcc", "-static"], 64);
+}
+
+#[test]
+fn programs_of_32_bits() {
+    unmanaged("prog32", &["gcc", "-m32"], 32);
+}

@@ -1,0 +1,141 @@
+//! A memory control group around one run, of version 1 or 2, removed whatever happens.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Beginning of the names of our groups; the pid of the test follows.
+const PREFIX: &str = "memfit-test-";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+pub struct Cgroup {
+    path: PathBuf,
+    version: Version,
+}
+
+impl Cgroup {
+    /// A new group with that limit and no swap. An error says why there can be none here.
+    pub fn new(limit: u64) -> Result<Cgroup, String> {
+        if fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1) {
+            return Err("swap is on, and the kernel would use it".into());
+        }
+        let (parent, version) = hierarchy()?;
+        remove_old(&parent);
+        let path = parent.join(format!("{PREFIX}{}", std::process::id()));
+        let explain =
+            |error: io::Error| format!("no memory control group in {}: {error}; root can make one", parent.display());
+        fs::create_dir(&path).map_err(explain)?;
+        let group = Cgroup { path, version };
+        let file = if version == Version::One { "memory.limit_in_bytes" } else { "memory.max" };
+        fs::write(group.path.join(file), limit.to_string()).map_err(explain)?;
+        if version == Version::Two {
+            let _ = fs::write(group.path.join("memory.swap.max"), "0");
+        }
+        Ok(group)
+    }
+
+    /// A command that joins the group, then becomes `program`; its arguments follow.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 0 >\"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.path).arg(program);
+        command
+    }
+
+    /// How many processes the kernel killed for want of memory.
+    pub fn oom_kills(&self) -> u64 {
+        let file = if self.version == Version::One { "memory.oom_control" } else { "memory.events" };
+        let text = fs::read_to_string(self.path.join(file)).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        line.and_then(|count| count.trim().parse().ok()).expect("the kernel counts its kills")
+    }
+
+    /// How often the limit was met; the kernel then reclaims file pages first.
+    pub fn limit_met(&self) -> u64 {
+        match self.version {
+            Version::One => self.number("memory.failcnt"),
+            Version::Two => {
+                let text = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
+                text.lines().find_map(|line| line.strip_prefix("max ")?.trim().parse().ok()).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Largest size, with file pages and kernel memory.
+    pub fn peak(&self) -> u64 {
+        self.number(if self.version == Version::One { "memory.max_usage_in_bytes" } else { "memory.peak" })
+    }
+
+    fn number(&self, file: &str) -> u64 {
+        fs::read_to_string(self.path.join(file)).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
+/// Where groups are made.
+fn hierarchy() -> Result<(PathBuf, Version), String> {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let mut two = None;
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        match fields[..] {
+            [_, at, "cgroup", options, ..] if options.split(',').any(|option| option == "memory") => {
+                return Ok((at.into(), Version::One));
+            }
+            [_, at, "cgroup2", ..] => two = Some(PathBuf::from(at)),
+            _ => {}
+        }
+    }
+    let at = two.ok_or("no control groups are mounted")?;
+    let has = |file: &str| {
+        fs::read_to_string(at.join(file)).is_ok_and(|text| text.split_whitespace().any(|word| word == "memory"))
+    };
+    if !has("cgroup.controllers") {
+        return Err("the control groups here do not count memory".into());
+    }
+    if !has("cgroup.subtree_control") {
+        fs::write(at.join("cgroup.subtree_control"), "+memory").map_err(|error| {
+            format!("memory control groups cannot be enabled: {error}; root can, outside a container")
+        })?;
+    }
+    Ok((at, Version::Two))
+}
+
+/// Groups of tests that were killed.
+fn remove_old(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let pid = name.strip_prefix(PREFIX).and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Kills what is left in the group, which is ours alone, and removes it.
+fn remove(path: &Path) {
+    for _ in 0..100 {
+        for pid in fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
+            if let Ok(pid) = pid.parse::<i32>() {
+                // SAFETY: a process of our own group; the list is fresh.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+        }
+        if fs::remove_dir(path).is_ok() || !path.exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    super::say(&format!("{} could not be removed", path.display()));
+}

@@ -1,0 +1,258 @@
+//! Runs real programs with and without memfit, with limits on time, one at a time.
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test binary uses its part")]
+
+pub mod cgroup;
+pub mod process;
+pub mod stats;
+pub mod watch;
+
+use memfit_os::probe;
+use process::{Limits, Ran};
+use stats::Stats;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Time that one run of a program may take.
+pub const RUN_TIMEOUT: Duration = Duration::from_secs(90);
+/// Smallest budget that memfit takes.
+const BUDGET_MIN: u64 = 16 << 20;
+/// What a run must show besides the right output.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Pages evicted at least, percent of the natural peak, so that nothing passes by not being paged.
+    pub evicted_percent: u64,
+    /// Largest peak, percent of the budget.
+    pub peak_percent: u64,
+}
+
+/// Usually the peak is within 2 % of the budget; a busy machine gets some more.
+pub const ONE: Bounds = Bounds { evicted_percent: 25, peak_percent: 130 };
+/// Several processes or threads that start and grow at the same moment, or are stopped while they hold most of the memory:
+/// usually within 2 %, but 1.49 was seen once for processes that are killed and exec in the middle.
+pub const SEVERAL: Bounds = Bounds { evicted_percent: 15, peak_percent: 200 };
+/// Pages that are shared with a living fork relative cannot be taken away yet: only the output counts.
+pub const FORKS: Bounds = Bounds { evicted_percent: 0, peak_percent: 300 };
+
+/// The python that Debian's modules belong to.
+pub const PYTHON: &str = "/usr/bin/python3";
+
+/// Writes a line past the capture of the test harness, which hides what passing tests say.
+pub fn say(text: &str) {
+    memfit_os::process::write_stderr(&format!("{text}\n"));
+}
+
+/// Notes a test that cannot run here: on the terminal, and for `make test` in a file that it shows at the end.
+pub fn skip(test: &str, reason: &str) {
+    say(&format!("SKIPPED {test}: {reason}"));
+    if let Some(path) = std::env::var_os("MEMFIT_TEST_SKIPPED") {
+        let file = File::options().append(true).create(true).open(path);
+        let _ = file.and_then(|mut file| writeln!(file, "{test}: {reason}"));
+    }
+}
+
+/// The first program of the path with that name.
+pub fn find(program: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|path| path.is_file());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file())
+}
+
+/// Two paging tests on few processors slow each other down beyond their time limits, and wrong peaks would follow: one
+/// at a time, over all test binaries.
+pub struct Turn {
+    _here: MutexGuard<'static, ()>,
+    _file: File,
+}
+
+impl Turn {
+    fn take() -> Turn {
+        static HERE: Mutex<()> = Mutex::new(());
+        let here = HERE.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("paging-tests.lock");
+        let file = File::options().write(true).create(true).truncate(false).open(path).unwrap();
+        // SAFETY: an open descriptor; the lock ends with it.
+        assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+        Turn { _here: here, _file: file }
+    }
+}
+
+/// A test's turn and its own directory, which goes with it.
+pub struct Bench {
+    pub name: String,
+    pub directory: PathBuf,
+    _turn: Turn,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Bench {
+    /// `None`, said loudly, where memfit cannot work or one of the programs is missing.
+    pub fn new(name: &str, programs: &[&str]) -> Option<Bench> {
+        if let Err(reason) = probe::try_move() {
+            skip(name, &format!("no userfaultfd with MOVE here: {reason}"));
+            return None;
+        }
+        if let Some(missing) = programs.iter().find(|program| find(program).is_none()) {
+            skip(name, &format!("there is no {missing}; tests/setup installs it"));
+            return None;
+        }
+        assert!(
+            memfit().with_file_name("libmemfit.so").is_file(),
+            "libmemfit.so is not beside {}: `cargo test` does not build it; run `cargo build --workspace` with the same \
+             profile first, or `make test`",
+            memfit().display()
+        );
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        Some(Bench { name: name.into(), directory, _turn: Turn::take() })
+    }
+
+    /// Puts a file into the directory.
+    pub fn file(&self, name: &str, contents: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    /// Compiles a C program in the directory; `None`, said loudly, when this compiler cannot.
+    pub fn compile(&self, compiler: &[&str], name: &str, source: &str) -> Option<PathBuf> {
+        let (input, output) = (self.file(&format!("{name}.c"), source), self.directory.join(name));
+        let mut command = Command::new(compiler[0]);
+        command.args(&compiler[1..]).args(["-O1", "-Wall", "-o"]).arg(&output).arg(&input).arg("-pthread");
+        let ran = process::run(command, &self.directory, &Limits::of(RUN_TIMEOUT));
+        if ran.code != Some(0) {
+            skip(
+                &self.name,
+                &format!("{} does not compile here; tests/setup may help:\n{}", compiler.join(" "), ran.err),
+            );
+            return None;
+        }
+        Some(output)
+    }
+
+    /// Runs a shell command line as it is.
+    #[track_caller]
+    pub fn plain(&self, line: &str) -> Ran {
+        self.checked(shell(line), line)
+    }
+
+    /// Runs a shell command line under memfit, without the summary; the statistics must be sane.
+    #[track_caller]
+    pub fn managed(&self, line: &str, budget: u64) -> (Ran, Stats) {
+        self.managed_by(memfit_command(), line, budget)
+    }
+
+    /// As `managed`, with the program and first words given.
+    #[track_caller]
+    pub fn managed_by(&self, mut command: Command, line: &str, budget: u64) -> (Ran, Stats) {
+        let file = self.directory.join("stats.json");
+        command.args(["run", "-q", "-m", &budget.to_string(), "--stats"]).arg(&file).args(["--", "sh", "-c", line]);
+        let ran = self.checked(command, line);
+        let stats = Stats::read(&file, budget);
+        fs::remove_file(file).unwrap();
+        (ran, stats)
+    }
+
+    #[track_caller]
+    pub fn checked(&self, command: Command, line: &str) -> Ran {
+        let ran = process::run(command, &self.directory, &Limits::of(RUN_TIMEOUT));
+        assert!(!ran.timed_out, "{}: not within {RUN_TIMEOUT:?}: {line}\n{}\n{}", self.name, ran.err, ran.hang);
+        ran
+    }
+
+    /// The same output, and the same `files`, with a budget of `percent` of the natural peak as without one.
+    #[track_caller]
+    pub fn same(&self, line: &str, files: &[&str], percent: u64) {
+        self.same_within(line, files, percent, ONE);
+    }
+
+    /// As [`Bench::same`], with other bounds.
+    #[track_caller]
+    pub fn same_within(&self, line: &str, files: &[&str], percent: u64, bounds: Bounds) {
+        let plain = self.plain(line);
+        assert_eq!(plain.code, Some(0), "without memfit: {line}\n{}", plain.err);
+        let expected = self.take(files);
+        let budget = (plain.peak * percent / 100).max(BUDGET_MIN);
+        let (managed, stats) = self.managed(line, budget);
+        let context = format!("{}: {line}\n{}\n{:#}", self.name, managed.err, stats.json);
+        self.tell(&plain, &managed, &stats);
+        assert_eq!(managed.code, Some(0), "{context}");
+        assert_eq!(managed.err, plain.err, "standard error differs; {context}");
+        assert!(
+            managed.out == plain.out,
+            "standard output differs: {}; {context}",
+            difference(&plain.out, &managed.out)
+        );
+        for ((name, expected), found) in files.iter().zip(&expected).zip(self.take(files)) {
+            assert!(*expected == found, "{name} differs: {}; {context}", difference(expected, &found));
+        }
+        stats.no_warnings();
+        let least = plain.peak / 4096 * bounds.evicted_percent / 100;
+        let evicted = stats.number("/evictions/pages");
+        assert!(evicted >= least, "only {evicted} pages were evicted, {least} are wanted; {context}");
+        stats.peak_within(bounds.peak_percent);
+    }
+
+    /// The contents of the files that a run made, which are removed.
+    fn take(&self, files: &[&str]) -> Vec<Vec<u8>> {
+        let take = |name: &&str| {
+            let path = self.directory.join(name);
+            let contents = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            fs::remove_file(path).unwrap();
+            contents
+        };
+        files.iter().map(take).collect()
+    }
+
+    fn tell(&self, plain: &Ran, managed: &Ran, stats: &Stats) {
+        let mib = |bytes: u64| bytes as f64 / (1 << 20) as f64;
+        let (peak, budget) = (stats.number("/peak/total_bytes"), stats.number("/budget_bytes"));
+        let evicted = stats.number("/evictions/pages") * 4096;
+        say(&format!(
+            "{:24} natural {:6.1} M in {:4.1} s; budget {:6.1} M: peak {:.3} of it, {:4.0} % evicted, {} faults, {:4.1} s",
+            self.name,
+            mib(plain.peak),
+            plain.time.as_secs_f64(),
+            mib(budget),
+            peak as f64 / budget as f64,
+            evicted as f64 * 100.0 / plain.peak as f64,
+            stats.number("/faults/total"),
+            managed.time.as_secs_f64(),
+        ));
+    }
+}
+
+fn shell(line: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]);
+    command
+}
+
+/// Where two outputs part.
+fn difference(expected: &[u8], found: &[u8]) -> String {
+    let at = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
+    let near =
+        |bytes: &[u8]| String::from_utf8_lossy(&bytes[at.min(bytes.len())..bytes.len().min(at + 80)]).into_owned();
+    let (a, b) = (near(expected), near(found));
+    format!("at byte {at} of {} and {}: expected {a:?}, found {b:?}", expected.len(), found.len())
+}
+
+/// The program under test.
+pub fn memfit() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_memfit"))
+}
+
+pub fn memfit_command() -> Command {
+    Command::new(memfit())
+}

@@ -1,0 +1,146 @@
+//! One program with a time limit: its output, its largest anonymous size, and where it hangs.
+
+use memfit_os::procfs::{self, RssReader};
+use memfit_os::proctree::{self, ProcStat};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time between two looks at the sizes.
+const SAMPLE: Duration = Duration::from_millis(10);
+
+/// Size from which on it is worth to ask what a process shares with its relatives, bytes.
+const SHARED_MAYBE: u64 = 8 << 20;
+
+pub struct Limits {
+    pub time: Duration,
+}
+
+impl Limits {
+    pub fn of(time: Duration) -> Limits {
+        Limits { time }
+    }
+}
+
+/// What a program did.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: Vec<u8>,
+    pub err: String,
+    pub time: Duration,
+    /// Largest sum of the anonymous memory of the tree that was seen, bytes.
+    pub peak: u64,
+    pub timed_out: bool,
+    /// What everybody did when the time was over.
+    pub hang: String,
+}
+
+/// Runs a command to its end or to the end of its time; then its tree is killed. The environment is small and the same
+/// everywhere, so that outputs can be compared.
+pub fn run(mut command: Command, directory: &Path, limits: &Limits) -> Ran {
+    let (out, err) = (directory.join("stdout"), directory.join("stderr"));
+    command.current_dir(directory).stdin(Stdio::null());
+    command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
+    for name in ["MEMFIT_SOCKET", "MEMFIT_PID", "MEMFIT_STUB", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME"] {
+        command.env_remove(name);
+    }
+    command.env("LC_ALL", "C").env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1").process_group(0);
+    let start = Instant::now();
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let root = child.id() as i32;
+    let mut sizes = Sizes::default();
+    let mut hang = String::new();
+    let mut timed_out = false;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        let tree = tree_of(root);
+        sizes.sample(&tree);
+        if !timed_out && start.elapsed() > limits.time {
+            timed_out = true;
+            hang = report(&tree);
+            kill(root, &tree);
+        }
+        std::thread::sleep(SAMPLE);
+    };
+    Ran {
+        code: status.code(),
+        out: fs::read(out).unwrap(),
+        err: String::from_utf8_lossy(&fs::read(err).unwrap()).into_owned(),
+        time: start.elapsed(),
+        peak: sizes.peak,
+        timed_out,
+        hang,
+    }
+}
+
+/// The program and its descendants; and those whose parents left, as long as they are in its process group.
+fn tree_of(root: i32) -> Vec<ProcStat> {
+    let Ok(all) = proctree::snapshot() else { return Vec::new() };
+    let below: HashSet<i32> = proctree::descendants_in(&all, root, &HashSet::new()).iter().map(|p| p.pid).collect();
+    all.into_iter().filter(|p| p.pid == root || below.contains(&p.pid)).filter(|p| !p.is_dead()).collect()
+}
+
+fn kill(root: i32, tree: &[ProcStat]) {
+    for process in tree.iter().filter(|process| process.pid != root) {
+        let _ = proctree::kill_exactly(process);
+    }
+    // SAFETY: our own child, not yet waited for, leads this group.
+    unsafe { libc::kill(-root, libc::SIGKILL) };
+}
+
+#[derive(Default)]
+struct Sizes {
+    readers: HashMap<(i32, u64), RssReader>,
+    peak: u64,
+}
+
+impl Sizes {
+    fn sample(&mut self, tree: &[ProcStat]) {
+        let mut sum = 0;
+        for process in tree {
+            let key = (process.pid, process.start_ticks);
+            let reader = match self.readers.entry(key) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => match RssReader::open(process.pid) {
+                    Ok(reader) => new.insert(reader),
+                    Err(_) => continue,
+                },
+            };
+            let mut anon = reader.read().map_or(0, |rss| rss.anon);
+            if tree.len() > 1 && anon > SHARED_MAYBE {
+                // Pages that fork children share count once.
+                anon = reader.proportional().map_or(anon, |(anon, _)| anon);
+            }
+            sum += anon;
+        }
+        self.readers.retain(|key, _| tree.iter().any(|process| process.pid == key.0));
+        self.peak = self.peak.max(sum);
+    }
+}
+
+/// What every thread of the tree waits for.
+fn report(tree: &[ProcStat]) -> String {
+    let mut text = String::from("at the end of the time:\n");
+    if let Ok(stat) = Command::new(env!("CARGO_BIN_EXE_memfit")).arg("stat").output() {
+        text.push_str(&String::from_utf8_lossy(&stat.stdout));
+    }
+    for process in tree {
+        let _ = writeln!(text, "{} {} (child of {})", process.pid, process.comm, process.ppid);
+        for tid in procfs::tasks(process.pid) {
+            let read = |name: &str| fs::read_to_string(format!("/proc/{}/task/{tid}/{name}", process.pid));
+            let state = procfs::task_state(process.pid, tid).unwrap_or('?');
+            let (name, channel) = (read("comm").unwrap_or_default(), read("wchan").unwrap_or_default());
+            let stack = read("stack").unwrap_or_default();
+            let frames: Vec<_> = stack.lines().take(6).filter_map(|line| line.split_whitespace().nth(1)).collect();
+            let _ = writeln!(text, "  {tid} {} {state} {channel} {}", name.trim(), frames.join(" < "));
+        }
+    }
+    text
+}

@@ -1,0 +1,107 @@
+//! The statistics of a run: schema 1, and figures that fit together.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+pub struct Stats {
+    pub json: Value,
+}
+
+/// Keys of schema 1 that are numbers.
+const NUMBERS: [&str; 38] = [
+    "/budget_bytes",
+    "/wall_ns",
+    "/peak/total_bytes",
+    "/peak/resident_bytes",
+    "/peak/staged_bytes",
+    "/peak/pool_bytes",
+    "/peak/metadata_bytes",
+    "/peak/swap_bytes",
+    "/faults/total",
+    "/faults/zero",
+    "/faults/staged",
+    "/faults/filled",
+    "/faults/pool",
+    "/faults/swap",
+    "/faults/file",
+    "/faults/around_pages",
+    "/evictions/pages",
+    "/evictions/filled",
+    "/evictions/compressed",
+    "/evictions/to_swap",
+    "/evictions/dropped",
+    "/transitions/adopted",
+    "/transitions/quarantined",
+    "/transitions/unquarantined",
+    "/transitions/remapped",
+    "/transitions/unexpected_present",
+    "/pool/zpages",
+    "/pool/frames",
+    "/pool/bytes",
+    "/pool/evicted_frames",
+    "/swap/read_bytes",
+    "/swap/write_bytes",
+    "/swap/reads",
+    "/swap/writes",
+    "/swap/errors",
+    "/fault_latency_ns/p50",
+    "/fault_latency_ns/p99",
+    "/fault_latency_ns/max",
+];
+
+impl Stats {
+    /// Reads the file and checks all that holds for every run.
+    #[track_caller]
+    pub fn read(path: &Path, budget: u64) -> Stats {
+        let text = fs::read(path).unwrap_or_else(|error| panic!("no statistics: {}: {error}", path.display()));
+        let json: Value = serde_json::from_slice(&text).expect("the statistics are JSON");
+        let stats = Stats { json };
+        assert_eq!(stats.number("/schema"), 1);
+        assert_eq!(stats.number("/budget_bytes"), budget);
+        for key in NUMBERS {
+            stats.number(key);
+        }
+        for key in ["/version", "/scheme"] {
+            assert!(stats.json.pointer(key).is_some_and(Value::is_string), "{key} is missing");
+        }
+        for key in ["/command", "/processes", "/warnings"] {
+            assert!(stats.json.pointer(key).is_some_and(Value::is_array), "{key} is missing");
+        }
+        stats.sane();
+        stats
+    }
+
+    #[track_caller]
+    pub fn number(&self, key: &str) -> u64 {
+        let value = self.json.pointer(key).unwrap_or_else(|| panic!("{key} is missing"));
+        value.as_u64().unwrap_or_else(|| panic!("{key} is {value}"))
+    }
+
+    #[track_caller]
+    fn sane(&self) {
+        let n = |key: &str| self.number(key);
+        assert_eq!(n("/transitions/unexpected_present"), 0, "a page was present that should not be; {:#}", self.json);
+        assert_eq!(n("/swap/errors"), 0, "{:#}", self.json);
+        let sources = ["zero", "staged", "filled", "pool", "swap", "file"];
+        let faults: u64 = sources.iter().map(|source| n(&format!("/faults/{source}"))).sum();
+        assert!(faults <= n("/faults/total"), "more faults by source than faults; {:#}", self.json);
+        assert!(n("/fault_latency_ns/p50") <= n("/fault_latency_ns/p99"));
+        assert!(n("/fault_latency_ns/p99") <= n("/fault_latency_ns/max"));
+        for part in ["resident", "staged", "pool", "metadata"] {
+            let key = format!("/peak/{part}_bytes");
+            assert!(n(&key) <= n("/peak/total_bytes") + (8 << 20), "{key} exceeds the total; {:#}", self.json);
+        }
+    }
+
+    #[track_caller]
+    pub fn no_warnings(&self) {
+        assert_eq!(self.json["warnings"], serde_json::json!([]), "{:#}", self.json);
+    }
+
+    #[track_caller]
+    pub fn peak_within(&self, percent: u64) {
+        let (peak, budget) = (self.number("/peak/total_bytes"), self.number("/budget_bytes"));
+        assert!(peak * 100 <= budget * percent, "peak {peak} is over {percent} % of {budget}; {:#}", self.json);
+    }
+}

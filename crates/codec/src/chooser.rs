@@ -1,0 +1,314 @@
+//! Which codec for which region: the quickest that packs well, a slower one where that is clearly better, nothing where
+//! nothing helps. Which ones are asked, and what is clearly better, is the caller's [`Aim`].
+//!
+//! Contents are alike within a region (256 KiB of address space; the caller makes the key), so one page in
+//! [`SAMPLE_EVERY`] is tried with all of them and the others follow the verdict. The order of calls decides everything: no
+//! clock, no randomness, so a recorded run replays.
+//!
+//! | verdict | when (running mean of compressed / original length) |
+//! |---|---|
+//! | word-mask | at most [`Aim::good_enough`]; it takes a third of LZ4's time |
+//! | the next slower one | better by [`Aim::worth`] than the verdict so far |
+//! | skip | [`FAILURES_TO_SKIP`] compressions in a row, by whichever codec, missed their limit |
+
+use crate::codec::CodecId;
+
+/// Scores are fractions of this: compressed length / original length, and `ONE` if it was incompressible.
+const ONE: u16 = 1024;
+/// One page in so many is tried with both codecs.
+const SAMPLE_EVERY: u16 = 32;
+/// Failed compressions in a row (a sample counts twice) after which pages of a region are skipped.
+const FAILURES_TO_SKIP: u8 = 3;
+/// Pages skipped between two looks at an incompressible region: at first, and at most (it doubles).
+const SKIP_FIRST: u16 = 16;
+const SKIP_MOST: u16 = 128;
+/// Regions remembered: 4096 of 256 KiB are 1 GiB. Two regions in one slot displace each other, at the price of
+/// samples.
+const SLOTS: usize = 4096;
+
+/// Most codecs that an aim weighs.
+const CODECS_MAX: usize = 3;
+
+/// What the caller wants of a codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// Little time.
+    Fast,
+    /// Few bytes: where most pages are out, each frame saved is a page in the program's memory.
+    Dense,
+}
+
+impl Aim {
+    /// The codecs that are weighed, quickest first.
+    fn codecs(self) -> &'static [CodecId] {
+        match self {
+            Aim::Fast => &[CodecId::WORD_MASK, CodecId::LZ4],
+            Aim::Dense => &[CodecId::WORD_MASK, CodecId::ZSTD_FAST, CodecId::ZSTD],
+        }
+    }
+
+    /// The first is taken whatever the others do up to this score (25 %; 12 %): little is left to gain.
+    fn good_enough(self) -> u16 {
+        match self {
+            Aim::Fast => 256,
+            Aim::Dense => 128,
+        }
+    }
+
+    /// A slower one must be better by this much. Fast: 8 % of the page, about 330 bytes, is worth 1 to 9 us more per
+    /// page; not more, because the heaps of CPython and node on which LZ4 wins are also quicker to decompress with
+    /// it. Dense: 4 %.
+    fn worth(self) -> u16 {
+        match self {
+            Aim::Fast => 82,
+            Aim::Dense => 41,
+        }
+    }
+}
+
+/// What to do with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Compress with this codec.
+    Use(CodecId),
+    /// Compress with each of these, record all, keep the shortest.
+    Sample(&'static [CodecId]),
+    /// Do not try: pages of this region have been incompressible.
+    Skip,
+}
+
+/// Slot of one region.
+#[derive(Clone, Copy)]
+struct Region {
+    key: u64,
+    /// Running mean scores of the aim's codecs.
+    scores: [u16; CODECS_MAX],
+    aim: Aim,
+    /// Pages left until the next sample.
+    until_sample: u16,
+    /// Length of the current wait while skipping.
+    skip: u16,
+    failures: u8,
+    /// The codec in use failed and of the other nothing good is known.
+    ask_soon: bool,
+    known: bool,
+}
+
+const UNKNOWN: Region = Region {
+    key: 0,
+    scores: [ONE; CODECS_MAX],
+    aim: Aim::Fast,
+    until_sample: 0,
+    skip: SKIP_FIRST,
+    failures: 0,
+    ask_soon: false,
+    known: false,
+};
+
+impl Region {
+    fn verdict(&self) -> CodecId {
+        let (codecs, mut best) = (self.aim.codecs(), 0);
+        if self.scores[0] > self.aim.good_enough() {
+            for i in 1..codecs.len() {
+                if self.scores[i].saturating_add(self.aim.worth()) < self.scores[best] {
+                    best = i;
+                }
+            }
+        }
+        codecs[best]
+    }
+}
+
+/// Running scores of up to 4096 regions in a fixed table of 96 KiB.
+pub struct Chooser {
+    regions: Box<[Region]>,
+}
+
+impl Chooser {
+    /// Knows nothing yet: the first page of every region is a sample.
+    pub fn new() -> Chooser {
+        Chooser { regions: vec![UNKNOWN; SLOTS].into_boxed_slice() }
+    }
+
+    /// What to do with the next page of this region. Counts the page, so call it once per page.
+    pub fn choose(&mut self, region_key: u64, aim: Aim) -> Choice {
+        let region = self.slot(region_key);
+        if region.key != region_key || !region.known {
+            *region = Region { key: region_key, known: true, aim, ..UNKNOWN };
+        }
+        if region.aim != aim {
+            (region.aim, region.scores) = (aim, [ONE; CODECS_MAX]);
+            // What is hopeless for one is hopeless for the other.
+            region.ask_soon = region.failures < FAILURES_TO_SKIP;
+        }
+        let skipping = region.failures >= FAILURES_TO_SKIP;
+        if region.until_sample == 0 || region.ask_soon {
+            region.ask_soon = false;
+            region.until_sample = if skipping { region.skip } else { SAMPLE_EVERY - 1 };
+            if skipping {
+                region.skip = (region.skip * 2).min(SKIP_MOST);
+            }
+            return Choice::Sample(aim.codecs());
+        }
+        region.until_sample -= 1;
+        if skipping {
+            Choice::Skip
+        } else {
+            Choice::Use(region.verdict())
+        }
+    }
+
+    /// Tells the outcome of one compression: lengths in bytes, `None` if it did not get below its limit.
+    ///
+    /// Codecs that the region does not weigh, and regions displaced meanwhile, are ignored.
+    pub fn record(&mut self, region_key: u64, codec: CodecId, in_len: usize, out_len: Option<usize>) {
+        let region = self.slot(region_key);
+        if region.key != region_key || !region.known || in_len == 0 {
+            return;
+        }
+        let now = out_len.map_or(ONE, |out| (out.min(in_len) * usize::from(ONE) / in_len) as u16);
+        let Some(i) = region.aim.codecs().iter().position(|&c| c == codec) else { return };
+        let others = (0..CODECS_MAX).any(|other| other != i && region.scores[other] != ONE);
+        // A quarter of the way: four pages of new contents turn a verdict. From "hopeless" it jumps.
+        let score = &mut region.scores[i];
+        *score = if *score == ONE { now } else { (3 * *score + now) / 4 };
+        if out_len.is_some() {
+            region.failures = 0;
+            region.skip = SKIP_FIRST;
+            region.until_sample = region.until_sample.min(SAMPLE_EVERY - 1);
+            region.ask_soon = false;
+        } else if region.failures < FAILURES_TO_SKIP {
+            region.failures += 1;
+            let settled = region.failures == FAILURES_TO_SKIP;
+            region.ask_soon = !settled && !others;
+            if settled {
+                region.until_sample = region.skip;
+            }
+        }
+    }
+
+    fn slot(&mut self, key: u64) -> &mut Region {
+        // Fibonacci hashing: neighbouring regions spread, and the top bits depend on all bits of the key.
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros());
+        &mut self.regions[hash as usize]
+    }
+}
+
+impl Default for Chooser {
+    fn default() -> Self {
+        Chooser::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE;
+
+    /// Runs `pages` pages whose compressed lengths are given; counts (word-mask only, other only, both, skipped).
+    fn run_for(
+        aim: Aim,
+        c: &mut Chooser,
+        key: u64,
+        pages: usize,
+        word_mask: Option<usize>,
+        other: Option<usize>,
+    ) -> [usize; 4] {
+        let mut n = [0; 4];
+        for _ in 0..pages {
+            let choice = c.choose(key, aim);
+            for &codec in aim.codecs() {
+                if choice == Choice::Sample(aim.codecs()) || choice == Choice::Use(codec) {
+                    c.record(key, codec, PAGE, if codec == CodecId::WORD_MASK { word_mask } else { other });
+                }
+            }
+            n[match choice {
+                Choice::Use(CodecId::WORD_MASK) => 0,
+                Choice::Use(_) => 1,
+                Choice::Sample(_) => 2,
+                Choice::Skip => 3,
+            }] += 1;
+        }
+        n
+    }
+
+    fn run(c: &mut Chooser, key: u64, pages: usize, word_mask: Option<usize>, lz4: Option<usize>) -> [usize; 4] {
+        run_for(Aim::Fast, c, key, pages, word_mask, lz4)
+    }
+
+    #[test]
+    fn another_aim_is_another_verdict() {
+        let mut c = Chooser::new();
+        let mut counts = |aim, word_mask, other| run_for(aim, &mut c, 1, 40, Some(word_mask), Some(other));
+        assert_eq!(counts(Aim::Fast, 1000, 900), [38, 0, 2, 0]);
+        assert_eq!(counts(Aim::Dense, 1000, 500), [0, 38, 2, 0], "asked at once");
+        assert_eq!(counts(Aim::Fast, 1000, 900), [38, 0, 2, 0]);
+        assert_eq!(counts(Aim::Dense, 500, 300), [38, 0, 2, 0], "good enough");
+    }
+
+    #[test]
+    fn each_slower_codec_must_be_worth_it() {
+        let mut c = Chooser::new();
+        let mut used = |key, lens: [usize; 3]| {
+            (0..40).fold(CodecId(0), |last, _| match c.choose(key, Aim::Dense) {
+                Choice::Sample(codecs) => {
+                    codecs.iter().zip(lens).for_each(|(&codec, len)| c.record(key, codec, PAGE, Some(len)));
+                    last
+                }
+                Choice::Use(codec) => codec,
+                Choice::Skip => panic!("nothing failed"),
+            })
+        };
+        assert_eq!(used(1, [3000, 1150, 1100]), CodecId::ZSTD_FAST);
+        assert_eq!(used(2, [3000, 1300, 1000]), CodecId::ZSTD);
+        assert_eq!(used(3, [1150, 1100, 1000]), CodecId::WORD_MASK, "4 % is the least");
+        assert_eq!(used(4, [1150, 1100, 900]), CodecId::ZSTD, "each is compared with the best so far");
+    }
+
+    #[test]
+    fn another_aim_does_not_try_the_hopeless_again() {
+        let mut c = Chooser::new();
+        run(&mut c, 1, 200, None, None);
+        let [_, _, both, skipped] = run_for(Aim::Dense, &mut c, 1, 20, None, None);
+        assert!(both <= 1 && skipped >= 19, "{both} {skipped}");
+    }
+
+    #[test]
+    fn verdicts() {
+        let mut c = Chooser::new();
+        assert_eq!(run(&mut c, 1, 320, Some(1000), Some(400)), [310, 0, 10, 0], "good enough");
+        assert_eq!(run(&mut c, 2, 320, Some(2400), Some(2200)), [310, 0, 10, 0], "close to lz4");
+        assert_eq!(run(&mut c, 3, 320, Some(3400), Some(1500)), [0, 310, 10, 0], "lz4 clearly better");
+        assert_eq!(run(&mut c, 4, 320, None, Some(1500)), [0, 310, 10, 0], "only lz4 can");
+    }
+
+    #[test]
+    fn incompressible_regions_cost_little_and_recover() {
+        let mut c = Chooser::new();
+        let [w, l, both, skipped] = run(&mut c, 7, 1280, None, None);
+        assert!(w + l <= 2 && both <= 16 && skipped >= 1260, "{w} {l} {both} {skipped}");
+        let [w, _, both, skipped] = run(&mut c, 7, 1280, Some(800), Some(900));
+        assert!(skipped <= usize::from(SKIP_MOST) && w > 1000 && both < 45, "{w} {both} {skipped}");
+    }
+
+    #[test]
+    fn follows_changing_contents() {
+        let mut c = Chooser::new();
+        run(&mut c, 9, 100, Some(1000), Some(1500));
+        let n = run(&mut c, 9, 320, Some(4000), Some(1500));
+        assert!(n[1] > 150, "moves to lz4: {n:?}");
+        let n = run(&mut c, 9, 320, Some(1000), Some(1500));
+        assert!(n[0] > 150, "and back: {n:?}");
+    }
+
+    #[test]
+    fn displaced_regions_are_sampled_again() {
+        let mut c = Chooser::new();
+        for key in 0..3 * SLOTS as u64 {
+            assert_eq!(c.choose(key, Aim::Fast), Choice::Sample(Aim::Fast.codecs()));
+            c.record(key, CodecId::WORD_MASK, PAGE, Some(10));
+        }
+        c.record(u64::MAX, CodecId::LZ4, PAGE, None);
+        c.record(5, CodecId::ZSTD, PAGE, None);
+    }
+}

@@ -1,0 +1,35 @@
+//! Byte work of memfit: page codecs, same-filled detection, checksums, and the choice of a codec per region.
+//!
+//! A [`Worker`] owns every context and scratch buffer that a thread needs, all made in [`Worker::new`], so the
+//! fault and reclaim paths allocate nothing. Codecs live in [`CODECS`]; adding a line there gives a codec its name,
+//! its place in the tests and in the example table.
+//!
+//! Units: all lengths are bytes. A *page* is 4096 bytes, a *unit* of compression is 8 bytes to [`MAX_UNIT`], a
+//! multiple of 8.
+
+#![deny(unsafe_code)]
+
+mod chooser;
+mod codec;
+pub mod generate;
+mod lz4;
+mod same_filled;
+mod word_mask;
+mod zstd;
+
+pub use chooser::{Aim, Choice, Chooser};
+pub use codec::{by_name, name, CodecEntry, CodecId, Corrupt, Worker, CODECS};
+pub use same_filled::{fill, same_filled};
+
+/// Size of a page in bytes.
+pub const PAGE: usize = 4096;
+
+/// Longest input of one compression, in bytes: a run of 16 pages.
+pub const MAX_UNIT: usize = 16 * PAGE;
+
+/// CRC-32 (IEEE) of `bytes`, with carry-less multiplication where the CPU has it.
+///
+/// Guards compressed bytes against memory and swap-tier corruption; it is no defence against an attacker.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}

@@ -1,0 +1,208 @@
+//! word-mask: memfit's word-pattern coder for pages of integers, pointers and small objects.
+//!
+//! A relative of WKdm and BDI made for vector registers. WKdm looks words up in a hashed dictionary, one word after
+//! the other; here a word is compared with its predecessors at a few *fixed distances*, which eight lanes can do at
+//! once, and which fit what memory holds: arrays (distance 1 or 2), records of 16, 32, 48 and 64 bytes (4, 8, 12,
+//! 16), pointer halves (2). On heap pages of CPython and node this also packs tighter than WKdm's dictionary.
+//!
+//! # Format
+//!
+//! The input is a sequence of little-endian 32-bit *words* in *groups* of eight; the last group is padded with zero
+//! words, and sixteen zero words are imagined before the first. Four streams follow each other without a header; all
+//! lengths follow from the original length and the earlier streams:
+//!
+//! | stream | content |
+//! |---|---|
+//! | group map | one bit per group: it has a word that is not zero; unused bits are 0 |
+//! | masks | one byte per mapped group: bit *j* = word *j* is not zero |
+//! | codes | one nibble per such word, low nibble first; an unused last nibble is 0 |
+//! | payload | the low 0 to 4 bytes of each such word, as its code says |
+//!
+//! A code names a predictor, the word `distance` words earlier (distance 0: the value 0), and how many low bytes
+//! differ from it; the bytes above are the predictor's. Codes are ordered by gain, and the encoder takes the
+//! greatest that fits, so the encoding of an input is unique: [`portable`] and [`avx2`] must agree byte for byte.
+//!
+//! Cost for 4 KiB: 16 bytes of map, up to 128 of masks, half a byte and the payload per non-zero word.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod portable;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    codec::{Codec, Corrupt},
+    MAX_UNIT,
+};
+
+/// Words per group.
+const LANES: usize = 8;
+/// Bytes per group.
+const GROUP: usize = LANES * 4;
+const MAX_GROUPS: usize = MAX_UNIT / GROUP;
+const MAX_WORDS: usize = MAX_UNIT / 4;
+/// Room after each scratch stream: both coders move whole registers and then advance by less.
+const SLACK: usize = 64;
+
+/// Distance in words from which each code predicts; 0 predicts zero. At most 16.
+///
+/// Chosen greedily on heap pages of CPython and node and on arrays of integers, floats and pointers.
+const DISTANCE: [u8; 16] = [0, 12, 8, 2, 2, 0, 12, 8, 2, 0, 16, 12, 8, 4, 2, 1];
+
+/// Payload bytes of each code.
+const LENGTH: [u8; 16] = [4, 3, 3, 3, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0];
+
+/// Streams of one unit, unpacked: one mask per group, one code per byte.
+struct Scratch {
+    masks: [u8; MAX_GROUPS],
+    codes: [u8; MAX_WORDS + SLACK],
+    payload: [u8; MAX_UNIT + SLACK],
+}
+
+/// How much of the streams in [`Scratch`] is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Used {
+    codes: usize,
+    payload: usize,
+}
+
+pub(crate) struct WordMask {
+    scratch: Box<Scratch>,
+    wide: bool,
+}
+
+impl WordMask {
+    pub(crate) fn boxed() -> Box<dyn Codec> {
+        Box::new(WordMask::new(true))
+    }
+
+    /// `allow_wide = false` keeps to the portable coder.
+    fn new(allow_wide: bool) -> WordMask {
+        #[cfg(target_arch = "x86_64")]
+        let wide = allow_wide && avx2::available();
+        #[cfg(not(target_arch = "x86_64"))]
+        let wide = {
+            let _ = allow_wide;
+            false
+        };
+        let scratch = Scratch { masks: [0; MAX_GROUPS], codes: [0; MAX_WORDS + SLACK], payload: [0; MAX_UNIT + SLACK] };
+        WordMask { scratch: Box::new(scratch), wide }
+    }
+
+    fn encode(&mut self, src: &[u8], limit: usize) -> Option<Used> {
+        #[cfg(target_arch = "x86_64")]
+        if self.wide {
+            return avx2::encode(src, &mut self.scratch, limit);
+        }
+        portable::encode(src, &mut self.scratch, limit)
+    }
+
+    fn decode(&mut self, dst: &mut [u8]) {
+        #[cfg(target_arch = "x86_64")]
+        if self.wide {
+            return avx2::decode(&self.scratch, dst);
+        }
+        portable::decode(&self.scratch, dst);
+    }
+}
+
+impl Codec for WordMask {
+    fn compress(&mut self, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
+        let used = self.encode(src, limit)?;
+        pack(&self.scratch, src.len().div_ceil(GROUP), used, &mut dst[..limit - 1])
+    }
+
+    fn decompress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
+        unpack(src, dst.len(), &mut self.scratch)?;
+        self.decode(dst);
+        Ok(())
+    }
+}
+
+/// Writes the four streams to `out`; `None` if they do not fit.
+fn pack(s: &Scratch, groups: usize, used: Used, out: &mut [u8]) -> Option<usize> {
+    let masks = &s.masks[..groups];
+    let (map, out_rest) = out.split_at_mut_checked(groups.div_ceil(8))?;
+    let mut mapped = 0;
+    for (bits, eight) in map.iter_mut().zip(masks.chunks(8)) {
+        *bits = eight.iter().enumerate().fold(0, |bits, (i, &m)| bits | u8::from(m != 0) << i);
+        mapped += bits.count_ones() as usize;
+    }
+    let (packed_masks, rest) = out_rest.split_at_mut_checked(mapped)?;
+    let (nibbles, rest) = rest.split_at_mut_checked(used.codes.div_ceil(2))?;
+    let payload = rest.get_mut(..used.payload)?;
+
+    let mut at = 0;
+    for &mask in masks {
+        // Without a branch on the data: an unmapped mask is overwritten by the next one.
+        if let Some(slot) = packed_masks.get_mut(at) {
+            *slot = mask;
+        }
+        at += usize::from(mask != 0);
+    }
+    let codes = &s.codes[..used.codes];
+    for (nibble, pair) in nibbles.iter_mut().zip(codes.chunks_exact(2)) {
+        *nibble = pair[0] | pair[1] << 4;
+    }
+    if let (Some(last), [code]) = (nibbles.last_mut(), codes.chunks_exact(2).remainder()) {
+        *last = *code;
+    }
+    payload.copy_from_slice(&s.payload[..used.payload]);
+    Some(groups.div_ceil(8) + mapped + used.codes.div_ceil(2) + used.payload)
+}
+
+/// Splits `src` into the streams of [`Scratch`] and checks every length.
+///
+/// After `Ok`, and only then, the coders may rely on this: masks of all groups are set, words beyond `len` are zero,
+/// there is one code per mask bit, and the payload is as long as the codes ask for (so at most [`MAX_UNIT`]).
+fn unpack(src: &[u8], len: usize, s: &mut Scratch) -> Result<Used, Corrupt> {
+    let groups = len.div_ceil(GROUP);
+    let (map, rest) = src.split_at_checked(groups.div_ceil(8)).ok_or(Corrupt)?;
+    let mapped: usize = map.iter().map(|b| b.count_ones() as usize).sum();
+    let (packed_masks, rest) = rest.split_at_checked(mapped).ok_or(Corrupt)?;
+    if groups % 8 != 0 && map[map.len() - 1] >> (groups % 8) != 0 {
+        return Err(Corrupt);
+    }
+
+    let mut at = 0;
+    for (g, mask) in s.masks[..groups].iter_mut().enumerate() {
+        let bit = map[g / 8] >> (g % 8) & 1;
+        *mask = packed_masks.get(at).map_or(0, |m| m & bit.wrapping_neg());
+        at += usize::from(bit);
+    }
+    let last_words = len % GROUP / 4;
+    if last_words != 0 && s.masks[groups - 1] >> last_words != 0 {
+        return Err(Corrupt);
+    }
+
+    let codes = packed_masks.iter().map(|m| m.count_ones() as usize).sum::<usize>();
+    let (nibbles, payload) = rest.split_at_checked(codes.div_ceil(2)).ok_or(Corrupt)?;
+    for (pair, &nibble) in s.codes.chunks_exact_mut(2).zip(nibbles) {
+        pair[0] = nibble & 15;
+        pair[1] = nibble >> 4;
+    }
+    let wanted: usize = s.codes[..codes].chunks(LENGTH_BLOCK).map(payload_length).sum();
+    if wanted != payload.len() {
+        return Err(Corrupt);
+    }
+    s.payload[..wanted].copy_from_slice(payload);
+    Ok(Used { codes, payload: wanted })
+}
+
+/// Codes whose lengths add up to no more than a byte holds.
+const LENGTH_BLOCK: usize = 32;
+
+/// Sum of [`LENGTH`] over at most [`LENGTH_BLOCK`] codes, by comparisons because the compiler can vectorise those.
+fn payload_length(codes: &[u8]) -> usize {
+    let length = |c: u8| u8::from(c < 1) + u8::from(c < 4) + u8::from(c < 6) + u8::from(c < 10);
+    usize::from(codes.iter().fold(0u8, |sum, &c| sum + length(c)))
+}
+
+/// Group `g` of `src`; the last one may be short and is padded with zeros.
+fn group_at(src: &[u8], g: usize) -> [u8; GROUP] {
+    let mut group = [0; GROUP];
+    let rest = &src[g * GROUP..];
+    let n = rest.len().min(GROUP);
+    group[..n].copy_from_slice(&rest[..n]);
+    group
+}

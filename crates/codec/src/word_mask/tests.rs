@@ -1,0 +1,131 @@
+use super::*;
+use crate::generate::{Rng, GENERATORS};
+
+/// Both coders on `src`: same streams, same packed bytes, and every decoder restores every encoding.
+fn agree(wide: &mut WordMask, narrow: &mut WordMask, src: &[u8]) {
+    let mut a = vec![0; 2 * src.len() + 64];
+    let mut b = a.clone();
+    let limit = a.len();
+    let n = wide.compress(src, &mut a, limit).expect("room for anything");
+    assert_eq!(narrow.compress(src, &mut b, limit), Some(n));
+    assert_eq!(a[..n], b[..n]);
+    let exact: Box<[u8]> = a[..n].into();
+    for codec in [wide, narrow] {
+        let mut out = vec![0xaa; src.len()].into_boxed_slice();
+        codec.decompress(&exact, &mut out).expect("own encoding");
+        assert!(*out == *src, "length {}", src.len());
+        assert_eq!(codec.compress(src, &mut a, n), None, "limit is exclusive");
+        assert_eq!(codec.compress(src, &mut a, n + 1), Some(n));
+    }
+}
+
+#[test]
+fn coders_agree_on_pages_and_odd_lengths() {
+    let (mut wide, mut narrow) = (WordMask::new(true), WordMask::new(false));
+    let mut rng = Rng::new(3);
+    for generator in GENERATORS {
+        let mut unit = vec![0; if cfg!(miri) { 512 } else { MAX_UNIT }];
+        (generator.fill)(&mut rng, &mut unit);
+        for len in [8, 16, 24, 32, 40, 56, 64, 72, 120, 256, 264, 4096, 4104, 8184, 65528, 65536] {
+            agree(&mut wide, &mut narrow, &unit[..len.min(unit.len())]);
+        }
+    }
+}
+
+/// Words drawn so that every code, and chains of predictions within a group, are common.
+#[test]
+fn coders_agree_on_chains() {
+    let (mut wide, mut narrow) = (WordMask::new(true), WordMask::new(false));
+    let mut rng = Rng::new(4);
+    for round in 0..if cfg!(miri) { 4 } else { 3000 } {
+        let mut words = [0u32; 96];
+        for i in 0..words.len() {
+            let distance = [1, 2, 4, 8, 12, 16][rng.below(6) as usize].min(i);
+            let near = words[i - distance] & !(0xffu32 << (8 * rng.below(4)));
+            words[i] = match rng.below(8) {
+                0 => 0,
+                1 => rng.next() as u32 >> (8 * rng.below(4)),
+                2..=4 => words[i - distance],
+                _ => near ^ (rng.next() as u32 & ((1u64 << (8 * rng.below(4))) - 1) as u32),
+            };
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let len = 8 + 8 * (round % 48);
+        agree(&mut wide, &mut narrow, &bytes[..len]);
+    }
+}
+
+#[test]
+fn decoders_agree_on_any_valid_streams() {
+    let (mut wide, mut narrow) = (WordMask::new(true), WordMask::new(false));
+    let mut rng = Rng::new(5);
+    for _ in 0..if cfg!(miri) { 4 } else { 3000 } {
+        // Streams that no encoder makes: any mask, any code, any payload.
+        let groups = 1 + rng.below(12) as usize;
+        let masks: Vec<u8> = (0..groups).map(|_| rng.next() as u8 | 1).collect();
+        let mut src = vec![0xff; groups / 8];
+        if groups % 8 != 0 {
+            src.push((1 << (groups % 8)) - 1);
+        }
+        src.extend(&masks);
+        let codes: usize = masks.iter().map(|m| m.count_ones() as usize).sum();
+        let mut payload = 0;
+        for i in 0..codes.div_ceil(2) {
+            let pair = rng.next() as u8;
+            let both = 2 * i + 1 < codes;
+            src.push(if both { pair } else { pair & 15 });
+            payload += usize::from(LENGTH[usize::from(pair & 15)]);
+            payload += if both { usize::from(LENGTH[usize::from(pair >> 4)]) } else { 0 };
+        }
+        src.extend((0..payload).map(|_| rng.next() as u8));
+        let (mut a, mut b) = (vec![1; groups * GROUP], vec![2; groups * GROUP]);
+        assert_eq!(wide.decompress(&src, &mut a), Ok(()));
+        assert_eq!(narrow.decompress(&src, &mut b), Ok(()));
+        assert_eq!(a, b);
+        src.pop();
+        assert_eq!(wide.decompress(&src, &mut a), Err(Corrupt));
+    }
+}
+
+/// The format is stored in swap tiers: these bytes never change.
+#[test]
+fn golden_bytes() {
+    let words: [u32; 10] = [5, 0, 0x1234_5678, 0x7f00, 5, 0, 0x1234_56ff, 0x7f00, 5, 5];
+    let src: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let mut out = [0; 64];
+    for wide in [true, false] {
+        let n = WordMask::new(wide).compress(&src, &mut out, 64).unwrap();
+        assert_eq!(
+            out[..n],
+            [
+                0b11,
+                0b1101_1101,
+                0b11,
+                0x09,
+                0xd5,
+                0xd0,
+                0xfd,
+                5,
+                0x78,
+                0x56,
+                0x34,
+                0x12,
+                0x00,
+                0x7f,
+                0xff,
+                0x56,
+                0x34,
+                0x12
+            ],
+            "wide {wide}: {:x?}",
+            &out[..n]
+        );
+    }
+}
+
+#[test]
+fn payload_length_is_the_sum_of_lengths() {
+    for code in 0..16u8 {
+        assert_eq!(payload_length(&[code; LENGTH_BLOCK]), LENGTH_BLOCK * usize::from(LENGTH[usize::from(code)]));
+    }
+}

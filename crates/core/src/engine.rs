@@ -1,0 +1,382 @@
+//! The core: one object that takes every decision, one numbered call at a time.
+
+use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
+use crate::object::{Objects, Place};
+use crate::pool::{Move, Pool, PoolUsage, Span};
+use crate::staging::Staging;
+use crate::streams::Streams;
+use crate::table::{Entry, Table, LAZY_BIT};
+
+/// Numbers that the scheme sets; see `schemes/memfit.toml` for units and defaults.
+#[derive(Debug, Clone)]
+pub struct Tunables {
+    /// Staging slots (4 KiB each) over all processes.
+    pub staging_slots: u32,
+    /// Most evicted pages brought back by one fault.
+    pub around_pages: u32,
+    /// Most never-touched pages filled with zeros by one fault.
+    pub zero_run_pages: u32,
+    /// Frames (4 KiB) that the pool may use.
+    pub pool_frames: u32,
+    /// Whether there is a swap tier.
+    pub swap: bool,
+}
+
+/// One numbered call of the core, for a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Call {
+    AddProcess { proc: u32 },
+    RemoveProcess { proc: u32 },
+    Adopt { proc: u32, page: u64 },
+    Victims { proc: u32, pages: u32 },
+    Victim { proc: u32, page: u64, pages: u32 },
+    Evicted { proc: u32, page: u64, moved: u64, dropped: u64 },
+    Fault { proc: u32, page: u64, loads: u32 },
+    Loaded { proc: u32, page: u64, done: bool },
+    Removed { proc: u32, page: u64, pages: u64 },
+    Unmapped { proc: u32, page: u64, pages: u64 },
+    Remapped { proc: u32, from: u64, to: u64, pages: u64 },
+    Forked { proc: u32, child: u32 },
+    Proof { proc: u32, epoch: u32 },
+    Released { proc: u32, page: u64, present: bool },
+    Compressed { object: u32, len: u32 },
+    WriteBack { object: u32 },
+    Written { object: u32, kept: bool },
+}
+
+/// Takes the calls as they happen, with their numbers.
+pub type TraceHook = Box<dyn FnMut(u64, Call) + Send>;
+
+/// What the pager shall do after a call, besides the call's own answer.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Frames of the pool that became free.
+    pub spans: Vec<Span>,
+    /// Swap space that became free, with the stored length in bytes.
+    pub extents: Vec<(Extent, u16)>,
+    /// Staging slots whose memory shall be given back.
+    pub punch: Vec<StagingSlot>,
+    /// Staging areas to close: their process is gone and no object is left in them.
+    pub closed: Vec<AreaId>,
+}
+
+/// Counts since the start; pages unless said otherwise.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs)]
+pub struct Counters {
+    pub faults: u64,
+    pub faults_zero: u64,
+    pub faults_staged: u64,
+    pub faults_filled: u64,
+    pub faults_pool: u64,
+    pub faults_swap: u64,
+    /// Faults on a page that another fault had already brought back.
+    pub faults_present: u64,
+    pub around_pages: u64,
+    pub zero_run_pages: u64,
+    pub evicted: u64,
+    pub not_moved: u64,
+    pub parked_runs: u64,
+    pub filled: u64,
+    pub compressed: u64,
+    pub incompressible: u64,
+    pub to_swap: u64,
+    pub swap_failed: u64,
+    /// Evicted pages whose contents the program threw away (munmap, MADV_DONTNEED).
+    pub dropped: u64,
+    pub adopted: u64,
+    pub quarantined: u64,
+    pub unquarantined: u64,
+    pub remapped: u64,
+    pub forks: u64,
+    /// Compressions whose page was wanted or dropped meanwhile.
+    pub wasted: u64,
+    pub compaction_moves: u64,
+    /// COPY found a page present although the table had it outside.
+    pub unexpected_present: u64,
+}
+
+/// The decisions of memfit. No bytes, clocks, threads or system calls.
+pub struct Core {
+    pub(crate) table: Table,
+    pub(crate) objects: Objects,
+    pub(crate) staging: Staging,
+    pub(crate) pool: Box<dyn Pool>,
+    pub(crate) owners: Vec<u32>,
+    pub(crate) streams: Vec<Streams>,
+    /// Pages that one fault brought back: running mean, in 64ths.
+    pub(crate) mean_window: u32,
+    pub(crate) tunables: Tunables,
+    pub(crate) effects: Effects,
+    pub(crate) counters: Counters,
+    calls: u64,
+    hook: Option<TraceHook>,
+}
+
+impl Core {
+    /// An empty core over an empty pool.
+    pub fn new(tunables: Tunables, mut pool: Box<dyn Pool>) -> Core {
+        pool.set_limit(tunables.pool_frames);
+        Core {
+            table: Table::default(),
+            objects: Objects::new(),
+            staging: Staging::new(tunables.staging_slots),
+            pool,
+            owners: Vec::new(),
+            streams: Vec::new(),
+            mean_window: 64,
+            tunables,
+            effects: Effects::default(),
+            counters: Counters::default(),
+            calls: 0,
+            hook: None,
+        }
+    }
+
+    /// Sends every call from now on to `hook`.
+    pub fn set_hook(&mut self, hook: TraceHook) {
+        self.hook = Some(hook);
+    }
+
+    pub(crate) fn trace(&mut self, call: Call) {
+        self.calls += 1;
+        if let Some(hook) = &mut self.hook {
+            hook(self.calls, call);
+        }
+    }
+
+    /// Number of calls so far.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// A new process with an empty table and a staging area of `slots` slots.
+    pub fn add_process(&mut self, slots: u32) -> (ProcId, AreaId) {
+        let area = self.staging.add_area(slots);
+        let proc = self.table.add_proc(area.0);
+        if self.streams.len() <= proc.0 as usize {
+            self.streams.resize_with(proc.0 as usize + 1, Streams::default);
+        }
+        self.streams[proc.0 as usize] = Streams::default();
+        self.trace(Call::AddProcess { proc: proc.0 });
+        (proc, area)
+    }
+
+    /// The process is gone: all that it had is freed. Its batch must have been settled.
+    pub fn remove_process(&mut self, proc: ProcId) {
+        self.trace(Call::RemoveProcess { proc: proc.0 });
+        let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
+        for (page, entry) in self.table.tracked(proc, all) {
+            self.forget(proc, page, entry);
+        }
+        self.table.prune(proc, all);
+        let area = AreaId(self.table.proc(proc).area);
+        self.table.procs[proc.0 as usize] = None;
+        self.staging.orphan(area);
+        self.collect();
+    }
+
+    /// Drops an entry whatever its state; for processes that are gone and ranges that are unmapped.
+    pub(crate) fn forget(&mut self, proc: ProcId, page: Page, entry: Entry) {
+        match entry {
+            Entry::Out(object) => {
+                self.counters.dropped += 1;
+                self.drop_ref(ObjectId(object));
+            }
+            Entry::Loading(object) => {
+                self.objects.unpin(ObjectId(object));
+                self.drop_ref(ObjectId(object));
+            }
+            Entry::Evicting(index) => {
+                let area = AreaId(self.table.proc(proc).area);
+                self.staging.give_back(StagingSlot { area, index: index & !LAZY_BIT });
+            }
+            Entry::Untracked | Entry::Resident | Entry::Lazy | Entry::Quarantined(_) | Entry::Filling(_) => {}
+        }
+        self.table.set(proc, page, Entry::Untracked);
+    }
+
+    /// One reference less; the last one frees the place, unless a thread is still reading there
+    /// (then the thread's own call frees it).
+    pub(crate) fn drop_ref(&mut self, id: ObjectId) {
+        if self.objects.drop_ref(id) > 0 {
+            return;
+        }
+        match self.objects.place_of(id) {
+            Place::Compressing(_) | Place::Writing(_) | Place::WritingRaw(_) => {}
+            place => self.free_place(id, place),
+        }
+    }
+
+    pub(crate) fn free_place(&mut self, id: ObjectId, place: Place) {
+        match place {
+            Place::Staged(slot) | Place::Compressing(slot) | Place::WritingRaw(slot) => self.staging.give_back(slot),
+            Place::Filled(word) => self.objects.fills.release(word),
+            Place::Pooled(handle) | Place::Writing(handle) => self.unpool(handle),
+            Place::Swapped(extent) => self.effects.extents.push((extent, self.objects.codec(id).1)),
+        }
+        self.objects.release(id);
+    }
+
+    pub(crate) fn unpool(&mut self, handle: crate::pool::Handle) {
+        let span = self.pool.remove(handle);
+        if !span.is_empty() {
+            self.effects.spans.push(span);
+        }
+    }
+
+    /// Moves zpages out of nearly empty zspages. The pager copies the bytes in the order given,
+    /// before it releases the core.
+    pub fn compact(&mut self, max_moves: usize) -> Vec<Move> {
+        let mut moves = Vec::new();
+        let (objects, owners) = (&self.objects, &self.owners);
+        let movable = |handle: crate::pool::Handle| {
+            let id = ObjectId(owners[handle.raw() as usize]);
+            !objects.pinned(id) && matches!(objects.place_of(id), Place::Pooled(_))
+        };
+        self.pool.compact(max_moves, &movable, &mut moves, &mut self.effects.spans);
+        self.counters.compaction_moves += moves.len() as u64;
+        moves
+    }
+
+    pub(crate) fn collect(&mut self) {
+        self.effects.punch.append(&mut self.staging.punch);
+        self.effects.closed.append(&mut self.staging.closed);
+    }
+
+    /// What is to be done besides; empties the list.
+    pub fn take_effects(&mut self) -> Effects {
+        self.collect();
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The freed frames alone. To be called before a call that places, in the same locked section:
+    /// otherwise the pager could give frames back that are in use again.
+    pub fn take_freed_frames(&mut self) -> Vec<Span> {
+        std::mem::take(&mut self.effects.spans)
+    }
+
+    /// Where a page is.
+    pub fn entry(&self, proc: ProcId, page: Page) -> Entry {
+        self.table.get(proc, page)
+    }
+
+    /// Counts since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Use of the pool.
+    pub fn pool_usage(&self) -> PoolUsage {
+        self.pool.usage()
+    }
+
+    /// Pages in the memory of a process in registered ranges.
+    pub fn present_pages(&self, proc: ProcId) -> u64 {
+        self.table.proc(proc).present_pages
+    }
+
+    /// Pages that wait for a proof that the program's zap is over.
+    pub fn quarantined_pages(&self, proc: ProcId) -> u64 {
+        self.table.proc(proc).quarantined_pages
+    }
+
+    /// Present pages over all processes.
+    pub fn present_total(&self) -> u64 {
+        self.table.present_total
+    }
+
+    /// Staging slots that hold memory.
+    pub fn staging_allocated(&self) -> u32 {
+        self.staging.allocated
+    }
+
+    /// Staging slots in use.
+    pub fn totals_staged(&self) -> u64 {
+        u64::from(self.staging.in_use())
+    }
+
+    /// Codec number of a pooled or swapped object.
+    pub fn codec_of(&self, id: ObjectId) -> u8 {
+        self.objects.codec(id).0
+    }
+
+    /// The swap tier does not take writes any more: incompressible pages go to the pool.
+    pub fn swap_lost(&mut self) {
+        self.tunables.swap = false;
+    }
+
+    /// Totals for statistics; O(runs).
+    pub fn totals(&self, tick: u32) -> Totals {
+        Totals {
+            staged: u64::from(self.staging.in_use()),
+            quarantined: self.table.procs.iter().flatten().map(|p| p.quarantined_pages).sum(),
+            evicting: self.table.procs.iter().flatten().map(|p| p.evicting_pages).sum(),
+            parked: self.table.parked_pages(tick),
+            staging_allocated: u64::from(self.staging.allocated),
+            inactive: u64::from(self.objects.staged.len),
+            pooled: u64::from(self.objects.pooled.len),
+            filled: self.objects.filled,
+            swapped: self.objects.swapped,
+            objects: self.objects.live(),
+            metadata_bytes: self.metadata_bytes(),
+        }
+    }
+
+    /// Bytes of the core's own tables.
+    pub fn metadata_bytes(&self) -> u64 {
+        let owners = self.owners.capacity() as u64 * 4;
+        self.table.metadata_bytes() + self.objects.metadata_bytes() + self.pool.usage().metadata_bytes + owners
+    }
+
+    /// Asserts every invariant; O(pages).
+    pub fn check(&self) {
+        self.table.check();
+        self.pool.check();
+        let mut refs = std::collections::HashMap::<u32, u32>::new();
+        let mut evicting = 0;
+        for (i, proc) in self.table.procs.iter().enumerate() {
+            let Some(proc) = proc else { continue };
+            evicting += proc.evicting_pages;
+            let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
+            for (_, entry) in self.table.tracked(ProcId(i as u32), all) {
+                if let Entry::Out(object) | Entry::Loading(object) = entry {
+                    *refs.entry(object).or_default() += 1;
+                }
+            }
+        }
+        let (mut slots, mut zpages) = (evicting, 0);
+        for (id, count, place) in self.objects.iter_live() {
+            assert_eq!(refs.get(&id.0).copied().unwrap_or(0), count, "references of object {}", id.0);
+            match place {
+                Place::Staged(_) | Place::Compressing(_) | Place::WritingRaw(_) => slots += 1,
+                Place::Pooled(_) | Place::Writing(_) => zpages += 1,
+                _ => {}
+            }
+        }
+        assert_eq!(slots, u64::from(self.staging.in_use()), "staging slots in use");
+        assert_eq!(zpages, self.pool.usage().zpages, "zpages");
+        assert_eq!(self.objects.walk(&self.objects.staged), self.objects.staged.len);
+        assert_eq!(self.objects.walk(&self.objects.pooled), self.objects.pooled.len);
+    }
+}
+
+/// Pages by place, over all processes.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct Totals {
+    pub staged: u64,
+    pub quarantined: u64,
+    pub evicting: u64,
+    /// Resident, but not to be tried yet after a failure.
+    pub parked: u64,
+    pub staging_allocated: u64,
+    pub inactive: u64,
+    pub pooled: u64,
+    pub filled: u64,
+    pub swapped: u64,
+    pub objects: u64,
+    /// Bytes of the core's own tables.
+    pub metadata_bytes: u64,
+}

@@ -1,0 +1,131 @@
+//! What the program does to its address space. Every call here needs the process's batch settled and
+//! no fault of it half served: the process's fault thread makes these calls itself.
+
+use crate::engine::{Call, Core};
+use crate::ids::{AreaId, ObjectId, Page, PageRange, ProcId};
+use crate::table::Entry;
+
+impl Core {
+    /// MADV_DONTNEED, MADV_FREE and the like: evicted contents are gone at once; pages that are
+    /// present may be zapped at any moment from now on and are quarantined.
+    pub fn removed(&mut self, proc: ProcId, range: PageRange) {
+        self.trace(Call::Removed { proc: proc.0, page: range.first.0, pages: range.pages });
+        let epoch = self.table.proc(proc).epoch;
+        for (page, entry) in self.table.tracked(proc, range) {
+            match entry {
+                Entry::Resident | Entry::Lazy | Entry::Quarantined(_) => {
+                    self.table.set(proc, page, Entry::Quarantined(epoch));
+                    self.counters.quarantined += 1;
+                }
+                Entry::Out(_) => self.forget(proc, page, entry),
+                Entry::Untracked | Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_) => {
+                    self.unsettled(page, entry)
+                }
+            }
+        }
+        self.table.prune(proc, range);
+    }
+
+    /// munmap, or a mapping put over the range.
+    pub fn unmapped(&mut self, proc: ProcId, range: PageRange) {
+        self.trace(Call::Unmapped { proc: proc.0, page: range.first.0, pages: range.pages });
+        for (page, entry) in self.table.tracked(proc, range) {
+            if matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
+                self.unsettled(page, entry);
+            }
+            self.forget(proc, page, entry);
+        }
+        self.table.prune(proc, range);
+    }
+
+    /// Forgets what the table has of a range that the process did not inherit. Pages that are being
+    /// filled just now are left: the kernel refuses that by itself.
+    pub fn disown(&mut self, proc: ProcId, range: PageRange) {
+        self.trace(Call::Unmapped { proc: proc.0, page: range.first.0, pages: range.pages });
+        for (page, entry) in self.table.tracked(proc, range) {
+            if !matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
+                self.forget(proc, page, entry);
+            }
+        }
+        self.table.prune(proc, range);
+    }
+
+    /// The number of the proof that would begin now; pages quarantined now carry it.
+    pub fn epoch(&self, proc: ProcId) -> u32 {
+        self.table.proc(proc).epoch
+    }
+
+    /// mremap moved `from` to pages starting at `to`.
+    pub fn remapped(&mut self, proc: ProcId, from: PageRange, to: Page) {
+        self.trace(Call::Remapped { proc: proc.0, from: from.first.0, to: to.0, pages: from.pages });
+        let moved = self.table.tracked(proc, from);
+        for &(page, entry) in &moved {
+            if matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
+                self.unsettled(page, entry);
+            }
+            self.table.set(proc, page, Entry::Untracked);
+        }
+        let target = PageRange { first: to, pages: from.pages };
+        for (page, entry) in self.table.tracked(proc, target) {
+            self.forget(proc, page, entry);
+        }
+        for &(page, entry) in &moved {
+            self.table.set(proc, Page(page.0 - from.first.0 + to.0), entry);
+        }
+        self.counters.remapped += moved.len() as u64;
+        self.table.prune(proc, from);
+    }
+
+    /// fork: the child has what the parent has; evicted contents are shared by reference.
+    pub fn forked(&mut self, parent: ProcId, slots: u32) -> (ProcId, AreaId) {
+        let (child, area) = self.add_process(slots);
+        self.trace(Call::Forked { proc: parent.0, child: child.0 });
+        let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
+        for (page, entry) in self.table.tracked(parent, all) {
+            match entry {
+                Entry::Out(object) => self.objects.add_ref(ObjectId(object)),
+                Entry::Resident | Entry::Lazy | Entry::Quarantined(_) => {}
+                Entry::Untracked | Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_) => {
+                    self.unsettled(page, entry)
+                }
+            }
+            self.table.set(child, page, entry);
+        }
+        let (pinned, epoch) = (self.table.proc(parent).pinned.clone(), self.table.proc(parent).epoch);
+        let copy = self.table.proc_mut(child);
+        (copy.pinned, copy.epoch) = (pinned, epoch);
+        self.counters.forks += 1;
+        (child, area)
+    }
+
+    /// Begins a proof: the pages in quarantine now and the epoch to name with them. Pages that a later
+    /// event puts into quarantine, again or for the first time, do not belong to it.
+    pub fn begin_proof(&mut self, proc: ProcId) -> (u32, Vec<Page>) {
+        let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
+        let tracked = self.table.tracked(proc, all).into_iter();
+        let pages = tracked.filter(|(_, entry)| matches!(entry, Entry::Quarantined(_))).map(|(page, _)| page).collect();
+        let p = self.table.proc_mut(proc);
+        let epoch = p.epoch;
+        p.epoch = (epoch + 1) & (crate::table::ENTRY_NUMBER_MAX >> 1);
+        self.trace(Call::Proof { proc: proc.0, epoch });
+        (epoch, pages)
+    }
+
+    /// The proof of `epoch` holds: no thread can still be inside the call that raised the page's
+    /// event. A page that is present was freed lazily and can be evicted again; one that is absent was
+    /// zapped.
+    pub fn end_quarantine(&mut self, proc: ProcId, page: Page, epoch: u32, present: bool) {
+        match self.table.get(proc, page) {
+            Entry::Quarantined(e) if e <= epoch => {
+                self.table.set(proc, page, if present { Entry::Lazy } else { Entry::Untracked });
+                self.counters.unquarantined += 1;
+                self.trace(Call::Released { proc: proc.0, page: page.0, present });
+            }
+            _ => {}
+        }
+    }
+
+    fn unsettled(&self, page: Page, entry: Entry) -> ! {
+        panic!("an event changes page {:#x}, which is {entry:?}: its batch was not settled", page.address())
+    }
+}

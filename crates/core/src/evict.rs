@@ -1,0 +1,261 @@
+//! Taking pages away: adoption, choice of victims, what came of a batch.
+
+use crate::engine::{Call, Core};
+use crate::ids::{AreaId, Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
+use crate::table::{evictable, Entry, Run, LAZY_BIT};
+
+/// Most pages of one [`Victim`]: one MOVE call, one mask of 64 bits.
+pub const VICTIM_PAGES: usize = 64;
+
+/// Contiguous pages to take away, with the staging slot for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Victim {
+    /// First page.
+    pub first: Page,
+    /// Slot indices in the process's area, one a page; 1..=64.
+    pub slots: Vec<u32>,
+    /// Some of them the kernel may drop at any moment, also on the way: they must be written first.
+    pub lazy: bool,
+}
+
+/// What came of the pages of a [`Victim`]: bit i is its page i.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Answer {
+    /// Those that are in their slots now.
+    pub moved: u64,
+    /// Those, of a lazy victim, that are nowhere: the kernel has dropped them, and they read as zeros.
+    pub dropped: u64,
+    /// The others are not to be tried again for a while.
+    pub park: bool,
+}
+
+/// Runs of a queue looked at before giving up when all are parked.
+const SCAN_RUNS: u32 = 256;
+/// First back-off of a parked run, ticks (milliseconds).
+const PARK_TICKS: u32 = 16;
+/// The back-off doubles up to `PARK_TICKS << PARK_DOUBLINGS` (16 s).
+const PARK_DOUBLINGS: u8 = 10;
+
+impl Core {
+    /// A page of a registered range that is present: from now on it can be evicted. With `zero` it is
+    /// the kernel's zero page: a fork child may lack it, and a fault there then gives zeros. With
+    /// `doubt` a REMOVE of the range was read in that epoch, whose zap may be to come.
+    /// Returns false if the table had the page already.
+    pub fn adopt(&mut self, proc: ProcId, page: Page, zero: bool, doubt: Option<u32>) -> bool {
+        if self.table.get(proc, page) != Entry::Untracked {
+            return false;
+        }
+        self.trace(Call::Adopt { proc: proc.0, page: page.0 });
+        let entry = match doubt {
+            Some(epoch) => Entry::Quarantined(epoch),
+            None if zero => Entry::Lazy,
+            None => Entry::Resident,
+        };
+        self.table.set(proc, page, entry);
+        self.counters.adopted += 1;
+        true
+    }
+
+    /// Chooses up to `max_pages` victims: the process whose oldest run is the oldest of all, among
+    /// those for which `may` holds, and its oldest runs. They become Evicting and hold their slots.
+    pub fn pick_victims(
+        &mut self,
+        max_pages: usize,
+        tick: u32,
+        may: &dyn Fn(ProcId) -> bool,
+    ) -> Option<(ProcId, Vec<Victim>)> {
+        let mut oldest = None;
+        for p in (0..self.table.procs.len() as u32).map(ProcId) {
+            if self.table.procs[p.0 as usize].is_some() && may(p) {
+                self.pass_pinned(p);
+                oldest = [oldest, self.oldest(p, tick).map(|stamp| (stamp, p))].into_iter().flatten().min();
+            }
+        }
+        let (_, proc) = oldest?;
+        let runs = self.choose_runs(proc, max_pages, tick);
+        let victims = self.claim(proc, &runs, max_pages);
+        let pages = victims.iter().map(|v| v.slots.len() as u32).sum();
+        for victim in &victims {
+            self.trace(Call::Victim { proc: proc.0, page: victim.first.0, pages: victim.slots.len() as u32 });
+        }
+        self.trace(Call::Victims { proc: proc.0, pages });
+        (pages > 0).then_some((proc, victims))
+    }
+
+    /// Takes the resident pages of a range out of turn, up to `max_pages`, from its upper end: the
+    /// stack of a thread that must be made to wait.
+    pub fn claim_range(&mut self, proc: ProcId, range: PageRange, max_pages: usize, tick: u32) -> Vec<Victim> {
+        let mut runs: Vec<u32> = Vec::new();
+        let mut pages = 0;
+        for (page, entry) in self.table.tracked(proc, range).into_iter().rev() {
+            if pages == max_pages {
+                break;
+            }
+            let Some(run) = self.table.run_of(proc, page) else { continue };
+            if evictable(entry) && self.table.runs[run as usize].parked_until <= tick {
+                pages += 1;
+                if runs.last() != Some(&run) {
+                    runs.push(run);
+                }
+            }
+        }
+        runs.reverse();
+        let victims = self.claim(proc, &runs, max_pages);
+        for victim in &victims {
+            self.trace(Call::Victim { proc: proc.0, page: victim.first.0, pages: victim.slots.len() as u32 });
+        }
+        victims
+    }
+
+    /// Resident pages of a run that are not pinned.
+    fn takeable(&self, run: u32) -> usize {
+        let Run { proc, number, resident, .. } = self.table.runs[run as usize];
+        let (first, end) = (number * RUN_PAGES, (number + 1) * RUN_PAGES);
+        let pinned = self.table.proc(proc).pinned.range(Page(first)..Page(end));
+        let stays = pinned.filter(|page| evictable(self.table.entry_in(run, page.index()))).count();
+        usize::from(resident) - stays
+    }
+
+    /// Moves runs of which nothing can be taken, since all is pinned, from the old end of the queue to
+    /// the young one. Left there they would make their process the next victim for ever.
+    fn pass_pinned(&mut self, proc: ProcId) {
+        for _ in 0..SCAN_RUNS {
+            let head = self.table.proc(proc).active.head;
+            if head == NIL || self.takeable(head) > 0 {
+                return;
+            }
+            self.table.requeue(head);
+        }
+    }
+
+    /// Age stamp of the oldest run that may be tried now.
+    fn oldest(&self, proc: ProcId, tick: u32) -> Option<u64> {
+        let mut i = self.table.proc(proc).active.head;
+        for _ in 0..SCAN_RUNS {
+            if i == NIL {
+                return None;
+            }
+            let run = &self.table.runs[i as usize];
+            if run.parked_until <= tick && self.takeable(i) > 0 {
+                return Some(run.stamp);
+            }
+            i = run.links.next;
+        }
+        None
+    }
+
+    fn choose_runs(&self, proc: ProcId, max_pages: usize, tick: u32) -> Vec<u32> {
+        let (mut runs, mut pages, mut i) = (Vec::new(), 0, self.table.proc(proc).active.head);
+        let mut parked = 0;
+        while i != NIL && pages < max_pages && parked < SCAN_RUNS {
+            let run = &self.table.runs[i as usize];
+            let takeable = self.takeable(i);
+            if run.parked_until <= tick && takeable > 0 {
+                pages += takeable;
+                runs.push(i);
+            } else {
+                parked += 1;
+            }
+            i = run.links.next;
+        }
+        // Neighbours in address order make longer moves.
+        runs.sort_by_key(|&i| self.table.runs[i as usize].number);
+        runs
+    }
+
+    fn claim(&mut self, proc: ProcId, runs: &[u32], max_pages: usize) -> Vec<Victim> {
+        let area = AreaId(self.table.proc(proc).area);
+        let mut victims: Vec<Victim> = Vec::new();
+        let mut pages = 0;
+        for &run in runs {
+            let number = self.table.runs[run as usize].number;
+            for index in 0..RUN_PAGES {
+                let entry = self.table.entry_in(run, index as usize);
+                if !evictable(entry) || pages >= max_pages {
+                    continue;
+                }
+                let page = Page(number * RUN_PAGES + index);
+                if self.table.proc(proc).pinned.contains(&page) {
+                    continue;
+                }
+                let Some(slot) = self.staging.take(area) else { return victims };
+                let lazy = if entry == Entry::Lazy { LAZY_BIT } else { 0 };
+                self.table.set(proc, page, Entry::Evicting(slot.index | lazy));
+                pages += 1;
+                match victims.last_mut() {
+                    Some(v) if v.first.0 + v.slots.len() as u64 == page.0 && v.slots.len() < VICTIM_PAGES => {
+                        v.slots.push(slot.index);
+                        v.lazy |= lazy != 0;
+                    }
+                    _ => victims.push(Victim { first: page, slots: vec![slot.index], lazy: lazy != 0 }),
+                }
+            }
+        }
+        victims
+    }
+
+    /// What came of pages `first .. first + pages` of a batch. What did not move is still in the program.
+    pub fn evicted(&mut self, proc: ProcId, first: Page, pages: u32, answer: Answer, tick: u32) {
+        let Answer { moved, dropped, park } = answer;
+        self.trace(Call::Evicted { proc: proc.0, page: first.0, moved, dropped });
+        let area = AreaId(self.table.proc(proc).area);
+        for i in 0..pages {
+            let page = Page(first.0 + u64::from(i));
+            let entry = self.table.get(proc, page);
+            let Entry::Evicting(index) = entry else {
+                panic!("page {:#x} was in a batch but is {entry:?}", page.address())
+            };
+            let slot = StagingSlot { area, index: index & !LAZY_BIT };
+            if moved >> i & 1 == 1 {
+                let object = self.objects.create(slot, region(proc, page));
+                self.table.set(proc, page, Entry::Out(object.0));
+                self.counters.evicted += 1;
+            } else {
+                self.staging.give_back(slot);
+                let entry = match index & LAZY_BIT {
+                    0 => Entry::Resident,
+                    _ if dropped >> i & 1 == 1 => Entry::Untracked,
+                    _ => Entry::Lazy,
+                };
+                self.table.set(proc, page, entry);
+                self.counters.not_moved += 1;
+            }
+        }
+        self.park_runs(proc, first, pages, park, tick);
+    }
+
+    fn park_runs(&mut self, proc: ProcId, first: Page, pages: u32, park: bool, tick: u32) {
+        for number in first.run()..=Page(first.0 + u64::from(pages) - 1).run() {
+            let Some(run) = self.table.run_of(proc, Page(number * RUN_PAGES)) else { continue };
+            let run = &mut self.table.runs[run as usize];
+            if !park {
+                run.park_count = 0;
+            } else if run.resident > 0 {
+                run.parked_until = tick + (PARK_TICKS << run.park_count);
+                run.park_count = (run.park_count + 1).min(PARK_DOUBLINGS);
+                self.counters.parked_runs += 1;
+            }
+        }
+    }
+
+    /// Sets the pages of a process that must stay in its memory. Those that are out already come back
+    /// by the faults of their users.
+    pub fn pin(&mut self, proc: ProcId, pages: impl Iterator<Item = Page>) {
+        self.table.proc_mut(proc).pinned = pages.collect();
+    }
+
+    /// Lets all parked runs of a process be tried at once: what they waited for has happened.
+    pub fn unpark(&mut self, proc: ProcId) {
+        let runs: Vec<u32> = self.table.proc(proc).runs.values().copied().collect();
+        for run in runs {
+            let run = &mut self.table.runs[run as usize];
+            (run.parked_until, run.park_count) = (0, 0);
+        }
+    }
+}
+
+/// Names the 256 KiB region of a page: a hash, equal for its pages and hardly for others.
+fn region(proc: ProcId, page: Page) -> u32 {
+    let key = ((u64::from(proc.0) << 48) ^ (page.0 / 64)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (key >> 32) as u32
+}

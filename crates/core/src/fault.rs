@@ -1,0 +1,185 @@
+//! Bringing pages back.
+
+use crate::engine::{Call, Core};
+use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
+use crate::object::Place;
+use crate::pool::Slot;
+use crate::table::{Entry, Origin};
+
+/// Where the bytes of a page to be filled are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The page was never there: zeros.
+    Zero,
+    /// A staging slot, uncompressed.
+    Staged(StagingSlot),
+    /// One repeated word.
+    Word(u64),
+    /// Compressed in the pool: `codec` 0 is raw.
+    Pooled {
+        /// Where.
+        slot: Slot,
+        /// Bytes.
+        len: u32,
+        /// Codec number.
+        codec: u8,
+    },
+    /// In the swap tier.
+    Swapped {
+        /// Where.
+        extent: Extent,
+        /// Bytes.
+        len: u16,
+        /// Codec number.
+        codec: u8,
+    },
+}
+
+/// One page to fill. The source stays valid until [`Core::loaded`] is called for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// The page.
+    pub page: Page,
+    /// Where its bytes are.
+    pub source: Source,
+}
+
+/// What to do about a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Fill the pages listed.
+    Load,
+    /// The table has the page in the program: verify that it is, then wake.
+    Present,
+    /// The page is in a batch: settle the batch, then ask again.
+    Evicting,
+    /// A fault on the same page is being served.
+    Busy,
+}
+
+/// What came of filling a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filled {
+    /// The page is there now.
+    Done,
+    /// A page was there already.
+    Exists,
+    /// Nothing was done; the table is as before the fault.
+    Retry,
+}
+
+/// Pages per fault from which on most come back in sequence.
+const SEQUENCE_PAGES: u32 = 4;
+
+impl Core {
+    /// A fault at `page`, inside the registered range `limit`. Adds the pages to fill to `loads`, the
+    /// faulting one first; each of them must be answered by [`Core::loaded`].
+    pub fn fault(&mut self, proc: ProcId, page: Page, limit: PageRange, loads: &mut Vec<Load>) -> Fault {
+        let entry = self.table.get(proc, page);
+        let before = loads.len();
+        let answer = match entry {
+            Entry::Untracked => self.fill_zero(proc, page, limit, loads),
+            Entry::Out(object) => self.bring_back(proc, page, object, limit, loads),
+            Entry::Quarantined(_) | Entry::Lazy => {
+                self.table.set(proc, page, Entry::Filling(Origin::of(entry)));
+                loads.push(Load { page, source: Source::Zero });
+                self.counters.faults_zero += 1;
+                Fault::Load
+            }
+            Entry::Resident => {
+                self.counters.faults_present += 1;
+                Fault::Present
+            }
+            Entry::Evicting(_) => Fault::Evicting,
+            Entry::Loading(_) | Entry::Filling(_) => Fault::Busy,
+        };
+        self.counters.faults += u64::from(answer == Fault::Load);
+        self.trace(Call::Fault { proc: proc.0, page: page.0, loads: (loads.len() - before) as u32 });
+        answer
+    }
+
+    fn fill_zero(&mut self, proc: ProcId, page: Page, limit: PageRange, loads: &mut Vec<Load>) -> Fault {
+        let window = self.streams[proc.0 as usize].window(page.0, self.tunables.zero_run_pages);
+        for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
+            if self.table.get(proc, Page(number)) != Entry::Untracked {
+                break;
+            }
+            self.table.set(proc, Page(number), Entry::Filling(Origin::of(Entry::Untracked)));
+            loads.push(Load { page: Page(number), source: Source::Zero });
+            self.counters.zero_run_pages += u64::from(number > page.0);
+        }
+        self.counters.faults_zero += 1;
+        Fault::Load
+    }
+
+    fn bring_back(&mut self, proc: ProcId, page: Page, object: u32, limit: PageRange, loads: &mut Vec<Load>) -> Fault {
+        let source = self.source(ObjectId(object));
+        match source {
+            Source::Zero | Source::Word(_) => self.counters.faults_filled += 1,
+            Source::Staged(_) => self.counters.faults_staged += 1,
+            Source::Pooled { .. } => self.counters.faults_pool += 1,
+            Source::Swapped { .. } => self.counters.faults_swap += 1,
+        }
+        let from_swap = matches!(source, Source::Swapped { .. });
+        let before = loads.len();
+        let window = self.streams[proc.0 as usize].window(page.0, self.tunables.around_pages);
+        for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
+            let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
+            let source = self.source(ObjectId(object));
+            // A fault in RAM does not wait for a disk because of a neighbour.
+            if matches!(source, Source::Swapped { .. }) && !from_swap {
+                break;
+            }
+            self.objects.pin(ObjectId(object));
+            self.table.set(proc, Page(number), Entry::Loading(object));
+            loads.push(Load { page: Page(number), source });
+            self.counters.around_pages += u64::from(number > page.0);
+        }
+        self.mean_window = self.mean_window - self.mean_window / 64 + (loads.len() - before) as u32;
+        Fault::Load
+    }
+
+    /// Whether most evicted pages come back in sequence. Then every pass over the data brings all of it back, and
+    /// more resident pages would save none of it.
+    pub fn in_sequence(&self) -> bool {
+        self.mean_window >= SEQUENCE_PAGES * 64
+    }
+
+    fn source(&self, id: ObjectId) -> Source {
+        let (codec, len) = self.objects.codec(id);
+        match self.objects.place_of(id) {
+            Place::Staged(slot) | Place::Compressing(slot) | Place::WritingRaw(slot) => Source::Staged(slot),
+            Place::Filled(word) => Source::Word(self.objects.fills.word(word)),
+            Place::Pooled(handle) | Place::Writing(handle) => {
+                let (slot, len) = self.pool.slot(handle);
+                Source::Pooled { slot, len, codec }
+            }
+            Place::Swapped(extent) => Source::Swapped { extent, len, codec },
+        }
+    }
+
+    /// What came of one page of a fault's list.
+    pub fn loaded(&mut self, proc: ProcId, page: Page, filled: Filled) {
+        self.trace(Call::Loaded { proc: proc.0, page: page.0, done: filled == Filled::Done });
+        match (self.table.get(proc, page), filled) {
+            (Entry::Loading(object), Filled::Retry) => {
+                self.objects.unpin(ObjectId(object));
+                self.table.set(proc, page, Entry::Out(object));
+            }
+            (Entry::Loading(object), _) => {
+                self.counters.unexpected_present += u64::from(filled == Filled::Exists);
+                self.objects.unpin(ObjectId(object));
+                self.table.set(proc, page, Entry::Resident);
+                self.drop_ref(ObjectId(object));
+            }
+            (Entry::Filling(origin), Filled::Retry) => self.table.set(proc, page, Origin::entry(origin)),
+            (Entry::Filling(_), Filled::Done) => self.table.set(proc, page, Entry::Resident),
+            // Present already: a page that was in doubt still is.
+            (Entry::Filling(origin), Filled::Exists) => {
+                let before = Origin::entry(origin);
+                self.table.set(proc, page, if before == Entry::Untracked { Entry::Resident } else { before });
+            }
+            (entry, _) => panic!("page {:#x} was being filled but is {entry:?}", page.address()),
+        }
+    }
+}

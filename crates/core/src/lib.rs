@@ -1,0 +1,29 @@
+//! Decisions of memfit: page table, pools, policies, schemes. No I/O, bytes, clocks, threads or
+//! randomness: the same calls give the same answers, so that a recorded run can be replayed.
+//!
+//! [`Core`] is the whole of it: the pager reports what happened (a fault, an event, the answer to a
+//! batch, the result of a codec) and does what the answers and [`Effects`] say. One lock around it
+//! makes the calls a sequence; bytes are moved outside.
+#![forbid(unsafe_code)]
+
+mod engine;
+mod events;
+mod evict;
+mod fault;
+mod grow;
+mod ids;
+mod list;
+mod object;
+pub mod pool;
+mod reclaim;
+pub mod scheme;
+mod staging;
+mod streams;
+mod table;
+
+pub use engine::{Call, Core, Counters, Effects, Totals, TraceHook, Tunables};
+pub use evict::{Answer, Victim, VICTIM_PAGES};
+pub use fault::{Fault, Filled, Load, Source};
+pub use ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot, PAGE_BYTES, RUN_PAGES};
+pub use reclaim::{Coded, Compress, Placed, WriteBack};
+pub use table::Entry;

@@ -1,0 +1,252 @@
+//! Pools: where compressed pages lie in 4 KiB frames.
+//!
+//! A pool places sizes and never sees a byte. Its owner (the pager, or the simulator) has a *frame area*: a contiguous
+//! range of virtual addresses cut into frames, of which only the frames in use are backed by memory. The pool says
+//! which bytes of the area an object gets, which frames came into use for it and which ones became free.
+//!
+//! ```text
+//! frame area   | frame 0 | frame 1 | frame 2 | frame 3 | ...
+//!              |<------ zspage ---------->|               a span of frames cut into equal slots
+//!              | slot | slot | slot | slot|               a slot may run over a frame border
+//! ```
+//!
+//! Terms: a *zpage* is one compressed page; its [`Handle`] names it as long as it lives; its [`Slot`] changes only by
+//! [`Pool::compact`]. Everything is by index: no pointers, no clock, no randomness, so the same calls give the same
+//! answers.
+//!
+//! A new pool is one file and one line in [`POOLS`]; the line gives it a name in schemes, help text and the model test
+//! in `tests/pool_model.rs`.
+
+mod handles;
+pub mod span;
+pub mod zsmalloc;
+
+use std::fmt;
+
+/// Bytes in a frame.
+pub const FRAME_BYTES: u32 = 4096;
+
+/// Longest object that a pool takes, bytes: a page that did not compress at all.
+pub const LEN_MAX: u32 = FRAME_BYTES;
+
+/// Number of a 4 KiB frame in the frame area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frame(pub u32);
+
+impl Frame {
+    /// Distance of the frame's first byte from the start of the frame area, bytes.
+    pub fn byte(self) -> u64 {
+        u64::from(self.0) * u64::from(FRAME_BYTES)
+    }
+}
+
+/// Contiguous frames; may be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// First frame; meaningless if the span is empty.
+    pub first: u32,
+    /// Number of frames.
+    pub frames: u32,
+}
+
+impl Span {
+    /// No frames.
+    pub const EMPTY: Span = Span { first: 0, frames: 0 };
+
+    /// Whether there is no frame in it.
+    pub fn is_empty(self) -> bool {
+        self.frames == 0
+    }
+
+    /// The frames, in rising order.
+    pub fn iter(self) -> impl Iterator<Item = Frame> {
+        (self.first..self.first + self.frames).map(Frame)
+    }
+}
+
+/// Where an object lies: contiguous bytes from `offset` in `frame` on, perhaps over frame borders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// Frame of the first byte.
+    pub frame: u32,
+    /// Bytes from the start of that frame, below [`FRAME_BYTES`].
+    pub offset: u16,
+}
+
+impl Slot {
+    /// Distance of the object's first byte from the start of the frame area, bytes.
+    pub fn byte(self) -> u64 {
+        Frame(self.frame).byte() + u64::from(self.offset)
+    }
+}
+
+/// Name of a zpage while it lives; afterwards the number may be given to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(u32);
+
+impl Handle {
+    /// Largest value of [`Handle::raw`]: one bit is left to whoever packs handles.
+    pub const RAW_MAX: u32 = (1 << 31) - 1;
+
+    /// The number, for packed tables.
+    pub fn raw(self) -> u32 {
+        self.0
+    }
+
+    /// The handle of a number that came from [`Handle::raw`].
+    pub fn from_raw(raw: u32) -> Handle {
+        assert!(raw <= Handle::RAW_MAX, "{raw} is no handle");
+        Handle(raw)
+    }
+}
+
+/// A successful [`Pool::place`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Name of the new zpage.
+    pub handle: Handle,
+    /// Where its bytes go.
+    pub slot: Slot,
+    /// Frames that came into use for it, often none.
+    pub grew: Span,
+}
+
+/// There is no room for an object: neither a free slot nor frames for a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolFull {
+    /// Frames in use.
+    pub frames_used: u32,
+    /// Contiguous frames that were needed on top.
+    pub frames_needed: u32,
+    /// The limit, or the size of the frame area if it has no such span below the limit.
+    pub frames_max: u32,
+}
+
+impl fmt::Display for PoolFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PoolFull { frames_used, frames_needed, frames_max } = self;
+        write!(f, "pool is full: {frames_used} frames in use, {frames_needed} more needed, at most {frames_max}")
+    }
+}
+
+impl std::error::Error for PoolFull {}
+
+/// What a pool holds and what it costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolUsage {
+    /// Live zpages.
+    pub zpages: u64,
+    /// Their bytes, as given to [`Pool::place`].
+    pub stored_bytes: u64,
+    /// Frames in use.
+    pub frames: u32,
+    /// Heap bytes of the pool's own tables, slack included.
+    pub metadata_bytes: u64,
+}
+
+/// Bytes that must be copied. The ranges do not overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// Whose bytes.
+    pub handle: Handle,
+    /// Where they are.
+    pub from: Slot,
+    /// Where they go.
+    pub to: Slot,
+    /// How many.
+    pub len: u32,
+}
+
+/// Places objects in frames.
+///
+/// A dead handle and a length out of range are bugs of the caller: every method panics on them where it can tell.
+pub trait Pool: Send {
+    /// Finds room for an object of `len` bytes, `1..=`[`LEN_MAX`].
+    fn place(&mut self, len: u32) -> Result<Placed, PoolFull>;
+
+    /// Where an object is, and its length in bytes.
+    fn slot(&self, handle: Handle) -> (Slot, u32);
+
+    /// Forgets an object. The returned frames became free: their memory may go back to the system.
+    fn remove(&mut self, handle: Handle) -> Span;
+
+    /// Sets how many frames may be in use. Below the present use it drops nothing: [`Pool::place`] then only fills
+    /// free slots of frames that are in use anyway.
+    fn set_limit(&mut self, frames: u32);
+
+    /// Totals; O(number of tables), not O(zpages).
+    fn usage(&self) -> PoolUsage;
+
+    /// Moves objects together so that frames become free, at most `max_moves` of them.
+    ///
+    /// The slots are those of afterwards at once; the caller carries out the moves in the order of `out` before any
+    /// other call that depends on bytes, and only then gives back the frames of `freed`. Objects for which `movable`
+    /// says no stay where they are. Both vectors are appended to.
+    fn compact(
+        &mut self,
+        max_moves: usize,
+        movable: &dyn Fn(Handle) -> bool,
+        out: &mut Vec<Move>,
+        freed: &mut Vec<Span>,
+    );
+
+    /// Panics unless every invariant holds; O(n), for tests.
+    fn check(&self);
+}
+
+/// What a pool is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolParams {
+    /// Frames in the frame area. With spans of up to `chain_frames` frames, `chain_frames * limit_frames + 64` frames
+    /// can never be too fragmented (see [`span`]); twice the limit is ample in practice. Address space, not memory.
+    pub area_frames: u32,
+    /// First limit, frames; see [`Pool::set_limit`].
+    pub limit_frames: u32,
+    /// Most contiguous frames that share slots, `1..=`[`span::SPAN_MAX`]. More frames waste fewer bytes at the end of
+    /// a zspage and are emptied more rarely.
+    pub chain_frames: u32,
+}
+
+/// A pool that a scheme may name.
+pub struct PoolEntry {
+    /// Name in schemes.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// Makes an empty pool.
+    pub make: fn(&PoolParams) -> Box<dyn Pool>,
+}
+
+/// Every pool.
+pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY];
+
+/// The pool of that name.
+pub fn find(name: &str) -> Option<&'static PoolEntry> {
+    POOLS.iter().find(|entry| entry.name == name)
+}
+
+impl PartialEq for PoolEntry {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for PoolEntry {}
+
+impl fmt::Debug for PoolEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PoolEntry({})", self.name)
+    }
+}
+
+/// Gives memory back once less than half of a table is used. The slack left makes the next growth cheap.
+fn shrink_loose<T>(table: &mut Vec<T>) {
+    if table.capacity() > 2 * table.len() + 64 {
+        table.shrink_to(table.len() + table.len() / 8);
+    }
+}
+
+/// Heap bytes of a table.
+fn table_bytes<T>(table: &Vec<T>) -> u64 {
+    (table.capacity() * size_of::<T>()) as u64
+}

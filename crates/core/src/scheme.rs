@@ -1,0 +1,609 @@
+//! Schemes: one choice on each axis, and numbers.
+//!
+//! A scheme is read from TOML and `--set key=value` overrides, and checked strictly: an unknown key, a wrong type, a
+//! number out of range or an impossible combination is an error that says where it is and what is allowed. A key that
+//! is left out has its default, which is that of the preset `memfit`.
+//!
+//! Everything is driven by tables: [`AXES`] and [`NUMBERS`] are the keys with their help, and parsing, messages,
+//! listing and [`Scheme::to_toml`] walk them. A new choice is a line in an `axis!`, a new number a field and an entry in
+//! [`NUMBERS`], a new preset a file and a line in [`PRESETS`]. Pools come from [`crate::pool::POOLS`].
+
+mod error;
+
+use crate::pool::{Pool, PoolEntry, PoolParams, POOLS};
+use std::fmt::Write;
+use toml::de::{DeTable, DeValue};
+
+pub use error::{Origin, Problem, SchemeError};
+
+/// A scheme that is built in.
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// Its TOML.
+    pub text: &'static str,
+}
+
+/// Every preset; the first is the default.
+pub static PRESETS: &[Preset] = &[Preset { name: "memfit", text: include_str!("../../../schemes/memfit.toml") }];
+
+/// One choice on an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Name in TOML.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+/// An axis; its choice is the key `NAME.kind`, or just `NAME` in overrides.
+pub struct Axis {
+    /// Name in TOML.
+    pub name: &'static str,
+    /// What it decides.
+    pub help: &'static str,
+    choice: fn(usize) -> Option<Choice>,
+    get: fn(&Scheme) -> usize,
+    set: fn(&mut Scheme, usize),
+}
+
+impl Axis {
+    /// Its choices.
+    pub fn choices(&self) -> impl Iterator<Item = Choice> {
+        (0..).map_while(self.choice)
+    }
+
+    /// The choice of a scheme.
+    pub fn chosen(&self, scheme: &Scheme) -> Choice {
+        (self.choice)((self.get)(scheme)).expect("a scheme holds choices of the table only")
+    }
+}
+
+/// A whole number in a scheme.
+pub struct Number {
+    /// Dotted name in TOML.
+    pub key: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Value if it is left out.
+    pub default: u32,
+    /// Smallest value.
+    pub min: u32,
+    /// Largest value.
+    pub max: u32,
+    get: fn(&Scheme) -> u32,
+    set: fn(&mut Scheme, u32),
+}
+
+impl Number {
+    /// The value in a scheme.
+    pub fn value(&self, scheme: &Scheme) -> u32 {
+        (self.get)(scheme)
+    }
+}
+
+/// Makes the type of an axis: a variant, its name in TOML and its help on each line.
+macro_rules! axis {
+    ($(#[$doc:meta])* $type:ident { $($variant:ident $name:literal $help:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $type {
+            $(#[doc = $help] $variant,)+
+        }
+
+        impl $type {
+            /// Every choice, in the order of the variants.
+            pub const ALL: &[$type] = &[$($type::$variant,)+];
+            const CHOICES: &[Choice] = &[$(Choice { name: $name, help: $help },)+];
+
+            /// Name in TOML.
+            pub fn name(self) -> &'static str {
+                Self::CHOICES[self as usize].name
+            }
+        }
+    };
+}
+
+axis! {
+    /// Which evicted pages are offered to the pool.
+    Classes {
+        Anonymous "anonymous" "private anonymous pages",
+    }
+}
+axis! {
+    /// Which compressed pages the pool takes.
+    AdmissionKind {
+        All "all" "every page; one that stays longer than max_len is kept raw and is the first to go to swap",
+    }
+}
+axis! {
+    /// Which pages leave the program, and then the pool.
+    ReplacementKind {
+        SecondChance "second-chance" "oldest runs first; a page touched while it is staged comes back as new",
+    }
+}
+axis! {
+    /// How the pool and the resident pages share the budget.
+    SizingKind {
+        Adaptive "adaptive" "the pool may take whatever the floor of resident pages leaves",
+    }
+}
+axis! {
+    /// Where evicted pages go.
+    Routing {
+        ColdestToSwap "coldest-to-swap" "all to the pool; when it cannot grow, its coldest pages to swap",
+    }
+}
+axis! {
+    /// What is written to the swap tier.
+    SwapFormat {
+        CompressedExtents "compressed-extents" "compressed pages as they are in the pool, packed into extents",
+    }
+}
+axis! {
+    /// What compresses.
+    Codec {
+        Auto "auto" "any of the others, chosen for each region by what it gained lately and how scarce memory is",
+        Lz4 "lz4" "fast; good on text",
+        Zstd "zstd" "slow; the smallest on most contents",
+        ZstdFast "zstd-fast" "as small as zstd on most binary data, in two thirds of the time; poor on text",
+        WordMask "word-mask" "fast; good on integers and pointers, poor on text",
+    }
+}
+
+/// One choice on each axis, and numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scheme {
+    /// Its name.
+    pub name: String,
+    /// One line about it.
+    pub summary: String,
+    /// Axis `classes`.
+    pub classes: Classes,
+    /// Axis `admission`.
+    pub admission: Admission,
+    /// Axis `pool`.
+    pub pool: PoolScheme,
+    /// Axis `replacement`.
+    pub replacement: Replacement,
+    /// Axis `sizing`.
+    pub sizing: Sizing,
+    /// Axis `routing`.
+    pub routing: Routing,
+    /// Axis `swap_format`.
+    pub swap_format: SwapFormat,
+    /// Axis `codec`.
+    pub codec: Codec,
+    /// How much one fault brings back.
+    pub fault: FaultScheme,
+}
+
+/// Makes the part of a [`Scheme`] that has numbers. What they mean and their units are in [`NUMBERS`].
+macro_rules! part {
+    ($(#[$doc:meta])* $type:ident { $($field:ident: $field_type:ty,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub struct $type {
+            $(pub $field: $field_type,)+
+        }
+    };
+}
+
+part! {
+    /// Axis `admission`, see [`NUMBERS`].
+    Admission { kind: AdmissionKind, max_len: u32, }
+}
+part! {
+    /// Axis `pool`, see [`NUMBERS`].
+    PoolScheme { kind: &'static PoolEntry, chain_frames: u32, }
+}
+part! {
+    /// Axis `replacement`, see [`NUMBERS`].
+    Replacement { kind: ReplacementKind, staging_percent: u32, batch_pages: u32, }
+}
+part! {
+    /// Axis `sizing`, see [`NUMBERS`].
+    Sizing {
+        kind: SizingKind, resident_floor_percent: u32, dense_floor_percent: u32, low_percent: u32, high_percent: u32,
+    }
+}
+part! {
+    /// How much one fault brings back, see [`NUMBERS`].
+    FaultScheme { around_pages: u32, zero_run_pages: u32, }
+}
+
+impl PoolScheme {
+    /// An empty pool over a frame area of `area_frames`, of which it may use `limit_frames`.
+    pub fn make(&self, area_frames: u32, limit_frames: u32) -> Box<dyn Pool> {
+        (self.kind.make)(&PoolParams { area_frames, limit_frames, chain_frames: self.chain_frames })
+    }
+}
+
+/// An entry of [`AXES`] for a type made by `axis!`: name, help, type and field.
+macro_rules! axis_entry {
+    ($name:literal, $help:literal, $type:ident, $($field:ident).+) => {
+        Axis {
+            name: $name,
+            help: $help,
+            choice: |index| $type::CHOICES.get(index).copied(),
+            get: |scheme| scheme.$($field).+ as usize,
+            set: |scheme, index| scheme.$($field).+ = $type::ALL[index],
+        }
+    };
+}
+
+/// Every axis, in the order of listings.
+pub static AXES: &[Axis] = &[
+    axis_entry!("classes", "Which evicted pages are offered to the pool", Classes, classes),
+    axis_entry!("admission", "Which compressed pages the pool takes", AdmissionKind, admission.kind),
+    Axis {
+        name: "pool",
+        help: "How compressed pages are placed in 4 KiB frames",
+        choice: |index| POOLS.get(index).map(|entry| Choice { name: entry.name, help: entry.help }),
+        get: |scheme| POOLS.iter().position(|entry| entry == scheme.pool.kind).expect("pools come from the table"),
+        set: |scheme, index| scheme.pool.kind = &POOLS[index],
+    },
+    axis_entry!("replacement", "Which pages leave the program, and then the pool", ReplacementKind, replacement.kind),
+    axis_entry!("sizing", "How the pool and the resident pages share the budget", SizingKind, sizing.kind),
+    axis_entry!("routing", "Where evicted pages go", Routing, routing),
+    axis_entry!("swap_format", "What is written to the swap tier", SwapFormat, swap_format),
+    axis_entry!("codec", "What compresses", Codec, codec),
+];
+
+/// An entry of [`NUMBERS`]: section and key, default, range, unit, help.
+macro_rules! number {
+    ($section:ident.$field:ident = $default:literal, $min:literal..=$max:literal, $unit:literal, $help:literal) => {
+        Number {
+            key: concat!(stringify!($section), ".", stringify!($field)),
+            help: $help,
+            unit: $unit,
+            default: $default,
+            min: $min,
+            max: $max,
+            get: |scheme| scheme.$section.$field,
+            set: |scheme, value| scheme.$section.$field = value,
+        }
+    };
+}
+
+/// Every number, in the order of listings.
+#[rustfmt::skip]
+pub static NUMBERS: &[Number] = &[
+    number!(admission.max_len = 3264, 256..=4096, "bytes",
+        "Longest compressed page worth the time to decompress it. A longer one counts as incompressible: it is kept \
+         raw, and goes to swap first. With zspages of 4 frames nothing above 3264 bytes saves a frame"),
+    number!(pool.chain_frames = 4, 1..=8, "frames of 4 KiB",
+        "Most frames that share slots. More waste less at the end of a zspage, but are emptied more rarely"),
+    number!(replacement.staging_percent = 3, 1..=25, "percent of the budget",
+        "Pages that were taken out and are not compressed yet. A touch brings them back for a copy"),
+    number!(replacement.batch_pages = 128, 16..=1024, "pages",
+        "Most pages that one request takes out of a process"),
+    number!(sizing.resident_floor_percent = 30, 1..=50, "percent of the budget",
+        "Resident pages that are never reclaimed for the pool: what does not fit then goes to swap"),
+    number!(sizing.dense_floor_percent = 15, 1..=50, "percent of the budget",
+        "The same while the pool's pages take half of their size or less: RAM then holds more in the pool"),
+    number!(sizing.low_percent = 2, 1..=20, "percent of the budget",
+        "Background reclaim starts when less than this is free"),
+    number!(sizing.high_percent = 4, 2..=40, "percent of the budget",
+        "Background reclaim stops when this much is free"),
+    number!(fault.around_pages = 16, 1..=16, "pages",
+        "Most evicted pages that one fault brings back. It starts at 1 and doubles while faults are in sequence"),
+    number!(fault.zero_run_pages = 64, 1..=64, "pages",
+        "Most pages never touched before that one fault fills with zeros"),
+];
+
+/// A combination of values that cannot work.
+struct Rule {
+    /// The keys it is about.
+    keys: &'static [&'static str],
+    /// What is wrong with a scheme, if anything.
+    broken: fn(&Scheme) -> Option<String>,
+}
+
+static RULES: &[Rule] = &[
+    Rule {
+        keys: &["sizing.low_percent", "sizing.high_percent"],
+        broken: |scheme| {
+            let Sizing { low_percent, high_percent, .. } = scheme.sizing;
+            (low_percent >= high_percent).then(|| {
+                format!("`sizing.low_percent` = {low_percent} must be less than `sizing.high_percent` = {high_percent}")
+            })
+        },
+    },
+    Rule {
+        keys: &["sizing.dense_floor_percent", "sizing.resident_floor_percent"],
+        broken: |scheme| {
+            let Sizing { dense_floor_percent: dense, resident_floor_percent: floor, .. } = scheme.sizing;
+            (dense > floor).then(|| {
+                format!("`sizing.dense_floor_percent` = {dense} must not be above `sizing.resident_floor_percent` = {floor}")
+            })
+        },
+    },
+    Rule {
+        keys: &["sizing.resident_floor_percent", "sizing.high_percent", "replacement.staging_percent"],
+        broken: |scheme| {
+            let Sizing { resident_floor_percent: floor, high_percent: high, .. } = scheme.sizing;
+            let staging = scheme.replacement.staging_percent;
+            (floor + high + staging > 90).then(|| {
+                format!(
+                    "`sizing.resident_floor_percent` = {floor}, `sizing.high_percent` = {high} and \
+                     `replacement.staging_percent` = {staging} leave less than 10 percent of the budget for the pool"
+                )
+            })
+        },
+    },
+];
+
+/// A value as the user gave it.
+enum Value {
+    Integer(i128),
+    Text(String),
+    /// From an override: its type is that of the key.
+    Raw(String),
+    Other(&'static str),
+}
+
+impl Value {
+    fn found(&self) -> String {
+        match self {
+            Value::Integer(_) => "a whole number".into(),
+            Value::Text(_) => "a string".into(),
+            Value::Raw(text) => format!("`{text}`"),
+            Value::Other(name) => format!("a value of type {name}"),
+        }
+    }
+}
+
+/// A scheme under construction, and which keys were set where.
+struct Builder {
+    scheme: Scheme,
+    origins: Vec<(String, Origin)>,
+}
+
+impl Builder {
+    fn table(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) -> Result<(), SchemeError> {
+        let mut entries: Vec<_> = table.iter().collect();
+        // The table is sorted by name; the first error in the file is the one to report.
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let origin = Origin::Line(line_of(text, key.span().start));
+            let name = format!("{prefix}{}", key.get_ref());
+            let is_section = prefix.is_empty() && sections().any(|section| section == name);
+            let value = match value.get_ref() {
+                DeValue::Table(inner) if is_section => {
+                    self.table(text, &format!("{name}."), inner)?;
+                    continue;
+                }
+                DeValue::Integer(number) => {
+                    Value::Integer(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
+                }
+                DeValue::String(text) => Value::Text(text.to_string()),
+                other => Value::Other(other.type_str()),
+            };
+            self.set(&name, value, origin)?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), SchemeError> {
+        self.assign(key, value).map_err(|problem| SchemeError { origin: origin.clone(), problem })?;
+        self.origins.push((key.to_owned(), origin));
+        Ok(())
+    }
+
+    fn assign(&mut self, key: &str, value: Value) -> Result<(), Problem> {
+        if let Some(number) = NUMBERS.iter().find(|number| number.key == key) {
+            (number.set)(&mut self.scheme, number_from(number, &value)?);
+        } else if let Some(axis) = AXES.iter().find(|axis| [axis.name, &kind_key(axis)].contains(&key)) {
+            (axis.set)(&mut self.scheme, choice_from(axis, value)?);
+        } else if key == "name" {
+            self.scheme.name = text_from(key, "a string", value)?;
+        } else if key == "summary" {
+            self.scheme.summary = text_from(key, "a string", value)?;
+        } else if sections().any(|section| section == key) {
+            let (expected, found) = ("a table".to_owned(), value.found());
+            return Err(Problem::WrongType { key: key.to_owned(), expected, found });
+        } else {
+            return Err(Problem::UnknownKey { key: key.to_owned(), allowed: siblings(key) });
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Scheme, SchemeError> {
+        for rule in RULES {
+            let Some(why) = (rule.broken)(&self.scheme) else { continue };
+            let last = self.origins.iter().rfind(|(key, _)| rule.keys.contains(&key.as_str()));
+            let origin = last.expect("the defaults keep the rules").1.clone();
+            return Err(SchemeError { origin, problem: Problem::Impossible { why } });
+        }
+        Ok(self.scheme)
+    }
+}
+
+impl Default for Scheme {
+    fn default() -> Scheme {
+        let mut scheme = Scheme {
+            name: "memfit".into(),
+            summary: "our own, and the default".into(),
+            classes: Classes::Anonymous,
+            admission: Admission { kind: AdmissionKind::All, max_len: 0 },
+            pool: PoolScheme { kind: &POOLS[0], chain_frames: 0 },
+            replacement: Replacement { kind: ReplacementKind::SecondChance, staging_percent: 0, batch_pages: 0 },
+            sizing: Sizing {
+                kind: SizingKind::Adaptive,
+                resident_floor_percent: 0,
+                dense_floor_percent: 0,
+                low_percent: 0,
+                high_percent: 0,
+            },
+            routing: Routing::ColdestToSwap,
+            swap_format: SwapFormat::CompressedExtents,
+            codec: Codec::Auto,
+            fault: FaultScheme { around_pages: 0, zero_run_pages: 0 },
+        };
+        for number in NUMBERS {
+            (number.set)(&mut scheme, number.default);
+        }
+        scheme
+    }
+}
+
+impl Scheme {
+    /// Reads a scheme from TOML, then applies overrides `KEY=VALUE` in order. Combinations are checked last, so that
+    /// two overrides may pass through an impossible one.
+    pub fn parse(text: &str, overrides: &[String]) -> Result<Scheme, SchemeError> {
+        let scheme = Scheme { name: "unnamed".into(), summary: String::new(), ..Scheme::default() };
+        let mut builder = Builder { scheme, origins: Vec::new() };
+        let table = DeTable::parse(text).map_err(|error| {
+            let origin = Origin::Line(line_of(text, error.span().map_or(0, |span| span.start)));
+            SchemeError { origin, problem: Problem::Syntax { message: error.message().to_owned() } }
+        })?;
+        builder.table(text, "", table.get_ref())?;
+        for text in overrides {
+            let origin = Origin::Override(text.clone());
+            let Some((key, value)) = text.split_once('=') else {
+                return Err(SchemeError { origin, problem: Problem::NotKeyValue });
+            };
+            builder.set(key.trim(), Value::Raw(value.trim().to_owned()), origin)?;
+        }
+        builder.finish()
+    }
+
+    /// The preset of that name with overrides; `None` if there is no such preset.
+    pub fn preset(name: &str, overrides: &[String]) -> Option<Result<Scheme, SchemeError>> {
+        let preset = PRESETS.iter().find(|preset| preset.name == name)?;
+        Some(Scheme::parse(preset.text, overrides))
+    }
+
+    /// Commented TOML that parses to the same scheme.
+    pub fn to_toml(&self) -> String {
+        let mut out = String::new();
+        comment(
+            &mut out,
+            "A memfit scheme: one choice on each axis, and numbers. A key that is left out has its default; an unknown \
+             one is an error. The command line overrides any of them: --set pool.chain_frames=2 --set codec=lz4",
+        );
+        let _ = write!(out, "\nname = {}\nsummary = {}\n", quoted(&self.name), quoted(&self.summary));
+        for section in sections() {
+            out.push('\n');
+            let axis = AXES.iter().find(|axis| axis.name == section);
+            if let Some(axis) = axis {
+                comment(&mut out, &format!("{}:", axis.help));
+                let width = axis.choices().map(|choice| choice.name.len()).max().unwrap_or(0);
+                for Choice { name, help } in axis.choices() {
+                    let _ = writeln!(out, "#   {name:width$}  {help}");
+                }
+            }
+            let _ = writeln!(out, "[{section}]");
+            if let Some(axis) = axis {
+                let _ = writeln!(out, "kind = {}", quoted(axis.chosen(self).name));
+            }
+            for (number, field) in numbers_of(section) {
+                comment(&mut out, &format!("{}.", number.help));
+                comment(&mut out, &format!("In {}, default {}.", allowed_range(number), number.default));
+                let _ = writeln!(out, "{field} = {}", number.value(self));
+            }
+        }
+        out
+    }
+}
+
+/// Tables of the TOML: the axes, then what only has numbers.
+fn sections() -> impl Iterator<Item = &'static str> {
+    let axes = AXES.iter().map(|axis| axis.name);
+    let mut others: Vec<&str> = NUMBERS.iter().filter_map(|number| Some(number.key.split_once('.')?.0)).collect();
+    others.dedup();
+    others.retain(|section| AXES.iter().all(|axis| axis.name != *section));
+    axes.chain(others)
+}
+
+/// Numbers of a table, and their names in it.
+fn numbers_of(section: &str) -> impl Iterator<Item = (&'static Number, &'static str)> + '_ {
+    NUMBERS.iter().filter_map(move |number| {
+        let (of, field) = number.key.split_once('.')?;
+        (of == section).then_some((number, field))
+    })
+}
+
+/// Keys that could stand where `key` does.
+fn siblings(key: &str) -> Vec<String> {
+    let section = key.split_once('.').and_then(|(section, _)| sections().find(|name| *name == section));
+    let Some(section) = section else {
+        return ["name", "summary"].into_iter().chain(sections()).map(str::to_owned).collect();
+    };
+    let kind = AXES.iter().filter(|axis| axis.name == section).map(kind_key);
+    kind.chain(numbers_of(section).map(|(number, _)| number.key.to_owned())).collect()
+}
+
+fn kind_key(axis: &Axis) -> String {
+    format!("{}.kind", axis.name)
+}
+
+fn allowed_range(number: &Number) -> String {
+    format!("{}, {} to {}", number.unit, number.min, number.max)
+}
+
+fn number_from(number: &'static Number, value: &Value) -> Result<u32, Problem> {
+    let integer = match value {
+        Value::Integer(integer) => Some(*integer),
+        Value::Raw(text) => text.parse().ok(),
+        _ => None,
+    };
+    let Some(value) = integer else {
+        let expected = format!("a whole number ({})", allowed_range(number));
+        return Err(Problem::WrongType { key: number.key.to_owned(), expected, found: value.found() });
+    };
+    let in_range = u32::try_from(value).ok().filter(|value| (number.min..=number.max).contains(value));
+    let allowed = format!("{} to {} {} (default {})", number.min, number.max, number.unit, number.default);
+    in_range.ok_or(Problem::OutOfRange { key: number.key, value, allowed })
+}
+
+fn choice_from(axis: &Axis, value: Value) -> Result<usize, Problem> {
+    let (key, allowed) = (kind_key(axis), axis.choices().map(|choice| choice.name).collect::<Vec<_>>());
+    let value = text_from(&key, &format!("one of the strings {}", allowed.join(", ")), value)?;
+    let index = allowed.iter().position(|name| *name == value);
+    index.ok_or(Problem::UnknownChoice { key, value, allowed })
+}
+
+fn text_from(key: &str, expected: &str, value: Value) -> Result<String, Problem> {
+    match value {
+        Value::Text(text) | Value::Raw(text) => Ok(text),
+        other => Err(Problem::WrongType { key: key.to_owned(), expected: expected.to_owned(), found: other.found() }),
+    }
+}
+
+fn line_of(text: &str, byte: usize) -> usize {
+    1 + text.as_bytes()[..byte.min(text.len())].iter().filter(|b| **b == b'\n').count()
+}
+
+/// Appends a comment, wrapped.
+fn comment(out: &mut String, text: &str) {
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        if column > 0 && column + 1 + word.len() <= 100 {
+            column += 1 + word.len();
+        } else {
+            out.push_str(if column == 0 { "#" } else { "\n#" });
+            column = 2 + word.len();
+        }
+        out.push(' ');
+        out.push_str(word);
+    }
+    out.push('\n');
+}
+
+/// A TOML basic string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => drop(write!(out, "\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}

@@ -1,0 +1,166 @@
+//! Staging slots: which are free, in which area, within one cap over all areas.
+
+use crate::ids::{AreaId, StagingSlot};
+
+#[derive(Debug)]
+struct Area {
+    /// Free slots that still hold memory, last used first.
+    free: Vec<u32>,
+    /// Punched slots: usable again, but the kernel must give memory.
+    punched: Vec<u32>,
+    next_fresh: u32,
+    capacity: u32,
+    in_use: u32,
+    /// The process is gone; the area goes with its last slot.
+    orphan: bool,
+}
+
+/// All staging areas.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    areas: Vec<Option<Area>>,
+    /// Slots that hold memory, over all areas.
+    pub allocated: u32,
+    /// Most slots that may hold memory.
+    pub cap: u32,
+    /// Slots whose memory the pager shall give back.
+    pub punch: Vec<StagingSlot>,
+    /// Areas whose segment the pager shall close.
+    pub closed: Vec<AreaId>,
+}
+
+impl Staging {
+    pub fn new(cap: u32) -> Staging {
+        Staging { areas: Vec::new(), allocated: 0, cap, punch: Vec::new(), closed: Vec::new() }
+    }
+
+    pub fn add_area(&mut self, capacity: u32) -> AreaId {
+        let area = Area { free: Vec::new(), punched: Vec::new(), next_fresh: 0, capacity, in_use: 0, orphan: false };
+        match self.areas.iter().position(Option::is_none) {
+            Some(i) => {
+                self.areas[i] = Some(area);
+                AreaId(i as u32)
+            }
+            None => {
+                self.areas.push(Some(area));
+                AreaId(self.areas.len() as u32 - 1)
+            }
+        }
+    }
+
+    fn area(&mut self, id: AreaId) -> &mut Area {
+        self.areas[id.0 as usize].as_mut().expect("staging area exists")
+    }
+
+    /// A slot of this area, or `None` when the cap is reached and no other area has one to give.
+    pub fn take(&mut self, id: AreaId) -> Option<StagingSlot> {
+        if self.area(id).free.is_empty() && !self.grow(id) {
+            return None;
+        }
+        let area = self.area(id);
+        let index = area.free.pop()?;
+        area.in_use += 1;
+        Some(StagingSlot { area: id, index })
+    }
+
+    fn grow(&mut self, id: AreaId) -> bool {
+        let area = self.area(id);
+        if area.punched.is_empty() && area.next_fresh == area.capacity {
+            return false;
+        }
+        if self.allocated >= self.cap && !self.shrink_another(id) {
+            return false;
+        }
+        let area = self.area(id);
+        let index = area.punched.pop().unwrap_or_else(|| {
+            area.next_fresh += 1;
+            area.next_fresh - 1
+        });
+        area.free.push(index);
+        self.allocated += 1;
+        true
+    }
+
+    /// Takes the memory of a free slot of some other area away.
+    fn shrink_another(&mut self, but: AreaId) -> bool {
+        for (i, area) in self.areas.iter_mut().enumerate() {
+            let Some(area) = area else { continue };
+            if i as u32 != but.0 && !area.free.is_empty() {
+                let index = area.free.remove(0);
+                area.punched.push(index);
+                self.punch.push(StagingSlot { area: AreaId(i as u32), index });
+                self.allocated -= 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    pub fn give_back(&mut self, slot: StagingSlot) {
+        let area = self.area(slot.area);
+        assert!(area.in_use > 0 && !area.free.contains_debug(slot.index), "staging slot freed twice");
+        area.in_use -= 1;
+        area.free.push(slot.index);
+        self.drop_if_done(slot.area);
+    }
+
+    /// The process is gone: the area closes with its last slot in use.
+    pub fn orphan(&mut self, id: AreaId) {
+        self.area(id).orphan = true;
+        self.drop_if_done(id);
+    }
+
+    fn drop_if_done(&mut self, id: AreaId) {
+        let area = self.area(id);
+        if area.orphan && area.in_use == 0 {
+            self.allocated -= area.free.len() as u32;
+            self.areas[id.0 as usize] = None;
+            self.punch.retain(|slot| slot.area != id);
+            self.closed.push(id);
+        }
+    }
+
+    /// Slots in use over all areas.
+    pub fn in_use(&self) -> u32 {
+        self.areas.iter().flatten().map(|a| a.in_use).sum()
+    }
+}
+
+trait ContainsDebug {
+    fn contains_debug(&self, index: u32) -> bool;
+}
+
+impl ContainsDebug for Vec<u32> {
+    /// O(n), so only looked at in debug builds.
+    fn contains_debug(&self, index: u32) -> bool {
+        cfg!(debug_assertions) && self.contains(&index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_area_gets_memory_that_the_first_does_not_use() {
+        let mut staging = Staging::new(4);
+        let (a, b) = (staging.add_area(8), staging.add_area(8));
+        let slots: Vec<_> = (0..4).map(|_| staging.take(a).unwrap()).collect();
+        assert_eq!((staging.take(a), staging.take(b)), (None, None));
+        staging.give_back(slots[1]);
+        assert_eq!(staging.take(b).unwrap(), StagingSlot { area: b, index: 0 });
+        assert_eq!(staging.punch, [slots[1]]);
+        assert_eq!(staging.allocated, 4);
+    }
+
+    #[test]
+    fn an_area_outlives_its_process_until_its_last_slot_is_free() {
+        let mut staging = Staging::new(4);
+        let a = staging.add_area(8);
+        let slot = staging.take(a).unwrap();
+        staging.orphan(a);
+        assert!(staging.closed.is_empty());
+        staging.give_back(slot);
+        assert_eq!((staging.closed.as_slice(), staging.allocated), ([a].as_slice(), 0));
+    }
+}

@@ -1,0 +1,65 @@
+//! Fault-around: how many pages one fault brings, from the faults before it.
+//!
+//! A few streams per process remember where a sequential reader would fault next. A hit doubles the
+//! stream's window; a fault that no stream expected starts a new stream with a window of one page, in
+//! the place of the least recently used one.
+
+const STREAMS: usize = 8;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Stream {
+    /// Page after the last one that was brought.
+    next: u64,
+    window: u32,
+    used: u64,
+}
+
+/// The streams of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    streams: [Stream; STREAMS],
+    clock: u64,
+}
+
+impl Streams {
+    /// Pages to bring with a fault at `page`, 1..=max, forward.
+    pub fn window(&mut self, page: u64, max: u32) -> u32 {
+        self.clock += 1;
+        // A reader that skips a little (a header, a freed neighbour) is still sequential.
+        let hit = |s: &Stream| s.window > 0 && page >= s.next && page - s.next <= u64::from(s.window.min(4));
+        let i = match self.streams.iter().position(hit) {
+            Some(i) => {
+                self.streams[i].window = (self.streams[i].window * 2).min(max);
+                i
+            }
+            None => {
+                let i = (0..STREAMS).min_by_key(|&i| self.streams[i].used).unwrap_or(0);
+                self.streams[i].window = 1;
+                i
+            }
+        };
+        self.streams[i].used = self.clock;
+        self.streams[i].next = page + u64::from(self.streams[i].window);
+        self.streams[i].window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_on_a_sequential_reader_and_stays_small_on_a_random_one() {
+        let mut streams = Streams::default();
+        let (mut page, mut windows) = (100, Vec::new());
+        for _ in 0..6 {
+            let window = streams.window(page, 16);
+            windows.push(window);
+            page += u64::from(window);
+        }
+        assert_eq!(windows, [1, 2, 4, 8, 16, 16]);
+        assert_eq!(streams.window(9_000, 16), 1);
+        assert_eq!(streams.window(5_000, 16), 1);
+        assert_eq!(streams.window(page, 16), 16, "random faults between do not disturb a stream");
+    }
+}

@@ -1,0 +1,373 @@
+//! The page table: which page of which process is where.
+//!
+//! A run holds sixteen entries of 4 bytes. Runs of a process are found through a B-tree keyed by
+//! run number, so that ranges (munmap, mremap) cost only what they cover.
+
+use crate::grow::reserve_tight;
+use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
+use crate::list::{Linked, Links, List};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// State of one page in one address space. See ARCHITECTURE.md, "Page states".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// Never seen present: a fault fills it with zeros.
+    Untracked,
+    /// In the program's memory, in a registered range.
+    Resident,
+    /// In the program's memory when a REMOVE event came; it may be zapped at any moment. The number
+    /// is the process's epoch at the last such event.
+    Quarantined(u32),
+    /// Present, but a fault that finds it absent gives zeros: after MADV_FREE, its quarantine over, the
+    /// kernel may drop it until it is written; and a mapping of the zero page is not copied by fork if
+    /// nothing in its VMA was ever written.
+    Lazy,
+    /// In a batch that the stub was asked to take away; the slot waits for it. With `LAZY_BIT` it
+    /// was Lazy before.
+    Evicting(u32),
+    /// Out of the program: the bytes are in this object.
+    Out(u32),
+    /// Being copied back from this object by the process's fault thread.
+    Loading(u32),
+    /// Being filled with zeros by the process's fault thread.
+    /// The number says what it was before: `Origin`.
+    Filling(u32),
+}
+
+/// What a page was before it was [`Entry::Filling`]. Neither a proof nor a batch touches it meanwhile.
+pub(crate) struct Origin;
+
+impl Origin {
+    const UNTRACKED: u32 = 0;
+    const LAZY: u32 = 1;
+
+    pub fn of(entry: Entry) -> u32 {
+        match entry {
+            Entry::Lazy => Self::LAZY,
+            Entry::Quarantined(epoch) => epoch + 2,
+            _ => Self::UNTRACKED,
+        }
+    }
+
+    pub fn entry(origin: u32) -> Entry {
+        match origin {
+            Self::UNTRACKED => Entry::Untracked,
+            Self::LAZY => Entry::Lazy,
+            epoch => Entry::Quarantined(epoch - 2),
+        }
+    }
+}
+
+/// [`Entry`] in 32 bits: a 3-bit tag and a 29-bit number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Packed(u32);
+
+/// Largest number an entry can carry: 2^29 - 1 objects, 2 TiB of pages.
+pub(crate) const ENTRY_NUMBER_MAX: u32 = (1 << 29) - 1;
+
+/// Mark in the number of [`Entry::Evicting`].
+pub(crate) const LAZY_BIT: u32 = 1 << 28;
+
+impl Packed {
+    fn new(entry: Entry) -> Packed {
+        let (tag, number) = match entry {
+            Entry::Untracked => (0, 0),
+            Entry::Resident => (1, 0),
+            Entry::Quarantined(epoch) => (2, epoch),
+            Entry::Evicting(slot) => (3, slot),
+            Entry::Out(object) => (4, object),
+            Entry::Loading(object) => (5, object),
+            Entry::Filling(origin) => (6, origin),
+            Entry::Lazy => (7, 0),
+        };
+        assert!(number <= ENTRY_NUMBER_MAX, "entry number {number} does not fit");
+        Packed(tag << 29 | number)
+    }
+
+    fn get(self) -> Entry {
+        let number = self.0 & ENTRY_NUMBER_MAX;
+        match self.0 >> 29 {
+            0 => Entry::Untracked,
+            1 => Entry::Resident,
+            2 => Entry::Quarantined(number),
+            3 => Entry::Evicting(number),
+            4 => Entry::Out(number),
+            5 => Entry::Loading(number),
+            6 => Entry::Filling(number),
+            _ => Entry::Lazy,
+        }
+    }
+}
+
+/// Sixteen neighbouring pages.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    pub proc: ProcId,
+    /// Run number: address / 64 KiB.
+    pub number: u64,
+    entries: [Packed; RUN_PAGES as usize],
+    pub links: Links,
+    /// Age: the value of the core's clock when it was last queued.
+    pub stamp: u64,
+    /// Not to be tried before this tick (after EBUSY and the like).
+    pub parked_until: u32,
+    /// Back-off exponent of the parking.
+    pub park_count: u8,
+    /// How many entries are Resident or Lazy; the run is queued exactly while this is not 0.
+    pub resident: u8,
+}
+
+/// What one process has in the table.
+#[derive(Debug)]
+pub(crate) struct Proc {
+    pub runs: BTreeMap<u64, u32>,
+    /// Runs with resident pages, oldest first.
+    pub active: List,
+    /// Entries that are Resident, Quarantined, Evicting: pages in the program's memory.
+    pub present_pages: u64,
+    pub quarantined_pages: u64,
+    pub evicting_pages: u64,
+    pub area: u32,
+    /// Pages that must stay: the kernel needs them when no userfault is served (thread exit).
+    pub pinned: BTreeSet<Page>,
+    /// Raised whenever a proof for the quarantine begins.
+    pub epoch: u32,
+}
+
+/// All runs of all processes.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub runs: Vec<Run>,
+    free: Vec<u32>,
+    pub procs: Vec<Option<Proc>>,
+    /// Sum of the processes' present pages.
+    pub present_total: u64,
+    clock: u64,
+}
+
+struct RunArena<'a>(&'a mut Vec<Run>);
+
+impl Linked for RunArena<'_> {
+    fn links(&mut self, i: u32) -> &mut Links {
+        &mut self.0[i as usize].links
+    }
+}
+
+impl Table {
+    pub fn proc(&self, id: ProcId) -> &Proc {
+        self.procs[id.0 as usize].as_ref().expect("process is in the table")
+    }
+
+    pub fn proc_mut(&mut self, id: ProcId) -> &mut Proc {
+        self.procs[id.0 as usize].as_mut().expect("process is in the table")
+    }
+
+    pub fn add_proc(&mut self, area: u32) -> ProcId {
+        let proc = Proc {
+            runs: BTreeMap::new(),
+            active: List::EMPTY,
+            present_pages: 0,
+            quarantined_pages: 0,
+            evicting_pages: 0,
+            area,
+            pinned: BTreeSet::new(),
+            epoch: 0,
+        };
+        match self.procs.iter().position(Option::is_none) {
+            Some(i) => {
+                self.procs[i] = Some(proc);
+                ProcId(i as u32)
+            }
+            None => {
+                self.procs.push(Some(proc));
+                ProcId(self.procs.len() as u32 - 1)
+            }
+        }
+    }
+
+    pub fn get(&self, proc: ProcId, page: Page) -> Entry {
+        match self.proc(proc).runs.get(&page.run()) {
+            Some(&run) => self.runs[run as usize].entries[page.index()].get(),
+            None => Entry::Untracked,
+        }
+    }
+
+    pub fn run_of(&self, proc: ProcId, page: Page) -> Option<u32> {
+        self.proc(proc).runs.get(&page.run()).copied()
+    }
+
+    pub fn entry_in(&self, run: u32, index: usize) -> Entry {
+        self.runs[run as usize].entries[index].get()
+    }
+
+    /// The one place where an entry changes: counts and queues follow it.
+    pub fn set(&mut self, proc: ProcId, page: Page, new: Entry) {
+        let run = match self.run_of(proc, page) {
+            Some(run) => run,
+            None if new == Entry::Untracked => return,
+            None => self.new_run(proc, page.run()),
+        };
+        let old = self.entry_in(run, page.index());
+        self.runs[run as usize].entries[page.index()] = Packed::new(new);
+        let p = self.proc_mut(proc);
+        p.present_pages = p.present_pages + present(new) - present(old);
+        self.present_total = self.present_total + present(new) - present(old);
+        let p = self.proc_mut(proc);
+        let is = |entry, wanted: Entry| u64::from(std::mem::discriminant(&entry) == std::mem::discriminant(&wanted));
+        p.quarantined_pages = p.quarantined_pages + is(new, Entry::Quarantined(0)) - is(old, Entry::Quarantined(0));
+        p.evicting_pages = p.evicting_pages + is(new, Entry::Evicting(0)) - is(old, Entry::Evicting(0));
+        match (evictable(old), evictable(new)) {
+            (false, true) => {
+                self.runs[run as usize].resident += 1;
+                self.requeue(run);
+            }
+            (true, false) => {
+                self.runs[run as usize].resident -= 1;
+                if self.runs[run as usize].resident == 0 {
+                    self.unqueue(run);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves a run with resident pages to the young end of its process's queue.
+    pub fn requeue(&mut self, run: u32) {
+        let proc = self.runs[run as usize].proc;
+        self.clock += 1;
+        let clock = self.clock;
+        let mut active = self.proc(proc).active;
+        let mut arena = RunArena(&mut self.runs);
+        if *arena.links(run) != Links::UNLINKED || active.head == run {
+            active.remove(&mut arena, run);
+        }
+        active.push_back(&mut arena, run);
+        self.runs[run as usize].stamp = clock;
+        self.proc_mut(proc).active = active;
+    }
+
+    fn unqueue(&mut self, run: u32) {
+        let proc = self.runs[run as usize].proc;
+        let mut active = self.proc(proc).active;
+        active.remove(&mut RunArena(&mut self.runs), run);
+        self.proc_mut(proc).active = active;
+    }
+
+    fn new_run(&mut self, proc: ProcId, number: u64) -> u32 {
+        let run = Run {
+            proc,
+            number,
+            entries: [Packed::new(Entry::Untracked); RUN_PAGES as usize],
+            links: Links::UNLINKED,
+            stamp: 0,
+            parked_until: 0,
+            park_count: 0,
+            resident: 0,
+        };
+        let i = match self.free.pop() {
+            Some(i) => {
+                self.runs[i as usize] = run;
+                i
+            }
+            None => {
+                reserve_tight(&mut self.runs, 1);
+                self.runs.push(run);
+                self.runs.len() as u32 - 1
+            }
+        };
+        self.proc_mut(proc).runs.insert(number, i);
+        i
+    }
+
+    /// Drops runs whose entries are all Untracked, in the range.
+    pub fn prune(&mut self, proc: ProcId, range: PageRange) {
+        if range.pages == 0 {
+            return;
+        }
+        let (first, last) = (range.first.run(), Page(range.end() - 1).run());
+        let empty: Vec<u64> = self
+            .proc(proc)
+            .runs
+            .range(first..=last)
+            .filter(|(_, &run)| self.runs[run as usize].entries.iter().all(|e| e.get() == Entry::Untracked))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in empty {
+            if let Some(run) = self.proc_mut(proc).runs.remove(&number) {
+                self.free.push(run);
+            }
+        }
+    }
+
+    /// Pages of the range that are not Untracked, in address order.
+    pub fn tracked(&self, proc: ProcId, range: PageRange) -> Vec<(Page, Entry)> {
+        let mut out = Vec::new();
+        if range.pages == 0 {
+            return out;
+        }
+        let (first, last) = (range.first.run(), Page(range.end() - 1).run());
+        for (&number, &run) in self.proc(proc).runs.range(first..=last) {
+            for index in 0..RUN_PAGES {
+                let page = Page(number * RUN_PAGES + index);
+                let entry = self.entry_in(run, index as usize);
+                if page >= range.first && page.0 < range.end() && entry != Entry::Untracked {
+                    out.push((page, entry));
+                }
+            }
+        }
+        out
+    }
+
+    /// Resident pages in parked runs; O(runs).
+    pub fn parked_pages(&self, tick: u32) -> u64 {
+        let runs = self.procs.iter().flatten().flat_map(|p| p.runs.values());
+        runs.map(|&i| &self.runs[i as usize]).filter(|r| r.parked_until > tick).map(|r| u64::from(r.resident)).sum()
+    }
+
+    /// Bytes that the table itself takes.
+    pub fn metadata_bytes(&self) -> u64 {
+        let tree: usize = self.procs.iter().flatten().map(|p| p.runs.len() * 20).sum();
+        (self.runs.capacity() * size_of::<Run>() + tree + self.free.capacity() * 4) as u64
+    }
+
+    /// Asserts every invariant of the table; O(pages).
+    pub fn check(&self) {
+        assert_eq!(self.present_total, self.procs.iter().flatten().map(|p| p.present_pages).sum::<u64>());
+        for (id, proc) in self.procs.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?))) {
+            let (mut present_pages, mut quarantined, mut evicting, mut queued) = (0, 0, 0, 0);
+            for (&number, &run) in &proc.runs {
+                let r = &self.runs[run as usize];
+                assert_eq!((r.proc.0 as usize, r.number), (id, number));
+                let count = |f: fn(Entry) -> bool| r.entries.iter().filter(|e| f(e.get())).count() as u64;
+                assert_eq!(count(evictable), u64::from(r.resident));
+                present_pages += count(|e| present(e) == 1);
+                quarantined += count(|e| matches!(e, Entry::Quarantined(_)));
+                evicting += count(|e| matches!(e, Entry::Evicting(_)));
+                queued += u32::from(r.resident > 0);
+            }
+            assert_eq!(present_pages, proc.present_pages);
+            assert_eq!(quarantined, proc.quarantined_pages);
+            assert_eq!(evicting, proc.evicting_pages);
+            assert_eq!(queued, proc.active.len);
+            let (mut i, mut seen, mut stamp) = (proc.active.head, 0, 0);
+            while i != NIL {
+                let r = &self.runs[i as usize];
+                assert!(r.stamp > stamp, "queue is in order of age");
+                stamp = r.stamp;
+                seen += 1;
+                i = r.links.next;
+            }
+            assert_eq!(seen, proc.active.len);
+        }
+    }
+}
+
+/// Whether the page can be taken away.
+pub(crate) fn evictable(entry: Entry) -> bool {
+    matches!(entry, Entry::Resident | Entry::Lazy)
+}
+
+/// 1 if the page occupies the program's memory in this state.
+fn present(entry: Entry) -> u64 {
+    u64::from(matches!(entry, Entry::Resident | Entry::Lazy | Entry::Quarantined(_) | Entry::Evicting(_)))
+}

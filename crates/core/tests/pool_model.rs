@@ -1,0 +1,351 @@
+//! Every pool against a model: a map of what was stored, and a frame area of real bytes.
+//!
+//! The model writes a pattern at the slot of each placed object, copies bytes when told to, and looks at them again.
+//! An overlap or a lost move shows as a wrong byte, a frame freed too early as poison.
+
+use memfit_core::pool::{
+    find, Handle, Move, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, LEN_MAX, POOLS,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const FRAME: usize = 4096;
+const POISON: u8 = 0xdd;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Place(u32),
+    /// Removes the live object at this rank, modulo their number.
+    Remove(usize),
+    /// Moves at most so many; objects whose handle leaves the remainder 0 modulo the second number stay.
+    Compact(usize, u32),
+    Limit(u32),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Object {
+    len: u32,
+    seed: u32,
+}
+
+struct Model {
+    pool: Box<dyn Pool>,
+    objects: BTreeMap<Handle, Object>,
+    frames: BTreeSet<u32>,
+    bytes: Vec<u8>,
+    limit: u32,
+    area: u32,
+    placed: u32,
+    moves: u64,
+    full: u64,
+}
+
+fn pattern(object: Object) -> impl Iterator<Item = u8> {
+    (0..object.len).map(move |i| (object.seed.wrapping_mul(0x9e37_79b9).wrapping_add(i.wrapping_mul(31)) >> 7) as u8)
+}
+
+impl Model {
+    fn new(entry: &PoolEntry, chain_frames: u32, limit_frames: u32, area_frames: u32) -> Model {
+        let pool = (entry.make)(&PoolParams { area_frames, limit_frames, chain_frames });
+        let bytes = vec![POISON; area_frames as usize * FRAME];
+        let (objects, frames) = (BTreeMap::new(), BTreeSet::new());
+        let (limit, area) = (limit_frames, area_frames);
+        Model { pool, objects, frames, bytes, limit, area, placed: 0, moves: 0, full: 0 }
+    }
+
+    fn step(&mut self, op: &Op) {
+        match *op {
+            Op::Place(len) => self.place(len),
+            Op::Remove(rank) => self.remove(rank),
+            Op::Compact(max, stay) => self.compact(max, stay),
+            Op::Limit(frames) => {
+                self.limit = frames;
+                self.pool.set_limit(frames);
+            }
+        }
+        self.pool.check();
+        let usage = self.pool.usage();
+        assert_eq!(usage.frames as usize, self.frames.len());
+        assert_eq!(usage.zpages as usize, self.objects.len());
+        assert_eq!(usage.stored_bytes, self.objects.values().map(|object| u64::from(object.len)).sum::<u64>());
+    }
+
+    fn place(&mut self, len: u32) {
+        let before = self.pool.usage();
+        let placed = match self.pool.place(len) {
+            Ok(placed) => placed,
+            Err(PoolFull { frames_used, frames_needed, frames_max }) => {
+                self.full += 1;
+                assert_eq!(frames_used, before.frames);
+                assert!(frames_needed >= 1);
+                let beyond_limit = frames_max == self.limit && frames_used + frames_needed > self.limit;
+                assert!(beyond_limit || frames_max == self.area, "no reason to be full");
+                // Its own tables may have got room for more frames; what is stored, and in how many, must not change.
+                let after = PoolUsage { metadata_bytes: before.metadata_bytes, ..self.pool.usage() };
+                assert_eq!(after, before, "a refusal changes nothing");
+                return;
+            }
+        };
+        for frame in placed.grew.iter() {
+            assert!(frame.0 < self.area && self.frames.insert(frame.0), "{frame:?} was in use");
+        }
+        assert!(placed.grew.is_empty() || self.frames.len() as u32 <= self.limit, "the pool grew beyond its limit");
+        let object = Object { len, seed: self.placed };
+        self.placed += 1;
+        assert!(self.objects.insert(placed.handle, object).is_none(), "the handle was in use");
+        assert_eq!(self.pool.slot(placed.handle), (placed.slot, len));
+        let at = self.range(placed.slot, len);
+        self.bytes[at].iter_mut().zip(pattern(object)).for_each(|(byte, new)| *byte = new);
+    }
+
+    fn remove(&mut self, rank: usize) {
+        let Some(&handle) = self.objects.keys().nth(rank % self.objects.len().max(1)) else { return };
+        self.verify(handle);
+        let span = self.pool.remove(handle);
+        self.objects.remove(&handle);
+        self.release(span);
+    }
+
+    fn compact(&mut self, max: usize, stay: u32) {
+        let places: BTreeMap<Handle, Slot> = self.objects.keys().map(|&h| (h, self.pool.slot(h).0)).collect();
+        let stays = |handle: Handle| stay != 0 && handle.raw() % stay == 0;
+        let (mut moves, mut freed) = (Vec::new(), Vec::new());
+        self.pool.compact(max, &|handle| !stays(handle), &mut moves, &mut freed);
+        assert!(moves.len() <= max);
+        for &Move { handle, from, to, len } in &moves {
+            assert!(!stays(handle), "{handle:?} was not to be moved");
+            assert_eq!(len, self.objects[&handle].len);
+            let (source, target) = (self.range(from, len), self.range(to, len));
+            assert!(source.end <= target.start || target.end <= source.start, "{from:?} and {to:?} overlap");
+            self.bytes.copy_within(source, target.start);
+        }
+        for (handle, old) in places {
+            let moved = moves.iter().any(|m| m.handle == handle);
+            assert!(moved || self.pool.slot(handle).0 == old, "{handle:?} changed its slot without a move");
+        }
+        self.moves += moves.len() as u64;
+        freed.into_iter().for_each(|span| self.release(span));
+        self.verify_all();
+    }
+
+    /// Bytes of an object in the area; all of them must be in frames in use.
+    fn range(&self, slot: Slot, len: u32) -> std::ops::Range<usize> {
+        let start = slot.byte() as usize;
+        let end = start + len as usize;
+        for frame in start / FRAME..=(end - 1) / FRAME {
+            assert!(self.frames.contains(&(frame as u32)), "{slot:?} + {len} is in frames in use");
+        }
+        start..end
+    }
+
+    fn release(&mut self, span: Span) {
+        for frame in span.iter() {
+            assert!(self.frames.remove(&frame.0), "{frame:?} was not in use");
+            self.bytes[frame.byte() as usize..][..FRAME].fill(POISON);
+        }
+    }
+
+    fn verify(&self, handle: Handle) {
+        let object = self.objects[&handle];
+        let (slot, len) = self.pool.slot(handle);
+        assert_eq!(len, object.len);
+        assert!(self.bytes[self.range(slot, len)].iter().copied().eq(pattern(object)), "bytes of {handle:?}");
+    }
+
+    fn verify_all(&self) {
+        self.objects.keys().for_each(|&handle| self.verify(handle));
+    }
+
+    fn finish(mut self) {
+        self.verify_all();
+        while !self.objects.is_empty() {
+            self.remove(self.placed as usize % 7);
+        }
+        self.pool.check();
+        let usage = self.pool.usage();
+        assert_eq!((usage.frames, usage.zpages, usage.stored_bytes), (0, 0, 0));
+        assert!(self.frames.is_empty());
+    }
+}
+
+/// Lengths as codecs make them: mostly a fifth to three quarters of a page, some tiny ones and some incompressible.
+fn len() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => 800..3000u32, 2 => 1..200u32, 1 => 3000..=LEN_MAX, 1 => Just(LEN_MAX), 2 => Just(1360u32)]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        12 => len().prop_map(Op::Place),
+        8 => any::<usize>().prop_map(Op::Remove),
+        1 => (0..40usize, 0..5u32).prop_map(|(max, stay)| Op::Compact(max, stay)),
+        1 => (0..80u32).prop_map(Op::Limit),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn random_operations(
+        pool in 0..POOLS.len(),
+        chain_frames in 1..=8u32,
+        area in 40..200u32,
+        ops in prop::collection::vec(op(), 1..250),
+    ) {
+        let mut model = Model::new(&POOLS[pool], chain_frames, 60, area);
+        ops.iter().for_each(|op| model.step(op));
+        model.finish();
+    }
+}
+
+/// SplitMix64: the long run must be the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % end
+    }
+
+    fn op(&mut self, growing: bool) -> Op {
+        let remove = if growing { 30 } else { 70 };
+        match self.below(1000) {
+            0..10 => Op::Compact(self.below(200) as usize, self.below(6) as u32),
+            10..16 => Op::Limit(50 + self.below(650) as u32),
+            _ if self.below(100) < remove => Op::Remove(self.below(u64::MAX) as usize),
+            _ => Op::Place(match self.below(10) {
+                0 => 1 + self.below(200) as u32,
+                1 => LEN_MAX - self.below(1000) as u32,
+                _ => 600 + self.below(2600) as u32,
+            }),
+        }
+    }
+}
+
+/// Tides of growth and shrinkage, so that tables are cut, frames are fragmented and limits are met.
+#[test]
+fn long_seeded_run() {
+    for (entry, chain_frames) in POOLS.iter().flat_map(|entry| [1, 4, 8].map(|chain| (entry, chain))) {
+        let mut random = Random(u64::from(chain_frames));
+        let mut model = Model::new(entry, chain_frames, 600, 1400);
+        for i in 0..8_000 {
+            model.step(&random.op(i / 1_500 % 2 == 0));
+        }
+        assert!(model.moves > 50 && model.full > 50, "{} moves, {} refusals", model.moves, model.full);
+        model.finish();
+    }
+}
+
+/// Compaction without a bound leaves less than a zspage of free slots in every class.
+#[test]
+fn compaction_is_complete() {
+    for entry in POOLS {
+        let mut model = Model::new(entry, 4, 2000, 4000);
+        (0..1000).for_each(|_| model.place(1360));
+        let dense = model.pool.usage().frames;
+        for rank in 0..750 {
+            model.remove(rank);
+        }
+        model.step(&Op::Compact(usize::MAX, 0));
+        assert!(model.pool.usage().frames <= dense / 4 + 4, "{} frames of {dense}", model.pool.usage().frames);
+        // In small steps it comes to the same.
+        (0..750).for_each(|_| model.place(1360));
+        for rank in 0..750 {
+            model.remove(rank);
+        }
+        (0..1000).for_each(|_| model.compact(1, 0));
+        model.pool.check();
+        assert!(model.pool.usage().frames <= dense / 4 + 4, "{} frames of {dense}", model.pool.usage().frames);
+        model.finish();
+    }
+}
+
+/// Metadata follows the contents down, not only up.
+#[test]
+fn metadata_shrinks() {
+    for entry in POOLS {
+        let mut pool = (entry.make)(&PoolParams { area_frames: 1 << 20, limit_frames: 1 << 20, chain_frames: 4 });
+        let empty = pool.usage().metadata_bytes;
+        let handles: Vec<Handle> = (0..50_000).map(|i| pool.place(600 + i % 2600).unwrap().handle).collect();
+        let full = pool.usage().metadata_bytes - empty;
+        assert!(full / 50_000 < 24, "{full} bytes");
+        handles[..49_000].iter().for_each(|&handle| assert!(pool.remove(handle).frames <= 8));
+        pool.compact(usize::MAX, &|_| true, &mut Vec::new(), &mut Vec::new());
+        pool.check();
+        handles[49_000..].iter().for_each(|&handle| assert!(pool.remove(handle).frames <= 8));
+        assert!(pool.usage().metadata_bytes - empty < full / 4, "{} of {full} bytes", pool.usage().metadata_bytes);
+    }
+}
+
+/// Objects of 1360 bytes in frames of three slots, by (frame, slot).
+struct Thirds {
+    pool: Box<dyn Pool>,
+    at: BTreeMap<(u32, u16), Handle>,
+}
+
+impl Thirds {
+    fn place(&mut self) -> (u32, u16, Span) {
+        let placed = self.pool.place(1360).unwrap();
+        let (frame, third) = (placed.slot.frame, placed.slot.offset / 1360);
+        self.at.insert((frame, third), placed.handle);
+        self.pool.check();
+        (frame, third, placed.grew)
+    }
+
+    fn remove(&mut self, frame: u32, third: u16) -> Span {
+        let freed = self.pool.remove(self.at.remove(&(frame, third)).unwrap());
+        self.pool.check();
+        freed
+    }
+}
+
+/// Where zsmalloc puts each object, worked out by hand. The comments give the slots in use of frames 0, 1, 2.
+#[test]
+fn zsmalloc_fills_the_fullest() {
+    let entry = find("zsmalloc").unwrap();
+    let pool = (entry.make)(&PoolParams { area_frames: 100, limit_frames: 3, chain_frames: 1 });
+    let mut thirds = Thirds { pool, at: BTreeMap::new() };
+    let (one, none) = (|first| Span { first, frames: 1 }, Span::EMPTY);
+    // 0 0 0 -> 3 3 1: one frame after the other.
+    for i in 0..7 {
+        let grew = if i % 3 == 0 { one(i / 3) } else { none };
+        assert_eq!(thirds.place(), (i / 3, (i % 3) as u16, grew));
+    }
+    // 3 2 1: the hole in frame 1 comes before frame 2.
+    assert_eq!(thirds.remove(1, 1), none);
+    assert_eq!(thirds.place(), (1, 1, none));
+    // 2 1 1: frame 0 first. 3 1 1: of equal ones that which became so last, frame 1; of its holes the newest.
+    assert_eq!([thirds.remove(0, 0), thirds.remove(1, 0), thirds.remove(1, 2)], [none; 3]);
+    assert_eq!([thirds.place(), thirds.place()], [(0, 0, none), (1, 2, none)]);
+    // 3 2 1: three more fit, a fourth would need a fourth frame.
+    assert_eq!([thirds.place(), thirds.place(), thirds.place()], [(1, 0, none), (2, 1, none), (2, 2, none)]);
+    let full = thirds.pool.place(1360).unwrap_err();
+    assert_eq!(full, PoolFull { frames_used: 3, frames_needed: 1, frames_max: 3 });
+    assert_eq!(full.to_string(), "pool is full: 3 frames in use, 1 more needed, at most 3");
+    // 2 3 1 -> 3 3 0: compaction moves the lone object of frame 2 to the hole of frame 0, unless it must stay.
+    assert_eq!([thirds.remove(0, 1), thirds.remove(2, 0), thirds.remove(2, 2)], [none; 3]);
+    let (handle, mut moves, mut freed) = (thirds.at[&(2, 1)], Vec::new(), Vec::new());
+    thirds.pool.compact(10, &|_| false, &mut moves, &mut freed);
+    assert!(moves.is_empty() && freed.is_empty());
+    thirds.pool.compact(10, &|_| true, &mut moves, &mut freed);
+    let (from, to) = (Slot { frame: 2, offset: 1360 }, Slot { frame: 0, offset: 1360 });
+    assert_eq!(moves, [Move { handle, from, to, len: 1360 }]);
+    assert_eq!((freed.as_slice(), thirds.pool.slot(handle)), ([one(2)].as_slice(), (to, 1360)));
+    // 3 3 0 -> 3 0 0: an empty frame is given back at once, and the lowest one is used next.
+    assert_eq!([thirds.remove(1, 1), thirds.remove(1, 0), thirds.remove(1, 2)], [none, none, one(1)]);
+    assert_eq!(thirds.place(), (1, 0, one(1)));
+}
+
+/// A dead handle must not pass for a live one.
+#[test]
+#[should_panic(expected = "is dead")]
+fn zsmalloc_knows_dead_handles() {
+    let entry = find("zsmalloc").unwrap();
+    let mut pool = (entry.make)(&PoolParams { area_frames: 100, limit_frames: 100, chain_frames: 4 });
+    let dead = pool.place(100).unwrap().handle;
+    pool.place(100).unwrap();
+    pool.remove(dead);
+    pool.remove(dead);
+}

@@ -1,0 +1,195 @@
+//! Schemes: what is accepted, each kind of error with its message, overrides, and the way back to TOML.
+
+use memfit_core::scheme::{Codec, Scheme, AXES, NUMBERS, PRESETS};
+
+fn parse(text: &str) -> Result<Scheme, String> {
+    Scheme::parse(text, &[]).map_err(|error| error.to_string())
+}
+
+fn set(overrides: &[&str]) -> Result<Scheme, String> {
+    let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
+    Scheme::preset("memfit", &overrides).unwrap().map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn assert_error(result: Result<Scheme, String>, message: &str) {
+    assert_eq!(result.unwrap_err(), message);
+}
+
+/// Run with `MEMFIT_BLESS=1` to write the file after a change of the tables.
+#[test]
+fn default_preset_is_the_tables() {
+    let text = Scheme::default().to_toml();
+    if std::env::var_os("MEMFIT_BLESS").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemes/memfit.toml"), &text).unwrap();
+        return;
+    }
+    assert_eq!(PRESETS[0].text, text);
+    assert_eq!(Scheme::preset(PRESETS[0].name, &[]).unwrap().unwrap(), Scheme::default());
+    assert!(Scheme::preset("no-such", &[]).is_none());
+}
+
+#[test]
+fn presets_parse_under_their_names() {
+    for preset in PRESETS {
+        assert_eq!(parse(preset.text).unwrap().name, preset.name);
+    }
+}
+
+#[test]
+fn left_out_keys_have_defaults() {
+    let scheme = parse("[codec]\nkind = \"zstd\"\n").unwrap();
+    let expected = Scheme { name: "unnamed".into(), summary: String::new(), codec: Codec::Zstd, ..Scheme::default() };
+    assert_eq!(scheme, expected);
+    assert_eq!(parse("codec = 'zstd'"), Ok(expected));
+}
+
+#[test]
+fn round_trip_of_every_choice_and_bound() {
+    let mut count = 0;
+    for axis in AXES {
+        for choice in axis.choices() {
+            let scheme = set(&[&format!("{}={}", axis.name, choice.name)]).unwrap();
+            assert_eq!(axis.chosen(&scheme), choice);
+            assert_eq!(parse(&scheme.to_toml()), Ok(scheme));
+            count += 1;
+        }
+    }
+    assert!(count >= 11);
+    for number in NUMBERS {
+        for value in [number.min, number.max] {
+            // Bounds may break a rule with the defaults of other keys.
+            let Ok(scheme) = set(&[&format!("{}={value}", number.key)]) else { continue };
+            assert_eq!(number.value(&scheme), value);
+            assert_eq!(parse(&scheme.to_toml()), Ok(scheme));
+        }
+    }
+    let odd = set(&["name=a \"b\" \\ c\u{7}", "summary=Zürich\t= 1"]).unwrap();
+    assert_eq!(parse(&odd.to_toml()), Ok(odd));
+}
+
+#[test]
+fn tables_are_sound() {
+    for number in NUMBERS {
+        assert!(number.min <= number.default && number.default <= number.max, "{}", number.key);
+        assert_eq!(number.value(&Scheme::default()), number.default, "{}", number.key);
+        assert!(!number.unit.is_empty() && !number.help.ends_with('.'), "{}", number.key);
+    }
+    for axis in AXES {
+        let names: Vec<&str> = axis.choices().map(|choice| choice.name).collect();
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert!(!names.is_empty() && unique.len() == names.len(), "{}", axis.name);
+    }
+}
+
+#[test]
+fn syntax() {
+    let error = parse("name = \"x\"\n[pool\n").unwrap_err();
+    assert!(error.starts_with("line 2: "), "{error}");
+    let error = parse("[pool]\nchain_frames = 1\nchain_frames = 2\n").unwrap_err();
+    assert!(error.starts_with("line 3: duplicate key"), "{error}");
+}
+
+#[test]
+fn unknown_keys() {
+    assert_error(
+        parse("\n[pool]\nframes = 4\n"),
+        "line 3: unknown key `pool.frames`; allowed: pool.kind, pool.chain_frames",
+    );
+    assert_error(
+        parse("[fault]\nkind = 'x'"),
+        "line 2: unknown key `fault.kind`; allowed: fault.around_pages, fault.zero_run_pages",
+    );
+    assert_error(
+        parse("[swap]\n"),
+        "line 1: unknown key `swap`; allowed: name, summary, classes, admission, pool, replacement, sizing, routing, \
+         swap_format, codec, fault",
+    );
+    // Deeper tables are unknown keys too, and the first error of the file wins.
+    assert_error(parse("[routing.x]\n[codec]\ny = 1"), "line 1: unknown key `routing.x`; allowed: routing.kind");
+    assert_error(
+        set(&["pool.limit=3"]),
+        "--set pool.limit=3: unknown key `pool.limit`; allowed: pool.kind, pool.chain_frames",
+    );
+}
+
+#[test]
+fn wrong_types() {
+    assert_error(
+        parse("[pool]\nchain_frames = \"4\""),
+        "line 2: `pool.chain_frames` must be a whole number (frames of 4 KiB, 1 to 8), not a string",
+    );
+    assert_error(
+        parse("[sizing]\nlow_percent = 2.5"),
+        "line 2: `sizing.low_percent` must be a whole number (percent of the budget, 1 to 20), \
+         not a value of type float",
+    );
+    assert_error(
+        parse("[codec]\nkind = 1"),
+        "line 2: `codec.kind` must be one of the strings auto, lz4, zstd, zstd-fast, word-mask, not a whole number",
+    );
+    assert_error(parse("name = true"), "line 1: `name` must be a string, not a value of type boolean");
+    assert_error(parse("fault = 1"), "line 1: `fault` must be a table, not a whole number");
+    assert_error(
+        set(&["fault.around_pages=many"]),
+        "--set fault.around_pages=many: `fault.around_pages` must be a whole number (pages, 1 to 16), not `many`",
+    );
+}
+
+#[test]
+fn out_of_range() {
+    let message = "`pool.chain_frames` = 9 is out of range; allowed: 1 to 8 frames of 4 KiB (default 4)";
+    assert_error(parse("[pool]\nchain_frames = 9"), &format!("line 2: {message}"));
+    assert_error(parse("pool.chain_frames = 0x9"), &format!("line 1: {message}"));
+    assert_error(set(&["pool.chain_frames=9"]), &format!("--set pool.chain_frames=9: {message}"));
+    for value in ["0", "-1", "4294967300", "99999999999999999999"] {
+        let error = parse(&format!("[pool]\nchain_frames = {value}")).unwrap_err();
+        assert!(error.contains(&format!("= {value} is out of range")), "{error}");
+    }
+}
+
+#[test]
+fn unknown_choices() {
+    assert_error(
+        parse("[codec]\n\nkind = \"lz5\""),
+        "line 3: `codec.kind` has no choice `lz5`; allowed: auto, lz4, zstd, zstd-fast, word-mask",
+    );
+    assert_error(set(&["pool=zbud"]), "--set pool=zbud: `pool.kind` has no choice `zbud`; allowed: zsmalloc");
+}
+
+#[test]
+fn impossible_combinations() {
+    assert_error(
+        parse("[sizing]\nlow_percent = 4\n"),
+        "line 2: `sizing.low_percent` = 4 must be less than `sizing.high_percent` = 4",
+    );
+    // The one given last is to blame, wherever it was given.
+    assert_error(
+        set(&["sizing.low_percent=5", "codec=lz4", "sizing.high_percent=3"]),
+        "--set sizing.high_percent=3: `sizing.low_percent` = 5 must be less than `sizing.high_percent` = 3",
+    );
+    assert_error(
+        set(&["sizing.resident_floor_percent=50", "sizing.high_percent=40"]),
+        "--set sizing.high_percent=40: `sizing.resident_floor_percent` = 50, `sizing.high_percent` = 40 and \
+         `replacement.staging_percent` = 3 leave less than 10 percent of the budget for the pool",
+    );
+}
+
+#[test]
+fn overrides() {
+    // The later one wins, and the way there may be impossible.
+    let scheme = set(&["sizing.low_percent=8", "sizing.low_percent = 9", "sizing.high_percent=10", "codec.kind=lz4"]);
+    let scheme = scheme.unwrap();
+    assert_eq!((scheme.sizing.low_percent, scheme.sizing.high_percent, scheme.codec), (9, 10, Codec::Lz4));
+    assert_eq!(scheme.codec.name(), "lz4");
+    assert_error(set(&["codec"]), "--set codec: expected KEY=VALUE");
+}
+
+#[test]
+fn a_scheme_makes_its_pool() {
+    let scheme = set(&["pool.chain_frames=1"]).unwrap();
+    let mut pool = scheme.pool.make(64, 2);
+    assert!(pool.place(4096).is_ok() && pool.place(3000).is_ok() && pool.place(3000).is_err());
+}

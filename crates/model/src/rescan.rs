@@ -1,0 +1,295 @@
+//! The monitor thread: adoption of new memory, and the proof that ends a quarantine.
+
+use crate::config::Rule;
+use crate::kernel::Fill;
+use crate::world::{Actor, World};
+use crate::{page, range, PageNo, BASE, PAGES};
+use memfit_core::Entry;
+
+/// The mapping at each page that the pager may take pages from.
+type Maps = [Option<u8>; PAGES];
+/// Pages seen present, and whether they are the zero page.
+type Present = [Option<bool>; PAGES];
+
+/// Where the look for new memory is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub enum Look {
+    /// Not begun.
+    #[default]
+    Idle,
+    /// Has read which pages the fork child has registered.
+    Confirm([bool; PAGES]),
+    /// Has read the maps of this process.
+    Maps(u8, Maps),
+    /// Holds `io`, has registered these pages, or those of them that were mapped.
+    Registered(u8, [bool; PAGES]),
+    /// Has seen which of them are present.
+    Seen(u8, [bool; PAGES], Present),
+    /// Has read the maps again.
+    Again(u8, [bool; PAGES], Present, Maps),
+    /// Knows which pages are registered, and which of the present ones.
+    Proved(u8, [bool; PAGES], Present),
+}
+
+/// Where the proof is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub enum Proof {
+    /// Not begun.
+    #[default]
+    Idle,
+    /// Has the process in a list.
+    Listed,
+    /// Waits for these threads to be seen asleep.
+    Suspects(u32, Vec<PageNo>, Vec<u8>),
+    /// Holds `io`; no event was pending.
+    LetGo(u32, Vec<PageNo>),
+}
+
+impl World<'_> {
+    /// Processes that can be looked at.
+    pub(crate) fn lookable(&self) -> Vec<u8> {
+        if self.s.look != Look::Idle {
+            return vec![0];
+        }
+        let child = |&p: &u8| p == 0 || self.scenario.child_engaged;
+        (0..2).filter(child).filter(|&p| self.s.left.rescans > 0 && self.s.procs[usize::from(p)].listed).collect()
+    }
+
+    pub(crate) fn look_enabled(&self) -> bool {
+        match self.s.look {
+            Look::Confirm(_) => !self.changes.keeps(Rule::ConfirmLocked) || self.s.procs[1].io.is_none(),
+            Look::Maps(p, _) => self.s.procs[usize::from(p)].io.is_none(),
+            _ => true,
+        }
+    }
+
+    pub(crate) fn step_look(&mut self, variant: u8) {
+        match self.s.look.clone() {
+            Look::Idle => {
+                let proc = self.lookable()[usize::from(variant)];
+                self.read_maps(proc);
+            }
+            Look::Confirm(registered) => self.confirm(registered),
+            Look::Maps(proc, mapped) => self.register(proc, mapped),
+            Look::Registered(proc, fresh) => {
+                let mm = &self.s.mm[usize::from(proc)];
+                let seen = std::array::from_fn(|i| mm.pte[i].filter(|_| fresh[i]).map(|pte| pte.zero));
+                self.say(|| format!("sees present pages: {}", list(&seen.map(|s| s.is_some()))));
+                self.s.look = Look::Seen(proc, fresh, seen);
+            }
+            Look::Seen(proc, fresh, seen) if self.changes.keeps(Rule::Registered) && seen != [None; PAGES] => {
+                self.say(|| "reads the maps again".into());
+                self.s.look = Look::Again(proc, fresh, seen, self.maps(proc));
+            }
+            Look::Again(proc, fresh, seen, maps) => self.prove(proc, fresh, seen, maps),
+            Look::Seen(proc, fresh, seen) | Look::Proved(proc, fresh, seen) => self.adopt(proc, fresh, seen),
+        }
+    }
+
+    fn read_maps(&mut self, proc: u8) {
+        self.s.left.rescans -= 1;
+        if proc == 1 && !self.s.child_known {
+            // The child's stub is ready: what the table says of ranges that it does not have must not be believed.
+            self.s.child_known = true;
+            let registered = std::array::from_fn(|i| self.s.mm[1].registered(i as u8));
+            self.say(|| format!("reads what the child has registered: {}", list(&registered)));
+            self.s.look = Look::Confirm(registered);
+            return;
+        }
+        let maps = self.maps(proc);
+        self.say(|| format!("reads the maps of process {proc}: {}", list(&maps.map(|id| id.is_some()))));
+        self.s.look = Look::Maps(proc, maps);
+    }
+
+    fn maps(&self, proc: u8) -> Maps {
+        self.s.mm[usize::from(proc)].vma.map(|vma| vma.filter(|v| !v.read_only).map(|v| v.id))
+    }
+
+    fn confirm(&mut self, mut registered: [bool; PAGES]) {
+        self.s.look = Look::Idle;
+        if self.s.procs[1].removed {
+            return;
+        }
+        if !self.changes.keeps(Rule::Confirm) {
+            self.s.procs[1].regions = [false; PAGES];
+            return;
+        }
+        if self.changes.keeps(Rule::ConfirmLocked) {
+            if self.event_pending(1) {
+                self.s.child_known = false;
+                return;
+            }
+            registered = std::array::from_fn(|i| self.s.mm[1].registered(i as u8));
+        }
+        self.say(|| format!("confirms the child's pages {}", list(&registered)));
+        let id = self.s.procs[1].core_id();
+        for i in (0..PAGES).filter(|&i| !registered[i]) {
+            self.call("disown", |core| core.disown(id, range(i as u8, 1)));
+        }
+        self.s.procs[1].regions = registered;
+    }
+
+    /// A range is registered if something is mapped in it: then everything that is, and what is not is a hole.
+    fn register(&mut self, proc: u8, maps: Maps) {
+        let p = usize::from(proc);
+        if self.s.procs[p].removed && self.changes.keeps(Rule::R22) {
+            self.s.look = Look::Idle;
+            return;
+        }
+        self.s.procs[p].io = Some(Actor::Rescan);
+        let (regions, mm) = (self.s.procs[p].regions, &mut self.s.mm[p]);
+        let mut fresh = [false; PAGES];
+        let uncovered: Maps = std::array::from_fn(|i| maps[i].filter(|_| !regions[i]));
+        for range in mappings(&uncovered) {
+            let mut done = false;
+            for vma in mm.vma[range.clone()].iter_mut().flatten() {
+                (vma.registered, done) = (true, true);
+            }
+            fresh[range].fill(done);
+        }
+        self.say(|| format!("takes io, registers pages {}", list(&fresh)));
+        self.s.look = Look::Registered(proc, fresh);
+    }
+
+    /// A mapping is registered as a whole or not at all, so filling one of its present pages tells. Not one that the
+    /// table has: it may be in a batch, and gone when it is filled. Without a present page it is believed.
+    fn prove(&mut self, proc: u8, fresh: [bool; PAGES], seen: Present, maps: Maps) {
+        let (mut regions, mut proved) = ([false; PAGES], [None; PAGES]);
+        for range in mappings(&maps) {
+            let id = self.s.procs[usize::from(proc)].core_id();
+            let any = !self.changes.keeps(Rule::ProofUnknown);
+            let unknown = |&i: &usize| any || self.core.entry(id, page(i as PageNo)) == Entry::Untracked;
+            let first = range.clone().filter(unknown).find(|&i| seen[i].is_some());
+            let registered = match first.map(|i| self.fill(usize::from(proc), i as PageNo, &[0])) {
+                None | Some(Fill::Exists) => true,
+                // A look for pending events, too.
+                Some(Fill::Again(_)) => !self.changes.keeps(Rule::R21),
+                Some(_) => false,
+            };
+            if registered {
+                regions[range.clone()].copy_from_slice(&fresh[range.clone()]);
+                proved[range.clone()].copy_from_slice(&seen[range]);
+            }
+        }
+        self.s.look = Look::Proved(proc, regions, proved);
+    }
+
+    fn adopt(&mut self, proc: u8, fresh: [bool; PAGES], seen: Present) {
+        let p = usize::from(proc);
+        self.s.look = Look::Idle;
+        self.s.procs[p].io = None;
+        if self.event_pending(p) && self.changes.keeps(Rule::R21) {
+            self.say(|| "finds an event pending: looks again later".into());
+            return;
+        }
+        self.say(|| format!("adopts pages {}", list(&seen.map(|s| s.is_some()))));
+        let id = self.s.procs[p].core_id();
+        for i in (0..PAGES).filter(|&i| fresh[i]) {
+            self.s.procs[p].regions[i] = true;
+        }
+        for (i, zero) in (0..).zip(seen) {
+            let doubt = self.in_doubt(p, i).filter(|_| self.changes.keeps(Rule::DoubtAdopt));
+            if let Some(zero) = zero {
+                self.call("adopt", |core| core.adopt(id, page(i), zero, doubt));
+            }
+        }
+    }
+
+    pub(crate) fn proof_enabled(&self) -> bool {
+        match &self.s.proof {
+            Proof::Idle => self.s.procs[0].listed && self.s.left.proofs > 0 && self.to_prove(),
+            Proof::Suspects(_, _, suspects) => {
+                suspects.iter().any(|&t| self.asleep(t)) || (suspects.is_empty() && self.s.procs[0].io.is_none())
+            }
+            Proof::Listed | Proof::LetGo(..) => true,
+        }
+    }
+
+    /// Whether a page is in quarantine or a range in doubt.
+    fn to_prove(&self) -> bool {
+        let quarantined = self.core.quarantined_pages(self.s.procs[0].core_id()) > 0;
+        quarantined || self.s.doubts.iter().any(|d| d.proc == 0)
+    }
+
+    fn asleep(&self, thread: u8) -> bool {
+        self.s.threads[usize::from(thread)].sleeps(self.next_op(thread), self.s.signals)
+    }
+
+    pub(crate) fn step_proof(&mut self) {
+        match self.s.proof.clone() {
+            Proof::Idle if self.scenario.stale_lists => {
+                self.s.left.proofs -= 1;
+                self.s.proof = Proof::Listed;
+            }
+            Proof::Idle => {
+                self.s.left.proofs -= 1;
+                self.begin_proof();
+            }
+            Proof::Listed => self.begin_proof(),
+            Proof::Suspects(epoch, pages, suspects) if suspects.is_empty() => self.check_pending(epoch, pages),
+            Proof::Suspects(epoch, pages, suspects) => {
+                let left = suspects.into_iter().filter(|&t| !self.asleep(t)).collect();
+                self.say(|| format!("has not seen these threads asleep: {left:?}"));
+                self.s.proof = Proof::Suspects(epoch, pages, left);
+            }
+            Proof::LetGo(epoch, pages) => self.let_go(epoch, &pages),
+        }
+    }
+
+    fn begin_proof(&mut self) {
+        self.s.proof = Proof::Idle;
+        if self.s.procs[0].removed && self.changes.keeps(Rule::R22) {
+            return;
+        }
+        if !self.to_prove() {
+            return;
+        }
+        let id = self.s.procs[0].core_id();
+        let (epoch, pages) = self.call("begin_proof", |core| core.begin_proof(id));
+        self.s.proofs_begun += 1;
+        let pages: Vec<PageNo> = pages.into_iter().map(|p| (p.0 - BASE) as PageNo).collect();
+        self.say(|| format!("begins the proof of epoch {epoch} for pages {pages:?}"));
+        let alive = |&t: &u8| self.s.threads[usize::from(t)].proc == 0;
+        let suspects = (0..self.s.threads.len() as u8).filter(alive).collect();
+        self.s.proof = Proof::Suspects(epoch, pages, suspects);
+    }
+
+    fn check_pending(&mut self, epoch: u32, pages: Vec<PageNo>) {
+        let gone = self.s.procs[0].removed && self.changes.keeps(Rule::R22);
+        if gone || self.event_pending(0) {
+            self.say(|| "finds an event pending: gives the proof up".into());
+            self.s.proof = Proof::Idle;
+            return;
+        }
+        self.s.procs[0].io = Some(Actor::Proof);
+        self.s.proof = Proof::LetGo(epoch, pages);
+    }
+
+    fn let_go(&mut self, epoch: u32, pages: &[PageNo]) {
+        let id = self.s.procs[0].core_id();
+        let pages = if self.s.mm[0].gone { &[] } else { pages };
+        self.s.doubts.retain(|d| d.proc != 0 || d.epoch > epoch);
+        for &number in pages {
+            let present = self.s.mm[0].pte[usize::from(number)].is_some();
+            self.say(|| format!("ends the quarantine of page {number}, present: {present}"));
+            self.call("end_quarantine", |core| core.end_quarantine(id, page(number), epoch, present));
+        }
+        self.s.procs[0].io = None;
+        self.s.proof = Proof::Idle;
+    }
+}
+
+/// The ranges of pages of one mapping each.
+fn mappings(maps: &Maps) -> Vec<std::ops::Range<usize>> {
+    let runs = maps.chunk_by(|a, b| a == b).scan(0, |at, run| {
+        let first = *at;
+        *at += run.len();
+        Some(first..*at)
+    });
+    runs.filter(|range| maps[range.start].is_some()).collect()
+}
+
+fn list(pages: &[bool; PAGES]) -> String {
+    let numbers: Vec<String> = (0..PAGES).filter(|&i| pages[i]).map(|i| i.to_string()).collect();
+    format!("[{}]", numbers.join(" "))
+}

@@ -1,0 +1,223 @@
+//! Executing a command as a shell would: search, script fallback, and a failure that reaches the caller.
+//!
+//! Everything that needs memory is made before the fork.
+
+use crate::process::{exit_now, InheritedSignals, Pid};
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ptr;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
+/// Why a command could not be executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExecError {
+    /// The `errno` of the most telling attempt.
+    pub errno: i32,
+}
+
+impl ExecError {
+    /// Whether there is no such command (as opposed to one that cannot run).
+    #[must_use]
+    pub fn is_not_found(self) -> bool {
+        matches!(self.errno, libc::ENOENT | libc::ENOTDIR)
+    }
+}
+
+/// A command, prepared so that a forked child needs no memory to execute it.
+pub struct Executable {
+    /// Files to try, in the order of PATH.
+    candidates: Vec<CString>,
+    argv: Vec<CString>,
+    envp: Vec<CString>,
+}
+
+/// NULL-terminated array of pointers into strings.
+struct Pointers(Vec<*const libc::c_char>);
+
+impl Pointers {
+    fn new<'a>(strings: impl IntoIterator<Item = &'a CStr>) -> Self {
+        let pointers = strings.into_iter().map(CStr::as_ptr).chain([ptr::null()]);
+        Self(pointers.collect())
+    }
+}
+
+impl Executable {
+    /// Whether the file that will be executed is a 32-bit ELF program.
+    #[must_use]
+    pub fn is_32_bit(&self) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        let mut header = [0; 5];
+        let file =
+            self.candidates.iter().find_map(|c| std::fs::File::open(std::ffi::OsStr::from_bytes(c.to_bytes())).ok());
+        file.is_some_and(|mut file| std::io::Read::read_exact(&mut file, &mut header).is_ok())
+            && header == *b"\x7fELF\x01"
+    }
+
+    /// `command` is the program and its arguments; the program is looked up in `path` if it has no slash.
+    ///
+    /// # Errors
+    /// When a string holds a NUL byte or the command is empty.
+    pub fn new(
+        command: &[OsString],
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        path: Option<&OsStr>,
+    ) -> io::Result<Self> {
+        let program = command.first().ok_or_else(|| io::Error::other("the command is empty"))?;
+        let argv = command.iter().map(|word| Ok(CString::new(word.as_bytes())?)).collect::<io::Result<_>>()?;
+        let variable = |(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            Ok(CString::new(name.into_vec())?)
+        };
+        let envp = environment.into_iter().map(variable).collect::<io::Result<_>>()?;
+        Ok(Self { candidates: candidates(program, path)?, argv, envp })
+    }
+
+    /// Replaces this process. Returns only on failure.
+    #[must_use]
+    pub fn execute(&self, inherited: &InheritedSignals) -> ExecError {
+        inherited.restore();
+        self.prepare().execute()
+    }
+
+    /// Starts it in a child of this process, in the same process group, with the inherited signals.
+    ///
+    /// The outer error is ours (no process, no pipe), the inner one that of the command.
+    ///
+    /// # Errors
+    /// As `fork` and `pipe2` give them.
+    pub fn spawn(&self, inherited: &InheritedSignals) -> io::Result<Result<Pid, ExecError>> {
+        let prepared = self.prepare();
+        let mut ends = [0; 2];
+        // SAFETY: the array is valid for two descriptors.
+        check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+        // SAFETY: new descriptors that nobody else owns.
+        let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        // SAFETY: the child only makes async-signal-safe calls and allocates nothing.
+        let pid = check(unsafe { libc::fork() })?;
+        if pid == 0 {
+            inherited.restore();
+            let error = prepared.execute().errno.to_ne_bytes();
+            // SAFETY: the buffer is valid. Four bytes into an empty pipe are written whole.
+            unsafe { libc::write(writer.as_raw_fd(), error.as_ptr().cast(), error.len()) };
+            exit_now(127);
+        }
+        drop(writer);
+        let mut error = [0; 4];
+        let count = io::Read::read(&mut fs::File::from(reader), &mut error)?;
+        if count == error.len() {
+            // SAFETY: reaps the child which is ending just now; a null status is allowed.
+            unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+            return Ok(Err(ExecError { errno: i32::from_ne_bytes(error) }));
+        }
+        Ok(Ok(pid))
+    }
+
+    fn prepare(&self) -> Prepared<'_> {
+        let shell = c"/bin/sh";
+        let arguments = self.argv.iter().skip(1).map(CString::as_c_str);
+        let scripts = self
+            .candidates
+            .iter()
+            .map(|file| Pointers::new([shell, file.as_c_str()].into_iter().chain(arguments.clone())))
+            .collect();
+        Prepared {
+            candidates: &self.candidates,
+            scripts,
+            argv: Pointers::new(self.argv.iter().map(CString::as_c_str)),
+            envp: Pointers::new(self.envp.iter().map(CString::as_c_str)),
+        }
+    }
+}
+
+fn candidates(program: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CString>> {
+    let bytes = program.as_bytes();
+    if bytes.contains(&b'/') {
+        return Ok(vec![CString::new(bytes)?]);
+    }
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = path.map_or(&b"/bin:/usr/bin"[..], OsStrExt::as_bytes);
+    let file = |directory: &[u8]| {
+        // An empty entry of PATH is the current directory.
+        let directory = if directory.is_empty() { b"." } else { directory };
+        Ok(CString::new([directory, b"/", bytes].concat())?)
+    };
+    path.split(|byte| *byte == b':').map(file).collect()
+}
+
+struct Prepared<'a> {
+    candidates: &'a [CString],
+    /// For each candidate the arguments of a shell which runs it as a script.
+    scripts: Vec<Pointers>,
+    argv: Pointers,
+    envp: Pointers,
+}
+
+impl Prepared<'_> {
+    /// Tries the candidates like `execvp`. Async-signal-safe.
+    fn execute(&self) -> ExecError {
+        let mut worst = libc::ENOENT;
+        for (file, script) in self.candidates.iter().zip(&self.scripts) {
+            // SAFETY: all arrays end with NULL and point to strings owned by the `Executable` behind `self`.
+            unsafe { libc::execve(file.as_ptr(), self.argv.0.as_ptr(), self.envp.0.as_ptr()) };
+            let mut errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+            if errno == libc::ENOEXEC {
+                // A script without `#!`. SAFETY: as above; the first word is a constant.
+                unsafe { libc::execve(c"/bin/sh".as_ptr(), script.0.as_ptr(), self.envp.0.as_ptr()) };
+                errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+            }
+            match errno {
+                libc::ENOENT | libc::ENOTDIR => {}
+                libc::EACCES => worst = errno,
+                _ => return ExecError { errno },
+            }
+        }
+        ExecError { errno: worst }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_up_like_execvp() {
+        let look = |program: &str, path: Option<&str>| {
+            let found = candidates(OsStr::new(program), path.map(OsStr::new)).unwrap();
+            found.into_iter().map(|file| file.into_string().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(look("ls", Some("/a::/b/")), ["/a/ls", "./ls", "/b//ls"]);
+        assert_eq!(look("./ls", Some("/a")), ["./ls"]);
+        assert_eq!(look("ls", None), ["/bin/ls", "/usr/bin/ls"]);
+        assert!(look("", Some("/a")).is_empty());
+    }
+
+    #[test]
+    fn refuses_nul_bytes_and_nothing() {
+        assert!(Executable::new(&[], [], None).is_err());
+        assert!(Executable::new(&["a\0b".into()], [], None).is_err());
+        assert!(Executable::new(&["a".into()], [("x".into(), "\0".into())], None).is_err());
+    }
+
+    #[test]
+    fn exec_failures_are_told_apart() {
+        let signals = InheritedSignals::note().unwrap();
+        let run = |program: &str| Executable::new(&[program.into()], [], Some(OsStr::new("/nonexistent"))).unwrap();
+        let error = run("memfit-no-such-command").spawn(&signals).unwrap().unwrap_err();
+        assert!(error.is_not_found());
+        let error = run("/proc/self/status").spawn(&signals).unwrap().unwrap_err();
+        assert_eq!(error.errno, libc::EACCES);
+        assert!(!error.is_not_found());
+    }
+}

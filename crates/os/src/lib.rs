@@ -1,0 +1,13 @@
+//! The system call layer of memfit.
+
+pub mod exec;
+pub mod limits;
+pub mod maps;
+pub mod memory;
+pub mod probe;
+pub mod process;
+pub mod procfs;
+pub mod proctree;
+pub mod sched;
+pub mod seqpacket;
+pub mod uffd;

@@ -1,0 +1,261 @@
+//! How much memory this process may use: RAM of the machine and memory limits of its control groups.
+//!
+//! A limit holds for the group and all groups below it, so the smallest one on the way to the root counts. Both
+//! layouts are read, and both at once on hybrid systems:
+//!
+//! | | v1 | v2 |
+//! |---|---|---|
+//! | line of `/proc/self/cgroup` | `N:...memory...:/path` | `0::/path` |
+//! | mount in `mountinfo` | type `cgroup`, super option `memory` | type `cgroup2` |
+//! | files | `memory.limit_in_bytes`, none = a huge number | `memory.max` and `memory.high`, none = `max` |
+//!
+//! `memory.high` counts as a limit: a tree above it is throttled by the kernel, which is what a budget is to prevent.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// v1 writes "no limit" as the largest multiple of the page size in an i64; anything near it is none.
+const UNLIMITED_FROM_BYTES: u64 = 1 << 60;
+
+/// A memory limit of a control group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CgroupLimit {
+    /// The limit, bytes.
+    pub bytes: u64,
+    /// The file it was read from.
+    pub source: PathBuf,
+}
+
+/// RAM of the machine in bytes, from `MemTotal` of `/proc/meminfo`; `None` if that cannot be read.
+#[must_use]
+pub fn total_ram_bytes() -> Option<u64> {
+    meminfo_bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
+}
+
+/// One entry of `/proc/meminfo`, in bytes.
+#[must_use]
+pub fn meminfo_bytes(meminfo: &str, key: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    let mut words = line.split_ascii_whitespace();
+    let value: u64 = words.next()?.parse().ok()?;
+    match words.next() {
+        Some("kB") => value.checked_mul(1024),
+        _ => Some(value),
+    }
+}
+
+/// The smallest memory limit of the control groups this process is in; `None` if there is none.
+#[must_use]
+pub fn cgroup_limit() -> Option<CgroupLimit> {
+    let cgroup = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    smallest_limit(&cgroup, &mountinfo, |path| fs::read_to_string(path).ok())
+}
+
+/// The same from the contents of `/proc/self/cgroup` and `/proc/self/mountinfo`, with `read` for the limit files.
+#[must_use]
+pub fn smallest_limit(cgroup: &str, mountinfo: &str, read: impl Fn(&Path) -> Option<String>) -> Option<CgroupLimit> {
+    let mut best: Option<CgroupLimit> = None;
+    for mount in mountinfo.lines().filter_map(parse_mount) {
+        let Some(path) = group_path(cgroup, mount.version) else { continue };
+        for directory in directories_up(&mount, &path) {
+            for name in mount.version.limit_files() {
+                let source = directory.join(name);
+                let Some(bytes) = read(&source).as_deref().and_then(parse_limit) else { continue };
+                if best.as_ref().is_none_or(|limit| bytes < limit.bytes) {
+                    best = Some(CgroupLimit { bytes, source });
+                }
+            }
+        }
+    }
+    best
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+impl Version {
+    fn limit_files(self) -> &'static [&'static str] {
+        match self {
+            Self::V1 => &["memory.limit_in_bytes"],
+            Self::V2 => &["memory.max", "memory.high"],
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct CgroupMount {
+    version: Version,
+    /// Which group of the hierarchy is mounted.
+    root: PathBuf,
+    /// Where.
+    point: PathBuf,
+}
+
+/// A line of `mountinfo`, if it mounts a hierarchy with a memory controller.
+///
+/// `36 35 98:0 /root /point options optional... - type source super,options`
+fn parse_mount(line: &str) -> Option<CgroupMount> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut before = before.split(' ').skip(3);
+    let (root, point) = (unescape(before.next()?), unescape(before.next()?));
+    let mut after = after.split(' ');
+    let version = match after.next()? {
+        "cgroup2" => Version::V2,
+        "cgroup" if after.nth(1)?.split(',').any(|option| option == "memory") => Version::V1,
+        _ => return None,
+    };
+    Some(CgroupMount { version, root, point })
+}
+
+/// Undoes the octal escapes (`\040` and so on) of paths in `mountinfo`.
+fn unescape(text: &str) -> PathBuf {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        plain.push_str(&rest[..at]);
+        let code = rest.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(byte) => {
+                plain.push(char::from(byte));
+                rest = &rest[at + 4..];
+            }
+            None => {
+                plain.push('\\');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain.into()
+}
+
+/// The group of this process in the hierarchy with the memory controller.
+fn group_path(cgroup: &str, version: Version) -> Option<PathBuf> {
+    cgroup.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let fits = match version {
+            Version::V1 => controllers.split(',').any(|controller| controller == "memory"),
+            Version::V2 => id == "0" && controllers.is_empty(),
+        };
+        fits.then(|| PathBuf::from(path))
+    })
+}
+
+/// The directories from the group of the process up to the mount point, the group's first.
+///
+/// The mount may show only a part of the hierarchy (containers): then the path is taken below its root, and if the
+/// group is not below it (another namespace, `/../..`), the mount point itself is the nearest that can be seen.
+fn directories_up(mount: &CgroupMount, group: &Path) -> Vec<PathBuf> {
+    let below = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
+    let below = if below.components().all(|part| matches!(part, Component::Normal(_))) { below } else { Path::new("") };
+    below.ancestors().map(|part| mount.point.join(part)).collect()
+}
+
+/// A limit file's contents in bytes; `None` is no limit.
+fn parse_limit(text: &str) -> Option<u64> {
+    let bytes: u64 = text.trim().parse().ok()?;
+    (bytes < UNLIMITED_FROM_BYTES).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    const V1_CGROUP: &str = "9:name=systemd:/\n4:memory:/pods/one two\n1:cpu:/\n0::/\n";
+    const V1_MOUNTS: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+";
+    const V2_CGROUP: &str = "0::/user.slice/user-1000.slice/app.scope\n";
+    const V2_MOUNTS: &str =
+        "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n";
+
+    fn limit(cgroup: &str, mounts: &str, files: &[(&str, &str)]) -> Option<(u64, String)> {
+        let files: HashMap<&Path, &str> = files.iter().map(|(path, text)| (Path::new(*path), *text)).collect();
+        smallest_limit(cgroup, mounts, |path| files.get(path).map(|text| (*text).to_owned()))
+            .map(|limit| (limit.bytes, limit.source.display().to_string()))
+    }
+
+    #[test]
+    fn v1_takes_the_smallest_on_the_way_up() {
+        let inner = "/sys/fs/cgroup/memory/pods/one two/memory.limit_in_bytes";
+        let outer = "/sys/fs/cgroup/memory/pods/memory.limit_in_bytes";
+        let root = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
+        let none = "9223372036854771712\n";
+        assert_eq!(limit(V1_CGROUP, V1_MOUNTS, &[(inner, none), (outer, none), (root, none)]), None);
+        let found = limit(V1_CGROUP, V1_MOUNTS, &[(inner, "4096000\n"), (outer, "1048576\n"), (root, none)]);
+        assert_eq!(found, Some((1048576, outer.to_owned())));
+    }
+
+    #[test]
+    fn v2_takes_the_smallest_of_max_and_high() {
+        let scope = "/sys/fs/cgroup/user.slice/user-1000.slice/app.scope/memory.max";
+        let slice = "/sys/fs/cgroup/user.slice/user-1000.slice/memory.high";
+        assert_eq!(limit(V2_CGROUP, V2_MOUNTS, &[(scope, "max\n"), (slice, "max\n")]), None);
+        assert_eq!(
+            limit(V2_CGROUP, V2_MOUNTS, &[(scope, "2147483648\n"), (slice, "1073741824\n")]),
+            Some((1 << 30, slice.to_owned()))
+        );
+        assert_eq!(
+            limit(V2_CGROUP, V2_MOUNTS, &[(scope, "536870912\n"), (slice, "max\n")]),
+            Some((512 << 20, scope.to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_container_sees_its_group_as_the_root() {
+        let mounts = "40 30 0:30 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
+        let file = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
+        for cgroup in ["5:memory:/docker/abc\n", "5:memory:/\n", "5:memory:/../other\n"] {
+            assert_eq!(limit(cgroup, mounts, &[(file, "1000000\n")]), Some((1_000_000, file.to_owned())), "{cgroup}");
+        }
+        let inner = "/sys/fs/cgroup/memory/job/memory.limit_in_bytes";
+        assert_eq!(
+            limit("5:memory:/docker/abc/job\n", mounts, &[(file, "1000000\n"), (inner, "5000\n")]),
+            Some((5000, inner.to_owned()))
+        );
+    }
+
+    #[test]
+    fn never_leaves_the_mount_point() {
+        let seen = std::cell::RefCell::new(Vec::new());
+        let _ = smallest_limit("0::/../../x\n", V2_MOUNTS, |path| {
+            seen.borrow_mut().push(path.to_owned());
+            None
+        });
+        let allowed = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.high"].map(PathBuf::from);
+        assert_eq!(*seen.borrow(), allowed);
+    }
+
+    #[test]
+    fn garbage_is_no_limit() {
+        assert_eq!(limit("", "", &[]), None);
+        assert_eq!(limit("::::\n0::", "x - y\n - \n1 2 3 4 5 - cgroup\n", &[]), None);
+        assert_eq!(parse_limit("-1\n"), None);
+        assert_eq!(parse_limit("max"), None);
+        assert_eq!(parse_limit(" 123 \n"), Some(123));
+    }
+
+    #[test]
+    fn escapes_in_mount_paths() {
+        assert_eq!(unescape("/a\\040b\\134c"), PathBuf::from("/a b\\c"));
+        assert_eq!(unescape("/a\\9"), PathBuf::from("/a\\9"));
+    }
+
+    #[test]
+    fn meminfo_entries() {
+        let text = "MemTotal:       1024 kB\nMemTotalX:  1 kB\nHugePages_Total:       3\n";
+        assert_eq!(meminfo_bytes(text, "MemTotal"), Some(1 << 20));
+        assert_eq!(meminfo_bytes(text, "HugePages_Total"), Some(3));
+        assert_eq!(meminfo_bytes(text, "SwapTotal"), None);
+        assert!(total_ram_bytes().unwrap() > 1 << 20);
+    }
+}

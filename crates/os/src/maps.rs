@@ -1,0 +1,279 @@
+//! What is mapped in another process, and which of it is present.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+
+/// A mapping that the pager may take pages from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// The main thread's stack.
+    pub stack: bool,
+    /// It has no access at all (PROT_NONE): address space that the program has reserved, parts of which
+    /// mprotect will open.
+    pub reserved: bool,
+}
+
+/// The anonymous, private mappings of `maps`, the text of /proc/PID/maps, in address order, that are
+/// writable or reserved.
+///
+/// Left out: file mappings (their written pages are few), shared ones, special ones in brackets but
+/// the heap, the stack and named anonymous memory, ranges that can only be read or executed, and the
+/// zero-initialised data of the library called `stub`.
+pub fn evictable(maps: &str, stub: &str) -> Vec<Mapping> {
+    let (mut out, mut stub_end) = (Vec::new(), "");
+    for line in maps.lines() {
+        let range = line.split(' ').next().unwrap_or("");
+        let (start, end) = range.split_once('-').unwrap_or(("", ""));
+        if line.ends_with(stub) {
+            stub_end = end;
+        } else if start != stub_end {
+            out.extend(parse(line));
+        }
+    }
+    out
+}
+
+/// Two hexadecimal addresses with a hyphen between.
+fn parse_range(text: &str) -> Option<(u64, u64)> {
+    let (start, end) = text.split_once('-')?;
+    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+}
+
+fn parse(line: &str) -> Option<Mapping> {
+    let mut fields = line.split_ascii_whitespace();
+    let (range, perms, _offset, _device, inode) =
+        (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let name = fields.next().unwrap_or("");
+    let plain = name.is_empty() || name == "[heap]" || name.starts_with("[anon:") || name == "[stack]";
+    let reserved = perms.starts_with("---");
+    if !(perms.starts_with("rw") || reserved) || !perms.ends_with('p') || inode != "0" || !plain {
+        return None;
+    }
+    let (start, end) = parse_range(range)?;
+    Some(Mapping { start, end, stack: name == "[stack]", reserved })
+}
+
+/// The file mappings that can be executed, from the text of /proc/PID/maps.
+pub fn code(maps: &str) -> Vec<(u64, u64)> {
+    let of = |line: &str| {
+        let (range, rest) = line.split_once(' ')?;
+        parse_range(range).filter(|_| rest.starts_with("r-x") && rest.contains('/'))
+    };
+    maps.lines().filter_map(of).collect()
+}
+
+/// Ranges that a fork child does not inherit as they are (MADV_DONTFORK, MADV_WIPEONFORK), from the
+/// text of /proc/PID/smaps.
+pub fn not_inherited(smaps: &str) -> Vec<(u64, u64)> {
+    with_flag(smaps, &["dc", "wf"])
+}
+
+/// Ranges registered with a userfaultfd for missing pages, from the text of /proc/PID/smaps.
+pub fn registered(smaps: &str) -> Vec<(u64, u64)> {
+    with_flag(smaps, &["um"])
+}
+
+/// Mappings with pages that the kernel may drop (MADV_FREE), from the text of /proc/PID/smaps.
+pub fn lazily_freed(smaps: &str) -> Vec<(u64, u64)> {
+    with_line(smaps, "LazyFree:", |size| !size.trim_start().starts_with("0 "))
+}
+
+fn with_flag(smaps: &str, wanted: &[&str]) -> Vec<(u64, u64)> {
+    with_line(smaps, "VmFlags:", |flags| flags.split_ascii_whitespace().any(|f| wanted.contains(&f)))
+}
+
+/// Mappings whose line `key` holds.
+fn with_line(smaps: &str, key: &str, holds: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
+    let (mut out, mut current) = (Vec::new(), None);
+    for line in smaps.lines() {
+        if let Some(value) = line.strip_prefix(key) {
+            if holds(value) {
+                out.extend(current);
+            }
+        } else if !line.as_bytes().first().is_some_and(u8::is_ascii_uppercase) {
+            current = line.split(' ').next().and_then(parse_range);
+        }
+    }
+    out
+}
+
+/// /proc/PID/maps, kept open.
+#[derive(Debug)]
+pub struct Maps {
+    file: File,
+    text: String,
+}
+
+impl Maps {
+    /// Opens it.
+    pub fn open(pid: i32) -> io::Result<Maps> {
+        Ok(Maps { file: File::open(format!("/proc/{pid}/maps"))?, text: String::new() })
+    }
+
+    /// Reads it anew.
+    pub fn read(&mut self) -> io::Result<&str> {
+        self.text.clear();
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.read_to_string(&mut self.text)?;
+        Ok(&self.text)
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+#[repr(C)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+
+/// /proc/PID/pagemap, kept open.
+#[derive(Debug)]
+pub struct Pagemap {
+    file: File,
+}
+
+impl Pagemap {
+    /// Opens it.
+    pub fn open(pid: i32) -> io::Result<Pagemap> {
+        Ok(Pagemap { file: File::open(format!("/proc/{pid}/pagemap"))? })
+    }
+
+    /// Calls `found` with every maximal range of pages that are present (or in the kernel's swap)
+    /// between two addresses; the last argument says that it is the kernel's zero page, mapped for
+    /// reading.
+    pub fn present(&self, start: u64, end: u64, mut found: impl FnMut(u64, u64, bool)) -> io::Result<()> {
+        let mut regions = [Region::default(); 128];
+        let mut at = start;
+        while at < end {
+            let mut arg = ScanArg {
+                size: size_of::<ScanArg>() as u64,
+                flags: 0,
+                start: at,
+                end,
+                walk_end: 0,
+                vec: regions.as_mut_ptr() as u64,
+                vec_len: regions.len() as u64,
+                max_pages: 0,
+                category_inverted: 0,
+                category_mask: 0,
+                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+                return_mask: PAGE_IS_PFNZERO,
+            };
+            // SAFETY: the argument is a valid pm_scan_arg; the kernel writes at most vec_len regions.
+            let count = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
+            if count < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            for region in &regions[..(count as usize).min(regions.len())] {
+                found(region.start, region.end, region.categories & PAGE_IS_PFNZERO != 0);
+            }
+            if arg.walk_end <= at {
+                break;
+            }
+            at = arg.walk_end;
+        }
+        Ok(())
+    }
+
+    /// Whether the page at an address is present.
+    pub fn is_present(&self, address: u64) -> io::Result<bool> {
+        let mut seen = false;
+        self.present(address & !4095, (address & !4095) + 4096, |_, _, _| seen = true)?;
+        Ok(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_code_of_files() {
+        let maps = "\
+55d0c0a00000-55d0c0a21000 r-xp 00000000 fe:00 77                         /usr/bin/a b
+7f0000000000-7f0000100000 r-xp 00000000 00:00 0 
+7f0000400000-7f0000500000 rw-p 00001000 fe:00 77                         /usr/lib/libc.so.6
+7ffc00104000-7ffc00106000 r-xp 00000000 00:00 0                          [vdso]
+";
+        assert_eq!(code(maps), [(0x55d0_c0a0_0000, 0x55d0_c0a2_1000)]);
+    }
+
+    #[test]
+    fn picks_anonymous_private_mappings_that_are_writable_or_reserved() {
+        let maps = "\
+55d0c0a00000-55d0c0a21000 rw-p 00000000 00:00 0                          [heap]
+7f0000000000-7f0000100000 rw-p 00000000 00:00 0 
+7f0000100000-7f0000200000 ---p 00000000 00:00 0 
+7f0000200000-7f0000280000 r--p 00000000 00:00 0 
+7f0000280000-7f0000281000 rw-p 00001000 fe:00 78                         /opt/libmemfit.so
+7f0000281000-7f0000290000 rw-p 00000000 00:00 0 
+7f0000300000-7f0000400000 rw-s 00000000 00:01 7                          /memfd:x (deleted)
+7f0000400000-7f0000500000 rw-p 00001000 fe:00 77                         /usr/lib/libc.so.6
+7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]
+7ffc00100000-7ffc00104000 r--p 00000000 00:00 0                          [vvar]
+";
+        let got: Vec<_> = evictable(maps, "/libmemfit.so").iter().map(|m| (m.start, m.stack, m.reserved)).collect();
+        let want = [
+            (0x55d0_c0a0_0000, false, false),
+            (0x7f00_0000_0000, false, false),
+            (0x7f00_0010_0000, false, true),
+            (0x7ffc_0000_0000, true, false),
+        ];
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn finds_ranges_that_a_child_does_not_inherit() {
+        let smaps = "7f00-7f10 rw-p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr mr wf \n\
+                     8f00-8f10 rw-p 00000000 00:00 0 \nRss: 4 kB\nVmFlags: rd wr mr \n\
+                     9f00-9f20 rw-p 00000000 00:00 0 \nVmFlags: rd dc \n";
+        assert_eq!(not_inherited(smaps), [(0x7f00, 0x7f10), (0x9f00, 0x9f20)]);
+    }
+
+    #[test]
+    fn finds_mappings_with_lazily_freed_pages() {
+        let smaps = "7f00-7f10 rw-p 00000000 00:00 0 \nLazyFree:              0 kB\nVmFlags: rd wr \n\
+                     8f00-8f10 rw-p 00000000 00:00 0 \nLazyFree:            128 kB\nVmFlags: rd wr \n";
+        assert_eq!(lazily_freed(smaps), [(0x8f00, 0x8f10)]);
+    }
+
+    #[test]
+    fn a_touched_page_is_present_and_an_untouched_one_is_not() {
+        let area = vec![0u8; 64 * 4096];
+        let base = (area.as_ptr() as u64 + 4095) & !4095;
+        // SAFETY: inside the vector; volatile so that the write happens.
+        unsafe { std::ptr::write_volatile((base + 3 * 4096) as *mut u8, 1) };
+        let pagemap = Pagemap::open(std::process::id() as i32).unwrap();
+        assert!(pagemap.is_present(base + 3 * 4096).unwrap());
+        let mut pages = 0;
+        pagemap.present(base, base + 60 * 4096, |start, end, _| pages += (end - start) / 4096).unwrap();
+        assert!((1..60).contains(&pages), "{pages} pages present");
+    }
+}

@@ -1,0 +1,195 @@
+//! Memory that the pager owns: frames of the pool, segments shared with stubs, futex words.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// Brings this process's code into memory and keeps it there, as far as RLIMIT_MEMLOCK lets it: under pressure in a
+/// control group the kernel drops clean file pages first, and who frees memory must not wait for a disk.
+pub fn keep_code() {
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for (start, end) in crate::maps::code(&text) {
+        let (at, bytes) = (start as *mut libc::c_void, (end - start) as usize);
+        // SAFETY: neither changes the contents of the mapping.
+        unsafe {
+            if libc::mlock(at, bytes) != 0 {
+                libc::madvise(at, bytes, libc::MADV_POPULATE_READ);
+            }
+        }
+    }
+}
+
+/// A reserved range of private memory, touched page by page.
+#[derive(Debug)]
+pub struct Frames {
+    base: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: plain memory; who may touch which bytes when is decided by the core behind its lock.
+unsafe impl Send for Frames {}
+// SAFETY: as above.
+unsafe impl Sync for Frames {}
+
+impl Frames {
+    /// Reserves address space; no memory yet.
+    pub fn reserve(bytes: usize) -> io::Result<Frames> {
+        Ok(Frames { base: map(bytes, -1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)?, bytes })
+    }
+
+    /// Bytes `at .. at + len`.
+    ///
+    /// # Safety
+    /// Nobody writes them as long as the slice lives.
+    pub unsafe fn read(&self, at: u64, len: usize) -> &[u8] {
+        assert!(at as usize + len <= self.bytes, "read outside the frames");
+        // SAFETY: inside the mapping; the caller excludes writers.
+        unsafe { std::slice::from_raw_parts(self.base.add(at as usize), len) }
+    }
+
+    /// Writes bytes at `at`.
+    ///
+    /// # Safety
+    /// Nobody reads or writes there meanwhile.
+    pub unsafe fn write(&self, at: u64, bytes: &[u8]) {
+        assert!(at as usize + bytes.len() <= self.bytes, "write outside the frames");
+        // SAFETY: inside the mapping; the caller excludes others.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at as usize), bytes.len()) };
+    }
+
+    /// Moves bytes inside the frames.
+    ///
+    /// # Safety
+    /// Nobody else uses either place meanwhile.
+    pub unsafe fn shift(&self, from: u64, to: u64, len: usize) {
+        assert!(from as usize + len <= self.bytes && to as usize + len <= self.bytes, "move outside the frames");
+        // SAFETY: inside the mapping; the caller excludes others; overlap is allowed.
+        unsafe { std::ptr::copy(self.base.add(from as usize), self.base.add(to as usize), len) };
+    }
+
+    /// Gives the memory of a page-aligned range back to the system.
+    ///
+    /// # Safety
+    /// Its contents are no longer needed by anybody.
+    pub unsafe fn release(&self, at: u64, bytes: u64) {
+        assert!((at + bytes) as usize <= self.bytes, "release outside the frames");
+        // SAFETY: inside the mapping.
+        unsafe { libc::madvise(self.base.add(at as usize).cast(), bytes as usize, libc::MADV_DONTNEED) };
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, and no slice of it outlives `self`.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+/// A memfd mapped shared here and in one target.
+#[derive(Debug)]
+pub struct Segment {
+    file: File,
+    base: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: shared memory that another process may write at any time; it is only accessed through
+// atomics and raw copies.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// A new one of zeros. Sealed in size: the target cannot shrink it under us.
+    pub fn create(bytes: usize) -> io::Result<Segment> {
+        // SAFETY: a constant name; the descriptor is ours.
+        let file = unsafe {
+            let fd = libc::memfd_create(c"memfit".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            File::from_raw_fd(fd)
+        };
+        file.set_len(bytes as u64)?;
+        // SAFETY: seals our own descriptor.
+        unsafe {
+            libc::fcntl(
+                file.as_raw_fd(),
+                libc::F_ADD_SEALS,
+                libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
+            )
+        };
+        let base = map(bytes, file.as_raw_fd(), libc::MAP_SHARED | libc::MAP_NORESERVE)?;
+        Ok(Segment { file, base, bytes })
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A structure of atomics at the start.
+    ///
+    /// # Safety
+    /// `T` must consist of atomics only, be valid for any bytes, and fit.
+    pub unsafe fn header<T>(&self) -> &T {
+        assert!(size_of::<T>() <= self.bytes);
+        // SAFETY: the mapping is page aligned and lives as long as `self`; the caller vouches for T.
+        unsafe { &*self.base.cast::<T>() }
+    }
+
+    /// Bytes of a staging slot. The target can change them at any time: the reader must cope with
+    /// bytes that change under it, which copies and codecs do.
+    ///
+    /// # Safety
+    /// The core says that the slot holds a page and that it stays.
+    pub unsafe fn page(&self, at: usize) -> &[u8] {
+        assert!(at + 4096 <= self.bytes, "slot outside the segment");
+        // SAFETY: inside the mapping.
+        unsafe { std::slice::from_raw_parts(self.base.add(at), 4096) }
+    }
+
+    /// Gives the memory of one page back; it reads as zeros then.
+    pub fn punch(&self, at: usize) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: acts on our own file.
+        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at as libc::off_t, 4096) };
+    }
+}
+
+impl AsRawFd for Segment {
+    fn as_raw_fd(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+fn map(bytes: usize, fd: i32, flags: i32) -> io::Result<*mut u8> {
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(base.cast())
+}
+
+/// Waits while the word is `seen`, at most so long. The word may be in shared memory.
+pub fn futex_wait(word: &AtomicU32, seen: u32, limit: Duration) {
+    let timeout = libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    // SAFETY: the word outlives the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, &raw const timeout, 0, 0) };
+}
+
+/// Wakes all who wait for the word.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: uses the address only.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
+}

@@ -1,0 +1,446 @@
+//! What this kernel and this user's rights allow: asked, not guessed from version numbers where it can be tried.
+//!
+//! Every probe leaves the process as it was. None takes more than some microseconds, so that each run can make those
+//! that it depends on.
+
+use crate::maps::Pagemap;
+use crate::process::has_capability;
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+/// Bit of CAP_SYS_PTRACE.
+pub const CAP_SYS_PTRACE: u32 = 19;
+
+/// Feature bits of `UFFDIO_API`, from the kernel's `userfaultfd.h`.
+pub mod feature {
+    /// The child's descriptor comes with a fork event.
+    pub const EVENT_FORK: u64 = 1 << 1;
+    /// mremap is reported.
+    pub const EVENT_REMAP: u64 = 1 << 2;
+    /// madvise which drops pages is reported.
+    pub const EVENT_REMOVE: u64 = 1 << 3;
+    /// munmap is reported.
+    pub const EVENT_UNMAP: u64 = 1 << 6;
+    /// Faults carry the thread.
+    pub const THREAD_ID: u64 = 1 << 8;
+    /// Pages can be moved.
+    pub const MOVE: u64 = 1 << 16;
+    /// The features that memfit cannot do without, with their names; [`crate::uffd::REQUIRED`] is the mask.
+    pub const REQUIRED: [(&str, u64); 5] = [
+        ("MOVE", MOVE),
+        ("EVENT_REMAP", EVENT_REMAP),
+        ("EVENT_REMOVE", EVENT_REMOVE),
+        ("EVENT_UNMAP", EVENT_UNMAP),
+        ("THREAD_ID", THREAD_ID),
+    ];
+}
+
+/// `_IOC(dir, type, nr, size)` of the asm-generic layout.
+const fn ioc(dir: u64, kind: u8, nr: u64, size: usize) -> u64 {
+    dir << 30 | (size as u64) << 16 | (kind as u64) << 8 | nr
+}
+
+const READ_WRITE: u64 = 3;
+const UFFD_API: u64 = 0xAA;
+const UFFDIO_API: u64 = ioc(READ_WRITE, 0xAA, 0x3F, size_of::<UffdioApi>());
+const UFFDIO_REGISTER: u64 = ioc(READ_WRITE, 0xAA, 0x00, size_of::<UffdioRegister>());
+const UFFDIO_MOVE: u64 = ioc(READ_WRITE, 0xAA, 0x05, size_of::<UffdioMove>());
+const USERFAULTFD_IOC_NEW: u64 = ioc(0, 0xAA, 0x00, 0);
+const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
+
+#[repr(C)]
+struct UffdioApi {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct UffdioRegister {
+    start: u64,
+    len: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct UffdioMove {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    moved: i64,
+}
+
+fn ioctl<T>(fd: &OwnedFd, request: u64, argument: &mut T) -> io::Result<()> {
+    // SAFETY: the callers pair each request with the struct whose size is part of its number.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), request as _, ptr::from_mut(argument)) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Release and version of the running kernel, such as `6.8.0-45-generic` and `(6, 8)`.
+#[must_use]
+pub fn kernel_version() -> (String, (u32, u32)) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let version = parse_release(&release);
+    (release, version)
+}
+
+fn parse_release(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Which right made a userfaultfd that also serves faults inside the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UffdAccess {
+    /// CAP_SYS_PTRACE (root has it).
+    Capability,
+    /// `vm.unprivileged_userfaultfd` is 1.
+    Sysctl,
+    /// `/dev/userfaultfd` can be opened.
+    Device,
+}
+
+/// Why there is no usable userfaultfd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UffdDenied {
+    /// The kernel was built without it.
+    NotBuilt,
+    /// This user may not.
+    NoPermission,
+    /// This user may by all that can be seen, but the call was refused: a seccomp filter, as in containers.
+    Filtered,
+    /// Something else, an `errno`.
+    Other(i32),
+}
+
+/// Makes a userfaultfd, by the first way that works.
+///
+/// # Errors
+/// [`UffdDenied`] says what to repair.
+pub fn open_userfaultfd() -> Result<(OwnedFd, UffdAccess), UffdDenied> {
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: plain numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+    let by_right = match (has_capability(CAP_SYS_PTRACE), sysctl_allows()) {
+        (true, _) => Some(UffdAccess::Capability),
+        (false, true) => Some(UffdAccess::Sysctl),
+        (false, false) => None,
+    };
+    if fd >= 0 {
+        // SAFETY: a new descriptor that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        return Ok((fd, by_right.unwrap_or(UffdAccess::Capability)));
+    }
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    if let Some(fd) = from_device(flags) {
+        return Ok((fd, UffdAccess::Device));
+    }
+    Err(match errno {
+        libc::ENOSYS => UffdDenied::NotBuilt,
+        libc::EPERM if by_right.is_some() => UffdDenied::Filtered,
+        libc::EPERM => UffdDenied::NoPermission,
+        other => UffdDenied::Other(other),
+    })
+}
+
+fn sysctl_allows() -> bool {
+    fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1")
+}
+
+fn from_device(flags: libc::c_int) -> Option<OwnedFd> {
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").ok()?;
+    // SAFETY: this request takes the flags as its value.
+    let fd = unsafe { libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW as _, flags) };
+    // SAFETY: a new descriptor that nobody else owns.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The `UFFDIO_API` handshake with the wanted features; gives all that the kernel knows. Once per descriptor.
+///
+/// # Errors
+/// `EINVAL` when a wanted feature is unknown, `EPERM` when it needs a right (EVENT_FORK).
+pub fn handshake(uffd: &OwnedFd, wanted: u64) -> io::Result<u64> {
+    let mut api = UffdioApi { api: UFFD_API, features: wanted, ioctls: 0 };
+    ioctl(uffd, UFFDIO_API, &mut api)?;
+    Ok(api.features)
+}
+
+/// All userfaultfd features of this kernel.
+///
+/// # Errors
+/// As [`open_userfaultfd`].
+pub fn known_features() -> Result<u64, UffdDenied> {
+    let (uffd, _) = open_userfaultfd()?;
+    handshake(&uffd, 0).map_err(|error| UffdDenied::Other(error.raw_os_error().unwrap_or(0)))
+}
+
+/// Whether a descriptor with these features can be had.
+#[must_use]
+pub fn can_enable(features: u64) -> bool {
+    open_userfaultfd().is_ok_and(|(uffd, _)| handshake(&uffd, features).is_ok())
+}
+
+/// An anonymous private mapping of whole pages, unmapped when dropped.
+struct Pages {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Pages {
+    fn new(len: usize) -> io::Result<Self> {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, access, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { start: start.cast(), len })
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nothing borrows from it.
+        unsafe { libc::munmap(self.start.cast(), self.len) };
+    }
+}
+
+fn page_bytes() -> usize {
+    // SAFETY: plain number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Moves one page of this process and compares it.
+///
+/// # Errors
+/// The reason of the failure: a step and the kernel's error, or that the data differed.
+pub fn try_move() -> Result<(), String> {
+    let step = |name: &str, error: io::Error| format!("{name}: {error}");
+    let (uffd, _) = open_userfaultfd().map_err(|denied| format!("userfaultfd: {denied:?}"))?;
+    handshake(&uffd, feature::MOVE).map_err(|error| step("UFFDIO_API with MOVE", error))?;
+    let page = page_bytes();
+    let source = Pages::new(page).map_err(|error| step("mmap", error))?;
+    let target = Pages::new(page).map_err(|error| step("mmap", error))?;
+    let (src, dst, len) = (source.start as u64, target.start as u64, page as u64);
+    // SAFETY: the page is mapped writable.
+    unsafe { ptr::write_bytes(source.start, 0xA5, page) };
+    let mut register = UffdioRegister { start: dst, len, mode: UFFDIO_REGISTER_MODE_MISSING, ioctls: 0 };
+    ioctl(&uffd, UFFDIO_REGISTER, &mut register).map_err(|error| step("UFFDIO_REGISTER", error))?;
+    let mut request = UffdioMove { dst, src, len, mode: 0, moved: 0 };
+    ioctl(&uffd, UFFDIO_MOVE, &mut request).map_err(|error| step("UFFDIO_MOVE", error))?;
+    drop(uffd); // Unregisters: reading cannot hang, whatever happened.
+
+    // SAFETY: both pages are mapped readable; volatile because the kernel changed them behind the compiler's back.
+    let (arrived, left) = unsafe { (target.start.add(page - 1).read_volatile(), source.start.read_volatile()) };
+    if (arrived, left) != (0xA5, 0) {
+        return Err(format!("UFFDIO_MOVE: the data did not move ({arrived:#x}, {left:#x})"));
+    }
+    Ok(())
+}
+
+/// Whether `PAGEMAP_SCAN` (Linux 6.7) finds a page of this process.
+#[must_use]
+pub fn can_scan_pagemap() -> bool {
+    let page = page_bytes();
+    let (Ok(pagemap), Ok(pages)) = (Pagemap::open(std::process::id() as i32), Pages::new(2 * page)) else {
+        return false;
+    };
+    // SAFETY: the second page is mapped writable.
+    unsafe { pages.start.add(page).write_volatile(1) };
+    let start = pages.start as u64;
+    let mut found = Vec::new();
+    let asked = pagemap.present(start, start + pages.len as u64, |from, to, _| found.push((from, to)));
+    asked.is_ok() && found == [(start + page as u64, start + pages.len as u64)]
+}
+
+/// Mode of transparent huge pages: `always`, `madvise` or `never`; `None` if the kernel has none.
+#[must_use]
+pub fn transparent_huge_pages() -> Option<String> {
+    let text = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
+    bracketed(&text).map(str::to_owned)
+}
+
+fn bracketed(text: &str) -> Option<&str> {
+    text.split_once('[')?.1.split_once(']').map(|(chosen, _)| chosen)
+}
+
+/// Yama's restriction of ptrace (0 none, 1 own children, 2 administrator, 3 nobody); `None` without Yama.
+#[must_use]
+pub fn yama_ptrace_scope() -> Option<u32> {
+    fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+}
+
+/// Processors that this process may use.
+#[must_use]
+pub fn usable_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What a directory or file lies on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Its type, such as `ext4`; a hexadecimal magic number when unknown.
+    pub name: String,
+    /// Whether it keeps data in RAM, so that it is no place for a swap tier.
+    pub in_ram: bool,
+    /// Bytes that this user can still write.
+    pub free_bytes: u64,
+}
+
+const KNOWN: [(u64, &str); 19] = [
+    (0xEF53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683E, "btrfs"),
+    (0xF2F5_2010, "f2fs"),
+    (0x2FC1_2FC1, "zfs"),
+    (0xCA45_1A4E, "bcachefs"),
+    (0x794C_7630, "overlay"),
+    (0x4D44, "vfat"),
+    (0x2011_BAB0, "exfat"),
+    (0x7366_746E, "ntfs3"),
+    (0x6969, "nfs"),
+    (0xFF53_4D42, "cifs"),
+    (0xFE53_4D42, "smb2"),
+    (0x0102_1997, "9p"),
+    (0x6573_5546, "fuse"),
+    (0x0102_1994, "tmpfs"),
+    (0x8584_58F6, "ramfs"),
+    (0x9584_58F6, "hugetlbfs"),
+    (0x6462_6720, "debugfs"),
+];
+
+const IN_RAM: [&str; 4] = ["tmpfs", "ramfs", "hugetlbfs", "debugfs"];
+
+/// The file system that `path` lies on.
+///
+/// # Errors
+/// As `statfs` gives them.
+pub fn file_system(path: &Path) -> io::Result<FileSystem> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    statfs(&path)
+}
+
+fn statfs(path: &CStr) -> io::Result<FileSystem> {
+    // SAFETY: all zeros is a valid value of this struct of numbers.
+    let mut info: libc::statfs = unsafe { mem::zeroed() };
+    // SAFETY: a NUL-terminated path and a valid struct.
+    if unsafe { libc::statfs(path.as_ptr(), &mut info) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Sign-extended on some targets: the magic number has 32 bits.
+    let magic = info.f_type as u64 & 0xFFFF_FFFF;
+    let name = KNOWN.iter().find(|(number, _)| *number == magic).map(|(_, name)| (*name).to_owned());
+    let name = name.unwrap_or_else(|| format!("{magic:#x}"));
+    let in_ram = IN_RAM.contains(&name.as_str());
+    Ok(FileSystem { name, in_ram, free_bytes: (info.f_bavail as u64).saturating_mul(info.f_bsize as u64) })
+}
+
+/// Whether an unlinked file can be made in `directory`, tried.
+///
+/// # Errors
+/// As the system gives them.
+pub fn can_make_file(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let unnamed = options.clone().custom_flags(libc::O_TMPFILE).open(directory);
+    match unnamed.map_err(|error| (error.raw_os_error(), error)) {
+        Ok(_) => return Ok(()),
+        // Not every file system has unnamed files.
+        Err((Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT | libc::EINVAL), _)) => {}
+        Err((_, error)) => return Err(error),
+    }
+    let file = directory.join(format!(".memfit-probe-{}", std::process::id()));
+    options.create_new(true).open(&file)?;
+    fs::remove_file(&file)
+}
+
+/// The directory in which the swap tier is made when the user names none: the first of `/var/tmp`, `$TMPDIR`,
+/// `$XDG_CACHE_HOME`, `~/.cache`, `/tmp` and the current directory that is on a disk and writable; those with less
+/// than 1 GiB free only if all are so.
+#[must_use]
+pub fn default_swap_directory() -> Option<PathBuf> {
+    let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let places = [
+        Some("/var/tmp".into()),
+        from("TMPDIR"),
+        from("XDG_CACHE_HOME"),
+        from("HOME").map(|home| home.join(".cache")),
+        Some("/tmp".into()),
+        std::env::current_dir().ok(),
+    ];
+    let mut usable: Vec<(PathBuf, u64)> = Vec::new();
+    for place in places.into_iter().flatten() {
+        match file_system(&place) {
+            Ok(system) if !system.in_ram && can_make_file(&place).is_ok() => usable.push((place, system.free_bytes)),
+            _ => {}
+        }
+    }
+    let roomy = usable.iter().position(|(_, free_bytes)| *free_bytes >= 1 << 30);
+    (!usable.is_empty()).then(|| usable.swap_remove(roomy.unwrap_or(0)).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_numbers_are_those_of_the_kernel() {
+        assert_eq!(UFFDIO_API, 0xc018_aa3f);
+        assert_eq!(UFFDIO_REGISTER, 0xc020_aa00);
+        assert_eq!(UFFDIO_MOVE, 0xc028_aa05);
+        assert_eq!(USERFAULTFD_IOC_NEW, 0xaa00);
+    }
+
+    #[test]
+    fn releases() {
+        assert_eq!(parse_release("6.8.0-45-generic"), (6, 8));
+        assert_eq!(parse_release("6.18-rc1"), (6, 18));
+        assert_eq!(parse_release(""), (0, 0));
+        assert!(kernel_version().1 >= (3, 0));
+    }
+
+    #[test]
+    fn chosen_mode_is_in_brackets() {
+        assert_eq!(bracketed("always [madvise] never\n"), Some("madvise"));
+        assert_eq!(bracketed("always"), None);
+    }
+
+    #[test]
+    fn a_page_moves_where_the_kernel_can() {
+        if known_features().is_ok_and(|known| known & feature::MOVE != 0) {
+            try_move().unwrap();
+        } else {
+            assert!(try_move().is_err());
+        }
+    }
+
+    #[test]
+    fn pagemap_scan_agrees_with_the_version() {
+        if kernel_version().1 >= (6, 7) {
+            assert!(can_scan_pagemap());
+        }
+    }
+
+    #[test]
+    fn knows_where_memory_is() {
+        if Path::new("/dev/shm").is_dir() {
+            assert!(file_system(Path::new("/dev/shm")).unwrap().in_ram);
+        }
+        assert!(file_system(Path::new("/nonexistent")).is_err());
+        assert!(can_make_file(Path::new("/nonexistent")).is_err());
+        let directory = default_swap_directory().expect("this test needs a disk");
+        assert!(!file_system(&directory).unwrap().in_ram);
+        assert!(can_make_file(&directory).is_ok());
+    }
+}

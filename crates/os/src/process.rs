@@ -1,0 +1,483 @@
+//! Processes: the pager's clone, waiting, signals, inherited descriptors.
+//!
+//! The launcher is single-threaded while it starts others, so that the child of a clone or fork may do ordinary work.
+//! Nothing here keeps state but the signal dispositions found at start.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Process id as the kernel counts them.
+pub type Pid = i32;
+
+/// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`, so it has to be
+/// asked earlier; the command gets the disposition that we got.
+static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_sigpipe() {
+    let ignored = disposition(libc::SIGPIPE).is_ok_and(|action| action.sa_sigaction == libc::SIG_IGN);
+    SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
+}
+
+#[used]
+#[link_section = ".init_array"]
+static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
+/// The user whose rights this process has.
+#[must_use]
+pub fn effective_uid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Makes this process the parent of every orphan below it.
+///
+/// # Errors
+/// As `prctl` gives them.
+pub fn become_subreaper() -> io::Result<()> {
+    // SAFETY: takes plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// Names the calling thread; of a main thread this is the name of the process in `ps`. Cut at 15 bytes.
+pub fn set_name(name: &CStr) {
+    // SAFETY: `name` is NUL-terminated and the kernel copies at most 16 bytes. It cannot fail with a valid pointer.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
+/// Whether this process holds a capability (bit number) in its effective set.
+#[must_use]
+pub fn has_capability(bit: u32) -> bool {
+    let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    mask >> bit & 1 == 1
+}
+
+/// Random bytes from the kernel.
+///
+/// # Errors
+/// As `getrandom` gives them.
+pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the buffer is valid for N bytes. Requests up to 256 bytes are never cut short.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
+    if count != N as isize {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(bytes)
+}
+
+/// Clones this process with a *shared descriptor table* (everything else is copied) and runs `body` in the child; the
+/// child ends with status 1 if that returns.
+///
+/// The raw clone leaves glibc's idea of the child's main thread stale (its cached thread id), so `body` runs in a new
+/// thread of the child while the main one waits. The child leads a session of its own, so that no terminal stops it,
+/// and ignores the signals that are sent to whole groups of processes, such as SIGTERM at shutdown: it has to outlive
+/// the programs that it serves.
+///
+/// # Errors
+/// When this process has more than one thread (another one may hold a lock for ever in the copy), or as `clone` and
+/// `/proc` give them.
+pub fn spawn_sharing_descriptors(
+    name: &CStr,
+    inherited: &InheritedSignals,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<Pid> {
+    let threads = fs::read_dir("/proc/self/task")?.count();
+    if threads != 1 {
+        return Err(io::Error::other(format!("{threads} threads are running, not one")));
+    }
+    let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
+    let unused: libc::c_long = 0;
+    // SAFETY: without CLONE_VM this is a fork: the child goes on with a copy of this stack (stack argument 0). With a
+    // single thread no lock is held by anybody else, so the child may use the allocator. The remaining arguments are
+    // unused with these flags.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, unused, unused, unused, unused) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: no arguments; a fresh child is never a group leader, so it cannot fail.
+            unsafe { libc::setsid() };
+            set_name(name);
+            ignore_group_signals();
+            raise_soft_limits();
+            inherited.restore_mask();
+            if let Ok(worker) = std::thread::Builder::new().name("main".into()).spawn(body) {
+                let _ = worker.join();
+            }
+            exit_now(1)
+        }
+        pid => Ok(pid as Pid),
+    }
+}
+
+/// Ends this process without running destructors or exit handlers.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: always allowed.
+    unsafe { libc::_exit(code) }
+}
+
+fn ignore_group_signals() {
+    let ignored = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGPIPE,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGXFSZ,
+    ];
+    for signal in ignored {
+        // SAFETY: SIG_IGN is a valid disposition of these signals.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Lifts the limits that a user set for the programs (`ulimit -v`, `-f`, `-n`, `-t`) as far as the hard ones allow: the
+/// pager maps, writes and opens on behalf of all of them.
+fn raise_soft_limits() {
+    for resource in [libc::RLIMIT_NOFILE, libc::RLIMIT_AS, libc::RLIMIT_DATA, libc::RLIMIT_FSIZE, libc::RLIMIT_CPU] {
+        if let Ok((_, hard)) = resource_limit(resource) {
+            let limit = libc::rlimit { rlim_cur: hard, rlim_max: hard };
+            // SAFETY: `limit` is a valid struct. A failure leaves the old limit, which is no worse.
+            unsafe { libc::setrlimit(resource, &limit) };
+        }
+    }
+}
+
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
+fn resource_limit(resource: Resource) -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writing.
+    check(unsafe { libc::getrlimit(resource, &mut limit) })?;
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+/// Soft and hard limit of open descriptors of this process.
+///
+/// # Errors
+/// As `getrlimit` gives them.
+pub fn descriptor_limit() -> io::Result<(u64, u64)> {
+    resource_limit(libc::RLIMIT_NOFILE)
+}
+
+fn disposition(signal: libc::c_int) -> io::Result<libc::sigaction> {
+    // SAFETY: all zeros is a valid sigaction (default action, empty mask).
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: a null new action only asks; `action` is valid for writing.
+    check(unsafe { libc::sigaction(signal, ptr::null(), &mut action) })?;
+    Ok(action)
+}
+
+/// Signal mask and dispositions as this process got them.
+#[derive(Clone, Copy)]
+pub struct InheritedSignals {
+    mask: libc::sigset_t,
+    sigchld: libc::sigaction,
+}
+
+impl InheritedSignals {
+    /// Notes the state of this process without changing it.
+    ///
+    /// # Errors
+    /// As the system calls give them.
+    pub fn note() -> io::Result<Self> {
+        let sigchld = disposition(libc::SIGCHLD)?;
+        // SAFETY: all zeros is a valid set; a null new set only asks.
+        let mut mask: libc::sigset_t = unsafe { mem::zeroed() };
+        // SAFETY: `mask` is valid for writing.
+        check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), &mut mask) })?;
+        Ok(Self { mask, sigchld })
+    }
+
+    fn restore_mask(&self) {
+        // SAFETY: the set came from the kernel.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.mask, ptr::null_mut()) };
+    }
+
+    /// Everything as it was, for the command. Async-signal-safe.
+    pub(crate) fn restore(&self) {
+        let sigpipe = if SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
+        // SAFETY: valid dispositions; one of them came from the kernel.
+        unsafe {
+            libc::signal(libc::SIGPIPE, sigpipe);
+            libc::sigaction(libc::SIGCHLD, &self.sigchld, ptr::null_mut());
+        }
+        self.restore_mask();
+    }
+}
+
+/// A signal that arrived at the launcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: i32,
+    /// Whether a process sent it (kill, tgkill, sigqueue) and not the kernel (terminal, child, limit).
+    pub from_process: bool,
+    /// The sender; 0 when it is outside of this pid namespace or not a process.
+    pub sender: Pid,
+    /// The value sent along by `sigqueue`.
+    pub value: Option<i32>,
+}
+
+/// All signals that a process can wait for, as a descriptor.
+pub struct SignalFd(OwnedFd);
+
+impl SignalFd {
+    /// Blocks all signals but those of a crash and turns them into reads. Also sets SIGCHLD to its default: a parent
+    /// that ignored it would make our children vanish unwaited.
+    ///
+    /// # Errors
+    /// As the system calls give them.
+    pub fn take_over() -> io::Result<Self> {
+        let crash =
+            [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+        // SAFETY: all zeros is a valid set, and the calls below get valid pointers to it and valid signal numbers.
+        let set = unsafe {
+            let mut set: libc::sigset_t = mem::zeroed();
+            libc::sigfillset(&mut set);
+            for signal in crash {
+                libc::sigdelset(&mut set, signal);
+            }
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            set
+        };
+        // SAFETY: `set` is valid.
+        check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &set, ptr::null_mut()) })?;
+        // SAFETY: `set` is valid; -1 asks for a new descriptor.
+        let fd = check(unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// The descriptor, for polling.
+    #[must_use]
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.0)
+    }
+
+    /// The next signal, if there is one.
+    #[must_use]
+    pub fn next_signal(&self) -> Option<Arrived> {
+        // SAFETY: all zeros is a valid value of this struct of numbers.
+        let mut info: libc::signalfd_siginfo = unsafe { mem::zeroed() };
+        let size = size_of_val(&info);
+        // SAFETY: the buffer is valid for `size` bytes.
+        let count = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size) };
+        if count != size as isize {
+            return None;
+        }
+        let from_process = matches!(info.ssi_code, libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL);
+        Some(Arrived {
+            signal: info.ssi_signo as i32,
+            from_process,
+            sender: if from_process { info.ssi_pid as Pid } else { 0 },
+            value: (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_int),
+        })
+    }
+}
+
+/// Sends a signal, with a value if there is one.
+///
+/// # Errors
+/// As `kill` and `sigqueue` give them.
+pub fn send_signal(pid: Pid, signal: i32, value: Option<i32>) -> io::Result<()> {
+    let result = match value {
+        // SAFETY: plain numbers.
+        None => unsafe { libc::kill(pid, signal) },
+        Some(value) => {
+            let value = libc::sigval { sival_ptr: ptr::without_provenance_mut(value as u32 as usize) };
+            // SAFETY: plain numbers; the kernel does not follow the pointer.
+            unsafe { libc::sigqueue(pid, signal, value) }
+        }
+    };
+    check(result).map(drop)
+}
+
+/// Stops this process until somebody continues it.
+pub fn stop_self() {
+    // SAFETY: plain numbers.
+    unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+}
+
+/// A handle on a process which stays valid when the pid is reused.
+pub struct PidFd(OwnedFd);
+
+impl PidFd {
+    /// Opens the process that has this pid now.
+    ///
+    /// # Errors
+    /// As `pidfd_open` gives them; `ESRCH` when there is none.
+    pub fn open(pid: Pid) -> io::Result<Self> {
+        // SAFETY: plain numbers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor (close-on-exec by definition) that nobody else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
+    }
+
+    /// Sends a signal to it.
+    ///
+    /// # Errors
+    /// As `pidfd_send_signal` gives them.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        let null = ptr::null::<libc::siginfo_t>();
+        // SAFETY: an own descriptor and numbers; a null siginfo means "as kill would".
+        let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, null, 0) };
+        check(result as libc::c_int).map(drop)
+    }
+
+    /// The descriptor: readable when the process has ended.
+    #[must_use]
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.0)
+    }
+}
+
+/// What happened to a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It ended with this code.
+    Exited(i32),
+    /// This signal killed it.
+    Killed(i32),
+    /// This signal stopped it.
+    Stopped(i32),
+}
+
+/// Reaps one child or learns that one stopped; `None` when nothing new is known. Does not block.
+#[must_use]
+pub fn next_child_change() -> Option<(Pid, Change)> {
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG;
+    // SAFETY: all zeros is a valid siginfo; `waitid` fills it and leaves the pid 0 when there is nothing.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    // SAFETY: `info` is valid for writing.
+    check(unsafe { libc::waitid(libc::P_ALL, 0, &mut info, options) }).ok()?;
+    // SAFETY: after waitid these two fields are the valid ones.
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    let change = match info.si_code {
+        libc::CLD_EXITED => Change::Exited(status),
+        libc::CLD_KILLED | libc::CLD_DUMPED => Change::Killed(status),
+        _ => Change::Stopped(status),
+    };
+    (pid != 0).then_some((pid, change))
+}
+
+/// Whether this process has any child, ended ones included.
+#[must_use]
+pub fn has_children() -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: a null siginfo is allowed; nothing is reaped with WNOWAIT.
+    unsafe { libc::waitid(libc::P_ALL, 0, ptr::null_mut(), options) == 0 }
+}
+
+/// Waits until one of the descriptors can be read (or its other end is gone), at most `timeout`.
+///
+/// # Errors
+/// As `poll` gives them, but for interruptions, which count as "none".
+pub fn wait_readable<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
+    let mut polled = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    // Rounded up, so that a loop over a deadline does not spin through its last millisecond.
+    let wait_ms = timeout.map_or(-1, |time| i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX));
+    // SAFETY: the array is valid for N entries.
+    match check(unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, wait_ms) }) {
+        Ok(_) => Ok(polled.map(|entry| entry.revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; N]),
+        Err(error) => Err(error),
+    }
+}
+
+/// The descriptors that were open when this process started, but for the three standard ones.
+///
+/// Launcher and pager must not hold them: whoever waits for the end of a pipe would wait for them too.
+pub struct InheritedDescriptors(Vec<RawFd>);
+
+impl InheritedDescriptors {
+    /// Notes them. To be called before anything else opens a descriptor that is to live on.
+    #[must_use]
+    pub fn note() -> Self {
+        let listed = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        let mut fds: Vec<RawFd> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        // The listing itself used a descriptor, closed by now. SAFETY: F_GETFD reads a flag of any number.
+        fds.retain(|fd| *fd > 2 && unsafe { libc::fcntl(*fd, libc::F_GETFD) } != -1);
+        Self(fds)
+    }
+
+    /// Closes them in this process, and so in every process which shares its table.
+    pub fn close(&mut self) {
+        for fd in self.0.drain(..) {
+            // SAFETY: it was open before `main`, so no owner in this program knows it, and it is closed only once.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+/// Puts `/dev/null` in the place of standard descriptors (0, 1, 2); failing that they stay.
+pub fn detach_standard(fds: &[RawFd]) {
+    let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
+    for fd in fds.iter().filter(|fd| (0..=2).contains(*fd)) {
+        // SAFETY: the standard descriptors have no owner that closes them, and they stay open.
+        unsafe { libc::dup2(null.as_raw_fd(), *fd) };
+    }
+}
+
+/// Writes to standard error past all buffers and locks of the runtime; failures are ignored.
+pub fn write_stderr(text: &str) {
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        // SAFETY: the buffer is valid for its length.
+        match unsafe { libc::write(2, rest.as_ptr().cast(), rest.len()) } {
+            count if count > 0 => rest = &rest[count as usize..],
+            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn does_not_clone_with_threads() {
+        let signals = InheritedSignals::note().unwrap();
+        let error = std::thread::scope(|scope| {
+            scope.spawn(|| spawn_sharing_descriptors(c"never", &signals, || {}).unwrap_err()).join().unwrap()
+        });
+        assert!(error.to_string().contains("threads"), "{error}");
+    }
+
+    #[test]
+    fn pidfd_of_nobody() {
+        assert!(PidFd::open(Pid::MAX).is_err());
+        assert!(PidFd::open(std::process::id() as Pid).unwrap().signal(0).is_ok());
+    }
+
+    #[test]
+    fn random_is_not_constant() {
+        assert_ne!(random_bytes::<16>().unwrap(), random_bytes::<16>().unwrap());
+    }
+}

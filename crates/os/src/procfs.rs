@@ -1,0 +1,159 @@
+//! Small facts of /proc about one process, from files kept open where it pays.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+/// Most times that a list of threads is read.
+const TASK_READS: u32 = 8;
+
+/// Resident sizes of a process, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rss {
+    /// Anonymous pages.
+    pub anon: u64,
+    /// Pages of files and of shared memory.
+    pub shared: u64,
+    /// Address space.
+    pub mapped: u64,
+    /// Private writable mappings and stacks: how much `anon` can grow to without another mapping.
+    pub data: u64,
+}
+
+/// Reads resident sizes again and again: 2 us a time.
+#[derive(Debug)]
+pub struct RssReader {
+    pid: i32,
+    statm: File,
+}
+
+impl RssReader {
+    /// For one process.
+    pub fn open(pid: i32) -> io::Result<RssReader> {
+        Ok(RssReader { pid, statm: File::open(format!("/proc/{pid}/statm"))? })
+    }
+
+    /// The sizes now; an error when the process is gone.
+    pub fn read(&self) -> io::Result<Rss> {
+        let mut buffer = [0u8; 128];
+        let got = self.statm.read_at(&mut buffer, 0)?;
+        let text = std::str::from_utf8(&buffer[..got]).unwrap_or("");
+        let mut pages = text.split(' ').map(|n| n.parse::<u64>().unwrap_or(0) * 4096);
+        let (mapped, resident, shared) = (pages.next(), pages.next(), pages.next());
+        let (Some(mapped), Some(resident), Some(shared)) = (mapped, resident, shared) else {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        };
+        // text and lib are between.
+        let data = pages.nth(2).unwrap_or(0);
+        Ok(Rss { anon: resident.saturating_sub(shared), shared, mapped, data })
+    }
+
+    /// Resident shared memory (tmpfs, memfd, MAP_SHARED | MAP_ANONYMOUS), bytes.
+    pub fn shmem(&self) -> u64 {
+        let Ok(text) = fs::read_to_string(format!("/proc/{}/status", self.pid)) else { return 0 };
+        field_kib(&text, "RssShmem:")
+    }
+
+    /// Proportional sizes (anonymous, shared memory): pages that n processes have count 1/n in each.
+    /// Walks the page tables: milliseconds per GiB.
+    pub fn proportional(&self) -> Option<(u64, u64)> {
+        let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
+        Some((field_kib(&text, "Pss_Anon:"), field_kib(&text, "Pss_Shmem:")))
+    }
+}
+
+/// A figure in KiB of a /proc file, in bytes; 0 if it is not there.
+fn field_kib(text: &str, key: &str) -> u64 {
+    let line = text.lines().find_map(|l| l.strip_prefix(key));
+    line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Thread ids of a process, and maybe of some that have just ended. The kernel's list breaks off at a thread that ends
+/// while it is made, so it is read again, a few times, until it has not changed and has as many as the directory's link
+/// count says.
+pub fn tasks(pid: i32) -> Vec<i32> {
+    let path = format!("/proc/{pid}/task");
+    let (mut all, mut last) = (Vec::new(), Vec::new());
+    for _ in 0..TASK_READS {
+        let Ok(entries) = fs::read_dir(&path) else { break };
+        let tasks: Vec<i32> = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
+        all.extend_from_slice(&tasks);
+        // "." and ".." are links as well.
+        let threads = fs::metadata(&path).map_or(0, |task| task.nlink().saturating_sub(2));
+        if tasks == last && tasks.len() as u64 >= threads {
+            break;
+        }
+        last = tasks;
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The one-letter state of a thread (`R`, `S`, `D`, `T`, ...).
+pub fn task_state(pid: i32, tid: i32) -> Option<char> {
+    stat_field(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?, 3)?.chars().next()
+}
+
+/// A thread's line of figures, /proc/PID/task/TID/stat, kept open.
+#[derive(Debug)]
+pub struct TaskStat(File);
+
+impl TaskStat {
+    /// Opens it.
+    pub fn open(pid: i32, tid: i32) -> io::Result<TaskStat> {
+        File::open(format!("/proc/{pid}/task/{tid}/stat")).map(TaskStat)
+    }
+
+    /// The CPU that the thread last ran on; `None` once it is gone.
+    pub fn cpu(&self) -> Option<usize> {
+        let mut buffer = [0; 1024];
+        let len = self.0.read_at(&mut buffer, 0).ok()?;
+        stat_field(&String::from_utf8_lossy(&buffer[..len]), 39)?.parse().ok()
+    }
+}
+
+/// Field `n` (from 1) of a stat line; the command name in parentheses may hold anything.
+fn stat_field(stat: &str, n: usize) -> Option<&str> {
+    let rest = &stat[stat.rfind(')')? + 1..];
+    rest.split_ascii_whitespace().nth(n.checked_sub(3)?)
+}
+
+/// Command name of a process.
+pub fn comm(pid: i32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
+}
+
+/// Address of the robust futex list head of a thread: it lies in glibc's `struct pthread`, so it tells
+/// where the thread pointer is. `None` without permission or list.
+pub fn robust_list(tid: i32) -> Option<u64> {
+    let (mut head, mut len) = (0u64, 0usize);
+    // SAFETY: the kernel writes the two words.
+    let failed = unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len) } != 0;
+    (!failed && head != 0).then_some(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_resident_sizes_of_itself() {
+        let rss = RssReader::open(std::process::id() as i32).unwrap().read().unwrap();
+        assert!(rss.anon > 0 && rss.data > rss.anon && rss.mapped > rss.data);
+    }
+
+    #[test]
+    fn finds_fields_behind_an_odd_command_name() {
+        assert_eq!(stat_field("12 (a) b)) S 1 2 3", 3), Some("S"));
+        assert_eq!(stat_field("12 (a) b)) S 1 2 3", 4), Some("1"));
+    }
+
+    #[test]
+    fn finds_the_robust_list_of_a_thread() {
+        // SAFETY: asks for our own thread id.
+        let tid = unsafe { libc::gettid() };
+        assert!(robust_list(tid).is_some());
+        assert!(tasks(std::process::id() as i32).contains(&tid));
+    }
+}

@@ -1,0 +1,275 @@
+//! Finding the descendants of a process from `/proc`.
+//!
+//! The tree below a subreaper never loses a member: an orphan is handed to the subreaper, not to init. So a walk over
+//! parent ids finds everything the command ever started, whatever sessions and process groups it made.
+//!
+//! A pid alone names a process only while nobody reaps it. [`ProcStat`] therefore carries the start time, and
+//! [`kill_descendants`] signals through a pidfd whose start time was compared after it was opened.
+
+use crate::process::{Pid, PidFd};
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+
+/// One line of `/proc/PID/stat`, as far as memfit needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcStat {
+    /// Process id.
+    pub pid: Pid,
+    /// Command name, at most 15 bytes, not unique.
+    pub comm: String,
+    /// State letter: `R`, `S`, `D`, `T`, `t`, `Z`, `X`, `I`.
+    pub state: char,
+    /// Parent.
+    pub ppid: Pid,
+    /// Process group.
+    pub pgrp: Pid,
+    /// Controlling terminal as a device number; 0 is none.
+    pub tty_nr: i32,
+    /// Foreground process group of the terminal; -1 is none.
+    pub tpgid: Pid,
+    /// Clock ticks between boot and the start of the process: with `pid` it names a process for good.
+    pub start_ticks: u64,
+}
+
+impl ProcStat {
+    /// Whether the process has ended (and at most waits to be reaped).
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// Whether the process is stopped by a job-control signal.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.state == 'T'
+    }
+
+    /// Whether the process belongs to the foreground group of its terminal.
+    #[must_use]
+    pub fn in_foreground(&self) -> bool {
+        self.tty_nr != 0 && self.tpgid == self.pgrp
+    }
+}
+
+/// Parses the contents of `/proc/PID/stat`. `None` if it is not of that form.
+///
+/// The command name may hold spaces and parentheses, so it ends at the *last* closing one.
+#[must_use]
+pub fn parse_stat(text: &str) -> Option<ProcStat> {
+    let open = text.find('(')?;
+    let close = text.rfind(')')?;
+    let pid = text.get(..open)?.trim().parse().ok()?;
+    let comm = text.get(open + 1..close)?.to_owned();
+    // Field 3 (the state) comes first here.
+    let fields: Vec<&str> = text.get(close + 1..)?.split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
+    Some(ProcStat {
+        pid,
+        comm,
+        state: fields.first()?.chars().next()?,
+        ppid: Pid::try_from(number(4)?).ok()?,
+        pgrp: Pid::try_from(number(5)?).ok()?,
+        tty_nr: number(7)? as i32,
+        tpgid: Pid::try_from(number(8)?).ok()?,
+        start_ticks: fields.get(22 - 3)?.parse().ok()?,
+    })
+}
+
+/// Reads one process; `None` when it is gone.
+#[must_use]
+pub fn read_stat(pid: Pid) -> Option<ProcStat> {
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(&String::from_utf8_lossy(&bytes))
+}
+
+/// Every process visible in `/proc`, dead ones included.
+///
+/// # Errors
+/// When `/proc` cannot be listed (not mounted).
+pub fn snapshot() -> io::Result<Vec<ProcStat>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end between the listing and the reading.
+        all.extend(read_stat(pid));
+    }
+    Ok(all)
+}
+
+/// The descendants of `root` within a snapshot, parents before children; `root` itself and everything at or below a
+/// pid in `except` is left out.
+#[must_use]
+pub fn descendants_in<'a>(all: &'a [ProcStat], root: Pid, except: &HashSet<Pid>) -> Vec<&'a ProcStat> {
+    let mut seen: HashSet<Pid> = except.clone();
+    seen.insert(root);
+    let mut found: Vec<&ProcStat> = Vec::new();
+    let mut parents = vec![root];
+    while !parents.is_empty() {
+        let mut next = Vec::new();
+        for process in all {
+            if parents.contains(&process.ppid) && seen.insert(process.pid) {
+                next.push(process.pid);
+                found.push(process);
+            }
+        }
+        parents = next;
+    }
+    found
+}
+
+/// The living descendants of `root`, parents before children; see [`descendants_in`] for `except`.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn descendants(root: Pid, except: &HashSet<Pid>) -> io::Result<Vec<ProcStat>> {
+    let all = snapshot()?;
+    Ok(descendants_in(&all, root, except).into_iter().filter(|process| !process.is_dead()).cloned().collect())
+}
+
+/// Whether `pid` is `root` or below it, now. Bounded: a chain of parents deeper than 4096 counts as not below.
+#[must_use]
+pub fn is_at_or_below(pid: Pid, root: Pid) -> bool {
+    let mut current = pid;
+    for _ in 0..4096 {
+        if current == root {
+            return true;
+        }
+        match read_stat(current) {
+            Some(process) if process.ppid > 0 => current = process.ppid,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The direct children of this process, ended but unreaped ones included.
+///
+/// Reads `/proc/self/task/TID/children`, which costs a few microseconds where [`snapshot`] costs some milliseconds;
+/// falls back to the latter on kernels built without it.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn own_children() -> io::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    for task in fs::read_dir("/proc/self/task")? {
+        match fs::read_to_string(task?.path().join("children")) {
+            Ok(text) => children.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<Pid>().ok())),
+            Err(_) => {
+                let me = std::process::id() as Pid;
+                return Ok(snapshot()?.into_iter().filter(|p| p.ppid == me).map(|p| p.pid).collect());
+            }
+        }
+    }
+    Ok(children)
+}
+
+/// Living processes of anybody whose initial environment holds `entry` (as `NAME=value`), except this process.
+///
+/// It reads what the kernel lets it: processes of other users are skipped. Programs can overwrite their environment,
+/// so this is a net for stragglers and not proof.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn with_environment(entry: &[u8]) -> io::Result<Vec<ProcStat>> {
+    let me = std::process::id() as Pid;
+    let has_entry = |process: &ProcStat| {
+        fs::read(format!("/proc/{}/environ", process.pid))
+            .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|variable| variable == entry))
+    };
+    Ok(snapshot()?.into_iter().filter(|p| p.pid != me && !p.is_dead() && has_entry(p)).collect())
+}
+
+/// Kills `process` if it still is the one that was seen. True when a signal was sent.
+#[must_use]
+pub fn kill_exactly(process: &ProcStat) -> bool {
+    let Ok(pidfd) = PidFd::open(process.pid) else { return false };
+    let same = read_stat(process.pid).is_some_and(|now| now.start_ticks == process.start_ticks);
+    same && pidfd.signal(libc::SIGKILL).is_ok()
+}
+
+/// Sends SIGKILL to every living descendant of `root` outside `except` once, and returns those that were alive.
+///
+/// A process that forks while the list is made escapes one round: call it until it returns nothing.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn kill_descendants(root: Pid, except: &HashSet<Pid>) -> io::Result<Vec<ProcStat>> {
+    let alive = descendants(root, except)?;
+    for process in &alive {
+        let _ = kill_exactly(process);
+    }
+    Ok(alive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn process(pid: Pid, ppid: Pid) -> ProcStat {
+        ProcStat { pid, comm: "x".into(), state: 'S', ppid, pgrp: 1, tty_nr: 0, tpgid: -1, start_ticks: 7 }
+    }
+
+    #[test]
+    fn parses_a_name_with_parentheses_and_spaces() {
+        let line = "42 (a) S (b) T 7 41 40 34816 43 4194304 1 0 0 0 0 0 0 0 20 0 1 0 12345 1000 2 184467 1 1 0 0";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!(stat.comm, "a) S (b");
+        assert_eq!((stat.pid, stat.ppid, stat.pgrp, stat.tty_nr, stat.tpgid), (42, 7, 41, 34816, 43));
+        assert_eq!(stat.start_ticks, 12345);
+        assert!(stat.is_stopped() && !stat.is_dead() && !stat.in_foreground());
+    }
+
+    #[test]
+    fn refuses_what_is_no_stat_line() {
+        for text in ["", "1", "1 (", "1 )(", "x (y) S 1 2 3", "1 (y) S 1 2 3"] {
+            assert_eq!(parse_stat(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn finds_a_tree_in_any_order_and_skips_exceptions() {
+        let all = [process(9, 5), process(5, 2), process(2, 1), process(3, 1), process(4, 3), process(7, 99)];
+        let pids = |root, except: &[Pid]| {
+            descendants_in(&all, root, &except.iter().copied().collect()).iter().map(|p| p.pid).collect::<Vec<_>>()
+        };
+        assert_eq!(pids(1, &[]), [2, 3, 5, 4, 9]);
+        assert_eq!(pids(1, &[3]), [2, 5, 9]);
+        assert_eq!(pids(5, &[]), [9]);
+        assert_eq!(pids(9, &[]), [] as [Pid; 0]);
+    }
+
+    #[test]
+    fn a_cycle_of_parents_ends() {
+        let all = [process(1, 2), process(2, 1)];
+        assert_eq!(descendants_in(&all, 1, &HashSet::new()).len(), 1);
+    }
+
+    #[test]
+    fn sees_and_kills_a_real_grandchild() {
+        let mut child = Command::new("sh")
+            .args(["-c", "MEMFIT_TEST_MARK=proctree sleep 100 & wait"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let root = child.id() as Pid;
+        let sleeper = loop {
+            // The shell shows up with the same name until it has called exec.
+            if let Some(found) = descendants(root, &HashSet::new()).unwrap().into_iter().find(|p| p.comm == "sleep") {
+                break found;
+            }
+        };
+        assert_eq!(sleeper.ppid, root);
+        assert!(is_at_or_below(sleeper.pid, root) && is_at_or_below(sleeper.pid, std::process::id() as Pid));
+        assert!(!is_at_or_below(root, sleeper.pid));
+        assert!(own_children().unwrap().contains(&root));
+        let marked = with_environment(b"MEMFIT_TEST_MARK=proctree").unwrap();
+        assert!(marked.iter().any(|p| p.pid == sleeper.pid));
+
+        let stranger = ProcStat { start_ticks: sleeper.start_ticks + 1, ..sleeper.clone() };
+        assert!(!kill_exactly(&stranger), "a reused pid must not be killed");
+        while !kill_descendants(root, &HashSet::new()).unwrap().is_empty() {}
+        assert!(child.wait().unwrap().code().is_some());
+    }
+}

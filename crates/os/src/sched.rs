@@ -1,0 +1,81 @@
+//! Where a thread runs.
+
+/// Keeps the calling thread on one CPU. A failure (the CPU is not ours) changes nothing.
+pub fn run_on(cpu: usize) {
+    // SAFETY: a zeroed set is valid; the call only reads it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if cpu < libc::CPU_SETSIZE as usize {
+            libc::CPU_SET(cpu, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+        }
+    }
+}
+
+/// Whether a thread may leave SCHED_IDLE again: that needs CAP_SYS_NICE or RLIMIT_NICE. Tries it.
+pub fn may_leave_idle_class() -> bool {
+    let attempt = || set_idle_class(true) && set_idle_class(false);
+    std::thread::spawn(attempt).join().unwrap_or(false)
+}
+
+/// Makes the calling thread one of SCHED_IDLE or an ordinary one again. A CPU that runs only idle-class
+/// threads counts as free when the kernel places a thread that wakes: the woken one stays on its CPU.
+/// Returns false if that is not allowed: see [`may_leave_idle_class`].
+pub fn set_idle_class(idle: bool) -> bool {
+    let policy = if idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: changes the calling thread only.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
+}
+
+/// Threads of the machine that run or want to, and its CPUs.
+pub fn runnable() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let field = text.split(' ').nth(3).and_then(|f| f.split('/').next());
+    // SAFETY: asks for a number.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    (field.and_then(|f| f.parse().ok()).unwrap_or(u64::MAX), cpus.max(1) as u64)
+}
+
+/// Gives the calling thread the usual priority.
+pub fn usual() {
+    // SAFETY: changes the calling thread only.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
+}
+
+/// Length of a turn on the CPU that a hurried thread asks for, ns: the shortest that Linux gives.
+const SHORT_TURN: u64 = 100_000;
+
+/// `struct sched_attr` of linux/sched/types.h, its first version.
+#[repr(C)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Lets the calling thread run soon when it wakes: short turns (Linux 6.12: who asks for less runs
+/// first; older kernels ignore it) and nice -10, if that is allowed. Threads it starts inherit both.
+pub fn hurry() {
+    // SAFETY: changes the calling thread only: on Linux PRIO_PROCESS 0 is a thread.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, -10);
+        let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
+        let attr = SchedAttr {
+            size: size_of::<SchedAttr>() as u32,
+            policy: libc::SCHED_OTHER as u32,
+            flags: 0,
+            nice,
+            priority: 0,
+            runtime: SHORT_TURN,
+            deadline: 0,
+            period: 0,
+        };
+        libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0);
+    }
+}

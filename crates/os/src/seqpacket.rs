@@ -1,0 +1,256 @@
+//! Unix sockets that keep message boundaries (`SOCK_SEQPACKET`): between launcher and pager, and for clients of a pager
+//! through a name in the abstract namespace, which leaves nothing in the file system.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+/// Largest packet that is accepted, bytes. The kernel's own default bound of a send buffer is near it.
+pub const PACKET_BYTES_MAX: usize = 256 << 10;
+
+const TYPE: libc::c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
+fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: called only with descriptors that a system call has just made.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Two connected sockets.
+///
+/// # Errors
+/// As `socketpair` gives them.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array is valid for two descriptors.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, TYPE, 0, ends.as_mut_ptr()) })?;
+    Ok((own(ends[0]), own(ends[1])))
+}
+
+/// The address of a name in the abstract namespace (given without its leading NUL).
+fn address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: all zeros is a valid address struct.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    if name.is_empty() || name.len() >= address.sun_path.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "socket name is empty or too long"));
+    }
+    for (target, byte) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
+        *target = byte as libc::c_char;
+    }
+    let size = mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    Ok((address, size as libc::socklen_t))
+}
+
+/// A listening socket of that name.
+///
+/// # Errors
+/// When the name is taken or too long, and as the system calls give them.
+pub fn listen_abstract(name: &str) -> io::Result<OwnedFd> {
+    let (address, size) = address(name)?;
+    // SAFETY: plain numbers.
+    let socket = own(check(unsafe { libc::socket(libc::AF_UNIX, TYPE, 0) })?);
+    // SAFETY: `address` is valid for `size` bytes.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
+    // SAFETY: an own descriptor and a number.
+    check(unsafe { libc::listen(socket.as_raw_fd(), 4096) })?;
+    Ok(socket)
+}
+
+/// A socket connected to that name. It does not block: a listener whose queue is full gives `WouldBlock`.
+///
+/// # Errors
+/// When nobody listens, and as the system calls give them.
+pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
+    let (address, size) = address(name)?;
+    // SAFETY: plain numbers.
+    let socket = own(check(unsafe { libc::socket(libc::AF_UNIX, TYPE | libc::SOCK_NONBLOCK, 0) })?);
+    // SAFETY: `address` is valid for `size` bytes.
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
+    Ok(socket)
+}
+
+/// User and process at the other end, as they were when it connected or began to listen.
+///
+/// # Errors
+/// As `getsockopt` gives them.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, i32)> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of_val(&credentials) as libc::socklen_t;
+    let target = (&raw mut credentials).cast();
+    // SAFETY: the buffer is valid for `size` bytes.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, target, &mut size) })?;
+    Ok((credentials.uid, credentials.pid))
+}
+
+/// Room for one descriptor in a control message, aligned as the kernel wants it.
+#[repr(C, align(8))]
+struct Control([u8; 24]);
+
+const FD_BYTES: libc::c_uint = size_of::<RawFd>() as libc::c_uint;
+
+/// Sends one packet without blocking and without SIGPIPE, with a descriptor if there is one.
+///
+/// # Errors
+/// `WouldBlock` when the receiver does not keep up, and as `sendmsg` gives them.
+pub fn send(socket: BorrowedFd<'_>, packet: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut data = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
+    let mut control = Control([0; 24]);
+    // SAFETY: all zeros is a valid header: no name, no data, no control.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &mut data;
+    header.msg_iovlen = 1;
+    if let Some(fd) = fd {
+        header.msg_control = (&raw mut control).cast();
+        // SAFETY: computes sizes from numbers.
+        header.msg_controllen = unsafe { libc::CMSG_SPACE(FD_BYTES) } as _;
+        // SAFETY: the control buffer is aligned and has room for one message of one descriptor.
+        unsafe {
+            let message = libc::CMSG_FIRSTHDR(&header);
+            (*message).cmsg_level = libc::SOL_SOCKET;
+            (*message).cmsg_type = libc::SCM_RIGHTS;
+            (*message).cmsg_len = libc::CMSG_LEN(FD_BYTES) as _;
+            ptr::write_unaligned(libc::CMSG_DATA(message).cast(), fd.as_raw_fd());
+        }
+    }
+    // SAFETY: the header points to live buffers of the given sizes; the kernel only reads them.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// A packet that arrived.
+#[derive(Debug)]
+pub struct Packet {
+    /// Its bytes, at most [`PACKET_BYTES_MAX`].
+    pub bytes: Vec<u8>,
+    /// The descriptor that came with it.
+    pub fd: Option<OwnedFd>,
+}
+
+/// Takes the next packet without blocking; `None` when the other end is closed.
+///
+/// # Errors
+/// `WouldBlock` when there is none, `InvalidData` when it was cut, and as `recvmsg` gives them.
+pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
+    let mut bytes = vec![0; PACKET_BYTES_MAX];
+    let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; 24]);
+    // SAFETY: all zeros is a valid header.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &mut data;
+    header.msg_iovlen = 1;
+    header.msg_control = (&raw mut control).cast();
+    header.msg_controllen = size_of::<Control>() as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the header points to live buffers of the given sizes.
+    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, flags) };
+    if count < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = received_fd(&header);
+    if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "packet was too large"));
+    }
+    if count == 0 && fd.is_none() {
+        return Ok(None);
+    }
+    bytes.truncate(count as usize);
+    Ok(Some(Packet { bytes, fd }))
+}
+
+fn received_fd(header: &libc::msghdr) -> Option<OwnedFd> {
+    // SAFETY: the header was filled by recvmsg and its control buffer is alive; the first message is checked for null
+    // and for being one of at least one descriptor (the buffer has no room for a second message).
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(header);
+        let is_fd = !message.is_null()
+            && (*message).cmsg_level == libc::SOL_SOCKET
+            && (*message).cmsg_type == libc::SCM_RIGHTS
+            && (*message).cmsg_len as usize >= libc::CMSG_LEN(FD_BYTES) as usize;
+        is_fd.then(|| own(ptr::read_unaligned(libc::CMSG_DATA(message).cast())))
+    }
+}
+
+/// Waits for the next packet, at most `timeout`.
+///
+/// # Errors
+/// `TimedOut`, and as [`receive`] gives them.
+pub fn receive_within(socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<Option<Packet>> {
+    let [ready] = crate::process::wait_readable([socket], Some(timeout))?;
+    if !ready {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    receive(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn carries_packets_and_a_descriptor() {
+        let (left, right) = pair().unwrap();
+        send(left.as_fd(), b"one", None).unwrap();
+        send(left.as_fd(), b"two", Some(left.as_fd())).unwrap();
+        let one = receive(right.as_fd()).unwrap().unwrap();
+        assert_eq!((one.bytes.as_slice(), one.fd.is_none()), (&b"one"[..], true));
+        let two = receive(right.as_fd()).unwrap().unwrap();
+        assert_eq!(two.bytes, b"two");
+        let copy = two.fd.unwrap();
+        send(copy.as_fd(), b"through the copy", None).unwrap();
+        assert_eq!(receive(right.as_fd()).unwrap().unwrap().bytes, b"through the copy");
+        assert_eq!(receive(right.as_fd()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop((left, copy));
+        // Another test's child may hold a copy until it has executed its program.
+        let end = receive_within(right.as_fd(), Duration::from_secs(5)).unwrap();
+        assert!(end.is_none());
+        assert!(send(right.as_fd(), b"x", None).is_err(), "an error and no SIGPIPE");
+    }
+
+    #[test]
+    fn refuses_a_packet_over_the_bound() {
+        let (left, right) = pair().unwrap();
+        let size: libc::c_int = 1 << 20;
+        // SAFETY: the option value is a valid int.
+        unsafe {
+            let value = (&raw const size).cast();
+            libc::setsockopt(left.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, value, 4)
+        };
+        if send(left.as_fd(), &vec![1; PACKET_BYTES_MAX + 1], None).is_ok() {
+            assert_eq!(receive(right.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn listens_under_an_abstract_name() {
+        let name = format!("memfit-test-{}", std::process::id());
+        assert!(connect_abstract(&name).is_err());
+        let listener = listen_abstract(&name).unwrap();
+        assert!(listen_abstract(&name).is_err(), "the name is taken");
+        let client = connect_abstract(&name).unwrap();
+        let (uid, pid) = peer(client.as_fd()).unwrap();
+        assert_eq!((uid, pid), (crate::process::effective_uid(), std::process::id() as i32));
+        drop(listener);
+        assert!(connect_abstract(&name).is_err());
+        assert!(connect_abstract("").is_err() && connect_abstract(&"x".repeat(200)).is_err());
+    }
+
+    #[test]
+    fn waiting_ends() {
+        let (left, _right) = pair().unwrap();
+        let error = receive_within(left.as_fd(), Duration::from_millis(5)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,235 @@
+//! userfaultfd as the pager uses it: descriptors of other processes.
+//!
+//! Errnos get their meaning here. The unsafety of userfaultfd lies in what registering and filling do
+//! to *another* process's memory, which no type here can guard: the pager's page table does.
+
+use crate::probe::feature;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+const UFFDIO_WAKE: libc::c_ulong = 0x8010_aa02;
+const UFFDIO_COPY: libc::c_ulong = 0xc028_aa03;
+const DONTWAKE: u64 = 1;
+const MODE_MISSING: u64 = 1;
+const PAGE: u64 = 4096;
+
+pub use feature::EVENT_FORK;
+/// The features that `memfit run` cannot do without.
+pub const REQUIRED: u64 = {
+    let (mut mask, mut i) = (0, 0);
+    while i < feature::REQUIRED.len() {
+        mask |= feature::REQUIRED[i].1;
+        i += 1;
+    }
+    mask
+};
+
+/// A message from the kernel.
+#[derive(Debug)]
+pub enum Event {
+    /// A thread waits for a page.
+    Fault {
+        /// Faulting address.
+        address: u64,
+        /// Write access.
+        write: bool,
+        /// Thread id in the process's own PID namespace.
+        tid: u32,
+    },
+    /// The process forked while its parent waits; the child's descriptor.
+    Fork(Uffd),
+    /// mremap has moved a range; the caller waits.
+    Remap {
+        /// Old address.
+        from: u64,
+        /// New address.
+        to: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// A range is about to be zapped; the caller waits.
+    Remove {
+        /// First byte.
+        start: u64,
+        /// One past the last byte.
+        end: u64,
+    },
+    /// A range was unmapped; the caller waits.
+    Unmap {
+        /// First byte.
+        start: u64,
+        /// One past the last byte.
+        end: u64,
+    },
+}
+
+/// What came of filling pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// All pages are there.
+    Done,
+    /// This many pages were filled; the next one had a page already.
+    Exists(u64),
+    /// This many pages were filled; then an event was pending: read it, then try again.
+    EventPending(u64),
+    /// The range is no longer registered memory of the process.
+    NotMapped(u64),
+    /// The process's memory is gone.
+    Gone,
+    /// No memory, or the memory cgroup of the process is full.
+    NoMemory(u64),
+}
+
+/// A userfaultfd of some process.
+#[derive(Debug)]
+pub struct Uffd {
+    fd: OwnedFd,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    arg: [u64; 3],
+}
+
+/// Room for the messages of one read.
+#[derive(Debug)]
+pub struct Inbox {
+    raw: Vec<[u64; 4]>,
+}
+
+impl Default for Inbox {
+    fn default() -> Inbox {
+        Inbox { raw: vec![[0; 4]; 64] }
+    }
+}
+
+impl Uffd {
+    /// Takes over a descriptor that came from a stub. It may be anything: every later call checks.
+    pub fn from_fd(fd: OwnedFd) -> Uffd {
+        Uffd { fd }
+    }
+
+    /// The handshake. Returns the features asked for that the kernel has.
+    pub fn handshake(&self, features: u64) -> io::Result<()> {
+        let mut api = [0xaa_u64, features, 0];
+        // SAFETY: uffdio_api is three u64.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_API, api.as_mut_ptr()) })
+    }
+
+    /// Registers a range for missing pages. Idempotent.
+    pub fn register(&self, start: u64, len: u64) -> io::Result<()> {
+        let mut arg = [start, len, MODE_MISSING, 0];
+        // SAFETY: uffdio_register is four u64.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_REGISTER, arg.as_mut_ptr()) })
+    }
+
+    /// Fills pages at `to` with `bytes` without waking anybody.
+    pub fn copy(&self, to: u64, bytes: &[u8]) -> Fill {
+        self.fill(to, bytes, DONTWAKE)
+    }
+
+    /// As [`Uffd::copy`], and wakes all threads that wait for one of the pages that it filled.
+    pub fn copy_and_wake(&self, to: u64, bytes: &[u8]) -> Fill {
+        self.fill(to, bytes, 0)
+    }
+
+    fn fill(&self, to: u64, bytes: &[u8], mode: u64) -> Fill {
+        let mut arg = [to, bytes.as_ptr() as u64, bytes.len() as u64, mode, 0];
+        // SAFETY: uffdio_copy is five u64; the kernel reads `bytes` and writes the last word.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_COPY, arg.as_mut_ptr()) };
+        if result == 0 {
+            return Fill::Done;
+        }
+        let done = (arg[4] as i64).max(0) as u64 / PAGE;
+        match io::Error::last_os_error().raw_os_error().unwrap_or(0) {
+            libc::EEXIST => Fill::Exists(done),
+            // After partial progress the kernel returns EAGAIN whatever stopped it.
+            libc::EAGAIN => Fill::EventPending(done),
+            libc::ESRCH => Fill::Gone,
+            libc::ENOMEM => Fill::NoMemory(done),
+            _ => Fill::NotMapped(done),
+        }
+    }
+
+    /// Wakes all threads that wait for a page in the range.
+    pub fn wake(&self, start: u64, len: u64) {
+        let mut arg = [start, len];
+        // SAFETY: uffdio_range is two u64. A failure means that nobody is left to wake.
+        unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_WAKE, arg.as_mut_ptr()) };
+    }
+
+    /// Whether the process's memory is gone (exit or exec).
+    pub fn gone(&self) -> bool {
+        // A copy to an unmapped place: ESRCH comes before everything else but the argument checks.
+        let page = [0u64; 512];
+        // SAFETY: u64 words as bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(page.as_ptr().cast::<u8>(), PAGE as usize) };
+        self.copy(0x1000, bytes) == Fill::Gone
+    }
+
+    /// Reads what is there without waiting.
+    pub fn read(&self, inbox: &mut Inbox, events: &mut Vec<Event>) -> io::Result<usize> {
+        let room = std::mem::size_of_val(&inbox.raw[..]);
+        // SAFETY: the buffer has `room` bytes.
+        let got = unsafe { libc::read(self.fd.as_raw_fd(), inbox.raw.as_mut_ptr().cast(), room) };
+        if got < 0 {
+            let error = io::Error::last_os_error();
+            return if error.raw_os_error() == Some(libc::EAGAIN) { Ok(0) } else { Err(error) };
+        }
+        let count = got as usize / 32;
+        for raw in &inbox.raw[..count] {
+            // SAFETY: Message is plain integers of the same size.
+            let message: Message = unsafe { std::mem::transmute(*raw) };
+            events.extend(decode(&message));
+        }
+        Ok(count)
+    }
+}
+
+fn decode(message: &Message) -> Option<Event> {
+    let [a, b, c] = message.arg;
+    Some(match message.event {
+        // flags, address, ptid
+        0x12 => Event::Fault { address: b, write: a & 1 != 0, tid: c as u32 },
+        0x13 => {
+            // SAFETY: the kernel made this descriptor for us while we read.
+            let fd = unsafe { OwnedFd::from_raw_fd(a as u32 as RawFd) };
+            set_cloexec(&fd);
+            Event::Fork(Uffd { fd })
+        }
+        0x14 => Event::Remap { from: a, to: b, len: c },
+        0x15 => Event::Remove { start: a, end: b },
+        0x16 => Event::Unmap { start: a, end: b },
+        _ => return None,
+    })
+}
+
+fn set_cloexec(fd: &OwnedFd) {
+    // SAFETY: sets a flag of a descriptor that we own.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+}
+
+impl AsRawFd for Uffd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// `/dev/userfaultfd`, to lend to stubs that may not make a descriptor themselves.
+pub fn device() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/userfaultfd")
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,297 @@
+//! Adoption: finding memory of a process that is not registered yet, registering it, and telling the
+//! core which pages are present.
+
+use crate::mutant::{off, Rule};
+use crate::proc::{send_command, Identity, Proc, STOPPED_AFTER, ZERO_PAGE};
+use crate::state::Shared;
+use memfit_core::{Entry, Page, PageRange};
+use memfit_os::maps::{self, evictable, Mapping, Maps};
+use memfit_os::procfs;
+use memfit_os::uffd::Fill;
+use memfit_wire::{Command, BATCH_PAGES, BATCH_RANGES, OPEN};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// File name of the stub in /proc/PID/maps.
+const STUB: &str = "/libmemfit.so";
+/// Distance of the robust list head from the thread pointer in glibc's `struct pthread`, and size of
+/// that structure, with room for other versions (2.31 to 2.42: head at 0x2e0, size up to 0x980).
+const HEAD_OFFSET: u64 = 0x2e0;
+const PTHREAD_BYTES: u64 = 0xc00;
+/// Upper part of the main stack that is taken away to make the thread wait.
+const STACK_BYTES: u64 = 128 << 10;
+
+/// Largest mapping that is taken for a thread's stack: 8 MiB are usual.
+const STACK_MAPPING_MAX: u64 = 16 << 20;
+/// Smallest reserved mapping that is registered: malloc's arenas, a runtime's heap, but no guard pages.
+const RESERVED_BYTES: u64 = 64 << 10;
+
+/// Addresses from the first to one past the last.
+type Range = (u64, u64);
+/// Such a range of present pages, and whether they are the kernel's zero page.
+type Present = (u64, u64, bool);
+
+/// What one look found.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Found {
+    /// Bytes registered.
+    pub registered: u64,
+    /// Pages adopted.
+    pub adopted: u64,
+    /// An event was pending: look again soon.
+    pub again: bool,
+}
+
+/// Registers and adopts what is new. Waits for at most one read of the process's fault thread.
+pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
+    let found = take_in(shared, proc, true, |_, _| true);
+    if let Some(identity) = proc.identity.get() {
+        // Registered like all that is reserved: from now on new mappings can come out of it.
+        let at = identity.reservation.load(Relaxed);
+        if at != 0 && proc.region_of(at).is_some() && identity.reservation.swap(0, Relaxed) != 0 {
+            send_command(&identity.socket, &Command { kind: OPEN, ..Command::default() }, None);
+        }
+    }
+    found
+}
+
+/// As [`rescan`], for the stacks of its threads only: so that [`brake`] works before all else is
+/// registered. Faults on them are few.
+pub fn stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
+    let has_stack = |m: &Mapping, stacks: &[(u64, u64)]| {
+        m.stack || (m.end - m.start <= STACK_MAPPING_MAX && stacks.iter().any(|s| s.0 < m.end && s.1 > m.start))
+    };
+    take_in(shared, proc, false, has_stack)
+}
+
+/// Takes the `wanted` mappings in. `freed`: they can hold pages freed with MADV_FREE.
+fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(&Mapping, &[Range]) -> bool) -> Found {
+    let mut found = Found::default();
+    let Some(identity) = proc.identity.get() else { return found };
+    let mut mappings = {
+        let mut maps = identity.maps.lock().unwrap();
+        match maps.read() {
+            Ok(text) => evictable(text, STUB),
+            Err(_) => return found,
+        }
+    };
+    // Held throughout: no event is read between the registration and the adoption. What was unmapped
+    // since the look at the maps cannot be registered, or is something else that may be.
+    let _io = proc.io.lock().unwrap();
+    if proc.removed.load(Relaxed) {
+        return found;
+    }
+    pin_threads(shared, proc, identity.pid, &mappings);
+    {
+        let stacks = proc.stacks.lock().unwrap();
+        mappings.retain(|m| wanted(m, &stacks));
+    }
+    let fresh: Vec<Range> = mappings
+        .iter()
+        .filter(|m| !m.reserved || opens_unseen(identity, m))
+        .flat_map(|m| uncovered(proc, &identity.forbidden, m.start, m.end))
+        .filter(|&(start, end)| proc.uffd.register(start, end - start).is_ok())
+        .collect();
+    found.registered = fresh.iter().map(|(start, end)| end - start).sum();
+    // Before the look at the pages: what the kernel drops after it is in one of these mappings.
+    let lazy = if freed && !fresh.is_empty() { lazily_freed(identity) } else { Vec::new() };
+    let mut pages = Vec::new();
+    for &(start, end) in &fresh {
+        let _ = identity.pagemap.present(start, end, |s, e, zero| unknown(shared, proc, s, e, zero, &mut pages));
+    }
+    let (regions, pages) = confirmed(proc, &identity.maps, fresh, &pages);
+    // An unmapping that began after the look has an event pending now: then what was seen may be gone.
+    if proc.event_pending() && !off(Rule::AdoptPending) {
+        found.again = true;
+        return found;
+    }
+    for (start, end) in regions {
+        proc.add_region(start, end);
+    }
+    // In chunks: the core's lock must stay free for faults.
+    for chunk in pages.chunks(64) {
+        let mut state = shared.lock();
+        for &(start, end, zero) in chunk {
+            let zero = zero || lazy.iter().any(|&(s, e)| s < end && e > start);
+            for page in start / 4096..end / 4096 {
+                found.adopted += u64::from(state.core.adopt(proc.id, Page(page), zero, proc.doubtful(page * 4096)));
+            }
+        }
+        shared.settle(state);
+    }
+    found
+}
+
+/// Mappings with pages that the program has freed with MADV_FREE, which the kernel may drop at any moment
+/// from now on. Looked for when a process is adopted, and later only if it had such: all its pages are
+/// walked for it. What is freed after the registration raises an event.
+fn lazily_freed(identity: &Identity) -> Vec<Range> {
+    if identity.frees_lazily.get() == Some(&false) {
+        return Vec::new();
+    }
+    let text = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
+    let found = maps::lazily_freed(&text);
+    let _ = identity.frees_lazily.set(!found.is_empty());
+    found
+}
+
+/// Adds the parts of a present range that the table does not have. What it has may be in a batch.
+fn unknown(shared: &Shared, proc: &Proc, start: u64, end: u64, zero: bool, out: &mut Vec<Present>) {
+    let state = shared.lock();
+    let from = out.len();
+    for page in start / 4096..end / 4096 {
+        if state.core.entry(proc.id, Page(page)) != Entry::Untracked {
+            continue;
+        }
+        match out[from..].last_mut() {
+            Some(last) if last.1 == page * 4096 => last.1 += 4096,
+            _ => out.push((page * 4096, (page + 1) * 4096, zero)),
+        }
+    }
+}
+
+/// Whether a reserved mapping is worth registering: a part of it that mprotect opens later would be a
+/// mapping of its own, unregistered, and so would every step of a heap that grows in it. Pages that are
+/// in it already stay unknown, so it must have none.
+fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
+    let mut empty = true;
+    mapping.end - mapping.start >= RESERVED_BYTES
+        && identity.pagemap.present(mapping.start, mapping.end, |_, _, _| empty = false).is_ok()
+        && empty
+}
+
+/// The parts of `fresh` and of the present ranges in it that lie in registered mappings. A range that was
+/// registered can have had holes, in which the program has mapped something since: that is not
+/// registered, and a page taken from it would read as zeros later. A mapping is registered as a whole or
+/// not at all, so filling one of its present pages tells: EEXIST, or not registered. One that is
+/// registered now was so at the look. One without a present page is believed: there is nothing to take.
+fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Present]) -> (Vec<Range>, Vec<Present>) {
+    if pages.is_empty() {
+        return (fresh, Vec::new());
+    }
+    let (mut regions, mut out) = (Vec::new(), Vec::new());
+    let mut maps = maps.lock().unwrap();
+    let Ok(text) = maps.read() else { return (regions, out) };
+    let (mut page, mut range) = (0, 0);
+    for mapping in evictable(text, STUB) {
+        while pages.get(page).is_some_and(|p| p.1 <= mapping.start) {
+            page += 1;
+        }
+        let inside = pages[page..].iter().take_while(|p| p.0 < mapping.end);
+        let inside: Vec<Present> = inside.map(|&(s, e, z)| (s.max(mapping.start), e.min(mapping.end), z)).collect();
+        let other = |&(at, ..): &Present| !matches!(proc.uffd.copy(at, &ZERO_PAGE.0), Fill::Exists(_));
+        if inside.first().is_some_and(other) {
+            continue;
+        }
+        out.extend(inside);
+        while fresh.get(range).is_some_and(|f| f.1 <= mapping.start) {
+            range += 1;
+        }
+        let covered = fresh[range..].iter().take_while(|f| f.0 < mapping.end);
+        regions.extend(covered.map(|&(s, e)| (s.max(mapping.start), e.min(mapping.end))));
+    }
+    (regions, out)
+}
+
+/// Parts of a range that are neither registered nor forbidden.
+fn uncovered(proc: &Proc, forbidden: &[(u64, u64)], start: u64, end: u64) -> Vec<(u64, u64)> {
+    let mut taken: Vec<(u64, u64)> = forbidden.iter().copied().filter(|&(s, e)| s < end && e > start).collect();
+    {
+        let regions = proc.regions.lock().unwrap();
+        let around = regions.range(..start).next_back().into_iter().chain(regions.range(start..end));
+        taken.extend(around.map(|(&s, &e)| (s, e)).filter(|&(_, e)| e > start));
+    }
+    taken.sort_unstable();
+    let (mut out, mut at) = (Vec::new(), start);
+    for (s, e) in taken {
+        if s > at {
+            out.push((at, s.min(end)));
+        }
+        at = at.max(e);
+    }
+    if at < end {
+        out.push((at, end));
+    }
+    out
+}
+
+/// Pins the pages around every thread pointer: at a thread's exit the kernel touches `struct pthread`
+/// and serves no userfault for it. Notes where the stacks are.
+fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]) {
+    let mut pages = Vec::new();
+    let mut stacks: Vec<(u64, u64)> =
+        mappings.iter().filter(|m| m.stack).map(|m| (m.end.saturating_sub(STACK_BYTES).max(m.start), m.end)).collect();
+    for tid in procfs::tasks(pid) {
+        let Some(head) = procfs::robust_list(tid) else { continue };
+        let start = (head - HEAD_OFFSET) / 4096;
+        let end = (head - HEAD_OFFSET + PTHREAD_BYTES) / 4096;
+        pages.extend((start..=end).map(Page));
+        if tid != pid {
+            stacks.push(((start * 4096).saturating_sub(STACK_BYTES / 4), start * 4096));
+        }
+    }
+    if off(Rule::Pins) {
+        pages.clear();
+    }
+    *proc.stacks.lock().unwrap() = stacks;
+    let mut state = shared.lock();
+    let out = |page: &Page| matches!(state.core.entry(proc.id, *page), Entry::Out(_) | Entry::Evicting(_));
+    let gone: Vec<u64> = pages.iter().filter(|page| out(page)).map(|page| page.address()).collect();
+    state.core.pin(proc.id, pages.into_iter());
+    drop(state);
+    if !gone.is_empty() {
+        proc.fetch(gone);
+    }
+}
+
+/// Longest that one brake waits for its process's stub.
+const BRAKE_WAIT: Duration = Duration::from_millis(2);
+
+/// Makes the threads of a process wait: takes the tops of their stacks away. They fault at once, and
+/// the fault waits for room (`Shared::throttle`). The only brake on a program that fills memory which
+/// is not registered yet, faster than it can be taken away. Returns when they are gone, or after a
+/// moment: a stopped process does not answer, but neither does it grow.
+pub fn brake(shared: &Arc<Shared>, proc: &Arc<Proc>) {
+    let Some(mut io) = soon(&proc.io) else { return };
+    if io.busy && io.posted.is_some_and(|at| at.elapsed() < STOPPED_AFTER) {
+        proc.wait_finished(io.number, BRAKE_WAIT);
+        // What is broken, reclaim finds as well and deals with.
+        let _ = proc.collect(shared, &mut io, false);
+    }
+    if !proc.idle(&io) {
+        return;
+    }
+    let stacks = proc.stacks.lock().unwrap().clone();
+    let mut victims = Vec::new();
+    let mut room = BATCH_PAGES;
+    let mut state = shared.lock();
+    for (start, end) in stacks {
+        let claimed =
+            state.core.claim_range(proc.id, PageRange::from_addresses(start, end), room.min(32), shared.tick());
+        room -= claimed.iter().map(|v| v.slots.len()).sum::<usize>();
+        victims.extend(claimed);
+        if room == 0 || victims.len() + 32 > BATCH_RANGES {
+            break;
+        }
+    }
+    shared.settle(state);
+    if !victims.is_empty() {
+        proc.post(&mut io, victims);
+        let number = io.number;
+        // Its fault thread needs `io` to read events.
+        drop(io);
+        proc.wait_finished(number, BRAKE_WAIT);
+    }
+}
+
+/// The lock, unless it is held for longer than a read of events takes.
+fn soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    for _ in 0..10 {
+        if let Ok(guard) = mutex.try_lock() {
+            return Some(guard);
+        }
+        std::thread::sleep(Duration::from_micros(20));
+    }
+    None
+}

@@ -1,0 +1,143 @@
+//! Staged pages into the pool: by the reclaim thread, and by faults that wait for it.
+
+use crate::state::Shared;
+use crate::swap::Aligned;
+use memfit_codec::{Aim, Choice, Chooser, CodecId, Worker};
+use memfit_core::scheme::Codec;
+use memfit_core::{Coded, Compress, Placed};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Resident share of the budget below which few bytes are worth more time, percent: each frame saved is a page in the
+/// program's memory, and a fault less. Not for pages that come back in sequence, unless very little is left.
+const TIGHT_PERCENT: u64 = 80;
+const VERY_TIGHT_PERCENT: u64 = 40;
+
+/// Buffers and contexts of one thread at a time.
+pub struct Compressor {
+    worker: Worker,
+    chooser: Chooser,
+    page: Aligned,
+    coded: Box<[u8]>,
+    second: Box<[u8]>,
+    picked: Vec<Compress>,
+    aim: Aim,
+}
+
+/// What came of a call.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Outcome {
+    /// Pages that left staging.
+    pub done: usize,
+    /// The pool had no room for one.
+    pub full: bool,
+}
+
+impl Compressor {
+    /// With its buffers and contexts.
+    pub fn new() -> Compressor {
+        Compressor {
+            worker: Worker::new(),
+            chooser: Chooser::new(),
+            page: Aligned::new(4096),
+            coded: vec![0; 8192].into(),
+            second: vec![0; 8192].into(),
+            picked: Vec::new(),
+            aim: Aim::Fast,
+        }
+    }
+
+    /// Compresses up to `max` of the oldest staged pages. What must be written to the swap tier is added to `Shared::raw`.
+    pub fn compress(&mut self, shared: &Shared, max: usize) -> Outcome {
+        let mut picked = std::mem::take(&mut self.picked);
+        picked.clear();
+        let mut state = shared.lock();
+        state.core.pick_compress(max, &mut picked);
+        let resident = (state.core.present_total() * 4096 + shared.unmanaged.load(Relaxed)) * 100 / shared.sizes.budget;
+        let (tight, very) = (resident < TIGHT_PERCENT, resident < VERY_TIGHT_PERCENT);
+        self.aim = if very || (tight && !state.core.in_sequence()) { Aim::Dense } else { Aim::Fast };
+        shared.settle(state);
+        let mut outcome = Outcome::default();
+        for &item in &picked {
+            match self.compress_one(shared, item) {
+                Placed::Swap => shared.raw.lock().unwrap().push(item),
+                Placed::Full => outcome.full = true,
+                Placed::Nothing | Placed::Pool { .. } => outcome.done += 1,
+            }
+        }
+        self.picked = picked;
+        outcome
+    }
+
+    fn compress_one(&mut self, shared: &Shared, item: Compress) -> Placed {
+        let segment = shared.lock().segments.get(&item.slot.area).cloned();
+        let Some(segment) = segment else { return Placed::Nothing };
+        // Copied first: the target could change its shared segment under a codec.
+        // SAFETY: the core keeps the slot until `compressed`.
+        self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
+        let coded = match memfit_codec::same_filled(self.page.bytes()) {
+            Some(word) => Coded::Word(word),
+            None => self.encode(shared, item.region),
+        };
+        let mut state = shared.lock();
+        let freed = state.core.take_freed_frames();
+        state.frames.freed(&freed, &shared.memory);
+        let placed = state.core.compressed(item.object, coded);
+        if let Placed::Pool { slot, grew } = placed {
+            state.frames.grew(grew);
+            let bytes = match coded {
+                Coded::Bytes { len, .. } => &self.coded[..len as usize],
+                _ => &*self.page.bytes(),
+            };
+            // SAFETY: the core gave this place to this object alone, and its lock is held.
+            unsafe { shared.memory.write(slot.byte(), bytes) };
+        }
+        shared.settle(state);
+        if let Coded::Bytes { codec, len } = coded {
+            let count = &shared.codecs[usize::from(codec) % 8];
+            count.pages.fetch_add(1, Relaxed);
+            count.in_bytes.fetch_add(4096, Relaxed);
+            count.out_bytes.fetch_add(u64::from(len), Relaxed);
+        }
+        placed
+    }
+
+    /// Compresses `self.page` into `self.coded` by the scheme's codec.
+    fn encode(&mut self, shared: &Shared, region: u32) -> Coded {
+        let fixed = match shared.scheme.codec {
+            Codec::Auto => None,
+            Codec::Lz4 => Some(CodecId::LZ4),
+            Codec::Zstd => Some(CodecId::ZSTD),
+            Codec::ZstdFast => Some(CodecId::ZSTD_FAST),
+            Codec::WordMask => Some(CodecId::WORD_MASK),
+        };
+        let key = u64::from(region);
+        let limit = shared.scheme.admission.max_len as usize + 1;
+        let choice = fixed.map_or_else(|| self.chooser.choose(key, self.aim), Choice::Use);
+        let page = &*self.page.bytes();
+        let mut best: Option<(CodecId, usize)> = None;
+        match choice {
+            Choice::Skip => {}
+            Choice::Use(codec) => {
+                let len = self.worker.compress(codec, page, &mut self.coded, limit);
+                if fixed.is_none() {
+                    self.chooser.record(key, codec, 4096, len);
+                }
+                best = len.map(|len| (codec, len));
+            }
+            Choice::Sample(codecs) => {
+                for &codec in codecs {
+                    let len = self.worker.compress(codec, page, &mut self.second, limit);
+                    self.chooser.record(key, codec, 4096, len);
+                    if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
+                        best = Some((codec, len));
+                        std::mem::swap(&mut self.coded, &mut self.second);
+                    }
+                }
+            }
+        }
+        match best {
+            Some((codec, len)) => Coded::Bytes { codec: codec.0, len: len as u32 },
+            None => Coded::Incompressible,
+        }
+    }
+}

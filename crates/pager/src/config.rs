@@ -1,0 +1,95 @@
+//! What the launcher tells the pager, and the messages between the two.
+
+use serde::{Deserialize, Serialize};
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+/// Where pages go that do not fit into RAM even compressed.
+#[derive(Debug, Clone)]
+pub enum SwapChoice {
+    /// An unlinked file in a disk-backed directory chosen by us.
+    Auto,
+    /// No swap tier: nothing is ever written to a disk.
+    None,
+    /// A directory (an unlinked file is made there) or a file or device to use.
+    Path(PathBuf),
+}
+
+/// Everything the pager needs to start.
+#[derive(Debug)]
+pub struct Config {
+    /// Budget of the whole tree, bytes.
+    pub budget_bytes: u64,
+    /// Preset name or path of a TOML file; `None` is the default scheme.
+    pub scheme: Option<String>,
+    /// `key=value` overrides of the scheme, in order.
+    pub overrides: Vec<String>,
+    /// The swap tier.
+    pub swap: SwapChoice,
+    /// Largest size of the swap tier, bytes.
+    pub swap_size: Option<u64>,
+    /// The command, for statistics.
+    pub command: Vec<String>,
+    /// Name of the abstract unix socket, without the leading NUL.
+    pub socket_name: String,
+    /// The listening SOCK_SEQPACKET socket.
+    pub listener: RawFd,
+    /// The pager's end of the SOCK_SEQPACKET pair to the launcher.
+    pub to_launcher: RawFd,
+    /// More messages.
+    pub verbose: bool,
+    /// Pid of the launcher.
+    pub launcher_pid: i32,
+}
+
+/// Pager to launcher, one JSON object a packet.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromPager {
+    /// The pager can serve; the command may start.
+    Ready,
+    /// The pager cannot start.
+    Failed {
+        /// What was wrong, and what to do.
+        message: String,
+        /// Exit status for the launcher.
+        code: i32,
+    },
+    /// One line for the terminal.
+    Warning {
+        /// The text without prefix and newline.
+        text: String,
+    },
+    /// The tree must be killed, and why.
+    Fatal {
+        /// The text without prefix and newline.
+        text: String,
+    },
+    /// Final statistics.
+    Stats {
+        /// Schema 1.
+        json: serde_json::Value,
+        /// One line for the terminal.
+        summary: String,
+    },
+}
+
+/// Launcher to pager, one JSON object a packet.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToPager {
+    /// The command was started.
+    Started {
+        /// Its pid.
+        pid: i32,
+    },
+    /// The command ended.
+    CommandExited {
+        /// Its pid.
+        pid: i32,
+        /// Exit code, if it exited.
+        code: Option<i32>,
+        /// Signal number, if it was killed.
+        signal: Option<i32>,
+        /// Whether the launcher waits for [`FromPager::Stats`].
+        wait_for_stats: bool,
+    },
+}

@@ -1,0 +1,532 @@
+//! The control thread: stubs that say hello, the launcher, one-shot questions; and the life of
+//! managed processes.
+
+use crate::adopt;
+use crate::config::{Config, FromPager, ToPager};
+use crate::fault;
+use crate::mutant::{off, Rule};
+use crate::proc::{send_command, slot_offset, Identity, Proc};
+use crate::state::Shared;
+use memfit_os::maps::{not_inherited, Maps, Pagemap};
+use memfit_os::memory::Segment;
+use memfit_os::process::PidFd;
+use memfit_os::procfs::{self, RssReader};
+use memfit_os::seqpacket;
+use memfit_os::uffd::{self, Uffd};
+use memfit_wire::{Command, FromStub, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, VERSION, WITH_DEVICE, WITH_UFFD};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A process whose stub said hello.
+pub struct Client {
+    /// Pid in the pager's namespace.
+    pub pid: i32,
+    /// Thread id of the stub in its own namespace.
+    pub tid: u32,
+    /// Started by a fork of a process that had a stub.
+    pub forked: bool,
+    /// When it said hello.
+    pub since: Instant,
+    /// Its control socket.
+    pub socket: Arc<OwnedFd>,
+    /// One of the constants below.
+    pub stage: AtomicU32,
+    /// Resident sizes.
+    pub rss: RssReader,
+    /// Share of its anonymous pages that is its own, in thousandths. For a new fork child 0: what it has
+    /// is its parent's.
+    pub share: AtomicU64,
+    /// Since when it is known, until its share is.
+    pub unweighed: Mutex<Option<Instant>>,
+    /// Shared memory that counts for it, bytes.
+    pub shmem: AtomicU64,
+    /// Last seen address space, bytes.
+    pub mapped: AtomicU64,
+    /// Largest anonymous size seen, bytes.
+    pub peak: AtomicU64,
+    /// Segment sent with ENGAGE.
+    pub segment: Mutex<Option<Arc<Segment>>>,
+    /// Once it has a userfaultfd.
+    pub proc: Mutex<Option<Arc<Proc>>>,
+    /// Command name at hello.
+    pub comm: String,
+    /// The socket was closed.
+    pub gone: AtomicBool,
+}
+
+/// A client that ended: pid, name, peak bytes, faults, whether it was paged.
+pub type Past = (i32, String, u64, u64, bool);
+
+/// Not engaged.
+pub const IDLE: u32 = 0;
+/// ENGAGE was sent.
+pub const ENGAGING: u32 = 1;
+/// It is paged.
+pub const MANAGED: u32 = 2;
+/// It cannot be engaged.
+pub const REFUSED: u32 = 3;
+
+/// What the control and monitor threads share.
+pub struct Desk {
+    /// The pager's state.
+    pub shared: Arc<Shared>,
+    /// Processes with a stub.
+    pub clients: Mutex<Vec<Arc<Client>>>,
+    /// `/dev/userfaultfd`, if it can be opened.
+    pub device: Option<OwnedFd>,
+    /// Fork events can be had (CAP_SYS_PTRACE).
+    pub fork_events: bool,
+    /// Set when the command has ended.
+    pub ended: Mutex<Option<ToPager>>,
+    /// Clients that ended, for the statistics.
+    pub past: Mutex<Vec<Past>>,
+    /// What the launcher told us.
+    pub config: Config,
+}
+
+/// Fork children seen by their parent's userfaultfd, whose stub has not shown up yet, are found here.
+static CLIENTS_FOR_BEACONS: Mutex<Vec<Arc<Client>>> = Mutex::new(Vec::new());
+
+/// Runs until the pager may end.
+pub fn run(desk: &Arc<Desk>) {
+    memfit_os::sched::hurry();
+    let launcher = desk.config.to_launcher;
+    let listener = desk.config.listener;
+    let mut others: Vec<OwnedFd> = Vec::new();
+    let mut launcher_open = true;
+    // The shared descriptor table keeps the launcher's end of the socket open: only its pid tells.
+    let alive = PidFd::open(desk.config.launcher_pid).ok();
+    loop {
+        deliver(desk, launcher_open);
+        let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+        let open = |fd: RawFd| if launcher_open { fd } else { -1 };
+        let watch = alive.as_ref().map_or(-1, |fd| fd.as_fd().as_raw_fd());
+        let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch)];
+        let all = fixed
+            .into_iter()
+            .chain(others.iter().map(AsRawFd::as_raw_fd))
+            .chain(clients.iter().map(|c| c.socket.as_raw_fd()));
+        let mut fds: Vec<libc::pollfd> = all.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+        // SAFETY: a live array of its length.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 200) };
+        if fds[1].revents != 0 {
+            desk.shared.outbox_event.clear();
+        }
+        let left = fds[2].revents != 0 && !from_launcher(desk, launcher);
+        if left || fds[3].revents != 0 {
+            launcher_open = false;
+            if !launcher_left_in_order(desk) {
+                return abandon(desk);
+            }
+        }
+        let count = others.len();
+        let ready = |i: usize| fds[i].revents != 0;
+        let first = fixed.len();
+        let waiting: Vec<bool> = (0..count).map(|i| ready(first + i)).collect();
+        for (i, client) in clients.iter().enumerate().filter(|(i, _)| ready(first + count + i)) {
+            let _ = i;
+            from_client(desk, client);
+        }
+        let mut keep = Vec::new();
+        for (socket, ready) in others.into_iter().zip(waiting) {
+            if ready {
+                newcomer(desk, socket);
+            } else {
+                keep.push(socket);
+            }
+        }
+        others = keep;
+        if fds[0].revents != 0 {
+            accept_all(listener, &mut others);
+        }
+        if desk.ended.lock().unwrap().is_some()
+            && desk.clients.lock().unwrap().is_empty()
+            && desk.shared.procs.lock().unwrap().is_empty()
+        {
+            deliver(desk, launcher_open);
+            return;
+        }
+    }
+}
+
+fn accept_all(listener: RawFd, others: &mut Vec<OwnedFd>) {
+    loop {
+        // SAFETY: accepts on our own listener; the poll said it is readable.
+        let fd = unsafe {
+            libc::accept4(
+                listener,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            )
+        };
+        if fd < 0 {
+            return;
+        }
+        // SAFETY: new and ours.
+        others.push(unsafe { OwnedFd::from_raw_fd(fd) });
+        let mut more = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live pollfd.
+        if unsafe { libc::poll(&raw mut more, 1, 0) } <= 0 {
+            return;
+        }
+    }
+}
+
+/// Sends what waits for the launcher.
+fn deliver(desk: &Desk, open: bool) {
+    for message in desk.shared.take_outbox() {
+        if open {
+            send_to_launcher(desk.config.to_launcher, &message);
+        }
+    }
+}
+
+/// One message; retried for a moment when the launcher does not keep up.
+pub fn send_to_launcher(fd: RawFd, message: &FromPager) {
+    let Ok(text) = serde_json::to_vec(message) else { return };
+    // SAFETY: the descriptor stays open as long as the pager lives.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    for _ in 0..100 {
+        match seqpacket::send(socket, &text, None) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(5))
+            }
+            _ => return,
+        }
+    }
+}
+
+/// False when the launcher is gone.
+fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
+    // SAFETY: as above.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let packet = match seqpacket::receive(socket) {
+        Ok(Some(packet)) => packet,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return true,
+        _ => return false,
+    };
+    if let Ok(message @ ToPager::CommandExited { wait_for_stats, .. }) = serde_json::from_slice(&packet.bytes) {
+        if wait_for_stats {
+            let (json, summary) = crate::stats::report(desk, &message);
+            deliver(desk, true);
+            send_to_launcher(fd, &FromPager::Stats { json, summary });
+        }
+        *desk.ended.lock().unwrap() = Some(message);
+    }
+    true
+}
+
+fn launcher_left_in_order(desk: &Desk) -> bool {
+    desk.ended.lock().unwrap().is_some()
+}
+
+/// The launcher died: nobody holds the descriptors but us, so the tree ends before we do.
+fn abandon(desk: &Desk) {
+    desk.shared.ending.store(true, Relaxed);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < deadline {
+        let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+        for client in &clients {
+            // SAFETY: SIGKILL to a process whose stub is connected to us.
+            unsafe { libc::kill(client.pid, libc::SIGKILL) };
+        }
+        if clients.iter().all(|c| c.rss.read().is_err()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// First packet of a connection: a stub's hello or a question.
+fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
+    let Ok(Some(packet)) = seqpacket::receive(socket.as_fd()) else { return };
+    let Ok((uid, pid)) = seqpacket::peer(socket.as_fd()) else { return };
+    match parse(&packet.bytes) {
+        Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
+        Some(_) => {}
+        None if packet.bytes.starts_with(b"{") && may_ask(uid) => {
+            let _ = seqpacket::send(socket.as_fd(), crate::stats::live(desk).to_string().as_bytes(), None);
+        }
+        None => {}
+    }
+}
+
+fn may_ask(uid: u32) -> bool {
+    uid == 0 || uid == memfit_os::process::effective_uid()
+}
+
+fn parse(bytes: &[u8]) -> Option<FromStub> {
+    if bytes.len() != size_of::<FromStub>() {
+        return None;
+    }
+    // SAFETY: FromStub is plain integers, any bytes are valid; the length is right.
+    let message: FromStub = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
+    (message.magic == MAGIC && message.version == VERSION).then_some(message)
+}
+
+fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
+    let Ok(rss) = RssReader::open(pid) else { return };
+    let client = Arc::new(Client {
+        pid,
+        tid: hello.tid,
+        forked: hello.flags & FORKED != 0,
+        since: Instant::now(),
+        socket: Arc::new(socket),
+        stage: AtomicU32::new(IDLE),
+        rss,
+        share: AtomicU64::new(if hello.flags & FORKED == 0 { 1000 } else { 0 }),
+        unweighed: Mutex::new((hello.flags & FORKED != 0).then(Instant::now)),
+        shmem: AtomicU64::new(0),
+        mapped: AtomicU64::new(0),
+        peak: AtomicU64::new(0),
+        segment: Mutex::new(None),
+        proc: Mutex::new(None),
+        comm: procfs::comm(pid).unwrap_or_default(),
+        gone: AtomicBool::new(false),
+    });
+    if client.forked {
+        let mut beacons = CLIENTS_FOR_BEACONS.lock().unwrap();
+        beacons.retain(|c| !c.gone.load(Relaxed));
+        beacons.push(Arc::clone(&client));
+    }
+    desk.clients.lock().unwrap().push(client);
+}
+
+fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
+    let packet = match seqpacket::receive(client.socket.as_fd()) {
+        Ok(Some(packet)) => packet,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+        _ => return remove_client(desk, client),
+    };
+    let Some(message) = parse(&packet.bytes) else { return remove_client(desk, client) };
+    if message.kind != ENGAGED || client.stage.load(Relaxed) != ENGAGING {
+        return;
+    }
+    if message.error != 0 {
+        client.stage.store(REFUSED, Relaxed);
+        let error = std::io::Error::from_raw_os_error(message.error as i32);
+        desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
+        return;
+    }
+    match manage(desk, client, &message, packet.fd) {
+        Ok(()) => client.stage.store(MANAGED, Relaxed),
+        Err(error) => {
+            client.stage.store(REFUSED, Relaxed);
+            if client.rss.read().is_ok() && !client.forked {
+                desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
+            }
+        }
+    }
+}
+
+fn remove_client(desk: &Desk, client: &Arc<Client>) {
+    client.gone.store(true, Relaxed);
+    if let Some(proc) = client.proc.lock().unwrap().as_ref() {
+        proc.dead.store(true, Relaxed);
+        proc.kick.raise();
+    }
+    let proc = client.proc.lock().unwrap().clone();
+    let faults = proc.as_ref().map_or(0, |p| p.counters.faults.load(Relaxed));
+    let mut past = desk.past.lock().unwrap();
+    if past.len() < 1000 {
+        past.push((client.pid, client.comm.clone(), client.peak.load(Relaxed), faults, proc.is_some()));
+    }
+    desk.clients.lock().unwrap().retain(|c| !Arc::ptr_eq(c, client));
+}
+
+/// Asks a stub to make what is needed to be paged.
+pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
+    let known = client.proc.lock().unwrap().clone();
+    let slots = (desk.shared.sizes.staging / 4096) as usize;
+    let segment = Arc::new(Segment::create(slot_offset(slots as u32))?);
+    let mut command = Command { kind: ENGAGE, flags: 0, segment_bytes: segment.bytes() as u64 };
+    let lend = Command { kind: LEND, ..Command::default() };
+    if let Some(proc) = &known {
+        command.flags = WITH_UFFD;
+        send_command(&client.socket, &lend, Some(&duplicate(proc.uffd.as_raw_fd())?));
+    } else if let Some(device) = &desk.device {
+        command.flags = WITH_DEVICE;
+        send_command(&client.socket, &lend, Some(device));
+    }
+    if off(Rule::Window) {
+        command.flags |= memfit_wire::TRUST_MOVE;
+    }
+    let fd = duplicate(segment.as_raw_fd())?;
+    *client.segment.lock().unwrap() = Some(segment);
+    client.stage.store(ENGAGING, Relaxed);
+    send_command(&client.socket, &command, Some(&fd));
+    Ok(())
+}
+
+fn duplicate(fd: RawFd) -> std::io::Result<OwnedFd> {
+    // SAFETY: the descriptor is open while its owner is borrowed by the caller.
+    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
+}
+
+/// The stub is ready: the process gets its place in the core and its fault thread.
+fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option<OwnedFd>) -> std::io::Result<()> {
+    let shared = &desk.shared;
+    let segment = client.segment.lock().unwrap().clone().ok_or_else(|| std::io::Error::other("no segment"))?;
+    let known = client.proc.lock().unwrap().clone();
+    let fresh = known.is_none();
+    let proc = match known {
+        Some(proc) => proc,
+        None => {
+            let uffd = Uffd::from_fd(fd.ok_or_else(|| std::io::Error::other("the stub sent no descriptor"))?);
+            let features = uffd::REQUIRED | if desk.fork_events { uffd::EVENT_FORK } else { 0 };
+            uffd.handshake(features)?;
+            let mut state = shared.lock();
+            let (id, area) = state.core.add_process((shared.sizes.staging / 4096) as u32);
+            shared.settle(state);
+            Arc::new(Proc::new(id, area, uffd)?)
+        }
+    };
+    let identity = Identity {
+        pid: client.pid,
+        socket: Arc::clone(&client.socket),
+        segment: Arc::clone(&segment),
+        pagemap: Pagemap::open(client.pid)?,
+        maps: Mutex::new(Maps::open(client.pid)?),
+        frees_lazily: OnceLock::new(),
+        reservation: AtomicU64::new(message.reservation[0]),
+        forbidden: [message.stack, message.segment, message.window, [message.beacon, message.beacon + 4096]]
+            .map(|[s, e]| (s, e))
+            .to_vec(),
+    };
+    proc.uffd.register(message.window[0], message.window[1] - message.window[0])?;
+    if message.beacon != 0 {
+        proc.uffd.register(message.beacon, 4096)?;
+        proc.beacon.store(message.beacon, Relaxed);
+    }
+    shared.lock().segments.insert(proc.area, segment);
+    *proc.comm.lock().unwrap() = client.comm.clone();
+    if !fresh && !confirm(shared, &proc, client.pid) {
+        return Err(std::io::Error::other("its address space could not be confirmed after fork"));
+    }
+    let _ = proc.identity.set(identity);
+    *client.proc.lock().unwrap() = Some(Arc::clone(&proc));
+    if fresh {
+        shared.procs.lock().unwrap().push(Arc::clone(&proc));
+        start_fault_thread(shared, &proc)?;
+    }
+    if shared.free() < shared.sizes.engage as i64 || shared.promised.load(Relaxed) {
+        adopt::rescan(shared, &proc);
+        shared.want_reclaim();
+    } else {
+        adopt::stacks(shared, &proc);
+    }
+    Ok(())
+}
+
+fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Result<()> {
+    let (shared, proc) = (Arc::clone(shared), Arc::clone(proc));
+    std::thread::Builder::new().name("fault".into()).stack_size(256 << 10).spawn(move || fault::run(shared, proc))?;
+    Ok(())
+}
+
+/// A FORK event: the child has what the parent has. Called by the parent's fault thread, its batch
+/// settled, while the parent waits.
+pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
+    let lost = match parent.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()) {
+        Some(text) => not_inherited(&text),
+        None => parent.not_inherited.lock().unwrap().clone(),
+    };
+    let mut state = shared.lock();
+    let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32);
+    for &(start, end) in &lost {
+        state.core.unmapped(id, memfit_core::PageRange::from_addresses(start, end));
+    }
+    shared.settle(state);
+    let child = match Proc::new(id, area, uffd) {
+        Ok(child) => Arc::new(child),
+        Err(error) => return shared.fatal(format!("cannot serve a fork child: {error}")),
+    };
+    *child.doubts.lock().unwrap() = parent.doubts.lock().unwrap().clone();
+    *child.not_inherited.lock().unwrap() = lost;
+    *child.regions.lock().unwrap() = parent.regions.lock().unwrap().clone();
+    child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
+    *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
+    for (one, other) in [(parent, &child), (&child, parent)] {
+        let mut relatives = one.relatives.lock().unwrap();
+        // One that is gone is enough to know that pages were shared.
+        let mut gone = 0;
+        relatives
+            .retain(|r| r.upgrade().is_some_and(|p| !p.removed.load(Relaxed)) || std::mem::replace(&mut gone, 1) == 0);
+        relatives.push(Arc::downgrade(other));
+    }
+    shared.procs.lock().unwrap().push(Arc::clone(&child));
+    if let Err(error) = start_fault_thread(shared, &child) {
+        shared.fatal(format!("cannot serve a fork child: {error}"));
+    }
+}
+
+/// A fork child is known now: what its table says of ranges that it did not inherit, or has replaced
+/// since, must not be believed. What it inherited is still registered. False if it changes its address
+/// space all the time.
+fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
+    for _ in 0..100 {
+        let io = proc.io.lock().unwrap();
+        let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/smaps")) else { return false };
+        if proc.removed.load(Relaxed) {
+            return false;
+        }
+        // An unread event would move or unmap what the table still has elsewhere.
+        if proc.event_pending() {
+            drop(io);
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        let registered = memfit_os::maps::registered(&text);
+        let mut gaps = Vec::new();
+        let mut at = 0;
+        for &(start, end) in &registered {
+            gaps.push((at, start));
+            at = end;
+        }
+        gaps.push((at, 1 << 56));
+        let mut state = shared.lock();
+        for (start, end) in gaps {
+            state.core.disown(proc.id, memfit_core::PageRange::from_addresses(start, end));
+        }
+        shared.settle(state);
+        *proc.regions.lock().unwrap() = registered.into_iter().collect();
+        return true;
+    }
+    false
+}
+
+/// A fork child touched its beacon: the thread that did it is the stub of this process.
+pub fn beacon(_shared: &Arc<Shared>, proc: &Arc<Proc>, tid: u32) {
+    let mut beacons = CLIENTS_FOR_BEACONS.lock().unwrap();
+    if let Some(i) = beacons.iter().position(|c| c.tid == tid && !c.gone.load(Relaxed)) {
+        let client = beacons.swap_remove(i);
+        *client.proc.lock().unwrap() = Some(Arc::clone(proc));
+    }
+}
+
+/// The process's memory is gone: everything of it is freed.
+pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
+    proc.dead.store(true, Relaxed);
+    shared.procs.lock().unwrap().retain(|p| !Arc::ptr_eq(p, proc));
+    let _io = proc.io.lock().unwrap();
+    let mut state = shared.lock();
+    proc.removed.store(true, Relaxed);
+    state.core.remove_process(proc.id);
+    for other in proc.relatives.lock().unwrap().iter().filter_map(std::sync::Weak::upgrade) {
+        if !other.removed.load(Relaxed) {
+            state.core.unpark(other.id);
+        }
+    }
+    shared.settle(state);
+    shared.made_progress();
+    shared.outbox_event.raise();
+}
+
+/// `/dev/userfaultfd` as a descriptor to lend.
+pub fn open_device() -> Option<OwnedFd> {
+    uffd::device().ok().map(|f: File| f.into())
+}

@@ -1,0 +1,52 @@
+//! eventfd: wakes a thread that polls.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// A counter that makes a descriptor readable.
+#[derive(Debug)]
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    /// At zero.
+    pub fn new() -> io::Result<EventFd> {
+        // SAFETY: makes a descriptor.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and ours.
+        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes it readable.
+    pub fn raise(&self) {
+        let one = 1u64;
+        // SAFETY: eight bytes of a live variable.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Makes it unreadable again.
+    pub fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: eight bytes of a live variable.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+impl AsRawFd for EventFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Waits until one of two descriptors is readable; says which.
+pub fn poll2(a: RawFd, b: RawFd, ms: i32) -> (bool, bool) {
+    let mut fds = [a, b].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: two live pollfds.
+    let got = unsafe { libc::poll(fds.as_mut_ptr(), 2, ms) };
+    if got <= 0 {
+        return (false, false);
+    }
+    (fds[0].revents != 0, fds[1].revents != 0)
+}

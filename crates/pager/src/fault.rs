@@ -1,0 +1,510 @@
+//! The fault thread of one process: reads its userfaultfd, tells the core of events, brings pages back.
+//!
+//! One thread does all of this for a process, so that no event can change the table while a fault of
+//! the same process is half served.
+
+use crate::event::poll2;
+use crate::mutant::{off, Rule};
+use crate::order::Order;
+use crate::proc::{Broken, Io, Proc, ZERO_PAGE, ZERO_RUN};
+use crate::state::Shared;
+use crate::stats::SourceKind;
+use crate::swap::Aligned;
+use memfit_codec::{CodecId, Worker};
+use memfit_core::{Entry, Fault, Filled, Load, Page, PageRange, Source};
+use memfit_os::procfs::TaskStat;
+use memfit_os::uffd::{Event, Fill, Inbox};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Most faults between two looks at the CPU of the faulting thread.
+const FOLLOW_EVERY: u32 = 64;
+
+/// Buffers and contexts of one fault thread, made before its first fault.
+pub struct Server {
+    shared: Arc<Shared>,
+    proc: Arc<Proc>,
+    worker: Worker,
+    page_run: Aligned,
+    disk: Aligned,
+    inbox: Inbox,
+    loads: Vec<Load>,
+    polite: bool,
+    cpu: Option<usize>,
+    /// Of the thread that faulted last.
+    stat: Option<(u32, TaskStat)>,
+    order: Order,
+    /// Faults until the next look at the CPU of the faulting thread.
+    until_look: u32,
+}
+
+/// Longest wait of one fault for reclaim; then it goes over the budget rather than hang.
+const THROTTLE_MAX: Duration = Duration::from_secs(2);
+
+/// A fault that waits to be served.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    address: u64,
+    tid: u32,
+    since: Instant,
+}
+
+/// What stops the fault thread.
+enum End {
+    /// The process's memory is gone.
+    Gone,
+    /// Something that must not be.
+    Broken(Broken),
+}
+
+impl From<Broken> for End {
+    fn from(broken: Broken) -> End {
+        End::Broken(broken)
+    }
+}
+
+/// Runs until the process's memory is gone.
+pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
+    // The control thread that started this one may have raised its priority.
+    memfit_os::sched::usual();
+    let mut server = Server {
+        shared: Arc::clone(&shared),
+        proc: Arc::clone(&proc),
+        worker: Worker::new(),
+        page_run: Aligned::new(16 * 4096),
+        disk: Aligned::new(12 << 10),
+        inbox: Inbox::default(),
+        loads: Vec::with_capacity(64),
+        polite: false,
+        cpu: None,
+        stat: None,
+        order: Order::default(),
+        until_look: 0,
+    };
+    if let Err(End::Broken(Broken(why))) = server.serve() {
+        if !proc.stop(&shared, &why) {
+            return;
+        }
+        while !proc.uffd.gone() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    crate::control::remove_process(&shared, &proc);
+}
+
+impl Server {
+    fn serve(&mut self) -> Result<(), End> {
+        let mut waiting = Vec::new();
+        loop {
+            let wanted = std::mem::take(&mut *self.proc.wanted.lock().unwrap());
+            waiting.extend(wanted.into_iter().map(|address| Waiting { address, tid: 0, since: Instant::now() }));
+            // On one CPU the program ran before its wake-up returned, and its next fault is there already. If not, it
+            // runs on another, or waits for something else.
+            if self.drain(&mut waiting)? == 0 && waiting.is_empty() {
+                self.until_look = 0;
+                let wait = if self.proc.dead.load(Relaxed) { 2 } else { 250 };
+                let (readable, kicked) = poll2(self.proc.uffd.as_raw_fd(), self.proc.kick.as_raw_fd(), wait);
+                if kicked {
+                    self.proc.kick.clear();
+                } else if !readable && self.proc.uffd.gone() {
+                    return Err(End::Gone);
+                }
+            }
+            while let Some(fault) = waiting.pop() {
+                self.fault(fault, &mut waiting)?;
+            }
+        }
+    }
+
+    /// Reads everything that is there; events are handled, faults are added to `waiting`. Returns how many messages
+    /// there were.
+    fn drain(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
+        let proc = Arc::clone(&self.proc);
+        let mut io = proc.io.lock().unwrap();
+        let gated = io.busy && !off(Rule::Gate);
+        if gated && !proc.close_gate() {
+            return Err(End::Gone);
+        }
+        let result = self.read_all(waiting, &mut io);
+        if gated {
+            proc.open_gate();
+        }
+        result
+    }
+
+    /// Reads until no event waits for another one. Till then the picture of the address space is not the
+    /// right one, and `io` and the gate keep all from acting on it.
+    fn read_all(&mut self, waiting: &mut Vec<Waiting>, io: &mut MutexGuard<'_, Io>) -> Result<usize, End> {
+        let mut count = 0;
+        loop {
+            let mut events = Vec::new();
+            let since = Instant::now();
+            let read = self.proc.uffd.read(&mut self.inbox, &mut events);
+            count += read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
+            self.sort_out(events, waiting, io, since)?;
+            if self.order.is_empty() {
+                return Ok(count);
+            }
+            if !self.proc.event_pending() {
+                self.proc.collect(&self.shared, io, true)?;
+                self.order.rest().for_each(|event| self.apply(event));
+                return Ok(count);
+            }
+            poll2(self.proc.uffd.as_raw_fd(), -1, 10);
+            if self.proc.uffd.gone() {
+                return Err(End::Gone);
+            }
+        }
+    }
+
+    fn sort_out(
+        &mut self,
+        events: Vec<Event>,
+        waiting: &mut Vec<Waiting>,
+        io: &mut MutexGuard<'_, Io>,
+        since: Instant,
+    ) -> Result<(), End> {
+        if events.iter().any(|e| !matches!(e, Event::Fault { .. })) {
+            let remap = events.iter().any(|e| matches!(e, Event::Remap { .. }));
+            let settle = !(off(Rule::Gate) || (off(Rule::Settle) && remap));
+            self.proc.collect(&self.shared, io, settle)?;
+        }
+        // In the order of the queue, which is nearly that of the changes to the address space: what was
+        // moved before a fork must move before the child gets its copy. Faults are served after all of
+        // it: a page that is filled before its FORK is read would be missing in the child.
+        for event in events {
+            if off(Rule::EventsFirst) && !waiting.is_empty() {
+                while let Some(fault) = waiting.pop() {
+                    self.fault(fault, &mut Vec::new())?;
+                }
+            }
+            match event {
+                Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
+                other => self.order.push(other),
+            }
+        }
+        while let Some(event) = self.order.next(|start, end| self.proc.overlaps_region(start, end)) {
+            self.apply(event);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, event: Event) {
+        match event {
+            Event::Fork(child) => crate::control::forked(&self.shared, &self.proc, child),
+            other => self.event(&other),
+        }
+    }
+
+    fn event(&self, event: &Event) {
+        let (proc, id) = (&self.proc, self.proc.id);
+        let mut state = self.shared.lock();
+        match *event {
+            Event::Remove { start, end } if off(Rule::Quarantine) => {
+                let range = PageRange::from_addresses(start, end);
+                state.core.removed(id, range);
+                let (epoch, pages) = state.core.begin_proof(id);
+                for page in pages {
+                    state.core.end_quarantine(id, page, epoch, true);
+                }
+            }
+            Event::Remove { start, end } => {
+                proc.doubt(start, end, state.core.epoch(id));
+                state.core.removed(id, PageRange::from_addresses(start, end));
+            }
+            Event::Unmap { start, end } => {
+                state.core.unmapped(id, PageRange::from_addresses(start, end));
+                proc.forget_region(start, end);
+            }
+            Event::Remap { from, to, len } => {
+                state.core.remapped(id, PageRange::from_addresses(from, from + len), Page::of(to));
+                // The kernel takes the registration along.
+                proc.add_region(to, to + len);
+            }
+            Event::Fault { .. } | Event::Fork(_) => {}
+        }
+        self.shared.settle(state);
+    }
+
+    /// Serves one fault to its end. Others that are read meanwhile are added to `more`.
+    fn fault(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
+        let page = Page::of(fault.address);
+        self.behave();
+        self.follow(fault.tid);
+        if page.address() == self.proc.beacon.load(Relaxed) && page.0 != 0 {
+            crate::control::beacon(&self.shared, &self.proc, fault.tid);
+        }
+        let stubs_own =
+            |i: &crate::proc::Identity| i.forbidden.iter().any(|&(s, e)| fault.address >= s && fault.address < e);
+        if self.proc.identity.get().is_some_and(stubs_own) && page.address() != self.proc.beacon.load(Relaxed) {
+            return Err(End::Broken(Broken(format!(
+                "its stub read {:#x}, a page it never moved there",
+                fault.address
+            ))));
+        }
+        loop {
+            let limit = match self.proc.region_of(fault.address) {
+                Some((start, end)) => PageRange::from_addresses(start, end),
+                None => PageRange { first: page, pages: 1 },
+            };
+            self.throttle(more)?;
+            self.loads.clear();
+            let mut state = self.shared.lock();
+            let answer = state.core.fault(self.proc.id, page, limit, &mut self.loads);
+            self.shared.settle(state);
+            let done = match answer {
+                Fault::Load => self.load(page, fault.since)?,
+                Fault::Present => self.verify_present(page)?,
+                Fault::Evicting => self.settle_batch()?,
+                Fault::Busy => true,
+            };
+            if done {
+                break;
+            }
+            if off(Rule::EventPending) {
+                self.proc.uffd.wake(page.address(), 4096);
+                break;
+            }
+            // An event is pending: the table may change, and more faults may come.
+            self.drain(more)?;
+            if self.proc.uffd.gone() {
+                return Err(End::Gone);
+            }
+        }
+        self.proc.counters.faults.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Waits for room. Events are read meanwhile: an unread one would keep this process's pages from
+    /// being taken, and the room might have to come from them.
+    fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
+        let give_up = Instant::now() + THROTTLE_MAX;
+        while self.shared.must_wait(1) && Instant::now() < give_up {
+            if !self.shared.help() {
+                self.shared.wait_for_progress();
+            }
+            let (readable, _) = poll2(self.proc.uffd.as_raw_fd(), -1, 0);
+            if readable {
+                self.drain(more)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The table says that the page is there. If it is not, a page was lost: stop, never zero-fill.
+    /// With `io` held, no batch can take it between the question and the proof.
+    fn verify_present(&mut self, page: Page) -> Result<bool, End> {
+        let proc = Arc::clone(&self.proc);
+        let _io = proc.io.lock().unwrap();
+        if self.shared.lock().core.entry(proc.id, page) != Entry::Resident {
+            return Ok(false);
+        }
+        match self.proc.uffd.copy(page.address(), &ZERO_PAGE.0) {
+            Fill::Exists(_) | Fill::NotMapped(_) => {
+                self.proc.uffd.wake(page.address(), 4096);
+                Ok(true)
+            }
+            Fill::EventPending(_) => Ok(false),
+            Fill::NoMemory(_) => {
+                std::thread::sleep(Duration::from_millis(1));
+                Ok(false)
+            }
+            Fill::Gone => Err(End::Gone),
+            Fill::Done if self.proc.doubtful(page.address()).is_some() => {
+                // Zapped by a call whose REMOVE event was read before the page was filled.
+                self.proc.uffd.wake(page.address(), 4096);
+                Ok(true)
+            }
+            Fill::Done => {
+                let history = crate::flight::history(self.proc.id.0, page.0);
+                let at = page.address();
+                let why = format!("page {at:#x} should have been in memory but was not: a page was lost{history}");
+                Err(End::Broken(Broken(why)))
+            }
+        }
+    }
+
+    /// A fault on a page of the batch: its answer is there or comes at once.
+    fn settle_batch(&mut self) -> Result<bool, End> {
+        let proc = Arc::clone(&self.proc);
+        let mut io = proc.io.lock().unwrap();
+        let gated = io.busy;
+        if gated && !proc.close_gate() {
+            return Err(End::Gone);
+        }
+        // Untried ranges go back as well: their pages are present, and the fault will find that.
+        let result = proc.collect(&self.shared, &mut io, true);
+        if gated {
+            proc.open_gate();
+        }
+        result?;
+        Ok(false)
+    }
+
+    /// Fills the pages of `self.loads`. True when the faulting page, the first, is there.
+    fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
+        let kind = SourceKind::of(&self.loads[0].source);
+        if self.loads[0].source != Source::Zero {
+            self.gather()?;
+        }
+        // One ioctl less: the thread that waits for a single page goes on from the copy. It may take this CPU there,
+        // so that the core hears of it when that thread waits again.
+        let alone = self.loads.len() == 1;
+        let waited = since.elapsed();
+        let mut fill = self.copy(0, alone);
+        // A range over the end of a mapping is refused as a whole.
+        while fill == Fill::NotMapped(0) && self.loads.len() > 1 {
+            let rest = self.loads.split_off(self.loads.len() / 2);
+            let mut state = self.shared.lock();
+            rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
+            self.shared.settle(state);
+            fill = self.copy(0, false);
+        }
+        let awake = alone && fill == Fill::Done;
+        let filled = self.finish(fill, 0)?;
+        if filled > 0 {
+            self.shared.latency.record(kind, if awake { waited } else { since.elapsed() });
+        }
+        if filled > 0 && !awake {
+            // Nothing is locked here: the woken thread takes this CPU at once when this one is polite.
+            self.proc.uffd.wake(page.address(), filled as u64 * 4096);
+        }
+        Ok(filled > 0)
+    }
+
+    /// An ordinary thread that wakes another one sends it to a CPU that is idle, if there is one: then every
+    /// fault costs two wake-ups of idle CPUs (20 us each in a virtual machine) instead of two switches on
+    /// one. A CPU that runs only threads of SCHED_IDLE counts as free, so the woken thread goes on where it
+    /// was. This one then runs when that one waits for its next page; where more threads want a CPU than
+    /// there are it would wait for too long, and is an ordinary one.
+    fn behave(&mut self) {
+        let polite = self.shared.polite.load(Relaxed);
+        if polite != self.polite {
+            self.polite = polite;
+            memfit_os::sched::set_idle_class(polite);
+        }
+    }
+
+    /// Tells the core what came of the loads from `from` on; continues after pages that were there
+    /// already. Returns how many pages from the first on are there now.
+    fn finish(&mut self, fill: Fill, from: usize) -> Result<usize, End> {
+        let count = self.loads.len();
+        let (done, exists) = match fill {
+            Fill::Done => (count - from, false),
+            // The mutant believes that a page which could not be filled now is there.
+            Fill::EventPending(0) if off(Rule::EventPending) => (1, false),
+            Fill::Exists(n) => (n as usize, true),
+            Fill::EventPending(n) | Fill::NotMapped(n) | Fill::NoMemory(n) => (n as usize, false),
+            Fill::Gone => (0, false),
+        };
+        let reached = from + done + usize::from(exists);
+        let again = reached < count && (done > 0 || exists) && fill != Fill::Gone;
+        let mut state = self.shared.lock();
+        for (i, load) in self.loads[from..count].iter().enumerate() {
+            let outcome = match i {
+                i if i < done => Filled::Done,
+                i if i == done && exists => Filled::Exists,
+                _ if again => break,
+                _ => Filled::Retry,
+            };
+            state.core.loaded(self.proc.id, load.page, outcome);
+        }
+        self.shared.settle(state);
+        match fill {
+            Fill::Gone => return Err(End::Gone),
+            Fill::NotMapped(0) if from == 0 => {
+                // Unmapped meanwhile: the thread shall see what is there now.
+                self.proc.uffd.wake(self.loads[0].page.address(), 4096);
+            }
+            Fill::NoMemory(_) => std::thread::sleep(Duration::from_millis(1)),
+            _ => {}
+        }
+        if !again {
+            return Ok(reached.max(usize::from(matches!(fill, Fill::NotMapped(_)) && from == 0)));
+        }
+        let next = self.copy(reached, false);
+        self.finish(next, reached)
+    }
+
+    /// Fills the pages of the loads from `from` on: with zeros, or with what `gather` has found. `wake`: who waits for
+    /// them goes on at once.
+    fn copy(&mut self, from: usize, wake: bool) -> Fill {
+        let (at, len) = (self.loads[from].page.address(), (self.loads.len() - from) * 4096);
+        // The first load decides for all, as it did whether to gather.
+        let bytes = match self.loads[0].source {
+            Source::Zero => &ZERO_RUN.0[..len],
+            _ => &self.page_run.bytes()[from * 4096..][..len],
+        };
+        if wake {
+            self.proc.uffd.copy_and_wake(at, bytes)
+        } else {
+            self.proc.uffd.copy(at, bytes)
+        }
+    }
+
+    /// Puts the contents of all loads into the run buffer.
+    fn gather(&mut self) -> Result<(), End> {
+        for i in 0..self.loads.len() {
+            let load = self.loads[i];
+            let out = &mut self.page_run.bytes()[i * 4096..(i + 1) * 4096];
+            match load.source {
+                Source::Zero => out.fill(0),
+                Source::Word(word) => memfit_codec::fill(out, word),
+                Source::Staged(slot) => {
+                    let segment = self.shared.lock().segments.get(&slot.area).cloned();
+                    let segment = segment.ok_or_else(|| Broken("a staging area is gone".into()))?;
+                    // SAFETY: the core has pinned the object: the slot holds it until `loaded`.
+                    out.copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(slot.index)) });
+                }
+                Source::Pooled { slot, len, codec } => {
+                    // SAFETY: the core has pinned the object: its bytes stay until `loaded`.
+                    let bytes = unsafe { self.shared.memory.read(slot.byte(), len as usize) };
+                    decode(&mut self.worker, codec, bytes, out, load.page)?;
+                }
+                Source::Swapped { extent, len, codec } => {
+                    let swap = self.shared.swap.as_ref().ok_or_else(|| Broken("there is no swap tier".into()))?;
+                    let read = swap.read(extent, usize::from(len), &mut self.disk);
+                    let bytes = read.map_err(|error| {
+                        Broken(format!("cannot read page {:#x} back: {error}", load.page.address()))
+                    })?;
+                    decode(&mut self.worker, codec, bytes, out, load.page)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves this thread to the CPU of the thread that faults: a hand-over on one CPU is a third of the cost
+    /// of one between two.
+    fn follow(&mut self, tid: u32) {
+        if self.until_look > 0 {
+            self.until_look -= 1;
+            return;
+        }
+        self.until_look = FOLLOW_EVERY;
+        if self.stat.as_ref().is_none_or(|(of, _)| *of != tid) {
+            let stat = self.proc.pid().and_then(|pid| TaskStat::open(pid, tid as i32).ok());
+            self.stat = stat.map(|stat| (tid, stat));
+        }
+        match self.stat.as_ref().and_then(|(_, stat)| stat.cpu()) {
+            None => self.stat = None,
+            Some(cpu) if self.cpu == Some(cpu) => {}
+            Some(cpu) => {
+                memfit_os::sched::run_on(cpu);
+                self.cpu = Some(cpu);
+            }
+        }
+    }
+}
+
+fn decode(worker: &mut Worker, codec: u8, bytes: &[u8], out: &mut [u8], page: Page) -> Result<(), Broken> {
+    if codec == 0 && bytes.len() == out.len() {
+        out.copy_from_slice(bytes);
+        return Ok(());
+    }
+    worker
+        .decompress(CodecId(codec), bytes, out)
+        .map_err(|_| Broken(format!("the compressed bytes of page {:#x} are damaged", page.address())))
+}

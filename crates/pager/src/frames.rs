@@ -1,0 +1,93 @@
+//! The memory of the pool's frames: which are backed, and when to give them back.
+
+use memfit_core::pool::Span;
+use memfit_os::memory::Frames;
+
+/// Free frames that stay backed, since giving back and touching again costs more than so little memory is worth: one in
+/// so many of the area, and at least and at most so many.
+const SPARE_SHARE: u32 = 1024;
+const SPARE_FRAMES: [u32; 2] = [32, 512];
+
+/// Frames with their books. The books are behind the core's lock; the bytes are not.
+#[derive(Debug)]
+pub struct FrameBook {
+    in_use: Vec<u64>,
+    backed: Vec<u64>,
+    /// Frames that hold memory.
+    pub backed_frames: u32,
+    spare: u32,
+    spare_max: u32,
+}
+
+fn get(bits: &[u64], i: u32) -> bool {
+    bits[i as usize / 64] >> (i % 64) & 1 == 1
+}
+
+fn set(bits: &mut [u64], i: u32, on: bool) {
+    let bit = 1 << (i % 64);
+    if on {
+        bits[i as usize / 64] |= bit;
+    } else {
+        bits[i as usize / 64] &= !bit;
+    }
+}
+
+impl FrameBook {
+    /// For an area of so many frames.
+    pub fn new(frames: u32) -> FrameBook {
+        let words = (frames as usize).div_ceil(64);
+        let spare_max = (frames / SPARE_SHARE).clamp(SPARE_FRAMES[0], SPARE_FRAMES[1]);
+        FrameBook { in_use: vec![0; words], backed: vec![0; words], backed_frames: 0, spare: 0, spare_max }
+    }
+
+    /// Frames came into use.
+    pub fn grew(&mut self, span: Span) {
+        for frame in span.iter().map(|f| f.0) {
+            set(&mut self.in_use, frame, true);
+            if get(&self.backed, frame) {
+                self.spare -= 1;
+            } else {
+                set(&mut self.backed, frame, true);
+                self.backed_frames += 1;
+            }
+        }
+    }
+
+    /// Frames became free.
+    pub fn freed(&mut self, spans: &[Span], frames: &Frames) {
+        for frame in spans.iter().flat_map(|s| s.iter()).map(|f| f.0) {
+            set(&mut self.in_use, frame, false);
+            self.spare += 1;
+        }
+        if self.spare > self.spare_max {
+            self.give_back(frames);
+        }
+    }
+
+    fn give_back(&mut self, frames: &Frames) {
+        let words = self.in_use.len();
+        let mut start: Option<u32> = None;
+        for i in 0..=words as u32 * 64 {
+            let idle = i < words as u32 * 64 && get(&self.backed, i) && !get(&self.in_use, i);
+            match (start, idle) {
+                (None, true) => start = Some(i),
+                (Some(first), false) => {
+                    // SAFETY: the pool has no object in these frames, and the core's lock is held.
+                    unsafe { frames.release(u64::from(first) * 4096, u64::from(i - first) * 4096) };
+                    for frame in first..i {
+                        set(&mut self.backed, frame, false);
+                    }
+                    self.backed_frames -= i - first;
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        self.spare = 0;
+    }
+
+    /// Bytes of the books.
+    pub fn metadata_bytes(&self) -> u64 {
+        (self.in_use.len() + self.backed.len()) as u64 * 8
+    }
+}

@@ -1,0 +1,127 @@
+//! The pager process: faults, events, reclaim, staging, swap tier.
+//!
+//! Threads: one fault thread per managed process (`fault`), one that reclaims (`reclaim`), one that
+//! watches the budget (`monitor`), one for stubs and the launcher (`control`). All decisions are taken
+//! in `memfit_core`, behind one lock (`state`).
+
+mod adopt;
+mod compress;
+pub mod config;
+mod control;
+mod event;
+mod fault;
+mod flight;
+mod frames;
+mod monitor;
+mod mutant;
+mod order;
+mod proc;
+mod quarantine;
+mod reclaim;
+mod state;
+mod stats;
+mod swap;
+
+use config::{Config, FromPager, SwapChoice};
+use memfit_core::scheme::Scheme;
+use memfit_os::probe;
+use state::Shared;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use swap::SwapFile;
+
+/// Runs the pager; never returns.
+pub fn serve(config: Config) -> ! {
+    memfit_os::memory::keep_code();
+    let launcher = config.to_launcher;
+    let desk = match start(config) {
+        Ok(desk) => desk,
+        Err((message, code)) => {
+            control::send_to_launcher(launcher, &FromPager::Failed { message, code });
+            std::process::exit(1);
+        }
+    };
+    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.into()).spawn(body).expect("the pager can start its threads");
+    };
+    let shared = Arc::clone(&desk.shared);
+    spawn("reclaim", Box::new(move || reclaim::run(shared)));
+    let for_monitor = Arc::clone(&desk);
+    spawn("monitor", Box::new(move || monitor::run(for_monitor)));
+    control::send_to_launcher(launcher, &FromPager::Ready);
+    control::run(&desk);
+    std::process::exit(0);
+}
+
+fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
+    let fork_events = probe::can_enable(memfit_os::uffd::EVENT_FORK);
+    if !fork_events {
+        // A fork child would read zeros where its parent's pages are outside.
+        let message = "the kernel gives no fork events without CAP_SYS_PTRACE, and a fork child would lose the \
+                       pages that are outside; run as root, or give the capability: sudo setcap cap_sys_ptrace+ep PATH/memfit";
+        return Err((message.into(), 1));
+    }
+    let scheme = load_scheme(&config)?;
+    let swap = open_swap(&config)?;
+    let shared = Shared::new(scheme, config.budget_bytes, swap).map_err(|error| {
+        (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
+    })?;
+    flight::start(&mut shared.lock().core);
+    // A dead pager thread would leave faults unanswered for ever.
+    std::panic::set_hook(Box::new(panic_hook(config.to_launcher)));
+    Ok(Arc::new(control::Desk {
+        shared: Arc::new(shared),
+        clients: Mutex::new(Vec::new()),
+        device: control::open_device(),
+        fork_events,
+        ended: Mutex::new(None),
+        past: Mutex::new(Vec::new()),
+        config,
+    }))
+}
+
+/// A bug in the pager: tell why, then end; the launcher kills the tree, and no program goes on with
+/// pages that nobody can bring back.
+fn panic_hook(launcher: i32) -> impl Fn(&std::panic::PanicHookInfo<'_>) {
+    move |info| {
+        let text = format!("the pager failed: {info}");
+        control::send_to_launcher(launcher, &FromPager::Fatal { text });
+    }
+}
+
+fn load_scheme(config: &Config) -> Result<Scheme, (String, i32)> {
+    let name = config.scheme.as_deref().unwrap_or("memfit");
+    let parsed = match Scheme::preset(name, &config.overrides) {
+        Some(parsed) => parsed.map_err(|error| format!("scheme {name}: {error}")),
+        None => match std::fs::read_to_string(name) {
+            Ok(text) => Scheme::parse(&text, &config.overrides).map_err(|error| format!("scheme {name}: {error}")),
+            Err(error) => Err(format!("no scheme of the name {name}, and no such file: {error}; see `memfit schemes`")),
+        },
+    };
+    parsed.map_err(|message| (message, 2))
+}
+
+/// Free space of the file system that the swap file may take by default, percent.
+const SWAP_PERCENT: u64 = 50;
+
+fn open_swap(config: &Config) -> Result<Option<SwapFile>, (String, i32)> {
+    let path: PathBuf = match &config.swap {
+        SwapChoice::None => return Ok(None),
+        SwapChoice::Path(path) => path.clone(),
+        SwapChoice::Auto => match probe::default_swap_directory() {
+            Some(path) => path,
+            None => return Ok(None),
+        },
+    };
+    let free = probe::file_system(&path).map(|fs| fs.free_bytes).unwrap_or(u64::MAX);
+    let max = config.swap_size.unwrap_or((free / 100 * SWAP_PERCENT).min(64 << 30));
+    SwapFile::open(&path, max).map(Some).map_err(|error| {
+        (
+            format!(
+                "cannot use {} for swap: {error}; choose another place with --swap DIR, or --swap none",
+                path.display()
+            ),
+            1,
+        )
+    })
+}

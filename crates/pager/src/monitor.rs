@@ -1,0 +1,399 @@
+//! The monitor thread: how much the tree uses, when to engage, when to look for new memory.
+
+use crate::adopt;
+use crate::control::{engage, Client, Desk, IDLE, MANAGED, REFUSED};
+use crate::proc::Proc;
+use crate::state::Shared;
+use memfit_os::procfs::{self, Rss, RssReader};
+use memfit_os::proctree;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How fast a tree can fill memory at most, bytes per second and CPU: sets the pace of the samples.
+const FILL_RATE: u64 = 2 << 30;
+/// Shortest and longest sleep between samples.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The same while there is a process younger than this: it may begin to fill memory at any moment.
+const YOUNG: Duration = Duration::from_millis(30);
+const SLEEP_YOUNG: Duration = Duration::from_millis(4);
+/// Smallest process that is engaged, bytes.
+const ENGAGE_BYTES: u64 = 256 << 10;
+/// Time between two looks for processes without a stub, and at proportional sizes; after a fork, and
+/// when a process left that could have shared pages, and how long a fork child must live to be looked at.
+const SLOW_LOOK: Duration = Duration::from_millis(250);
+const SOON: Duration = Duration::from_millis(20);
+/// Growth of unregistered memory that counts: between two samples as fast, since the last look as worth another one. The
+/// kernel counts pages by CPU, and `statm` misses up to 32 pages of each: bytes, and bytes a CPU (of 16 at most).
+const GROWTH_BYTES: u64 = 512 << 10;
+const GROWTH_BYTES_CPU: u64 = 128 << 10;
+/// How long the hurried watermarks hold after such growth.
+const HURRY_FOR: Duration = Duration::from_millis(100);
+/// Time between two looks at how many threads want a CPU, and how long fault threads stay ordinary ones
+/// after they were too many.
+const JUDGE_EVERY: Duration = Duration::from_millis(20);
+const IMPOLITE_FOR: Duration = Duration::from_millis(500);
+/// A look that takes longer than this is one that the program is held for, when there is little room.
+const LONG_LOOK: Duration = Duration::from_micros(300);
+/// Time between two looks at which threads there are.
+const THREADS_EVERY: Duration = Duration::from_millis(5);
+/// A look at a process that took 1 ms is followed by the next after so many, at least; and after unregistered memory has
+/// grown.
+const PACE: u32 = 24;
+const GROWN_PACE: u32 = 4;
+
+/// What the monitor remembers.
+struct Monitor {
+    desk: Arc<Desk>,
+    own: RssReader,
+    launcher: Option<RssReader>,
+    cpus: u64,
+    /// Processes of the tree without a stub.
+    strangers: HashMap<i32, RssReader>,
+    strangers_warned: bool,
+    last_slow: Option<Instant>,
+    slow_cost: Duration,
+    /// Processes at the last slow look, and whether there were fork children among them.
+    last_clients: usize,
+    shared_before: bool,
+    last_total: u64,
+    hurry_until: Instant,
+    last_judged: Instant,
+    may_be_polite: bool,
+    /// Threads that want a CPU, fault threads left out: a running mean.
+    wanted_cpus: f64,
+    impolite_until: Instant,
+    /// Per process number: when it was last looked at, unmanaged bytes then, cost of the look.
+    looks: HashMap<u32, Look>,
+}
+
+#[derive(Clone, Copy)]
+struct Look {
+    at: Instant,
+    unmanaged: u64,
+    mapped: u64,
+    data: u64,
+    cost: Duration,
+    again: bool,
+    threads: u64,
+    threads_at: Instant,
+}
+
+/// Runs until the pager ends.
+pub fn run(desk: Arc<Desk>) {
+    // A sample that comes late is memory over the budget. Without the right to do so nothing changes.
+    memfit_os::sched::hurry();
+    let Ok(own) = RssReader::open(std::process::id() as i32) else { return };
+    let launcher = RssReader::open(desk.config.launcher_pid).ok();
+    let now = Instant::now();
+    let mut monitor = Monitor {
+        may_be_polite: memfit_os::sched::may_leave_idle_class(),
+        hurry_until: now,
+        last_judged: now,
+        wanted_cpus: 0.0,
+        impolite_until: now,
+        desk,
+        own,
+        launcher,
+        cpus: memfit_os::probe::usable_cores() as u64,
+        strangers: HashMap::new(),
+        strangers_warned: false,
+        last_slow: None,
+        slow_cost: Duration::ZERO,
+        last_clients: 0,
+        shared_before: false,
+        last_total: 0,
+        looks: HashMap::new(),
+    };
+    while !monitor.desk.shared.ending.load(Relaxed) {
+        let sleep = monitor.sample();
+        std::thread::sleep(sleep);
+    }
+}
+
+impl Monitor {
+    fn sample(&mut self) -> Duration {
+        let desk = Arc::clone(&self.desk);
+        let shared = &desk.shared;
+        let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+        if self.slow_look_due(&clients) {
+            let start = Instant::now();
+            self.slow_look(&clients);
+            self.slow_cost = start.elapsed();
+            self.last_slow = Some(Instant::now());
+            self.last_clients = clients.len();
+        }
+        self.judge_politeness();
+        let managed_before = shared.managed.load(Relaxed);
+        let (mut total, mut promised) = (self.own_bytes(), 0);
+        for client in &clients {
+            let Ok(rss) = client.rss.read() else { continue };
+            let anon = rss.anon * client.share.load(Relaxed) / 1000;
+            total += anon + client.shmem.load(Relaxed);
+            promised += self.promised_bytes(client, &rss);
+            client.peak.fetch_max(rss.anon, Relaxed);
+            client.mapped.store(rss.mapped, Relaxed);
+        }
+        // A stranger may have said hello since it was found.
+        self.strangers
+            .retain(|&pid, rss| !clients.iter().any(|c| c.pid == pid) && rss.read().map(|r| total += r.anon).is_ok());
+        // The pager's own figure includes the frames; staging counts once, here.
+        let staging = u64::from(shared.lock().core.staging_allocated()) * 4096;
+        shared.doubled.store(doubled_bytes(shared, &clients), Relaxed);
+        let managed = managed_before.min(shared.managed.load(Relaxed)).saturating_sub(shared.doubled.load(Relaxed));
+        let unmanaged = (total + staging).saturating_sub(managed);
+        let grew = unmanaged > shared.unmanaged.swap(unmanaged, Relaxed) + self.growth_bytes();
+        let free = shared.free();
+        let little = free < shared.sizes.engage as i64;
+        if grew && little {
+            self.hurry_until = Instant::now() + HURRY_FOR;
+        }
+        let hurry = Instant::now() < self.hurry_until;
+        shared.hurry.store(hurry, Relaxed);
+        self.note_peaks(total + staging);
+        let grown = (total + staging).saturating_sub(std::mem::replace(&mut self.last_total, total + staging));
+        // As much again as since the last sample, some times over, must fit.
+        let pressure = free < (shared.sizes.engage.max(grown * 4)) as i64;
+        let braking = free < 0 || (grew && pressure);
+        shared.braking.store(braking, Relaxed);
+        if braking {
+            // First of all: the look at new memory takes long when there is much of it.
+            let procs = shared.procs.lock().unwrap().clone();
+            procs.iter().for_each(|proc| adopt::brake(shared, proc));
+        }
+        let promised = free < shared.sizes.promise as i64 && promised as i64 > free;
+        shared.promised.store(promised, Relaxed);
+        if pressure || promised || free < shared.sizes.arm as i64 {
+            self.engage_and_look(&clients, pressure || promised);
+        }
+        if free < shared.marks().low as i64 {
+            shared.want_reclaim();
+        }
+        let headroom = shared.free().max(0) as u64;
+        let young = clients.last().is_some_and(|client| client.since.elapsed() < YOUNG);
+        Duration::from_secs_f64(headroom as f64 / (FILL_RATE * self.cpus.min(4)) as f64 / 2.0)
+            .clamp(SLEEP_MIN, if young { SLEEP_YOUNG } else { SLEEP_MAX })
+    }
+
+    fn slow_look_due(&self, clients: &[Arc<Client>]) -> bool {
+        let Some(since) = self.last_slow.map(|at| at.elapsed()) else { return true };
+        let waits = |c: &Arc<Client>| c.unweighed.lock().unwrap().is_some_and(|at| at.elapsed() > SOON);
+        let sharers = clients.iter().any(|c| c.forked) || self.shared_before;
+        let changed = sharers && (clients.len() < self.last_clients || clients.iter().any(waits));
+        since > SLOW_LOOK || (changed && since > SOON.max(self.slow_cost * 10))
+    }
+
+    fn own_bytes(&self) -> u64 {
+        let own = self.own.read().map_or(0, |r| r.anon);
+        own + self.launcher.as_ref().and_then(|l| l.read().ok()).map_or(0, |r| r.anon)
+    }
+
+    fn growth_bytes(&self) -> u64 {
+        GROWTH_BYTES + GROWTH_BYTES_CPU * self.cpus.min(16)
+    }
+
+    /// Bytes that the process can fill without another mapping and without a fault that we see.
+    fn promised_bytes(&self, client: &Client, rss: &Rss) -> u64 {
+        let proc = client.proc.lock().unwrap().clone();
+        let look = proc.as_ref().and_then(|proc| self.looks.get(&proc.id.0));
+        match (client.stage.load(Relaxed), look) {
+            (MANAGED, Some(look)) => rss.data.saturating_sub(look.data),
+            (REFUSED, _) => 0,
+            _ if client.forked && proc.is_none() => 0,
+            _ => rss.data.saturating_sub(rss.anon),
+        }
+    }
+
+    /// Arms processes that have grown; `look`: looks for memory to register as well.
+    fn engage_and_look(&mut self, clients: &[Arc<Client>], look: bool) {
+        for client in clients {
+            let Ok(rss) = client.rss.read() else { continue };
+            match client.stage.load(Relaxed) {
+                IDLE if rss.anon >= ENGAGE_BYTES && self.may_engage(client) => {
+                    if let Err(error) = engage(&self.desk, client) {
+                        self.desk.shared.warn(format!("cannot engage process {}: {error}", client.pid));
+                    }
+                }
+                MANAGED if look => {
+                    let proc = client.proc.lock().unwrap().clone();
+                    if let Some(proc) = proc {
+                        self.look(&proc, &rss);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A fork child of a paged process waits for its beacon: it has a userfaultfd already.
+    fn may_engage(&self, client: &Client) -> bool {
+        !client.forked || client.proc.lock().unwrap().is_some() || self.desk.shared.procs.lock().unwrap().is_empty()
+    }
+
+    fn look(&mut self, proc: &Arc<Proc>, rss: &Rss) {
+        let growth = self.growth_bytes();
+        let shared = &self.desk.shared;
+        let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
+        let mut threads = None;
+        if let Some(last) = self.looks.get_mut(&proc.id.0) {
+            let grown = unmanaged > last.unmanaged + growth;
+            let mut due = grown || rss.mapped != last.mapped || last.again;
+            if !due && last.threads_at.elapsed() > THREADS_EVERY {
+                // A thread on the stack of an ended one maps nothing, and must be pinned all the same.
+                last.threads_at = Instant::now();
+                threads = Some(thread_set(proc));
+                due = threads != Some(last.threads);
+            }
+            // Looks at a process with thousands of mappings must not take all the time.
+            let emergency = shared.hurry.load(Relaxed) && grown;
+            let pace = if grown { GROWN_PACE } else { PACE };
+            if !due || (last.at.elapsed() < last.cost * pace && !emergency) {
+                return;
+            }
+        }
+        if shared.hurry.load(Relaxed) && self.looks.get(&proc.id.0).is_some_and(|last| last.cost > LONG_LOOK) {
+            shared.braking.store(true, Relaxed);
+            adopt::brake(shared, proc);
+        }
+        let start = Instant::now();
+        // Before the look: a thread that comes during it is new at the next.
+        let threads = threads.unwrap_or_else(|| thread_set(proc));
+        let found = adopt::rescan(shared, proc);
+        let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
+        let cost = start.elapsed();
+        let look = Look {
+            at: Instant::now(),
+            unmanaged,
+            mapped: rss.mapped,
+            data: rss.data,
+            cost,
+            again: found.again,
+            threads,
+            threads_at: Instant::now(),
+        };
+        self.looks.insert(proc.id.0, look);
+    }
+
+    /// Whether fault threads may step back when they wake somebody: not when more threads want a CPU than
+    /// there are, since they would then wait long for theirs.
+    fn judge_politeness(&mut self) {
+        let shared = &self.desk.shared;
+        let elapsed = self.last_judged.elapsed();
+        if elapsed < JUDGE_EVERY || !self.may_be_polite {
+            return;
+        }
+        self.last_judged = Instant::now();
+        let (running, cpus) = memfit_os::sched::runnable();
+        // A fault thread that has stepped back stays runnable while its program runs; we run as well.
+        let own = shared.procs.lock().unwrap().len() as u64 + 1;
+        let wanted = running.saturating_sub(own);
+        self.wanted_cpus = (self.wanted_cpus * 3.0 + wanted as f64) / 4.0;
+        if self.wanted_cpus > cpus as f64 + 0.5 {
+            self.impolite_until = Instant::now() + IMPOLITE_FOR;
+        }
+        shared.polite.store(Instant::now() >= self.impolite_until, Relaxed);
+    }
+
+    /// Rare and dear: strangers, shared memory, proportional sizes after forks, quarantine.
+    fn slow_look(&mut self, clients: &[Arc<Client>]) {
+        let desk = Arc::clone(&self.desk);
+        self.find_strangers(clients);
+        // Once more after the last child has left: its parent's pages are its own again.
+        let forks = clients.iter().any(|c| c.forked) || self.shared_before;
+        self.shared_before = clients.iter().any(|c| c.forked);
+        for client in clients {
+            let Ok(rss) = client.rss.read() else { continue };
+            let mut shmem = client.rss.shmem();
+            let proc = client.proc.lock().unwrap().clone();
+            if proc.is_some() {
+                // Staging is mapped by the stub too, and counts once, elsewhere.
+                shmem = shmem.saturating_sub(desk.shared.sizes.staging);
+            }
+            let mut share = 1000;
+            if shmem > 4 << 20 || (forks && rss.anon > 1 << 20) {
+                if let Some((anon, pss_shmem)) = client.rss.proportional() {
+                    share = (anon * 1000 / rss.anon.max(1)).min(1000);
+                    shmem = shmem.min(pss_shmem);
+                }
+            }
+            client.share.store(share, Relaxed);
+            *client.unweighed.lock().unwrap() = None;
+            client.shmem.store(shmem, Relaxed);
+        }
+        crate::quarantine::release(&desk.shared);
+    }
+
+    fn find_strangers(&mut self, clients: &[Arc<Client>]) {
+        let Ok(all) = proctree::descendants(self.desk.config.launcher_pid, &std::collections::HashSet::new()) else {
+            return;
+        };
+        let own = std::process::id() as i32;
+        let mut names = Vec::new();
+        let mut seen = HashMap::new();
+        for process in all.iter().filter(|p| p.pid != own && !p.is_dead() && !clients.iter().any(|c| c.pid == p.pid)) {
+            if let Some(rss) = self.strangers.remove(&process.pid) {
+                // Twice without a stub: it will not come.
+                names.push(process.comm.clone());
+                seen.insert(process.pid, rss);
+            } else if let Ok(rss) = RssReader::open(process.pid) {
+                seen.insert(process.pid, rss);
+            }
+        }
+        self.strangers = seen;
+        if !names.is_empty() && !self.strangers_warned {
+            self.strangers_warned = true;
+            names.dedup();
+            names.truncate(5);
+            self.desk.shared.warn(format!(
+                "not paged, but counted: {} (static, setuid, musl and 32-bit programs cannot be)",
+                names.join(", ")
+            ));
+        }
+    }
+
+    fn note_peaks(&self, total: u64) {
+        let shared = &self.desk.shared;
+        let state = shared.lock();
+        let (staging, backed) = (state.core.staging_allocated(), u64::from(state.frames.backed_frames) * 4096);
+        let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes();
+        let resident = state.core.present_total() * 4096;
+        drop(state);
+        shared.peak.total.fetch_max(total, Relaxed);
+        // Pages that fork relatives share count once in the total but once a process in the table.
+        shared.peak.resident.fetch_max(resident.min(total), Relaxed);
+        shared.peak.staged.fetch_max(u64::from(staging) * 4096, Relaxed);
+        shared.peak.pool.fetch_max(backed, Relaxed);
+        shared.peak.metadata.fetch_max(metadata, Relaxed);
+    }
+}
+
+/// A number that changes with the set of threads, and when one of them sets its robust list: before that
+/// nobody can tell where its descriptor is.
+fn thread_set(proc: &Proc) -> u64 {
+    let mix = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let of = |&tid: &i32| mix(mix(tid as u64 + 1) ^ procfs::robust_list(tid).unwrap_or(0));
+    proc.pid().map(procfs::tasks).unwrap_or_default().iter().map(of).fold(0, |sum, n| sum ^ n)
+}
+
+/// What the core counts once for each process, though fork relatives have it in common.
+fn doubled_bytes(shared: &Shared, clients: &[Arc<Client>]) -> u64 {
+    let procs = shared.procs.lock().unwrap().clone();
+    let shares = |proc: &&Arc<Proc>| !proc.relatives.lock().unwrap().is_empty();
+    let own = |proc: &Arc<Proc>| {
+        let of = |c: &&Arc<Client>| c.proc.lock().unwrap().as_ref().is_some_and(|p| Arc::ptr_eq(p, proc));
+        // A fork child that has not named itself has nothing of its own yet.
+        clients.iter().find(of).map_or(0, |c| c.share.load(Relaxed))
+    };
+    procs.iter().filter(shares).map(|proc| present_bytes(shared, proc) * (1000 - own(proc)) / 1000).sum()
+}
+
+/// Bytes of the process that the core knows to be present; 0 once it is gone.
+fn present_bytes(shared: &Shared, proc: &Proc) -> u64 {
+    let state = shared.lock();
+    if proc.removed.load(Relaxed) {
+        return 0;
+    }
+    state.core.present_pages(proc.id) * 4096
+}

@@ -1,0 +1,380 @@
+//! One managed process: its userfaultfd, its ring, the batch that its stub works on.
+
+use crate::event::EventFd;
+use crate::state::Shared;
+use memfit_core::{Answer, AreaId, Page, ProcId, Victim};
+use memfit_os::maps::{Maps, Pagemap};
+use memfit_os::memory::{futex_wait, futex_wake, Segment};
+use memfit_os::uffd::{Fill, Uffd};
+use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, IN_MOVE, POPULATE, RING_BYTES};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// Byte offset of a staging slot in its segment.
+pub fn slot_offset(index: u32) -> usize {
+    RING_BYTES + index as usize * 4096
+}
+
+/// What is known of a process once its stub has named itself.
+#[derive(Debug)]
+pub struct Identity {
+    /// Pid in the pager's namespace.
+    pub pid: i32,
+    /// The stub's control socket, for doorbells.
+    pub socket: Arc<OwnedFd>,
+    /// The ring and the staging slots.
+    pub segment: Arc<Segment>,
+    /// What is present.
+    pub pagemap: Pagemap,
+    /// What is mapped.
+    pub maps: Mutex<Maps>,
+    /// Whether it had pages freed with MADV_FREE when it was adopted.
+    pub frees_lazily: OnceLock<bool>,
+    /// Address of the reservation that the stub has not been told to open; 0 if there is none.
+    pub reservation: AtomicU64,
+    /// Ranges that are never taken: the stub's own.
+    pub forbidden: Vec<(u64, u64)>,
+}
+
+/// The batch that the stub works on.
+#[derive(Debug, Default)]
+pub struct Io {
+    /// Number of the newest batch.
+    pub number: u32,
+    /// Its ranges; `None` once answered or cancelled.
+    pub ranges: Vec<Option<Victim>>,
+    /// The stub has not said that it is done with `number`.
+    pub busy: bool,
+    /// When it was posted.
+    pub posted: Option<Instant>,
+}
+
+/// A batch without an answer for so long belongs to a stopped process: nobody waits for it.
+pub const STOPPED_AFTER: Duration = Duration::from_millis(50);
+/// Most remembered REMOVE ranges of a process.
+const DOUBTS_MAX: usize = 4096;
+
+/// Why a batch could not be trusted or a page not be found: the process must die.
+#[derive(Debug)]
+pub struct Broken(pub String);
+
+/// A process that has a userfaultfd.
+pub struct Proc {
+    /// Its number in the core.
+    pub id: ProcId,
+    /// Its staging area.
+    pub area: AreaId,
+    /// Its userfaultfd.
+    pub uffd: Uffd,
+    /// Unknown for a fork child until its stub touches the beacon.
+    pub identity: OnceLock<Identity>,
+    /// The beacon page, 0 if there is none.
+    pub beacon: AtomicU64,
+    /// The batch. Held while events are read, so that nothing is posted or adopted meanwhile.
+    pub io: Mutex<Io>,
+    /// Registered ranges, start to end.
+    pub regions: Mutex<BTreeMap<u64, u64>>,
+    /// Ranges of REMOVE events whose zap may be to come, with the epoch of the event: a page in one of
+    /// them that is found missing was zapped, not lost. They end with the epoch's proof.
+    pub doubts: Mutex<Vec<(u64, u64, u32)>>,
+    /// Ranges that its fork children do not inherit as they are, as last seen of it or of an ancestor.
+    pub not_inherited: Mutex<Vec<(u64, u64)>>,
+    /// Upper ends of its threads' stacks, as address ranges.
+    pub stacks: Mutex<Vec<(u64, u64)>>,
+    /// Pages that shall be brought back though nobody has touched them.
+    pub wanted: Mutex<Vec<u64>>,
+    /// Wakes the fault thread to look at `dead` and `wanted`.
+    pub kick: EventFd,
+    /// The control socket is closed, or the memory is gone: no more batches.
+    pub dead: AtomicBool,
+    /// The core does not know the process any more, and its number may be another's. Set with `io`
+    /// and the core's lock held, so whoever holds one of them can rely on it.
+    pub removed: AtomicBool,
+    /// Pages present at the last look that the core does not have, for statistics.
+    pub counters: ProcCounters,
+    /// Its fork parent and children: they may share pages with it.
+    pub relatives: Mutex<Vec<Weak<Proc>>>,
+    /// Command name.
+    pub comm: Mutex<String>,
+}
+
+/// Counts of one process.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct ProcCounters {
+    pub faults: AtomicU64,
+    pub evicted: AtomicU64,
+}
+
+impl Proc {
+    /// With a descriptor whose handshake is done.
+    pub fn new(id: ProcId, area: AreaId, uffd: Uffd) -> std::io::Result<Proc> {
+        Ok(Proc {
+            id,
+            area,
+            uffd,
+            identity: OnceLock::new(),
+            beacon: AtomicU64::new(0),
+            io: Mutex::new(Io::default()),
+            regions: Mutex::new(BTreeMap::new()),
+            doubts: Mutex::new(Vec::new()),
+            not_inherited: Mutex::new(Vec::new()),
+            stacks: Mutex::new(Vec::new()),
+            wanted: Mutex::new(Vec::new()),
+            kick: EventFd::new()?,
+            dead: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+            counters: ProcCounters::default(),
+            relatives: Mutex::new(Vec::new()),
+            comm: Mutex::new(String::new()),
+        })
+    }
+
+    /// Pid, if known.
+    pub fn pid(&self) -> Option<i32> {
+        self.identity.get().map(|i| i.pid)
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        // SAFETY: Ring is made of atomics and valid for any bytes.
+        self.identity.get().map(|i| unsafe { i.segment.header::<Ring>() })
+    }
+
+    /// The registered range around an address.
+    pub fn region_of(&self, address: u64) -> Option<(u64, u64)> {
+        let regions = self.regions.lock().unwrap();
+        let (&start, &end) = regions.range(..=address).next_back()?;
+        (address < end).then_some((start, end))
+    }
+
+    /// Whether some of a range is registered.
+    pub fn overlaps_region(&self, start: u64, end: u64) -> bool {
+        let regions = self.regions.lock().unwrap();
+        regions.range(..end).next_back().is_some_and(|(_, &e)| e > start)
+    }
+
+    /// Remembers a REMOVE event.
+    pub fn doubt(&self, start: u64, end: u64, epoch: u32) {
+        let mut doubts = self.doubts.lock().unwrap();
+        if let Some(last) = doubts.last_mut().filter(|d| d.2 == epoch && d.1 == start) {
+            last.1 = end;
+        } else if doubts.len() == DOUBTS_MAX {
+            // Bounded: one wide doubt is weaker but never wrong.
+            let wide = doubts.iter().fold((start, end, epoch), |(s, e, n), d| (s.min(d.0), e.max(d.1), n.max(d.2)));
+            *doubts = vec![wide];
+        } else {
+            doubts.push((start, end, epoch));
+        }
+    }
+
+    /// The newest epoch in which a page is in doubt.
+    pub fn doubtful(&self, address: u64) -> Option<u32> {
+        let doubts = self.doubts.lock().unwrap();
+        doubts.iter().filter(|&&(s, e, _)| address >= s && address < e).map(|d| d.2).max()
+    }
+
+    /// Takes a range out of the registered ones.
+    pub fn forget_region(&self, start: u64, end: u64) {
+        let mut regions = self.regions.lock().unwrap();
+        let hit: Vec<(u64, u64)> =
+            regions.range(..end).rev().take_while(|(_, &e)| e > start).map(|(&s, &e)| (s, e)).collect();
+        for (s, e) in hit {
+            regions.remove(&s);
+            if s < start {
+                regions.insert(s, start);
+            }
+            if e > end {
+                regions.insert(end, e);
+            }
+        }
+    }
+
+    /// Puts a range to the registered ones, joining neighbours.
+    pub fn add_region(&self, mut start: u64, mut end: u64) {
+        let mut regions = self.regions.lock().unwrap();
+        while let Some((s, e)) = regions.range(..=end).next_back().map(|(&s, &e)| (s, e)).filter(|&(_, e)| e >= start) {
+            regions.remove(&s);
+            (start, end) = (start.min(s), end.max(e));
+        }
+        regions.insert(start, end);
+    }
+
+    /// Lets the fault thread bring pages back.
+    pub fn fetch(&self, addresses: Vec<u64>) {
+        self.wanted.lock().unwrap().extend(addresses);
+        self.kick.raise();
+    }
+
+    /// Whether a batch can be posted: the stub is known, idle and alive.
+    pub fn idle(&self, io: &Io) -> bool {
+        self.identity.get().is_some() && !io.busy && !self.dead.load(Relaxed) && !self.removed.load(Relaxed)
+    }
+
+    /// Whether pages were shared by fork, and all the others are gone.
+    fn was_shared(&self) -> bool {
+        let relatives = self.relatives.lock().unwrap();
+        let gone = |r: &Weak<Proc>| r.upgrade().is_none_or(|p| p.removed.load(Relaxed));
+        !relatives.is_empty() && relatives.iter().all(gone)
+    }
+
+    /// Posts a batch and rings the bell. The pages are Evicting until answered.
+    pub fn post(&self, io: &mut Io, victims: Vec<Victim>) {
+        let (Some(ring), Some(identity)) = (self.ring(), self.identity.get()) else { return };
+        assert!(victims.len() <= BATCH_RANGES, "a batch of {} ranges", victims.len());
+        let (mut slot, populate) = (0u32, self.was_shared());
+        for (range, victim) in ring.range.iter().zip(&victims) {
+            range.address.store(victim.first.address(), Relaxed);
+            range.pages.store(victim.slots.len() as u32, Relaxed);
+            range.slot.store(slot, Relaxed);
+            range.moved.store(0, Relaxed);
+            range.status.store(0, Relaxed);
+            range.flags.store(if populate || victim.lazy { POPULATE } else { 0 }, Relaxed);
+            for &index in &victim.slots {
+                ring.slots[slot as usize].store(index, Relaxed);
+                slot += 1;
+            }
+        }
+        assert!(slot as usize <= BATCH_PAGES, "a batch of {slot} pages");
+        io.number = io.number.wrapping_add(1).max(1);
+        ring.ranges.store(victims.len() as u32, Relaxed);
+        ring.posted.store(io.number, Release);
+        io.ranges = victims.into_iter().map(Some).collect();
+        io.busy = true;
+        io.posted = Some(Instant::now());
+        let command = Command { kind: BATCH, ..Command::default() };
+        send_command(&identity.socket, &command, None);
+    }
+
+    /// Keeps the stub out of MOVE until [`Proc::open_gate`]. Returns false if the process died
+    /// meanwhile: then nothing of the batch can be waited for.
+    pub fn close_gate(&self) -> bool {
+        let Some(ring) = self.ring() else { return true };
+        let mut seen = ring.gate.fetch_or(CLOSED, SeqCst) | CLOSED;
+        let mut spins = 0;
+        while seen & IN_MOVE != 0 {
+            if spins < 200 {
+                std::hint::spin_loop();
+            } else {
+                futex_wait(&ring.gate, seen, Duration::from_millis(20));
+                if self.dead.load(Relaxed) || self.uffd.gone() {
+                    return false;
+                }
+            }
+            spins += 1;
+            seen = ring.gate.load(SeqCst);
+        }
+        true
+    }
+
+    /// Lets the stub go on.
+    pub fn open_gate(&self) {
+        let Some(ring) = self.ring() else { return };
+        ring.gate.fetch_and(!CLOSED, SeqCst);
+        futex_wake(&ring.gate);
+    }
+
+    /// Takes the answers that are there; returns how many pages were taken away. With `cancel` (the gate must be closed) the untried ranges go
+    /// back to the program and the stub drops them.
+    pub fn collect(&self, shared: &Shared, io: &mut MutexGuard<'_, Io>, cancel: bool) -> Result<usize, Broken> {
+        let Some(ring) = self.ring() else { return Ok(0) };
+        if !io.busy || self.removed.load(Relaxed) {
+            return Ok(0);
+        }
+        if ring.fatal.load(SeqCst) != 0 {
+            return Err(Broken(format!("its stub reports a broken invariant (code {})", ring.fatal.load(SeqCst))));
+        }
+        let done = ring.finished.load(Acquire) == io.number;
+        if cancel {
+            ring.cancelled.store(io.number, SeqCst);
+        }
+        let tick = shared.tick();
+        let (mut taken, mut answers) = (0, Vec::new());
+        for (posted, range) in io.ranges.iter_mut().zip(&ring.range) {
+            let Some(victim) = posted else { continue };
+            let pages = victim.slots.len() as u32;
+            let status = range.status.load(Acquire);
+            let valid = if pages == 64 { u64::MAX } else { (1 << pages) - 1 };
+            let (moved, park) = match status {
+                0 if cancel || done => (0, false),
+                0 => continue,
+                // 1 + EAGAIN: an event was pending, nothing is wrong with the pages.
+                status => (range.moved.load(Relaxed) & valid, status != 1 && status != 1 + libc::EAGAIN as u32),
+            };
+            let dropped = if victim.lazy { !moved & valid & !self.present_mask(victim.first, pages) } else { 0 };
+            answers.push((victim.first, pages, Answer { moved, dropped, park }));
+            *posted = None;
+            taken += (moved | dropped).count_ones() as usize;
+            self.counters.evicted.fetch_add(u64::from(moved.count_ones()), Relaxed);
+        }
+        let mut state = shared.lock();
+        for (first, pages, answer) in answers {
+            state.core.evicted(self.id, first, pages, answer, tick);
+        }
+        shared.settle(state);
+        if done {
+            io.busy = false;
+            io.ranges.clear();
+        }
+        Ok(taken)
+    }
+
+    /// Which of some pages are in memory or in the kernel's swap. All, where that cannot be told.
+    fn present_mask(&self, first: Page, pages: u32) -> u64 {
+        let (start, end) = (first.address(), first.address() + u64::from(pages) * 4096);
+        let mut mask = 0;
+        let found = |s: u64, e: u64, _| (s..e).step_by(4096).for_each(|at| mask |= 1 << ((at - start) / 4096));
+        match self.identity.get().map(|i| i.pagemap.present(start, end, found)) {
+            Some(Ok(())) => mask,
+            _ => u64::MAX,
+        }
+    }
+
+    /// Waits until the stub is done with the batch, or so long.
+    pub fn wait_finished(&self, number: u32, limit: Duration) {
+        if let Some(ring) = self.ring() {
+            let seen = ring.finished.load(Acquire);
+            if seen != number {
+                futex_wait(&ring.finished, seen, limit);
+            }
+        }
+    }
+
+    /// Whether an event is unread. Only meaningful while `io` is held.
+    pub fn event_pending(&self) -> bool {
+        // The kernel looks for a pending event before it looks at the (unmapped) address.
+        matches!(self.uffd.copy(0x1000, &ZERO_PAGE.0), Fill::EventPending(_))
+    }
+
+    /// Fail-stop: the process cannot go on with right data. Kills it and says why; without a pid to kill,
+    /// which only a fork child that has not named itself lacks, the whole tree ends, and the answer is false.
+    pub fn stop(&self, shared: &Shared, why: &str) -> bool {
+        let who = format!("process {} ({})", self.pid().unwrap_or(0), self.comm.lock().unwrap());
+        let Some(pid) = self.pid() else {
+            shared.fatal(format!("{who}: {why}"));
+            return false;
+        };
+        // Said first: whoever sees it die asks what there was to say.
+        shared.warn(format!("killed {who}: {why}"));
+        // SAFETY: a signal to a process of our tree; one that is gone already needs none.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        true
+    }
+}
+
+/// A page of zeros for the kernel to read.
+#[repr(align(4096))]
+pub struct Zeros<const N: usize>(pub [u8; N]);
+/// One page.
+pub static ZERO_PAGE: Zeros<4096> = Zeros([0; 4096]);
+/// Sixty-four pages: the longest zero-fill run.
+pub static ZERO_RUN: Zeros<{ 64 * 4096 }> = Zeros([0; 64 * 4096]);
+
+/// Sends a command with at most one descriptor; a stub that is gone is noticed elsewhere.
+pub fn send_command(socket: &OwnedFd, command: &Command, fd: Option<&OwnedFd>) -> bool {
+    // SAFETY: Command is plain integers without padding.
+    let bytes = unsafe { std::slice::from_raw_parts((&raw const *command).cast::<u8>(), size_of::<Command>()) };
+    memfit_os::seqpacket::send(socket.as_fd(), bytes, fd.map(AsFd::as_fd)).is_ok()
+}

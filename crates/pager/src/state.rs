@@ -1,0 +1,366 @@
+//! What all threads of the pager share, and the order of its locks.
+//!
+//! Locks, outermost first: `Shared::procs`, [`Proc::io`](crate::proc::Proc), [`Shared::state`]. A
+//! thread that holds an inner one never takes an outer one. No lock is held over a codec, a disk or a
+//! wait for another process, with one exception: `io` of one process while its stub leaves a MOVE.
+
+use crate::compress::Compressor;
+use crate::config::FromPager;
+use crate::frames::FrameBook;
+use crate::proc::Proc;
+use crate::stats::Latency;
+use crate::swap::SwapFile;
+use memfit_core::scheme::Scheme;
+use memfit_core::{AreaId, Compress, Core, Effects, Tunables};
+use memfit_os::memory::{Frames, Segment};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Behind the core's lock.
+pub struct State {
+    /// The decisions.
+    pub core: Core,
+    /// Which frames hold memory.
+    pub frames: FrameBook,
+    /// Staging segments by area.
+    pub segments: HashMap<AreaId, Arc<Segment>>,
+}
+
+/// Sizes that follow from the budget and the scheme, bytes.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Sizes {
+    pub budget: u64,
+    pub calm: Marks,
+    /// While memory that is not registered yet grows fast.
+    pub hurried: Marks,
+    /// Below this much, processes get their userfaultfd and segment, so that no time is lost later.
+    pub arm: u64,
+    /// Below this much, their memory is registered and adopted.
+    pub engage: u64,
+    /// Below this much, the same if what is mapped cannot fit.
+    pub promise: u64,
+    /// Resident pages below this are not taken.
+    pub floor: u64,
+    /// The same while the pool is dense.
+    pub dense_floor: u64,
+    pub staging: u64,
+}
+
+/// Watermarks: bytes of the budget that are free.
+#[derive(Debug, Clone, Copy)]
+pub struct Marks {
+    /// Background reclaim starts below this.
+    pub low: u64,
+    /// And stops at this.
+    pub high: u64,
+    /// A fault waits for reclaim below this.
+    pub min: u64,
+}
+
+/// Pages that a waiting fault compresses before it looks again: under 100 us.
+const HELP_PAGES: usize = 4;
+/// Free share of the budget below which processes are armed, percent.
+const ARM_PERCENT: u64 = 65;
+/// Used share of the budget from which on memory is registered because there is more of it than can fit,
+/// percent: what runs far below its budget is left alone, whatever it maps.
+const PROMISE_PERCENT: u64 = 12;
+
+impl Sizes {
+    /// From the budget and the scheme's percentages.
+    pub fn new(budget: u64, scheme: &Scheme) -> Sizes {
+        let percent = |p: u32| budget / 100 * u64::from(p);
+        let low = percent(scheme.sizing.low_percent);
+        let engage = (budget / 8).max(16 << 20).min(budget / 3);
+        Sizes {
+            budget,
+            calm: Marks { low, high: percent(scheme.sizing.high_percent), min: low / 2 },
+            hurried: Marks { low: engage / 4 * 3, high: engage / 8 * 7, min: engage / 2 },
+            arm: budget / 100 * ARM_PERCENT,
+            engage,
+            promise: budget / 100 * (100 - PROMISE_PERCENT),
+            floor: percent(scheme.sizing.resident_floor_percent),
+            dense_floor: percent(scheme.sizing.dense_floor_percent),
+            staging: percent(scheme.replacement.staging_percent).max(64 * 4096),
+        }
+    }
+}
+
+/// Everything shared.
+pub struct Shared {
+    /// The core and what belongs to it.
+    pub state: Mutex<State>,
+    /// Bytes of the pool. Written under the core's lock, read where the core has pinned.
+    pub memory: Frames,
+    /// The swap tier.
+    pub swap: Option<SwapFile>,
+    /// Processes that have a userfaultfd.
+    pub procs: Mutex<Vec<Arc<Proc>>>,
+    /// The scheme in use.
+    pub scheme: Scheme,
+    /// Sizes in use.
+    pub sizes: Sizes,
+    /// Bytes of the tree and the pager that the core does not know of; set by the monitor.
+    pub unmanaged: AtomicU64,
+    /// Bytes that the core knows of: present pages, staging, frames.
+    pub managed: AtomicU64,
+    /// Bytes that `managed` counts twice, for processes that share pages after a fork; set by the monitor.
+    pub doubled: AtomicU64,
+    /// Largest sum of both seen by the monitor.
+    pub peak: Peaks,
+    /// Reclaim cannot free anything at the moment: faults do not wait for it.
+    pub stuck: AtomicBool,
+    /// No more threads want a CPU than there are: see `fault::Server::behave`.
+    pub polite: AtomicBool,
+    /// Unregistered memory grows fast and little is left: the hurried watermarks hold.
+    pub hurry: AtomicBool,
+    /// It has just grown: threads must be held until it is registered.
+    pub braking: AtomicBool,
+    /// Programs have mapped more than can fit: new mappings are registered before they are filled.
+    pub promised: AtomicBool,
+    /// The pager is about to end.
+    pub ending: AtomicBool,
+    /// Staged pages that the core wants written to the swap tier as they are.
+    pub raw: Mutex<Vec<Compress>>,
+    /// For faults that wait: one of them at a time compresses, too.
+    helper: Mutex<Compressor>,
+    /// Fault latencies.
+    pub latency: Latency,
+    /// Since the pager's start.
+    pub started: Instant,
+    /// Warnings given so far.
+    pub warnings: Mutex<Vec<String>>,
+    /// Bytes by codec number.
+    pub codecs: [CodecCount; 8],
+    reclaim: Signal,
+    progress: Signal,
+    outbox: Mutex<Vec<FromPager>>,
+    /// Wakes the control thread for the outbox.
+    pub outbox_event: crate::event::EventFd,
+}
+
+/// Pages and bytes of one codec.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct CodecCount {
+    pub pages: AtomicU64,
+    pub in_bytes: AtomicU64,
+    pub out_bytes: AtomicU64,
+}
+
+/// Largest values seen, bytes.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct Peaks {
+    pub total: AtomicU64,
+    pub resident: AtomicU64,
+    pub staged: AtomicU64,
+    pub pool: AtomicU64,
+    pub metadata: AtomicU64,
+}
+
+/// A counter that one thread raises and others wait for.
+#[derive(Debug, Default)]
+struct Signal {
+    count: Mutex<u64>,
+    raised: Condvar,
+    waiting: AtomicU32,
+}
+
+impl Signal {
+    fn raise(&self) {
+        let mut count = self.count.lock().unwrap();
+        *count += 1;
+        self.raised.notify_all();
+    }
+
+    /// Waits until the count differs from `seen`; returns the count.
+    fn wait(&self, seen: u64, limit: Duration) -> u64 {
+        let count = self.count.lock().unwrap();
+        if *count != seen {
+            return *count;
+        }
+        self.waiting.fetch_add(1, Relaxed);
+        let (count, _) = self.raised.wait_timeout(count, limit).unwrap();
+        self.waiting.fetch_sub(1, Relaxed);
+        *count
+    }
+
+    fn now(&self) -> u64 {
+        *self.count.lock().unwrap()
+    }
+}
+
+impl Shared {
+    /// With an empty core.
+    pub fn new(scheme: Scheme, budget: u64, swap: Option<SwapFile>) -> std::io::Result<Shared> {
+        let sizes = Sizes::new(budget, &scheme);
+        let pool_frames = ((budget - sizes.dense_floor.min(budget / 2)) / 4096) as u32;
+        let area_frames = pool_frames.saturating_mul(2);
+        let tunables = Tunables {
+            staging_slots: (sizes.staging / 4096) as u32,
+            around_pages: scheme.fault.around_pages,
+            zero_run_pages: scheme.fault.zero_run_pages,
+            pool_frames,
+            swap: swap.is_some(),
+        };
+        let core = Core::new(tunables, scheme.pool.make(area_frames, pool_frames));
+        let state = State { core, frames: FrameBook::new(area_frames), segments: HashMap::new() };
+        Ok(Shared {
+            state: Mutex::new(state),
+            memory: Frames::reserve(area_frames as usize * 4096)?,
+            swap,
+            procs: Mutex::new(Vec::new()),
+            scheme,
+            sizes,
+            unmanaged: AtomicU64::new(0),
+            managed: AtomicU64::new(0),
+            doubled: AtomicU64::new(0),
+            peak: Peaks::default(),
+            stuck: AtomicBool::new(false),
+            polite: AtomicBool::new(false),
+            hurry: AtomicBool::new(false),
+            braking: AtomicBool::new(false),
+            promised: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            raw: Mutex::new(Vec::new()),
+            helper: Mutex::new(Compressor::new()),
+            latency: Latency::default(),
+            started: Instant::now(),
+            warnings: Mutex::new(Vec::new()),
+            codecs: Default::default(),
+            reclaim: Signal::default(),
+            progress: Signal::default(),
+            outbox: Mutex::new(Vec::new()),
+            outbox_event: crate::event::EventFd::new()?,
+        })
+    }
+
+    /// The core, locked. Give it back through [`Shared::settle`] when pages or frames changed.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Carries out what the core asked for besides, publishes the totals, unlocks.
+    pub fn settle(&self, mut state: MutexGuard<'_, State>) {
+        let Effects { spans, extents, punch, closed } = state.core.take_effects();
+        if !spans.is_empty() {
+            state.frames.freed(&spans, &self.memory);
+        }
+        for slot in punch {
+            if let Some(segment) = state.segments.get(&slot.area) {
+                segment.punch(crate::proc::slot_offset(slot.index));
+            }
+        }
+        let closed: Vec<_> = closed.iter().filter_map(|area| state.segments.remove(area)).collect();
+        let totals = state.core.present_total()
+            + u64::from(state.frames.backed_frames)
+            + u64::from(state.core.staging_allocated());
+        self.managed.store(totals * 4096, Relaxed);
+        drop(state);
+        drop(closed);
+        if let Some(swap) = &self.swap {
+            for (extent, _) in extents {
+                swap.free(extent);
+            }
+        }
+    }
+
+    /// Bytes in use, as far as known now.
+    pub fn used(&self) -> u64 {
+        self.unmanaged.load(Relaxed) + self.managed.load(Relaxed).saturating_sub(self.doubled.load(Relaxed))
+    }
+
+    /// Bytes left of the budget; negative when over it.
+    pub fn free(&self) -> i64 {
+        self.sizes.budget as i64 - self.used() as i64
+    }
+
+    /// The watermarks that hold now.
+    pub fn marks(&self) -> Marks {
+        if self.hurry.load(Relaxed) {
+            self.sizes.hurried
+        } else {
+            self.sizes.calm
+        }
+    }
+
+    /// Milliseconds since the start: the core's tick.
+    pub fn tick(&self) -> u32 {
+        self.started.elapsed().as_millis() as u32
+    }
+
+    /// Wakes the reclaim thread.
+    pub fn want_reclaim(&self) {
+        self.reclaim.raise();
+    }
+
+    /// The reclaim thread's sleep.
+    pub fn wait_for_work(&self, seen: u64, limit: Duration) -> u64 {
+        self.reclaim.wait(seen, limit)
+    }
+
+    /// Reclaim freed something, or knows that it cannot.
+    pub fn made_progress(&self) {
+        self.progress.raise();
+    }
+
+    /// Direct reclaim: whether a fault that needs `pages` must wait for reclaim, which it wakes.
+    pub fn must_wait(&self, pages: u64) -> bool {
+        let left = self.free() - (pages * 4096) as i64;
+        let marks = self.marks();
+        if left < marks.low as i64 {
+            self.want_reclaim();
+        }
+        let short = left < marks.min as i64 || self.braking.load(Relaxed);
+        short && !self.stuck.load(Relaxed) && !self.ending.load(Relaxed)
+    }
+
+    /// Waits for reclaim to get on, a moment at most.
+    pub fn wait_for_progress(&self) {
+        let seen = self.progress.now();
+        self.progress.wait(seen, Duration::from_millis(2));
+    }
+
+    /// Direct reclaim: what a fault that must wait can do meanwhile, on the CPU that its program has left. False if
+    /// there is nothing to do, or somebody does it.
+    pub fn help(&self) -> bool {
+        let state = self.lock();
+        let few = state.core.totals_staged() < self.sizes.staging / 4096 / 2;
+        drop(state);
+        if few {
+            return false;
+        }
+        self.helper.try_lock().is_ok_and(|mut compressor| compressor.compress(self, HELP_PAGES).done > 0)
+    }
+
+    /// Queues a message for the launcher.
+    pub fn tell(&self, message: FromPager) {
+        self.outbox.lock().unwrap().push(message);
+        self.outbox_event.raise();
+    }
+
+    /// One line for the terminal, once per text.
+    pub fn warn(&self, text: String) {
+        let mut warnings = self.warnings.lock().unwrap();
+        if warnings.contains(&text) || warnings.len() > 50 {
+            return;
+        }
+        warnings.push(text.clone());
+        drop(warnings);
+        self.tell(FromPager::Warning { text });
+    }
+
+    /// The tree cannot go on with right data.
+    pub fn fatal(&self, text: String) {
+        self.ending.store(true, Relaxed);
+        self.tell(FromPager::Fatal { text });
+    }
+
+    /// Messages that wait.
+    pub fn take_outbox(&self) -> Vec<FromPager> {
+        std::mem::take(&mut self.outbox.lock().unwrap())
+    }
+}

@@ -1,0 +1,266 @@
+//! What a run did: JSON for scripts (schema 1), one line for people, fault latencies.
+
+use crate::config::ToPager;
+use crate::control::Desk;
+use crate::state::Shared;
+use memfit_core::Source;
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sources of a fault's page, for latencies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum SourceKind {
+    Zero,
+    Staged,
+    Filled,
+    Pool,
+    Swap,
+}
+
+impl SourceKind {
+    const NAMES: [&'static str; 5] = ["zero", "staged", "filled", "pool", "swap"];
+
+    /// Of one load.
+    pub fn of(source: &Source) -> SourceKind {
+        match source {
+            Source::Zero => SourceKind::Zero,
+            Source::Staged(_) => SourceKind::Staged,
+            Source::Word(_) => SourceKind::Filled,
+            Source::Pooled { .. } => SourceKind::Pool,
+            Source::Swapped { .. } => SourceKind::Swap,
+        }
+    }
+}
+
+/// Eight buckets an octave from 256 ns on.
+const BUCKETS: usize = 8 * 27;
+
+#[derive(Debug)]
+struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    max_ns: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram { buckets: [const { AtomicU64::new(0) }; BUCKETS], max_ns: AtomicU64::new(0) }
+    }
+}
+
+/// Time from reading a fault to waking its thread, by source.
+#[derive(Debug, Default)]
+pub struct Latency {
+    by_source: [Histogram; 5],
+}
+
+fn bucket(ns: u64) -> usize {
+    let scaled = ns.max(256);
+    let octave = 63 - scaled.leading_zeros() as usize;
+    let part = (scaled >> (octave - 3)) as usize & 7;
+    ((octave - 8) * 8 + part).min(BUCKETS - 1)
+}
+
+/// Upper bound of a bucket, ns.
+fn bound(bucket: usize) -> u64 {
+    let (octave, part) = (bucket / 8 + 8, bucket as u64 % 8);
+    (9 + part) << (octave - 3)
+}
+
+impl Latency {
+    /// One fault.
+    pub fn record(&self, source: SourceKind, time: Duration) {
+        let ns = time.as_nanos() as u64;
+        let histogram = &self.by_source[source as usize];
+        histogram.buckets[bucket(ns)].fetch_add(1, Relaxed);
+        histogram.max_ns.fetch_max(ns, Relaxed);
+    }
+
+    fn summary(&self, sources: &[usize]) -> Value {
+        let mut counts = [0u64; BUCKETS];
+        let mut max = 0;
+        for &source in sources {
+            let histogram = &self.by_source[source];
+            for (sum, bucket) in counts.iter_mut().zip(&histogram.buckets) {
+                *sum += bucket.load(Relaxed);
+            }
+            max = max.max(histogram.max_ns.load(Relaxed));
+        }
+        let total: u64 = counts.iter().sum();
+        let quantile = |permille: u64| {
+            let mut left = (total * permille).div_ceil(1000).max(1);
+            for (i, &count) in counts.iter().enumerate() {
+                if count >= left {
+                    return bound(i).min(max);
+                }
+                left -= count;
+            }
+            0
+        };
+        json!({"count": total, "p50": quantile(500), "p90": quantile(900), "p99": quantile(990), "max": max})
+    }
+
+    fn json(&self) -> Value {
+        let mut out = self.summary(&[0, 1, 2, 3, 4]);
+        let by: serde_json::Map<String, Value> =
+            SourceKind::NAMES.iter().enumerate().map(|(i, name)| (name.to_string(), self.summary(&[i]))).collect();
+        out["by_source"] = Value::Object(by);
+        out
+    }
+}
+
+fn codecs(shared: &Shared) -> Value {
+    let mut out = serde_json::Map::new();
+    for (id, count) in shared.codecs.iter().enumerate() {
+        let pages = count.pages.load(Relaxed);
+        if let (Some(name), true) = (memfit_codec::name(memfit_codec::CodecId(id as u8)), pages > 0) {
+            let (input, output) = (count.in_bytes.load(Relaxed), count.out_bytes.load(Relaxed));
+            out.insert(name.into(), json!({"pages": pages, "in_bytes": input, "out_bytes": output}));
+        }
+    }
+    Value::Object(out)
+}
+
+/// One row a pid: a program that execs says hello again.
+fn processes(desk: &Desk) -> Vec<Value> {
+    let mut rows: BTreeMap<i32, (String, u64, u64, bool)> = BTreeMap::new();
+    let mut add = |pid: i32, comm: &str, peak: u64, faults: u64, paged: bool| {
+        let row = rows.entry(pid).or_default();
+        *row = (comm.to_string(), row.1.max(peak), row.2 + faults, row.3 || paged);
+    };
+    for (pid, comm, peak, faults, paged) in desk.past.lock().unwrap().iter() {
+        add(*pid, comm, *peak, *faults, *paged);
+    }
+    for client in desk.clients.lock().unwrap().iter() {
+        let proc = client.proc.lock().unwrap().clone();
+        let faults = proc.as_ref().map_or(0, |p| p.counters.faults.load(Relaxed));
+        add(client.pid, &client.comm, client.peak.load(Relaxed), faults, proc.is_some());
+    }
+    rows.into_iter()
+        .map(|(pid, (comm, peak, faults, paged))| {
+            json!({"pid": pid, "comm": comm, "peak_total_bytes": peak, "faults": faults, "paged": paged})
+        })
+        .collect()
+}
+
+/// Everything about now and since the start.
+pub fn live(desk: &Desk) -> Value {
+    let shared = &desk.shared;
+    let state = shared.lock();
+    let (c, totals, usage) = (state.core.counters().clone(), state.core.totals(shared.tick()), state.core.pool_usage());
+    let backed = u64::from(state.frames.backed_frames) * 4096;
+    let metadata = totals.metadata_bytes + state.frames.metadata_bytes();
+    let resident = state.core.present_total() * 4096;
+    let calls = state.core.calls();
+    drop(state);
+    let peak = &shared.peak;
+    let swap = shared.swap.as_ref().map(|s| &s.counters);
+    let swapped = |f: fn(&crate::swap::SwapCounters) -> &AtomicU64| swap.map_or(0, |s| f(s).load(Relaxed));
+    json!({
+        "schema": 1, "version": env!("CARGO_PKG_VERSION"), "command": desk.config.command,
+        "scheme": shared.scheme.name, "budget_bytes": shared.sizes.budget, "pid": desk.config.launcher_pid,
+        "wall_ns": shared.started.elapsed().as_nanos() as u64,
+        "now": {
+            "total_bytes": shared.used(), "resident_bytes": resident, "staged_bytes": totals.staged * 4096,
+            "pool_bytes": backed, "metadata_bytes": metadata, "unmanaged_bytes": shared.unmanaged.load(Relaxed),
+            "swap_bytes": shared.swap.as_ref().map_or(0, |s| s.used_bytes()),
+            "pages": {"quarantined": totals.quarantined, "evicting": totals.evicting, "parked": totals.parked, "staged": totals.staged, "filled": totals.filled, "pooled": totals.pooled, "swapped": totals.swapped},
+        },
+        "peak": {
+            "total_bytes": peak.total.load(Relaxed), "resident_bytes": peak.resident.load(Relaxed),
+            "staged_bytes": peak.staged.load(Relaxed), "pool_bytes": peak.pool.load(Relaxed),
+            "metadata_bytes": peak.metadata.load(Relaxed), "swap_bytes": swapped(|s| &s.peak_bytes),
+        },
+        "faults": {
+            "total": c.faults, "zero": c.faults_zero, "staged": c.faults_staged, "filled": c.faults_filled,
+            "pool": c.faults_pool, "swap": c.faults_swap, "file": 0, "around_pages": c.around_pages,
+            "zero_run_pages": c.zero_run_pages, "present": c.faults_present,
+        },
+        "evictions": {
+            "pages": c.evicted, "filled": c.filled, "compressed": c.compressed,
+            "rejected": {"incompressible": c.incompressible, "not_moved": c.not_moved, "wanted_meanwhile": c.wasted},
+            "to_swap": c.to_swap, "dropped": c.dropped, "parked_runs": c.parked_runs,
+        },
+        "transitions": {
+            "adopted": c.adopted, "quarantined": c.quarantined, "unquarantined": c.unquarantined,
+            "remapped": c.remapped, "forks": c.forks, "compaction_moves": c.compaction_moves,
+            "unexpected_present": c.unexpected_present, "swap_failed": c.swap_failed, "core_calls": calls,
+        },
+        "codecs": codecs(shared),
+        "pool": {"zpages": usage.zpages, "frames": usage.frames, "bytes": usage.stored_bytes, "evicted_frames": c.to_swap},
+        "swap": {
+            "read_bytes": swapped(|s| &s.read_bytes), "write_bytes": swapped(|s| &s.write_bytes),
+            "reads": swapped(|s| &s.reads), "writes": swapped(|s| &s.writes), "errors": swapped(|s| &s.errors),
+        },
+        "fault_latency_ns": shared.latency.json(),
+        "processes": processes(desk),
+        "warnings": *shared.warnings.lock().unwrap(),
+    })
+}
+
+/// The final statistics and the summary line.
+pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Value, String) {
+    let mut json = live(desk);
+    if let ToPager::CommandExited { code, signal, .. } = ended {
+        json["exit"] = json!({"code": code, "signal": signal});
+    }
+    (json.clone(), summary(&json))
+}
+
+fn mib(bytes: u64) -> String {
+    if bytes >= 10 << 30 {
+        format!("{:.1}G", bytes as f64 / (1u64 << 30) as f64)
+    } else {
+        format!("{}M", bytes.div_ceil(1 << 20))
+    }
+}
+
+fn summary(json: &Value) -> String {
+    let number = |path: &str| json.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    let seconds = number("/wall_ns") as f64 / 1e9;
+    let mut line =
+        format!("peak {} of {} in {seconds:.1} s", mib(number("/peak/total_bytes")), mib(number("/budget_bytes")));
+    let evicted = number("/evictions/pages") * 4096;
+    if evicted == 0 {
+        line.push_str("; nothing had to be paged");
+        return line;
+    }
+    line.push_str(&format!("; {} paged out, {} faults", mib(evicted), number("/faults/total")));
+    let (mut input, mut output) = (0, 0);
+    for codec in json["codecs"].as_object().into_iter().flat_map(|m| m.values()) {
+        input += codec["in_bytes"].as_u64().unwrap_or(0);
+        output += codec["out_bytes"].as_u64().unwrap_or(0);
+    }
+    if output > 0 {
+        line.push_str(&format!(", compressed {:.1}:1", input as f64 / output as f64));
+    }
+    let written = number("/swap/write_bytes");
+    line.push_str(&if written > 0 {
+        format!(", {} written to swap", mib(written))
+    } else {
+        ", nothing written to disk".into()
+    });
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_an_eighth() {
+        let latency = Latency::default();
+        for us in 1..=1000u64 {
+            latency.record(SourceKind::Pool, Duration::from_micros(us));
+        }
+        let json = latency.json();
+        for (key, wanted) in [("p50", 500_000.0), ("p90", 900_000.0), ("p99", 990_000.0)] {
+            let got = json["by_source"]["pool"][key].as_f64().unwrap();
+            assert!((got / wanted - 1.0).abs() < 0.13, "{key} = {got}");
+        }
+        assert_eq!(json["max"], 1_000_000);
+    }
+}

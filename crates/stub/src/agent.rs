@@ -1,0 +1,335 @@
+//! The stub's thread: says hello, sleeps until the pager needs pages, takes them.
+//!
+//! It is a thread and not a process that shares the memory: it ends with exec and exit by itself, so
+//! the memory of a dead program never outlives it. It has its own empty descriptor table, its own
+//! stack and thread pointer, and blocks every signal.
+
+use crate::map;
+use crate::sys::{self, syscall, PAGE};
+use crate::take::Taker;
+use core::arch::global_asm;
+use core::mem::{size_of, zeroed, MaybeUninit};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use memfit_wire::{
+    Command, FromStub, Ring, BATCH, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, OPEN, RING_BYTES, SOCKET_NAME_MAX,
+    TRUST_MOVE, VERSION, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+};
+
+/// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
+const STACK_BYTES: usize = 4 * PAGE;
+/// VM | SIGHAND | THREAD | SYSVSEM | FILES | SETTLS. The table is unshared at once.
+const CLONE_FLAGS: usize = 0x100 | 0x800 | 0x10000 | 0x40000 | 0x400 | 0x80000;
+
+static mut SOCKET_NAME: [u8; SOCKET_NAME_MAX] = [0; SOCKET_NAME_MAX];
+static SOCKET_NAME_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Address of the beacon page that fork children inherit; 0 before the process is engaged.
+static BEACON: AtomicUsize = AtomicUsize::new(0);
+static STACK: AtomicUsize = AtomicUsize::new(0);
+
+/// Remembers the pager's socket. Called once, before any thread of ours.
+pub fn set_socket(name: &[u8]) -> bool {
+    if name.is_empty() || name.len() > SOCKET_NAME_MAX {
+        return false;
+    }
+    // SAFETY: the constructor is the only writer and runs before the first reader.
+    unsafe {
+        let target = &raw mut SOCKET_NAME;
+        sys::copy(target as usize, name.as_ptr() as usize, name.len());
+    }
+    SOCKET_NAME_LEN.store(name.len(), Relaxed);
+    true
+}
+
+global_asm!(
+    ".globl memfit_stub_clone",
+    ".hidden memfit_stub_clone",
+    ".type memfit_stub_clone, @function",
+    // rdi = flags, rsi = stack top, rdx = thread pointer, rcx = argument of `main`
+    "memfit_stub_clone:",
+    "mov r9, rcx",
+    "mov r8, rdx",
+    "xor edx, edx",
+    "xor r10d, r10d",
+    "mov eax, 56",
+    "syscall",
+    "test rax, rax",
+    "jnz 2f",
+    "xor ebp, ebp",
+    "mov rdi, r9",
+    "call {main}",
+    "ud2",
+    "2: ret",
+    ".size memfit_stub_clone, . - memfit_stub_clone",
+    main = sym main,
+);
+
+unsafe extern "C" {
+    fn memfit_stub_clone(flags: usize, stack: usize, tls: usize, arg: usize) -> isize;
+}
+
+/// Starts the thread; does nothing if that is impossible: the process then runs unmanaged.
+pub fn start(forked: bool) {
+    if SOCKET_NAME_LEN.load(Relaxed) == 0 {
+        return;
+    }
+    let Some(stack) = sys::map_private(STACK_BYTES) else { return };
+    STACK.store(stack, Relaxed);
+    let (all, mut old) = ([u64::MAX], [0u64]);
+    // SAFETY: signals are blocked around the clone so that the thread starts with all of them
+    // blocked; the new thread gets its own stack and thread pointer and runs `main`.
+    unsafe {
+        syscall!(sys::SIGPROCMASK, 2, all.as_ptr(), old.as_mut_ptr(), 8);
+        let tls = stack + STACK_BYTES - PAGE;
+        let result = memfit_stub_clone(CLONE_FLAGS, tls - 64, tls, usize::from(forked));
+        syscall!(sys::SIGPROCMASK, 2, old.as_ptr(), 0, 8);
+        if result < 0 {
+            syscall!(sys::MUNMAP, stack, STACK_BYTES);
+        }
+    }
+}
+
+fn leave() -> ! {
+    loop {
+        // SAFETY: ends this thread only.
+        unsafe { syscall!(sys::EXIT, 0) };
+    }
+}
+
+/// The pager is gone while this process depends on it: evicted pages are lost, so it must not go on.
+fn die() -> ! {
+    // SAFETY: SIGKILL to our own process.
+    unsafe {
+        let pid = syscall!(sys::GETPID);
+        syscall!(sys::KILL, pid, 9);
+    }
+    leave()
+}
+
+extern "C" fn main(forked: usize) -> ! {
+    let name = b"memfit-stub\0";
+    // SAFETY: names this thread, then gives it an empty descriptor table (CLOSE_RANGE_UNSHARE = 2).
+    let alone = unsafe {
+        syscall!(sys::PRCTL, 15, name.as_ptr());
+        syscall!(sys::CLOSE_RANGE, 0, u32::MAX, 2)
+    };
+    if alone < 0 {
+        leave();
+    }
+    let Some(socket) = connect() else { leave() };
+    sys::short_turns();
+    // SAFETY: all-zero is a valid FromStub.
+    let mut hello: FromStub = unsafe { zeroed() };
+    hello.kind = HELLO;
+    hello.flags = if forked != 0 { FORKED } else { 0 };
+    if !send(socket, &mut hello, None) {
+        leave();
+    }
+    let beacon = BEACON.load(Relaxed);
+    if forked != 0 && beacon != 0 {
+        // SAFETY: a page of ours; reading it makes the fault that tells the pager whose memory this is.
+        unsafe { core::ptr::read_volatile(beacon as *const u8) };
+    }
+    serve(socket)
+}
+
+fn serve(socket: i32) -> ! {
+    let mut taker: Option<Taker> = None;
+    let mut lent = -1;
+    loop {
+        // SAFETY: all-zero is a valid Command.
+        let mut command: Command = unsafe { zeroed() };
+        let mut fd = -1;
+        let got = receive(socket, &mut command, &mut fd);
+        if got != size_of::<Command>() as isize {
+            if taker.is_some() {
+                die();
+            }
+            leave();
+        }
+        match command.kind {
+            LEND => lent = fd,
+            ENGAGE => taker = engage(socket, &command, fd, lent),
+            OPEN => map::open(),
+            BATCH => {
+                if let Some(taker) = &mut taker {
+                    taker.run_batch();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Makes what is needed to take pages and tells the pager where it is.
+fn engage(socket: i32, command: &Command, segment: i32, lent: i32) -> Option<Taker> {
+    // SAFETY: all-zero is a valid FromStub.
+    let mut reply: FromStub = unsafe { zeroed() };
+    reply.kind = ENGAGED;
+    let made = prepare(command, segment, lent, &mut reply);
+    let uffd = match &made {
+        Ok(taker) if command.flags & WITH_UFFD == 0 => Some(taker.uffd),
+        Ok(_) => None,
+        Err(errno) => {
+            reply.error = *errno;
+            None
+        }
+    };
+    send(socket, &mut reply, uffd);
+    // SAFETY: the segment is mapped and the userfaultfd kept; only the device is no longer needed.
+    unsafe {
+        syscall!(sys::CLOSE, segment);
+        if command.flags & WITH_DEVICE != 0 {
+            syscall!(sys::CLOSE, lent);
+        }
+    }
+    made.ok()
+}
+
+fn prepare(command: &Command, segment: i32, lent: i32, reply: &mut FromStub) -> Result<Taker, u32> {
+    let bytes = command.segment_bytes as usize;
+    let uffd = if command.flags & WITH_UFFD != 0 { lent } else { make_uffd(command, lent)? };
+    // SAFETY: a new shared mapping of the pager's segment, not inherited by fork children.
+    let segment = unsafe { syscall!(sys::MMAP, 0, bytes, 3, 1, segment, 0) };
+    if segment < 0 || bytes < RING_BYTES {
+        return Err(-segment as u32);
+    }
+    // SAFETY: our own mapping; MADV_DONTFORK.
+    unsafe { syscall!(sys::MADVISE, segment, bytes, 10) };
+    let window_bytes = WINDOW_PAGES * PAGE;
+    let window = sys::map_private(window_bytes).ok_or(12u32)?;
+    // SAFETY: our own mapping; MADV_NOHUGEPAGE = 15, a huge page must never lie in the window.
+    unsafe { syscall!(sys::MADVISE, window, window_bytes, 15) };
+    if BEACON.load(Relaxed) == 0 {
+        // SAFETY: a new mapping that fork children inherit.
+        let beacon = unsafe { syscall!(sys::MMAP, 0, PAGE, 3, 0x4022, usize::MAX, 0) };
+        BEACON.store(if beacon < 0 { 0 } else { beacon as usize }, Relaxed);
+    }
+    let stack = STACK.load(Relaxed);
+    reply.stack = [stack as u64, (stack + STACK_BYTES) as u64];
+    reply.segment = [segment as u64, segment as u64 + bytes as u64];
+    reply.window = [window as u64, (window + window_bytes) as u64];
+    reply.beacon = BEACON.load(Relaxed) as u64;
+    reply.reservation = map::reserve().unwrap_or_default();
+    // SAFETY: the segment starts with a ring and stays mapped as long as the process lives.
+    let ring = unsafe { &*(segment as *const Ring) };
+    Ok(Taker {
+        uffd,
+        ring,
+        segment: segment as usize,
+        segment_bytes: bytes,
+        window,
+        used: 0,
+        trust_move: command.flags & TRUST_MOVE != 0,
+    })
+}
+
+/// A userfaultfd for this process: by the system call, or by the device that the pager lent.
+fn make_uffd(command: &Command, device: i32) -> Result<i32, u32> {
+    const FLAGS: usize = 0o2000000 | 0o4000; // O_CLOEXEC | O_NONBLOCK
+    const USERFAULTFD_IOC_NEW: usize = 0xaa00;
+    // SAFETY: both only make a descriptor.
+    let fd = unsafe {
+        let fd = syscall!(sys::USERFAULTFD, FLAGS);
+        if fd < 0 && command.flags & WITH_DEVICE != 0 {
+            syscall!(sys::IOCTL, device, USERFAULTFD_IOC_NEW, FLAGS)
+        } else {
+            fd
+        }
+    };
+    if fd < 0 {
+        Err(-fd as u32)
+    } else {
+        Ok(fd as i32)
+    }
+}
+
+#[repr(C)]
+struct SockaddrUn {
+    family: u16,
+    path: [u8; 108],
+}
+
+fn connect() -> Option<i32> {
+    let len = SOCKET_NAME_LEN.load(Relaxed);
+    let mut address = SockaddrUn { family: 1, path: [0; 108] };
+    // SAFETY: len <= SOCKET_NAME_MAX < 107; the name was written before this thread started. The
+    // socket is SOCK_SEQPACKET | SOCK_CLOEXEC.
+    unsafe {
+        sys::copy(address.path.as_mut_ptr().add(1) as usize, &raw const SOCKET_NAME as usize, len);
+        let socket = syscall!(sys::SOCKET, 1, 5 | 0o2000000, 0);
+        if socket < 0 || syscall!(sys::CONNECT, socket, &raw const address, 2 + 1 + len) < 0 {
+            return None;
+        }
+        Some(socket as i32)
+    }
+}
+
+#[repr(C)]
+struct Iovec {
+    base: *mut u8,
+    len: usize,
+}
+
+#[repr(C)]
+struct Msghdr {
+    name: *mut u8,
+    name_len: u32,
+    iov: *mut Iovec,
+    iov_len: usize,
+    control: *mut u8,
+    control_len: usize,
+    flags: i32,
+}
+
+/// A control message with one descriptor: cmsghdr (16 bytes) and data, padded.
+#[repr(C, align(8))]
+struct Control {
+    len: usize,
+    level: i32,
+    kind: i32,
+    fd: i32,
+    padding: i32,
+}
+
+fn send(socket: i32, message: &mut FromStub, fd: Option<i32>) -> bool {
+    message.magic = MAGIC;
+    message.version = VERSION;
+    // SAFETY: message, control and header live through the calls; SCM_RIGHTS = 1 at SOL_SOCKET = 1;
+    // MSG_NOSIGNAL = 0x4000.
+    unsafe {
+        message.tid = syscall!(sys::GETTID) as u32;
+        let mut control = Control { len: 20, level: 1, kind: 1, fd: fd.unwrap_or(-1), padding: 0 };
+        let mut iov = Iovec { base: (message as *mut FromStub).cast(), len: size_of::<FromStub>() };
+        let mut header: Msghdr = zeroed();
+        header.iov = &raw mut iov;
+        header.iov_len = 1;
+        if fd.is_some() {
+            header.control = (&raw mut control).cast();
+            header.control_len = 24;
+        }
+        syscall!(sys::SENDMSG, socket, &raw const header, 0x4000) == size_of::<FromStub>() as isize
+    }
+}
+
+fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
+    let mut control = MaybeUninit::<Control>::zeroed();
+    // SAFETY: as in `send`; the kernel writes at most the sizes given. MSG_CMSG_CLOEXEC = 0x40000000.
+    unsafe {
+        loop {
+            let mut iov = Iovec { base: (command as *mut Command).cast(), len: size_of::<Command>() };
+            let mut header: Msghdr = zeroed();
+            header.iov = &raw mut iov;
+            header.iov_len = 1;
+            header.control = control.as_mut_ptr().cast();
+            header.control_len = size_of::<Control>();
+            let got = syscall!(sys::RECVMSG, socket, &raw mut header, 0x4000_0000);
+            if got == -(sys::EINTR as isize) {
+                continue;
+            }
+            if header.control_len >= 20 && got > 0 {
+                *fd = control.assume_init_ref().fd;
+            }
+            return got;
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The environment without what is ours.
+
+use super::{Text, Texts};
+use crate::sys;
+use core::mem::MaybeUninit;
+
+/// Entries of the largest environment that is filtered, the terminator included.
+const ENTRIES_MAX: usize = 1024;
+/// Entries of an environment that needs little stack.
+const ENTRIES_FEW: usize = 128;
+/// Bytes of the longest `LD_PRELOAD=...` that is filtered.
+const TEXT_MAX: usize = 4096;
+/// Bytes of one that needs little stack.
+const TEXT_SHORT: usize = 512;
+
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+const OURS: &[u8] = b"MEMFIT_";
+const STUB: &[u8] = b"/libmemfit.so";
+
+/// Forwards with a changed environment for a 32-bit program, else with `None`.
+pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) -> i32) -> i32 {
+    let changed = |envp| forward(Some(envp));
+    // SAFETY: as the caller promises. A signal's stack may be small, so the large room is the second choice.
+    unsafe {
+        let done = if !is_32_bit || envp.is_null() {
+            None
+        } else if let Some(result) = without_stub::<ENTRIES_FEW, TEXT_SHORT>(envp, changed) {
+            Some(result)
+        } else {
+            without_stub::<ENTRIES_MAX, TEXT_MAX>(envp, changed)
+        };
+        done.unwrap_or_else(|| forward(None))
+    }
+}
+
+/// Apart so that only this path takes so much stack; `None` if there is too little room.
+#[inline(never)]
+unsafe fn without_stub<const ENTRIES: usize, const TEXT: usize>(
+    envp: Texts,
+    forward: impl Fn(Texts) -> i32,
+) -> Option<i32> {
+    let mut kept = [MaybeUninit::uninit(); ENTRIES];
+    let mut text = [MaybeUninit::uninit(); TEXT];
+    // SAFETY: as the caller promises.
+    unsafe { filter(envp, &mut kept, &mut text) }.then(|| forward(kept.as_ptr().cast()))
+}
+
+/// Copies the environment without what is ours; false if it does not fit.
+unsafe fn filter(envp: Texts, kept: &mut [MaybeUninit<Text>], mut text: &mut [MaybeUninit<u8>]) -> bool {
+    let mut count = 0;
+    // SAFETY: the environment is null-terminated and not read beyond that.
+    unsafe {
+        for i in 0.. {
+            let mut entry = *envp.add(i);
+            if !entry.is_null() && starts_with(entry, OURS) {
+                continue;
+            }
+            if !entry.is_null() && starts_with(entry, PRELOAD) {
+                match without_entry(entry, text) {
+                    Preload::Unchanged => {}
+                    Preload::Empty => continue,
+                    Preload::TooLong => return false,
+                    Preload::Changed(len) => {
+                        entry = text.as_ptr().cast();
+                        text = text.get_mut(len..).unwrap_or_default();
+                    }
+                }
+            }
+            let Some(place) = kept.get_mut(count) else { return false };
+            place.write(entry);
+            count += 1;
+            if entry.is_null() {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+enum Preload {
+    Unchanged,
+    Empty,
+    TooLong,
+    /// The bytes written, terminator included.
+    Changed(usize),
+}
+
+/// Writes an `LD_PRELOAD=...` without the stub.
+unsafe fn without_entry(entry: Text, text: &mut [MaybeUninit<u8>]) -> Preload {
+    let (mut len, mut found) = (PRELOAD.len(), false);
+    let mut from = PRELOAD.len();
+    let to = text.as_mut_ptr().cast::<u8>();
+    // SAFETY: the entry is a C string; all writes are within `text`, which has room for one byte more than `len`.
+    unsafe {
+        while byte(entry, from) != 0 {
+            let mut end = from;
+            while !matches!(byte(entry, end), b':' | b' ' | 0) {
+                end += 1;
+            }
+            let stub = end - from >= STUB.len() && starts_with(entry.add(end - STUB.len()), STUB);
+            found |= stub;
+            if end > from && !stub {
+                if len + 1 + end - from >= text.len() {
+                    return Preload::TooLong;
+                }
+                *to.add(len) = b':';
+                len += usize::from(len > PRELOAD.len());
+                sys::copy(to.add(len) as usize, entry.add(from) as usize, end - from);
+                len += end - from;
+            }
+            from = end + usize::from(byte(entry, end) != 0);
+        }
+        if !found {
+            return Preload::Unchanged;
+        }
+        if len == PRELOAD.len() {
+            return Preload::Empty;
+        }
+        sys::copy(to as usize, PRELOAD.as_ptr() as usize, PRELOAD.len());
+        *to.add(len) = 0;
+        Preload::Changed(len + 1)
+    }
+}
+
+/// The value of the variable, whose name ends with `=`.
+pub unsafe fn value(environment: Texts, name: &[u8]) -> Option<Text> {
+    // SAFETY: a null-terminated array, if there is one.
+    unsafe {
+        let mut entry = environment;
+        while !entry.is_null() && !(*entry).is_null() {
+            if starts_with(*entry, name) {
+                return Some((*entry).add(name.len()));
+            }
+            entry = entry.add(1);
+        }
+    }
+    None
+}
+
+/// Whether the text starts so.
+pub unsafe fn starts_with(text: Text, start: &[u8]) -> bool {
+    // SAFETY: stops at the first difference, which the terminator is at the latest.
+    start.iter().enumerate().all(|(i, expected)| unsafe { byte(text, i) } == *expected)
+}
+
+/// A byte of the program's text. Volatile: otherwise the compiler makes calls of libc functions of loops over it.
+pub unsafe fn byte(text: Text, at: usize) -> u8 {
+    // SAFETY: the caller knows that the byte is there.
+    unsafe { text.add(at).read_volatile() }
+}

@@ -1,0 +1,110 @@
+//! libmemfit.so: the preloaded stub that takes pages away inside the target.
+//!
+//! It needs no library, uses no allocator, lock or thread-local of the program's libc, and does
+//! nothing until the pager asks: a constructor starts one sleeping thread (`agent`), which carries
+//! out batches of "take these runs away" (`take`). It stands before the functions that start programs
+//! (`exec`), and before `mmap` (`map`).
+#![no_std]
+
+mod agent;
+mod exec;
+mod map;
+mod sys;
+mod take;
+
+use core::arch::global_asm;
+
+// `gnu_get_libc_version` and `__register_atfork` as weak symbols: null beside another libc.
+global_asm!(
+    ".weak gnu_get_libc_version",
+    ".weak __register_atfork",
+    ".globl memfit_stub_glibc",
+    ".hidden memfit_stub_glibc",
+    "memfit_stub_glibc: mov rax, [rip + gnu_get_libc_version@GOTPCREL]",
+    "ret",
+    ".globl memfit_stub_atfork",
+    ".hidden memfit_stub_atfork",
+    "memfit_stub_atfork: mov rax, [rip + __register_atfork@GOTPCREL]",
+    "ret",
+    // The precompiled core names it in its unwind tables; nothing here unwinds.
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    "rust_eh_personality: ud2",
+);
+
+unsafe extern "C" {
+    fn memfit_stub_glibc() -> usize;
+    fn memfit_stub_atfork() -> usize;
+}
+
+type AtFork = Option<extern "C" fn()>;
+type RegisterAtFork = extern "C" fn(AtFork, AtFork, AtFork, *const u8) -> i32;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn(i32, *const *const u8, *const *const u8) = constructor;
+
+/// Runs once when the program starts. glibc passes the environment; another libc passes nothing, and
+/// the program then runs unmanaged.
+extern "C" fn constructor(_argc: i32, _argv: *const *const u8, environment: *const *const u8) {
+    // SAFETY: asks only whether the symbol is there.
+    if unsafe { memfit_stub_glibc() } == 0 {
+        return;
+    }
+    // SAFETY: glibc passes a null-terminated array of C strings.
+    let Some(name) = (unsafe { variable(environment, memfit_wire::SOCKET_VARIABLE.as_bytes()) }) else { return };
+    if !agent::set_socket(name) {
+        return;
+    }
+    // SAFETY: the symbol, if there, is glibc's function of this type.
+    unsafe {
+        let register = memfit_stub_atfork();
+        if register != 0 {
+            let register: RegisterAtFork = core::mem::transmute(register);
+            register(None, None, Some(after_fork), core::ptr::null());
+        }
+    }
+    agent::start(false);
+}
+
+/// In a fork child: the stub's thread was not inherited, start another.
+extern "C" fn after_fork() {
+    agent::start(true);
+}
+
+/// The value of an environment variable.
+///
+/// # Safety
+/// `environment` is null or a null-terminated array of C strings that live on.
+unsafe fn variable(environment: *const *const u8, name: &[u8]) -> Option<&'static [u8]> {
+    if environment.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller promises; every index stays at or before the terminators.
+    unsafe {
+        let mut i = 0;
+        while !(*environment.add(i)).is_null() {
+            let entry = *environment.add(i);
+            let mut at = 0;
+            while at < name.len() && *entry.add(at) == name[at] {
+                at += 1;
+            }
+            if at == name.len() && *entry.add(at) == b'=' {
+                let value = entry.add(at + 1);
+                let mut len = 0;
+                while *value.add(len) != 0 {
+                    len += 1;
+                }
+                return Some(core::slice::from_raw_parts(value, len));
+            }
+            i += 1;
+        }
+    }
+    None
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    // SAFETY: an illegal instruction ends the process; nothing here can panic on purpose.
+    unsafe { core::arch::asm!("ud2", options(noreturn)) }
+}

@@ -1,0 +1,87 @@
+//! Anonymous memory that is registered from its first page on.
+//!
+//! The pager finds new mappings by looking, and a program that fills many small ones is faster than that. So
+//! once a process is paged, plain anonymous mappings come out of a reservation that the pager has registered:
+//! mprotect opens the next part of it, which stays registered. Each address is given once; when all are used,
+//! and for all other mappings, the kernel chooses as ever.
+
+use crate::exec::returned;
+use crate::sys::{self, syscall, PAGE};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+/// Address space of the reservation: 16 GiB. It takes no memory.
+const RESERVATION: usize = 16 << 30;
+/// Larger mappings are few, and found in time.
+const LARGEST: usize = 64 << 20;
+
+const PRIVATE_ANONYMOUS: i32 = 0x22;
+/// MAP_NORESERVE and MAP_STACK change nothing here.
+const HARMLESS: i32 = 0x4000 | 0x20000;
+const NO_ACCESS: i32 = 0;
+const READ_WRITE: i32 = 3;
+const RLIMIT_AS: usize = 9;
+
+/// The reservation; 0 while there is none.
+static BASE: AtomicUsize = AtomicUsize::new(0);
+/// The next address to give; 0 before the reservation is opened.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes the reservation, or finds the one that a fork child inherited. None under a limit of the address
+/// space: that belongs to the program.
+pub fn reserve() -> Option<[u64; 2]> {
+    if BASE.load(Relaxed) == 0 {
+        let mut limit = [0usize; 2];
+        // SAFETY: a new mapping without access; the limit is two words. PROT_NONE, MAP_NORESERVE.
+        unsafe {
+            syscall!(sys::PRLIMIT, 0, RLIMIT_AS, 0, limit.as_mut_ptr());
+            if limit[0] != usize::MAX {
+                return None;
+            }
+            let at = syscall!(sys::MMAP, 0, RESERVATION, 0, PRIVATE_ANONYMOUS | 0x4000, usize::MAX, 0);
+            if at < 0 {
+                return None;
+            }
+            BASE.store(at as usize, Relaxed);
+        }
+    }
+    let base = BASE.load(Relaxed) as u64;
+    Some([base, base + RESERVATION as u64])
+}
+
+/// The pager has registered the reservation: mappings may come out of it.
+pub fn open() {
+    let _ = NEXT.compare_exchange(0, BASE.load(Relaxed), Relaxed, Relaxed);
+}
+
+/// The next part of the reservation, with this access.
+fn take(bytes: usize, prot: i32) -> Option<usize> {
+    if NEXT.load(Relaxed) == 0 || bytes == 0 || bytes > LARGEST {
+        return None;
+    }
+    let bytes = bytes.next_multiple_of(PAGE);
+    let end = BASE.load(Relaxed) + RESERVATION;
+    let at = NEXT.fetch_update(Relaxed, Relaxed, |at| (at + bytes <= end).then_some(at + bytes)).ok()?;
+    // SAFETY: addresses of the reservation that nobody else has or will get.
+    (prot == NO_ACCESS || unsafe { syscall!(sys::MPROTECT, at, bytes, prot) } == 0).then_some(at)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: i32, offset: usize) -> usize {
+    if addr == 0 && (prot == READ_WRITE || prot == NO_ACCESS) && flags & !HARMLESS == PRIVATE_ANONYMOUS {
+        if let Some(at) = take(bytes, prot) {
+            return at;
+        }
+    }
+    // SAFETY: forwards what the caller answers for.
+    match unsafe { syscall!(sys::MMAP, addr, bytes, prot, flags, fd, offset) } {
+        // SAFETY: sets errno.
+        error @ ..0 => unsafe { returned(error) as usize },
+        at => at as usize,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap64(addr: usize, bytes: usize, prot: i32, flags: i32, fd: i32, offset: usize) -> usize {
+    // SAFETY: as in `mmap`.
+    unsafe { mmap(addr, bytes, prot, flags, fd, offset) }
+}

@@ -1,0 +1,118 @@
+//! Raw system calls of x86-64 Linux. The stub calls no libc function: it may run while any lock of
+//! the program's libc is held.
+
+use core::arch::asm;
+
+/// One system call with up to six arguments; a negative result is `-errno`.
+///
+/// # Safety
+/// As the system call: pointers must be valid for what the kernel does with them.
+pub unsafe fn call(number: usize, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel keeps all registers but rax, rcx and r11; the caller answers for the arguments.
+    unsafe {
+        asm!("syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+macro_rules! syscall {
+    ($number:expr $(, $arg:expr)*) => {{
+        let given = [$($arg as usize),*];
+        let mut args = [0usize; 6];
+        let mut i = 0;
+        while i < given.len() {
+            args[i] = given[i];
+            i += 1;
+        }
+        $crate::sys::call($number, args)
+    }};
+    ($number:expr) => { $crate::sys::call($number, [0; 6]) };
+}
+pub(crate) use syscall;
+
+pub const MMAP: usize = 9;
+pub const MPROTECT: usize = 10;
+pub const MUNMAP: usize = 11;
+pub const SIGPROCMASK: usize = 14;
+pub const IOCTL: usize = 16;
+pub const MINCORE: usize = 27;
+pub const MADVISE: usize = 28;
+pub const GETPID: usize = 39;
+pub const SOCKET: usize = 41;
+pub const CONNECT: usize = 42;
+pub const SENDMSG: usize = 46;
+pub const RECVMSG: usize = 47;
+pub const EXIT: usize = 60;
+pub const KILL: usize = 62;
+pub const GETPRIORITY: usize = 140;
+pub const PRCTL: usize = 157;
+pub const GETTID: usize = 186;
+pub const FUTEX: usize = 202;
+pub const SCHED_SETATTR: usize = 314;
+pub const PRLIMIT: usize = 302;
+pub const USERFAULTFD: usize = 323;
+pub const CLOSE: usize = 3;
+pub const CLOSE_RANGE: usize = 436;
+
+pub const EAGAIN: i32 = 11;
+pub const EINTR: i32 = 4;
+
+/// Bytes in a page.
+pub const PAGE: usize = 4096;
+
+/// Anonymous private memory that no fork child gets, or `None`.
+pub fn map_private(bytes: usize) -> Option<usize> {
+    // PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE; MADV_DONTFORK = 10.
+    // SAFETY: a new mapping; nothing of the program's is touched.
+    unsafe {
+        let at = syscall!(MMAP, 0, bytes, 3, 0x4022, usize::MAX, 0);
+        if at < 0 {
+            return None;
+        }
+        syscall!(MADVISE, at, bytes, 10);
+        Some(at as usize)
+    }
+}
+
+/// Waits while `*word == seen`, at most `ms` milliseconds. The word may be in shared memory.
+pub fn futex_wait(word: &core::sync::atomic::AtomicU32, seen: u32, ms: i64) {
+    let timeout = [ms / 1000, (ms % 1000) * 1_000_000];
+    // SAFETY: the word outlives the call; a futex wait writes nothing.
+    unsafe { syscall!(FUTEX, word.as_ptr(), 0, seen, timeout.as_ptr(), 0, 0) };
+}
+
+/// Wakes all who wait for the word.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: a futex wake only uses the address.
+    unsafe { syscall!(FUTEX, word.as_ptr(), 1, i32::MAX, 0, 0, 0) };
+}
+
+/// Asks for turns of 100 us on the CPU, the shortest: the thread then runs soon after it wakes, also
+/// where the program keeps all CPUs busy. Linux before 6.12 ignores it.
+pub fn short_turns() {
+    // The first version of struct sched_attr: size, policy, flags, nice, priority, runtime, two more.
+    let mut attr = [48u64, 0, 0, 100_000, 0, 0];
+    // SAFETY: changes this thread only; the kernel reads 48 bytes.
+    unsafe {
+        let nice = 20 - syscall!(GETPRIORITY, 0, 0);
+        attr[2] = nice as u32 as u64;
+        syscall!(SCHED_SETATTR, 0, attr.as_ptr(), 0);
+    }
+}
+
+/// Copies pages without calling memcpy of a libc.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `bytes`; they do not overlap.
+pub unsafe fn copy(to: usize, from: usize, bytes: usize) {
+    // SAFETY: as the caller promises; rep movsb changes only rdi, rsi, rcx.
+    unsafe {
+        asm!("rep movsb", inout("rdi") to => _, inout("rsi") from => _, inout("rcx") bytes => _,
+            options(nostack, preserves_flags));
+    }
+}

@@ -1,0 +1,246 @@
+//! Taking runs of pages away: MOVE into the bounce window, copy into staging, empty the window.
+//!
+//! The window is registered on the process's own userfaultfd, so that a MOVE fails while an event is
+//! unread. Emptying it must raise no event: it is unregistered for the moment of the MADV_DONTNEED,
+//! which costs 2 us for a whole window.
+
+use crate::sys::{self, syscall, PAGE};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use memfit_wire::{
+    Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, FATAL_BATCH, FATAL_FLUSH, FATAL_WINDOW, IN_MOVE, POPULATE,
+    RING_BYTES, WINDOW_PAGES,
+};
+
+/// What the stub needs to take pages; made when the pager engages the process.
+pub struct Taker {
+    pub uffd: i32,
+    pub ring: &'static Ring,
+    /// Address and bytes of the segment; the ring is at its start.
+    pub segment: usize,
+    pub segment_bytes: usize,
+    pub window: usize,
+    /// Pages of the window in use.
+    pub used: usize,
+    /// Test builds only: believe MOVE's return value.
+    pub trust_move: bool,
+}
+
+#[repr(C)]
+struct UffdioMove {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    moved: i64,
+}
+
+#[repr(C)]
+struct UffdioRegister {
+    start: u64,
+    len: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+const UFFDIO_MOVE: usize = 0xc028_aa05;
+const UFFDIO_REGISTER: usize = 0xc020_aa00;
+const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
+const DONTNEED: usize = 4;
+
+impl Taker {
+    /// Carries the posted batch out. Stops early when it is cancelled.
+    pub fn run_batch(&mut self) {
+        let ring = self.ring;
+        let number = ring.posted.load(Acquire);
+        if ring.finished.load(Relaxed) == number {
+            return;
+        }
+        let ranges = (ring.ranges.load(Relaxed) as usize).min(BATCH_RANGES);
+        for range in &ring.range[..ranges] {
+            let pages = range.pages.load(Relaxed) as usize;
+            if self.used + pages > WINDOW_PAGES {
+                self.flush();
+            }
+            if range.flags.load(Relaxed) & POPULATE != 0 {
+                let error = self.populate(range.address.load(Relaxed) as usize, pages);
+                if error != 0 {
+                    range.status.store(1 + error as u32, Release);
+                    continue;
+                }
+            }
+            if !self.enter(number) {
+                break;
+            }
+            self.take(range, pages);
+            self.leave();
+            if ring.fatal.load(Relaxed) != 0 {
+                break;
+            }
+        }
+        self.flush();
+        ring.finished.store(number, Release);
+        sys::futex_wake(&ring.finished);
+    }
+
+    /// Makes the present pages of a range exclusive to the program and dirty, so that the kernel does not
+    /// drop one on its way. Outside the gate: this may fault. Returns 0 or the errno: MADV_POPULATE_WRITE
+    /// (23) stops at the first page that it cannot write, and nothing behind that may be moved.
+    fn populate(&self, address: usize, pages: usize) -> i32 {
+        let Some(present) = self.look(address, pages.min(WINDOW_PAGES)) else { return 0 };
+        let mut at = 0;
+        while at < pages {
+            let run = (!(present >> at)).trailing_zeros() as usize;
+            if run > 0 {
+                // SAFETY: writes no byte.
+                let result = unsafe { syscall!(sys::MADVISE, address + at * PAGE, run * PAGE, 23) };
+                if result < 0 {
+                    return -result as i32;
+                }
+            }
+            at += run + 1;
+        }
+        0
+    }
+
+    /// Passes the gate, waiting while it is closed; false if the batch is cancelled.
+    fn enter(&self, number: u32) -> bool {
+        let gate = &self.ring.gate;
+        loop {
+            let seen = gate.fetch_or(IN_MOVE, SeqCst);
+            if self.ring.cancelled.load(SeqCst) == number {
+                self.leave();
+                return false;
+            }
+            if seen & CLOSED == 0 {
+                return true;
+            }
+            self.leave();
+            let now = gate.load(SeqCst);
+            if now & CLOSED != 0 {
+                sys::futex_wait(gate, now, 100);
+            }
+        }
+    }
+
+    fn leave(&self) {
+        if self.ring.gate.fetch_and(!IN_MOVE, SeqCst) & CLOSED != 0 {
+            sys::futex_wake(&self.ring.gate);
+        }
+    }
+
+    /// Moves one range and publishes what came of it. What moved is decided by the window, never by
+    /// the return value: after an internal retry the kernel moves pages it does not report.
+    fn take(&mut self, range: &Range, pages: usize) {
+        let (address, first) = (range.address.load(Relaxed) as usize, range.slot.load(Relaxed) as usize);
+        if pages == 0 || pages > WINDOW_PAGES - self.used || first + pages > BATCH_PAGES {
+            self.ring.fatal.store(FATAL_BATCH, SeqCst);
+            return;
+        }
+        let base = self.window + self.used * PAGE;
+        let (mut done, mut moved, mut error) = (0, 0u64, 0);
+        while done < pages {
+            let (reported, errno) = self.move_pages(base + done * PAGE, address + done * PAGE, pages - done);
+            for i in done..done + reported {
+                moved |= 1 << i;
+            }
+            done += reported;
+            if done == pages {
+                break;
+            }
+            if cfg!(feature = "mutants") && self.trust_move {
+                error = errno;
+                if errno == sys::EAGAIN {
+                    break;
+                }
+                done += 1;
+                continue;
+            }
+            let Some(found) = self.look(base + done * PAGE, pages - done) else {
+                self.ring.fatal.store(FATAL_WINDOW, SeqCst);
+                return;
+            };
+            moved |= found << done;
+            if error == 0 {
+                error = errno;
+            }
+            if found & 1 == 0 && errno == sys::EAGAIN {
+                // An event is pending: nothing more moves before it is read.
+                break;
+            }
+            // Go on after the page that failed and whatever moved unreported behind it.
+            done += 1;
+            while done < pages && moved >> done & 1 == 1 {
+                done += 1;
+            }
+        }
+        if !self.copy_out(base, first, pages, moved) {
+            self.ring.fatal.store(FATAL_BATCH, SeqCst);
+            return;
+        }
+        self.used += pages;
+        range.moved.store(moved, Relaxed);
+        range.status.store(1 + error as u32, Release);
+    }
+
+    /// Pages that the kernel says it moved, and the errno if that was not all.
+    fn move_pages(&self, to: usize, from: usize, pages: usize) -> (usize, i32) {
+        let mut arg = UffdioMove { dst: to as u64, src: from as u64, len: (pages * PAGE) as u64, mode: 1, moved: 0 };
+        // SAFETY: the argument is a valid uffdio_move; the destination is our own empty window.
+        let result = unsafe { syscall!(sys::IOCTL, self.uffd, UFFDIO_MOVE, &raw mut arg) };
+        if result == 0 {
+            return (pages, 0);
+        }
+        let reported = if arg.moved > 0 { arg.moved as usize / PAGE } else { 0 };
+        (reported.min(pages), if result < 0 { -result as i32 } else { sys::EAGAIN })
+    }
+
+    /// Which of the window's pages are present, as a mask.
+    fn look(&self, at: usize, pages: usize) -> Option<u64> {
+        let mut present = [0u8; WINDOW_PAGES];
+        // SAFETY: the vector has a byte for every page asked about.
+        if unsafe { syscall!(sys::MINCORE, at, pages * PAGE, present.as_mut_ptr()) } != 0 {
+            return None;
+        }
+        let mut mask = 0;
+        for (i, byte) in present.iter().enumerate().take(pages) {
+            mask |= u64::from(byte & 1) << i;
+        }
+        Some(mask)
+    }
+
+    /// Copies the moved pages to their staging slots.
+    fn copy_out(&self, base: usize, first: usize, pages: usize, moved: u64) -> bool {
+        for i in 0..pages {
+            if moved >> i & 1 == 0 {
+                continue;
+            }
+            let at = RING_BYTES + self.ring.slots[first + i].load(Relaxed) as usize * PAGE;
+            if at + PAGE > self.segment_bytes {
+                return false;
+            }
+            // SAFETY: source is a page of the window that is present, destination a slot inside the
+            // segment that the pager reserved for it.
+            unsafe { sys::copy(self.segment + at, base + i * PAGE, PAGE) };
+        }
+        true
+    }
+
+    /// Empties the window without an event.
+    fn flush(&mut self) {
+        if self.used == 0 {
+            return;
+        }
+        let range = [self.window as u64, (WINDOW_PAGES * PAGE) as u64];
+        let mut register = UffdioRegister { start: range[0], len: range[1], mode: 1, ioctls: 0 };
+        // SAFETY: all three act on our own window only, whose contents are in staging.
+        let failed = unsafe {
+            syscall!(sys::IOCTL, self.uffd, UFFDIO_UNREGISTER, range.as_ptr()) != 0
+                || syscall!(sys::MADVISE, self.window, self.used * PAGE, DONTNEED) != 0
+                || syscall!(sys::IOCTL, self.uffd, UFFDIO_REGISTER, &raw mut register) != 0
+        };
+        if failed || self.look(self.window, WINDOW_PAGES) != Some(0) {
+            self.ring.fatal.store(FATAL_FLUSH, SeqCst);
+        }
+        self.used = 0;
+    }
+}

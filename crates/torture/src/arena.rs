@@ -1,0 +1,96 @@
+//! An address range of a thread's own, reserved without access, in which it places mappings where it wants.
+//!
+//! It lies far below the place where the kernel puts new mappings (top down), so a hole that a test leaves in it for
+//! a moment is not taken by somebody else's mmap. If that happens all the same, the hole is given up for good.
+
+use crate::content::PAGE;
+use crate::rng::Rng;
+use crate::sys::{Errno, Span};
+
+/// The range and the parts of it that are lost.
+pub struct Arena {
+    span: Span,
+    lost: Vec<(usize, usize)>,
+}
+
+const LOW: usize = 0x1000_0000_0000;
+
+/// Reserve address space for a process.
+pub fn reserve(pages: usize, seed: u64) -> Result<Span, Errno> {
+    let mut rng = Rng::new(seed);
+    let flags = libc::MAP_NORESERVE;
+    for _ in 0..16 {
+        let hint = LOW + rng.below(1 << 18) * (1 << 26);
+        match Span::map_at(hint, pages, libc::PROT_NONE, flags | libc::MAP_FIXED_NOREPLACE) {
+            Err(Errno(libc::EEXIST)) => {}
+            other => return other,
+        }
+    }
+    Span::map(pages, libc::PROT_NONE, flags)
+}
+
+impl Arena {
+    /// Use part of a reserved range.
+    pub fn new(span: Span) -> Arena {
+        Arena { span, lost: Vec::new() }
+    }
+
+    /// Is the range inside, apart from all `used` ranges and not lost?
+    pub fn is_free(&self, addr: usize, pages: usize, used: &[(usize, usize)]) -> bool {
+        let end = addr + pages * PAGE;
+        let apart = |&(from, to): &(usize, usize)| to <= addr || end <= from;
+        addr >= self.span.addr()
+            && end <= self.span.addr() + self.span.len()
+            && used.iter().all(apart)
+            && self.lost.iter().all(apart)
+    }
+
+    /// A free place for so many pages, at random.
+    pub fn find(&self, pages: usize, used: &[(usize, usize)], rng: &mut Rng) -> Option<usize> {
+        let room = self.span.pages().checked_sub(pages)?;
+        (0..64).map(|_| self.span.addr() + rng.below(room + 1) * PAGE).find(|&at| self.is_free(at, pages, used))
+    }
+
+    /// Map zero pages at a free place (over the reservation).
+    pub fn map(&self, addr: usize, pages: usize, prot: i32, flags: i32) -> Result<Span, Errno> {
+        Span::map_at(addr, pages, prot, flags | libc::MAP_FIXED)
+    }
+
+    /// Reserve again what has just been unmapped or moved away.
+    pub fn fill_hole(&mut self, hole: Span) {
+        let flags = libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        if Span::map_at(hole.addr(), hole.pages(), libc::PROT_NONE, flags).is_err() {
+            self.lost.push((hole.addr(), hole.addr() + hole.len()));
+        }
+    }
+
+    /// Turn pages that are still mapped back into a reservation.
+    pub fn reserve_again(&self, span: Span) -> Result<(), Errno> {
+        Span::map_at(span.addr(), span.pages(), libc::PROT_NONE, libc::MAP_NORESERVE | libc::MAP_FIXED).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_only_free_places() {
+        let span = reserve(256, 1).unwrap();
+        let mut arena = Arena::new(span);
+        let at = |page: usize| span.addr() + page * PAGE;
+        let used = [(at(0), at(100)), (at(110), at(256))];
+        let mut rng = Rng::new(1);
+        for _ in 0..50 {
+            if let Some(addr) = arena.find(5, &used, &mut rng) {
+                assert!(addr >= at(100) && addr + 5 * PAGE <= at(110));
+            }
+        }
+        assert!(arena.is_free(at(100), 10, &used));
+        assert!(!arena.is_free(at(100), 11, &used) && !arena.is_free(at(256), 1, &[]));
+        // A hole that somebody took is lost.
+        arena.fill_hole(span.sub(100, 4));
+        assert!(!arena.is_free(at(102), 1, &used) && arena.is_free(at(104), 6, &used));
+        span.unmap().unwrap();
+    }
+}

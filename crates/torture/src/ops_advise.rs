@@ -1,0 +1,116 @@
+//! madvise and mprotect.
+
+use crate::ctx::{Ctx, Need, Run};
+use crate::model::Prot;
+use crate::ops_io::expect_efault;
+
+/// Apply MADV_DONTNEED to a run in the model.
+fn dropped(ctx: &mut Ctx, run: Run) {
+    ctx.note("dontneed", run);
+    let version = ctx.version;
+    ctx.regions[run.r].pages[run.range()].iter_mut().for_each(|p| p.drop_bytes(version));
+}
+
+/// Drop pages; if the run ends with its region and another one follows, some of that in the same call.
+pub fn dontneed(ctx: &mut Ctx) {
+    let run = ctx.pick_run(256);
+    let mut runs = vec![run];
+    let end = ctx.regions[run.r].end();
+    // In the arena only: what the kernel puts side by side elsewhere differs from run to run.
+    if ctx.regions[run.r].in_arena && run.range().end == ctx.regions[run.r].len() {
+        if let Some(r) = ctx.regions.iter().position(|other| other.addr == end && other.in_arena) {
+            runs.push(Run { r, first: 0, count: 1 + ctx.regions[r].len() / 2 });
+        }
+    }
+    let pages = runs.iter().map(|r| r.count).sum();
+    let span = crate::sys::Span::owned(ctx.span(run).addr(), pages);
+    ctx.must("madvise DONTNEED", span.advise(libc::MADV_DONTNEED));
+    for run in runs {
+        dropped(ctx, run);
+        let one = Run { first: run.first + ctx.rng.below(run.count), count: 1, ..run };
+        ctx.make(one, Need::Read);
+        ctx.verify(one, "after MADV_DONTNEED");
+    }
+}
+
+/// Free lazily.
+pub fn free(ctx: &mut Ctx) {
+    let run = ctx.pick_run(256);
+    ctx.note("free", run);
+    ctx.must("madvise FREE", ctx.span(run).advise(libc::MADV_FREE));
+    ctx.regions[run.r].pages[run.range()].iter_mut().for_each(|p| p.lazy = true);
+    if ctx.rng.one_in(2) {
+        ctx.make(run, Need::Read);
+        ctx.verify(run, "after MADV_FREE");
+    }
+}
+
+const HARMLESS: [(&str, i32); 8] = [
+    ("populate write", libc::MADV_POPULATE_WRITE),
+    ("populate read", libc::MADV_POPULATE_READ),
+    ("willneed", libc::MADV_WILLNEED),
+    ("cold", libc::MADV_COLD),
+    ("pageout", libc::MADV_PAGEOUT),
+    ("sequential", libc::MADV_SEQUENTIAL),
+    ("random", libc::MADV_RANDOM),
+    ("normal", libc::MADV_NORMAL),
+];
+
+/// Advice that changes no byte; huge-page advice only for whole regions, lest there be too many mappings.
+pub fn advise(ctx: &mut Ctx) {
+    let mut run = ctx.pick_run(128);
+    ctx.make(run, Need::Write);
+    let pick = ctx.rng.below(HARMLESS.len() + 3);
+    let result = match HARMLESS.get(pick) {
+        Some(&(name, advice)) => {
+            if advice == libc::MADV_SEQUENTIAL || advice == libc::MADV_RANDOM || advice == libc::MADV_NORMAL {
+                run = ctx.whole(run.r);
+            }
+            ctx.note(name, run);
+            ctx.span(run).advise(advice)
+        }
+        None if pick == HARMLESS.len() => {
+            run.count = run.count.min(16);
+            ctx.note("mlock", run);
+            ctx.span(run).lock_and_unlock()
+        }
+        None => {
+            let huge = if pick % 2 == 0 { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+            let whole = ctx.whole(run.r);
+            ctx.note("hugepage advice", whole);
+            ctx.span(whole).advise(huge)
+        }
+    };
+    // An old kernel, no transparent huge pages, or a small limit of locked memory.
+    if result.is_err() {
+        ctx.refused();
+    }
+    let one = Run { first: run.first + ctx.rng.below(run.count), count: 1, ..run };
+    ctx.make(one, Need::Read);
+    ctx.verify(one, "after advice");
+}
+
+/// Change protection; sometimes check that the kernel keeps to it; sometimes leave it so for a while.
+pub fn protect(ctx: &mut Ctx) {
+    let run = ctx.pick_run(256);
+    let (prot, name) = match ctx.rng.below(4) {
+        0 => (Prot::Read, "protect R"),
+        1 => (Prot::None, "protect NONE"),
+        2 => (Prot::Exec, "protect RWX"),
+        _ => (Prot::ReadWrite, "protect RW"),
+    };
+    ctx.note(name, run);
+    ctx.set_prot(run, prot);
+    let one = Run { first: run.first + ctx.rng.below(run.count), count: 1, ..run };
+    if !prot.writable() && ctx.rng.one_in(2) {
+        expect_efault(ctx, one, prot);
+    }
+    if prot.readable() {
+        ctx.verify(one, "after mprotect");
+    }
+    if ctx.rng.one_in(2) {
+        ctx.note("protect RW", run);
+        ctx.set_prot(run, Prot::ReadWrite);
+        ctx.verify(run, "after mprotect and back");
+    }
+}

@@ -1,0 +1,43 @@
+//! Plain loads and stores.
+
+use crate::ctx::{Ctx, Need};
+
+/// Compare a run.
+pub fn read(ctx: &mut Ctx) {
+    let run = ctx.pick_run(64);
+    ctx.make(run, Need::Read);
+    ctx.note("read", run);
+    ctx.verify(run, "read");
+}
+
+/// Write whole pages, and sometimes look at them at once.
+pub fn write(ctx: &mut Ctx) {
+    let run = ctx.pick_run(64);
+    ctx.make(run, Need::Write);
+    ctx.write(run);
+    if ctx.rng.one_in(4) {
+        ctx.verify(run, "just written");
+    }
+}
+
+/// Write bytes of one page, sometimes without having looked at it.
+pub fn patch(ctx: &mut Ctx) {
+    let run = ctx.pick_run(1);
+    ctx.make(run, Need::Write);
+    if ctx.rng.one_in(4) {
+        ctx.verify(run, "before a patch");
+    }
+    ctx.patch(run);
+    if ctx.rng.one_in(2) {
+        ctx.verify(run, "just patched");
+    }
+}
+
+/// Compare a whole region.
+pub fn sweep(ctx: &mut Ctx) {
+    let r = ctx.pick_region();
+    let run = ctx.whole(r);
+    ctx.make(run, Need::Read);
+    ctx.note("sweep", run);
+    ctx.verify(run, "sweep");
+}

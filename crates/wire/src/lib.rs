@@ -1,0 +1,150 @@
+//! Types shared by the pager and the stub: the ring and the control messages.
+//!
+//! Control messages go over one SOCK_SEQPACKET connection per process, one message a packet, in the
+//! byte order of the machine. Batches go through the [`Ring`] at the start of the process's shared
+//! segment; a [`Command`] of kind [`BATCH`] is only the doorbell.
+#![no_std]
+#![deny(unsafe_code)]
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Both sides refuse another version.
+pub const VERSION: u32 = 2;
+/// First word of every message of the stub: "memF".
+pub const MAGIC: u32 = 0x466d_656d;
+
+/// The environment variable with the abstract socket's name, without the leading NUL.
+pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
+/// Longest socket name, bytes.
+pub const SOCKET_NAME_MAX: usize = 100;
+
+/// Stub to pager: a process is there.
+pub const HELLO: u32 = 1;
+/// Pager to stub: make the userfaultfd, map the segment.
+pub const ENGAGE: u32 = 2;
+/// Stub to pager: done, or `error` is an errno.
+pub const ENGAGED: u32 = 3;
+/// Pager to stub: a batch is posted in the ring.
+pub const BATCH: u32 = 4;
+
+/// Pager to stub: a descriptor (a userfaultfd or its device) for the ENGAGE that follows.
+pub const LEND: u32 = 5;
+
+/// Pager to stub: [`FromStub::reservation`] is registered, and mappings may come out of it.
+pub const OPEN: u32 = 6;
+
+/// [`FromStub::flags`]: the process is a fork child of one that had a stub.
+pub const FORKED: u32 = 1;
+/// [`Command::flags`] of ENGAGE: the userfaultfd was lent (a fork child has one).
+pub const WITH_UFFD: u32 = 1;
+/// [`Command::flags`] of ENGAGE: `/dev/userfaultfd` was lent.
+pub const WITH_DEVICE: u32 = 2;
+
+/// [`Command::flags`] of ENGAGE, test builds only: believe MOVE's return value.
+pub const TRUST_MOVE: u32 = 4;
+
+/// [`Range::flags`]: make the pages exclusive first. They were shared with a process that is gone, and
+/// stay "shared" for MOVE until they are written.
+pub const POPULATE: u32 = 1;
+
+/// Pages in the bounce window.
+pub const WINDOW_PAGES: usize = 64;
+/// Most ranges in a batch.
+pub const BATCH_RANGES: usize = 64;
+/// Most pages in a batch.
+pub const BATCH_PAGES: usize = 256;
+/// Bytes of the segment before the first staging slot.
+pub const RING_BYTES: usize = 8192;
+
+/// Every message of the stub.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct FromStub {
+    pub magic: u32,
+    pub version: u32,
+    /// [`HELLO`] or [`ENGAGED`].
+    pub kind: u32,
+    pub flags: u32,
+    /// Thread id of the stub in its own PID namespace.
+    pub tid: u32,
+    /// ENGAGED: 0 or an errno.
+    pub error: u32,
+    /// Address ranges that must never be taken: stack, window, segment, beacon (`end` exclusive).
+    pub stack: [u64; 2],
+    pub segment: [u64; 2],
+    pub window: [u64; 2],
+    /// A page that the pager registers and that is never populated before the fork child's stub
+    /// touches it: the fault's thread id names the child.
+    pub beacon: u64,
+    /// Address space without access, parts of which the stub will give to the program; zeros: none.
+    pub reservation: [u64; 2],
+}
+
+/// Every message to the stub.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct Command {
+    /// [`LEND`], [`ENGAGE`], [`OPEN`] or [`BATCH`].
+    pub kind: u32,
+    pub flags: u32,
+    /// ENGAGE: bytes of the segment.
+    pub segment_bytes: u64,
+}
+
+/// [`Ring::gate`]: the stub is inside a MOVE.
+pub const IN_MOVE: u32 = 1;
+/// [`Ring::gate`]: the pager reads events; the stub must not start a MOVE.
+pub const CLOSED: u32 = 2;
+
+/// [`Ring::fatal`]: a slot of the window that should be empty was not, or a moved page could not be found.
+pub const FATAL_WINDOW: u32 = 1;
+/// [`Ring::fatal`]: the window could not be emptied.
+pub const FATAL_FLUSH: u32 = 2;
+/// [`Ring::fatal`]: the pager's batch made no sense.
+pub const FATAL_BATCH: u32 = 3;
+
+/// Contiguous pages to take.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct Range {
+    /// Address of the first page.
+    pub address: AtomicU64,
+    /// 1..=64.
+    pub pages: AtomicU32,
+    /// Index in [`Ring::slots`] of the first page's slot.
+    pub slot: AtomicU32,
+    /// Answer: bit i says that page i is in its slot now.
+    pub moved: AtomicU64,
+    /// 0: not tried yet; 1: every page moved; 1 + errno: the errno at the first page that was not.
+    pub status: AtomicU32,
+    /// [`POPULATE`] or 0.
+    pub flags: AtomicU32,
+}
+
+/// Start of the shared segment. The pager trusts nothing in it: what comes back is checked against
+/// what was posted.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct Ring {
+    /// [`IN_MOVE`] and [`CLOSED`]; a futex.
+    pub gate: AtomicU32,
+    /// Number of the newest batch posted.
+    pub posted: AtomicU32,
+    /// Number of the newest batch that the stub is done with; a futex.
+    pub finished: AtomicU32,
+    /// Number of the batch whose untried ranges shall be dropped.
+    pub cancelled: AtomicU32,
+    /// Ranges in the batch.
+    pub ranges: AtomicU32,
+    /// Not 0: the stub found something that must not be; the process must die.
+    pub fatal: AtomicU32,
+    pub range: [Range; BATCH_RANGES],
+    /// Staging slot index of every page of the batch.
+    pub slots: [AtomicU32; BATCH_PAGES],
+}
+
+const _: () = assert!(core::mem::size_of::<Ring>() <= RING_BYTES);
