@@ -3,6 +3,7 @@
 use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::{Objects, Place};
 use crate::pool::{Move, Pool, PoolUsage, Span};
+use crate::scheme::ReplacementKind;
 use crate::staging::Staging;
 use crate::streams::Streams;
 use crate::table::{Entry, Table, LAZY_BIT};
@@ -10,6 +11,8 @@ use crate::table::{Entry, Table, LAZY_BIT};
 /// Numbers that the scheme sets; see `schemes/memfit.toml` for units and defaults.
 #[derive(Debug, Clone)]
 pub struct Tunables {
+    /// Which pages leave first.
+    pub replacement: ReplacementKind,
     /// Staging slots (4 KiB each) over all processes.
     pub staging_slots: u32,
     /// Most evicted pages brought back by one fault.
@@ -119,7 +122,7 @@ impl Core {
     pub fn new(tunables: Tunables, mut pool: Box<dyn Pool>) -> Core {
         pool.set_limit(tunables.pool_frames);
         Core {
-            table: Table::default(),
+            table: Table::new(tunables.replacement),
             objects: Objects::new(),
             staging: Staging::new(tunables.staging_slots),
             pool,

@@ -2,7 +2,7 @@
 
 use crate::engine::{Call, Core};
 use crate::ids::{AreaId, Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
-use crate::table::{evictable, Entry, Run, LAZY_BIT};
+use crate::table::{evictable, Age, Entry, Run, LAZY_BIT};
 
 /// Most pages of one [`Victim`]: one MOVE call, one mask of 64 bits.
 pub const VICTIM_PAGES: usize = 64;
@@ -36,6 +36,13 @@ const PARK_TICKS: u32 = 16;
 /// The back-off doubles up to `PARK_TICKS << PARK_DOUBLINGS` (16 s).
 const PARK_DOUBLINGS: u8 = 10;
 
+/// One queue of each process.
+#[derive(Clone, Copy)]
+struct Queue {
+    group: usize,
+    probation: usize,
+}
+
 impl Core {
     /// A page of a registered range that is present: from now on it can be evicted. With `zero` it is
     /// the kernel's zero page: a fork child may lack it, and a fault there then gives zeros. With
@@ -56,23 +63,46 @@ impl Core {
         true
     }
 
-    /// Chooses up to `max_pages` victims: the process whose oldest run is the oldest of all, among
-    /// those for which `may` holds, and its oldest runs. They become Evicting and hold their slots.
+    /// Chooses up to `max_pages` victims, all of one process for which `may` holds: of the group of runs that has most to
+    /// give, what is on probation before the rest if that shall leave first, the process whose oldest run is the
+    /// oldest of all, and its oldest runs. They become Evicting and hold their slots.
     pub fn pick_victims(
         &mut self,
         max_pages: usize,
         tick: u32,
         may: &dyn Fn(ProcId) -> bool,
     ) -> Option<(ProcId, Vec<Victim>)> {
-        let mut oldest = None;
-        for p in (0..self.table.procs.len() as u32).map(ProcId) {
-            if self.table.procs[p.0 as usize].is_some() && may(p) {
-                self.pass_pinned(p);
-                oldest = [oldest, self.oldest(p, tick).map(|stamp| (stamp, p))].into_iter().flatten().min();
+        let all = 0..self.table.procs.len() as u32;
+        let procs: Vec<ProcId> =
+            all.map(ProcId).filter(|p| self.table.procs[p.0 as usize].is_some() && may(*p)).collect();
+        for group in self.table.duel.order(&self.table.groups) {
+            let pages = self.table.groups[usize::from(group)];
+            let probation_first = self.table.duel.probation_first(group, &pages);
+            for probation in [probation_first, !probation_first] {
+                let queue = Queue { group: usize::from(group), probation: usize::from(probation) };
+                let found = self.pick_from(queue, &procs, max_pages, tick);
+                if found.is_some() {
+                    return found;
+                }
             }
         }
+        None
+    }
+
+    fn pick_from(
+        &mut self,
+        queue: Queue,
+        procs: &[ProcId],
+        max_pages: usize,
+        tick: u32,
+    ) -> Option<(ProcId, Vec<Victim>)> {
+        let mut oldest = None;
+        for &p in procs {
+            self.pass_pinned(p, queue);
+            oldest = [oldest, self.oldest(p, queue, tick).map(|stamp| (stamp, p))].into_iter().flatten().min();
+        }
         let (_, proc) = oldest?;
-        let runs = self.choose_runs(proc, max_pages, tick);
+        let runs = self.choose_runs(proc, queue, max_pages, tick);
         let victims = self.claim(proc, &runs, max_pages);
         let pages = victims.iter().map(|v| v.slots.len() as u32).sum();
         for victim in &victims {
@@ -80,6 +110,10 @@ impl Core {
         }
         self.trace(Call::Victims { proc: proc.0, pages });
         (pages > 0).then_some((proc, victims))
+    }
+
+    fn head(&self, proc: ProcId, queue: Queue) -> u32 {
+        self.table.proc(proc).queues[queue.group][queue.probation].head
     }
 
     /// Takes the resident pages of a range out of turn, up to `max_pages`, from its upper end: the
@@ -118,9 +152,9 @@ impl Core {
 
     /// Moves runs of which nothing can be taken, since all is pinned, from the old end of the queue to
     /// the young one. Left there they would make their process the next victim for ever.
-    fn pass_pinned(&mut self, proc: ProcId) {
+    fn pass_pinned(&mut self, proc: ProcId, queue: Queue) {
         for _ in 0..SCAN_RUNS {
-            let head = self.table.proc(proc).active.head;
+            let head = self.head(proc, queue);
             if head == NIL || self.takeable(head) > 0 {
                 return;
             }
@@ -129,8 +163,8 @@ impl Core {
     }
 
     /// Age stamp of the oldest run that may be tried now.
-    fn oldest(&self, proc: ProcId, tick: u32) -> Option<u64> {
-        let mut i = self.table.proc(proc).active.head;
+    fn oldest(&self, proc: ProcId, queue: Queue, tick: u32) -> Option<u64> {
+        let mut i = self.head(proc, queue);
         for _ in 0..SCAN_RUNS {
             if i == NIL {
                 return None;
@@ -144,8 +178,8 @@ impl Core {
         None
     }
 
-    fn choose_runs(&self, proc: ProcId, max_pages: usize, tick: u32) -> Vec<u32> {
-        let (mut runs, mut pages, mut i) = (Vec::new(), 0, self.table.proc(proc).active.head);
+    fn choose_runs(&self, proc: ProcId, queue: Queue, max_pages: usize, tick: u32) -> Vec<u32> {
+        let (mut runs, mut pages, mut i) = (Vec::new(), 0, self.head(proc, queue));
         let mut parked = 0;
         while i != NIL && pages < max_pages && parked < SCAN_RUNS {
             let run = &self.table.runs[i as usize];
@@ -217,7 +251,7 @@ impl Core {
                     _ if dropped >> i & 1 == 1 => Entry::Untracked,
                     _ => Entry::Lazy,
                 };
-                self.table.set(proc, page, entry);
+                self.table.set_aged(proc, page, entry, Age::Back);
                 self.counters.not_moved += 1;
             }
         }

@@ -4,7 +4,7 @@ use crate::engine::{Call, Core};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::Place;
 use crate::pool::Slot;
-use crate::table::{Entry, Origin};
+use crate::table::{Age, Entry, Origin};
 
 /// Where the bytes of a page to be filled are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,8 +98,13 @@ impl Core {
         answer
     }
 
+    fn window(&mut self, proc: ProcId, page: Page, max: u32) -> u32 {
+        let table = &self.table;
+        self.streams[proc.0 as usize].window(page.0, max, |pages| table.all_resident(proc, pages))
+    }
+
     fn fill_zero(&mut self, proc: ProcId, page: Page, limit: PageRange, loads: &mut Vec<Load>) -> Fault {
-        let window = self.streams[proc.0 as usize].window(page.0, self.tunables.zero_run_pages);
+        let window = self.window(proc, page, self.tunables.zero_run_pages);
         for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
             if self.table.get(proc, Page(number)) != Entry::Untracked {
                 break;
@@ -122,7 +127,7 @@ impl Core {
         }
         let from_swap = matches!(source, Source::Swapped { .. });
         let before = loads.len();
-        let window = self.streams[proc.0 as usize].window(page.0, self.tunables.around_pages);
+        let window = self.window(proc, page, self.tunables.around_pages);
         for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
             let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
             let source = self.source(ObjectId(object));
@@ -132,6 +137,9 @@ impl Core {
             }
             self.objects.pin(ObjectId(object));
             self.table.set(proc, Page(number), Entry::Loading(object));
+            if matches!(source, Source::Pooled { .. } | Source::Swapped { .. }) {
+                self.table.came_back(proc, Page(number));
+            }
             loads.push(Load { page: Page(number), source });
             self.counters.around_pages += u64::from(number > page.0);
         }
@@ -139,8 +147,8 @@ impl Core {
         Fault::Load
     }
 
-    /// Whether most evicted pages come back in sequence. Then every pass over the data brings all of it back, and
-    /// more resident pages would save none of it.
+    /// Whether most evicted pages come back in sequence. Then a pass over the data brings most of it back, and some more
+    /// resident pages would save little of that.
     pub fn in_sequence(&self) -> bool {
         self.mean_window >= SEQUENCE_PAGES * 64
     }
@@ -168,8 +176,10 @@ impl Core {
             }
             (Entry::Loading(object), _) => {
                 self.counters.unexpected_present += u64::from(filled == Filled::Exists);
+                let staged = matches!(self.source(ObjectId(object)), Source::Staged(_));
+                let age = if staged { Age::Young } else { Age::Back };
                 self.objects.unpin(ObjectId(object));
-                self.table.set(proc, page, Entry::Resident);
+                self.table.set_aged(proc, page, Entry::Resident, age);
                 self.drop_ref(ObjectId(object));
             }
             (Entry::Filling(origin), Filled::Retry) => self.table.set(proc, page, Origin::entry(origin)),

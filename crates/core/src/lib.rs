@@ -6,6 +6,7 @@
 //! makes the calls a sequence; bytes are moved outside.
 #![forbid(unsafe_code)]
 
+mod duel;
 mod engine;
 mod events;
 mod evict;

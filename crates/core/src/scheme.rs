@@ -122,6 +122,8 @@ axis! {
     /// Which pages leave the program, and then the pool.
     ReplacementKind {
         SecondChance "second-chance" "oldest runs first; a page touched while it is staged comes back as new",
+        Bimodal "bimodal" "what comes back leaves first again, but for one run in 32: keeps a part of a loop that does not fit",
+        Dueling "dueling" "either of the others, whichever brings fewer pages back on a sample of the runs",
     }
 }
 axis! {
@@ -431,7 +433,7 @@ impl Default for Scheme {
             classes: Classes::Anonymous,
             admission: Admission { kind: AdmissionKind::All, max_len: 0 },
             pool: PoolScheme { kind: &POOLS[0], chain_frames: 0 },
-            replacement: Replacement { kind: ReplacementKind::SecondChance, staging_percent: 0, batch_pages: 0 },
+            replacement: Replacement { kind: ReplacementKind::Dueling, staging_percent: 0, batch_pages: 0 },
             sizing: Sizing {
                 kind: SizingKind::Adaptive,
                 resident_floor_percent: 0,

@@ -3,9 +3,11 @@
 //! A run holds sixteen entries of 4 bytes. Runs of a process are found through a B-tree keyed by
 //! run number, so that ranges (munmap, mremap) cost only what they cover.
 
+use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
 use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::list::{Linked, Links, List};
+use crate::scheme::ReplacementKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of one page in one address space. See ARCHITECTURE.md, "Page states".
@@ -115,14 +117,26 @@ pub(crate) struct Run {
     pub park_count: u8,
     /// How many entries are Resident or Lazy; the run is queued exactly while this is not 0.
     pub resident: u8,
+    /// Which of its process's queues it belongs to.
+    pub group: u8,
+    pub probation: bool,
+}
+
+/// Where a run is queued of which a page becomes resident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// At the young end: new memory, or touched again soon after it had left.
+    Young,
+    /// Back from the pool: as its group does.
+    Back,
 }
 
 /// What one process has in the table.
 #[derive(Debug)]
 pub(crate) struct Proc {
     pub runs: BTreeMap<u64, u32>,
-    /// Runs with resident pages, oldest first.
-    pub active: List,
+    /// Runs with resident pages, oldest first, of each group: those on probation, and the others.
+    pub queues: [[List; 2]; GROUPS],
     /// Entries that are Resident, Quarantined, Evicting: pages in the program's memory.
     pub present_pages: u64,
     pub quarantined_pages: u64,
@@ -135,13 +149,15 @@ pub(crate) struct Proc {
 }
 
 /// All runs of all processes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
     pub runs: Vec<Run>,
     free: Vec<u32>,
     pub procs: Vec<Option<Proc>>,
     /// Sum of the processes' present pages.
     pub present_total: u64,
+    pub groups: [Group; GROUPS],
+    pub duel: Duel,
     clock: u64,
 }
 
@@ -154,6 +170,18 @@ impl Linked for RunArena<'_> {
 }
 
 impl Table {
+    pub fn new(kind: ReplacementKind) -> Table {
+        Table {
+            runs: Vec::new(),
+            free: Vec::new(),
+            procs: Vec::new(),
+            present_total: 0,
+            groups: [Group::default(); GROUPS],
+            duel: Duel::new(kind),
+            clock: 0,
+        }
+    }
+
     pub fn proc(&self, id: ProcId) -> &Proc {
         self.procs[id.0 as usize].as_ref().expect("process is in the table")
     }
@@ -165,7 +193,7 @@ impl Table {
     pub fn add_proc(&mut self, area: u32) -> ProcId {
         let proc = Proc {
             runs: BTreeMap::new(),
-            active: List::EMPTY,
+            queues: [[List::EMPTY; 2]; GROUPS],
             present_pages: 0,
             quarantined_pages: 0,
             evicting_pages: 0,
@@ -192,6 +220,16 @@ impl Table {
         }
     }
 
+    /// Whether all of these pages are in the program's memory and stay there for now.
+    pub fn all_resident(&self, proc: ProcId, pages: std::ops::Range<u64>) -> bool {
+        let (first, last) = (Page(pages.start).run(), Page(pages.end.saturating_sub(1)).run());
+        (first..=last).all(|number| {
+            let Some(&run) = self.proc(proc).runs.get(&number) else { return false };
+            let all = pages.start.max(number * RUN_PAGES)..pages.end.min((number + 1) * RUN_PAGES);
+            all.into_iter().all(|page| evictable(self.entry_in(run, Page(page).index())))
+        })
+    }
+
     pub fn run_of(&self, proc: ProcId, page: Page) -> Option<u32> {
         self.proc(proc).runs.get(&page.run()).copied()
     }
@@ -200,8 +238,13 @@ impl Table {
         self.runs[run as usize].entries[index].get()
     }
 
-    /// The one place where an entry changes: counts and queues follow it.
+    /// Changes an entry; what becomes resident is young.
     pub fn set(&mut self, proc: ProcId, page: Page, new: Entry) {
+        self.set_aged(proc, page, new, Age::Young);
+    }
+
+    /// The one place where an entry changes: counts and queues follow it.
+    pub fn set_aged(&mut self, proc: ProcId, page: Page, new: Entry, age: Age) {
         let run = match self.run_of(proc, page) {
             Some(run) => run,
             None if new == Entry::Untracked => return,
@@ -216,12 +259,19 @@ impl Table {
         let is = |entry, wanted: Entry| u64::from(std::mem::discriminant(&entry) == std::mem::discriminant(&wanted));
         p.quarantined_pages = p.quarantined_pages + is(new, Entry::Quarantined(0)) - is(old, Entry::Quarantined(0));
         p.evicting_pages = p.evicting_pages + is(new, Entry::Evicting(0)) - is(old, Entry::Evicting(0));
+        let Run { group, probation, .. } = self.runs[run as usize];
+        let pages = &mut self.groups[usize::from(group)];
+        pages.out = pages.out + out(new) - out(old);
         match (evictable(old), evictable(new)) {
             (false, true) => {
+                pages.resident += 1;
+                pages.probation += u64::from(probation);
                 self.runs[run as usize].resident += 1;
-                self.requeue(run);
+                self.came(run, age);
             }
             (true, false) => {
+                pages.resident -= 1;
+                pages.probation -= u64::from(probation);
                 self.runs[run as usize].resident -= 1;
                 if self.runs[run as usize].resident == 0 {
                     self.unqueue(run);
@@ -231,26 +281,65 @@ impl Table {
         }
     }
 
-    /// Moves a run with resident pages to the young end of its process's queue.
-    pub fn requeue(&mut self, run: u32) {
-        let proc = self.runs[run as usize].proc;
-        self.clock += 1;
-        let clock = self.clock;
-        let mut active = self.proc(proc).active;
-        let mut arena = RunArena(&mut self.runs);
-        if *arena.links(run) != Links::UNLINKED || active.head == run {
-            active.remove(&mut arena, run);
+    /// A page of the run has become resident.
+    fn came(&mut self, run: u32, age: Age) {
+        let Run { group, probation, resident, .. } = self.runs[run as usize];
+        match age {
+            Age::Young => self.enqueue(run, false),
+            Age::Back if resident == 1 => {
+                let probation = self.duel.on_probation(group);
+                self.enqueue(run, probation);
+            }
+            Age::Back if probation || !self.duel.bimodal(group) => self.enqueue(run, probation),
+            // A neighbour that has stayed says nothing about it.
+            Age::Back => {}
         }
-        active.push_back(&mut arena, run);
-        self.runs[run as usize].stamp = clock;
-        self.proc_mut(proc).active = active;
+    }
+
+    /// A page is brought back that was not to be had from staging.
+    pub fn came_back(&mut self, proc: ProcId, page: Page) {
+        if let Some(run) = self.run_of(proc, page) {
+            self.duel.came_back(self.runs[run as usize].group, &self.groups);
+        }
+    }
+
+    /// Moves a run with resident pages to the young end of its queue.
+    pub fn requeue(&mut self, run: u32) {
+        self.enqueue(run, self.runs[run as usize].probation);
+    }
+
+    /// Puts a run with resident pages to the young end of a queue of its group.
+    fn enqueue(&mut self, run: u32, probation: bool) {
+        if self.queued(run) {
+            self.unqueue(run);
+        }
+        self.clock += 1;
+        let stamp = self.clock;
+        let r = &mut self.runs[run as usize];
+        let before = std::mem::replace(&mut r.probation, probation);
+        r.stamp = stamp;
+        let (proc, group, pages) = (r.proc, usize::from(r.group), u64::from(r.resident));
+        match (before, probation) {
+            (false, true) => self.groups[group].probation += pages,
+            (true, false) => self.groups[group].probation -= pages,
+            _ => {}
+        }
+        let mut queue = self.proc(proc).queues[group][usize::from(probation)];
+        queue.push_back(&mut RunArena(&mut self.runs), run);
+        self.proc_mut(proc).queues[group][usize::from(probation)] = queue;
+    }
+
+    fn queued(&self, run: u32) -> bool {
+        let r = &self.runs[run as usize];
+        r.links != Links::UNLINKED
+            || self.proc(r.proc).queues[usize::from(r.group)][usize::from(r.probation)].head == run
     }
 
     fn unqueue(&mut self, run: u32) {
-        let proc = self.runs[run as usize].proc;
-        let mut active = self.proc(proc).active;
-        active.remove(&mut RunArena(&mut self.runs), run);
-        self.proc_mut(proc).active = active;
+        let Run { proc, group, probation, .. } = self.runs[run as usize];
+        let mut queue = self.proc(proc).queues[usize::from(group)][usize::from(probation)];
+        queue.remove(&mut RunArena(&mut self.runs), run);
+        self.proc_mut(proc).queues[usize::from(group)][usize::from(probation)] = queue;
     }
 
     fn new_run(&mut self, proc: ProcId, number: u64) -> u32 {
@@ -263,6 +352,8 @@ impl Table {
             parked_until: 0,
             park_count: 0,
             resident: 0,
+            group: self.duel.group(number),
+            probation: false,
         };
         let i = match self.free.pop() {
             Some(i) => {
@@ -333,6 +424,7 @@ impl Table {
     /// Asserts every invariant of the table; O(pages).
     pub fn check(&self) {
         assert_eq!(self.present_total, self.procs.iter().flatten().map(|p| p.present_pages).sum::<u64>());
+        let mut groups = [Group::default(); GROUPS];
         for (id, proc) in self.procs.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?))) {
             let (mut present_pages, mut quarantined, mut evicting, mut queued) = (0, 0, 0, 0);
             for (&number, &run) in &proc.runs {
@@ -344,21 +436,32 @@ impl Table {
                 quarantined += count(|e| matches!(e, Entry::Quarantined(_)));
                 evicting += count(|e| matches!(e, Entry::Evicting(_)));
                 queued += u32::from(r.resident > 0);
+                let group = &mut groups[usize::from(r.group)];
+                group.resident += u64::from(r.resident);
+                group.probation += if r.probation { u64::from(r.resident) } else { 0 };
+                group.out += count(|e| out(e) == 1);
             }
             assert_eq!(present_pages, proc.present_pages);
             assert_eq!(quarantined, proc.quarantined_pages);
             assert_eq!(evicting, proc.evicting_pages);
-            assert_eq!(queued, proc.active.len);
-            let (mut i, mut seen, mut stamp) = (proc.active.head, 0, 0);
-            while i != NIL {
-                let r = &self.runs[i as usize];
-                assert!(r.stamp > stamp, "queue is in order of age");
-                stamp = r.stamp;
-                seen += 1;
-                i = r.links.next;
+            let lens = proc.queues.as_flattened().iter().map(|queue| queue.len);
+            assert_eq!(queued, lens.sum());
+            for (group, queues) in proc.queues.iter().enumerate() {
+                for (probation, queue) in queues.iter().enumerate() {
+                    let (mut i, mut seen, mut stamp) = (queue.head, 0, 0);
+                    while i != NIL {
+                        let r = &self.runs[i as usize];
+                        assert_eq!((usize::from(r.group), usize::from(r.probation)), (group, probation));
+                        assert!(r.stamp > stamp, "queue is in order of age");
+                        stamp = r.stamp;
+                        seen += 1;
+                        i = r.links.next;
+                    }
+                    assert_eq!(seen, queue.len);
+                }
             }
-            assert_eq!(seen, proc.active.len);
         }
+        assert_eq!(groups, self.groups, "pages of the groups");
     }
 }
 
@@ -370,4 +473,9 @@ pub(crate) fn evictable(entry: Entry) -> bool {
 /// 1 if the page occupies the program's memory in this state.
 fn present(entry: Entry) -> u64 {
     u64::from(matches!(entry, Entry::Resident | Entry::Lazy | Entry::Quarantined(_) | Entry::Evicting(_)))
+}
+
+/// 1 if the page's bytes are outside.
+fn out(entry: Entry) -> u64 {
+    u64::from(matches!(entry, Entry::Out(_) | Entry::Loading(_)))
 }

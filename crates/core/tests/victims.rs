@@ -1,11 +1,17 @@
 //! The choice of victims, through the core's own interface.
 
-use memfit_core::scheme::Scheme;
+use memfit_core::scheme::{ReplacementKind, Scheme};
 use memfit_core::{Answer, Core, Fault, Filled, Page, PageRange, ProcId, Tunables, RUN_PAGES};
 
 fn core() -> Core {
-    let tunables =
-        Tunables { staging_slots: 4096, around_pages: 16, zero_run_pages: 64, pool_frames: 1 << 16, swap: false };
+    let tunables = Tunables {
+        replacement: ReplacementKind::SecondChance,
+        staging_slots: 4096,
+        around_pages: 16,
+        zero_run_pages: 64,
+        pool_frames: 1 << 16,
+        swap: false,
+    };
     Core::new(tunables, Scheme::default().pool.make(1 << 17, 1 << 16))
 }
 

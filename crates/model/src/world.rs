@@ -103,6 +103,7 @@ impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario, changes: &'a Changes, trace: bool) -> World<'a> {
         let around = u32::from(scenario.around);
         let tunables = Tunables {
+            replacement: memfit_core::scheme::ReplacementKind::SecondChance,
             staging_slots: 2 * PAGES as u32,
             around_pages: around,
             zero_run_pages: around,

@@ -143,25 +143,51 @@ pub fn is_at_or_below(pid: Pid, root: Pid) -> bool {
     false
 }
 
-/// The direct children of this process, ended but unreaped ones included.
+/// The living descendants of `root`, at a cost that grows with them alone, where [`descendants`] reads all of `/proc`
+/// (some milliseconds). A child whose sibling ends meanwhile can be missed. Falls back to [`descendants`] on kernels
+/// built without the lists of children.
 ///
-/// Reads `/proc/self/task/TID/children`, which costs a few microseconds where [`snapshot`] costs some milliseconds;
-/// falls back to the latter on kernels built without it.
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn descendants_by_lists(root: Pid) -> io::Result<Vec<ProcStat>> {
+    let Some(mut next) = children(root) else { return descendants(root, &HashSet::new()) };
+    let (mut seen, mut found) = (HashSet::from([root]), Vec::new());
+    while let Some(pid) = next.pop() {
+        if seen.insert(pid) {
+            next.extend(children(pid).unwrap_or_default());
+            found.extend(read_stat(pid).filter(|process| !process.is_dead()));
+        }
+    }
+    Ok(found)
+}
+
+/// The direct children of a process, ended but unreaped ones included, from `/proc/PID/task/TID/children`: some
+/// microseconds a thread. `None` if the process is gone or the kernel has no such files.
+fn children(pid: Pid) -> Option<Vec<Pid>> {
+    let mut children = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        let task = task.ok()?.path();
+        let text = match fs::read_to_string(task.join("children")) {
+            Ok(text) => text,
+            // A thread that has ended: its children have another parent now.
+            Err(_) if !task.exists() => continue,
+            Err(_) => return None,
+        };
+        children.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<Pid>().ok()));
+    }
+    Some(children)
+}
+
+/// The direct children of this process, ended but unreaped ones included; cheap where the kernel has lists of them.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn own_children() -> io::Result<Vec<Pid>> {
-    let mut children = Vec::new();
-    for task in fs::read_dir("/proc/self/task")? {
-        match fs::read_to_string(task?.path().join("children")) {
-            Ok(text) => children.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<Pid>().ok())),
-            Err(_) => {
-                let me = std::process::id() as Pid;
-                return Ok(snapshot()?.into_iter().filter(|p| p.ppid == me).map(|p| p.pid).collect());
-            }
-        }
+    let me = std::process::id() as Pid;
+    match children(me) {
+        Some(children) => Ok(children),
+        None => Ok(snapshot()?.into_iter().filter(|p| p.ppid == me).map(|p| p.pid).collect()),
     }
-    Ok(children)
 }
 
 /// Living processes of anybody whose initial environment holds `entry` (as `NAME=value`), except this process.
@@ -261,6 +287,9 @@ mod tests {
             }
         };
         assert_eq!(sleeper.ppid, root);
+        let pids = |found: io::Result<Vec<ProcStat>>| found.unwrap().iter().map(|p| p.pid).collect::<Vec<_>>();
+        assert_eq!(pids(descendants_by_lists(root)), [sleeper.pid]);
+        assert!(pids(descendants_by_lists(std::process::id() as Pid)).contains(&sleeper.pid));
         assert!(is_at_or_below(sleeper.pid, root) && is_at_or_below(sleeper.pid, std::process::id() as Pid));
         assert!(!is_at_or_below(root, sleeper.pid));
         assert!(own_children().unwrap().contains(&root));

@@ -4,6 +4,7 @@
 use crate::adopt;
 use crate::config::{Config, FromPager, ToPager};
 use crate::fault;
+use crate::monitor::Look;
 use crate::mutant::{off, Rule};
 use crate::proc::{send_command, slot_offset, Identity, Proc};
 use crate::state::Shared;
@@ -51,6 +52,8 @@ pub struct Client {
     pub segment: Mutex<Option<Arc<Segment>>>,
     /// Once it has a userfaultfd.
     pub proc: Mutex<Option<Arc<Proc>>>,
+    /// The monitor's last look at it.
+    pub look: Mutex<Option<Look>>,
     /// Command name at hello.
     pub comm: String,
     /// The socket was closed.
@@ -285,6 +288,7 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
         peak: AtomicU64::new(0),
         segment: Mutex::new(None),
         proc: Mutex::new(None),
+        look: Mutex::new(None),
         comm: procfs::comm(pid).unwrap_or_default(),
         gone: AtomicBool::new(false),
     });

@@ -65,12 +65,11 @@ struct Monitor {
     /// Threads that want a CPU, fault threads left out: a running mean.
     wanted_cpus: f64,
     impolite_until: Instant,
-    /// Per process number: when it was last looked at, unmanaged bytes then, cost of the look.
-    looks: HashMap<u32, Look>,
 }
 
+/// The last look for memory of a process that is not registered yet: when, what it found, what it cost.
 #[derive(Clone, Copy)]
-struct Look {
+pub struct Look {
     at: Instant,
     unmanaged: u64,
     mapped: u64,
@@ -105,7 +104,6 @@ pub fn run(desk: Arc<Desk>) {
         last_clients: 0,
         shared_before: false,
         last_total: 0,
-        looks: HashMap::new(),
     };
     while !monitor.desk.shared.ending.load(Relaxed) {
         let sleep = monitor.sample();
@@ -128,11 +126,11 @@ impl Monitor {
         self.judge_politeness();
         let managed_before = shared.managed.load(Relaxed);
         let (mut total, mut promised) = (self.own_bytes(), 0);
-        for client in &clients {
-            let Ok(rss) = client.rss.read() else { continue };
+        let sizes: Vec<(&Arc<Client>, Rss)> = clients.iter().filter_map(|c| Some((c, c.rss.read().ok()?))).collect();
+        for &(client, ref rss) in &sizes {
             let anon = rss.anon * client.share.load(Relaxed) / 1000;
             total += anon + client.shmem.load(Relaxed);
-            promised += self.promised_bytes(client, &rss);
+            promised += promised_bytes(client, rss);
             client.peak.fetch_max(rss.anon, Relaxed);
             client.mapped.store(rss.mapped, Relaxed);
         }
@@ -166,7 +164,7 @@ impl Monitor {
         let promised = free < shared.sizes.promise as i64 && promised as i64 > free;
         shared.promised.store(promised, Relaxed);
         if pressure || promised || free < shared.sizes.arm as i64 {
-            self.engage_and_look(&clients, pressure || promised);
+            self.engage_and_look(&sizes, pressure || promised);
         }
         if free < shared.marks().low as i64 {
             shared.want_reclaim();
@@ -194,22 +192,9 @@ impl Monitor {
         GROWTH_BYTES + GROWTH_BYTES_CPU * self.cpus.min(16)
     }
 
-    /// Bytes that the process can fill without another mapping and without a fault that we see.
-    fn promised_bytes(&self, client: &Client, rss: &Rss) -> u64 {
-        let proc = client.proc.lock().unwrap().clone();
-        let look = proc.as_ref().and_then(|proc| self.looks.get(&proc.id.0));
-        match (client.stage.load(Relaxed), look) {
-            (MANAGED, Some(look)) => rss.data.saturating_sub(look.data),
-            (REFUSED, _) => 0,
-            _ if client.forked && proc.is_none() => 0,
-            _ => rss.data.saturating_sub(rss.anon),
-        }
-    }
-
     /// Arms processes that have grown; `look`: looks for memory to register as well.
-    fn engage_and_look(&mut self, clients: &[Arc<Client>], look: bool) {
-        for client in clients {
-            let Ok(rss) = client.rss.read() else { continue };
+    fn engage_and_look(&self, sizes: &[(&Arc<Client>, Rss)], look: bool) {
+        for &(client, ref rss) in sizes {
             match client.stage.load(Relaxed) {
                 IDLE if rss.anon >= ENGAGE_BYTES && self.may_engage(client) => {
                     if let Err(error) = engage(&self.desk, client) {
@@ -219,7 +204,7 @@ impl Monitor {
                 MANAGED if look => {
                     let proc = client.proc.lock().unwrap().clone();
                     if let Some(proc) = proc {
-                        self.look(&proc, &rss);
+                        self.look(client, &proc, rss);
                     }
                 }
                 _ => {}
@@ -232,12 +217,13 @@ impl Monitor {
         !client.forked || client.proc.lock().unwrap().is_some() || self.desk.shared.procs.lock().unwrap().is_empty()
     }
 
-    fn look(&mut self, proc: &Arc<Proc>, rss: &Rss) {
+    fn look(&self, client: &Client, proc: &Arc<Proc>, rss: &Rss) {
         let growth = self.growth_bytes();
         let shared = &self.desk.shared;
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
         let mut threads = None;
-        if let Some(last) = self.looks.get_mut(&proc.id.0) {
+        let mut known = client.look.lock().unwrap();
+        if let Some(last) = known.as_mut() {
             let grown = unmanaged > last.unmanaged + growth;
             let mut due = grown || rss.mapped != last.mapped || last.again;
             if !due && last.threads_at.elapsed() > THREADS_EVERY {
@@ -253,7 +239,7 @@ impl Monitor {
                 return;
             }
         }
-        if shared.hurry.load(Relaxed) && self.looks.get(&proc.id.0).is_some_and(|last| last.cost > LONG_LOOK) {
+        if shared.hurry.load(Relaxed) && known.is_some_and(|last| last.cost > LONG_LOOK) {
             shared.braking.store(true, Relaxed);
             adopt::brake(shared, proc);
         }
@@ -263,7 +249,7 @@ impl Monitor {
         let found = adopt::rescan(shared, proc);
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
         let cost = start.elapsed();
-        let look = Look {
+        *known = Some(Look {
             at: Instant::now(),
             unmanaged,
             mapped: rss.mapped,
@@ -272,8 +258,7 @@ impl Monitor {
             again: found.again,
             threads,
             threads_at: Instant::now(),
-        };
-        self.looks.insert(proc.id.0, look);
+        });
     }
 
     /// Whether fault threads may step back when they wake somebody: not when more threads want a CPU than
@@ -326,7 +311,7 @@ impl Monitor {
     }
 
     fn find_strangers(&mut self, clients: &[Arc<Client>]) {
-        let Ok(all) = proctree::descendants(self.desk.config.launcher_pid, &std::collections::HashSet::new()) else {
+        let Ok(all) = proctree::descendants_by_lists(self.desk.config.launcher_pid) else {
             return;
         };
         let own = std::process::id() as i32;
@@ -366,6 +351,16 @@ impl Monitor {
         shared.peak.staged.fetch_max(u64::from(staging) * 4096, Relaxed);
         shared.peak.pool.fetch_max(backed, Relaxed);
         shared.peak.metadata.fetch_max(metadata, Relaxed);
+    }
+}
+
+/// Bytes that the process can fill without another mapping and without a fault that we see.
+fn promised_bytes(client: &Client, rss: &Rss) -> u64 {
+    match (client.stage.load(Relaxed), *client.look.lock().unwrap()) {
+        (MANAGED, Some(look)) => rss.data.saturating_sub(look.data),
+        (REFUSED, _) => 0,
+        _ if client.forked && client.proc.lock().unwrap().is_none() => 0,
+        _ => rss.data.saturating_sub(rss.anon),
     }
 }
 

@@ -200,6 +200,7 @@ impl Shared {
         let pool_frames = ((budget - sizes.dense_floor.min(budget / 2)) / 4096) as u32;
         let area_frames = pool_frames.saturating_mul(2);
         let tunables = Tunables {
+            replacement: scheme.replacement.kind,
             staging_slots: (sizes.staging / 4096) as u32,
             around_pages: scheme.fault.around_pages,
             zero_run_pages: scheme.fault.zero_run_pages,

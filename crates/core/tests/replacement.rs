@@ -1,0 +1,151 @@
+//! What each way of replacement brings back on known patterns: a program of which so many pages may be resident, in
+//! miniature.
+
+use memfit_core::scheme::{ReplacementKind, Scheme};
+use memfit_core::{Answer, Coded, Core, Entry, Fault, Filled, Page, PageRange, ProcId, Tunables};
+
+const PAGES: u64 = 16_000;
+const STAGED: usize = 400;
+
+struct Program {
+    core: Core,
+    proc: ProcId,
+    /// Most pages that stay in the program.
+    room: u64,
+    /// Pages that were compressed and came back.
+    back: u64,
+}
+
+impl Program {
+    fn new(kind: ReplacementKind, room: u64) -> Program {
+        let tunables = Tunables {
+            replacement: kind,
+            staging_slots: 4096,
+            around_pages: 1,
+            zero_run_pages: 1,
+            pool_frames: 1 << 16,
+            swap: false,
+        };
+        let mut core = Core::new(tunables, Scheme::default().pool.make(1 << 17, 1 << 16));
+        let (proc, _) = core.add_process(4096);
+        Program { core, proc, room, back: 0 }
+    }
+
+    fn touch(&mut self, page: u64) {
+        let page = Page(page);
+        if matches!(self.core.entry(self.proc, page), Entry::Resident) {
+            return;
+        }
+        let before = self.core.counters().faults_pool;
+        let mut loads = Vec::new();
+        let limit = PageRange { first: Page(0), pages: PAGES };
+        assert_eq!(self.core.fault(self.proc, page, limit, &mut loads), Fault::Load);
+        loads.iter().for_each(|load| self.core.loaded(self.proc, load.page, Filled::Done));
+        self.back += self.core.counters().faults_pool - before;
+        while self.core.present_pages(self.proc) > self.room {
+            self.reclaim();
+        }
+    }
+
+    fn reclaim(&mut self) {
+        let (proc, victims) = self.core.pick_victims(64, 0, &|_| true).expect("there are victims");
+        for victim in victims {
+            let pages = victim.slots.len() as u32;
+            let answer = Answer { moved: u64::MAX >> (64 - pages), ..Answer::default() };
+            self.core.evicted(proc, victim.first, pages, answer, 0);
+        }
+        let mut picked = Vec::new();
+        self.core.pick_compress((self.core.totals_staged() as usize).saturating_sub(STAGED), &mut picked);
+        for item in picked {
+            drop(self.core.take_effects());
+            self.core.compressed(item.object, Coded::Bytes { codec: 1, len: 500 });
+        }
+    }
+
+    /// Pages brought back by `turns` of a pattern, after as many to get used to it.
+    fn cost(&mut self, turns: u64, pattern: &mut dyn FnMut(u64) -> u64) -> u64 {
+        (0..turns).for_each(|turn| self.touch(pattern(turn)));
+        self.core.check();
+        self.back = 0;
+        (turns..turns * 2).for_each(|turn| self.touch(pattern(turn)));
+        self.core.check();
+        self.back
+    }
+}
+
+fn costs(room: u64, turns: u64, pattern: impl Fn() -> Box<dyn FnMut(u64) -> u64>) -> [u64; 3] {
+    [ReplacementKind::SecondChance, ReplacementKind::Bimodal, ReplacementKind::Dueling]
+        .map(|kind| Program::new(kind, room).cost(turns, &mut *pattern()))
+}
+
+/// The same numbers each time.
+fn random(mut seed: u64) -> impl FnMut() -> u64 {
+    move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed >> 33
+    }
+}
+
+#[test]
+fn a_loop_that_does_not_fit_keeps_a_part() {
+    let turns = PAGES * 10;
+    let [second, bimodal, dueling] = costs(PAGES * 3 / 4, turns, || Box::new(|turn| turn % PAGES));
+    assert_eq!(second, turns, "each page has just left when it is wanted");
+    // A quarter must come back in each pass, whatever is done.
+    assert!((turns / 4..turns / 2).contains(&bimodal), "{bimodal} of {turns}");
+    assert!((turns / 4..turns * 6 / 10).contains(&dueling), "{dueling} of {turns}");
+}
+
+#[test]
+fn work_on_one_part_after_the_other_is_left_to_second_chance() {
+    // Twenty passes over an eighth, then over the next.
+    let [second, bimodal, dueling] = costs(PAGES / 4, PAGES * 20, || {
+        let part = PAGES / 8;
+        Box::new(move |turn| (turn / (part * 20)) % 8 * part + turn % part)
+    });
+    assert!(second * 2 < bimodal, "{second} {bimodal}");
+    assert!(dueling < second * 3 / 2, "{second} {dueling}");
+}
+
+#[test]
+fn random_touches_cost_the_same_whatever_is_done() {
+    let turns = PAGES * 10;
+    let [second, bimodal, dueling] = costs(PAGES / 2, turns, || {
+        let mut next = random(7);
+        Box::new(move |_| next() % PAGES)
+    });
+    for other in [bimodal, dueling] {
+        assert!(other.abs_diff(second) < second / 20, "{second} {bimodal} {dueling}");
+    }
+}
+
+#[test]
+fn what_is_used_all_the_time_stays_while_a_scan_passes() {
+    // Two touches in three go to a twentieth of the pages, the third goes on through all the others.
+    let turns = PAGES * 10;
+    let [second, bimodal, dueling] = costs(PAGES / 4, turns, || {
+        let (mut next, mut scan) = (random(3), 0);
+        Box::new(move |turn| {
+            if turn % 3 > 0 {
+                return next() % (PAGES / 20);
+            }
+            scan += 1;
+            PAGES / 20 + scan % (PAGES - PAGES / 20)
+        })
+    });
+    assert!(bimodal < second, "{second} {bimodal}");
+    assert!(dueling < second, "{second} {dueling}");
+}
+
+#[test]
+fn the_winner_changes_with_the_program() {
+    let mut program = Program::new(ReplacementKind::Dueling, PAGES / 2);
+    let looped = program.cost(PAGES * 10, &mut |turn| turn % PAGES);
+    let part = PAGES / 4;
+    // Now twenty passes over each quarter: all but the first pass should find its pages.
+    let parts = program.cost(PAGES * 40, &mut |turn| turn / (part * 20) % 4 * part + turn % part);
+    let again = program.cost(PAGES * 10, &mut |turn| turn % PAGES);
+    assert!(looped < PAGES * 8, "{looped}");
+    assert!(parts < PAGES * 40 / 8, "{parts}");
+    assert!(again < PAGES * 8, "{again}");
+}
