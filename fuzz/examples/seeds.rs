@@ -3,8 +3,8 @@
 //!
 //! `cargo run --no-default-features --example seeds`, in fuzz/.
 
-use memfit_codec::generate::{Rng, GENERATORS};
-use memfit_codec::{Worker, CODECS, PAGE};
+use memfit_codec::generate::{trained_worker, Rng, GENERATORS};
+use memfit_codec::{CODECS, PAGE};
 use memfit_core::scheme::PRESETS;
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn write(target: &str, name: &str, parts: &[&[u8]]) {
 }
 
 fn main() {
-    let (mut worker, mut rng) = (Worker::new(), Rng::new(1));
+    let (mut worker, mut rng) = (trained_worker(), Rng::new(1));
     for generator in GENERATORS {
         let mut page = vec![0; PAGE];
         (generator.fill)(&mut rng, &mut page);

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use memfit_codec::{Corrupt, Worker, CODECS, MAX_UNIT, PAGE};
+use memfit_codec::{generate::trained_worker, Corrupt, Worker, CODECS, MAX_UNIT, PAGE};
 use memfit_fuzz::Guarded;
 use std::cell::RefCell;
 
@@ -21,7 +21,7 @@ fn length(choice: u8) -> usize {
 
 thread_local! {
     static STATE: RefCell<(Worker, Guarded, Guarded)> =
-        RefCell::new((Worker::new(), Guarded::new(1 << 20), Guarded::new(MAX_UNIT + 8)));
+        RefCell::new((trained_worker(), Guarded::new(1 << 20), Guarded::new(MAX_UNIT + 8)));
 }
 
 fuzz_target!(|data: &[u8]| {

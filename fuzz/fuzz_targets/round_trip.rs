@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use memfit_codec::{fill, same_filled, Corrupt, Worker, CODECS, PAGE};
+use memfit_codec::{fill, generate::trained_worker, same_filled, Corrupt, Worker, CODECS, PAGE};
 use memfit_fuzz::{page, Guarded};
 use std::cell::RefCell;
 
 thread_local! {
     static STATE: RefCell<(Worker, [Guarded; 3])> =
-        RefCell::new((Worker::new(), [(); 3].map(|()| Guarded::new(PAGE))));
+        RefCell::new((trained_worker(), [(); 3].map(|()| Guarded::new(PAGE))));
 }
 
 fuzz_target!(|data: &[u8]| {

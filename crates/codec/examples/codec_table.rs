@@ -60,7 +60,7 @@ fn row(worker: &mut Worker, name: &str, pages: &[u8]) {
 }
 
 fn main() {
-    let mut worker = Worker::new();
+    let mut worker = generate::trained_worker();
     print!("{:<14}", "page");
     CODECS.iter().for_each(|c| print!(" | {:^19}", c.name));
     print!("\n{:<14}", "");

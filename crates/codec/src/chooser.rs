@@ -36,6 +36,8 @@ pub enum Aim {
     Fast,
     /// Few bytes: where most pages are out, each frame saved is a page in the program's memory.
     Dense,
+    /// The same, when there is a trained dictionary. [`CodecId::ZSTD_TRAINED`] then stands for the newest one.
+    Trained,
 }
 
 impl Aim {
@@ -44,6 +46,7 @@ impl Aim {
         match self {
             Aim::Fast => &[CodecId::WORD_MASK, CodecId::LZ4],
             Aim::Dense => &[CodecId::WORD_MASK, CodecId::ZSTD_FAST, CodecId::ZSTD],
+            Aim::Trained => &[CodecId::WORD_MASK, CodecId::ZSTD_TRAINED, CodecId::ZSTD],
         }
     }
 
@@ -51,7 +54,7 @@ impl Aim {
     fn good_enough(self) -> u16 {
         match self {
             Aim::Fast => 256,
-            Aim::Dense => 128,
+            Aim::Dense | Aim::Trained => 128,
         }
     }
 
@@ -61,7 +64,7 @@ impl Aim {
     fn worth(self) -> u16 {
         match self {
             Aim::Fast => 82,
-            Aim::Dense => 41,
+            Aim::Dense | Aim::Trained => 41,
         }
     }
 }

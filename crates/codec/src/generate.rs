@@ -154,3 +154,22 @@ fn dict(rng: &mut Rng, bytes: &mut [u8]) {
         _ => HEAP + 0x4000_0000 + rng.below(1 << 18) * 16,
     });
 }
+
+/// Pages of every kind in turn: samples for a dictionary.
+pub fn samples(seed: u64, pages: usize) -> Vec<u8> {
+    let (mut rng, mut bytes) = (Rng::new(seed), vec![0; pages * crate::PAGE]);
+    for (page, generator) in bytes.chunks_mut(crate::PAGE).zip(GENERATORS.iter().cycle()) {
+        (generator.fill)(&mut rng, page);
+    }
+    bytes
+}
+
+/// A worker with a dictionary trained on such pages: every codec of the table works.
+///
+/// # Panics
+/// If the training fails.
+pub fn trained_worker() -> crate::Worker {
+    let dictionaries = std::sync::Arc::new(crate::Dictionaries::new());
+    assert!(dictionaries.train(&samples(5, crate::TRAINING_PAGES)), "no dictionary from the samples");
+    crate::Worker::with(&dictionaries)
+}

@@ -1,7 +1,7 @@
 //! Byte work of memfit: page codecs, same-filled detection, checksums, and the choice of a codec per region.
 //!
-//! A [`Worker`] owns every context and scratch buffer that a thread needs, all made in [`Worker::new`], so the
-//! fault and reclaim paths allocate nothing. Codecs live in [`CODECS`]; adding a line there gives a codec its name,
+//! A [`Worker`] owns every context and scratch buffer that a thread needs, each made at its first use, so the fault and
+//! reclaim paths soon allocate nothing. Codecs live in [`CODECS`]; adding a line there gives a codec its name,
 //! its place in the tests and in the example table.
 //!
 //! Units: all lengths are bytes. A *page* is 4096 bytes, a *unit* of compression is 8 bytes to [`MAX_UNIT`], a
@@ -11,6 +11,7 @@
 
 mod chooser;
 mod codec;
+mod dictionary;
 pub mod generate;
 mod lz4;
 mod same_filled;
@@ -19,6 +20,7 @@ mod zstd;
 
 pub use chooser::{Aim, Choice, Chooser};
 pub use codec::{by_name, name, CodecEntry, CodecId, Corrupt, Worker, CODECS};
+pub use dictionary::{Dictionaries, DICTIONARIES_MAX, TRAINING_PAGES};
 pub use same_filled::{fill, same_filled};
 
 /// Size of a page in bytes.

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)] // foreign functions
 
-use crate::codec::{Codec, Corrupt};
+use crate::codec::{Codec, CodecId, Corrupt};
 use std::os::raw::{c_char, c_int, c_void};
 
 /// Bytes of the external state: `LZ4_sizeofState()` of every 1.x release is 16 KiB plus a few words. Checked in
@@ -44,7 +44,7 @@ impl Lz4 {
 }
 
 impl Codec for Lz4 {
-    fn compress(&mut self, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
+    fn compress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
         let room = &mut dst[..limit - 1];
         // SAFETY: state is aligned and long enough (checked in `boxed`) and is initialised by the call; both buffers
         // are passed with their true lengths, which fit c_int because units are at most 64 KiB.
@@ -61,7 +61,7 @@ impl Codec for Lz4 {
         usize::try_from(len).ok().filter(|&len| len > 0)
     }
 
-    fn decompress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
+    fn decompress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
         let src_len = c_int::try_from(src.len()).map_err(|_| Corrupt)?;
         let dst_len = c_int::try_from(dst.len()).map_err(|_| Corrupt)?;
         // SAFETY: the bounded decoder reads at most src_len and writes at most dst_len bytes whatever src holds.

@@ -1,9 +1,10 @@
 //! Zstandard, with reusable contexts and the smallest frame: no magic, content size, checksum or dictionary id.
 
 use crate::{
-    codec::{Codec, Corrupt},
-    PAGE,
+    codec::{Codec, CodecId, Corrupt},
+    Dictionaries, PAGE,
 };
+use std::sync::Arc;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 
 /// The level of `zstd`. Higher ones cost 2 to 10 times the time for a few percent on units this small.
@@ -13,26 +14,55 @@ const LEVEL: i32 = 1;
 /// 13.6, 12.3 us, and back in 7.1, 5.3, 2.7. But text: 0.32 instead of 0.24.
 const FAST_LEVEL: i32 = -1;
 
+/// All contexts are made at their first use: most threads need one, and they take hundreds of KiB.
 pub(crate) struct Zstd {
+    plain: Writer,
+    fast: Writer,
+    /// For pages with a dictionary, and which one it refers to.
+    trained: Option<(usize, CCtx<'static>)>,
+    reader: Option<DCtx<'static>>,
+    /// Behind the contexts that refer to them, so that it is dropped after them.
+    dictionaries: Arc<Dictionaries>,
+}
+
+/// Two contexts, because zstd frees and re-makes the memory of one that was made for much longer inputs.
+struct Writer {
     level: i32,
-    /// Two contexts, because zstd frees and re-makes the memory of one that was made for much longer inputs. All three
-    /// are made at their first use: most threads need one, and they take hundreds of KiB.
     page: Option<CCtx<'static>>,
     unit: Option<CCtx<'static>>,
-    reader: Option<DCtx<'static>>,
+}
+
+impl Writer {
+    fn new(level: i32) -> Writer {
+        Writer { level, page: None, unit: None }
+    }
+
+    fn context(&mut self, len: usize) -> &mut CCtx<'static> {
+        let context = if len <= PAGE { &mut self.page } else { &mut self.unit };
+        context.get_or_insert_with(|| writer(self.level))
+    }
 }
 
 impl Zstd {
-    pub(crate) fn boxed() -> Box<dyn Codec> {
-        Box::new(Zstd::new(LEVEL))
+    pub(crate) fn boxed(dictionaries: Arc<Dictionaries>) -> Box<dyn Codec> {
+        Box::new(Zstd::new(dictionaries))
     }
 
-    pub(crate) fn boxed_fast() -> Box<dyn Codec> {
-        Box::new(Zstd::new(FAST_LEVEL))
+    fn new(dictionaries: Arc<Dictionaries>) -> Zstd {
+        let (plain, fast) = (Writer::new(LEVEL), Writer::new(FAST_LEVEL));
+        Zstd { plain, fast, trained: None, reader: None, dictionaries }
     }
 
-    fn new(level: i32) -> Zstd {
-        Zstd { level, page: None, unit: None, reader: None }
+    /// The context that refers to this dictionary; `None` if there is no such dictionary.
+    fn trained(&mut self, number: usize) -> Option<&mut CCtx<'static>> {
+        let dictionary = self.dictionaries.get(number)?;
+        let (known, context) = self.trained.get_or_insert_with(|| (usize::MAX, writer(LEVEL)));
+        if *known != number {
+            // The set keeps it in place as long as `self` is there.
+            context.ref_cdict(&dictionary.write).ok()?;
+            *known = number;
+        }
+        Some(context)
     }
 }
 
@@ -57,15 +87,28 @@ fn reader() -> DCtx<'static> {
 }
 
 impl Codec for Zstd {
-    fn compress(&mut self, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
-        let context = if src.len() <= PAGE { &mut self.page } else { &mut self.unit };
-        let context = context.get_or_insert_with(|| writer(self.level));
+    fn compress(&mut self, id: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
+        let context = match id.dictionary() {
+            Some(number) if src.len() <= PAGE => self.trained(number)?,
+            // What is long enough needs no dictionary, and can be read with it all the same.
+            Some(number) if self.dictionaries.get(number).is_none() => return None,
+            None if id == CodecId::ZSTD_FAST => self.fast.context(src.len()),
+            _ => self.plain.context(src.len()),
+        };
         // An error here is "does not fit"; compress2 starts a new session each time.
         context.compress2(&mut dst[..limit - 1], src).ok()
     }
 
-    fn decompress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
-        match self.reader.get_or_insert_with(reader).decompress(dst, src) {
+    fn decompress(&mut self, id: CodecId, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
+        let reader = self.reader.get_or_insert_with(reader);
+        let result = match id.dictionary() {
+            Some(number) => {
+                let dictionary = self.dictionaries.get(number).ok_or(Corrupt)?;
+                reader.decompress_using_ddict(dst, src, &dictionary.read)
+            }
+            None => reader.decompress(dst, src),
+        };
+        match result {
             Ok(len) if len == dst.len() => Ok(()),
             _ => Err(Corrupt),
         }
@@ -80,17 +123,17 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "foreign code")]
     fn contexts_keep_their_memory() {
-        let mut zstd = Zstd::new(LEVEL);
-        let sizes = |z: &Zstd| [&z.page, &z.unit].map(|context| context.as_ref().map_or(0, |c| c.sizeof()));
+        let mut zstd = Zstd::new(Arc::default());
+        let sizes = |z: &Zstd| [&z.plain.page, &z.plain.unit].map(|context| context.as_ref().map_or(0, |c| c.sizeof()));
         let src: Vec<u8> = (0..MAX_UNIT).map(|i| ((i * i) >> 7) as u8).collect();
         let mut dst = vec![0; MAX_UNIT];
         for len in [PAGE, MAX_UNIT] {
-            zstd.compress(&src[..len], &mut dst, MAX_UNIT);
+            zstd.compress(CodecId::ZSTD, &src[..len], &mut dst, MAX_UNIT);
         }
         let before = sizes(&zstd);
         for (len, times) in [(PAGE, 500), (MAX_UNIT, 20), (8, 500), (PAGE, 500)] {
             for _ in 0..times {
-                zstd.compress(&src[..len], &mut dst, MAX_UNIT);
+                zstd.compress(CodecId::ZSTD, &src[..len], &mut dst, MAX_UNIT);
                 assert_eq!(sizes(&zstd), before, "length {len}");
             }
         }

@@ -151,6 +151,7 @@ axis! {
         Lz4 "lz4" "fast; good on text",
         Zstd "zstd" "slow; the smallest on most contents",
         ZstdFast "zstd-fast" "as small as zstd on most binary data, in two thirds of the time; poor on text",
+        ZstdTrained "zstd-trained" "zstd with a dictionary trained on the tree's own pages; zstd until there is one",
         WordMask "word-mask" "fast; good on integers and pointers, poor on text",
     }
 }

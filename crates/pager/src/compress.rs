@@ -2,10 +2,12 @@
 
 use crate::state::Shared;
 use crate::swap::Aligned;
-use memfit_codec::{Aim, Choice, Chooser, CodecId, Worker};
+use crate::trainer::Trainer;
+use memfit_codec::{Aim, Choice, Chooser, CodecId, Dictionaries, Worker};
 use memfit_core::scheme::Codec;
 use memfit_core::{Coded, Compress, Placed};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 /// Resident share of the budget below which few bytes are worth more time, percent: each frame saved is a page in the
 /// program's memory, and a fault less. Not for pages that come back in sequence, unless very little is left.
@@ -15,6 +17,9 @@ const VERY_TIGHT_PERCENT: u64 = 40;
 /// Buffers and contexts of one thread at a time.
 pub struct Compressor {
     worker: Worker,
+    dictionaries: Arc<Dictionaries>,
+    /// Only one of the compressors has it.
+    trainer: Option<Trainer>,
     chooser: Chooser,
     page: Aligned,
     coded: Box<[u8]>,
@@ -34,9 +39,11 @@ pub struct Outcome {
 
 impl Compressor {
     /// With its buffers and contexts.
-    pub fn new() -> Compressor {
+    pub fn new(dictionaries: &Arc<Dictionaries>, trainer: Option<Trainer>) -> Compressor {
         Compressor {
-            worker: Worker::new(),
+            worker: Worker::with(dictionaries),
+            dictionaries: Arc::clone(dictionaries),
+            trainer,
             chooser: Chooser::new(),
             page: Aligned::new(4096),
             coded: vec![0; 8192].into(),
@@ -54,7 +61,11 @@ impl Compressor {
         state.core.pick_compress(max, &mut picked);
         let resident = (state.core.present_total() * 4096 + shared.unmanaged.load(Relaxed)) * 100 / shared.sizes.budget;
         let (tight, very) = (resident < TIGHT_PERCENT, resident < VERY_TIGHT_PERCENT);
-        self.aim = if very || (tight && !state.core.in_sequence()) { Aim::Dense } else { Aim::Fast };
+        self.aim = match (very || (tight && !state.core.in_sequence()), self.dictionaries.count()) {
+            (false, _) => Aim::Fast,
+            (true, 0) => Aim::Dense,
+            (true, _) => Aim::Trained,
+        };
         shared.settle(state);
         let mut outcome = Outcome::default();
         for &item in &picked {
@@ -108,6 +119,7 @@ impl Compressor {
             Codec::Lz4 => Some(CodecId::LZ4),
             Codec::Zstd => Some(CodecId::ZSTD),
             Codec::ZstdFast => Some(CodecId::ZSTD_FAST),
+            Codec::ZstdTrained => Some(CodecId::ZSTD_TRAINED),
             Codec::WordMask => Some(CodecId::WORD_MASK),
         };
         let key = u64::from(region);
@@ -118,26 +130,40 @@ impl Compressor {
         match choice {
             Choice::Skip => {}
             Choice::Use(codec) => {
-                let len = self.worker.compress(codec, page, &mut self.coded, limit);
+                let real = newest(codec, &self.dictionaries);
+                let len = self.worker.compress(real, page, &mut self.coded, limit);
                 if fixed.is_none() {
                     self.chooser.record(key, codec, 4096, len);
                 }
-                best = len.map(|len| (codec, len));
+                best = len.map(|len| (real, len));
             }
             Choice::Sample(codecs) => {
                 for &codec in codecs {
-                    let len = self.worker.compress(codec, page, &mut self.second, limit);
+                    let real = newest(codec, &self.dictionaries);
+                    let len = self.worker.compress(real, page, &mut self.second, limit);
                     self.chooser.record(key, codec, 4096, len);
                     if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
-                        best = Some((codec, len));
+                        best = Some((real, len));
                         std::mem::swap(&mut self.coded, &mut self.second);
                     }
                 }
             }
         }
-        match best {
-            Some((codec, len)) => Coded::Bytes { codec: codec.0, len: len as u32 },
-            None => Coded::Incompressible,
+        let Some((codec, len)) = best else { return Coded::Incompressible };
+        if codec != CodecId::WORD_MASK && codec != CodecId::LZ4 {
+            if let Some(trainer) = &mut self.trainer {
+                trainer.saw(page, &self.dictionaries);
+            }
         }
+        Coded::Bytes { codec: codec.0, len: len as u32 }
+    }
+}
+
+/// The codec with the newest dictionary, if it needs one; zstd as long as there is none.
+fn newest(codec: CodecId, dictionaries: &Dictionaries) -> CodecId {
+    match (codec, dictionaries.count()) {
+        (CodecId::ZSTD_TRAINED, 0) => CodecId::ZSTD,
+        (CodecId::ZSTD_TRAINED, count) => CodecId::trained(count - 1),
+        _ => codec,
     }
 }

@@ -72,7 +72,7 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
     let mut server = Server {
         shared: Arc::clone(&shared),
         proc: Arc::clone(&proc),
-        worker: Worker::new(),
+        worker: Worker::with(&shared.dictionaries),
         page_run: Aligned::new(16 * 4096),
         disk: Aligned::new(12 << 10),
         inbox: Inbox::default(),

@@ -21,6 +21,7 @@ mod reclaim;
 mod state;
 mod stats;
 mod swap;
+mod trainer;
 
 use config::{Config, FromPager, SwapChoice};
 use memfit_core::scheme::Scheme;

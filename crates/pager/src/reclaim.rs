@@ -5,6 +5,7 @@ use crate::compress::Compressor;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::state::Shared;
 use crate::swap::{Aligned, SegmentWriter, SEGMENT_BYTES};
+use crate::trainer::Trainer;
 use memfit_core::{Answer, Compress, ObjectId};
 use memfit_wire::BATCH_PAGES;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +43,7 @@ struct Reclaimer {
 pub fn run(shared: Arc<Shared>) {
     let mut reclaimer = Reclaimer {
         shared: Arc::clone(&shared),
-        compressor: Compressor::new(),
+        compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.sizes.budget))),
         page: Aligned::new(4096),
         disk: Aligned::new(SEGMENT_BYTES),
         idle_rounds: 0,

@@ -10,6 +10,7 @@ use crate::frames::FrameBook;
 use crate::proc::Proc;
 use crate::stats::Latency;
 use crate::swap::SwapFile;
+use memfit_codec::Dictionaries;
 use memfit_core::scheme::Scheme;
 use memfit_core::{AreaId, Compress, Core, Effects, Tunables};
 use memfit_os::memory::{Frames, Segment};
@@ -126,6 +127,8 @@ pub struct Shared {
     pub raw: Mutex<Vec<Compress>>,
     /// For faults that wait: one of them at a time compresses, too.
     helper: Mutex<Compressor>,
+    /// What pages were compressed with: kept to the end.
+    pub dictionaries: Arc<Dictionaries>,
     /// Fault latencies.
     pub latency: Latency,
     /// Since the pager's start.
@@ -197,6 +200,7 @@ impl Shared {
     /// With an empty core.
     pub fn new(scheme: Scheme, budget: u64, swap: Option<SwapFile>) -> std::io::Result<Shared> {
         let sizes = Sizes::new(budget, &scheme);
+        let dictionaries = Arc::new(Dictionaries::new());
         let pool_frames = ((budget - sizes.dense_floor.min(budget / 2)) / 4096) as u32;
         let area_frames = pool_frames.saturating_mul(2);
         let tunables = Tunables {
@@ -227,7 +231,8 @@ impl Shared {
             promised: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             raw: Mutex::new(Vec::new()),
-            helper: Mutex::new(Compressor::new()),
+            helper: Mutex::new(Compressor::new(&dictionaries, None)),
+            dictionaries,
             latency: Latency::default(),
             started: Instant::now(),
             warnings: Mutex::new(Vec::new()),

@@ -112,16 +112,22 @@ impl Latency {
     }
 }
 
+/// By name: the numbers of trained dictionaries share one.
 fn codecs(shared: &Shared) -> Value {
-    let mut out = serde_json::Map::new();
+    let mut rows: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     for (id, count) in shared.codecs.iter().enumerate() {
-        let pages = count.pages.load(Relaxed);
-        if let (Some(name), true) = (memfit_codec::name(memfit_codec::CodecId(id as u8)), pages > 0) {
-            let (input, output) = (count.in_bytes.load(Relaxed), count.out_bytes.load(Relaxed));
-            out.insert(name.into(), json!({"pages": pages, "in_bytes": input, "out_bytes": output}));
+        let counts = [&count.pages, &count.in_bytes, &count.out_bytes].map(|n| n.load(Relaxed));
+        if let (Some(name), true) = (memfit_codec::name(memfit_codec::CodecId(id as u8)), counts[0] > 0) {
+            let row = rows.entry(name).or_default();
+            *row = std::array::from_fn(|i| row[i] + counts[i]);
         }
     }
-    Value::Object(out)
+    rows.into_iter()
+        .map(|(name, [pages, input, output])| {
+            (name.to_owned(), json!({"pages": pages, "in_bytes": input, "out_bytes": output}))
+        })
+        .collect::<serde_json::Map<String, Value>>()
+        .into()
 }
 
 /// One row a pid: a program that execs says hello again.

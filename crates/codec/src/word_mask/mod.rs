@@ -31,7 +31,7 @@ mod portable;
 mod tests;
 
 use crate::{
-    codec::{Codec, Corrupt},
+    codec::{Codec, CodecId, Corrupt},
     MAX_UNIT,
 };
 
@@ -107,12 +107,12 @@ impl WordMask {
 }
 
 impl Codec for WordMask {
-    fn compress(&mut self, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
+    fn compress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
         let used = self.encode(src, limit)?;
         pack(&self.scratch, src.len().div_ceil(GROUP), used, &mut dst[..limit - 1])
     }
 
-    fn decompress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
+    fn decompress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
         unpack(src, dst.len(), &mut self.scratch)?;
         self.decode(dst);
         Ok(())

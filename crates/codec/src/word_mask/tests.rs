@@ -6,16 +6,16 @@ fn agree(wide: &mut WordMask, narrow: &mut WordMask, src: &[u8]) {
     let mut a = vec![0; 2 * src.len() + 64];
     let mut b = a.clone();
     let limit = a.len();
-    let n = wide.compress(src, &mut a, limit).expect("room for anything");
-    assert_eq!(narrow.compress(src, &mut b, limit), Some(n));
+    let n = wide.compress(CodecId::WORD_MASK, src, &mut a, limit).expect("room for anything");
+    assert_eq!(narrow.compress(CodecId::WORD_MASK, src, &mut b, limit), Some(n));
     assert_eq!(a[..n], b[..n]);
     let exact: Box<[u8]> = a[..n].into();
     for codec in [wide, narrow] {
         let mut out = vec![0xaa; src.len()].into_boxed_slice();
-        codec.decompress(&exact, &mut out).expect("own encoding");
+        codec.decompress(CodecId::WORD_MASK, &exact, &mut out).expect("own encoding");
         assert!(*out == *src, "length {}", src.len());
-        assert_eq!(codec.compress(src, &mut a, n), None, "limit is exclusive");
-        assert_eq!(codec.compress(src, &mut a, n + 1), Some(n));
+        assert_eq!(codec.compress(CodecId::WORD_MASK, src, &mut a, n), None, "limit is exclusive");
+        assert_eq!(codec.compress(CodecId::WORD_MASK, src, &mut a, n + 1), Some(n));
     }
 }
 
@@ -79,11 +79,11 @@ fn decoders_agree_on_any_valid_streams() {
         }
         src.extend((0..payload).map(|_| rng.next() as u8));
         let (mut a, mut b) = (vec![1; groups * GROUP], vec![2; groups * GROUP]);
-        assert_eq!(wide.decompress(&src, &mut a), Ok(()));
-        assert_eq!(narrow.decompress(&src, &mut b), Ok(()));
+        assert_eq!(wide.decompress(CodecId::WORD_MASK, &src, &mut a), Ok(()));
+        assert_eq!(narrow.decompress(CodecId::WORD_MASK, &src, &mut b), Ok(()));
         assert_eq!(a, b);
         src.pop();
-        assert_eq!(wide.decompress(&src, &mut a), Err(Corrupt));
+        assert_eq!(wide.decompress(CodecId::WORD_MASK, &src, &mut a), Err(Corrupt));
     }
 }
 
@@ -94,7 +94,7 @@ fn golden_bytes() {
     let src: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let mut out = [0; 64];
     for wide in [true, false] {
-        let n = WordMask::new(wide).compress(&src, &mut out, 64).unwrap();
+        let n = WordMask::new(wide).compress(CodecId::WORD_MASK, &src, &mut out, 64).unwrap();
         assert_eq!(
             out[..n],
             [
