@@ -12,6 +12,34 @@ pub fn run_on(cpu: usize) {
     }
 }
 
+/// CPUs that a thread may run on.
+pub struct Cpus(libc::cpu_set_t);
+
+impl Cpus {
+    /// Those of the calling thread.
+    pub fn of_this_thread() -> Cpus {
+        // SAFETY: a zeroed set is valid; the call fills it.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
+            Cpus(set)
+        }
+    }
+
+    /// Lets the calling thread run on these, but not on `except`, unless that is the only one.
+    pub fn apply(&self, except: Option<usize>) {
+        // SAFETY: the set is a copy of a valid one; the call only reads it.
+        unsafe {
+            let mut set = self.0;
+            if let Some(cpu) = except.filter(|&cpu| cpu < libc::CPU_SETSIZE as usize) {
+                libc::CPU_CLR(cpu, &mut set);
+            }
+            let set = if libc::CPU_COUNT(&set) > 0 { &raw const set } else { &raw const self.0 };
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set);
+        }
+    }
+}
+
 /// Whether a thread may leave SCHED_IDLE again: that needs CAP_SYS_NICE or RLIMIT_NICE. Tries it.
 pub fn may_leave_idle_class() -> bool {
     let attempt = || set_idle_class(true) && set_idle_class(false);

@@ -281,6 +281,7 @@ pub fn brake(shared: &Arc<Shared>, proc: &Arc<Proc>) {
         let number = io.number;
         // Its fault thread needs `io` to read events.
         drop(io);
+        proc.ring_bell();
         proc.wait_finished(number, BRAKE_WAIT);
     }
 }

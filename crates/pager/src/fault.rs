@@ -494,6 +494,7 @@ impl Server {
             Some(cpu) => {
                 memfit_os::sched::run_on(cpu);
                 self.cpu = Some(cpu);
+                self.shared.fault_cpu.store(cpu + 1, Relaxed);
             }
         }
     }

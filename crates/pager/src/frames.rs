@@ -65,24 +65,22 @@ impl FrameBook {
     }
 
     fn give_back(&mut self, frames: &Frames) {
-        let words = self.in_use.len();
-        let mut start: Option<u32> = None;
-        for i in 0..=words as u32 * 64 {
-            let idle = i < words as u32 * 64 && get(&self.backed, i) && !get(&self.in_use, i);
-            match (start, idle) {
-                (None, true) => start = Some(i),
-                (Some(first), false) => {
-                    // SAFETY: the pool has no object in these frames, and the core's lock is held.
-                    unsafe { frames.release(u64::from(first) * 4096, u64::from(i - first) * 4096) };
-                    for frame in first..i {
-                        set(&mut self.backed, frame, false);
-                    }
-                    self.backed_frames -= i - first;
-                    start = None;
+        let mut run: Option<std::ops::Range<u32>> = None;
+        for word in 0..self.in_use.len() {
+            // Most words have none: this runs on the way of a fault.
+            let mut idle = self.backed[word] & !self.in_use[word];
+            self.backed[word] &= !idle;
+            self.backed_frames -= idle.count_ones();
+            while idle != 0 {
+                let frame = word as u32 * 64 + idle.trailing_zeros();
+                idle &= idle - 1;
+                match &mut run {
+                    Some(run) if run.end == frame => run.end += 1,
+                    _ => release(frames, run.replace(frame..frame + 1)),
                 }
-                _ => {}
             }
         }
+        release(frames, run);
         self.spare = 0;
     }
 
@@ -90,4 +88,10 @@ impl FrameBook {
     pub fn metadata_bytes(&self) -> u64 {
         (self.in_use.len() + self.backed.len()) as u64 * 8
     }
+}
+
+fn release(frames: &Frames, run: Option<std::ops::Range<u32>>) {
+    let Some(run) = run else { return };
+    // SAFETY: the pool has no object in these frames, and the core's lock is held.
+    unsafe { frames.release(u64::from(run.start) * 4096, u64::from(run.end - run.start) * 4096) };
 }

@@ -56,6 +56,8 @@ pub struct Io {
 pub const STOPPED_AFTER: Duration = Duration::from_millis(50);
 /// Most remembered REMOVE ranges of a process.
 const DOUBTS_MAX: usize = 4096;
+/// How long a MOVE of the stub is awaited awake: one takes 2 to 60 us, and to sleep and be woken by another CPU 40.
+const GATE_SPIN: Duration = Duration::from_micros(50);
 
 /// Why a batch could not be trusted or a page not be found: the process must die.
 #[derive(Debug)]
@@ -220,9 +222,10 @@ impl Proc {
         !relatives.is_empty() && relatives.iter().all(gone)
     }
 
-    /// Posts a batch and rings the bell. The pages are Evicting until answered.
+    /// Posts a batch. The pages are Evicting until answered. `io` shall be released before [`Proc::ring_bell`]: the stub that it
+    /// wakes may take this CPU at once, and the fault thread needs `io`.
     pub fn post(&self, io: &mut Io, victims: Vec<Victim>) {
-        let (Some(ring), Some(identity)) = (self.ring(), self.identity.get()) else { return };
+        let Some(ring) = self.ring() else { return };
         assert!(victims.len() <= BATCH_RANGES, "a batch of {} ranges", victims.len());
         let (mut slot, populate) = (0u32, self.was_shared());
         for (range, victim) in ring.range.iter().zip(&victims) {
@@ -244,6 +247,11 @@ impl Proc {
         io.ranges = victims.into_iter().map(Some).collect();
         io.busy = true;
         io.posted = Some(Instant::now());
+    }
+
+    /// Tells the stub of a posted batch.
+    pub fn ring_bell(&self) {
+        let Some(identity) = self.identity.get() else { return };
         let command = Command { kind: BATCH, ..Command::default() };
         send_command(&identity.socket, &command, None);
     }
@@ -253,9 +261,10 @@ impl Proc {
     pub fn close_gate(&self) -> bool {
         let Some(ring) = self.ring() else { return true };
         let mut seen = ring.gate.fetch_or(CLOSED, SeqCst) | CLOSED;
-        let mut spins = 0;
+        let (mut spins, mut since) = (0u32, None);
         while seen & IN_MOVE != 0 {
-            if spins < 200 {
+            let mut long = || since.get_or_insert_with(Instant::now).elapsed() > GATE_SPIN;
+            if spins % 32 < 31 || !long() {
                 std::hint::spin_loop();
             } else {
                 futex_wait(&ring.gate, seen, Duration::from_millis(20));
@@ -263,7 +272,7 @@ impl Proc {
                     return false;
                 }
             }
-            spins += 1;
+            spins = spins.wrapping_add(1);
             seen = ring.gate.load(SeqCst);
         }
         true

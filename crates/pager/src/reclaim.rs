@@ -7,6 +7,7 @@ use crate::state::Shared;
 use crate::swap::{Aligned, SegmentWriter, SEGMENT_BYTES};
 use crate::trainer::Trainer;
 use memfit_core::{Answer, Compress, ObjectId};
+use memfit_os::sched::Cpus;
 use memfit_wire::BATCH_PAGES;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ struct Reclaimer {
     compressor: Compressor,
     page: Aligned,
     disk: Aligned,
+    cpus: Cpus,
+    avoids: Option<usize>,
     idle_rounds: u32,
     /// Rounds until compaction is tried again.
     compact_pause: u32,
@@ -46,6 +49,8 @@ pub fn run(shared: Arc<Shared>) {
         compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.sizes.budget))),
         page: Aligned::new(4096),
         disk: Aligned::new(SEGMENT_BYTES),
+        cpus: Cpus::of_this_thread(),
+        avoids: None,
         idle_rounds: 0,
         compact_pause: 0,
         short_windows: 0,
@@ -104,6 +109,7 @@ impl Pace {
 impl Reclaimer {
     /// One round: batches, compression, write-back. Returns how many pages it moved on.
     fn round(&mut self) -> usize {
+        self.make_way();
         let mut gained = self.compact();
         if gained > 0 && self.shared.free() >= self.shared.marks().high as i64 {
             return gained;
@@ -123,6 +129,18 @@ impl Reclaimer {
             gained += self.make_pool_smaller();
         }
         gained
+    }
+
+    /// Leaves the CPU to a program that is alone: its fault thread has stepped back there (SCHED_IDLE), so that the kernel
+    /// takes the CPU for free and puts this thread on it, and the program waits until this one sleeps.
+    fn make_way(&mut self) {
+        let shared = &self.shared;
+        let alone = shared.polite.load(Relaxed) && shared.procs.lock().unwrap().len() == 1;
+        let avoids = if alone { shared.fault_cpu.load(Relaxed).checked_sub(1) } else { None };
+        if avoids != self.avoids {
+            self.avoids = avoids;
+            self.cpus.apply(avoids);
+        }
     }
 
     /// Whether the resident pages are at their floor: then only the pool can give.
@@ -176,6 +194,9 @@ impl Reclaimer {
                 self.shared.settle(state);
             }
             proc.post(io, victims);
+            let proc = Arc::clone(proc);
+            drop(free);
+            proc.ring_bell();
             tried.push(id);
         }
     }

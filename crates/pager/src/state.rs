@@ -15,7 +15,7 @@ use memfit_core::scheme::Scheme;
 use memfit_core::{AreaId, Compress, Core, Effects, Tunables};
 use memfit_os::memory::{Frames, Segment};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -115,6 +115,8 @@ pub struct Shared {
     pub stuck: AtomicBool,
     /// No more threads want a CPU than there are: see `fault::Server::behave`.
     pub polite: AtomicBool,
+    /// The CPU on which faults are served, plus one; 0 if none or unknown.
+    pub fault_cpu: AtomicUsize,
     /// Unregistered memory grows fast and little is left: the hurried watermarks hold.
     pub hurry: AtomicBool,
     /// It has just grown: threads must be held until it is registered.
@@ -226,6 +228,7 @@ impl Shared {
             peak: Peaks::default(),
             stuck: AtomicBool::new(false),
             polite: AtomicBool::new(false),
+            fault_cpu: AtomicUsize::new(0),
             hurry: AtomicBool::new(false),
             braking: AtomicBool::new(false),
             promised: AtomicBool::new(false),
