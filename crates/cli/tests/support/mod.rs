@@ -152,14 +152,22 @@ impl Bench {
     /// Runs a shell command line under memfit, without the summary; the statistics must be sane.
     #[track_caller]
     pub fn managed(&self, line: &str, budget: u64) -> (Ran, Stats) {
-        self.managed_by(memfit_command(), line, budget)
+        self.managed_with(&[], line, budget)
     }
 
-    /// As `managed`, with the program and first words given.
+    /// As `managed`, with more options of `memfit run`.
+    #[track_caller]
+    pub fn managed_with(&self, options: &[&str], line: &str, budget: u64) -> (Ran, Stats) {
+        let mut command = memfit_command();
+        command.arg("run").args(options);
+        self.managed_by(command, line, budget)
+    }
+
+    /// As `managed`, with the words up to the options given.
     #[track_caller]
     pub fn managed_by(&self, mut command: Command, line: &str, budget: u64) -> (Ran, Stats) {
         let file = self.directory.join("stats.json");
-        command.args(["run", "-q", "-m", &budget.to_string(), "--stats"]).arg(&file).args(["--", "sh", "-c", line]);
+        command.args(["-q", "-m", &budget.to_string(), "--stats"]).arg(&file).args(["--", "sh", "-c", line]);
         let ran = self.checked(command, line);
         let stats = Stats::read(&file, budget);
         fs::remove_file(file).unwrap();
