@@ -78,12 +78,22 @@ impl Core {
 
     /// fork: the child has what the parent has; evicted contents are shared by reference.
     pub fn forked(&mut self, parent: ProcId, slots: u32) -> (ProcId, AreaId) {
+        self.forked_with(parent, slots, true)
+    }
+
+    /// A fork is about to happen: its child will need what is outside. What it has in memory is adopted when it is there.
+    pub fn fork_expected(&mut self, parent: ProcId, slots: u32) -> (ProcId, AreaId) {
+        self.forked_with(parent, slots, false)
+    }
+
+    fn forked_with(&mut self, parent: ProcId, slots: u32, present: bool) -> (ProcId, AreaId) {
         let (child, area) = self.add_process(slots);
         self.trace(Call::Forked { proc: parent.0, child: child.0 });
         let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
         for (page, entry) in self.table.tracked(parent, all) {
             match entry {
                 Entry::Out(object) => self.objects.add_ref(ObjectId(object)),
+                Entry::Resident | Entry::Lazy | Entry::Quarantined(_) if !present => continue,
                 Entry::Resident | Entry::Lazy | Entry::Quarantined(_) => {}
                 Entry::Untracked | Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_) => {
                     self.unsettled(page, entry)

@@ -38,6 +38,22 @@ pub fn evictable(maps: &str, stub: &str) -> Vec<Mapping> {
     out
 }
 
+/// All anonymous private mappings, whatever their access, from the text of /proc/PID/maps or smaps.
+pub fn private_anonymous(maps: &str) -> Vec<(u64, u64)> {
+    let of = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let range = parse_range(fields.next()?)?;
+        let (perms, inode) = (fields.next()?, fields.nth(2)?);
+        (perms.ends_with('p') && inode == "0" && anonymous(fields.next().unwrap_or(""))).then_some(range)
+    };
+    maps.lines().filter_map(of).collect()
+}
+
+/// Whether a mapping of that name and without a file is plain memory, not one of the kernel's own.
+fn anonymous(name: &str) -> bool {
+    name.is_empty() || name == "[heap]" || name.starts_with("[anon:") || name == "[stack]"
+}
+
 /// Two hexadecimal addresses with a hyphen between.
 fn parse_range(text: &str) -> Option<(u64, u64)> {
     let (start, end) = text.split_once('-')?;
@@ -49,9 +65,8 @@ fn parse(line: &str) -> Option<Mapping> {
     let (range, perms, _offset, _device, inode) =
         (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?);
     let name = fields.next().unwrap_or("");
-    let plain = name.is_empty() || name == "[heap]" || name.starts_with("[anon:") || name == "[stack]";
     let reserved = perms.starts_with("---");
-    if !(perms.starts_with("rw") || reserved) || !perms.ends_with('p') || inode != "0" || !plain {
+    if !(perms.starts_with("rw") || reserved) || !perms.ends_with('p') || inode != "0" || !anonymous(name) {
         return None;
     }
     let (start, end) = parse_range(range)?;
@@ -71,6 +86,51 @@ pub fn code(maps: &str) -> Vec<(u64, u64)> {
 /// text of /proc/PID/smaps.
 pub fn not_inherited(smaps: &str) -> Vec<(u64, u64)> {
     with_flag(smaps, &["dc", "wf"])
+}
+
+/// Ranges that no fork child inherits (MADV_DONTFORK), from the text of /proc/PID/smaps.
+pub fn not_in_children(smaps: &str) -> Vec<(u64, u64)> {
+    with_flag(smaps, &["dc"])
+}
+
+/// Ranges that must not have huge pages (MADV_NOHUGEPAGE), from the text of /proc/PID/smaps.
+pub fn without_huge_pages(smaps: &str) -> Vec<(u64, u64)> {
+    with_flag(smaps, &["nh"])
+}
+
+/// Ranges that are empty in a fork child (MADV_WIPEONFORK), from the text of /proc/PID/smaps.
+pub fn wiped_in_children(smaps: &str) -> Vec<(u64, u64)> {
+    with_flag(smaps, &["wf"])
+}
+
+/// Where glibc and its loader keep their zero-initialised variables: the anonymous mappings directly behind the writable
+/// ones of their files, from the text of /proc/PID/maps.
+pub fn data_of_libc(maps: &str) -> Vec<(u64, u64)> {
+    let (mut out, mut libc_end) = (Vec::new(), 0);
+    for line in maps.lines() {
+        let Some((start, end)) = line.split(' ').next().and_then(parse_range) else { continue };
+        let name = line.rsplit('/').next().unwrap_or("");
+        if line.contains('/') && ["libc.so", "libc-", "ld-linux", "ld-", "libpthread"].iter().any(|l| name.starts_with(l)) {
+            libc_end = end;
+        } else if start == libc_end && parse(line).is_some_and(|m| !m.reserved) {
+            out.push((start, end));
+        }
+    }
+    out
+}
+
+/// The upper ends of writable anonymous mappings behind one without access: there glibc puts the descriptors of threads,
+/// also of ended ones whose stacks it keeps. From the text of /proc/PID/maps.
+pub fn ends_of_stacks(maps: &str) -> Vec<u64> {
+    let (mut out, mut guard_end) = (Vec::new(), 0);
+    for mapping in evictable(maps, "/") {
+        if mapping.reserved {
+            guard_end = mapping.end;
+        } else if mapping.start == guard_end {
+            out.push(mapping.end);
+        }
+    }
+    out
 }
 
 /// Ranges registered with a userfaultfd for missing pages, from the text of /proc/PID/smaps.
@@ -247,6 +307,28 @@ mod tests {
             (0x7ffc_0000_0000, true, false),
         ];
         assert_eq!(got, want);
+    }
+
+    #[test]
+    fn finds_all_private_anonymous_mappings() {
+        let smaps = "7f00-7f10 r--p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr mr mw me ac \n\
+                     8f00-8f10 rw-s 00000000 00:01 7 /dev/zero (deleted)\n9f00-9f20 rw-p 00000000 fe:00 7 /a\n\
+                     af00-af20 r--p 00000000 00:00 0 [vvar]\nbf00-bf20 rw-p 00000000 00:00 0 [heap]\n";
+        assert_eq!(private_anonymous(smaps), [(0x7f00, 0x7f10), (0xbf00, 0xbf20)]);
+    }
+
+    #[test]
+    fn finds_what_glibc_uses_in_a_fork_child() {
+        let maps = "\
+7f0000000000-7f0000001000 ---p 00000000 00:00 0 
+7f0000001000-7f0000801000 rw-p 00000000 00:00 0 
+7f0000900000-7f0000902000 rw-p 001d0000 fe:00 77                         /usr/lib/x86_64-linux-gnu/libc.so.6
+7f0000902000-7f000090f000 rw-p 00000000 00:00 0 
+7f0000a00000-7f0000a02000 rw-p 001d0000 fe:00 78                         /usr/lib/libcrypt.so.1
+7f0000a02000-7f0000a0f000 rw-p 00000000 00:00 0 
+";
+        assert_eq!(data_of_libc(maps), [(0x7f00_0090_2000, 0x7f00_0090_f000)]);
+        assert_eq!(ends_of_stacks(maps), [0x7f00_0080_1000]);
     }
 
     #[test]

@@ -124,6 +124,14 @@ pub fn comm(pid: i32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
 }
 
+/// Where a process's arguments and environment are, as one range of addresses: others read them with `ps`.
+pub fn arguments(pid: i32) -> Option<(u64, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let field = |n| stat_field(&stat, n)?.parse::<u64>().ok();
+    let (start, end) = (field(48)?, field(51)?.max(field(49)?));
+    (start != 0 && start < end).then_some((start, end))
+}
+
 /// Address of the robust futex list head of a thread: it lies in glibc's `struct pthread`, so it tells
 /// where the thread pointer is. `None` without permission or list.
 pub fn robust_list(tid: i32) -> Option<u64> {
@@ -147,6 +155,16 @@ mod tests {
     fn finds_fields_behind_an_odd_command_name() {
         assert_eq!(stat_field("12 (a) b)) S 1 2 3", 3), Some("S"));
         assert_eq!(stat_field("12 (a) b)) S 1 2 3", 4), Some("1"));
+    }
+
+    #[test]
+    fn finds_its_own_arguments() {
+        let (start, end) = arguments(std::process::id() as i32).unwrap();
+        let path = std::env::var_os("PATH").unwrap();
+        // SAFETY: the kernel says that this is our own memory, which only we change.
+        let all = unsafe { std::slice::from_raw_parts(start as *const u8, (end - start) as usize) };
+        let wanted = [b"PATH=", path.as_encoded_bytes()].concat();
+        assert!(all.windows(wanted.len()).any(|w| w == wanted));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct ProcStat {
     pub tty_nr: i32,
     /// Foreground process group of the terminal; -1 is none.
     pub tpgid: Pid,
+    /// Made by fork, and not the start of a program since: its pages are its parent's until it writes to them.
+    pub forked: bool,
     /// Clock ticks between boot and the start of the process: with `pid` it names a process for good.
     pub start_ticks: u64,
 }
@@ -72,6 +74,8 @@ pub fn parse_stat(text: &str) -> Option<ProcStat> {
         pgrp: Pid::try_from(number(5)?).ok()?,
         tty_nr: number(7)? as i32,
         tpgid: Pid::try_from(number(8)?).ok()?,
+        // PF_FORKNOEXEC.
+        forked: number(9)? & 0x40 != 0,
         start_ticks: fields.get(22 - 3)?.parse().ok()?,
     })
 }
@@ -234,7 +238,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     fn process(pid: Pid, ppid: Pid) -> ProcStat {
-        ProcStat { pid, comm: "x".into(), state: 'S', ppid, pgrp: 1, tty_nr: 0, tpgid: -1, start_ticks: 7 }
+        ProcStat { pid, comm: "x".into(), state: 'S', ppid, pgrp: 1, tty_nr: 0, tpgid: -1, forked: false, start_ticks: 7 }
     }
 
     #[test]
@@ -243,7 +247,8 @@ mod tests {
         let stat = parse_stat(line).unwrap();
         assert_eq!(stat.comm, "a) S (b");
         assert_eq!((stat.pid, stat.ppid, stat.pgrp, stat.tty_nr, stat.tpgid), (42, 7, 41, 34816, 43));
-        assert_eq!(stat.start_ticks, 12345);
+        assert_eq!((stat.start_ticks, stat.forked), (12345, false));
+        assert!(parse_stat(&line.replace("4194304", "4194368")).unwrap().forked);
         assert!(stat.is_stopped() && !stat.is_dead() && !stat.in_foreground());
     }
 

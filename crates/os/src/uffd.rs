@@ -173,9 +173,22 @@ impl Uffd {
         self.copy(0x1000, bytes) == Fill::Gone
     }
 
+    /// How many faults are unread; events do not count.
+    pub fn faults_unread(&self) -> usize {
+        let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd())).unwrap_or_default();
+        let pending = text.lines().find_map(|line| line.strip_prefix("pending:"));
+        pending.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    }
+
     /// Reads what is there without waiting.
     pub fn read(&self, inbox: &mut Inbox, events: &mut Vec<Event>) -> io::Result<usize> {
-        let room = std::mem::size_of_val(&inbox.raw[..]);
+        let most = inbox.raw.len();
+        self.read_some(inbox, events, most)
+    }
+
+    /// Reads at most so many messages without waiting. The kernel gives faults before events.
+    pub fn read_some(&self, inbox: &mut Inbox, events: &mut Vec<Event>, most: usize) -> io::Result<usize> {
+        let room = std::mem::size_of_val(&inbox.raw[..most.min(inbox.raw.len())]);
         // SAFETY: the buffer has `room` bytes.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), inbox.raw.as_mut_ptr().cast(), room) };
         if got < 0 {

@@ -82,6 +82,11 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     if proc.removed.load(Relaxed) {
         return found;
     }
+    if proc.forking.load(Relaxed) {
+        // What the child will have is noted already.
+        found.again = true;
+        return found;
+    }
     pin_threads(shared, proc, identity.pid, &mappings);
     {
         let stacks = proc.stacks.lock().unwrap();
@@ -134,6 +139,11 @@ fn lazily_freed(identity: &Identity) -> Vec<Range> {
     let found = maps::lazily_freed(&text);
     let _ = identity.frees_lazily.set(!found.is_empty());
     found
+}
+
+/// Whether the stub is in a process: it will say hello as soon as it runs.
+pub fn has_stub(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|text| text.lines().any(|l| l.ends_with(STUB)))
 }
 
 /// Adds the parts of a present range that the table does not have. What it has may be in a batch.
@@ -198,9 +208,7 @@ fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Presen
 fn uncovered(proc: &Proc, forbidden: &[(u64, u64)], start: u64, end: u64) -> Vec<(u64, u64)> {
     let mut taken: Vec<(u64, u64)> = forbidden.iter().copied().filter(|&(s, e)| s < end && e > start).collect();
     {
-        let regions = proc.regions.lock().unwrap();
-        let around = regions.range(..start).next_back().into_iter().chain(regions.range(start..end));
-        taken.extend(around.map(|(&s, &e)| (s, e)).filter(|&(_, e)| e > start));
+        taken.extend(proc.regions.lock().unwrap().within(start, end));
     }
     taken.sort_unstable();
     let (mut out, mut at) = (Vec::new(), start);
@@ -234,6 +242,14 @@ fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]
     if off(Rule::Pins) {
         pages.clear();
     }
+    if proc.tells_forks() {
+        let mut known = proc.descriptors.lock().unwrap();
+        known.extend(pages.iter().copied());
+        pages = known.iter().copied().collect();
+    }
+    // ps and the like read them without a fault that we could serve.
+    let arguments = proc.identity.get().and_then(|i| i.arguments);
+    pages.extend(arguments.into_iter().flat_map(|(s, e)| s / 4096..e.div_ceil(4096)).map(Page));
     *proc.stacks.lock().unwrap() = stacks;
     let mut state = shared.lock();
     let out = |page: &Page| matches!(state.core.entry(proc.id, *page), Entry::Out(_) | Entry::Evicting(_));
@@ -260,6 +276,13 @@ pub fn brake(shared: &Arc<Shared>, proc: &Arc<Proc>) {
         let _ = proc.collect(shared, &mut io, false);
     }
     if !proc.idle(&io) {
+        return;
+    }
+    if proc.post_shields(&mut io) {
+        let number = io.number;
+        drop(io);
+        proc.ring_bell();
+        proc.wait_finished(number, BRAKE_WAIT);
         return;
     }
     let stacks = proc.stacks.lock().unwrap().clone();

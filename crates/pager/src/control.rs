@@ -4,9 +4,10 @@
 use crate::adopt;
 use crate::config::{Config, FromPager, ToPager};
 use crate::fault;
+use crate::forks::{self, Expected};
 use crate::monitor::Look;
 use crate::mutant::{off, Rule};
-use crate::proc::{send_command, slot_offset, Identity, Proc};
+use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, NOTICE_BYTES};
 use crate::state::Shared;
 use memfit_os::maps::{not_inherited, Maps, Pagemap};
 use memfit_os::memory::Segment;
@@ -14,7 +15,9 @@ use memfit_os::process::PidFd;
 use memfit_os::procfs::{self, RssReader};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
-use memfit_wire::{Command, FromStub, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, VERSION, WITH_DEVICE, WITH_UFFD};
+use memfit_wire::{
+    Command, FromStub, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, SERVED, TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
+};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -48,6 +51,8 @@ pub struct Client {
     pub mapped: AtomicU64,
     /// Largest anonymous size seen, bytes.
     pub peak: AtomicU64,
+    /// As the child of a told fork: what is known of it, until it is paged.
+    pub expected: Mutex<Option<Arc<Expected>>>,
     /// Segment sent with ENGAGE.
     pub segment: Mutex<Option<Arc<Segment>>>,
     /// Once it has a userfaultfd.
@@ -148,6 +153,7 @@ pub fn run(desk: &Arc<Desk>) {
         if desk.ended.lock().unwrap().is_some()
             && desk.clients.lock().unwrap().is_empty()
             && desk.shared.procs.lock().unwrap().is_empty()
+            && forks::none_expected(&desk.shared)
         {
             deliver(desk, launcher_open);
             return;
@@ -237,7 +243,8 @@ fn abandon(desk: &Desk) {
             // SAFETY: SIGKILL to a process whose stub is connected to us.
             unsafe { libc::kill(client.pid, libc::SIGKILL) };
         }
-        if clients.iter().all(|c| c.rss.read().is_err()) {
+        // One that has ended and waits for its parent has no memory.
+        if clients.iter().all(|c| c.rss.read().map_or(0, |rss| rss.mapped) == 0) {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -273,6 +280,15 @@ fn parse(bytes: &[u8]) -> Option<FromStub> {
 
 fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
     let Ok(rss) = RssReader::open(pid) else { return };
+    let expected = forks::take(&desk.shared, hello.token).filter(|_| hello.token != 0);
+    let comm = procfs::comm(pid).unwrap_or_default();
+    if hello.token != 0 && expected.is_none() {
+        // It waits, and lacks what was outside when it was forked.
+        desk.shared.warn(format!("killed process {pid} ({comm}): it came too late after its fork to be served"));
+        // SAFETY: SIGKILL to a process whose stub is connected to us.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        return;
+    }
     let client = Arc::new(Client {
         pid,
         tid: hello.tid,
@@ -286,13 +302,18 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
         shmem: AtomicU64::new(0),
         mapped: AtomicU64::new(0),
         peak: AtomicU64::new(0),
+        expected: Mutex::new(expected),
         segment: Mutex::new(None),
         proc: Mutex::new(None),
         look: Mutex::new(None),
-        comm: procfs::comm(pid).unwrap_or_default(),
+        comm,
         gone: AtomicBool::new(false),
     });
-    if client.forked {
+    if hello.token != 0 {
+        if let Err(error) = engage(desk, &client) {
+            cannot_inherit(desk, &client, &error.to_string());
+        }
+    } else if client.forked {
         let mut beacons = CLIENTS_FOR_BEACONS.lock().unwrap();
         beacons.retain(|c| !c.gone.load(Relaxed));
         beacons.push(Arc::clone(&client));
@@ -310,16 +331,25 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     if message.kind != ENGAGED || client.stage.load(Relaxed) != ENGAGING {
         return;
     }
+    let told = client.expected.lock().unwrap().is_some();
     if message.error != 0 {
         client.stage.store(REFUSED, Relaxed);
         let error = std::io::Error::from_raw_os_error(message.error as i32);
+        if told {
+            return cannot_inherit(desk, client, &error.to_string());
+        }
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
         return;
     }
     match manage(desk, client, &message, packet.fd) {
         Ok(()) => client.stage.store(MANAGED, Relaxed),
+        Err(error) if told => cannot_inherit(desk, client, &error.to_string()),
         Err(error) => {
             client.stage.store(REFUSED, Relaxed);
+            if !desk.fork_events {
+                // Its forks wait for an answer.
+                send_command(&client.socket, &Command { kind: SERVED, ..Command::default() }, None);
+            }
             if client.rss.read().is_ok() && !client.forked {
                 desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
             }
@@ -327,8 +357,21 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     }
 }
 
+/// The child of a told fork cannot be served, and cannot go on with right data.
+fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
+    client.stage.store(REFUSED, Relaxed);
+    if client.rss.read().is_ok_and(|rss| rss.mapped > 0) {
+        desk.shared.warn(format!("killed process {} ({}): {why}", client.pid, client.comm));
+    }
+    // SAFETY: SIGKILL to a process whose stub is connected to us.
+    unsafe { libc::kill(client.pid, libc::SIGKILL) };
+}
+
 fn remove_client(desk: &Desk, client: &Arc<Client>) {
     client.gone.store(true, Relaxed);
+    if let Some(expected) = client.expected.lock().unwrap().take() {
+        forks::forget(&desk.shared, &expected);
+    }
     if let Some(proc) = client.proc.lock().unwrap().as_ref() {
         proc.dead.store(true, Relaxed);
         proc.kick.raise();
@@ -356,6 +399,9 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
         command.flags = WITH_DEVICE;
         send_command(&client.socket, &lend, Some(device));
     }
+    if !desk.fork_events {
+        command.flags |= TELL_FORKS;
+    }
     if off(Rule::Window) {
         command.flags |= memfit_wire::TRUST_MOVE;
     }
@@ -375,47 +421,56 @@ fn duplicate(fd: RawFd) -> std::io::Result<OwnedFd> {
 fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option<OwnedFd>) -> std::io::Result<()> {
     let shared = &desk.shared;
     let segment = client.segment.lock().unwrap().clone().ok_or_else(|| std::io::Error::other("no segment"))?;
+    // Of a fork child its parent's userfaultfd has told.
     let known = client.proc.lock().unwrap().clone();
     let fresh = known.is_none();
+    let expected = client.expected.lock().unwrap().clone();
     let proc = match known {
         Some(proc) => proc,
         None => {
             let uffd = Uffd::from_fd(fd.ok_or_else(|| std::io::Error::other("the stub sent no descriptor"))?);
             let features = uffd::REQUIRED | if desk.fork_events { uffd::EVENT_FORK } else { 0 };
             uffd.handshake(features)?;
-            let mut state = shared.lock();
-            let (id, area) = state.core.add_process((shared.sizes.staging / 4096) as u32);
-            shared.settle(state);
+            let (id, area) = expected.as_ref().map(|e| (e.id, e.area)).unwrap_or_else(|| {
+                let mut state = shared.lock();
+                let numbers = state.core.add_process((shared.sizes.staging / 4096) as u32);
+                shared.settle(state);
+                numbers
+            });
             Arc::new(Proc::new(id, area, uffd)?)
         }
     };
-    let identity = Identity {
-        pid: client.pid,
-        socket: Arc::clone(&client.socket),
-        segment: Arc::clone(&segment),
-        pagemap: Pagemap::open(client.pid)?,
-        maps: Mutex::new(Maps::open(client.pid)?),
-        frees_lazily: OnceLock::new(),
-        reservation: AtomicU64::new(message.reservation[0]),
-        forbidden: [message.stack, message.segment, message.window, [message.beacon, message.beacon + 4096]]
-            .map(|[s, e]| (s, e))
-            .to_vec(),
-    };
+    let identity = identity(client, message, &segment)?;
     proc.uffd.register(message.window[0], message.window[1] - message.window[0])?;
     if message.beacon != 0 {
         proc.uffd.register(message.beacon, 4096)?;
         proc.beacon.store(message.beacon, Relaxed);
     }
+    if message.notice != 0 {
+        proc.uffd.register(message.notice, NOTICE_BYTES)?;
+        proc.notice.store(message.notice, Relaxed);
+    }
     shared.lock().segments.insert(proc.area, segment);
     *proc.comm.lock().unwrap() = client.comm.clone();
-    if !fresh && !confirm(shared, &proc, client.pid) {
-        return Err(std::io::Error::other("its address space could not be confirmed after fork"));
+    match &expected {
+        Some(expected) => forks::inherit(shared, &proc, &identity, expected).map_err(|Broken(why)| other(why))?,
+        None if !fresh => {
+            if !confirm(shared, &proc, client.pid) {
+                return Err(other("its address space could not be confirmed after fork".into()));
+            }
+        }
+        None if !desk.fork_events => forks::kept_by_program(&proc, client.pid),
+        None => {}
     }
     let _ = proc.identity.set(identity);
     *client.proc.lock().unwrap() = Some(Arc::clone(&proc));
+    *client.expected.lock().unwrap() = None;
     if fresh {
         shared.procs.lock().unwrap().push(Arc::clone(&proc));
         start_fault_thread(shared, &proc)?;
+    }
+    if !desk.fork_events {
+        send_command(&client.socket, &Command { kind: SERVED, flags: TELL_FORKS, ..Command::default() }, None);
     }
     if shared.free() < shared.sizes.engage as i64 || shared.promised.load(Relaxed) {
         adopt::rescan(shared, &proc);
@@ -424,6 +479,26 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         adopt::stacks(shared, &proc);
     }
     Ok(())
+}
+
+fn other(why: String) -> std::io::Error {
+    std::io::Error::other(why)
+}
+
+fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std::io::Result<Identity> {
+    let pages = |at: u64, bytes: u64| (at, if at == 0 { 0 } else { at + bytes });
+    let ranges = [message.stack, message.segment, message.window].map(|[s, e]| (s, e));
+    Ok(Identity {
+        pid: client.pid,
+        socket: Arc::clone(&client.socket),
+        segment: Arc::clone(segment),
+        pagemap: Pagemap::open(client.pid)?,
+        maps: Mutex::new(Maps::open(client.pid)?),
+        frees_lazily: OnceLock::new(),
+        reservation: AtomicU64::new(message.reservation[0]),
+        forbidden: ranges.into_iter().chain([pages(message.beacon, 4096), pages(message.notice, NOTICE_BYTES)]).collect(),
+        arguments: procfs::arguments(client.pid),
+    })
 }
 
 fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Result<()> {
@@ -444,6 +519,8 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     for &(start, end) in &lost {
         state.core.unmapped(id, memfit_core::PageRange::from_addresses(start, end));
     }
+    // Until the next look at what it shares, all that it has is its parent's.
+    shared.doubled.fetch_add(state.core.present_pages(id) * 4096, Relaxed);
     shared.settle(state);
     let child = match Proc::new(id, area, uffd) {
         Ok(child) => Arc::new(child),
@@ -454,17 +531,22 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     *child.regions.lock().unwrap() = parent.regions.lock().unwrap().clone();
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
-    for (one, other) in [(parent, &child), (&child, parent)] {
+    link(parent, &child);
+    shared.procs.lock().unwrap().push(Arc::clone(&child));
+    if let Err(error) = start_fault_thread(shared, &child) {
+        shared.fatal(format!("cannot serve a fork child: {error}"));
+    }
+}
+
+/// They may share pages from now on.
+pub fn link(parent: &Arc<Proc>, child: &Arc<Proc>) {
+    for (one, other) in [(parent, child), (child, parent)] {
         let mut relatives = one.relatives.lock().unwrap();
         // One that is gone is enough to know that pages were shared.
         let mut gone = 0;
         relatives
             .retain(|r| r.upgrade().is_some_and(|p| !p.removed.load(Relaxed)) || std::mem::replace(&mut gone, 1) == 0);
         relatives.push(Arc::downgrade(other));
-    }
-    shared.procs.lock().unwrap().push(Arc::clone(&child));
-    if let Err(error) = start_fault_thread(shared, &child) {
-        shared.fatal(format!("cannot serve a fork child: {error}"));
     }
 }
 

@@ -4,6 +4,7 @@
 //! the same process is half served.
 
 use crate::event::poll2;
+use crate::forks;
 use crate::mutant::{off, Rule};
 use crate::order::Order;
 use crate::proc::{Broken, Io, Proc, ZERO_PAGE, ZERO_RUN};
@@ -15,7 +16,8 @@ use memfit_core::{Entry, Fault, Filled, Load, Page, PageRange, Source};
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event, Fill, Inbox};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering::Relaxed;
+use memfit_wire::{BATCH_RANGES, FORK_BEGINS, FORK_ENDED, GIVE, KEEP, SHIELD, UNSHIELD};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -36,12 +38,19 @@ pub struct Server {
     /// Of the thread that faulted last.
     stat: Option<(u32, TaskStat)>,
     order: Order,
+    /// The thread whose fault is being served.
+    served: u32,
+    /// Faults that wait for the end of a told fork.
+    postponed: Vec<Waiting>,
     /// Faults until the next look at the CPU of the faulting thread.
     until_look: u32,
 }
 
 /// Longest wait of one fault for reclaim; then it goes over the budget rather than hang.
 const THROTTLE_MAX: Duration = Duration::from_secs(2);
+
+/// Time between two looks for faults while the program forks.
+const FORK_LOOK: Duration = Duration::from_micros(50);
 
 /// A fault that waits to be served.
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +90,8 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         cpu: None,
         stat: None,
         order: Order::default(),
+        served: 0,
+        postponed: Vec::new(),
         until_look: 0,
     };
     if let Err(End::Broken(Broken(why))) = server.serve() {
@@ -100,9 +111,12 @@ impl Server {
         loop {
             let wanted = std::mem::take(&mut *self.proc.wanted.lock().unwrap());
             waiting.extend(wanted.into_iter().map(|address| Waiting { address, tid: 0, since: Instant::now() }));
+            if !self.proc.expected().is_some_and(|fork| fork.may_wait(u32::MAX)) {
+                waiting.append(&mut self.postponed);
+            }
             // On one CPU the program ran before its wake-up returned, and its next fault is there already. If not, it
             // runs on another, or waits for something else.
-            if self.drain(&mut waiting)? == 0 && waiting.is_empty() {
+            if self.drain_faults(&mut waiting)? == 0 && waiting.is_empty() {
                 self.until_look = 0;
                 let wait = if self.proc.dead.load(Relaxed) { 2 } else { 250 };
                 let (readable, kicked) = poll2(self.proc.uffd.as_raw_fd(), self.proc.kick.as_raw_fd(), wait);
@@ -116,6 +130,26 @@ impl Server {
                 self.fault(fault, &mut waiting)?;
             }
         }
+    }
+
+    /// As `drain`, but events stay unread until a told fork has ended: see [`forks`].
+    fn drain_faults(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
+        if self.proc.expected().is_none() {
+            return self.drain(waiting);
+        }
+        let unread = self.proc.uffd.faults_unread();
+        if unread == 0 {
+            // An event would make the descriptor readable.
+            std::thread::sleep(FORK_LOOK);
+            return Ok(0);
+        }
+        let (mut messages, since) = (Vec::new(), Instant::now());
+        let read = self.proc.uffd.read_some(&mut self.inbox, &mut messages, unread);
+        let count = read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
+        let proc = Arc::clone(&self.proc);
+        let mut io = proc.io.lock().unwrap();
+        self.sort_out(messages, waiting, &mut io, since)?;
+        Ok(count)
     }
 
     /// Reads everything that is there; events are handled, faults are added to `waiting`. Returns how many messages
@@ -200,8 +234,23 @@ impl Server {
 
     fn event(&self, event: &Event) {
         let (proc, id) = (&self.proc, self.proc.id);
+        if let Some(expected) = proc.expected() {
+            match *event {
+                Event::Remove { start, end } if !proc.is_notice(start) => {
+                    expected.dropped((start, end), self.served, |skip| {
+                        let state = self.shared.lock();
+                        let mut pages = (start / 4096..end / 4096).map(Page).filter(|&page| !skip(page));
+                        pages.find(|&page| state.core.entry(id, page) == Entry::Resident)
+                    });
+                }
+                Event::Remap { from, to, len } => expected.moved(from, to, len),
+                _ => {}
+            }
+        }
         let mut state = self.shared.lock();
         match *event {
+            // The stub empties it for its next notice.
+            Event::Remove { start, .. } if proc.is_notice(start) => {}
             Event::Remove { start, end } if off(Rule::Quarantine) => {
                 let range = PageRange::from_addresses(start, end);
                 state.core.removed(id, range);
@@ -221,7 +270,7 @@ impl Server {
             Event::Remap { from, to, len } => {
                 state.core.remapped(id, PageRange::from_addresses(from, from + len), Page::of(to));
                 // The kernel takes the registration along.
-                proc.add_region(to, to + len);
+                proc.move_region(from, to, len);
             }
             Event::Fault { .. } | Event::Fork(_) => {}
         }
@@ -231,8 +280,12 @@ impl Server {
     /// Serves one fault to its end. Others that are read meanwhile are added to `more`.
     fn fault(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
         let page = Page::of(fault.address);
+        self.served = fault.tid;
         self.behave();
         self.follow(fault.tid);
+        if self.proc.is_notice(page.address()) {
+            return self.notice(fault, more);
+        }
         if page.address() == self.proc.beacon.load(Relaxed) && page.0 != 0 {
             crate::control::beacon(&self.shared, &self.proc, fault.tid);
         }
@@ -267,6 +320,10 @@ impl Server {
                 self.proc.uffd.wake(page.address(), 4096);
                 break;
             }
+            if self.proc.expected().is_some_and(|fork| fork.may_wait(fault.tid)) {
+                self.postponed.push(fault);
+                return Ok(());
+            }
             // An event is pending: the table may change, and more faults may come.
             self.drain(more)?;
             if self.proc.uffd.gone() {
@@ -277,11 +334,116 @@ impl Server {
         Ok(())
     }
 
+    /// A thread of the program has something to say about its forks, and waits.
+    fn notice(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
+        let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
+        let Some(fork) = proc.ring().map(|ring| &ring.fork) else { return Ok(()) };
+        let range = || {
+            let (start, end) = (fork.start.load(Relaxed) & !4095, fork.end.load(Relaxed) & !4095);
+            (start, end.max(start))
+        };
+        match fork.what.load(SeqCst) {
+            FORK_BEGINS if !proc.forking.load(Relaxed) => {
+                let token = self.fork_begins(fault.tid, more)?;
+                fork.token.store(token, SeqCst);
+            }
+            FORK_ENDED => self.fork_ended()?,
+            KEEP => proc.keep_from_children(range().0, range().1),
+            GIVE => {
+                proc.give_to_children(range().0, range().1);
+                self.shield_all()?;
+            }
+            _ => {}
+        }
+        loop {
+            match self.proc.uffd.copy_and_wake(page.address(), &ZERO_PAGE.0) {
+                Fill::EventPending(_) => {
+                    self.drain(more)?;
+                }
+                Fill::NoMemory(_) => std::thread::sleep(Duration::from_millis(1)),
+                Fill::Done => return Ok(()),
+                Fill::Gone => return Err(End::Gone),
+                Fill::Exists(_) | Fill::NotMapped(_) => {
+                    self.proc.uffd.wake(page.address(), 4096);
+                    return Ok(());
+                }
+            }
+            if self.proc.uffd.gone() {
+                return Err(End::Gone);
+            }
+        }
+    }
+
+    /// A fork is about to happen. From here to its end nothing is taken, so what is in memory after this is in the child.
+    fn fork_begins(&mut self, forker: u32, more: &mut Vec<Waiting>) -> Result<u64, End> {
+        let proc = Arc::clone(&self.proc);
+        proc.forking.store(true, SeqCst);
+        self.settle_batch()?;
+        self.drain(more)?;
+        self.advise(&proc.to_unshield(), UNSHIELD)?;
+        for page in forks::used_by_libc(&proc) {
+            if matches!(self.shared.lock().core.entry(proc.id, page), Entry::Out(_)) {
+                self.fault(Waiting { address: page.address(), tid: 0, since: Instant::now() }, more)?;
+            }
+        }
+        self.drain(more)?;
+        Ok(forks::expect(&self.shared, &proc, forker).token)
+    }
+
+    fn fork_ended(&mut self) -> Result<(), End> {
+        if let Some(expected) = self.proc.expected.lock().unwrap().take() {
+            expected.ended();
+        }
+        if let Some(identity) = self.proc.identity.get() {
+            self.proc.open_shields(identity);
+        }
+        self.shield_all()?;
+        self.proc.forking.store(false, SeqCst);
+        self.shared.want_reclaim();
+        Ok(())
+    }
+
+    /// Shields what is open. What cannot be shielded now is tried again before something is taken.
+    fn shield_all(&mut self) -> Result<(), End> {
+        let open = self.proc.open_pieces();
+        self.advise(&open, SHIELD)
+    }
+
+    /// Lets the stub give advice about ranges, and waits until it is done.
+    fn advise(&mut self, ranges: &[(u64, u64)], flag: u32) -> Result<(), End> {
+        for chunk in ranges.chunks(BATCH_RANGES) {
+            let proc = Arc::clone(&self.proc);
+            let mut io = self.idle_stub()?;
+            proc.post_advice(&mut io, chunk, flag);
+            drop(io);
+            proc.ring_bell();
+        }
+        self.idle_stub().map(drop)
+    }
+
+    /// The stub without a batch; what it has is waited for.
+    fn idle_stub(&self) -> Result<MutexGuard<'_, Io>, End> {
+        loop {
+            let mut io = self.proc.io.lock().unwrap();
+            self.proc.collect(&self.shared, &mut io, false)?;
+            if !io.busy {
+                return Ok(io);
+            }
+            let number = io.number;
+            drop(io);
+            self.proc.wait_finished(number, Duration::from_millis(20));
+            if self.proc.uffd.gone() {
+                return Err(End::Gone);
+            }
+        }
+    }
+
     /// Waits for room. Events are read meanwhile: an unread one would keep this process's pages from
     /// being taken, and the room might have to come from them.
     fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
         let give_up = Instant::now() + THROTTLE_MAX;
-        while self.shared.must_wait(1) && Instant::now() < give_up {
+        // While it forks nothing is taken from it, so that its own faults would wait in vain.
+        while self.shared.must_wait(1) && !self.proc.forking.load(Relaxed) && Instant::now() < give_up {
             if !self.shared.help() {
                 self.shared.wait_for_progress();
             }
@@ -412,6 +574,9 @@ impl Server {
             state.core.loaded(self.proc.id, load.page, outcome);
         }
         self.shared.settle(state);
+        if let Some(expected) = self.proc.expected() {
+            self.loads[from..count].iter().take(done).for_each(|load| expected.brought_back(load.page));
+        }
         match fill {
             Fill::Gone => return Err(End::Gone),
             Fill::NotMapped(0) if from == 0 => {

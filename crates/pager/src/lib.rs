@@ -11,12 +11,14 @@ mod control;
 mod event;
 mod fault;
 mod flight;
+mod forks;
 mod frames;
 mod monitor;
 mod mutant;
 mod order;
 mod proc;
 mod quarantine;
+mod ranges;
 mod reclaim;
 mod state;
 mod stats;
@@ -56,12 +58,6 @@ pub fn serve(config: Config) -> ! {
 
 fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let fork_events = probe::can_enable(memfit_os::uffd::EVENT_FORK);
-    if !fork_events {
-        // A fork child would read zeros where its parent's pages are outside.
-        let message = "the kernel gives no fork events without CAP_SYS_PTRACE, and a fork child would lose the \
-                       pages that are outside; run as root, or give the capability: sudo setcap cap_sys_ptrace+ep PATH/memfit";
-        return Err((message.into(), 1));
-    }
     let scheme = load_scheme(&config)?;
     let swap = open_swap(&config)?;
     let shared = Shared::new(scheme, config.budget_bytes, swap).map_err(|error| {

@@ -25,6 +25,12 @@ const ENGAGE_BYTES: u64 = 256 << 10;
 /// when a process left that could have shared pages, and how long a fork child must live to be looked at.
 const SLOW_LOOK: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(20);
+/// Within this a fork child has said hello, or its stub cannot run.
+const FORKED_COMES: Duration = Duration::from_secs(2);
+/// And so long after its start a program without one will have none.
+const STUB_COMES: Duration = Duration::from_millis(200);
+/// Pages taken from fork relatives after which what they share is looked at again.
+const SHARED_TAKEN: u64 = 512;
 /// Growth of unregistered memory that counts: between two samples as fast, since the last look as worth another one. The
 /// kernel counts pages by CPU, and `statm` misses up to 32 pages of each: bytes, and bytes a CPU (of 16 at most).
 const GROWTH_BYTES: u64 = 512 << 10;
@@ -51,12 +57,14 @@ struct Monitor {
     launcher: Option<RssReader>,
     cpus: u64,
     /// Processes of the tree without a stub.
-    strangers: HashMap<i32, RssReader>,
+    strangers: HashMap<i32, Stranger>,
     strangers_warned: bool,
     last_slow: Option<Instant>,
     slow_cost: Duration,
     /// Processes at the last slow look, and whether there were fork children among them.
     last_clients: usize,
+    /// Pages taken from fork relatives by then.
+    last_shared: u64,
     shared_before: bool,
     last_total: u64,
     hurry_until: Instant,
@@ -65,6 +73,21 @@ struct Monitor {
     /// Threads that want a CPU, fault threads left out: a running mean.
     wanted_cpus: f64,
     impolite_until: Instant,
+}
+
+/// A process of the tree whose stub has not said hello, or that has none.
+struct Stranger {
+    rss: RssReader,
+    since: Instant,
+    /// Not the start of a program: what it has is its parent's, and its stub may be on its way.
+    forked: bool,
+}
+
+impl Stranger {
+    fn bytes(&self) -> Option<u64> {
+        let anon = self.rss.read().ok()?.anon;
+        Some(if self.forked && self.since.elapsed() < FORKED_COMES { 0 } else { anon })
+    }
 }
 
 /// The last look for memory of a process that is not registered yet: when, what it found, what it cost.
@@ -102,6 +125,7 @@ pub fn run(desk: Arc<Desk>) {
         last_slow: None,
         slow_cost: Duration::ZERO,
         last_clients: 0,
+        last_shared: 0,
         shared_before: false,
         last_total: 0,
     };
@@ -122,6 +146,7 @@ impl Monitor {
             self.slow_cost = start.elapsed();
             self.last_slow = Some(Instant::now());
             self.last_clients = clients.len();
+            self.last_shared = shared_evictions(shared);
         }
         self.judge_politeness();
         let managed_before = shared.managed.load(Relaxed);
@@ -135,8 +160,9 @@ impl Monitor {
             client.mapped.store(rss.mapped, Relaxed);
         }
         // A stranger may have said hello since it was found.
-        self.strangers
-            .retain(|&pid, rss| !clients.iter().any(|c| c.pid == pid) && rss.read().map(|r| total += r.anon).is_ok());
+        self.strangers.retain(|&pid, stranger| {
+            !clients.iter().any(|c| c.pid == pid) && stranger.bytes().map(|bytes| total += bytes).is_some()
+        });
         // The pager's own figure includes the frames; staging counts once, here.
         let staging = u64::from(shared.lock().core.staging_allocated()) * 4096;
         shared.doubled.store(doubled_bytes(shared, &clients), Relaxed);
@@ -163,6 +189,7 @@ impl Monitor {
         }
         let promised = free < shared.sizes.promise as i64 && promised as i64 > free;
         shared.promised.store(promised, Relaxed);
+        self.engage_children(&clients);
         if pressure || promised || free < shared.sizes.arm as i64 {
             self.engage_and_look(&sizes, pressure || promised);
         }
@@ -179,7 +206,8 @@ impl Monitor {
         let Some(since) = self.last_slow.map(|at| at.elapsed()) else { return true };
         let waits = |c: &Arc<Client>| c.unweighed.lock().unwrap().is_some_and(|at| at.elapsed() > SOON);
         let sharers = clients.iter().any(|c| c.forked) || self.shared_before;
-        let changed = sharers && (clients.len() < self.last_clients || clients.iter().any(waits));
+        let taken = || shared_evictions(&self.desk.shared) > self.last_shared + SHARED_TAKEN;
+        let changed = sharers && (clients.len() < self.last_clients || clients.iter().any(waits) || taken());
         since > SLOW_LOOK || (changed && since > SOON.max(self.slow_cost * 10))
     }
 
@@ -212,9 +240,22 @@ impl Monitor {
         }
     }
 
-    /// A fork child of a paged process waits for its beacon: it has a userfaultfd already.
+    /// A fork child of a paged process has a userfaultfd, and holds pages of its parent's: what it shares with it can be taken
+    /// from both or not at all.
+    fn engage_children(&self, clients: &[Arc<Client>]) {
+        for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
+            if client.proc.lock().unwrap().is_some() {
+                if let Err(error) = engage(&self.desk, client) {
+                    self.desk.shared.warn(format!("cannot engage process {}: {error}", client.pid));
+                }
+            }
+        }
+    }
+
+    /// A fork child of a paged process waits for its beacon: it has a userfaultfd already. Without fork events nobody waits:
+    /// the child of a paged process is paged from its hello on.
     fn may_engage(&self, client: &Client) -> bool {
-        !client.forked || client.proc.lock().unwrap().is_some() || self.desk.shared.procs.lock().unwrap().is_empty()
+        !self.desk.fork_events || !client.forked || client.proc.lock().unwrap().is_some() || self.desk.shared.procs.lock().unwrap().is_empty()
     }
 
     fn look(&self, client: &Client, proc: &Arc<Proc>, rss: &Rss) {
@@ -315,16 +356,23 @@ impl Monitor {
             return;
         };
         let own = std::process::id() as i32;
+        let known = |pid: i32| pid == own || clients.iter().any(|c| c.pid == pid);
+        crate::forks::forget_lost(&self.desk.shared, &all, known);
         let mut names = Vec::new();
         let mut seen = HashMap::new();
-        for process in all.iter().filter(|p| p.pid != own && !p.is_dead() && !clients.iter().any(|c| c.pid == p.pid)) {
-            if let Some(rss) = self.strangers.remove(&process.pid) {
-                // Twice without a stub: it will not come.
+        for process in all.iter().filter(|p| !known(p.pid)) {
+            let old = self.strangers.remove(&process.pid).filter(|old| old.forked == process.forked);
+            let Some(stranger) = old.or_else(|| {
+                let rss = RssReader::open(process.pid).ok()?;
+                Some(Stranger { rss, since: Instant::now(), forked: process.forked })
+            }) else {
+                continue;
+            };
+            let patience = if stranger.forked { FORKED_COMES } else { STUB_COMES };
+            if stranger.since.elapsed() >= patience && (stranger.forked || !adopt::has_stub(process.pid)) {
                 names.push(process.comm.clone());
-                seen.insert(process.pid, rss);
-            } else if let Ok(rss) = RssReader::open(process.pid) {
-                seen.insert(process.pid, rss);
             }
+            seen.insert(process.pid, stranger);
         }
         self.strangers = seen;
         if !names.is_empty() && !self.strangers_warned {
@@ -370,6 +418,12 @@ fn thread_set(proc: &Proc) -> u64 {
     let mix = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let of = |&tid: &i32| mix(mix(tid as u64 + 1) ^ procfs::robust_list(tid).unwrap_or(0));
     proc.pid().map(procfs::tasks).unwrap_or_default().iter().map(of).fold(0, |sum, n| sum ^ n)
+}
+
+/// Pages taken from processes that share some after a fork.
+fn shared_evictions(shared: &Shared) -> u64 {
+    let procs = shared.procs.lock().unwrap();
+    procs.iter().filter(|p| p.shares()).map(|p| p.counters.evicted.load(Relaxed)).sum()
 }
 
 /// What the core counts once for each process, though fork relatives have it in common.

@@ -1,13 +1,15 @@
 //! One managed process: its userfaultfd, its ring, the batch that its stub works on.
 
 use crate::event::EventFd;
+use crate::forks::{Expected, Shields};
+use crate::ranges::Ranges;
 use crate::state::Shared;
 use memfit_core::{Answer, AreaId, Page, ProcId, Victim};
 use memfit_os::maps::{Maps, Pagemap};
 use memfit_os::memory::{futex_wait, futex_wake, Segment};
 use memfit_os::uffd::{Fill, Uffd};
-use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, IN_MOVE, POPULATE, RING_BYTES};
-use std::collections::BTreeMap;
+use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, IN_MOVE, POPULATE, RING_BYTES, SHIELD};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -37,6 +39,8 @@ pub struct Identity {
     pub reservation: AtomicU64,
     /// Ranges that are never taken: the stub's own.
     pub forbidden: Vec<(u64, u64)>,
+    /// Arguments and environment, which others read without a fault.
+    pub arguments: Option<(u64, u64)>,
 }
 
 /// The batch that the stub works on.
@@ -46,6 +50,9 @@ pub struct Io {
     pub number: u32,
     /// Its ranges; `None` once answered or cancelled.
     pub ranges: Vec<Option<Victim>>,
+    /// If it takes nothing, but shields ranges: those, and which state of the shields they are from.
+    pub shields: Vec<(u64, u64)>,
+    pub generation: u32,
     /// The stub has not said that it is done with `number`.
     pub busy: bool,
     /// When it was posted.
@@ -56,6 +63,10 @@ pub struct Io {
 pub const STOPPED_AFTER: Duration = Duration::from_millis(50);
 /// Most remembered REMOVE ranges of a process.
 const DOUBTS_MAX: usize = 4096;
+/// Bytes of the notice pages.
+pub const NOTICE_BYTES: u64 = memfit_wire::NOTICE_PAGES as u64 * 4096;
+/// [`memfit_wire::Range::status`] of a range with a hole.
+const HOLE: u32 = 1 + libc::ENOMEM as u32;
 /// How long a MOVE of the stub is awaited awake: one takes 2 to 60 us, and to sleep and be woken by another CPU 40.
 const GATE_SPIN: Duration = Duration::from_micros(50);
 
@@ -77,8 +88,18 @@ pub struct Proc {
     pub beacon: AtomicU64,
     /// The batch. Held while events are read, so that nothing is posted or adopted meanwhile.
     pub io: Mutex<Io>,
-    /// Registered ranges, start to end.
-    pub regions: Mutex<BTreeMap<u64, u64>>,
+    /// Registered ranges.
+    pub regions: Mutex<Ranges>,
+    /// The pages by whose faults its forks are told; 0: the kernel tells of them.
+    pub notice: AtomicU64,
+    /// A told fork is under way: nothing is taken or adopted.
+    pub forking: AtomicBool,
+    /// The child of the fork under way.
+    pub expected: Mutex<Option<Arc<Expected>>>,
+    /// If its forks are told: descriptors of threads, also of ended ones, which glibc touches in a fork child.
+    pub descriptors: Mutex<BTreeSet<Page>>,
+    /// What is kept from fork children that nobody announces.
+    pub shields: Mutex<Shields>,
     /// Ranges of REMOVE events whose zap may be to come, with the epoch of the event: a page in one of
     /// them that is found missing was zapped, not lost. They end with the epoch's proof.
     pub doubts: Mutex<Vec<(u64, u64, u32)>>,
@@ -121,7 +142,12 @@ impl Proc {
             identity: OnceLock::new(),
             beacon: AtomicU64::new(0),
             io: Mutex::new(Io::default()),
-            regions: Mutex::new(BTreeMap::new()),
+            regions: Mutex::default(),
+            notice: AtomicU64::new(0),
+            forking: AtomicBool::new(false),
+            expected: Mutex::default(),
+            descriptors: Mutex::default(),
+            shields: Mutex::default(),
             doubts: Mutex::new(Vec::new()),
             not_inherited: Mutex::new(Vec::new()),
             stacks: Mutex::new(Vec::new()),
@@ -140,22 +166,20 @@ impl Proc {
         self.identity.get().map(|i| i.pid)
     }
 
-    fn ring(&self) -> Option<&Ring> {
+    /// The ring, once its stub is known.
+    pub fn ring(&self) -> Option<&Ring> {
         // SAFETY: Ring is made of atomics and valid for any bytes.
         self.identity.get().map(|i| unsafe { i.segment.header::<Ring>() })
     }
 
     /// The registered range around an address.
     pub fn region_of(&self, address: u64) -> Option<(u64, u64)> {
-        let regions = self.regions.lock().unwrap();
-        let (&start, &end) = regions.range(..=address).next_back()?;
-        (address < end).then_some((start, end))
+        self.regions.lock().unwrap().around(address)
     }
 
     /// Whether some of a range is registered.
     pub fn overlaps_region(&self, start: u64, end: u64) -> bool {
-        let regions = self.regions.lock().unwrap();
-        regions.range(..end).next_back().is_some_and(|(_, &e)| e > start)
+        self.regions.lock().unwrap().meets(start, end)
     }
 
     /// Remembers a REMOVE event.
@@ -180,28 +204,38 @@ impl Proc {
 
     /// Takes a range out of the registered ones.
     pub fn forget_region(&self, start: u64, end: u64) {
-        let mut regions = self.regions.lock().unwrap();
-        let hit: Vec<(u64, u64)> =
-            regions.range(..end).rev().take_while(|(_, &e)| e > start).map(|(&s, &e)| (s, e)).collect();
-        for (s, e) in hit {
-            regions.remove(&s);
-            if s < start {
-                regions.insert(s, start);
-            }
-            if e > end {
-                regions.insert(end, e);
-            }
+        self.regions.lock().unwrap().cut(start, end);
+        if self.tells_forks() {
+            self.shields.lock().unwrap().unmapped(start, end);
+            self.descriptors.lock().unwrap().retain(|page| page.address() < start || page.address() >= end);
         }
     }
 
-    /// Puts a range to the registered ones, joining neighbours.
-    pub fn add_region(&self, mut start: u64, mut end: u64) {
-        let mut regions = self.regions.lock().unwrap();
-        while let Some((s, e)) = regions.range(..=end).next_back().map(|(&s, &e)| (s, e)).filter(|&(_, e)| e >= start) {
-            regions.remove(&s);
-            (start, end) = (start.min(s), end.max(e));
+    /// Puts a range to the registered ones.
+    pub fn add_region(&self, start: u64, end: u64) {
+        self.regions.lock().unwrap().add(start, end);
+        if self.tells_forks() {
+            self.shields.lock().unwrap().registered(start, end);
         }
-        regions.insert(start, end);
+    }
+
+    /// Registered memory has moved: it is registered there as well.
+    pub fn move_region(&self, from: u64, to: u64, len: u64) {
+        self.regions.lock().unwrap().add(to, to + len);
+        if self.tells_forks() {
+            self.shields.lock().unwrap().moved(from, to, len);
+        }
+    }
+
+    /// Whether the kernel does not tell of its forks, but it does.
+    pub fn tells_forks(&self) -> bool {
+        self.notice.load(Relaxed) != 0
+    }
+
+    /// Whether an address is one of those by which forks are told.
+    pub fn is_notice(&self, address: u64) -> bool {
+        let first = self.notice.load(Relaxed);
+        first != 0 && (first..first + NOTICE_BYTES).contains(&address)
     }
 
     /// Lets the fault thread bring pages back.
@@ -212,14 +246,13 @@ impl Proc {
 
     /// Whether a batch can be posted: the stub is known, idle and alive.
     pub fn idle(&self, io: &Io) -> bool {
-        self.identity.get().is_some() && !io.busy && !self.dead.load(Relaxed) && !self.removed.load(Relaxed)
+        let there = self.identity.get().is_some() && !self.dead.load(Relaxed) && !self.removed.load(Relaxed);
+        there && !io.busy && !self.forking.load(Relaxed)
     }
 
-    /// Whether pages were shared by fork, and all the others are gone.
-    fn was_shared(&self) -> bool {
-        let relatives = self.relatives.lock().unwrap();
-        let gone = |r: &Weak<Proc>| r.upgrade().is_none_or(|p| p.removed.load(Relaxed));
-        !relatives.is_empty() && relatives.iter().all(gone)
+    /// Whether pages are or were shared by fork: MOVE refuses them until they have been written again.
+    pub fn shares(&self) -> bool {
+        !self.relatives.lock().unwrap().is_empty()
     }
 
     /// Posts a batch. The pages are Evicting until answered. `io` shall be released before [`Proc::ring_bell`]: the stub that it
@@ -227,7 +260,7 @@ impl Proc {
     pub fn post(&self, io: &mut Io, victims: Vec<Victim>) {
         let Some(ring) = self.ring() else { return };
         assert!(victims.len() <= BATCH_RANGES, "a batch of {} ranges", victims.len());
-        let (mut slot, populate) = (0u32, self.was_shared());
+        let (mut slot, populate) = (0u32, self.shares());
         for (range, victim) in ring.range.iter().zip(&victims) {
             range.address.store(victim.first.address(), Relaxed);
             range.pages.store(victim.slots.len() as u32, Relaxed);
@@ -241,10 +274,29 @@ impl Proc {
             }
         }
         assert!(slot as usize <= BATCH_PAGES, "a batch of {slot} pages");
-        io.number = io.number.wrapping_add(1).max(1);
-        ring.ranges.store(victims.len() as u32, Relaxed);
-        ring.posted.store(io.number, Release);
         io.ranges = victims.into_iter().map(Some).collect();
+        self.publish(ring, io, io.ranges.len());
+    }
+
+    /// Posts a batch that takes nothing: advice about ranges, `flag` is SHIELD or UNSHIELD.
+    pub fn post_advice(&self, io: &mut Io, ranges: &[(u64, u64)], flag: u32) {
+        let Some(ring) = self.ring() else { return };
+        for (range, &(start, end)) in ring.range.iter().zip(ranges) {
+            range.address.store(start, Relaxed);
+            range.pages.store(((end - start) / 4096) as u32, Relaxed);
+            range.moved.store(0, Relaxed);
+            range.status.store(0, Relaxed);
+            range.flags.store(flag, Relaxed);
+        }
+        io.shields = if flag == SHIELD { ranges.to_vec() } else { Vec::new() };
+        io.generation = self.shields.lock().unwrap().generation;
+        self.publish(ring, io, ranges.len());
+    }
+
+    fn publish(&self, ring: &Ring, io: &mut Io, ranges: usize) {
+        io.number = io.number.wrapping_add(1).max(1);
+        ring.ranges.store(ranges as u32, Relaxed);
+        ring.posted.store(io.number, Release);
         io.busy = true;
         io.posted = Some(Instant::now());
     }
@@ -324,6 +376,18 @@ impl Proc {
         }
         shared.settle(state);
         if done {
+            let shielded = std::mem::take(&mut io.shields);
+            // An UNMAP that is not read yet can be of a range that was another mapping when it was shielded.
+            if !shielded.is_empty() && !self.event_pending() {
+                let mut shields = self.shields.lock().unwrap();
+                let current = io.generation == shields.generation;
+                for ((start, end), range) in shielded.into_iter().zip(&ring.range).take_while(|_| current) {
+                    // Where there is a hole, UNMAP is to come.
+                    if matches!(range.status.load(Acquire), 1 | HOLE) {
+                        shields.open.cut(start, end);
+                    }
+                }
+            }
             io.busy = false;
             io.ranges.clear();
         }

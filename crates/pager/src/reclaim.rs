@@ -175,6 +175,13 @@ impl Reclaimer {
                 .filter(|p| !tried.contains(&p.id))
                 .filter_map(|p| p.io.try_lock().ok().filter(|io| p.idle(io)).map(|io| (p, io)))
                 .collect();
+            let mut shielding = Vec::new();
+            free.retain_mut(|(p, io)| {
+                let posted = p.post_shields(io);
+                shielding.extend(posted.then(|| Arc::clone(p)));
+                !posted
+            });
+            shielding.iter().for_each(|p| p.ring_bell());
             if free.is_empty() {
                 return;
             }

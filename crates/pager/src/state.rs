@@ -6,6 +6,7 @@
 
 use crate::compress::Compressor;
 use crate::config::FromPager;
+use crate::forks::Expected;
 use crate::frames::FrameBook;
 use crate::proc::Proc;
 use crate::stats::Latency;
@@ -99,6 +100,8 @@ pub struct Shared {
     pub swap: Option<SwapFile>,
     /// Processes that have a userfaultfd.
     pub procs: Mutex<Vec<Arc<Proc>>>,
+    /// Children of told forks that have not named themselves.
+    pub expected: Mutex<Vec<Arc<Expected>>>,
     /// The scheme in use.
     pub scheme: Scheme,
     /// Sizes in use.
@@ -220,6 +223,7 @@ impl Shared {
             memory: Frames::reserve(area_frames as usize * 4096)?,
             swap,
             procs: Mutex::new(Vec::new()),
+            expected: Mutex::new(Vec::new()),
             scheme,
             sizes,
             unmanaged: AtomicU64::new(0),

@@ -4,15 +4,15 @@
 //! the memory of a dead program never outlives it. It has its own empty descriptor table, its own
 //! stack and thread pointer, and blocks every signal.
 
-use crate::map;
+use crate::{fork, map};
 use crate::sys::{self, syscall, PAGE};
 use crate::take::Taker;
 use core::arch::global_asm;
 use core::mem::{size_of, zeroed, MaybeUninit};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use memfit_wire::{
-    Command, FromStub, Ring, BATCH, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, OPEN, RING_BYTES, SOCKET_NAME_MAX,
-    TRUST_MOVE, VERSION, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, Ring, BATCH, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, NOTICE_PAGES, OPEN, RING_BYTES, SERVED, SOCKET_NAME_MAX,
+    TELL_FORKS, TRUST_MOVE, VERSION, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
@@ -25,6 +25,8 @@ static SOCKET_NAME_LEN: AtomicUsize = AtomicUsize::new(0);
 /// Address of the beacon page that fork children inherit; 0 before the process is engaged.
 static BEACON: AtomicUsize = AtomicUsize::new(0);
 static STACK: AtomicUsize = AtomicUsize::new(0);
+/// In a told fork child the pager's number of the fork, for the hello; else 0.
+static TOKEN: AtomicU64 = AtomicU64::new(0);
 
 /// Remembers the pager's socket. Called once, before any thread of ours.
 pub fn set_socket(name: &[u8]) -> bool {
@@ -67,13 +69,14 @@ unsafe extern "C" {
     fn memfit_stub_clone(flags: usize, stack: usize, tls: usize, arg: usize) -> isize;
 }
 
-/// Starts the thread; does nothing if that is impossible: the process then runs unmanaged.
-pub fn start(forked: bool) {
+/// Starts the thread; false if that is impossible: the process then runs unmanaged, or, as a told fork child, must not run.
+pub fn start(forked: bool, token: u64) -> bool {
     if SOCKET_NAME_LEN.load(Relaxed) == 0 {
-        return;
+        return false;
     }
-    let Some(stack) = sys::map_private(STACK_BYTES) else { return };
+    let Some(stack) = sys::map_private(STACK_BYTES) else { return false };
     STACK.store(stack, Relaxed);
+    TOKEN.store(token, Relaxed);
     let (all, mut old) = ([u64::MAX], [0u64]);
     // SAFETY: signals are blocked around the clone so that the thread starts with all of them
     // blocked; the new thread gets its own stack and thread pointer and runs `main`.
@@ -85,6 +88,7 @@ pub fn start(forked: bool) {
         if result < 0 {
             syscall!(sys::MUNMAP, stack, STACK_BYTES);
         }
+        result >= 0
     }
 }
 
@@ -96,11 +100,19 @@ fn leave() -> ! {
 }
 
 /// The pager is gone while this process depends on it: evicted pages are lost, so it must not go on.
-fn die() -> ! {
+pub fn die() -> ! {
     // SAFETY: SIGKILL to our own process.
     unsafe {
         let pid = syscall!(sys::GETPID);
         syscall!(sys::KILL, pid, 9);
+    }
+    leave()
+}
+
+/// The thread cannot serve: in a told fork child, which depends on it, that is the end.
+fn give_up() -> ! {
+    if TOKEN.load(Relaxed) != 0 {
+        die();
     }
     leave()
 }
@@ -113,16 +125,17 @@ extern "C" fn main(forked: usize) -> ! {
         syscall!(sys::CLOSE_RANGE, 0, u32::MAX, 2)
     };
     if alone < 0 {
-        leave();
+        give_up();
     }
-    let Some(socket) = connect() else { leave() };
+    let Some(socket) = connect() else { give_up() };
     sys::short_turns();
     // SAFETY: all-zero is a valid FromStub.
     let mut hello: FromStub = unsafe { zeroed() };
     hello.kind = HELLO;
     hello.flags = if forked != 0 { FORKED } else { 0 };
+    hello.token = TOKEN.load(Relaxed);
     if !send(socket, &mut hello, None) {
-        leave();
+        give_up();
     }
     let beacon = BEACON.load(Relaxed);
     if forked != 0 && beacon != 0 {
@@ -135,6 +148,9 @@ extern "C" fn main(forked: usize) -> ! {
 fn serve(socket: i32) -> ! {
     let mut taker: Option<Taker> = None;
     let mut lent = -1;
+    // In a told child the thread that forked holds it.
+    let told = TOKEN.load(Relaxed) != 0;
+    let mut notice = 0;
     loop {
         // SAFETY: all-zero is a valid Command.
         let mut command: Command = unsafe { zeroed() };
@@ -144,12 +160,32 @@ fn serve(socket: i32) -> ! {
             if taker.is_some() {
                 die();
             }
-            leave();
+            give_up();
         }
         match command.kind {
             LEND => lent = fd,
-            ENGAGE => taker = engage(socket, &command, fd, lent),
+            ENGAGE => {
+                let tell = command.flags & TELL_FORKS != 0;
+                if tell && !told {
+                    // Until the pager has said SERVED: a fork in between would be told nothing.
+                    fork::lock();
+                }
+                taker = engage(socket, &command, fd, lent, &mut notice);
+                if taker.is_none() && tell && !told {
+                    fork::unlock();
+                }
+            }
             OPEN => map::open(),
+            SERVED => {
+                if let Some(taker) = taker.as_ref().filter(|_| command.flags & TELL_FORKS != 0) {
+                    fork::tell(taker.ring, notice);
+                }
+                if told {
+                    fork::served();
+                } else {
+                    fork::unlock();
+                }
+            }
             BATCH => {
                 if let Some(taker) = &mut taker {
                     taker.run_batch();
@@ -161,7 +197,7 @@ fn serve(socket: i32) -> ! {
 }
 
 /// Makes what is needed to take pages and tells the pager where it is.
-fn engage(socket: i32, command: &Command, segment: i32, lent: i32) -> Option<Taker> {
+fn engage(socket: i32, command: &Command, segment: i32, lent: i32, notice: &mut usize) -> Option<Taker> {
     // SAFETY: all-zero is a valid FromStub.
     let mut reply: FromStub = unsafe { zeroed() };
     reply.kind = ENGAGED;
@@ -174,6 +210,7 @@ fn engage(socket: i32, command: &Command, segment: i32, lent: i32) -> Option<Tak
             None
         }
     };
+    *notice = reply.notice as usize;
     send(socket, &mut reply, uffd);
     // SAFETY: the segment is mapped and the userfaultfd kept; only the device is no longer needed.
     unsafe {
@@ -199,10 +236,13 @@ fn prepare(command: &Command, segment: i32, lent: i32, reply: &mut FromStub) -> 
     let window = sys::map_private(window_bytes).ok_or(12u32)?;
     // SAFETY: our own mapping; MADV_NOHUGEPAGE = 15, a huge page must never lie in the window.
     unsafe { syscall!(sys::MADVISE, window, window_bytes, 15) };
-    if BEACON.load(Relaxed) == 0 {
+    if BEACON.load(Relaxed) == 0 && command.flags & TELL_FORKS == 0 {
         // SAFETY: a new mapping that fork children inherit.
         let beacon = unsafe { syscall!(sys::MMAP, 0, PAGE, 3, 0x4022, usize::MAX, 0) };
         BEACON.store(if beacon < 0 { 0 } else { beacon as usize }, Relaxed);
+    }
+    if command.flags & TELL_FORKS != 0 {
+        reply.notice = sys::map_private(NOTICE_PAGES * PAGE).ok_or(12u32)? as u64;
     }
     let stack = STACK.load(Relaxed);
     reply.stack = [stack as u64, (stack + STACK_BYTES) as u64];

@@ -3,39 +3,27 @@
 //! It needs no library, uses no allocator, lock or thread-local of the program's libc, and does
 //! nothing until the pager asks: a constructor starts one sleeping thread (`agent`), which carries
 //! out batches of "take these runs away" (`take`). It stands before the functions that start programs
-//! (`exec`), and before `mmap` (`map`).
+//! (`exec`), and before `mmap` (`map`). Where the kernel tells the pager of no forks, it does (`fork`).
 #![no_std]
 
 mod agent;
 mod exec;
+mod fork;
 mod map;
 mod sys;
 mod take;
 
 use core::arch::global_asm;
 
-// `gnu_get_libc_version` and `__register_atfork` as weak symbols: null beside another libc.
 global_asm!(
-    ".weak gnu_get_libc_version",
-    ".weak __register_atfork",
-    ".globl memfit_stub_glibc",
-    ".hidden memfit_stub_glibc",
-    "memfit_stub_glibc: mov rax, [rip + gnu_get_libc_version@GOTPCREL]",
-    "ret",
-    ".globl memfit_stub_atfork",
-    ".hidden memfit_stub_atfork",
-    "memfit_stub_atfork: mov rax, [rip + __register_atfork@GOTPCREL]",
-    "ret",
     // The precompiled core names it in its unwind tables; nothing here unwinds.
     ".globl rust_eh_personality",
     ".hidden rust_eh_personality",
     "rust_eh_personality: ud2",
 );
 
-unsafe extern "C" {
-    fn memfit_stub_glibc() -> usize;
-    fn memfit_stub_atfork() -> usize;
-}
+sys::weak!(gnu_get_libc_version, memfit_stub_glibc);
+sys::weak!(__register_atfork, memfit_stub_atfork);
 
 type AtFork = Option<extern "C" fn()>;
 type RegisterAtFork = extern "C" fn(AtFork, AtFork, AtFork, *const u8) -> i32;
@@ -47,8 +35,7 @@ static CONSTRUCTOR: extern "C" fn(i32, *const *const u8, *const *const u8) = con
 /// Runs once when the program starts. glibc passes the environment; another libc passes nothing, and
 /// the program then runs unmanaged.
 extern "C" fn constructor(_argc: i32, _argv: *const *const u8, environment: *const *const u8) {
-    // SAFETY: asks only whether the symbol is there.
-    if unsafe { memfit_stub_glibc() } == 0 {
+    if gnu_get_libc_version() == 0 {
         return;
     }
     // SAFETY: glibc passes a null-terminated array of C strings.
@@ -58,18 +45,13 @@ extern "C" fn constructor(_argc: i32, _argv: *const *const u8, environment: *con
     }
     // SAFETY: the symbol, if there, is glibc's function of this type.
     unsafe {
-        let register = memfit_stub_atfork();
+        let register = __register_atfork();
         if register != 0 {
             let register: RegisterAtFork = core::mem::transmute(register);
-            register(None, None, Some(after_fork), core::ptr::null());
+            register(Some(fork::before), Some(fork::after_in_parent), Some(fork::after_in_child), core::ptr::null());
         }
     }
-    agent::start(false);
-}
-
-/// In a fork child: the stub's thread was not inherited, start another.
-extern "C" fn after_fork() {
-    agent::start(true);
+    agent::start(false, 0);
 }
 
 /// The value of an environment variable.

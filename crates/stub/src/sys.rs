@@ -35,6 +35,28 @@ macro_rules! syscall {
 }
 pub(crate) use syscall;
 
+/// A function `$name()` that gives the address of the program's symbol of that name: 0 where there is none.
+macro_rules! weak {
+    ($name:ident, $getter:ident) => {
+        core::arch::global_asm!(
+            concat!(".weak ", stringify!($name)),
+            concat!(".globl ", stringify!($getter)),
+            concat!(".hidden ", stringify!($getter)),
+            concat!(stringify!($getter), ": mov rax, [rip + ", stringify!($name), "@GOTPCREL]"),
+            "ret",
+        );
+        #[allow(non_snake_case, reason = "the symbol's name")]
+        fn $name() -> usize {
+            unsafe extern "C" {
+                fn $getter() -> usize;
+            }
+            // SAFETY: reads an address that the loader has filled in.
+            unsafe { $getter() }
+        }
+    };
+}
+pub(crate) use weak;
+
 pub const MMAP: usize = 9;
 pub const MPROTECT: usize = 10;
 pub const MUNMAP: usize = 11;

@@ -8,7 +8,7 @@ use crate::sys::{self, syscall, PAGE};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use memfit_wire::{
     Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, FATAL_BATCH, FATAL_FLUSH, FATAL_WINDOW, IN_MOVE, POPULATE,
-    RING_BYTES, WINDOW_PAGES,
+    RING_BYTES, SHIELD, UNSHIELD, WINDOW_PAGES,
 };
 
 /// What the stub needs to take pages; made when the pager engages the process.
@@ -58,10 +58,19 @@ impl Taker {
         let ranges = (ring.ranges.load(Relaxed) as usize).min(BATCH_RANGES);
         for range in &ring.range[..ranges] {
             let pages = range.pages.load(Relaxed) as usize;
+            let flags = range.flags.load(Relaxed);
+            if flags & (SHIELD | UNSHIELD) != 0 {
+                if !self.enter(number) {
+                    break;
+                }
+                Self::shield(range, pages, flags);
+                self.leave();
+                continue;
+            }
             if self.used + pages > WINDOW_PAGES {
                 self.flush();
             }
-            if range.flags.load(Relaxed) & POPULATE != 0 {
+            if flags & POPULATE != 0 {
                 let error = self.populate(range.address.load(Relaxed) as usize, pages);
                 if error != 0 {
                     range.status.store(1 + error as u32, Release);
@@ -80,6 +89,23 @@ impl Taker {
         self.flush();
         ring.finished.store(number, Release);
         sys::futex_wake(&ring.finished);
+    }
+
+    /// Keeps a range from fork children, or lets them have it: MADV_DONTFORK is 10, MADV_DOFORK 11. What was kept is marked
+    /// for good by MADV_NOHUGEPAGE, 15, of which it has no other use: a child shows by it whether a mapping is that one.
+    fn shield(range: &Range, pages: usize, flags: u32) {
+        let (start, bytes) = (range.address.load(Relaxed), pages * PAGE);
+        // SAFETY: changes no byte.
+        let result = unsafe {
+            if flags & SHIELD != 0 {
+                let kept = syscall!(sys::MADVISE, start, bytes, 10);
+                let marked = syscall!(sys::MADVISE, start, bytes, 15);
+                if kept != 0 { kept } else { marked }
+            } else {
+                syscall!(sys::MADVISE, start, bytes, 11)
+            }
+        };
+        range.status.store((1 - result) as u32, Release);
     }
 
     /// Makes the present pages of a range exclusive to the program and dirty, so that the kernel does not

@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Both sides refuse another version.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// First word of every message of the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -33,6 +33,9 @@ pub const LEND: u32 = 5;
 /// Pager to stub: [`FromStub::reservation`] is registered, and mappings may come out of it.
 pub const OPEN: u32 = 6;
 
+/// Pager to stub, after ENGAGE with [`TELL_FORKS`]: forks may go on. In a told fork child its memory is served now.
+pub const SERVED: u32 = 7;
+
 /// [`FromStub::flags`]: the process is a fork child of one that had a stub.
 pub const FORKED: u32 = 1;
 /// [`Command::flags`] of ENGAGE: the userfaultfd was lent (a fork child has one).
@@ -43,10 +46,21 @@ pub const WITH_DEVICE: u32 = 2;
 /// [`Command::flags`] of ENGAGE, test builds only: believe MOVE's return value.
 pub const TRUST_MOVE: u32 = 4;
 
+/// [`Command::flags`] of ENGAGE: there are no fork events: the program's forks are told, see [`ForkNotice`].
+/// [`Command::flags`] of SERVED: the process is paged, so tell them from now on.
+pub const TELL_FORKS: u32 = 8;
+
 /// [`Range::flags`]: make the pages exclusive first. They were shared with a process that is gone, and
 /// stay "shared" for MOVE until they are written.
 pub const POPULATE: u32 = 1;
+/// [`Range::flags`]: take nothing, but keep the range from fork children (MADV_DONTFORK). Any number of pages.
+pub const SHIELD: u32 = 2;
+/// [`Range::flags`]: take nothing, but let fork children have the range (MADV_DOFORK). Any number of pages.
+pub const UNSHIELD: u32 = 4;
 
+/// Pages whose faults announce a [`ForkNotice`]: the last one that a fork has ended. Between the two nothing may be emptied:
+/// the pager reads no events then.
+pub const NOTICE_PAGES: usize = 2;
 /// Pages in the bounce window.
 pub const WINDOW_PAGES: usize = 64;
 /// Most ranges in a batch.
@@ -79,6 +93,10 @@ pub struct FromStub {
     pub beacon: u64,
     /// Address space without access, parts of which the stub will give to the program; zeros: none.
     pub reservation: [u64; 2],
+    /// ENGAGED with [`TELL_FORKS`]: the first of the [`NOTICE_PAGES`] whose faults announce a [`ForkNotice`]; else 0.
+    pub notice: u64,
+    /// HELLO of a told fork child: the pager's number of the fork; else 0.
+    pub token: u64,
 }
 
 /// Every message to the stub.
@@ -86,11 +104,35 @@ pub struct FromStub {
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Command {
-    /// [`LEND`], [`ENGAGE`], [`OPEN`] or [`BATCH`].
+    /// [`LEND`], [`ENGAGE`], [`OPEN`], [`SERVED`] or [`BATCH`].
     pub kind: u32,
     pub flags: u32,
     /// ENGAGE: bytes of the segment.
     pub segment_bytes: u64,
+}
+
+/// [`ForkNotice::what`]: a fork begins: let its child have the memory, take nothing until it has ended, and set the token.
+pub const FORK_BEGINS: u32 = 1;
+/// [`ForkNotice::what`]: it has ended in the parent.
+pub const FORK_ENDED: u32 = 2;
+/// [`ForkNotice::what`]: the program's MADV_DONTFORK on a range.
+pub const KEEP: u32 = 3;
+/// [`ForkNotice::what`]: its MADV_DOFORK, already carried out.
+pub const GIVE: u32 = 4;
+
+/// What a thread of the program has to say about forks, where the kernel has no fork events for us. It is written before
+/// the thread reads a notice page, which is not there: the fault makes the pager read it, and the thread goes on when
+/// the pager has done what there was to do. One thread at a time.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct ForkNotice {
+    pub what: AtomicU32,
+    /// [`KEEP`], [`GIVE`]: the range, `end` exclusive.
+    pub start: AtomicU64,
+    pub end: AtomicU64,
+    /// Answer to [`FORK_BEGINS`].
+    pub token: AtomicU64,
 }
 
 /// [`Ring::gate`]: the stub is inside a MOVE.
@@ -112,7 +154,7 @@ pub const FATAL_BATCH: u32 = 3;
 pub struct Range {
     /// Address of the first page.
     pub address: AtomicU64,
-    /// 1..=64.
+    /// 1..=64 of those that are taken.
     pub pages: AtomicU32,
     /// Index in [`Ring::slots`] of the first page's slot.
     pub slot: AtomicU32,
@@ -120,7 +162,7 @@ pub struct Range {
     pub moved: AtomicU64,
     /// 0: not tried yet; 1: every page moved; 1 + errno: the errno at the first page that was not.
     pub status: AtomicU32,
-    /// [`POPULATE`] or 0.
+    /// [`POPULATE`], [`SHIELD`], [`UNSHIELD`] or 0.
     pub flags: AtomicU32,
 }
 
@@ -142,6 +184,7 @@ pub struct Ring {
     pub ranges: AtomicU32,
     /// Not 0: the stub found something that must not be; the process must die.
     pub fatal: AtomicU32,
+    pub fork: ForkNotice,
     pub range: [Range; BATCH_RANGES],
     /// Staging slot index of every page of the batch.
     pub slots: [AtomicU32; BATCH_PAGES],

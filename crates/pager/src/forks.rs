@@ -1,0 +1,438 @@
+//! Forks that the kernel does not tell of (an ordinary user has no fork events): the program does.
+//!
+//! Before the fork the stub says so: nothing is taken from then on, what is registered is given to fork children, and what
+//! is outside is noted for one ([`Expected`]). The child waits until its stub has said hello with the number of the fork:
+//! then its memory is registered, and what it lacks is found in the note. A fork that nobody announces meets [`Shields`]:
+//! the child lacks what is paged, and crashes rather than read zeros.
+//!
+//! What other threads of the parent do to its memory in the meantime may have been before or after the moment that the child
+//! has it from. So their events stay unread until the fork has ended: who drops memory waits that long before it does. Only a
+//! fault that cannot be served otherwise makes the pager read them.
+
+use crate::control::link;
+use crate::proc::{Broken, Identity, Io, Proc};
+use crate::ranges::Ranges;
+use crate::state::Shared;
+use memfit_core::{AreaId, Core, Entry, Page, PageRange, ProcId};
+use memfit_os::{maps, proctree};
+use memfit_wire::{BATCH_RANGES, SHIELD};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a fault of another thread waits for the end of a fork rather than make the pager read events. It may hold a lock
+/// that the forking thread needs.
+const FAULTS_WAIT: Duration = Duration::from_millis(10);
+/// End of the addresses of programs.
+const ADDRESSES_END: u64 = 1 << 56;
+/// Largest part of a range in one word of advice: the count of pages is a u32.
+const ADVICE_BYTES: u64 = 1 << 42;
+/// Pages handled under one hold of the core's lock.
+const CHUNK: usize = 256;
+/// How long a fork's child may take from the fork's end to its first sign of life, before it is asked whether there is one.
+const CHILD_COMES: Duration = Duration::from_secs(1);
+
+/// What of a process is kept from fork children, and what not yet.
+#[derive(Debug, Default)]
+pub struct Shields {
+    /// Registered, but not kept from fork children yet: nothing is taken from the process while there is any.
+    pub open: Ranges,
+    /// What the program itself keeps from them.
+    kept: Ranges,
+    /// Changes when `open` loses ranges that may be in a batch.
+    pub generation: u32,
+}
+
+impl Shields {
+    /// A range was registered.
+    pub fn registered(&mut self, start: u64, end: u64) {
+        self.kept.gaps(start, end).into_iter().for_each(|(s, e)| self.open.add(s, e));
+    }
+
+    /// A range is not the mapping any more that it was.
+    pub fn unmapped(&mut self, start: u64, end: u64) {
+        if self.open.cut(start, end) {
+            self.generation += 1;
+        }
+        self.kept.cut(start, end);
+    }
+
+    /// The kernel takes what was said of the range along; what was to be said of it is to be said there.
+    pub fn moved(&mut self, from: u64, to: u64, len: u64) {
+        let there = |(s, e): (u64, u64)| (s - from + to, e - from + to);
+        let (open, kept): (Vec<_>, Vec<_>) =
+            (self.open.within(from, from + len).map(there).collect(), self.kept.within(from, from + len).map(there).collect());
+        open.into_iter().for_each(|(s, e)| self.open.add(s, e));
+        kept.into_iter().for_each(|(s, e)| self.kept.add(s, e));
+    }
+}
+
+/// The child of a told fork, before it has named itself.
+#[derive(Debug)]
+pub struct Expected {
+    /// The number that it will say.
+    pub token: u64,
+    /// Its number in the core, whose table has for it what is outside.
+    pub id: ProcId,
+    /// Its staging area.
+    pub area: AreaId,
+    parent: Weak<Proc>,
+    /// The thread that forks, and the children that it had.
+    forker: u32,
+    children: Option<String>,
+    descriptors: BTreeSet<Page>,
+    kept: Ranges,
+    since: Instant,
+    /// What happened in the parent since, until the fork had ended: some of it before there was a child.
+    window: Mutex<Window>,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    /// Pages that were brought back.
+    brought: HashSet<u64>,
+    /// Ranges that the program dropped.
+    dropped: Vec<Dropped>,
+    /// Ranges that it moved: from, to, bytes.
+    moved: Vec<(u64, u64, u64)>,
+    ended: Option<Instant>,
+}
+
+/// A range that another thread was about to drop while the parent forked.
+#[derive(Debug, Clone, Copy)]
+struct Dropped {
+    start: u64,
+    end: u64,
+    /// Certainly before the child was made.
+    before: bool,
+    /// A page of it that was in memory when the child was expected.
+    witness: Option<Page>,
+}
+
+impl Expected {
+    /// Whether a fault of that thread shall wait.
+    pub fn may_wait(&self, tid: u32) -> bool {
+        tid != 0 && tid != self.forker && self.since.elapsed() < FAULTS_WAIT
+    }
+
+    /// A page was brought back in the parent.
+    pub fn brought_back(&self, page: Page) {
+        self.window.lock().unwrap().brought.insert(page.0);
+    }
+
+    /// A range of the parent is about to be zapped; the thread `served` made the pager read of it. `resident` finds a page of
+    /// it that is in memory, other than those that it shall leave out.
+    pub fn dropped(&self, (start, end): (u64, u64), served: u32, resident: impl FnOnce(&dyn Fn(Page) -> bool) -> Option<Page>) {
+        let mut window = self.window.lock().unwrap();
+        // What was brought back may be in the parent alone.
+        let witness = resident(&|page| window.brought.contains(&page.0));
+        // It waits since it faulted, and there is no child.
+        let now = || self.parent.upgrade().and_then(|parent| children(&parent, self.forker));
+        let before = served == self.forker && self.children.is_some() && self.children == now();
+        window.dropped.push(Dropped { start, end, before, witness });
+    }
+
+    /// A range of the parent was moved.
+    pub fn moved(&self, from: u64, to: u64, len: u64) {
+        self.window.lock().unwrap().moved.push((from, to, len));
+    }
+
+    /// The parent has come out of the fork.
+    pub fn ended(&self) {
+        self.window.lock().unwrap().ended = Some(Instant::now());
+    }
+}
+
+impl Proc {
+    /// The child of the fork under way.
+    pub fn expected(&self) -> Option<Arc<Expected>> {
+        if !self.forking.load(Relaxed) {
+            return None;
+        }
+        self.expected.lock().unwrap().clone()
+    }
+
+    /// Posts what is to be shielded, if there is something; the bell is to be rung when `io` is free. The process must be idle.
+    pub fn post_shields(&self, io: &mut Io) -> bool {
+        let open = self.open_pieces();
+        if open.is_empty() {
+            return false;
+        }
+        self.post_advice(io, &open[..open.len().min(BATCH_RANGES)], SHIELD);
+        true
+    }
+
+    /// What is not kept from fork children yet.
+    pub fn open_pieces(&self) -> Vec<(u64, u64)> {
+        pieces(self.shields.lock().unwrap().open.iter())
+    }
+
+    /// What is kept from fork children though the program would have given it to them: what was shielded, and what has grown
+    /// out of it since or was shielded by mistake, because another mapping had taken its place.
+    pub fn to_unshield(&self) -> Vec<(u64, u64)> {
+        let Some(identity) = self.identity.get() else { return Vec::new() };
+        let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
+        let mut own = self.shields.lock().unwrap().kept.clone();
+        identity.forbidden.iter().for_each(|&(s, e)| own.add(s, e));
+        let plain: Ranges = maps::private_anonymous(&smaps).into_iter().collect();
+        let kept = maps::not_in_children(&smaps).into_iter();
+        let parts: Vec<_> = kept.flat_map(|(s, e)| plain.within(s, e).collect::<Vec<_>>()).collect();
+        pieces(parts.into_iter().flat_map(|(s, e)| own.gaps(s, e)))
+    }
+
+    /// After a fork: all is to be shielded again, as whole mappings, so that none is split.
+    pub fn open_shields(&self, identity: &Identity) {
+        let all = match identity.maps.lock().unwrap().read() {
+            Ok(text) => maps::private_anonymous(text),
+            Err(_) => Vec::new(),
+        };
+        let mut shields = self.shields.lock().unwrap();
+        let regions = self.regions.lock().unwrap();
+        let parts = all.into_iter().filter(|&(s, e)| regions.meets(s, e)).chain(regions.iter());
+        let parts: Vec<_> = parts.flat_map(|(s, e)| shields.kept.gaps(s, e)).collect();
+        shields.open = parts.into_iter().collect();
+        for &(s, e) in &identity.forbidden {
+            shields.open.cut(s, e);
+        }
+        shields.generation += 1;
+    }
+
+    /// The program keeps a range from its fork children.
+    pub fn keep_from_children(&self, start: u64, end: u64) {
+        let mut shields = self.shields.lock().unwrap();
+        shields.kept.add(start, end);
+        shields.open.cut(start, end);
+        shields.generation += 1;
+    }
+
+    /// The program gives a range to its fork children, which has taken our shield off.
+    pub fn give_to_children(&self, start: u64, end: u64) {
+        let mut shields = self.shields.lock().unwrap();
+        shields.kept.cut(start, end);
+        let parts: Vec<_> = self.regions.lock().unwrap().within(start, end).collect();
+        parts.into_iter().for_each(|(s, e)| shields.open.add(s, e));
+    }
+}
+
+/// The children of a thread, as the kernel lists them.
+fn children(parent: &Proc, tid: u32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{}/task/{tid}/children", parent.pid()?)).ok()
+}
+
+/// Parts that fit into one word of advice each.
+fn pieces(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let cut = |(start, end): (u64, u64)| {
+        let at = (start..end).step_by(ADVICE_BYTES as usize);
+        at.map(move |s| (s, end.min(s + ADVICE_BYTES)))
+    };
+    ranges.flat_map(cut).collect()
+}
+
+/// Pages that glibc touches in a fork child before any handler of ours, though not in the parent: its own variables and the
+/// descriptors of threads that have ended.
+pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
+    let Some(identity) = proc.identity.get() else { return Vec::new() };
+    let descriptors = proc.descriptors.lock().unwrap().clone();
+    let mut maps = identity.maps.lock().unwrap();
+    let Ok(text) = maps.read() else { return Vec::new() };
+    let data = maps::data_of_libc(text).into_iter().flat_map(|(s, e)| s / 4096..e / 4096);
+    let ends = maps::ends_of_stacks(text).into_iter().flat_map(|end| end / 4096 - 2..end / 4096);
+    data.chain(ends).map(Page).chain(descriptors).collect()
+}
+
+/// Notes what the child of a fork that is about to happen will lack. Called by the parent's fault thread, its batch settled.
+pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected> {
+    let mut token = 0u64;
+    // SAFETY: eight bytes of a live variable.
+    unsafe { libc::getrandom((&raw mut token).cast(), 8, 0) };
+    // Nothing is adopted meanwhile.
+    let _io = parent.io.lock().unwrap();
+    let mut state = shared.lock();
+    let (id, area) = state.core.fork_expected(parent.id, (shared.sizes.staging / 4096) as u32);
+    shared.settle(state);
+    let expected = Arc::new(Expected {
+        token: token.max(1),
+        id,
+        area,
+        parent: Arc::downgrade(parent),
+        forker,
+        children: children(parent, forker),
+        descriptors: parent.descriptors.lock().unwrap().clone(),
+        kept: parent.shields.lock().unwrap().kept.clone(),
+        since: Instant::now(),
+        window: Mutex::default(),
+    });
+    *parent.expected.lock().unwrap() = Some(Arc::clone(&expected));
+    shared.expected.lock().unwrap().push(Arc::clone(&expected));
+    expected
+}
+
+/// The child with that number has come.
+pub fn take(shared: &Shared, token: u64) -> Option<Arc<Expected>> {
+    let mut all = shared.expected.lock().unwrap();
+    let i = all.iter().position(|e| e.token == token)?;
+    Some(all.swap_remove(i))
+}
+
+/// The child will not come, or cannot go on.
+pub fn forget(shared: &Shared, expected: &Expected) {
+    let mut state = shared.lock();
+    state.core.remove_process(expected.id);
+    shared.settle(state);
+    shared.outbox_event.raise();
+}
+
+/// Forgets children that never were, or died before they named themselves: a fork can fail. There is none as long as a
+/// process of the tree may be one.
+pub fn forget_lost(shared: &Shared, processes: &[proctree::ProcStat], known: impl Fn(i32) -> bool) {
+    let over = |e: &Arc<Expected>| {
+        let window = e.window.lock().unwrap();
+        let gone = || e.parent.upgrade().is_none_or(|p| p.removed.load(Relaxed));
+        window.ended.is_some_and(|at| at.elapsed() > CHILD_COMES) || gone()
+    };
+    let lost: Vec<Arc<Expected>> = {
+        let mut all = shared.expected.lock().unwrap();
+        if !all.iter().any(over) || processes.iter().any(|p| p.forked && !known(p.pid)) {
+            return;
+        }
+        let (lost, kept) = all.drain(..).partition(over);
+        *all = kept;
+        lost
+    };
+    lost.iter().for_each(|expected| forget(shared, expected));
+}
+
+/// The child is there: registers what it inherited, and makes its table true. On an error it cannot go on with right data.
+///
+/// Other threads of the parent could change its memory while it was forked: before or after the moment that the child has
+/// it from. What is paged is marked ([`memfit_wire::SHIELD`]), and so tells whether it is the old mapping.
+pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expected: &Expected) -> Result<(), Broken> {
+    let broken = |what: &str, error: std::io::Error| Broken(format!("its memory cannot be {what} after fork: {error}"));
+    let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).map_err(|e| broken("looked at", e))?;
+    let lazy: Ranges = maps::lazily_freed(&smaps).into_iter().collect();
+    let mine = marked(&smaps, &identity.forbidden);
+    let window = expected.window.lock().unwrap();
+    for &(from, to, len) in &window.moved {
+        moved(shared, proc, &mine, (from, to, len))?;
+    }
+    for (start, end) in mine.iter() {
+        proc.uffd.register(start, end - start).map_err(|e| broken("registered", e))?;
+    }
+    let mut state = shared.lock();
+    for (start, end) in mine.gaps(0, ADDRESSES_END) {
+        state.core.disown(proc.id, PageRange::from_addresses(start, end));
+    }
+    shared.settle(state);
+    let mut present = Vec::new();
+    for (start, end) in mine.iter() {
+        let found = |s: u64, e: u64, zero| present.extend((s..e).step_by(4096).map(|at| (Page::of(at), zero)));
+        identity.pagemap.present(start, end, found).map_err(|e| broken("looked at", e))?;
+    }
+    for range in &window.dropped {
+        for (s, e) in mine.within(range.start, range.end) {
+            dropped(shared, proc, PageRange::from_addresses(s, e), range, &present)?;
+        }
+    }
+    for chunk in present.chunks(CHUNK) {
+        let mut state = shared.lock();
+        for &(page, zero) in chunk {
+            let at = page.address();
+            if matches!(state.core.entry(proc.id, page), Entry::Out(_)) {
+                // Brought back in the parent before there was a child: it has got it, too. Else it is a new, empty page.
+                if !window.brought.contains(&page.0) {
+                    shared.settle(state);
+                    return Err(Broken(format!("page {at:#x} was touched in a fork child before it could be served")));
+                }
+                state.core.disown(proc.id, PageRange { first: page, pages: 1 });
+            }
+            state.core.adopt(proc.id, page, zero || lazy.meets(at, at + 1), None);
+        }
+        shared.settle(state);
+    }
+    drop(window);
+    // Until the next look at what it shares, all that it has is its parent's.
+    let state = shared.lock();
+    shared.doubled.fetch_add(state.core.present_pages(proc.id) * 4096, Relaxed);
+    shared.settle(state);
+    *proc.regions.lock().unwrap() = mine;
+    proc.shields.lock().unwrap().kept = expected.kept.clone();
+    *proc.descriptors.lock().unwrap() = expected.descriptors.clone();
+    proc.open_shields(identity);
+    if let Some(parent) = expected.parent.upgrade().filter(|p| !p.removed.load(Relaxed)) {
+        link(&parent, proc);
+    }
+    Ok(())
+}
+
+/// What a fork child has of paged memory: neither wiped nor the stub's own, which may lie where something was.
+fn marked(smaps: &str, forbidden: &[(u64, u64)]) -> Ranges {
+    let plain: Ranges = maps::private_anonymous(smaps).into_iter().collect();
+    let marked = maps::without_huge_pages(smaps).into_iter();
+    let mut out: Ranges = marked.flat_map(|(s, e)| plain.within(s, e).collect::<Vec<_>>()).collect();
+    for (start, end) in maps::wiped_in_children(smaps).into_iter().chain(forbidden.iter().copied()) {
+        out.cut(start, end);
+    }
+    out
+}
+
+/// A range of the parent was moved at the moment of the fork. In the child it is either still there or at its new place.
+fn moved(shared: &Shared, proc: &Proc, marked: &Ranges, (from, to, len): (u64, u64, u64)) -> Result<(), Broken> {
+    let stays = marked.meets(from, from + len);
+    if stays && !marked.meets(to, to + len) {
+        return Ok(());
+    }
+    let mut state = shared.lock();
+    let pages = PageRange::from_addresses(from, from + len);
+    if stays && any_out(&state.core, proc.id, pages).is_some() {
+        shared.settle(state);
+        return Err(Broken(format!("another thread of its parent moved {from:#x} while it was forked")));
+    }
+    state.core.remapped(proc.id, pages, Page::of(to));
+    shared.settle(state);
+    Ok(())
+}
+
+/// A range of the parent was about to be zapped at the moment of the fork. Before it nothing of it is needed any more; after
+/// it all is, and a page that was in memory then tells which.
+fn dropped(
+    shared: &Shared,
+    proc: &Proc,
+    range: PageRange,
+    how: &Dropped,
+    present: &[(Page, bool)],
+) -> Result<(), Broken> {
+    let mut state = shared.lock();
+    let Some(page) = any_out(&state.core, proc.id, range) else { return Ok(()) };
+    let is_present = |page: Page| present.binary_search_by_key(&page.0, |p| p.0 .0).is_ok();
+    let result = match how.witness {
+        Some(witness) if !how.before && is_present(witness) => Ok(()),
+        None if !how.before => {
+            let at = page.address();
+            Err(Broken(format!("another thread of its parent dropped page {at:#x} while it was forked")))
+        }
+        _ => {
+            state.core.disown(proc.id, range);
+            Ok(())
+        }
+    };
+    shared.settle(state);
+    result
+}
+
+/// A page of a range that is outside.
+fn any_out(core: &Core, proc: ProcId, range: PageRange) -> Option<Page> {
+    let pages = (range.first.0..range.end()).map(Page);
+    pages.into_iter().find(|&page| matches!(core.entry(proc, page), Entry::Out(_)))
+}
+
+/// What the program keeps from its fork children when it begins to be paged.
+pub fn kept_by_program(proc: &Proc, pid: i32) {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    proc.shields.lock().unwrap().kept = maps::not_in_children(&text).into_iter().collect();
+}
+
+/// Whether nobody is expected any more.
+pub fn none_expected(shared: &Shared) -> bool {
+    shared.expected.lock().unwrap().is_empty()
+}
