@@ -176,6 +176,19 @@ fn short_lived_children() {
     script_within("short_lived_children", include_str!("workloads/short_lived.py"), 60, FORKS);
 }
 
+#[test]
+fn forks_with_threads() {
+    let Some(bench) = Bench::new("forks_with_threads", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "fork_threads", include_str!("workloads/fork_threads.c")) else { return };
+    bench.same_within("./fork_threads", &[], 60, FORKS);
+}
+
+#[test]
+fn redis_saves_in_a_child() {
+    let Some(bench) = Bench::new("bgsave", &[PYTHON, support::REDIS]) else { return };
+    bench.same_bgsave();
+}
+
 /// A program that cannot be paged runs as ever, beside one that is; it is named once, and nothing else is said.
 fn unmanaged(name: &str, compiler: &[&str], bits: u32) {
     let Some(bench) = Bench::new(name, &[compiler[0], PYTHON]) else { return };

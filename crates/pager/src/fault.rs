@@ -575,7 +575,7 @@ impl Server {
         }
         self.shared.settle(state);
         if let Some(expected) = self.proc.expected() {
-            self.loads[from..count].iter().take(done).for_each(|load| expected.brought_back(load.page));
+            expected.not_brought(self.loads[from..count].iter().skip(done).map(|load| load.page));
         }
         match fill {
             Fill::Gone => return Err(End::Gone),
@@ -597,6 +597,9 @@ impl Server {
     /// them goes on at once.
     fn copy(&mut self, from: usize, wake: bool) -> Fill {
         let (at, len) = (self.loads[from].page.address(), (self.loads.len() - from) * 4096);
+        if let Some(expected) = self.proc.expected() {
+            expected.bring_back(self.loads[from..].iter().map(|load| load.page));
+        }
         // The first load decides for all, as it did whether to gather.
         let bytes = match self.loads[0].source {
             Source::Zero => &ZERO_RUN.0[..len],

@@ -116,9 +116,18 @@ impl Expected {
         tid != 0 && tid != self.forker && self.since.elapsed() < FAULTS_WAIT
     }
 
-    /// A page was brought back in the parent.
-    pub fn brought_back(&self, page: Page) {
-        self.window.lock().unwrap().brought.insert(page.0);
+    /// Pages are about to be brought back in the parent. Said before: the thread that waits for one may have forked before
+    /// this one runs again.
+    pub fn bring_back(&self, pages: impl Iterator<Item = Page>) {
+        self.window.lock().unwrap().brought.extend(pages.map(|page| page.0));
+    }
+
+    /// They could not be.
+    pub fn not_brought(&self, pages: impl Iterator<Item = Page>) {
+        let mut window = self.window.lock().unwrap();
+        for page in pages {
+            window.brought.remove(&page.0);
+        }
     }
 
     /// A range of the parent is about to be zapped; the thread `served` made the pager read of it. `resident` finds a page of

@@ -195,7 +195,8 @@ fn touch_streams() {
             if stream == 0 {
                 break;
             }
-            touch(stream + CHAIN, STREAM_LOCK + 8 - CHAIN);
+            // Its flags, the chain and the lock's address.
+            touch(stream, STREAM_LOCK + 8);
             touch(*((stream + STREAM_LOCK) as *const usize), LOCK_BYTES);
             stream = *((stream + CHAIN) as *const usize);
         }

@@ -1,0 +1,101 @@
+//! What an ordinary user gets, who has access to `/dev/userfaultfd` alone: no fork events, so that programs tell of their forks
+//! themselves (crates/stub/src/fork.rs). Each child must have every byte of its parent.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use support::{say, Bench, FORKS, ONE, PYTHON};
+
+/// Its time is short: a child that has to be killed ends the run.
+const TORTURE: &str = "--size 128M --seconds 5 --verify-all-at-end --stall 20 --forks";
+
+fn c_program(name: &str, source: &str, percent: u64) {
+    let Some(bench) = Bench::ordinary(name, &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], name, source) else { return };
+    bench.same_within(&format!("./{name}"), &[], percent, FORKS);
+}
+
+fn script(name: &str, text: &str, percent: u64) {
+    let Some(bench) = Bench::ordinary(name, &[PYTHON]) else { return };
+    bench.file("blocks.py", include_str!("workloads/blocks.py"));
+    bench.file("script.py", text);
+    bench.same_within(&format!("{PYTHON} script.py"), &[], percent, FORKS);
+}
+
+#[test]
+fn sort_without_forks() {
+    let Some(bench) = Bench::ordinary("ordinary_sort", &["sort", "seq", "rev"]) else { return };
+    assert_eq!(bench.plain("seq 1 1000000 | rev > input").code, Some(0));
+    bench.same("sort -S 300M --parallel=2 -o output input", &["output"], 65);
+}
+
+#[test]
+fn forks_with_threads() {
+    c_program("fork_threads", include_str!("workloads/fork_threads.c"), 60);
+}
+
+#[test]
+fn python_forks() {
+    script("ordinary_forks", include_str!("workloads/forks.py"), 60);
+}
+
+#[test]
+fn short_lived_children() {
+    script("ordinary_short_lived", include_str!("workloads/short_lived.py"), 60);
+}
+
+#[test]
+fn redis_saves_in_a_child() {
+    let Some(bench) = Bench::ordinary("ordinary_bgsave", &[PYTHON, support::REDIS]) else { return };
+    bench.same_bgsave();
+}
+
+#[test]
+fn torture_with_forks() {
+    let Some(bench) = Bench::ordinary("ordinary_torture", &[]) else { return };
+    let user = bench.user.as_ref().expect("an ordinary user runs it");
+    let program = user.place().join("memfit-torture");
+    for (threads, seed) in [(1, 11), (2, 12), (3, 13)] {
+        let line = format!(
+            "exec {} {TORTURE} --threads {threads} --seed {seed} --dir {}",
+            program.display(),
+            bench.directory.display()
+        );
+        let (ran, stats) = bench.managed(&line, 48 << 20);
+        let forks = stats.number("/transitions/forks");
+        say(&format!("ordinary torture, {threads} threads: exit {:?}, {forks} forks", ran.code));
+        let out = String::from_utf8_lossy(&ran.out);
+        assert_eq!(ran.code, Some(0), "seed {seed}: {}\n{out}\n{:#}", ran.err, stats.json);
+        assert!(forks > 0, "{out}");
+    }
+}
+
+/// A child that nobody announces must not read zeros. It crashes: what is paged is kept from it.
+#[test]
+fn bare_clones_crash() {
+    let Some(bench) = Bench::ordinary("bare_clone", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "bare_clone", include_str!("workloads/bare_clone.c")) else { return };
+    bench.same_within("./bare_clone", &[], 60, ONE);
+}
+
+/// As root the kernel tells of such children, and they are served.
+#[test]
+fn bare_clones_with_fork_events() {
+    let Some(bench) = Bench::new("bare_clone_events", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "bare_clone", include_str!("workloads/bare_clone.c")) else { return };
+    bench.same_within("./bare_clone", &[], 60, FORKS);
+}
+
+/// The statistics and the table of running trees work for him, too.
+#[test]
+fn stat_shows_his_tree() {
+    let Some(bench) = Bench::ordinary("ordinary_stat", &[]) else { return };
+    let user = bench.user.as_ref().expect("an ordinary user runs it");
+    let memfit: PathBuf = user.place().join("memfit");
+    let line = format!("{} stat --json > stat.json", memfit.display());
+    let (ran, _) = bench.managed(&line, 32 << 20);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let text = fs::read_to_string(bench.directory.join("stat.json")).unwrap();
+    assert!(text.contains("\"budget_bytes\""), "{text}");
+}

@@ -1,0 +1,90 @@
+//! Runs memfit as an ordinary user who has access to `/dev/userfaultfd` and no right besides: uid 65534, no capabilities, in a
+//! mount namespace of its own where that device is open to all. Needs root to set that up.
+
+use super::{memfit, skip, Bench};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Mounts the device, gives all rights up, becomes the words that follow.
+const BECOME: &str = "mount -t tmpfs none \"$0\" && mknod -m 666 \"$0/userfaultfd\" c 10 \"$1\" && \
+                      mount --bind \"$0/userfaultfd\" /dev/userfaultfd && shift && exec setpriv --reuid=65534 \
+                      --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs \"$@\"";
+
+/// What such a user runs, where he may read it: the place of the build may be closed to him.
+pub struct Ordinary {
+    place: PathBuf,
+    minor: u32,
+}
+
+impl Drop for Ordinary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.place);
+    }
+}
+
+impl Ordinary {
+    /// An error says why that cannot be done here.
+    fn new() -> Result<Ordinary, String> {
+        if memfit_os::process::effective_uid() != 0 {
+            return Err("only root can become another user".into());
+        }
+        let misc = fs::read_to_string("/proc/misc").unwrap_or_default();
+        let minor = misc.lines().find_map(|line| line.trim().strip_suffix(" userfaultfd")?.trim().parse().ok());
+        let minor = minor.ok_or("the kernel has no /dev/userfaultfd")?;
+        let place = std::env::temp_dir().join(format!("memfit-ordinary-{}", std::process::id()));
+        let ordinary = Ordinary { place, minor };
+        let text = |error: std::io::Error| format!("{}: {error}", ordinary.place.display());
+        let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(text);
+        let _ = fs::remove_dir_all(&ordinary.place);
+        for (name, mode) in [("", 0o755), ("work", 0o777), ("dev", 0o755)] {
+            let directory = ordinary.place.join(name);
+            fs::create_dir(&directory).map_err(text)?;
+            open(&directory, mode)?;
+        }
+        for name in ["memfit", "libmemfit.so", "memfit-torture"] {
+            let copy = ordinary.place.join(name);
+            fs::copy(memfit().with_file_name(name), &copy).map_err(text)?;
+            open(&copy, 0o755)?;
+        }
+        let outcome = ordinary.command(&["doctor"]).stdin(Stdio::null()).output().map_err(text)?;
+        if outcome.status.code() != Some(0) {
+            let said = [outcome.stdout, outcome.stderr].concat();
+            return Err(format!("memfit cannot run as an ordinary user here: {}", String::from_utf8_lossy(&said)));
+        }
+        Ok(ordinary)
+    }
+
+    /// memfit with these words.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", BECOME]).arg(self.place.join("dev"));
+        command.arg(self.minor.to_string()).arg(self.place.join("memfit")).args(words);
+        command
+    }
+
+    /// Where the user's programs are.
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+}
+
+impl Bench {
+    /// As `new`; the programs run under memfit as an ordinary user.
+    pub fn ordinary(name: &str, programs: &[&str]) -> Option<Bench> {
+        let mut bench = Bench::new(name, programs)?;
+        match Ordinary::new() {
+            Ok(ordinary) => {
+                let _ = fs::remove_dir_all(&bench.directory);
+                bench.directory = ordinary.place.join("work");
+                bench.user = Some(ordinary);
+                Some(bench)
+            }
+            Err(reason) => {
+                skip(name, &reason);
+                None
+            }
+        }
+    }
+}
