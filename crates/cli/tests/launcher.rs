@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn main() {
@@ -74,21 +75,36 @@ fn fake_pager(config: Config) -> ! {
         let Ok(Some(packet)) = seqpacket::receive(socket.as_fd()) else { continue };
         match (serde_json::from_slice::<ToPager>(&packet.bytes).unwrap(), kind.as_str()) {
             (ToPager::Started { .. }, "dies") => {
-                std::thread::sleep(Duration::from_millis(100));
+                wait_for_flag();
                 process::exit_now(9)
             }
             (ToPager::Started { .. }, "fatal") => {
-                std::thread::sleep(Duration::from_millis(100));
+                wait_for_flag();
                 tell(&socket, &FromPager::Fatal { text: "page 5 was lost".into() });
             }
             (ToPager::Started { .. }, "warns") => {
                 (0..500)
                     .for_each(|i| while send(&socket, &FromPager::Warning { text: format!("w{i}\nx") }).is_err() {});
+                fs::write(flag(), "").unwrap();
             }
             (ToPager::Started { .. }, "stat") => answer_stat(config.listener),
             (ToPager::CommandExited { wait_for_stats, code, .. }, _) => ended(&socket, &kind, wait_for_stats, code),
             _ => {}
         }
+    }
+}
+
+/// A file by which a command and its pager wait for each other.
+fn flag() -> String {
+    std::env::var("FAKE_FLAG").unwrap()
+}
+
+fn wait_for_flag() {
+    for _ in 0..6000 {
+        if fs::remove_file(flag()).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -117,7 +133,7 @@ fn answer_stat(listener: i32) {
     std::thread::spawn(move || loop {
         process::wait_readable([listener], None).unwrap();
         let client = accept(listener);
-        let asked = seqpacket::receive_within(client.as_fd(), Duration::from_secs(1));
+        let asked = seqpacket::receive_within(client.as_fd(), Duration::from_secs(10));
         if asked.is_ok_and(|packet| packet.is_some_and(|packet| packet.bytes == br#"{"stat":1}"#)) {
             let answer = br#"{"budget_bytes":1073741824,"now":{"total_bytes":5242880},"processes":[{"pid":1}]}"#;
             seqpacket::send(client.as_fd(), answer, None).unwrap();
@@ -152,7 +168,7 @@ fn harmless_stub() -> String {
 
 fn memfit(pager: &str, words: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(words).env("FAKE_PAGER", pager).env("MEMFIT_STUB", harmless_stub());
+    command.args(words).env("FAKE_PAGER", pager).env("MEMFIT_STUB", harmless_stub()).env("FAKE_FLAG", scratch("flag"));
     command.env_remove("MEMFIT_SOCKET").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -179,9 +195,9 @@ fn alive(pid: &str) -> bool {
 
 #[track_caller]
 fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {
-        assert!(Instant::now() < deadline, "not within 5 s: {what}");
+        assert!(Instant::now() < deadline, "not within 30 s: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -220,12 +236,10 @@ fn large_statistics_come_by_memfd() {
 
 fn missing_statistics_are_told() {
     let file = scratch("none");
-    let start = Instant::now();
     let (code, _, err) = shell("mute", &["--stats", &file], "exit 4");
     assert_eq!(code, Some(4));
     assert!(err.contains("--stats: no statistics were written: the pager gave none within 5 s"), "{err}");
     assert!(!fs::exists(&file).unwrap());
-    assert!(start.elapsed() < Duration::from_secs(8));
 }
 
 fn pager_that_cannot_start() {
@@ -240,7 +254,7 @@ fn pager_that_dies_at_start() {
 }
 
 fn pager_death_kills_the_tree() {
-    let (code, out, err) = shell("dies", &[], "setsid sleep 100 & sleep 100 & echo $!; wait");
+    let (code, out, err) = shell("dies", &[], "setsid sleep 100 & sleep 100 & echo $!; : >$FAKE_FLAG; wait");
     assert_eq!(code, Some(1));
     assert!(err.contains("memfit: the pager died (exit status 9); the command and all that it started were killed"));
     assert!(!alive(&out));
@@ -256,7 +270,7 @@ fn pager_death_kills_the_tree() {
 }
 
 fn fatal_kills_the_tree() {
-    let (code, out, err) = shell("fatal", &[], "sleep 100 & echo $!; wait");
+    let (code, out, err) = shell("fatal", &[], "sleep 100 & echo $!; : >$FAKE_FLAG; wait");
     assert_eq!((code, err.as_str()), (Some(1), "memfit: page 5 was lost\n"));
     assert!(!alive(&out));
 }
@@ -276,7 +290,7 @@ fn pager_end_after_the_command() {
 }
 
 fn warnings_are_bounded() {
-    let (code, _, err) = shell("warns", &["-q"], "sleep 0.5");
+    let (code, _, err) = shell("warns", &["-q"], "while [ ! -e $FAKE_FLAG ]; do sleep 0.02; done; rm $FAKE_FLAG");
     assert_eq!(code, Some(0));
     assert!(err.starts_with("memfit: w0 x\nmemfit: w1 x\n"), "{err}");
     assert!((20..25).contains(&err.lines().count()), "{err}");
@@ -284,18 +298,21 @@ fn warnings_are_bounded() {
 }
 
 fn signals_reach_the_command_once() {
-    let count = "n=0; trap 'n=$((n+1))' USR1 TERM INT HUP WINCH; trap 'exit $n' USR2; echo go; \
+    // What comes a second time comes soon, if at all.
+    let count = "n=0; trap 'n=$((n+1)); echo got' USR1 TERM INT HUP WINCH; trap 'exit $n' USR2; echo go; \
                  while :; do sleep 0.01; done";
     for signal in [libc::SIGUSR1, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGWINCH] {
         let mut run = memfit("good", &["run", "-q", "--", "sh", "-c", count]).spawn().unwrap();
-        assert_eq!(first_line(&mut run), "go");
+        let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "go");
         process::send_signal(run.id() as i32, signal, None).unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "got", "signal {signal}");
         std::thread::sleep(Duration::from_millis(100));
         process::send_signal(run.id() as i32, libc::SIGUSR2, None).unwrap();
         assert_eq!(run.wait().unwrap().code(), Some(1), "signal {signal}");
     }
-    let mut run = memfit("good", &["run", "-q", "--", "sleep", "100"]).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    let mut run = memfit("good", &["run", "-q", "--", "sh", "-c", "echo go; exec sleep 100"]).spawn().unwrap();
+    assert_eq!(first_line(&mut run), "go");
     process::send_signal(run.id() as i32, libc::SIGTERM, None).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(128 + 15));
 }
@@ -343,20 +360,24 @@ fn no_descriptor_leaks() {
 
 fn pipes_end_with_the_command() {
     // The command closes its output and lives on: a reader sees the end at once, though launcher and pager live.
-    let mut run = memfit("good", &["run", "-q", "--", "sh", "-c", "echo x; exec >&- 2>&-; sleep 1"]).spawn().unwrap();
-    let start = Instant::now();
+    let script = "echo x; exec >&- 2>&-; read line; exit 0";
+    let mut command = memfit("good", &["run", "-q", "--", "sh", "-c", script]);
+    let mut run = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     run.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "x\n");
-    assert!(start.elapsed() < Duration::from_millis(800), "{:?}", start.elapsed());
+    assert!(run.try_wait().unwrap().is_none(), "the command is still there");
+    drop(run.stdin.take());
     assert!(run.wait().unwrap().success());
 }
 
 fn nothing_is_left() {
-    let mut run = memfit("good", &["run", "-q", "--", "sleep", "0.1"]).spawn().unwrap();
+    let mut command = memfit("good", &["run", "-q", "--", "sh", "-c", "read line; exit 0"]);
+    let mut run = command.stdin(Stdio::piped()).spawn().unwrap();
     let id = run.id();
     eventually("the pager runs", || !pagers_of(id).is_empty());
     let pager = pagers_of(id);
+    drop(run.stdin.take());
     assert!(run.wait().unwrap().success());
     assert!(pager.iter().all(|pid| !alive(pid)));
     let sockets = fs::read_to_string("/proc/net/unix").unwrap();
@@ -365,11 +386,9 @@ fn nothing_is_left() {
 
 fn descendants_live_on() {
     // The run returns when the command does, and holds no pipe of its caller.
-    let start = Instant::now();
-    let script = "sleep 3 >/dev/null 2>&1 </dev/null & echo $!";
+    let script = "sleep 1000 >/dev/null 2>&1 </dev/null & echo $!";
     let (code, pid, _) = shell("good", &["-q"], script);
     assert_eq!(code, Some(0));
-    assert!(start.elapsed() < Duration::from_secs(2), "returned after {:?}", start.elapsed());
     assert!(alive(&pid));
     process::send_signal(pid.trim().parse().unwrap(), libc::SIGKILL, None).unwrap();
 }
@@ -386,7 +405,7 @@ fn clean_up() {
 }
 
 fn guard_outlives_the_launcher() {
-    let script = "sleep 50 >/dev/null 2>&1 </dev/null & echo $!";
+    let script = "sleep 1000 >/dev/null 2>&1 </dev/null & echo $!";
     let (_, pid, _) = shell("good", &["-q"], script);
     let helper = |name: &str| {
         let all = memfit_os::proctree::snapshot().unwrap();
@@ -406,9 +425,10 @@ fn guard_outlives_the_launcher() {
 fn former_children_are_spared() {
     // A shell that replaces itself by memfit leaves its children to it; they are no part of the tree.
     let exe = std::env::current_exe().unwrap();
-    let script = format!("sleep 100 >/dev/null 2>&1 & echo $!; exec {} run -- sh -c 'sleep 100 & wait'", exe.display());
+    let script = format!("sleep 100 >/dev/null 2>&1 & echo $!; exec {} run -- sh -c 'sleep 100 & : >$FAKE_FLAG; wait'", exe.display());
     let mut command = Command::new("sh");
     command.args(["-c", &script]).env("FAKE_PAGER", "dies").env("MEMFIT_STUB", harmless_stub());
+    command.env("FAKE_FLAG", scratch("flag"));
     let (code, pid, err) = output(&mut command);
     assert_eq!(code, Some(1), "{err}");
     assert!(alive(&pid));
@@ -453,21 +473,32 @@ fn terminal_stop_and_continue() {
     terminal.env("FAKE_PAGER", "good").env("MEMFIT_STUB", harmless_stub()).env("TERM", "dumb");
     let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut keys = terminal.stdin.take().unwrap();
-    let mut press = |text: &str, pause_ms: u64| {
+    let seen: Arc<Mutex<String>> = Arc::default();
+    let (mut out, into) = (terminal.stdout.take().unwrap(), Arc::clone(&seen));
+    let reader = std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(n @ 1..) = out.read(&mut bytes) {
+            into.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..n]));
+        }
+    });
+    // Types a line, or a control character, and waits for a word that it does not contain.
+    let mut press = |text: &str, word: &str| {
+        let from = seen.lock().unwrap().len();
         keys.write_all(text.as_bytes()).unwrap();
-        std::thread::sleep(Duration::from_millis(pause_ms));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !seen.lock().unwrap()[from..].contains(word) {
+            assert!(Instant::now() < deadline, "{word} does not come: {}", seen.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     };
-    press(&format!("{} run -q -- sh -c 'sleep 1.5; echo fin''ished'\n", exe.display()), 700);
-    press("\x1a", 500);
-    press("jobs; echo AFTER; fg\n", 2000);
-    press("echo status $?\n", 200);
-    press("exit\n", 100);
+    press(&format!("{} run -q -- sh -c 'echo rea''dy; read x; echo fin''ished $x'\n", exe.display()), "ready");
+    press("\x1a", "Stopped");
+    press("echo AF''TER\n", "AFTER");
+    press("fg\n", "read x");
+    press("now\n", "finished now");
+    press("echo status $?\n", "status 0");
+    keys.write_all(b"exit\n").unwrap();
     drop(keys);
-    let mut out = String::new();
-    terminal.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     terminal.wait().unwrap();
-    let at = |word: &str| out.find(word).unwrap_or_else(|| panic!("{word} is not in: {out}"));
-    assert!(at("Stopped") < at("\nAFTER"), "{out}");
-    assert!(at("\nAFTER") < at("finished"), "{out}");
-    assert!(out.contains("status 0"), "{out}");
+    reader.join().unwrap();
 }
