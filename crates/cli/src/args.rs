@@ -108,6 +108,9 @@ pub struct StatArgs {
     /// Print JSON, an array with one object a tree
     #[arg(long)]
     pub json: bool,
+    /// List the running processes of each tree, too
+    #[arg(short, long)]
+    pub processes: bool,
 }
 
 /// `memfit __generate`

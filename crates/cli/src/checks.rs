@@ -196,7 +196,8 @@ fn event_fork(known: u64) -> Check {
     if probe::can_enable(feature::EVENT_FORK) {
         return Check::ok(id, name, "allowed");
     }
-    let detail = "need CAP_SYS_PTRACE; without them programs are asked to tell of their forks: fork() works, a bare clone of a \
+    let detail =
+        "need CAP_SYS_PTRACE; without them programs are asked to tell of their forks: fork() works, a bare clone of a \
                   paged program ends with a crash";
     let fix = "none is needed; with the right (sudo setcap cap_sys_ptrace+ep PATH/memfit) bare clones work, too";
     Check::optional(id, name, detail, fix)

@@ -41,7 +41,13 @@ pub fn run(args: &StatArgs) -> Result<i32, Failure> {
             }
         }
     }
-    let text = if args.json { json(&trees) } else { table(&trees) };
+    let text = match args {
+        StatArgs { json: true, .. } => json(&trees),
+        StatArgs { processes: true, .. } => {
+            trees.iter().map(|tree| table(std::slice::from_ref(tree)) + &processes(&tree.1)).collect()
+        }
+        _ => table(&trees),
+    };
     if trees.is_empty() && !args.json {
         eprintln!("memfit: no tree of yours is running");
     }
@@ -98,16 +104,37 @@ fn table(trees: &[(String, Value)]) -> String {
     let mut rows =
         vec![["PID", "BUDGET", "USED", "RESIDENT", "STAGED", "POOL", "SWAP", "RATIO", "PROCS"].map(String::from)];
     rows.extend(trees.iter().map(|(pid, value)| row(pid, value)));
-    let widths: Vec<usize> = (0..9).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
     let commands = std::iter::once("COMMAND".to_owned()).chain(trees.iter().map(|(_, value)| command(value)));
+    aligned(&rows, commands)
+}
+
+/// Numbers to the right, and a text behind them.
+fn aligned<const N: usize>(rows: &[[String; N]], texts: impl Iterator<Item = String>) -> String {
+    let widths: Vec<usize> = (0..N).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
     let mut out = String::new();
-    for (row, command) in rows.iter().zip(commands) {
+    for (row, text) in rows.iter().zip(texts) {
         for (cell, width) in row.iter().zip(&widths) {
             let _ = write!(out, "{cell:>width$}  ");
         }
-        let _ = writeln!(out, "{command}");
+        let _ = writeln!(out, "{text}");
     }
     out
+}
+
+/// The running processes of a tree, the largest first.
+fn processes(value: &Value) -> String {
+    let number = |process: &Value, key: &str| process.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let list = value.get("processes").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut running: Vec<&Value> = list.iter().filter(|p| p["running"] == true).collect();
+    running.sort_by_key(|p| std::cmp::Reverse(number(p, "resident_bytes")));
+    let mut rows = vec![["  PID", "RESIDENT", "PEAK", "FAULTS", "EVICTED"].map(String::from)];
+    rows.extend(running.iter().map(|p| {
+        let faults = if p["paged"] == true { number(p, "faults").to_string() } else { "-".into() };
+        let (resident, peak) = (human(number(p, "resident_bytes")), human(number(p, "peak_total_bytes")));
+        [number(p, "pid").to_string(), resident, peak, faults, human(number(p, "evicted_pages") * 4096)]
+    }));
+    let names = running.iter().map(|p| p["comm"].as_str().unwrap_or("").replace(char::is_control, " "));
+    aligned(&rows, std::iter::once("PROCESS".to_owned()).chain(names))
 }
 
 fn row(pid: &str, value: &Value) -> [String; 9] {
@@ -187,6 +214,15 @@ Num       RefCount Protocol Flags    Type St Inode Path
         assert_eq!(words(lines[0]), "PID BUDGET USED RESIDENT STAGED POOL SWAP RATIO PROCS COMMAND");
         assert_eq!(words(lines[1]), "41 1 GiB 900 MiB 512 MiB - 1 MiB - 2.0 1 sort a b");
         assert_eq!(words(lines[2]), "7 - - - - - - - -");
+        let value = serde_json::json!({ "processes": [
+            {"pid": 7, "comm": "small", "running": true, "resident_bytes": 1u64 << 20, "peak_total_bytes": 1u64 << 21},
+            {"pid": 9, "comm": "gone", "running": false, "resident_bytes": 0},
+            {"pid": 8, "comm": "large", "running": true, "paged": true, "resident_bytes": 1u64 << 30, "faults": 5, "evicted_pages": 256},
+        ]});
+        let text = processes(&value);
+        let lines: Vec<String> = text.lines().map(words).collect();
+        assert_eq!(lines[0], "PID RESIDENT PEAK FAULTS EVICTED PROCESS");
+        assert_eq!(lines[1..], ["8 1 GiB 0 B 5 1 MiB large", "7 1 MiB 2 MiB - 0 B small"]);
         assert_eq!(table(&[]), "");
         assert_eq!(json(&[]), "[]\n");
     }

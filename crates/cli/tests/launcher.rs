@@ -425,7 +425,10 @@ fn guard_outlives_the_launcher() {
 fn former_children_are_spared() {
     // A shell that replaces itself by memfit leaves its children to it; they are no part of the tree.
     let exe = std::env::current_exe().unwrap();
-    let script = format!("sleep 100 >/dev/null 2>&1 & echo $!; exec {} run -- sh -c 'sleep 100 & : >$FAKE_FLAG; wait'", exe.display());
+    let script = format!(
+        "sleep 100 >/dev/null 2>&1 & echo $!; exec {} run -- sh -c 'sleep 100 & : >$FAKE_FLAG; wait'",
+        exe.display()
+    );
     let mut command = Command::new("sh");
     command.args(["-c", &script]).env("FAKE_PAGER", "dies").env("MEMFIT_STUB", harmless_stub());
     command.env("FAKE_FLAG", scratch("flag"));

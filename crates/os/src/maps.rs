@@ -110,7 +110,9 @@ pub fn data_of_libc(maps: &str) -> Vec<(u64, u64)> {
     for line in maps.lines() {
         let Some((start, end)) = line.split(' ').next().and_then(parse_range) else { continue };
         let name = line.rsplit('/').next().unwrap_or("");
-        if line.contains('/') && ["libc.so", "libc-", "ld-linux", "ld-", "libpthread"].iter().any(|l| name.starts_with(l)) {
+        if line.contains('/')
+            && ["libc.so", "libc-", "ld-linux", "ld-", "libpthread"].iter().any(|l| name.starts_with(l))
+        {
             libc_end = end;
         } else if start == libc_end && parse(line).is_some_and(|m| !m.reserved) {
             out.push((start, end));

@@ -238,7 +238,17 @@ mod tests {
     use std::process::{Command, Stdio};
 
     fn process(pid: Pid, ppid: Pid) -> ProcStat {
-        ProcStat { pid, comm: "x".into(), state: 'S', ppid, pgrp: 1, tty_nr: 0, tpgid: -1, forked: false, start_ticks: 7 }
+        ProcStat {
+            pid,
+            comm: "x".into(),
+            state: 'S',
+            ppid,
+            pgrp: 1,
+            tty_nr: 0,
+            tpgid: -1,
+            forked: false,
+            start_ticks: 7,
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::fault;
 use crate::forks::{self, Expected};
 use crate::monitor::Look;
 use crate::mutant::{off, Rule};
-use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, NOTICE_BYTES};
+use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, NOTICE_BYTES};
 use crate::state::Shared;
 use memfit_os::maps::{not_inherited, Maps, Pagemap};
 use memfit_os::memory::Segment;
@@ -65,8 +65,44 @@ pub struct Client {
     pub gone: AtomicBool,
 }
 
-/// A client that ended: pid, name, peak bytes, faults, whether it was paged.
-pub type Past = (i32, String, u64, u64, bool);
+/// What the statistics tell of a process.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs)]
+pub struct Row {
+    pub pid: i32,
+    pub comm: String,
+    /// Bytes.
+    pub peak: u64,
+    /// Bytes; 0 once it has ended.
+    pub resident: u64,
+    pub faults: u64,
+    /// Pages.
+    pub evicted: u64,
+    pub paged: bool,
+    pub running: bool,
+}
+
+impl Client {
+    /// Its figures now.
+    pub fn row(&self) -> Row {
+        let proc = self.proc.lock().unwrap().clone();
+        let count = |of: fn(&ProcCounters) -> &AtomicU64| proc.as_ref().map_or(0, |p| of(&p.counters).load(Relaxed));
+        let rss = self.rss.read().unwrap_or_default();
+        Row {
+            pid: self.pid,
+            comm: self.comm.clone(),
+            peak: self.peak.load(Relaxed),
+            resident: rss.anon,
+            faults: count(|c| &c.faults),
+            evicted: count(|c| &c.evicted),
+            paged: proc.is_some(),
+            running: rss.mapped > 0,
+        }
+    }
+}
+
+/// Most ended processes that the statistics tell of.
+const PAST_MAX: usize = 1000;
 
 /// Not engaged.
 pub const IDLE: u32 = 0;
@@ -90,7 +126,7 @@ pub struct Desk {
     /// Set when the command has ended.
     pub ended: Mutex<Option<ToPager>>,
     /// Clients that ended, for the statistics.
-    pub past: Mutex<Vec<Past>>,
+    pub past: Mutex<Vec<Row>>,
     /// What the launcher told us.
     pub config: Config,
 }
@@ -376,11 +412,9 @@ fn remove_client(desk: &Desk, client: &Arc<Client>) {
         proc.dead.store(true, Relaxed);
         proc.kick.raise();
     }
-    let proc = client.proc.lock().unwrap().clone();
-    let faults = proc.as_ref().map_or(0, |p| p.counters.faults.load(Relaxed));
     let mut past = desk.past.lock().unwrap();
-    if past.len() < 1000 {
-        past.push((client.pid, client.comm.clone(), client.peak.load(Relaxed), faults, proc.is_some()));
+    if past.len() < PAST_MAX {
+        past.push(Row { resident: 0, running: false, ..client.row() });
     }
     desk.clients.lock().unwrap().retain(|c| !Arc::ptr_eq(c, client));
 }
@@ -496,7 +530,10 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
         maps: Mutex::new(Maps::open(client.pid)?),
         frees_lazily: OnceLock::new(),
         reservation: AtomicU64::new(message.reservation[0]),
-        forbidden: ranges.into_iter().chain([pages(message.beacon, 4096), pages(message.notice, NOTICE_BYTES)]).collect(),
+        forbidden: ranges
+            .into_iter()
+            .chain([pages(message.beacon, 4096), pages(message.notice, NOTICE_BYTES)])
+            .collect(),
         arguments: procfs::arguments(client.pid),
     })
 }

@@ -61,8 +61,10 @@ impl Shields {
     /// The kernel takes what was said of the range along; what was to be said of it is to be said there.
     pub fn moved(&mut self, from: u64, to: u64, len: u64) {
         let there = |(s, e): (u64, u64)| (s - from + to, e - from + to);
-        let (open, kept): (Vec<_>, Vec<_>) =
-            (self.open.within(from, from + len).map(there).collect(), self.kept.within(from, from + len).map(there).collect());
+        let (open, kept): (Vec<_>, Vec<_>) = (
+            self.open.within(from, from + len).map(there).collect(),
+            self.kept.within(from, from + len).map(there).collect(),
+        );
         open.into_iter().for_each(|(s, e)| self.open.add(s, e));
         kept.into_iter().for_each(|(s, e)| self.kept.add(s, e));
     }
@@ -132,7 +134,12 @@ impl Expected {
 
     /// A range of the parent is about to be zapped; the thread `served` made the pager read of it. `resident` finds a page of
     /// it that is in memory, other than those that it shall leave out.
-    pub fn dropped(&self, (start, end): (u64, u64), served: u32, resident: impl FnOnce(&dyn Fn(Page) -> bool) -> Option<Page>) {
+    pub fn dropped(
+        &self,
+        (start, end): (u64, u64),
+        served: u32,
+        resident: impl FnOnce(&dyn Fn(Page) -> bool) -> Option<Page>,
+    ) {
         let mut window = self.window.lock().unwrap();
         // What was brought back may be in the parent alone.
         let witness = resident(&|page| window.brought.contains(&page.0));

@@ -255,7 +255,10 @@ impl Monitor {
     /// A fork child of a paged process waits for its beacon: it has a userfaultfd already. Without fork events nobody waits:
     /// the child of a paged process is paged from its hello on.
     fn may_engage(&self, client: &Client) -> bool {
-        !self.desk.fork_events || !client.forked || client.proc.lock().unwrap().is_some() || self.desk.shared.procs.lock().unwrap().is_empty()
+        !self.desk.fork_events
+            || !client.forked
+            || client.proc.lock().unwrap().is_some()
+            || self.desk.shared.procs.lock().unwrap().is_empty()
     }
 
     fn look(&self, client: &Client, proc: &Arc<Proc>, rss: &Rss) {

@@ -1,7 +1,7 @@
 //! What a run did: JSON for scripts (schema 1), one line for people, fault latencies.
 
 use crate::config::ToPager;
-use crate::control::Desk;
+use crate::control::{Desk, Row};
 use crate::state::Shared;
 use memfit_core::Source;
 use serde_json::{json, Value};
@@ -132,24 +132,26 @@ fn codecs(shared: &Shared) -> Value {
 
 /// One row a pid: a program that execs says hello again.
 fn processes(desk: &Desk) -> Vec<Value> {
-    let mut rows: BTreeMap<i32, (String, u64, u64, bool)> = BTreeMap::new();
-    let mut add = |pid: i32, comm: &str, peak: u64, faults: u64, paged: bool| {
-        let row = rows.entry(pid).or_default();
-        *row = (comm.to_string(), row.1.max(peak), row.2 + faults, row.3 || paged);
-    };
-    for (pid, comm, peak, faults, paged) in desk.past.lock().unwrap().iter() {
-        add(*pid, comm, *peak, *faults, *paged);
+    let past = desk.past.lock().unwrap().clone();
+    let clients = desk.clients.lock().unwrap().clone();
+    let mut rows: BTreeMap<i32, Row> = BTreeMap::new();
+    for new in past.into_iter().chain(clients.iter().map(|client| client.row())) {
+        let row = rows.entry(new.pid).or_default();
+        *row = Row {
+            peak: row.peak.max(new.peak),
+            faults: row.faults + new.faults,
+            evicted: row.evicted + new.evicted,
+            paged: row.paged || new.paged,
+            ..new
+        };
     }
-    for client in desk.clients.lock().unwrap().iter() {
-        let proc = client.proc.lock().unwrap().clone();
-        let faults = proc.as_ref().map_or(0, |p| p.counters.faults.load(Relaxed));
-        add(client.pid, &client.comm, client.peak.load(Relaxed), faults, proc.is_some());
-    }
-    rows.into_iter()
-        .map(|(pid, (comm, peak, faults, paged))| {
-            json!({"pid": pid, "comm": comm, "peak_total_bytes": peak, "faults": faults, "paged": paged})
+    let json = |row: Row| {
+        json!({
+            "pid": row.pid, "comm": row.comm, "running": row.running, "paged": row.paged, "resident_bytes": row.resident,
+            "peak_total_bytes": row.peak, "faults": row.faults, "evicted_pages": row.evicted,
         })
-        .collect()
+    };
+    rows.into_values().map(json).collect()
 }
 
 /// Everything about now and since the start.

@@ -4,15 +4,15 @@
 //! the memory of a dead program never outlives it. It has its own empty descriptor table, its own
 //! stack and thread pointer, and blocks every signal.
 
-use crate::{fork, map};
 use crate::sys::{self, syscall, PAGE};
 use crate::take::Taker;
+use crate::{fork, map};
 use core::arch::global_asm;
 use core::mem::{size_of, zeroed, MaybeUninit};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use memfit_wire::{
-    Command, FromStub, Ring, BATCH, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, NOTICE_PAGES, OPEN, RING_BYTES, SERVED, SOCKET_NAME_MAX,
-    TELL_FORKS, TRUST_MOVE, VERSION, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, Ring, BATCH, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, NOTICE_PAGES, OPEN, RING_BYTES,
+    SERVED, SOCKET_NAME_MAX, TELL_FORKS, TRUST_MOVE, VERSION, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.

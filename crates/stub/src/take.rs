@@ -100,7 +100,11 @@ impl Taker {
             if flags & SHIELD != 0 {
                 let kept = syscall!(sys::MADVISE, start, bytes, 10);
                 let marked = syscall!(sys::MADVISE, start, bytes, 15);
-                if kept != 0 { kept } else { marked }
+                if kept != 0 {
+                    kept
+                } else {
+                    marked
+                }
             } else {
                 syscall!(sys::MADVISE, start, bytes, 11)
             }

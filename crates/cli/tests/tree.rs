@@ -1,0 +1,219 @@
+//! Whole trees under one budget: processes are born, change, die and outlive each other, and what they had is free again.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use support::{memfit, say, skip, Bench, FORKS, ONE, PYTHON, SEVERAL};
+
+const MIB: u64 = 1 << 20;
+const BLOCKS: &str = include_str!("workloads/blocks.py");
+
+fn python(name: &str) -> Option<Bench> {
+    let bench = Bench::new(name, &[PYTHON])?;
+    bench.file("blocks.py", BLOCKS);
+    bench.file("big.py", include_str!("workloads/big.py"));
+    Some(bench)
+}
+
+#[track_caller]
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within 60 s: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// After processes that ended in every way nothing of them is left in the pager, and the next ones have the whole budget.
+#[test]
+fn what_ended_is_free_again() {
+    let Some(bench) = python("ended_is_free") else { return };
+    bench.file(
+        "crash.py",
+        "import os, blocks\nm = blocks.build(3, 50)\nblocks.churn(m, 1, 1)\nos.kill(os.getpid(), 9)\n",
+    );
+    bench.file("forks.py", include_str!("workloads/forks.py"));
+    let stat = format!("{} stat --json", memfit().display());
+    // Until the fault threads have seen the last end.
+    let look = |file: &str| {
+        format!("for i in 1 2 3 4 5 6 7 8 9 10; do {stat} > {file}; grep -q '\"zpages\": 0' {file} && break; sleep 0.3; done")
+    };
+    let line = format!(
+        "{PYTHON} big.py 1 50 1; {PYTHON} crash.py; sh -c '{PYTHON} big.py 2 20 1; exec {PYTHON} big.py 3 50 1'; {}; \
+         {PYTHON} forks.py; {PYTHON} big.py 4 50 1; {}",
+        look("first.json"),
+        look("second.json")
+    );
+    let (ran, stats) = bench.managed(&line, 32 * MIB);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let mut metadata = Vec::new();
+    for name in ["first.json", "second.json"] {
+        let text = fs::read_to_string(bench.directory.join(name)).unwrap();
+        let all: Value = serde_json::from_str(&text).unwrap();
+        let ours = all
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|tree| tree["budget_bytes"] == 32 * MIB)
+            .unwrap_or_else(|| panic!("{text}"));
+        for key in [
+            "/now/pages/staged",
+            "/now/pages/filled",
+            "/now/pages/pooled",
+            "/now/pages/swapped",
+            "/now/pages/quarantined",
+            "/now/pages/evicting",
+            "/now/pool_bytes",
+            "/now/swap_bytes",
+            "/pool/zpages",
+        ] {
+            assert_eq!(ours.pointer(key), Some(&Value::from(0)), "{name}: {key}: {:#}", ours["now"]);
+        }
+        // The shell that looks may be paged itself.
+        let resident = ours["now"]["resident_bytes"].as_u64().unwrap();
+        assert!(resident < MIB, "{name}: {:#}", ours["now"]);
+        metadata.push(ours["now"]["metadata_bytes"].as_u64().unwrap());
+    }
+    say(&format!("ended_is_free: metadata {metadata:?} bytes"));
+    assert!(metadata[1] < metadata[0] * 3, "the tables grow: {metadata:?}");
+    stats.peak_within(SEVERAL.peak_percent);
+}
+
+#[test]
+fn a_chain_of_200_forks() {
+    let Some(bench) = Bench::new("fork_chain", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "fork_chain", include_str!("workloads/fork_chain.c")) else { return };
+    // Each process has some pages of its own; what they share is a third of all.
+    let (ran, stats) = bench.managed("./fork_chain 200 8", 16 * MIB);
+    assert_eq!((ran.code, &*ran.out), (Some(0), &b"200 levels: right\n"[..]), "{}\n{:#}", ran.err, stats.json);
+    assert!(stats.number("/evictions/pages") > 100, "{:#}", stats.json);
+}
+
+#[test]
+fn a_thousand_children() {
+    let Some(bench) = Bench::new("thousand_children", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "children", include_str!("workloads/children.c")) else { return };
+    bench.same_within("./children", &[], 65, FORKS);
+}
+
+#[test]
+fn a_thousand_children_of_an_ordinary_user() {
+    let Some(bench) = Bench::ordinary("ordinary_children", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "children", include_str!("workloads/children.c")) else { return };
+    bench.same_within("./children", &[], 65, FORKS);
+}
+
+/// The run returns when the command does; what lives on is served to its end, and then the pager goes.
+fn daemon(bench: &Bench) {
+    let Some(_) = bench.compile(&["gcc"], "daemon", include_str!("workloads/daemon.c")) else { return };
+    let (go, done) = (bench.directory.join("go"), bench.directory.join("done"));
+    let (ran, stats) = bench.managed("./daemon go done", 24 * MIB);
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), &b"started\n"[..], ""));
+    assert!(stats.number("/evictions/pages") > 1000, "{:#}", stats.json);
+    assert!(!done.exists(), "the daemon waits");
+    let pid = stats.number("/pid") as i32;
+    fs::write(go, "").unwrap();
+    eventually("the daemon is done", || done.exists());
+    assert_eq!(fs::read_to_string(done).unwrap(), "0 wrong\n");
+    let pager_of = |p: &memfit_os::proctree::ProcStat| {
+        let words = fs::read(format!("/proc/{}/cmdline", p.pid)).unwrap_or_default();
+        p.comm.starts_with("memfit") && String::from_utf8_lossy(&words).contains("./daemon go done")
+    };
+    eventually("the pager goes", || {
+        !memfit_os::proctree::snapshot().unwrap().iter().any(|p| p.pid == pid || pager_of(p))
+    });
+}
+
+#[test]
+fn daemons_outlive_the_command() {
+    let Some(bench) = Bench::new("daemon", &["gcc"]) else { return };
+    daemon(&bench);
+}
+
+#[test]
+fn daemons_of_an_ordinary_user() {
+    let Some(bench) = Bench::ordinary("ordinary_daemon", &["gcc"]) else { return };
+    daemon(&bench);
+}
+
+/// The C sources of a library that the build of memfit has fetched.
+fn c_project() -> Option<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME")
+        .map_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cargo"), PathBuf::from);
+    let registries = fs::read_dir(home.join("registry/src")).ok()?.flatten();
+    let packages = registries.filter_map(|r| fs::read_dir(r.path()).ok()).flat_map(|all| all.flatten());
+    let mut zstd: Vec<PathBuf> =
+        packages.map(|p| p.path().join("zstd/lib")).filter(|p| p.join("zstd.h").is_file()).collect();
+    zstd.sort();
+    zstd.pop()
+}
+
+#[test]
+fn make_with_two_jobs() {
+    let Some(bench) = Bench::new("make_with_two_jobs", &["gcc", "make", "ar"]) else { return };
+    let Some(source) = c_project() else {
+        return skip("make_with_two_jobs", "there are no sources of zstd in cargo's registry");
+    };
+    let makefile = format!(
+        "S := {}\nFILES := $(filter-out %zstd_lazy.c %zstd_opt.c,$(wildcard $S/common/*.c $S/compress/*.c))\n\
+         OBJECTS := $(notdir $(FILES:.c=.o))\nVPATH := $S/common:$S/compress\nlib.a: $(OBJECTS)\n\t@ar rcD $@ $^\n\
+         %.o: %.c\n\t@$(CC) -O1 -g -DZSTD_DISABLE_ASM -I$S -c -o $@ $<\nclean:\n\t@rm -f *.o\n",
+        source.display()
+    );
+    bench.file("Makefile", &makefile);
+    bench.same_within("make -s -j2 lib.a && make -s clean", &["lib.a"], 60, SEVERAL);
+}
+
+/// A run inside of another shares the outer budget.
+#[test]
+fn nested_runs_share_the_outer_budget() {
+    let Some(bench) = python("nested_runs") else { return };
+    let memfit = memfit();
+    let inner = format!("{} run -q -m 1G -- {PYTHON} big.py 1 60 2", memfit.display());
+    let plain = bench.plain(&format!("{PYTHON} big.py 1 60 2"));
+    let (ran, stats) = bench.managed(&inner, 48 * MIB);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out == plain.out, "{}", String::from_utf8_lossy(&ran.out));
+    assert!(stats.number("/evictions/pages") > 1000, "{:#}", stats.json);
+    stats.peak_within(ONE.peak_percent);
+    let named =
+        stats.json["processes"].as_array().unwrap().iter().any(|p| p["comm"].as_str().unwrap().starts_with("python3"));
+    assert!(named, "{:#}", stats.json["processes"]);
+}
+
+/// A server of many processes with shared memory, whose user is another one: PostgreSQL refuses root.
+#[test]
+fn postgresql() {
+    let Some(bench) = Bench::new("postgresql", &["setpriv"]) else { return };
+    let bin = PathBuf::from("/usr/lib/postgresql/15/bin");
+    if !bin.join("postgres").is_file() || memfit_os::process::effective_uid() != 0 {
+        return skip("postgresql", "there is no PostgreSQL 15, or only root can become its user");
+    }
+    bench.file("server.sh", include_str!("workloads/postgresql.sh"));
+    // Its user must reach it.
+    let data = std::env::temp_dir().join(format!("memfit-postgresql-{}", std::process::id()));
+    let line = format!("sh server.sh {} {}", bin.display(), data.display());
+    let plain = bench.plain(&line);
+    assert_eq!(plain.code, Some(0), "{}", plain.err);
+    // Shared memory counts, and stays.
+    let budget = plain.peak * 60 / 100 + 24 * MIB;
+    let (ran, stats) = bench.managed(&line, budget);
+    assert_eq!(ran.code, Some(0), "{}\n{}\n{:#}", ran.err, String::from_utf8_lossy(&ran.out), stats.json);
+    assert!(
+        ran.out == plain.out,
+        "{}\nwithout memfit:\n{}",
+        String::from_utf8_lossy(&ran.out),
+        String::from_utf8_lossy(&plain.out)
+    );
+    let (peak, paged) = (stats.number("/peak/total_bytes"), stats.number("/evictions/pages"));
+    say(&format!(
+        "postgresql: natural {} MiB of anonymous memory; budget {} MiB with the shared, peak {} MiB, {paged} pages evicted",
+        plain.peak / MIB,
+        budget / MIB,
+        peak / MIB
+    ));
+    assert!(paged > 500, "{:#}", stats.json);
+}
