@@ -110,7 +110,7 @@ pub fn run(mut plan: Plan) -> Result<i32, Failure> {
     launcher.leave(&plan, socket_name);
     Ok(match change {
         Change::Exited(code) => code,
-        Change::Killed(signal) | Change::Stopped(signal) => 128 + signal,
+        Change::Killed(signal) | Change::Dumped(signal) | Change::Stopped(signal) => 128 + signal,
     })
 }
 
@@ -224,7 +224,7 @@ impl Launcher {
     fn wait_for_stats(&mut self, change: Change, wanted: bool) -> Result<(), Failure> {
         let (code, signal) = match change {
             Change::Exited(code) => (Some(code), None),
-            Change::Killed(signal) | Change::Stopped(signal) => (None, Some(signal)),
+            Change::Killed(signal) | Change::Dumped(signal) | Change::Stopped(signal) => (None, Some(signal)),
         };
         let pid = self.command.unwrap_or(0);
         self.tell(&ToPager::CommandExited { pid, code, signal, wait_for_stats: wanted });
@@ -313,7 +313,9 @@ impl Launcher {
             (None, Some(end)) => {
                 let how = match end {
                     Change::Exited(code) => format!("exit status {code}"),
-                    Change::Killed(signal) | Change::Stopped(signal) => format!("signal {signal}"),
+                    Change::Killed(signal) | Change::Dumped(signal) | Change::Stopped(signal) => {
+                        format!("signal {signal}")
+                    }
                 };
                 let killed = match self.command {
                     None => "the command was not started",
@@ -364,7 +366,7 @@ impl Drop for Launcher {
         let deadline = Instant::now() + KILL_TIMEOUT;
         while Instant::now() < deadline && process::has_children() {
             match process::next_child_change() {
-                Some((pid, Change::Exited(_) | Change::Killed(_))) if pid == self.pager => return,
+                Some((pid, change)) if pid == self.pager && !matches!(change, Change::Stopped(_)) => return,
                 Some(_) => {}
                 // Its memory is being freed; SIGCHLD says when that is done.
                 None => drop(process::wait_readable([self.signals.as_fd()], Some(Duration::from_millis(20)))),
@@ -393,6 +395,10 @@ impl Launcher {
     }
 
     fn on_child(&mut self, pid: Pid, change: Change) {
+        if matches!(change, Change::Dumped(_)) && pid != self.pager {
+            // The kernel does not wait for a userfaultfd while it writes one.
+            self.say(&format!("the core dump of process {pid} has zeros where pages were paged out"));
+        }
         if pid == self.pager {
             if !matches!(change, Change::Stopped(_)) {
                 self.pager_end = Some(change);

@@ -364,6 +364,8 @@ pub enum Change {
     Exited(i32),
     /// This signal killed it.
     Killed(i32),
+    /// This signal killed it, and its memory was written to a core dump.
+    Dumped(i32),
     /// This signal stopped it.
     Stopped(i32),
 }
@@ -380,7 +382,8 @@ pub fn next_child_change() -> Option<(Pid, Change)> {
     let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
     let change = match info.si_code {
         libc::CLD_EXITED => Change::Exited(status),
-        libc::CLD_KILLED | libc::CLD_DUMPED => Change::Killed(status),
+        libc::CLD_KILLED => Change::Killed(status),
+        libc::CLD_DUMPED => Change::Dumped(status),
         _ => Change::Stopped(status),
     };
     (pid != 0).then_some((pid, change))

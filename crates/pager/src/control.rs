@@ -488,12 +488,10 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     *proc.comm.lock().unwrap() = client.comm.clone();
     match &expected {
         Some(expected) => forks::inherit(shared, &proc, &identity, expected).map_err(|Broken(why)| other(why))?,
-        None if !fresh => {
-            if !confirm(shared, &proc, client.pid) {
-                return Err(other("its address space could not be confirmed after fork".into()));
-            }
+        None if !fresh && !confirm(shared, &proc, client.pid) => {
+            return Err(other("its address space could not be confirmed after fork".into()));
         }
-        None if !desk.fork_events => forks::kept_by_program(&proc, client.pid),
+        None if fresh && !desk.fork_events => forks::kept_by_program(&proc, client.pid),
         None => {}
     }
     let _ = proc.identity.set(identity);

@@ -226,5 +226,5 @@ unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: i32) -> i32 {
         set_mask(mask);
     }
     // SAFETY: sets errno.
-    unsafe { returned(result) as i32 }
+    unsafe { returned(result) }
 }
