@@ -453,6 +453,10 @@ impl Launcher {
         match signal {
             libc::SIGCHLD => {}
             libc::SIGCONT => self.continue_command(),
+            // A terminal that is gone tells only the leader of its session, and the end of that one tells the others.
+            libc::SIGHUP if !from_process && process::leads_session() => {
+                let _ = process::send_signal(command, signal, None);
+            }
             _ if !from_process => {}
             _ if sender != 0 && proctree::is_at_or_below(sender, self.me) => {}
             _ => {

@@ -89,7 +89,8 @@ impl Executable {
         self.prepare().execute()
     }
 
-    /// Starts it in a child of this process, in the same process group, with the inherited signals.
+    /// Starts it in a child of this process, in the same process group, with the inherited signals. It is killed when
+    /// this thread ends before it: nobody else can know a command that has not said hello yet.
     ///
     /// The outer error is ours (no process, no pipe), the inner one that of the command.
     ///
@@ -102,9 +103,18 @@ impl Executable {
         check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
         // SAFETY: new descriptors that nobody else owns.
         let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        // SAFETY: no arguments; it cannot fail.
+        let parent = unsafe { libc::getpid() };
         // SAFETY: the child only makes async-signal-safe calls and allocates nothing.
         let pid = check(unsafe { libc::fork() })?;
         if pid == 0 {
+            // SAFETY: plain numbers.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if libc::getppid() != parent {
+                    exit_now(127);
+                }
+            }
             inherited.restore();
             let error = prepared.execute().errno.to_ne_bytes();
             // SAFETY: the buffer is valid. Four bytes into an empty pipe are written whole.

@@ -124,6 +124,13 @@ pub fn spawn_sharing_descriptors(
     }
 }
 
+/// Whether this process leads its session.
+#[must_use]
+pub fn leads_session() -> bool {
+    // SAFETY: both only read numbers.
+    unsafe { libc::getsid(0) == libc::getpid() }
+}
+
 /// Ends this process without running destructors or exit handlers.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: always allowed.

@@ -11,13 +11,15 @@ use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounter
 use crate::state::Shared;
 use memfit_os::maps::{not_inherited, Maps, Pagemap};
 use memfit_os::memory::Segment;
-use memfit_os::process::PidFd;
+use memfit_os::process::{self, PidFd};
 use memfit_os::procfs::{self, RssReader};
+use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, SERVED, TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, SERVED, SOCKET_VARIABLE, TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
 };
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -143,6 +145,10 @@ pub fn run(desk: &Arc<Desk>) {
     let mut launcher_open = true;
     // The shared descriptor table keeps the launcher's end of the socket open: only its pid tells.
     let alive = PidFd::open(desk.config.launcher_pid).ok();
+    // Before that it may have died, and its pid be another's.
+    if std::os::unix::process::parent_id() != desk.config.launcher_pid as u32 {
+        return abandon(desk);
+    }
     loop {
         deliver(desk, launcher_open);
         let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
@@ -269,22 +275,51 @@ fn launcher_left_in_order(desk: &Desk) -> bool {
     desk.ended.lock().unwrap().is_some()
 }
 
-/// The launcher died: nobody holds the descriptors but us, so the tree ends before we do.
+/// The launcher died: nobody holds the descriptors but us, so the tree ends before we do; also those who have no stub, or
+/// whose stub has not said hello yet.
 fn abandon(desk: &Desk) {
     desk.shared.ending.store(true, Relaxed);
+    let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+    let mut tree: Vec<ProcStat> = clients.iter().filter_map(|client| proctree::read_stat(client.pid)).collect();
+    let entry = format!("{SOCKET_VARIABLE}={}", desk.config.socket_name);
+    let mut killed = !clients.is_empty() || !desk.past.lock().unwrap().is_empty();
     let deadline = Instant::now() + Duration::from_secs(5);
-    while Instant::now() < deadline {
-        let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+    let mut quiet = 0;
+    // One that calls exec just now shows no environment: it is looked for twice.
+    while quiet < 2 && Instant::now() < deadline {
         for client in &clients {
             // SAFETY: SIGKILL to a process whose stub is connected to us.
             unsafe { libc::kill(client.pid, libc::SIGKILL) };
         }
-        // One that has ended and waits for its parent has no memory.
-        if clients.iter().all(|c| c.rss.read().map_or(0, |rss| rss.mapped) == 0) {
-            return;
+        tree = members(tree, &entry);
+        for process in &tree {
+            let _ = proctree::kill_exactly(process);
         }
-        std::thread::sleep(Duration::from_millis(5));
+        killed |= !tree.is_empty();
+        // One that has ended and waits for its parent has no memory.
+        let ended = tree.is_empty() && clients.iter().all(|c| c.rss.read().map_or(0, |rss| rss.mapped) == 0);
+        quiet = if ended { quiet + 1 } else { 0 };
+        std::thread::sleep(Duration::from_millis(3));
     }
+    if killed {
+        // Standard error is the one of the launcher, which cannot speak any more.
+        process::write_stderr("memfit: the launcher died; the command and all that it started were killed\n");
+    }
+}
+
+/// The living of these, what they have started, and who has the entry in its environment.
+fn members(known: Vec<ProcStat>, entry: &str) -> Vec<ProcStat> {
+    let Ok(all) = proctree::snapshot() else { return Vec::new() };
+    let same = |one: &ProcStat, other: &ProcStat| (one.pid, one.start_ticks) == (other.pid, other.start_ticks);
+    let mut found: Vec<ProcStat> = all.iter().filter(|p| known.iter().any(|k| same(k, p))).cloned().collect();
+    for root in found.clone() {
+        found.extend(proctree::descendants_in(&all, root.pid, &HashSet::new()).into_iter().cloned());
+    }
+    found.extend(proctree::with_environment(entry.as_bytes()).unwrap_or_default());
+    found.retain(|process| !process.is_dead());
+    found.sort_unstable_by_key(|process| process.pid);
+    found.dedup_by_key(|process| process.pid);
+    found
 }
 
 /// First packet of a connection: a stub's hello or a question.

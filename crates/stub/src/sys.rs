@@ -75,6 +75,7 @@ pub const GETPRIORITY: usize = 140;
 pub const PRCTL: usize = 157;
 pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;
+pub const EXIT_GROUP: usize = 231;
 pub const SCHED_SETATTR: usize = 314;
 pub const PRLIMIT: usize = 302;
 pub const USERFAULTFD: usize = 323;
