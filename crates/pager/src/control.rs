@@ -17,7 +17,8 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, SERVED, SOCKET_VARIABLE, TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, BYE, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, SERVED, SOCKET_VARIABLE, TELL_FORKS, VERSION,
+    WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
 use std::fs::File;
@@ -198,9 +199,21 @@ pub fn run(desk: &Arc<Desk>) {
             && forks::none_expected(&desk.shared)
         {
             deliver(desk, launcher_open);
-            return;
+            return dismiss(listener, others);
         }
     }
+}
+
+/// The end in order: whoever came too late runs on alone, where he would be killed without a word.
+fn dismiss(listener: RawFd, mut others: Vec<OwnedFd>) {
+    // SAFETY: from here on nobody can connect; those who could are accepted.
+    unsafe { libc::shutdown(listener, libc::SHUT_RD) };
+    accept_all(listener, &mut others);
+    others.iter().for_each(say_bye);
+}
+
+fn say_bye(socket: &OwnedFd) {
+    send_command(socket, &Command { kind: BYE, ..Command::default() }, None);
 }
 
 fn accept_all(listener: RawFd, others: &mut Vec<OwnedFd>) {
@@ -328,11 +341,12 @@ fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
     let Ok((uid, pid)) = seqpacket::peer(socket.as_fd()) else { return };
     match parse(&packet.bytes) {
         Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
-        Some(_) => {}
-        None if packet.bytes.starts_with(b"{") && may_ask(uid) => {
-            let _ = seqpacket::send(socket.as_fd(), crate::stats::live(desk).to_string().as_bytes(), None);
+        None if packet.bytes.starts_with(b"{") => {
+            if may_ask(uid) {
+                let _ = seqpacket::send(socket.as_fd(), crate::stats::live(desk).to_string().as_bytes(), None);
+            }
         }
-        None => {}
+        _ => say_bye(&socket),
     }
 }
 
@@ -350,7 +364,7 @@ fn parse(bytes: &[u8]) -> Option<FromStub> {
 }
 
 fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
-    let Ok(rss) = RssReader::open(pid) else { return };
+    let Ok(rss) = RssReader::open(pid) else { return say_bye(&socket) };
     let expected = forks::take(&desk.shared, hello.token).filter(|_| hello.token != 0);
     let comm = procfs::comm(pid).unwrap_or_default();
     if hello.token != 0 && expected.is_none() {

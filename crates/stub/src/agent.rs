@@ -11,7 +11,7 @@ use core::arch::global_asm;
 use core::mem::{size_of, zeroed, MaybeUninit};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use memfit_wire::{
-    Command, FromStub, Ring, BATCH, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, NOTICE_PAGES, OPEN, RING_BYTES,
+    Command, FromStub, Ring, BATCH, BYE, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, NOTICE_PAGES, OPEN, RING_BYTES,
     SERVED, SOCKET_NAME_MAX, TELL_FORKS, TRUST_MOVE, VERSION, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
@@ -99,7 +99,8 @@ fn leave() -> ! {
     }
 }
 
-/// The pager is gone while this process depends on it: evicted pages are lost, so it must not go on.
+/// The pager is gone without a word: if this process depends on it evicted pages are lost, and so it must not go on; if not,
+/// its run is at an end all the same.
 pub fn die() -> ! {
     // SAFETY: SIGKILL to our own process.
     unsafe {
@@ -136,8 +137,9 @@ extern "C" fn main(forked: usize) -> ! {
     hello.kind = HELLO;
     hello.flags = if forked != 0 { FORKED } else { 0 };
     hello.token = TOKEN.load(Relaxed);
-    if !send(socket, &mut hello, None) {
-        give_up();
+    // A pager that is gone has said goodbye, or not: `serve` finds out.
+    if !send(socket, &mut hello, None) && TOKEN.load(Relaxed) != 0 {
+        die();
     }
     let beacon = BEACON.load(Relaxed);
     if forked != 0 && beacon != 0 {
@@ -158,10 +160,10 @@ fn serve(socket: i32) -> ! {
         let mut command: Command = unsafe { zeroed() };
         let mut fd = -1;
         let got = receive(socket, &mut command, &mut fd);
-        if got != size_of::<Command>() as isize {
-            if taker.is_some() {
-                die();
-            }
+        if got == 0 || taker.is_some() && got != size_of::<Command>() as isize {
+            die();
+        }
+        if got != size_of::<Command>() as isize || command.kind == BYE {
             give_up();
         }
         match command.kind {
@@ -203,7 +205,7 @@ fn engage(socket: i32, command: &Command, segment: i32, lent: i32, notice: &mut 
     // SAFETY: all-zero is a valid FromStub.
     let mut reply: FromStub = unsafe { zeroed() };
     reply.kind = ENGAGED;
-    let made = prepare(command, segment, lent, &mut reply);
+    let made = prepare(socket, command, segment, lent, &mut reply);
     let uffd = match &made {
         Ok(taker) if command.flags & WITH_UFFD == 0 => Some(taker.uffd),
         Ok(_) => None,
@@ -224,7 +226,7 @@ fn engage(socket: i32, command: &Command, segment: i32, lent: i32, notice: &mut 
     made.ok()
 }
 
-fn prepare(command: &Command, segment: i32, lent: i32, reply: &mut FromStub) -> Result<Taker, u32> {
+fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut FromStub) -> Result<Taker, u32> {
     let bytes = command.segment_bytes as usize;
     let uffd = if command.flags & WITH_UFFD != 0 { lent } else { make_uffd(command, lent)? };
     // SAFETY: a new shared mapping of the pager's segment, not inherited by fork children.
@@ -255,6 +257,7 @@ fn prepare(command: &Command, segment: i32, lent: i32, reply: &mut FromStub) -> 
     // SAFETY: the segment starts with a ring and stays mapped as long as the process lives.
     let ring = unsafe { &*(segment as *const Ring) };
     Ok(Taker {
+        socket,
         uffd,
         ring,
         segment: segment as usize,
@@ -365,7 +368,8 @@ fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
             header.control = control.as_mut_ptr().cast();
             header.control_len = size_of::<Control>();
             let got = syscall!(sys::RECVMSG, socket, &raw mut header, 0x4000_0000);
-            if got == -(sys::EINTR as isize) {
+            // ECONNRESET, 104, comes once when the other end left something unread, before what it said last.
+            if got == -(sys::EINTR as isize) || got == -104 {
                 continue;
             }
             if header.control_len >= 20 && got > 0 {

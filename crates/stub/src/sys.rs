@@ -67,6 +67,7 @@ pub const MADVISE: usize = 28;
 pub const GETPID: usize = 39;
 pub const SOCKET: usize = 41;
 pub const CONNECT: usize = 42;
+pub const RECVFROM: usize = 45;
 pub const SENDMSG: usize = 46;
 pub const RECVMSG: usize = 47;
 pub const EXIT: usize = 60;
@@ -107,6 +108,14 @@ pub fn futex_wait(word: &core::sync::atomic::AtomicU32, seen: u32, ms: i64) {
     let timeout = [ms / 1000, (ms % 1000) * 1_000_000];
     // SAFETY: the word outlives the call; a futex wait writes nothing.
     unsafe { syscall!(FUTEX, word.as_ptr(), 0, seen, timeout.as_ptr(), 0, 0) };
+}
+
+/// Whether the other end of a socket of packets is gone, and all it said has been read.
+pub fn is_hung_up(socket: i32) -> bool {
+    let mut byte = [0u8; 1];
+    // SAFETY: a buffer of its length; MSG_PEEK | MSG_DONTWAIT. 104 is ECONNRESET.
+    let got = unsafe { syscall!(RECVFROM, socket, byte.as_mut_ptr(), 1, 2 | 0x40, 0, 0) };
+    got == 0 || got == -104
 }
 
 /// Wakes all who wait for the word.

@@ -4,6 +4,7 @@
 //! unread. Emptying it must raise no event: it is unregistered for the moment of the MADV_DONTNEED,
 //! which costs 2 us for a whole window.
 
+use crate::agent::die;
 use crate::sys::{self, syscall, PAGE};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use memfit_wire::{
@@ -13,6 +14,7 @@ use memfit_wire::{
 
 /// What the stub needs to take pages; made when the pager engages the process.
 pub struct Taker {
+    pub socket: i32,
     pub uffd: i32,
     pub ring: &'static Ring,
     /// Address and bytes of the segment; the ring is at its start.
@@ -148,6 +150,10 @@ impl Taker {
             let now = gate.load(SeqCst);
             if now & CLOSED != 0 {
                 sys::futex_wait(gate, now, 100);
+                // Nobody opens the gate of a pager that died.
+                if sys::is_hung_up(self.socket) {
+                    die();
+                }
             }
         }
     }

@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Both sides refuse another version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// First word of every message of the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -35,6 +35,10 @@ pub const OPEN: u32 = 6;
 
 /// Pager to stub, after ENGAGE with [`TELL_FORKS`]: forks may go on. In a told fork child its memory is served now.
 pub const SERVED: u32 = 7;
+
+/// Pager to stub: it will not be served, and may run on alone. Without it the end of the connection is the death of the
+/// pager, and of all whom it knows.
+pub const BYE: u32 = 8;
 
 /// [`FromStub::flags`]: the process is a fork child of one that had a stub.
 pub const FORKED: u32 = 1;
@@ -104,7 +108,7 @@ pub struct FromStub {
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Command {
-    /// [`LEND`], [`ENGAGE`], [`OPEN`], [`SERVED`] or [`BATCH`].
+    /// [`LEND`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BYE`] or [`BATCH`].
     pub kind: u32,
     pub flags: u32,
     /// ENGAGE: bytes of the segment.
