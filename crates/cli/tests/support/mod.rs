@@ -5,6 +5,8 @@ pub mod cgroup;
 pub mod ordinary;
 pub mod process;
 pub mod stats;
+pub mod terminal;
+pub mod tree;
 pub mod watch;
 
 use memfit_os::probe;

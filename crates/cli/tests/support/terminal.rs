@@ -1,0 +1,84 @@
+//! A terminal of the test's own, and what is typed into it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+pub struct Terminal {
+    keys: File,
+    /// Its other end, until it is given to a program.
+    slave: Option<OwnedFd>,
+    text: Vec<u8>,
+}
+
+impl Terminal {
+    /// An error says why there can be none here.
+    pub fn open() -> Result<Terminal, String> {
+        let (mut master, mut slave) = (-1, -1);
+        let (name, settings, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
+        // SAFETY: two valid numbers to write to; the rest is left to the defaults.
+        if unsafe { libc::openpty(&raw mut master, &raw mut slave, name, settings, size) } != 0 {
+            return Err(format!("no pseudo terminal: {}", std::io::Error::last_os_error()));
+        }
+        for fd in [master, slave] {
+            // SAFETY: new descriptors; other programs must not hold the terminal open.
+            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+        // SAFETY: a new descriptor; without it a look at the output would wait.
+        unsafe { libc::fcntl(master, libc::F_SETFL, libc::O_NONBLOCK) };
+        // SAFETY: new descriptors that nobody else owns.
+        let (keys, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        Ok(Terminal { keys, slave: Some(slave), text: Vec::new() })
+    }
+
+    /// The command will lead a session with this as its terminal.
+    pub fn give_to(&mut self, command: &mut Command) {
+        let slave = self.slave.take().expect("given once");
+        let dup = || slave.try_clone().unwrap();
+        command.stdin(dup()).stdout(dup()).stderr(dup());
+        // SAFETY: both calls are async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                // A test may run under nohup.
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                if libc::setsid() == -1 || libc::ioctl(0, libc::TIOCSCTTY, 0) == -1 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            })
+        };
+    }
+
+    pub fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Everything that was shown so far.
+    pub fn text(&mut self) -> String {
+        let mut bytes = [0; 4096];
+        // An error is the end, or that there is nothing now.
+        while let Ok(count @ 1..) = self.keys.read(&mut bytes) {
+            self.text.extend(&bytes[..count]);
+        }
+        String::from_utf8_lossy(&self.text).into_owned()
+    }
+
+    /// How often it was shown.
+    pub fn count(&mut self, word: &str) -> usize {
+        self.text().matches(word).count()
+    }
+
+    pub fn hang_up(self) {
+        drop(self.keys);
+    }
+}
+
+impl std::fmt::Debug for Terminal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "terminal {}", self.keys.as_raw_fd())
+    }
+}
