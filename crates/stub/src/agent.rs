@@ -6,7 +6,7 @@
 
 use crate::sys::{self, syscall, PAGE};
 use crate::take::Taker;
-use crate::{fork, map};
+use crate::{fork, lock, map};
 use core::arch::global_asm;
 use core::mem::{size_of, zeroed, MaybeUninit};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -24,7 +24,11 @@ static mut SOCKET_NAME: [u8; SOCKET_NAME_MAX] = [0; SOCKET_NAME_MAX];
 static SOCKET_NAME_LEN: AtomicUsize = AtomicUsize::new(0);
 /// Address of the beacon page that fork children inherit; 0 before the process is engaged.
 static BEACON: AtomicUsize = AtomicUsize::new(0);
+/// Where our mappings are, or were in the fork parent.
 static STACK: AtomicUsize = AtomicUsize::new(0);
+static SEGMENT: AtomicUsize = AtomicUsize::new(0);
+static WINDOW: AtomicUsize = AtomicUsize::new(0);
+static NOTICE: AtomicUsize = AtomicUsize::new(0);
 /// In a told fork child the pager's number of the fork, for the hello; else 0.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 
@@ -74,8 +78,7 @@ pub fn start(forked: bool, token: u64) -> bool {
     if SOCKET_NAME_LEN.load(Relaxed) == 0 {
         return false;
     }
-    let Some(stack) = sys::map_private(STACK_BYTES) else { return false };
-    STACK.store(stack, Relaxed);
+    let Some(stack) = sys::map_private(&STACK, STACK_BYTES) else { return false };
     TOKEN.store(token, Relaxed);
     let (all, mut old) = ([u64::MAX], [0u64]);
     // SAFETY: signals are blocked around the clone so that the thread starts with all of them
@@ -229,24 +232,23 @@ fn engage(socket: i32, command: &Command, segment: i32, lent: i32, notice: &mut 
 fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut FromStub) -> Result<Taker, u32> {
     let bytes = command.segment_bytes as usize;
     let uffd = if command.flags & WITH_UFFD != 0 { lent } else { make_uffd(command, lent)? };
-    // SAFETY: a new shared mapping of the pager's segment, not inherited by fork children.
-    let segment = unsafe { syscall!(sys::MMAP, 0, bytes, 3, 1, segment, 0) };
+    // A new shared mapping of the pager's segment, not inherited by fork children. MAP_SHARED.
+    let segment = sys::map(&SEGMENT, bytes, 1, segment as usize);
     if segment < 0 || bytes < RING_BYTES {
         return Err(-segment as u32);
     }
     // SAFETY: our own mapping; MADV_DONTFORK.
     unsafe { syscall!(sys::MADVISE, segment, bytes, 10) };
     let window_bytes = WINDOW_PAGES * PAGE;
-    let window = sys::map_private(window_bytes).ok_or(12u32)?;
+    let window = sys::map_private(&WINDOW, window_bytes).ok_or(12u32)?;
     // SAFETY: our own mapping; MADV_NOHUGEPAGE = 15, a huge page must never lie in the window.
     unsafe { syscall!(sys::MADVISE, window, window_bytes, 15) };
     if BEACON.load(Relaxed) == 0 && command.flags & TELL_FORKS == 0 {
-        // SAFETY: a new mapping that fork children inherit.
-        let beacon = unsafe { syscall!(sys::MMAP, 0, PAGE, 3, 0x4022, usize::MAX, 0) };
-        BEACON.store(if beacon < 0 { 0 } else { beacon as usize }, Relaxed);
+        // A new mapping that fork children inherit.
+        sys::map(&BEACON, PAGE, 0x4022, usize::MAX);
     }
     if command.flags & TELL_FORKS != 0 {
-        reply.notice = sys::map_private(NOTICE_PAGES * PAGE).ok_or(12u32)? as u64;
+        reply.notice = sys::map_private(&NOTICE, NOTICE_PAGES * PAGE).ok_or(12u32)? as u64;
     }
     let stack = STACK.load(Relaxed);
     reply.stack = [stack as u64, (stack + STACK_BYTES) as u64];
@@ -256,6 +258,7 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     reply.reservation = map::reserve().unwrap_or_default();
     // SAFETY: the segment starts with a ring and stays mapped as long as the process lives.
     let ring = unsafe { &*(segment as *const Ring) };
+    lock::keep(window, window_bytes);
     Ok(Taker {
         socket,
         uffd,

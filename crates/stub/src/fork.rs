@@ -7,6 +7,7 @@
 
 use crate::agent;
 use crate::exec::returned;
+use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{Ring, FORK_BEGINS, FORK_ENDED, GIVE, KEEP, NOTICE_PAGES};
@@ -135,6 +136,8 @@ pub extern "C" fn after_in_child() {
     let token = TOKEN.load(Relaxed);
     RING.store(0, Relaxed);
     READY.store(0, Relaxed);
+    // It was not inherited.
+    locked::keep(0, 0);
     let started = agent::start(true, token);
     if token != 0 {
         if !started {

@@ -3,12 +3,13 @@
 //! It needs no library, uses no allocator, lock or thread-local of the program's libc, and does
 //! nothing until the pager asks: a constructor starts one sleeping thread (`agent`), which carries
 //! out batches of "take these runs away" (`take`). It stands before the functions that start programs
-//! (`exec`), and before `mmap` (`map`). Where the kernel tells the pager of no forks, it does (`fork`).
+//! (`exec`), and before `mmap` (`map`) and `mlockall` (`lock`). Where the kernel tells the pager of no forks, it does (`fork`).
 #![no_std]
 
 mod agent;
 mod exec;
 mod fork;
+mod lock;
 mod map;
 mod sys;
 mod take;

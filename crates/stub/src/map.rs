@@ -53,6 +53,59 @@ pub fn open() {
     let _ = NEXT.compare_exchange(0, BASE.load(Relaxed), Relaxed, Relaxed);
 }
 
+/// The program limits its own address space, which must not be used up by what we have reserved: what nobody was given is
+/// given back, and nothing is given from now on.
+fn give_back() {
+    let base = BASE.load(Relaxed);
+    if base == 0 {
+        return;
+    }
+    let end = base + RESERVATION;
+    let next = NEXT.swap(end, Relaxed).max(base);
+    if next < end {
+        // SAFETY: addresses of the reservation that nobody has or will get.
+        unsafe { syscall!(sys::MUNMAP, next, end - next) };
+    }
+}
+
+/// Sets or asks for a limit, of this process or another one.
+///
+/// # Safety
+/// As prlimit64.
+unsafe fn limit(pid: i32, resource: usize, new: *const [usize; 2], old: *mut [usize; 2]) -> i32 {
+    // SAFETY: forwards what the caller answers for; sets errno.
+    unsafe {
+        if resource == RLIMIT_AS && !new.is_null() && (pid == 0 || pid as isize == syscall!(sys::GETPID)) {
+            give_back();
+        }
+        returned(syscall!(sys::PRLIMIT, pid, resource, new, old)) as i32
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setrlimit(resource: i32, new: *const [usize; 2]) -> i32 {
+    // SAFETY: as in `limit`.
+    unsafe { limit(0, resource as usize, new, core::ptr::null_mut()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setrlimit64(resource: i32, new: *const [usize; 2]) -> i32 {
+    // SAFETY: as in `limit`.
+    unsafe { limit(0, resource as usize, new, core::ptr::null_mut()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn prlimit(pid: i32, resource: i32, new: *const [usize; 2], old: *mut [usize; 2]) -> i32 {
+    // SAFETY: as in `limit`.
+    unsafe { limit(pid, resource as usize, new, old) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn prlimit64(pid: i32, resource: i32, new: *const [usize; 2], old: *mut [usize; 2]) -> i32 {
+    // SAFETY: as in `limit`.
+    unsafe { limit(pid, resource as usize, new, old) }
+}
+
 /// The next part of the reservation, with this access.
 fn take(bytes: usize, prot: i32) -> Option<usize> {
     if NEXT.load(Relaxed) == 0 || bytes == 0 || bytes > LARGEST {

@@ -2,6 +2,7 @@
 //! the program's libc is held.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// One system call with up to six arguments; a negative result is `-errno`.
 ///
@@ -73,6 +74,8 @@ pub const RECVMSG: usize = 47;
 pub const EXIT: usize = 60;
 pub const KILL: usize = 62;
 pub const GETPRIORITY: usize = 140;
+pub const MUNLOCK: usize = 150;
+pub const MLOCKALL: usize = 151;
 pub const PRCTL: usize = 157;
 pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;
@@ -89,17 +92,40 @@ pub const EINTR: i32 = 4;
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
 
-/// Anonymous private memory that no fork child gets, or `None`.
-pub fn map_private(bytes: usize) -> Option<usize> {
-    // PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE; MADV_DONTFORK = 10.
-    // SAFETY: a new mapping; nothing of the program's is touched.
+/// Anonymous private memory that no fork child gets, or `None`. `place` as for [`map`].
+pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
+    // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE.
+    let at = map(place, bytes, 0x4022, usize::MAX);
+    if at < 0 {
+        return None;
+    }
+    // SAFETY: our own mapping; MADV_DONTFORK = 10.
+    unsafe { syscall!(MADVISE, at, bytes, 10) };
+    Some(at as usize)
+}
+
+/// A new mapping, or `-errno`, that is empty and not locked in memory, also where the program has locked all that it will
+/// map (MCL_FUTURE): the kernel fills such a mapping as soon as it can be read, but not one without access. It lies at
+/// `place` if that is free, and is noted there: a fork child's lies where its parent's does, and not in a hole where the
+/// program has something that it keeps from its children (MADV_DONTFORK).
+pub fn map(place: &AtomicUsize, bytes: usize, flags: usize, fd: usize) -> isize {
+    // SAFETY: a new mapping; nothing of the program's is touched. PROT_NONE, then PROT_READ | PROT_WRITE.
     unsafe {
-        let at = syscall!(MMAP, 0, bytes, 3, 0x4022, usize::MAX, 0);
+        let at = syscall!(MMAP, place.load(Relaxed), bytes, 0, flags, fd, 0);
         if at < 0 {
-            return None;
+            return at;
         }
-        syscall!(MADVISE, at, bytes, 10);
-        Some(at as usize)
+        syscall!(MUNLOCK, at, bytes);
+        match syscall!(MPROTECT, at, bytes, 3) {
+            error @ ..0 => {
+                syscall!(MUNMAP, at, bytes);
+                error
+            }
+            _ => {
+                place.store(at as usize, Relaxed);
+                at
+            }
+        }
     }
 }
 

@@ -271,12 +271,21 @@ impl Taker {
         // SAFETY: all three act on our own window only, whose contents are in staging.
         let failed = unsafe {
             syscall!(sys::IOCTL, self.uffd, UFFDIO_UNREGISTER, range.as_ptr()) != 0
-                || syscall!(sys::MADVISE, self.window, self.used * PAGE, DONTNEED) != 0
+                || (syscall!(sys::MADVISE, self.window, self.used * PAGE, DONTNEED) != 0 && !self.unlock_and_empty())
                 || syscall!(sys::IOCTL, self.uffd, UFFDIO_REGISTER, &raw mut register) != 0
         };
         if failed || self.look(self.window, WINDOW_PAGES) != Some(0) {
             self.ring.fatal.store(FATAL_FLUSH, SeqCst);
         }
         self.used = 0;
+    }
+
+    /// Locked memory cannot be dropped. A thread of the program is inside of `mlockall`, which unlocks the window only then.
+    fn unlock_and_empty(&self) -> bool {
+        // SAFETY: both act on our own window only.
+        unsafe {
+            syscall!(sys::MUNLOCK, self.window, WINDOW_PAGES * PAGE);
+            syscall!(sys::MADVISE, self.window, self.used * PAGE, DONTNEED) == 0
+        }
     }
 }

@@ -1,0 +1,40 @@
+//! Programs that lock all of their memory.
+//!
+//! `mlockall` means the bounce window too. But a locked window takes locked pages, cannot be emptied, and is filled by
+//! the kernel. So in a paged process it locks what there is without filling it (MCL_ONFAULT), and the window is unlocked
+//! again: what is outside comes back when it is touched, and stays then.
+
+use crate::exec::returned;
+use crate::sys::{self, syscall};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+const CURRENT: i32 = 1;
+const FUTURE: i32 = 2;
+const ON_FAULT: i32 = 4;
+
+/// The bounce window; 0 bytes before the process is engaged.
+static WINDOW: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// This mapping stays unlocked.
+pub fn keep(window: usize, bytes: usize) {
+    WINDOW.store(window, Relaxed);
+    BYTES.store(bytes, Release);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mlockall(flags: i32) -> i32 {
+    let bytes = BYTES.load(Acquire);
+    // SAFETY: locks memory as the program asks; unlocks a mapping of ours; sets errno.
+    unsafe {
+        if bytes == 0 || flags & CURRENT == 0 || flags & !(CURRENT | FUTURE | ON_FAULT) != 0 {
+            return returned(syscall!(sys::MLOCKALL, flags)) as i32;
+        }
+        let mut result = syscall!(sys::MLOCKALL, CURRENT | ON_FAULT);
+        syscall!(sys::MUNLOCK, WINDOW.load(Relaxed), bytes);
+        if result == 0 && flags & FUTURE != 0 {
+            result = syscall!(sys::MLOCKALL, flags & !CURRENT);
+        }
+        returned(result) as i32
+    }
+}
