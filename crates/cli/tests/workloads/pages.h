@@ -1,0 +1,65 @@
+// Memory of which every word is known. Included by the programs of `tools.rs`.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define PAGE ((size_t)4096)
+
+// The machine does not permit it: the test is skipped.
+enum { REFUSED = 77 };
+
+// Ends the program when a call fails.
+#define MUST(call)                                                          \
+    do {                                                                    \
+        if ((long)(call) == -1) {                                           \
+            printf("line %d: %s: %s\n", __LINE__, #call, strerror(errno)); \
+            exit(2);                                                        \
+        }                                                                   \
+    } while (0)
+
+// The word at an index of memory that was filled with a seed: a part of it does not compress.
+static inline uint64_t word(uint64_t seed, size_t i) {
+    uint64_t x = seed + i / 512;
+    if (i % 8) return x;
+    x = (x + i) * 0x9e3779b97f4a7c15u;
+    return (x ^ x >> 31) | 1;
+}
+
+static inline uint64_t *map(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST((intptr_t)p);
+    return p;
+}
+
+static inline void fill(uint64_t *p, size_t bytes, uint64_t seed) {
+    for (size_t i = 0; i < bytes / 8; i++) p[i] = word(seed, i);
+}
+
+// Words that are not as they were filled.
+static inline size_t check(const uint64_t *p, size_t bytes, uint64_t seed) {
+    size_t wrong = 0;
+    for (size_t i = 0; i < bytes / 8; i++) wrong += p[i] != word(seed, i);
+    return wrong;
+}
+
+// Words that are not zero.
+static inline size_t check_empty(const uint64_t *p, size_t bytes) {
+    size_t wrong = 0;
+    for (size_t i = 0; i < bytes / 8; i++) wrong += p[i] != 0;
+    return wrong;
+}
+
+// The exit status of a child, or -1 when a signal killed it.
+static inline int status_of(pid_t child) {
+    int status = 0;
+    MUST(waitpid(child, &status, 0));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
