@@ -28,13 +28,13 @@ unsafe extern "C" fn mlockall(flags: i32) -> i32 {
     // SAFETY: locks memory as the program asks; unlocks a mapping of ours; sets errno.
     unsafe {
         if bytes == 0 || flags & CURRENT == 0 || flags & !(CURRENT | FUTURE | ON_FAULT) != 0 {
-            return returned(syscall!(sys::MLOCKALL, flags)) as i32;
+            return returned(syscall!(sys::MLOCKALL, flags));
         }
         let mut result = syscall!(sys::MLOCKALL, CURRENT | ON_FAULT);
         syscall!(sys::MUNLOCK, WINDOW.load(Relaxed), bytes);
         if result == 0 && flags & FUTURE != 0 {
             result = syscall!(sys::MLOCKALL, flags & !CURRENT);
         }
-        returned(result) as i32
+        returned(result)
     }
 }

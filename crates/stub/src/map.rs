@@ -78,7 +78,7 @@ unsafe fn limit(pid: i32, resource: usize, new: *const [usize; 2], old: *mut [us
         if resource == RLIMIT_AS && !new.is_null() && (pid == 0 || pid as isize == syscall!(sys::GETPID)) {
             give_back();
         }
-        returned(syscall!(sys::PRLIMIT, pid, resource, new, old)) as i32
+        returned(syscall!(sys::PRLIMIT, pid, resource, new, old))
     }
 }
 
