@@ -84,7 +84,6 @@ pub struct Expected {
     forker: u32,
     children: Option<String>,
     descriptors: BTreeSet<Page>,
-    kept: Ranges,
     since: Instant,
     /// What happened in the parent since, until the fork had ended: some of it before there was a child.
     window: Mutex<Window>,
@@ -275,7 +274,6 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
         forker,
         children: children(parent, forker),
         descriptors: parent.descriptors.lock().unwrap().clone(),
-        kept: parent.shields.lock().unwrap().kept.clone(),
         since: Instant::now(),
         window: Mutex::default(),
     });
@@ -372,7 +370,6 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     shared.doubled.fetch_add(state.core.present_pages(proc.id) * 4096, Relaxed);
     shared.settle(state);
     *proc.regions.lock().unwrap() = mine;
-    proc.shields.lock().unwrap().kept = expected.kept.clone();
     *proc.descriptors.lock().unwrap() = expected.descriptors.clone();
     proc.open_shields(identity);
     if let Some(parent) = expected.parent.upgrade().filter(|p| !p.removed.load(Relaxed)) {
