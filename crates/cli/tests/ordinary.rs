@@ -71,6 +71,37 @@ fn torture_with_forks() {
     }
 }
 
+/// Programs of tests/tools.rs whose fork children, descriptors and limits are special.
+fn tool(name: &str, source: &str) {
+    let Some(bench) = Bench::ordinary(name, &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "program", source) else { return };
+    bench.same_within("./program", &[], 50, FORKS);
+}
+
+#[test]
+fn memory_that_fork_children_do_not_get() {
+    tool("ordinary_wiped", include_str!("workloads/wiped.c"));
+}
+
+#[test]
+fn all_descriptors_closed() {
+    tool("ordinary_closes", include_str!("workloads/closes.c"));
+}
+
+#[test]
+fn limits_of_its_own() {
+    tool("ordinary_limits", include_str!("workloads/limits.c"));
+}
+
+/// A chain of forks, each of which is told.
+#[test]
+fn a_chain_of_forks() {
+    let Some(bench) = Bench::ordinary("ordinary_chain", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "fork_chain", include_str!("workloads/fork_chain.c")) else { return };
+    bench.same_within("./fork_chain 20 40", &[], 60, FORKS);
+}
+
 /// A child that nobody announces must not read zeros. It crashes: what is paged is kept from it.
 #[test]
 fn bare_clones_crash() {

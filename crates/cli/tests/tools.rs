@@ -184,7 +184,8 @@ fn gdb_attaches() {
 fn strace_attaches() {
     let look = |bench: &Bench, [pid, ..]: [&str; 3]| {
         let file = bench.directory.join("trace");
-        let said = tool(&["timeout", "-s", "INT", "1", "strace", "-p", pid, "-o", file.to_str().unwrap()]);
+        let said =
+            tool(&["timeout", "-s", "INT", "-k", "20", "1", "strace", "-f", "-p", pid, "-o", file.to_str().unwrap()]);
         (said, fs::read_to_string(file).unwrap_or_default())
     };
     attached("strace", "strace", look, |(said, trace)| {

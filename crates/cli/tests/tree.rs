@@ -225,3 +225,38 @@ fn core_dumps_are_told() {
     let told = ran.err.starts_with("memfit: the core dump of process ") && ran.err.lines().count() == 1;
     assert!(told, "{}", ran.err);
 }
+
+/// Programs that give rights up or start anew in namespaces of their own are paged like others.
+#[test]
+fn rights_given_up_and_namespaces() {
+    let Some(bench) = python("namespaces") else { return };
+    if memfit_os::process::effective_uid() != 0 {
+        return skip("namespaces", "only root can make them, and give up rights");
+    }
+    let plain = bench.plain(&format!("{PYTHON} big.py 1 50 2"));
+    let drop = "setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs";
+    let ways = [
+        drop,
+        "unshare --mount --uts --ipc",
+        "unshare --pid --fork --mount-proc",
+        "unshare --user --map-root-user --pid --fork",
+        "setsid -w",
+    ];
+    for way in ways {
+        // Where the build is closed to others, python's modules are too.
+        let line = format!("{way} {PYTHON} -c 'import sys; sys.argv = [0, 1, 50, 2]; exec(sys.stdin.read())' < all.py");
+        bench.file(
+            "all.py",
+            &format!(
+                "{BLOCKS}\n{}",
+                include_str!("workloads/big.py").replace("import blocks", "blocks = sys.modules[__name__]")
+            ),
+        );
+        let (ran, stats) = bench.managed(&line, 32 * MIB);
+        assert_eq!(ran.code, Some(0), "{way}: {}", ran.err);
+        assert!(ran.out == plain.out, "{way}: {} {}", String::from_utf8_lossy(&ran.out), ran.err);
+        let paged = stats.number("/evictions/pages");
+        say(&format!("namespaces: {way}: {paged} pages evicted"));
+        assert!(paged > 1000, "{way}: {:#}", stats.json);
+    }
+}

@@ -7,7 +7,7 @@ use crate::event::poll2;
 use crate::forks;
 use crate::mutant::{off, Rule};
 use crate::order::Order;
-use crate::proc::{Broken, Io, Proc, ZERO_PAGE, ZERO_RUN};
+use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE, ZERO_RUN};
 use crate::state::Shared;
 use crate::stats::SourceKind;
 use crate::swap::Aligned;
@@ -48,6 +48,9 @@ pub struct Server {
 
 /// Longest wait of one fault for reclaim; then it goes over the budget rather than hang.
 const THROTTLE_MAX: Duration = Duration::from_secs(2);
+
+/// So long a MOVE never takes, unless its thread is stopped or does not get a CPU.
+const GATE_HELD: Duration = Duration::from_millis(20);
 
 /// Time between two looks for faults while the program forks.
 const FORK_LOOK: Duration = Duration::from_micros(50);
@@ -158,14 +161,38 @@ impl Server {
         let proc = Arc::clone(&self.proc);
         let mut io = proc.io.lock().unwrap();
         let gated = io.busy && !off(Rule::Gate);
-        if gated && !proc.close_gate() {
-            return Err(End::Gone);
+        match if gated { proc.close_gate_within(GATE_HELD) } else { Gate::Closed } {
+            Gate::Closed => {}
+            Gate::Held => return self.read_faults(waiting, io),
+            Gate::Gone => return Err(End::Gone),
         }
         let result = self.read_all(waiting, &mut io);
         if gated {
             proc.open_gate();
         }
         result
+    }
+
+    /// The stub stands still inside of a MOVE: a tracer has stopped it, and may itself wait for a page now. Faults do not
+    /// change the address space, and the kernel gives them before events, which must wait.
+    fn read_faults(&mut self, waiting: &mut Vec<Waiting>, io: MutexGuard<'_, Io>) -> Result<usize, End> {
+        let (unread, since, mut messages) = (self.proc.uffd.faults_unread(), Instant::now(), Vec::new());
+        if unread == 0 {
+            drop(io);
+            std::thread::sleep(FORK_LOOK);
+            return Ok(0);
+        }
+        let read = self.proc.uffd.read_some(&mut self.inbox, &mut messages, unread);
+        let count = read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
+        for message in messages {
+            match message {
+                Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
+                other => {
+                    return Err(Broken(format!("{other:?} came while its stub was stopped inside of a move")).into())
+                }
+            }
+        }
+        Ok(count)
     }
 
     /// Reads until no event waits for another one. Till then the picture of the address space is not the
@@ -310,7 +337,14 @@ impl Server {
             let done = match answer {
                 Fault::Load => self.load(page, fault.since)?,
                 Fault::Present => self.verify_present(page)?,
-                Fault::Evicting => self.settle_batch()?,
+                Fault::Evicting => {
+                    if !self.settle_batch()? {
+                        // Others need not wait for it.
+                        self.postponed.push(fault);
+                        return Ok(());
+                    }
+                    false
+                }
                 Fault::Busy => true,
             };
             if done {
@@ -378,7 +412,7 @@ impl Server {
     fn fork_begins(&mut self, forker: u32, more: &mut Vec<Waiting>) -> Result<u64, End> {
         let proc = Arc::clone(&self.proc);
         proc.forking.store(true, SeqCst);
-        self.settle_batch()?;
+        while !self.settle_batch()? {}
         self.drain(more)?;
         self.advise(&proc.to_unshield(), UNSHIELD)?;
         for page in forks::used_by_libc(&proc) {
@@ -488,13 +522,15 @@ impl Server {
         }
     }
 
-    /// A fault on a page of the batch: its answer is there or comes at once.
+    /// A fault on a page of the batch: its answer is there or comes at once. False if the stub is stopped in the middle of it.
     fn settle_batch(&mut self) -> Result<bool, End> {
         let proc = Arc::clone(&self.proc);
         let mut io = proc.io.lock().unwrap();
         let gated = io.busy;
-        if gated && !proc.close_gate() {
-            return Err(End::Gone);
+        match if gated { proc.close_gate_within(GATE_HELD) } else { Gate::Closed } {
+            Gate::Closed => {}
+            Gate::Held => return Ok(false),
+            Gate::Gone => return Err(End::Gone),
         }
         // Untried ranges go back as well: their pages are present, and the fault will find that.
         let result = proc.collect(&self.shared, &mut io, true);
@@ -502,7 +538,7 @@ impl Server {
             proc.open_gate();
         }
         result?;
-        Ok(false)
+        Ok(true)
     }
 
     /// Fills the pages of `self.loads`. True when the faulting page, the first, is there.

@@ -25,8 +25,8 @@ const ENGAGE_BYTES: u64 = 256 << 10;
 /// when a process left that could have shared pages, and how long a fork child must live to be looked at.
 const SLOW_LOOK: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(20);
-/// Within this a fork child has said hello, or its stub cannot run.
-const FORKED_COMES: Duration = Duration::from_secs(2);
+/// Within this a fork child, or a program with a stub, has said hello, or it cannot: it is in another network namespace, say.
+const COMES_AT_ALL: Duration = Duration::from_secs(2);
 /// And so long after its start a program without one will have none.
 const STUB_COMES: Duration = Duration::from_millis(200);
 /// Pages taken from fork relatives after which what they share is looked at again.
@@ -86,7 +86,7 @@ struct Stranger {
 impl Stranger {
     fn bytes(&self) -> Option<u64> {
         let anon = self.rss.read().ok()?.anon;
-        Some(if self.forked && self.since.elapsed() < FORKED_COMES { 0 } else { anon })
+        Some(if self.forked && self.since.elapsed() < COMES_AT_ALL { 0 } else { anon })
     }
 }
 
@@ -371,8 +371,9 @@ impl Monitor {
             }) else {
                 continue;
             };
-            let patience = if stranger.forked { FORKED_COMES } else { STUB_COMES };
-            if stranger.since.elapsed() >= patience && (stranger.forked || !adopt::has_stub(process.pid)) {
+            let waited = stranger.since.elapsed();
+            let late = waited >= STUB_COMES && !stranger.forked && !adopt::has_stub(process.pid);
+            if late || waited >= COMES_AT_ALL {
                 names.push(process.comm.clone());
             }
             seen.insert(process.pid, stranger);
@@ -383,7 +384,8 @@ impl Monitor {
             names.dedup();
             names.truncate(5);
             self.desk.shared.warn(format!(
-                "not paged, but counted: {} (static, setuid, musl and 32-bit programs cannot be)",
+                "not paged, but counted: {} (static, setuid, musl and 32-bit programs, and those without libmemfit.so in \
+                 LD_PRELOAD or in a network namespace of their own, cannot be)",
                 names.join(", ")
             ));
         }

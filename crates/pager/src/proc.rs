@@ -70,6 +70,17 @@ const HOLE: u32 = 1 + libc::ENOMEM as u32;
 /// How long a MOVE of the stub is awaited awake: one takes 2 to 60 us, and to sleep and be woken by another CPU 40.
 const GATE_SPIN: Duration = Duration::from_micros(50);
 
+/// What came of closing the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// No MOVE runs, and none will.
+    Closed,
+    /// The stub is in one all the time: somebody has stopped it there.
+    Held,
+    /// The process died.
+    Gone,
+}
+
 /// Why a batch could not be trusted or a page not be found: the process must die.
 #[derive(Debug)]
 pub struct Broken(pub String);
@@ -308,26 +319,29 @@ impl Proc {
         send_command(&identity.socket, &command, None);
     }
 
-    /// Keeps the stub out of MOVE until [`Proc::open_gate`]. Returns false if the process died
-    /// meanwhile: then nothing of the batch can be waited for.
-    pub fn close_gate(&self) -> bool {
-        let Some(ring) = self.ring() else { return true };
+    /// Keeps the stub out of MOVE until [`Proc::open_gate`]. Gives up after so long: then the gate is open.
+    pub fn close_gate_within(&self, limit: Duration) -> Gate {
+        let Some(ring) = self.ring() else { return Gate::Closed };
         let mut seen = ring.gate.fetch_or(CLOSED, SeqCst) | CLOSED;
         let (mut spins, mut since) = (0u32, None);
         while seen & IN_MOVE != 0 {
-            let mut long = || since.get_or_insert_with(Instant::now).elapsed() > GATE_SPIN;
-            if spins % 32 < 31 || !long() {
+            let mut waited = || since.get_or_insert_with(Instant::now).elapsed();
+            if spins % 32 < 31 || waited() <= GATE_SPIN {
                 std::hint::spin_loop();
             } else {
-                futex_wait(&ring.gate, seen, Duration::from_millis(20));
+                futex_wait(&ring.gate, seen, Duration::from_millis(20).min(limit));
                 if self.dead.load(Relaxed) || self.uffd.gone() {
-                    return false;
+                    return Gate::Gone;
+                }
+                if waited() > limit && ring.gate.load(SeqCst) & IN_MOVE != 0 {
+                    self.open_gate();
+                    return Gate::Held;
                 }
             }
             spins = spins.wrapping_add(1);
             seen = ring.gate.load(SeqCst);
         }
-        true
+        Gate::Closed
     }
 
     /// Lets the stub go on.
