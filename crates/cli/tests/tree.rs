@@ -179,26 +179,21 @@ fn postgresql() {
     bench.file("server.sh", include_str!("workloads/postgresql.sh"));
     // Its user must reach it.
     let data = std::env::temp_dir().join(format!("memfit-postgresql-{}", std::process::id()));
-    let line = format!("sh server.sh {} {}", bin.display(), data.display());
+    let script = |what: &str| format!("sh server.sh {} {} {what}", bin.display(), data.display());
+    let made = bench.plain(&script("init"));
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let line = script("serve");
     let plain = bench.plain(&line);
     assert_eq!(plain.code, Some(0), "{}", plain.err);
-    // Shared memory counts, and stays.
-    let budget = plain.peak * 60 / 100 + 24 * MIB;
+    // Without a limit the servers take about 150 MiB together; 15 of them have nearly 1 MiB each that cannot be taken away.
+    let budget = 96 * MIB;
     let (ran, stats) = bench.managed(&line, budget);
-    assert_eq!(ran.code, Some(0), "{}\n{}\n{:#}", ran.err, String::from_utf8_lossy(&ran.out), stats.json);
-    assert!(
-        ran.out == plain.out,
-        "{}\nwithout memfit:\n{}",
-        String::from_utf8_lossy(&ran.out),
-        String::from_utf8_lossy(&plain.out)
-    );
+    bench.plain(&script("remove"));
+    let out = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(ran.code, Some(0), "{}\n{}\n{:#}", ran.err, out(&ran.out), stats.json);
+    assert_eq!(out(&ran.out), out(&plain.out));
     let (peak, paged) = (stats.number("/peak/total_bytes"), stats.number("/evictions/pages"));
-    say(&format!(
-        "postgresql: natural {} MiB of anonymous memory; budget {} MiB with the shared, peak {} MiB, {paged} pages evicted",
-        plain.peak / MIB,
-        budget / MIB,
-        peak / MIB
-    ));
+    say(&format!("postgresql: budget {} MiB, peak {} MiB, {paged} pages evicted", budget / MIB, peak / MIB));
     assert!(paged > 500, "{:#}", stats.json);
 }
 
@@ -235,13 +230,7 @@ fn rights_given_up_and_namespaces() {
     }
     let plain = bench.plain(&format!("{PYTHON} big.py 1 50 2"));
     let drop = "setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs";
-    let ways = [
-        drop,
-        "unshare --mount --uts --ipc",
-        "unshare --pid --fork --mount-proc",
-        "unshare --user --map-root-user --pid --fork",
-        "setsid -w",
-    ];
+    let ways = [drop, "unshare --mount --uts --ipc", "unshare --pid --fork --mount-proc", "setsid -w"];
     for way in ways {
         // Where the build is closed to others, python's modules are too.
         let line = format!("{way} {PYTHON} -c 'import sys; sys.argv = [0, 1, 50, 2]; exec(sys.stdin.read())' < all.py");

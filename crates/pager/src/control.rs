@@ -35,6 +35,8 @@ pub struct Client {
     pub tid: u32,
     /// Started by a fork of a process that had a stub.
     pub forked: bool,
+    /// Its parent was paged then, and a FORK event has told of it: it must name itself.
+    pub has_beacon: bool,
     /// When it said hello.
     pub since: Instant,
     /// Its control socket.
@@ -43,9 +45,11 @@ pub struct Client {
     pub stage: AtomicU32,
     /// Resident sizes.
     pub rss: RssReader,
-    /// Share of its anonymous pages that is its own, in thousandths. For a new fork child 0: what it has
-    /// is its parent's.
+    /// Share of its anonymous pages that is its own, in thousandths, at the last sample.
     pub share: AtomicU64,
+    /// How much it had when that was looked at, and how much of it was its own, bytes. A new fork child has nothing of its
+    /// own: it is all its parent's. What came since is its own.
+    pub weighed: Mutex<(u64, u64)>,
     /// Since when it is known, until its share is.
     pub unweighed: Mutex<Option<Instant>>,
     /// Shared memory that counts for it, bytes.
@@ -86,6 +90,14 @@ pub struct Row {
 }
 
 impl Client {
+    /// How much of so many bytes is its own.
+    pub fn own(&self, anon: u64) -> u64 {
+        let (then, own) = *self.weighed.lock().unwrap();
+        let own = if anon >= then { own + anon - then } else { own * anon / then };
+        self.share.store(own * 1000 / anon.max(1), Relaxed);
+        own
+    }
+
     /// Its figures now.
     pub fn row(&self) -> Row {
         let proc = self.proc.lock().unwrap().clone();
@@ -367,6 +379,7 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
     let Ok(rss) = RssReader::open(pid) else { return say_bye(&socket) };
     let expected = forks::take(&desk.shared, hello.token).filter(|_| hello.token != 0);
     let comm = procfs::comm(pid).unwrap_or_default();
+    let anon = rss.read().map_or(0, |rss| rss.anon);
     if hello.token != 0 && expected.is_none() {
         // It waits, and lacks what was outside when it was forked.
         desk.shared.warn(format!("killed process {pid} ({comm}): it came too late after its fork to be served"));
@@ -378,11 +391,13 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
         pid,
         tid: hello.tid,
         forked: hello.flags & FORKED != 0,
+        has_beacon: hello.beacon != 0,
         since: Instant::now(),
         socket: Arc::new(socket),
         stage: AtomicU32::new(IDLE),
         rss,
         share: AtomicU64::new(if hello.flags & FORKED == 0 { 1000 } else { 0 }),
+        weighed: Mutex::new((if hello.flags & FORKED == 0 { 0 } else { anon }, 0)),
         unweighed: Mutex::new((hello.flags & FORKED != 0).then(Instant::now)),
         shmem: AtomicU64::new(0),
         mapped: AtomicU64::new(0),

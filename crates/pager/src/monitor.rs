@@ -153,8 +153,7 @@ impl Monitor {
         let (mut total, mut promised) = (self.own_bytes(), 0);
         let sizes: Vec<(&Arc<Client>, Rss)> = clients.iter().filter_map(|c| Some((c, c.rss.read().ok()?))).collect();
         for &(client, ref rss) in &sizes {
-            let anon = rss.anon * client.share.load(Relaxed) / 1000;
-            total += anon + client.shmem.load(Relaxed);
+            total += client.own(rss.anon) + client.shmem.load(Relaxed);
             promised += promised_bytes(client, rss);
             client.peak.fetch_max(rss.anon, Relaxed);
             client.mapped.store(rss.mapped, Relaxed);
@@ -252,13 +251,9 @@ impl Monitor {
         }
     }
 
-    /// A fork child of a paged process waits for its beacon: it has a userfaultfd already. Without fork events nobody waits:
-    /// the child of a paged process is paged from its hello on.
+    /// A fork child of a paged process has a userfaultfd already, and must name itself first.
     fn may_engage(&self, client: &Client) -> bool {
-        !self.desk.fork_events
-            || !client.forked
-            || client.proc.lock().unwrap().is_some()
-            || self.desk.shared.procs.lock().unwrap().is_empty()
+        !client.has_beacon || client.proc.lock().unwrap().is_some()
     }
 
     fn look(&self, client: &Client, proc: &Arc<Proc>, rss: &Rss) {
@@ -340,14 +335,14 @@ impl Monitor {
                 // Staging is mapped by the stub too, and counts once, elsewhere.
                 shmem = shmem.saturating_sub(desk.shared.sizes.staging);
             }
-            let mut share = 1000;
+            let mut weighed = (0, 0);
             if shmem > 4 << 20 || (forks && rss.anon > 1 << 20) {
                 if let Some((anon, pss_shmem)) = client.rss.proportional() {
-                    share = (anon * 1000 / rss.anon.max(1)).min(1000);
+                    weighed = (rss.anon, anon.min(rss.anon));
                     shmem = shmem.min(pss_shmem);
                 }
             }
-            client.share.store(share, Relaxed);
+            *client.weighed.lock().unwrap() = weighed;
             *client.unweighed.lock().unwrap() = None;
             client.shmem.store(shmem, Relaxed);
         }
@@ -412,7 +407,7 @@ fn promised_bytes(client: &Client, rss: &Rss) -> u64 {
     match (client.stage.load(Relaxed), *client.look.lock().unwrap()) {
         (MANAGED, Some(look)) => rss.data.saturating_sub(look.data),
         (REFUSED, _) => 0,
-        _ if client.forked && client.proc.lock().unwrap().is_none() => 0,
+        _ if client.has_beacon && client.proc.lock().unwrap().is_none() => 0,
         _ => rss.data.saturating_sub(rss.anon),
     }
 }

@@ -67,6 +67,8 @@ const DOUBTS_MAX: usize = 4096;
 pub const NOTICE_BYTES: u64 = memfit_wire::NOTICE_PAGES as u64 * 4096;
 /// [`memfit_wire::Range::status`] of a range with a hole.
 const HOLE: u32 = 1 + libc::ENOMEM as u32;
+/// The same of one with a page that is shared, or that a device uses.
+const REFUSED: u32 = 1 + libc::EBUSY as u32;
 /// How long a MOVE of the stub is awaited awake: one takes 2 to 60 us, and to sleep and be woken by another CPU 40.
 const GATE_SPIN: Duration = Duration::from_micros(50);
 
@@ -124,6 +126,8 @@ pub struct Proc {
     pub kick: EventFd,
     /// The control socket is closed, or the memory is gone: no more batches.
     pub dead: AtomicBool,
+    /// MOVE has refused a page as shared: there was a fork that we know nothing of, before the process was paged.
+    pub refused: AtomicBool,
     /// The core does not know the process any more, and its number may be another's. Set with `io`
     /// and the core's lock held, so whoever holds one of them can rely on it.
     pub removed: AtomicBool,
@@ -165,6 +169,7 @@ impl Proc {
             wanted: Mutex::new(Vec::new()),
             kick: EventFd::new()?,
             dead: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             counters: ProcCounters::default(),
             relatives: Mutex::new(Vec::new()),
@@ -263,7 +268,7 @@ impl Proc {
 
     /// Whether pages are or were shared by fork: MOVE refuses them until they have been written again.
     pub fn shares(&self) -> bool {
-        !self.relatives.lock().unwrap().is_empty()
+        self.refused.load(Relaxed) || !self.relatives.lock().unwrap().is_empty()
     }
 
     /// Posts a batch. The pages are Evicting until answered. `io` shall be released before [`Proc::ring_bell`]: the stub that it
@@ -378,6 +383,9 @@ impl Proc {
                 // 1 + EAGAIN: an event was pending, nothing is wrong with the pages.
                 status => (range.moved.load(Relaxed) & valid, status != 1 && status != 1 + libc::EAGAIN as u32),
             };
+            if status == REFUSED {
+                self.refused.store(true, Relaxed);
+            }
             let dropped = if victim.lazy { !moved & valid & !self.present_mask(victim.first, pages) } else { 0 };
             answers.push((victim.first, pages, Answer { moved, dropped, park }));
             *posted = None;

@@ -140,6 +140,7 @@ extern "C" fn main(forked: usize) -> ! {
     hello.kind = HELLO;
     hello.flags = if forked != 0 { FORKED } else { 0 };
     hello.token = TOKEN.load(Relaxed);
+    hello.beacon = BEACON.load(Relaxed) as u64;
     // A pager that is gone has said goodbye, or not: `serve` finds out.
     if !send(socket, &mut hello, None) && TOKEN.load(Relaxed) != 0 {
         die();

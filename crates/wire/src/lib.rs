@@ -94,6 +94,7 @@ pub struct FromStub {
     pub window: [u64; 2],
     /// A page that the pager registers and that is never populated before the fork child's stub
     /// touches it: the fault's thread id names the child.
+    /// HELLO: that of the parent, if it was paged when it forked; else 0.
     pub beacon: u64,
     /// Address space without access, parts of which the stub will give to the program; zeros: none.
     pub reservation: [u64; 2],
