@@ -1,6 +1,7 @@
 """A redis server saves in a fork child while it is written to; another one loads what was saved, and every key is compared.
 
 Usage: bgsave.py SERVER KEYS, SERVER being the program."""
+import atexit
 import hashlib
 import os
 import signal
@@ -25,6 +26,7 @@ class Redis:
         command = ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", "--dir", ".", *options]
         self.log = open(f"{name}.log", "w+")
         self.process = subprocess.Popen(command, executable=server, stdout=self.log, stderr=self.log)
+        atexit.register(self.end)
         deadline = time.monotonic() + 60
         self.socket = socket.socket(socket.AF_UNIX)
         while self.socket.connect_ex(self.path):
