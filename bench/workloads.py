@@ -1,4 +1,5 @@
 """The workloads: how to build and call them. Sources are in workloads/."""
+import glob
 import os
 import shutil
 import subprocess
@@ -16,12 +17,18 @@ SIZES = {
     "pygraph": ((300, 400_000), (56, 30_000)),
     "sqlmem": ((360, 200_000), (64, 20_000)),
     "randrw2t": ((400, 1_000_000, 2), (64, 60_000, 2)),
+    # Whole trees.
+    "redisget": (("get", 250_000, 1_000_000), ("get", 40_000, 50_000)),
+    "redisset": (("set", 250_000, 1_000_000), ("set", 40_000, 50_000)),
+    "makej2": ((2,), (1,)),
+    "launch": ((300, 200), (56, 20)),
 }
 DEFAULT = ["randrw", "sweep", "sort", "npsort", "pygraph", "sqlmem"]
 TITLES = {
     "randrw": "random read/write with verify", "sweep": "sequential sweep", "sort": "GNU sort",
     "npsort": "numpy sort", "pygraph": "CPython object graph", "sqlmem": "SQLite in memory",
-    "randrw2t": "random read/write, 2 threads",
+    "randrw2t": "random read/write, 2 threads", "redisget": "redis GET", "redisset": "redis SET",
+    "makej2": "make -j2 of zstd", "launch": "launch storm beside a big program",
 }
 
 
@@ -72,6 +79,27 @@ def text_input(out, mib):
     return path
 
 
+def c_project(out):
+    """A makefile for the C sources of zstd, which the build of memfit has fetched."""
+    home = os.environ.get("CARGO_HOME") or os.path.expanduser("~/.cargo")
+    found = sorted(glob.glob(f"{home}/registry/src/*/zstd-sys-*/zstd/lib"))
+    if not found or not shutil.which("make"):
+        raise Missing("no make, or no sources of zstd in cargo's registry")
+    path = f"{out}/zstd.mk"
+    text = f"""S := {found[-1]}
+FILES := $(wildcard $S/common/*.c $S/compress/*.c $S/decompress/*.c $S/dictBuilder/*.c)
+OBJECTS := $(notdir $(FILES:.c=.o))
+VPATH := $S/common:$S/compress:$S/decompress:$S/dictBuilder
+lib.a: $(OBJECTS)
+\t@ar rcD $@ $^
+%.o: %.c
+\t@$(CC) -O$(LEVEL) -g -DZSTD_DISABLE_ASM -I$S -c -o $@ $<
+"""
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
 def prepare(name, out, quick):
     args = SIZES[name][1 if quick else 0]
     text = [str(a) for a in args]
@@ -81,6 +109,15 @@ def prepare(name, out, quick):
         cmd = [f"{out}/bin/sweep", *text]
     elif name == "sort":
         cmd = ["sh", "-c", 'sort -S 8G --parallel=1 "$1" | sha256sum', "sh", text_input(out, args[0])]
+    elif name in ("redisget", "redisset"):
+        if not shutil.which("redis-benchmark") or not (shutil.which("redis-server") or shutil.which("redis-check-rdb")):
+            raise Missing("no redis-benchmark with a server (Debian: redis-tools)")
+        cmd = [find_python(["socket"]), f"{HERE}/workloads/redis.py", *text]
+    elif name == "makej2":
+        line = 'd=$(mktemp -d) && cd "$d" && make -s -j2 -f "$1" LEVEL="$2" && sha256sum lib.a; rm -rf "$d"'
+        cmd = ["sh", "-c", line, "sh", c_project(out), *text]
+    elif name == "launch":
+        cmd = [find_python(["zlib"]), f"{HERE}/workloads/launch.py", *text]
     else:
         needs = {"npsort": ["numpy"], "sqlmem": ["sqlite3"], "pygraph": ["random"]}[name]
         cmd = [find_python(needs), f"{HERE}/workloads/{name}.py", *text]

@@ -230,7 +230,13 @@ fn rights_given_up_and_namespaces() {
     }
     let plain = bench.plain(&format!("{PYTHON} big.py 1 50 2"));
     let drop = "setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs";
-    let ways = [drop, "unshare --mount --uts --ipc", "unshare --pid --fork --mount-proc", "setsid -w"];
+    let ways = [
+        drop,
+        "unshare --mount --uts --ipc",
+        "unshare --pid --fork --mount-proc",
+        "unshare --user --map-root-user --pid --fork",
+        "setsid -w",
+    ];
     for way in ways {
         // Where the build is closed to others, python's modules are too.
         let line = format!("{way} {PYTHON} -c 'import sys; sys.argv = [0, 1, 50, 2]; exec(sys.stdin.read())' < all.py");

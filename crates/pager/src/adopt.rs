@@ -141,9 +141,10 @@ fn lazily_freed(identity: &Identity) -> Vec<Range> {
     found
 }
 
-/// Whether the stub is in a process: it will say hello as soon as it runs.
+/// Whether the stub is in a process, beside the libc that it needs: it will say hello as soon as it runs.
 pub fn has_stub(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|text| text.lines().any(|l| l.ends_with(STUB)))
+    let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    [STUB, "/libc.so.6"].iter().all(|library| text.lines().any(|line| line.ends_with(library)))
 }
 
 /// Adds the parts of a present range that the table does not have. What it has may be in a batch.

@@ -27,6 +27,8 @@ const SLOW_LOOK: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(20);
 /// Within this a fork child, or a program with a stub, has said hello, or it cannot: it is in another network namespace, say.
 const COMES_AT_ALL: Duration = Duration::from_secs(2);
+/// Smallest one of those that is told of.
+const TOLD_BYTES: u64 = 1 << 20;
 /// And so long after its start a program without one will have none.
 const STUB_COMES: Duration = Duration::from_millis(200);
 /// Pages taken from fork relatives after which what they share is looked at again.
@@ -368,7 +370,9 @@ impl Monitor {
             };
             let waited = stranger.since.elapsed();
             let late = waited >= STUB_COMES && !stranger.forked && !adopt::has_stub(process.pid);
-            if late || waited >= COMES_AT_ALL {
+            // A small one is not worth a word: `unshare` that waits for its child, say.
+            let large = || stranger.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
+            if late || (waited >= COMES_AT_ALL && large()) {
                 names.push(process.comm.clone());
             }
             seen.insert(process.pid, stranger);

@@ -9,7 +9,7 @@ use crate::take::Taker;
 use crate::{fork, lock, map};
 use core::arch::global_asm;
 use core::mem::{size_of, zeroed, MaybeUninit};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{
     Command, FromStub, Ring, BATCH, BYE, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, NOTICE_PAGES, OPEN, RING_BYTES,
     SERVED, SOCKET_NAME_MAX, TELL_FORKS, TRUST_MOVE, VERSION, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
@@ -29,6 +29,18 @@ static STACK: AtomicUsize = AtomicUsize::new(0);
 static SEGMENT: AtomicUsize = AtomicUsize::new(0);
 static WINDOW: AtomicUsize = AtomicUsize::new(0);
 static NOTICE: AtomicUsize = AtomicUsize::new(0);
+/// What the thread is about: [`IDLE`], [`PAGED`] or [`STOPPING`]; its number, 0 before its hello, [`NONE`] at its end; its process;
+/// its socket in its own table.
+static STATE: AtomicU32 = AtomicU32::new(IDLE);
+static THREAD: AtomicUsize = AtomicUsize::new(0);
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
+static CONNECTION: AtomicUsize = AtomicUsize::new(0);
+const NONE: usize = usize::MAX;
+/// Looks for the hello, which comes in under a millisecond.
+const HELLO_LOOKS: u32 = 100_000;
+const IDLE: u32 = 0;
+const PAGED: u32 = 1;
+const STOPPING: u32 = 2;
 /// In a told fork child the pager's number of the fork, for the hello; else 0.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 
@@ -80,6 +92,10 @@ pub fn start(forked: bool, token: u64) -> bool {
     }
     let Some(stack) = sys::map_private(&STACK, STACK_BYTES) else { return false };
     TOKEN.store(token, Relaxed);
+    STATE.store(IDLE, Relaxed);
+    THREAD.store(0, Relaxed);
+    // SAFETY: asks for a number.
+    PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
     let (all, mut old) = ([u64::MAX], [0u64]);
     // SAFETY: signals are blocked around the clone so that the thread starts with all of them
     // blocked; the new thread gets its own stack and thread pointer and runs `main`.
@@ -95,7 +111,52 @@ pub fn start(forked: bool, token: u64) -> bool {
     }
 }
 
+/// Ends the thread, and waits for that; false if the process is paged and needs it, or it cannot be reached: it is in nobody's
+/// reach but through a descriptor of it (Linux 6.9).
+pub fn stop() -> bool {
+    // PIDFD_THREAD.
+    const THREAD_OF_IT: usize = 0o200;
+    // A child by vfork has our variables, but no thread of ours.
+    // SAFETY: asks for a number.
+    if PROCESS.load(Relaxed) != unsafe { syscall!(sys::GETPID) } as usize {
+        return false;
+    }
+    let mut thread = THREAD.load(Acquire);
+    for _ in 0..HELLO_LOOKS {
+        if thread != 0 {
+            break;
+        }
+        // SAFETY: lets others run.
+        unsafe { syscall!(sys::SCHED_YIELD) };
+        thread = THREAD.load(Acquire);
+    }
+    if thread == 0 || thread == NONE || STATE.compare_exchange(IDLE, STOPPING, AcqRel, Relaxed).is_err() {
+        return false;
+    }
+    // SAFETY: descriptors of our own thread and its socket, closed again; its end is awaited.
+    unsafe {
+        let found = syscall!(sys::PIDFD_OPEN, thread, THREAD_OF_IT);
+        let socket = if found < 0 { found } else { syscall!(sys::PIDFD_GETFD, found, CONNECTION.load(Relaxed), 0) };
+        if found >= 0 {
+            syscall!(sys::CLOSE, found);
+        }
+        if socket < 0 {
+            STATE.store(IDLE, Release);
+            return false;
+        }
+        syscall!(sys::SHUTDOWN, socket, 2);
+        syscall!(sys::CLOSE, socket);
+        let process = syscall!(sys::GETPID);
+        while syscall!(sys::TGKILL, process, thread, 0) == 0 {
+            syscall!(sys::SCHED_YIELD);
+        }
+        syscall!(sys::MUNMAP, STACK.load(Relaxed), STACK_BYTES);
+    }
+    true
+}
+
 fn leave() -> ! {
+    THREAD.store(NONE, Release);
     loop {
         // SAFETY: ends this thread only.
         unsafe { syscall!(sys::EXIT, 0) };
@@ -145,6 +206,8 @@ extern "C" fn main(forked: usize) -> ! {
     if !send(socket, &mut hello, None) && TOKEN.load(Relaxed) != 0 {
         die();
     }
+    CONNECTION.store(socket as usize, Relaxed);
+    THREAD.store(hello.tid as usize, Release);
     let beacon = BEACON.load(Relaxed);
     if forked != 0 && beacon != 0 {
         // SAFETY: a page of ours; reading it makes the fault that tells the pager whose memory this is.
@@ -164,6 +227,9 @@ fn serve(socket: i32) -> ! {
         let mut command: Command = unsafe { zeroed() };
         let mut fd = -1;
         let got = receive(socket, &mut command, &mut fd);
+        if STATE.load(Acquire) == STOPPING {
+            leave();
+        }
         if got == 0 || taker.is_some() && got != size_of::<Command>() as isize {
             die();
         }
@@ -173,6 +239,9 @@ fn serve(socket: i32) -> ! {
         match command.kind {
             LEND => lent = fd,
             ENGAGE => {
+                if STATE.compare_exchange(IDLE, PAGED, AcqRel, Relaxed).is_err() {
+                    leave();
+                }
                 let tell = command.flags & TELL_FORKS != 0;
                 if tell && !told {
                     // Until the pager has said SERVED: a fork in between would be told nothing.

@@ -7,6 +7,7 @@
 #![no_std]
 
 mod agent;
+mod alone;
 mod exec;
 mod fork;
 mod lock;
