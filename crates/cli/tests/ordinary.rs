@@ -5,16 +5,12 @@ mod support;
 
 use std::fs;
 use std::path::PathBuf;
+use support::process::Ran;
+use support::stats::Stats;
 use support::{say, Bench, FORKS, ONE, PYTHON};
 
 /// Its time is short: a child that has to be killed ends the run.
 const TORTURE: &str = "--size 128M --seconds 5 --verify-all-at-end --stall 20 --forks";
-
-fn c_program(name: &str, source: &str, percent: u64) {
-    let Some(bench) = Bench::ordinary(name, &["gcc"]) else { return };
-    let Some(_) = bench.compile(&["gcc"], name, source) else { return };
-    bench.same_within(&format!("./{name}"), &[], percent, FORKS);
-}
 
 fn script(name: &str, text: &str, percent: u64) {
     let Some(bench) = Bench::ordinary(name, &[PYTHON]) else { return };
@@ -30,9 +26,30 @@ fn sort_without_forks() {
     bench.same("sort -S 300M --parallel=2 -o output input", &["output"], 65);
 }
 
+/// What memfit says when it has to kill a child because nobody can tell what it should have: another thread dropped memory at
+/// the very moment of the fork (README, known limits).
+const UNCLEAR: &str = "another thread of its parent";
+
+/// Runs a line until no child had to be killed for that, three times at most.
+fn managed(bench: &Bench, line: &str, budget: u64) -> (Ran, Stats) {
+    for _ in 0..2 {
+        let (ran, stats) = bench.managed(line, budget);
+        if !ran.err.contains(UNCLEAR) {
+            return (ran, stats);
+        }
+        say(&format!("{}: once more, since {}", bench.name, ran.err.lines().next().unwrap_or_default()));
+    }
+    bench.managed(line, budget)
+}
+
 #[test]
 fn forks_with_threads() {
-    c_program("fork_threads", include_str!("workloads/fork_threads.c"), 60);
+    let Some(bench) = Bench::ordinary("fork_threads", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc"], "fork_threads", include_str!("workloads/fork_threads.c")) else { return };
+    let (ran, stats) = managed(&bench, "./fork_threads", 60 << 20);
+    assert_eq!((ran.code, &*ran.out), (Some(0), &b"4 rounds, 0 wrong\n"[..]), "{}\n{:#}", ran.err, stats.json);
+    assert!(stats.number("/evictions/pages") > 10_000, "{:#}", stats.json);
+    stats.peak_within(FORKS.peak_percent);
 }
 
 #[test]
@@ -62,7 +79,7 @@ fn torture_with_forks() {
             program.display(),
             bench.directory.display()
         );
-        let (ran, stats) = bench.managed(&line, 48 << 20);
+        let (ran, stats) = managed(&bench, &line, 48 << 20);
         let forks = stats.number("/transitions/forks");
         say(&format!("ordinary torture, {threads} threads: exit {:?}, {forks} forks", ran.code));
         let out = String::from_utf8_lossy(&ran.out);

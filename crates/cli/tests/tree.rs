@@ -171,7 +171,7 @@ fn nested_runs_share_the_outer_budget() {
 /// A server of many processes with shared memory, whose user is another one: PostgreSQL refuses root.
 #[test]
 fn postgresql() {
-    let Some(bench) = Bench::new("postgresql", &["setpriv"]) else { return };
+    let Some(bench) = Bench::open_to_all("postgresql", &["setpriv"]) else { return };
     let bin = PathBuf::from("/usr/lib/postgresql/15/bin");
     if !bin.join("postgres").is_file() || memfit_os::process::effective_uid() != 0 {
         return skip("postgresql", "there is no PostgreSQL 15, or only root can become its user");
@@ -224,7 +224,9 @@ fn core_dumps_are_told() {
 /// Programs that give rights up or start anew in namespaces of their own are paged like others.
 #[test]
 fn rights_given_up_and_namespaces() {
-    let Some(bench) = python("namespaces") else { return };
+    let Some(bench) = Bench::open_to_all("namespaces", &[PYTHON, "setpriv", "unshare"]) else { return };
+    bench.file("blocks.py", BLOCKS);
+    bench.file("big.py", include_str!("workloads/big.py"));
     if memfit_os::process::effective_uid() != 0 {
         return skip("namespaces", "only root can make them, and give up rights");
     }

@@ -15,13 +15,22 @@ const BECOME: &str = "mount -t tmpfs none \"$0\" && mknod -m 666 \"$0/userfaultf
 /// What such a user runs, where he may read it: the place of the build may be closed to him.
 pub struct Ordinary {
     place: PathBuf,
-    minor: u32,
+    /// The minor number of the device; `None`: the user of the tests himself.
+    minor: Option<u32>,
 }
 
 impl Drop for Ordinary {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.place);
     }
+}
+
+/// A directory for temporary files that everybody reaches.
+fn directory_for_all() -> PathBuf {
+    let reached = |path: &Path| fs::metadata(path).is_ok_and(|data| data.permissions().mode() & 1 == 1);
+    let places = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
+    let open = |place: &&PathBuf| place.ancestors().all(reached);
+    places.iter().find(open).cloned().unwrap_or_else(std::env::temp_dir)
 }
 
 impl Ordinary {
@@ -32,8 +41,20 @@ impl Ordinary {
         }
         let misc = fs::read_to_string("/proc/misc").unwrap_or_default();
         let minor = misc.lines().find_map(|line| line.trim().strip_suffix(" userfaultfd")?.trim().parse().ok());
-        let minor = minor.ok_or("the kernel has no /dev/userfaultfd")?;
-        let place = std::env::temp_dir().join(format!("memfit-ordinary-{}", std::process::id()));
+        let minor: u32 = minor.ok_or("the kernel has no /dev/userfaultfd")?;
+        let ordinary = Ordinary::publish(Some(minor))?;
+        let doctor = ordinary.command(&["doctor"]).stdin(Stdio::null()).output();
+        let outcome = doctor.map_err(|error| format!("{}: {error}", ordinary.place.display()))?;
+        if outcome.status.code() != Some(0) {
+            let said = [outcome.stdout, outcome.stderr].concat();
+            return Err(format!("memfit cannot run as an ordinary user here: {}", String::from_utf8_lossy(&said)));
+        }
+        Ok(ordinary)
+    }
+
+    /// Puts memfit where everybody can read it.
+    fn publish(minor: Option<u32>) -> Result<Ordinary, String> {
+        let place = directory_for_all().join(format!("memfit-ordinary-{}", std::process::id()));
         let ordinary = Ordinary { place, minor };
         let text = |error: std::io::Error| format!("{}: {error}", ordinary.place.display());
         let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(text);
@@ -48,19 +69,19 @@ impl Ordinary {
             fs::copy(memfit().with_file_name(name), &copy).map_err(text)?;
             open(&copy, 0o755)?;
         }
-        let outcome = ordinary.command(&["doctor"]).stdin(Stdio::null()).output().map_err(text)?;
-        if outcome.status.code() != Some(0) {
-            let said = [outcome.stdout, outcome.stderr].concat();
-            return Err(format!("memfit cannot run as an ordinary user here: {}", String::from_utf8_lossy(&said)));
-        }
         Ok(ordinary)
     }
 
     /// memfit with these words.
     pub fn command(&self, words: &[&str]) -> Command {
+        let Some(minor) = self.minor else {
+            let mut command = Command::new(self.place.join("memfit"));
+            command.args(words);
+            return command;
+        };
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", BECOME]).arg(self.place.join("dev"));
-        command.arg(self.minor.to_string()).arg(self.place.join("memfit")).args(words);
+        command.arg(minor.to_string()).arg(self.place.join("memfit")).args(words);
         command
     }
 
@@ -73,8 +94,17 @@ impl Ordinary {
 impl Bench {
     /// As `new`; the programs run under memfit as an ordinary user.
     pub fn ordinary(name: &str, programs: &[&str]) -> Option<Bench> {
+        Bench::elsewhere(name, programs, Ordinary::new)
+    }
+
+    /// As `new`, in a place that is open to all: for programs that become another user.
+    pub fn open_to_all(name: &str, programs: &[&str]) -> Option<Bench> {
+        Bench::elsewhere(name, programs, || Ordinary::publish(None))
+    }
+
+    fn elsewhere(name: &str, programs: &[&str], make: impl Fn() -> Result<Ordinary, String>) -> Option<Bench> {
         let mut bench = Bench::new(name, programs)?;
-        match Ordinary::new() {
+        match make() {
             Ok(ordinary) => {
                 let _ = fs::remove_dir_all(&bench.directory);
                 bench.directory = ordinary.place.join("work");
