@@ -42,7 +42,7 @@ impl Ranges {
 
     /// Whether some of a range is there.
     pub fn meets(&self, start: u64, end: u64) -> bool {
-        self.0.range(..end).next_back().is_some_and(|(_, &e)| e > start)
+        start < end && self.0.range(..end).next_back().is_some_and(|(_, &e)| e > start)
     }
 
     /// The parts of it within a range, in order.
