@@ -24,10 +24,8 @@ const SHORT_WINDOWS: u32 = 100;
 const COMPACT_MOVES: usize = 32;
 /// Waste above which compaction pays, bytes per frame: a move costs a tenth of an eviction, and no fault later.
 const WASTE: u64 = 256;
-/// Part of the floor that must be left for pages which can be taken away, while the pool can give; and part of the budget
-/// that they get in any case.
+/// Part of the floor that must be left for pages which can be taken away, while the pool can give.
 const SQUEEZED: u64 = 2;
-const STARVED: u64 = 32;
 /// Rounds without compaction after one that found nothing to move.
 const COMPACT_PAUSE: u32 = 64;
 
@@ -157,8 +155,7 @@ impl Reclaimer {
         // What is not registered yet is resident as well. But much of it can be what never will be: too little would be left of
         // what the programs get back, and they would wait for the same pages for ever.
         let squeezed = present < floor / SQUEEZED && u64::from(pool.frames) * 4096 > floor && self.can_write();
-        let starved = present < sizes.budget / STARVED && !self.shared.hurry.load(Relaxed);
-        squeezed || starved || present + self.shared.unmanaged.load(Relaxed) <= floor
+        squeezed || present + self.shared.unmanaged.load(Relaxed) <= floor
     }
 
     /// Whether the swap tier takes pages.
