@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use support::tree::eventually;
 use support::{memfit, say, skip, Bench, FORKS, ONE, PYTHON, SEVERAL};
 
 const MIB: u64 = 1 << 20;
@@ -16,15 +16,6 @@ fn python(name: &str) -> Option<Bench> {
     bench.file("blocks.py", BLOCKS);
     bench.file("big.py", include_str!("workloads/big.py"));
     Some(bench)
-}
-
-#[track_caller]
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within 60 s: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// After processes that ended in every way nothing of them is left in the pager, and the next ones have the whole budget.
