@@ -93,7 +93,7 @@ VPATH := $S/common:$S/compress:$S/decompress:$S/dictBuilder
 lib.a: $(OBJECTS)
 \t@ar rcD $@ $^
 %.o: %.c
-\t@$(CC) -O$(LEVEL) -g -DZSTD_DISABLE_ASM -I$S -c -o $@ $<
+\t@$(CC) -O$(LEVEL) -g -ffile-prefix-map=$(CURDIR)=. -DZSTD_DISABLE_ASM -I$S -c -o $@ $<
 """
     with open(path, "w") as f:
         f.write(text)
