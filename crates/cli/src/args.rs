@@ -58,13 +58,18 @@ pub struct RunArgs {
     /// Where pages go that RAM cannot hold even compressed: a directory on a disk, a file, or 'none'
     ///
     /// In a directory memfit makes a file that only it can see and that vanishes with it. A file or device of yours is
-    /// overwritten. Without this option memfit chooses a directory on a disk.
+    /// overwritten. Without this option memfit chooses a directory on a disk. Given several times, each place is used when
+    /// those before it are full.
     #[arg(long, value_name = "DIR|FILE|none", value_hint = ValueHint::AnyPath)]
-    pub swap: Option<PathBuf>,
+    pub swap: Vec<PathBuf>,
 
-    /// Largest size of the swap tier, written as the budget
+    /// Largest size of the swap tier, of each place if there are several; written as the budget
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub swap_size: Option<Size>,
+
+    /// What the swap device is rated to take in writes, such as 9T: the statistics tell how many days that lasts
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub endurance: Option<Size>,
 
     /// Write final statistics to FILE as JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -53,6 +53,8 @@ pub struct Plan {
     pub swap: SwapChoice,
     /// Its largest size, bytes.
     pub swap_size: Option<u64>,
+    /// Bytes that the swap device is rated for.
+    pub endurance: Option<u64>,
     /// No summary.
     pub quiet: bool,
     /// More messages.
@@ -159,6 +161,7 @@ impl Launcher {
             overrides: plan.overrides.clone(),
             swap: plan.swap.clone(),
             swap_size: plan.swap_size,
+            endurance: plan.endurance,
             command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             socket_name: socket_name.to_owned(),
             // The pager owns these; in the shared table, closing them here would close them there.

@@ -51,6 +51,7 @@ impl Inherited {
 pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Failure> {
     let budget = Budget::choose(args.memory)?;
     let swap_size = swap_size(args, budget.base_bytes)?;
+    let endurance = endurance(args.endurance)?;
     if outer_run_lives() {
         note(args, "joins the run that it is started in, whose budget holds; its own options are not used");
         return Err(execute(args, &inherited, env_with_stub()));
@@ -63,7 +64,10 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         eprintln!("memfit: runs the command unmanaged, without a budget: {}: {}", check.name, check.detail);
         return Err(execute(args, &inherited, env::vars_os().collect()));
     }
-    let swap = swap::choose(args.swap.as_deref())?;
+    let swap = swap::choose(&args.swap)?;
+    if let SwapChoice::Paths(paths) = &swap {
+        paths.iter().filter_map(|path| swap::remote(path)).for_each(|text| note(args, &text));
+    }
     let scheme = args.scheme.as_deref().map(scheme_name).transpose()?;
     let stub = preload::find_stub()?;
     let stats = args.stats.as_deref().map(|path| OutputFile::open("--stats", path)).transpose()?;
@@ -74,6 +78,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         overrides: args.set.clone(),
         swap,
         swap_size,
+        endurance,
         quiet: args.quiet,
         verbose: args.verbose,
         command: args.command.clone(),
@@ -128,12 +133,20 @@ impl Budget {
 
 fn swap_size(args: &RunArgs, base_bytes: u64) -> Result<Option<u64>, Failure> {
     let Some(size) = args.swap_size else { return Ok(None) };
-    if args.swap.as_deref() == Some(Path::new("none")) {
+    if args.swap.iter().any(|path| path == Path::new("none")) {
         return Err(Failure::usage("--swap-size has no meaning with --swap none; leave one of them out"));
     }
     match size.resolve(base_bytes) {
         0 => Err(Failure::usage("--swap-size 0: to run without a swap tier use --swap none")),
         bytes => Ok(Some(bytes)),
+    }
+}
+
+fn endurance(option: Option<Size>) -> Result<Option<u64>, Failure> {
+    match option {
+        None => Ok(None),
+        Some(Size::Bytes(bytes)) if bytes > 0 => Ok(Some(bytes)),
+        Some(size) => Err(Failure::usage(format!("--endurance {size}: it is a number of bytes, such as 9T"))),
     }
 }
 
@@ -163,7 +176,9 @@ fn tell_setup(args: &RunArgs, budget: &Budget, swap: &SwapChoice) {
         let swap = match swap {
             SwapChoice::Auto => "chosen automatically".to_owned(),
             SwapChoice::None => "none".to_owned(),
-            SwapChoice::Path(path) => path.display().to_string(),
+            SwapChoice::Paths(paths) => {
+                paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", then ")
+            }
         };
         let share = budget.bytes as f64 * 100.0 / budget.base_bytes as f64;
         let scheme = args.scheme.as_deref().unwrap_or("memfit");

@@ -6,25 +6,47 @@ use memfit_pager::config::SwapChoice;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What follows a swap tier in RAM.
 const IN_RAM_ADVICE: &str = "pages put there would stay in RAM and save nothing; name a directory on a disk, such as \
                              /var/tmp, or use --swap none";
 
-/// Turns the option into a choice with an absolute path.
+/// Turns the options into a choice with absolute paths.
 ///
 /// # Errors
-/// When the place does not exist, is in RAM, cannot be written, or holds data.
-pub fn choose(option: Option<&Path>) -> Result<SwapChoice, Failure> {
-    let path = match option {
-        None => return Ok(SwapChoice::Auto),
-        Some(path) if path == Path::new("none") => return Ok(SwapChoice::None),
-        Some(path) => path,
-    };
-    check(path).map_err(|reason| Failure::here(format!("--swap {}: {reason}", path.display())))?;
-    let absolute = path.canonicalize().map_err(|error| Failure::system("resolve the path of --swap", &error))?;
-    Ok(SwapChoice::Path(absolute))
+/// When a place does not exist, is in RAM, cannot be written, or holds data; when `none` is not alone, or a place is named
+/// twice.
+pub fn choose(options: &[PathBuf]) -> Result<SwapChoice, Failure> {
+    match options {
+        [] => return Ok(SwapChoice::Auto),
+        [only] if only == Path::new("none") => return Ok(SwapChoice::None),
+        _ if options.iter().any(|path| path == Path::new("none")) => {
+            return Err(Failure::usage("--swap none has no meaning beside another --swap; leave one of them out"));
+        }
+        _ => {}
+    }
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for path in options {
+        check(path).map_err(|reason| Failure::here(format!("--swap {}: {reason}", path.display())))?;
+        let absolute = path.canonicalize().map_err(|error| Failure::system("resolve the path of --swap", &error))?;
+        if paths.contains(&absolute) {
+            return Err(Failure::usage(format!("--swap {}: it is named twice", path.display())));
+        }
+        paths.push(absolute);
+    }
+    Ok(SwapChoice::Paths(paths))
+}
+
+/// What to say about a place that is not on this machine.
+pub fn remote(path: &Path) -> Option<String> {
+    let system = probe::file_system(path).ok().filter(|system| system.remote)?;
+    Some(format!(
+        "--swap {}: it is on {}: when that does not answer, the program waits for its pages, and when it is gone the \
+         program cannot go on",
+        path.display(),
+        system.name
+    ))
 }
 
 fn check(path: &Path) -> Result<(), String> {
@@ -78,13 +100,18 @@ mod tests {
 
     #[test]
     fn words_and_nothing() {
-        assert!(matches!(choose(None), Ok(SwapChoice::Auto)));
-        assert!(matches!(choose(Some(Path::new("none"))), Ok(SwapChoice::None)));
+        assert!(matches!(choose(&[]), Ok(SwapChoice::Auto)));
+        assert!(matches!(choose(&["none".into()]), Ok(SwapChoice::None)));
+        assert!(choose(&["none".into(), "/".into()]).unwrap_err().message.contains("no meaning beside"));
+        assert!(choose(&["/var/tmp".into(), "/var/../var/tmp".into()]).unwrap_err().message.contains("named twice"));
+        assert!(
+            matches!(choose(&["/var/tmp".into(), "/var".into()]), Ok(SwapChoice::Paths(paths)) if paths.len() == 2)
+        );
     }
 
     #[test]
     fn refuses_what_does_not_exist_or_is_no_place() {
-        let reason = |path: &str| choose(Some(Path::new(path))).unwrap_err().message;
+        let reason = |path: &str| choose(&[path.into()]).unwrap_err().message;
         assert!(reason("/nonexistent").starts_with("--swap /nonexistent: there is no such directory"));
         assert!(reason("/dev/null").contains("neither a directory"));
         if Path::new("/dev/shm").is_dir() {
@@ -97,7 +124,7 @@ mod tests {
         let path = std::path::PathBuf::from(format!("/var/tmp/memfit-swap-test-{}", std::process::id()));
         let verdict = |contents: &[u8]| {
             fs::write(&path, contents).unwrap();
-            choose(Some(&path)).map_err(|failure| failure.message)
+            choose(std::slice::from_ref(&path)).map_err(|failure| failure.message)
         };
         assert!(verdict(b"").is_ok());
         assert!(verdict(&[0; 70000]).is_ok());

@@ -46,6 +46,7 @@ pub enum Call {
     Compressed { object: u32, len: u32 },
     WriteBack { object: u32 },
     Written { object: u32, kept: bool },
+    Relocated { object: u32, kept: bool },
 }
 
 /// Takes the calls as they happen, with their numbers.
@@ -305,9 +306,9 @@ impl Core {
         self.objects.codec(id).0
     }
 
-    /// The swap tier does not take writes any more: incompressible pages go to the pool.
-    pub fn swap_lost(&mut self) {
-        self.tunables.swap = false;
+    /// Whether the swap tier takes pages now; as long as it does not, incompressible ones go to the pool.
+    pub fn swap_takes(&mut self, takes: bool) {
+        self.tunables.swap = takes;
     }
 
     /// Totals for statistics; O(runs).

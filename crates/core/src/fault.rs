@@ -68,18 +68,33 @@ pub enum Filled {
     Retry,
 }
 
+/// An object in the swap tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Where.
+    pub extent: Extent,
+    /// Bytes.
+    pub len: u16,
+    /// Codec number; 0 is raw.
+    pub codec: u8,
+}
+
+/// Pages read ahead from the swap tier for each page of a window, and the most of them (256 KiB uncompressed).
+const READ_AHEAD: u32 = 4;
+const READ_AHEAD_MAX: u32 = 64;
 /// Pages per fault from which on most come back in sequence.
 const SEQUENCE_PAGES: u32 = 4;
 
 impl Core {
     /// A fault at `page`, inside the registered range `limit`. Adds the pages to fill to `loads`, the
-    /// faulting one first; each of them must be answered by [`Core::loaded`].
-    pub fn fault(&mut self, proc: ProcId, page: Page, limit: PageRange, loads: &mut Vec<Load>) -> Fault {
+    /// faulting one first; each of them must be answered by [`Core::loaded`]. Not more than `most` evicted ones: those whose
+    /// bytes the pager has at hand.
+    pub fn fault(&mut self, proc: ProcId, page: Page, limit: PageRange, most: u32, loads: &mut Vec<Load>) -> Fault {
         let entry = self.table.get(proc, page);
         let before = loads.len();
         let answer = match entry {
             Entry::Untracked => self.fill_zero(proc, page, limit, loads),
-            Entry::Out(object) => self.bring_back(proc, page, object, limit, loads),
+            Entry::Out(object) => self.bring_back(proc, page, object, limit, most, loads),
             Entry::Quarantined(_) | Entry::Lazy => {
                 self.table.set(proc, page, Entry::Filling(Origin::of(entry)));
                 loads.push(Load { page, source: Source::Zero });
@@ -117,7 +132,39 @@ impl Core {
         Fault::Load
     }
 
-    fn bring_back(&mut self, proc: ProcId, page: Page, object: u32, limit: PageRange, loads: &mut Vec<Load>) -> Fault {
+    /// Where the bytes are of the pages from `page` on that are out in the swap tier, up to the first that is not, and the
+    /// longer one pass over them, the further: what to read from the device before [`Core::fault`]. Empty if `page` is
+    /// elsewhere.
+    pub fn swapped_ahead(&mut self, proc: ProcId, page: Page, out: &mut Vec<Stored>) {
+        if self.stored(proc, page).is_some() {
+            let window = self.window(proc, page, self.tunables.around_pages);
+            let pages = if window > 1 { (window * READ_AHEAD).min(READ_AHEAD_MAX) } else { 1 };
+            self.swapped_run(proc, page, pages, out);
+        }
+    }
+
+    /// The same for up to `pages`, whatever was read before.
+    pub fn swapped_run(&self, proc: ProcId, page: Page, pages: u32, out: &mut Vec<Stored>) {
+        out.extend((page.0..page.0 + u64::from(pages)).map_while(|number| self.stored(proc, Page(number))));
+    }
+
+    fn stored(&self, proc: ProcId, page: Page) -> Option<Stored> {
+        let Entry::Out(object) = self.table.get(proc, page) else { return None };
+        match self.source(ObjectId(object)) {
+            Source::Swapped { extent, len, codec } => Some(Stored { extent, len, codec }),
+            _ => None,
+        }
+    }
+
+    fn bring_back(
+        &mut self,
+        proc: ProcId,
+        page: Page,
+        object: u32,
+        limit: PageRange,
+        most: u32,
+        loads: &mut Vec<Load>,
+    ) -> Fault {
         let source = self.source(ObjectId(object));
         match source {
             Source::Zero | Source::Word(_) => self.counters.faults_filled += 1,
@@ -127,7 +174,7 @@ impl Core {
         }
         let from_swap = matches!(source, Source::Swapped { .. });
         let before = loads.len();
-        let window = self.window(proc, page, self.tunables.around_pages);
+        let window = self.window(proc, page, self.tunables.around_pages).min(most.max(1));
         for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
             let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
             let source = self.source(ObjectId(object));

@@ -20,11 +20,12 @@ mod reclaim;
 pub mod scheme;
 mod staging;
 mod streams;
+pub mod swap_log;
 mod table;
 
 pub use engine::{Call, Core, Counters, Effects, Totals, TraceHook, Tunables};
 pub use evict::{Answer, Victim, VICTIM_PAGES};
-pub use fault::{Fault, Filled, Load, Source};
+pub use fault::{Fault, Filled, Load, Source, Stored};
 pub use ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot, PAGE_BYTES, RUN_PAGES};
 pub use reclaim::{Coded, Compress, Placed, WriteBack};
 pub use table::Entry;

@@ -110,6 +110,11 @@ impl Objects {
         id
     }
 
+    /// As [`Objects::place_of`], for a number that may be free by now.
+    pub fn place_if_live(&self, id: ObjectId) -> Option<Place> {
+        (self.all.get(id.0 as usize)?.tag != FREE).then(|| self.place_of(id))
+    }
+
     pub fn place_of(&self, id: ObjectId) -> Place {
         let o = &self.all[id.0 as usize];
         let slot = StagingSlot { area: AreaId(u32::from(o.area)), index: o.number };

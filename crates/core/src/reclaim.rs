@@ -1,10 +1,12 @@
 //! From staging to the pool, and from the pool to the swap tier.
 
 use crate::engine::{Call, Core};
+use crate::fault::Stored;
 use crate::grow::reserve_tight;
 use crate::ids::{Extent, ObjectId, StagingSlot, NIL};
 use crate::object::Place;
 use crate::pool::{Slot, Span};
+use crate::swap_log::{stored_bytes, SegmentId};
 
 /// A staged page to compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +138,7 @@ impl Core {
         Placed::Pool { slot: placed.slot, grew: placed.grew }
     }
 
-    /// The oldest pooled objects, up to `max_bytes` of compressed bytes.
+    /// The oldest pooled objects, up to `max_bytes` in the swap tier.
     pub fn pick_writeback(&mut self, max_bytes: u32, out: &mut Vec<WriteBack>) {
         let (mut i, mut bytes) = (self.objects.pooled.head, 0);
         while i != NIL {
@@ -147,10 +149,10 @@ impl Core {
                 continue;
             }
             let (slot, len) = self.pool.slot(handle);
-            if bytes + len > max_bytes {
+            if bytes + stored_bytes(len) > max_bytes {
                 break;
             }
-            bytes += len;
+            bytes += stored_bytes(len);
             self.trace(Call::WriteBack { object: id.0 });
             self.objects.place(id, Place::Writing(handle));
             out.push(WriteBack { object: id, slot, len });
@@ -188,6 +190,24 @@ impl Core {
             (_, Place::WritingRaw(slot)) => self.objects.place(id, Place::Staged(slot)),
             _ => {}
         }
+    }
+
+    /// The object in the swap tier at this place, if it is still there and nobody reads it: it may be appended elsewhere.
+    pub fn movable(&self, id: ObjectId, segment: SegmentId) -> Option<Stored> {
+        let Place::Swapped(extent) = self.objects.place_if_live(id)? else { return None };
+        let (codec, len) = self.objects.codec(id);
+        let here = SegmentId::of(extent) == segment && !self.objects.pinned(id);
+        here.then_some(Stored { extent, len, codec })
+    }
+
+    /// The object's bytes were appended anew. Whichever of the two places it is not in comes back as an effect.
+    pub fn relocated(&mut self, id: ObjectId, from: Extent, to: Stored) {
+        let same = self.objects.place_if_live(id) == Some(Place::Swapped(from)) && !self.objects.pinned(id);
+        self.trace(Call::Relocated { object: id.0, kept: same });
+        if same {
+            self.objects.place(id, Place::Swapped(to.extent));
+        }
+        self.effects.extents.push((if same { from } else { to.extent }, to.len));
     }
 
     fn swapped(&mut self, id: ObjectId, extent: Extent, codec: u8, len: u16) {

@@ -14,6 +14,8 @@ const BRIDGE_PAGES: u64 = 512;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Stream {
+    /// Page of the last fault.
+    page: u64,
     /// Page after the last one that was brought.
     next: u64,
     window: u32,
@@ -29,9 +31,12 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Pages to bring with a fault at `page`, 1..=max, forward. `resident`: whether all of these pages are in the
-    /// program, so that a reader passes them without a fault.
+    /// program, so that a reader passes them without a fault. A fault that is asked about again gets the same answer.
     pub fn window(&mut self, page: u64, max: u32, resident: impl Fn(Range<u64>) -> bool) -> u32 {
         self.clock += 1;
+        if let Some(again) = self.streams.iter().find(|s| s.window > 0 && s.page == page && s.used + 64 > self.clock) {
+            return again.window.min(max);
+        }
         // A reader that skips a little (a header, a freed neighbour) is still sequential.
         let skips = |s: &Stream| page - s.next <= u64::from(s.window.min(4));
         let passes = |s: &Stream| s.window >= BRIDGE_WINDOW && page - s.next <= BRIDGE_PAGES && resident(s.next..page);
@@ -47,7 +52,7 @@ impl Streams {
                 i
             }
         };
-        self.streams[i].used = self.clock;
+        (self.streams[i].used, self.streams[i].page) = (self.clock, page);
         self.streams[i].next = page + u64::from(self.streams[i].window);
         self.streams[i].window
     }
@@ -71,6 +76,20 @@ mod tests {
         assert_eq!(streams.window(5_000, 16, |_| false), 1);
         assert_eq!(streams.window(page, 16, |_| false), 16, "random faults between do not disturb a stream");
     }
+
+    #[test]
+    fn a_fault_that_is_asked_about_again_gets_the_same_window() {
+        let mut streams = Streams::default();
+        let mut page = 100;
+        for _ in 0..4 {
+            page += u64::from(streams.window(page, 16, |_| false));
+        }
+        assert_eq!(streams.window(page, 16, |_| false), 16);
+        assert_eq!(streams.window(7_000, 16, |_| false), 1);
+        assert_eq!(streams.window(page, 16, |_| false), 16);
+        assert_eq!(streams.window(page + 16, 16, |_| false), 16);
+    }
+
     #[test]
     fn a_stream_goes_on_behind_resident_pages() {
         let mut streams = Streams::default();

@@ -39,7 +39,7 @@ impl Program {
         let before = self.core.counters().faults_pool;
         let mut loads = Vec::new();
         let limit = PageRange { first: Page(0), pages: PAGES };
-        assert_eq!(self.core.fault(self.proc, page, limit, &mut loads), Fault::Load);
+        assert_eq!(self.core.fault(self.proc, page, limit, u32::MAX, &mut loads), Fault::Load);
         loads.iter().for_each(|load| self.core.loaded(self.proc, load.page, Filled::Done));
         self.back += self.core.counters().faults_pool - before;
         while self.core.present_pages(self.proc) > self.room {

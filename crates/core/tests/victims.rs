@@ -70,7 +70,7 @@ fn faults_in_sequence_are_told_from_random_ones() {
             take_all(core, 1);
             let mut loads = Vec::new();
             assert_eq!(
-                core.fault(process, Page(next), PageRange { first: Page(0), pages: 4000 }, &mut loads),
+                core.fault(process, Page(next), PageRange { first: Page(0), pages: 4000 }, u32::MAX, &mut loads),
                 Fault::Load
             );
             loads.iter().for_each(|load| core.loaded(process, load.page, Filled::Done));

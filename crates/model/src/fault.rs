@@ -265,7 +265,7 @@ impl World<'_> {
         let number = self.faulting(proc);
         let (id, limit) = (self.s.procs[proc].core_id(), self.region_of(proc, number));
         let mut loads = Vec::new();
-        let answer = self.call("fault", |core| core.fault(id, page(number), limit, &mut loads));
+        let answer = self.call("fault", |core| core.fault(id, page(number), limit, u32::MAX, &mut loads));
         if self.scenario.around > 1 {
             let asked = &mut self.s.asked;
             asked.push(number);

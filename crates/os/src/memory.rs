@@ -21,6 +21,37 @@ pub fn keep_code() {
     }
 }
 
+/// This process's memory is in no core dump, and no other process of the user may look into it.
+pub fn undumpable() {
+    // SAFETY: takes a number.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+}
+
+/// Keeps whole pages in memory, out of core dumps and of children, as far as RLIMIT_MEMLOCK lets it.
+pub fn keep_secret(at: *const u8, bytes: usize) {
+    let at = at.cast_mut().cast::<libc::c_void>();
+    // SAFETY: none of them changes the contents of the mapping.
+    unsafe {
+        libc::mlock(at, bytes);
+        libc::madvise(at, bytes, libc::MADV_DONTDUMP);
+        libc::madvise(at, bytes, libc::MADV_DONTFORK);
+    }
+}
+
+/// Random bytes of the kernel, fit for a key.
+///
+/// # Errors
+/// When it gives none.
+pub fn random(out: &mut [u8]) -> io::Result<()> {
+    // SAFETY: writes at most so many bytes to a live buffer.
+    let got = unsafe { libc::getrandom(out.as_mut_ptr().cast(), out.len(), 0) };
+    match usize::try_from(got) {
+        Ok(bytes) if bytes == out.len() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A reserved range of private memory, touched page by page.
 #[derive(Debug)]
 pub struct Frames {

@@ -293,11 +293,15 @@ pub struct FileSystem {
     pub name: String,
     /// Whether it keeps data in RAM, so that it is no place for a swap tier.
     pub in_ram: bool,
+    /// Whether another machine or a program keeps it, which may cease to answer.
+    pub remote: bool,
     /// Bytes that this user can still write.
     pub free_bytes: u64,
 }
 
-const KNOWN: [(u64, &str); 19] = [
+const KNOWN: [(u64, &str); 21] = [
+    (0x00C3_6400, "ceph"),
+    (0x5346_414F, "afs"),
     (0xEF53, "ext4"),
     (0x5846_5342, "xfs"),
     (0x9123_683E, "btrfs"),
@@ -319,6 +323,7 @@ const KNOWN: [(u64, &str); 19] = [
     (0x6462_6720, "debugfs"),
 ];
 
+const REMOTE: [&str; 7] = ["nfs", "cifs", "smb2", "9p", "fuse", "ceph", "afs"];
 const IN_RAM: [&str; 4] = ["tmpfs", "ramfs", "hugetlbfs", "debugfs"];
 
 /// The file system that `path` lies on.
@@ -342,7 +347,8 @@ fn statfs(path: &CStr) -> io::Result<FileSystem> {
     let name = KNOWN.iter().find(|(number, _)| *number == magic).map(|(_, name)| (*name).to_owned());
     let name = name.unwrap_or_else(|| format!("{magic:#x}"));
     let in_ram = IN_RAM.contains(&name.as_str());
-    Ok(FileSystem { name, in_ram, free_bytes: (info.f_bavail as u64).saturating_mul(info.f_bsize as u64) })
+    let remote = REMOTE.contains(&name.as_str());
+    Ok(FileSystem { name, in_ram, remote, free_bytes: (info.f_bavail as u64).saturating_mul(info.f_bsize as u64) })
 }
 
 /// Whether an unlinked file can be made in `directory`, tried.

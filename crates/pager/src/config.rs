@@ -11,8 +11,8 @@ pub enum SwapChoice {
     Auto,
     /// No swap tier: nothing is ever written to a disk.
     None,
-    /// A directory (an unlinked file is made there) or a file or device to use.
-    Path(PathBuf),
+    /// Directories (an unlinked file is made in each), files or devices to use, each when those before it are full.
+    Paths(Vec<PathBuf>),
 }
 
 /// Everything the pager needs to start.
@@ -26,8 +26,10 @@ pub struct Config {
     pub overrides: Vec<String>,
     /// The swap tier.
     pub swap: SwapChoice,
-    /// Largest size of the swap tier, bytes.
+    /// Largest size of each place of the swap tier, bytes.
     pub swap_size: Option<u64>,
+    /// Bytes that the swap device is rated for, for statistics.
+    pub endurance: Option<u64>,
     /// The command, for statistics.
     pub command: Vec<String>,
     /// Name of the abstract unix socket, without the leading NUL.

@@ -42,11 +42,14 @@ impl AsRawFd for EventFd {
 
 /// Waits until one of two descriptors is readable; says which.
 pub fn poll2(a: RawFd, b: RawFd, ms: i32) -> (bool, bool) {
-    let mut fds = [a, b].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    // SAFETY: two live pollfds.
-    let got = unsafe { libc::poll(fds.as_mut_ptr(), 2, ms) };
-    if got <= 0 {
-        return (false, false);
-    }
-    (fds[0].revents != 0, fds[1].revents != 0)
+    let [a, b] = poll([a, b], ms);
+    (a, b)
+}
+
+/// Waits until one of the descriptors is readable; says which. -1 is none.
+pub fn poll<const N: usize>(fds: [RawFd; N], ms: i32) -> [bool; N] {
+    let mut fds = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: live pollfds.
+    let got = unsafe { libc::poll(fds.as_mut_ptr(), N as libc::nfds_t, ms) };
+    fds.map(|fd| got > 0 && fd.revents != 0)
 }

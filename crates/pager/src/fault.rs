@@ -3,16 +3,16 @@
 //! One thread does all of this for a process, so that no event can change the table while a fault of
 //! the same process is half served.
 
-use crate::event::poll2;
+use crate::event::{poll, poll2};
 use crate::forks;
 use crate::mutant::{off, Rule};
 use crate::order::Order;
 use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE, ZERO_RUN};
 use crate::state::Shared;
 use crate::stats::SourceKind;
-use crate::swap::Aligned;
+use crate::swap::{Aligned, Have, Reader};
 use memfit_codec::{CodecId, Worker};
-use memfit_core::{Entry, Fault, Filled, Load, Page, PageRange, Source};
+use memfit_core::{Entry, Fault, Filled, Load, Page, PageRange, Source, Stored};
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event, Fill, Inbox};
 use memfit_wire::{BATCH_RANGES, FORK_BEGINS, FORK_ENDED, GIVE, KEEP, SHIELD, UNSHIELD};
@@ -30,7 +30,10 @@ pub struct Server {
     proc: Arc<Proc>,
     worker: Worker,
     page_run: Aligned,
-    disk: Aligned,
+    /// Of the swap tier, if there is one.
+    reader: Option<Reader>,
+    /// Faults that wait for what is being read.
+    reading: Vec<Waiting>,
     inbox: Inbox,
     loads: Vec<Load>,
     polite: bool,
@@ -44,10 +47,22 @@ pub struct Server {
     postponed: Vec<Waiting>,
     /// Faults until the next look at the CPU of the faulting thread.
     until_look: u32,
+    /// When the last fault was read.
+    served_last: Instant,
+    ahead: Vec<Stored>,
 }
 
 /// Longest wait of one fault for reclaim; then it goes over the budget rather than hang.
 const THROTTLE_MAX: Duration = Duration::from_secs(2);
+
+/// Longest sleep without faults, ms.
+const IDLE_MS: i32 = 250;
+
+/// A device that takes longer for a read is reported.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
+
+/// Buffers for reads are given back after so long without a fault.
+const RESTS_AFTER: Duration = Duration::from_secs(1);
 
 /// So long a MOVE never takes, unless its thread is stopped or does not get a CPU.
 const GATE_HELD: Duration = Duration::from_millis(20);
@@ -86,7 +101,8 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         proc: Arc::clone(&proc),
         worker: Worker::with(&shared.dictionaries),
         page_run: Aligned::new(16 * 4096),
-        disk: Aligned::new(12 << 10),
+        reader: shared.swap.clone().map(|swap| Reader::new(swap, shared.sizes.budget)),
+        reading: Vec::new(),
         inbox: Inbox::default(),
         loads: Vec::with_capacity(64),
         polite: false,
@@ -96,6 +112,8 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         served: 0,
         postponed: Vec::new(),
         until_look: 0,
+        served_last: Instant::now(),
+        ahead: Vec::new(),
     };
     if let Err(End::Broken(Broken(why))) = server.serve() {
         if !proc.stop(&shared, &why) {
@@ -121,18 +139,73 @@ impl Server {
             // runs on another, or waits for something else.
             if self.drain_faults(&mut waiting)? == 0 && waiting.is_empty() {
                 self.until_look = 0;
-                let wait = if self.proc.dead.load(Relaxed) { 2 } else { 250 };
-                let (readable, kicked) = poll2(self.proc.uffd.as_raw_fd(), self.proc.kick.as_raw_fd(), wait);
+                let wait = if self.proc.dead.load(Relaxed) { 2 } else { self.idle_wait() };
+                let device = self.reader.as_ref().map_or(-1, Reader::fd);
+                let fds = [self.proc.uffd.as_raw_fd(), self.proc.kick.as_raw_fd(), device];
+                let [readable, kicked, _] = poll(fds, wait);
                 if kicked {
                     self.proc.kick.clear();
                 } else if !readable && self.proc.uffd.gone() {
                     return Err(End::Gone);
                 }
             }
+            self.reap(&mut waiting);
             while let Some(fault) = waiting.pop() {
+                self.served_last = fault.since;
                 self.fault(fault, &mut waiting)?;
             }
         }
+    }
+
+    /// How long to wait for faults, ms, when none are there.
+    fn idle_wait(&mut self) -> i32 {
+        let Some(reader) = &mut self.reader else { return IDLE_MS };
+        if reader.pending() {
+            return 1;
+        }
+        if reader.oldest().is_some_and(|since| since > SILENT_AFTER) && !self.reading.is_empty() {
+            self.shared.warn("the swap tier does not answer; a program waits for a page that is there".into());
+        }
+        if self.reading.is_empty() && self.served_last.elapsed() > RESTS_AFTER {
+            reader.rest();
+        }
+        IDLE_MS
+    }
+
+    /// Faults whose bytes have come are tried again.
+    fn reap(&mut self, waiting: &mut Vec<Waiting>) {
+        // With nothing under way there would be nothing to wait for.
+        if self.reader.as_mut().is_some_and(|reader| reader.reap() || !reader.busy()) {
+            waiting.append(&mut self.reading);
+        }
+    }
+
+    /// Whether the page's bytes are in the swap tier and not at hand; then they are being read, with those that will be
+    /// wanted next. Else, how many pages from this one on could be filled at once.
+    fn read_first(&mut self, page: Page) -> Result<u32, ()> {
+        let Some(reader) = self.reader.as_mut().filter(|_| self.shared.has_swapped()) else { return Ok(u32::MAX) };
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.clear();
+        self.shared.lock().core.swapped_ahead(self.proc.id, page, &mut ahead);
+        let known =
+            ahead.iter().take_while(|&&stored| matches!(reader.have(stored), Have::Ready | Have::Failed(_))).count();
+        let answer = match (ahead.len(), known) {
+            (0, _) => Ok(u32::MAX),
+            (_, 0) => {
+                reader.want(&ahead);
+                Err(())
+            }
+            // What comes after is read while the program is busy with these, and not in their place.
+            (all, known) => {
+                ahead[..known].iter().for_each(|&stored| reader.keep(stored));
+                if known < all {
+                    reader.want(&ahead[known..]);
+                }
+                Ok(known as u32)
+            }
+        };
+        self.ahead = ahead;
+        answer
     }
 
     /// As `drain`, but events stay unread until a told fork has ended: see [`forks`].
@@ -325,6 +398,10 @@ impl Server {
             ))));
         }
         loop {
+            let Ok(most) = self.read_first(page) else {
+                self.reading.push(fault);
+                return Ok(());
+            };
             let limit = match self.proc.region_of(fault.address) {
                 Some((start, end)) => PageRange::from_addresses(start, end),
                 None => PageRange { first: page, pages: 1 },
@@ -332,7 +409,7 @@ impl Server {
             self.throttle(more)?;
             self.loads.clear();
             let mut state = self.shared.lock();
-            let answer = state.core.fault(self.proc.id, page, limit, &mut self.loads);
+            let answer = state.core.fault(self.proc.id, page, limit, most, &mut self.loads);
             self.shared.settle(state);
             let done = match answer {
                 Fault::Load => self.load(page, fault.since)?,
@@ -416,12 +493,21 @@ impl Server {
         self.drain(more)?;
         self.advise(&proc.to_unshield(), UNSHIELD)?;
         for page in forks::used_by_libc(&proc) {
-            if matches!(self.shared.lock().core.entry(proc.id, page), Entry::Out(_)) {
+            while matches!(self.shared.lock().core.entry(proc.id, page), Entry::Out(_)) {
                 self.fault(Waiting { address: page.address(), tid: 0, since: Instant::now() }, more)?;
+                self.wait_for_reads(more);
             }
         }
         self.drain(more)?;
         Ok(forks::expect(&self.shared, &proc, forker).token)
+    }
+
+    /// Until something that is being read has come.
+    fn wait_for_reads(&mut self, more: &mut Vec<Waiting>) {
+        if let Some(reader) = self.reader.as_mut().filter(|reader| reader.busy()) {
+            reader.wait(100);
+        }
+        self.reap(more);
     }
 
     fn fork_ended(&mut self) -> Result<(), End> {
@@ -668,9 +754,8 @@ impl Server {
                     decode(&mut self.worker, codec, bytes, out, load.page)?;
                 }
                 Source::Swapped { extent, len, codec } => {
-                    let swap = self.shared.swap.as_ref().ok_or_else(|| Broken("there is no swap tier".into()))?;
-                    let read = swap.read(extent, usize::from(len), &mut self.disk);
-                    let bytes = read.map_err(|error| {
+                    let reader = self.reader.as_mut().ok_or_else(|| Broken("there is no swap tier".into()))?;
+                    let bytes = reader.fetch(Stored { extent, len, codec }).map_err(|error| {
                         Broken(format!("cannot read page {:#x} back: {error}", load.page.address()))
                     })?;
                     decode(&mut self.worker, codec, bytes, out, load.page)?;

@@ -31,11 +31,12 @@ use memfit_os::probe;
 use state::Shared;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use swap::SwapFile;
+use swap::SwapTier;
 
 /// Runs the pager; never returns.
 pub fn serve(config: Config) -> ! {
     memfit_os::memory::keep_code();
+    memfit_os::memory::undumpable();
     let launcher = config.to_launcher;
     let desk = match start(config) {
         Ok(desk) => desk,
@@ -101,24 +102,27 @@ fn load_scheme(config: &Config) -> Result<Scheme, (String, i32)> {
 /// Free space of the file system that the swap file may take by default, percent.
 const SWAP_PERCENT: u64 = 50;
 
-fn open_swap(config: &Config) -> Result<Option<SwapFile>, (String, i32)> {
-    let path: PathBuf = match &config.swap {
+/// Bytes of the tier without --swap-size, at most.
+const SWAP_MAX: u64 = 64 << 30;
+
+fn open_swap(config: &Config) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
+    let paths: Vec<PathBuf> = match &config.swap {
         SwapChoice::None => return Ok(None),
-        SwapChoice::Path(path) => path.clone(),
-        SwapChoice::Auto => match probe::default_swap_directory() {
-            Some(path) => path,
-            None => return Ok(None),
-        },
+        SwapChoice::Paths(paths) => paths.clone(),
+        SwapChoice::Auto => probe::default_swap_directory().into_iter().collect(),
     };
-    let free = probe::file_system(&path).map(|fs| fs.free_bytes).unwrap_or(u64::MAX);
-    let max = config.swap_size.unwrap_or((free / 100 * SWAP_PERCENT).min(64 << 30));
-    SwapFile::open(&path, max).map(Some).map_err(|error| {
-        (
-            format!(
-                "cannot use {} for swap: {error}; choose another place with --swap DIR, or --swap none",
-                path.display()
-            ),
-            1,
-        )
-    })
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let mut tier = SwapTier::new().map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
+    for path in paths {
+        let free = probe::file_system(&path).map(|fs| fs.free_bytes).unwrap_or(u64::MAX);
+        let max = config.swap_size.unwrap_or((free / 100 * SWAP_PERCENT).min(SWAP_MAX));
+        tier.add(&path, max).map_err(|error| {
+            let path = path.display();
+            let advice = "choose another place with --swap DIR, or --swap none";
+            (format!("cannot use {path} for swap: {error}; {advice}"), 1)
+        })?;
+    }
+    Ok(Some(Arc::new(tier)))
 }

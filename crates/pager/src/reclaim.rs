@@ -4,9 +4,9 @@
 use crate::compress::Compressor;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::state::Shared;
-use crate::swap::{Aligned, SegmentWriter, SEGMENT_BYTES};
+use crate::swap::{Room, Writer, Written};
 use crate::trainer::Trainer;
-use memfit_core::{Answer, Compress, ObjectId};
+use memfit_core::{Answer, ObjectId};
 use memfit_os::sched::Cpus;
 use memfit_wire::BATCH_PAGES;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,6 +26,12 @@ const COMPACT_MOVES: usize = 32;
 const WASTE: u64 = 256;
 /// Part of the floor that must be left for pages which can be taken away, while the pool can give.
 const SQUEEZED: u64 = 2;
+/// Room from which on a full swap tier takes pages again, bytes.
+const ROOM_AGAIN: u64 = 1 << 20;
+/// Objects of a segment to be cleaned between two looks at the batches.
+const CLEAN_CHUNK: usize = 64;
+/// A device that takes longer for a write is reported.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// Rounds without compaction after one that found nothing to move.
 const COMPACT_PAUSE: u32 = 64;
 
@@ -33,15 +39,15 @@ const COMPACT_PAUSE: u32 = 64;
 struct Reclaimer {
     shared: Arc<Shared>,
     compressor: Compressor,
-    page: Aligned,
-    disk: Aligned,
+    /// Of the swap tier, if there is one.
+    writer: Option<Writer>,
     cpus: Cpus,
     avoids: Option<usize>,
     idle_rounds: u32,
     /// Rounds until compaction is tried again.
     compact_pause: u32,
     short_windows: u32,
-    swap_broken: bool,
+    swap_full: bool,
 }
 
 /// Runs until the pager ends.
@@ -49,23 +55,25 @@ pub fn run(shared: Arc<Shared>) {
     let mut reclaimer = Reclaimer {
         shared: Arc::clone(&shared),
         compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.sizes.budget))),
-        page: Aligned::new(4096),
-        disk: Aligned::new(SEGMENT_BYTES),
+        writer: shared.swap.clone().map(Writer::new),
         cpus: Cpus::of_this_thread(),
         avoids: None,
         idle_rounds: 0,
         compact_pause: 0,
         short_windows: 0,
-        swap_broken: false,
+        swap_full: false,
     };
     let mut seen = 0;
     let mut pace = Pace { since: Instant::now(), gained: 0 };
     while !shared.ending.load(Relaxed) {
         if shared.free() >= shared.marks().low as i64 {
             shared.stuck.store(false, Relaxed);
-            seen = shared.wait_for_work(seen, Duration::from_millis(100));
+            reclaimer.flush();
+            seen = shared.wait_for_work(seen, reclaimer.nap());
             pace = Pace { since: Instant::now(), gained: 0 };
             reclaimer.collect_all();
+            reclaimer.written();
+            reclaimer.clean();
             continue;
         }
         while shared.free() < shared.marks().high as i64 && !shared.ending.load(Relaxed) {
@@ -80,6 +88,9 @@ pub fn run(shared: Arc<Shared>) {
             shared.made_progress();
             if gained == 0 {
                 reclaimer.idle_rounds += 1;
+                if reclaimer.wait_for_device() {
+                    continue;
+                }
                 std::thread::sleep(Duration::from_micros(500 * u64::from(reclaimer.idle_rounds.min(20))));
                 break;
             }
@@ -119,8 +130,8 @@ impl Reclaimer {
         self.post();
         let slots_short = self.slots_short();
         gained += if slots_short { self.compress(COMPRESS_CHUNK) } else { 0 };
-        let raw = std::mem::take(&mut *self.shared.raw.lock().unwrap());
-        gained += self.write_raw(&raw);
+        self.write_raw();
+        gained += self.written();
         // A batch of which nothing could be taken (shared after a fork, pinned) is no gain.
         gained += self.collect_all();
         if gained == 0 {
@@ -130,6 +141,10 @@ impl Reclaimer {
         if self.below_floor() {
             gained += self.make_pool_smaller();
         }
+        if gained == 0 {
+            self.flush();
+        }
+        self.clean();
         gained
     }
 
@@ -160,7 +175,7 @@ impl Reclaimer {
 
     /// Whether the swap tier takes pages.
     fn can_write(&self) -> bool {
-        self.shared.swap.is_some() && !self.swap_broken
+        self.writer.as_ref().is_some_and(Writer::usable)
     }
 
     /// Whether a batch would find too few staging slots.
@@ -294,83 +309,178 @@ impl Reclaimer {
         freed
     }
 
-    /// Writes one segment of the coldest pooled objects.
+    /// Begins to write a segment of the coldest pooled objects. Returns how many objects of earlier ones have left.
     fn write_back(&mut self) -> usize {
         let shared = Arc::clone(&self.shared);
-        let Some(swap) = shared.swap.as_ref().filter(|_| !self.swap_broken) else { return 0 };
-        let Some(mut segment) = swap.begin() else {
-            self.shared.warn("the swap file has its full size: raise --swap-size".into());
-            return 0;
+        let gained = self.written();
+        let Some(writer) = &mut self.writer else { return 0 };
+        let bytes = match writer.batch() {
+            Ok(bytes) => bytes,
+            Err(Room::No) => {
+                self.full();
+                return gained;
+            }
+            Err(_) => return gained,
         };
         let mut victims = Vec::new();
         let mut state = shared.lock();
-        state.core.pick_writeback((SEGMENT_BYTES - SEGMENT_BYTES / 8) as u32, &mut victims);
-        let written: Vec<(ObjectId, Option<_>)> = victims
-            .iter()
-            .map(|v| {
-                let codec = state.core.codec_of(v.object);
-                // SAFETY: the object is being written: its bytes stay, and the lock is held.
-                let bytes = unsafe { shared.memory.read(v.slot.byte(), v.len as usize) };
-                (v.object, segment.add(bytes, codec, &mut self.disk))
-            })
-            .collect();
+        state.core.pick_writeback(bytes, &mut victims);
+        let codecs: Vec<u8> = victims.iter().map(|victim| state.core.codec_of(victim.object)).collect();
         shared.settle(state);
-        self.finish_write(segment, &written)
+        for (victim, codec) in victims.into_iter().zip(codecs) {
+            // SAFETY: while the object is being written its bytes stay.
+            let bytes = unsafe { shared.memory.read(victim.slot.byte(), victim.len as usize) };
+            writer.add(victim.object, codec, bytes, None);
+        }
+        writer.flush();
+        gained
     }
 
-    /// Writes incompressible pages from staging. Returns how many left.
-    fn write_raw(&mut self, items: &[Compress]) -> usize {
+    /// Begins to write incompressible pages from staging.
+    fn write_raw(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let mut left = 0;
-        for chunk in items.chunks(SEGMENT_BYTES / 4224) {
-            let segment = shared.swap.as_ref().filter(|_| !self.swap_broken).and_then(|s| s.begin());
-            let Some(mut segment) = segment else {
-                let mut state = shared.lock();
-                for item in chunk {
-                    state.core.written(item.object, None);
+        let mut items = std::mem::take(&mut *shared.raw.lock().unwrap());
+        let mut refused = Vec::new();
+        while let Some(item) = items.first().copied() {
+            let room = self.writer.as_mut().map_or(Room::No, |writer| writer.room(4096, false));
+            match (room, &mut self.writer) {
+                (Room::Later, _) => break,
+                (Room::Yes, Some(writer)) => {
+                    items.remove(0);
+                    let area = shared.lock().segments.get(&item.slot.area).cloned();
+                    match area {
+                        Some(area) => {
+                            // SAFETY: the core keeps the slot until `written`.
+                            let bytes = unsafe { area.page(crate::proc::slot_offset(item.slot.index)) };
+                            writer.add(item.object, 0, bytes, None);
+                        }
+                        None => refused.push(item.object),
+                    }
                 }
-                shared.settle(state);
-                continue;
-            };
-            let mut written = Vec::with_capacity(chunk.len());
-            for item in chunk {
-                let area = shared.lock().segments.get(&item.slot.area).cloned();
-                let extent = area.and_then(|area| {
-                    // SAFETY: the core keeps the slot until `written`.
-                    let bytes = unsafe { area.page(crate::proc::slot_offset(item.slot.index)) };
-                    self.page.bytes().copy_from_slice(bytes);
-                    segment.add(self.page.bytes(), 0, &mut self.disk)
-                });
-                written.push((item.object, extent));
+                _ => {
+                    refused.extend(items.drain(..).map(|item| item.object));
+                    self.full();
+                }
             }
-            left += self.finish_write(segment, &written);
         }
+        if !items.is_empty() {
+            shared.raw.lock().unwrap().splice(0..0, items);
+        }
+        self.keep(&refused);
+    }
+
+    /// Objects that were to be written stay where they are.
+    fn keep(&mut self, objects: &[ObjectId]) {
+        if objects.is_empty() {
+            return;
+        }
+        let mut state = self.shared.lock();
+        objects.iter().for_each(|&object| state.core.written(object, None));
+        self.shared.settle(state);
+    }
+
+    /// Sends off what waits for more to come.
+    fn flush(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            writer.flush();
+        }
+    }
+
+    /// Takes the ends of writes. Returns how many objects are out of memory by them.
+    fn written(&mut self) -> usize {
+        let Some(writer) = &mut self.writer else { return 0 };
+        let (mut left, mut failures) = (0, Vec::new());
+        for Written { items, error } in writer.reap() {
+            let mut state = self.shared.lock();
+            for item in &items {
+                match (item.from, &error) {
+                    (None, None) => state.core.written(item.object, Some(item.stored.extent)),
+                    (None, Some(_)) => state.core.written(item.object, None),
+                    (Some((from, sequence)), None) if writer.unchanged(from, sequence) => {
+                        state.core.relocated(item.object, from.extent, item.stored);
+                    }
+                    // It left while it was copied; or its copy did not arrive.
+                    (Some(_), _) => {}
+                }
+                let lost =
+                    error.is_some() || item.from.is_some_and(|(from, sequence)| !writer.unchanged(from, sequence));
+                if let (true, Some(swap)) = (lost, &self.shared.swap) {
+                    swap.free(item.stored.extent, item.stored.len);
+                }
+            }
+            left += if error.is_none() { items.iter().filter(|item| item.from.is_none()).count() } else { 0 };
+            if error.is_some() && !writer.usable() {
+                state.core.swap_takes(false);
+            }
+            self.shared.settle(state);
+            failures.extend(error);
+        }
+        failures.iter().for_each(|error| self.tell_failure(error));
         left
     }
 
-    fn finish_write(
-        &mut self,
-        segment: SegmentWriter<'_>,
-        written: &[(ObjectId, Option<memfit_core::Extent>)],
-    ) -> usize {
-        let result = segment.finish(&mut self.disk);
-        if let Err(error) = &result {
-            self.swap_broken = true;
-            let text = format!("cannot write to the swap tier: {error}; going on without it, pages stay in RAM");
-            self.shared.warn(text);
+    /// Appends what is live in a segment full of holes, if that pays, so that it can be used again.
+    fn clean(&mut self) {
+        self.no_longer_full();
+        let Some(writer) = &mut self.writer else { return };
+        writer.begin_cleaning();
+        if !writer.cleaning() || writer.room(4096, true) != Room::Yes {
+            return;
         }
-        let mut state = self.shared.lock();
-        for &(object, extent) in written {
-            state.core.written(object, extent.filter(|_| result.is_ok()));
+        let Some((segment, objects)) = writer.to_clean(CLEAN_CHUNK) else { return };
+        let state = self.shared.lock();
+        let live: Vec<_> =
+            objects.iter().filter_map(|&object| Some((object, state.core.movable(object, segment)?))).collect();
+        drop(state);
+        for (object, stored) in live {
+            if !writer.append_again(object, stored) {
+                return;
+            }
         }
-        if self.swap_broken {
-            state.core.swap_lost();
+    }
+
+    /// How long to sleep when there is nothing to reclaim.
+    fn nap(&self) -> Duration {
+        let busy = self.writer.as_ref().is_some_and(|writer| writer.busy() || writer.cleaning());
+        Duration::from_millis(if busy { 5 } else { 100 })
+    }
+
+    /// Waits for a write under way. False if there is none.
+    fn wait_for_device(&mut self) -> bool {
+        let Some(writer) = self.writer.as_mut().filter(|writer| writer.busy()) else { return false };
+        writer.wait(5);
+        if writer.oldest().is_some_and(|since| since > SILENT_AFTER) {
+            self.shared
+                .warn("the swap tier does not answer; the programs wait for memory that it has to take over".into());
         }
-        self.shared.settle(state);
-        if result.is_ok() {
-            written.iter().filter(|(_, e)| e.is_some()).count()
-        } else {
-            0
+        true
+    }
+
+    fn tell_failure(&self, error: &std::io::Error) {
+        self.shared.warn(match error.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+                format!("the swap tier cannot grow: {error}; going on with what it has, the other pages stay in RAM")
+            }
+            _ => format!("cannot write to the swap tier: {error}; going on without it, pages stay in RAM"),
+        });
+    }
+
+    /// The swap tier has no room now.
+    fn full(&mut self) {
+        if self.can_write() {
+            self.shared
+                .warn("the swap tier has its full size: raise --swap-size, or name more places with --swap".into());
+        }
+        self.swap_full = true;
+        self.shared.lock().core.swap_takes(false);
+    }
+
+    /// Looks whether it has some again.
+    fn no_longer_full(&mut self) {
+        let enough = |swap: &crate::swap::SwapTier| swap.free_bytes() >= ROOM_AGAIN;
+        if self.swap_full && self.can_write() && self.shared.swap.as_deref().is_some_and(enough) {
+            self.swap_full = false;
+            self.shared.lock().core.swap_takes(true);
         }
     }
 

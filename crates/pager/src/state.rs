@@ -10,7 +10,7 @@ use crate::forks::Expected;
 use crate::frames::FrameBook;
 use crate::proc::Proc;
 use crate::stats::Latency;
-use crate::swap::SwapFile;
+use crate::swap::SwapTier;
 use memfit_codec::Dictionaries;
 use memfit_core::scheme::Scheme;
 use memfit_core::{AreaId, Compress, Core, Effects, Tunables};
@@ -97,7 +97,7 @@ pub struct Shared {
     /// Bytes of the pool. Written under the core's lock, read where the core has pinned.
     pub memory: Frames,
     /// The swap tier.
-    pub swap: Option<SwapFile>,
+    pub swap: Option<Arc<SwapTier>>,
     /// Processes that have a userfaultfd.
     pub procs: Mutex<Vec<Arc<Proc>>>,
     /// Children of told forks that have not named themselves.
@@ -203,7 +203,7 @@ impl Signal {
 
 impl Shared {
     /// With an empty core.
-    pub fn new(scheme: Scheme, budget: u64, swap: Option<SwapFile>) -> std::io::Result<Shared> {
+    pub fn new(scheme: Scheme, budget: u64, swap: Option<Arc<SwapTier>>) -> std::io::Result<Shared> {
         let sizes = Sizes::new(budget, &scheme);
         let dictionaries = Arc::new(Dictionaries::new());
         let pool_frames = ((budget - sizes.dense_floor.min(budget / 2)) / 4096) as u32;
@@ -275,10 +275,15 @@ impl Shared {
         drop(state);
         drop(closed);
         if let Some(swap) = &self.swap {
-            for (extent, _) in extents {
-                swap.free(extent);
+            for (extent, len) in extents {
+                swap.free(extent, len);
             }
         }
+    }
+
+    /// Whether anything was ever written to the swap tier.
+    pub fn has_swapped(&self) -> bool {
+        self.swap.as_ref().is_some_and(|swap| swap.counters.writes.load(Relaxed) > 0)
     }
 
     /// Bytes in use, as far as known now.

@@ -154,23 +154,35 @@ fn processes(desk: &Desk) -> Vec<Value> {
     rows.into_values().map(json).collect()
 }
 
+/// Bytes in an hour at the pace of the run.
+fn per_hour(bytes: u64, wall: Duration) -> u64 {
+    (bytes as f64 * 3600.0 / wall.as_secs_f64().max(1e-3)) as u64
+}
+
+/// How long a device of this endurance lasts at this pace, days; `None` for ever.
+fn days(rated_bytes: u64, bytes_per_hour: u64) -> Option<f64> {
+    (bytes_per_hour > 0).then(|| (rated_bytes as f64 / bytes_per_hour as f64 / 24.0 * 10.0).round() / 10.0)
+}
+
 /// Everything about now and since the start.
 pub fn live(desk: &Desk) -> Value {
     let shared = &desk.shared;
     let state = shared.lock();
     let (c, totals, usage) = (state.core.counters().clone(), state.core.totals(shared.tick()), state.core.pool_usage());
     let backed = u64::from(state.frames.backed_frames) * 4096;
-    let metadata = totals.metadata_bytes + state.frames.metadata_bytes();
+    let log_bytes = shared.swap.as_ref().map_or(0, |s| s.metadata_bytes());
+    let metadata = totals.metadata_bytes + state.frames.metadata_bytes() + log_bytes;
     let resident = state.core.present_total() * 4096;
     let calls = state.core.calls();
     drop(state);
     let peak = &shared.peak;
     let swap = shared.swap.as_ref().map(|s| &s.counters);
-    let swapped = |f: fn(&crate::swap::SwapCounters) -> &AtomicU64| swap.map_or(0, |s| f(s).load(Relaxed));
+    let swapped = |f: fn(&crate::swap::Counters) -> &AtomicU64| swap.map_or(0, |s| f(s).load(Relaxed));
+    let wall = shared.started.elapsed();
     json!({
         "schema": 1, "version": env!("CARGO_PKG_VERSION"), "command": desk.config.command,
         "scheme": shared.scheme.name, "budget_bytes": shared.sizes.budget, "pid": desk.config.launcher_pid,
-        "wall_ns": shared.started.elapsed().as_nanos() as u64,
+        "wall_ns": wall.as_nanos() as u64,
         "now": {
             "total_bytes": shared.used(), "resident_bytes": resident, "staged_bytes": totals.staged * 4096,
             "pool_bytes": backed, "metadata_bytes": metadata, "unmanaged_bytes": shared.unmanaged.load(Relaxed),
@@ -202,6 +214,12 @@ pub fn live(desk: &Desk) -> Value {
         "swap": {
             "read_bytes": swapped(|s| &s.read_bytes), "write_bytes": swapped(|s| &s.write_bytes),
             "reads": swapped(|s| &s.reads), "writes": swapped(|s| &s.writes), "errors": swapped(|s| &s.errors),
+            "used_bytes": shared.swap.as_ref().map_or(0, |s| s.used_bytes()),
+            "live_bytes": shared.swap.as_ref().map_or(0, |s| s.live_bytes()),
+            "object_bytes": swapped(|s| &s.object_bytes), "cleaned_bytes": swapped(|s| &s.cleaned_bytes),
+            "write_bytes_per_hour": per_hour(swapped(|s| &s.write_bytes), wall),
+            "endurance_bytes": desk.config.endurance,
+            "endurance_days": desk.config.endurance.and_then(|rated| days(rated, per_hour(swapped(|s| &s.write_bytes), wall))),
         },
         "fault_latency_ns": shared.latency.json(),
         "processes": processes(desk),

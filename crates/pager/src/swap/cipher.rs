@@ -1,0 +1,101 @@
+//! Secrecy and integrity of what is on the device: AES-128-GCM under a key that only this pager has, and forgets.
+//!
+//! The nonce is the segment's sequence, which is never the same twice, and the place in it. So bytes that belong somewhere
+//! else, or are older, or were damaged, do not open: the tag is the checksum as well.
+
+use super::ALIGN;
+use aes_gcm::aead::{AeadInPlace, KeyInit};
+use aes_gcm::{Aes128Gcm, Nonce};
+use std::io;
+
+/// Bytes of the tag before each object.
+pub const TAG_BYTES: usize = 16;
+
+/// The key, expanded, in memory that is neither swapped nor dumped where that is allowed.
+pub struct Cipher {
+    inner: Box<Page>,
+}
+
+/// Alone in its pages, so that locking and unlocking them means nothing else.
+#[repr(align(4096))]
+struct Page(Aes128Gcm);
+
+/// Where an object is, and what it is: all of it is authenticated.
+#[derive(Debug, Clone, Copy)]
+pub struct Label {
+    /// Of the segment.
+    pub sequence: u64,
+    /// Unit of the extent.
+    pub unit: u32,
+    /// Codec number.
+    pub codec: u8,
+}
+
+impl Label {
+    fn nonce(&self) -> [u8; 12] {
+        let mut nonce = [0; 12];
+        nonce[..8].copy_from_slice(&self.sequence.to_le_bytes());
+        nonce[8..].copy_from_slice(&self.unit.to_le_bytes());
+        nonce
+    }
+}
+
+impl Cipher {
+    /// With a new random key.
+    ///
+    /// # Errors
+    /// When the kernel has no random bytes.
+    pub fn new() -> io::Result<Cipher> {
+        let mut key = [0u8; 16];
+        memfit_os::memory::random(&mut key)?;
+        let inner = Box::new(Page(Aes128Gcm::new(&key.into())));
+        memfit_os::memory::keep_secret((&raw const *inner).cast(), size_of::<Page>().next_multiple_of(ALIGN));
+        // The copy on the stack: nothing reads it again, so a plain store would be left out.
+        for byte in &mut key {
+            // SAFETY: a live variable.
+            unsafe { std::ptr::write_volatile(byte, 0) };
+        }
+        Ok(Cipher { inner })
+    }
+
+    /// Encrypts in place and gives the tag. Once for each label.
+    pub fn seal(&self, label: Label, bytes: &mut [u8]) -> [u8; TAG_BYTES] {
+        let nonce = Nonce::from(label.nonce());
+        let tag = self.inner.0.encrypt_in_place_detached(&nonce, &[label.codec], bytes);
+        tag.expect("an object is shorter than 64 GiB").into()
+    }
+
+    /// Decrypts in place. False if these are not the bytes that were sealed under this label.
+    pub fn open(&self, label: Label, tag: [u8; TAG_BYTES], bytes: &mut [u8]) -> bool {
+        let nonce = Nonce::from(label.nonce());
+        self.inner.0.decrypt_in_place_detached(&nonce, &[label.codec], bytes, &tag.into()).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_what_was_sealed_there_and_nothing_else() {
+        let cipher = Cipher::new().unwrap();
+        let label = Label { sequence: 9, unit: 77, codec: 1 };
+        let plain: Vec<u8> = (0..3000u32).map(|i| (i * 7) as u8).collect();
+        let mut sealed = plain.clone();
+        let tag = cipher.seal(label, &mut sealed);
+        assert_ne!(sealed, plain);
+        let opens = |cipher: &Cipher, label, bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            cipher.open(label, tag, &mut bytes).then_some(bytes)
+        };
+        assert_eq!(opens(&cipher, label, &sealed), Some(plain));
+        assert_eq!(opens(&cipher, Label { sequence: 10, ..label }, &sealed), None, "an older use of the segment");
+        assert_eq!(opens(&cipher, Label { unit: 78, ..label }, &sealed), None, "another place");
+        assert_eq!(opens(&cipher, Label { codec: 2, ..label }, &sealed), None, "another codec");
+        assert_eq!(opens(&Cipher::new().unwrap(), label, &sealed), None, "another key");
+        let mut flipped = sealed.clone();
+        flipped[2999] ^= 0x80;
+        assert_eq!(opens(&cipher, label, &flipped), None);
+        assert_eq!(opens(&cipher, label, &sealed[..2999]), None, "shorter");
+    }
+}

@@ -1,0 +1,285 @@
+//! Asynchronous I/O of one thread: io_uring, or where that is not allowed, one call after the other.
+
+use super::faults::{Faults, Plan};
+use super::Counters;
+use crate::event::poll2;
+use io_uring::{opcode, types, IoUring};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// Requests under way at once, at most; more wait in the ring's queue.
+const DEPTH: u32 = 32;
+
+/// One transfer.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// Comes back with the result.
+    pub token: u64,
+    /// To the device, or from it.
+    pub write: bool,
+    /// The device.
+    pub fd: RawFd,
+    /// Byte on the device.
+    pub offset: u64,
+    /// The memory, which must stay until the result is there.
+    pub base: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Transfers of one thread.
+pub struct Engine {
+    ring: Option<IoUring>,
+    /// Under way in the ring.
+    under_way: Vec<Request>,
+    done: VecDeque<(u64, io::Result<usize>)>,
+    /// Tests only: what fails, and what has been finished but is held back.
+    faults: Option<Faults>,
+    held: Vec<(Instant, u64, io::Result<usize>)>,
+}
+
+// SAFETY: the addresses in it are those of buffers that belong to the same owner.
+unsafe impl Send for Engine {}
+
+impl Engine {
+    /// With a ring if the kernel gives one.
+    pub fn new() -> Engine {
+        let forced = cfg!(debug_assertions) && std::env::var_os("MEMFIT_NO_IO_URING").is_some();
+        let ring = if forced { None } else { IoUring::new(DEPTH).ok() };
+        Engine {
+            ring,
+            under_way: Vec::new(),
+            done: VecDeque::new(),
+            faults: Faults::from_environment(),
+            held: Vec::new(),
+        }
+    }
+
+    /// Begins a transfer.
+    ///
+    /// # Safety
+    /// The memory must stay until the result is taken from [`Engine::completed`], and nobody else may use it if it is read
+    /// into.
+    pub unsafe fn submit(&mut self, request: Request) {
+        match self.faults.as_mut().map_or(Plan::Normal, |faults| faults.plan(request.write)) {
+            Plan::Normal => {}
+            Plan::Fail(errno) => {
+                self.done.push_back((request.token, Err(io::Error::from_raw_os_error(errno))));
+                return;
+            }
+            Plan::Short => {
+                // SAFETY: as the caller promises, for a part of it.
+                let result = unsafe { at_once(&Request { len: (request.len / 2 / 4096 * 4096).max(4096), ..request }) };
+                self.done.push_back((request.token, result));
+                return;
+            }
+            Plan::Flip(at) => {
+                // SAFETY: as the caller promises.
+                let result = unsafe { at_once(&request) };
+                if !request.write {
+                    // SAFETY: inside of the caller's memory.
+                    unsafe { *request.base.add(at % request.len) ^= 1 << (at % 8) };
+                }
+                self.done.push_back((request.token, result));
+                return;
+            }
+            Plan::Stall(until) => {
+                // SAFETY: as the caller promises.
+                let result = unsafe { at_once(&request) };
+                self.held.push((until, request.token, result));
+                return;
+            }
+        }
+        // SAFETY: as the caller promises.
+        if !unsafe { self.to_ring(&request) } {
+            // SAFETY: as above.
+            let result = unsafe { at_once(&request) };
+            self.done.push_back((request.token, result));
+        }
+    }
+
+    /// # Safety
+    /// As [`Engine::submit`].
+    unsafe fn to_ring(&mut self, request: &Request) -> bool {
+        let Some(ring) = &mut self.ring else { return false };
+        let (fd, len) = (types::Fd(request.fd), request.len as u32);
+        let entry = if request.write {
+            opcode::Write::new(fd, request.base, len).offset(request.offset).build()
+        } else {
+            opcode::Read::new(fd, request.base, len).offset(request.offset).build()
+        };
+        // SAFETY: the caller keeps the memory.
+        let pushed = unsafe { ring.submission().push(&entry.user_data(request.token)) }.is_ok();
+        if !pushed {
+            return false;
+        }
+        self.under_way.push(*request);
+        // What is not taken now is taken with the next one, or when somebody waits.
+        let _ = ring.submit();
+        true
+    }
+
+    /// The next result: bytes transferred, perhaps fewer than asked for.
+    pub fn completed(&mut self) -> Option<(u64, io::Result<usize>)> {
+        if let Some(done) = self.done.pop_front() {
+            return Some(done);
+        }
+        if let Some(i) = self.held.iter().position(|(until, ..)| *until <= Instant::now()) {
+            let (_, token, result) = self.held.swap_remove(i);
+            return Some((token, result));
+        }
+        let entry = self.ring.as_mut()?.completion().next()?;
+        let token = entry.user_data();
+        self.under_way.retain(|request| request.token != token);
+        let result = match entry.result() {
+            bytes if bytes >= 0 => Ok(bytes as usize),
+            errno => Err(io::Error::from_raw_os_error(-errno)),
+        };
+        Some((token, result))
+    }
+
+    /// Readable when there are results; -1 if [`Engine::pending`] has to be asked.
+    pub fn fd(&self) -> RawFd {
+        self.ring.as_ref().map_or(-1, |ring| ring.as_raw_fd())
+    }
+
+    /// Whether there are results that make no descriptor readable, now or soon.
+    pub fn pending(&self) -> bool {
+        !self.done.is_empty() || !self.held.is_empty()
+    }
+
+    /// Whether nothing is under way and no result waits.
+    pub fn idle(&self) -> bool {
+        self.under_way.is_empty() && !self.pending()
+    }
+
+    /// Waits for a result, so many milliseconds at most.
+    pub fn wait(&mut self, ms: i32) {
+        if let Some(ring) = &mut self.ring {
+            let _ = ring.submit();
+        }
+        if !self.done.is_empty() || self.idle() {
+            return;
+        }
+        let ms = if self.held.is_empty() { ms } else { ms.min(2) };
+        poll2(self.fd(), -1, ms);
+    }
+}
+
+impl Drop for Engine {
+    /// The kernel cancels what is under way, but a device may write into the memory until it has answered.
+    fn drop(&mut self) {
+        let give_up = Instant::now() + std::time::Duration::from_secs(30);
+        while !self.under_way.is_empty() && Instant::now() < give_up {
+            self.wait(100);
+            while self.completed().is_some() {}
+        }
+        assert!(self.under_way.is_empty(), "the swap device does not answer");
+    }
+}
+
+/// The transfer by this thread.
+///
+/// # Safety
+/// As [`Engine::submit`].
+unsafe fn at_once(request: &Request) -> io::Result<usize> {
+    let Request { fd, base, len, offset, write, .. } = *request;
+    loop {
+        // SAFETY: the caller's memory.
+        let got = unsafe {
+            match write {
+                true => libc::pwrite64(fd, base.cast(), len, offset as i64),
+                false => libc::pread64(fd, base.cast(), len, offset as i64),
+            }
+        };
+        match got {
+            0.. => return Ok(got as usize),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// A transfer that may take several requests.
+#[derive(Debug)]
+pub struct Transfer {
+    /// What is left of it.
+    rest: Request,
+    done: usize,
+    retries: u32,
+    /// When it began.
+    pub since: Instant,
+}
+
+/// What came of one request of a [`Transfer`].
+#[derive(Debug)]
+pub enum Progress {
+    /// All bytes are there.
+    Done,
+    /// The rest is under way.
+    More,
+    /// It cannot be done.
+    Failed(io::Error),
+}
+
+/// Times that a read or write that failed is tried again.
+const RETRIES: u32 = 1;
+
+impl Transfer {
+    /// Begins it.
+    ///
+    /// # Safety
+    /// As [`Engine::submit`], until [`Transfer::answered`] says `Done` or `Failed`.
+    pub unsafe fn begin(engine: &mut Engine, request: Request, counters: &Counters) -> Transfer {
+        let (count, bytes) = match request.write {
+            true => (&counters.writes, &counters.write_bytes),
+            false => (&counters.reads, &counters.read_bytes),
+        };
+        count.fetch_add(1, Relaxed);
+        bytes.fetch_add(request.len as u64, Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { engine.submit(request) };
+        Transfer { rest: request, done: 0, retries: 0, since: Instant::now() }
+    }
+
+    /// Which results are its own.
+    pub fn token(&self) -> u64 {
+        self.rest.token
+    }
+
+    /// Takes a result.
+    pub fn answered(&mut self, engine: &mut Engine, result: io::Result<usize>, counters: &Counters) -> Progress {
+        match result {
+            Ok(bytes) if bytes >= self.rest.len => return Progress::Done,
+            Ok(0) => return self.failed(io::ErrorKind::UnexpectedEof.into(), counters),
+            Ok(bytes) => {
+                self.done += bytes;
+                // SAFETY: inside of the memory, since fewer bytes came than it has.
+                self.rest.base = unsafe { self.rest.base.add(bytes) };
+                self.rest.offset += bytes as u64;
+                self.rest.len -= bytes;
+            }
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {}
+            Err(error) if self.retries < RETRIES && error.raw_os_error() == Some(libc::EIO) => {
+                counters.errors.fetch_add(1, Relaxed);
+                self.retries += 1;
+            }
+            Err(error) => return self.failed(error, counters),
+        }
+        // SAFETY: the memory stays until the end of the transfer.
+        unsafe { engine.submit(self.rest) };
+        Progress::More
+    }
+
+    fn failed(&self, error: io::Error, counters: &Counters) -> Progress {
+        counters.errors.fetch_add(1, Relaxed);
+        Progress::Failed(error)
+    }
+}

@@ -1,0 +1,150 @@
+//! The swap tier: files or devices of one's own, written in segments of 256 KiB.
+//!
+//! Space is a log ([`memfit_core::swap_log`]). Each object lies behind its authentication tag, encrypted under a key that
+//! only this pager has ([`cipher`]). Reads and writes go past the page cache where the file system can (O_DIRECT), so that
+//! what was saved is not spent on caching it; and asynchronously ([`engine`]): a fault thread goes on serving others while
+//! one waits for the device ([`reader`]), and reclaim goes on while segments are written ([`writer`]).
+
+mod buffer;
+mod cipher;
+mod device;
+mod engine;
+mod faults;
+pub mod reader;
+pub mod writer;
+
+pub use buffer::{Aligned, ALIGN};
+pub use reader::{Have, Reader};
+pub use writer::{Room, Writer, Written};
+
+use cipher::{Cipher, Label, TAG_BYTES};
+use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, HEAD_BYTES, SEGMENT_BYTES};
+use memfit_core::{Extent, Stored};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+/// Counts since the start: calls, bytes, segments.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct Counters {
+    pub read_bytes: AtomicU64,
+    pub write_bytes: AtomicU64,
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+    pub errors: AtomicU64,
+    pub peak_bytes: AtomicU64,
+    /// Bytes of objects that came from the pool or from staging. The rest of `write_bytes` is padding and cleaning.
+    pub object_bytes: AtomicU64,
+    /// Bytes of objects that were written anew.
+    pub cleaned_bytes: AtomicU64,
+}
+
+/// The open files and devices.
+pub struct SwapTier {
+    files: Vec<File>,
+    log: Mutex<SwapLog>,
+    cipher: Cipher,
+    /// Counts since the start.
+    pub counters: Counters,
+}
+
+impl SwapTier {
+    /// Without a place to write to.
+    ///
+    /// # Errors
+    /// When the kernel has no random bytes for a key.
+    pub fn new() -> io::Result<SwapTier> {
+        let log = Mutex::new(SwapLog::new());
+        Ok(SwapTier { files: Vec::new(), log, cipher: Cipher::new()?, counters: Counters::default() })
+    }
+
+    /// Adds an unlinked file, mode 0600, in a directory, or an existing file or device. Used when those before it are full.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn add(&mut self, path: &Path, max_bytes: u64) -> io::Result<()> {
+        let (file, bytes, reserved) = device::open(path, max_bytes)?;
+        self.files.push(file);
+        // The first segment of a file that was there stays as it is: it may hold a signature.
+        self.log().add_device(bytes, reserved);
+        Ok(())
+    }
+
+    fn log(&self) -> MutexGuard<'_, SwapLog> {
+        self.log.lock().unwrap()
+    }
+
+    /// The object's bytes are no longer needed.
+    pub fn free(&self, extent: Extent, len: u16) {
+        self.log().release(extent, stored_bytes(u32::from(len)));
+    }
+
+    /// Bytes of segments in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.log().usage().used_bytes
+    }
+
+    /// Bytes of objects.
+    pub fn live_bytes(&self) -> u64 {
+        self.log().usage().live_bytes
+    }
+
+    /// Bytes of the tables of the log.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.log().metadata_bytes()
+    }
+
+    /// The device of a segment, and where on it the segment starts.
+    fn place(&self, segment: SegmentId) -> (RawFd, u64) {
+        let (device, offset) = self.log().place(segment);
+        (self.files[device.0 as usize].as_raw_fd(), offset)
+    }
+
+    /// Which use of its segment an object belongs to. It must not be freed meanwhile.
+    fn sequence_of(&self, extent: Extent) -> u64 {
+        self.log().sequence(SegmentId::of(extent))
+    }
+
+    /// Decrypts an object out of `bytes`, which begin with its tag, into the start of `out`.
+    fn open_object<'a>(&self, stored: Stored, sequence: u64, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
+        let (tag, sealed) = bytes.split_at(TAG_BYTES);
+        let out = &mut out[..usize::from(stored.len)];
+        out.copy_from_slice(&sealed[..usize::from(stored.len)]);
+        let label = Label { sequence, unit: stored.extent.unit, codec: stored.codec };
+        let tag = tag.try_into().expect("a tag has its length");
+        self.cipher.open(label, tag, out).then_some(out)
+    }
+
+    /// Encrypts an object into `out`, which becomes its tag, its bytes, zeros to the end of the unit.
+    fn seal_object(&self, stored: Stored, sequence: u64, bytes: &[u8], out: &mut [u8]) {
+        let label = Label { sequence, unit: stored.extent.unit, codec: stored.codec };
+        let (head, rest) = out.split_at_mut(TAG_BYTES);
+        let (body, padding) = rest.split_at_mut(bytes.len());
+        body.copy_from_slice(bytes);
+        padding.fill(0);
+        head.copy_from_slice(&self.cipher.seal(label, body));
+    }
+
+    /// Bytes that could be taken still.
+    pub fn free_bytes(&self) -> u64 {
+        self.log().usage().free_bytes
+    }
+
+    fn opened(&self) {
+        let bytes = self.used_bytes();
+        self.counters.peak_bytes.fetch_max(bytes, Relaxed);
+    }
+}
+
+/// Of an object in a segment: its first byte, and the one after its last, with tag and padding.
+fn span(stored: Stored) -> (usize, usize) {
+    let start = byte_in_segment(stored.extent) as usize;
+    (start, start + stored_bytes(u32::from(stored.len)) as usize)
+}
+
+const _: () = assert!(TAG_BYTES == HEAD_BYTES as usize);
+const SEGMENT: usize = SEGMENT_BYTES as usize;

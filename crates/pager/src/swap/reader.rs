@@ -1,0 +1,304 @@
+//! What one thread reads from the swap tier: pieces of segments, kept until their objects are asked for.
+//!
+//! A fault on a page in the swap tier begins a read of its object and of those that a sequential reader will want next,
+//! and is asked again when bytes have come. No table changes while a read is under way: what was read is looked up by
+//! place, and belongs to one use of its segment, so that bytes which are no longer those of an object are not taken for it.
+
+use super::engine::{Engine, Progress, Request, Transfer};
+use super::{span, Aligned, SwapTier, ALIGN, SEGMENT};
+use memfit_core::swap_log::SegmentId;
+use memfit_core::Stored;
+use std::ops::Range;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Memory for pieces: a share of the budget, and within these bounds, bytes.
+const SHARE_OF_BUDGET: u64 = 128;
+const BYTES_MIN: u64 = 256 << 10;
+const BYTES_MAX: u64 = 2 << 20;
+/// A single object, unaligned, bytes.
+const SHORT: usize = 3 * ALIGN;
+/// Bytes between wanted objects that are read along rather than left out.
+const GAP: usize = 16 << 10;
+/// Times that an object which does not open is read again: the device may have been wrong once.
+const REREADS: u32 = 1;
+
+/// What is known of an object's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Have {
+    /// They can be had at once.
+    Ready,
+    /// They are being read.
+    Coming,
+    /// Nothing.
+    Absent,
+    /// They cannot be read, and why.
+    Failed(String),
+}
+
+#[derive(Debug)]
+enum Condition {
+    Unused,
+    Coming(Transfer),
+    Ready,
+    Failed(String),
+}
+
+struct Piece {
+    condition: Condition,
+    segment: SegmentId,
+    sequence: u64,
+    start: usize,
+    end: usize,
+    bytes: Aligned,
+    /// When it was last of use.
+    used: u64,
+    /// Objects for which it was read and that were not asked for yet.
+    wanted: u32,
+}
+
+impl Piece {
+    fn free(&self) -> bool {
+        !matches!(self.condition, Condition::Coming(_))
+    }
+}
+
+/// Reads of one thread.
+pub struct Reader {
+    tier: Arc<SwapTier>,
+    /// Made at the first read.
+    engine: Option<Engine>,
+    pieces: Vec<Piece>,
+    most_bytes: usize,
+    clock: u64,
+    /// An object, decrypted.
+    object: Box<[u8]>,
+}
+
+impl Reader {
+    /// Nothing read yet, and next to no memory taken.
+    pub fn new(tier: Arc<SwapTier>, budget_bytes: u64) -> Reader {
+        let most_bytes = (budget_bytes / SHARE_OF_BUDGET).clamp(BYTES_MIN, BYTES_MAX) as usize;
+        Reader { tier, engine: None, pieces: Vec::new(), most_bytes, clock: 0, object: Vec::new().into() }
+    }
+
+    /// Whether the object's bytes are there.
+    pub fn have(&self, stored: Stored) -> Have {
+        match self.find(stored).map(|i| &self.pieces[i].condition) {
+            None | Some(Condition::Unused) => Have::Absent,
+            Some(Condition::Coming(_)) => Have::Coming,
+            Some(Condition::Ready) => Have::Ready,
+            Some(Condition::Failed(why)) => Have::Failed(why.clone()),
+        }
+    }
+
+    fn find(&self, stored: Stored) -> Option<usize> {
+        let (segment, sequence) = (SegmentId::of(stored.extent), self.tier.sequence_of(stored.extent));
+        let (start, end) = span(stored);
+        self.pieces.iter().position(|p| {
+            !matches!(p.condition, Condition::Unused)
+                && (p.segment, p.sequence) == (segment, sequence)
+                && p.start <= start
+                && end <= p.end
+        })
+    }
+
+    /// The object is about to be asked for.
+    pub fn keep(&mut self, stored: Stored) {
+        self.clock += 1;
+        if let Some(i) = self.find(stored) {
+            let piece = &mut self.pieces[i];
+            (piece.used, piece.wanted) = (self.clock, piece.wanted.max(1));
+        }
+    }
+
+    /// Begins to read those of these objects that are not there: neighbours in one go, in the order given, as many as
+    /// there is room for.
+    pub fn want(&mut self, objects: &[Stored]) {
+        let mut rest =
+            objects.iter().copied().filter(|&o| self.find(o).is_none()).collect::<Vec<_>>().into_iter().peekable();
+        let mut on_demand = objects.first().is_some_and(|&first| self.find(first).is_none());
+        while let Some(first) = rest.next() {
+            let mut wanted = 1;
+            let segment = SegmentId::of(first.extent);
+            let (mut start, mut end) = span(first);
+            while let Some(next) = rest.next_if(|next| {
+                let (s, e) = span(*next);
+                SegmentId::of(next.extent) == segment && s <= end + GAP && e + GAP >= start
+            }) {
+                let (s, e) = span(next);
+                (start, end) = (start.min(s), end.max(e));
+                wanted += 1;
+            }
+            let range = start / ALIGN * ALIGN..end.next_multiple_of(ALIGN).min(SEGMENT);
+            if !self.begin(first, range, wanted, on_demand) {
+                return;
+            }
+            on_demand = false;
+        }
+    }
+
+    fn begin(&mut self, object: Stored, range: Range<usize>, wanted: u32, on_demand: bool) -> bool {
+        let (segment, start, end) = (SegmentId::of(object.extent), range.start, range.end);
+        let Some(i) = self.room(end - start, on_demand) else { return false };
+        self.clock += 1;
+        let (fd, offset) = self.tier.place(segment);
+        let piece = &mut self.pieces[i];
+        (piece.segment, piece.sequence) = (segment, self.tier.sequence_of(object.extent));
+        (piece.start, piece.end) = (start, end);
+        (piece.used, piece.wanted) = (self.clock, wanted);
+        let offset = offset + start as u64;
+        let base = piece.bytes.base();
+        let request = Request { token: i as u64, write: false, fd, offset, base, len: end - start };
+        let engine = self.engine.get_or_insert_with(Engine::new);
+        // SAFETY: the piece keeps its memory as long as it is `Coming`, and the reader waits for the engine when it is
+        // dropped.
+        let transfer = unsafe { Transfer::begin(engine, request, &self.tier.counters) };
+        self.pieces[i].condition = Condition::Coming(transfer);
+        true
+    }
+
+    /// A piece to read so many bytes into: a new one, or one that is of no more use, or if the read is on demand the one that
+    /// was of no use for longest.
+    fn room(&mut self, bytes: usize, on_demand: bool) -> Option<usize> {
+        let long = bytes > SHORT;
+        let size = if long { bytes.next_multiple_of(SEGMENT / 8) } else { SHORT };
+        let fits = |p: &&Piece| p.bytes.len() >= size && (p.bytes.len() > SHORT) == long;
+        let best = |pieces: &[Piece], spent: bool, fits: &dyn Fn(&&Piece) -> bool| {
+            let free = pieces.iter().enumerate().filter(|(_, p)| p.free() && (p.wanted == 0) >= spent && fits(p));
+            free.min_by_key(|(_, p)| p.used).map(|(i, _)| i)
+        };
+        if let Some(spent) = best(&self.pieces, true, &fits) {
+            return Some(spent);
+        }
+        let taken: usize = self.pieces.iter().map(|p| p.bytes.len()).sum();
+        let i = if taken + size <= self.most_bytes || self.pieces.is_empty() {
+            let (segment, bytes, condition) = (SegmentId(0), Aligned::new(size), Condition::Unused);
+            self.pieces.push(Piece { condition, segment, sequence: 0, start: 0, end: 0, bytes, used: 0, wanted: 0 });
+            self.pieces.len() - 1
+        } else {
+            best(&self.pieces, !on_demand, &|_| true)?
+        };
+        if self.pieces[i].bytes.len() < size {
+            self.pieces[i].bytes = Aligned::new(size);
+        }
+        Some(i)
+    }
+
+    /// Takes what has come. Returns whether anything has.
+    pub fn reap(&mut self) -> bool {
+        let Some(engine) = &mut self.engine else { return false };
+        let mut any = false;
+        while let Some((token, result)) = engine.completed() {
+            let piece = &mut self.pieces[token as usize];
+            let Condition::Coming(transfer) = &mut piece.condition else { continue };
+            match transfer.answered(engine, result, &self.tier.counters) {
+                Progress::More => continue,
+                Progress::Done => piece.condition = Condition::Ready,
+                Progress::Failed(error) => piece.condition = Condition::Failed(error.to_string()),
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// Readable when something has come; -1 if there is nothing to wait for.
+    pub fn fd(&self) -> RawFd {
+        self.engine.as_ref().filter(|engine| !engine.idle()).map_or(-1, Engine::fd)
+    }
+
+    /// Whether results wait that do not make the descriptor readable.
+    pub fn pending(&self) -> bool {
+        self.engine.as_ref().is_some_and(Engine::pending)
+    }
+
+    /// Whether anything is under way.
+    pub fn busy(&self) -> bool {
+        self.pieces.iter().any(|p| matches!(p.condition, Condition::Coming(_)))
+    }
+
+    /// Waits until something has come, so many milliseconds at most.
+    pub fn wait(&mut self, ms: i32) {
+        if let Some(engine) = &mut self.engine {
+            engine.wait(ms);
+        }
+    }
+
+    /// How long the oldest read has been under way.
+    pub fn oldest(&self) -> Option<Duration> {
+        let since = self.pieces.iter().filter_map(|p| match &p.condition {
+            Condition::Coming(transfer) => Some(transfer.since.elapsed()),
+            _ => None,
+        });
+        since.max()
+    }
+
+    /// The object's bytes as they were given to the writer; waits for them if they are not there.
+    ///
+    /// # Errors
+    /// When they cannot be read, or are not what was written.
+    pub fn fetch(&mut self, stored: Stored) -> Result<&[u8], String> {
+        let mut rereads = 0;
+        loop {
+            match self.have(stored) {
+                Have::Failed(why) => {
+                    self.drop_piece(stored);
+                    return Err(why);
+                }
+                Have::Absent => self.want(&[stored]),
+                Have::Coming => {}
+                Have::Ready => {
+                    if self.decrypt(stored) {
+                        return Ok(&self.object[..usize::from(stored.len)]);
+                    }
+                    self.drop_piece(stored);
+                    rereads += 1;
+                    self.tier.counters.errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if rereads > REREADS {
+                        let unit = stored.extent.unit;
+                        return Err(format!("the swap tier gave other bytes than were written there (unit {unit})"));
+                    }
+                    continue;
+                }
+            }
+            if !self.reap() {
+                self.wait(100);
+            }
+        }
+    }
+
+    fn decrypt(&mut self, stored: Stored) -> bool {
+        let Some(i) = self.find(stored) else { return false };
+        if self.object.is_empty() {
+            self.object = vec![0; 4096].into();
+        }
+        self.clock += 1;
+        let piece = &mut self.pieces[i];
+        (piece.used, piece.wanted) = (self.clock, piece.wanted.saturating_sub(1));
+        let (start, end) = span(stored);
+        let (sequence, from) = (piece.sequence, piece.start);
+        let bytes = &piece.bytes.bytes()[start - from..end - from];
+        self.tier.open_object(stored, sequence, bytes, &mut self.object).is_some()
+    }
+
+    fn drop_piece(&mut self, stored: Stored) {
+        if let Some(i) = self.find(stored).filter(|&i| !matches!(self.pieces[i].condition, Condition::Coming(_))) {
+            self.pieces[i].condition = Condition::Unused;
+        }
+    }
+
+    /// Gives its memory back, but for what is under way.
+    pub fn rest(&mut self) {
+        if !self.busy() {
+            self.pieces = Vec::new();
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // Before the pieces: it waits for what is under way.
+        self.engine = None;
+    }
+}

@@ -1,0 +1,498 @@
+//! Appending objects to the swap tier, and cleaning its segments. Of the reclaim thread.
+//!
+//! Objects are collected in the buffer of an open segment, and written in pieces of at least [`FLUSH`] while more come. An
+//! object's memory stays where it is until its piece is on the device.
+
+use super::engine::{Engine, Progress, Request, Transfer};
+use super::{span, Aligned, SwapTier, ALIGN, SEGMENT};
+use memfit_core::swap_log::{stored_bytes, SegmentId};
+use memfit_core::{ObjectId, Stored};
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Writes under way at once, at most.
+const WRITES: usize = 4;
+/// Bytes that are worth a write of their own while more come.
+const FLUSH: usize = 128 << 10;
+
+/// A segment with less than this left is not begun with a batch, bytes.
+const BATCH_MIN: u32 = 32 << 10;
+/// What the writes of one segment can lose by ending at whole pages, bytes.
+const PADDING: u32 = ((SEGMENT / FLUSH + 1) * ALIGN) as u32;
+
+/// Whether an object can be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// It can.
+    Yes,
+    /// When a write has ended.
+    Later,
+    /// All devices are full, or none takes writes.
+    No,
+}
+
+/// An object on its way.
+#[derive(Debug, Clone, Copy)]
+pub struct Item {
+    /// The object.
+    pub object: ObjectId,
+    /// Where it will be.
+    pub stored: Stored,
+    /// Where it was in the swap tier before, and in which use of that segment.
+    pub from: Option<(Stored, u64)>,
+}
+
+/// The end of a write.
+#[derive(Debug)]
+pub struct Written {
+    /// What was in it.
+    pub items: Vec<Item>,
+    /// Why it failed.
+    pub error: Option<io::Error>,
+}
+
+struct Open {
+    segment: SegmentId,
+    sequence: u64,
+    buffer: Rc<Aligned>,
+    fill: usize,
+    flushed: usize,
+    items: Vec<Item>,
+}
+
+struct Flight {
+    transfer: Transfer,
+    segment: SegmentId,
+    /// Keeps the memory.
+    _buffer: Rc<Aligned>,
+    items: Vec<Item>,
+}
+
+/// A segment whose objects are appended elsewhere.
+struct Cleaning {
+    segment: SegmentId,
+    sequence: u64,
+    buffer: Aligned,
+    /// `None` when it has been read.
+    read: Option<Transfer>,
+    objects: Vec<ObjectId>,
+    /// Those that are not written yet.
+    left: usize,
+    bad: bool,
+}
+
+/// Writes of one thread.
+pub struct Writer {
+    tier: Arc<SwapTier>,
+    engine: Engine,
+    open: Option<Open>,
+    flights: Vec<Flight>,
+    spare: Vec<Rc<Aligned>>,
+    cleaning: Option<Cleaning>,
+    next_token: u64,
+    ended: Vec<Written>,
+    scratch: Box<[u8]>,
+}
+
+impl Writer {
+    /// Nothing to write yet.
+    pub fn new(tier: Arc<SwapTier>) -> Writer {
+        Writer {
+            tier,
+            engine: Engine::new(),
+            open: None,
+            flights: Vec::new(),
+            spare: Vec::new(),
+            cleaning: None,
+            next_token: 0,
+            ended: Vec::new(),
+            scratch: vec![0; 4096].into(),
+        }
+    }
+
+    /// Whether an object of `len` bytes can be taken now; makes room for it.
+    pub fn room(&mut self, len: u16, cleaning: bool) -> Room {
+        if self.left() >= stored_bytes(u32::from(len)) {
+            return Room::Yes;
+        }
+        if self.flights.len() >= WRITES {
+            return Room::Later;
+        }
+        self.close();
+        let mut log = self.tier.log();
+        let Some(segment) = log.open(cleaning) else { return Room::No };
+        let sequence = log.sequence(segment);
+        drop(log);
+        self.tier.opened();
+        let buffer = self.spare.pop().unwrap_or_else(|| Rc::new(Aligned::new(SEGMENT)));
+        self.open = Some(Open { segment, sequence, buffer, fill: 0, flushed: 0, items: Vec::new() });
+        Room::Yes
+    }
+
+    /// Bytes that the open segment has left.
+    fn left(&self) -> u32 {
+        self.open.as_ref().map_or(0, |open| (SEGMENT - open.fill) as u32)
+    }
+
+    /// As [`Writer::room`], for a batch of objects: how many bytes it may have in the swap tier.
+    pub fn batch(&mut self) -> Result<u32, Room> {
+        if self.left() < BATCH_MIN && self.flights.len() < WRITES {
+            self.close();
+        }
+        match self.room(4096, false) {
+            Room::Yes => Ok(self.left().saturating_sub(PADDING)),
+            other => Err(other),
+        }
+    }
+
+    /// Takes an object, for which there is room.
+    pub fn add(&mut self, object: ObjectId, codec: u8, bytes: &[u8], from: Option<(Stored, u64)>) {
+        let len = u16::try_from(bytes.len()).expect("an object is at most a page");
+        let open = self.open.as_mut().expect("room was made");
+        let stored = Stored { extent: open.segment.extent(open.fill as u32), len, codec };
+        let (start, end) = span(stored);
+        assert!(start == open.fill && end <= SEGMENT, "room was made");
+        // SAFETY: what is under way ends at `flushed`, and this buffer belongs to this thread alone.
+        let out = unsafe { std::slice::from_raw_parts_mut(open.buffer.base().add(start), end - start) };
+        self.tier.seal_object(stored, open.sequence, bytes, out);
+        open.fill = end;
+        open.items.push(Item { object, stored, from });
+        self.tier.log().append(open.segment, object, (end - start) as u32);
+        let count = if from.is_some() { &self.tier.counters.cleaned_bytes } else { &self.tier.counters.object_bytes };
+        count.fetch_add((end - start) as u64, Relaxed);
+        if open.fill - open.flushed >= FLUSH {
+            self.flush();
+        }
+    }
+
+    /// Writes what has been collected.
+    pub fn flush(&mut self) {
+        let Some(open) = self.open.as_mut().filter(|open| !open.items.is_empty()) else { return };
+        let end = open.fill.next_multiple_of(ALIGN);
+        // SAFETY: as in `add`.
+        unsafe { std::ptr::write_bytes(open.buffer.base().add(open.fill), 0, end - open.fill) };
+        // SAFETY: inside of the buffer.
+        let base = unsafe { open.buffer.base().add(open.flushed) };
+        let (fd, offset) = self.tier.place(open.segment);
+        let offset = offset + open.flushed as u64;
+        let request = Request { token: self.next_token, write: true, fd, offset, base, len: end - open.flushed };
+        self.next_token += 1;
+        let buffer = Rc::clone(&open.buffer);
+        // SAFETY: the flight keeps the buffer, and nothing below `flushed` is written to any more.
+        let transfer = unsafe { Transfer::begin(&mut self.engine, request, &self.tier.counters) };
+        (open.fill, open.flushed) = (end, end);
+        let items = std::mem::take(&mut open.items);
+        self.flights.push(Flight { transfer, segment: open.segment, _buffer: buffer, items });
+        if SEGMENT - end < ALIGN {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        self.flush();
+        if let Some(open) = self.open.take() {
+            self.tier.log().close(open.segment);
+            self.keep(open.buffer);
+        }
+    }
+
+    fn keep(&mut self, buffer: Rc<Aligned>) {
+        if Rc::strong_count(&buffer) == 1 && self.spare.is_empty() {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// What has ended since the last call.
+    pub fn reap(&mut self) -> Vec<Written> {
+        while let Some((token, result)) = self.engine.completed() {
+            if let Some(i) = self.flights.iter().position(|f| f.transfer.token() == token) {
+                match self.flights[i].transfer.answered(&mut self.engine, result, &self.tier.counters) {
+                    Progress::More => {}
+                    Progress::Done => self.landed(i, None),
+                    Progress::Failed(error) => self.landed(i, Some(error)),
+                }
+            } else if let Some(cleaning) = &mut self.cleaning {
+                let Some(read) = cleaning.read.as_mut().filter(|read| read.token() == token) else { continue };
+                match read.answered(&mut self.engine, result, &self.tier.counters) {
+                    Progress::More => {}
+                    Progress::Done => cleaning.read = None,
+                    // The last segment of a file need not be a whole one.
+                    Progress::Failed(error) if error.kind() == io::ErrorKind::UnexpectedEof => cleaning.read = None,
+                    Progress::Failed(_) => (cleaning.read, cleaning.bad) = (None, true),
+                }
+            }
+        }
+        std::mem::take(&mut self.ended)
+    }
+
+    fn landed(&mut self, flight: usize, error: Option<io::Error>) {
+        let Flight { segment, items, _buffer: buffer, .. } = self.flights.swap_remove(flight);
+        if let Some(cleaning) = &mut self.cleaning {
+            let own = |item: &&Item| item.from.is_some_and(|(_, sequence)| sequence == cleaning.sequence);
+            cleaning.left -= items.iter().filter(own).count();
+        }
+        if let Some(error) = &error {
+            self.lost(segment, error);
+        }
+        self.ended.push(Written { items, error });
+        self.keep(buffer);
+    }
+
+    /// A write to the segment failed: nothing more goes there, and depending on the reason nothing more to its device.
+    fn lost(&mut self, segment: SegmentId, error: &io::Error) {
+        if self.open.as_ref().is_some_and(|open| open.segment == segment) {
+            // What is in the buffer fails with it.
+            let Open { items, buffer, .. } = self.open.take().expect("it is open");
+            if !items.is_empty() {
+                let error = io::Error::from(error.kind());
+                self.ended.push(Written { items, error: Some(error) });
+            }
+            self.tier.log().close(segment);
+            self.keep(buffer);
+        }
+        let mut log = self.tier.log();
+        log.spoilt(segment);
+        let (device, _) = log.place(segment);
+        match error.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => log.full(device),
+            _ => log.broken(device),
+        }
+    }
+
+    /// Whether any device takes writes still.
+    pub fn usable(&self) -> bool {
+        self.tier.log().usable()
+    }
+
+    /// Whether writes are under way.
+    pub fn busy(&self) -> bool {
+        !self.flights.is_empty() || self.cleaning.as_ref().is_some_and(|c| c.read.is_some())
+    }
+
+    /// How long the oldest write has been under way.
+    pub fn oldest(&self) -> Option<Duration> {
+        self.flights.iter().map(|flight| flight.transfer.since.elapsed()).max()
+    }
+
+    /// Waits until something has ended, so many milliseconds at most.
+    pub fn wait(&mut self, ms: i32) {
+        self.engine.wait(ms);
+    }
+
+    /// Begins to clean a segment if that pays.
+    pub fn begin_cleaning(&mut self) {
+        if self.cleaning.is_some() {
+            return;
+        }
+        let mut log = self.tier.log();
+        let Some((segment, objects)) = log.victim() else { return };
+        let sequence = log.sequence(segment);
+        drop(log);
+        let buffer = Aligned::new(SEGMENT);
+        let (fd, offset) = self.tier.place(segment);
+        let request = Request { token: self.next_token, write: false, fd, offset, base: buffer.base(), len: SEGMENT };
+        self.next_token += 1;
+        // SAFETY: the buffer stays in `cleaning` until the read has ended.
+        let read = unsafe { Transfer::begin(&mut self.engine, request, &self.tier.counters) };
+        self.cleaning = Some(Cleaning { segment, sequence, buffer, read: Some(read), objects, left: 0, bad: false });
+    }
+
+    /// The segment that has been read to be cleaned, and objects of it that are still to be appended: the core says which of
+    /// them are there.
+    pub fn to_clean(&mut self, max: usize) -> Option<(SegmentId, Vec<ObjectId>)> {
+        let cleaning = self.cleaning.as_mut().filter(|c| c.read.is_none())?;
+        if cleaning.bad {
+            cleaning.objects.clear();
+        }
+        let from = cleaning.objects.len() - cleaning.objects.len().min(max);
+        let objects = cleaning.objects.split_off(from);
+        if objects.is_empty() {
+            if cleaning.left == 0 {
+                let Cleaning { segment, bad, .. } = self.cleaning.take().expect("it is there");
+                self.tier.log().cleaned(segment, bad);
+            }
+            return None;
+        }
+        Some((cleaning.segment, objects))
+    }
+
+    /// Appends an object of the segment that is being cleaned. False if there is no room now, or its bytes are damaged.
+    pub fn append_again(&mut self, object: ObjectId, stored: Stored) -> bool {
+        if self.room(stored.len, true) != Room::Yes {
+            return false;
+        }
+        let Some(cleaning) = &mut self.cleaning else { return false };
+        let (start, end) = span(stored);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let bytes = &cleaning.buffer.bytes()[start..end];
+        let whole = self.tier.open_object(stored, cleaning.sequence, bytes, &mut scratch).is_some();
+        if whole {
+            cleaning.left += 1;
+            let from = Some((stored, cleaning.sequence));
+            self.add(object, stored.codec, &scratch[..usize::from(stored.len)], from);
+        } else {
+            cleaning.bad = true;
+        }
+        self.scratch = scratch;
+        whole
+    }
+
+    /// Whether a segment is being cleaned.
+    pub fn cleaning(&self) -> bool {
+        self.cleaning.is_some()
+    }
+
+    /// Whether the segment is still used as it was when this object was read from it.
+    pub fn unchanged(&self, stored: Stored, sequence: u64) -> bool {
+        self.tier.sequence_of(stored.extent) == sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swap::{Have, Reader};
+    use memfit_core::Extent;
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    /// A place on a disk, which a temporary directory need not be.
+    fn tier(bytes: u64) -> Arc<SwapTier> {
+        let mut tier = SwapTier::new().unwrap();
+        tier.add(Path::new("/var/tmp"), bytes).unwrap();
+        Arc::new(tier)
+    }
+
+    fn contents(object: u32, version: u32) -> Vec<u8> {
+        let len = 1 + (object * 613 + version * 97) % 4096;
+        (0..len).map(|i| (i * 31 + object * 7 + version) as u8).collect()
+    }
+
+    fn write(writer: &mut Writer, objects: &[(u32, u32)]) -> HashMap<u32, Stored> {
+        let mut stored = HashMap::new();
+        let mut take = |writer: &mut Writer, wait: bool| {
+            if wait {
+                writer.wait(100);
+            }
+            for written in writer.reap() {
+                assert!(written.error.is_none(), "{:?}", written.error);
+                stored.extend(written.items.iter().map(|item| (item.object.0, item.stored)));
+            }
+        };
+        for &(object, version) in objects {
+            let bytes = contents(object, version);
+            while writer.room(bytes.len() as u16, false) == Room::Later {
+                take(writer, true);
+            }
+            writer.add(ObjectId(object), 3, &bytes, None);
+        }
+        writer.flush();
+        while writer.busy() {
+            take(writer, true);
+        }
+        take(writer, false);
+        stored
+    }
+
+    #[test]
+    fn gives_back_what_was_written_in_any_order() {
+        let tier = tier(64 << 20);
+        let mut writer = Writer::new(Arc::clone(&tier));
+        let objects: Vec<(u32, u32)> = (0..2000).map(|object| (object, 0)).collect();
+        let stored = write(&mut writer, &objects);
+        assert_eq!(stored.len(), objects.len());
+        let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
+        for i in 0..2000u32 {
+            let object = i * 1237 % 2000;
+            assert_eq!(reader.fetch(stored[&object]).unwrap(), contents(object, 0), "object {object}");
+        }
+        let run: Vec<Stored> = (100..160).map(|object| stored[&object]).collect();
+        reader.rest();
+        let before = tier.counters.reads.load(Relaxed);
+        reader.want(&run);
+        for object in 100..160 {
+            assert_ne!(reader.have(stored[&object]), Have::Absent);
+            assert_eq!(reader.fetch(stored[&object]).unwrap(), contents(object, 0));
+        }
+        let reads = tier.counters.reads.load(Relaxed) - before;
+        assert!(reads <= 3, "{reads} reads for sixty neighbours");
+    }
+
+    #[test]
+    fn another_place_or_length_is_noticed() {
+        let tier = tier(64 << 20);
+        let stored = write(&mut Writer::new(Arc::clone(&tier)), &[(5, 0), (6, 0)]);
+        let mut reader = Reader::new(tier, 256 << 20);
+        let right = stored[&5];
+        for wrong in [
+            Stored { len: right.len - 1, ..right },
+            Stored { codec: 1, ..right },
+            Stored { extent: Extent { unit: right.extent.unit + 1 }, len: 40, ..right },
+        ] {
+            assert!(reader.fetch(wrong).unwrap_err().contains("other bytes"));
+        }
+        assert_eq!(reader.fetch(right).unwrap(), contents(5, 0), "and the right one still is");
+    }
+
+    #[test]
+    fn a_segment_used_again_does_not_give_what_it_had() {
+        let tier = tier(4 * SEGMENT as u64);
+        let mut writer = Writer::new(Arc::clone(&tier));
+        let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
+        for version in 0..40 {
+            let objects: Vec<(u32, u32)> = (0..80).map(|object| (object, version)).collect();
+            let stored = write(&mut writer, &objects);
+            for (&object, &stored) in &stored {
+                assert_eq!(reader.fetch(stored).unwrap(), contents(object, version), "version {version}");
+            }
+            // Still open, it would keep its objects' space for ever.
+            writer.close();
+            stored.values().for_each(|stored| tier.free(stored.extent, stored.len));
+        }
+        assert_eq!(tier.live_bytes(), 0);
+    }
+
+    #[test]
+    fn cleaning_keeps_what_is_live() {
+        let tier = tier(1 << 30);
+        let mut writer = Writer::new(Arc::clone(&tier));
+        let objects: Vec<(u32, u32)> = (0..40_000).map(|object| (object, 0)).collect();
+        let mut stored = write(&mut writer, &objects);
+        for object in (0..40_000).filter(|object| object % 5 != 0) {
+            let gone = stored.remove(&object).unwrap();
+            tier.free(gone.extent, gone.len);
+        }
+        let before = tier.used_bytes();
+        loop {
+            writer.begin_cleaning();
+            if !writer.cleaning() {
+                break;
+            }
+            while let Some((segment, objects)) = writer.to_clean(100) {
+                for object in objects {
+                    let here = stored.get(&object.0).filter(|stored| SegmentId::of(stored.extent) == segment).copied();
+                    if let Some(here) = here {
+                        assert!(writer.append_again(object, here));
+                    }
+                }
+            }
+            writer.flush();
+            writer.wait(100);
+            for item in writer.reap().into_iter().flat_map(|written| written.items) {
+                let (from, sequence) = item.from.unwrap();
+                assert!(writer.unchanged(from, sequence));
+                tier.free(from.extent, from.len);
+                stored.insert(item.object.0, item.stored);
+            }
+        }
+        let (used, live) = (tier.used_bytes(), tier.live_bytes());
+        assert!(used < before && used <= 2 * live + (33 << 20), "{used} of {before}, {live} live");
+        let mut reader = Reader::new(tier, 256 << 20);
+        for (&object, &stored) in &stored {
+            assert_eq!(reader.fetch(stored).unwrap(), contents(object, 0));
+        }
+    }
+}
