@@ -17,17 +17,27 @@ SIZES = {
     "pygraph": ((300, 400_000), (56, 30_000)),
     "sqlmem": ((360, 200_000), (64, 20_000)),
     "randrw2t": ((400, 1_000_000, 2), (64, 60_000, 2)),
+    # More than RAM holds even compressed: to be run at a budget of 50 % and less.
+    "noisesweep": ((300, 4), (64, 2)),
+    "noiserand": ((300, 60_000, 1, 50), (64, 6_000, 1, 50)),
+    "noiseread": ((300, 60_000, 1, 0), (64, 6_000, 1, 0)),
+    "halfsweep": ((400, 6), (64, 2)),
+    "halfrand": ((400, 100_000, 1, 50), (64, 6_000, 1, 50)),
     # Whole trees.
     "redisget": (("get", 250_000, 1_000_000), ("get", 40_000, 50_000)),
     "redisset": (("set", 250_000, 1_000_000), ("set", 40_000, 50_000)),
     "makej2": ((2,), (1,)),
     "launch": ((300, 200), (56, 20)),
 }
+NOISE = {"noise": 8, "half": 4}  # random words of eight
 DEFAULT = ["randrw", "sweep", "sort", "npsort", "pygraph", "sqlmem"]
 TITLES = {
     "randrw": "random read/write with verify", "sweep": "sequential sweep", "sort": "GNU sort",
     "npsort": "numpy sort", "pygraph": "CPython object graph", "sqlmem": "SQLite in memory",
-    "randrw2t": "random read/write, 2 threads", "redisget": "redis GET", "redisset": "redis SET",
+    "randrw2t": "random read/write, 2 threads",
+    "noisesweep": "sequential sweep, incompressible", "noiserand": "random read/write, incompressible",
+    "noiseread": "random read, incompressible", "halfsweep": "sequential sweep, 2:1", "halfrand": "random read/write, 2:1",
+    "redisget": "redis GET", "redisset": "redis SET",
     "makej2": "make -j2 of zstd", "launch": "launch storm beside a big program",
 }
 
@@ -47,12 +57,15 @@ def build(out):
     """Compile meter and the C workloads; cheap when nothing changed."""
     os.makedirs(f"{out}/bin", exist_ok=True)
     cc = os.environ.get("CC", "cc")
-    for src in ("meter.c", "workloads/randrw.c", "workloads/sweep.c", "workloads/textgen.c"):
-        path = f"{HERE}/{src}"
-        exe = f"{out}/bin/{os.path.splitext(os.path.basename(src))[0]}"
+    plain = ("meter.c", "workloads/randrw.c", "workloads/sweep.c", "workloads/textgen.c")
+    builds = [(src, os.path.splitext(os.path.basename(src))[0], []) for src in plain]
+    for kind, words in NOISE.items():
+        builds += [(f"workloads/{src}.c", f"{kind}{src}", [f"-DNOISE={words}"]) for src in ("sweep", "randrw")]
+    for src, name, flags in builds:
+        path, exe = f"{HERE}/{src}", f"{out}/bin/{name}"
         newest = max(os.path.getmtime(path), os.path.getmtime(f"{HERE}/workloads/pages.h"))
         if not os.path.exists(exe) or os.path.getmtime(exe) < newest:
-            subprocess.run([cc, "-O2", "-pthread", "-o", exe, path], check=True)
+            subprocess.run([cc, "-O2", "-pthread", *flags, "-o", exe, path], check=True)
     return f"{out}/bin"
 
 
@@ -105,6 +118,10 @@ def prepare(name, out, quick):
     text = [str(a) for a in args]
     if name in ("randrw", "randrw2t"):
         cmd = [f"{out}/bin/randrw", *text]
+    elif name in ("noisesweep", "halfsweep"):
+        cmd = [f"{out}/bin/{name}", *text]
+    elif name in ("noiserand", "noiseread", "halfrand"):
+        cmd = [f"{out}/bin/{name[:5] if name[0] == 'n' else 'half'}randrw", *text]
     elif name == "sweep":
         cmd = [f"{out}/bin/sweep", *text]
     elif name == "sort":

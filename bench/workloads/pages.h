@@ -20,6 +20,13 @@ static inline uint64_t mix64(uint64_t x) {
     return x ^ (x >> 31);
 }
 
+#ifdef NOISE
+/* Of eight words the first NOISE are random, the others 0: 8 is incompressible, 4 gives 2:1. */
+static inline void page_make(uint64_t *w, uint64_t page, uint64_t version) {
+    uint64_t s = mix64(page * 0x100000001b3ull + version);
+    for (unsigned i = 0; i < WORDS; i++) w[i] = i % 8 < NOISE ? (s = mix64(s)) : 0;
+}
+#else
 static inline void page_make(uint64_t *w, uint64_t page, uint64_t version) {
     uint64_t s = mix64(page * 0x100000001b3ull + version);
     const uint64_t heap = 0x00007f3a40000000ull, parent = heap + (page << 6);
@@ -42,6 +49,7 @@ static inline void page_make(uint64_t *w, uint64_t page, uint64_t version) {
         q[15] = (x >> 40) & 0xff;
     }
 }
+#endif
 
 /* Exit 3: memory does not hold what was written to it. */
 static inline uint64_t page_check(const unsigned char *p, uint64_t page, uint64_t version) {

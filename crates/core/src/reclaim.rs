@@ -31,6 +31,8 @@ pub enum Coded {
         /// Bytes.
         len: u32,
     },
+    /// The swap tier has these contents still, and nobody else refers to them there.
+    Stored(Stored),
     /// Did not get small enough.
     Incompressible,
 }
@@ -87,15 +89,17 @@ impl Core {
         let Place::Compressing(slot) = self.objects.place_of(id) else {
             panic!("object {} is not being compressed", id.0)
         };
-        if self.objects.refs(id) == 0 {
+        let wanted = self.objects.pinned(id);
+        if self.objects.refs(id) == 0 || wanted {
             self.counters.wasted += 1;
-            self.free_place(id, Place::Compressing(slot));
-            return Placed::Nothing;
-        }
-        if self.objects.pinned(id) {
-            // A fault is reading the slot.
-            self.counters.wasted += 1;
-            self.objects.place(id, Place::Staged(slot));
+            if let Coded::Stored(stored) = coded {
+                self.effects.extents.push((stored.extent, stored.len));
+            }
+            // A fault is reading the slot, or nobody will ever again.
+            match wanted {
+                true => self.objects.place(id, Place::Staged(slot)),
+                false => self.free_place(id, Place::Compressing(slot)),
+            }
             return Placed::Nothing;
         }
         match coded {
@@ -107,6 +111,13 @@ impl Core {
                 Placed::Nothing
             }
             Coded::Bytes { codec, len } => self.put_into_pool(id, slot, codec, len),
+            Coded::Stored(stored) => {
+                self.staging.give_back(slot);
+                self.objects.place(id, Place::Swapped(stored.extent));
+                self.objects.set_codec(id, stored.codec, stored.len);
+                self.counters.clean += 1;
+                Placed::Nothing
+            }
             Coded::Incompressible if self.tunables.swap => {
                 self.objects.place(id, Place::WritingRaw(slot));
                 self.counters.incompressible += 1;

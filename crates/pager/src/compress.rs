@@ -5,7 +5,7 @@ use crate::swap::Aligned;
 use crate::trainer::Trainer;
 use memfit_codec::{Aim, Choice, Chooser, CodecId, Dictionaries, Worker};
 use memfit_core::scheme::Codec;
-use memfit_core::{Coded, Compress, Placed};
+use memfit_core::{Coded, Compress, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -87,7 +87,10 @@ impl Compressor {
         self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
         let coded = match memfit_codec::same_filled(self.page.bytes()) {
             Some(word) => Coded::Word(word),
-            None => self.encode(shared, item.region),
+            None => match self.encode(shared, item.region) {
+                Coded::Incompressible => self.stored(shared).map_or(Coded::Incompressible, Coded::Stored),
+                coded => coded,
+            },
         };
         let mut state = shared.lock();
         let freed = state.core.take_freed_frames();
@@ -110,6 +113,12 @@ impl Compressor {
             count.out_bytes.fetch_add(u64::from(len), Relaxed);
         }
         placed
+    }
+
+    /// Where the swap tier has `self.page` still.
+    fn stored(&mut self, shared: &Shared) -> Option<Stored> {
+        let swap = shared.swap.as_ref().filter(|_| shared.has_swapped())?;
+        swap.copy_of(self.page.bytes())
     }
 
     /// Compresses `self.page` into `self.coded` by the scheme's codec.

@@ -685,6 +685,7 @@ impl Server {
         };
         let reached = from + done + usize::from(exists);
         let again = reached < count && (done > 0 || exists) && fill != Fill::Gone;
+        self.announce(from);
         let mut state = self.shared.lock();
         for (i, load) in self.loads[from..count].iter().enumerate() {
             let outcome = match i {
@@ -696,6 +697,7 @@ impl Server {
             state.core.loaded(self.proc.id, load.page, outcome);
         }
         self.shared.settle(state);
+        self.recall(from);
         if let Some(expected) = self.proc.expected() {
             expected.not_brought(self.loads[from..count].iter().skip(done).map(|load| load.page));
         }
@@ -713,6 +715,26 @@ impl Server {
         }
         let next = self.copy(reached, false);
         self.finish(next, reached)
+    }
+
+    /// Pages that come from the swap tier as they are may stay there as well: see `swap::copies`.
+    fn announce(&mut self, from: usize) {
+        let Some(swap) = &self.shared.swap else { return };
+        for (i, load) in self.loads.iter().enumerate().skip(from) {
+            if let Source::Swapped { extent, codec: 0, .. } = load.source {
+                swap.leaves(extent, &self.page_run.bytes()[i * 4096..(i + 1) * 4096]);
+            }
+        }
+    }
+
+    /// Those of them that were not freed.
+    fn recall(&self, from: usize) {
+        let Some(swap) = &self.shared.swap else { return };
+        for load in &self.loads[from..] {
+            if let Source::Swapped { extent, codec: 0, .. } = load.source {
+                swap.stays(extent);
+            }
+        }
     }
 
     /// Fills the pages of the loads from `from` on: with zeros, or with what `gather` has found. `wake`: who waits for

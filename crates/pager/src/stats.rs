@@ -202,7 +202,7 @@ pub fn live(desk: &Desk) -> Value {
         "evictions": {
             "pages": c.evicted, "filled": c.filled, "compressed": c.compressed,
             "rejected": {"incompressible": c.incompressible, "not_moved": c.not_moved, "wanted_meanwhile": c.wasted},
-            "to_swap": c.to_swap, "dropped": c.dropped, "parked_runs": c.parked_runs,
+            "to_swap": c.to_swap, "clean": c.clean, "dropped": c.dropped, "parked_runs": c.parked_runs,
         },
         "transitions": {
             "adopted": c.adopted, "quarantined": c.quarantined, "unquarantined": c.unquarantined,

@@ -7,6 +7,7 @@
 
 mod buffer;
 mod cipher;
+mod copies;
 mod device;
 mod engine;
 mod faults;
@@ -14,10 +15,12 @@ pub mod reader;
 pub mod writer;
 
 pub use buffer::{Aligned, ALIGN};
+pub use copies::Hasher;
 pub use reader::{Have, Reader};
 pub use writer::{Room, Writer, Written};
 
 use cipher::{Cipher, Label, TAG_BYTES};
+use copies::{Copies, Hash};
 use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, HEAD_BYTES, SEGMENT_BYTES};
 use memfit_core::{Extent, Stored};
 use std::fs::File;
@@ -48,18 +51,27 @@ pub struct SwapTier {
     files: Vec<File>,
     log: Mutex<SwapLog>,
     cipher: Cipher,
+    copies: Mutex<Copies>,
+    /// Makes the hashes of copies.
+    pub hasher: Hasher,
     /// Counts since the start.
     pub counters: Counters,
 }
 
 impl SwapTier {
-    /// Without a place to write to.
+    /// Without a place to write to; for programs with so many pages in memory at most.
     ///
     /// # Errors
     /// When the kernel has no random bytes for a key.
-    pub fn new() -> io::Result<SwapTier> {
-        let log = Mutex::new(SwapLog::new());
-        Ok(SwapTier { files: Vec::new(), log, cipher: Cipher::new()?, counters: Counters::default() })
+    pub fn new(pages: usize) -> io::Result<SwapTier> {
+        Ok(SwapTier {
+            files: Vec::new(),
+            log: Mutex::new(SwapLog::new()),
+            cipher: Cipher::new()?,
+            copies: Mutex::new(Copies::new(pages)),
+            hasher: Hasher::new()?,
+            counters: Counters::default(),
+        })
     }
 
     /// Adds an unlinked file, mode 0600, in a directory, or an existing file or device. Used when those before it are full.
@@ -78,9 +90,48 @@ impl SwapTier {
         self.log.lock().unwrap()
     }
 
-    /// The object's bytes are no longer needed.
+    /// The object's bytes are no longer needed there; kept as a copy if a fault has announced it.
     pub fn free(&self, extent: Extent, len: u16) {
+        match len {
+            COPY_BYTES => self.copies().freed(extent).into_iter().for_each(|extent| self.release(extent, len)),
+            _ => self.release(extent, len),
+        }
+    }
+
+    fn release(&self, extent: Extent, len: u16) {
         self.log().release(extent, stored_bytes(u32::from(len)));
+    }
+
+    fn copies(&self) -> MutexGuard<'_, Copies> {
+        self.copies.lock().unwrap()
+    }
+
+    /// A page, as it is in the program now, is about to be freed here.
+    pub fn leaves(&self, extent: Extent, page: &[u8]) {
+        let hash = self.hasher.hash(page);
+        self.copies().leaves(extent, hash);
+    }
+
+    /// It was not freed after all.
+    pub fn stays(&self, extent: Extent) {
+        self.copies().stays(extent);
+    }
+
+    /// Where these contents are still, uncompressed; they belong to the caller then.
+    pub fn copy_of(&self, page: &[u8]) -> Option<Stored> {
+        if !self.copies().any() {
+            return None;
+        }
+        let hash: Hash = self.hasher.hash(page);
+        let extent = self.copies().take(hash)?;
+        Some(Stored { extent, len: COPY_BYTES, codec: 0 })
+    }
+
+    /// Gives up the copies in a segment, or all. Whether there were any.
+    fn drop_copies(&self, segment: Option<SegmentId>) -> bool {
+        let extents = self.copies().drop_all(segment);
+        extents.iter().for_each(|&extent| self.release(extent, COPY_BYTES));
+        !extents.is_empty()
     }
 
     /// Bytes of segments in use.
@@ -95,7 +146,7 @@ impl SwapTier {
 
     /// Bytes of the tables of the log.
     pub fn metadata_bytes(&self) -> u64 {
-        self.log().metadata_bytes()
+        self.log().metadata_bytes() + self.copies().metadata_bytes()
     }
 
     /// The device of a segment, and where on it the segment starts.
@@ -139,6 +190,9 @@ impl SwapTier {
         self.counters.peak_bytes.fetch_max(bytes, Relaxed);
     }
 }
+
+/// Length of an object that is a page as it was.
+const COPY_BYTES: u16 = memfit_core::PAGE_BYTES as u16;
 
 /// Of an object in a segment: its first byte, and the one after its last, with tag and padding.
 fn span(stored: Stored) -> (usize, usize) {

@@ -122,10 +122,11 @@ impl Writer {
             return Room::Later;
         }
         self.close();
-        let mut log = self.tier.log();
-        let Some(segment) = log.open(cleaning) else { return Room::No };
-        let sequence = log.sequence(segment);
-        drop(log);
+        let opened = self.tier.log().open(cleaning);
+        let Some(segment) = opened.or_else(|| self.tier.drop_copies(None).then(|| self.tier.log().open(cleaning))?) else {
+            return Room::No;
+        };
+        let sequence = self.tier.log().sequence(segment);
         self.tier.opened();
         let buffer = self.spare.pop().unwrap_or_else(|| Rc::new(Aligned::new(SEGMENT)));
         self.open = Some(Open { segment, sequence, buffer, fill: 0, flushed: 0, items: Vec::new() });
@@ -291,6 +292,7 @@ impl Writer {
         let Some((segment, objects)) = log.victim() else { return };
         let sequence = log.sequence(segment);
         drop(log);
+        self.tier.drop_copies(Some(segment));
         let buffer = Aligned::new(SEGMENT);
         let (fd, offset) = self.tier.place(segment);
         let request = Request { token: self.next_token, write: false, fd, offset, base: buffer.base(), len: SEGMENT };
@@ -361,7 +363,7 @@ mod tests {
 
     /// A place on a disk, which a temporary directory need not be.
     fn tier(bytes: u64) -> Arc<SwapTier> {
-        let mut tier = SwapTier::new().unwrap();
+        let mut tier = SwapTier::new(1000).unwrap();
         tier.add(Path::new("/var/tmp"), bytes).unwrap();
         Arc::new(tier)
     }
