@@ -115,7 +115,8 @@ fn open_swap(config: &Config) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
         return Ok(None);
     }
     let pages = (config.budget_bytes / memfit_core::PAGE_BYTES) as usize;
-    let mut tier = SwapTier::new(pages).map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
+    let mut tier =
+        SwapTier::new(pages).map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
     for path in paths {
         let free = probe::file_system(&path).map(|fs| fs.free_bytes).unwrap_or(u64::MAX);
         let max = config.swap_size.unwrap_or((free / 100 * SWAP_PERCENT).min(SWAP_MAX));

@@ -172,7 +172,9 @@ mod tests {
     use super::*;
 
     fn page(number: u32) -> Vec<u8> {
-        (0..4096u32).map(|i| (i.wrapping_mul(number * 2 + 1) >> 3) as u8).collect()
+        (0..4096u32)
+            .map(|i| (i.wrapping_add(number).wrapping_mul(0x9e37_79b1).rotate_left(number % 13) >> 11) as u8)
+            .collect()
     }
 
     #[test]

@@ -123,7 +123,8 @@ impl Writer {
         }
         self.close();
         let opened = self.tier.log().open(cleaning);
-        let Some(segment) = opened.or_else(|| self.tier.drop_copies(None).then(|| self.tier.log().open(cleaning))?) else {
+        let Some(segment) = opened.or_else(|| self.tier.drop_copies(None).then(|| self.tier.log().open(cleaning))?)
+        else {
             return Room::No;
         };
         let sequence = self.tier.log().sequence(segment);
