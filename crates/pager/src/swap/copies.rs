@@ -172,9 +172,8 @@ mod tests {
     use super::*;
 
     fn page(number: u32) -> Vec<u8> {
-        (0..4096u32)
-            .map(|i| (i.wrapping_add(number).wrapping_mul(0x9e37_79b1).rotate_left(number % 13) >> 11) as u8)
-            .collect()
+        let mut rng = memfit_codec::generate::Rng::new(u64::from(number));
+        (0..512).flat_map(|_| rng.next().to_le_bytes()).collect()
     }
 
     #[test]
