@@ -293,6 +293,11 @@ impl Core {
         self.table.present_total
     }
 
+    /// Objects in the swap tier.
+    pub fn swapped_total(&self) -> u64 {
+        self.objects.swapped
+    }
+
     /// Staging slots that hold memory.
     pub fn staging_allocated(&self) -> u32 {
         self.staging.allocated

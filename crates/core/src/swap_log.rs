@@ -23,6 +23,8 @@ const FOR_CLEANING: u32 = 2;
 const HOLES_ALLOWED: u64 = 32 << 20;
 /// Live part above which cleaning a segment does not pay, percent: at 80, five bytes are read and four written for one.
 const CLEAN_BELOW: u64 = 80;
+/// The same when space is scarce: better slow than full.
+const CLEAN_BELOW_SCARCE: u64 = 95;
 
 /// A file or block device of the tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,13 +77,26 @@ struct Segment {
     live: u32,
     /// Number of this use of the segment, never the same twice.
     sequence: u64,
-    /// Objects appended in this use; those that have left since are found out by asking where they are.
+    /// Objects appended in this use, in order; those that have left since are found out by asking where they are.
     objects: Vec<ObjectId>,
+    /// Their units, counted from the start of the segment.
+    units: Vec<u16>,
 }
 
 impl Segment {
-    const FRESH: Segment =
-        Segment { condition: Condition::Free, bad: false, live: 0, sequence: 0, objects: Vec::new() };
+    /// Bytes of the lists.
+    fn listed(&self) -> u64 {
+        (self.objects.capacity() * size_of::<ObjectId>() + self.units.capacity() * size_of::<u16>()) as u64
+    }
+
+    const FRESH: Segment = Segment {
+        condition: Condition::Free,
+        bad: false,
+        live: 0,
+        sequence: 0,
+        objects: Vec::new(),
+        units: Vec::new(),
+    };
 }
 
 #[derive(Debug)]
@@ -173,7 +188,7 @@ impl SwapLog {
 
     /// A segment to append to. `None` if there is none, or none but those for cleaning.
     pub fn open(&mut self, cleaning: bool) -> Option<SegmentId> {
-        if !cleaning && self.openable() <= FOR_CLEANING {
+        if !cleaning && self.exhausted() {
             return None;
         }
         let device = self.devices.iter_mut().find(|device| device.openable() > 0)?;
@@ -190,16 +205,27 @@ impl SwapLog {
     }
 
     /// An object of so many bytes, everything counted, was appended to an open segment.
-    pub fn append(&mut self, segment: SegmentId, object: ObjectId, bytes: u32) {
-        let s = self.at_mut(segment);
-        assert_eq!(s.condition, Condition::Open, "segment {} takes objects", segment.0);
+    pub fn append(&mut self, extent: Extent, object: ObjectId, bytes: u32) {
+        let s = self.at_mut(SegmentId::of(extent));
+        assert_eq!(s.condition, Condition::Open, "the segment takes objects");
+        let unit = (byte_in_segment(extent) / UNIT_BYTES) as u16;
+        assert!(s.units.last().is_none_or(|&last| last < unit), "objects are appended in order");
         s.live += bytes;
-        assert!(s.live <= SEGMENT_BYTES, "segment {} is longer than it can be", segment.0);
-        let before = s.objects.capacity();
+        assert!(s.live <= SEGMENT_BYTES, "a segment is longer than it can be");
+        let before = s.listed();
         s.objects.push(object);
-        let grown = s.objects.capacity() - before;
-        self.metadata += grown as u64 * 4;
+        s.units.push(unit);
+        let grown = s.listed() - before;
+        self.metadata += grown;
         self.live_bytes += u64::from(bytes);
+    }
+
+    /// What is there belongs to another object now.
+    pub fn adopt(&mut self, extent: Extent, object: ObjectId) {
+        let unit = (byte_in_segment(extent) / UNIT_BYTES) as u16;
+        let s = self.at_mut(SegmentId::of(extent));
+        let place = s.units.binary_search(&unit).expect("an object is there");
+        s.objects[place] = object;
     }
 
     /// Nothing more is appended.
@@ -207,10 +233,11 @@ impl SwapLog {
         let s = self.at_mut(segment);
         assert_eq!(s.condition, Condition::Open, "segment {} is open", segment.0);
         s.condition = Condition::Closed;
-        let before = s.objects.capacity();
+        let before = s.listed();
         s.objects.shrink_to_fit();
-        let given = before - s.objects.capacity();
-        self.metadata -= given as u64 * 4;
+        s.units.shrink_to_fit();
+        let given = before - s.listed();
+        self.metadata -= given;
         self.free_if_empty(segment);
     }
 
@@ -231,12 +258,13 @@ impl SwapLog {
         if s.live > 0 || !matches!(s.condition, Condition::Closed | Condition::Cleaning) {
             return;
         }
-        let objects = std::mem::take(&mut s.objects);
+        let listed = s.listed();
+        (s.objects, s.units) = (Vec::new(), Vec::new());
         s.condition = if s.bad || device.broken { Condition::Retired } else { Condition::Free };
         if s.condition == Condition::Free {
             device.free.push(id.0);
         }
-        self.metadata -= objects.capacity() as u64 * 4;
+        self.metadata -= listed;
         self.used -= 1;
     }
 
@@ -245,13 +273,23 @@ impl SwapLog {
         self.at(segment).sequence
     }
 
+    /// Whether only cleaning may open a segment.
+    pub fn exhausted(&self) -> bool {
+        self.openable() <= FOR_CLEANING
+    }
+
+    /// Whether little space is left that was not used.
+    pub fn scarce(&self) -> bool {
+        self.openable() <= FOR_CLEANING + self.used / 16
+    }
+
     /// The segment to clean now, with the objects that were appended to it, if cleaning pays. It is not chosen again until
     /// [`SwapLog::cleaned`].
     pub fn victim(&mut self) -> Option<(SegmentId, Vec<ObjectId>)> {
         let usage = self.usage();
         let holes = usage.used_bytes - usage.live_bytes;
-        let scarce =
-            self.openable() <= FOR_CLEANING + self.used / 16 && holes * 100 > usage.used_bytes * (100 - CLEAN_BELOW);
+        let scarce = self.scarce() && holes * 100 > usage.used_bytes * (100 - CLEAN_BELOW_SCARCE);
+        let below = if scarce { CLEAN_BELOW_SCARCE } else { CLEAN_BELOW };
         if !scarce && holes <= usage.live_bytes + HOLES_ALLOWED {
             return None;
         }
@@ -261,7 +299,7 @@ impl SwapLog {
             numbered.filter(|(_, s)| s.condition == Condition::Closed && !s.bad)
         });
         let (number, s) = closed.min_by_key(|(_, s)| s.live)?;
-        if u64::from(s.live) * 100 > u64::from(SEGMENT_BYTES) * CLEAN_BELOW {
+        if u64::from(s.live) * 100 > u64::from(SEGMENT_BYTES) * below {
             return None;
         }
         s.condition = Condition::Cleaning;
@@ -321,11 +359,7 @@ impl SwapLog {
         let in_use = |s: &&Segment| !matches!(s.condition, Condition::Free | Condition::Retired);
         assert_eq!(segments().filter(in_use).count() as u32, self.used, "segments in use");
         assert_eq!(segments().map(|s| u64::from(s.live)).sum::<u64>(), self.live_bytes, "live bytes");
-        assert_eq!(
-            segments().map(|s| s.objects.capacity() as u64 * 4).sum::<u64>(),
-            self.metadata,
-            "bytes of the lists"
-        );
+        assert_eq!(segments().map(Segment::listed).sum::<u64>(), self.metadata, "bytes of the lists");
         assert!(segments().all(|s| in_use(&s) || (s.live == 0 && s.objects.is_empty())));
         for device in &self.devices {
             assert!(device.segments.len() as u32 <= device.limit);
@@ -347,7 +381,7 @@ mod tests {
     /// Fills a segment with so many objects of 4 KiB.
     fn filled(log: &mut SwapLog, objects: u32) -> Option<SegmentId> {
         let segment = log.open(false)?;
-        (0..objects).for_each(|i| log.append(segment, ObjectId(i), 4096));
+        (0..objects).for_each(|i| log.append(segment.extent(i * 4096), ObjectId(i), 4096));
         log.close(segment);
         log.check();
         Some(segment)
@@ -391,6 +425,17 @@ mod tests {
     }
 
     #[test]
+    fn cleaning_asks_for_those_that_objects_belong_to_now() {
+        let mut log = SwapLog::new();
+        log.add_device(20 * SEGMENT, false);
+        let segments: Vec<SegmentId> = std::iter::from_fn(|| filled(&mut log, 64)).collect();
+        (0..60).for_each(|o| log.release(segments[2].extent(o * 4096), 4096));
+        log.adopt(segments[2].extent(61 * 4096), ObjectId(777));
+        let (victim, objects) = log.victim().unwrap();
+        assert_eq!((victim, objects[61], objects.len()), (segments[2], ObjectId(777), 64));
+    }
+
+    #[test]
     fn a_full_device_takes_what_it_has_already() {
         let mut log = SwapLog::new();
         let device = log.add_device(100 * SEGMENT, false);
@@ -429,7 +474,7 @@ mod tests {
         let segments: Vec<SegmentId> = std::iter::from_fn(|| filled(&mut log, 64)).collect();
         assert_eq!(segments.len(), 18);
         (0..8).for_each(|o| log.release(segments[3].extent(o * 4096), 4096));
-        assert_eq!(log.victim(), None, "seven eighths of it are live");
+        assert_eq!(log.victim(), None, "nearly all is live");
         for segment in &segments {
             (8..32).for_each(|o| log.release(segment.extent(o * 4096), 4096));
         }

@@ -5,7 +5,7 @@ use crate::swap::Aligned;
 use crate::trainer::Trainer;
 use memfit_codec::{Aim, Choice, Chooser, CodecId, Dictionaries, Worker};
 use memfit_core::scheme::Codec;
-use memfit_core::{Coded, Compress, Placed, Stored};
+use memfit_core::{Coded, Compress, ObjectId, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Compressor {
         let coded = match memfit_codec::same_filled(self.page.bytes()) {
             Some(word) => Coded::Word(word),
             None => match self.encode(shared, item.region) {
-                Coded::Incompressible => self.stored(shared).map_or(Coded::Incompressible, Coded::Stored),
+                Coded::Incompressible => self.stored(shared, item.object).map_or(Coded::Incompressible, Coded::Stored),
                 coded => coded,
             },
         };
@@ -116,9 +116,9 @@ impl Compressor {
     }
 
     /// Where the swap tier has `self.page` still.
-    fn stored(&mut self, shared: &Shared) -> Option<Stored> {
+    fn stored(&mut self, shared: &Shared, object: ObjectId) -> Option<Stored> {
         let swap = shared.swap.as_ref().filter(|_| shared.has_swapped())?;
-        swap.copy_of(self.page.bytes())
+        swap.copy_of(self.page.bytes(), object)
     }
 
     /// Compresses `self.page` into `self.coded` by the scheme's codec.

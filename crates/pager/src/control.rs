@@ -706,7 +706,11 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
             state.core.unpark(other.id);
         }
     }
+    let nothing_swapped = state.core.swapped_total() == 0;
     shared.settle(state);
+    if let Some(swap) = shared.swap.as_ref().filter(|_| nothing_swapped) {
+        swap.forget_copies();
+    }
     shared.made_progress();
     shared.outbox_event.raise();
 }

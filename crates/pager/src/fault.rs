@@ -160,14 +160,14 @@ impl Server {
     /// How long to wait for faults, ms, when none are there.
     fn idle_wait(&mut self) -> i32 {
         let Some(reader) = &mut self.reader else { return IDLE_MS };
-        if reader.pending() {
-            return 1;
-        }
         if reader.oldest().is_some_and(|since| since > SILENT_AFTER) && !self.reading.is_empty() {
             self.shared.warn("the swap tier does not answer; a program waits for a page that is there".into());
         }
         if self.reading.is_empty() && self.served_last.elapsed() > RESTS_AFTER {
             reader.rest();
+        }
+        if reader.pending() {
+            return 1;
         }
         IDLE_MS
     }

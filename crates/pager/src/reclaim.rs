@@ -20,6 +20,12 @@ const PACE_PAGES: usize = 64;
 const PACE_WINDOW: Duration = Duration::from_millis(50);
 /// Windows in a row without gain, over the budget, before the user is told: 5 s.
 const SHORT_WINDOWS: u32 = 100;
+/// Windows in a row before it is.
+const HOPELESS_WINDOWS: u32 = 2;
+/// Pause of compression when there was no room for what it gave.
+const FULL_PAUSE: Duration = Duration::from_millis(2);
+/// So far over the budget a run is ended that nothing can give to, percent.
+const FAR_OVER_PERCENT: u64 = 20;
 /// Moves of one compaction step: the lock is held for 20 us.
 const COMPACT_MOVES: usize = 32;
 /// Waste above which compaction pays, bytes per frame: a move costs a tenth of an eviction, and no fault later.
@@ -30,6 +36,8 @@ const SQUEEZED: u64 = 2;
 const ROOM_AGAIN: u64 = 1 << 20;
 /// Objects of a segment to be cleaned between two looks at the batches.
 const CLEAN_CHUNK: usize = 64;
+/// Time for cleaning between two looks at the batches when the tier is full.
+const CLEAN_TIME: Duration = Duration::from_millis(20);
 /// A device that takes longer for a write is reported.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// Rounds without compaction after one that found nothing to move.
@@ -47,7 +55,10 @@ struct Reclaimer {
     /// Rounds until compaction is tried again.
     compact_pause: u32,
     short_windows: u32,
+    hopeless_windows: u32,
     swap_full: bool,
+    /// When the pool had no room for a page last.
+    full_at: Option<Instant>,
 }
 
 /// Runs until the pager ends.
@@ -61,7 +72,9 @@ pub fn run(shared: Arc<Shared>) {
         idle_rounds: 0,
         compact_pause: 0,
         short_windows: 0,
+        hopeless_windows: 0,
         swap_full: false,
+        full_at: None,
     };
     let mut seen = 0;
     let mut pace = Pace { since: Instant::now(), gained: 0 };
@@ -268,8 +281,12 @@ impl Reclaimer {
 
     /// Compresses up to `max` of the oldest staged pages. Returns how many went into the pool.
     fn compress(&mut self, max: usize) -> usize {
+        if !self.swap_gives() && self.full_at.is_some_and(|at| at.elapsed() < FULL_PAUSE) {
+            return 0;
+        }
         let outcome = self.compressor.compress(&self.shared, max);
         if outcome.full {
+            self.full_at = Some(Instant::now());
             self.make_pool_smaller();
         }
         outcome.done
@@ -421,19 +438,37 @@ impl Reclaimer {
 
     /// Appends what is live in a segment full of holes, if that pays, so that it can be used again.
     fn clean(&mut self) {
-        self.no_longer_full();
+        // With the tier full all else has to wait for this.
+        let until = Instant::now() + if self.swap_full { CLEAN_TIME } else { Duration::ZERO };
+        loop {
+            self.clean_step();
+            self.no_longer_full();
+            let cleaning = self.writer.as_ref().is_some_and(Writer::cleaning);
+            if !self.swap_full || !cleaning || Instant::now() >= until {
+                return;
+            }
+            if let Some(writer) = &mut self.writer {
+                writer.wait(2);
+            }
+            self.written();
+        }
+    }
+
+    fn clean_step(&mut self) {
         let Some(writer) = &mut self.writer else { return };
         writer.begin_cleaning();
-        if !writer.cleaning() || writer.room(4096, true) != Room::Yes {
-            return;
-        }
-        let Some((segment, objects)) = writer.to_clean(CLEAN_CHUNK) else { return };
-        let state = self.shared.lock();
-        let live: Vec<_> =
-            objects.iter().filter_map(|&object| Some((object, state.core.movable(object, segment)?))).collect();
-        drop(state);
-        for (object, stored) in live {
-            if !writer.append_again(object, stored) {
+        while let Some((segment, objects)) = writer.to_clean(CLEAN_CHUNK) {
+            let state = self.shared.lock();
+            let movable = |object: &ObjectId| Some((*object, state.core.movable(*object, segment)?));
+            let live: Vec<_> = objects.iter().filter_map(movable).collect();
+            drop(state);
+            for (i, &(object, stored)) in live.iter().enumerate() {
+                if !writer.append_again(object, stored) {
+                    writer.clean_later(live[i..].iter().map(|(object, _)| *object));
+                    return;
+                }
+            }
+            if !self.swap_full {
                 return;
             }
         }
@@ -484,15 +519,40 @@ impl Reclaimer {
         }
     }
 
-    /// Nothing can be freed now, and faults go on over the budget: says so once, when it lasts.
+    /// Nothing can be freed now, and faults go on over the budget: says so once, when it lasts; and ends the run when no place
+    /// is left for what does not compress, before the machine or a container's limit has to.
     fn tell_shortage(&mut self) {
-        let over = -self.shared.free() >> 20;
+        let over = -self.shared.free();
         self.short_windows = if over > 0 { self.short_windows + 1 } else { 0 };
-        if self.short_windows == SHORT_WINDOWS {
+        let budget = self.shared.sizes.budget;
+        let hopeless = over > (budget / 100 * FAR_OVER_PERCENT) as i64 && !self.swap_gives() && self.pool_is_full();
+        self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
+        if self.hopeless_windows == HOPELESS_WINDOWS {
+            let (over, budget) = (over >> 20, budget >> 20);
+            let swap = match (&self.writer, self.can_write()) {
+                (None, _) => "there is no swap tier: allow one with --swap DIR",
+                (_, true) => "the swap tier is full: raise --swap-size, or name another place with --swap",
+                (_, false) => "the swap tier takes no writes any more, see above",
+            };
+            self.shared.fatal(format!(
+                "out of memory: the programs are {over} MiB over the budget of {budget} MiB with data that does not compress \
+                 further, and {swap}; or raise -m"
+            ));
+        } else if self.short_windows == SHORT_WINDOWS {
+            let over = over >> 20;
             self.shared.warn(format!(
                 "the budget is {over} MiB too small for what cannot be taken away at the moment; raise -m, or allow a swap \
                  tier with --swap DIR"
             ));
         }
+    }
+
+    /// Whether the swap tier can still take something.
+    fn swap_gives(&self) -> bool {
+        self.can_write() && (!self.swap_full || self.writer.as_ref().is_some_and(|writer| writer.cleaning()))
+    }
+
+    fn pool_is_full(&self) -> bool {
+        self.full_at.is_some_and(|at| at.elapsed() < PACE_WINDOW * 4)
     }
 }

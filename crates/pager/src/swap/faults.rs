@@ -1,7 +1,7 @@
 //! Trouble for tests: a device that fails as told, from a seed. In builds with assertions only.
 //!
 //! `MEMFIT_SWAP_FAULTS=seed=7,read-eio=100,write-enospc=20,flip=5,short=200,stall=50,stall-ms=10000`: of a thousand reads
-//! or writes so many fail in that way.
+//! or writes so many fail in that way. `stall-at=20` is the twentieth of a thread.
 
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,9 @@ pub struct Faults {
     short: u64,
     stall: u64,
     stall_ms: u64,
+    /// The request of this number stalls.
+    stall_at: u64,
+    requests: u64,
 }
 
 impl Faults {
@@ -55,6 +58,7 @@ impl Faults {
                 "short" => &mut faults.short,
                 "stall" => &mut faults.stall,
                 "stall-ms" => &mut faults.stall_ms,
+                "stall-at" => &mut faults.stall_at,
                 _ => panic!("MEMFIT_SWAP_FAULTS: {key}"),
             } = value;
         }
@@ -72,6 +76,10 @@ impl Faults {
     /// For the next request.
     pub fn plan(&mut self, write: bool) -> Plan {
         let until = Instant::now() + Duration::from_millis(self.stall_ms);
+        self.requests += 1;
+        if self.requests == self.stall_at {
+            return Plan::Stall(until);
+        }
         let plans = [
             (if write { self.write_eio } else { self.read_eio }, Plan::Fail(libc::EIO)),
             (if write { self.write_enospc } else { 0 }, Plan::Fail(libc::ENOSPC)),

@@ -22,7 +22,7 @@ pub use writer::{Room, Writer, Written};
 use cipher::{Cipher, Label, TAG_BYTES};
 use copies::{Copies, Hash};
 use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, HEAD_BYTES, SEGMENT_BYTES};
-use memfit_core::{Extent, Stored};
+use memfit_core::{Extent, ObjectId, Stored};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -46,9 +46,11 @@ pub struct Counters {
     pub cleaned_bytes: AtomicU64,
 }
 
-/// The open files and devices.
+/// The open files and devices. No thread holds two of its locks; both are inside of the core's.
 pub struct SwapTier {
     files: Vec<File>,
+    /// Bytes of each that have space allocated.
+    allocated: Vec<AtomicU64>,
     log: Mutex<SwapLog>,
     cipher: Cipher,
     copies: Mutex<Copies>,
@@ -66,6 +68,7 @@ impl SwapTier {
     pub fn new(pages: usize) -> io::Result<SwapTier> {
         Ok(SwapTier {
             files: Vec::new(),
+            allocated: Vec::new(),
             log: Mutex::new(SwapLog::new()),
             cipher: Cipher::new()?,
             copies: Mutex::new(Copies::new(pages)),
@@ -81,6 +84,7 @@ impl SwapTier {
     pub fn add(&mut self, path: &Path, max_bytes: u64) -> io::Result<()> {
         let (file, bytes, reserved) = device::open(path, max_bytes)?;
         self.files.push(file);
+        self.allocated.push(AtomicU64::new(0));
         // The first segment of a file that was there stays as it is: it may hold a signature.
         self.log().add_device(bytes, reserved);
         Ok(())
@@ -92,10 +96,8 @@ impl SwapTier {
 
     /// The object's bytes are no longer needed there; kept as a copy if a fault has announced it.
     pub fn free(&self, extent: Extent, len: u16) {
-        match len {
-            COPY_BYTES => self.copies().freed(extent).into_iter().for_each(|extent| self.release(extent, len)),
-            _ => self.release(extent, len),
-        }
+        let freed = if len == COPY_BYTES { self.copies().freed(extent) } else { vec![extent] };
+        freed.into_iter().for_each(|extent| self.release(extent, len));
     }
 
     fn release(&self, extent: Extent, len: u16) {
@@ -117,14 +119,20 @@ impl SwapTier {
         self.copies().stays(extent);
     }
 
-    /// Where these contents are still, uncompressed; they belong to the caller then.
-    pub fn copy_of(&self, page: &[u8]) -> Option<Stored> {
+    /// Where these contents are still, uncompressed; they belong to this object then.
+    pub fn copy_of(&self, page: &[u8], object: ObjectId) -> Option<Stored> {
         if !self.copies().any() {
             return None;
         }
         let hash: Hash = self.hasher.hash(page);
         let extent = self.copies().take(hash)?;
+        self.log().adopt(extent, object);
         Some(Stored { extent, len: COPY_BYTES, codec: 0 })
+    }
+
+    /// Gives up what is kept of pages that nobody has any more.
+    pub fn forget_copies(&self) {
+        self.drop_copies(None);
     }
 
     /// Gives up the copies in a segment, or all. Whether there were any.
@@ -146,7 +154,8 @@ impl SwapTier {
 
     /// Bytes of the tables of the log.
     pub fn metadata_bytes(&self) -> u64 {
-        self.log().metadata_bytes() + self.copies().metadata_bytes()
+        let copies = self.copies().metadata_bytes();
+        copies + self.log().metadata_bytes()
     }
 
     /// The device of a segment, and where on it the segment starts.
@@ -185,11 +194,28 @@ impl SwapTier {
         self.log().usage().free_bytes
     }
 
-    fn opened(&self) {
+    /// A segment was opened: its bytes are allocated in good time, so that no write makes the file longer. One that does
+    /// excludes all reads of the file meanwhile (ext4, xfs).
+    fn opened(&self, segment: SegmentId) {
+        let (fd, offset) = self.place(segment);
+        let device = self.log().place(segment).0 .0 as usize;
+        let end = offset + SEGMENT as u64;
+        let have = &self.allocated[device];
+        if end > have.load(Relaxed) {
+            // As far as there is space; what cannot be allocated fails when it is written.
+            let reached = [ALLOCATE_BYTES, 0].into_iter().map(|more| end + more).find(|&to| {
+                // SAFETY: takes numbers.
+                unsafe { libc::fallocate(fd, 0, offset as i64, (to - offset) as i64) == 0 }
+            });
+            have.store(reached.unwrap_or(end), Relaxed);
+        }
         let bytes = self.used_bytes();
         self.counters.peak_bytes.fetch_max(bytes, Relaxed);
     }
 }
+
+/// Space that is allocated at once, bytes.
+const ALLOCATE_BYTES: u64 = 64 << 20;
 
 /// Length of an object that is a page as it was.
 const COPY_BYTES: u16 = memfit_core::PAGE_BYTES as u16;

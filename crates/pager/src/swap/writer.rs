@@ -57,6 +57,8 @@ pub struct Written {
 struct Open {
     segment: SegmentId,
     sequence: u64,
+    /// For cleaning, in a tier that is nearly full.
+    reserved: bool,
     buffer: Rc<Aligned>,
     fill: usize,
     flushed: usize,
@@ -115,6 +117,11 @@ impl Writer {
 
     /// Whether an object of `len` bytes can be taken now; makes room for it.
     pub fn room(&mut self, len: u16, cleaning: bool) -> Room {
+        // What was opened for cleaning is not for others, or there would be nothing left to clean with.
+        let kept = !cleaning && self.open.as_ref().is_some_and(|open| open.reserved) && self.tier.log().exhausted();
+        if kept {
+            return Room::No;
+        }
         if self.left() >= stored_bytes(u32::from(len)) {
             return Room::Yes;
         }
@@ -122,15 +129,16 @@ impl Writer {
             return Room::Later;
         }
         self.close();
+        let reserved = cleaning && self.tier.log().exhausted();
         let opened = self.tier.log().open(cleaning);
         let Some(segment) = opened.or_else(|| self.tier.drop_copies(None).then(|| self.tier.log().open(cleaning))?)
         else {
             return Room::No;
         };
         let sequence = self.tier.log().sequence(segment);
-        self.tier.opened();
+        self.tier.opened(segment);
         let buffer = self.spare.pop().unwrap_or_else(|| Rc::new(Aligned::new(SEGMENT)));
-        self.open = Some(Open { segment, sequence, buffer, fill: 0, flushed: 0, items: Vec::new() });
+        self.open = Some(Open { segment, sequence, reserved, buffer, fill: 0, flushed: 0, items: Vec::new() });
         Room::Yes
     }
 
@@ -162,7 +170,7 @@ impl Writer {
         self.tier.seal_object(stored, open.sequence, bytes, out);
         open.fill = end;
         open.items.push(Item { object, stored, from });
-        self.tier.log().append(open.segment, object, (end - start) as u32);
+        self.tier.log().append(stored.extent, object, (end - start) as u32);
         let count = if from.is_some() { &self.tier.counters.cleaned_bytes } else { &self.tier.counters.object_bytes };
         count.fetch_add((end - start) as u64, Relaxed);
         if open.fill - open.flushed >= FLUSH {
@@ -289,6 +297,10 @@ impl Writer {
         if self.cleaning.is_some() {
             return;
         }
+        let scarce = self.tier.log().scarce();
+        if scarce {
+            self.tier.drop_copies(None);
+        }
         let mut log = self.tier.log();
         let Some((segment, objects)) = log.victim() else { return };
         let sequence = log.sequence(segment);
@@ -316,13 +328,22 @@ impl Writer {
             if cleaning.left == 0 {
                 let Cleaning { segment, bad, .. } = self.cleaning.take().expect("it is there");
                 self.tier.log().cleaned(segment, bad);
+            } else {
+                self.flush();
             }
             return None;
         }
         Some((cleaning.segment, objects))
     }
 
-    /// Appends an object of the segment that is being cleaned. False if there is no room now, or its bytes are damaged.
+    /// Objects of [`Writer::to_clean`] for which there is no room now.
+    pub fn clean_later(&mut self, objects: impl Iterator<Item = ObjectId>) {
+        if let Some(cleaning) = &mut self.cleaning {
+            cleaning.objects.extend(objects);
+        }
+    }
+
+    /// Appends an object of the segment that is being cleaned. False if there is no room now.
     pub fn append_again(&mut self, object: ObjectId, stored: Stored) -> bool {
         if self.room(stored.len, true) != Room::Yes {
             return false;
@@ -331,16 +352,16 @@ impl Writer {
         let (start, end) = span(stored);
         let mut scratch = std::mem::take(&mut self.scratch);
         let bytes = &cleaning.buffer.bytes()[start..end];
-        let whole = self.tier.open_object(stored, cleaning.sequence, bytes, &mut scratch).is_some();
-        if whole {
+        if self.tier.open_object(stored, cleaning.sequence, bytes, &mut scratch).is_some() {
             cleaning.left += 1;
             let from = Some((stored, cleaning.sequence));
             self.add(object, stored.codec, &scratch[..usize::from(stored.len)], from);
         } else {
+            // It stays where it is, for a fault to find out.
             cleaning.bad = true;
         }
         self.scratch = scratch;
-        whole
+        true
     }
 
     /// Whether a segment is being cleaned.

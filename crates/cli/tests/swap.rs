@@ -1,0 +1,221 @@
+//! The swap tier with data that do not compress: what comes back, what is on the device, and trouble of every kind. A page is
+//! right or the program is ended with a reason; never wrong, never a hang without a word.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::process::Ran;
+use support::{memfit_command, skip, Bench};
+
+const BUDGET: &str = "48M";
+
+struct Noise {
+    bench: Bench,
+}
+
+impl Noise {
+    fn new(name: &str) -> Option<Noise> {
+        let bench = Bench::new(name, &["gcc"])?;
+        bench.compile(&["gcc"], "noise", include_str!("workloads/noise.c"))?;
+        Some(Noise { bench })
+    }
+
+    fn command(&self, options: &[&str], faults: &str, noise: &str) -> Command {
+        let mut command = memfit_command();
+        command.args(["run", "-m", BUDGET, "--stats", "stats.json"]).args(options).arg("--");
+        command.arg(self.bench.directory.join("noise")).args(noise.split(' ')).env("MEMFIT_SWAP_FAULTS", faults);
+        command
+    }
+
+    /// Runs it with trouble of the device.
+    #[track_caller]
+    fn run(&self, options: &[&str], faults: &str, noise: &str) -> Ran {
+        let ran = self.bench.checked(self.command(options, faults, noise), noise);
+        assert!(!String::from_utf8_lossy(&ran.out).contains("MISMATCH"), "{faults}: wrong data: {}", ran.err);
+        ran
+    }
+
+    #[track_caller]
+    fn right(&self, options: &[&str], faults: &str, noise: &str) -> (Ran, Value) {
+        let ran = self.run(options, faults, noise);
+        assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{faults}: {}", ran.err);
+        let text = fs::read(self.bench.directory.join("stats.json")).unwrap();
+        (ran, serde_json::from_slice(&text).unwrap())
+    }
+
+    /// It ends with an error that says all of this.
+    #[track_caller]
+    fn ends(&self, options: &[&str], faults: &str, noise: &str, reasons: &[&str]) {
+        let ran = self.run(options, faults, noise);
+        assert_ne!(ran.code, Some(0), "{faults}: {}", ran.err);
+        assert!(ran.out.is_empty(), "{faults}");
+        for reason in reasons {
+            assert!(ran.err.contains(reason), "{faults}: no {reason:?} in {}", ran.err);
+        }
+    }
+}
+
+fn number(stats: &Value, key: &str) -> u64 {
+    stats.pointer(key).and_then(Value::as_u64).unwrap_or_else(|| panic!("{key} is missing: {stats:#}"))
+}
+
+#[test]
+fn what_does_not_compress_comes_back() {
+    let Some(noise) = Noise::new("noise") else { return };
+    for mode in ["100 1 seq", "70 1 rand", "100 1 seqw", "70 1 randw"] {
+        let (ran, stats) = noise.right(&["--endurance", "9T"], "", mode);
+        assert!(!ran.err.contains("warning"), "{}", ran.err);
+        assert!(number(&stats, "/faults/swap") > 300, "{mode}: {stats:#}");
+        assert_eq!(number(&stats, "/swap/errors"), 0);
+        let (written, objects) = (number(&stats, "/swap/write_bytes"), number(&stats, "/swap/object_bytes"));
+        assert!(
+            written >= objects && written < objects * 5 / 4 + number(&stats, "/swap/cleaned_bytes"),
+            "{mode}: {stats:#}"
+        );
+        assert!(stats["swap"]["endurance_days"].is_f64() && stats["swap"]["endurance_bytes"] == 9u64 << 40);
+    }
+    // Without io_uring, as in many containers.
+    let mut command = noise.command(&[], "", "70 1 randw");
+    command.env("MEMFIT_NO_IO_URING", "1");
+    let ran = noise.bench.checked(command, "without io_uring");
+    assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
+}
+
+#[test]
+fn clean_pages_are_not_written_again() {
+    let Some(noise) = Noise::new("clean_pages") else { return };
+    let (_, stats) = noise.right(&[], "", "100 4 seq");
+    let (clean, written) = (number(&stats, "/evictions/clean"), number(&stats, "/swap/write_bytes"));
+    assert!(clean > 40_000 && written < 250 << 20, "five passes over 100 MiB that change nothing: {stats:#}");
+}
+
+#[test]
+fn several_places_are_filled_in_order() {
+    let Some(noise) = Noise::new("several_places") else { return };
+    let places = ["first", "second", "third"].map(|name| noise.bench.directory.join(name));
+    places.iter().for_each(|place| fs::create_dir(place).unwrap());
+    let [a, b, c] = places.each_ref().map(|place| place.to_str().unwrap());
+    let places = ["--swap", a, "--swap", b, "--swap", c];
+    let (_, stats) = noise.right(&[&places[..], &["--swap-size", "50M"]].concat(), "", "120 1 randw");
+    assert!(number(&stats, "/peak/swap_bytes") > 55 << 20, "the second one was used: {stats:#}");
+    assert_eq!(fs::read_dir(a).unwrap().count(), 0, "the file has no name");
+}
+
+/// Of a file of the user's: the first page stays, and what is in it afterwards tells nothing about the program.
+#[test]
+fn the_device_has_nothing_to_read() {
+    let Some(noise) = Noise::new("secrecy") else { return };
+    let source = include_str!("workloads/noise.c").replace(
+        "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {",
+        "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {\n    if (i < 2) return 0x7465726365732079ull;",
+    );
+    if noise.bench.compile(&["gcc"], "noise", &source).is_none() {
+        return;
+    }
+    let place = noise.bench.file("place", "");
+    let (_, stats) = noise.right(&["--swap", place.to_str().unwrap()], "", "100 1 seq");
+    assert!(number(&stats, "/swap/write_bytes") > 20 << 20);
+    let bytes = fs::read(&place).unwrap();
+    assert!(bytes.len() > 20 << 20 && bytes[..4096].iter().all(|&byte| byte == 0));
+    let secret = b"y secrety secret";
+    assert!(!bytes.windows(secret.len()).any(|window| window == secret), "the program's bytes are in the file");
+    assert_eq!(fs::metadata(&place).unwrap().uid(), fs::metadata(&noise.bench.directory).unwrap().uid());
+}
+
+#[test]
+fn a_device_that_stumbles() {
+    let Some(noise) = Noise::new("stumbles") else { return };
+    noise.right(&[], "seed=1,short=300", "70 1 randw");
+    noise.right(&[], "seed=2,stall=10,stall-ms=100", "70 1 seqw");
+    let (_, stats) = noise.right(&[], "seed=3,flip=5", "70 1 randw");
+    assert!(number(&stats, "/swap/errors") > 0, "what was read wrong once is read again: {stats:#}");
+}
+
+#[test]
+fn a_device_that_stops_for_long_is_reported() {
+    let Some(noise) = Noise::new("stops") else { return };
+    let (ran, _) = noise.right(&[], "seed=4,stall-at=20,stall-ms=4500", "80 1 seq");
+    assert!(ran.err.contains("the swap tier does not answer"), "{}", ran.err);
+}
+
+/// Nothing that was written is wanted back damaged: the program ends, and says why.
+#[test]
+fn a_device_that_loses_data() {
+    let Some(noise) = Noise::new("loses") else { return };
+    for (faults, reason) in
+        [("seed=5,read-eio=1000", "Input/output error"), ("seed=6,flip=1000", "other bytes than were written")]
+    {
+        noise.ends(&[], faults, "70 1 rand", &["killed process", "noise", reason]);
+    }
+    for seed in 10..13 {
+        let ran = noise.run(&[], &format!("seed={seed},read-eio=20,flip=20"), "70 1 rand");
+        assert!(ran.code == Some(0) || ran.err.contains("killed process"), "{}", ran.err);
+    }
+}
+
+/// What cannot be written stays in memory: the program goes on if there is room for that, and else is told.
+#[test]
+fn a_device_that_takes_no_writes() {
+    let Some(noise) = Noise::new("no_writes") else { return };
+    for faults in ["seed=7,write-eio=1000", "seed=8,write-enospc=1000"] {
+        let (ran, _) = noise.right(&[], faults, "44 2 seqw");
+        assert!(ran.err.contains("the swap tier"), "{faults}: {}", ran.err);
+        noise.ends(&[], faults, "200 1 seqw", &["out of memory", "the swap tier", "-m"]);
+    }
+    noise.ends(&["--swap", "none"], "", "200 1 seqw", &["out of memory", "--swap DIR"]);
+    noise.ends(&["--swap-size", "20M"], "", "200 1 seqw", &["out of memory", "--swap-size"]);
+}
+
+/// A file system of its own, taken down again whatever happens.
+struct Mounted {
+    place: PathBuf,
+    device: String,
+}
+
+impl Mounted {
+    fn new(directory: &Path, mib: u64) -> Result<Mounted, String> {
+        let (image, place) = (directory.join("image"), directory.join("mounted"));
+        fs::create_dir(&place).unwrap();
+        fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        sh(&format!("mkfs.ext4 -q -F '{}'", image.display()))?;
+        let device = sh(&format!("losetup --find --show '{}'", image.display()))?;
+        let mounted = Mounted { place, device };
+        sh(&format!("mount {} '{}'", mounted.device, mounted.place.display()))?;
+        Ok(mounted)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = sh(&format!("umount '{}'", self.place.display()));
+        let _ = sh(&format!("losetup --detach {}", self.device));
+    }
+}
+
+fn sh(line: &str) -> Result<String, String> {
+    let got = Command::new("sh").args(["-c", line]).output().map_err(|error| error.to_string())?;
+    match got.status.success() {
+        true => Ok(String::from_utf8_lossy(&got.stdout).trim().to_owned()),
+        false => Err(format!("{line}: {}", String::from_utf8_lossy(&got.stderr).trim())),
+    }
+}
+
+#[test]
+fn a_real_file_system_that_is_full() {
+    let Some(noise) = Noise::new("real_trouble") else { return };
+    let mounted = match Mounted::new(&noise.bench.directory, 24) {
+        Ok(mounted) => mounted,
+        Err(reason) => return skip("real_trouble", &format!("no file system of its own here: {reason}")),
+    };
+    let place = mounted.place.to_str().unwrap();
+    // More than it has: what fits is there, the rest stays in memory.
+    let options = ["--swap", place, "--swap-size", "1G"];
+    let (ran, stats) = noise.right(&options, "", "60 2 seqw");
+    assert!(number(&stats, "/swap/write_bytes") > 4 << 20, "{stats:#}");
+    assert!(!ran.err.contains("killed"), "{}", ran.err);
+    noise.ends(&options, "", "200 1 seqw", &["out of memory", "the swap tier"]);
+}
