@@ -4,8 +4,9 @@ use crate::config::ToPager;
 use crate::control::{Desk, Row};
 use crate::state::Shared;
 use memfit_core::Source;
+use serde::Deserialize;
 use serde_json::{json, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,10 +131,23 @@ fn codecs(shared: &Shared) -> Value {
         .into()
 }
 
+/// What is asked of a running pager, as JSON; keys that are not known are no matter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Question {
+    /// Without what takes time in proportion to the tree: for those who ask every second. The pages by state are counted
+    /// under the core's lock, and of ended processes there can be many.
+    pub brief: bool,
+}
+
 /// One row a pid: a program that execs says hello again.
-fn processes(desk: &Desk) -> Vec<Value> {
-    let past = desk.past.lock().unwrap().clone();
+fn processes(desk: &Desk, brief: bool) -> Vec<Value> {
+    let mut past = desk.past.lock().unwrap().clone();
     let clients = desk.clients.lock().unwrap().clone();
+    if brief {
+        let running: HashSet<i32> = clients.iter().map(|client| client.pid).collect();
+        past.retain(|row| running.contains(&row.pid));
+    }
     let mut rows: BTreeMap<i32, Row> = BTreeMap::new();
     for new in past.into_iter().chain(clients.iter().map(|client| client.row())) {
         let row = rows.entry(new.pid).or_default();
@@ -155,27 +169,27 @@ fn processes(desk: &Desk) -> Vec<Value> {
 }
 
 /// Everything about now and since the start.
-pub fn live(desk: &Desk) -> Value {
+pub fn live(desk: &Desk, question: &Question) -> Value {
     let shared = &desk.shared;
     let state = shared.lock();
-    let (c, totals, usage) = (state.core.counters().clone(), state.core.totals(shared.tick()), state.core.pool_usage());
+    let (c, usage, staged) = (state.core.counters().clone(), state.core.pool_usage(), state.core.totals_staged());
+    let totals = (!question.brief).then(|| state.core.totals(shared.tick()));
     let backed = u64::from(state.frames.backed_frames) * 4096;
-    let metadata = totals.metadata_bytes + state.frames.metadata_bytes();
+    let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes();
     let resident = state.core.present_total() * 4096;
     let calls = state.core.calls();
     drop(state);
     let peak = &shared.peak;
     let swap = shared.swap.as_ref().map(|s| &s.counters);
     let swapped = |f: fn(&crate::swap::SwapCounters) -> &AtomicU64| swap.map_or(0, |s| f(s).load(Relaxed));
-    json!({
+    let mut json = json!({
         "schema": 1, "version": env!("CARGO_PKG_VERSION"), "command": desk.config.command,
         "scheme": shared.scheme.name, "budget_bytes": shared.sizes.budget, "pid": desk.config.launcher_pid,
         "wall_ns": shared.started.elapsed().as_nanos() as u64,
         "now": {
-            "total_bytes": shared.used(), "resident_bytes": resident, "staged_bytes": totals.staged * 4096,
+            "total_bytes": shared.used(), "resident_bytes": resident, "staged_bytes": staged * 4096,
             "pool_bytes": backed, "metadata_bytes": metadata, "unmanaged_bytes": shared.unmanaged.load(Relaxed),
             "swap_bytes": shared.swap.as_ref().map_or(0, |s| s.used_bytes()),
-            "pages": {"quarantined": totals.quarantined, "evicting": totals.evicting, "parked": totals.parked, "staged": totals.staged, "filled": totals.filled, "pooled": totals.pooled, "swapped": totals.swapped},
         },
         "peak": {
             "total_bytes": peak.total.load(Relaxed), "resident_bytes": peak.resident.load(Relaxed),
@@ -204,14 +218,21 @@ pub fn live(desk: &Desk) -> Value {
             "reads": swapped(|s| &s.reads), "writes": swapped(|s| &s.writes), "errors": swapped(|s| &s.errors),
         },
         "fault_latency_ns": shared.latency.json(),
-        "processes": processes(desk),
+        "processes": processes(desk, question.brief),
         "warnings": *shared.warnings.lock().unwrap(),
-    })
+    });
+    if let Some(t) = totals {
+        json["now"]["pages"] = json!({
+            "quarantined": t.quarantined, "evicting": t.evicting, "parked": t.parked, "staged": t.staged, "filled": t.filled,
+            "pooled": t.pooled, "swapped": t.swapped,
+        });
+    }
+    json
 }
 
 /// The final statistics and the summary line.
 pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Value, String) {
-    let mut json = live(desk);
+    let mut json = live(desk, &Question::default());
     if let ToPager::CommandExited { code, signal, .. } = ended {
         json["exit"] = json!({"code": code, "signal": signal});
     }
