@@ -13,8 +13,8 @@ use std::ops::Range;
 
 /// From this width on the facts are beside the faults.
 const WIDE: usize = 120;
-/// Columns of the facts there.
-const FACTS_COLUMNS: usize = 46;
+/// Most rows of the facts there, with their head.
+const FACT_ROWS_MAX: usize = 12;
 /// Columns of the table of faults without its history.
 const FAULT_COLUMNS: usize = 50;
 /// Rates that are kept for the history.
@@ -69,6 +69,12 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
         help::draw(&mut canvas);
         return canvas;
     }
+    if model.sample.budget_bytes == 0 {
+        // Nothing is known yet; zeros would be wrong.
+        let trouble = model.trouble.as_deref().unwrap_or("has not answered yet");
+        canvas.put(0, 0, &fit(&format!("tree {} {trouble}", model.sample.pid), width), Style::BOLD);
+        return canvas;
+    }
     title(&mut canvas, model);
     budget(&mut canvas, model, view);
     bar(&mut canvas, &model.sample);
@@ -83,11 +89,11 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
     y += plan.fault_rows;
     let facts = facts(&model.sample, &model.rates);
     if plan.facts_beside {
-        facts_in_column(&mut canvas, y - plan.fault_rows, plan.fault_rows, &facts);
+        facts_beside(&mut canvas, y - plan.fault_rows, plan.fault_rows, &facts);
     }
     for (name, values) in facts.iter().take(plan.fact_rows) {
-        let x = canvas.put(0, y, &format!("{name:<9}"), Style::BOLD);
-        canvas.put(x, y, &fit(&values.join("   "), width.saturating_sub(x)), Style::PLAIN);
+        let x = canvas.put(0, y, &format!("{name:<FACT_NAME_COLUMNS$}"), Style::BOLD);
+        canvas.put(x, y, &fit(&values.join("  "), width.saturating_sub(x)), Style::PLAIN);
         y += 1;
     }
     if let (true, Some(text)) = (plan.warning_rows == 1, model.sample.warnings.last()) {
@@ -122,13 +128,18 @@ impl Plan {
         let room = height.saturating_sub(5);
         let warning = usize::from(!model.sample.warnings.is_empty());
         let fits = |faults: usize, facts: usize| room > faults + facts + warning + PROCESSES_MIN;
-        let (table, facts) = (SOURCES.len() + 2, facts(&model.sample, &model.rates).len());
+        let (table, facts) = (SOURCES.len() + 2, facts(&model.sample, &model.rates));
         let beside = width >= WIDE && fits(table, 0);
-        let all = [(table, facts), (1, facts), (1, 0), (0, 0)];
+        let all = [(table, facts.len()), (1, facts.len()), (1, 0), (0, 0)];
         let fitting = all.into_iter().find(|(faults, facts)| fits(*faults, *facts));
-        let (fault_rows, fact_rows) = if beside { (table, 0) } else { fitting.unwrap_or((0, 0)) };
+        let (fault_rows, fact_rows) = if beside {
+            let wanted = (facts_in_rows(&facts, facts_columns(width)).len() + 1).clamp(table, FACT_ROWS_MAX);
+            (if fits(wanted, 0) { wanted } else { table }, 0)
+        } else {
+            fitting.unwrap_or((0, 0))
+        };
         let warning_rows = if fits(fault_rows, fact_rows) { warning } else { 0 };
-        Self { faults: fault_rows == table, fault_rows, fact_rows, facts_beside: beside, warning_rows }
+        Self { faults: fault_rows >= table, fault_rows, fact_rows, facts_beside: beside, warning_rows }
     }
 }
 
@@ -242,12 +253,12 @@ fn faults(canvas: &mut Canvas, y: usize, model: &Model, look: Look, facts_beside
         let [name, rate, share, p50, p99, max] = cells;
         format!("{name:<8}{rate:>8}{share:>7}{p50:>9}{p99:>9}{max:>8}")
     };
-    let end = if facts_beside { canvas.width() - FACTS_COLUMNS - 2 } else { canvas.width() };
+    let end = canvas.width() - if facts_beside { facts_columns(canvas.width()) + 2 } else { 0 };
     let room = end.saturating_sub(FAULT_COLUMNS + 2);
     let head = line(["FAULTS", "per s", "share", "p50", "p99", "max"]);
     canvas.put(0, y, &format!("{:end$}", fit(&head, end)), Style::REVERSE);
     if room > 12 {
-        canvas.put(FAULT_COLUMNS + 2, y, "faults/s, newest at the right", Style::REVERSE);
+        canvas.put(FAULT_COLUMNS + 2, y, &fit("faults/s, the newest right", room), Style::REVERSE);
     }
     let (sample, rates) = (&model.sample, &model.rates);
     let all = ("all", rates.faults, &sample.latency);
@@ -290,14 +301,19 @@ fn faults_in_short(canvas: &mut Canvas, y: usize, model: &Model) {
     canvas.put(x, y, &fit(&text, canvas.width().saturating_sub(x)), Style::PLAIN);
 }
 
-/// What became of the pages: a name, and values that can be read by themselves.
-fn facts(sample: &Sample, rates: &Rates) -> [(&'static str, Vec<String>); 4] {
+/// Names, and values that can be read by themselves.
+type Facts = [(&'static str, Vec<String>); 4];
+/// Columns of such a name.
+const FACT_NAME_COLUMNS: usize = 9;
+
+/// What becomes of the pages.
+fn facts(sample: &Sample, rates: &Rates) -> Facts {
     let stored = sample.pool_pages * 4096;
     let pool = match sample.ratio() {
         None => vec!["empty".into()],
         Some(ratio) => vec![
             format!("{} in {}", bytes(stored), bytes(sample.pool_bytes)),
-            format!("ratio {ratio:.1}"),
+            format!("ratio {ratio:.1}:1"),
             format!("{} pages", count(sample.pool_pages as f64)),
         ],
     };
@@ -307,7 +323,7 @@ fn facts(sample: &Sample, rates: &Rates) -> [(&'static str, Vec<String>); 4] {
         .iter()
         .map(|codec| {
             let ratio = codec.in_bytes as f64 / codec.out_bytes.max(1) as f64;
-            format!("{} {}, ratio {ratio:.1}", codec.name, percent(codec.pages as f64, pages as f64))
+            format!("{} {} {ratio:.1}:1", codec.name, percent(codec.pages as f64, pages as f64))
         })
         .collect();
     if codecs.is_empty() {
@@ -324,36 +340,47 @@ fn facts(sample: &Sample, rates: &Rates) -> [(&'static str, Vec<String>); 4] {
         format!("write {}", byte_rate(rates.swap_write_bytes)),
         errors,
     ];
+    let back = rates.by_source[1..].iter().sum::<f64>() + rates.around_pages;
     let mut out = vec![
-        format!("{} out", byte_rate(rates.evicted_pages * 4096.0)),
-        format!("{} in", byte_rate((rates.faults + rates.around_pages) * 4096.0)),
+        format!("{} out", bytes((rates.evicted_pages * 4096.0) as u64)),
+        format!("{} in", bytes((back * 4096.0) as u64)),
     ];
     let refused = sample.rejected.iter().zip(&rates.rejected).filter(|(_, rate)| **rate > 0.0);
-    out.extend(refused.map(|((reason, _), rate)| format!("{} {}/s", reason.replace('_', " "), count(*rate))));
-    [("pages", out), ("pool", pool), ("codecs", codecs), ("swap", swap)]
+    out.extend(refused.map(|((reason, _), rate)| format!("{} {}", count(*rate), reason.replace('_', " "))));
+    [("pages/s", out), ("pool", pool), ("codecs", codecs), ("swap", swap)]
 }
 
-/// At the right of the faults, as many as fit in `rows`: values that belong together share rows.
-fn facts_in_column(canvas: &mut Canvas, y: usize, rows: usize, facts: &[(&'static str, Vec<String>)]) {
-    let x = canvas.width() - FACTS_COLUMNS;
-    let room = FACTS_COLUMNS - 9;
-    canvas.put(x, y, &format!("{:FACTS_COLUMNS$}", "MEMORY"), Style::REVERSE);
-    let mut lines: Vec<(&str, String)> = Vec::new();
+/// Columns of the facts beside the faults.
+fn facts_columns(width: usize) -> usize {
+    (width / 2).saturating_sub(10).min(80)
+}
+
+/// The facts in rows of that width: values share a row as far as they fit.
+fn facts_in_rows(facts: &Facts, columns: usize) -> Vec<(&'static str, String)> {
+    let room = columns.saturating_sub(FACT_NAME_COLUMNS);
+    let mut rows: Vec<(&str, String)> = Vec::new();
     for (name, values) in facts {
         let mut name = *name;
-        let mut line = String::new();
+        let mut row = String::new();
         for value in values {
-            if !line.is_empty() && width(&line) + 2 + width(value) > room {
-                lines.push((std::mem::take(&mut name), std::mem::take(&mut line)));
+            if !row.is_empty() && width(&row) + 2 + width(value) > room {
+                rows.push((std::mem::take(&mut name), std::mem::take(&mut row)));
             }
-            line += if line.is_empty() { "" } else { "  " };
-            line += value;
+            row += if row.is_empty() { "" } else { "  " };
+            row += value;
         }
-        lines.push((name, line));
+        rows.push((name, row));
     }
-    for (i, (name, line)) in lines.iter().take(rows - 1).enumerate() {
+    rows
+}
+
+fn facts_beside(canvas: &mut Canvas, y: usize, rows: usize, facts: &Facts) {
+    let columns = facts_columns(canvas.width());
+    let x = canvas.width() - columns;
+    canvas.put(x, y, &format!("{:columns$}", "MEMORY"), Style::REVERSE);
+    for (i, (name, row)) in facts_in_rows(facts, columns).iter().take(rows - 1).enumerate() {
         canvas.put(x, y + 1 + i, name, Style::BOLD);
-        canvas.put(x + 9, y + 1 + i, &fit(line, room), Style::PLAIN);
+        canvas.put(x + FACT_NAME_COLUMNS, y + 1 + i, &fit(row, columns - FACT_NAME_COLUMNS), Style::PLAIN);
     }
 }
 

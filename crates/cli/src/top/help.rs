@@ -22,7 +22,7 @@ pub(super) const MEANINGS: [(&str, &str); 12] = [
     ("faults", "by where the page was: nowhere (zero), staged, filled with"),
     ("", "one word, in the pool, in the swap file"),
     ("p50 p99 max", "time in the pager until the program goes on, since the start"),
-    ("pages", "bytes taken out and brought back; why pages were not taken"),
+    ("pages/s", "memory taken out and brought back; pages not taken, and why"),
     ("ratio", "bytes of pages to one byte that holds them"),
     ("codecs", "share of the pages compressed so, since the start"),
     ("evicted", "bytes taken out of a process since its start; - : not paged"),

@@ -32,7 +32,8 @@ struct Shown {
 
 impl Shown {
     fn new(tree: Tree) -> Self {
-        let model = Model { place: (1, 1), ..Model::default() };
+        let sample = Sample { pid: tree.pid().parse().unwrap_or(0), ..Sample::default() };
+        let model = Model { sample, place: (1, 1), ..Model::default() };
         Self { ending: Ending::of(&tree), tree, model, asked: None, next: Instant::now(), answers: 0, ended: false }
     }
 

@@ -127,7 +127,7 @@ impl Sample {
             peak_bytes: number("/peak/total_bytes"),
             faults: number("/faults/total"),
             by_source: SOURCES.map(|source| field(&answer["faults"], source)),
-            around_pages: number("/faults/around_pages") + number("/faults/zero_run_pages"),
+            around_pages: number("/faults/around_pages"),
             latency: latency(latencies),
             latency_by_source: SOURCES.map(|source| latency(&latencies["by_source"][source])),
             evicted_pages: number("/evictions/pages"),

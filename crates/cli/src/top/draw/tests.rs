@@ -46,14 +46,7 @@ fn all_of_it_on_a_usual_terminal() {
     holds(&text, &["all          100", "pool          60    60%   11.0us   70.0us   900us", "zero          10    10%"]);
     holds(
         &text,
-        &[
-            "117M in 36.0M   ratio 3.3",
-            "zstd 90%, ratio 4.0",
-            "read 1.0M/s",
-            "write 2.0M/s",
-            "no errors",
-            "not moved 2/s",
-        ],
+        &["117M in 36.0M  ratio 3.3:1", "zstd 90% 4.0:1", "read 1.0M/s", "write 2.0M/s", "no errors", "2 not moved"],
     );
     holds(
         &text,
@@ -66,7 +59,7 @@ fn all_of_it_on_a_usual_terminal() {
             "sort: p r k e",
         ],
     );
-    assert!(!text.contains("wanted meanwhile"), "nothing was refused for that");
+    assert!(!text.contains("wanted meanwhile"), "no page was kept for that");
     let row = text.lines().find(|line| line.trim_start().starts_with('8')).unwrap();
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["8", "1.0M", "1.0M", "-", "-", "-", "?", "sh"]);
     assert_eq!(view.rows, (6, 2));
@@ -76,7 +69,7 @@ fn all_of_it_on_a_usual_terminal() {
 fn a_large_one_has_the_facts_beside() {
     let text = picture(&model(), &mut view(), 200, 50);
     let all = text.lines().find(|line| line.starts_with("all ")).unwrap();
-    assert!(all.contains("pages"), "{text}");
+    assert!(all.contains("pages/s"), "{text}");
     holds(&text, &["MEMORY", "p pid  r resident", "c command", "117M in 36.0M", "▄", "█"]);
 }
 
@@ -134,6 +127,8 @@ fn troubles_and_pauses_are_told() {
     let mut view = view();
     view.paused = true;
     holds(&picture(&model, &mut view, 80, 24), &["PAUSED"]);
+    let nothing = Model { trouble: Some("ended".into()), ..Model::default() };
+    holds(&picture(&nothing, &mut view, 80, 24), &["tree 0 ended"]);
     model.trouble = Some("ended with exit status 3".into());
     model.place = (2, 3);
     holds(&picture(&model, &mut view, 80, 24), &["ended with exit status 3", "tree 4242 (2 of 3)", "tab tree"]);
