@@ -84,9 +84,10 @@ fn a_screen_over_a_paged_program() {
     // Space only closed the help; the next one pauses.
     terminal.press(" ");
     shows(&mut terminal, "PAUSED");
-    terminal.press(" f");
+    // Only what changes is sent, but with Ctrl-L.
+    terminal.press(" f\x0c");
     shows(&mut terminal, "FAULTSv");
-    terminal.press("+");
+    terminal.press("+\x0c");
     shows(&mut terminal, "every 0.2 s");
     terminal.resize(160, 50);
     shows(&mut terminal, "MEMORY");
