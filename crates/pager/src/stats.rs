@@ -214,7 +214,7 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
         "codecs": codecs(shared),
         "pool": {"zpages": usage.zpages, "frames": usage.frames, "bytes": usage.stored_bytes, "evicted_frames": c.to_swap},
         "swap": {
-            "read_bytes": swapped(|s| &s.read_bytes), "write_bytes": swapped(|s| &s.write_bytes),
+            "enabled": shared.swap.is_some(), "read_bytes": swapped(|s| &s.read_bytes), "write_bytes": swapped(|s| &s.write_bytes),
             "reads": swapped(|s| &s.reads), "writes": swapped(|s| &s.writes), "errors": swapped(|s| &s.errors),
         },
         "fault_latency_ns": shared.latency.json(),

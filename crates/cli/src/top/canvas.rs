@@ -218,6 +218,21 @@ pub fn fit(text: &str, room: usize) -> String {
     out
 }
 
+/// The words of a text in rows of that width, at most so many; the last one is cut.
+#[must_use]
+pub fn wrap(text: &str, room: usize, rows: usize) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let more = out.len() < rows;
+        match out.last_mut() {
+            Some(row) if !more || width(row) + 1 + width(word) <= room => *row = format!("{row} {word}"),
+            _ if more => out.push(word.to_owned()),
+            _ => break,
+        }
+    }
+    out.iter().map(|row| fit(row, room)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,6 +245,9 @@ mod tests {
         canvas.put(0, 7, "below", Style::PLAIN);
         assert_eq!(canvas.text(), "    ab\n345678\n");
         assert_eq!(Canvas::new(0, 0).text(), "");
+        assert_eq!(wrap("one two three four", 8, 2), ["one two", "three f~"]);
+        assert_eq!(wrap("one two", 8, 2), ["one two"]);
+        assert!(wrap("one", 8, 0).is_empty() && wrap("", 8, 2).is_empty() && wrap("one", 0, 1) == [""]);
         assert_eq!([fit("abcdef", 6), fit("abcdef", 4), fit("abc", 0)], ["abcdef", "abc~", ""]);
     }
 

@@ -3,7 +3,7 @@
 //! From the top: the tree, its budget as a bar, faults by source, what became of the pages, warnings, processes, keys.
 //! What is less needed gives way when the screen is small; a wide one has the facts beside the faults.
 
-use super::canvas::{fit, width, Canvas, Colour, Style};
+use super::canvas::{fit, width, wrap, Canvas, Colour, Style};
 use super::help;
 use super::sample::{Process, Rates, Sample, SOURCES};
 use super::units::{age, byte_rate, bytes, count, interval, nanoseconds, percent};
@@ -17,6 +17,8 @@ const WIDE: usize = 120;
 const FACT_ROWS_MAX: usize = 12;
 /// Columns of the table of faults without its history.
 const FAULT_COLUMNS: usize = 50;
+/// Rows of a usual terminal; below, warnings are cut.
+const USUAL_ROWS: usize = 24;
 /// Rates that are kept for the history.
 const HISTORY_MAX: usize = 400;
 /// Rows of processes that are worth more than anything else but the budget.
@@ -96,9 +98,10 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
         canvas.put(x, y, &fit(&values.join("  "), width.saturating_sub(x)), Style::PLAIN);
         y += 1;
     }
-    if let (true, Some(text)) = (plan.warning_rows == 1, model.sample.warnings.last()) {
-        let x = canvas.put(0, y, "warning  ", Style { bold: true, ..Style::of(Colour::Yellow) });
-        canvas.put(x, y, &fit(text, width.saturating_sub(x)), Style::of(Colour::Yellow));
+    for (i, row) in warning(&model.sample, width, plan.warning_rows).iter().enumerate() {
+        let name = if i == 0 { "warning" } else { "" };
+        canvas.put(0, y, name, Style { bold: true, ..Style::of(Colour::Yellow) });
+        canvas.put(FACT_NAME_COLUMNS, y, row, Style::of(Colour::Yellow));
         y += 1;
     }
     if height > y + 1 {
@@ -126,7 +129,8 @@ struct Plan {
 impl Plan {
     fn new(width: usize, height: usize, model: &Model) -> Self {
         let room = height.saturating_sub(5);
-        let warning = usize::from(!model.sample.warnings.is_empty());
+        // The end of a warning says what to do.
+        let warning = warning(&model.sample, width, if height < USUAL_ROWS { 1 } else { 2 }).len();
         let fits = |faults: usize, facts: usize| room > faults + facts + warning + PROCESSES_MIN;
         let (table, facts) = (SOURCES.len() + 2, facts(&model.sample, &model.rates));
         let beside = width >= WIDE && fits(table, 0);
@@ -141,6 +145,12 @@ impl Plan {
         let warning_rows = if fits(fault_rows, fact_rows) { warning } else { 0 };
         Self { faults: fault_rows >= table, fault_rows, fact_rows, facts_beside: beside, warning_rows }
     }
+}
+
+/// The last warning, in so many rows at most.
+fn warning(sample: &Sample, width: usize, rows: usize) -> Vec<String> {
+    let text = sample.warnings.last().map_or("", String::as_str);
+    wrap(text, width.saturating_sub(FACT_NAME_COLUMNS), rows)
 }
 
 fn title(canvas: &mut Canvas, model: &Model) {
@@ -232,7 +242,7 @@ fn legend(canvas: &mut Canvas, sample: &Sample) {
         0 => (' ', "free", free, Style::PLAIN),
         _ => ('!', "OVER", over, Style { bold: true, ..Style::of(Colour::Red) }),
     };
-    let all: Vec<_> = parts(sample).into_iter().chain([last]).collect();
+    let mut all: Vec<_> = parts(sample).into_iter().chain([last]).collect();
     let text = |(mark, name, size, _): &(char, &str, u64, Style)| format!("{mark}{name} {}", bytes(*size));
     let mut texts: Vec<String> = all.iter().map(text).collect();
     let long = |gap: usize, texts: &[String]| texts.iter().map(|text| width(text) + gap).sum::<usize>() - gap;
@@ -241,6 +251,8 @@ fn legend(canvas: &mut Canvas, sample: &Sample) {
         // The marks say as much.
         texts = all.iter().map(|(mark, _, size, _)| format!("{mark}{}", bytes(*size))).collect();
         texts[5].insert_str(1, if over > 0 { "OVER " } else { "free " });
+        texts.rotate_right(1);
+        all.rotate_right(1);
     }
     let mut x = 0;
     for (text, (.., style)) in texts.iter().zip(&all) {
@@ -257,8 +269,8 @@ fn faults(canvas: &mut Canvas, y: usize, model: &Model, look: Look, facts_beside
     let room = end.saturating_sub(FAULT_COLUMNS + 2);
     let head = line(["FAULTS", "per s", "share", "p50", "p99", "max"]);
     canvas.put(0, y, &format!("{:end$}", fit(&head, end)), Style::REVERSE);
-    if room > 12 {
-        canvas.put(FAULT_COLUMNS + 2, y, &fit("faults/s, the newest right", room), Style::REVERSE);
+    if let Some(text) = ["faults/s, the newest right", "faults/s"].into_iter().find(|text| text.len() <= room) {
+        canvas.put(FAULT_COLUMNS + 2, y, text, Style::REVERSE);
     }
     let (sample, rates) = (&model.sample, &model.rates);
     let all = ("all", rates.faults, &sample.latency);
@@ -334,12 +346,16 @@ fn facts(sample: &Sample, rates: &Rates) -> Facts {
         1 => "1 ERROR".into(),
         n => format!("{n} ERRORS"),
     };
-    let swap = vec![
-        format!("{} used", bytes(sample.swap_bytes)),
-        format!("read {}", byte_rate(rates.swap_read_bytes)),
-        format!("write {}", byte_rate(rates.swap_write_bytes)),
-        errors,
-    ];
+    let swap = if sample.no_swap {
+        vec!["none".into()]
+    } else {
+        vec![
+            format!("{} used", bytes(sample.swap_bytes)),
+            format!("read {}", byte_rate(rates.swap_read_bytes)),
+            format!("write {}", byte_rate(rates.swap_write_bytes)),
+            errors,
+        ]
+    };
     let back = rates.by_source[1..].iter().sum::<f64>() + rates.around_pages;
     let mut out = vec![
         format!("{} out", bytes((rates.evicted_pages * 4096.0) as u64)),

@@ -13,7 +13,7 @@ pub(super) const KEYS: [(&str, &str); 8] = [
     ("Ctrl-L", "draw the screen again"),
 ];
 
-pub(super) const MEANINGS: [(&str, &str); 12] = [
+pub(super) const MEANINGS: [(&str, &str); 13] = [
     ("resident", "pages in the programs' memory that can be taken out"),
     ("other", "what is not paged (yet), and memfit's own code and stacks"),
     ("staged", "pages on their way out, not yet compressed"),
@@ -25,6 +25,7 @@ pub(super) const MEANINGS: [(&str, &str); 12] = [
     ("pages/s", "memory taken out and brought back; pages not taken, and why"),
     ("ratio", "bytes of pages to one byte that holds them"),
     ("codecs", "share of the pages compressed so, since the start"),
+    ("warning", "the last one that was given, also when its cause is over"),
     ("evicted", "bytes taken out of a process since its start; - : not paged"),
 ];
 

@@ -81,6 +81,8 @@ pub struct Sample {
     pub rejected: Vec<(String, u64)>,
     pub codecs: Vec<Codec>,
     pub pool_pages: u64,
+    /// There is no swap tier.
+    pub no_swap: bool,
     pub swap_read_bytes: u64,
     pub swap_write_bytes: u64,
     pub swap_errors: u64,
@@ -134,6 +136,7 @@ impl Sample {
             rejected: rejected.map(|(reason, count)| (clean(reason), count.as_u64().unwrap_or(0))).collect(),
             codecs,
             pool_pages: number("/pool/zpages"),
+            no_swap: answer["swap"]["enabled"] == false,
             swap_read_bytes: number("/swap/read_bytes"),
             swap_write_bytes: number("/swap/write_bytes"),
             swap_errors: number("/swap/errors"),
@@ -249,7 +252,7 @@ pub(super) mod tests {
             "codecs": {"zstd": {"pages": 900, "in_bytes": 3_686_400, "out_bytes": 921_600},
                        "lz4": {"pages": 100, "in_bytes": 409_600, "out_bytes": 204_800}},
             "pool": {"zpages": 30_000},
-            "swap": {"read_bytes": 1_048_576 * n, "write_bytes": 2_097_152 * n, "errors": 0},
+            "swap": {"enabled": true, "read_bytes": 1_048_576 * n, "write_bytes": 2_097_152 * n, "errors": 0},
             "fault_latency_ns": {"count": 100, "p50": 9000, "p99": 80_000, "max": 2_000_000,
                 "by_source": {"pool": {"count": 60, "p50": 11_000, "p99": 70_000, "max": 900_000}}},
             "processes": [

@@ -135,6 +135,17 @@ fn troubles_and_pauses_are_told() {
 }
 
 #[test]
+fn a_long_warning_has_two_rows_and_no_swap_is_told() {
+    let mut model = model();
+    model.sample.no_swap = true;
+    model.sample.warnings =
+        vec!["the budget is too small for what cannot be taken away; raise -m, or allow a swap tier".into()];
+    let text = picture(&model, &mut view(), 80, 24);
+    holds(&text, &["swap     none", "warning  the budget is", "allow a swap tier\n"]);
+    holds(&picture(&model, &mut view(), 80, 20), &["or al~\n"]);
+}
+
+#[test]
 fn many_processes_are_scrolled() {
     let mut model = model();
     let process = |pid| Process { pid, comm: format!("worker-{pid}"), ..Process::default() };
