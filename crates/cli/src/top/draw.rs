@@ -325,7 +325,7 @@ fn facts(sample: &Sample, rates: &Rates) -> Facts {
         None => vec!["empty".into()],
         Some(ratio) => vec![
             format!("{} in {}", bytes(stored), bytes(sample.pool_bytes)),
-            format!("ratio {ratio:.1}:1"),
+            format!("ratio {ratio:.1}x"),
             format!("{} pages", count(sample.pool_pages as f64)),
         ],
     };
@@ -335,7 +335,7 @@ fn facts(sample: &Sample, rates: &Rates) -> Facts {
         .iter()
         .map(|codec| {
             let ratio = codec.in_bytes as f64 / codec.out_bytes.max(1) as f64;
-            format!("{} {} {ratio:.1}:1", codec.name, percent(codec.pages as f64, pages as f64))
+            format!("{} {} {ratio:.1}x", codec.name, percent(codec.pages as f64, pages as f64))
         })
         .collect();
     if codecs.is_empty() {
@@ -362,7 +362,11 @@ fn facts(sample: &Sample, rates: &Rates) -> Facts {
         format!("{} in", bytes((back * 4096.0) as u64)),
     ];
     let refused = sample.rejected.iter().zip(&rates.rejected).filter(|(_, rate)| **rate > 0.0);
-    out.extend(refused.map(|((reason, _), rate)| format!("{} {}", count(*rate), reason.replace('_', " "))));
+    out.extend(refused.map(|((reason, _), rate)| match reason.as_str() {
+        // Shorter, for 80 columns.
+        "wanted_meanwhile" => format!("{} wanted back", count(*rate)),
+        _ => format!("{} {}", count(*rate), reason.replace('_', " ")),
+    }));
     [("pages/s", out), ("pool", pool), ("codecs", codecs), ("swap", swap)]
 }
 
