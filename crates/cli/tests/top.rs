@@ -2,9 +2,11 @@
 
 mod support;
 
+use memfit_cli::trees::{self, Question};
 use memfit_os::process::send_signal;
 use memfit_os::proctree::read_stat;
 use std::process::Command;
+use std::time::Duration;
 use support::terminal::Terminal;
 use support::tree::{eventually, Tree};
 use support::{memfit, memfit_command, skip, Bench, PYTHON};
@@ -103,6 +105,29 @@ fn a_screen_over_a_paged_program() {
     assert_eq!(terminal.settings(), before);
 }
 
+/// Other tests and users may run trees, too.
+#[test]
+fn tab_goes_from_tree_to_tree() {
+    let Some(bench) = Bench::new("top_tab", &["sleep"]) else { return };
+    let sleeper = |seconds: &str| {
+        let mut command = memfit_command();
+        command.args(["run", "-q", "-m", "32M", "--", "sleep", seconds]);
+        Tree::start(command, &bench.directory, true)
+    };
+    let (_one, _two) = (sleeper("7771"), sleeper("7772"));
+    eventually("two trees", || trees::running().unwrap().len() >= 2);
+    let Some((mut terminal, mut screen, _)) = in_terminal(&bench, top(&[])) else { return };
+    for command in ["sleep 7771", "sleep 7772"] {
+        eventually(command, || {
+            std::thread::sleep(Duration::from_millis(100));
+            terminal.press("\t");
+            terminal.count(command) > 0
+        });
+    }
+    terminal.press("q");
+    assert_eq!(screen.wait(), 0, "{}", terminal.text());
+}
+
 #[test]
 fn the_terminal_is_put_back_after_every_end() {
     let Some((bench, tree, pid)) = paged("top_ends") else { return };
@@ -184,6 +209,12 @@ fn lines_into_a_pipe() {
     let command = tree.members().command.unwrap().pid.to_string();
     let output = top(&["-n", "1", &command]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains(&format!(" {pid} ")), "{output:?}");
+
+    // What such a question leaves out.
+    let ours = trees::running().unwrap().into_iter().find(|tree| tree.pid() == pid).unwrap();
+    let [brief, all] = [Question::Brief, Question::All].map(|question| ours.ask_and_wait(question).unwrap().unwrap());
+    assert!(brief["now"]["pages"].is_null() && all["now"]["pages"]["staged"].is_u64(), "{brief:#}");
+    assert!(brief["now"]["total_bytes"].is_u64() && brief["processes"].is_array(), "{brief:#}");
 
     // Nobody reads on.
     let line = format!("('{}' top -d 0.1 {pid}; echo status $? >&2) | head -n 1", memfit().display());

@@ -356,8 +356,11 @@ fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
         None if packet.bytes.starts_with(b"{") => {
             if may_ask(uid) {
                 let question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
-                let answer = crate::stats::live(desk, &question).to_string();
-                let _ = seqpacket::send(socket.as_fd(), answer.as_bytes(), None);
+                let mut answer = crate::stats::live(desk, &question);
+                if seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None).is_err() {
+                    crate::stats::shorten(&mut answer);
+                    let _ = seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None);
+                }
             }
         }
         _ => say_bye(&socket),

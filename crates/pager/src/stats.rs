@@ -131,6 +131,9 @@ fn codecs(shared: &Shared) -> Value {
         .into()
 }
 
+/// About 170 bytes each; a packet of 200 KB can be sent by default.
+const PROCESSES_IN_A_PACKET: usize = 500;
+
 /// What is asked of a running pager, as JSON; keys that are not known are no matter.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -214,7 +217,8 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
         "codecs": codecs(shared),
         "pool": {"zpages": usage.zpages, "frames": usage.frames, "bytes": usage.stored_bytes, "evicted_frames": c.to_swap},
         "swap": {
-            "enabled": shared.swap.is_some(), "read_bytes": swapped(|s| &s.read_bytes), "write_bytes": swapped(|s| &s.write_bytes),
+            "enabled": shared.swap.is_some(),
+            "read_bytes": swapped(|s| &s.read_bytes), "write_bytes": swapped(|s| &s.write_bytes),
             "reads": swapped(|s| &s.reads), "writes": swapped(|s| &s.writes), "errors": swapped(|s| &s.errors),
         },
         "fault_latency_ns": shared.latency.json(),
@@ -228,6 +232,13 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
         });
     }
     json
+}
+
+/// Keeps the processes that have most memory, so that an answer fits into one packet.
+pub fn shorten(answer: &mut Value) {
+    let Some(rows) = answer["processes"].as_array_mut() else { return };
+    rows.sort_by_key(|row| std::cmp::Reverse(row["resident_bytes"].as_u64()));
+    rows.truncate(PROCESSES_IN_A_PACKET);
 }
 
 /// The final statistics and the summary line.
@@ -278,6 +289,16 @@ fn summary(json: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_processes_are_kept() {
+        let rows: Vec<Value> = (0..2000).map(|n| json!({"pid": n, "resident_bytes": n % 1000})).collect();
+        let mut answer = json!({"processes": rows});
+        shorten(&mut answer);
+        let rows = answer["processes"].as_array().unwrap();
+        assert_eq!((rows.len(), rows[0]["resident_bytes"].as_u64()), (PROCESSES_IN_A_PACKET, Some(999)));
+        shorten(&mut json!({}));
+    }
 
     #[test]
     fn quantiles_are_within_an_eighth() {

@@ -113,24 +113,24 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
     let view = View::new(args.sort, args.interval);
     let mut live = Live { terminal, signals, view, look, shown: Shown::new(first) };
     live.update_place();
-    let code = live.watch();
+    let watched = live.watch();
     drop(live.terminal);
     if live.shown.ended {
         println!("memfit: tree {} {}", live.shown.tree.pid(), live.shown.ending.told());
     }
-    Ok(code)
+    watched.map_err(|error| Failure::system("wait for keys", &error))
 }
 
 impl Live {
     /// Gives the exit status.
-    fn watch(&mut self) -> i32 {
+    fn watch(&mut self) -> io::Result<i32> {
         loop {
             self.shown.model.sample.processes = self.arranged();
             let picture = self.picture();
             if self.terminal.show(picture).is_err() {
-                return 128 + libc::SIGHUP;
+                return Ok(128 + libc::SIGHUP);
             }
-            let [keys, signal, answer] = self.wait();
+            let [keys, signal, answer] = self.wait()?;
             while let Some(arrived) = self.signals.next_signal().filter(|_| signal) {
                 match arrived.signal {
                     libc::SIGTSTP => self.suspend(),
@@ -138,23 +138,25 @@ impl Live {
                     libc::SIGCONT => self.come_back(),
                     libc::SIGWINCH => self.terminal.forget(),
                     libc::SIGCHLD | libc::SIGURG | libc::SIGPIPE | libc::SIGTTIN | libc::SIGTTOU => {}
-                    fatal => return 128 + fatal,
+                    fatal => return Ok(128 + fatal),
                 }
             }
             if answer {
                 self.shown.receive();
             }
             if keys {
-                let Some(keys) = self.terminal.read_keys() else { return 128 + libc::SIGHUP };
+                let Some(keys) = self.terminal.read_keys() else { return Ok(128 + libc::SIGHUP) };
                 for key in keys {
                     match self.view.press(key) {
                         Wish::None => {}
-                        Wish::Leave => return 0,
+                        Wish::Leave => return Ok(0),
                         Wish::Suspend => self.suspend(),
                         Wish::Redraw => self.terminal.forget(),
                         Wish::Tree(step) => self.go_to(step),
                     }
                 }
+                // An interval that was made shorter counts from now on.
+                self.shown.next = self.shown.next.min(Instant::now() + self.view.interval);
             }
             if !self.view.paused {
                 let now = Instant::now();
@@ -167,17 +169,14 @@ impl Live {
     }
 
     /// Until a key, a signal or an answer is there, or something is to be done.
-    fn wait(&self) -> [bool; 3] {
+    fn wait(&self) -> io::Result<[bool; 3]> {
         let (keys, signals) = (self.terminal.keys().as_fd(), self.signals.as_fd());
-        // An interval that was made shorter counts from now on.
-        let latest = Instant::now() + self.view.interval.max(ANSWER_TIMEOUT);
-        let rest = self.shown.due().min(latest).saturating_duration_since(Instant::now());
-        let rest = (!self.view.paused || self.shown.asked.is_some()).then_some(rest);
-        let ready = match &self.shown.asked {
+        let rest = self.shown.due().saturating_duration_since(Instant::now());
+        let rest = (!self.view.paused).then_some(rest);
+        match &self.shown.asked {
             Some((socket, _)) => process::wait_readable([keys, signals, socket.as_fd()], rest),
             None => process::wait_readable([keys, signals], rest).map(|[keys, signal]| [keys, signal, false]),
-        };
-        ready.unwrap_or([false; 3])
+        }
     }
 
     fn picture(&mut self) -> Canvas {
