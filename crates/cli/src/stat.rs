@@ -88,8 +88,9 @@ fn processes(value: &Value) -> String {
 
 fn row(pid: &str, value: &Value) -> [String; 9] {
     let size = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64).map_or_else(|| "-".into(), human);
+    let left_out = value.get("processes_left_out").and_then(Value::as_u64).unwrap_or(0);
     let processes = match value.get("processes") {
-        Some(Value::Array(list)) => living(list).to_string(),
+        Some(Value::Array(list)) => (living(list) + left_out as usize).to_string(),
         _ => "-".into(),
     };
     [

@@ -3,7 +3,8 @@
 //! A tree is found by the abstract socket of its pager, `memfit-<uid>-<pid of the launcher>-<random>`. The pager gets
 //! one packet, `{"stat":1}`, and answers with one: the keys of `--stats` as far as they are known while it runs, and
 //! `now` (like `peak`, at this moment). `{"stat":1,"brief":true}` leaves out what costs the pager time in proportion to
-//! the size of the tree: `now.pages`, and the processes that have ended.
+//! the size of the tree: `now.pages`, and the processes that have ended. Where an answer would not fit into a packet,
+//! `processes` has the largest running ones, and `processes_left_out` says how many others run.
 
 use crate::errors::Failure;
 use memfit_os::{process, seqpacket};

@@ -234,11 +234,15 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
     json
 }
 
-/// Keeps the processes that have most memory, so that an answer fits into one packet.
+/// Keeps those running processes that have most memory, so that an answer fits into one packet, and tells how many others
+/// run.
 pub fn shorten(answer: &mut Value) {
     let Some(rows) = answer["processes"].as_array_mut() else { return };
+    rows.retain(|row| row["running"] == true);
     rows.sort_by_key(|row| std::cmp::Reverse(row["resident_bytes"].as_u64()));
+    let left_out = rows.len().saturating_sub(PROCESSES_IN_A_PACKET);
     rows.truncate(PROCESSES_IN_A_PACKET);
+    answer["processes_left_out"] = json!(left_out);
 }
 
 /// The final statistics and the summary line.
@@ -292,9 +296,11 @@ mod tests {
 
     #[test]
     fn the_largest_processes_are_kept() {
-        let rows: Vec<Value> = (0..2000).map(|n| json!({"pid": n, "resident_bytes": n % 1000})).collect();
+        let rows: Vec<Value> =
+            (0..2000).map(|n| json!({"pid": n, "running": n < 1000, "resident_bytes": n % 1000})).collect();
         let mut answer = json!({"processes": rows});
         shorten(&mut answer);
+        assert_eq!(answer["processes_left_out"], 500);
         let rows = answer["processes"].as_array().unwrap();
         assert_eq!((rows.len(), rows[0]["resident_bytes"].as_u64()), (PROCESSES_IN_A_PACKET, Some(999)));
         shorten(&mut json!({}));

@@ -457,9 +457,15 @@ fn processes(canvas: &mut Canvas, rows: Range<usize>, model: &Model, view: &mut 
     let command = canvas.put(state + 3, y, &head(Sort::Command, "COMMAND"), style(Sort::Command));
     if all.len() > rows - 1 {
         let last = (view.scrolled + rows - 1).min(all.len());
-        let text = format!(" {} to {last} of {} ", view.scrolled + 1, all.len());
-        if command + width(&text) <= canvas.width() {
-            canvas.put_right(canvas.width(), y, &text, Style::REVERSE);
+        let (first, all) = (view.scrolled + 1, all.len());
+        let (more, plus) = match model.sample.left_out {
+            0 => (String::new(), ""),
+            n => (format!(" (and {n} smaller)"), "+"),
+        };
+        let texts = [format!(" {first} to {last} of {all}{more} "), format!(" {first}-{last}/{all}{plus}")];
+        let fits = |text: &&String| command + width(text) <= canvas.width();
+        if let Some(text) = texts.iter().find(fits) {
+            canvas.put_right(canvas.width(), y, text, Style::REVERSE);
         }
     }
     for (i, process) in all.iter().skip(view.scrolled).take(rows - 1).enumerate() {

@@ -87,6 +87,8 @@ pub struct Sample {
     pub swap_write_bytes: u64,
     pub swap_errors: u64,
     pub processes: Vec<Process>,
+    /// So many more processes run.
+    pub left_out: u64,
     pub warnings: Vec<String>,
 }
 
@@ -141,6 +143,7 @@ impl Sample {
             swap_write_bytes: number("/swap/write_bytes"),
             swap_errors: number("/swap/errors"),
             processes: running.map(process).collect(),
+            left_out: number("/processes_left_out"),
             warnings: list("warnings").iter().filter_map(Value::as_str).map(clean).collect(),
         }
     }

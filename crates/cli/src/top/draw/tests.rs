@@ -152,6 +152,10 @@ fn many_processes_are_scrolled() {
     model.sample.processes = (1..=50).map(process).collect();
     let mut view = view();
     holds(&picture(&model, &mut view, 80, 24), &["1 to 6 of 50", "worker-1", "worker-6"]);
+    model.sample.left_out = 9;
+    holds(&picture(&model, &mut view, 80, 24), &["1-6/50+"]);
+    holds(&picture(&model, &mut view, 100, 24), &["1 to 6 of 50 (and 9 smaller)"]);
+    model.sample.left_out = 0;
     view.scrolled = 48;
     holds(&picture(&model, &mut view, 80, 24), &["45 to 50 of 50", "worker-50"]);
 }
