@@ -4,7 +4,7 @@
 //! output: `sample` reads answers and makes rates of them, `view` is what keys do, `draw` and `help` make a picture of it
 //! (`canvas`), `plain` a line, with numbers written by `units`. Only `terminal` touches the terminal.
 //!
-//! One question an interval goes to one pager; it is the brief one, which costs the pager less than a millisecond.
+//! One question an interval goes to one pager; it is the brief one, whose cost does not grow with the memory of the tree.
 
 pub mod canvas;
 pub mod draw;
