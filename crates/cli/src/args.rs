@@ -1,9 +1,11 @@
 //! The command line: one definition for parsing, help, manual pages and completions.
 
 use crate::size::{self, Size};
+use crate::top::view::Sort;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Fit any program into the memory you have.
 ///
@@ -33,6 +35,13 @@ pub enum Command {
     Schemes(SchemesArgs),
     /// Show the running trees of this user once
     Stat(StatArgs),
+    /// Watch a running tree: budget, faults, compression, swap, processes
+    ///
+    /// On a terminal it fills the screen; ? shows the keys and what the numbers mean. Elsewhere, and with --iterations, it
+    /// prints a line an interval for each tree; the rates of the first line are averages since the start of the tree.
+    ///
+    /// The exit status is 0 when the trees have ended, nobody reads any more or you leave, and 1 when there is no tree.
+    Top(TopArgs),
     /// Write the manual pages or the completions of a shell
     #[command(name = "__generate", hide = true)]
     Generate(GenerateArgs),
@@ -118,6 +127,26 @@ pub struct StatArgs {
     pub processes: bool,
 }
 
+/// `memfit top`
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// The tree to begin with: the process number that memfit stat shows, or that of any of its processes
+    #[arg(value_name = "PID")]
+    pub pid: Option<i32>,
+
+    /// Time between two looks, at least 0.1
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    pub interval: Duration,
+
+    /// What the processes are sorted by at first
+    #[arg(short, long, value_name = "KEY", value_enum, default_value_t = Sort::Resident)]
+    pub sort: Sort,
+
+    /// Print so many times instead of showing a screen
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterations: Option<u64>,
+}
+
 /// `memfit __generate`
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
@@ -145,6 +174,15 @@ fn parse_override(text: &str) -> Result<String, String> {
         Some((key, _)) if !key.trim().is_empty() => Ok(text.to_owned()),
         _ => Err("write it as KEY=VALUE".into()),
     }
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "write seconds, such as 0.5 or 2")?;
+    // Also not what is no number.
+    if !(0.1..=86_400.0).contains(&seconds) {
+        return Err("it is at least 0.1 and at most 86400 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
 }
 
 /// The definition as clap's builder.
@@ -179,6 +217,14 @@ mod tests {
         assert!(run(&["--bogus", "ls"]).is_err());
         assert!(run(&[]).is_err());
         assert!(run(&["-q", "-v", "ls"]).is_err());
+    }
+
+    #[test]
+    fn intervals_are_sane() {
+        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "-1", "nan", "inf", "1e9", "x", ""] {
+            assert!(parse_interval(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -63,6 +63,7 @@ mod tests {
             ("memfit.1", "Fit any program"),
             ("memfit-run.1", "Budget"),
             ("memfit-doctor.1", "json"),
+            ("memfit-top.1", "interval"),
             ("memfit.bash", "swap"),
             ("_memfit", "best-effort"),
             ("memfit.fish", "doctor"),

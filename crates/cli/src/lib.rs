@@ -23,6 +23,8 @@ pub mod schemes;
 pub mod size;
 pub mod stat;
 pub mod swap;
+pub mod top;
+pub mod trees;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -51,6 +53,7 @@ pub fn main_with(serve: Serve) -> i32 {
         Command::Doctor(args) => doctor::run(&args),
         Command::Schemes(args) => schemes::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Generate(args) => generate::run(&args),
     };
     result.unwrap_or_else(|failure| report(&failure))

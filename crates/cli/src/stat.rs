@@ -1,24 +1,13 @@
 //! `memfit stat`: the running trees of this user, once.
-//!
-//! A tree is found by the abstract socket of its pager, `memfit-<uid>-<pid of the launcher>-<random>`. The pager gets
-//! the packet `{"stat":1}` and answers with one packet: the keys of `--stats` as far as they are known while it runs,
-//! and `now` (like `peak`, at this moment).
 
 use crate::args::StatArgs;
 use crate::errors::{describe, Failure};
 use crate::size::human;
-use memfit_os::{process, proctree, seqpacket};
+use crate::trees::{self, Question};
+use memfit_os::proctree;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::Write;
-use std::io;
-use std::os::fd::AsFd;
-use std::time::Duration;
-
-/// What is asked.
-const REQUEST: &[u8] = br#"{"stat":1}"#;
-/// How long a pager may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Prints all trees; 0 also when there is none.
 ///
@@ -26,70 +15,30 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// When trees cannot be listed or nothing can be printed. A single tree that does not answer is told on standard error
 /// and gives exit status 1.
 pub fn run(args: &StatArgs) -> Result<i32, Failure> {
-    let sockets = std::fs::read_to_string("/proc/net/unix")
-        .map_err(|error| Failure::system("read the list of sockets, /proc/net/unix", &error))?;
-    let uid = process::effective_uid();
-    let mut trees = Vec::new();
+    let mut answers = Vec::new();
     let mut code = 0;
-    for name in socket_names(&sockets, uid) {
-        match ask(&name, uid) {
-            Ok(Some(answer)) => trees.push((launcher_pid(&name).to_owned(), answer)),
+    for tree in trees::running()? {
+        match tree.ask_and_wait(Question::All) {
+            Ok(Some(answer)) => answers.push((tree.pid().to_owned(), answer)),
             Ok(None) => {}
             Err(error) => {
-                eprintln!("memfit: the pager of {} does not answer: {}", launcher_pid(&name), describe(&error));
+                eprintln!("memfit: the pager of {} does not answer: {}", tree.pid(), describe(&error));
                 code = 1;
             }
         }
     }
     let text = match args {
-        StatArgs { json: true, .. } => json(&trees),
+        StatArgs { json: true, .. } => json(&answers),
         StatArgs { processes: true, .. } => {
-            trees.iter().map(|tree| table(std::slice::from_ref(tree)) + &processes(&tree.1)).collect()
+            answers.iter().map(|tree| table(std::slice::from_ref(tree)) + &processes(&tree.1)).collect()
         }
-        _ => table(&trees),
+        _ => table(&answers),
     };
-    if trees.is_empty() && !args.json {
+    if answers.is_empty() && !args.json {
         eprintln!("memfit: no tree of yours is running");
     }
     crate::print(&text)?;
     Ok(code)
-}
-
-/// Names of listening pagers of `uid` in `/proc/net/unix`, sorted, each once.
-fn socket_names(table: &str, uid: u32) -> Vec<String> {
-    let prefix = format!("@memfit-{uid}-");
-    // Num RefCount Protocol Flags Type St Inode Path; the flag is that of a listener, type 5 is SOCK_SEQPACKET.
-    let name = |line: &str| {
-        let mut fields = line.split_ascii_whitespace();
-        let (flags, kind) = (fields.nth(3)?, fields.next()?);
-        let path = fields.nth(2)?;
-        (flags == "00010000" && kind == "0005" && path.starts_with(&prefix)).then(|| path[1..].to_owned())
-    };
-    let mut names: Vec<String> = table.lines().filter_map(name).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-fn launcher_pid(name: &str) -> &str {
-    name.split('-').nth(2).unwrap_or("?")
-}
-
-/// One tree's answer; `None` when it has ended, or the socket belongs to somebody else.
-fn ask(name: &str, uid: u32) -> io::Result<Option<Value>> {
-    let socket = match seqpacket::connect_abstract(name) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
-        other => other?,
-    };
-    // Anybody can take such a name; only our own user's answers count.
-    if seqpacket::peer(socket.as_fd())?.0 != uid {
-        return Ok(None);
-    }
-    seqpacket::send(socket.as_fd(), REQUEST, None)?;
-    match seqpacket::receive_within(socket.as_fd(), ANSWER_TIMEOUT)? {
-        None => Ok(None),
-        Some(packet) => Ok(Some(serde_json::from_slice(&packet.bytes)?)),
-    }
 }
 
 fn json(trees: &[(String, Value)]) -> String {
@@ -139,8 +88,9 @@ fn processes(value: &Value) -> String {
 
 fn row(pid: &str, value: &Value) -> [String; 9] {
     let size = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64).map_or_else(|| "-".into(), human);
+    let left_out = value.get("processes_left_out").and_then(Value::as_u64).unwrap_or(0);
     let processes = match value.get("processes") {
-        Some(Value::Array(list)) => living(list).to_string(),
+        Some(Value::Array(list)) => (living(list) + left_out as usize).to_string(),
         _ => "-".into(),
     };
     [
@@ -184,23 +134,6 @@ fn command(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn finds_only_listening_pagers_of_the_user() {
-        let table = "\
-Num       RefCount Protocol Flags    Type St Inode Path
-0000000000000000: 00000002 00000000 00010000 0005 01 101 @memfit-7-42-ab
-0000000000000000: 00000003 00000000 00000000 0005 03 102 @memfit-7-42-ab
-0000000000000000: 00000002 00000000 00010000 0005 01 103 @memfit-70-43-cd
-0000000000000000: 00000002 00000000 00010000 0001 01 104 @memfit-7-44-ef
-0000000000000000: 00000002 00000000 00010000 0001 01 105 /run/memfit-7-1
-0000000000000000: 00000002 00000000 00010000 0005 01 106 @memfit-7-41-00
-0000000000000000: 00000003 00000000 00000000 0001 03 107
-";
-        assert_eq!(socket_names(table, 7), ["memfit-7-41-00", "memfit-7-42-ab"]);
-        assert!(socket_names("", 7).is_empty());
-        assert_eq!(launcher_pid("memfit-7-41-00"), "41");
-    }
 
     #[test]
     fn prints_what_is_known() {

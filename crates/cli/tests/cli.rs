@@ -271,6 +271,17 @@ fn stat_without_a_tree() {
 }
 
 #[test]
+fn top_without_a_tree() {
+    // Other tests may run trees meanwhile, but never this process.
+    let outcome = call(&["top", "1"]);
+    assert!(outcome.err.contains("no tree of yours"), "{}", outcome.err);
+    assert_eq!((outcome.code, outcome.out.as_str()), (Some(1), ""));
+    call(&["top", "-d", "0"]).fails(2, &["at least 0.1"]);
+    call(&["top", "-n", "0"]).fails(2, &["0"]);
+    call(&["top", "--sort", "size"]).fails(2, &["resident", "faults"]);
+}
+
+#[test]
 fn generates_pages_and_completions() {
     let directory = directory("generate");
     for what in ["man", "bash", "zsh", "fish"] {

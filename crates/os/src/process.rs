@@ -357,6 +357,28 @@ impl PidFd {
         check(result as libc::c_int).map(drop)
     }
 
+    /// How the process ended, if it has and its parent has taken note. Linux 6.15 and later tell it to everybody.
+    #[must_use]
+    pub fn end(&self) -> Option<Change> {
+        // struct pidfd_info as of its first version: mask, control group, eleven ids, exit status.
+        const WORDS: usize = 16;
+        const PIDFD_GET_INFO: libc::c_ulong = 0xC000_FF0B | ((WORDS * 4) as libc::c_ulong) << 16;
+        const PIDFD_INFO_EXIT: u32 = 1 << 3;
+        let mut info = [0u32; WORDS];
+        info[0] = PIDFD_INFO_EXIT;
+        // SAFETY: the kernel reads and writes as many bytes as the request says, which the array has.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), PIDFD_GET_INFO, info.as_mut_ptr()) };
+        if result != 0 || info[0] & PIDFD_INFO_EXIT == 0 {
+            return None;
+        }
+        let status = info[WORDS - 1] as libc::c_int;
+        Some(if libc::WIFEXITED(status) {
+            Change::Exited(libc::WEXITSTATUS(status))
+        } else {
+            Change::Killed(libc::WTERMSIG(status))
+        })
+    }
+
     /// The descriptor: readable when the process has ended.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
@@ -484,6 +506,18 @@ mod tests {
     fn pidfd_of_nobody() {
         assert!(PidFd::open(Pid::MAX).is_err());
         assert!(PidFd::open(std::process::id() as Pid).unwrap().signal(0).is_ok());
+    }
+
+    #[test]
+    fn how_a_process_ended() {
+        let mut command = std::process::Command::new("sh");
+        let mut child = command.args(["-c", "read line; exit 7"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let handle = PidFd::open(child.id() as Pid).unwrap();
+        assert_eq!(handle.end(), None, "it lives");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        // Older kernels do not tell.
+        assert!(matches!(handle.end(), None | Some(Change::Exited(7))), "{:?}", handle.end());
     }
 
     #[test]

@@ -355,7 +355,12 @@ fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
         Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
         None if packet.bytes.starts_with(b"{") => {
             if may_ask(uid) {
-                let _ = seqpacket::send(socket.as_fd(), crate::stats::live(desk).to_string().as_bytes(), None);
+                let question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
+                let mut answer = crate::stats::live(desk, &question);
+                if seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None).is_err() {
+                    crate::stats::shorten(&mut answer);
+                    let _ = seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None);
+                }
             }
         }
         _ => say_bye(&socket),

@@ -4,8 +4,9 @@ use crate::config::ToPager;
 use crate::control::{Desk, Row};
 use crate::state::Shared;
 use memfit_core::Source;
+use serde::Deserialize;
 use serde_json::{json, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,10 +131,26 @@ fn codecs(shared: &Shared) -> Value {
         .into()
 }
 
+/// About 170 bytes each; a packet of 200 KB can be sent by default.
+const PROCESSES_IN_A_PACKET: usize = 500;
+
+/// What is asked of a running pager, as JSON; keys that are not known are no matter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Question {
+    /// Without what takes time in proportion to the tree: for those who ask every second. The pages by state are counted
+    /// under the core's lock, and of ended processes there can be many.
+    pub brief: bool,
+}
+
 /// One row a pid: a program that execs says hello again.
-fn processes(desk: &Desk) -> Vec<Value> {
-    let past = desk.past.lock().unwrap().clone();
+fn processes(desk: &Desk, brief: bool) -> Vec<Value> {
+    let mut past = desk.past.lock().unwrap().clone();
     let clients = desk.clients.lock().unwrap().clone();
+    if brief {
+        let running: HashSet<i32> = clients.iter().map(|client| client.pid).collect();
+        past.retain(|row| running.contains(&row.pid));
+    }
     let mut rows: BTreeMap<i32, Row> = BTreeMap::new();
     for new in past.into_iter().chain(clients.iter().map(|client| client.row())) {
         let row = rows.entry(new.pid).or_default();
@@ -165,13 +182,14 @@ fn days(rated_bytes: u64, bytes_per_hour: u64) -> Option<f64> {
 }
 
 /// Everything about now and since the start.
-pub fn live(desk: &Desk) -> Value {
+pub fn live(desk: &Desk, question: &Question) -> Value {
     let shared = &desk.shared;
     let state = shared.lock();
-    let (c, totals, usage) = (state.core.counters().clone(), state.core.totals(shared.tick()), state.core.pool_usage());
+    let (c, usage, staged) = (state.core.counters().clone(), state.core.pool_usage(), state.core.totals_staged());
+    let totals = (!question.brief).then(|| state.core.totals(shared.tick()));
     let backed = u64::from(state.frames.backed_frames) * 4096;
     let log_bytes = shared.swap.as_ref().map_or(0, |s| s.metadata_bytes());
-    let metadata = totals.metadata_bytes + state.frames.metadata_bytes() + log_bytes;
+    let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes() + log_bytes;
     let resident = state.core.present_total() * 4096;
     let calls = state.core.calls();
     drop(state);
@@ -179,15 +197,14 @@ pub fn live(desk: &Desk) -> Value {
     let swap = shared.swap.as_ref().map(|s| &s.counters);
     let swapped = |f: fn(&crate::swap::Counters) -> &AtomicU64| swap.map_or(0, |s| f(s).load(Relaxed));
     let wall = shared.started.elapsed();
-    json!({
+    let mut json = json!({
         "schema": 1, "version": env!("CARGO_PKG_VERSION"), "command": desk.config.command,
         "scheme": shared.scheme.name, "budget_bytes": shared.sizes.budget, "pid": desk.config.launcher_pid,
         "wall_ns": wall.as_nanos() as u64,
         "now": {
-            "total_bytes": shared.used(), "resident_bytes": resident, "staged_bytes": totals.staged * 4096,
+            "total_bytes": shared.used(), "resident_bytes": resident, "staged_bytes": staged * 4096,
             "pool_bytes": backed, "metadata_bytes": metadata, "unmanaged_bytes": shared.unmanaged.load(Relaxed),
             "swap_bytes": shared.swap.as_ref().map_or(0, |s| s.used_bytes()),
-            "pages": {"quarantined": totals.quarantined, "evicting": totals.evicting, "parked": totals.parked, "staged": totals.staged, "filled": totals.filled, "pooled": totals.pooled, "swapped": totals.swapped},
         },
         "peak": {
             "total_bytes": peak.total.load(Relaxed), "resident_bytes": peak.resident.load(Relaxed),
@@ -212,6 +229,7 @@ pub fn live(desk: &Desk) -> Value {
         "codecs": codecs(shared),
         "pool": {"zpages": usage.zpages, "frames": usage.frames, "bytes": usage.stored_bytes, "evicted_frames": c.to_swap},
         "swap": {
+            "enabled": shared.swap.is_some(),
             "read_bytes": swapped(|s| &s.read_bytes), "write_bytes": swapped(|s| &s.write_bytes),
             "reads": swapped(|s| &s.reads), "writes": swapped(|s| &s.writes), "errors": swapped(|s| &s.errors),
             "used_bytes": shared.swap.as_ref().map_or(0, |s| s.used_bytes()),
@@ -222,14 +240,32 @@ pub fn live(desk: &Desk) -> Value {
             "endurance_days": desk.config.endurance.and_then(|rated| days(rated, per_hour(swapped(|s| &s.write_bytes), wall))),
         },
         "fault_latency_ns": shared.latency.json(),
-        "processes": processes(desk),
+        "processes": processes(desk, question.brief),
         "warnings": *shared.warnings.lock().unwrap(),
-    })
+    });
+    if let Some(t) = totals {
+        json["now"]["pages"] = json!({
+            "quarantined": t.quarantined, "evicting": t.evicting, "parked": t.parked, "staged": t.staged, "filled": t.filled,
+            "pooled": t.pooled, "swapped": t.swapped,
+        });
+    }
+    json
+}
+
+/// Keeps those running processes that have most memory, so that an answer fits into one packet, and tells how many others
+/// run.
+pub fn shorten(answer: &mut Value) {
+    let Some(rows) = answer["processes"].as_array_mut() else { return };
+    rows.retain(|row| row["running"] == true);
+    rows.sort_by_key(|row| std::cmp::Reverse(row["resident_bytes"].as_u64()));
+    let left_out = rows.len().saturating_sub(PROCESSES_IN_A_PACKET);
+    rows.truncate(PROCESSES_IN_A_PACKET);
+    answer["processes_left_out"] = json!(left_out);
 }
 
 /// The final statistics and the summary line.
 pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Value, String) {
-    let mut json = live(desk);
+    let mut json = live(desk, &Question::default());
     if let ToPager::CommandExited { code, signal, .. } = ended {
         json["exit"] = json!({"code": code, "signal": signal});
     }
@@ -275,6 +311,18 @@ fn summary(json: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_processes_are_kept() {
+        let rows: Vec<Value> =
+            (0..2000).map(|n| json!({"pid": n, "running": n < 1000, "resident_bytes": n % 1000})).collect();
+        let mut answer = json!({"processes": rows});
+        shorten(&mut answer);
+        assert_eq!(answer["processes_left_out"], 500);
+        let rows = answer["processes"].as_array().unwrap();
+        assert_eq!((rows.len(), rows[0]["resident_bytes"].as_u64()), (PROCESSES_IN_A_PACKET, Some(999)));
+        shorten(&mut json!({}));
+    }
 
     #[test]
     fn quantiles_are_within_an_eighth() {

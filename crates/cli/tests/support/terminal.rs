@@ -72,6 +72,22 @@ impl Terminal {
         self.text().matches(word).count()
     }
 
+    /// How it treats input and output, as `stty -g` would tell.
+    pub fn settings(&self) -> String {
+        // SAFETY: all zeros is a valid value of this struct of numbers, which the call fills.
+        let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+        // SAFETY: an open terminal and a struct to write to.
+        assert_eq!(unsafe { libc::tcgetattr(self.keys.as_raw_fd(), &raw mut settings) }, 0);
+        let libc::termios { c_iflag, c_oflag, c_cflag, c_lflag, c_cc, .. } = settings;
+        format!("{c_iflag:x}:{c_oflag:x}:{c_cflag:x}:{c_lflag:x}:{c_cc:x?}")
+    }
+
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: an open terminal and a live struct.
+        assert_eq!(unsafe { libc::ioctl(self.keys.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }, 0);
+    }
+
     pub fn hang_up(self) {
         drop(self.keys);
     }

@@ -1,0 +1,512 @@
+//! The screen of `memfit top` as a picture. Pure.
+//!
+//! From the top: the tree, its budget as a bar, faults by source, what became of the pages, warnings, processes, keys.
+//! What is less needed gives way when the screen is small; a wide one has the facts beside the faults.
+
+use super::canvas::{fit, width, wrap, Canvas, Colour, Style};
+use super::help;
+use super::sample::{Process, Rates, Sample, SOURCES};
+use super::units::{age, byte_rate, bytes, count, interval, nanoseconds, percent};
+use super::view::{Sort, View};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// From this width on the facts are beside the faults.
+const WIDE: usize = 120;
+/// Most rows of the facts there, with their head.
+const FACT_ROWS_MAX: usize = 12;
+/// Columns of the table of faults without its history.
+const FAULT_COLUMNS: usize = 50;
+/// Rows of a usual terminal; below, warnings are cut.
+const USUAL_ROWS: usize = 24;
+/// Rates that are kept for the history.
+const HISTORY_MAX: usize = 400;
+/// Rows of processes that are worth more than anything else but the budget.
+const PROCESSES_MIN: usize = 2;
+
+/// What the terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Colours are wanted.
+    pub colours: bool,
+    /// Block characters of Unicode can be shown.
+    pub blocks: bool,
+}
+
+/// Everything about the tree on the screen.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    /// The last answer.
+    pub sample: Sample,
+    /// Its difference from the one before.
+    pub rates: Rates,
+    /// Faults a second: all, and by source; the last one at the end.
+    pub history: VecDeque<[f64; 6]>,
+    /// Which of how many trees this is, from 1.
+    pub place: (usize, usize),
+    /// What is the matter, if something is: the tree has ended, the pager does not answer.
+    pub trouble: Option<String>,
+}
+
+impl Model {
+    /// Takes the next answer.
+    pub fn update(&mut self, sample: Sample, is_first: bool) {
+        self.rates = Rates::between((!is_first).then_some(&self.sample), &sample);
+        self.sample = sample;
+        if !is_first {
+            let [zero, staged, filled, pool, swap] = self.rates.by_source;
+            self.history.push_back([self.rates.faults, zero, staged, filled, pool, swap]);
+            if self.history.len() > HISTORY_MAX {
+                self.history.pop_front();
+            }
+        }
+    }
+}
+
+/// Draws everything; tells the view how many processes fit.
+#[must_use]
+pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: usize) -> Canvas {
+    let mut canvas = Canvas::new(width, height);
+    if view.help {
+        help::draw(&mut canvas);
+        return canvas;
+    }
+    if model.sample.budget_bytes == 0 {
+        // Nothing is known yet; zeros would be wrong.
+        let trouble = model.trouble.as_deref().unwrap_or("has not answered yet");
+        canvas.put(0, 0, &fit(&format!("tree {} {trouble}", model.sample.pid), width), Style::BOLD);
+        return canvas;
+    }
+    title(&mut canvas, model);
+    budget(&mut canvas, model, view);
+    bar(&mut canvas, &model.sample);
+    legend(&mut canvas, &model.sample);
+    let plan = Plan::new(width, height, model);
+    let mut y = 4;
+    if plan.faults {
+        faults(&mut canvas, y, model, look, plan.facts_beside);
+    } else if plan.fault_rows == 1 {
+        faults_in_short(&mut canvas, y, model);
+    }
+    y += plan.fault_rows;
+    let facts = facts(&model.sample, &model.rates);
+    if plan.facts_beside {
+        facts_beside(&mut canvas, y - plan.fault_rows, plan.fault_rows, &facts);
+    }
+    for (name, values) in facts.iter().take(plan.fact_rows) {
+        let x = canvas.put(0, y, &format!("{name:<FACT_NAME_COLUMNS$}"), Style::BOLD);
+        canvas.put(x, y, &fit(&values.join("  "), width.saturating_sub(x)), Style::PLAIN);
+        y += 1;
+    }
+    for (i, row) in warning(&model.sample, width, plan.warning_rows).iter().enumerate() {
+        let name = if i == 0 { "warning" } else { "" };
+        canvas.put(0, y, name, Style { bold: true, ..Style::of(Colour::Yellow) });
+        canvas.put(FACT_NAME_COLUMNS, y, row, Style::of(Colour::Yellow));
+        y += 1;
+    }
+    if height > y + 1 {
+        processes(&mut canvas, y..height - 1, model, view, look);
+    } else {
+        view.rows = (0, model.sample.processes.len());
+    }
+    if height > 4 {
+        footer(&mut canvas, model);
+    }
+    canvas
+}
+
+/// Which parts there is room for below the bar.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    /// The table of faults, not only a line.
+    faults: bool,
+    fault_rows: usize,
+    fact_rows: usize,
+    facts_beside: bool,
+    warning_rows: usize,
+}
+
+impl Plan {
+    fn new(width: usize, height: usize, model: &Model) -> Self {
+        let room = height.saturating_sub(5);
+        // The end of a warning says what to do.
+        let warning = warning(&model.sample, width, if height < USUAL_ROWS { 1 } else { 2 }).len();
+        let fits = |faults: usize, facts: usize| room > faults + facts + warning + PROCESSES_MIN;
+        let (table, facts) = (SOURCES.len() + 2, facts(&model.sample, &model.rates));
+        let beside = width >= WIDE && fits(table, 0);
+        let all = [(table, facts.len()), (1, facts.len()), (1, 0), (0, 0)];
+        let fitting = all.into_iter().find(|(faults, facts)| fits(*faults, *facts));
+        let (fault_rows, fact_rows) = if beside {
+            let wanted = (facts_in_rows(&facts, facts_columns(width)).len() + 1).clamp(table, FACT_ROWS_MAX);
+            (if fits(wanted, 0) { wanted } else { table }, 0)
+        } else {
+            fitting.unwrap_or((0, 0))
+        };
+        let warning_rows = if fits(fault_rows, fact_rows) { warning } else { 0 };
+        Self { faults: fault_rows >= table, fault_rows, fact_rows, facts_beside: beside, warning_rows }
+    }
+}
+
+/// The last warning, in so many rows at most.
+fn warning(sample: &Sample, width: usize, rows: usize) -> Vec<String> {
+    let text = sample.warnings.last().map_or("", String::as_str);
+    wrap(text, width.saturating_sub(FACT_NAME_COLUMNS), rows)
+}
+
+fn title(canvas: &mut Canvas, model: &Model) {
+    let sample = &model.sample;
+    let tree = match model.place {
+        (_, 0 | 1) => format!("tree {}", sample.pid),
+        (place, all) => format!("tree {} ({place} of {all})", sample.pid),
+    };
+    let full = format!("{tree}   scheme {}   up {}", sample.scheme, age(sample.wall_ns));
+    let right = if width(&full) + 20 <= canvas.width() { full } else { format!("up {}", age(sample.wall_ns)) };
+    let room = canvas.width().saturating_sub(width(&right) + 2);
+    canvas.put(0, 0, &fit(&sample.command, room), Style::BOLD);
+    canvas.put_right(canvas.width(), 0, &right, Style::PLAIN);
+}
+
+fn budget(canvas: &mut Canvas, model: &Model, view: &View) {
+    let Sample { budget_bytes, total_bytes, peak_bytes, .. } = model.sample;
+    let x = canvas.put(0, 1, &format!("budget {}   ", bytes(budget_bytes)), Style::PLAIN);
+    let over = total_bytes > budget_bytes;
+    let style = if over { Style { bold: true, ..Style::of(Colour::Red) } } else { Style::BOLD };
+    let used = format!("used {} {}", bytes(total_bytes), percent(total_bytes as f64, budget_bytes as f64));
+    let x = canvas.put(x, 1, &used, style);
+    let (text, style) = match &model.trouble {
+        Some(trouble) => (trouble.clone(), Style { bold: true, ..Style::of(Colour::Red) }),
+        None if view.paused => ("PAUSED: space goes on".into(), Style::REVERSE),
+        None => (format!("every {}", interval(view.interval)), Style::PLAIN),
+    };
+    let room = canvas.width().saturating_sub(x + 2);
+    let text = fit(&text, room);
+    let peak = format!("   peak {}", bytes(peak_bytes));
+    if width(&peak) + width(&text) <= room {
+        canvas.put(x, 1, &peak, Style::PLAIN);
+    }
+    canvas.put_right(canvas.width(), 1, &text, style);
+}
+
+/// The parts of the budget: mark in the bar, name, bytes, colour.
+fn parts(sample: &Sample) -> [(char, &'static str, u64, Style); 5] {
+    [
+        ('#', "resident", sample.resident_bytes, Style::of(Colour::Green)),
+        ('=', "other", sample.unpaged_bytes(), Style::of(Colour::Blue)),
+        ('>', "staged", sample.staged_bytes, Style::of(Colour::Yellow)),
+        ('+', "pool", sample.pool_bytes, Style::of(Colour::Cyan)),
+        (':', "tables", sample.metadata_bytes, Style::of(Colour::Magenta)),
+    ]
+}
+
+/// Columns for each part. Their ends are rounded and not their widths, so that together they are as long as the sum.
+fn columns(parts: &[u64], whole: u64, width: usize) -> Vec<usize> {
+    let mut sum = 0u64;
+    let mut done = 0;
+    let mut next = |part: &u64| {
+        sum = sum.saturating_add(*part);
+        let end = ((sum as f64 / whole.max(1) as f64 * width as f64).round() as usize).min(width);
+        let columns = end - done;
+        done = end;
+        columns
+    };
+    parts.iter().map(&mut next).collect()
+}
+
+/// The whole bar is the budget; when more is used, all that is used, with a mark where the budget ends.
+fn bar(canvas: &mut Canvas, sample: &Sample) {
+    let Some(room) = canvas.width().checked_sub(2) else { return };
+    let parts = parts(sample);
+    let whole = sample.budget_bytes.max(sample.total_bytes);
+    // What fork relatives share is in the parts of each: they can be more than the total.
+    let sizes = parts.map(|(_, _, size, _)| size);
+    let widths = columns(&sizes, whole.max(sizes.iter().sum()), room);
+    let budget_ends = columns(&[sample.budget_bytes], whole, room)[0];
+    let over = sample.total_bytes > sample.budget_bytes;
+    canvas.put(0, 2, "[", Style::BOLD);
+    let mut x = 0;
+    for ((mark, _, _, style), width) in parts.into_iter().zip(widths) {
+        for _ in 0..width {
+            let beyond = over && x >= budget_ends;
+            let style = if beyond { Style { reverse: true, ..Style::of(Colour::Red) } } else { style };
+            let mark = if over && x == budget_ends { '!' } else { mark };
+            x = canvas.put(x + 1, 2, mark.encode_utf8(&mut [0; 4]), style) - 1;
+        }
+    }
+    canvas.put(room + 1, 2, "]", Style::BOLD);
+}
+
+fn legend(canvas: &mut Canvas, sample: &Sample) {
+    let over = sample.total_bytes.saturating_sub(sample.budget_bytes);
+    let free = sample.budget_bytes.saturating_sub(sample.total_bytes);
+    let last = match over {
+        0 => (' ', "free", free, Style::PLAIN),
+        _ => ('!', "OVER", over, Style { bold: true, ..Style::of(Colour::Red) }),
+    };
+    let mut all: Vec<_> = parts(sample).into_iter().chain([last]).collect();
+    let text = |(mark, name, size, _): &(char, &str, u64, Style)| format!("{mark}{name} {}", bytes(*size));
+    let mut texts: Vec<String> = all.iter().map(text).collect();
+    let long = |gap: usize, texts: &[String]| texts.iter().map(|text| width(text) + gap).sum::<usize>() - gap;
+    let gap = if long(2, &texts) <= canvas.width() { 2 } else { 1 };
+    if long(gap, &texts) > canvas.width() {
+        // The marks say as much.
+        texts = all.iter().map(|(mark, _, size, _)| format!("{mark}{}", bytes(*size))).collect();
+        texts[5].insert_str(1, if over > 0 { "OVER " } else { "free " });
+        texts.rotate_right(1);
+        all.rotate_right(1);
+    }
+    let mut x = 0;
+    for (text, (.., style)) in texts.iter().zip(&all) {
+        x = canvas.put(x, 3, text.trim_start(), *style) + gap;
+    }
+}
+
+fn faults(canvas: &mut Canvas, y: usize, model: &Model, look: Look, facts_beside: bool) {
+    let line = |cells: [&str; 6]| {
+        let [name, rate, share, p50, p99, max] = cells;
+        format!("{name:<8}{rate:>8}{share:>7}{p50:>9}{p99:>9}{max:>8}")
+    };
+    let end = canvas.width() - if facts_beside { facts_columns(canvas.width()) + 2 } else { 0 };
+    let room = end.saturating_sub(FAULT_COLUMNS + 2);
+    let head = line(["FAULTS", "per s", "share", "p50", "p99", "max"]);
+    canvas.put(0, y, &format!("{:end$}", fit(&head, end)), Style::REVERSE);
+    if let Some(text) = ["faults/s, the newest right", "faults/s"].into_iter().find(|text| text.len() <= room) {
+        canvas.put(FAULT_COLUMNS + 2, y, text, Style::REVERSE);
+    }
+    let (sample, rates) = (&model.sample, &model.rates);
+    let all = ("all", rates.faults, &sample.latency);
+    let sources = SOURCES.iter().enumerate();
+    let rows = sources.map(|(i, source)| (*source, rates.by_source[i], &sample.latency_by_source[i]));
+    let highest = model.history.iter().rev().take(room).map(|rates| rates[0]).fold(0.0, f64::max);
+    for (i, (name, rate, latency)) in [all].into_iter().chain(rows).enumerate() {
+        let times = [latency.p50, latency.p99, latency.max].map(nanoseconds);
+        let [p50, p99, max] = [&times[0], &times[1], &times[2]];
+        let style = if i == 0 { Style::BOLD } else { Style::PLAIN };
+        let y = y + 1 + i;
+        canvas.put(0, y, &fit(&line([name, &count(rate), &percent(rate, rates.faults), p50, p99, max]), end), style);
+        let values: Vec<f64> = model.history.iter().rev().take(room).rev().map(|rates| rates[i]).collect();
+        let text: String = values.iter().map(|value| level(*value, highest, look.blocks)).collect();
+        if room > 0 {
+            canvas.put(end - values.len(), y, &text, Style::of(Colour::Cyan));
+        }
+    }
+}
+
+/// One value of a history as a character. What is not nothing is seen.
+fn level(value: f64, highest: f64, blocks: bool) -> char {
+    const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const PLAIN: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '%', '#'];
+    if value <= 0.0 || highest <= 0.0 {
+        return ' ';
+    }
+    let step = ((value / highest * 8.0).ceil() as usize).clamp(1, 8);
+    if blocks {
+        BLOCKS[step]
+    } else {
+        PLAIN[step]
+    }
+}
+
+fn faults_in_short(canvas: &mut Canvas, y: usize, model: &Model) {
+    let x = canvas.put(0, y, &format!("faults {}/s", count(model.rates.faults)), Style::BOLD);
+    let sources = SOURCES.iter().zip(model.rates.by_source).filter(|(_, rate)| *rate > 0.0);
+    let text: String = sources.map(|(source, rate)| format!("  {source} {}", count(rate))).collect();
+    canvas.put(x, y, &fit(&text, canvas.width().saturating_sub(x)), Style::PLAIN);
+}
+
+/// Names, and values that can be read by themselves.
+type Facts = [(&'static str, Vec<String>); 4];
+/// Columns of such a name.
+const FACT_NAME_COLUMNS: usize = 9;
+
+/// What becomes of the pages.
+fn facts(sample: &Sample, rates: &Rates) -> Facts {
+    let stored = sample.pool_pages * 4096;
+    let pool = match sample.ratio() {
+        None => vec!["empty".into()],
+        Some(ratio) => vec![
+            format!("{} in {}", bytes(stored), bytes(sample.pool_bytes)),
+            format!("ratio {ratio:.1}x"),
+            format!("{} pages", count(sample.pool_pages as f64)),
+        ],
+    };
+    let pages: u64 = sample.codecs.iter().map(|codec| codec.pages).sum();
+    let mut codecs: Vec<String> = sample
+        .codecs
+        .iter()
+        .map(|codec| {
+            let ratio = codec.in_bytes as f64 / codec.out_bytes.max(1) as f64;
+            format!("{} {} {ratio:.1}x", codec.name, percent(codec.pages as f64, pages as f64))
+        })
+        .collect();
+    if codecs.is_empty() {
+        codecs.push("nothing compressed".into());
+    }
+    let errors = match sample.swap_errors {
+        0 => "no errors".into(),
+        1 => "1 ERROR".into(),
+        n => format!("{n} ERRORS"),
+    };
+    let swap = if sample.no_swap {
+        vec!["none".into()]
+    } else {
+        vec![
+            format!("{} used", bytes(sample.swap_bytes)),
+            format!("read {}", byte_rate(rates.swap_read_bytes)),
+            format!("write {}", byte_rate(rates.swap_write_bytes)),
+            errors,
+        ]
+    };
+    let back = rates.by_source[1..].iter().sum::<f64>() + rates.around_pages;
+    let mut out = vec![
+        format!("{} out", bytes((rates.evicted_pages * 4096.0) as u64)),
+        format!("{} in", bytes((back * 4096.0) as u64)),
+    ];
+    let refused = sample.rejected.iter().zip(&rates.rejected).filter(|(_, rate)| **rate > 0.0);
+    out.extend(refused.map(|((reason, _), rate)| match reason.as_str() {
+        // Shorter, for 80 columns.
+        "wanted_meanwhile" => format!("{} wanted back", count(*rate)),
+        _ => format!("{} {}", count(*rate), reason.replace('_', " ")),
+    }));
+    [("pages/s", out), ("pool", pool), ("codecs", codecs), ("swap", swap)]
+}
+
+/// Columns of the facts beside the faults.
+fn facts_columns(width: usize) -> usize {
+    (width / 2).saturating_sub(10).min(80)
+}
+
+/// The facts in rows of that width: values share a row as far as they fit.
+fn facts_in_rows(facts: &Facts, columns: usize) -> Vec<(&'static str, String)> {
+    let room = columns.saturating_sub(FACT_NAME_COLUMNS);
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    for (name, values) in facts {
+        let mut name = *name;
+        let mut row = String::new();
+        for value in values {
+            if !row.is_empty() && width(&row) + 2 + width(value) > room {
+                rows.push((std::mem::take(&mut name), std::mem::take(&mut row)));
+            }
+            row += if row.is_empty() { "" } else { "  " };
+            row += value;
+        }
+        rows.push((name, row));
+    }
+    rows
+}
+
+fn facts_beside(canvas: &mut Canvas, y: usize, rows: usize, facts: &Facts) {
+    let columns = facts_columns(canvas.width());
+    let x = canvas.width() - columns;
+    canvas.put(x, y, &format!("{:columns$}", "MEMORY"), Style::REVERSE);
+    for (i, (name, row)) in facts_in_rows(facts, columns).iter().take(rows - 1).enumerate() {
+        canvas.put(x, y + 1 + i, name, Style::BOLD);
+        canvas.put(x + FACT_NAME_COLUMNS, y + 1 + i, &fit(row, columns - FACT_NAME_COLUMNS), Style::PLAIN);
+    }
+}
+
+/// A column of the table of processes.
+struct Column {
+    sort: Sort,
+    head: &'static str,
+    width: usize,
+    /// Width of the screen from which on it is shown.
+    from: usize,
+}
+
+const COLUMNS: [Column; 6] = [
+    Column { sort: Sort::Pid, head: "PID", width: 7, from: 0 },
+    Column { sort: Sort::Resident, head: "RESIDENT", width: 10, from: 0 },
+    Column { sort: Sort::Peak, head: "PEAK", width: 8, from: 76 },
+    Column { sort: Sort::Evicted, head: "EVICTED", width: 9, from: 52 },
+    Column { sort: Sort::Faults, head: "FAULTS", width: 8, from: 68 },
+    Column { sort: Sort::Rate, head: "FAULTS/S", width: 10, from: 36 },
+];
+
+fn cell(sort: Sort, process: &Process, rates: &Rates) -> String {
+    let dash = |text: String| if process.paged { text } else { "-".into() };
+    match sort {
+        Sort::Pid => process.pid.to_string(),
+        Sort::Resident => bytes(process.resident_bytes),
+        Sort::Peak => bytes(process.peak_bytes),
+        Sort::Evicted => dash(bytes(process.evicted_pages * 4096)),
+        Sort::Faults => dash(count(process.faults as f64)),
+        Sort::Rate => dash(count(rates.processes.get(&process.pid).map_or(0.0, |(faults, _)| *faults))),
+        Sort::State => process.state.map_or_else(|| "?".into(), String::from),
+        Sort::Command => process.comm.clone(),
+    }
+}
+
+fn processes(canvas: &mut Canvas, rows: Range<usize>, model: &Model, view: &mut View, look: Look) {
+    let (y, rows) = (rows.start, rows.len());
+    let all = &model.sample.processes;
+    view.rows = (rows - 1, all.len());
+    view.scrolled = view.scrolled.min(all.len().saturating_sub(rows - 1));
+    canvas.paint(y, Style::REVERSE);
+    let mark = [["v", "^"], ["▼", "▲"]][usize::from(look.blocks)][usize::from(view.reversed)];
+    let head = |sort: Sort, text: &str| if sort == view.sort { format!("{text}{mark}") } else { text.to_owned() };
+    // The column that the processes are sorted by stands out.
+    let style = |sort: Sort| if sort == view.sort { Style::BOLD } else { Style::REVERSE };
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| canvas.width() >= column.from).collect();
+    let mut x = 0;
+    for column in &columns {
+        x += column.width;
+        canvas.put_right(x, y, &head(column.sort, column.head), style(column.sort));
+    }
+    let state = x + 2;
+    canvas.put(state, y, &head(Sort::State, "S"), style(Sort::State));
+    let command = canvas.put(state + 3, y, &head(Sort::Command, "COMMAND"), style(Sort::Command));
+    if all.len() > rows - 1 {
+        let last = (view.scrolled + rows - 1).min(all.len());
+        let (first, all) = (view.scrolled + 1, all.len());
+        let (more, plus) = match model.sample.left_out {
+            0 => (String::new(), ""),
+            n => (format!(" (and {n} smaller)"), "+"),
+        };
+        let texts = [format!(" {first} to {last} of {all}{more} "), format!(" {first}-{last}/{all}{plus}")];
+        let fits = |text: &&String| command + width(text) <= canvas.width();
+        if let Some(text) = texts.iter().find(fits) {
+            canvas.put_right(canvas.width(), y, text, Style::REVERSE);
+        }
+    }
+    for (i, process) in all.iter().skip(view.scrolled).take(rows - 1).enumerate() {
+        let y = y + 1 + i;
+        let mut x = 0;
+        for column in &columns {
+            x += column.width;
+            canvas.put_right(x, y, &cell(column.sort, process, &model.rates), Style::PLAIN);
+        }
+        canvas.put(state, y, &cell(Sort::State, process, &model.rates), Style::PLAIN);
+        let room = canvas.width().saturating_sub(state + 3);
+        canvas.put(state + 3, y, &fit(&process.comm, room), Style::PLAIN);
+    }
+}
+
+fn footer(canvas: &mut Canvas, model: &Model) {
+    let y = canvas.height() - 1;
+    let mut keys = vec![("q", "quit"), ("?", "help"), ("space", "pause"), ("+-", "interval")];
+    if model.place.1 > 1 {
+        keys.push(("tab", "tree"));
+    }
+    let mut x = 0;
+    for (key, text) in keys {
+        x = canvas.put(x, y, key, Style::BOLD);
+        x = canvas.put(x + 1, y, text, Style::PLAIN) + 2;
+    }
+    let x = canvas.put(x, y, "sort:", Style::PLAIN) + 1;
+    let names = ["pid", "resident", "peak", "evicted", "faults", "faults/s", "state", "command"];
+    let long: usize = names.iter().map(|name| name.len() + 4).sum();
+    let full = x + long <= canvas.width() + 2;
+    let mut x = x;
+    for (sort, name) in Sort::ALL.into_iter().zip(names) {
+        x = canvas.put(x, y, &sort.key().to_string(), Style::BOLD) + 1;
+        if full {
+            x = canvas.put(x, y, name, Style::PLAIN) + 2;
+        }
+    }
+    if !full {
+        canvas.put(x, y, "< >", Style::BOLD);
+    }
+}
+
+#[cfg(test)]
+mod tests;

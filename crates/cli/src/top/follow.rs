@@ -1,0 +1,80 @@
+//! Lines instead of a screen: one a tree and interval, until the trees have ended or nobody reads.
+
+use super::sample::{Rates, Sample};
+use super::{plain, Ending};
+use crate::args::TopArgs;
+use crate::errors::{describe, Failure};
+use crate::trees::{self, Question, Tree};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Instant;
+
+/// A tree that is followed.
+struct Followed {
+    last: Option<Sample>,
+    ending: Ending,
+}
+
+/// Prints; the rates of a tree's first line are averages since its start.
+///
+/// # Errors
+/// When nothing can be printed.
+pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
+    let new = |tree: &Tree| Followed { last: None, ending: Ending::of(tree) };
+    let mut followed: BTreeMap<Tree, Followed> = trees.iter().map(|tree| (tree.clone(), new(tree))).collect();
+    let mut code = 0;
+    if !write(&plain::head())? {
+        return Ok(0);
+    }
+    let mut next = Instant::now();
+    for iteration in 1u64.. {
+        let mut ended = Vec::new();
+        for (tree, state) in &mut followed {
+            match tree.ask_and_wait(Question::Brief) {
+                Ok(Some(answer)) => {
+                    let sample = Sample::parse(&answer);
+                    let rates = Rates::between(state.last.as_ref(), &sample);
+                    if !write(&plain::row(tree.pid(), &sample, &rates))? {
+                        return Ok(code);
+                    }
+                    state.last = Some(sample);
+                }
+                Ok(None) => ended.push(tree.clone()),
+                Err(error) => {
+                    eprintln!("memfit: the pager of {} does not answer: {}", tree.pid(), describe(&error));
+                    code = 1;
+                }
+            }
+        }
+        for tree in ended {
+            if let Some(state) = followed.remove(&tree) {
+                eprintln!("memfit: tree {} {}", tree.pid(), state.ending.told());
+            }
+        }
+        if args.iterations == Some(iteration) {
+            break;
+        }
+        // After a stop (Ctrl-Z) nothing is made up for.
+        next = (next + args.interval).max(Instant::now());
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        if args.pid.is_none() {
+            for tree in trees::running()? {
+                followed.entry(tree.clone()).or_insert_with(|| new(&tree));
+            }
+        }
+        if followed.is_empty() {
+            break;
+        }
+    }
+    Ok(code)
+}
+
+/// False when nobody reads any more, which is a good end.
+fn write(text: &str) -> Result<bool, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::system("write to standard output", &error)),
+    }
+}

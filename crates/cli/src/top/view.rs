@@ -1,0 +1,279 @@
+//! What the user has chosen to see, and what keys do to it. Pure.
+
+use super::sample::{Process, Rates};
+use clap::ValueEnum;
+use std::cmp::Ordering;
+use std::time::Duration;
+use termion::event::Key;
+
+/// A column to sort the processes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Process number.
+    Pid,
+    /// Memory in RAM.
+    Resident,
+    /// The most memory that it had.
+    Peak,
+    /// Memory taken away since its start.
+    Evicted,
+    /// Page faults since its start.
+    Faults,
+    /// Page faults a second.
+    Rate,
+    /// State, as in `ps`.
+    State,
+    /// Name of its command.
+    Command,
+}
+
+impl Sort {
+    /// All, in the order of the columns.
+    pub const ALL: [Sort; 8] =
+        [Sort::Pid, Sort::Resident, Sort::Peak, Sort::Evicted, Sort::Faults, Sort::Rate, Sort::State, Sort::Command];
+
+    /// The key that chooses it.
+    #[must_use]
+    pub fn key(self) -> char {
+        match self {
+            Self::Pid => 'p',
+            Self::Resident => 'r',
+            Self::Peak => 'k',
+            Self::Evicted => 'e',
+            Self::Faults => 'f',
+            Self::Rate => 's',
+            Self::State => 't',
+            Self::Command => 'c',
+        }
+    }
+
+    /// Whether the small ones come first.
+    fn ascends(self) -> bool {
+        matches!(self, Self::Pid | Self::State | Self::Command)
+    }
+
+    /// The next or the previous column.
+    fn beside(self, step: isize) -> Sort {
+        let at = Self::ALL.iter().position(|sort| *sort == self).unwrap_or(0) as isize;
+        Self::ALL[(at + step).rem_euclid(Self::ALL.len() as isize) as usize]
+    }
+}
+
+/// Intervals that `+` and `-` go through, milliseconds.
+const INTERVALS_MS: [u64; 10] = [100, 200, 500, 1000, 2000, 3000, 5000, 10_000, 30_000, 60_000];
+
+/// What a key asks for beyond the view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing.
+    None,
+    /// To leave.
+    Leave,
+    /// To stop, as Ctrl-Z does.
+    Suspend,
+    /// To draw all of the screen again.
+    Redraw,
+    /// To see the next tree, or the one before.
+    Tree(isize),
+}
+
+/// What is shown, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// The column.
+    pub sort: Sort,
+    /// Largest and smallest exchanged.
+    pub reversed: bool,
+    /// Nothing is asked or shown anew.
+    pub paused: bool,
+    /// The help is shown.
+    pub help: bool,
+    /// Processes above the first shown one.
+    pub scrolled: usize,
+    /// Time between two questions.
+    pub interval: Duration,
+    /// Rows of the table of processes, and how many processes there are, when it was drawn last.
+    pub rows: (usize, usize),
+}
+
+impl View {
+    /// At the start.
+    #[must_use]
+    pub fn new(sort: Sort, interval: Duration) -> Self {
+        Self { sort, reversed: false, paused: false, help: false, scrolled: 0, interval, rows: (0, 0) }
+    }
+
+    /// Does what a key means.
+    pub fn press(&mut self, key: Key) -> Wish {
+        match key {
+            Key::Char('q') | Key::Ctrl('c') => return Wish::Leave,
+            Key::Ctrl('z') => return Wish::Suspend,
+            Key::Ctrl('l') => return Wish::Redraw,
+            Key::Esc if !self.help => return Wish::Leave,
+            _ if self.help => self.help = false,
+            Key::Char('?' | 'h') | Key::F(1) => self.help = true,
+            Key::Char('\t') | Key::Right => return Wish::Tree(1),
+            Key::BackTab | Key::Left => return Wish::Tree(-1),
+            Key::Char(' ') => self.paused = !self.paused,
+            Key::Char('+' | '=') => self.change_interval(true),
+            Key::Char('-') => self.change_interval(false),
+            Key::Up => self.scroll(-1),
+            Key::Down => self.scroll(1),
+            Key::PageUp => self.scroll(-(self.rows.0.max(1) as isize)),
+            Key::PageDown => self.scroll(self.rows.0.max(1) as isize),
+            Key::Home => self.scrolled = 0,
+            Key::End => self.scroll(self.rows.1 as isize),
+            Key::Char('<') => self.sort_by(self.sort.beside(-1)),
+            Key::Char('>') => self.sort_by(self.sort.beside(1)),
+            Key::Char(letter) => {
+                if let Some(sort) = Sort::ALL.into_iter().find(|sort| sort.key() == letter) {
+                    self.sort_by(sort);
+                }
+            }
+            _ => {}
+        }
+        Wish::None
+    }
+
+    /// Another column, or the same one the other way round.
+    fn sort_by(&mut self, sort: Sort) {
+        self.reversed = sort == self.sort && !self.reversed;
+        self.sort = sort;
+    }
+
+    fn scroll(&mut self, rows: isize) {
+        let last = self.rows.1.saturating_sub(self.rows.0);
+        self.scrolled = self.scrolled.saturating_add_signed(rows).min(last);
+    }
+
+    fn change_interval(&mut self, longer: bool) {
+        let now = self.interval.as_millis() as u64;
+        let next = if longer {
+            INTERVALS_MS.into_iter().find(|ms| *ms > now)
+        } else {
+            INTERVALS_MS.into_iter().rev().find(|ms| *ms < now)
+        };
+        if let Some(ms) = next {
+            self.interval = Duration::from_millis(ms);
+        }
+    }
+
+    /// Puts the processes in order. Equal ones are in the order of their numbers, so that rows do not jump.
+    pub fn arrange(&self, processes: &mut [Process], rates: &Rates) {
+        let rate = |process: &Process| rates.processes.get(&process.pid).map_or(0.0, |(faults, _)| *faults);
+        let by_column = |a: &Process, b: &Process| match self.sort {
+            Sort::Pid => Ordering::Equal,
+            Sort::Resident => a.resident_bytes.cmp(&b.resident_bytes),
+            Sort::Peak => a.peak_bytes.cmp(&b.peak_bytes),
+            Sort::Evicted => a.evicted_pages.cmp(&b.evicted_pages),
+            Sort::Faults => a.faults.cmp(&b.faults),
+            Sort::Rate => rate(a).total_cmp(&rate(b)),
+            Sort::State => a.state.cmp(&b.state),
+            Sort::Command => a.comm.cmp(&b.comm),
+        };
+        let falling = self.sort.ascends() == self.reversed;
+        processes.sort_by(|a, b| {
+            let order = by_column(a, b);
+            let order = if falling { order.reverse() } else { order };
+            let by_pid = a.pid.cmp(&b.pid);
+            order.then(if self.sort == Sort::Pid && falling { by_pid.reverse() } else { by_pid })
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn view() -> View {
+        View::new(Sort::Resident, Duration::from_secs(1))
+    }
+
+    fn order(view: &View) -> Vec<i32> {
+        let process = |pid, comm: &str, resident_bytes, faults, state| Process {
+            pid,
+            comm: comm.into(),
+            resident_bytes,
+            faults,
+            state: Some(state),
+            ..Process::default()
+        };
+        let mut all = [
+            process(3, "b", 10, 5, 'S'),
+            process(1, "c", 30, 5, 'R'),
+            process(2, "a", 10, 9, 'S'),
+            process(4, "a", 20, 0, 'T'),
+        ];
+        let processes = HashMap::from([(4, (7.0, 0.0))]);
+        view.arrange(&mut all, &Rates { processes, ..Rates::default() });
+        all.iter().map(|process| process.pid).collect()
+    }
+
+    #[test]
+    fn every_column_sorts_by_its_key_and_back() {
+        let mut view = view();
+        assert_eq!(order(&view), [1, 4, 2, 3]);
+        for (key, wanted) in
+            [('p', [1, 2, 3, 4]), ('f', [2, 1, 3, 4]), ('s', [4, 1, 2, 3]), ('t', [1, 2, 3, 4]), ('c', [2, 4, 3, 1])]
+        {
+            view.press(Key::Char(key));
+            assert_eq!((order(&view).as_slice(), view.reversed), (&wanted[..], false), "{key}");
+        }
+        view.press(Key::Char('c'));
+        assert_eq!(order(&view), [1, 3, 2, 4]);
+        view.press(Key::Char('p'));
+        view.press(Key::Char('p'));
+        assert_eq!(order(&view), [4, 3, 2, 1]);
+        let mut keys: Vec<char> = Sort::ALL.into_iter().map(Sort::key).collect();
+        keys.dedup();
+        assert_eq!(keys.len(), Sort::ALL.len());
+        for _ in 0..Sort::ALL.len() {
+            view.press(Key::Char('>'));
+        }
+        assert_eq!(view.sort, Sort::Pid);
+        view.press(Key::Char('<'));
+        assert_eq!(view.sort, Sort::Command);
+    }
+
+    #[test]
+    fn scrolls_within_the_processes() {
+        let mut view = view();
+        view.rows = (6, 20);
+        for (key, wanted) in [
+            (Key::Up, 0),
+            (Key::Down, 1),
+            (Key::PageDown, 7),
+            (Key::End, 14),
+            (Key::Down, 14),
+            (Key::PageUp, 8),
+            (Key::Home, 0),
+        ] {
+            assert_eq!(view.press(key), Wish::None);
+            assert_eq!(view.scrolled, wanted, "{key:?}");
+        }
+        view.rows = (6, 3);
+        view.press(Key::End);
+        assert_eq!(view.scrolled, 0);
+    }
+
+    #[test]
+    fn keys_leave_pause_and_change_the_interval() {
+        let mut view = view();
+        assert_eq!([Key::Char('q'), Key::Esc, Key::Ctrl('c')].map(|key| view.press(key)), [Wish::Leave; 3]);
+        view.press(Key::Char('?'));
+        assert!(view.help);
+        assert_eq!((view.press(Key::Esc), view.help), (Wish::None, false), "the help goes first");
+        view.press(Key::Char('h'));
+        assert_eq!((view.press(Key::Char('q')), view.press(Key::Char('\t'))), (Wish::Leave, Wish::None));
+        assert_eq!((view.press(Key::Char('\t')), view.press(Key::BackTab)), (Wish::Tree(1), Wish::Tree(-1)));
+        view.press(Key::Char(' '));
+        assert!(view.paused);
+        view.press(Key::Char('+'));
+        assert_eq!(view.interval, Duration::from_secs(2));
+        assert!((0..20).all(|_| view.press(Key::Char('-')) == Wish::None));
+        assert_eq!(view.interval, Duration::from_millis(100));
+        assert!((0..20).all(|_| view.press(Key::Char('+')) == Wish::None));
+        assert_eq!(view.interval, Duration::from_secs(60));
+    }
+}

@@ -1,0 +1,157 @@
+//! The running trees of this user, and what their pagers tell.
+//!
+//! A tree is found by the abstract socket of its pager, `memfit-<uid>-<pid of the launcher>-<random>`. The pager gets
+//! one packet, `{"stat":1}`, and answers with one: the keys of `--stats` as far as they are known while it runs, and
+//! `now` (like `peak`, at this moment). `{"stat":1,"brief":true}` leaves out what costs the pager time in proportion to
+//! the size of the tree: `now.pages`, and the processes that have ended. Where an answer would not fit into a packet,
+//! `processes` has the largest running ones, and `processes_left_out` says how many others run.
+
+use crate::errors::Failure;
+use memfit_os::{process, seqpacket};
+use serde_json::Value;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// How long a pager may take to answer.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// Everything.
+    All,
+    /// What is cheap to tell: for those who ask again and again.
+    Brief,
+}
+
+impl Question {
+    fn packet(self) -> &'static [u8] {
+        match self {
+            Self::All => br#"{"stat":1}"#,
+            Self::Brief => br#"{"stat":1,"brief":true}"#,
+        }
+    }
+}
+
+/// A tree that was running when it was looked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tree {
+    socket_name: String,
+}
+
+/// All trees of this user, in the order of their names.
+///
+/// # Errors
+/// When the sockets cannot be listed.
+pub fn running() -> Result<Vec<Tree>, Failure> {
+    let sockets = std::fs::read_to_string("/proc/net/unix")
+        .map_err(|error| Failure::system("read the list of sockets, /proc/net/unix", &error))?;
+    let names = socket_names(&sockets, process::effective_uid());
+    Ok(names.into_iter().map(|socket_name| Tree { socket_name }).collect())
+}
+
+impl Tree {
+    /// Process number of the launcher, by which a tree is named.
+    #[must_use]
+    pub fn pid(&self) -> &str {
+        self.socket_name.split('-').nth(2).unwrap_or("?")
+    }
+
+    /// Asks; the answer can be read from the socket when it comes. `None` when the tree has ended, or the socket belongs
+    /// to somebody else.
+    ///
+    /// # Errors
+    /// As the system calls give them.
+    pub fn ask(&self, question: Question) -> io::Result<Option<OwnedFd>> {
+        let socket = match seqpacket::connect_abstract(&self.socket_name) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+            other => other?,
+        };
+        // Anybody can take such a name; only our own user's answers count.
+        if seqpacket::peer(socket.as_fd())?.0 != process::effective_uid() {
+            return Ok(None);
+        }
+        match seqpacket::send(socket.as_fd(), question.packet(), None) {
+            Err(error) if ended(&error) => Ok(None),
+            other => other.map(|()| Some(socket)),
+        }
+    }
+
+    /// Asks, and waits for the answer for [`ANSWER_TIMEOUT`] at most; `None` as for [`Tree::ask`].
+    ///
+    /// # Errors
+    /// As the system calls give them.
+    pub fn ask_and_wait(&self, question: Question) -> io::Result<Option<Value>> {
+        let Some(socket) = self.ask(question)? else { return Ok(None) };
+        match seqpacket::receive_within(socket.as_fd(), ANSWER_TIMEOUT) {
+            Err(error) if ended(&error) => Ok(None),
+            other => answer(other?),
+        }
+    }
+}
+
+/// Reads the answer once the socket is readable; `None` when the tree ended instead.
+///
+/// # Errors
+/// As `recvmsg` gives them, and when it is no JSON.
+pub fn receive(socket: &OwnedFd) -> io::Result<Option<Value>> {
+    match seqpacket::receive(socket.as_fd()) {
+        Err(error) if ended(&error) => Ok(None),
+        other => answer(other?),
+    }
+}
+
+fn answer(packet: Option<seqpacket::Packet>) -> io::Result<Option<Value>> {
+    packet.map(|packet| Ok(serde_json::from_slice(&packet.bytes)?)).transpose()
+}
+
+/// The pager ended with our question unread.
+fn ended(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
+/// Names of listening pagers of `uid` in `/proc/net/unix`, sorted, each once.
+fn socket_names(table: &str, uid: u32) -> Vec<String> {
+    let prefix = format!("@memfit-{uid}-");
+    // Num RefCount Protocol Flags Type St Inode Path; the flag is that of a listener, type 5 is SOCK_SEQPACKET.
+    let name = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let (flags, kind) = (fields.nth(3)?, fields.next()?);
+        let path = fields.nth(2)?;
+        (flags == "00010000" && kind == "0005" && path.starts_with(&prefix)).then(|| path[1..].to_owned())
+    };
+    let mut names: Vec<String> = table.lines().filter_map(name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_only_listening_pagers_of_the_user() {
+        let table = "\
+Num       RefCount Protocol Flags    Type St Inode Path
+0000000000000000: 00000002 00000000 00010000 0005 01 101 @memfit-7-42-ab
+0000000000000000: 00000003 00000000 00000000 0005 03 102 @memfit-7-42-ab
+0000000000000000: 00000002 00000000 00010000 0005 01 103 @memfit-70-43-cd
+0000000000000000: 00000002 00000000 00010000 0001 01 104 @memfit-7-44-ef
+0000000000000000: 00000002 00000000 00010000 0001 01 105 /run/memfit-7-1
+0000000000000000: 00000002 00000000 00010000 0005 01 106 @memfit-7-41-00
+0000000000000000: 00000003 00000000 00000000 0001 03 107
+";
+        assert_eq!(socket_names(table, 7), ["memfit-7-41-00", "memfit-7-42-ab"]);
+        assert!(socket_names("", 7).is_empty());
+        assert_eq!(Tree { socket_name: "memfit-7-41-00".into() }.pid(), "41");
+    }
+
+    #[test]
+    fn a_name_that_nobody_has_is_a_tree_that_ended() {
+        let tree = Tree { socket_name: format!("memfit-0-{}-none", std::process::id()) };
+        assert!(tree.ask(Question::Brief).unwrap().is_none());
+        assert!(tree.ask_and_wait(Question::All).unwrap().is_none());
+    }
+}
