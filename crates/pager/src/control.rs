@@ -5,6 +5,7 @@ use crate::adopt;
 use crate::config::{Config, FromPager, ToPager};
 use crate::fault;
 use crate::forks::{self, Expected};
+use crate::leave::{self, Left};
 use crate::monitor::Look;
 use crate::mutant::{off, Rule};
 use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, NOTICE_BYTES};
@@ -17,13 +18,13 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, BYE, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, SERVED, SOCKET_VARIABLE, TELL_FORKS, VERSION,
-    WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, BYE, ENGAGE, ENGAGED, FORKED, HELLO, LEAVE, LEND, MAGIC, QUIET, SERVED, SOCKET_VARIABLE,
+    TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,10 @@ pub struct Client {
     pub look: Mutex<Option<Look>>,
     /// Command name at hello.
     pub comm: String,
+    /// It is not to be paged any more, and what its stub says to [`QUIET`].
+    pub leaving: AtomicBool,
+    /// See there.
+    pub quiet: AtomicU32,
     /// The socket was closed.
     pub gone: AtomicBool,
 }
@@ -142,6 +147,8 @@ pub struct Desk {
     pub ended: Mutex<Option<ToPager>>,
     /// Clients that ended, for the statistics.
     pub past: Mutex<Vec<Row>>,
+    /// Processes without a stub of which we know why.
+    pub left: Mutex<Left>,
     /// What the launcher told us.
     pub config: Config,
 }
@@ -353,6 +360,7 @@ fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
     let Ok((uid, pid)) = seqpacket::peer(socket.as_fd()) else { return };
     match parse(&packet.bytes) {
         Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
+        Some(request) if request.kind == LEAVE => leave::asked(desk, socket, pid, request.flags),
         None if packet.bytes.starts_with(b"{") => {
             if may_ask(uid) {
                 let _ = seqpacket::send(socket.as_fd(), crate::stats::live(desk).to_string().as_bytes(), None);
@@ -379,6 +387,7 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
     let Ok(rss) = RssReader::open(pid) else { return say_bye(&socket) };
     let expected = forks::take(&desk.shared, hello.token).filter(|_| hello.token != 0);
     let comm = procfs::comm(pid).unwrap_or_default();
+    desk.left.lock().unwrap().why.remove(&pid);
     let anon = rss.read().map_or(0, |rss| rss.anon);
     if hello.token != 0 && expected.is_none() {
         // It waits, and lacks what was outside when it was forked.
@@ -407,6 +416,8 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
         proc: Mutex::new(None),
         look: Mutex::new(None),
         comm,
+        leaving: AtomicBool::new(false),
+        quiet: AtomicU32::new(leave::ASKED),
         gone: AtomicBool::new(false),
     });
     if hello.token != 0 {
@@ -428,6 +439,9 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
         _ => return remove_client(desk, client),
     };
     let Some(message) = parse(&packet.bytes) else { return remove_client(desk, client) };
+    if message.kind == QUIET {
+        client.quiet.store(if message.error == 0 { leave::IS_QUIET } else { leave::FORKS }, Relaxed);
+    }
     if message.kind != ENGAGED || client.stage.load(Relaxed) != ENGAGING {
         return;
     }
@@ -450,9 +464,7 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
                 // Its forks wait for an answer.
                 send_command(&client.socket, &Command { kind: SERVED, ..Command::default() }, None);
             }
-            if client.rss.read().is_ok() && !client.forked {
-                desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
-            }
+            leave::refused(desk, client, &error);
         }
     }
 }
@@ -488,11 +500,17 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     let known = client.proc.lock().unwrap().clone();
     let slots = (desk.shared.sizes.staging / 4096) as usize;
     let segment = Arc::new(Segment::create(slot_offset(slots as u32))?);
+    let fd = duplicate(segment.as_raw_fd())?;
+    let known = known.map(|proc| duplicate(proc.uffd.as_raw_fd())).transpose()?;
+    if client.stage.compare_exchange(IDLE, ENGAGING, SeqCst, SeqCst).is_err() {
+        // It wants to be left.
+        return Ok(());
+    }
     let mut command = Command { kind: ENGAGE, flags: 0, segment_bytes: segment.bytes() as u64 };
     let lend = Command { kind: LEND, ..Command::default() };
-    if let Some(proc) = &known {
+    if let Some(uffd) = &known {
         command.flags = WITH_UFFD;
-        send_command(&client.socket, &lend, Some(&duplicate(proc.uffd.as_raw_fd())?));
+        send_command(&client.socket, &lend, Some(uffd));
     } else if let Some(device) = &desk.device {
         command.flags = WITH_DEVICE;
         send_command(&client.socket, &lend, Some(device));
@@ -503,9 +521,7 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     if off(Rule::Window) {
         command.flags |= memfit_wire::TRUST_MOVE;
     }
-    let fd = duplicate(segment.as_raw_fd())?;
     *client.segment.lock().unwrap() = Some(segment);
-    client.stage.store(ENGAGING, Relaxed);
     send_command(&client.socket, &command, Some(&fd));
     Ok(())
 }
@@ -519,6 +535,7 @@ fn duplicate(fd: RawFd) -> std::io::Result<OwnedFd> {
 fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option<OwnedFd>) -> std::io::Result<()> {
     let shared = &desk.shared;
     let segment = client.segment.lock().unwrap().clone().ok_or_else(|| std::io::Error::other("no segment"))?;
+    let identity = identity(client, message, &segment)?;
     // Of a fork child its parent's userfaultfd has told.
     let known = client.proc.lock().unwrap().clone();
     let fresh = known.is_none();
@@ -538,7 +555,6 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
             Arc::new(Proc::new(id, area, uffd)?)
         }
     };
-    let identity = identity(client, message, &segment)?;
     proc.uffd.register(message.window[0], message.window[1] - message.window[0])?;
     if message.beacon != 0 {
         proc.uffd.register(message.beacon, 4096)?;

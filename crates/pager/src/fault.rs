@@ -477,7 +477,7 @@ impl Server {
     fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
         let give_up = Instant::now() + THROTTLE_MAX;
         // While it forks nothing is taken from it, so that its own faults would wait in vain.
-        while self.shared.must_wait(1) && !self.proc.forking.load(Relaxed) && Instant::now() < give_up {
+        while self.shared.must_wait(1) && !self.proc.at_rest() && Instant::now() < give_up {
             if !self.shared.help() {
                 self.shared.wait_for_progress();
             }

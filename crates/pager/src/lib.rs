@@ -13,6 +13,7 @@ mod fault;
 mod flight;
 mod forks;
 mod frames;
+mod leave;
 mod monitor;
 mod mutant;
 mod order;
@@ -73,6 +74,7 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         fork_events,
         ended: Mutex::new(None),
         past: Mutex::new(Vec::new()),
+        left: Mutex::default(),
         config,
     }))
 }

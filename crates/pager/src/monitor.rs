@@ -2,6 +2,7 @@
 
 use crate::adopt;
 use crate::control::{engage, Client, Desk, IDLE, MANAGED, REFUSED};
+use crate::leave::{self, Why};
 use crate::proc::Proc;
 use crate::state::Shared;
 use memfit_os::procfs::{self, Rss, RssReader};
@@ -230,6 +231,12 @@ impl Monitor {
                         self.desk.shared.warn(format!("cannot engage process {}: {error}", client.pid));
                     }
                 }
+                // It has not told us, and its new threads would stay unknown.
+                MANAGED if !self.desk.fork_events && !procfs::may_look(client.pid) => {
+                    if !client.leaving.load(Relaxed) {
+                        leave::begin(&self.desk, client, Why::Unreadable, None);
+                    }
+                }
                 MANAGED if look => {
                     let proc = client.proc.lock().unwrap().clone();
                     if let Some(proc) = proc {
@@ -369,10 +376,15 @@ impl Monitor {
                 continue;
             };
             let waited = stranger.since.elapsed();
-            let late = waited >= STUB_COMES && !stranger.forked && !adopt::has_stub(process.pid);
             // A small one is not worth a word: `unshare` that waits for its child, say.
             let large = || stranger.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
-            if late || (waited >= COMES_AT_ALL && large()) {
+            let left = self.desk.left.lock().unwrap().of(process);
+            let late = || waited >= STUB_COMES && !stranger.forked && !adopt::has_stub(process.pid);
+            if let Some(why) = left {
+                if large() {
+                    leave::tell(&self.desk, process.pid, &process.comm, why, "");
+                }
+            } else if late() || (waited >= COMES_AT_ALL && large()) {
                 names.push(process.comm.clone());
             }
             seen.insert(process.pid, stranger);

@@ -69,6 +69,15 @@ pub fn tell(ring: &'static Ring, notice: usize) {
     RING.store(core::ptr::from_ref(ring) as usize, Release);
 }
 
+/// Forks are not told of any more. Keeps them out, until [`unlock`]; false if one is under way.
+pub fn hush() -> bool {
+    if LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+        return false;
+    }
+    RING.store(0, Release);
+    true
+}
+
 /// In a told child: its memory is served, the thread that came out of fork may go on.
 pub fn served() {
     READY.store(1, Release);
@@ -95,7 +104,8 @@ fn knock(ring: &Ring, what: u32) {
     }
 }
 
-fn set_mask(mask: u64) -> u64 {
+/// Sets the calling thread's blocked signals; gives what they were.
+pub fn set_mask(mask: u64) -> u64 {
     let mut old = 0u64;
     // SAFETY: the kernel reads one and writes the other word. SIG_SETMASK.
     unsafe { syscall!(sys::SIGPROCMASK, 2, &raw const mask, &raw mut old, 8) };

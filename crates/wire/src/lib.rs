@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Both sides refuse another version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// First word of every message of the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -39,6 +39,22 @@ pub const SERVED: u32 = 7;
 /// Pager to stub: it will not be served, and may run on alone. Without it the end of the connection is the death of the
 /// pager, and of all whom it knows.
 pub const BYE: u32 = 8;
+
+/// A thread of a program to pager, on a connection of its own: its process wants to be left by its stub and not to be paged any
+/// more. The answer is [`BYE`] when all of its memory is back and the stub's thread may be waited for, or [`STAY`].
+/// [`FromStub::flags`] says why.
+pub const LEAVE: u32 = 9;
+
+/// Pager to a thread that asked to be left: there is no need.
+pub const STAY: u32 = 10;
+
+/// Pager to stub: keep forks out until [`BYE`], and tell of none. Stub to pager: done, or `error` is EAGAIN, as one is under way.
+pub const QUIET: u32 = 11;
+
+/// [`FromStub::flags`] of LEAVE: a system call filter will not let the stub work.
+pub const FILTERED: u32 = 1;
+/// [`FromStub::flags`] of LEAVE: the process cannot be looked at any more through /proc (PR_SET_DUMPABLE, other credentials).
+pub const UNREADABLE: u32 = 2;
 
 /// [`FromStub::flags`]: the process is a fork child of one that had a stub.
 pub const FORKED: u32 = 1;
@@ -81,12 +97,12 @@ pub const RING_BYTES: usize = 8192;
 pub struct FromStub {
     pub magic: u32,
     pub version: u32,
-    /// [`HELLO`] or [`ENGAGED`].
+    /// [`HELLO`], [`ENGAGED`], [`LEAVE`] or [`QUIET`].
     pub kind: u32,
     pub flags: u32,
     /// Thread id of the stub in its own PID namespace.
     pub tid: u32,
-    /// ENGAGED: 0 or an errno.
+    /// ENGAGED, QUIET: 0 or an errno.
     pub error: u32,
     /// Address ranges that must never be taken: stack, window, segment, beacon (`end` exclusive).
     pub stack: [u64; 2],
@@ -109,7 +125,7 @@ pub struct FromStub {
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Command {
-    /// [`LEND`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BYE`] or [`BATCH`].
+    /// [`LEND`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`], [`STAY`] or [`BYE`].
     pub kind: u32,
     pub flags: u32,
     /// ENGAGE: bytes of the segment.

@@ -157,12 +157,13 @@ impl Next {
     const UNKNOWN: usize = 0;
     const MISSING: usize = 1;
 
-    const fn new(name: &'static CStr) -> Next {
+    /// Of that name.
+    pub const fn new(name: &'static CStr) -> Next {
         Next { name, at: AtomicUsize::new(Next::UNKNOWN) }
     }
 
     /// The address; 0 if there is none.
-    fn get(&self) -> usize {
+    pub fn get(&self) -> usize {
         match self.at.load(Relaxed) {
             // Only in constructors that run before ours.
             Next::UNKNOWN => self.find(),
