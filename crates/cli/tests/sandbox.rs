@@ -137,6 +137,44 @@ fn in_namespaces_without_rights() {
     }
 }
 
+/// The abstract socket is unknown in another network namespace; the path is, and is gone at the end.
+fn another_network(bench: &Bench) {
+    let ways = ["unshare --user --map-root-user --net", "unshare --user --net --mount --pid --fork"];
+    if !ways.iter().all(|way| bench.plain(&format!("{way} true")).code == Some(0)) {
+        return skip(&bench.name, "no network namespaces here");
+    }
+    let places = || {
+        let listed = std::fs::read_dir("/tmp").into_iter().flatten().flatten();
+        let names = listed.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // Of those of memfit itself the last part is a random number.
+        let random = |name: &str| name.rsplit('-').next().is_some_and(|last| last.len() == 16);
+        names.filter(|name| name.starts_with("memfit-") && random(name)).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = places();
+    for way in ways {
+        same(bench, run(bench, &[]), &format!("{way} ./filtered fill check fork threads exec fill check"), Fate::Paged);
+    }
+    // Those of others may come and go.
+    let made = &places() - &before;
+    let alive = |name: &String| {
+        let pid = name.split('-').nth(2).and_then(|pid| pid.parse().ok());
+        pid.is_some_and(|pid| memfit_os::proctree::read_stat(pid).is_some())
+    };
+    assert!(made.iter().all(alive), "left: {made:?}");
+}
+
+#[test]
+fn in_another_network_namespace() {
+    let Some(bench) = open_to_all("another_network") else { return };
+    another_network(&bench);
+}
+
+#[test]
+fn an_ordinary_user_in_another_network_namespace() {
+    let Some(bench) = ordinary("ordinary_network") else { return };
+    another_network(&bench);
+}
+
 /// An ordinary user's pager may not look at a process that is not dumpable.
 #[test]
 fn programs_that_nobody_may_look_at() {

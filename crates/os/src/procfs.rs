@@ -141,11 +141,12 @@ pub fn robust_list(tid: i32) -> Option<u64> {
     (!failed && head != 0).then_some(head)
 }
 
-/// Whether we may look at a process: its mappings, its threads' lists. False also when it is gone.
+/// Whether we may look at a process: its mappings, its threads' lists. True also when it is gone.
 pub fn may_look(pid: i32) -> bool {
     let (mut head, mut len) = (0u64, 0usize);
     // SAFETY: the kernel writes the two words.
-    unsafe { libc::syscall(libc::SYS_get_robust_list, pid, &raw mut head, &raw mut len) == 0 }
+    let failed = unsafe { libc::syscall(libc::SYS_get_robust_list, pid, &raw mut head, &raw mut len) } != 0;
+    !failed || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)
 }
 
 #[cfg(test)]

@@ -140,13 +140,14 @@ fn leave(desk: &Desk, client: &Client, why: Why) {
     desk.left.lock().unwrap().why.insert(client.pid, why);
     let proc = client.proc.lock().unwrap().clone();
     if let Some(proc) = proc.filter(|_| managed) {
+        // Said first: it may end meanwhile.
+        let since = if proc.counters.evicted.load(Relaxed) > 0 { " any more" } else { "" };
+        let comm = procfs::comm(client.pid).unwrap_or_else(|| client.comm.clone());
+        tell(desk, client.pid, &comm, why, since);
         if !give_back(&desk.shared, client, &proc) {
             return;
         }
         client.stage.store(REFUSED, SeqCst);
-        let comm = procfs::comm(client.pid).unwrap_or_else(|| client.comm.clone());
-        let since = if proc.counters.evicted.load(Relaxed) > 0 { " any more" } else { "" };
-        tell(desk, client.pid, &comm, why, since);
     }
     answer(&client.socket, BYE);
 }

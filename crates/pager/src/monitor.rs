@@ -7,6 +7,7 @@ use crate::proc::Proc;
 use crate::state::Shared;
 use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree;
+use memfit_os::witness;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -231,11 +232,10 @@ impl Monitor {
                         self.desk.shared.warn(format!("cannot engage process {}: {error}", client.pid));
                     }
                 }
+                MANAGED if client.leaving.load(Relaxed) => {}
                 // It has not told us, and its new threads would stay unknown.
                 MANAGED if !self.desk.fork_events && !procfs::may_look(client.pid) => {
-                    if !client.leaving.load(Relaxed) {
-                        leave::begin(&self.desk, client, Why::Unreadable, None);
-                    }
+                    leave::begin(&self.desk, client, Why::Unreadable, None);
                 }
                 MANAGED if look => {
                     let proc = client.proc.lock().unwrap().clone();
@@ -367,7 +367,8 @@ impl Monitor {
         crate::forks::forget_lost(&self.desk.shared, &all, known);
         let mut names = Vec::new();
         let mut seen = HashMap::new();
-        for process in all.iter().filter(|p| !known(p.pid)) {
+        // The launcher's witness has no memory of its own.
+        for process in all.iter().filter(|p| !known(p.pid) && p.comm != witness::NAME) {
             let old = self.strangers.remove(&process.pid).filter(|old| old.forked == process.forked);
             let Some(stranger) = old.or_else(|| {
                 let rss = RssReader::open(process.pid).ok()?;
@@ -396,7 +397,7 @@ impl Monitor {
             names.truncate(5);
             self.desk.shared.warn(format!(
                 "not paged, but counted: {} (static, setuid, musl and 32-bit programs, and those without libmemfit.so in \
-                 LD_PRELOAD or in a network namespace of their own, cannot be)",
+                 LD_PRELOAD or in a network namespace out of reach, cannot be)",
                 names.join(", ")
             ));
         }

@@ -4,7 +4,7 @@
 //! the memory of a dead program never outlives it. It has its own empty descriptor table, its own
 //! stack and thread pointer, and blocks every signal.
 
-use crate::socket::{connect, is_known, receive, send};
+use crate::socket::{ask, connect, is_known, receive, remove_place, send};
 use crate::sys::{self, syscall, PAGE};
 use crate::take::Taker;
 use crate::{fork, lock, map, seccomp};
@@ -12,8 +12,8 @@ use core::arch::global_asm;
 use core::mem::{size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{
-    Command, FromStub, Ring, BATCH, BYE, ENGAGE, ENGAGED, FORKED, HELLO, LEAVE, LEND, NOTICE_PAGES, OPEN, QUIET,
-    RING_BYTES, SERVED, TELL_FORKS, TRUST_MOVE, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, Ring, BATCH, BYE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND, NOTICE_PAGES, OPEN,
+    QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS, TRUST_MOVE, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
@@ -44,6 +44,8 @@ static AWAITED: AtomicBool = AtomicBool::new(false);
 const IDLE: u32 = 0;
 const PAGED: u32 = 1;
 const STOPPING: u32 = 2;
+/// See [`depends`].
+static DEPENDS: AtomicBool = AtomicBool::new(false);
 /// In a told fork child the pager's number of the fork, for the hello; else 0.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 
@@ -81,6 +83,7 @@ pub fn start(forked: bool, token: u64) -> bool {
     }
     let Some(stack) = sys::map_private(&STACK, STACK_BYTES) else { return false };
     TOKEN.store(token, Relaxed);
+    DEPENDS.store(token != 0 || forked && BEACON.load(Relaxed) != 0, Relaxed);
     STATE.store(IDLE, Relaxed);
     THREAD.store(0, Relaxed);
     // SAFETY: asks for a number.
@@ -161,18 +164,7 @@ fn await_end(thread: usize) {
 /// no thread, or the pager can do without this. Not for a signal handler: signals must be blocked.
 pub fn leave(why: u32) -> bool {
     let Some(thread) = thread() else { return false };
-    let Some(socket) = connect() else { return false };
-    // SAFETY: all-zero is a valid message of either kind.
-    let (mut request, mut answer): (FromStub, Command) = unsafe { (zeroed(), zeroed()) };
-    request.kind = LEAVE;
-    request.flags = why;
-    let got = match send(socket, &mut request, None) {
-        true => receive(socket, &mut answer, &mut -1),
-        false => -1,
-    };
-    // SAFETY: our own descriptor.
-    unsafe { syscall!(sys::CLOSE, socket) };
-    if got != size_of::<Command>() as isize || answer.kind != BYE {
+    if ask(LEAVE, why) != BYE {
         return false;
     }
     LEFT.store(true, Release);
@@ -200,6 +192,7 @@ fn leave_thread() -> ! {
 /// The pager is gone without a word: if this process depends on it evicted pages are lost, and so it must not go on; if not,
 /// its run is at an end all the same.
 pub fn die() -> ! {
+    remove_place();
     // SAFETY: SIGKILL to our own process.
     unsafe {
         let pid = syscall!(sys::GETPID);
@@ -210,9 +203,14 @@ pub fn die() -> ! {
     leave_thread()
 }
 
-/// The thread cannot serve: in a told fork child, which depends on it, that is the end.
+/// Whether this is the fork child of a paged process: its memory may be with the pager.
+pub fn depends() -> bool {
+    DEPENDS.load(Relaxed)
+}
+
+/// The thread cannot serve: in the fork child of a paged process, which depends on it, that is the end.
 fn give_up() -> ! {
-    if TOKEN.load(Relaxed) != 0 {
+    if depends() {
         die();
     }
     leave_thread()
@@ -230,22 +228,32 @@ extern "C" fn main(forked: usize) -> ! {
     }
     let Some(socket) = connect() else { give_up() };
     sys::short_turns();
+    let (beacon, mut present) = (BEACON.load(Relaxed), 0u8);
+    if beacon != 0 {
+        // SAFETY: looks at a page of ours.
+        unsafe { syscall!(sys::MINCORE, beacon, PAGE, &raw mut present) };
+    }
+    let again = forked != 0 && present & 1 != 0;
     // SAFETY: all-zero is a valid FromStub.
     let mut hello: FromStub = unsafe { zeroed() };
     hello.kind = HELLO;
-    hello.flags = if forked != 0 { FORKED } else { 0 };
+    hello.flags = if forked != 0 { FORKED } else { 0 } | if again { FORKED_AGAIN } else { 0 };
     hello.token = TOKEN.load(Relaxed);
-    hello.beacon = BEACON.load(Relaxed) as u64;
+    hello.beacon = beacon as u64;
     // A pager that is gone has said goodbye, or not: `serve` finds out.
-    if !send(socket, &mut hello, None) && TOKEN.load(Relaxed) != 0 {
+    if !send(socket, &mut hello, None) && depends() {
         die();
     }
     CONNECTION.store(socket as usize, Relaxed);
     THREAD.store(hello.tid as usize, Release);
-    let beacon = BEACON.load(Relaxed);
     if forked != 0 && beacon != 0 {
         // SAFETY: a page of ours; reading it makes the fault that tells the pager whose memory this is.
-        unsafe { core::ptr::read_volatile(beacon as *const u8) };
+        unsafe {
+            if again {
+                syscall!(sys::MADVISE, beacon, PAGE, 4);
+            }
+            core::ptr::read_volatile(beacon as *const u8);
+        }
     }
     serve(socket)
 }
@@ -291,7 +299,17 @@ fn serve(socket: i32) -> ! {
                 reply.error = if quiet { 0 } else { sys::EAGAIN as u32 };
                 send(socket, &mut reply, None);
             }
-            LEND => lent = fd,
+            LEND => {
+                if lent >= 0 {
+                    // SAFETY: our own descriptor, in our own table.
+                    unsafe { syscall!(sys::CLOSE, lent) };
+                }
+                lent = fd;
+                if depends() && !told {
+                    // Our own userfaultfd: whoever dies now, no page of this process reads as zeros.
+                    fork::served();
+                }
+            }
             ENGAGE => {
                 if STATE.compare_exchange(IDLE, PAGED, AcqRel, Relaxed).is_err() {
                     leave_thread();
@@ -302,10 +320,13 @@ fn serve(socket: i32) -> ! {
                     fork::lock();
                 }
                 taker = engage(socket, &command, fd, lent, &mut notice);
+                lent = -1;
                 if taker.is_none() && tell && !told {
                     fork::unlock();
                 }
             }
+            // Nobody has told the pager of this fork: its parent was not paged after all.
+            STAY => fork::served(),
             OPEN => map::open(),
             SERVED => {
                 if let Some(taker) = taker.as_ref().filter(|_| command.flags & TELL_FORKS != 0) {

@@ -49,6 +49,10 @@ extern "C" fn constructor(_argc: i32, _argv: *const *const u8, environment: *con
     if !socket::set_name(name) {
         return;
     }
+    // SAFETY: as above.
+    if let Some(place) = unsafe { variable(environment, memfit_wire::PLACE_VARIABLE.as_bytes()) } {
+        socket::set_place(place);
+    }
     // SAFETY: the symbol, if there, is glibc's function of this type.
     unsafe {
         let register = __register_atfork();

@@ -9,12 +9,14 @@
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE};
-use crate::{leave, map};
+use crate::{alone, leave, map};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::{FILTERED, UNREADABLE};
 
 const SET_SECCOMP: usize = 22;
 const SET_DUMPABLE: usize = 4;
+/// CLONE_NEWNET.
+const NEW_NET: usize = 0x4000_0000;
 /// PR_SET_SECCOMP: `SECCOMP_MODE_FILTER`.
 const BY_PRCTL: usize = 2;
 /// seccomp: `SECCOMP_SET_MODE_FILTER`, and its flag for all threads.
@@ -246,6 +248,11 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                     prepare(c as *const Program, b & ALL_THREADS != 0);
                 }
                 sys::call(number, [a, b, c, 0, 0, 0])
+            }
+            // As bubblewrap makes its namespaces.
+            sys::CLONE if a & NEW_NET != 0 => {
+                alone::apart(NEW_NET as i32);
+                sys::call(number, [a, b, c, d, e, f])
             }
             _ => sys::call(number, [a, b, c, d, e, f]),
         };

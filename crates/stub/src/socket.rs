@@ -3,10 +3,15 @@
 use crate::sys::{self, syscall};
 use core::mem::{size_of, zeroed, MaybeUninit};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use memfit_wire::{Command, FromStub, MAGIC, SOCKET_NAME_MAX, VERSION};
+use memfit_wire::{Command, FromStub, MAGIC, PLACE_SOCKET, SOCKET_NAME_MAX, VERSION};
 
 static mut SOCKET_NAME: [u8; SOCKET_NAME_MAX] = [0; SOCKET_NAME_MAX];
 static SOCKET_NAME_LEN: AtomicUsize = AtomicUsize::new(0);
+/// The directory of the socket that is reached from other network namespaces, with a null; 0 bytes: none.
+static mut PLACE: [u8; PLACE_ROOM] = [0; PLACE_ROOM];
+static PLACE_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of the longest path of it, with a null.
+const PLACE_ROOM: usize = SOCKET_NAME_MAX + PLACE_SOCKET.len() + 1;
 
 /// Remembers the pager's socket. Called once, before any thread of ours.
 pub fn set_name(name: &[u8]) -> bool {
@@ -22,6 +27,61 @@ pub fn set_name(name: &[u8]) -> bool {
     true
 }
 
+/// Remembers the directory. As [`set_name`].
+pub fn set_place(name: &[u8]) {
+    if !name.is_empty() && name.len() <= SOCKET_NAME_MAX {
+        // SAFETY: as in `set_name`.
+        unsafe { sys::copy(&raw mut PLACE as usize, name.as_ptr() as usize, name.len()) };
+        PLACE_LEN.store(name.len(), Relaxed);
+    }
+}
+
+/// The path of the socket in the directory, with a null.
+fn place_socket() -> Option<[u8; PLACE_ROOM]> {
+    let len = PLACE_LEN.load(Relaxed);
+    if len == 0 {
+        return None;
+    }
+    let mut path = [0; PLACE_ROOM];
+    // SAFETY: the name was written before this thread started; both fit.
+    unsafe {
+        sys::copy(path.as_mut_ptr() as usize, &raw const PLACE as usize, len);
+        sys::copy(path.as_mut_ptr() as usize + len, PLACE_SOCKET.as_ptr() as usize, PLACE_SOCKET.len());
+    }
+    Some(path)
+}
+
+/// Pager and launcher are dead: nobody else removes the socket.
+pub fn remove_place() {
+    if let Some(mut path) = place_socket() {
+        // SAFETY: paths that end with a null.
+        unsafe {
+            syscall!(sys::UNLINK, path.as_ptr());
+            path[PLACE_LEN.load(Relaxed)] = 0;
+            syscall!(sys::RMDIR, path.as_ptr());
+        }
+    }
+}
+
+/// Says something that has nothing to do with the stub's thread on a connection of its own; the kind of the answer, 0 if there is
+/// none.
+pub fn ask(kind: u32, flags: u32) -> u32 {
+    let Some(socket) = connect() else { return 0 };
+    // SAFETY: all-zero is a valid message of either kind.
+    let (mut request, mut answer): (FromStub, Command) = unsafe { (zeroed(), zeroed()) };
+    request.kind = kind;
+    request.flags = flags;
+    let answered =
+        send(socket, &mut request, None) && receive(socket, &mut answer, &mut -1) == size_of::<Command>() as isize;
+    // SAFETY: our own descriptor.
+    unsafe { syscall!(sys::CLOSE, socket) };
+    if answered {
+        answer.kind
+    } else {
+        0
+    }
+}
+
 /// Whether there is a pager.
 pub fn is_known() -> bool {
     SOCKET_NAME_LEN.load(Relaxed) != 0
@@ -33,19 +93,35 @@ struct SockaddrUn {
     path: [u8; 108],
 }
 
-/// A new connection, or `None`.
+/// A new connection, or `None`: by the abstract name, or, in another network namespace, by the path.
 pub fn connect() -> Option<i32> {
+    by_name().or_else(by_path)
+}
+
+fn by_path() -> Option<i32> {
+    let path = place_socket()?;
+    let mut address = SockaddrUn { family: 1, path: [0; 108] };
+    // SAFETY: PLACE_ROOM < 108.
+    unsafe { sys::copy(address.path.as_mut_ptr() as usize, path.as_ptr() as usize, PLACE_ROOM) };
+    connect_to(&address, 2 + PLACE_ROOM)
+}
+
+fn by_name() -> Option<i32> {
     let len = SOCKET_NAME_LEN.load(Relaxed);
     let mut address = SockaddrUn { family: 1, path: [0; 108] };
-    // SAFETY: len <= SOCKET_NAME_MAX < 107; the name was written before this thread started. The
-    // socket is SOCK_SEQPACKET | SOCK_CLOEXEC.
+    // SAFETY: len <= SOCKET_NAME_MAX < 107; the name was written before this thread started.
+    unsafe { sys::copy(address.path.as_mut_ptr().add(1) as usize, &raw const SOCKET_NAME as usize, len) };
+    connect_to(&address, 2 + 1 + len)
+}
+
+fn connect_to(address: &SockaddrUn, bytes: usize) -> Option<i32> {
+    // SAFETY: an address of so many bytes at most. The socket is SOCK_SEQPACKET | SOCK_CLOEXEC.
     unsafe {
-        sys::copy(address.path.as_mut_ptr().add(1) as usize, &raw const SOCKET_NAME as usize, len);
         let socket = syscall!(sys::SOCKET, 1, 5 | 0o2000000, 0);
         if socket < 0 {
             return None;
         }
-        if syscall!(sys::CONNECT, socket, &raw const address, 2 + 1 + len) < 0 {
+        if syscall!(sys::CONNECT, socket, address as *const SockaddrUn, bytes) < 0 {
             syscall!(sys::CLOSE, socket);
             return None;
         }

@@ -15,7 +15,11 @@ pub const MAGIC: u32 = 0x466d_656d;
 
 /// The environment variable with the abstract socket's name, without the leading NUL.
 pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
-/// Longest socket name, bytes.
+/// The environment variable with a directory that nobody else knows the name of before it is there: see [`APART`].
+pub const PLACE_VARIABLE: &str = "MEMFIT_PLACE";
+/// Name of the socket in it, with a slash.
+pub const PLACE_SOCKET: &str = "/s";
+/// Longest socket name, bytes; and longest name of that directory.
 pub const SOCKET_NAME_MAX: usize = 100;
 
 /// Stub to pager: a process is there.
@@ -27,7 +31,8 @@ pub const ENGAGED: u32 = 3;
 /// Pager to stub: a batch is posted in the ring.
 pub const BATCH: u32 = 4;
 
-/// Pager to stub: a descriptor (a userfaultfd or its device) for the ENGAGE that follows.
+/// Pager to stub: a descriptor (a userfaultfd or its device) for the ENGAGE that follows; to the fork child of a paged process as
+/// soon as it is known which one it is: it waits for that.
 pub const LEND: u32 = 5;
 
 /// Pager to stub: [`FromStub::reservation`] is registered, and mappings may come out of it.
@@ -45,11 +50,16 @@ pub const BYE: u32 = 8;
 /// [`FromStub::flags`] says why.
 pub const LEAVE: u32 = 9;
 
-/// Pager to a thread that asked to be left: there is no need.
+/// Pager to a thread that asked to be left: there is no need. To a fork child that has said hello with a beacon: it does not depend
+/// on the pager, and need not wait for a [`LEND`].
 pub const STAY: u32 = 10;
 
 /// Pager to stub: keep forks out until [`BYE`], and tell of none. Stub to pager: done, or `error` is EAGAIN, as one is under way.
 pub const QUIET: u32 = 11;
+
+/// A thread of a program to pager, on a connection of its own: the process is about to enter another network namespace, where the
+/// abstract name is nobody's. The answer is [`STAY`] when those who start there can reach the pager at [`PLACE_VARIABLE`].
+pub const APART: u32 = 12;
 
 /// [`FromStub::flags`] of LEAVE: a system call filter will not let the stub work.
 pub const FILTERED: u32 = 1;
@@ -58,6 +68,8 @@ pub const UNREADABLE: u32 = 2;
 
 /// [`FromStub::flags`]: the process is a fork child of one that had a stub.
 pub const FORKED: u32 = 1;
+/// [`FromStub::flags`] of HELLO: and so is its parent, which had named itself by the same beacon.
+pub const FORKED_AGAIN: u32 = 2;
 /// [`Command::flags`] of ENGAGE: the userfaultfd was lent (a fork child has one).
 pub const WITH_UFFD: u32 = 1;
 /// [`Command::flags`] of ENGAGE: `/dev/userfaultfd` was lent.
@@ -97,7 +109,7 @@ pub const RING_BYTES: usize = 8192;
 pub struct FromStub {
     pub magic: u32,
     pub version: u32,
-    /// [`HELLO`], [`ENGAGED`], [`LEAVE`] or [`QUIET`].
+    /// [`HELLO`], [`ENGAGED`], [`LEAVE`], [`QUIET`] or [`APART`].
     pub kind: u32,
     pub flags: u32,
     /// Thread id of the stub in its own PID namespace.

@@ -217,7 +217,7 @@ static CONSTRUCTOR: extern "C" fn() = find_all;
 
 /// At the start, because dlsym takes locks, which a vfork child or a signal handler must not.
 extern "C" fn find_all() {
-    for next in [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP] {
+    for next in [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP, &crate::alone::CLONE] {
         next.get();
     }
 }
