@@ -146,8 +146,9 @@ fn userfaultfd_denied(denied: UffdDenied) -> Check {
              /dev/userfaultfd",
         ),
         UffdDenied::Filtered => (
-            "this user may use it, but a system call filter forbids it (a container?)".into(),
-            "start the container with --cap-add SYS_PTRACE --security-opt seccomp=unconfined",
+            "a system call filter forbids it (a container?), and /dev/userfaultfd is not open to this user".into(),
+            "start the container with --device /dev/userfaultfd (before that, for a user other than root, outside of it: \
+             sudo chmod 666 /dev/userfaultfd)",
         ),
         UffdDenied::Other(errno) => (
             format!("the kernel refused: {}", std::io::Error::from_raw_os_error(errno)),

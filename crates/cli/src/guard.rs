@@ -8,9 +8,10 @@
 
 use memfit_os::process::{self, Pid, PidFd};
 use memfit_os::proctree::{self, ProcStat};
+use memfit_pager::apart;
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long the guard tries to kill.
@@ -24,6 +25,8 @@ pub struct Watch {
     pub tree: Vec<ProcStat>,
     /// `MEMFIT_SOCKET=...` of the run, which finds those that were started later.
     pub environment_entry: String,
+    /// Directory that the pager may have made.
+    pub place: PathBuf,
     /// The stub, as it shows in the maps of managed programs.
     pub stub: String,
 }
@@ -34,6 +37,7 @@ impl Watch {
         if let Ok(pager) = PidFd::open(self.pager) {
             while !matches!(process::wait_readable([pager.as_fd()], None), Ok([true]) | Err(_)) {}
         }
+        apart::remove(&self.place);
         let deadline = Instant::now() + KILL_TIMEOUT;
         while Instant::now() < deadline {
             let managed = self.managed();
@@ -96,6 +100,7 @@ mod tests {
             tree: Vec::new(),
             environment_entry: "MEMFIT_SOCKET=guard-test".into(),
             stub: stub.into(),
+            place: "/nonexistent/place".into(),
         };
         let (wrong, right) = (watch("/nonexistent/libmemfit.so"), watch(&stub));
         pager.wait().unwrap();

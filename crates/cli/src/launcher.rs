@@ -17,12 +17,14 @@ use crate::errors::{describe, Failure};
 use crate::guard::Watch;
 use crate::messages::Messages;
 use crate::output::OutputFile;
-use crate::preload::{self, PID_VARIABLE, SOCKET_VARIABLE};
+use crate::preload::{self, PID_VARIABLE, PLACE_VARIABLE, SOCKET_VARIABLE};
 use crate::run::Inherited;
 use crate::Serve;
 use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
+use memfit_os::witness::Witness;
 use memfit_os::{proctree, seqpacket};
+use memfit_pager::apart;
 use memfit_pager::config::{Config, FromPager, SwapChoice, ToPager};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -76,9 +78,11 @@ pub struct Plan {
 /// # Errors
 /// When the command could not be started, or the tree had to be killed.
 pub fn run(mut plan: Plan) -> Result<i32, Failure> {
-    let socket_name = socket_name().map_err(|error| Failure::system("get random bytes", &error))?;
+    let random = |error| Failure::system("get random bytes", &error);
+    let (socket_name, place) = (unique_name().map_err(random)?, format!("/tmp/{}", unique_name().map_err(random)?));
     let set = [
         (SOCKET_VARIABLE, OsString::from(&socket_name)),
+        (PLACE_VARIABLE, OsString::from(&place)),
         (PID_VARIABLE, OsString::from(std::process::id().to_string())),
     ];
     let environment = preload::environment(&plan.stub, &set);
@@ -92,7 +96,7 @@ pub fn run(mut plan: Plan) -> Result<i32, Failure> {
         executable = prepare(std::env::vars_os().collect())?;
     }
 
-    let mut launcher = Launcher::start(&plan, &socket_name)?;
+    let mut launcher = Launcher::start(&plan, &socket_name, &place)?;
     if let Some(signal) = launcher.wait_until_ready()? {
         return Ok(128 + signal);
     }
@@ -117,7 +121,7 @@ pub fn run(mut plan: Plan) -> Result<i32, Failure> {
 }
 
 /// `memfit-<uid>-<pid>-<random>`: `memfit stat` finds it by its start.
-fn socket_name() -> io::Result<String> {
+fn unique_name() -> io::Result<String> {
     let random = u64::from_ne_bytes(process::random_bytes()?);
     Ok(format!("memfit-{}-{}-{random:016x}", process::effective_uid(), std::process::id()))
 }
@@ -133,18 +137,24 @@ struct Launcher {
     strangers: HashSet<Pid>,
     socket: OwnedFd,
     signals: SignalFd,
+    /// Directory that the pager may have made.
+    place: PathBuf,
+    /// Without one, which is unlikely, signals to the group reach the command twice.
+    witness: Option<Witness>,
     messages: Option<Messages>,
     ready: bool,
     /// Why the pager cannot go on, and with which status we end.
     failed: Option<Failure>,
     stats: Option<(serde_json::Value, String)>,
+    /// The pager serves processes outside of the tree.
+    serves_others: bool,
     /// A signal that asks us to end while there is no command to give it to.
     interrupted: Option<i32>,
 }
 
 /// Starting and ending.
 impl Launcher {
-    fn start(plan: &Plan, socket_name: &str) -> Result<Self, Failure> {
+    fn start(plan: &Plan, socket_name: &str, place: &str) -> Result<Self, Failure> {
         let system = |what: &'static str| move |error: io::Error| Failure::system(what, &error);
         let strangers = if process::has_children() {
             proctree::own_children().map_err(system("list processes in /proc"))?.into_iter().collect()
@@ -153,6 +163,7 @@ impl Launcher {
         };
         process::become_subreaper().map_err(system("adopt orphaned processes"))?;
         let signals = SignalFd::take_over().map_err(system("take over signals"))?;
+        let witness = Witness::start().ok();
         let (socket, pager_socket) = seqpacket::pair().map_err(system("make a socket"))?;
         let listener = seqpacket::listen_abstract(socket_name).map_err(system("make a socket"))?;
         let config = Config {
@@ -164,6 +175,7 @@ impl Launcher {
             endurance: plan.endurance,
             command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             socket_name: socket_name.to_owned(),
+            place: place.to_owned(),
             // The pager owns these; in the shared table, closing them here would close them there.
             listener: listener.into_raw_fd(),
             to_launcher: pager_socket.into_raw_fd(),
@@ -182,10 +194,13 @@ impl Launcher {
             strangers,
             socket,
             signals,
+            place: place.into(),
+            witness,
             messages: None,
             ready: false,
             failed: None,
             stats: None,
+            serves_others: false,
             interrupted: None,
         })
     }
@@ -276,8 +291,8 @@ impl Launcher {
     fn leave(mut self, plan: &Plan, socket_name: String) {
         let single_threaded = self.messages.take().is_none_or(Messages::finish);
         let tree = self.tree();
-        if tree.is_empty() {
-            return; // Dropping ends the pager.
+        if tree.is_empty() && !self.others_are_served() {
+            return; // Dropping ends the pager, if it has not ended.
         }
         if single_threaded && self.pager_end.is_none() {
             let watch = Watch {
@@ -285,6 +300,7 @@ impl Launcher {
                 tree,
                 environment_entry: format!("{SOCKET_VARIABLE}={socket_name}"),
                 stub: plan.stub.to_string_lossy().into_owned(),
+                place: self.place.clone(),
             };
             let signals = &plan.inherited.signals;
             let _ = process::spawn_sharing_descriptors(c"memfit-guard", signals, move || watch.run());
@@ -292,6 +308,22 @@ impl Launcher {
         // The pager shares these: with them it would hold the terminal and pipes of whoever started us.
         process::detach_standard(&[0, 1, 2]);
         std::mem::forget(self);
+    }
+
+    /// Whether the pager goes on for processes outside of the tree, which got the environment of it. Those that are not paged
+    /// are told by the pager to go on alone; it ends if there are no others.
+    fn others_are_served(&mut self) -> bool {
+        if self.pager_end.is_some() {
+            return false;
+        }
+        self.tell(&ToPager::TreeEnded);
+        let deadline = Instant::now() + STATS_TIMEOUT;
+        while self.pager_end.is_none() && !self.serves_others && Instant::now() < deadline {
+            if self.step(Some(deadline)).is_err() || self.failed.is_some() || self.interrupted.is_some() {
+                break;
+            }
+        }
+        self.serves_others && self.pager_end.is_none()
     }
 
     /// The living members of the tree. Mostly there is none, which costs little to see.
@@ -305,7 +337,7 @@ impl Launcher {
 
     /// Children that do not belong to the tree.
     fn outsiders(&self) -> HashSet<Pid> {
-        self.strangers.iter().copied().chain([self.pager]).collect()
+        self.strangers.iter().copied().chain([self.pager]).chain(self.witness.as_ref().map(Witness::pid)).collect()
     }
 
     /// Fails, with the tree killed, when the pager cannot go on.
@@ -362,6 +394,10 @@ impl Launcher {
 impl Drop for Launcher {
     /// Whatever the way out, no pager stays behind without a tree.
     fn drop(&mut self) {
+        if self.pager_end == Some(Change::Exited(0)) {
+            return;
+        }
+        apart::remove(&self.place);
         if self.pager_end.is_some() {
             return;
         }
@@ -413,7 +449,24 @@ impl Launcher {
             }
         } else if !matches!(change, Change::Stopped(_)) {
             self.strangers.remove(&pid);
+            self.witness = self.witness.take().filter(|witness| witness.pid() != pid);
         }
+    }
+
+    /// Whether a signal that has arrived was sent to our whole process group.
+    fn had_the_group(&mut self, signal: i32) -> bool {
+        let had = self.witness.as_ref().is_some_and(|witness| witness.has_seen(signal));
+        if had {
+            // Another one for the next time; the old one is a child that ends.
+            self.strangers.extend(self.witness.as_ref().map(Witness::pid));
+            self.witness = Witness::start().ok();
+        }
+        had
+    }
+
+    fn in_our_group(&self, pid: Pid) -> bool {
+        let group = |pid| proctree::read_stat(pid).map(|process| process.pgrp);
+        group(pid) == group(self.me)
     }
 
     /// Stops when the command does, as the shell that waits for us watches us and not the command.
@@ -443,8 +496,9 @@ impl Launcher {
 
     /// Hands a signal on if it was meant for the command.
     ///
-    /// What the terminal sends reaches its whole process group, the command included. What a member of the tree sends
-    /// to its process group reaches the command too, and is not meant to reach it twice.
+    /// What the terminal sends reaches its whole process group, the command included; so does what somebody sends to the group, as
+    /// `timeout` does: it is not meant to reach it twice. What a member of the tree sends to us alone is not for the command, which
+    /// may be the sender.
     fn on_signal(&mut self, arrived: Arrived) {
         let Arrived { signal, from_process, sender, value } = arrived;
         let (Some(command), None) = (self.command, self.command_end) else {
@@ -461,6 +515,7 @@ impl Launcher {
                 let _ = process::send_signal(command, signal, None);
             }
             _ if !from_process => {}
+            _ if self.had_the_group(signal) && self.in_our_group(command) => {}
             _ if sender != 0 && proctree::is_at_or_below(sender, self.me) => {}
             _ => {
                 let _ = process::send_signal(command, signal, value);
@@ -507,6 +562,7 @@ impl Launcher {
             FromPager::Warning { text } => self.warn(&text),
             FromPager::Fatal { text } => self.failed = Some(Failure::here(text)),
             FromPager::Stats { json, summary } => self.stats = Some((json, summary)),
+            FromPager::Serves => self.serves_others = true,
         }
     }
 

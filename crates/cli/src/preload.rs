@@ -13,6 +13,8 @@ pub const FILE_NAME: &str = "libmemfit.so";
 pub const STUB_VARIABLE: &str = "MEMFIT_STUB";
 /// Tells the stub where its pager listens (abstract socket name without the NUL).
 pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
+/// Tells the stub where its pager listens for programs in other network namespaces (a directory that may come to be).
+pub const PLACE_VARIABLE: &str = "MEMFIT_PLACE";
 /// Tells the command which launcher it runs under.
 pub const PID_VARIABLE: &str = "MEMFIT_PID";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";

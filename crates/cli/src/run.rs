@@ -5,7 +5,7 @@ use crate::checks::{self, Check, Status};
 use crate::errors::Failure;
 use crate::launcher::{self, Plan};
 use crate::output::OutputFile;
-use crate::preload::{self, SOCKET_VARIABLE};
+use crate::preload::{self, PLACE_VARIABLE, SOCKET_VARIABLE};
 use crate::size::{human, Size};
 use crate::{swap, Serve};
 use memfit_os::exec::Executable;
@@ -198,11 +198,14 @@ fn refusal(check: &Check) -> Failure {
 /// Whether this process belongs to the tree of a pager that still listens.
 fn outer_run_lives() -> bool {
     let Some(name) = env::var(SOCKET_VARIABLE).ok().filter(|name| !name.is_empty()) else { return false };
-    match seqpacket::connect_abstract(&name) {
+    let lives = |connected: io::Result<_>| match connected {
         Ok(_) => true,
         // Its queue is full: it lives.
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
-    }
+    };
+    // In another network namespace its name is unknown.
+    let by_path = || env::var_os(PLACE_VARIABLE).map(|place| seqpacket::connect_at(&Path::new(&place).join("s")));
+    lives(seqpacket::connect_abstract(&name)) || by_path().is_some_and(lives)
 }
 
 /// Our environment, in which the stub is preloaded even if somebody between the outer run and us took it out.

@@ -17,6 +17,7 @@ use support::{memfit, memfit_command, say, skip, Bench};
 const FULL: &str = "both are full";
 const RIGHT: &str = "all pages are right";
 const TRIALS: u64 = 60;
+const FORK_TRIALS: u64 = 30;
 /// For each of two processes 40 MB, in 32.
 const RUN: [&str; 4] = ["run", "-q", "-m", "32M"];
 
@@ -169,12 +170,13 @@ fn trial(bench: &Bench, seed: u64) -> Option<Duration> {
     time
 }
 
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
 #[test]
 fn kills_at_any_moment() {
     let Some(bench) = bench("kills_at_any_moment", &[]) else { return };
-    let number = |name: &str, default: u64| {
-        std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
-    };
     let (trials, seed) = (number("MEMFIT_DEATH_TRIALS", TRIALS), number("MEMFIT_DEATH_SEED", 1));
     let start = std::time::Instant::now();
     let mut times: Vec<Duration> = (0..trials).filter_map(|i| trial(&bench, seed * 1_000_000 + i)).collect();
@@ -191,6 +193,32 @@ fn kills_at_any_moment() {
         ms(at(95)),
         ms(at(100)),
     ));
+}
+
+/// A fork child depends on its userfaultfd before it has said so: nobody but pager and launcher holds that at first. Both die, in
+/// the middle of forks, at the same moment for the children: the launcher is stopped before the pager is killed.
+#[test]
+fn kills_in_the_middle_of_forks() {
+    let Some(bench) = bench("kills_in_forks", &[]) else { return };
+    bench.file("pages.h", include_str!("workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "forks", include_str!("workloads/forks_forever.c")) else { return };
+    let mut random = Random(number("MEMFIT_DEATH_SEED", 1));
+    let trials = number("MEMFIT_DEATH_TRIALS", FORK_TRIALS);
+    for trial in 0..trials {
+        let mut tree = Tree::start(under_memfit(&["./forks", "40"]), &bench.directory, true);
+        eventually("the parent is full", || tree.text().contains("full"));
+        std::thread::sleep(Duration::from_micros(random.below(60_000)));
+        let members = tree.members();
+        let (Some(launcher), Some(pager)) = (&members.launcher, &members.pager) else { panic!("{members:#?}") };
+        send_signal(launcher.pid, libc::SIGSTOP, None).unwrap();
+        assert!(kill_exactly(pager));
+        std::thread::sleep(Duration::from_micros(random.below(3000)));
+        assert!(kill_exactly(launcher));
+        let context = format!("trial {trial}\n{}", tree.errors());
+        tree.wait_for_all(&context);
+        assert!(!tree.text().contains("wrong"), "{}\n{context}", tree.text());
+    }
+    say(&format!("{:24} {trials} trials", bench.name));
 }
 
 /// Runs to its end in the given way what pages all the time, and looks that nothing is left.

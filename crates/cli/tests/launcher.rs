@@ -46,6 +46,8 @@ const TESTS: &[(&str, fn())] = &[
     ("pager_end_after_the_command", pager_end_after_the_command),
     ("warnings_are_bounded", warnings_are_bounded),
     ("signals_reach_the_command_once", signals_reach_the_command_once),
+    ("signals_to_the_group_arrive_once", signals_to_the_group_arrive_once),
+    ("timeout_of_the_group", timeout_of_the_group),
     ("a_command_that_kills_its_group", a_command_that_kills_its_group),
     ("inherited_state", inherited_state),
     ("no_descriptor_leaks", no_descriptor_leaks),
@@ -88,6 +90,7 @@ fn fake_pager(config: Config) -> ! {
                 fs::write(flag(), "").unwrap();
             }
             (ToPager::Started { .. }, "stat") => answer_stat(config.listener),
+            (ToPager::TreeEnded, _) => process::exit_now(0),
             (ToPager::CommandExited { wait_for_stats, code, .. }, _) => ended(&socket, &kind, wait_for_stats, code),
             _ => {}
         }
@@ -315,6 +318,47 @@ fn signals_reach_the_command_once() {
     assert_eq!(first_line(&mut run), "go");
     process::send_signal(run.id() as i32, libc::SIGTERM, None).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(128 + 15));
+}
+
+/// The command has those already; one that has left the group has them from us alone.
+fn signals_to_the_group_arrive_once() {
+    let count = "n=0; trap 'n=$((n+1)); echo got' USR1 TERM INT HUP; trap 'exit $n' WINCH; echo go; while :; do sleep 0.01; done";
+    // A shell with job control gives its jobs, not itself, another group: python becomes the leader of one and then the shell.
+    let leave = "import os, sys; os.setpgid(0, 0); os.execvp('sh', ['sh', '-c', sys.argv[1]])";
+    for leaves in [false, true] {
+        let words: &[&str] = if leaves { &["python3", "-c", leave, count] } else { &["sh", "-c", count] };
+        for signal in [libc::SIGUSR1, libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            let mut run = memfit("good", &[&["run", "-q", "--"], words].concat()).process_group(0).spawn().unwrap();
+            let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+            let context = format!("signal {signal}, the command leaves the group: {leaves}");
+            assert_eq!(lines.next().unwrap().unwrap(), "go", "{context}");
+            for _ in 0..3 {
+                // SAFETY: signals the group of our own child, which has not been waited for.
+                assert_eq!(unsafe { libc::kill(-(run.id() as i32), signal) }, 0);
+                assert_eq!(lines.next().unwrap().unwrap(), "got", "{context}");
+                // The launcher may be later than the command.
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            process::send_signal(run.id() as i32, libc::SIGWINCH, None).unwrap();
+            assert_eq!(run.wait().unwrap().code(), Some(3), "{context}");
+        }
+    }
+}
+
+/// It tells its child and then its whole group: the command has the second one directly.
+fn timeout_of_the_group() {
+    let script = "trap 'echo got' TERM; echo go; n=0; while [ $n -lt 60 ]; do sleep 0.05; n=$((n+1)); done";
+    let own = memfit("good", &[]);
+    let mut command = Command::new("timeout");
+    command.args(["1"]).arg(own.get_program()).args(["run", "-q", "--", "sh", "-c", script]);
+    own.get_envs().for_each(|(name, value)| match value {
+        Some(value) => drop(command.env(name, value)),
+        None => drop(command.env_remove(name)),
+    });
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (code, out, err) = output(&mut command);
+    // As without memfit: once from each, or once if both came at the same time.
+    assert!(code == Some(124) && (out == "go\ngot\n" || out == "go\ngot\ngot\n"), "{code:?} {out} {err}");
 }
 
 fn a_command_that_kills_its_group() {

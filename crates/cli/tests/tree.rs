@@ -5,8 +5,8 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
-use support::tree::eventually;
-use support::{memfit, say, skip, Bench, FORKS, ONE, PYTHON, SEVERAL};
+use support::tree::{eventually, Tree};
+use support::{memfit, memfit_command, say, skip, Bench, FORKS, ONE, PYTHON, SEVERAL};
 
 const MIB: u64 = 1 << 20;
 const BLOCKS: &str = include_str!("workloads/blocks.py");
@@ -112,6 +112,51 @@ fn daemons_outlive_the_command() {
 fn daemons_of_an_ordinary_user() {
     let Some(bench) = Bench::ordinary("ordinary_daemon", &["gcc"]) else { return };
     daemon(&bench);
+}
+
+/// Processes that are not of the tree, but got its environment, outlive the run: a small one alone, one that is paged with the pager,
+/// which serves it to its end.
+#[test]
+fn outsiders_outlive_the_run() {
+    let Some(bench) = Bench::new("outsiders", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("workloads/pages.h"));
+    let Some(program) = bench.compile(&["gcc"], "outsider", include_str!("workloads/outsider.c")) else { return };
+    let is_there = |name: &str| bench.directory.join(name).exists();
+    for all in [&[("small", "1")][..], &[("small", "1"), ("large", "56")]] {
+        let script =
+            "echo $MEMFIT_SOCKET $LD_PRELOAD > new; mv new environment; until test -e end; do sleep 0.02; done";
+        let mut command = memfit_command();
+        command.args(["run", "-q", "-m", "32M", "--stats", "stats.json", "--", "sh", "-c", script]);
+        let mut tree = Tree::start(command, &bench.directory, true);
+        eventually("the tree's environment", || is_there("environment"));
+        let text = fs::read_to_string(bench.directory.join("environment")).unwrap();
+        let (socket, preload) = text.trim().split_once(' ').unwrap();
+        let start = |&(name, size): &(&str, &str)| {
+            let mut command = std::process::Command::new(&program);
+            command.args([name, size]).env("MEMFIT_SOCKET", socket).env("LD_PRELOAD", preload);
+            Tree::start_in(command, &bench.directory)
+        };
+        let mut outsiders: Vec<Tree> = all.iter().map(start).collect();
+        eventually("they are full", || all.iter().all(|(name, _)| is_there(&format!("full.{name}"))));
+        bench.file("end", "");
+        assert_eq!(tree.wait(), 0, "{}", tree.errors());
+        assert_eq!(tree.errors(), "");
+        let stats: Value =
+            serde_json::from_slice(&fs::read(bench.directory.join("stats.json")).unwrap()).expect("statistics");
+        let paged = stats["evictions"]["pages"].as_u64().unwrap();
+        assert_eq!(paged > 1000, all.len() > 1, "{stats:#}");
+        bench.file("go", "");
+        for (outsider, (name, _)) in outsiders.iter_mut().zip(all) {
+            assert_eq!(outsider.wait(), 0, "{name}");
+            let found = fs::read_to_string(bench.directory.join(format!("done.{name}"))).unwrap();
+            assert_eq!(found, "0 wrong\n", "{name}");
+        }
+        tree.wait_for_all("the pager goes");
+        drop(tree);
+        for name in ["environment", "end", "go", "full.small", "full.large", "done.small", "done.large"] {
+            let _ = fs::remove_file(bench.directory.join(name));
+        }
+    }
 }
 
 /// The C sources of a library that the build of memfit has fetched.
@@ -228,6 +273,7 @@ fn rights_given_up_and_namespaces() {
         "unshare --mount --uts --ipc",
         "unshare --pid --fork --mount-proc",
         "unshare --user --map-root-user --pid --fork",
+        "unshare --net",
         "setsid -w",
     ];
     for way in ways {

@@ -11,3 +11,4 @@ pub mod proctree;
 pub mod sched;
 pub mod seqpacket;
 pub mod uffd;
+pub mod witness;

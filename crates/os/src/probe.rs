@@ -117,7 +117,7 @@ pub enum UffdDenied {
     NotBuilt,
     /// This user may not.
     NoPermission,
-    /// This user may by all that can be seen, but the call was refused: a seccomp filter, as in containers.
+    /// A seccomp filter, as in containers, refuses the call or may do so, and the device is not there or not open to this user.
     Filtered,
     /// Something else, an `errno`.
     Other(i32),
@@ -146,8 +146,9 @@ pub fn open_userfaultfd() -> Result<(OwnedFd, UffdAccess), UffdDenied> {
         return Ok((fd, UffdAccess::Device));
     }
     Err(match errno {
+        libc::ENOSYS if is_filtered() => UffdDenied::Filtered,
         libc::ENOSYS => UffdDenied::NotBuilt,
-        libc::EPERM if by_right.is_some() => UffdDenied::Filtered,
+        libc::EPERM if by_right.is_some() || is_filtered() => UffdDenied::Filtered,
         libc::EPERM => UffdDenied::NoPermission,
         other => UffdDenied::Other(other),
     })
@@ -155,6 +156,12 @@ pub fn open_userfaultfd() -> Result<(OwnedFd, UffdAccess), UffdDenied> {
 
 fn sysctl_allows() -> bool {
     fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1")
+}
+
+/// Whether a seccomp filter watches this process.
+fn is_filtered() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
 }
 
 fn from_device(flags: libc::c_int) -> Option<OwnedFd> {

@@ -141,6 +141,14 @@ pub fn robust_list(tid: i32) -> Option<u64> {
     (!failed && head != 0).then_some(head)
 }
 
+/// Whether we may look at a process: its mappings, its threads' lists. True also when it is gone.
+pub fn may_look(pid: i32) -> bool {
+    let (mut head, mut len) = (0u64, 0usize);
+    // SAFETY: the kernel writes the two words.
+    let failed = unsafe { libc::syscall(libc::SYS_get_robust_list, pid, &raw mut head, &raw mut len) } != 0;
+    !failed || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +179,7 @@ mod tests {
     fn finds_the_robust_list_of_a_thread() {
         // SAFETY: asks for our own thread id.
         let tid = unsafe { libc::gettid() };
-        assert!(robust_list(tid).is_some());
+        assert!(robust_list(tid).is_some() && may_look(tid));
         assert!(tasks(std::process::id() as i32).contains(&tid));
     }
 }

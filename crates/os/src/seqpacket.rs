@@ -4,6 +4,8 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
@@ -50,16 +52,52 @@ fn address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     Ok((address, size as libc::socklen_t))
 }
 
+/// A listening socket at a path where nothing is.
+///
+/// # Errors
+/// When the path is too long, and as the system calls give them.
+pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    let (address, size) = address_at(path)?;
+    listen(&address, size)
+}
+
+/// A socket connected to one at a path. As [`connect_abstract`].
+///
+/// # Errors
+/// When nobody listens, and as the system calls give them.
+pub fn connect_at(path: &Path) -> io::Result<OwnedFd> {
+    let (address, size) = address_at(path)?;
+    connect(&address, size)
+}
+
+fn address_at(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: all zeros is a valid address struct.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    if bytes.is_empty() || bytes.len() >= address.sun_path.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "socket path is empty or too long"));
+    }
+    for (target, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *target = *byte as libc::c_char;
+    }
+    Ok((address, size_of_val(&address) as libc::socklen_t))
+}
+
 /// A listening socket of that name.
 ///
 /// # Errors
 /// When the name is taken or too long, and as the system calls give them.
 pub fn listen_abstract(name: &str) -> io::Result<OwnedFd> {
     let (address, size) = address(name)?;
+    listen(&address, size)
+}
+
+fn listen(address: &libc::sockaddr_un, size: libc::socklen_t) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers.
     let socket = own(check(unsafe { libc::socket(libc::AF_UNIX, TYPE, 0) })?);
     // SAFETY: `address` is valid for `size` bytes.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
+    check(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(address).cast(), size) })?;
     // SAFETY: an own descriptor and a number.
     check(unsafe { libc::listen(socket.as_raw_fd(), 4096) })?;
     Ok(socket)
@@ -71,10 +109,14 @@ pub fn listen_abstract(name: &str) -> io::Result<OwnedFd> {
 /// When nobody listens, and as the system calls give them.
 pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
     let (address, size) = address(name)?;
+    connect(&address, size)
+}
+
+fn connect(address: &libc::sockaddr_un, size: libc::socklen_t) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers.
     let socket = own(check(unsafe { libc::socket(libc::AF_UNIX, TYPE | libc::SOCK_NONBLOCK, 0) })?);
     // SAFETY: `address` is valid for `size` bytes.
-    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
+    check(unsafe { libc::connect(socket.as_raw_fd(), ptr::from_ref(address).cast(), size) })?;
     Ok(socket)
 }
 

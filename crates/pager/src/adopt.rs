@@ -82,8 +82,8 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     if proc.removed.load(Relaxed) {
         return found;
     }
-    if proc.forking.load(Relaxed) {
-        // What the child will have is noted already.
+    if proc.at_rest() {
+        // What a fork child will have is noted already.
         found.again = true;
         return found;
     }

@@ -34,6 +34,8 @@ pub struct Config {
     pub command: Vec<String>,
     /// Name of the abstract unix socket, without the leading NUL.
     pub socket_name: String,
+    /// Directory for a socket that is reached from other network namespaces; not there yet.
+    pub place: String,
     /// The listening SOCK_SEQPACKET socket.
     pub listener: RawFd,
     /// The pager's end of the SOCK_SEQPACKET pair to the launcher.
@@ -73,6 +75,9 @@ pub enum FromPager {
         /// One line for the terminal.
         summary: String,
     },
+    /// Answer to [`ToPager::TreeEnded`]: processes outside of the tree are paged, and will be served to their end. Where there is
+    /// none the pager ends.
+    Serves,
 }
 
 /// Launcher to pager, one JSON object a packet.
@@ -94,4 +99,6 @@ pub enum ToPager {
         /// Whether the launcher waits for [`FromPager::Stats`].
         wait_for_stats: bool,
     },
+    /// The command has ended, and all that it started. Others may have got its environment.
+    TreeEnded,
 }

@@ -2,9 +2,11 @@
 //! managed processes.
 
 use crate::adopt;
+use crate::apart::Apart;
 use crate::config::{Config, FromPager, ToPager};
 use crate::fault;
 use crate::forks::{self, Expected};
+use crate::leave::{self, Left};
 use crate::monitor::Look;
 use crate::mutant::{off, Rule};
 use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, NOTICE_BYTES};
@@ -17,14 +19,14 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, BYE, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, SERVED, SOCKET_VARIABLE, TELL_FORKS, VERSION,
-    WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, APART, BYE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND, MAGIC, QUIET, SERVED,
+    SOCKET_VARIABLE, STAY, TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// A process whose stub said hello.
@@ -68,6 +70,10 @@ pub struct Client {
     pub look: Mutex<Option<Look>>,
     /// Command name at hello.
     pub comm: String,
+    /// It is not to be paged any more, and what its stub says to [`QUIET`].
+    pub leaving: AtomicBool,
+    /// See there.
+    pub quiet: AtomicU32,
     /// The socket was closed.
     pub gone: AtomicBool,
 }
@@ -116,6 +122,9 @@ impl Client {
     }
 }
 
+/// A fork child of a paged process has named itself so long after its hello, or it is none.
+const NAMED_WITHIN: Duration = Duration::from_millis(100);
+
 /// Most ended processes that the statistics tell of.
 const PAST_MAX: usize = 1000;
 
@@ -138,16 +147,28 @@ pub struct Desk {
     pub device: Option<OwnedFd>,
     /// Fork events can be had (CAP_SYS_PTRACE).
     pub fork_events: bool,
+    /// The way out of other network namespaces.
+    pub apart: Apart,
     /// Set when the command has ended.
     pub ended: Mutex<Option<ToPager>>,
+    /// Set when the tree has, and nobody else is paged.
+    pub over: AtomicBool,
     /// Clients that ended, for the statistics.
     pub past: Mutex<Vec<Row>>,
+    /// Processes without a stub of which we know why.
+    pub left: Mutex<Left>,
     /// What the launcher told us.
     pub config: Config,
 }
 
-/// Fork children seen by their parent's userfaultfd, whose stub has not shown up yet, are found here.
-static CLIENTS_FOR_BEACONS: Mutex<Vec<Arc<Client>>> = Mutex::new(Vec::new());
+/// Fork children of paged processes are known by their userfaultfd and by their stub's hello. Both are put together by the thread
+/// id with which the stub touches the beacon; whichever comes first waits here.
+static BEACONS: Mutex<Beacons> = Mutex::new(Beacons { clients: Vec::new(), touched: Vec::new() });
+
+struct Beacons {
+    clients: Vec<Arc<Client>>,
+    touched: Vec<(u32, Weak<Proc>)>,
+}
 
 /// Runs until the pager may end.
 pub fn run(desk: &Arc<Desk>) {
@@ -165,9 +186,11 @@ pub fn run(desk: &Arc<Desk>) {
     loop {
         deliver(desk, launcher_open);
         let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+        release_independent(desk, &clients);
         let open = |fd: RawFd| if launcher_open { fd } else { -1 };
         let watch = alive.as_ref().map_or(-1, |fd| fd.as_fd().as_raw_fd());
-        let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch)];
+        let apart = desk.apart.as_raw_fd();
+        let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch), apart];
         let all = fixed
             .into_iter()
             .chain(others.iter().map(AsRawFd::as_raw_fd))
@@ -205,22 +228,32 @@ pub fn run(desk: &Arc<Desk>) {
         if fds[0].revents != 0 {
             accept_all(listener, &mut others);
         }
+        if fds[4].revents != 0 {
+            accept_all(apart, &mut others);
+        }
+        if desk.over.load(Relaxed) {
+            deliver(desk, launcher_open);
+            return dismiss(desk, others);
+        }
         if desk.ended.lock().unwrap().is_some()
             && desk.clients.lock().unwrap().is_empty()
             && desk.shared.procs.lock().unwrap().is_empty()
             && forks::none_expected(&desk.shared)
         {
             deliver(desk, launcher_open);
-            return dismiss(listener, others);
+            return dismiss(desk, others);
         }
     }
 }
 
 /// The end in order: whoever came too late runs on alone, where he would be killed without a word.
-fn dismiss(listener: RawFd, mut others: Vec<OwnedFd>) {
-    // SAFETY: from here on nobody can connect; those who could are accepted.
-    unsafe { libc::shutdown(listener, libc::SHUT_RD) };
-    accept_all(listener, &mut others);
+fn dismiss(desk: &Desk, mut others: Vec<OwnedFd>) {
+    for listener in [desk.config.listener, desk.apart.as_raw_fd()].into_iter().filter(|fd| *fd >= 0) {
+        // SAFETY: from here on nobody can connect; those who could are accepted.
+        unsafe { libc::shutdown(listener, libc::SHUT_RD) };
+        accept_all(listener, &mut others);
+    }
+    desk.apart.close();
     others.iter().for_each(say_bye);
 }
 
@@ -248,6 +281,17 @@ fn accept_all(listener: RawFd, others: &mut Vec<OwnedFd>) {
         // SAFETY: one live pollfd.
         if unsafe { libc::poll(&raw mut more, 1, 0) } <= 0 {
             return;
+        }
+    }
+}
+
+/// Fork children that think that their parent was paged, which then could not be, wait for nothing.
+fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
+    let waits = |c: &&Arc<Client>| c.has_beacon && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().unwrap().is_none();
+    let mut waiting = clients.iter().filter(waits).peekable();
+    if waiting.peek().is_some() && desk.shared.procs.lock().unwrap().iter().all(|proc| proc.identity.get().is_some()) {
+        for client in waiting {
+            send_command(&client.socket, &Command { kind: STAY, ..Command::default() }, None);
         }
     }
 }
@@ -285,15 +329,38 @@ fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return true,
         _ => return false,
     };
-    if let Ok(message @ ToPager::CommandExited { wait_for_stats, .. }) = serde_json::from_slice(&packet.bytes) {
-        if wait_for_stats {
-            let (json, summary) = crate::stats::report(desk, &message);
-            deliver(desk, true);
-            send_to_launcher(fd, &FromPager::Stats { json, summary });
+    match serde_json::from_slice(&packet.bytes) {
+        Ok(message @ ToPager::CommandExited { wait_for_stats, .. }) => {
+            if wait_for_stats {
+                let (json, summary) = crate::stats::report(desk, &message);
+                deliver(desk, true);
+                send_to_launcher(fd, &FromPager::Stats { json, summary });
+            }
+            *desk.ended.lock().unwrap() = Some(message);
         }
-        *desk.ended.lock().unwrap() = Some(message);
+        Ok(ToPager::TreeEnded) if serves_others(desk) => send_to_launcher(fd, &FromPager::Serves),
+        Ok(ToPager::TreeEnded) => desk.over.store(true, Relaxed),
+        _ => {}
     }
     true
+}
+
+/// The tree has ended. Whether others are paged, who have got no more of it than its environment. Those who are not are told to
+/// go on alone, if nobody is.
+fn serves_others(desk: &Desk) -> bool {
+    let lives = |pid: i32| proctree::read_stat(pid).is_some_and(|process| !process.is_dead());
+    let mut clients = desk.clients.lock().unwrap().clone();
+    clients.retain(|client| lives(client.pid));
+    // Who is not engaged now will not be. The fork child of a paged process needs us all the same.
+    clients.retain(|client| {
+        client.has_beacon || client.stage.compare_exchange(IDLE, REFUSED, SeqCst, SeqCst).is_err() || {
+            say_bye(&client.socket);
+            false
+        }
+    });
+    let engaged = |client: &Arc<Client>| client.has_beacon || matches!(client.stage.load(SeqCst), ENGAGING | MANAGED);
+    let procs = desk.shared.procs.lock().unwrap().clone();
+    clients.iter().any(engaged) || procs.iter().any(|proc| proc.pid().map_or_else(|| !proc.uffd.gone(), lives))
 }
 
 fn launcher_left_in_order(desk: &Desk) -> bool {
@@ -304,6 +371,7 @@ fn launcher_left_in_order(desk: &Desk) -> bool {
 /// whose stub has not said hello yet.
 fn abandon(desk: &Desk) {
     desk.shared.ending.store(true, Relaxed);
+    desk.apart.close();
     let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
     let mut tree: Vec<ProcStat> = clients.iter().filter_map(|client| proctree::read_stat(client.pid)).collect();
     let entry = format!("{SOCKET_VARIABLE}={}", desk.config.socket_name);
@@ -353,6 +421,14 @@ fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
     let Ok((uid, pid)) = seqpacket::peer(socket.as_fd()) else { return };
     match parse(&packet.bytes) {
         Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
+        Some(request) if request.kind == APART => {
+            if let Err(error) = desk.apart.open() {
+                let place = &desk.config.place;
+                desk.shared.warn(format!("programs in other network namespaces cannot be paged: {place}: {error}"));
+            }
+            send_command(&socket, &Command { kind: STAY, ..Command::default() }, None);
+        }
+        Some(request) if request.kind == LEAVE => leave::asked(desk, socket, pid, request.flags),
         None if packet.bytes.starts_with(b"{") => {
             if may_ask(uid) {
                 let question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
@@ -384,6 +460,7 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
     let Ok(rss) = RssReader::open(pid) else { return say_bye(&socket) };
     let expected = forks::take(&desk.shared, hello.token).filter(|_| hello.token != 0);
     let comm = procfs::comm(pid).unwrap_or_default();
+    desk.left.lock().unwrap().why.remove(&pid);
     let anon = rss.read().map_or(0, |rss| rss.anon);
     if hello.token != 0 && expected.is_none() {
         // It waits, and lacks what was outside when it was forked.
@@ -399,7 +476,8 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
         has_beacon: hello.beacon != 0,
         since: Instant::now(),
         socket: Arc::new(socket),
-        stage: AtomicU32::new(IDLE),
+        // In a long chain of forks each would have a copy of what all share, taken from it by itself.
+        stage: AtomicU32::new(if hello.flags & FORKED_AGAIN == 0 { IDLE } else { REFUSED }),
         rss,
         share: AtomicU64::new(if hello.flags & FORKED == 0 { 1000 } else { 0 }),
         weighed: Mutex::new((if hello.flags & FORKED == 0 { 0 } else { anon }, 0)),
@@ -412,16 +490,25 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
         proc: Mutex::new(None),
         look: Mutex::new(None),
         comm,
+        leaving: AtomicBool::new(false),
+        quiet: AtomicU32::new(leave::ASKED),
         gone: AtomicBool::new(false),
     });
     if hello.token != 0 {
         if let Err(error) = engage(desk, &client) {
             cannot_inherit(desk, &client, &error.to_string());
         }
-    } else if client.forked {
-        let mut beacons = CLIENTS_FOR_BEACONS.lock().unwrap();
-        beacons.retain(|c| !c.gone.load(Relaxed));
-        beacons.push(Arc::clone(&client));
+    } else if client.has_beacon {
+        let mut beacons = BEACONS.lock().unwrap();
+        beacons.clients.retain(|c| !c.gone.load(Relaxed));
+        beacons.touched.retain(|(_, proc)| proc.upgrade().is_some_and(|proc| !proc.removed.load(Relaxed)));
+        match beacons.touched.iter().position(|(tid, _)| *tid == client.tid) {
+            Some(i) => {
+                let (_, proc) = beacons.touched.swap_remove(i);
+                proc.upgrade().iter().for_each(|proc| name(&client, proc));
+            }
+            None => beacons.clients.push(Arc::clone(&client)),
+        }
     }
     desk.clients.lock().unwrap().push(client);
 }
@@ -433,6 +520,9 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
         _ => return remove_client(desk, client),
     };
     let Some(message) = parse(&packet.bytes) else { return remove_client(desk, client) };
+    if message.kind == QUIET {
+        client.quiet.store(if message.error == 0 { leave::IS_QUIET } else { leave::FORKS }, Relaxed);
+    }
     if message.kind != ENGAGED || client.stage.load(Relaxed) != ENGAGING {
         return;
     }
@@ -455,9 +545,7 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
                 // Its forks wait for an answer.
                 send_command(&client.socket, &Command { kind: SERVED, ..Command::default() }, None);
             }
-            if client.rss.read().is_ok() && !client.forked {
-                desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
-            }
+            leave::refused(desk, client, &error);
         }
     }
 }
@@ -493,11 +581,17 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     let known = client.proc.lock().unwrap().clone();
     let slots = (desk.shared.sizes.staging / 4096) as usize;
     let segment = Arc::new(Segment::create(slot_offset(slots as u32))?);
+    let fd = duplicate(segment.as_raw_fd())?;
+    let known = known.map(|proc| duplicate(proc.uffd.as_raw_fd())).transpose()?;
+    if client.stage.compare_exchange(IDLE, ENGAGING, SeqCst, SeqCst).is_err() {
+        // It wants to be left.
+        return Ok(());
+    }
     let mut command = Command { kind: ENGAGE, flags: 0, segment_bytes: segment.bytes() as u64 };
     let lend = Command { kind: LEND, ..Command::default() };
-    if let Some(proc) = &known {
+    if let Some(uffd) = &known {
         command.flags = WITH_UFFD;
-        send_command(&client.socket, &lend, Some(&duplicate(proc.uffd.as_raw_fd())?));
+        send_command(&client.socket, &lend, Some(uffd));
     } else if let Some(device) = &desk.device {
         command.flags = WITH_DEVICE;
         send_command(&client.socket, &lend, Some(device));
@@ -508,9 +602,7 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     if off(Rule::Window) {
         command.flags |= memfit_wire::TRUST_MOVE;
     }
-    let fd = duplicate(segment.as_raw_fd())?;
     *client.segment.lock().unwrap() = Some(segment);
-    client.stage.store(ENGAGING, Relaxed);
     send_command(&client.socket, &command, Some(&fd));
     Ok(())
 }
@@ -524,6 +616,7 @@ fn duplicate(fd: RawFd) -> std::io::Result<OwnedFd> {
 fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option<OwnedFd>) -> std::io::Result<()> {
     let shared = &desk.shared;
     let segment = client.segment.lock().unwrap().clone().ok_or_else(|| std::io::Error::other("no segment"))?;
+    let identity = identity(client, message, &segment)?;
     // Of a fork child its parent's userfaultfd has told.
     let known = client.proc.lock().unwrap().clone();
     let fresh = known.is_none();
@@ -543,7 +636,6 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
             Arc::new(Proc::new(id, area, uffd)?)
         }
     };
-    let identity = identity(client, message, &segment)?;
     proc.uffd.register(message.window[0], message.window[1] - message.window[0])?;
     if message.beacon != 0 {
         proc.uffd.register(message.beacon, 4096)?;
@@ -689,12 +781,21 @@ fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
     false
 }
 
-/// A fork child touched its beacon: the thread that did it is the stub of this process.
-pub fn beacon(_shared: &Arc<Shared>, proc: &Arc<Proc>, tid: u32) {
-    let mut beacons = CLIENTS_FOR_BEACONS.lock().unwrap();
-    if let Some(i) = beacons.iter().position(|c| c.tid == tid && !c.gone.load(Relaxed)) {
-        let client = beacons.swap_remove(i);
-        *client.proc.lock().unwrap() = Some(Arc::clone(proc));
+/// A fork child has touched its beacon: the thread that did it is the stub of this process.
+pub fn beacon(proc: &Arc<Proc>, tid: u32) {
+    let mut beacons = BEACONS.lock().unwrap();
+    match beacons.clients.iter().position(|c| c.tid == tid && !c.gone.load(Relaxed)) {
+        Some(i) => name(&beacons.clients.swap_remove(i), proc),
+        None => beacons.touched.push((tid, Arc::downgrade(proc))),
+    }
+}
+
+/// This stub's process is the one with that userfaultfd. The stub holds it from now on, too: its process waits for that, since
+/// nobody else would when we and the launcher die.
+fn name(client: &Client, proc: &Arc<Proc>) {
+    *client.proc.lock().unwrap() = Some(Arc::clone(proc));
+    if let Ok(uffd) = duplicate(proc.uffd.as_raw_fd()) {
+        send_command(&client.socket, &Command { kind: LEND, ..Command::default() }, Some(&uffd));
     }
 }
 

@@ -386,12 +386,10 @@ impl Server {
         if self.proc.is_notice(page.address()) {
             return self.notice(fault, more);
         }
-        if page.address() == self.proc.beacon.load(Relaxed) && page.0 != 0 {
-            crate::control::beacon(&self.shared, &self.proc, fault.tid);
-        }
+        let is_beacon = page.address() == self.proc.beacon.load(Relaxed) && page.0 != 0;
         let stubs_own =
             |i: &crate::proc::Identity| i.forbidden.iter().any(|&(s, e)| fault.address >= s && fault.address < e);
-        if self.proc.identity.get().is_some_and(stubs_own) && page.address() != self.proc.beacon.load(Relaxed) {
+        if self.proc.identity.get().is_some_and(stubs_own) && !is_beacon {
             return Err(End::Broken(Broken(format!(
                 "its stub read {:#x}, a page it never moved there",
                 fault.address
@@ -406,7 +404,9 @@ impl Server {
                 Some((start, end)) => PageRange::from_addresses(start, end),
                 None => PageRange { first: page, pages: 1 },
             };
-            self.throttle(more)?;
+            if !is_beacon {
+                self.throttle(more)?;
+            }
             self.loads.clear();
             let mut state = self.shared.lock();
             let answer = state.core.fault(self.proc.id, page, limit, most, &mut self.loads);
@@ -440,6 +440,10 @@ impl Server {
             if self.proc.uffd.gone() {
                 return Err(End::Gone);
             }
+        }
+        if is_beacon {
+            // Not before: the stub would wait for the page with its own descriptor in its queue, for ever if we die.
+            crate::control::beacon(&self.proc, fault.tid);
         }
         self.proc.counters.faults.fetch_add(1, Relaxed);
         Ok(())
@@ -563,7 +567,7 @@ impl Server {
     fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
         let give_up = Instant::now() + THROTTLE_MAX;
         // While it forks nothing is taken from it, so that its own faults would wait in vain.
-        while self.shared.must_wait(1) && !self.proc.forking.load(Relaxed) && Instant::now() < give_up {
+        while self.shared.must_wait(1) && !self.proc.at_rest() && Instant::now() < give_up {
             if !self.shared.help() {
                 self.shared.wait_for_progress();
             }

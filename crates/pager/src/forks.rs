@@ -192,6 +192,11 @@ impl Proc {
         identity.forbidden.iter().for_each(|&(s, e)| own.add(s, e));
         let plain: Ranges = maps::private_anonymous(&smaps).into_iter().collect();
         let kept = maps::not_in_children(&smaps).into_iter();
+        if smaps.is_empty() {
+            // We may not look any more; what is registered was shielded.
+            let regions: Vec<_> = self.regions.lock().unwrap().iter().collect();
+            return pieces(regions.into_iter().flat_map(|(s, e)| own.gaps(s, e)));
+        }
         let parts: Vec<_> = kept.flat_map(|(s, e)| plain.within(s, e).collect::<Vec<_>>()).collect();
         pieces(parts.into_iter().flat_map(|(s, e)| own.gaps(s, e)))
     }

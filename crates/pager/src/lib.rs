@@ -5,6 +5,7 @@
 //! in `memfit_core`, behind one lock (`state`).
 
 mod adopt;
+pub mod apart;
 mod compress;
 pub mod config;
 mod control;
@@ -13,6 +14,7 @@ mod fault;
 mod flight;
 mod forks;
 mod frames;
+mod leave;
 mod monitor;
 mod mutant;
 mod order;
@@ -73,7 +75,10 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         device: control::open_device(),
         fork_events,
         ended: Mutex::new(None),
+        apart: apart::Apart::new(&config.place),
+        over: false.into(),
         past: Mutex::new(Vec::new()),
+        left: Mutex::default(),
         config,
     }))
 }

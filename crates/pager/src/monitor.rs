@@ -2,10 +2,12 @@
 
 use crate::adopt;
 use crate::control::{engage, Client, Desk, IDLE, MANAGED, REFUSED};
+use crate::leave::{self, Why};
 use crate::proc::Proc;
 use crate::state::Shared;
 use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree;
+use memfit_os::witness;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -230,6 +232,11 @@ impl Monitor {
                         self.desk.shared.warn(format!("cannot engage process {}: {error}", client.pid));
                     }
                 }
+                MANAGED if client.leaving.load(Relaxed) => {}
+                // It has not told us, and its new threads would stay unknown.
+                MANAGED if !self.desk.fork_events && !procfs::may_look(client.pid) => {
+                    leave::begin(&self.desk, client, Why::Unreadable, None);
+                }
                 MANAGED if look => {
                     let proc = client.proc.lock().unwrap().clone();
                     if let Some(proc) = proc {
@@ -360,7 +367,8 @@ impl Monitor {
         crate::forks::forget_lost(&self.desk.shared, &all, known);
         let mut names = Vec::new();
         let mut seen = HashMap::new();
-        for process in all.iter().filter(|p| !known(p.pid)) {
+        // The launcher's witness has no memory of its own.
+        for process in all.iter().filter(|p| !known(p.pid) && p.comm != witness::NAME) {
             let old = self.strangers.remove(&process.pid).filter(|old| old.forked == process.forked);
             let Some(stranger) = old.or_else(|| {
                 let rss = RssReader::open(process.pid).ok()?;
@@ -369,10 +377,15 @@ impl Monitor {
                 continue;
             };
             let waited = stranger.since.elapsed();
-            let late = waited >= STUB_COMES && !stranger.forked && !adopt::has_stub(process.pid);
             // A small one is not worth a word: `unshare` that waits for its child, say.
             let large = || stranger.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
-            if late || (waited >= COMES_AT_ALL && large()) {
+            let left = self.desk.left.lock().unwrap().of(process);
+            let late = || waited >= STUB_COMES && !stranger.forked && !adopt::has_stub(process.pid);
+            if let Some(why) = left {
+                if large() {
+                    leave::tell(&self.desk, process.pid, &process.comm, why, "");
+                }
+            } else if late() || (waited >= COMES_AT_ALL && large()) {
                 names.push(process.comm.clone());
             }
             seen.insert(process.pid, stranger);
@@ -384,7 +397,7 @@ impl Monitor {
             names.truncate(5);
             self.desk.shared.warn(format!(
                 "not paged, but counted: {} (static, setuid, musl and 32-bit programs, and those without libmemfit.so in \
-                 LD_PRELOAD or in a network namespace of their own, cannot be)",
+                 LD_PRELOAD or in a network namespace out of reach, cannot be)",
                 names.join(", ")
             ));
         }

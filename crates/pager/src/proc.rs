@@ -107,6 +107,8 @@ pub struct Proc {
     pub notice: AtomicU64,
     /// A told fork is under way: nothing is taken or adopted.
     pub forking: AtomicBool,
+    /// It is not to be paged any more: nothing is taken or adopted.
+    pub leaving: AtomicBool,
     /// The child of the fork under way.
     pub expected: Mutex<Option<Arc<Expected>>>,
     /// If its forks are told: descriptors of threads, also of ended ones, which glibc touches in a fork child.
@@ -160,6 +162,7 @@ impl Proc {
             regions: Mutex::default(),
             notice: AtomicU64::new(0),
             forking: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             expected: Mutex::default(),
             descriptors: Mutex::default(),
             shields: Mutex::default(),
@@ -263,7 +266,12 @@ impl Proc {
     /// Whether a batch can be posted: the stub is known, idle and alive.
     pub fn idle(&self, io: &Io) -> bool {
         let there = self.identity.get().is_some() && !self.dead.load(Relaxed) && !self.removed.load(Relaxed);
-        there && !io.busy && !self.forking.load(Relaxed)
+        there && !io.busy && !self.at_rest()
+    }
+
+    /// Whether nothing is to be taken from it for now.
+    pub fn at_rest(&self) -> bool {
+        self.forking.load(Relaxed) || self.leaving.load(Relaxed)
     }
 
     /// Whether pages are or were shared by fork: MOVE refuses them until they have been written again.

@@ -4,15 +4,16 @@
 //! the memory of a dead program never outlives it. It has its own empty descriptor table, its own
 //! stack and thread pointer, and blocks every signal.
 
+use crate::socket::{ask, connect, is_known, receive, remove_place, send};
 use crate::sys::{self, syscall, PAGE};
 use crate::take::Taker;
-use crate::{fork, lock, map};
+use crate::{fork, lock, map, seccomp};
 use core::arch::global_asm;
-use core::mem::{size_of, zeroed, MaybeUninit};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::mem::{size_of, zeroed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{
-    Command, FromStub, Ring, BATCH, BYE, ENGAGE, ENGAGED, FORKED, HELLO, LEND, MAGIC, NOTICE_PAGES, OPEN, RING_BYTES,
-    SERVED, SOCKET_NAME_MAX, TELL_FORKS, TRUST_MOVE, VERSION, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, Ring, BATCH, BYE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND, NOTICE_PAGES, OPEN,
+    QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS, TRUST_MOVE, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
@@ -20,8 +21,6 @@ const STACK_BYTES: usize = 4 * PAGE;
 /// VM | SIGHAND | THREAD | SYSVSEM | FILES | SETTLS. The table is unshared at once.
 const CLONE_FLAGS: usize = 0x100 | 0x800 | 0x10000 | 0x40000 | 0x400 | 0x80000;
 
-static mut SOCKET_NAME: [u8; SOCKET_NAME_MAX] = [0; SOCKET_NAME_MAX];
-static SOCKET_NAME_LEN: AtomicUsize = AtomicUsize::new(0);
 /// Address of the beacon page that fork children inherit; 0 before the process is engaged.
 static BEACON: AtomicUsize = AtomicUsize::new(0);
 /// Where our mappings are, or were in the fork parent.
@@ -38,25 +37,17 @@ static CONNECTION: AtomicUsize = AtomicUsize::new(0);
 const NONE: usize = usize::MAX;
 /// Looks for the hello, which comes in under a millisecond.
 const HELLO_LOOKS: u32 = 100_000;
+/// The process is left: it has no stub any more, and its fork children get none.
+static LEFT: AtomicBool = AtomicBool::new(false);
+/// Somebody waits for that, and frees the thread's stack.
+static AWAITED: AtomicBool = AtomicBool::new(false);
 const IDLE: u32 = 0;
 const PAGED: u32 = 1;
 const STOPPING: u32 = 2;
+/// See [`depends`].
+static DEPENDS: AtomicBool = AtomicBool::new(false);
 /// In a told fork child the pager's number of the fork, for the hello; else 0.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
-
-/// Remembers the pager's socket. Called once, before any thread of ours.
-pub fn set_socket(name: &[u8]) -> bool {
-    if name.is_empty() || name.len() > SOCKET_NAME_MAX {
-        return false;
-    }
-    // SAFETY: the constructor is the only writer and runs before the first reader.
-    unsafe {
-        let target = &raw mut SOCKET_NAME;
-        sys::copy(target as usize, name.as_ptr() as usize, name.len());
-    }
-    SOCKET_NAME_LEN.store(name.len(), Relaxed);
-    true
-}
 
 global_asm!(
     ".globl memfit_stub_clone",
@@ -87,11 +78,12 @@ unsafe extern "C" {
 
 /// Starts the thread; false if that is impossible: the process then runs unmanaged, or, as a told fork child, must not run.
 pub fn start(forked: bool, token: u64) -> bool {
-    if SOCKET_NAME_LEN.load(Relaxed) == 0 {
+    if !is_known() || LEFT.load(Relaxed) {
         return false;
     }
     let Some(stack) = sys::map_private(&STACK, STACK_BYTES) else { return false };
     TOKEN.store(token, Relaxed);
+    DEPENDS.store(token != 0 || forked && BEACON.load(Relaxed) != 0, Relaxed);
     STATE.store(IDLE, Relaxed);
     THREAD.store(0, Relaxed);
     // SAFETY: asks for a number.
@@ -116,21 +108,8 @@ pub fn start(forked: bool, token: u64) -> bool {
 pub fn stop() -> bool {
     // PIDFD_THREAD.
     const THREAD_OF_IT: usize = 0o200;
-    // A child by vfork has our variables, but no thread of ours.
-    // SAFETY: asks for a number.
-    if PROCESS.load(Relaxed) != unsafe { syscall!(sys::GETPID) } as usize {
-        return false;
-    }
-    let mut thread = THREAD.load(Acquire);
-    for _ in 0..HELLO_LOOKS {
-        if thread != 0 {
-            break;
-        }
-        // SAFETY: lets others run.
-        unsafe { syscall!(sys::SCHED_YIELD) };
-        thread = THREAD.load(Acquire);
-    }
-    if thread == 0 || thread == NONE || STATE.compare_exchange(IDLE, STOPPING, AcqRel, Relaxed).is_err() {
+    let Some(thread) = thread() else { return false };
+    if STATE.compare_exchange(IDLE, STOPPING, AcqRel, Relaxed).is_err() {
         return false;
     }
     // SAFETY: descriptors of our own thread and its socket, closed again; its end is awaited.
@@ -146,16 +125,63 @@ pub fn stop() -> bool {
         }
         syscall!(sys::SHUTDOWN, socket, 2);
         syscall!(sys::CLOSE, socket);
+    }
+    await_end(thread);
+    true
+}
+
+/// The number of the thread, when it has said hello. `None` if there is none: a child by vfork has our variables, but no thread of
+/// ours.
+fn thread() -> Option<usize> {
+    // SAFETY: asks for a number.
+    if PROCESS.load(Relaxed) != unsafe { syscall!(sys::GETPID) } as usize {
+        return None;
+    }
+    for _ in 0..HELLO_LOOKS {
+        match THREAD.load(Acquire) {
+            // SAFETY: lets others run.
+            0 => unsafe { syscall!(sys::SCHED_YIELD) },
+            NONE => return None,
+            thread => return Some(thread),
+        };
+    }
+    None
+}
+
+/// Waits until the thread, which is about to end, has ended.
+fn await_end(thread: usize) {
+    // SAFETY: signal 0 asks whether it is there; its stack is nobody's then.
+    unsafe {
         let process = syscall!(sys::GETPID);
         while syscall!(sys::TGKILL, process, thread, 0) == 0 {
             syscall!(sys::SCHED_YIELD);
         }
         syscall!(sys::MUNMAP, STACK.load(Relaxed), STACK_BYTES);
     }
+}
+
+/// Asks the pager to leave this process alone; returns when all of its memory is back and the thread has ended. False if there is
+/// no thread, or the pager can do without this. Not for a signal handler: signals must be blocked.
+pub fn leave(why: u32) -> bool {
+    let Some(thread) = thread() else { return false };
+    if ask(LEAVE, why) != BYE {
+        return false;
+    }
+    LEFT.store(true, Release);
+    // Another thread may have asked as well: the first one waits for the end, the others for that one.
+    if !AWAITED.swap(true, AcqRel) {
+        await_end(thread);
+        return true;
+    }
+    // SAFETY: asks for a thread of ours.
+    while unsafe { syscall!(sys::TGKILL, syscall!(sys::GETPID), thread, 0) } == 0 {
+        // SAFETY: lets others run.
+        unsafe { syscall!(sys::SCHED_YIELD) };
+    }
     true
 }
 
-fn leave() -> ! {
+fn leave_thread() -> ! {
     THREAD.store(NONE, Release);
     loop {
         // SAFETY: ends this thread only.
@@ -166,6 +192,7 @@ fn leave() -> ! {
 /// The pager is gone without a word: if this process depends on it evicted pages are lost, and so it must not go on; if not,
 /// its run is at an end all the same.
 pub fn die() -> ! {
+    remove_place();
     // SAFETY: SIGKILL to our own process.
     unsafe {
         let pid = syscall!(sys::GETPID);
@@ -173,15 +200,20 @@ pub fn die() -> ! {
         // The first process of a PID namespace takes no signal from itself.
         syscall!(sys::EXIT_GROUP, 137);
     }
-    leave()
+    leave_thread()
 }
 
-/// The thread cannot serve: in a told fork child, which depends on it, that is the end.
+/// Whether this is the fork child of a paged process: its memory may be with the pager.
+pub fn depends() -> bool {
+    DEPENDS.load(Relaxed)
+}
+
+/// The thread cannot serve: in the fork child of a paged process, which depends on it, that is the end.
 fn give_up() -> ! {
-    if TOKEN.load(Relaxed) != 0 {
+    if depends() {
         die();
     }
-    leave()
+    leave_thread()
 }
 
 extern "C" fn main(forked: usize) -> ! {
@@ -196,22 +228,32 @@ extern "C" fn main(forked: usize) -> ! {
     }
     let Some(socket) = connect() else { give_up() };
     sys::short_turns();
+    let (beacon, mut present) = (BEACON.load(Relaxed), 0u8);
+    if beacon != 0 {
+        // SAFETY: looks at a page of ours.
+        unsafe { syscall!(sys::MINCORE, beacon, PAGE, &raw mut present) };
+    }
+    let again = forked != 0 && present & 1 != 0;
     // SAFETY: all-zero is a valid FromStub.
     let mut hello: FromStub = unsafe { zeroed() };
     hello.kind = HELLO;
-    hello.flags = if forked != 0 { FORKED } else { 0 };
+    hello.flags = if forked != 0 { FORKED } else { 0 } | if again { FORKED_AGAIN } else { 0 };
     hello.token = TOKEN.load(Relaxed);
-    hello.beacon = BEACON.load(Relaxed) as u64;
+    hello.beacon = beacon as u64;
     // A pager that is gone has said goodbye, or not: `serve` finds out.
-    if !send(socket, &mut hello, None) && TOKEN.load(Relaxed) != 0 {
+    if !send(socket, &mut hello, None) && depends() {
         die();
     }
     CONNECTION.store(socket as usize, Relaxed);
     THREAD.store(hello.tid as usize, Release);
-    let beacon = BEACON.load(Relaxed);
     if forked != 0 && beacon != 0 {
         // SAFETY: a page of ours; reading it makes the fault that tells the pager whose memory this is.
-        unsafe { core::ptr::read_volatile(beacon as *const u8) };
+        unsafe {
+            if again {
+                syscall!(sys::MADVISE, beacon, PAGE, 4);
+            }
+            core::ptr::read_volatile(beacon as *const u8);
+        }
     }
     serve(socket)
 }
@@ -222,25 +264,55 @@ fn serve(socket: i32) -> ! {
     // In a told child the thread that forked holds it.
     let told = TOKEN.load(Relaxed) != 0;
     let mut notice = 0;
+    // Forks are kept out.
+    let mut quiet = false;
     loop {
         // SAFETY: all-zero is a valid Command.
         let mut command: Command = unsafe { zeroed() };
         let mut fd = -1;
         let got = receive(socket, &mut command, &mut fd);
         if STATE.load(Acquire) == STOPPING {
-            leave();
+            leave_thread();
         }
         if got == 0 || taker.is_some() && got != size_of::<Command>() as isize {
             die();
         }
-        if got != size_of::<Command>() as isize || command.kind == BYE {
+        if got != size_of::<Command>() as isize || command.kind == BYE && taker.is_none() {
             give_up();
         }
         match command.kind {
-            LEND => lent = fd,
+            BYE => {
+                // All is back, and nothing is taken any more.
+                lock::keep(0, 0);
+                BEACON.store(0, Relaxed);
+                LEFT.store(true, Release);
+                if quiet {
+                    fork::unlock();
+                }
+                leave_thread();
+            }
+            QUIET => {
+                quiet = quiet || fork::hush();
+                // SAFETY: all-zero is a valid FromStub.
+                let mut reply: FromStub = unsafe { zeroed() };
+                reply.kind = QUIET;
+                reply.error = if quiet { 0 } else { sys::EAGAIN as u32 };
+                send(socket, &mut reply, None);
+            }
+            LEND => {
+                if lent >= 0 {
+                    // SAFETY: our own descriptor, in our own table.
+                    unsafe { syscall!(sys::CLOSE, lent) };
+                }
+                lent = fd;
+                if depends() && !told {
+                    // Our own userfaultfd: whoever dies now, no page of this process reads as zeros.
+                    fork::served();
+                }
+            }
             ENGAGE => {
                 if STATE.compare_exchange(IDLE, PAGED, AcqRel, Relaxed).is_err() {
-                    leave();
+                    leave_thread();
                 }
                 let tell = command.flags & TELL_FORKS != 0;
                 if tell && !told {
@@ -248,10 +320,13 @@ fn serve(socket: i32) -> ! {
                     fork::lock();
                 }
                 taker = engage(socket, &command, fd, lent, &mut notice);
+                lent = -1;
                 if taker.is_none() && tell && !told {
                     fork::unlock();
                 }
             }
+            // Nobody has told the pager of this fork: its parent was not paged after all.
+            STAY => fork::served(),
             OPEN => map::open(),
             SERVED => {
                 if let Some(taker) = taker.as_ref().filter(|_| command.flags & TELL_FORKS != 0) {
@@ -341,114 +416,23 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     })
 }
 
-/// A userfaultfd for this process: by the system call, or by the device that the pager lent.
+/// A userfaultfd for this process: by the device that the pager lent, or by the system call, for which a filter may kill.
 fn make_uffd(command: &Command, device: i32) -> Result<i32, u32> {
     const FLAGS: usize = 0o2000000 | 0o4000; // O_CLOEXEC | O_NONBLOCK
     const USERFAULTFD_IOC_NEW: usize = 0xaa00;
     // SAFETY: both only make a descriptor.
     let fd = unsafe {
-        let fd = syscall!(sys::USERFAULTFD, FLAGS);
-        if fd < 0 && command.flags & WITH_DEVICE != 0 {
+        if command.flags & WITH_DEVICE != 0 {
             syscall!(sys::IOCTL, device, USERFAULTFD_IOC_NEW, FLAGS)
+        } else if seccomp::kills_userfaultfd() {
+            -1
         } else {
-            fd
+            syscall!(sys::USERFAULTFD, FLAGS)
         }
     };
     if fd < 0 {
         Err(-fd as u32)
     } else {
         Ok(fd as i32)
-    }
-}
-
-#[repr(C)]
-struct SockaddrUn {
-    family: u16,
-    path: [u8; 108],
-}
-
-fn connect() -> Option<i32> {
-    let len = SOCKET_NAME_LEN.load(Relaxed);
-    let mut address = SockaddrUn { family: 1, path: [0; 108] };
-    // SAFETY: len <= SOCKET_NAME_MAX < 107; the name was written before this thread started. The
-    // socket is SOCK_SEQPACKET | SOCK_CLOEXEC.
-    unsafe {
-        sys::copy(address.path.as_mut_ptr().add(1) as usize, &raw const SOCKET_NAME as usize, len);
-        let socket = syscall!(sys::SOCKET, 1, 5 | 0o2000000, 0);
-        if socket < 0 || syscall!(sys::CONNECT, socket, &raw const address, 2 + 1 + len) < 0 {
-            return None;
-        }
-        Some(socket as i32)
-    }
-}
-
-#[repr(C)]
-struct Iovec {
-    base: *mut u8,
-    len: usize,
-}
-
-#[repr(C)]
-struct Msghdr {
-    name: *mut u8,
-    name_len: u32,
-    iov: *mut Iovec,
-    iov_len: usize,
-    control: *mut u8,
-    control_len: usize,
-    flags: i32,
-}
-
-/// A control message with one descriptor: cmsghdr (16 bytes) and data, padded.
-#[repr(C, align(8))]
-struct Control {
-    len: usize,
-    level: i32,
-    kind: i32,
-    fd: i32,
-    padding: i32,
-}
-
-fn send(socket: i32, message: &mut FromStub, fd: Option<i32>) -> bool {
-    message.magic = MAGIC;
-    message.version = VERSION;
-    // SAFETY: message, control and header live through the calls; SCM_RIGHTS = 1 at SOL_SOCKET = 1;
-    // MSG_NOSIGNAL = 0x4000.
-    unsafe {
-        message.tid = syscall!(sys::GETTID) as u32;
-        let mut control = Control { len: 20, level: 1, kind: 1, fd: fd.unwrap_or(-1), padding: 0 };
-        let mut iov = Iovec { base: (message as *mut FromStub).cast(), len: size_of::<FromStub>() };
-        let mut header: Msghdr = zeroed();
-        header.iov = &raw mut iov;
-        header.iov_len = 1;
-        if fd.is_some() {
-            header.control = (&raw mut control).cast();
-            header.control_len = 24;
-        }
-        syscall!(sys::SENDMSG, socket, &raw const header, 0x4000) == size_of::<FromStub>() as isize
-    }
-}
-
-fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
-    let mut control = MaybeUninit::<Control>::zeroed();
-    // SAFETY: as in `send`; the kernel writes at most the sizes given. MSG_CMSG_CLOEXEC = 0x40000000.
-    unsafe {
-        loop {
-            let mut iov = Iovec { base: (command as *mut Command).cast(), len: size_of::<Command>() };
-            let mut header: Msghdr = zeroed();
-            header.iov = &raw mut iov;
-            header.iov_len = 1;
-            header.control = control.as_mut_ptr().cast();
-            header.control_len = size_of::<Control>();
-            let got = syscall!(sys::RECVMSG, socket, &raw mut header, 0x4000_0000);
-            // ECONNRESET, 104, comes once when the other end left something unread, before what it said last.
-            if got == -(sys::EINTR as isize) || got == -104 {
-                continue;
-            }
-            if header.control_len >= 20 && got > 0 {
-                *fd = control.assume_init_ref().fd;
-            }
-            return got;
-        }
     }
 }

@@ -1,11 +1,22 @@
 //! Programs that must be alone in their process for a moment: the kernel lets only a single thread into another user
 //! namespace. So the stub's thread ends before such a call and starts anew after it, as long as the process is not paged.
+//!
+//! And those that enter another network namespace, where the pager's abstract name is unknown.
 
-use crate::agent;
-use crate::exec::returned;
+use crate::exec::{returned, Next};
 use crate::sys::{self, syscall};
+use crate::{agent, socket};
+use memfit_wire::APART;
 
 const NEW_USER: i32 = 0x1000_0000;
+const NEW_NET: i32 = 0x4000_0000;
+
+/// Those who start in another network namespace find the pager by a path. Any kind of namespace (0) may be one.
+pub fn apart(flags: i32) {
+    if flags & NEW_NET != 0 || flags == 0 {
+        socket::ask(APART, 0);
+    }
+}
 
 /// Makes the call `change` with the stub's thread gone, if that can be.
 ///
@@ -21,10 +32,42 @@ unsafe fn alone(change: impl Fn() -> isize) -> i32 {
     unsafe { returned(result) }
 }
 
+/// libc's, which runs a function on another stack.
+pub static CLONE: Next = Next::new(c"clone");
+type Function = extern "C" fn(usize) -> i32;
+type Clone = unsafe extern "C" fn(Function, usize, i32, usize, usize, usize, usize) -> i32;
+
+/// The last three arguments are there or not, as the flags say; they are handed on as they are.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clone(
+    function: Function,
+    stack: usize,
+    flags: i32,
+    argument: usize,
+    parent: usize,
+    tls: usize,
+    child: usize,
+) -> i32 {
+    if flags & NEW_NET != 0 {
+        apart(flags);
+    }
+    // SAFETY: the symbol is libc's function of this type; forwards what the caller answers for. The seventh argument is on the
+    // stack in libc's convention as in ours, and is only passed on.
+    unsafe {
+        match CLONE.get() {
+            0 => returned(-38),
+            next => core::mem::transmute::<usize, Clone>(next)(function, stack, flags, argument, parent, tls, child),
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn unshare(flags: i32) -> i32 {
     // SAFETY: forwards what the caller answers for; sets errno.
     unsafe {
+        if flags & NEW_NET != 0 {
+            apart(flags);
+        }
         if flags & NEW_USER == 0 {
             return returned(syscall!(sys::UNSHARE, flags));
         }
@@ -36,6 +79,7 @@ unsafe extern "C" fn unshare(flags: i32) -> i32 {
 unsafe extern "C" fn setns(fd: i32, kind: i32) -> i32 {
     // SAFETY: as in `unshare`.
     unsafe {
+        apart(kind);
         if kind & NEW_USER == 0 {
             return returned(syscall!(sys::SETNS, fd, kind));
         }

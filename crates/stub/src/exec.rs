@@ -17,7 +17,7 @@ use core::mem::MaybeUninit;
 use file::{at_path, is_32_bit, searched, EMPTY};
 use filter::fit;
 use next::environ;
-pub use next::returned;
+pub use next::{returned, Next};
 
 /// A C string, or null.
 type Text = *const u8;

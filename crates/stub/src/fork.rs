@@ -20,7 +20,7 @@ static RING: AtomicUsize = AtomicUsize::new(0);
 static NOTICE: AtomicUsize = AtomicUsize::new(0);
 /// The pager's number of the fork under way; 0: it was not told.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
-/// In a told child: the pager serves its memory.
+/// In the child of a paged process: the pager serves its memory.
 static READY: AtomicU32 = AtomicU32::new(0);
 /// Signals that the forking thread had blocked.
 static MASK: AtomicU64 = AtomicU64::new(0);
@@ -69,7 +69,16 @@ pub fn tell(ring: &'static Ring, notice: usize) {
     RING.store(core::ptr::from_ref(ring) as usize, Release);
 }
 
-/// In a told child: its memory is served, the thread that came out of fork may go on.
+/// Forks are not told of any more. Keeps them out, until [`unlock`]; false if one is under way.
+pub fn hush() -> bool {
+    if LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+        return false;
+    }
+    RING.store(0, Release);
+    true
+}
+
+/// In the child of a paged process: its memory is served, the thread that came out of fork may go on.
 pub fn served() {
     READY.store(1, Release);
     sys::futex_wake(&READY);
@@ -95,7 +104,8 @@ fn knock(ring: &Ring, what: u32) {
     }
 }
 
-fn set_mask(mask: u64) -> u64 {
+/// Sets the calling thread's blocked signals; gives what they were.
+pub fn set_mask(mask: u64) -> u64 {
     let mut old = 0u64;
     // SAFETY: the kernel reads one and writes the other word. SIG_SETMASK.
     unsafe { syscall!(sys::SIGPROCMASK, 2, &raw const mask, &raw mut old, 8) };
@@ -131,7 +141,7 @@ pub extern "C" fn after_in_parent() {
 }
 
 /// In the child, before all other handlers but those registered before us: the stub's thread was not inherited, start
-/// another; in a told child, wait until the pager serves it.
+/// another; in a told child, wait until the pager serves it, in another one of a paged process until the stub can hold it.
 pub extern "C" fn after_in_child() {
     let token = TOKEN.load(Relaxed);
     RING.store(0, Relaxed);
@@ -139,10 +149,12 @@ pub extern "C" fn after_in_child() {
     // It was not inherited.
     locked::keep(0, 0);
     let started = agent::start(true, token);
-    if token != 0 {
-        if !started {
-            agent::die();
-        }
+    if token != 0 && !started {
+        agent::die();
+    }
+    // In the child of a paged process all that it reads may be elsewhere: until its stub holds the descriptor by which that
+    // comes back, it would read zeros when pager and launcher die.
+    if started && agent::depends() {
         while READY.load(Acquire) == 0 {
             sys::futex_wait(&READY, 0, 1000);
         }

@@ -4,14 +4,18 @@
 //! nothing until the pager asks: a constructor starts one sleeping thread (`agent`), which carries
 //! out batches of "take these runs away" (`take`). It stands before the functions that start programs
 //! (`exec`), and before `mmap` (`map`) and `mlockall` (`lock`). Where the kernel tells the pager of no forks, it does (`fork`).
+//! It steps aside where it would be forbidden to work (`seccomp`) or the pager could not look (`leave`).
 #![no_std]
 
 mod agent;
 mod alone;
 mod exec;
 mod fork;
+mod leave;
 mod lock;
 mod map;
+mod seccomp;
+mod socket;
 mod sys;
 mod take;
 
@@ -42,8 +46,12 @@ extern "C" fn constructor(_argc: i32, _argv: *const *const u8, environment: *con
     }
     // SAFETY: glibc passes a null-terminated array of C strings.
     let Some(name) = (unsafe { variable(environment, memfit_wire::SOCKET_VARIABLE.as_bytes()) }) else { return };
-    if !agent::set_socket(name) {
+    if !socket::set_name(name) {
         return;
+    }
+    // SAFETY: as above.
+    if let Some(place) = unsafe { variable(environment, memfit_wire::PLACE_VARIABLE.as_bytes()) } {
+        socket::set_place(place);
     }
     // SAFETY: the symbol, if there, is glibc's function of this type.
     unsafe {

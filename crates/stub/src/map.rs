@@ -7,7 +7,7 @@
 
 use crate::exec::returned;
 use crate::sys::{self, syscall, PAGE};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
 /// Address space of the reservation: 16 GiB. It takes no memory.
 const RESERVATION: usize = 16 << 30;
@@ -25,6 +25,8 @@ const RLIMIT_AS: usize = 9;
 static BASE: AtomicUsize = AtomicUsize::new(0);
 /// The next address to give; 0 before the reservation is opened.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// Nothing is given out of it any more.
+static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Makes the reservation, or finds the one that a fork child inherited. None under a limit of the address
 /// space: that belongs to the program.
@@ -51,6 +53,11 @@ pub fn reserve() -> Option<[u64; 2]> {
 /// The pager has registered the reservation: mappings may come out of it.
 pub fn open() {
     let _ = NEXT.compare_exchange(0, BASE.load(Relaxed), Relaxed, Relaxed);
+}
+
+/// Mappings are made by the kernel from now on: the program may not call mprotect any more.
+pub fn close() {
+    CLOSED.store(true, Relaxed);
 }
 
 /// The program limits its own address space, which must not be used up by what we have reserved: what nobody was given is
@@ -108,7 +115,7 @@ unsafe extern "C" fn prlimit64(pid: i32, resource: i32, new: *const [usize; 2], 
 
 /// The next part of the reservation, with this access.
 fn take(bytes: usize, prot: i32) -> Option<usize> {
-    if NEXT.load(Relaxed) == 0 || bytes == 0 || bytes > LARGEST {
+    if NEXT.load(Relaxed) == 0 || CLOSED.load(Relaxed) || bytes == 0 || bytes > LARGEST {
         return None;
     }
     let bytes = bytes.next_multiple_of(PAGE);

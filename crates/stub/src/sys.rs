@@ -90,6 +90,11 @@ pub const PIDFD_GETFD: usize = 438;
 pub const SCHED_SETATTR: usize = 314;
 pub const PRLIMIT: usize = 302;
 pub const USERFAULTFD: usize = 323;
+pub const UNLINK: usize = 87;
+pub const RMDIR: usize = 84;
+pub const SECCOMP: usize = 317;
+pub const CLONE: usize = 56;
+pub const EXECVE: usize = 59;
 pub const CLOSE: usize = 3;
 pub const CLOSE_RANGE: usize = 436;
 

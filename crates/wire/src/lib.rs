@@ -9,13 +9,17 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Both sides refuse another version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// First word of every message of the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
 /// The environment variable with the abstract socket's name, without the leading NUL.
 pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
-/// Longest socket name, bytes.
+/// The environment variable with a directory that nobody else knows the name of before it is there: see [`APART`].
+pub const PLACE_VARIABLE: &str = "MEMFIT_PLACE";
+/// Name of the socket in it, with a slash.
+pub const PLACE_SOCKET: &str = "/s";
+/// Longest socket name, bytes; and longest name of that directory.
 pub const SOCKET_NAME_MAX: usize = 100;
 
 /// Stub to pager: a process is there.
@@ -27,7 +31,8 @@ pub const ENGAGED: u32 = 3;
 /// Pager to stub: a batch is posted in the ring.
 pub const BATCH: u32 = 4;
 
-/// Pager to stub: a descriptor (a userfaultfd or its device) for the ENGAGE that follows.
+/// Pager to stub: a descriptor (a userfaultfd or its device) for the ENGAGE that follows; to the fork child of a paged process as
+/// soon as it is known which one it is: it waits for that.
 pub const LEND: u32 = 5;
 
 /// Pager to stub: [`FromStub::reservation`] is registered, and mappings may come out of it.
@@ -40,8 +45,31 @@ pub const SERVED: u32 = 7;
 /// pager, and of all whom it knows.
 pub const BYE: u32 = 8;
 
+/// A thread of a program to pager, on a connection of its own: its process wants to be left by its stub and not to be paged any
+/// more. The answer is [`BYE`] when all of its memory is back and the stub's thread may be waited for, or [`STAY`].
+/// [`FromStub::flags`] says why.
+pub const LEAVE: u32 = 9;
+
+/// Pager to a thread that asked to be left: there is no need. To a fork child that has said hello with a beacon: it does not depend
+/// on the pager, and need not wait for a [`LEND`].
+pub const STAY: u32 = 10;
+
+/// Pager to stub: keep forks out until [`BYE`], and tell of none. Stub to pager: done, or `error` is EAGAIN, as one is under way.
+pub const QUIET: u32 = 11;
+
+/// A thread of a program to pager, on a connection of its own: the process is about to enter another network namespace, where the
+/// abstract name is nobody's. The answer is [`STAY`] when those who start there can reach the pager at [`PLACE_VARIABLE`].
+pub const APART: u32 = 12;
+
+/// [`FromStub::flags`] of LEAVE: a system call filter will not let the stub work.
+pub const FILTERED: u32 = 1;
+/// [`FromStub::flags`] of LEAVE: the process cannot be looked at any more through /proc (PR_SET_DUMPABLE, other credentials).
+pub const UNREADABLE: u32 = 2;
+
 /// [`FromStub::flags`]: the process is a fork child of one that had a stub.
 pub const FORKED: u32 = 1;
+/// [`FromStub::flags`] of HELLO: and so is its parent, which had named itself by the same beacon.
+pub const FORKED_AGAIN: u32 = 2;
 /// [`Command::flags`] of ENGAGE: the userfaultfd was lent (a fork child has one).
 pub const WITH_UFFD: u32 = 1;
 /// [`Command::flags`] of ENGAGE: `/dev/userfaultfd` was lent.
@@ -81,12 +109,12 @@ pub const RING_BYTES: usize = 8192;
 pub struct FromStub {
     pub magic: u32,
     pub version: u32,
-    /// [`HELLO`] or [`ENGAGED`].
+    /// [`HELLO`], [`ENGAGED`], [`LEAVE`], [`QUIET`] or [`APART`].
     pub kind: u32,
     pub flags: u32,
     /// Thread id of the stub in its own PID namespace.
     pub tid: u32,
-    /// ENGAGED: 0 or an errno.
+    /// ENGAGED, QUIET: 0 or an errno.
     pub error: u32,
     /// Address ranges that must never be taken: stack, window, segment, beacon (`end` exclusive).
     pub stack: [u64; 2],
@@ -109,7 +137,7 @@ pub struct FromStub {
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Command {
-    /// [`LEND`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BYE`] or [`BATCH`].
+    /// [`LEND`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`], [`STAY`] or [`BYE`].
     pub kind: u32,
     pub flags: u32,
     /// ENGAGE: bytes of the segment.

@@ -74,14 +74,22 @@ impl Ordinary {
 
     /// memfit with these words.
     pub fn command(&self, words: &[&str]) -> Command {
+        self.command_in(&[], words)
+    }
+
+    /// As `command`, started by the words `around`.
+    pub fn command_in(&self, around: &[&str], words: &[&str]) -> Command {
+        let memfit = self.place.join("memfit");
+        let memfit = memfit.to_str().expect("the place is UTF-8");
+        let all = [around, &[memfit], words].concat();
         let Some(minor) = self.minor else {
-            let mut command = Command::new(self.place.join("memfit"));
-            command.args(words);
+            let mut command = Command::new(all[0]);
+            command.args(&all[1..]);
             return command;
         };
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", BECOME]).arg(self.place.join("dev"));
-        command.arg(minor.to_string()).arg(self.place.join("memfit")).args(words);
+        command.arg(minor.to_string()).args(all);
         command
     }
 

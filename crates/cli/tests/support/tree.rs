@@ -44,7 +44,6 @@ pub struct Tree {
 impl Tree {
     /// Starts a command with its mark; its output goes to files in the directory, unless it has been given to something.
     pub fn start(mut command: Command, directory: &Path, own_output: bool) -> Tree {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let (out, err) = (directory.join("out"), directory.join("err"));
         if own_output {
             command.stdin(Stdio::null()).stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
@@ -52,6 +51,17 @@ impl Tree {
         for name in ["MEMFIT_SOCKET", "MEMFIT_PID", "MEMFIT_STUB", "LD_PRELOAD"] {
             command.env_remove(name);
         }
+        Tree::start_marked(command, directory, out, err)
+    }
+
+    /// Starts a command as it is, with its mark and without output.
+    pub fn start_in(mut command: Command, directory: &Path) -> Tree {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Tree::start_marked(command, directory, PathBuf::new(), PathBuf::new())
+    }
+
+    fn start_marked(mut command: Command, directory: &Path, out: PathBuf, err: PathBuf) -> Tree {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let value = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         command.env("MEMFIT_TEST_TREE", &value).env("LC_ALL", "C").current_dir(directory);
         let root = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));

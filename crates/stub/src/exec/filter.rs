@@ -1,7 +1,7 @@
 //! The environment without what is ours.
 
 use super::{Text, Texts};
-use crate::sys;
+use crate::{seccomp, sys};
 use core::mem::MaybeUninit;
 
 /// Entries of the largest environment that is filtered, the terminator included.
@@ -17,12 +17,12 @@ const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const OURS: &[u8] = b"MEMFIT_";
 const STUB: &[u8] = b"/libmemfit.so";
 
-/// Forwards with a changed environment for a 32-bit program, else with `None`.
+/// Forwards with a changed environment for a program that cannot have a stub, else with `None`.
 pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) -> i32) -> i32 {
     let changed = |envp| forward(Some(envp));
     // SAFETY: as the caller promises. A signal's stack may be small, so the large room is the second choice.
     unsafe {
-        let done = if !is_32_bit || envp.is_null() {
+        let done = if !(is_32_bit || seccomp::starts_alone()) || envp.is_null() {
             None
         } else if let Some(result) = without_stub::<ENTRIES_FEW, TEXT_SHORT>(envp, changed) {
             Some(result)

@@ -157,12 +157,13 @@ impl Next {
     const UNKNOWN: usize = 0;
     const MISSING: usize = 1;
 
-    const fn new(name: &'static CStr) -> Next {
+    /// Of that name.
+    pub const fn new(name: &'static CStr) -> Next {
         Next { name, at: AtomicUsize::new(Next::UNKNOWN) }
     }
 
     /// The address; 0 if there is none.
-    fn get(&self) -> usize {
+    pub fn get(&self) -> usize {
         match self.at.load(Relaxed) {
             // Only in constructors that run before ours.
             Next::UNKNOWN => self.find(),
@@ -216,7 +217,7 @@ static CONSTRUCTOR: extern "C" fn() = find_all;
 
 /// At the start, because dlsym takes locks, which a vfork child or a signal handler must not.
 extern "C" fn find_all() {
-    for next in [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP] {
+    for next in [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP, &crate::alone::CLONE] {
         next.get();
     }
 }

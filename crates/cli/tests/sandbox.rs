@@ -1,0 +1,277 @@
+//! Sandboxes: of memfit as a whole, and those that programs make for themselves. Where a program cannot be paged any more it goes
+//! on with all of its memory, is counted, and is named with the reason.
+
+mod support;
+
+use std::process::Command;
+use support::process::Ran;
+use support::stats::Stats;
+use support::{memfit_command, say, skip, Bench, FORKS};
+
+/// What most programs here fill is 56 MiB.
+const BUDGET: u64 = 32 << 20;
+/// Pages that are taken away at least from a program that is paged.
+const EVICTED: u64 = 2000;
+/// Rights given up once more, in namespaces where the user is what he is outside; memfit is the first process.
+const CONTAINER: [&str; 17] = [
+    "unshare",
+    "--user",
+    "--map-current-user",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "--ipc",
+    "--uts",
+    "--keep-caps",
+    "setpriv",
+    "--bounding-set=-all",
+    "--inh-caps=-all",
+    "--ambient-caps=-all",
+    "--no-new-privs",
+    "--",
+];
+/// Root without the rights that look at others' processes, as in containers.
+const WEAK_ROOT: [&str; 3] = ["setpriv", "--bounding-set=-sys_ptrace,-sys_admin,-perfmon", "--inh-caps=-all"];
+const UNREADABLE: &str = "its user may not look at it";
+const FILTERED: &str = "it has a system call filter";
+
+fn compiled(bench: &Bench) {
+    bench.file("pages.h", include_str!("workloads/pages.h"));
+    bench.compile(&["gcc"], "unreadable", include_str!("workloads/unreadable.c")).expect("it compiles");
+    bench.compile(&["gcc"], "filtered", include_str!("workloads/filtered.c")).expect("it compiles");
+    bench.compile(&["gcc"], "container", include_str!("workloads/container.c")).expect("it compiles");
+}
+
+/// Two benches: of root, and of an ordinary user. In a place that all can read, for programs that become others.
+fn open_to_all(name: &str) -> Option<Bench> {
+    let bench = Bench::open_to_all(name, &["gcc", "setpriv", "unshare"])?;
+    compiled(&bench);
+    Some(bench)
+}
+
+fn ordinary(name: &str) -> Option<Bench> {
+    let bench = Bench::ordinary(name, &["gcc", "setpriv", "unshare"])?;
+    compiled(&bench);
+    Some(bench)
+}
+
+fn text(ran: &Ran) -> String {
+    String::from_utf8_lossy(&ran.out).into_owned()
+}
+
+/// What becomes of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Paged to its end.
+    Paged,
+    /// Paged at first, then left, for this reason.
+    Left(&'static str),
+    /// Never paged; the reason is told if it lives long enough to be seen.
+    Never(&'static str),
+}
+
+/// It does the same as without memfit, and has that fate.
+#[track_caller]
+fn same(bench: &Bench, around: Command, line: &str, fate: Fate) {
+    let plain = bench.plain(line);
+    assert_eq!(plain.code, Some(0), "without memfit: {line}: {} {}", text(&plain), plain.err);
+    compare(bench, &plain, around, line, fate);
+}
+
+#[track_caller]
+fn compare(bench: &Bench, plain: &Ran, around: Command, line: &str, fate: Fate) {
+    let (ran, stats): (Ran, Stats) = bench.managed_by(around, line, BUDGET);
+    let context = format!("{}: {line}: {fate:?}\n{}\n{:#}", bench.name, ran.err, stats.json);
+    assert_eq!((ran.code, text(&ran)), (plain.code, text(plain)), "{context}");
+    let (evicted, peak) = (stats.number("/evictions/pages"), stats.number("/peak/total_bytes"));
+    say(&format!("{:24} {line}: {evicted} pages evicted, peak {} MiB", bench.name, peak >> 20));
+    match fate {
+        Fate::Paged => {
+            assert!(evicted >= EVICTED, "{context}");
+            assert_eq!(ran.err, "", "{context}");
+            stats.peak_within(FORKS.peak_percent);
+        }
+        Fate::Left(why) => {
+            assert!(evicted >= EVICTED, "{context}");
+            let told =
+                ran.err.starts_with("memfit: not paged any more, but counted: process ") && ran.err.contains(why);
+            assert!(told && ran.err.lines().count() == 1, "{context}");
+            assert!(peak > 50 << 20, "counted: {context}");
+        }
+        Fate::Never(why) => {
+            let told = ran.err.starts_with("memfit: not paged, but counted: process ") && ran.err.contains(why);
+            assert!(ran.err.is_empty() || told && ran.err.lines().count() == 1, "{context}");
+        }
+    }
+}
+
+/// memfit's words up to its options, as the bench's user, or root.
+fn run(bench: &Bench, around: &[&str]) -> Command {
+    match &bench.user {
+        Some(user) => user.command_in(around, &["run"]),
+        None => {
+            let mut command = memfit_command();
+            command.arg("run");
+            command
+        }
+    }
+}
+
+#[test]
+fn in_namespaces_without_rights() {
+    let Some(bench) = ordinary("container") else { return };
+    let user = bench.user.as_ref().expect("an ordinary user runs it");
+    let doctor = bench.checked(user.command_in(&CONTAINER, &["doctor"]), "memfit doctor");
+    if doctor.code != Some(0) {
+        return skip(&bench.name, &format!("memfit cannot run there: {} {}", text(&doctor), doctor.err));
+    }
+    for (line, fate) in [
+        ("./unreadable", Fate::Paged),
+        ("./filtered fill check more fork threads check", Fate::Paged),
+        ("./unreadable late", Fate::Left(UNREADABLE)),
+        ("./filtered fill check filter=work,kill,all check fork threads check", Fate::Left(FILTERED)),
+    ] {
+        same(&bench, run(&bench, &CONTAINER), line, fate);
+    }
+}
+
+/// The abstract socket is unknown in another network namespace; the path is, and is gone at the end.
+fn another_network(bench: &Bench) {
+    let ways = ["unshare --user --map-root-user --net", "unshare --user --net --mount --pid --fork"];
+    if !ways.iter().all(|way| bench.plain(&format!("{way} true")).code == Some(0)) {
+        return skip(&bench.name, "no network namespaces here");
+    }
+    let places = || {
+        let listed = std::fs::read_dir("/tmp").into_iter().flatten().flatten();
+        let names = listed.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // Of those of memfit itself the last part is a random number.
+        let random = |name: &str| name.rsplit('-').next().is_some_and(|last| last.len() == 16);
+        names.filter(|name| name.starts_with("memfit-") && random(name)).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = places();
+    for way in ways {
+        same(bench, run(bench, &[]), &format!("{way} ./filtered fill check fork threads exec fill check"), Fate::Paged);
+    }
+    // Those of others may come and go.
+    let made = &places() - &before;
+    let alive = |name: &String| {
+        let pid = name.split('-').nth(2).and_then(|pid| pid.parse().ok());
+        pid.is_some_and(|pid| memfit_os::proctree::read_stat(pid).is_some())
+    };
+    assert!(made.iter().all(alive), "left: {made:?}");
+}
+
+#[test]
+fn in_another_network_namespace() {
+    let Some(bench) = open_to_all("another_network") else { return };
+    another_network(&bench);
+}
+
+#[test]
+fn an_ordinary_user_in_another_network_namespace() {
+    let Some(bench) = ordinary("ordinary_network") else { return };
+    another_network(&bench);
+}
+
+/// An ordinary user's pager may not look at a process that is not dumpable.
+#[test]
+fn programs_that_nobody_may_look_at() {
+    let Some(bench) = ordinary("unreadable") else { return };
+    same(&bench, run(&bench, &[]), "./unreadable early", Fate::Never(UNREADABLE));
+    same(&bench, run(&bench, &[]), "./unreadable late", Fate::Left(UNREADABLE));
+    same(&bench, run(&bench, &[]), "./unreadable bare", Fate::Left(UNREADABLE));
+}
+
+/// Nor may root without the right to (as in containers) look at those of others, also those that become others.
+#[test]
+fn programs_of_other_users() {
+    let Some(bench) = open_to_all("other_users") else { return };
+    if memfit_os::process::effective_uid() != 0 {
+        return skip(&bench.name, "only root can become another user");
+    }
+    same(&bench, run(&bench, &WEAK_ROOT), "./unreadable user", Fate::Left(UNREADABLE));
+    let other = "setpriv --reuid=65534 --regid=65534 --clear-groups ./filtered fill check fork threads check";
+    same(&bench, run(&bench, &WEAK_ROOT), other, Fate::Never(UNREADABLE));
+    // With it they are paged.
+    for how in ["early", "late", "bare", "user"] {
+        same(&bench, run(&bench, &[]), &format!("./unreadable {how}"), Fate::Paged);
+    }
+}
+
+/// Filters that programs make for themselves, before and after they are paged, for one thread and for all, the stub's included.
+fn filters(bench: &Bench) {
+    let never = Fate::Never(FILTERED);
+    for (line, fate) in [
+        // For the calling thread, which cannot fork then: the stub's goes on.
+        ("fill check filter=few,kill check more check", Fate::Paged),
+        ("filter=few,kill fill check more check", Fate::Paged),
+        ("fill check filter=few,kill,all check more check", Fate::Left(FILTERED)),
+        ("filter=few,trap,all fill check more check", never),
+        ("fill check filter=few,errno,all check more check", Fate::Left(FILTERED)),
+        // Children would have stubs that are killed.
+        ("fill check filter=work,kill check more fork threads check", Fate::Left(FILTERED)),
+        ("filter=work,trap,all fill check more fork threads check", never),
+        ("fill check filter=work,errno,all check more fork threads check", Fate::Left(FILTERED)),
+        // All that the stub needs is allowed.
+        ("fill check filter=most,errno,all check more fork threads check", Fate::Paged),
+        ("filter=most,kill,all fill check more fork threads check", Fate::Paged),
+        ("filter=most,errno exec fill check more fork threads check", Fate::Paged),
+    ] {
+        same(bench, run(bench, &[]), &format!("exec ./filtered {line}"), fate);
+    }
+    // A new program that knows nothing of the filter.
+    let line = "./filtered filter=most,kill exec fill check more fork threads check";
+    let (ran, stats) = bench.managed(line, BUDGET);
+    assert_eq!((ran.code, text(&ran)), (Some(0), text(&bench.plain(line))), "{}\n{:#}", ran.err, stats.json);
+}
+
+#[test]
+fn filters_of_programs() {
+    let Some(bench) = open_to_all("filters") else { return };
+    filters(&bench);
+}
+
+#[test]
+fn filters_of_an_ordinary_users_programs() {
+    let Some(bench) = ordinary("ordinary_filters") else { return };
+    filters(&bench);
+}
+
+/// A container engine's filter around all of memfit forbids userfaultfd(2); the device is open, or it is not.
+#[test]
+fn in_a_container_engines_filter() {
+    let Some(bench) = ordinary("engine") else { return };
+    let user = bench.user.as_ref().expect("an ordinary user runs it");
+    for line in ["./unreadable", "./filtered fill check more fork threads check"] {
+        same(&bench, run(&bench, &["./container"]), line, Fate::Paged);
+    }
+    let refused = |words: &[&str]| {
+        let memfit = user.place().join("memfit");
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "./container"]);
+        command.arg(memfit).args(words);
+        bench.checked(command, "memfit, without the device")
+    };
+    let fix = "start the container with --device /dev/userfaultfd";
+    let ran = refused(&["run", "--", "./filtered", "fill"]);
+    assert_eq!((ran.code, text(&ran)), (Some(1), String::new()), "{}", ran.err);
+    assert!(ran.err.contains("a system call filter forbids it") && ran.err.contains(fix), "{}", ran.err);
+    let ran = refused(&["doctor"]);
+    let words = text(&ran).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(ran.code == Some(1) && words.contains(fix), "{}", text(&ran));
+    let ran = refused(&["run", "--best-effort", "--", "./filtered", "fill", "check"]);
+    assert_eq!((ran.code, &*text(&ran)), (Some(0), "wrong: 0\n"), "{}", ran.err);
+}
+
+/// As root without CAP_SYS_PTRACE, as in containers of that engine.
+#[test]
+fn in_a_container_engines_filter_as_root() {
+    let Some(bench) = open_to_all("engine_root") else { return };
+    if memfit_os::process::effective_uid() != 0 {
+        return skip(&bench.name, "only root has rights to give up");
+    }
+    let around = [&WEAK_ROOT[..], &["./container"]].concat();
+    same(&bench, run(&bench, &around), "./filtered fill check more fork threads check", Fate::Paged);
+}

@@ -1,0 +1,110 @@
+// A program that forbids itself system calls. The words are done in turn: "fill" memory, "check" it, "fork" a child that checks it
+// and changes some, "threads" that do, "exec" the other words in a new program, and filters: what they allow ("work": what a
+// program without files needs; "few": read, write, exit, mmap; "most": all but userfaultfd, io_uring and some more, as container
+// engines do), what they do with the rest ("kill", "trap", "errno") and for whom ("all": threads, else the calling one), as in
+// filter=work,kill,all.
+#include "pages.h"
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+enum { BYTES = 56 * (1 << 20) };
+static uint64_t *memory;
+
+static const int FEW[] = {SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_rt_sigreturn, -1};
+// With what fork, threads and malloc need; not what the stub's thread does.
+static const int WORK[] = {SYS_read,      SYS_write,          SYS_exit,           SYS_exit_group, SYS_mmap,
+                           SYS_munmap,    SYS_rt_sigreturn,   SYS_brk,            SYS_fstat,      SYS_newfstatat,
+                           SYS_mprotect,  SYS_madvise,        SYS_futex,          SYS_clone,      SYS_clone3,
+                           SYS_wait4,     SYS_rt_sigprocmask, SYS_set_robust_list, SYS_gettid,    SYS_getpid,
+                           SYS_prctl,     SYS_rseq,           SYS_sched_yield,    SYS_tgkill,     SYS_openat,
+                           SYS_sched_getaffinity, SYS_close,      SYS_rt_sigaction,   SYS_getrandom, -1};
+static const int MOST_BUT[] = {SYS_userfaultfd, SYS_io_uring_setup, SYS_ptrace, SYS_process_vm_readv, SYS_pidfd_getfd, SYS_mount, -1};
+
+static void install(const char *how) {
+    int deny = strstr(how, "most") != NULL;
+    const int *calls = deny ? MOST_BUT : strstr(how, "few") ? FEW : WORK;
+    unsigned other = strstr(how, "kill") ? SECCOMP_RET_KILL_PROCESS : strstr(how, "trap") ? SECCOMP_RET_TRAP : SECCOMP_RET_ERRNO | EPERM;
+    struct sock_filter code[80];
+    int n = 0;
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
+    code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (; *calls >= 0; calls++) {
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)*calls, 0, 1);
+        code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, deny ? other : SECCOMP_RET_ALLOW);
+    }
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, deny ? SECCOMP_RET_ALLOW : other);
+    struct sock_fprog program = {(unsigned short)n, code};
+    MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    if (strstr(how, "all")) {
+        MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
+    } else {
+        MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+    }
+}
+
+static void say(const char *what, long result) {
+    char line[80];
+    int length = snprintf(line, sizeof line, "%s: %ld\n", what, result);
+    if (write(1, line, (size_t)length) != length) _exit(5);
+}
+
+static void *look(void *unused) {
+    (void)unused;
+    return (void *)check(memory, BYTES, 1);
+}
+
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (!strcmp(word, "fill")) {
+            memory = map(BYTES);
+            fill(memory, BYTES, 1);
+        } else if (!strcmp(word, "check")) {
+            say("wrong", (long)check(memory, BYTES, 1));
+        } else if (!strcmp(word, "more")) {
+            // New mappings, large and small.
+            size_t wrong = 0;
+            for (int k = 0; k < 64; k++) {
+                uint64_t *p = map(MIB / 4);
+                fill(p, MIB / 4, (uint64_t)k);
+                wrong += check(p, MIB / 4, (uint64_t)k);
+                munmap(p, MIB / 4);
+            }
+            say("more", (long)wrong);
+        } else if (!strcmp(word, "fork")) {
+            pid_t child = fork();
+            MUST(child);
+            if (!child) {
+                size_t wrong = check(memory, BYTES, 1);
+                fill(memory, BYTES / 4, 7);
+                wrong += check(memory, BYTES / 4, 7);
+                _exit(wrong != 0);
+            }
+            say("child", status_of(child));
+        } else if (!strcmp(word, "threads")) {
+            pthread_t thread;
+            void *result = NULL;
+            if (pthread_create(&thread, NULL, look, NULL) || pthread_join(thread, &result)) _exit(4);
+            say("thread", (long)result);
+        } else if (!strcmp(word, "exec")) {
+            argv[i] = argv[0];
+            execv(argv[0], argv + i);
+            say("exec", errno);
+            _exit(6);
+        } else if (!strncmp(word, "filter=", 7)) {
+            install(word + 7);
+            say(word, 0);
+        } else {
+            return 2;
+        }
+    }
+    // exit would write what nobody has written yet, and needs more calls.
+    _exit(0);
+}

@@ -1,0 +1,66 @@
+//! Processes that the pager cannot look at any more.
+//!
+//! Without the right to (CAP_SYS_PTRACE) it reads nothing of a process in /proc that is not dumpable: one that says so itself
+//! (`prctl(PR_SET_DUMPABLE, 0)`), or has changed its credentials. It would not know of new threads, or what a fork child has. So
+//! such a process gives all of its memory back and is left: see [`agent::leave`].
+
+use crate::exec::{returned, Next};
+use crate::sys::{self, syscall};
+use crate::{agent, fork};
+use memfit_wire::UNREADABLE;
+
+const GET_DUMPABLE: usize = 3;
+const ENOSYS: isize = 38;
+
+/// Asks to be left, with signals blocked.
+pub fn ask(why: u32) -> bool {
+    let mask = fork::set_mask(u64::MAX);
+    let left = agent::leave(why);
+    fork::set_mask(mask);
+    left
+}
+
+/// After a change of credentials.
+fn look_again() {
+    // SAFETY: asks for a number.
+    if unsafe { syscall!(sys::PRCTL, GET_DUMPABLE) } != 1 {
+        ask(UNREADABLE);
+    }
+}
+
+/// Functions that change credentials, of ids only: libc's own do the work, for all threads that it knows.
+macro_rules! changes {
+    ($($function:ident $place:ident ($($id:ident),*)),*) => {$(
+        static $place: Next = {
+            // SAFETY: the bytes end with the only null.
+            unsafe { Next::new(core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($function), "\0").as_bytes())) }
+        };
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $function($($id: u32),*) -> i32 {
+            // SAFETY: the symbol is libc's function of this type.
+            unsafe {
+                let next = $place.get();
+                if next == 0 {
+                    return returned(-ENOSYS);
+                }
+                let next: unsafe extern "C" fn($($id: u32),*) -> i32 = core::mem::transmute(next);
+                let result = next($($id),*);
+                if result == 0 {
+                    look_again();
+                }
+                result
+            }
+        }
+    )*};
+}
+changes!(
+    setuid SETUID (id),
+    setgid SETGID (id),
+    seteuid SETEUID (id),
+    setegid SETEGID (id),
+    setreuid SETREUID (real, effective),
+    setregid SETREGID (real, effective),
+    setresuid SETRESUID (real, effective, saved),
+    setresgid SETRESGID (real, effective, saved)
+);

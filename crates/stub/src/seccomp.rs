@@ -1,0 +1,264 @@
+//! Programs that forbid themselves system calls (seccomp filters).
+//!
+//! A filter for all threads (TSYNC) covers the stub's, and one of the thread that forks or starts a program the stubs of those. If
+//! it does not let a stub work, the kernel would kill the program for what is ours. So each filter is asked beforehand, by
+//! running it over the calls that a stub makes: one that allows them changes nothing. For another one the process gives its memory
+//! back and is left ([`crate::agent::leave`]) before the filter is there; programs that it starts run without a stub.
+//!
+//! Not seen: a filter made by a bare system call. It kills the process, then, or makes the stub fail, which ends a paged one.
+
+use crate::exec::returned;
+use crate::sys::{self, PAGE};
+use crate::{alone, leave, map};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use memfit_wire::{FILTERED, UNREADABLE};
+
+const SET_SECCOMP: usize = 22;
+const SET_DUMPABLE: usize = 4;
+/// CLONE_NEWNET.
+const NEW_NET: usize = 0x4000_0000;
+/// PR_SET_SECCOMP: `SECCOMP_MODE_FILTER`.
+const BY_PRCTL: usize = 2;
+/// seccomp: `SECCOMP_SET_MODE_FILTER`, and its flag for all threads.
+const SET_FILTER: usize = 1;
+const ALL_THREADS: usize = 1;
+
+/// Programs that are started here would be killed by what their stub does.
+static STARTED_ALONE: AtomicBool = AtomicBool::new(false);
+
+/// The system call userfaultfd would kill this process. It is needed only where the pager has no device to lend.
+static KILLS: AtomicBool = AtomicBool::new(false);
+
+/// Whether that call is not to be tried.
+pub fn kills_userfaultfd() -> bool {
+    KILLS.load(Relaxed)
+}
+
+/// Whether programs must be started without the stub.
+pub fn starts_alone() -> bool {
+    STARTED_ALONE.load(Relaxed)
+}
+
+/// A call and whether the stub can do without: it must not kill, then.
+struct Call(usize, [usize; 6], bool);
+
+const fn call(number: usize, args: [usize; 3]) -> Call {
+    Call(number, [args[0], args[1], args[2], 0, 0, 0], false)
+}
+
+/// A descriptor and an address, for filters that look at arguments.
+const FD: usize = 5;
+const AT: usize = 0x7f00_0000_0000;
+
+/// What the stub's thread does.
+const WORK: &[Call] = &[
+    call(sys::SENDMSG, [FD, AT, 0x4000]),
+    call(sys::RECVMSG, [FD, AT, 0x4000_0000]),
+    Call(sys::RECVFROM, [FD, AT, 1, 0x42, 0, 0], false),
+    call(sys::IOCTL, [FD, 0xc028_aa05, AT]),
+    call(sys::IOCTL, [FD, 0xc020_aa00, AT]),
+    call(sys::IOCTL, [FD, 0x8010_aa01, AT]),
+    Call(sys::IOCTL, [FD, 0xaa00, 0o2004000, 0, 0, 0], true),
+    Call(sys::MMAP, [0, PAGE, 0, 0x4022, usize::MAX, 0], false),
+    Call(sys::MMAP, [0, PAGE, 0, 1, FD, 0], false),
+    call(sys::MPROTECT, [AT, PAGE, 3]),
+    call(sys::MUNMAP, [AT, PAGE, 0]),
+    call(sys::MUNLOCK, [AT, PAGE, 0]),
+    call(sys::MADVISE, [AT, PAGE, 4]),
+    call(sys::MADVISE, [AT, PAGE, 10]),
+    call(sys::MADVISE, [AT, PAGE, 11]),
+    call(sys::MADVISE, [AT, PAGE, 15]),
+    call(sys::MADVISE, [AT, PAGE, 23]),
+    call(sys::MINCORE, [AT, PAGE, AT]),
+    call(sys::FUTEX, [AT, 0, 1]),
+    call(sys::FUTEX, [AT, 1, 1]),
+    call(sys::GETTID, [0; 3]),
+    call(sys::GETPID, [0; 3]),
+    Call(sys::PRLIMIT, [0, 9, 0, AT, 0, 0], false),
+    call(sys::CLOSE, [FD, 0, 0]),
+    call(sys::EXIT, [0; 3]),
+    call(sys::EXIT_GROUP, [137, 0, 0]),
+];
+
+/// What starts one, besides.
+const START: &[Call] = &[
+    Call(sys::SIGPROCMASK, [2, AT, AT, 8, 0, 0], false),
+    Call(sys::CLONE, [0xd0f00, AT, 0, 0, AT, 0], false),
+    Call(sys::PRCTL, [15, AT, 0, 0, 0, 0], true),
+    call(sys::CLOSE_RANGE, [0, u32::MAX as usize, 2]),
+    call(sys::SOCKET, [1, 0o2000005, 0]),
+    call(sys::CONNECT, [FD, AT, 40]),
+    Call(sys::GETPRIORITY, [0; 6], true),
+    Call(sys::SCHED_SETATTR, [0, AT, 0, 0, 0, 0], true),
+    call(sys::MADVISE, [AT, PAGE, 22]),
+];
+
+/// fork, as glibc makes it, and the start of a program.
+const FORK: Call = call(sys::CLONE, [0x120_0011, 0, 0]);
+const MAKE: Call = Call(sys::USERFAULTFD, [0o2004000, 0, 0, 0, 0, 0], true);
+const EXEC: Call = call(sys::EXECVE, [AT, AT, AT]);
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Instruction {
+    code: u16,
+    jump_true: u8,
+    jump_false: u8,
+    k: u32,
+}
+
+#[repr(C)]
+struct Program {
+    len: u16,
+    filter: *const Instruction,
+}
+
+const ALLOW: u32 = 0x7fff_0000;
+const LOG: u32 = 0x7ffc_0000;
+const ERRNO: u32 = 0x0005_0000;
+const KILL: u32 = 0;
+
+impl Program {
+    /// What the kernel would do with a call: classic BPF over `struct seccomp_data`. What is no program of that kind, which the
+    /// kernel refuses, kills.
+    fn verdict(&self, call: &Call) -> u32 {
+        let word = |offset: usize| -> u32 {
+            let (half, high) = ((offset % 8) / 4, |x: u64| (x >> 32) as u32);
+            let wide = |x: u64| if half == 0 { x as u32 } else { high(x) };
+            match offset {
+                0 => call.0 as u32,
+                4 => 0xc000_003e,
+                8 | 12 => wide(AT as u64),
+                _ => wide(call.1.get((offset - 16) / 8).copied().unwrap_or(0) as u64),
+            }
+        };
+        let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [0u32; 16], 0usize);
+        while at < self.len as usize {
+            // SAFETY: the caller's program has so many instructions.
+            let Instruction { code, jump_true, jump_false, k } = unsafe { *self.filter.add(at) };
+            at += 1;
+            let cell = (k & 15) as usize;
+            let operand = if code & 8 != 0 { x } else { k };
+            match code {
+                0x20 if k % 4 == 0 && k < 64 => a = word(k as usize),
+                0x80 => a = 64,
+                0x81 => x = 64,
+                0x00 => a = k,
+                0x01 => x = k,
+                0x60 => a = memory.get(cell).copied().unwrap_or(0),
+                0x61 => x = memory.get(cell).copied().unwrap_or(0),
+                0x02 | 0x03 => {
+                    if let Some(place) = memory.get_mut(cell) {
+                        *place = if code == 2 { a } else { x };
+                    }
+                }
+                0x04 | 0x0c => a = a.wrapping_add(operand),
+                0x14 | 0x1c => a = a.wrapping_sub(operand),
+                0x24 | 0x2c => a = a.wrapping_mul(operand),
+                0x34 | 0x3c => match a.checked_div(operand) {
+                    Some(result) => a = result,
+                    None => return KILL,
+                },
+                0x44 | 0x4c => a |= operand,
+                0x54 | 0x5c => a &= operand,
+                0x64 | 0x6c => a = a.checked_shl(operand).unwrap_or(0),
+                0x74 | 0x7c => a = a.checked_shr(operand).unwrap_or(0),
+                0x84 => a = a.wrapping_neg(),
+                0xa4 | 0xac => a ^= operand,
+                0x05 => at += k as usize,
+                0x15 | 0x1d | 0x25 | 0x2d | 0x35 | 0x3d | 0x45 | 0x4d => {
+                    let holds = match code & 0xf0 {
+                        0x10 => a == operand,
+                        0x20 => a > operand,
+                        0x30 => a >= operand,
+                        _ => a & operand != 0,
+                    };
+                    at += usize::from(if holds { jump_true } else { jump_false });
+                }
+                0x06 => return k & 0xffff_0000,
+                0x16 => return a & 0xffff_0000,
+                0x07 => x = a,
+                0x87 => a = x,
+                _ => return KILL,
+            }
+        }
+        KILL
+    }
+
+    fn allows(&self, call: &Call) -> bool {
+        match self.verdict(call) {
+            ALLOW | LOG => true,
+            ERRNO => call.2,
+            _ => false,
+        }
+    }
+}
+
+/// Before a filter is installed: makes the process one that it does not hurt.
+///
+/// # Safety
+/// `program` is null or points to what the kernel expects there.
+unsafe fn prepare(program: *const Program, all_threads: bool) {
+    // SAFETY: as the caller promises. Some ask with null whether there are filters.
+    let Some(program) = (unsafe { program.as_ref() }).filter(|program| !program.filter.is_null()) else { return };
+    let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
+    if !program.allows(&call(sys::MPROTECT, [AT, PAGE, 3])) {
+        map::close();
+    }
+    let (works, starts, makes) = (all(WORK), all(START), program.allows(&MAKE));
+    if !makes {
+        KILLS.store(true, Relaxed);
+    }
+    // A program that is started knows nothing of this filter.
+    if !(works && starts && makes) && program.allows(&EXEC) {
+        STARTED_ALONE.store(true, Relaxed);
+    }
+    if (all_threads && !works) || (program.allows(&FORK) && !(works && starts)) {
+        leave::ask(FILTERED);
+    }
+}
+
+unsafe fn by_prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
+    // SAFETY: forwards what the caller answers for.
+    unsafe {
+        match option as u32 as usize {
+            SET_SECCOMP if a == BY_PRCTL => prepare(b as *const Program, false),
+            SET_DUMPABLE if a != 1 => drop(leave::ask(UNREADABLE)),
+            _ => {}
+        }
+        sys::call(sys::PRCTL, [option, a, b, c, d, 0])
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn prctl(option: i32, a: usize, b: usize, c: usize, d: usize) -> i32 {
+    // SAFETY: forwards what the caller answers for; sets errno.
+    unsafe { returned(by_prctl(option as usize, a, b, c, d)) }
+}
+
+/// libc's function, but for two calls. As that one it reads a last word that may be none.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+    // SAFETY: forwards what the caller answers for; sets errno.
+    unsafe {
+        let result = match number {
+            sys::PRCTL => by_prctl(a, b, c, d, e),
+            sys::SECCOMP => {
+                if a == SET_FILTER {
+                    prepare(c as *const Program, b & ALL_THREADS != 0);
+                }
+                sys::call(number, [a, b, c, 0, 0, 0])
+            }
+            // As bubblewrap makes its namespaces.
+            sys::CLONE if a & NEW_NET != 0 => {
+                alone::apart(NEW_NET as i32);
+                sys::call(number, [a, b, c, d, e, f])
+            }
+            _ => sys::call(number, [a, b, c, d, e, f]),
+        };
+        match result {
+            -4095..=-1 => returned(result) as isize,
+            result => result,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The stub's connection to the pager: one packet a message, with at most one descriptor.
+
+use crate::sys::{self, syscall};
+use core::mem::{size_of, zeroed, MaybeUninit};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use memfit_wire::{Command, FromStub, MAGIC, PLACE_SOCKET, SOCKET_NAME_MAX, VERSION};
+
+static mut SOCKET_NAME: [u8; SOCKET_NAME_MAX] = [0; SOCKET_NAME_MAX];
+static SOCKET_NAME_LEN: AtomicUsize = AtomicUsize::new(0);
+/// The directory of the socket that is reached from other network namespaces, with a null; 0 bytes: none.
+static mut PLACE: [u8; PLACE_ROOM] = [0; PLACE_ROOM];
+static PLACE_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of the longest path of it, with a null.
+const PLACE_ROOM: usize = SOCKET_NAME_MAX + PLACE_SOCKET.len() + 1;
+
+/// Remembers the pager's socket. Called once, before any thread of ours.
+pub fn set_name(name: &[u8]) -> bool {
+    if name.is_empty() || name.len() > SOCKET_NAME_MAX {
+        return false;
+    }
+    // SAFETY: the constructor is the only writer and runs before the first reader.
+    unsafe {
+        let target = &raw mut SOCKET_NAME;
+        sys::copy(target as usize, name.as_ptr() as usize, name.len());
+    }
+    SOCKET_NAME_LEN.store(name.len(), Relaxed);
+    true
+}
+
+/// Remembers the directory. As [`set_name`].
+pub fn set_place(name: &[u8]) {
+    if !name.is_empty() && name.len() <= SOCKET_NAME_MAX {
+        // SAFETY: as in `set_name`.
+        unsafe { sys::copy(&raw mut PLACE as usize, name.as_ptr() as usize, name.len()) };
+        PLACE_LEN.store(name.len(), Relaxed);
+    }
+}
+
+/// The path of the socket in the directory, with a null.
+fn place_socket() -> Option<[u8; PLACE_ROOM]> {
+    let len = PLACE_LEN.load(Relaxed);
+    if len == 0 {
+        return None;
+    }
+    let mut path = [0; PLACE_ROOM];
+    // SAFETY: the name was written before this thread started; both fit.
+    unsafe {
+        sys::copy(path.as_mut_ptr() as usize, &raw const PLACE as usize, len);
+        sys::copy(path.as_mut_ptr() as usize + len, PLACE_SOCKET.as_ptr() as usize, PLACE_SOCKET.len());
+    }
+    Some(path)
+}
+
+/// Pager and launcher are dead: nobody else removes the socket.
+pub fn remove_place() {
+    if let Some(mut path) = place_socket() {
+        // SAFETY: paths that end with a null.
+        unsafe {
+            syscall!(sys::UNLINK, path.as_ptr());
+            path[PLACE_LEN.load(Relaxed)] = 0;
+            syscall!(sys::RMDIR, path.as_ptr());
+        }
+    }
+}
+
+/// Says something that has nothing to do with the stub's thread on a connection of its own; the kind of the answer, 0 if there is
+/// none.
+pub fn ask(kind: u32, flags: u32) -> u32 {
+    let Some(socket) = connect() else { return 0 };
+    // SAFETY: all-zero is a valid message of either kind.
+    let (mut request, mut answer): (FromStub, Command) = unsafe { (zeroed(), zeroed()) };
+    request.kind = kind;
+    request.flags = flags;
+    let answered =
+        send(socket, &mut request, None) && receive(socket, &mut answer, &mut -1) == size_of::<Command>() as isize;
+    // SAFETY: our own descriptor.
+    unsafe { syscall!(sys::CLOSE, socket) };
+    if answered {
+        answer.kind
+    } else {
+        0
+    }
+}
+
+/// Whether there is a pager.
+pub fn is_known() -> bool {
+    SOCKET_NAME_LEN.load(Relaxed) != 0
+}
+
+#[repr(C)]
+struct SockaddrUn {
+    family: u16,
+    path: [u8; 108],
+}
+
+/// A new connection, or `None`: by the abstract name, or, in another network namespace, by the path.
+pub fn connect() -> Option<i32> {
+    by_name().or_else(by_path)
+}
+
+fn by_path() -> Option<i32> {
+    let path = place_socket()?;
+    let mut address = SockaddrUn { family: 1, path: [0; 108] };
+    // SAFETY: PLACE_ROOM < 108.
+    unsafe { sys::copy(address.path.as_mut_ptr() as usize, path.as_ptr() as usize, PLACE_ROOM) };
+    connect_to(&address, 2 + PLACE_ROOM)
+}
+
+fn by_name() -> Option<i32> {
+    let len = SOCKET_NAME_LEN.load(Relaxed);
+    let mut address = SockaddrUn { family: 1, path: [0; 108] };
+    // SAFETY: len <= SOCKET_NAME_MAX < 107; the name was written before this thread started.
+    unsafe { sys::copy(address.path.as_mut_ptr().add(1) as usize, &raw const SOCKET_NAME as usize, len) };
+    connect_to(&address, 2 + 1 + len)
+}
+
+fn connect_to(address: &SockaddrUn, bytes: usize) -> Option<i32> {
+    // SAFETY: an address of so many bytes at most. The socket is SOCK_SEQPACKET | SOCK_CLOEXEC.
+    unsafe {
+        let socket = syscall!(sys::SOCKET, 1, 5 | 0o2000000, 0);
+        if socket < 0 {
+            return None;
+        }
+        if syscall!(sys::CONNECT, socket, address as *const SockaddrUn, bytes) < 0 {
+            syscall!(sys::CLOSE, socket);
+            return None;
+        }
+        Some(socket as i32)
+    }
+}
+
+#[repr(C)]
+struct Iovec {
+    base: *mut u8,
+    len: usize,
+}
+
+#[repr(C)]
+struct Msghdr {
+    name: *mut u8,
+    name_len: u32,
+    iov: *mut Iovec,
+    iov_len: usize,
+    control: *mut u8,
+    control_len: usize,
+    flags: i32,
+}
+
+/// A control message with one descriptor: cmsghdr (16 bytes) and data, padded.
+#[repr(C, align(8))]
+struct Control {
+    len: usize,
+    level: i32,
+    kind: i32,
+    fd: i32,
+    padding: i32,
+}
+
+/// Sends a message, which gets the number of the calling thread, with a descriptor if there is one.
+pub fn send(socket: i32, message: &mut FromStub, fd: Option<i32>) -> bool {
+    message.magic = MAGIC;
+    message.version = VERSION;
+    // SAFETY: message, control and header live through the calls; SCM_RIGHTS = 1 at SOL_SOCKET = 1;
+    // MSG_NOSIGNAL = 0x4000.
+    unsafe {
+        message.tid = syscall!(sys::GETTID) as u32;
+        let mut control = Control { len: 20, level: 1, kind: 1, fd: fd.unwrap_or(-1), padding: 0 };
+        let mut iov = Iovec { base: (message as *mut FromStub).cast(), len: size_of::<FromStub>() };
+        let mut header: Msghdr = zeroed();
+        header.iov = &raw mut iov;
+        header.iov_len = 1;
+        if fd.is_some() {
+            header.control = (&raw mut control).cast();
+            header.control_len = 24;
+        }
+        syscall!(sys::SENDMSG, socket, &raw const header, 0x4000) == size_of::<FromStub>() as isize
+    }
+}
+
+/// Waits for a message: its bytes, or `-errno`, and in `fd` the descriptor that came with it.
+pub fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
+    let mut control = MaybeUninit::<Control>::zeroed();
+    // SAFETY: as in `send`; the kernel writes at most the sizes given. MSG_CMSG_CLOEXEC = 0x40000000.
+    unsafe {
+        loop {
+            let mut iov = Iovec { base: (command as *mut Command).cast(), len: size_of::<Command>() };
+            let mut header: Msghdr = zeroed();
+            header.iov = &raw mut iov;
+            header.iov_len = 1;
+            header.control = control.as_mut_ptr().cast();
+            header.control_len = size_of::<Control>();
+            let got = syscall!(sys::RECVMSG, socket, &raw mut header, 0x4000_0000);
+            // ECONNRESET, 104, comes once when the other end left something unread, before what it said last.
+            if got == -(sys::EINTR as isize) || got == -104 {
+                continue;
+            }
+            if header.control_len >= 20 && got > 0 {
+                *fd = control.assume_init_ref().fd;
+            }
+            return got;
+        }
+    }
+}
