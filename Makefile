@@ -52,7 +52,9 @@ bench-codecs: ## ratio and time of every codec on generated pages and on pages o
 	$(CARGO) build --release -p memfit-codec --example bench_codecs
 	@mkdir -p $(TARGET)/heaps && rm -f $(TARGET)/heaps/*.pages
 	@python3 bench/heaps.py $(TARGET)/heaps
-	@$(TARGET)/release/examples/bench_codecs $(TARGET)/heaps | tee $(TARGET)/heaps/codecs.md
+	@$(TARGET)/release/examples/bench_codecs $(TARGET)/heaps >$(TARGET)/heaps/codecs.md
+	@python3 bench/zram_ratio.py $(TARGET)/heaps >>$(TARGET)/heaps/codecs.md
+	@cat $(TARGET)/heaps/codecs.md
 
 install: build ## PREFIX=/usr/local, DESTDIR=
 	install -Dm755 $(TARGET)/release/memfit $(DESTDIR)$(PREFIX)/bin/memfit

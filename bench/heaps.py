@@ -32,7 +32,8 @@ nodes = [Node(i) for i in range(120000)]
 for n in nodes:
     n.links = [nodes[r.randrange(len(nodes))] for _ in range(4)]
 index = {n.name: n for n in nodes}
-rows = [{"id": i, "user": "user%d" % r.randrange(5000), "score": r.randrange(1000), "tags": ("a%d" % (i % 7), "b")} for i in range(60000)]
+rows = [{"id": i, "user": "user%d" % r.randrange(5000), "score": r.randrange(1000), "tags": ("a%d" % (i % 7), "b")}
+        for i in range(60000)]
 words = " ".join(n.name for n in nodes).split()
 """
 
@@ -56,8 +57,8 @@ let seed = 1;
 const random = n => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
 const feed = [];
 for (let i = 0; i < 60000; i++)
-  feed.push({ id: i, user: { name: 'user' + random(5000), followers: random(100000) }, text: 'message ' + i + ' of a feed about ' +
-    ['rain', 'trains', 'football', 'music'][random(4)], likes: random(500), tags: ['t' + random(50), 't' + random(50)] });
+  feed.push({ id: i, user: { name: 'user' + random(5000), followers: random(100000) },
+    text: 'message ' + i + ' of a feed about ' + ['rain', 'trains', 'football', 'music'][random(4)], likes: random(500), tags: ['t' + random(50), 't' + random(50)] });
 const parsed = JSON.parse(JSON.stringify(feed));
 const byUser = new Map();
 for (const m of parsed) { if (!byUser.has(m.user.name)) byUser.set(m.user.name, []); byUser.get(m.user.name).push(m); }
@@ -90,7 +91,8 @@ public class Heap {
 SQLITE_TABLES = r"""
 create table orders(id integer primary key, customer text, item text, amount real, day integer);
 with recursive n(i) as (select 1 union all select i + 1 from n where i < 250000)
-insert into orders select i, 'customer ' || (i * 7919 % 9973), 'item ' || (i * 31 % 500), (i * 37 % 10000) / 100.0, i / 700 from n;
+insert into orders
+select i, 'customer ' || (i * 7919 % 9973), 'item ' || (i * 31 % 500), (i * 37 % 10000) / 100.0, i / 700 from n;
 create index by_customer on orders(customer);
 create index by_day on orders(day, item);
 .print ready
@@ -188,8 +190,10 @@ def fill_redis(path):
     r, replies = random.Random(SEED), connection.makefile("rb")
 
     def commands(i):
-        yield ["SET", f"session:{i}", '{"user":%d,"token":"%032x","seen":%d,"roles":["reader"]}' % (i % 9000, r.getrandbits(128), 1700000000 + i)]
-        yield ["HSET", f"user:{i % 9000}", "name", f"User Number {i % 9000}", "visits", str(i), "city", r.choice(["Bern", "Lyon", "Oslo", "Graz"])]
+        token, city = r.getrandbits(128), r.choice(["Bern", "Lyon", "Oslo", "Graz"])
+        session = '{"user":%d,"token":"%032x","seen":%d,"roles":["reader"]}' % (i % 9000, token, 1700000000 + i)
+        yield ["SET", f"session:{i}", session]
+        yield ["HSET", f"user:{i % 9000}", "name", f"User Number {i % 9000}", "visits", str(i), "city", city]
         yield ["ZADD", "scores", str(r.randrange(100000)), f"player{i}"]
         yield ["RPUSH", f"queue:{i % 50}", "job %d of kind %d" % (i, r.randrange(9))]
 

@@ -235,6 +235,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "long")]
     fn far_matches() {
         // 16 KiB, 32 KiB and 48 KiB apart; one too far, which becomes literals.
         let mut lzo = Lzo { table: Box::new([0; 1 << TABLE_LOG]) };

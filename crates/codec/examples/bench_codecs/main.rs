@@ -114,7 +114,8 @@ fn totals(heaps: &[Heap]) {
 
 /// The runs of the real heaps as units of 1, 4 and 16 pages.
 fn units(heaps: &[(String, Vec<u8>)]) {
-    println!("\nReal heaps together in longer units, runs without a page of one word: ratio, us per 4 KiB to compress and decompress\n");
+    println!("\nReal heaps together in longer units, runs without a page of one word");
+    println!("(ratio, us per 4 KiB to compress and to decompress)\n");
     let mut worker = Worker::new();
     head("codec", ["4 KiB", "16 KiB", "64 KiB"].map(str::to_owned));
     for codec in CODECS.iter().filter(|codec| LONG.contains(&codec.name)) {
