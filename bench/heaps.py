@@ -58,7 +58,8 @@ const random = n => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
 const feed = [];
 for (let i = 0; i < 60000; i++)
   feed.push({ id: i, user: { name: 'user' + random(5000), followers: random(100000) },
-    text: 'message ' + i + ' of a feed about ' + ['rain', 'trains', 'football', 'music'][random(4)], likes: random(500), tags: ['t' + random(50), 't' + random(50)] });
+    text: 'message ' + i + ' of a feed about ' + ['rain', 'trains', 'football', 'music'][random(4)],
+    likes: random(500), tags: ['t' + random(50), 't' + random(50)] });
 const parsed = JSON.parse(JSON.stringify(feed));
 const byUser = new Map();
 for (const m of parsed) { if (!byUser.has(m.user.name)) byUser.set(m.user.name, []); byUser.get(m.user.name).push(m); }
