@@ -10,10 +10,10 @@ FUZZ_CHECK := --locked --no-default-features --all-targets
 SKIPPED := $(abspath $(TARGET))/tests-skipped
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test check mutants fuzz bench install uninstall clean
+.PHONY: help build run test check mutants fuzz bench bench-codecs install uninstall clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
 
 build: ## release binaries in target/release
 	$(CARGO) build --release --workspace
@@ -47,6 +47,14 @@ fuzz: ## decoders and parsers on any input, three minutes each; needs a nightly 
 
 bench: build ## whole programs against kernel swap; hours, root; see bench/README.md
 	python3 bench/run.py $(BENCH_ARGS)
+
+bench-codecs: ## ratio and time of every codec on generated pages and on pages of real heaps; minutes; see bench/README.md
+	$(CARGO) build --release -p memfit-codec --example bench_codecs
+	@mkdir -p $(TARGET)/heaps && rm -f $(TARGET)/heaps/*.pages
+	@python3 bench/heaps.py $(TARGET)/heaps
+	@$(TARGET)/release/examples/bench_codecs $(TARGET)/heaps >$(TARGET)/heaps/codecs.md
+	@python3 bench/zram_ratio.py $(TARGET)/heaps >>$(TARGET)/heaps/codecs.md
+	@cat $(TARGET)/heaps/codecs.md
 
 install: build ## PREFIX=/usr/local, DESTDIR=
 	install -Dm755 $(TARGET)/release/memfit $(DESTDIR)$(PREFIX)/bin/memfit

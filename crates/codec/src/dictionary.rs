@@ -27,8 +27,18 @@ const COUNTERS_LOG: u32 = 16;
 
 /// One, ready for use in both directions.
 pub(crate) struct Dictionary {
+    bytes: Vec<u8>,
     pub write: CDict<'static>,
+    /// Made when it is first asked for: few programs have pages so cold.
+    strong: OnceLock<CDict<'static>>,
     pub read: DDict<'static>,
+}
+
+impl Dictionary {
+    /// For the strong level, which is that of the first call.
+    pub fn strong(&self, level: i32) -> &CDict<'static> {
+        self.strong.get_or_init(|| CDict::create(&self.bytes, level))
+    }
 }
 
 /// The dictionaries of one pager, oldest first. They are never changed nor taken away.
@@ -53,7 +63,8 @@ impl Dictionaries {
     pub fn train(&self, samples: &[u8]) -> bool {
         let Some(place) = self.made.get(self.count()) else { return false };
         let Some(bytes) = train(samples) else { return false };
-        place.set(Dictionary { write: CDict::create(&bytes, LEVEL), read: DDict::create(&bytes) }).is_ok()
+        let (write, read) = (CDict::create(&bytes, LEVEL), DDict::create(&bytes));
+        place.set(Dictionary { bytes, write, strong: OnceLock::new(), read }).is_ok()
     }
 
     pub(crate) fn get(&self, number: usize) -> Option<&Dictionary> {

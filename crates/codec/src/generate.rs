@@ -42,15 +42,20 @@ pub struct Generator {
 pub static GENERATORS: &[Generator] = &[
     Generator { name: "zero", fill: |_, b| b.fill(0) },
     Generator { name: "sparse", fill: sparse },
+    Generator { name: "f=0.05", fill: |r, b| interleaved(r, b, 0.05) },
     Generator { name: "f=0.10", fill: |r, b| interleaved(r, b, 0.10) },
     Generator { name: "f=0.20", fill: |r, b| interleaved(r, b, 0.20) },
+    Generator { name: "f=0.28", fill: |r, b| interleaved(r, b, 0.28) },
     Generator { name: "f=0.375", fill: |r, b| interleaved(r, b, 0.375) },
+    Generator { name: "f=0.40", fill: |r, b| interleaved(r, b, 0.40) },
     Generator { name: "f=0.50", fill: |r, b| interleaved(r, b, 0.50) },
+    Generator { name: "f=0.65", fill: |r, b| interleaved(r, b, 0.65) },
     Generator { name: "f=0.80", fill: |r, b| interleaved(r, b, 0.80) },
     Generator { name: "random", fill: |r, b| interleaved(r, b, 1.0) },
     Generator { name: "half-random", fill: half_random },
     Generator { name: "bytes-0-255", fill: |_, b| b.iter_mut().enumerate().for_each(|(i, b)| *b = i as u8) },
     Generator { name: "text", fill: text },
+    Generator { name: "words-sorted", fill: words_sorted },
     Generator { name: "int64-small", fill: |r, b| words(b, |_| r.below(1000)) },
     Generator { name: "int32-small", fill: |r, b| words(b, |_| r.below(5000) | r.below(5000) << 32) },
     Generator { name: "int64-count", fill: counting },
@@ -122,6 +127,16 @@ fn text(rng: &mut Rng, bytes: &mut [u8]) {
         out.push(if rng.below(12) == 0 { b'\n' } else { b' ' });
     }
     bytes.copy_from_slice(&out[..bytes.len()]);
+}
+
+/// Words of such a text, each four times, sorted, one on a line.
+fn words_sorted(rng: &mut Rng, bytes: &mut [u8]) {
+    let mut shuffled = vec![0; bytes.len() / 4 + 32];
+    text(rng, &mut shuffled);
+    let mut words: Vec<&[u8]> = shuffled.split(|b| b" \n".contains(b)).filter(|word| !word.is_empty()).collect();
+    words.sort_unstable();
+    let lines: Vec<u8> = words.iter().flat_map(|word| [word, &b"\n"[..]].concat().repeat(4)).collect();
+    bytes.iter_mut().zip(lines.iter().cycle()).for_each(|(b, line)| *b = *line);
 }
 
 /// CPython's small objects: ints, floats and tuples side by side, each 32 to 64 bytes.

@@ -2,7 +2,7 @@
 //!
 //! A [`Worker`] owns every context and scratch buffer that a thread needs, each made at its first use, so the fault and
 //! reclaim paths soon allocate nothing. Codecs live in [`CODECS`]; adding a line there gives a codec its name,
-//! its place in the tests and in the example table.
+//! its place in the tests and in the table of `make bench-codecs`.
 //!
 //! Units: all lengths are bytes. A *page* is 4096 bytes, a *unit* of compression is 8 bytes to [`MAX_UNIT`], a
 //! multiple of 8.
@@ -11,15 +11,23 @@
 
 mod chooser;
 mod codec;
+mod deflate;
 mod dictionary;
 pub mod generate;
+mod lz;
 mod lz4;
+mod lz4hc;
+mod lzo;
+mod lzrw1;
 mod same_filled;
+mod wk;
+mod wk4x4;
+mod wkdm;
 mod word_mask;
 mod zstd;
 
 pub use chooser::{Aim, Choice, Chooser};
-pub use codec::{by_name, name, CodecEntry, CodecId, Corrupt, Worker, CODECS};
+pub use codec::{by_name, name, CodecEntry, CodecId, Corrupt, Worker, CODECS, CODEC_IDS};
 pub use dictionary::{Dictionaries, DICTIONARIES_MAX, TRAINING_PAGES};
 pub use same_filled::{fill, same_filled};
 

@@ -62,15 +62,19 @@ impl Codec for Lz4 {
     }
 
     fn decompress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
-        let src_len = c_int::try_from(src.len()).map_err(|_| Corrupt)?;
-        let dst_len = c_int::try_from(dst.len()).map_err(|_| Corrupt)?;
-        // SAFETY: the bounded decoder reads at most src_len and writes at most dst_len bytes whatever src holds.
-        let len =
-            unsafe { lz4_sys::LZ4_decompress_safe(src.as_ptr().cast(), dst.as_mut_ptr().cast(), src_len, dst_len) };
-        if len == dst_len {
-            Ok(())
-        } else {
-            Err(Corrupt)
-        }
+        decode(src, dst)
+    }
+}
+
+/// Fills `dst` exactly from a block of LZ4, whoever made it.
+pub(crate) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
+    let src_len = c_int::try_from(src.len()).map_err(|_| Corrupt)?;
+    let dst_len = c_int::try_from(dst.len()).map_err(|_| Corrupt)?;
+    // SAFETY: the bounded decoder reads at most src_len and writes at most dst_len bytes whatever src holds.
+    let len = unsafe { lz4_sys::LZ4_decompress_safe(src.as_ptr().cast(), dst.as_mut_ptr().cast(), src_len, dst_len) };
+    if len == dst_len {
+        Ok(())
+    } else {
+        Err(Corrupt)
     }
 }

@@ -147,12 +147,20 @@ axis! {
 axis! {
     /// What compresses.
     Codec {
-        Auto "auto" "any of the others, chosen for each region by what it gained lately and how scarce memory is",
+        Auto "auto" "word-mask, lz4 or a zstd, chosen for each region by what it gained lately and how scarce memory is",
         Lz4 "lz4" "fast; good on text",
-        Zstd "zstd" "slow; the smallest on most contents",
+        Lz4Hc "lz4hc" "lz4 by a slow search: smaller, as fast to decompress",
+        Lzo "lzo" "LZO1X as in the kernel: between lz4 and zstd-fast",
+        Lzrw1 "lzrw1" "an early fast one, for comparison",
+        Deflate "deflate" "Huffman codes: small, slow",
+        Zstd "zstd" "slow; small on most contents",
         ZstdFast "zstd-fast" "as small as zstd on most binary data, in two thirds of the time; poor on text",
         ZstdTrained "zstd-trained" "zstd with a dictionary trained on the tree's own pages; zstd until there is one",
+        ZstdStrong "zstd-strong" "zstd at a high level: a little smaller, several times slower to compress",
+        ZstdStrongTrained "zstd-strong-trained" "the same with such a dictionary: the smallest",
         WordMask "word-mask" "fast; good on integers and pointers, poor on text",
+        WkDm "wkdm" "Wilson and Kaplan's coder of words and pointers, for comparison",
+        Wk4x4 "wk4x4" "their set-associative one: smaller, slower",
     }
 }
 

@@ -128,7 +128,8 @@ fn wrong_types() {
     );
     assert_error(
         parse("[codec]\nkind = 1"),
-        "line 2: `codec.kind` must be one of the strings auto, lz4, zstd, zstd-fast, zstd-trained, word-mask, not a whole number",
+        "line 2: `codec.kind` must be one of the strings auto, lz4, lz4hc, lzo, lzrw1, deflate, zstd, zstd-fast, \
+         zstd-trained, zstd-strong, zstd-strong-trained, word-mask, wkdm, wk4x4, not a whole number",
     );
     assert_error(parse("name = true"), "line 1: `name` must be a string, not a value of type boolean");
     assert_error(parse("fault = 1"), "line 1: `fault` must be a table, not a whole number");
@@ -154,7 +155,8 @@ fn out_of_range() {
 fn unknown_choices() {
     assert_error(
         parse("[codec]\n\nkind = \"lz5\""),
-        "line 3: `codec.kind` has no choice `lz5`; allowed: auto, lz4, zstd, zstd-fast, zstd-trained, word-mask",
+        "line 3: `codec.kind` has no choice `lz5`; allowed: auto, lz4, lz4hc, lzo, lzrw1, deflate, zstd, zstd-fast, \
+         zstd-trained, zstd-strong, zstd-strong-trained, word-mask, wkdm, wk4x4",
     );
     assert_error(set(&["pool=zbud"]), "--set pool=zbud: `pool.kind` has no choice `zbud`; allowed: zsmalloc");
 }

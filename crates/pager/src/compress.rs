@@ -107,7 +107,7 @@ impl Compressor {
         }
         shared.settle(state);
         if let Coded::Bytes { codec, len } = coded {
-            let count = &shared.codecs[usize::from(codec) % 8];
+            let count = &shared.codecs[usize::from(codec)];
             count.pages.fetch_add(1, Relaxed);
             count.in_bytes.fetch_add(4096, Relaxed);
             count.out_bytes.fetch_add(u64::from(len), Relaxed);
@@ -123,14 +123,7 @@ impl Compressor {
 
     /// Compresses `self.page` into `self.coded` by the scheme's codec.
     fn encode(&mut self, shared: &Shared, region: u32) -> Coded {
-        let fixed = match shared.scheme.codec {
-            Codec::Auto => None,
-            Codec::Lz4 => Some(CodecId::LZ4),
-            Codec::Zstd => Some(CodecId::ZSTD),
-            Codec::ZstdFast => Some(CodecId::ZSTD_FAST),
-            Codec::ZstdTrained => Some(CodecId::ZSTD_TRAINED),
-            Codec::WordMask => Some(CodecId::WORD_MASK),
-        };
+        let fixed = fixed(shared.scheme.codec);
         let key = u64::from(region);
         let limit = shared.scheme.admission.max_len as usize + 1;
         let choice = fixed.map_or_else(|| self.chooser.choose(key, self.aim), Choice::Use);
@@ -139,7 +132,7 @@ impl Compressor {
         match choice {
             Choice::Skip => {}
             Choice::Use(codec) => {
-                let real = newest(codec, &self.dictionaries);
+                let real = codec.newest(self.dictionaries.count());
                 let len = self.worker.compress(real, page, &mut self.coded, limit);
                 if fixed.is_none() {
                     self.chooser.record(key, codec, 4096, len);
@@ -148,7 +141,7 @@ impl Compressor {
             }
             Choice::Sample(codecs) => {
                 for &codec in codecs {
-                    let real = newest(codec, &self.dictionaries);
+                    let real = codec.newest(self.dictionaries.count());
                     let len = self.worker.compress(real, page, &mut self.second, limit);
                     self.chooser.record(key, codec, 4096, len);
                     if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
@@ -159,7 +152,7 @@ impl Compressor {
             }
         }
         let Some((codec, len)) = best else { return Coded::Incompressible };
-        if codec != CodecId::WORD_MASK && codec != CodecId::LZ4 {
+        if codec.is_zstd() {
             if let Some(trainer) = &mut self.trainer {
                 trainer.saw(page, &self.dictionaries);
             }
@@ -168,11 +161,38 @@ impl Compressor {
     }
 }
 
-/// The codec with the newest dictionary, if it needs one; zstd as long as there is none.
-fn newest(codec: CodecId, dictionaries: &Dictionaries) -> CodecId {
-    match (codec, dictionaries.count()) {
-        (CodecId::ZSTD_TRAINED, 0) => CodecId::ZSTD,
-        (CodecId::ZSTD_TRAINED, count) => CodecId::trained(count - 1),
-        _ => codec,
+/// The codec that a scheme asks for, if it is always the same.
+fn fixed(codec: Codec) -> Option<CodecId> {
+    Some(match codec {
+        Codec::Auto => return None,
+        Codec::Lz4 => CodecId::LZ4,
+        Codec::Lz4Hc => CodecId::LZ4HC,
+        Codec::Lzo => CodecId::LZO,
+        Codec::Lzrw1 => CodecId::LZRW1,
+        Codec::Deflate => CodecId::DEFLATE,
+        Codec::Zstd => CodecId::ZSTD,
+        Codec::ZstdFast => CodecId::ZSTD_FAST,
+        Codec::ZstdTrained => CodecId::ZSTD_TRAINED,
+        Codec::ZstdStrong => CodecId::ZSTD_STRONG,
+        Codec::ZstdStrongTrained => CodecId::ZSTD_STRONG_TRAINED,
+        Codec::WordMask => CodecId::WORD_MASK,
+        Codec::WkDm => CodecId::WKDM,
+        Codec::Wk4x4 => CodecId::WK4X4,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memfit_codec::CODECS;
+
+    #[test]
+    fn schemes_can_ask_for_every_codec_by_its_name() {
+        let names: Vec<&str> = Codec::ALL.iter().map(|codec| codec.name()).collect();
+        assert_eq!(names[0], "auto");
+        assert_eq!(names[1..], CODECS.iter().map(|entry| entry.name).collect::<Vec<_>>(), "in the same order");
+        for (codec, entry) in Codec::ALL[1..].iter().zip(CODECS) {
+            assert_eq!(fixed(*codec), Some(entry.id), "{}", entry.name);
+        }
     }
 }

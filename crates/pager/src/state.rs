@@ -11,7 +11,7 @@ use crate::frames::FrameBook;
 use crate::proc::Proc;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
-use memfit_codec::Dictionaries;
+use memfit_codec::{Dictionaries, CODEC_IDS};
 use memfit_core::scheme::Scheme;
 use memfit_core::{AreaId, Compress, Core, Effects, Tunables};
 use memfit_os::memory::{Frames, Segment};
@@ -141,7 +141,7 @@ pub struct Shared {
     /// Warnings given so far.
     pub warnings: Mutex<Vec<String>>,
     /// Bytes by codec number.
-    pub codecs: [CodecCount; 8],
+    pub codecs: [CodecCount; CODEC_IDS],
     reclaim: Signal,
     progress: Signal,
     outbox: Mutex<Vec<FromPager>>,

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)] // vector instructions
 
+use super::tables::{array, array_mut, GATHER, SPREAD};
 use super::{group_at, Scratch, Used, DISTANCE, GROUP, LENGTH};
 use std::arch::x86_64::*;
 
@@ -26,40 +27,6 @@ pub(super) fn decode(s: &Scratch, dst: &mut [u8]) {
     assert!(available());
     // SAFETY: the CPU has AVX2 and POPCNT.
     unsafe { decode_avx2(s, dst) }
-}
-
-/// `GATHER[m]` moves the bytes at the set bits of `m` to the front.
-static GATHER: [[u8; 8]; 256] = tables().0;
-/// `SPREAD[m]` moves the front bytes to the set bits of `m`; 0x80 (which a shuffle turns to 0) elsewhere.
-static SPREAD: [[u8; 8]; 256] = tables().1;
-
-const fn tables() -> ([[u8; 8]; 256], [[u8; 8]; 256]) {
-    let mut gather = [[0; 8]; 256];
-    let mut spread = [[0x80; 8]; 256];
-    let mut m = 0;
-    while m < 256 {
-        let (mut bit, mut n) = (0, 0);
-        while bit < 8 {
-            if m >> bit & 1 == 1 {
-                gather[m][n] = bit as u8;
-                spread[m][bit] = n as u8;
-                n += 1;
-            }
-            bit += 1;
-        }
-        m += 1;
-    }
-    (gather, spread)
-}
-
-#[inline(always)]
-fn array<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
-    bytes[at..at + N].try_into().expect("length is N")
-}
-
-#[inline(always)]
-fn array_mut<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
-    (&mut bytes[at..at + N]).try_into().expect("length is N")
 }
 
 /// Best code of each lane: the greatest whose predictor differs from `x` in no more bytes than the payload holds.
@@ -116,7 +83,7 @@ unsafe fn encode_avx2(src: &[u8], s: &mut Scratch, limit: usize) -> Option<Used>
         let (mut prev, mut prev2) = (zero, zero);
         let mut used = Used { codes: 0, payload: 0 };
         for g in 0..src.len().div_ceil(GROUP) {
-            let group = group_at(src, g);
+            let group: [u8; GROUP] = group_at(src, g);
             let x = _mm256_loadu_si256(group.as_ptr().cast());
             let is_zero = _mm256_cmpeq_epi32(x, zero);
             let mask = !_mm256_movemask_ps(_mm256_castsi256_ps(is_zero)) as u8;

@@ -20,20 +20,29 @@
 //!
 //! A code names a predictor, the word `distance` words earlier (distance 0: the value 0), and how many low bytes
 //! differ from it; the bytes above are the predictor's. Codes are ordered by gain, and the encoder takes the
-//! greatest that fits, so the encoding of an input is unique: [`portable`] and [`avx2`] must agree byte for byte.
+//! greatest that fits, so the encoding of an input is unique: all [`Coder`]s must agree byte for byte.
 //!
 //! Cost for 4 KiB: 16 bytes of map, up to 128 of masks, half a byte and the payload per non-zero word.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(all(target_arch = "x86_64", memfit_avx512))]
+mod avx512;
+#[cfg(all(target_arch = "x86_64", memfit_avx512_model))]
+mod avx512_model;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 mod portable;
+mod tables;
 #[cfg(test)]
 mod tests;
 
 use crate::{
     codec::{Codec, CodecId, Corrupt},
-    MAX_UNIT,
+    generate::Rng,
+    MAX_UNIT, PAGE,
 };
+use std::sync::OnceLock;
 
 /// Words per group.
 const LANES: usize = 8;
@@ -66,43 +75,118 @@ struct Used {
     payload: usize,
 }
 
+/// The same work with different instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coder {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(all(target_arch = "x86_64", memfit_avx512))]
+    Avx512,
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    Neon,
+}
+
+impl Coder {
+    /// All that there are for this processor family, slowest first.
+    const ALL: &'static [Coder] = &[
+        Coder::Portable,
+        #[cfg(target_arch = "x86_64")]
+        Coder::Avx2,
+        #[cfg(all(target_arch = "x86_64", memfit_avx512))]
+        Coder::Avx512,
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        Coder::Neon,
+    ];
+
+    /// Whether this CPU has its instructions.
+    fn available(self) -> bool {
+        match self {
+            Coder::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Coder::Avx2 => avx2::available(),
+            #[cfg(all(target_arch = "x86_64", memfit_avx512))]
+            Coder::Avx512 => avx512::available(),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Coder::Neon => neon::available(),
+        }
+    }
+
+    /// The fastest that this CPU has and that makes the right bytes.
+    fn best() -> Coder {
+        static BEST: OnceLock<Coder> = OnceLock::new();
+        let usable = |coder: &Coder| coder.available() && (coder.is_proven() || coder.agrees());
+        *BEST.get_or_init(|| Coder::ALL.iter().copied().rfind(usable).unwrap_or(Coder::Portable))
+    }
+
+    /// Whether its tests have run on such a CPU, or an emulated one. With AVX-512 only on a model of the instructions: so it is
+    /// compared with the portable one once in each process.
+    fn is_proven(self) -> bool {
+        match self {
+            #[cfg(all(target_arch = "x86_64", memfit_avx512))]
+            Coder::Avx512 => false,
+            _ => true,
+        }
+    }
+
+    /// Whether it makes of some pages what the portable one makes, and restores them: half a millisecond.
+    fn agrees(self) -> bool {
+        let (mut rng, mut words) = (Rng::new(512), [0u32; PAGE / 4]);
+        let (mut portable, mut other) = (WordMask::new(Coder::Portable), WordMask::new(self));
+        let (mut a, mut b, mut out) = ([0; 2 * PAGE], [0; 2 * PAGE], [0; PAGE]);
+        (0..8).all(|_| {
+            for i in 0..words.len() {
+                // Repetitions at all distances, in part, and chains of them.
+                let before = words[i - (rng.below(17) as usize).min(i)];
+                let differs = ((1u64 << (8 * rng.below(5))) - 1) as u32;
+                words[i] = if rng.below(5) == 0 { 0 } else { before ^ (rng.next() as u32 & differs) };
+            }
+            let page: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let len = portable.compress(CodecId::WORD_MASK, &page, &mut a, 2 * PAGE);
+            let same = len == other.compress(CodecId::WORD_MASK, &page, &mut b, 2 * PAGE) && a == b;
+            same && len.is_some_and(|len| other.decompress(CodecId::WORD_MASK, &a[..len], &mut out).is_ok())
+                && page == out
+        })
+    }
+}
+
 pub(crate) struct WordMask {
     scratch: Box<Scratch>,
-    wide: bool,
+    coder: Coder,
 }
 
 impl WordMask {
     pub(crate) fn boxed() -> Box<dyn Codec> {
-        Box::new(WordMask::new(true))
+        Box::new(WordMask::new(Coder::best()))
     }
 
-    /// `allow_wide = false` keeps to the portable coder.
-    fn new(allow_wide: bool) -> WordMask {
-        #[cfg(target_arch = "x86_64")]
-        let wide = allow_wide && avx2::available();
-        #[cfg(not(target_arch = "x86_64"))]
-        let wide = {
-            let _ = allow_wide;
-            false
-        };
+    fn new(coder: Coder) -> WordMask {
         let scratch = Scratch { masks: [0; MAX_GROUPS], codes: [0; MAX_WORDS + SLACK], payload: [0; MAX_UNIT + SLACK] };
-        WordMask { scratch: Box::new(scratch), wide }
+        WordMask { scratch: Box::new(scratch), coder }
     }
 
     fn encode(&mut self, src: &[u8], limit: usize) -> Option<Used> {
-        #[cfg(target_arch = "x86_64")]
-        if self.wide {
-            return avx2::encode(src, &mut self.scratch, limit);
+        match self.coder {
+            Coder::Portable => portable::encode(src, &mut self.scratch, limit),
+            #[cfg(target_arch = "x86_64")]
+            Coder::Avx2 => avx2::encode(src, &mut self.scratch, limit),
+            #[cfg(all(target_arch = "x86_64", memfit_avx512))]
+            Coder::Avx512 => avx512::encode(src, &mut self.scratch, limit),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Coder::Neon => neon::encode(src, &mut self.scratch, limit),
         }
-        portable::encode(src, &mut self.scratch, limit)
     }
 
     fn decode(&mut self, dst: &mut [u8]) {
-        #[cfg(target_arch = "x86_64")]
-        if self.wide {
-            return avx2::decode(&self.scratch, dst);
+        match self.coder {
+            Coder::Portable => portable::decode(&self.scratch, dst),
+            #[cfg(target_arch = "x86_64")]
+            Coder::Avx2 => avx2::decode(&self.scratch, dst),
+            #[cfg(all(target_arch = "x86_64", memfit_avx512))]
+            Coder::Avx512 => avx512::decode(&self.scratch, dst),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Coder::Neon => neon::decode(&self.scratch, dst),
         }
-        portable::decode(&self.scratch, dst);
     }
 }
 
@@ -198,11 +282,11 @@ fn payload_length(codes: &[u8]) -> usize {
     usize::from(codes.iter().fold(0u8, |sum, &c| sum + length(c)))
 }
 
-/// Group `g` of `src`; the last one may be short and is padded with zeros.
-fn group_at(src: &[u8], g: usize) -> [u8; GROUP] {
-    let mut group = [0; GROUP];
-    let rest = &src[g * GROUP..];
-    let n = rest.len().min(GROUP);
+/// Block `i` of `src`, a group or two; the last one may be short and is padded with zeros.
+fn group_at<const N: usize>(src: &[u8], i: usize) -> [u8; N] {
+    let mut group = [0; N];
+    let rest = &src[i * N..];
+    let n = rest.len().min(N);
     group[..n].copy_from_slice(&rest[..n]);
     group
 }

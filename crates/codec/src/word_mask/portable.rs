@@ -25,7 +25,7 @@ pub(super) fn encode(src: &[u8], s: &mut Scratch, limit: usize) -> Option<Used> 
     let mut used = Used { codes: 0, payload: 0 };
     for g in 0..src.len().div_ceil(GROUP) {
         window.copy_within(LANES.., 0);
-        for (word, bytes) in window[NOW..].iter_mut().zip(group_at(src, g).chunks_exact(4)) {
+        for (word, bytes) in window[NOW..].iter_mut().zip(group_at::<GROUP>(src, g).chunks_exact(4)) {
             *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
         s.masks[g] = 0;

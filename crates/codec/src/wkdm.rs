@@ -1,0 +1,79 @@
+//! WKdm: the coder of Wilson and Kaplan with a direct-mapped dictionary; see [`crate::wk`] for papers and format.
+//!
+//! A word may be in one place only, that of the hash of its upper 22 bits, and replaces what is there.
+
+use crate::{
+    codec::{Codec, CodecId, Corrupt},
+    wk::{hash, Entries, Streams, PRELOADED},
+};
+
+const ENTRIES_LOG: u32 = 4;
+
+struct DirectMapped([u32; 1 << ENTRIES_LOG]);
+
+impl Entries for DirectMapped {
+    fn new() -> DirectMapped {
+        DirectMapped([PRELOADED; 1 << ENTRIES_LOG])
+    }
+
+    #[inline]
+    fn find(&self, word: u32) -> usize {
+        (hash(word) >> (32 - ENTRIES_LOG)) as usize
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> u32 {
+        self.0[index & 15]
+    }
+
+    #[inline]
+    fn seen(&mut self, index: usize, word: u32) {
+        self.0[index & 15] = word;
+    }
+
+    #[inline]
+    fn insert(&mut self, word: u32) {
+        self.0[self.find(word)] = word;
+    }
+}
+
+pub(crate) struct WkDm(Streams);
+
+impl WkDm {
+    pub(crate) fn boxed() -> Box<dyn Codec> {
+        Box::new(WkDm(Streams::new()))
+    }
+}
+
+impl Codec for WkDm {
+    fn compress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
+        self.0.compress::<DirectMapped>(src, dst, limit)
+    }
+
+    fn decompress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
+        self.0.decompress::<DirectMapped>(src, dst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: zero, new, equal, upper bits, new, zero.
+    #[test]
+    fn golden_bytes() {
+        let words: [u32; 6] = [0, 0x1234_5678, 0x1234_5678, 0x1234_5401, 0xdead_beef, 0];
+        let src: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let slot = (hash(0x1234_5678) >> 28) as u8;
+        assert_ne!(slot, (hash(0xdead_beef) >> 28) as u8);
+        let mut wkdm = WkDm(Streams::new());
+        let mut out = [0; 24];
+        let len = wkdm.compress(CodecId::WKDM, &src, &mut out, 24).unwrap();
+        let tags = [2 << 2 | 3 << 4 | 1 << 6, 2];
+        let wanted = [&tags[..], &[slot | slot << 4], &[1, 0, 0, 0], &src[4..8], &src[16..20]].concat();
+        assert_eq!(out[..len], wanted);
+        let mut back = [0; 24];
+        assert_eq!(wkdm.decompress(CodecId::WKDM, &wanted, &mut back), Ok(()));
+        assert_eq!(back[..], src);
+    }
+}
