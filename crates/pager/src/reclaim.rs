@@ -457,7 +457,7 @@ impl Reclaimer {
     fn clean_step(&mut self) {
         let Some(writer) = &mut self.writer else { return };
         writer.begin_cleaning();
-        while let Some((segment, objects)) = writer.to_clean(CLEAN_CHUNK) {
+        while let Some((segment, objects)) = writer.next_to_clean(CLEAN_CHUNK) {
             let state = self.shared.lock();
             let movable = |object: &ObjectId| Some((*object, state.core.movable(*object, segment)?));
             let live: Vec<_> = objects.iter().filter_map(movable).collect();

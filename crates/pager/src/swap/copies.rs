@@ -108,7 +108,7 @@ impl Copies {
 
     fn set(&self, hash: Hash) -> std::ops::Range<usize> {
         let sets = (self.table.len() / WAYS) as u64;
-        let start = (u64::from(hash.0[0]) * sets >> 32) as usize * WAYS;
+        let start = ((u64::from(hash.0[0]) * sets) >> 32) as usize * WAYS;
         start..start + WAYS
     }
 

@@ -94,7 +94,7 @@ impl Engine {
             }
         }
         // SAFETY: as the caller promises.
-        if !unsafe { self.to_ring(&request) } {
+        if !unsafe { self.enqueue(&request) } {
             // SAFETY: as above.
             let result = unsafe { at_once(&request) };
             self.done.push_back((request.token, result));
@@ -103,7 +103,7 @@ impl Engine {
 
     /// # Safety
     /// As [`Engine::submit`].
-    unsafe fn to_ring(&mut self, request: &Request) -> bool {
+    unsafe fn enqueue(&mut self, request: &Request) -> bool {
         let Some(ring) = &mut self.ring else { return false };
         let (fd, len) = (types::Fd(request.fd), request.len as u32);
         let entry = if request.write {

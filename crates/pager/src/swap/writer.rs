@@ -317,7 +317,7 @@ impl Writer {
 
     /// The segment that has been read to be cleaned, and objects of it that are still to be appended: the core says which of
     /// them are there.
-    pub fn to_clean(&mut self, max: usize) -> Option<(SegmentId, Vec<ObjectId>)> {
+    pub fn next_to_clean(&mut self, max: usize) -> Option<(SegmentId, Vec<ObjectId>)> {
         let cleaning = self.cleaning.as_mut().filter(|c| c.read.is_none())?;
         if cleaning.bad {
             cleaning.objects.clear();
@@ -336,7 +336,7 @@ impl Writer {
         Some((cleaning.segment, objects))
     }
 
-    /// Objects of [`Writer::to_clean`] for which there is no room now.
+    /// Objects of [`Writer::next_to_clean`] for which there is no room now.
     pub fn clean_later(&mut self, objects: impl Iterator<Item = ObjectId>) {
         if let Some(cleaning) = &mut self.cleaning {
             cleaning.objects.extend(objects);
@@ -495,7 +495,7 @@ mod tests {
             if !writer.cleaning() {
                 break;
             }
-            while let Some((segment, objects)) = writer.to_clean(100) {
+            while let Some((segment, objects)) = writer.next_to_clean(100) {
                 for object in objects {
                     let here = stored.get(&object.0).filter(|stored| SegmentId::of(stored.extent) == segment).copied();
                     if let Some(here) = here {
