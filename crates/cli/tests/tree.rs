@@ -4,6 +4,7 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use support::tree::{eventually, Tree};
 use support::{memfit, memfit_command, say, skip, Bench, FORKS, ONE, PYTHON, SEVERAL};
@@ -157,6 +158,37 @@ fn outsiders_outlive_the_run() {
             let _ = fs::remove_file(bench.directory.join(name));
         }
     }
+}
+
+/// A process of another user that got the environment from somewhere is sent away: it runs on, without a part in the budget.
+#[test]
+fn another_user_does_not_join() {
+    let Some(bench) = Bench::open_to_all("another_user", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("workloads/pages.h"));
+    let Some(program) = bench.compile(&["gcc"], "outsider", include_str!("workloads/outsider.c")) else { return };
+    let script = "echo $MEMFIT_SOCKET $LD_PRELOAD > new; mv new environment; until test -e end; do sleep 0.02; done";
+    let user = bench.user.as_ref().expect("there is a place open to all");
+    let command = user.command(&["run", "-q", "-m", "32M", "--stats", "stats.json", "--", "sh", "-c", script]);
+    let mut tree = Tree::start(command, &bench.directory, true);
+    eventually("the tree's environment", || bench.directory.join("environment").exists());
+    let text = fs::read_to_string(bench.directory.join("environment")).unwrap();
+    let (socket, preload) = text.trim().split_once(' ').unwrap();
+    let start = |name: &str, uid: u32| {
+        let mut command = std::process::Command::new(&program);
+        command.args([name, "1"]).env("MEMFIT_SOCKET", socket).env("LD_PRELOAD", preload).uid(uid);
+        Tree::start_in(command, &bench.directory)
+    };
+    let mut outsiders = [start("own", 0), start("other", 65534)];
+    eventually("they are full", || ["own", "other"].iter().all(|n| bench.directory.join(format!("full.{n}")).exists()));
+    bench.file("end", "");
+    bench.file("go", "");
+    assert_eq!(tree.wait(), 0, "{}", tree.errors());
+    outsiders.iter_mut().for_each(|outsider| assert_eq!(outsider.wait(), 0));
+    let text = fs::read(bench.directory.join("stats.json")).unwrap();
+    let stats: Value = serde_json::from_slice(&text).expect("statistics");
+    let known = |pid: i32| stats["processes"].as_array().unwrap().iter().any(|row| row["pid"] == pid);
+    let pids = outsiders.each_ref().map(Tree::root);
+    assert_eq!(pids.map(known), [true, false], "{stats:#}");
 }
 
 /// The C sources of a library that the build of memfit has fetched.

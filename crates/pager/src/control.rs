@@ -420,6 +420,7 @@ fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
     let Ok(Some(packet)) = seqpacket::receive(socket.as_fd()) else { return };
     let Ok((uid, pid)) = seqpacket::peer(socket.as_fd()) else { return };
     match parse(&packet.bytes) {
+        Some(_) if !may_join(desk, uid, pid) => say_bye(&socket),
         Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
         Some(request) if request.kind == APART => {
             if let Err(error) = desk.apart.open() {
@@ -445,6 +446,12 @@ fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
 
 fn may_ask(uid: u32) -> bool {
     uid == 0 || uid == memfit_os::process::effective_uid()
+}
+
+/// Processes of another user only if they are of the tree, which may have changed its user: others could take memory of the
+/// budget, and the right to a userfaultfd.
+fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
+    uid == memfit_os::process::effective_uid() || proctree::is_at_or_below(pid, desk.config.launcher_pid)
 }
 
 fn parse(bytes: &[u8]) -> Option<FromStub> {

@@ -8,10 +8,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Requests under way at once, at most; more wait in the ring's queue.
 const DEPTH: u32 = 32;
+
+/// Longest wait for a device at the end of a thread.
+const FINISH_WITHIN: Duration = Duration::from_secs(10);
 
 /// One transfer.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +59,11 @@ impl Engine {
             faults: Faults::from_environment(),
             held: Vec::new(),
         }
+    }
+
+    /// One call after the other.
+    pub fn without_ring() -> Engine {
+        Engine { ring: None, under_way: Vec::new(), done: VecDeque::new(), faults: None, held: Vec::new() }
     }
 
     /// Begins a transfer.
@@ -169,15 +177,16 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    /// The kernel cancels what is under way, but a device may write into the memory until it has answered.
-    fn drop(&mut self) {
-        let give_up = Instant::now() + std::time::Duration::from_secs(30);
+impl Engine {
+    /// Waits until nothing is under way, for its owner's end: a device may write into the memory until it has answered. False
+    /// if it does not answer; then the memory must never be used again.
+    pub fn finish(&mut self) -> bool {
+        let give_up = Instant::now() + FINISH_WITHIN;
         while !self.under_way.is_empty() && Instant::now() < give_up {
             self.wait(100);
             while self.completed().is_some() {}
         }
-        assert!(self.under_way.is_empty(), "the swap device does not answer");
+        self.under_way.is_empty()
     }
 }
 

@@ -46,11 +46,18 @@ pub struct Counters {
     pub cleaned_bytes: AtomicU64,
 }
 
+/// A file or device.
+struct Place {
+    file: File,
+    /// Bytes that it may have.
+    most: u64,
+    /// Bytes that have space allocated.
+    allocated: AtomicU64,
+}
+
 /// The open files and devices. No thread holds two of its locks; both are inside of the core's.
 pub struct SwapTier {
-    files: Vec<File>,
-    /// Bytes of each that have space allocated.
-    allocated: Vec<AtomicU64>,
+    files: Vec<Place>,
     log: Mutex<SwapLog>,
     cipher: Cipher,
     copies: Mutex<Copies>,
@@ -68,7 +75,6 @@ impl SwapTier {
     pub fn new(pages: usize) -> io::Result<SwapTier> {
         Ok(SwapTier {
             files: Vec::new(),
-            allocated: Vec::new(),
             log: Mutex::new(SwapLog::new()),
             cipher: Cipher::new()?,
             copies: Mutex::new(Copies::new(pages)),
@@ -83,8 +89,7 @@ impl SwapTier {
     /// When it cannot be opened.
     pub fn add(&mut self, path: &Path, max_bytes: u64) -> io::Result<()> {
         let (file, bytes, reserved) = device::open(path, max_bytes)?;
-        self.files.push(file);
-        self.allocated.push(AtomicU64::new(0));
+        self.files.push(Place { file, most: bytes, allocated: AtomicU64::new(0) });
         // The first segment of a file that was there stays as it is: it may hold a signature.
         self.log().add_device(bytes, reserved);
         Ok(())
@@ -161,7 +166,7 @@ impl SwapTier {
     /// The device of a segment, and where on it the segment starts.
     fn place(&self, segment: SegmentId) -> (RawFd, u64) {
         let (device, offset) = self.log().place(segment);
-        (self.files[device.0 as usize].as_raw_fd(), offset)
+        (self.files[device.0 as usize].file.as_raw_fd(), offset)
     }
 
     /// Which use of its segment an object belongs to. It must not be freed meanwhile.
@@ -197,17 +202,16 @@ impl SwapTier {
     /// A segment was opened: its bytes are allocated in good time, so that no write makes the file longer. One that does
     /// excludes all reads of the file meanwhile (ext4, xfs).
     fn opened(&self, segment: SegmentId) {
-        let (fd, offset) = self.place(segment);
-        let device = self.log().place(segment).0 .0 as usize;
+        let (device, offset) = self.log().place(segment);
+        let Place { file, most, allocated } = &self.files[device.0 as usize];
         let end = offset + SEGMENT as u64;
-        let have = &self.allocated[device];
-        if end > have.load(Relaxed) {
+        if end > allocated.load(Relaxed) {
             // As far as there is space; what cannot be allocated fails when it is written.
-            let reached = [ALLOCATE_BYTES, 0].into_iter().map(|more| end + more).find(|&to| {
+            let reached = [end + ALLOCATE_BYTES, end].into_iter().map(|to| to.min(*most)).find(|&to| {
                 // SAFETY: takes numbers.
-                unsafe { libc::fallocate(fd, 0, offset as i64, (to - offset) as i64) == 0 }
+                unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as i64, (to - offset) as i64) == 0 }
             });
-            have.store(reached.unwrap_or(end), Relaxed);
+            allocated.store(reached.unwrap_or(end), Relaxed);
         }
         let bytes = self.used_bytes();
         self.counters.peak_bytes.fetch_max(bytes, Relaxed);

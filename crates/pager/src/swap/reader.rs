@@ -298,7 +298,8 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Before the pieces: it waits for what is under way.
-        self.engine = None;
+        if self.engine.as_mut().is_some_and(|engine| !engine.finish()) {
+            std::mem::forget((self.engine.take(), std::mem::take(&mut self.pieces)));
+        }
     }
 }

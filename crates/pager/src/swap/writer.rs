@@ -375,6 +375,17 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.engine.finish() {
+            let cleaning = self.cleaning.take();
+            std::mem::forget((std::mem::take(&mut self.flights), cleaning));
+            let engine = std::mem::replace(&mut self.engine, Engine::without_ring());
+            std::mem::forget(engine);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
