@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 /// Requests under way at once, at most; more wait in the ring's queue.
 const DEPTH: u32 = 32;
 
+/// Token of what nobody waits for.
+const NOBODY: u64 = u64::MAX;
 /// Longest wait for a device at the end of a thread.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
 
@@ -130,6 +132,17 @@ impl Engine {
         true
     }
 
+    /// Begins to allocate space of a file, where that does not hold up this thread: it can take as long as a commit of the
+    /// journal. Nobody hears of the end; what could not be allocated fails when it is written, or is allocated then.
+    pub fn allocate(&mut self, fd: RawFd, range: std::ops::Range<u64>) {
+        let Some(ring) = &mut self.ring else { return };
+        let entry = opcode::Fallocate::new(types::Fd(fd), range.end - range.start).offset(range.start).build();
+        // SAFETY: no memory of ours belongs to it.
+        if unsafe { ring.submission().push(&entry.user_data(NOBODY)) }.is_ok() {
+            let _ = ring.submit();
+        }
+    }
+
     /// The next result: bytes transferred, perhaps fewer than asked for.
     pub fn completed(&mut self) -> Option<(u64, io::Result<usize>)> {
         if let Some(done) = self.done.pop_front() {
@@ -139,7 +152,7 @@ impl Engine {
             let (_, token, result) = self.held.swap_remove(i);
             return Some((token, result));
         }
-        let entry = self.ring.as_mut()?.completion().next()?;
+        let entry = self.ring.as_mut()?.completion().find(|entry| entry.user_data() != NOBODY)?;
         let token = entry.user_data();
         self.under_way.retain(|request| request.token != token);
         let result = match entry.result() {

@@ -199,22 +199,20 @@ impl SwapTier {
         self.log().usage().free_bytes
     }
 
-    /// A segment was opened: its bytes are allocated in good time, so that no write makes the file longer. One that does
-    /// excludes all reads of the file meanwhile (ext4, xfs).
-    fn opened(&self, segment: SegmentId) {
-        let (device, offset) = self.log().place(segment);
-        let Place { file, most, allocated } = &self.files[device.0 as usize];
-        let end = offset + SEGMENT as u64;
-        if end > allocated.load(Relaxed) {
-            // As far as there is space; what cannot be allocated fails when it is written.
-            let reached = [end + ALLOCATE_BYTES, end].into_iter().map(|to| to.min(*most)).find(|&to| {
-                // SAFETY: takes numbers.
-                unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as i64, (to - offset) as i64) == 0 }
-            });
-            allocated.store(reached.unwrap_or(end), Relaxed);
-        }
+    /// A segment was opened. Says which bytes to allocate, so that no write makes the file longer: one that does excludes all
+    /// reads of the file meanwhile (ext4, xfs).
+    fn opened(&self, segment: SegmentId) -> Option<(RawFd, std::ops::Range<u64>)> {
         let bytes = self.used_bytes();
         self.counters.peak_bytes.fetch_max(bytes, Relaxed);
+        let (device, offset) = self.log().place(segment);
+        let Place { file, most, allocated } = &self.files[device.0 as usize];
+        let (have, end) = (allocated.load(Relaxed), offset + SEGMENT as u64);
+        let to = (end + ALLOCATE_BYTES).min(*most);
+        if end + ALLOCATE_BYTES / 2 <= have || to <= have {
+            return None;
+        }
+        allocated.store(to, Relaxed);
+        Some((file.as_raw_fd(), have.max(offset)..to))
     }
 }
 

@@ -136,7 +136,9 @@ impl Writer {
             return Room::No;
         };
         let sequence = self.tier.log().sequence(segment);
-        self.tier.opened(segment);
+        if let Some((fd, range)) = self.tier.opened(segment) {
+            self.engine.allocate(fd, range);
+        }
         let buffer = self.spare.pop().unwrap_or_else(|| Rc::new(Aligned::new(SEGMENT)));
         self.open = Some(Open { segment, sequence, reserved, buffer, fill: 0, flushed: 0, items: Vec::new() });
         Room::Yes
