@@ -220,7 +220,7 @@ impl Worker {
     /// Restores the original into `dst`, whose length is the exact original length in bytes.
     ///
     /// On [`Corrupt`] the contents of `dst` are unspecified. Damaged input may also decode to wrong bytes without an
-    /// error: keep a [`crate::checksum`] where that matters.
+    /// error: keep a checksum where that matters.
     pub fn decompress(&mut self, codec: CodecId, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
         if dst.is_empty() || dst.len() > MAX_UNIT || dst.len() % 8 != 0 {
             return Err(Corrupt);

@@ -1,4 +1,4 @@
-//! Byte work of memfit: page codecs, same-filled detection, checksums, and the choice of a codec per region.
+//! Byte work of memfit: page codecs, same-filled detection, and the choice of a codec per region.
 //!
 //! A [`Worker`] owns every context and scratch buffer that a thread needs, each made at its first use, so the fault and
 //! reclaim paths soon allocate nothing. Codecs live in [`CODECS`]; adding a line there gives a codec its name,
@@ -36,10 +36,3 @@ pub const PAGE: usize = 4096;
 
 /// Longest input of one compression, in bytes: a run of 16 pages.
 pub const MAX_UNIT: usize = 16 * PAGE;
-
-/// CRC-32 (IEEE) of `bytes`, with carry-less multiplication where the CPU has it.
-///
-/// Guards compressed bytes against memory and swap-tier corruption; it is no defence against an attacker.
-pub fn checksum(bytes: &[u8]) -> u32 {
-    crc32fast::hash(bytes)
-}

@@ -33,8 +33,7 @@ struct Entry {
 
 const EMPTY: Entry = Entry { hash: Hash([0; 3]), unit: u32::MAX };
 
-/// Hashes pages. Each thread has one.
-#[derive(Clone)]
+/// Hashes pages.
 pub struct Hasher(Polyval);
 
 impl Hasher {

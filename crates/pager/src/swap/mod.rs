@@ -15,12 +15,11 @@ pub mod reader;
 pub mod writer;
 
 pub use buffer::{Aligned, ALIGN};
-pub use copies::Hasher;
 pub use reader::{Have, Reader};
 pub use writer::{Room, Writer, Written};
 
 use cipher::{Cipher, Label, TAG_BYTES};
-use copies::{Copies, Hash};
+use copies::{Copies, Hasher};
 use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, HEAD_BYTES, SEGMENT_BYTES};
 use memfit_core::{Extent, ObjectId, Stored};
 use std::fs::File;
@@ -62,7 +61,7 @@ pub struct SwapTier {
     cipher: Cipher,
     copies: Mutex<Copies>,
     /// Makes the hashes of copies.
-    pub hasher: Hasher,
+    hasher: Hasher,
     /// Counts since the start.
     pub counters: Counters,
 }
@@ -129,7 +128,7 @@ impl SwapTier {
         if !self.copies().any() {
             return None;
         }
-        let hash: Hash = self.hasher.hash(page);
+        let hash = self.hasher.hash(page);
         let extent = self.copies().take(hash)?;
         self.log().adopt(extent, object);
         Some(Stored { extent, len: COPY_BYTES, codec: 0 })
