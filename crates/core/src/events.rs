@@ -23,6 +23,7 @@ impl Core {
                 }
             }
         }
+        self.table.proc_mut(proc).doubts.add(range, epoch);
         self.table.prune(proc, range);
     }
 
@@ -50,9 +51,19 @@ impl Core {
         self.table.prune(proc, range);
     }
 
-    /// The number of the proof that would begin now; pages quarantined now carry it.
-    pub fn epoch(&self, proc: ProcId) -> u32 {
-        self.table.proc(proc).epoch
+    /// The newest epoch in which a REMOVE of the page was read whose zap may be still to come.
+    pub fn doubtful(&self, proc: ProcId, page: Page) -> Option<u32> {
+        self.table.proc(proc).doubts.of(page)
+    }
+
+    /// Whether there is such a page.
+    pub fn doubts(&self, proc: ProcId) -> bool {
+        !self.table.proc(proc).doubts.is_empty()
+    }
+
+    /// Whether the table has a page of a range.
+    pub fn tracks(&self, proc: ProcId, range: PageRange) -> bool {
+        !self.table.tracked(proc, range).is_empty()
     }
 
     /// mremap moved `from` to pages starting at `to`.
@@ -70,7 +81,9 @@ impl Core {
             self.forget(proc, page, entry);
         }
         for &(page, entry) in &moved {
-            self.table.set(proc, Page(page.0 - from.first.0 + to.0), entry);
+            let page = Page(page.0 - from.first.0 + to.0);
+            let entry = if entry == Entry::Resident { self.table.came_now(proc, page) } else { entry };
+            self.table.set(proc, page, entry);
         }
         self.counters.remapped += moved.len() as u64;
         self.table.prune(proc, from);
@@ -101,6 +114,7 @@ impl Core {
             }
             self.table.set(child, page, entry);
         }
+        // Not what is in doubt: nobody zaps in the child.
         let (pinned, epoch) = (self.table.proc(parent).pinned.clone(), self.table.proc(parent).epoch);
         let copy = self.table.proc_mut(child);
         (copy.pinned, copy.epoch) = (pinned, epoch);
@@ -121,8 +135,17 @@ impl Core {
         (epoch, pages)
     }
 
-    /// The proof of `epoch` holds: no thread can still be inside the call that raised the page's
-    /// event. A page that is present was freed lazily and can be evicted again; one that is absent was
+    /// The proof of `epoch` holds: no thread is still inside of a call whose event was read before it began.
+    pub fn end_doubts(&mut self, proc: ProcId, epoch: u32) {
+        let p = self.table.proc_mut(proc);
+        p.doubts.over(epoch);
+        // What is being filled just now can have been zapped already, and is not in the table yet.
+        if p.coming_pages == 0 {
+            p.doubts.end();
+        }
+    }
+
+    /// The same for a page in quarantine. A page that is present was freed lazily and can be evicted again; one that is absent was
     /// zapped.
     pub fn end_quarantine(&mut self, proc: ProcId, page: Page, epoch: u32, present: bool) {
         match self.table.get(proc, page) {

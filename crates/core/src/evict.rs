@@ -45,18 +45,16 @@ struct Queue {
 
 impl Core {
     /// A page of a registered range that is present: from now on it can be evicted. With `zero` it is
-    /// the kernel's zero page: a fork child may lack it, and a fault there then gives zeros. With
-    /// `doubt` a REMOVE of the range was read in that epoch, whose zap may be to come.
-    /// Returns false if the table had the page already.
-    pub fn adopt(&mut self, proc: ProcId, page: Page, zero: bool, doubt: Option<u32>) -> bool {
+    /// the kernel's zero page: a fork child may lack it, and a fault there then gives zeros. What it holds can be from
+    /// before a REMOVE whose zap is to come. Returns false if the table had the page already.
+    pub fn adopt(&mut self, proc: ProcId, page: Page, zero: bool) -> bool {
         if self.table.get(proc, page) != Entry::Untracked {
             return false;
         }
         self.trace(Call::Adopt { proc: proc.0, page: page.0 });
-        let entry = match doubt {
-            Some(epoch) => Entry::Quarantined(epoch),
-            None if zero => Entry::Lazy,
-            None => Entry::Resident,
+        let entry = match self.table.found(proc, page) {
+            Entry::Resident if zero => Entry::Lazy,
+            found => found,
         };
         self.table.set(proc, page, entry);
         self.counters.adopted += 1;

@@ -226,17 +226,22 @@ impl Core {
                 let staged = matches!(self.source(ObjectId(object)), Source::Staged(_));
                 let age = if staged { Age::Young } else { Age::Back };
                 self.objects.unpin(ObjectId(object));
-                self.table.set_aged(proc, page, Entry::Resident, age);
+                self.table.set_aged(proc, page, self.table.came_now(proc, page), age);
                 self.drop_ref(ObjectId(object));
             }
             (Entry::Filling(origin), Filled::Retry) => self.table.set(proc, page, Origin::entry(origin)),
-            (Entry::Filling(_), Filled::Done) => self.table.set(proc, page, Entry::Resident),
+            (Entry::Filling(_), Filled::Done) => self.table.set(proc, page, self.table.came_now(proc, page)),
             // Present already: a page that was in doubt still is.
             (Entry::Filling(origin), Filled::Exists) => {
                 let before = Origin::entry(origin);
-                self.table.set(proc, page, if before == Entry::Untracked { Entry::Resident } else { before });
+                let found = self.table.found(proc, page);
+                self.table.set(proc, page, if before == Entry::Untracked { found } else { before });
             }
             (entry, _) => panic!("page {:#x} was being filled but is {entry:?}", page.address()),
+        }
+        let p = self.table.proc_mut(proc);
+        if p.coming_pages == 0 {
+            p.doubts.end();
         }
     }
 }

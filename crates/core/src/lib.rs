@@ -6,6 +6,7 @@
 //! makes the calls a sequence; bytes are moved outside.
 #![forbid(unsafe_code)]
 
+mod doubt;
 mod duel;
 mod engine;
 mod events;

@@ -3,6 +3,7 @@
 //! A run holds sixteen entries of 4 bytes. Runs of a process are found through a B-tree keyed by
 //! run number, so that ranges (munmap, mremap) cost only what they cover.
 
+use crate::doubt::Doubts;
 use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
 use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
@@ -21,8 +22,8 @@ pub enum Entry {
     /// is the process's epoch at the last such event.
     Quarantined(u32),
     /// Present, but a fault that finds it absent gives zeros: after MADV_FREE, its quarantine over, the
-    /// kernel may drop it until it is written; and a mapping of the zero page is not copied by fork if
-    /// nothing in its VMA was ever written.
+    /// kernel may drop it until it is written; what came into a range after a REMOVE of it was read may be zapped by
+    /// that; and a mapping of the zero page is not copied by fork if nothing in its VMA was ever written.
     Lazy,
     /// In a batch that the stub was asked to take away; the slot waits for it. With `LAZY_BIT` it
     /// was Lazy before.
@@ -146,6 +147,9 @@ pub(crate) struct Proc {
     pub pinned: BTreeSet<Page>,
     /// Raised whenever a proof for the quarantine begins.
     pub epoch: u32,
+    pub doubts: Doubts,
+    /// Entries that are Loading or Filling.
+    pub coming_pages: u64,
 }
 
 /// All runs of all processes.
@@ -200,6 +204,8 @@ impl Table {
             area,
             pinned: BTreeSet::new(),
             epoch: 0,
+            doubts: Doubts::default(),
+            coming_pages: 0,
         };
         match self.procs.iter().position(Option::is_none) {
             Some(i) => {
@@ -228,6 +234,16 @@ impl Table {
             let all = pages.start.max(number * RUN_PAGES)..pages.end.min((number + 1) * RUN_PAGES);
             all.into_iter().all(|page| evictable(self.entry_in(run, Page(page).index())))
         })
+    }
+
+    /// The entry of a page that has just come.
+    pub fn came_now(&self, proc: ProcId, page: Page) -> Entry {
+        self.proc(proc).doubts.of(page).map_or(Entry::Resident, |_| Entry::Lazy)
+    }
+
+    /// The entry of a page that is found in the program's memory: what it holds can be from before a REMOVE.
+    pub fn found(&self, proc: ProcId, page: Page) -> Entry {
+        self.proc(proc).doubts.of(page).map_or(Entry::Resident, Entry::Quarantined)
     }
 
     pub fn run_of(&self, proc: ProcId, page: Page) -> Option<u32> {
@@ -259,6 +275,7 @@ impl Table {
         let is = |entry, wanted: Entry| u64::from(std::mem::discriminant(&entry) == std::mem::discriminant(&wanted));
         p.quarantined_pages = p.quarantined_pages + is(new, Entry::Quarantined(0)) - is(old, Entry::Quarantined(0));
         p.evicting_pages = p.evicting_pages + is(new, Entry::Evicting(0)) - is(old, Entry::Evicting(0));
+        p.coming_pages = p.coming_pages + coming(new) - coming(old);
         let Run { group, probation, .. } = self.runs[run as usize];
         let pages = &mut self.groups[usize::from(group)];
         pages.out = pages.out + out(new) - out(old);
@@ -426,7 +443,7 @@ impl Table {
         assert_eq!(self.present_total, self.procs.iter().flatten().map(|p| p.present_pages).sum::<u64>());
         let mut groups = [Group::default(); GROUPS];
         for (id, proc) in self.procs.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?))) {
-            let (mut present_pages, mut quarantined, mut evicting, mut queued) = (0, 0, 0, 0);
+            let (mut present_pages, mut quarantined, mut evicting, mut queued, mut coming_pages) = (0, 0, 0, 0, 0);
             for (&number, &run) in &proc.runs {
                 let r = &self.runs[run as usize];
                 assert_eq!((r.proc.0 as usize, r.number), (id, number));
@@ -435,6 +452,7 @@ impl Table {
                 present_pages += count(|e| present(e) == 1);
                 quarantined += count(|e| matches!(e, Entry::Quarantined(_)));
                 evicting += count(|e| matches!(e, Entry::Evicting(_)));
+                coming_pages += count(|e| coming(e) == 1);
                 queued += u32::from(r.resident > 0);
                 let group = &mut groups[usize::from(r.group)];
                 group.resident += u64::from(r.resident);
@@ -444,6 +462,7 @@ impl Table {
             assert_eq!(present_pages, proc.present_pages);
             assert_eq!(quarantined, proc.quarantined_pages);
             assert_eq!(evicting, proc.evicting_pages);
+            assert_eq!(coming_pages, proc.coming_pages);
             let lens = proc.queues.as_flattened().iter().map(|queue| queue.len);
             assert_eq!(queued, lens.sum());
             for (group, queues) in proc.queues.iter().enumerate() {
@@ -471,6 +490,10 @@ pub(crate) fn evictable(entry: Entry) -> bool {
 }
 
 /// 1 if the page occupies the program's memory in this state.
+fn coming(entry: Entry) -> u64 {
+    u64::from(matches!(entry, Entry::Loading(_) | Entry::Filling(_)))
+}
+
 fn present(entry: Entry) -> u64 {
     u64::from(matches!(entry, Entry::Resident | Entry::Lazy | Entry::Quarantined(_) | Entry::Evicting(_)))
 }

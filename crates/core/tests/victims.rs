@@ -17,7 +17,7 @@ fn core() -> Core {
 
 fn process(core: &mut Core, pages: impl Iterator<Item = u64>) -> ProcId {
     let (id, _) = core.add_process(4096);
-    pages.for_each(|page| assert!(core.adopt(id, Page(page), false, None)));
+    pages.for_each(|page| assert!(core.adopt(id, Page(page), false)));
     id
 }
 

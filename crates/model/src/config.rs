@@ -32,16 +32,17 @@ pub enum Rule {
     RemapOrder,
     /// `io` is let go while such a REMAP waits.
     RemapLocked,
+    /// What leaves the target of a REMAP does not wait until all events are read, though memory that nobody knew of may
+    /// have been there before.
+    Grown,
     /// A fork child's table is believed where the child has nothing registered.
     Confirm,
     /// A fork child is confirmed by what was registered before its `io` was taken, events pending or not.
     ConfirmLocked,
     /// A page that should be there is verified without `io`, by what the table said before.
     VerifyLocked,
-    /// A page that is found missing was lost, although the zap of a REMOVE may have come.
+    /// Pages come, and are adopted, as if the zap of every REMOVE were over when it is read.
     Doubt,
-    /// Pages are adopted as if the zap of every REMOVE had come.
-    DoubtAdopt,
     /// Pages after MADV_FREE are moved as they are: the kernel may drop them in the window.
     Populate,
     /// 21: pages are adopted without a look for pending events.

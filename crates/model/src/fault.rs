@@ -2,7 +2,7 @@
 
 use crate::config::Rule;
 use crate::kernel::{Event, Fill, Message};
-use crate::pager::{Doubt, Place};
+use crate::pager::Place;
 use crate::program::Pc as ThreadPc;
 use crate::world::{Actor, World};
 use crate::{page, range, PageNo, BASE, PAGES};
@@ -206,11 +206,10 @@ impl World<'_> {
                 }
             }
             Event::Remove { first, pages } => {
-                let doubt = Doubt { proc: proc as u8, pages: first..first + pages, epoch: self.core.epoch(id) };
-                if !self.s.doubts.contains(&doubt) {
-                    self.s.doubts.push(doubt);
-                }
                 self.call("removed", |core| core.removed(id, range(first, pages)));
+                if !self.changes.keeps(Rule::Doubt) {
+                    self.call("end_doubts", |core| core.end_doubts(id, u32::MAX));
+                }
             }
             Event::Unmap { first, pages } => {
                 self.call("unmapped", |core| core.unmapped(id, range(first, pages)));
@@ -225,6 +224,13 @@ impl World<'_> {
         }
     }
 
+    /// Memory of which the table has nothing has come to a page.
+    pub(crate) fn came(&mut self, proc: usize, number: PageNo) {
+        let id = self.s.procs[proc].core_id();
+        self.call("unmapped", |core| core.unmapped(id, range(number, 1)));
+        self.set_regions(proc, number, 1, true);
+    }
+
     fn set_regions(&mut self, proc: usize, first: PageNo, pages: u8, registered: bool) {
         let first = usize::from(first);
         self.s.procs[proc].regions[first..first + usize::from(pages)].fill(registered);
@@ -237,9 +243,6 @@ impl World<'_> {
         let regions = self.s.procs[0].regions;
         let child = &mut self.s.procs[1];
         (child.id, child.regions, child.listed) = (Some((id.0, area.0)), regions, true);
-        // What was zapped before the fork is missing in the child as well.
-        let doubts: Vec<Doubt> = self.s.doubts.iter().map(|d| Doubt { proc: 1, ..d.clone() }).collect();
-        self.s.doubts.extend(doubts);
         self.note_since(before, "forked");
     }
 
@@ -376,10 +379,6 @@ impl World<'_> {
             }
             Fill::Again(_) => self.retry(proc),
             Fill::Gone => self.s.faults[proc].pc = Pc::Gone,
-            Fill::Done if self.changes.keeps(Rule::Doubt) && self.in_doubt(proc, number).is_some() => {
-                self.wake(proc as u8, number, 1);
-                self.next_fault(proc);
-            }
             Fill::Done => {
                 return Err(format!("page {number} of process {proc} should have been in memory: a page was lost"))
             }

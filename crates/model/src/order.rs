@@ -6,7 +6,8 @@
 use crate::config::Rule;
 use crate::kernel::Event;
 use crate::world::World;
-use crate::PageNo;
+use crate::{page, PageNo, PAGES};
+use memfit_core::Entry;
 
 type Pages = std::ops::Range<usize>;
 
@@ -19,7 +20,7 @@ fn changed(event: &Event) -> Pages {
     match *event {
         Event::Remove { first, pages } | Event::Unmap { first, pages } => pages_of(first, pages),
         Event::Remap { from, pages, .. } => pages_of(from, pages),
-        Event::Fork => 0..crate::PAGES,
+        Event::Fork => 0..PAGES,
     }
 }
 
@@ -31,16 +32,13 @@ fn target(event: &Event) -> Pages {
     }
 }
 
-/// Whether an event must stay behind those that wait before it. What leaves a place that a REMAP waits for passes the
-/// REMOVEs and FORKs that wait with it: they came when the place was another's already.
-fn bound(event: &Event, before: &[Event]) -> bool {
-    let meets = |mut pages: Pages| pages.any(|i| changed(event).contains(&i));
-    let leaves = matches!(event, Event::Unmap { .. } | Event::Remap { .. });
-    let passes = leaves && before.iter().any(|e| meets(target(e)));
-    before.iter().any(|e| match e {
-        Event::Remove { .. } | Event::Fork => !passes && meets(changed(e)),
-        _ => meets(changed(e)) || !passes && meets(target(e)),
-    })
+/// Whether it takes memory away from where it was.
+fn leaves(event: &Event) -> bool {
+    matches!(event, Event::Unmap { .. } | Event::Remap { .. })
+}
+
+fn covers(pages: Pages, page: usize) -> bool {
+    pages.contains(&page)
 }
 
 impl World<'_> {
@@ -50,9 +48,15 @@ impl World<'_> {
         self.s.procs[proc].postponed.extend(events);
         while let Some(i) = self.next_event(proc) {
             let event = self.s.procs[proc].postponed.remove(i);
+            if self.changes.keeps(Rule::Grown) {
+                target(&event).for_each(|i| self.s.procs[proc].unsure[i] = true);
+            }
             self.event(proc, event);
         }
         if self.s.procs[proc].postponed.is_empty() {
+            if !self.event_pending(proc) {
+                self.s.procs[proc].unsure = [false; PAGES];
+            }
             return Ok(());
         }
         let waiting = self.s.procs[proc].postponed.clone();
@@ -60,18 +64,107 @@ impl World<'_> {
         if !self.event_pending(proc) {
             // Nothing more is to come: what still waits for its target to be left waits in vain.
             self.collect(proc, true)?;
-            self.s.procs[proc].postponed.clear();
-            waiting.into_iter().for_each(|event| self.event(proc, event));
+            while !self.s.procs[proc].postponed.is_empty() {
+                let event = self.s.procs[proc].postponed.remove(0);
+                self.settle_event(proc, event);
+            }
+            self.s.procs[proc].unsure = [false; PAGES];
         }
         Ok(())
+    }
+
+    /// Handles an event when all are read.
+    fn settle_event(&mut self, proc: usize, event: Event) {
+        if self.changes.keeps(Rule::RemapOrder) {
+            while let Some(late) = self.late_for(proc, target(&event)) {
+                late.into_iter().for_each(|event| self.settle_event(proc, event));
+            }
+        }
+        let mut late = [false; PAGES];
+        for i in changed(&event).filter(|_| leaves(&event)) {
+            late[i] = self.s.procs[proc].unsure[i] && self.is_late(proc, Some(&event), i);
+            if let Event::Unmap { .. } = event {
+                self.s.procs[proc].unsure[i] = false;
+            }
+        }
+        if self.s.mm[proc].gone {
+            return;
+        }
+        if !late.contains(&true) {
+            return self.event(proc, event);
+        }
+        self.say(|| format!("finds that {event:?} is of what was there before"));
+        for (i, late) in changed(&event).map(|i| (i as PageNo, late[i])) {
+            match event {
+                Event::Remap { from, to, .. } if late => self.came(proc, to + i - from),
+                Event::Remap { from, to, .. } => {
+                    self.event(proc, Event::Remap { from: i, to: to + i - from, pages: 1 })
+                }
+                _ if late => {}
+                _ => self.event(proc, Event::Unmap { first: i, pages: 1 }),
+            }
+        }
+    }
+
+    /// Takes the events by which a mapping had left a place before the REMAP that is to be handled next came there.
+    fn late_for(&mut self, proc: usize, place: Pages) -> Option<Vec<Event>> {
+        for at in 0..self.s.procs[proc].postponed.len() {
+            let event = self.s.procs[proc].postponed[at];
+            let Some(page) = place.clone().find(|&i| is_unmap(&event) && changed(&event).contains(&i)) else {
+                continue;
+            };
+            if self.is_late(proc, None, page) {
+                let waiting = &mut self.s.procs[proc].postponed;
+                let moved = |e: &Event| !target(e).is_empty() && covers(changed(e), page);
+                let moved = waiting[..at].iter().position(moved);
+                let unmap = waiting.remove(at);
+                return Some(moved.map(|at| waiting.remove(at)).into_iter().chain([unmap]).collect());
+            }
+        }
+        None
+    }
+
+    /// Whether the first UNMAP of a page is of what was there before the mapping that came. The process is killed if that
+    /// cannot be told.
+    fn is_late(&mut self, proc: usize, event: Option<&Event>, page: usize) -> bool {
+        if self.s.mm[proc].gone {
+            return false;
+        }
+        let there = self.s.mm[proc].registered(page as PageNo);
+        let all = || event.into_iter().chain(&self.s.procs[proc].postponed);
+        let of = |e: &&Event| covers(changed(e), page);
+        let unmaps = all().filter(of).filter(|e| is_unmap(e)).count();
+        let came = 1 + all().filter(|e| covers(target(e), page)).count();
+        if unmaps == 0 || usize::from(there) + unmaps != came + 1 {
+            return false;
+        }
+        let moves = all().filter(of).filter(|e| !target(e).is_empty()).count();
+        if moves == 0 || (moves, unmaps) == (1, 1) {
+            return true;
+        }
+        self.say(|| format!("cannot tell what left page {page} first: kills the process"));
+        self.end_process(proc as u8);
+        false
     }
 
     /// The first event that need not wait: its target is free, and none before it waits that it must follow.
     fn next_event(&self, proc: usize) -> Option<usize> {
         let p = &self.s.procs[proc];
-        let occupied = |event: &Event| target(event).any(|i| p.regions[i]);
-        let waits = |event: &Event| self.changes.keeps(Rule::RemapOrder) && occupied(event);
-        let free = |&i: &usize| !waits(&p.postponed[i]) && !bound(&p.postponed[i], &p.postponed[..i]);
+        let tracked = |i: usize| {
+            self.changes.keeps(Rule::Grown) && self.core.entry(p.core_id(), page(i as PageNo)) != Entry::Untracked
+        };
+        let occupied = |event: &Event| target(event).any(|i| p.regions[i] || tracked(i));
+        let unsure = |event: &Event| leaves(event) && changed(event).any(|i| p.unsure[i]);
+        let waits = |event: &Event| unsure(event) || (self.changes.keeps(Rule::RemapOrder) && occupied(event));
+        let met = |event: &Event, by: &Event| changed(event).any(|i| covers(changed(by), i) || covers(target(by), i));
+        let free = |&at: &usize| {
+            let event = &p.postponed[at];
+            !waits(event) && !p.postponed[..at].iter().any(|by| met(event, by))
+        };
         (0..p.postponed.len()).find(free)
     }
+}
+
+fn is_unmap(event: &Event) -> bool {
+    matches!(event, Event::Unmap { .. })
 }

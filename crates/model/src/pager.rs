@@ -35,6 +35,8 @@ pub struct Proc {
     pub regions: [bool; PAGES],
     /// Events that wait for another one.
     pub postponed: Vec<Event>,
+    /// Targets of the REMAPs handled since the last moment when no event was unread.
+    pub unsure: [bool; PAGES],
     /// In the list of processes.
     pub listed: bool,
     /// Its memory is gone: no more batches.
@@ -63,17 +65,6 @@ pub struct Bytes {
     pub pool: std::collections::BTreeMap<u64, u8>,
     /// Objects in the swap tier.
     pub swap: std::collections::BTreeMap<u32, u8>,
-}
-
-/// A REMOVE whose zap may still come.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Doubt {
-    /// Of which process.
-    pub proc: u8,
-    /// Its pages.
-    pub pages: std::ops::Range<PageNo>,
-    /// The process's epoch at that time.
-    pub epoch: u32,
 }
 
 /// Where the bytes of a page to be filled are.
@@ -248,12 +239,6 @@ impl World<'_> {
             Place::Swapped(unit) => bytes.swap.get(&unit).copied(),
         };
         found.ok_or_else(|| format!("the bytes at {source:?} are gone"))
-    }
-
-    /// The newest epoch of a REMOVE whose zap may still come to a page.
-    pub(crate) fn in_doubt(&self, proc: usize, number: PageNo) -> Option<u32> {
-        let doubts = self.s.doubts.iter().filter(|d| d.proc == proc as u8 && d.pages.contains(&number));
-        doubts.map(|d| d.epoch).max()
     }
 
     /// UFFDIO_COPY into a process.

@@ -275,7 +275,7 @@ impl World<'_> {
         }
     }
 
-    fn end_process(&mut self, proc: u8) {
+    pub(crate) fn end_process(&mut self, proc: u8) {
         for t in self.s.threads.iter_mut().filter(|t| t.proc == proc) {
             t.pc = Pc::Ended;
         }

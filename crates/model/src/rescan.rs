@@ -188,9 +188,8 @@ impl World<'_> {
             self.s.procs[p].regions[i] = true;
         }
         for (i, zero) in (0..).zip(seen) {
-            let doubt = self.in_doubt(p, i).filter(|_| self.changes.keeps(Rule::DoubtAdopt));
             if let Some(zero) = zero {
-                self.call("adopt", |core| core.adopt(id, page(i), zero, doubt));
+                self.call("adopt", |core| core.adopt(id, page(i), zero));
             }
         }
     }
@@ -208,7 +207,7 @@ impl World<'_> {
     /// Whether a page is in quarantine or a range in doubt.
     fn to_prove(&self) -> bool {
         let quarantined = self.core.quarantined_pages(self.s.procs[0].core_id()) > 0;
-        quarantined || self.s.doubts.iter().any(|d| d.proc == 0)
+        quarantined || self.core.doubts(self.s.procs[0].core_id())
     }
 
     fn asleep(&self, thread: u8) -> bool {
@@ -268,7 +267,7 @@ impl World<'_> {
     fn let_go(&mut self, epoch: u32, pages: &[PageNo]) {
         let id = self.s.procs[0].core_id();
         let pages = if self.s.mm[0].gone { &[] } else { pages };
-        self.s.doubts.retain(|d| d.proc != 0 || d.epoch > epoch);
+        self.call("end_doubts", |core| core.end_doubts(id, epoch));
         for &number in pages {
             let present = self.s.mm[0].pte[usize::from(number)].is_some();
             self.say(|| format!("ends the quarantine of page {number}, present: {present}"));

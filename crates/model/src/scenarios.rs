@@ -212,6 +212,36 @@ pub fn place_reused_after_munmap() -> Scenario {
     Scenario::new("mremap to where a munmap left", &[Staged(1), Hole, Staged(2)], &[a, b])
 }
 
+/// The same, and the memory that came there is moved on at once.
+pub fn place_left_again() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), remap(0, 4, 1), Read(4)]);
+    Scenario::new("mremaps by way of where a munmap left", &[Staged(1), Hole, Staged(2)], &[a, b])
+}
+
+/// The same, and it is unmapped.
+pub fn place_unmapped_again() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), Unmap(0, 1), Map(0, 1), Write(0, 5), Read(0)]);
+    Scenario::new("munmap of where another one had left", &[Staged(1), Hole, Staged(2)], &[a, b]).rescans(1)
+}
+
+/// The same as the first, and the pager did not know that the place was registered: its mapping had grown.
+pub fn grown_place_reused() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), Read(0)]);
+    Scenario::new("mremap to where grown memory was", &[Grown, Hole, Staged(2)], &[a, b])
+}
+
+/// The same, and it was moved away.
+pub fn grown_place_moved() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[Write(0, 3), remap(0, 4, 1), Read(4)], &[remap(2, 0, 1), Read(0)]);
+    Scenario::new("mremap to where grown memory was moved from", &[Grown, Hole, Staged(2)], &[a, b]).posts(1, 2)
+}
+
+/// Grown memory is unmapped, and so is at once what was moved there.
+pub fn grown_place_left_again() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), Unmap(0, 1), Map(0, 1), Write(0, 5), Read(0)]);
+    Scenario::new("mremap to where grown memory was, and munmap", &[Grown, Hole, Staged(2)], &[a, b])
+}
+
 /// One thread's munmap leaves a place, another thread's mmap gets it.
 pub fn place_reused_by_mmap() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[Map(0, 1), Write(0, 3), Read(0)]);
@@ -223,6 +253,26 @@ pub fn zeros_around_a_removal() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[DontNeed(2, 1), Read(2)], &[Read(0), Read(1)]);
     let scenario = Scenario::new("zero-fill around beside MADV_DONTNEED", &[Empty, Empty, Staged(3)], &[a, b]);
     scenario.with(|s| s.around = 2)
+}
+
+/// The same, and the page is moved away afterwards.
+pub fn zeros_around_then_moved() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[DontNeed(2, 1), remap(2, 4, 1), Read(4)], &[Read(0), Read(1)]);
+    let scenario = Scenario::new("zero-fill around, then mremap", &[Empty, Empty, Empty], &[a, b]);
+    scenario.with(|s| s.around = 2)
+}
+
+/// The same, and all threads are proved to have left it.
+pub fn zeros_around_and_proof() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[DontNeed(2, 1), Signal(0), Read(2)], &[Read(0), Read(1), Await(0)]);
+    let scenario = Scenario::new("zero-fill around, then a proof", &[Empty, Empty, Empty], &[a, b]);
+    scenario.proofs(1).with(|s| s.around = 2)
+}
+
+/// A page is moved to where another thread's removal is not over.
+pub fn moved_into_a_removal() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[DontNeed(0, 1), Signal(0)], &[Unmap(0, 1), remap(2, 0, 1), Await(0), Read(0)]);
+    Scenario::new("an mremap into MADV_DONTNEED", &[Empty, Hole, Resident(2)], &[a, b])
 }
 
 /// Another thread touches a page that is being removed.
@@ -272,8 +322,22 @@ pub fn all() -> Vec<Scenario> {
         [touch(), raw_pages(), two_readers(), around(), dontneed(), dontneed_beside(), unmap(), moved(), moved_twice()];
     let more = [free(), protect(), adoption(), adopted_and_removed(), fork(), fork_beside(), dontneed_then_fork()];
     let races = [moved_then_fork(), fork_beside_unmap(), place_reused_by_mremap(), place_reused_after_munmap()];
-    let rest =
-        [place_reused_by_mmap(), zeros_around_a_removal(), touched_during_removal(), removed_twice(), misreport()];
+    let rest = [
+        place_reused_by_mmap(),
+        place_left_again(),
+        place_unmapped_again(),
+        grown_place_reused(),
+        grown_place_moved(),
+        grown_place_left_again(),
+        zeros_around_a_removal(),
+        zeros_around_then_moved(),
+        zeros_around_and_proof(),
+        moved_into_a_removal(),
+        moved_into_a_removal(),
+        touched_during_removal(),
+        removed_twice(),
+        misreport(),
+    ];
     let last = [cancelled(), exit(), handed_over(), child_moves(), zero_page(), free_and_evicted()];
     let last =
         [last.to_vec(), vec![hole(), moved_into_a_hole(), grown_and_evicted(), grown_and_moved(), freed_twice()]]

@@ -4,13 +4,13 @@ use crate::cell::Cell;
 use crate::config::{Changes, Init, Scenario};
 use crate::fault::FaultThread;
 use crate::kernel::{Mm, Pte};
-use crate::pager::{Bytes, Doubt, Proc};
+use crate::pager::{Bytes, Proc};
 use crate::program::{Pc, Thread};
 use crate::reclaim;
 use crate::rescan::{Look, Proof};
 use crate::stub::{Ring, Stub};
 use crate::table::Transitions;
-use crate::{page, PAGES};
+use crate::{page, PageNo, PAGES};
 use memfit_core::pool::{PoolParams, POOLS};
 use memfit_core::{Answer, Coded, Core, Placed, Tunables};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -75,8 +75,6 @@ pub struct State {
     pub proof: Proof,
     pub left: Left,
     pub bytes: Bytes,
-    /// REMOVEs whose zaps may still come.
-    pub doubts: Vec<Doubt>,
     /// Hidden state of the core: proofs begun, and the faults it was asked about (for its streams).
     pub proofs_begun: u8,
     pub asked: Vec<u8>,
@@ -135,7 +133,7 @@ impl<'a> World<'a> {
         }
         for i in 0..PAGES as u8 {
             if let Init::Resident(_) = self.scenario.at(i) {
-                self.core.adopt(id, page(i), false, None);
+                self.core.adopt(id, page(i), false);
             }
         }
         let _ = self.core.take_effects();
@@ -181,7 +179,7 @@ impl<'a> World<'a> {
 
     fn evict(&mut self, number: u8, value: u8, pool: bool) {
         let (id, area) = (self.s.procs[0].core_id(), self.s.procs[0].area());
-        self.core.adopt(id, page(number), false, None);
+        self.core.adopt(id, page(number), false);
         let (_, victims) = self.core.pick_victims(1, 1, &|_| true).expect("one page is resident");
         let slot = victims[0].slots[0];
         self.core.evicted(id, page(number), 1, Answer { moved: 1, ..Answer::default() }, 1);
@@ -300,6 +298,9 @@ impl<'a> World<'a> {
             {
                 n.hash(&mut hasher);
             }
+        }
+        for id in self.s.procs.iter().filter(|p| !p.removed).filter_map(|p| p.id) {
+            (0..PAGES as PageNo).for_each(|i| self.core.doubtful(memfit_core::ProcId(id.0), page(i)).hash(&mut hasher));
         }
         let t = self.core.totals(0);
         (t.staged, t.inactive, t.pooled, t.filled, t.swapped, t.objects).hash(&mut hasher);

@@ -114,11 +114,18 @@ fn a_page_is_verified_with_io_held() {
 #[test]
 fn a_page_in_doubt_is_not_lost() {
     breaks(Rule::Doubt, &s::touched_during_removal());
+    breaks(Rule::Doubt, &s::zeros_around_then_moved());
+    breaks(Rule::Doubt, &s::zeros_around_and_proof());
 }
 
 #[test]
 fn a_page_in_doubt_is_adopted_in_quarantine() {
-    breaks(Rule::DoubtAdopt, &s::adopted_and_removed());
+    breaks(Rule::Doubt, &s::adopted_and_removed());
+}
+
+#[test]
+fn a_page_that_is_moved_into_doubt_is_not_lost() {
+    breaks(Rule::Doubt, &s::moved_into_a_removal());
 }
 
 #[test]
@@ -143,4 +150,10 @@ fn events_on_the_place_of_a_remap_keep_their_order() {
     holds(&s::places_in_a_chain());
     holds(&s::place_reused_and_removed());
     holds(&s::place_reused_and_forked());
+}
+
+#[test]
+fn what_left_the_target_of_a_remap_may_have_done_so_before() {
+    breaks(Rule::Grown, &s::grown_place_reused());
+    breaks(Rule::Grown, &s::grown_place_moved());
 }

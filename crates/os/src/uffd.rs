@@ -12,6 +12,7 @@ const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_WAKE: libc::c_ulong = 0x8010_aa02;
 const UFFDIO_COPY: libc::c_ulong = 0xc028_aa03;
+const UFFDIO_CONTINUE: libc::c_ulong = 0xc020_aa07;
 const DONTWAKE: u64 = 1;
 const MODE_MISSING: u64 = 1;
 const PAGE: u64 = 4096;
@@ -154,6 +155,21 @@ impl Uffd {
             libc::ESRCH => Fill::Gone,
             libc::ENOMEM => Fill::NoMemory(done),
             _ => Fill::NotMapped(done),
+        }
+    }
+
+    /// Whether a page lies in a registered mapping. None while an event is pending, and when the memory is gone.
+    pub fn is_registered(&self, at: u64) -> Option<bool> {
+        let mut arg = [at, PAGE, 0, 0];
+        // SAFETY: uffdio_continue is four u64. It never does anything: a private mapping has no page cache to continue with,
+        // and the kernel says so only after it has found that the mapping is registered.
+        match unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_CONTINUE, arg.as_mut_ptr()) } {
+            0 => Some(true),
+            _ => match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINVAL) => Some(true),
+                Some(libc::ENOENT) => Some(false),
+                _ => None,
+            },
         }
     }
 

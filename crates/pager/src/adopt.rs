@@ -120,7 +120,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
         for &(start, end, zero) in chunk {
             let zero = zero || lazy.iter().any(|&(s, e)| s < end && e > start);
             for page in start / 4096..end / 4096 {
-                found.adopted += u64::from(state.core.adopt(proc.id, Page(page), zero, proc.doubtful(page * 4096)));
+                found.adopted += u64::from(state.core.adopt(proc.id, Page(page), zero));
             }
         }
         shared.settle(state);

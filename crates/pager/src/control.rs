@@ -729,7 +729,6 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
         Ok(child) => Arc::new(child),
         Err(error) => return shared.fatal(format!("cannot serve a fork child: {error}")),
     };
-    *child.doubts.lock().unwrap() = parent.doubts.lock().unwrap().clone();
     *child.not_inherited.lock().unwrap() = lost;
     *child.regions.lock().unwrap() = parent.regions.lock().unwrap().clone();
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);

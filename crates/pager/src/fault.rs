@@ -6,7 +6,7 @@
 use crate::event::{poll, poll2};
 use crate::forks;
 use crate::mutant::{off, Rule};
-use crate::order::Order;
+use crate::order::{Order, Step};
 use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE, ZERO_RUN};
 use crate::state::Shared;
 use crate::stats::SourceKind;
@@ -66,6 +66,9 @@ const RESTS_AFTER: Duration = Duration::from_secs(1);
 
 /// So long a MOVE never takes, unless its thread is stopped or does not get a CPU.
 const GATE_HELD: Duration = Duration::from_millis(20);
+
+/// Looks for events that are to come, at the same distance, before they get rarer.
+const QUICK_ROUNDS: u32 = 20;
 
 /// Time between two looks for faults while the program forks.
 const FORK_LOOK: Duration = Duration::from_micros(50);
@@ -271,22 +274,35 @@ impl Server {
     /// Reads until no event waits for another one. Till then the picture of the address space is not the
     /// right one, and `io` and the gate keep all from acting on it.
     fn read_all(&mut self, waiting: &mut Vec<Waiting>, io: &mut MutexGuard<'_, Io>) -> Result<usize, End> {
-        let mut count = 0;
+        let (mut count, mut rounds) = (0, 0);
         loop {
             let mut events = Vec::new();
             let since = Instant::now();
             let read = self.proc.uffd.read(&mut self.inbox, &mut events);
             count += read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
             self.sort_out(events, waiting, io, since)?;
+            if self.order.is_empty() && !self.order.is_unsure() {
+                return Ok(count);
+            }
+            let pending = self.proc.event_pending();
             if self.order.is_empty() {
+                if !pending {
+                    self.order.all_read();
+                }
                 return Ok(count);
             }
-            if !self.proc.event_pending() {
+            if !pending {
                 self.proc.collect(&self.shared, io, true)?;
-                self.order.rest().for_each(|event| self.apply(event));
+                let steps = self.order.rest(|at| self.proc.uffd.is_registered(at) == Some(true));
+                steps.into_iter().try_for_each(|step| self.step(step))?;
                 return Ok(count);
             }
-            poll2(self.proc.uffd.as_raw_fd(), -1, 10);
+            // The one that raised the last event may not have run since: that makes nothing readable.
+            rounds += 1;
+            poll2(self.proc.uffd.as_raw_fd(), -1, i32::from(rounds > QUICK_ROUNDS));
+            if rounds <= QUICK_ROUNDS {
+                std::thread::sleep(FORK_LOOK);
+            }
             if self.proc.uffd.gone() {
                 return Err(End::Gone);
             }
@@ -316,16 +332,43 @@ impl Server {
             }
             match event {
                 Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
-                other => self.order.push(other),
+                other => {
+                    crate::flight::note(|| format!("process {} reads {other:x?}", self.proc.id.0));
+                    self.order.push(other);
+                }
             }
         }
-        while let Some(event) = self.order.next(|start, end| self.proc.overlaps_region(start, end)) {
+        let proc = Arc::clone(&self.proc);
+        // What has grown is not a known region, but may have pages that are known.
+        let tracks = |start, end| self.shared.lock().core.tracks(proc.id, PageRange::from_addresses(start, end));
+        while let Some(event) = self.order.next(|start, end| proc.overlaps_region(start, end) || tracks(start, end)) {
             self.apply(event);
         }
         Ok(())
     }
 
+    fn step(&self, step: Step) -> Result<(), End> {
+        crate::flight::note(|| format!("process {}: all is read: {step:x?}", self.proc.id.0));
+        match step {
+            Step::Handle(event) => self.apply(event),
+            Step::Came(start, end) => {
+                let mut state = self.shared.lock();
+                state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
+                self.shared.settle(state);
+                self.proc.add_region(start, end);
+            }
+            Step::Unclear(at) => {
+                let why = format!(
+                    "several threads moved memory to and from {at:#x} at once, and what came last is not known"
+                );
+                return Err(Broken(why).into());
+            }
+        }
+        Ok(())
+    }
+
     fn apply(&self, event: Event) {
+        crate::flight::note(|| format!("process {} handles {event:x?}", self.proc.id.0));
         match event {
             Event::Fork(child) => crate::control::forked(&self.shared, &self.proc, child),
             other => self.event(&other),
@@ -360,7 +403,6 @@ impl Server {
                 }
             }
             Event::Remove { start, end } => {
-                proc.doubt(start, end, state.core.epoch(id));
                 state.core.removed(id, PageRange::from_addresses(start, end));
             }
             Event::Unmap { start, end } => {
@@ -598,11 +640,6 @@ impl Server {
                 Ok(false)
             }
             Fill::Gone => Err(End::Gone),
-            Fill::Done if self.proc.doubtful(page.address()).is_some() => {
-                // Zapped by a call whose REMOVE event was read before the page was filled.
-                self.proc.uffd.wake(page.address(), 4096);
-                Ok(true)
-            }
             Fill::Done => {
                 let history = crate::flight::history(self.proc.id.0, page.0);
                 let at = page.address();

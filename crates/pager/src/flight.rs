@@ -6,9 +6,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 const CALLS: usize = 1 << 20;
+/// Messages of the kernel, and lines of all pages, that are kept and printed.
+const LINES: usize = 200;
 
 type Log = Arc<Mutex<VecDeque<(u64, Call)>>>;
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
+static EVENTS: Mutex<VecDeque<(u64, String)>> = Mutex::new(VecDeque::new());
 
 /// Starts recording.
 pub fn start(core: &mut Core) {
@@ -24,6 +27,20 @@ pub fn start(core: &mut Core) {
         }
         log.push_back((number, call));
     }));
+}
+
+/// Records what became of a message of the kernel, after the last call so far.
+pub fn note(what: impl FnOnce() -> String) {
+    if !cfg!(feature = "flight-recorder") {
+        return;
+    }
+    let Some(log) = LOG.lock().unwrap().clone() else { return };
+    let number = log.lock().unwrap().back().map_or(0, |&(number, _)| number);
+    let mut events = EVENTS.lock().unwrap();
+    if events.len() == LINES {
+        events.pop_front();
+    }
+    events.push_back((number, what()));
 }
 
 /// The recorded calls that name a page of a process, as lines; empty without the feature.
@@ -49,7 +66,9 @@ pub fn history(proc: u32, page: u64) -> String {
     let lines: Vec<String> =
         log.iter().filter(|(_, call)| named(call)).map(|(n, call)| format!("  #{n} {call:x?}")).collect();
     let skip = lines.len().saturating_sub(60);
-    format!("\n{}", lines[skip..].join("\n"))
+    let events = EVENTS.lock().unwrap();
+    let events: Vec<String> = events.iter().map(|(n, what)| format!("  after #{n}: {what}")).collect();
+    format!("\n{}\n{}", lines[skip..].join("\n"), events.join("\n"))
 }
 
 /// A process and those it was forked from. Numbers are reused, so this may name too many.

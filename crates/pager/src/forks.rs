@@ -365,7 +365,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
                 }
                 state.core.disown(proc.id, PageRange { first: page, pages: 1 });
             }
-            state.core.adopt(proc.id, page, zero || lazy.meets(at, at + 1), None);
+            state.core.adopt(proc.id, page, zero || lazy.meets(at, at + 1));
         }
         shared.settle(state);
     }

@@ -2,9 +2,17 @@
 //!
 //! The kernel queues an event after it has released the lock of the address space: events of several
 //! threads can be queued in another order than their changes were made. A mapping can have been moved
-//! to a place whose own UNMAP or REMAP is still to come. Then the REMAP waits until the place was left,
-//! and behind it what changes the same pages.
+//! to a place whose own UNMAP or REMAP is still to come. Then the REMAP waits, and behind it what changes the same pages.
+//!
+//! The place may also have been memory that nobody knew of: a registered mapping that grew in place, of which no event tells.
+//! Then the REMAP was handled already when that memory's own UNMAP comes. So what leaves the target of such a REMAP waits as
+//! well.
+//!
+//! What leaves the place can be of the mapping before or of the one that came: its thread goes on as soon as the REMAP is
+//! read. Therefore all wait until no event is unread. Then the kernel is asked whether a mapping is there now, and each UNMAP
+//! is of a mapping that was: one more than those that came account for is of the one before.
 
+use crate::ranges::Ranges;
 use memfit_os::uffd::Event;
 use std::collections::VecDeque;
 
@@ -12,47 +20,142 @@ type Range = (u64, u64);
 
 /// Events that were read and not yet handled, in the order of the kernel's queue.
 #[derive(Default)]
-pub struct Order(VecDeque<Event>);
+pub struct Order {
+    events: VecDeque<Event>,
+    /// Targets of the REMAPs that were handled since the last moment when no event was unread.
+    unsure: Ranges,
+}
+
+/// What to do when all events are read.
+#[derive(Debug)]
+pub enum Step {
+    /// Handle the event.
+    Handle(Event),
+    /// Memory has come to this range that the table has nothing of.
+    Came(u64, u64),
+    /// There are two ways to read the events of the page at this address.
+    Unclear(u64),
+}
 
 impl Order {
     /// Adds one that was read.
     pub fn push(&mut self, event: Event) {
-        self.0.push_back(event);
+        self.events.push_back(event);
     }
 
     /// Whether all were handled.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.events.is_empty()
+    }
+
+    /// Whether it is worth to say when no event is unread.
+    pub fn is_unsure(&self) -> bool {
+        !self.unsure.is_empty()
+    }
+
+    /// No event is unread, and none waits.
+    pub fn all_read(&mut self) {
+        self.unsure = Ranges::default();
     }
 
     /// Takes the first event that need not wait. `occupied` says whether some of a range belongs to a
     /// registered mapping, as far as the events handled so far tell.
     pub fn next(&mut self, occupied: impl Fn(u64, u64) -> bool) -> Option<Event> {
         let free = |&i: &usize| {
-            let event = &self.0[i];
-            !target(event).is_some_and(|(start, end)| occupied(start, end)) && !self.bound(i)
+            let event = &self.events[i];
+            let unsure = leaves(event) && self.unsure.meets(changed(event).0, changed(event).1);
+            let meets = |range: Range| overlap(changed(event), range);
+            let bound = self.events.range(..i).any(|e| meets(changed(e)) || target(e).is_some_and(meets));
+            !unsure && !bound && !target(event).is_some_and(|(start, end)| occupied(start, end))
         };
-        let i = (0..self.0.len()).find(free)?;
-        self.0.remove(i)
+        let i = (0..self.events.len()).find(free)?;
+        let event = self.events.remove(i)?;
+        if let Some((start, end)) = target(&event) {
+            self.unsure.add(start, end);
+        }
+        Some(event)
     }
 
-    /// Takes all, in order: nothing more is to come, so what still waits for its target to be left
-    /// waits in vain.
-    pub fn rest(&mut self) -> impl Iterator<Item = Event> {
-        std::mem::take(&mut self.0).into_iter()
+    /// Takes all: no event is unread. `there` says whether the page at an address is in a registered mapping now.
+    pub fn rest(&mut self, there: impl Fn(u64) -> bool) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while let Some(event) = self.events.pop_front() {
+            self.settle(event, &there, &mut steps);
+        }
+        self.all_read();
+        steps
     }
 
-    /// Whether event `i` must stay behind one of those before it. What leaves a place that a REMAP waits
-    /// for passes the REMOVEs and FORKs that wait with it: they came when the place was another's already.
-    fn bound(&self, i: usize) -> bool {
-        let (event, before) = (&self.0[i], || self.0.range(..i));
-        let meets = |range: Range| overlap(changed(event), range);
-        let leaves = matches!(event, Event::Unmap { .. } | Event::Remap { .. });
-        let passes = leaves && before().filter_map(target).any(meets);
-        before().any(|e| match e {
-            Event::Remove { .. } | Event::Fork(_) => !passes && meets(changed(e)),
-            _ => meets(changed(e)) || !passes && target(e).is_some_and(meets),
-        })
+    fn settle(&mut self, event: Event, there: &impl Fn(u64) -> bool, steps: &mut Vec<Step>) {
+        while let Some(place) = target(&event) {
+            match self.late_for(place, there) {
+                Ok(late) if late.is_empty() => break,
+                Ok(late) => late.into_iter().for_each(|event| self.settle(event, there, steps)),
+                Err(unclear) => {
+                    steps.push(unclear);
+                    break;
+                }
+            }
+        }
+        let range = changed(&event);
+        let unsure: Vec<Range> =
+            if leaves(&event) { self.unsure.within(range.0, range.1).collect() } else { Vec::new() };
+        let mut late = Ranges::default();
+        for (start, end) in unsure {
+            match self.is_late(Some(&event), start, there(start)) {
+                Ok(true) => late.add(start, end),
+                Ok(false) => {}
+                Err(unclear) => steps.push(unclear),
+            }
+            if matches!(event, Event::Unmap { .. }) {
+                self.unsure.cut(start, end);
+            }
+        }
+        if late.is_empty() {
+            return steps.push(Step::Handle(event));
+        }
+        let goes = |(start, end): Range| target(&event).map(|(to, _)| (to + start - range.0, to + end - range.0));
+        steps.extend(late.iter().filter_map(goes).map(|(start, end)| Step::Came(start, end)));
+        for (start, end) in late.gaps(range.0, range.1) {
+            steps.push(Step::Handle(match goes((start, end)) {
+                Some((to, _)) => Event::Remap { from: start, to, len: end - start },
+                None => Event::Unmap { start, end },
+            }));
+        }
+    }
+
+    /// Takes the events by which a mapping had left a place before the REMAP that is to be handled next came there.
+    fn late_for(&mut self, place: Range, there: &impl Fn(u64) -> bool) -> Result<Vec<Event>, Step> {
+        for i in 0..self.events.len() {
+            let Event::Unmap { start, end } = self.events[i] else { continue };
+            let page = start.max(place.0);
+            if page < end.min(place.1) && self.is_late(None, page, there(page))? {
+                let covers = |e: &Event| matches!(e, Event::Remap { .. }) && covers(changed(e), page);
+                let moved = (0..i).find(|&at| covers(&self.events[at]));
+                let unmap = self.events.remove(i);
+                return Ok(moved.and_then(|at| self.events.remove(at)).into_iter().chain(unmap).collect());
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Whether the first UNMAP of a page among `event` and those that still wait is of a mapping that had left it before a
+    /// REMAP came there, which is handled already or next; and with it a move away, if there is one.
+    fn is_late(&self, event: Option<&Event>, page: u64, there: bool) -> Result<bool, Step> {
+        let all = || event.into_iter().chain(&self.events);
+        let of = |event: &&Event| covers(changed(event), page);
+        let unmaps = all().filter(of).filter(|e| matches!(e, Event::Unmap { .. })).count();
+        let came = 1 + all().filter_map(target).filter(|&range| covers(range, page)).count();
+        if unmaps == 0 || usize::from(there) + unmaps != came + 1 {
+            return Ok(false);
+        }
+        // If the one that came has left as well, a move can have been of the one or of the other.
+        let moves = all().filter(of).filter(|e| matches!(e, Event::Remap { .. })).count();
+        if moves == 0 || (moves, unmaps) == (1, 1) {
+            Ok(true)
+        } else {
+            Err(Step::Unclear(page))
+        }
     }
 }
 
@@ -74,6 +177,15 @@ fn target(event: &Event) -> Option<Range> {
     }
 }
 
+/// Whether it takes memory away from where it was.
+fn leaves(event: &Event) -> bool {
+    matches!(event, Event::Unmap { .. } | Event::Remap { .. })
+}
+
+fn covers(range: Range, page: u64) -> bool {
+    range.0 <= page && page < range.1
+}
+
 fn overlap(a: Range, b: Range) -> bool {
     a.0 < b.1 && b.0 < a.1
 }
@@ -82,20 +194,8 @@ fn overlap(a: Range, b: Range) -> bool {
 mod tests {
     use super::*;
 
-    /// What is taken, with the places that are registered before: an event leaves its own behind and
-    /// enters its target.
-    fn taken(mut order: Order, mut places: Vec<Range>) -> Vec<Range> {
-        let mut out = Vec::new();
-        while let Some(event) = order.next(|start, end| places.iter().any(|&p| overlap(p, (start, end)))) {
-            places.retain(|&p| !overlap(p, changed(&event)));
-            places.extend(target(&event));
-            out.push(changed(&event));
-        }
-        out
-    }
-
     fn order(events: impl IntoIterator<Item = Event>) -> Order {
-        Order(events.into_iter().collect())
+        Order { events: events.into_iter().collect(), ..Order::default() }
     }
 
     const A: Range = (0x1000, 0x2000);
@@ -106,27 +206,107 @@ mod tests {
         Event::Remap { from: from.0, to: to.0, len: from.1 - from.0 }
     }
 
+    /// What is done when all is read and some places are occupied at first: nothing of it before.
+    fn settled(events: impl IntoIterator<Item = Event>, occupied: &[Range], there: &[Range]) -> String {
+        let mut order = order(events);
+        let next = order.next(|start, end| occupied.iter().any(|&place| overlap(place, (start, end))));
+        assert!(next.is_none(), "{next:x?} does not wait");
+        format!("{:x?}", order.rest(|at| there.iter().any(|&place| covers(place, at))))
+    }
+
     #[test]
     fn a_move_waits_until_its_place_was_left() {
-        let events = [remap(A, B), Event::Unmap { start: B.0, end: B.1 }];
-        assert_eq!(taken(order(events), vec![A, B]), [B, A]);
+        assert_eq!(settled([remap(A, B), unmap(B)], &[A, B], &[B]), handled([unmap(B), remap(A, B)]));
+        let moved = [remap(A, B), remap(B, C), unmap(B)];
+        assert_eq!(settled(moved, &[A, B, C], &[B, C]), handled([remap(B, C), unmap(B), remap(A, B)]));
     }
 
     #[test]
     fn in_a_chain_of_moves_the_last_place_is_left_first() {
-        let events = [remap(A, B), remap(B, C), Event::Unmap { start: C.0, end: C.1 }];
-        assert_eq!(taken(order(events), vec![A, B, C]), [C, B, A]);
+        let events = [remap(A, B), remap(B, C), unmap(B), unmap(C)];
+        assert_eq!(settled(events, &[A, B, C], &[B, C]), handled([unmap(C), remap(B, C), unmap(B), remap(A, B)]));
     }
 
     #[test]
     fn what_changes_the_moved_pages_stays_behind_the_move() {
-        let events = [remap(A, B), Event::Remove { start: A.0, end: A.1 }, Event::Unmap { start: B.0, end: B.1 }];
-        assert_eq!(taken(order(events), vec![A, B]), [B, A, A]);
+        let remove = || Event::Remove { start: A.0, end: A.1 };
+        let events = [remap(A, B), remove(), unmap(B)];
+        assert_eq!(settled(events, &[A, B], &[B]), handled([unmap(B), remap(A, B), remove()]));
+    }
+
+    #[test]
+    fn the_memory_that_came_may_leave_as_well() {
+        let events = [remap(A, B), unmap(B), unmap(B)];
+        assert_eq!(settled(events, &[A, B], &[]), handled([unmap(B), remap(A, B), unmap(B)]));
+        // Nothing was there: the place is believed to be occupied in vain.
+        let events = [remap(A, B), remap(B, C), unmap(B)];
+        assert_eq!(settled(events, &[A, B, C], &[C]), handled([remap(A, B), remap(B, C), unmap(B)]));
+        let unclear = settled([remap(A, B), remap(B, C), unmap(B), unmap(B)], &[A, B, C], &[C]);
+        assert!(unclear.starts_with("[Unclear(3000)"), "{unclear}");
     }
 
     #[test]
     fn others_do_not_wait() {
-        let events = [remap(A, B), Event::Remove { start: C.0, end: C.1 }];
-        assert_eq!(taken(order(events), vec![A, B, C]), [C]);
+        let mut order = order([remap(A, B), unmap(C)]);
+        let next = order.next(|start, end| overlap(B, (start, end)));
+        assert_eq!(format!("{next:x?}"), format!("{:x?}", Some(unmap(C))));
+    }
+
+    fn unmap(range: Range) -> Event {
+        Event::Unmap { start: range.0, end: range.1 }
+    }
+
+    /// What is done about `later`, which is read after memory was moved from `A` to `B`, of which nothing was known.
+    fn after_a_move_to_b(later: impl IntoIterator<Item = Event>, there: bool) -> String {
+        let mut order = order([remap(A, B)]);
+        assert!(order.next(|_, _| false).is_some());
+        later.into_iter().for_each(|event| order.push(event));
+        while let Some(event) = order.next(|_, _| false) {
+            assert!(!leaves(&event) || !overlap(changed(&event), B), "{event:?} does not wait");
+        }
+        format!("{:x?}", order.rest(|_| there))
+    }
+
+    fn handled(events: impl IntoIterator<Item = Event>) -> String {
+        format!("{:x?}", events.into_iter().map(Step::Handle).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_had_left_the_place_before_does_not_touch_what_is_there_now() {
+        assert_eq!(after_a_move_to_b([unmap(B)], true), "[]");
+        let wide = (B.0 - 0x1000, B.1 + 0x1000);
+        let around = [(wide.0, B.0), (B.1, wide.1)].map(unmap);
+        assert_eq!(after_a_move_to_b([unmap(wide)], true), handled(around));
+        assert_eq!(after_a_move_to_b([remap(B, C), unmap(B)], true), format!("{:x?}", [Step::Came(C.0, C.1)]));
+    }
+
+    #[test]
+    fn what_leaves_the_place_after_the_move_takes_the_pages_along() {
+        assert_eq!(after_a_move_to_b([unmap(B)], false), handled([unmap(B)]));
+        assert_eq!(after_a_move_to_b([remap(B, C), unmap(B)], false), handled([remap(B, C), unmap(B)]));
+        // MREMAP_DONTUNMAP.
+        assert_eq!(after_a_move_to_b([remap(B, C)], true), handled([remap(B, C)]));
+    }
+
+    #[test]
+    fn both_before_and_after_the_move() {
+        assert_eq!(after_a_move_to_b([unmap(B), unmap(B)], false), handled([unmap(B)]));
+    }
+
+    #[test]
+    fn whose_move_it_was_may_not_be_known() {
+        for moves in [vec![remap(B, C)], vec![remap(B, C), remap(B, A)]] {
+            let steps = after_a_move_to_b(moves.into_iter().chain([unmap(B), unmap(B)]), false);
+            assert!(steps.starts_with("[Unclear(3000)"), "{steps}");
+        }
+    }
+
+    #[test]
+    fn nothing_waits_after_a_moment_without_unread_events() {
+        let mut order = order([remap(A, B)]);
+        order.next(|_, _| false);
+        order.all_read();
+        order.push(unmap(B));
+        assert!(order.next(|_, _| false).is_some());
     }
 }

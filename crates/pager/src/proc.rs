@@ -61,8 +61,6 @@ pub struct Io {
 
 /// A batch without an answer for so long belongs to a stopped process: nobody waits for it.
 pub const STOPPED_AFTER: Duration = Duration::from_millis(50);
-/// Most remembered REMOVE ranges of a process.
-const DOUBTS_MAX: usize = 4096;
 /// Bytes of the notice pages.
 pub const NOTICE_BYTES: u64 = memfit_wire::NOTICE_PAGES as u64 * 4096;
 /// [`memfit_wire::Range::status`] of a range with a hole.
@@ -115,9 +113,6 @@ pub struct Proc {
     pub descriptors: Mutex<BTreeSet<Page>>,
     /// What is kept from fork children that nobody announces.
     pub shields: Mutex<Shields>,
-    /// Ranges of REMOVE events whose zap may be to come, with the epoch of the event: a page in one of
-    /// them that is found missing was zapped, not lost. They end with the epoch's proof.
-    pub doubts: Mutex<Vec<(u64, u64, u32)>>,
     /// Ranges that its fork children do not inherit as they are, as last seen of it or of an ancestor.
     pub not_inherited: Mutex<Vec<(u64, u64)>>,
     /// Upper ends of its threads' stacks, as address ranges.
@@ -166,7 +161,6 @@ impl Proc {
             expected: Mutex::default(),
             descriptors: Mutex::default(),
             shields: Mutex::default(),
-            doubts: Mutex::new(Vec::new()),
             not_inherited: Mutex::new(Vec::new()),
             stacks: Mutex::new(Vec::new()),
             wanted: Mutex::new(Vec::new()),
@@ -199,26 +193,6 @@ impl Proc {
     /// Whether some of a range is registered.
     pub fn overlaps_region(&self, start: u64, end: u64) -> bool {
         self.regions.lock().unwrap().meets(start, end)
-    }
-
-    /// Remembers a REMOVE event.
-    pub fn doubt(&self, start: u64, end: u64, epoch: u32) {
-        let mut doubts = self.doubts.lock().unwrap();
-        if let Some(last) = doubts.last_mut().filter(|d| d.2 == epoch && d.1 == start) {
-            last.1 = end;
-        } else if doubts.len() == DOUBTS_MAX {
-            // Bounded: one wide doubt is weaker but never wrong.
-            let wide = doubts.iter().fold((start, end, epoch), |(s, e, n), d| (s.min(d.0), e.max(d.1), n.max(d.2)));
-            *doubts = vec![wide];
-        } else {
-            doubts.push((start, end, epoch));
-        }
-    }
-
-    /// The newest epoch in which a page is in doubt.
-    pub fn doubtful(&self, address: u64) -> Option<u32> {
-        let doubts = self.doubts.lock().unwrap();
-        doubts.iter().filter(|&&(s, e, _)| address >= s && address < e).map(|d| d.2).max()
     }
 
     /// Takes a range out of the registered ones.

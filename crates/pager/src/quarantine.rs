@@ -42,7 +42,7 @@ pub fn release(shared: &Arc<Shared>) {
             continue;
         }
         let quarantined = state.core.quarantined_pages(proc.id) >= WORTH_PAGES;
-        let doubted = !proc.doubts.lock().unwrap().is_empty();
+        let doubted = state.core.doubts(proc.id);
         match proofs.get(&proc.id.0) {
             None if quarantined || doubted => {
                 let (epoch, pages) = state.core.begin_proof(proc.id);
@@ -75,7 +75,7 @@ fn let_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: &[Page], epoch: u32) {
     if proc.removed.load(Relaxed) || proc.event_pending() {
         return;
     }
-    proc.doubts.lock().unwrap().retain(|d| d.2 > epoch);
+    shared.lock().core.end_doubts(proc.id, epoch);
     for chunk in pages.chunks(256) {
         let mut state = shared.lock();
         for &page in chunk {

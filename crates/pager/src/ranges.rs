@@ -34,6 +34,11 @@ impl Ranges {
         !hit.is_empty()
     }
 
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The range around an address.
     pub fn around(&self, address: u64) -> Option<(u64, u64)> {
         let (&start, &end) = self.0.range(..=address).next_back()?;
