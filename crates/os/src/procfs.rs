@@ -68,6 +68,12 @@ fn field_kib(text: &str, key: &str) -> u64 {
     line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
+/// How many threads a process has; 0 if that cannot be told.
+pub fn threads(pid: i32) -> u64 {
+    // "." and ".." are links as well.
+    fs::metadata(format!("/proc/{pid}/task")).map_or(0, |task| task.nlink().saturating_sub(2))
+}
+
 /// Thread ids of a process, and maybe of some that have just ended. The kernel's list breaks off at a thread that ends
 /// while it is made, so it is read again, a few times, until it has not changed and has as many as the directory's link
 /// count says.
@@ -78,9 +84,7 @@ pub fn tasks(pid: i32) -> Vec<i32> {
         let Ok(entries) = fs::read_dir(&path) else { break };
         let tasks: Vec<i32> = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
         all.extend_from_slice(&tasks);
-        // "." and ".." are links as well.
-        let threads = fs::metadata(&path).map_or(0, |task| task.nlink().saturating_sub(2));
-        if tasks == last && tasks.len() as u64 >= threads {
+        if tasks == last && tasks.len() as u64 >= threads(pid) {
             break;
         }
         last = tasks;

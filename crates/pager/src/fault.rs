@@ -341,7 +341,10 @@ impl Server {
         let proc = Arc::clone(&self.proc);
         // What has grown is not a known region, but may have pages that are known.
         let tracks = |start, end| self.shared.lock().core.tracks(proc.id, PageRange::from_addresses(start, end));
-        while let Some(event) = self.order.next(|start, end| proc.overlaps_region(start, end) || tracks(start, end)) {
+        let occupied = |start, end| proc.overlaps_region(start, end) || tracks(start, end);
+        // Beside it there is the stub, which changes nothing that is registered.
+        let alone = || proc.pid().is_some_and(|pid| matches!(memfit_os::procfs::threads(pid), 1..=2));
+        while let Some(event) = self.order.next(occupied, alone) {
             self.apply(event);
         }
         Ok(())

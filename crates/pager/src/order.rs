@@ -59,11 +59,11 @@ impl Order {
     }
 
     /// Takes the first event that need not wait. `occupied` says whether some of a range belongs to a
-    /// registered mapping, as far as the events handled so far tell.
-    pub fn next(&mut self, occupied: impl Fn(u64, u64) -> bool) -> Option<Event> {
+    /// registered mapping, as far as the events handled so far tell, `alone` whether a single thread raises all events.
+    pub fn next(&mut self, occupied: impl Fn(u64, u64) -> bool, alone: impl Fn() -> bool) -> Option<Event> {
         let free = |&i: &usize| {
             let event = &self.events[i];
-            let unsure = leaves(event) && self.unsure.meets(changed(event).0, changed(event).1);
+            let unsure = leaves(event) && self.unsure.meets(changed(event).0, changed(event).1) && !alone();
             let meets = |range: Range| overlap(changed(event), range);
             let bound = self.events.range(..i).any(|e| meets(changed(e)) || target(e).is_some_and(meets));
             !unsure && !bound && !target(event).is_some_and(|(start, end)| occupied(start, end))
@@ -209,7 +209,7 @@ mod tests {
     /// What is done when all is read and some places are occupied at first: nothing of it before.
     fn settled(events: impl IntoIterator<Item = Event>, occupied: &[Range], there: &[Range]) -> String {
         let mut order = order(events);
-        let next = order.next(|start, end| occupied.iter().any(|&place| overlap(place, (start, end))));
+        let next = order.next(|start, end| occupied.iter().any(|&place| overlap(place, (start, end))), || false);
         assert!(next.is_none(), "{next:x?} does not wait");
         format!("{:x?}", order.rest(|at| there.iter().any(|&place| covers(place, at))))
     }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn others_do_not_wait() {
         let mut order = order([remap(A, B), unmap(C)]);
-        let next = order.next(|start, end| overlap(B, (start, end)));
+        let next = order.next(|start, end| overlap(B, (start, end)), || false);
         assert_eq!(format!("{next:x?}"), format!("{:x?}", Some(unmap(C))));
     }
 
@@ -259,9 +259,9 @@ mod tests {
     /// What is done about `later`, which is read after memory was moved from `A` to `B`, of which nothing was known.
     fn after_a_move_to_b(later: impl IntoIterator<Item = Event>, there: bool) -> String {
         let mut order = order([remap(A, B)]);
-        assert!(order.next(|_, _| false).is_some());
+        assert!(order.next(|_, _| false, || false).is_some());
         later.into_iter().for_each(|event| order.push(event));
-        while let Some(event) = order.next(|_, _| false) {
+        while let Some(event) = order.next(|_, _| false, || false) {
             assert!(!leaves(&event) || !overlap(changed(&event), B), "{event:?} does not wait");
         }
         format!("{:x?}", order.rest(|_| there))
@@ -304,9 +304,16 @@ mod tests {
     #[test]
     fn nothing_waits_after_a_moment_without_unread_events() {
         let mut order = order([remap(A, B)]);
-        order.next(|_, _| false);
-        order.all_read();
+        order.next(|_, _| false, || false);
         order.push(unmap(B));
-        assert!(order.next(|_, _| false).is_some());
+        assert!(order.next(|_, _| false, || false).is_none());
+        order.all_read();
+        assert!(order.next(|_, _| false, || false).is_some());
+    }
+
+    #[test]
+    fn a_single_thread_raises_its_events_in_order() {
+        let mut order = order([remap(A, B), unmap(A), remap(B, A)]);
+        assert_eq!((0..4).filter(|_| order.next(|_, _| false, || true).is_some()).count(), 3);
     }
 }
