@@ -291,9 +291,9 @@ impl Server {
                 }
                 return Ok(count);
             }
-            if !pending {
+            if let Some(there) = if pending { None } else { self.registered_places() } {
                 self.proc.collect(&self.shared, io, true)?;
-                let steps = self.order.rest(|at| self.proc.uffd.is_registered(at) == Some(true));
+                let steps = self.order.rest(|at| there.contains(&at));
                 steps.into_iter().try_for_each(|step| self.step(step))?;
                 return Ok(count);
             }
@@ -348,6 +348,14 @@ impl Server {
             self.apply(event);
         }
         Ok(())
+    }
+
+    /// Those of the places that the order of events depends on that are registered; None if another event came meanwhile.
+    fn registered_places(&self) -> Option<Vec<u64>> {
+        let uffd = &self.proc.uffd;
+        let ask = |at: u64| uffd.is_registered(at).map(|there| there.then_some(at));
+        let there: Option<Vec<Option<u64>>> = self.order.places().into_iter().map(ask).collect();
+        there.filter(|_| !self.proc.event_pending()).map(|places| places.into_iter().flatten().collect())
     }
 
     fn step(&self, step: Step) -> Result<(), End> {

@@ -76,6 +76,15 @@ impl Order {
         Some(event)
     }
 
+    /// The addresses that [`Order::rest`] may ask about.
+    pub fn places(&self) -> Vec<u64> {
+        let ranges = self.events.iter().flat_map(|event| std::iter::once(changed(event)).chain(target(event)));
+        let mut all: Vec<u64> = ranges.chain(self.unsure.iter()).flat_map(|(start, end)| [start, end]).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// Takes all: no event is unread. `there` says whether the page at an address is in a registered mapping now.
     pub fn rest(&mut self, there: impl Fn(u64) -> bool) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -211,7 +220,12 @@ mod tests {
         let mut order = order(events);
         let next = order.next(|start, end| occupied.iter().any(|&place| overlap(place, (start, end))), || false);
         assert!(next.is_none(), "{next:x?} does not wait");
-        format!("{:x?}", order.rest(|at| there.iter().any(|&place| covers(place, at))))
+        let places = order.places();
+        let there = |at| {
+            assert!(places.contains(&at), "{at:#x} is not in {places:x?}");
+            there.iter().any(|&place| covers(place, at))
+        };
+        format!("{:x?}", order.rest(there))
     }
 
     #[test]
