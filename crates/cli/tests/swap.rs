@@ -138,7 +138,7 @@ fn a_device_that_stumbles() {
 #[test]
 fn a_device_that_stops_for_long_is_reported() {
     let Some(noise) = Noise::new("stops") else { return };
-    let (ran, _) = noise.right(&[], "seed=4,stall-at=20,stall-ms=4500", "80 1 seq");
+    let (ran, _) = noise.right(&[], "seed=4,stall-at=20,stall-ms=6000", "80 1 seq");
     assert!(ran.err.contains("the swap tier does not answer"), "{}", ran.err);
 }
 

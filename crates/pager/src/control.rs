@@ -125,6 +125,9 @@ impl Client {
 /// A fork child of a paged process has named itself so long after its hello, or it is none.
 const NAMED_WITHIN: Duration = Duration::from_millis(100);
 
+/// A device that takes longer for a transfer is reported.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
+
 /// Most ended processes that the statistics tell of.
 const PAST_MAX: usize = 1000;
 
@@ -184,6 +187,7 @@ pub fn run(desk: &Arc<Desk>) {
         return abandon(desk);
     }
     loop {
+        tell_silence(&desk.shared);
         deliver(desk, launcher_open);
         let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
         release_independent(desk, &clients);
@@ -243,6 +247,14 @@ pub fn run(desk: &Arc<Desk>) {
             deliver(desk, launcher_open);
             return dismiss(desk, others);
         }
+    }
+}
+
+/// Here, since whoever needs the device may be the one who waits.
+fn tell_silence(shared: &Shared) {
+    let longest = shared.swap.as_ref().and_then(|swap| swap.counters.under_way.longest());
+    if longest.is_some_and(|waited| waited > SILENT_AFTER) {
+        shared.warn("the swap tier does not answer; programs wait for pages that are there, or for memory".into());
     }
 }
 

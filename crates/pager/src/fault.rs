@@ -58,9 +58,6 @@ const THROTTLE_MAX: Duration = Duration::from_secs(2);
 /// Longest sleep without faults, ms.
 const IDLE_MS: i32 = 250;
 
-/// A device that takes longer for a read is reported.
-const SILENT_AFTER: Duration = Duration::from_secs(3);
-
 /// Buffers for reads are given back after so long without a fault.
 const RESTS_AFTER: Duration = Duration::from_secs(1);
 
@@ -163,9 +160,6 @@ impl Server {
     /// How long to wait for faults, ms, when none are there.
     fn idle_wait(&mut self) -> i32 {
         let Some(reader) = &mut self.reader else { return IDLE_MS };
-        if reader.oldest().is_some_and(|since| since > SILENT_AFTER) && !self.reading.is_empty() {
-            self.shared.warn("the swap tier does not answer; a program waits for a page that is there".into());
-        }
         if self.reading.is_empty() && self.served_last.elapsed() > RESTS_AFTER {
             reader.rest();
         }

@@ -38,8 +38,6 @@ const ROOM_AGAIN: u64 = 1 << 20;
 const CLEAN_CHUNK: usize = 64;
 /// Time for cleaning between two looks at the batches when the tier is full.
 const CLEAN_TIME: Duration = Duration::from_millis(20);
-/// A device that takes longer for a write is reported.
-const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// Rounds without compaction after one that found nothing to move.
 const COMPACT_PAUSE: u32 = 64;
 
@@ -484,10 +482,6 @@ impl Reclaimer {
     fn wait_for_device(&mut self) -> bool {
         let Some(writer) = self.writer.as_mut().filter(|writer| writer.busy()) else { return false };
         writer.wait(5);
-        if writer.oldest().is_some_and(|since| since > SILENT_AFTER) {
-            self.shared
-                .warn("the swap tier does not answer; the programs wait for memory that it has to take over".into());
-        }
         true
     }
 

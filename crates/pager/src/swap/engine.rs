@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Requests under way at once, at most; more wait in the ring's queue.
@@ -236,8 +237,44 @@ pub struct Transfer {
     rest: Request,
     done: usize,
     retries: u32,
-    /// When it began.
-    pub since: Instant,
+    /// Until it is dropped, with its end.
+    _began: Began,
+}
+
+/// Since when transfers wait for the device, of all threads.
+#[derive(Debug, Default)]
+pub struct UnderWay(Mutex<Vec<Option<Instant>>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Began {
+    under_way: Arc<UnderWay>,
+    place: usize,
+}
+
+impl Began {
+    fn now(under_way: &Arc<UnderWay>) -> Began {
+        let mut since = under_way.0.lock().unwrap();
+        let place = since.iter().position(Option::is_none).unwrap_or(since.len());
+        if place == since.len() {
+            since.push(None);
+        }
+        since[place] = Some(Instant::now());
+        Began { under_way: Arc::clone(under_way), place }
+    }
+}
+
+impl Drop for Began {
+    fn drop(&mut self) {
+        self.under_way.0.lock().unwrap()[self.place] = None;
+    }
+}
+
+impl UnderWay {
+    /// For how long the oldest has waited.
+    pub fn longest(&self) -> Option<Duration> {
+        self.0.lock().unwrap().iter().flatten().map(Instant::elapsed).max()
+    }
 }
 
 /// What came of one request of a [`Transfer`].
@@ -266,9 +303,10 @@ impl Transfer {
         };
         count.fetch_add(1, Relaxed);
         bytes.fetch_add(request.len as u64, Relaxed);
+        let began = Began::now(&counters.under_way);
         // SAFETY: as the caller promises.
         unsafe { engine.submit(request) };
-        Transfer { rest: request, done: 0, retries: 0, since: Instant::now() }
+        Transfer { rest: request, done: 0, retries: 0, _began: began }
     }
 
     /// Which results are its own.

@@ -27,7 +27,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Counts since the start: calls, bytes, segments.
 #[derive(Debug, Default)]
@@ -43,6 +43,8 @@ pub struct Counters {
     pub object_bytes: AtomicU64,
     /// Bytes of objects that were written anew.
     pub cleaned_bytes: AtomicU64,
+    /// What the device has not answered yet.
+    pub under_way: Arc<engine::UnderWay>,
 }
 
 /// A file or device.

@@ -11,7 +11,6 @@ use memfit_core::Stored;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Memory for pieces: a share of the budget, and within these bounds, bytes.
 const SHARE_OF_BUDGET: u64 = 128;
@@ -223,15 +222,6 @@ impl Reader {
         if let Some(engine) = &mut self.engine {
             engine.wait(ms);
         }
-    }
-
-    /// How long the oldest read has been under way.
-    pub fn oldest(&self) -> Option<Duration> {
-        let since = self.pieces.iter().filter_map(|p| match &p.condition {
-            Condition::Coming(transfer) => Some(transfer.since.elapsed()),
-            _ => None,
-        });
-        since.max()
     }
 
     /// The object's bytes as they were given to the writer; waits for them if they are not there.

@@ -11,7 +11,6 @@ use std::io;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Writes under way at once, at most.
 const WRITES: usize = 4;
@@ -284,11 +283,6 @@ impl Writer {
         !self.flights.is_empty() || self.cleaning.as_ref().is_some_and(|c| c.read.is_some())
     }
 
-    /// How long the oldest write has been under way.
-    pub fn oldest(&self) -> Option<Duration> {
-        self.flights.iter().map(|flight| flight.transfer.since.elapsed()).max()
-    }
-
     /// Waits until something has ended, so many milliseconds at most.
     pub fn wait(&mut self, ms: i32) {
         self.engine.wait(ms);
@@ -441,6 +435,7 @@ mod tests {
         let objects: Vec<(u32, u32)> = (0..2000).map(|object| (object, 0)).collect();
         let stored = write(&mut writer, &objects);
         assert_eq!(stored.len(), objects.len());
+        assert_eq!(tier.counters.under_way.longest(), None, "all has been answered");
         let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
         for i in 0..2000u32 {
             let object = i * 1237 % 2000;
