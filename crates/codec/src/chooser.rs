@@ -44,6 +44,8 @@ pub enum Aim {
     Dense,
     /// The same, when there is a trained dictionary. [`CodecId::ZSTD_TRAINED`] then stands for the newest one.
     Trained,
+    /// Fewer bytes for little more time: where most pages go on to a device that is quick.
+    Spill,
 }
 
 impl Aim {
@@ -53,6 +55,7 @@ impl Aim {
             Aim::Fast => &[CodecId::WORD_MASK, CodecId::LZ4],
             Aim::Dense => &[CodecId::WORD_MASK, CodecId::ZSTD_FAST, CodecId::ZSTD],
             Aim::Trained => &[CodecId::WORD_MASK, CodecId::ZSTD_TRAINED, CodecId::ZSTD],
+            Aim::Spill => &[CodecId::WORD_MASK, CodecId::ZSTD_FAST],
         }
     }
 
@@ -60,7 +63,7 @@ impl Aim {
     fn good_enough(self) -> u16 {
         match self {
             Aim::Fast => 256,
-            Aim::Dense | Aim::Trained => 128,
+            Aim::Dense | Aim::Trained | Aim::Spill => 128,
         }
     }
 
@@ -70,7 +73,7 @@ impl Aim {
     fn worth(self) -> u16 {
         match self {
             Aim::Fast => 82,
-            Aim::Dense | Aim::Trained => 41,
+            Aim::Dense | Aim::Trained | Aim::Spill => 41,
         }
     }
 }
@@ -272,6 +275,15 @@ mod tests {
         assert_eq!(used(2, [3000, 1300, 1000]), CodecId::ZSTD);
         assert_eq!(used(3, [1150, 1100, 1000]), CodecId::WORD_MASK, "4 % is the least");
         assert_eq!(used(4, [1150, 1100, 900]), CodecId::ZSTD, "each is compared with the best so far");
+    }
+
+    #[test]
+    fn what_goes_on_to_a_device_is_not_compressed_at_any_price() {
+        let mut c = Chooser::new();
+        let Choice::Sample(codecs) = c.choose(1, Aim::Spill) else { panic!("the first is a sample") };
+        assert_eq!(codecs, [CodecId::WORD_MASK, CodecId::ZSTD_FAST]);
+        codecs.iter().zip([2500, 2000]).for_each(|(&codec, len)| c.record(1, codec, PAGE, Some(len)));
+        assert_eq!(c.choose(1, Aim::Spill), Choice::Use(CodecId::ZSTD_FAST));
     }
 
     #[test]

@@ -60,11 +60,13 @@ pub(crate) struct Duel {
     back: [u64; 2],
     bimodal_wins: bool,
     returns: u32,
+    together: u32,
 }
 
 impl Duel {
-    pub fn new(kind: ReplacementKind) -> Duel {
-        Duel { kind, back: [0; 2], bimodal_wins: kind == ReplacementKind::Bimodal, returns: 0 }
+    /// So many that come back one after the other go to the young end *together*.
+    pub fn new(kind: ReplacementKind, together: u32) -> Duel {
+        Duel { kind, back: [0; 2], bimodal_wins: kind == ReplacementKind::Bimodal, returns: 0, together }
     }
 
     /// The group of a run.
@@ -94,7 +96,7 @@ impl Duel {
             return false;
         }
         self.returns = self.returns.wrapping_add(1);
-        self.returns % BIMODAL_EVERY != 0
+        self.returns / self.together % BIMODAL_EVERY != 0
     }
 
     /// Whether what is on probation leaves before the rest of its group.
@@ -118,11 +120,12 @@ impl Duel {
     pub fn came_back(&mut self, group: u8, groups: &[Group; GROUPS]) {
         let Some(back) = usize::from(group).checked_sub(1).and_then(|leader| self.back.get_mut(leader)) else { return };
         *back += 1;
-        if self.back.iter().sum::<u64>() < WINDOW {
-            return;
-        }
         let tracked = |group: u8| groups[usize::from(group)].tracked();
         let (young, bimodal) = (tracked(YOUNG_LEADERS), tracked(BIMODAL_LEADERS));
+        let window = if self.together > 1 { WINDOW.max(young + bimodal) } else { WINDOW };
+        if self.back.iter().sum::<u64>() < window {
+            return;
+        }
         if young.min(bimodal) >= SAMPLE_MIN {
             // Pages brought back for each tracked page, as cross products.
             let (with_young, with_bimodal) = (self.back[0] * bimodal, self.back[1] * young);

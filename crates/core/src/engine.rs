@@ -126,7 +126,7 @@ impl Core {
         pool.set_limit(tunables.pool_frames);
         Core {
             table: Table::new(tunables.replacement),
-            objects: Objects::new(),
+            objects: Objects::new(tunables.replacement),
             staging: Staging::new(tunables.staging_slots),
             pool,
             owners: Vec::new(),
@@ -327,7 +327,7 @@ impl Core {
             parked: self.table.parked_pages(tick),
             staging_allocated: u64::from(self.staging.allocated),
             inactive: u64::from(self.objects.staged.len),
-            pooled: u64::from(self.objects.pooled.len),
+            pooled: self.objects.pooled(),
             filled: self.objects.filled,
             swapped: self.objects.swapped,
             objects: self.objects.live(),
@@ -368,8 +368,7 @@ impl Core {
         }
         assert_eq!(slots, u64::from(self.staging.in_use()), "staging slots in use");
         assert_eq!(zpages, self.pool.usage().zpages, "zpages");
-        assert_eq!(self.objects.walk(&self.objects.staged), self.objects.staged.len);
-        assert_eq!(self.objects.walk(&self.objects.pooled), self.objects.pooled.len);
+        self.objects.check();
     }
 }
 

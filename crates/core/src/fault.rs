@@ -79,9 +79,8 @@ pub struct Stored {
     pub codec: u8,
 }
 
-/// Pages read ahead from the swap tier for each page of a window, and the most of them (256 KiB uncompressed).
-const READ_AHEAD: u32 = 4;
-const READ_AHEAD_MAX: u32 = 64;
+/// Pages read ahead from the swap tier for each page of a window.
+const READ_AHEAD: u32 = 8;
 /// Pages per fault from which on most come back in sequence.
 const SEQUENCE_PAGES: u32 = 4;
 
@@ -132,20 +131,20 @@ impl Core {
         Fault::Load
     }
 
-    /// Where the bytes are of the pages from `page` on that are out in the swap tier, up to the first that is not, and the
-    /// longer one pass over them, the further: what to read from the device before [`Core::fault`]. Empty if `page` is
-    /// elsewhere.
-    pub fn swapped_ahead(&mut self, proc: ProcId, page: Page, out: &mut Vec<Stored>) {
+    /// Where the bytes are of the pages from `page` on that are out in the swap tier, and the
+    /// longer one pass over them, the further, but not more than `most`: what to read from the device before [`Core::fault`].
+    /// Empty if `page` is elsewhere.
+    pub fn swapped_ahead(&mut self, proc: ProcId, page: Page, most: u32, out: &mut Vec<Stored>) {
         if self.stored(proc, page).is_some() {
             let window = self.window(proc, page, self.tunables.around_pages);
-            let pages = if window > 1 { (window * READ_AHEAD).min(READ_AHEAD_MAX) } else { 1 };
+            let pages = if window > 1 { (window * READ_AHEAD).min(most) } else { 1 };
             self.swapped_run(proc, page, pages, out);
         }
     }
 
     /// The same for up to `pages`, whatever was read before.
     pub fn swapped_run(&self, proc: ProcId, page: Page, pages: u32, out: &mut Vec<Stored>) {
-        out.extend((page.0..page.0 + u64::from(pages)).map_while(|number| self.stored(proc, Page(number))));
+        out.extend((page.0..page.0 + u64::from(pages)).filter_map(|number| self.stored(proc, Page(number))));
     }
 
     fn stored(&self, proc: ProcId, page: Page) -> Option<Stored> {
@@ -184,8 +183,12 @@ impl Core {
             }
             self.objects.pin(ObjectId(object));
             self.table.set(proc, Page(number), Entry::Loading(object));
-            if matches!(source, Source::Pooled { .. } | Source::Swapped { .. }) {
-                self.table.came_back(proc, Page(number));
+            let swapped = matches!(source, Source::Swapped { .. });
+            if swapped || matches!(source, Source::Pooled { .. }) {
+                self.table.came_back(proc, Page(number), swapped);
+            }
+            if swapped {
+                self.objects.came_back(ObjectId(object));
             }
             loads.push(Load { page: Page(number), source });
             self.counters.around_pages += u64::from(number > page.0);

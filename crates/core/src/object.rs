@@ -1,9 +1,11 @@
 //! Evicted contents: one object per distinct evicted page, shared by reference count.
 
+use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
 use crate::ids::{AreaId, Extent, ObjectId, StagingSlot, NIL};
 use crate::list::{Linked, Links, List};
 use crate::pool::Handle;
+use crate::scheme::ReplacementKind;
 use std::collections::HashMap;
 
 /// Where an object's bytes are.
@@ -35,12 +37,45 @@ struct Object {
     region: u32,
     area: u16,
     len: u16,
+    /// Its place, its group, and [`FETCHED`].
     tag: u8,
     codec: u8,
     pins: u16,
 }
 
-const FREE: u8 = u8::MAX;
+const FREE: u8 = 7;
+/// The bits of the tag that name the place.
+const PLACE: u8 = 7;
+/// Where in the tag the group is.
+const GROUP_SHIFT: u32 = 3;
+const GROUP: u8 = 3 << GROUP_SHIFT;
+/// The page came from the swap tier before; in the pool: it is on probation there.
+const FETCHED: u8 = 0x80;
+
+impl Object {
+    fn place(&self) -> u8 {
+        self.tag & PLACE
+    }
+
+    fn group(&self) -> usize {
+        usize::from((self.tag & GROUP) >> GROUP_SHIFT)
+    }
+
+    /// Whether it went through the pool, or will: what does not compress says nothing about which of its pages leave.
+    fn counts(&self) -> bool {
+        self.codec != 0
+    }
+
+    fn on_probation(&self) -> usize {
+        usize::from(self.tag & FETCHED != 0)
+    }
+}
+
+/// Objects in a row that go to the young end though their group does *bimodal*: neighbours, so that what is read together stays
+/// together.
+const PROMOTED_TOGETHER: u32 = 64;
+/// Makes other runs the samples than those of the resident pages.
+const SAMPLE_OFFSET: u64 = 5 << 32;
 
 /// The object table with its queues.
 #[derive(Debug)]
@@ -51,8 +86,11 @@ pub(crate) struct Objects {
     live: u32,
     /// Staged objects, oldest first: the inactive list.
     pub staged: List,
-    /// Pooled objects, oldest first.
-    pub pooled: List,
+    /// Pooled objects, oldest first, of each group of runs: those that stay, and those on probation.
+    pooled: [[List; 2]; GROUPS],
+    /// Compressed objects of each group: `resident` are those in the pool.
+    groups: [Group; GROUPS],
+    duel: Duel,
     pub fills: FillTable,
     pub swapped: u64,
     pub filled: u64,
@@ -67,22 +105,27 @@ impl Linked for Arena<'_> {
 }
 
 impl Objects {
-    pub fn new() -> Objects {
+    pub fn new(kind: ReplacementKind) -> Objects {
         let fills = FillTable::default();
         Objects {
             all: Vec::new(),
             free: NIL,
             live: 0,
             staged: List::EMPTY,
-            pooled: List::EMPTY,
+            pooled: [[List::EMPTY; 2]; GROUPS],
+            groups: [Group::default(); GROUPS],
+            duel: Duel::new(kind, PROMOTED_TOGETHER),
             fills,
             swapped: 0,
             filled: 0,
         }
     }
 
-    /// A new object with one reference, at the young end of its queue.
-    pub fn create(&mut self, slot: StagingSlot, region: u32) -> ObjectId {
+    /// A new object with one reference, at the young end of its queue: a page of this run. `fetched`: it came from the swap tier
+    /// before.
+    pub fn create(&mut self, slot: StagingSlot, region: u32, run: u64, fetched: bool) -> ObjectId {
+        // Not the sample of the resident pages: what those do would be taken for what these do.
+        let group = self.duel.group(run.wrapping_add(SAMPLE_OFFSET));
         let object = Object {
             links: Links::UNLINKED,
             refs: 1,
@@ -90,7 +133,7 @@ impl Objects {
             region,
             area: 0,
             len: 0,
-            tag: FREE,
+            tag: FREE | group << GROUP_SHIFT | if fetched { FETCHED } else { 0 },
             codec: 0,
             pins: 0,
         };
@@ -112,13 +155,13 @@ impl Objects {
 
     /// As [`Objects::place_of`], for a number that may be free by now.
     pub fn place_if_live(&self, id: ObjectId) -> Option<Place> {
-        (self.all.get(id.0 as usize)?.tag != FREE).then(|| self.place_of(id))
+        (self.all.get(id.0 as usize)?.place() != FREE).then(|| self.place_of(id))
     }
 
     pub fn place_of(&self, id: ObjectId) -> Place {
         let o = &self.all[id.0 as usize];
         let slot = StagingSlot { area: AreaId(u32::from(o.area)), index: o.number };
-        match o.tag {
+        match o.place() {
             0 => Place::Staged(slot),
             1 => Place::Compressing(slot),
             2 => Place::Filled(o.number),
@@ -143,27 +186,77 @@ impl Objects {
             Place::Swapped(extent) => (6, extent.unit, 0),
         };
         let o = &mut self.all[id.0 as usize];
-        (o.tag, o.number, o.area) = (tag, number, u16::try_from(area).expect("under 65536 staging areas"));
+        (o.tag, o.number, o.area) =
+            (tag | o.tag & !PLACE, number, u16::try_from(area).expect("under 65536 staging areas"));
+        let (group, count, probation) = (o.group(), u64::from(o.counts()), o.on_probation());
         let mut arena = Arena(&mut self.all);
         match place {
             Place::Staged(_) => self.staged.push_back(&mut arena, id.0),
-            Place::Pooled(_) => self.pooled.push_back(&mut arena, id.0),
-            Place::Swapped(_) => self.swapped += 1,
+            Place::Pooled(_) => {
+                self.pooled[group][probation].push_back(&mut arena, id.0);
+                self.groups[group].resident += count;
+                self.groups[group].probation += count * probation as u64;
+            }
+            Place::Swapped(_) => {
+                self.groups[group].out += count;
+                self.swapped += 1;
+            }
             Place::Filled(_) => self.filled += 1,
             _ => {}
         }
     }
 
     fn leave(&mut self, id: ObjectId) {
-        let tag = self.all[id.0 as usize].tag;
+        let o = self.all[id.0 as usize];
+        let (group, count, probation) = (o.group(), u64::from(o.counts()), o.on_probation());
         let mut arena = Arena(&mut self.all);
-        match tag {
+        match o.place() {
             0 => self.staged.remove(&mut arena, id.0),
-            3 => self.pooled.remove(&mut arena, id.0),
-            6 => self.swapped -= 1,
+            3 => {
+                self.pooled[group][probation].remove(&mut arena, id.0);
+                self.groups[group].resident -= count;
+                self.groups[group].probation -= count * probation as u64;
+            }
+            6 => {
+                self.groups[group].out -= count;
+                self.swapped -= 1;
+            }
             2 => self.filled -= 1,
             _ => {}
         }
+    }
+
+    /// An object that has been compressed goes into the pool for the first time: whether it is on probation there, by where
+    /// its page came from last.
+    pub fn judge(&mut self, id: ObjectId) {
+        let o = &mut self.all[id.0 as usize];
+        if o.tag & FETCHED != 0 && !self.duel.on_probation(o.group() as u8) {
+            o.tag &= !FETCHED;
+        }
+    }
+
+    /// The page of an object in the swap tier is brought back.
+    pub fn came_back(&mut self, id: ObjectId) {
+        let o = &self.all[id.0 as usize];
+        if o.counts() {
+            self.duel.came_back(o.group() as u8, &self.groups);
+        }
+    }
+
+    /// The oldest pooled object of each queue, in the order in which the queues give up theirs.
+    pub fn oldest_pooled(&self) -> [u32; 2 * GROUPS] {
+        let mut heads = [NIL; 2 * GROUPS];
+        for (i, group) in self.duel.order(&self.groups).into_iter().enumerate() {
+            let queues = &self.pooled[usize::from(group)];
+            let first = usize::from(self.duel.probation_first(group, &self.groups[usize::from(group)]));
+            (heads[2 * i], heads[2 * i + 1]) = (queues[first].head, queues[1 - first].head);
+        }
+        heads
+    }
+
+    /// Objects in the pool that are not on their way out.
+    pub fn pooled(&self) -> u64 {
+        self.pooled.as_flattened().iter().map(|list| u64::from(list.len)).sum()
     }
 
     /// As [`Objects::place`] for a staged object, but at the old end of its queue: it is next again.
@@ -227,7 +320,7 @@ impl Objects {
     pub fn release(&mut self, id: ObjectId) {
         self.leave(id);
         let o = &mut self.all[id.0 as usize];
-        assert!(o.refs == 0 && o.pins == 0 && o.tag != FREE, "object {} released while in use", id.0);
+        assert!(o.refs == 0 && o.pins == 0 && o.place() != FREE, "object {} released while in use", id.0);
         o.tag = FREE;
         o.links = Links { prev: NIL, next: self.free };
         self.free = id.0;
@@ -252,12 +345,41 @@ impl Objects {
     /// All live objects with reference counts, for the invariant check.
     pub fn iter_live(&self) -> impl Iterator<Item = (ObjectId, u32, Place)> + '_ {
         (0..self.all.len() as u32)
-            .filter(|&i| self.all[i as usize].tag != FREE)
+            .filter(|&i| self.all[i as usize].place() != FREE)
             .map(|i| (ObjectId(i), self.all[i as usize].refs, self.place_of(ObjectId(i))))
     }
 
-    /// Length of a queue by walking it, for the invariant check.
-    pub fn walk(&self, list: &List) -> u32 {
+    /// Asserts that queues and counts are those of the objects; O(objects).
+    pub fn check(&self) {
+        assert_eq!(self.walk(&self.staged), self.staged.len);
+        let mut groups = [Group::default(); GROUPS];
+        for (id, _, place) in self.iter_live() {
+            let o = &self.all[id.0 as usize];
+            let group = &mut groups[o.group()];
+            match place {
+                Place::Pooled(_) if o.counts() => {
+                    group.resident += 1;
+                    group.probation += o.on_probation() as u64;
+                }
+                Place::Swapped(_) if o.counts() => group.out += 1,
+                _ => {}
+            }
+        }
+        assert_eq!(groups, self.groups, "objects of the groups");
+        for (group, queues) in self.pooled.iter().enumerate() {
+            for (probation, queue) in queues.iter().enumerate() {
+                assert_eq!(self.walk(queue), queue.len);
+                let mut i = queue.head;
+                while i != NIL {
+                    let o = &self.all[i as usize];
+                    assert_eq!((o.group(), o.on_probation()), (group, probation));
+                    i = self.next(i);
+                }
+            }
+        }
+    }
+
+    fn walk(&self, list: &List) -> u32 {
         let (mut i, mut n) = (list.head, 0);
         while i != NIL {
             n += 1;

@@ -113,8 +113,8 @@ impl Core {
             Coded::Bytes { codec, len } => self.put_into_pool(id, slot, codec, len),
             Coded::Stored(stored) => {
                 self.staging.give_back(slot);
-                self.objects.place(id, Place::Swapped(stored.extent));
                 self.objects.set_codec(id, stored.codec, stored.len);
+                self.objects.place(id, Place::Swapped(stored.extent));
                 self.counters.clean += 1;
                 Placed::Nothing
             }
@@ -143,30 +143,34 @@ impl Core {
         }
         self.owners[index] = id.0;
         self.staging.give_back(staging);
-        self.objects.place(id, Place::Pooled(placed.handle));
         self.objects.set_codec(id, codec, len as u16);
+        self.objects.judge(id);
+        self.objects.place(id, Place::Pooled(placed.handle));
         self.counters.compressed += u64::from(codec != 0);
         Placed::Pool { slot: placed.slot, grew: placed.grew }
     }
 
-    /// The oldest pooled objects, up to `max_bytes` in the swap tier.
+    /// The pooled objects that shall leave first, up to `max_bytes` in the swap tier: of the group of runs that has most
+    /// in the pool, what is on probation before the rest if that shall leave first, the oldest of them.
     pub fn pick_writeback(&mut self, max_bytes: u32, out: &mut Vec<WriteBack>) {
-        let (mut i, mut bytes) = (self.objects.pooled.head, 0);
-        while i != NIL {
-            let (id, next) = (ObjectId(i), self.objects.next(i));
-            i = next;
-            let Place::Pooled(handle) = self.objects.place_of(id) else { continue };
-            if self.objects.pinned(id) {
-                continue;
+        let mut bytes = 0;
+        for mut i in self.objects.oldest_pooled() {
+            while i != NIL {
+                let (id, next) = (ObjectId(i), self.objects.next(i));
+                i = next;
+                let Place::Pooled(handle) = self.objects.place_of(id) else { continue };
+                if self.objects.pinned(id) {
+                    continue;
+                }
+                let (slot, len) = self.pool.slot(handle);
+                if bytes + stored_bytes(len) > max_bytes {
+                    return;
+                }
+                bytes += stored_bytes(len);
+                self.trace(Call::WriteBack { object: id.0 });
+                self.objects.place(id, Place::Writing(handle));
+                out.push(WriteBack { object: id, slot, len });
             }
-            let (slot, len) = self.pool.slot(handle);
-            if bytes + stored_bytes(len) > max_bytes {
-                break;
-            }
-            bytes += stored_bytes(len);
-            self.trace(Call::WriteBack { object: id.0 });
-            self.objects.place(id, Place::Writing(handle));
-            out.push(WriteBack { object: id, slot, len });
         }
     }
 
@@ -222,8 +226,8 @@ impl Core {
     }
 
     fn swapped(&mut self, id: ObjectId, extent: Extent, codec: u8, len: u16) {
-        self.objects.place(id, Place::Swapped(extent));
         self.objects.set_codec(id, codec, len);
+        self.objects.place(id, Place::Swapped(extent));
         self.counters.to_swap += 1;
     }
 }

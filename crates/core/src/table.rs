@@ -121,6 +121,8 @@ pub(crate) struct Run {
     /// Which of its process's queues it belongs to.
     pub group: u8,
     pub probation: bool,
+    /// Pages that came from the swap tier when they came last; bit i is page i.
+    fetched: u16,
 }
 
 /// Where a run is queued of which a page becomes resident.
@@ -181,7 +183,7 @@ impl Table {
             procs: Vec::new(),
             present_total: 0,
             groups: [Group::default(); GROUPS],
-            duel: Duel::new(kind),
+            duel: Duel::new(kind, 1),
             clock: 0,
         }
     }
@@ -313,11 +315,19 @@ impl Table {
         }
     }
 
-    /// A page is brought back that was not to be had from staging.
-    pub fn came_back(&mut self, proc: ProcId, page: Page) {
+    /// A page is brought back that was not to be had from staging; `fetched`: nor from the pool.
+    pub fn came_back(&mut self, proc: ProcId, page: Page, fetched: bool) {
         if let Some(run) = self.run_of(proc, page) {
-            self.duel.came_back(self.runs[run as usize].group, &self.groups);
+            let r = &mut self.runs[run as usize];
+            let bit = 1 << page.index();
+            r.fetched = if fetched { r.fetched | bit } else { r.fetched & !bit };
+            self.duel.came_back(r.group, &self.groups);
         }
+    }
+
+    /// Whether the page came from the swap tier when it came last.
+    pub fn fetched(&self, proc: ProcId, page: Page) -> bool {
+        self.run_of(proc, page).is_some_and(|run| self.runs[run as usize].fetched >> page.index() & 1 == 1)
     }
 
     /// Moves a run with resident pages to the young end of its queue.
@@ -371,6 +381,7 @@ impl Table {
             resident: 0,
             group: self.duel.group(number),
             probation: false,
+            fetched: 0,
         };
         let i = match self.free.pop() {
             Some(i) => {

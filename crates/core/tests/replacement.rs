@@ -2,7 +2,7 @@
 //! miniature.
 
 use memfit_core::scheme::{ReplacementKind, Scheme};
-use memfit_core::{Answer, Coded, Core, Entry, Fault, Filled, Page, PageRange, ProcId, Tunables};
+use memfit_core::{Answer, Coded, Core, Entry, Extent, Fault, Filled, Page, PageRange, ProcId, Tunables};
 
 const PAGES: u64 = 16_000;
 const STAGED: usize = 400;
@@ -12,8 +12,12 @@ struct Program {
     proc: ProcId,
     /// Most pages that stay in the program.
     room: u64,
-    /// Pages that were compressed and came back.
+    /// Pages that stay in the pool, and objects written to the swap tier so far.
+    pool: u64,
+    written: u32,
+    /// Pages that were compressed and came back; from the swap tier.
     back: u64,
+    fetched: u64,
 }
 
 impl Program {
@@ -28,7 +32,14 @@ impl Program {
         };
         let mut core = Core::new(tunables, Scheme::default().pool.make(1 << 17, 1 << 16));
         let (proc, _) = core.add_process(4096);
-        Program { core, proc, room, back: 0 }
+        Program { core, proc, room, pool: u64::MAX, written: 0, back: 0, fetched: 0 }
+    }
+
+    /// With a swap tier for what is more than this in the pool.
+    fn spilling(kind: ReplacementKind, room: u64, pool: u64) -> Program {
+        let mut program = Program::new(kind, room);
+        program.core.swap_takes(true);
+        Program { pool, ..program }
     }
 
     fn touch(&mut self, page: u64) {
@@ -36,12 +47,13 @@ impl Program {
         if matches!(self.core.entry(self.proc, page), Entry::Resident) {
             return;
         }
-        let before = self.core.counters().faults_pool;
+        let (before, fetched) = (self.core.counters().faults_pool, self.core.counters().faults_swap);
         let mut loads = Vec::new();
         let limit = PageRange { first: Page(0), pages: PAGES };
         assert_eq!(self.core.fault(self.proc, page, limit, u32::MAX, &mut loads), Fault::Load);
         loads.iter().for_each(|load| self.core.loaded(self.proc, load.page, Filled::Done));
         self.back += self.core.counters().faults_pool - before;
+        self.fetched += self.core.counters().faults_swap - fetched;
         while self.core.present_pages(self.proc) > self.room {
             self.reclaim();
         }
@@ -60,17 +72,36 @@ impl Program {
             drop(self.core.take_effects());
             self.core.compressed(item.object, Coded::Bytes { codec: 1, len: 500 });
         }
+        while self.core.totals(0).pooled > self.pool {
+            let mut batch = Vec::new();
+            self.core.pick_writeback(8 * 576, &mut batch);
+            for item in batch {
+                self.written += 1;
+                self.core.written(item.object, Some(Extent { unit: self.written * 9 }));
+            }
+        }
     }
 
     /// Pages brought back by `turns` of a pattern, after as many to get used to it.
     fn cost(&mut self, turns: u64, pattern: &mut dyn FnMut(u64) -> u64) -> u64 {
         (0..turns).for_each(|turn| self.touch(pattern(turn)));
         self.core.check();
-        self.back = 0;
+        (self.back, self.fetched) = (0, 0);
         (turns..turns * 2).for_each(|turn| self.touch(pattern(turn)));
         self.core.check();
         self.back
     }
+
+    /// The same, from the swap tier alone.
+    fn fetches(mut self, turns: u64, pattern: &mut dyn FnMut(u64) -> u64) -> u64 {
+        self.cost(turns, pattern);
+        self.fetched
+    }
+}
+
+fn fetches(room: u64, pool: u64, turns: u64, pattern: impl Fn() -> Box<dyn FnMut(u64) -> u64>) -> [u64; 3] {
+    [ReplacementKind::SecondChance, ReplacementKind::Bimodal, ReplacementKind::Dueling]
+        .map(|kind| Program::spilling(kind, room, pool).fetches(turns, &mut *pattern()))
 }
 
 fn costs(room: u64, turns: u64, pattern: impl Fn() -> Box<dyn FnMut(u64) -> u64>) -> [u64; 3] {
@@ -94,6 +125,39 @@ fn a_loop_that_does_not_fit_keeps_a_part() {
     // A quarter must come back in each pass, whatever is done.
     assert!((turns / 4..turns / 2).contains(&bimodal), "{bimodal} of {turns}");
     assert!((turns / 4..turns * 6 / 10).contains(&dueling), "{dueling} of {turns}");
+}
+
+#[test]
+fn of_a_loop_that_fits_into_ram_compressed_in_part_the_pool_keeps_a_part() {
+    let turns = PAGES * 10;
+    let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 2, turns, || Box::new(|turn| turn % PAGES));
+    assert_eq!(second, turns, "each page has just been written when it is wanted");
+    // Seven in sixteen must come from the device in each pass, whatever is done.
+    assert!((turns * 7 / 16..turns * 3 / 5).contains(&bimodal), "{bimodal} of {turns}");
+    assert!((turns * 7 / 16..turns * 7 / 10).contains(&dueling), "{dueling} of {turns}");
+}
+
+#[test]
+fn what_the_pool_holds_of_random_touches_is_the_same_whatever_is_done() {
+    let turns = PAGES * 10;
+    let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 2, turns, || {
+        let mut next = random(5);
+        Box::new(move |_| next() % PAGES)
+    });
+    for other in [bimodal, dueling] {
+        assert!(other.abs_diff(second) < second / 20, "{second} {bimodal} {dueling}");
+    }
+}
+
+#[test]
+fn the_pool_follows_work_on_one_part_after_the_other() {
+    // Twenty passes over an eighth, which just fits into RAM, then over the next.
+    let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 12, PAGES * 20, || {
+        let part = PAGES / 8;
+        Box::new(move |turn| (turn / (part * 20)) % 8 * part + turn % part)
+    });
+    // The samples cost something: their shares are fair over all pages, and not over the part that is in use.
+    assert!(second * 8 < bimodal && dueling < bimodal / 3, "{second} {bimodal} {dueling}");
 }
 
 #[test]

@@ -138,16 +138,7 @@ impl Server {
             // On one CPU the program ran before its wake-up returned, and its next fault is there already. If not, it
             // runs on another, or waits for something else.
             if self.drain_faults(&mut waiting)? == 0 && waiting.is_empty() {
-                self.until_look = 0;
-                let wait = if self.proc.dead.load(Relaxed) { 2 } else { self.idle_wait() };
-                let device = self.reader.as_ref().map_or(-1, Reader::fd);
-                let fds = [self.proc.uffd.as_raw_fd(), self.proc.kick.as_raw_fd(), device];
-                let [readable, kicked, _] = poll(fds, wait);
-                if kicked {
-                    self.proc.kick.clear();
-                } else if !readable && self.proc.uffd.gone() {
-                    return Err(End::Gone);
-                }
+                self.wait()?;
             }
             self.reap(&mut waiting);
             while let Some(fault) = waiting.pop() {
@@ -155,6 +146,32 @@ impl Server {
                 self.fault(fault, &mut waiting)?;
             }
         }
+    }
+
+    /// Until there is something to do.
+    fn wait(&mut self) -> Result<(), End> {
+        let wait = if self.proc.dead.load(Relaxed) { 2 } else { self.idle_wait() };
+        let device = self.reader.as_ref().map_or(-1, Reader::fd);
+        let fds = [self.proc.uffd.as_raw_fd(), self.proc.kick.as_raw_fd(), device];
+        let mut ready = [false; 3];
+        if let Some(soon) = self.reader.as_ref().filter(|_| device >= 0).and_then(Reader::answers_within) {
+            let start = Instant::now();
+            while self.shared.cpus_suffice.load(Relaxed) && start.elapsed() < soon && ready == [false; 3] {
+                ready = poll(fds, 0);
+            }
+        } else {
+            self.until_look = 0;
+        }
+        if ready == [false; 3] {
+            ready = poll(fds, wait);
+        }
+        let [readable, kicked, answered] = ready;
+        if kicked {
+            self.proc.kick.clear();
+        } else if !readable && !answered && self.proc.uffd.gone() {
+            return Err(End::Gone);
+        }
+        Ok(())
     }
 
     /// How long to wait for faults, ms, when none are there.
@@ -183,7 +200,8 @@ impl Server {
         let Some(reader) = self.reader.as_mut().filter(|_| self.shared.has_swapped()) else { return Ok(u32::MAX) };
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.clear();
-        self.shared.lock().core.swapped_ahead(self.proc.id, page, &mut ahead);
+        let most = reader.pages_ahead();
+        self.shared.lock().core.swapped_ahead(self.proc.id, page, most as u32, &mut ahead);
         let known =
             ahead.iter().take_while(|&&stored| matches!(reader.have(stored), Have::Ready | Have::Failed(_))).count();
         let answer = match (ahead.len(), known) {
@@ -195,8 +213,10 @@ impl Server {
             // What comes after is read while the program is busy with these, and not in their place.
             (all, known) => {
                 ahead[..known].iter().for_each(|&stored| reader.keep(stored));
-                if known < all {
-                    reader.want(&ahead[known..]);
+                // Long reads, and not one for the few pages that have come into sight since the last fault.
+                let coming = ahead[known..].iter().take_while(|&&stored| reader.have(stored) == Have::Coming).count();
+                if all - known - coming >= most / 2 || known + coming < most / 4 {
+                    reader.want(&ahead[known + coming..]);
                 }
                 Ok(known as u32)
             }

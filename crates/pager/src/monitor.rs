@@ -309,12 +309,12 @@ impl Monitor {
         });
     }
 
-    /// Whether fault threads may step back when they wake somebody: not when more threads want a CPU than
-    /// there are, since they would then wait long for theirs.
+    /// Whether fault threads may step back when they wake somebody, and wait for a device awake: not when more threads want a
+    /// CPU than there are, since they, or those, would then wait long for theirs.
     fn judge_politeness(&mut self) {
         let shared = &self.desk.shared;
         let elapsed = self.last_judged.elapsed();
-        if elapsed < JUDGE_EVERY || !self.may_be_polite {
+        if elapsed < JUDGE_EVERY {
             return;
         }
         self.last_judged = Instant::now();
@@ -326,7 +326,9 @@ impl Monitor {
         if self.wanted_cpus > cpus as f64 + 0.5 {
             self.impolite_until = Instant::now() + IMPOLITE_FOR;
         }
-        shared.polite.store(Instant::now() >= self.impolite_until, Relaxed);
+        let enough = Instant::now() >= self.impolite_until;
+        shared.cpus_suffice.store(enough, Relaxed);
+        shared.polite.store(enough && self.may_be_polite, Relaxed);
     }
 
     /// Rare and dear: strangers, shared memory, proportional sizes after forks, quarantine.

@@ -116,7 +116,9 @@ pub struct Shared {
     pub peak: Peaks,
     /// Reclaim cannot free anything at the moment: faults do not wait for it.
     pub stuck: AtomicBool,
-    /// No more threads want a CPU than there are: see `fault::Server::behave`.
+    /// No more threads want a CPU than there are.
+    pub cpus_suffice: AtomicBool,
+    /// The same, and fault threads may leave the idle class again: see `fault::Server::behave`.
     pub polite: AtomicBool,
     /// The CPU on which faults are served, plus one; 0 if none or unknown.
     pub fault_cpu: AtomicUsize,
@@ -231,6 +233,7 @@ impl Shared {
             doubled: AtomicU64::new(0),
             peak: Peaks::default(),
             stuck: AtomicBool::new(false),
+            cpus_suffice: AtomicBool::new(false),
             polite: AtomicBool::new(false),
             fault_cpu: AtomicUsize::new(0),
             hurry: AtomicBool::new(false),

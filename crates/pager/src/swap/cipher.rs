@@ -4,8 +4,7 @@
 //! else, or are older, or were damaged, do not open: the tag is the checksum as well.
 
 use super::ALIGN;
-use aes_gcm::aead::{AeadInPlace, KeyInit};
-use aes_gcm::{Aes128Gcm, Nonce};
+use ring::aead::{Aad, LessSafeKey, Nonce, Tag, UnboundKey, AES_128_GCM};
 use std::io;
 
 /// Bytes of the tag before each object.
@@ -18,7 +17,7 @@ pub struct Cipher {
 
 /// Alone in its pages, so that locking and unlocking them means nothing else.
 #[repr(align(4096))]
-struct Page(Aes128Gcm);
+struct Page(LessSafeKey);
 
 /// Where an object is, and what it is: all of it is authenticated.
 #[derive(Debug, Clone, Copy)]
@@ -32,11 +31,11 @@ pub struct Label {
 }
 
 impl Label {
-    fn nonce(&self) -> [u8; 12] {
+    fn nonce(&self) -> Nonce {
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&self.sequence.to_le_bytes());
         nonce[8..].copy_from_slice(&self.unit.to_le_bytes());
-        nonce
+        Nonce::assume_unique_for_key(nonce)
     }
 }
 
@@ -48,7 +47,8 @@ impl Cipher {
     pub fn new() -> io::Result<Cipher> {
         let mut key = [0u8; 16];
         memfit_os::memory::random(&mut key)?;
-        let inner = Box::new(Page(Aes128Gcm::new(&key.into())));
+        let expanded = UnboundKey::new(&AES_128_GCM, &key).expect("sixteen bytes are a key");
+        let inner = Box::new(Page(LessSafeKey::new(expanded)));
         memfit_os::memory::keep_secret((&raw const *inner).cast(), size_of::<Page>().next_multiple_of(ALIGN));
         // The copy on the stack: nothing reads it again, so a plain store would be left out.
         for byte in &mut key {
@@ -60,15 +60,15 @@ impl Cipher {
 
     /// Encrypts in place and gives the tag. Once for each label.
     pub fn seal(&self, label: Label, bytes: &mut [u8]) -> [u8; TAG_BYTES] {
-        let nonce = Nonce::from(label.nonce());
-        let tag = self.inner.0.encrypt_in_place_detached(&nonce, &[label.codec], bytes);
-        tag.expect("an object is shorter than 64 GiB").into()
+        let tag = self.inner.0.seal_in_place_separate_tag(label.nonce(), Aad::from([label.codec]), bytes);
+        let tag = tag.expect("an object is shorter than 64 GiB");
+        tag.as_ref().try_into().expect("a tag has its length")
     }
 
     /// Decrypts in place. False if these are not the bytes that were sealed under this label.
     pub fn open(&self, label: Label, tag: [u8; TAG_BYTES], bytes: &mut [u8]) -> bool {
-        let nonce = Nonce::from(label.nonce());
-        self.inner.0.decrypt_in_place_detached(&nonce, &[label.codec], bytes, &tag.into()).is_ok()
+        let (nonce, aad) = (label.nonce(), Aad::from([label.codec]));
+        self.inner.0.open_in_place_separate_tag(nonce, aad, Tag::from(tag), bytes, 0..).is_ok()
     }
 }
 

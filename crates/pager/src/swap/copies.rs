@@ -5,13 +5,16 @@
 //! it was written to is told by its contents alone, when it is in staging: by a hash that only this pager can compute. A
 //! table of hashes says which contents are where; it knows nothing of pages, so that no event concerns it.
 //!
-//! The hash is POLYVAL (RFC 8452, section 3) under a random key, which for two different pages gives the same 96 bits with a
-//! probability below 2^-87, whatever is in them, to somebody who does not know the key.
+//! The hash is the tag of AES-128-GCM under a random key of its own and a nonce that never changes. What that encrypts is thrown
+//! away at once and no tag is shown to anybody, so nothing is lost by it; and the tag is GHASH (NIST SP 800-38D, section 6.4)
+//! of the page and of what is always the same, which for two different pages gives the same 96 bits with a probability below
+//! 2^-87, whatever is in them, to somebody who does not know the key. Three times as fast as GHASH alone with the crates there
+//! are.
 
+use super::COPY_BYTES;
 use memfit_core::swap_log::SegmentId;
 use memfit_core::Extent;
-use polyval::universal_hash::{KeyInit, UniversalHash};
-use polyval::Polyval;
+use ring::aead::{Aad, LessSafeKey, Nonce, UnboundKey, AES_128_GCM};
 use std::collections::HashMap;
 use std::io;
 
@@ -34,7 +37,7 @@ struct Entry {
 const EMPTY: Entry = Entry { hash: Hash([0; 3]), unit: u32::MAX };
 
 /// Hashes pages.
-pub struct Hasher(Polyval);
+pub struct Hasher(LessSafeKey);
 
 impl Hasher {
     /// With a new random key.
@@ -44,15 +47,18 @@ impl Hasher {
     pub fn new() -> io::Result<Hasher> {
         let mut key = [0u8; 16];
         memfit_os::memory::random(&mut key)?;
-        Ok(Hasher(Polyval::new(&key.into())))
+        let key = UnboundKey::new(&AES_128_GCM, &key).expect("sixteen bytes are a key");
+        Ok(Hasher(LessSafeKey::new(key)))
     }
 
     /// Of a page.
     pub fn hash(&self, page: &[u8]) -> Hash {
-        let mut state = self.0.clone();
-        state.update_padded(page);
-        let bytes = state.finalize();
-        Hash(std::array::from_fn(|i| u32::from_le_bytes(bytes[i * 4..][..4].try_into().expect("four bytes"))))
+        let mut scratch = [0; COPY_BYTES as usize];
+        scratch[..page.len()].copy_from_slice(page);
+        let always = Nonce::assume_unique_for_key([0; 12]);
+        let tag = self.0.seal_in_place_separate_tag(always, Aad::empty(), &mut scratch[..page.len()]);
+        let tag = tag.expect("a page is shorter than 64 GiB");
+        Hash(std::array::from_fn(|i| u32::from_le_bytes(tag.as_ref()[i * 4..][..4].try_into().expect("four bytes"))))
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Engine {
     ring: Option<IoUring>,
     /// Under way in the ring.
     under_way: Vec<Request>,
+    /// Of these, not given to the kernel yet.
+    queued: usize,
     done: VecDeque<(u64, io::Result<usize>)>,
     /// Tests only: what fails, and what has been finished but is held back.
     faults: Option<Faults>,
@@ -58,6 +60,7 @@ impl Engine {
         Engine {
             ring,
             under_way: Vec::new(),
+            queued: 0,
             done: VecDeque::new(),
             faults: Faults::from_environment(),
             held: Vec::new(),
@@ -66,10 +69,10 @@ impl Engine {
 
     /// One call after the other.
     pub fn without_ring() -> Engine {
-        Engine { ring: None, under_way: Vec::new(), done: VecDeque::new(), faults: None, held: Vec::new() }
+        Engine { ring: None, under_way: Vec::new(), queued: 0, done: VecDeque::new(), faults: None, held: Vec::new() }
     }
 
-    /// Begins a transfer.
+    /// Takes a transfer, to begin at the next [`Engine::start`] at the latest.
     ///
     /// # Safety
     /// The memory must stay until the result is taken from [`Engine::completed`], and nobody else may use it if it is read
@@ -115,6 +118,9 @@ impl Engine {
     /// # Safety
     /// As [`Engine::submit`].
     unsafe fn enqueue(&mut self, request: &Request) -> bool {
+        if self.queued == DEPTH as usize {
+            self.start();
+        }
         let Some(ring) = &mut self.ring else { return false };
         let (fd, len) = (types::Fd(request.fd), request.len as u32);
         let entry = if request.write {
@@ -128,9 +134,17 @@ impl Engine {
             return false;
         }
         self.under_way.push(*request);
-        // What is not taken now is taken with the next one, or when somebody waits.
-        let _ = ring.submit();
+        self.queued += 1;
         true
+    }
+
+    /// Begins what has been taken, all at once: the device is told of many as of one.
+    pub fn start(&mut self) {
+        if let (Some(ring), 1..) = (&mut self.ring, self.queued) {
+            // What is not taken now is taken with the next one, or when somebody waits.
+            let _ = ring.submit();
+            self.queued = 0;
+        }
     }
 
     /// Begins to allocate space of a file, where that does not hold up this thread: it can take as long as a commit of the
@@ -180,6 +194,7 @@ impl Engine {
 
     /// Waits for a result, so many milliseconds at most.
     pub fn wait(&mut self, ms: i32) {
+        self.queued = 0;
         if let Some(ring) = &mut self.ring {
             let _ = ring.submit();
         }
@@ -237,8 +252,7 @@ pub struct Transfer {
     rest: Request,
     done: usize,
     retries: u32,
-    /// Until it is dropped, with its end.
-    _began: Began,
+    began: Began,
 }
 
 /// Since when transfers wait for the device, of all threads.
@@ -250,6 +264,7 @@ pub struct UnderWay(Mutex<Vec<Option<Instant>>>);
 struct Began {
     under_way: Arc<UnderWay>,
     place: usize,
+    since: Instant,
 }
 
 impl Began {
@@ -259,8 +274,9 @@ impl Began {
         if place == since.len() {
             since.push(None);
         }
-        since[place] = Some(Instant::now());
-        Began { under_way: Arc::clone(under_way), place }
+        let now = Instant::now();
+        since[place] = Some(now);
+        Began { under_way: Arc::clone(under_way), place, since: now }
     }
 }
 
@@ -306,7 +322,12 @@ impl Transfer {
         let began = Began::now(&counters.under_way);
         // SAFETY: as the caller promises.
         unsafe { engine.submit(request) };
-        Transfer { rest: request, done: 0, retries: 0, _began: began }
+        Transfer { rest: request, done: 0, retries: 0, began }
+    }
+
+    /// How long it has been under way.
+    pub fn since(&self) -> Duration {
+        self.began.since.elapsed()
     }
 
     /// Which results are its own.

@@ -38,6 +38,8 @@ pub struct Counters {
     pub reads: AtomicU64,
     pub writes: AtomicU64,
     pub errors: AtomicU64,
+    /// Nanoseconds in which at least one write was under way.
+    pub write_ns: AtomicU64,
     pub peak_bytes: AtomicU64,
     /// Bytes of objects that came from the pool or from staging. The rest of `write_bytes` is padding and cleaning.
     pub object_bytes: AtomicU64,
@@ -146,6 +148,11 @@ impl SwapTier {
         let extents = self.copies().drop_all(segment);
         extents.iter().for_each(|&extent| self.release(extent, COPY_BYTES));
         !extents.is_empty()
+    }
+
+    /// Whether a byte takes longer than this to be written, ns.
+    pub fn is_slow(&self, ns: u64) -> bool {
+        self.counters.write_ns.load(Relaxed) > self.counters.write_bytes.load(Relaxed) * ns
     }
 
     /// Bytes of segments in use.

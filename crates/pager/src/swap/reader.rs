@@ -11,17 +11,22 @@ use memfit_core::Stored;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Memory for pieces: a share of the budget, and within these bounds, bytes.
 const SHARE_OF_BUDGET: u64 = 128;
 const BYTES_MIN: u64 = 256 << 10;
 const BYTES_MAX: u64 = 2 << 20;
+/// Most pages that are read ahead at once (512 KiB uncompressed).
+const AHEAD_MAX: usize = 128;
 /// A single object, unaligned, bytes.
 const SHORT: usize = 3 * ALIGN;
 /// Bytes between wanted objects that are read along rather than left out.
 const GAP: usize = 16 << 10;
 /// Times that an object which does not open is read again: the device may have been wrong once.
 const REREADS: u32 = 1;
+/// Longest wait for a read that is not slept through.
+const AWAKE_MAX: Duration = Duration::from_micros(200);
 
 /// What is known of an object's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +76,8 @@ pub struct Reader {
     pieces: Vec<Piece>,
     most_bytes: usize,
     clock: u64,
+    /// Time that a read takes: running mean, ns.
+    usual_ns: u64,
     /// An object, decrypted.
     object: Box<[u8]>,
 }
@@ -79,7 +86,12 @@ impl Reader {
     /// Nothing read yet, and next to no memory taken.
     pub fn new(tier: Arc<SwapTier>, budget_bytes: u64) -> Reader {
         let most_bytes = (budget_bytes / SHARE_OF_BUDGET).clamp(BYTES_MIN, BYTES_MAX) as usize;
-        Reader { tier, engine: None, pieces: Vec::new(), most_bytes, clock: 0, object: Vec::new().into() }
+        Reader { tier, engine: None, pieces: Vec::new(), most_bytes, clock: 0, usual_ns: 0, object: Vec::new().into() }
+    }
+
+    /// How many pages it pays to read ahead, when they come in sequence: if none of them is compressed, half of the memory.
+    pub fn pages_ahead(&self) -> usize {
+        (self.most_bytes / 2 / 4096).min(AHEAD_MAX)
     }
 
     /// Whether the object's bytes are there.
@@ -115,6 +127,11 @@ impl Reader {
     /// Begins to read those of these objects that are not there: neighbours in one go, in the order given, as many as
     /// there is room for.
     pub fn want(&mut self, objects: &[Stored]) {
+        self.want_in_turn(objects);
+        self.engine.iter_mut().for_each(Engine::start);
+    }
+
+    fn want_in_turn(&mut self, objects: &[Stored]) {
         let mut rest =
             objects.iter().copied().filter(|&o| self.find(o).is_none()).collect::<Vec<_>>().into_iter().peekable();
         let mut on_demand = objects.first().is_some_and(|&first| self.find(first).is_none());
@@ -194,11 +211,17 @@ impl Reader {
             let Condition::Coming(transfer) = &mut piece.condition else { continue };
             match transfer.answered(engine, result, &self.tier.counters) {
                 Progress::More => continue,
-                Progress::Done => piece.condition = Condition::Ready,
+                Progress::Done => {
+                    let took = transfer.since().as_nanos() as u64;
+                    self.usual_ns = (self.usual_ns * 7 + took) / 8;
+                    piece.condition = Condition::Ready;
+                }
                 Progress::Failed(error) => piece.condition = Condition::Failed(error.to_string()),
             }
             any = true;
         }
+        // The rest of what came in part.
+        engine.start();
         any
     }
 
@@ -215,6 +238,13 @@ impl Reader {
     /// Whether anything is under way.
     pub fn busy(&self) -> bool {
         self.pieces.iter().any(|p| matches!(p.condition, Condition::Coming(_)))
+    }
+
+    /// A time within which the device has answered in most cases, if that is too short to sleep meanwhile: to fall asleep and to
+    /// be woken takes as long, most of all in a virtual machine.
+    pub fn answers_within(&self) -> Option<Duration> {
+        let within = Duration::from_nanos(self.usual_ns * 2);
+        (self.busy() && within <= AWAKE_MAX).then_some(within)
     }
 
     /// Waits until something has come, so many milliseconds at most.

@@ -11,6 +11,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Writes under way at once, at most.
 const WRITES: usize = 4;
@@ -96,6 +97,8 @@ pub struct Writer {
     next_token: u64,
     ended: Vec<Written>,
     scratch: Box<[u8]>,
+    /// Since when writes are under way.
+    busy_since: Instant,
 }
 
 impl Writer {
@@ -111,6 +114,7 @@ impl Writer {
             next_token: 0,
             ended: Vec::new(),
             scratch: vec![0; 4096].into(),
+            busy_since: Instant::now(),
         }
     }
 
@@ -192,8 +196,12 @@ impl Writer {
         let request = Request { token: self.next_token, write: true, fd, offset, base, len: end - open.flushed };
         self.next_token += 1;
         let buffer = Rc::clone(&open.buffer);
+        if self.flights.is_empty() {
+            self.busy_since = Instant::now();
+        }
         // SAFETY: the flight keeps the buffer, and nothing below `flushed` is written to any more.
         let transfer = unsafe { Transfer::begin(&mut self.engine, request, &self.tier.counters) };
+        self.engine.start();
         (open.fill, open.flushed) = (end, end);
         let items = std::mem::take(&mut open.items);
         self.flights.push(Flight { transfer, segment: open.segment, _buffer: buffer, items });
@@ -236,11 +244,16 @@ impl Writer {
                 }
             }
         }
+        self.engine.start();
         std::mem::take(&mut self.ended)
     }
 
     fn landed(&mut self, flight: usize, error: Option<io::Error>) {
         let Flight { segment, items, _buffer: buffer, .. } = self.flights.swap_remove(flight);
+        if self.flights.is_empty() {
+            let busy = self.busy_since.elapsed().as_nanos() as u64;
+            self.tier.counters.write_ns.fetch_add(busy, Relaxed);
+        }
         if let Some(cleaning) = &mut self.cleaning {
             let own = |item: &&Item| item.from.is_some_and(|(_, sequence)| sequence == cleaning.sequence);
             cleaning.left -= items.iter().filter(own).count();
@@ -308,6 +321,7 @@ impl Writer {
         self.next_token += 1;
         // SAFETY: the buffer stays in `cleaning` until the read has ended.
         let read = unsafe { Transfer::begin(&mut self.engine, request, &self.tier.counters) };
+        self.engine.start();
         self.cleaning = Some(Cleaning { segment, sequence, buffer, read: Some(read), objects, left: 0, bad: false });
     }
 
