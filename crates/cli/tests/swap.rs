@@ -5,9 +5,10 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use support::process::Ran;
 use support::{memfit_command, skip, Bench};
 
@@ -91,6 +92,28 @@ fn clean_pages_are_not_written_again() {
     let (_, stats) = noise.right(&[], "", "100 4 seq");
     let (clean, written) = (number(&stats, "/evictions/clean"), number(&stats, "/swap/write_bytes"));
     assert!(clean > 40_000 && written < 250 << 20, "five passes over 100 MiB that change nothing: {stats:#}");
+}
+
+#[test]
+fn compressed_clean_pages_are_not_written_again() {
+    let Some(noise) = Noise::new("compressed_clean") else { return };
+    // Every other word is zero: more than fits into the budget also when it is compressed.
+    let source = include_str!("workloads/noise.c").replace(
+        "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {",
+        "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {\n    if (i % 2) return 0;",
+    );
+    if noise.bench.compile(&["gcc"], "noise", &source).is_none() {
+        return;
+    }
+    let written = |options: &[&str], mode| {
+        let (_, stats) = noise.right(options, "", mode);
+        (number(&stats, "/swap/write_bytes") >> 20, number(&stats, "/evictions/clean"))
+    };
+    let (kept, clean) = written(&["--set", "replacement=bimodal"], "200 5 seq");
+    let (lost, none) = written(&["--set", "replacement=second-chance"], "200 5 seq");
+    assert!(clean > 60_000 && none == 0 && kept * 2 < lost, "{kept} of {lost} MiB written, {clean} pages clean");
+    // Right also when half of it changes.
+    written(&["--set", "replacement=bimodal"], "200 3 seqw");
 }
 
 #[test]
@@ -184,6 +207,8 @@ impl Mounted {
         sh(&format!("mkfs.ext4 -q -F '{}'", image.display()))?;
         let device = sh(&format!("losetup --find --show '{}'", image.display()))?;
         let mounted = Mounted { place, device };
+        // A loop device keeps this from an earlier use.
+        sh(&format!("blockdev --setrw {}", mounted.device))?;
         sh(&format!("mount {} '{}'", mounted.device, mounted.place.display()))?;
         Ok(mounted)
     }
@@ -218,4 +243,95 @@ fn a_real_file_system_that_is_full() {
     assert!(number(&stats, "/swap/write_bytes") > 4 << 20, "{stats:#}");
     assert!(!ran.err.contains("killed"), "{}", ran.err);
     noise.ends(&options, "", "200 1 seqw", &["out of memory", "the swap tier"]);
+}
+
+/// Written out from what it had: nothing was lost when the write failed.
+#[test]
+fn a_real_file_system_that_becomes_read_only() {
+    let Some(noise) = Noise::new("read_only") else { return };
+    let mounted = match Mounted::new(&noise.bench.directory, 200) {
+        Ok(mounted) => mounted,
+        Err(reason) => return skip("read_only", &format!("no file system of its own here: {reason}")),
+    };
+    let place = mounted.place.to_str().unwrap().to_owned();
+    // As ext4 does itself when it has found an error.
+    if let Err(reason) = sh(&format!("mount -o remount,errors=remount-ro '{place}'")) {
+        return skip("read_only", &format!("cannot be made to: {reason}"));
+    }
+    let abort = std::thread::spawn({
+        let place = place.clone();
+        move || {
+            std::thread::sleep(std::time::Duration::from_millis(600));
+            sh(&format!("mount -o remount,abort '{place}'"))
+        }
+    });
+    let (ran, _) = noise.right(&["--swap", &place], "", "44 15 seqw");
+    if let Err(reason) = abort.join().unwrap() {
+        return skip("read_only", &format!("cannot be made to: {reason}"));
+    }
+    assert!(ran.err.contains("cannot write to the swap tier: Read-only file system"), "{}", ran.err);
+    noise.ends(&["--swap", &place], "", "44 1 seqw", &["no file can be made in it", "Read-only file system"]);
+}
+
+/// A device of which every answer is a program's. Taken down whatever happens.
+struct Fuse {
+    place: PathBuf,
+    server: Child,
+}
+
+impl Fuse {
+    fn new(program: &Path, place: PathBuf, trouble: Option<&str>) -> Result<Fuse, String> {
+        fs::create_dir_all(&place).unwrap();
+        let mut command = Command::new(program);
+        command.arg(&place).arg("300").args(trouble).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut server = command.spawn().map_err(|error| error.to_string())?;
+        let mut line = [0; 8];
+        if server.stdout.take().unwrap().read_exact(&mut line).is_err() {
+            let text = server.wait_with_output().map_err(|error| error.to_string())?.stderr;
+            return Err(String::from_utf8_lossy(&text).trim().to_owned());
+        }
+        Ok(Fuse { place, server })
+    }
+}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        let _ = sh(&format!("umount -l '{}'", self.place.display()));
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn a_file_whose_file_system_is_a_program_that_fails() {
+    let Some(noise) = Noise::new("fuse") else { return };
+    let Some(program) = noise.bench.compile(&["gcc"], "fusefile", include_str!("workloads/fusefile.c")) else { return };
+    let mount = |trouble| match Fuse::new(&program, noise.bench.directory.join("mounted"), trouble) {
+        Ok(fuse) => Some(fuse),
+        Err(reason) => {
+            skip("fuse", &format!("no file system in user space here: {reason}"));
+            None
+        }
+    };
+    let swap = noise.bench.directory.join("mounted/swap");
+    let options = ["--swap", swap.to_str().unwrap()];
+    let Some(fuse) = mount(None) else { return };
+    let (ran, stats) = noise.right(&options, "", "80 1 randw");
+    assert!(ran.err.contains("it is on fuse") && number(&stats, "/swap/read_bytes") > 8 << 20, "{}", ran.err);
+    drop(fuse);
+    let fuse = mount(Some("read-eio=100"));
+    noise.ends(&options, "", "80 1 seq", &["killed process", "noise", "Input/output error"]);
+    drop(fuse);
+    let fuse = mount(Some("write-eio=40"));
+    let broken = "cannot write to the swap tier: Input/output error";
+    noise.ends(&options, "", "80 1 seqw", &["out of memory", broken, "-m"]);
+    drop(fuse);
+    let fuse = mount(Some("flip=50"));
+    let (_, stats) = noise.right(&options, "", "80 1 seq");
+    assert!(number(&stats, "/swap/errors") > 0, "what was read wrong once is read again: {stats:#}");
+    drop(fuse);
+    let fuse = mount(Some("stall=100"));
+    let (ran, _) = noise.right(&options, "", "80 1 seq");
+    assert!(ran.err.contains("the swap tier does not answer"), "{}", ran.err);
+    drop(fuse);
 }

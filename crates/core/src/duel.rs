@@ -31,7 +31,11 @@ const PROBATION_PART: u64 = 16;
 /// Pages brought back in both samples between two verdicts.
 const WINDOW: u64 = 1024;
 /// *Bimodal* must bring back fewer pages by a part of so many to be taken: its runs leave one by one, which costs more.
+/// In the pool it may bring back more by as much: what goes on at once need not be compressed or written if it was not changed.
 const MARGIN: u64 = 12;
+/// Objects in a row that go to the young end though their group does *bimodal*: neighbours, so that what is read together stays
+/// together.
+const TOGETHER: u32 = 64;
 /// Tracked pages below which a sample says nothing.
 const SAMPLE_MIN: u64 = 64;
 
@@ -60,13 +64,18 @@ pub(crate) struct Duel {
     back: [u64; 2],
     bimodal_wins: bool,
     returns: u32,
-    together: u32,
+    pool: bool,
 }
 
 impl Duel {
-    /// So many that come back one after the other go to the young end *together*.
-    pub fn new(kind: ReplacementKind, together: u32) -> Duel {
-        Duel { kind, back: [0; 2], bimodal_wins: kind == ReplacementKind::Bimodal, returns: 0, together }
+    /// About resident runs.
+    pub fn of_resident(kind: ReplacementKind) -> Duel {
+        Duel { kind, back: [0; 2], bimodal_wins: kind == ReplacementKind::Bimodal, returns: 0, pool: false }
+    }
+
+    /// About objects in the pool, and which of them are written to the swap tier.
+    pub fn of_pool(kind: ReplacementKind) -> Duel {
+        Duel { pool: true, ..Duel::of_resident(kind) }
     }
 
     /// The group of a run.
@@ -96,7 +105,8 @@ impl Duel {
             return false;
         }
         self.returns = self.returns.wrapping_add(1);
-        self.returns / self.together % BIMODAL_EVERY != 0
+        let together = if self.pool { TOGETHER } else { 1 };
+        self.returns / together % BIMODAL_EVERY != 0
     }
 
     /// Whether what is on probation leaves before the rest of its group.
@@ -122,15 +132,20 @@ impl Duel {
         *back += 1;
         let tracked = |group: u8| groups[usize::from(group)].tracked();
         let (young, bimodal) = (tracked(YOUNG_LEADERS), tracked(BIMODAL_LEADERS));
-        let window = if self.together > 1 { WINDOW.max(young + bimodal) } else { WINDOW };
+        // A loop passes first over what both samples keep, then over what one of them does.
+        let window = if self.pool { WINDOW.max(young + bimodal) } else { WINDOW };
         if self.back.iter().sum::<u64>() < window {
             return;
         }
         if young.min(bimodal) >= SAMPLE_MIN {
             // Pages brought back for each tracked page, as cross products.
             let (with_young, with_bimodal) = (self.back[0] * bimodal, self.back[1] * young);
-            let handicap = if self.bimodal_wins { 0 } else { with_young / MARGIN };
-            self.bimodal_wins = with_bimodal + handicap < with_young;
+            self.bimodal_wins = if self.pool {
+                with_bimodal <= with_young + with_young / MARGIN
+            } else {
+                let handicap = if self.bimodal_wins { 0 } else { with_young / MARGIN };
+                with_bimodal + handicap < with_young
+            };
         }
         // The past counts half of the window, its past a quarter, and so on.
         self.back = self.back.map(|pages| pages / 2);

@@ -32,6 +32,8 @@ pub enum Source {
         len: u16,
         /// Codec number.
         codec: u8,
+        /// They may be wanted there again: see [`Core::goes_on`].
+        keep: bool,
     },
 }
 
@@ -150,7 +152,7 @@ impl Core {
     fn stored(&self, proc: ProcId, page: Page) -> Option<Stored> {
         let Entry::Out(object) = self.table.get(proc, page) else { return None };
         match self.source(ObjectId(object)) {
-            Source::Swapped { extent, len, codec } => Some(Stored { extent, len, codec }),
+            Source::Swapped { extent, len, codec, .. } => Some(Stored { extent, len, codec }),
             _ => None,
         }
     }
@@ -212,7 +214,7 @@ impl Core {
                 let (slot, len) = self.pool.slot(handle);
                 Source::Pooled { slot, len, codec }
             }
-            Place::Swapped(extent) => Source::Swapped { extent, len, codec },
+            Place::Swapped(extent) => Source::Swapped { extent, len, codec, keep: self.objects.keeps(id) },
         }
     }
 

@@ -71,9 +71,32 @@ impl Object {
     }
 }
 
-/// Objects in a row that go to the young end though their group does *bimodal*: neighbours, so that what is read together stays
-/// together.
-const PROMOTED_TOGETHER: u32 = 64;
+/// Whether pages come back from the swap tier and leave again unchanged.
+#[derive(Debug, Default)]
+struct Pays {
+    asked: u32,
+    found: u32,
+}
+
+/// Pages asked about after which the past counts half.
+const PAYS_WINDOW: u32 = 1024;
+/// It pays when one page in so many is unchanged: a hash takes a tenth of the time to compress one.
+const PAYS_EVERY: u32 = 8;
+/// Else one region in so many is tried.
+const TRIED_EVERY: u32 = 16;
+
+impl Pays {
+    fn try_for(&self, region: u32) -> bool {
+        self.found * PAYS_EVERY >= self.asked || region % TRIED_EVERY == 0
+    }
+
+    fn age(&mut self) {
+        if self.asked >= PAYS_WINDOW {
+            (self.asked, self.found) = (self.asked / 2, self.found / 2);
+        }
+    }
+}
+
 /// Makes other runs the samples than those of the resident pages.
 const SAMPLE_OFFSET: u64 = 5 << 32;
 
@@ -91,6 +114,7 @@ pub(crate) struct Objects {
     /// Compressed objects of each group: `resident` are those in the pool.
     groups: [Group; GROUPS],
     duel: Duel,
+    copies: Pays,
     pub fills: FillTable,
     pub swapped: u64,
     pub filled: u64,
@@ -114,7 +138,8 @@ impl Objects {
             staged: List::EMPTY,
             pooled: [[List::EMPTY; 2]; GROUPS],
             groups: [Group::default(); GROUPS],
-            duel: Duel::new(kind, PROMOTED_TOGETHER),
+            duel: Duel::of_pool(kind),
+            copies: Pays::default(),
             fills,
             swapped: 0,
             filled: 0,
@@ -233,6 +258,27 @@ impl Objects {
         if o.tag & FETCHED != 0 && !self.duel.on_probation(o.group() as u8) {
             o.tag &= !FETCHED;
         }
+    }
+
+    /// Whether the page of an object in the swap tier, if it comes back and leaves unchanged, shall be found there again: what does
+    /// not compress, and what will not stay in the pool.
+    pub fn keeps(&self, id: ObjectId) -> bool {
+        let o = &self.all[id.0 as usize];
+        !o.counts() || (self.duel.bimodal(o.group() as u8) && self.copies.try_for(o.region))
+    }
+
+    /// Whether it would leave the pool before the others: its page came from the swap tier, where it may be still.
+    pub fn goes_on(&mut self, id: ObjectId) -> bool {
+        let o = &self.all[id.0 as usize];
+        let goes = o.tag & FETCHED != 0 && self.duel.bimodal(o.group() as u8) && self.copies.try_for(o.region);
+        self.copies.asked += u32::from(goes);
+        self.copies.age();
+        goes
+    }
+
+    /// It is still there.
+    pub fn found(&mut self) {
+        self.copies.found += 1;
     }
 
     /// The page of an object in the swap tier is brought back.

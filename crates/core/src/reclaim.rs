@@ -81,6 +81,12 @@ impl Core {
         }
     }
 
+    /// Whether a staged page would go on to the swap tier soon, and came from there: then it is worth to look whether its bytes
+    /// are there still ([`Coded::Stored`]) before it is compressed.
+    pub fn goes_on(&mut self, id: ObjectId) -> bool {
+        self.objects.goes_on(id)
+    }
+
     /// The codec is done with a page.
     pub fn compressed(&mut self, id: ObjectId, coded: Coded) -> Placed {
         let len = if let Coded::Bytes { len, .. } = coded { len } else { 0 };
@@ -114,6 +120,9 @@ impl Core {
             Coded::Stored(stored) => {
                 self.staging.give_back(slot);
                 self.objects.set_codec(id, stored.codec, stored.len);
+                if stored.codec != 0 {
+                    self.objects.found();
+                }
                 self.objects.place(id, Place::Swapped(stored.extent));
                 self.counters.clean += 1;
                 Placed::Nothing

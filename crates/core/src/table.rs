@@ -183,7 +183,7 @@ impl Table {
             procs: Vec::new(),
             present_total: 0,
             groups: [Group::default(); GROUPS],
-            duel: Duel::new(kind, 1),
+            duel: Duel::of_resident(kind),
             clock: 0,
         }
     }

@@ -2,7 +2,7 @@
 //! miniature.
 
 use memfit_core::scheme::{ReplacementKind, Scheme};
-use memfit_core::{Answer, Coded, Core, Entry, Extent, Fault, Filled, Page, PageRange, ProcId, Tunables};
+use memfit_core::{Answer, Coded, Core, Entry, Extent, Fault, Filled, Page, PageRange, ProcId, Stored, Tunables};
 
 const PAGES: u64 = 16_000;
 const STAGED: usize = 400;
@@ -15,6 +15,8 @@ struct Program {
     /// Pages that stay in the pool, and objects written to the swap tier so far.
     pool: u64,
     written: u32,
+    /// The tier has still what it gave and what was not changed.
+    clean: bool,
     /// Pages that were compressed and came back; from the swap tier.
     back: u64,
     fetched: u64,
@@ -32,7 +34,7 @@ impl Program {
         };
         let mut core = Core::new(tunables, Scheme::default().pool.make(1 << 17, 1 << 16));
         let (proc, _) = core.add_process(4096);
-        Program { core, proc, room, pool: u64::MAX, written: 0, back: 0, fetched: 0 }
+        Program { core, proc, room, pool: u64::MAX, written: 0, clean: false, back: 0, fetched: 0 }
     }
 
     /// With a swap tier for what is more than this in the pool.
@@ -70,7 +72,13 @@ impl Program {
         self.core.pick_compress((self.core.totals_staged() as usize).saturating_sub(STAGED), &mut picked);
         for item in picked {
             drop(self.core.take_effects());
-            self.core.compressed(item.object, Coded::Bytes { codec: 1, len: 500 });
+            let asked = self.core.goes_on(item.object);
+            let extent = Extent { unit: self.written * 9 + 1 };
+            let coded = match asked && self.clean {
+                true => Coded::Stored(Stored { extent, len: 500, codec: 1 }),
+                false => Coded::Bytes { codec: 1, len: 500 },
+            };
+            self.core.compressed(item.object, coded);
         }
         while self.core.totals(0).pooled > self.pool {
             let mut batch = Vec::new();
@@ -147,6 +155,17 @@ fn what_the_pool_holds_of_random_touches_is_the_same_whatever_is_done() {
     for other in [bimodal, dueling] {
         assert!(other.abs_diff(second) < second / 20, "{second} {bimodal} {dueling}");
     }
+}
+
+#[test]
+fn what_came_from_the_tier_and_is_unchanged_goes_back_unwritten() {
+    let turns = PAGES * 10;
+    let [dirty, clean] = [false, true].map(|clean| {
+        let mut program = Program { clean, ..Program::spilling(ReplacementKind::Bimodal, PAGES / 16, PAGES / 2) };
+        program.cost(turns, &mut |turn| turn % PAGES);
+        program.written
+    });
+    assert!(u64::from(dirty) > turns && clean < dirty / 8, "{dirty} {clean}");
 }
 
 #[test]

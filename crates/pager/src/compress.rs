@@ -111,17 +111,25 @@ impl Compressor {
     }
 
     fn compress_one(&mut self, shared: &Shared, item: Compress) -> Placed {
-        let segment = shared.lock().segments.get(&item.slot.area).cloned();
+        let mut state = shared.lock();
+        let goes_on = state.core.goes_on(item.object);
+        let segment = state.segments.get(&item.slot.area).cloned();
+        drop(state);
         let Some(segment) = segment else { return Placed::Nothing };
         // Copied first: the target could change its shared segment under a codec.
         // SAFETY: the core keeps the slot until `compressed`.
         self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
         let coded = match memfit_codec::same_filled(self.page.bytes()) {
             Some(word) => Coded::Word(word),
-            None => match self.encode(shared, item.region) {
-                Coded::Incompressible => self.stored(shared, item.object).map_or(Coded::Incompressible, Coded::Stored),
-                coded => coded,
-            },
+            None => {
+                let clean = if goes_on { self.stored(shared, item.object) } else { None };
+                match clean.map_or_else(|| self.encode(shared, item.region), Coded::Stored) {
+                    Coded::Incompressible if !goes_on => {
+                        self.stored(shared, item.object).map_or(Coded::Incompressible, Coded::Stored)
+                    }
+                    coded => coded,
+                }
+            }
         };
         let mut state = shared.lock();
         let freed = state.core.take_freed_frames();

@@ -783,12 +783,12 @@ impl Server {
         self.finish(next, reached)
     }
 
-    /// Pages that come from the swap tier as they are may stay there as well: see `swap::copies`.
+    /// Pages that come from the swap tier may stay there as well: see `swap::copies`.
     fn announce(&mut self, from: usize) {
         let Some(swap) = &self.shared.swap else { return };
         for (i, load) in self.loads.iter().enumerate().skip(from) {
-            if let Source::Swapped { extent, codec: 0, .. } = load.source {
-                swap.leaves(extent, &self.page_run.bytes()[i * 4096..(i + 1) * 4096]);
+            if let Source::Swapped { extent, len, codec, keep: true } = load.source {
+                swap.leaves(Stored { extent, len, codec }, &self.page_run.bytes()[i * 4096..(i + 1) * 4096]);
             }
         }
     }
@@ -797,7 +797,7 @@ impl Server {
     fn recall(&self, from: usize) {
         let Some(swap) = &self.shared.swap else { return };
         for load in &self.loads[from..] {
-            if let Source::Swapped { extent, codec: 0, .. } = load.source {
+            if let Source::Swapped { extent, keep: true, .. } = load.source {
                 swap.stays(extent);
             }
         }
@@ -841,7 +841,7 @@ impl Server {
                     let bytes = unsafe { self.shared.memory.read(slot.byte(), len as usize) };
                     decode(&mut self.worker, codec, bytes, out, load.page)?;
                 }
-                Source::Swapped { extent, len, codec } => {
+                Source::Swapped { extent, len, codec, .. } => {
                     let reader = self.reader.as_mut().ok_or_else(|| Broken("there is no swap tier".into()))?;
                     let bytes = reader.fetch(Stored { extent, len, codec }).map_err(|error| {
                         Broken(format!("cannot read page {:#x} back: {error}", load.page.address()))

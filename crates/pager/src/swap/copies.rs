@@ -1,6 +1,7 @@
-//! Clean copies: incompressible pages that came back from the swap tier, and whose bytes are left there.
+//! Clean copies: pages that came back from the swap tier, and whose bytes are left there.
 //!
-//! Such a page goes to the device each time it leaves. If it was not written to meanwhile, the bytes on the device are still
+//! A page that does not compress goes to the device each time it leaves, and a compressed one where the pool keeps another part
+//! of the pages (`memfit_core::Core::goes_on`). If it was not written to meanwhile, the bytes on the device are still
 //! right: then nothing is written, and the page keeps its place among its neighbours, so that it can be read ahead. Whether
 //! it was written to is told by its contents alone, when it is in staging: by a hash that only this pager can compute. A
 //! table of hashes says which contents are where; it knows nothing of pages, so that no event concerns it.
@@ -11,9 +12,8 @@
 //! 2^-87, whatever is in them, to somebody who does not know the key. Three times as fast as GHASH alone with the crates there
 //! are.
 
-use super::COPY_BYTES;
 use memfit_core::swap_log::SegmentId;
-use memfit_core::Extent;
+use memfit_core::{Extent, Stored};
 use ring::aead::{Aad, LessSafeKey, Nonce, UnboundKey, AES_128_GCM};
 use std::collections::HashMap;
 use std::io;
@@ -27,14 +27,22 @@ const ENTRIES_MIN: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hash([u32; 3]);
 
-/// Sixteen bytes. Unit `u32::MAX` is none.
+/// Twenty bytes. Unit `u32::MAX` is none.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     hash: Hash,
     unit: u32,
+    len: u16,
+    codec: u8,
 }
 
-const EMPTY: Entry = Entry { hash: Hash([0; 3]), unit: u32::MAX };
+const EMPTY: Entry = Entry { hash: Hash([0; 3]), unit: u32::MAX, len: 0, codec: 0 };
+
+impl Entry {
+    fn stored(&self) -> Stored {
+        Stored { extent: Extent { unit: self.unit }, len: self.len, codec: self.codec }
+    }
+}
 
 /// Hashes pages.
 pub struct Hasher(LessSafeKey);
@@ -53,7 +61,7 @@ impl Hasher {
 
     /// Of a page.
     pub fn hash(&self, page: &[u8]) -> Hash {
-        let mut scratch = [0; COPY_BYTES as usize];
+        let mut scratch = [0; memfit_core::PAGE_BYTES as usize];
         scratch[..page.len()].copy_from_slice(page);
         let always = Nonce::assume_unique_for_key([0; 12]);
         let tag = self.0.seal_in_place_separate_tag(always, Aad::empty(), &mut scratch[..page.len()]);
@@ -69,7 +77,7 @@ pub struct Copies {
     live: usize,
     most: usize,
     /// Objects that a fault is about to free, with the hash of what it gave to the program.
-    leaving: HashMap<u32, Hash>,
+    leaving: HashMap<u32, Entry>,
 }
 
 impl Copies {
@@ -79,8 +87,9 @@ impl Copies {
     }
 
     /// The object there is given to a program; if it is freed by that, its bytes stay.
-    pub fn leaves(&mut self, extent: Extent, hash: Hash) {
-        self.leaving.insert(extent.unit, hash);
+    pub fn leaves(&mut self, stored: Stored, hash: Hash) {
+        let Stored { extent: Extent { unit }, len, codec } = stored;
+        self.leaving.insert(unit, Entry { hash, unit, len, codec });
     }
 
     /// It was not freed.
@@ -88,19 +97,20 @@ impl Copies {
         self.leaving.remove(&extent.unit);
     }
 
-    /// An object is freed. Returns the extents that are to be freed: its own, others in its stead, or none.
-    pub fn freed(&mut self, extent: Extent) -> Vec<Extent> {
-        let Some(hash) = self.leaving.remove(&extent.unit) else { return vec![extent] };
+    /// An object of `len` bytes is freed. Returns the extents that are to be freed, with their lengths: its own, others in its
+    /// stead, or none.
+    pub fn freed(&mut self, extent: Extent, len: u16) -> Vec<(Extent, u16)> {
+        let Some(entry) = self.leaving.remove(&extent.unit) else { return vec![(extent, len)] };
         let mut out = Vec::new();
         if self.live * 4 >= self.table.len() * 3 && self.table.len() < self.most {
             out = self.grow();
         }
-        out.extend(self.insert(Entry { hash, unit: extent.unit }));
+        out.extend(self.insert(entry));
         out
     }
 
     /// Returns what had no place in its new set.
-    fn grow(&mut self) -> Vec<Extent> {
+    fn grow(&mut self) -> Vec<(Extent, u16)> {
         let mut lost = Vec::new();
         let new = (self.table.len() * 2).clamp(ENTRIES_MIN, self.most);
         let old = std::mem::replace(&mut self.table, vec![EMPTY; new]);
@@ -118,7 +128,7 @@ impl Copies {
     }
 
     /// Youngest first; the oldest of a full set leaves.
-    fn insert(&mut self, entry: Entry) -> Option<Extent> {
+    fn insert(&mut self, entry: Entry) -> Option<(Extent, u16)> {
         let range = self.set(entry.hash);
         let set = &mut self.table[range];
         let place = set.iter().position(|entry| entry.unit == EMPTY.unit).unwrap_or(WAYS - 1);
@@ -126,7 +136,7 @@ impl Copies {
         set[..=place].rotate_right(1);
         set[0] = entry;
         self.live += usize::from(out.unit == EMPTY.unit);
-        (out.unit != EMPTY.unit).then_some(Extent { unit: out.unit })
+        (out.unit != EMPTY.unit).then_some((Extent { unit: out.unit }, out.len))
     }
 
     /// Whether there are any.
@@ -135,28 +145,28 @@ impl Copies {
     }
 
     /// Where these contents are; they belong to the caller now.
-    pub fn take(&mut self, hash: Hash) -> Option<Extent> {
+    pub fn take(&mut self, hash: Hash) -> Option<Stored> {
         if self.live == 0 {
             return None;
         }
         let range = self.set(hash);
         let set = &mut self.table[range];
         let place = set.iter().position(|entry| entry.hash == hash && entry.unit != EMPTY.unit)?;
-        let unit = set[place].unit;
+        let stored = set[place].stored();
         set[place..].rotate_left(1);
         set[WAYS - 1] = EMPTY;
         self.live -= 1;
-        Some(Extent { unit })
+        Some(stored)
     }
 
     /// Gives up those of a segment, or all.
-    pub fn drop_all(&mut self, segment: Option<SegmentId>) -> Vec<Extent> {
+    pub fn drop_all(&mut self, segment: Option<SegmentId>) -> Vec<(Extent, u16)> {
         let mut out = Vec::new();
         for set in self.table.chunks_exact_mut(WAYS) {
             for place in (0..WAYS).rev() {
                 let extent = Extent { unit: set[place].unit };
                 if extent.unit != EMPTY.unit && segment.is_none_or(|segment| SegmentId::of(extent) == segment) {
-                    out.push(extent);
+                    out.push((extent, set[place].len));
                     set[place..].rotate_left(1);
                     set[WAYS - 1] = EMPTY;
                 }
@@ -186,24 +196,26 @@ mod tests {
         let (hasher, mut copies) = (Hasher::new().unwrap(), Copies::new(100_000));
         assert_eq!(copies.take(hasher.hash(&page(1))), None);
         let extent = |number| Extent { unit: number * 65 };
+        let stored =
+            |number: u32| Stored { extent: extent(number), len: (number % 4096) as u16, codec: (number % 7) as u8 };
         let mut dropped = Vec::new();
         for number in 0..5000 {
-            copies.leaves(extent(number), hasher.hash(&page(number)));
-            dropped.extend(copies.freed(extent(number)));
+            copies.leaves(stored(number), hasher.hash(&page(number)));
+            dropped.extend(copies.freed(extent(number), stored(number).len));
         }
         assert!(dropped.len() < 600, "{} of 5000 had no place in their set", dropped.len());
         let mut changed = page(77);
         changed[4095] ^= 1;
         assert_eq!(copies.take(hasher.hash(&changed)), None);
         let other = Hasher::new().unwrap();
-        for number in (0..5000).filter(|&n| n % 2 == 0 && !dropped.contains(&extent(n))) {
+        for number in (0..5000).filter(|&n| n % 2 == 0 && !dropped.contains(&(extent(n), stored(n).len))) {
             assert_eq!(copies.take(other.hash(&page(number))), None, "another key");
-            assert_eq!(copies.take(hasher.hash(&page(number))), Some(extent(number)));
+            assert_eq!(copies.take(hasher.hash(&page(number))), Some(stored(number)));
             assert_eq!(copies.take(hasher.hash(&page(number))), None, "only once");
         }
         let segment = SegmentId::of(extent(63));
         let gone = copies.drop_all(Some(segment));
-        assert!(!gone.is_empty() && gone.iter().all(|&extent| SegmentId::of(extent) == segment));
+        assert!(!gone.is_empty() && gone.iter().all(|&(extent, _)| SegmentId::of(extent) == segment));
         assert_eq!(copies.drop_all(Some(segment)), []);
         let rest = copies.drop_all(None).len();
         assert!(rest > 2000 && !copies.any());
@@ -213,10 +225,10 @@ mod tests {
     fn what_no_fault_announced_is_freed() {
         let (hasher, mut copies) = (Hasher::new().unwrap(), Copies::new(100));
         let extent = Extent { unit: 7 };
-        assert_eq!(copies.freed(extent), [extent]);
-        copies.leaves(extent, hasher.hash(&page(1)));
+        assert_eq!(copies.freed(extent, 100), [(extent, 100)]);
+        copies.leaves(Stored { extent, len: 100, codec: 2 }, hasher.hash(&page(1)));
         copies.stays(extent);
-        assert_eq!(copies.freed(extent), [extent]);
+        assert_eq!(copies.freed(extent, 100), [(extent, 100)]);
         assert!(!copies.any());
     }
 }

@@ -104,8 +104,8 @@ impl SwapTier {
 
     /// The object's bytes are no longer needed there; kept as a copy if a fault has announced it.
     pub fn free(&self, extent: Extent, len: u16) {
-        let freed = if len == COPY_BYTES { self.copies().freed(extent) } else { vec![extent] };
-        freed.into_iter().for_each(|extent| self.release(extent, len));
+        let freed = self.copies().freed(extent, len);
+        freed.into_iter().for_each(|(extent, len)| self.release(extent, len));
     }
 
     fn release(&self, extent: Extent, len: u16) {
@@ -117,9 +117,9 @@ impl SwapTier {
     }
 
     /// A page, as it is in the program now, is about to be freed here.
-    pub fn leaves(&self, extent: Extent, page: &[u8]) {
+    pub fn leaves(&self, stored: Stored, page: &[u8]) {
         let hash = self.hasher.hash(page);
-        self.copies().leaves(extent, hash);
+        self.copies().leaves(stored, hash);
     }
 
     /// It was not freed after all.
@@ -127,15 +127,15 @@ impl SwapTier {
         self.copies().stays(extent);
     }
 
-    /// Where these contents are still, uncompressed; they belong to this object then.
+    /// Where these contents are still; they belong to this object then.
     pub fn copy_of(&self, page: &[u8], object: ObjectId) -> Option<Stored> {
         if !self.copies().any() {
             return None;
         }
         let hash = self.hasher.hash(page);
-        let extent = self.copies().take(hash)?;
-        self.log().adopt(extent, object);
-        Some(Stored { extent, len: COPY_BYTES, codec: 0 })
+        let stored = self.copies().take(hash)?;
+        self.log().adopt(stored.extent, object);
+        Some(stored)
     }
 
     /// Gives up what is kept of pages that nobody has any more.
@@ -146,7 +146,7 @@ impl SwapTier {
     /// Gives up the copies in a segment, or all. Whether there were any.
     fn drop_copies(&self, segment: Option<SegmentId>) -> bool {
         let extents = self.copies().drop_all(segment);
-        extents.iter().for_each(|&extent| self.release(extent, COPY_BYTES));
+        extents.iter().for_each(|&(extent, len)| self.release(extent, len));
         !extents.is_empty()
     }
 
@@ -226,9 +226,6 @@ impl SwapTier {
 
 /// Space that is allocated at once, bytes.
 const ALLOCATE_BYTES: u64 = 64 << 20;
-
-/// Length of an object that is a page as it was.
-const COPY_BYTES: u16 = memfit_core::PAGE_BYTES as u16;
 
 /// Of an object in a segment: its first byte, and the one after its last, with tag and padding.
 fn span(stored: Stored) -> (usize, usize) {

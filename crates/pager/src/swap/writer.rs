@@ -271,7 +271,7 @@ impl Writer {
             // What is in the buffer fails with it.
             let Open { items, buffer, .. } = self.open.take().expect("it is open");
             if !items.is_empty() {
-                let error = io::Error::from(error.kind());
+                let error = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
                 self.ended.push(Written { items, error: Some(error) });
             }
             self.tier.log().close(segment);
