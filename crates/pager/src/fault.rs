@@ -3,18 +3,20 @@
 //! One thread does all of this for a process, so that no event can change the table while a fault of
 //! the same process is half served.
 
+mod bring;
+mod messages;
+
 use crate::event::{poll, poll2};
 use crate::forks;
 use crate::mutant::{off, Rule};
-use crate::order::{Order, Step};
-use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE, ZERO_RUN};
+use crate::order::Order;
+use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE};
 use crate::state::Shared;
-use crate::stats::SourceKind;
 use crate::swap::{Aligned, Have, Reader};
-use memfit_codec::{CodecId, Worker};
-use memfit_core::{Entry, Fault, Filled, Load, Page, PageRange, Source, Stored};
+use memfit_codec::Worker;
+use memfit_core::{Entry, Fault, Load, Page, PageRange, Stored};
 use memfit_os::procfs::TaskStat;
-use memfit_os::uffd::{Event, Fill, Inbox};
+use memfit_os::uffd::{Fill, Inbox};
 use memfit_wire::{BATCH_RANGES, FORK_BEGINS, FORK_ENDED, GIVE, KEEP, SHIELD, UNSHIELD};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -223,225 +225,6 @@ impl Server {
         };
         self.ahead = ahead;
         answer
-    }
-
-    /// As `drain`, but events stay unread until a told fork has ended: see [`forks`].
-    fn drain_faults(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
-        if self.proc.expected().is_none() {
-            return self.drain(waiting);
-        }
-        let unread = self.proc.uffd.faults_unread();
-        if unread == 0 {
-            // An event would make the descriptor readable.
-            std::thread::sleep(FORK_LOOK);
-            return Ok(0);
-        }
-        let (mut messages, since) = (Vec::new(), Instant::now());
-        let read = self.proc.uffd.read_some(&mut self.inbox, &mut messages, unread);
-        let count = read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
-        let proc = Arc::clone(&self.proc);
-        let mut io = proc.io.lock().unwrap();
-        self.sort_out(messages, waiting, &mut io, since)?;
-        Ok(count)
-    }
-
-    /// Reads everything that is there; events are handled, faults are added to `waiting`. Returns how many messages
-    /// there were.
-    fn drain(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
-        let proc = Arc::clone(&self.proc);
-        let mut io = proc.io.lock().unwrap();
-        let gated = io.busy && !off(Rule::Gate);
-        match if gated { proc.close_gate_within(GATE_HELD) } else { Gate::Closed } {
-            Gate::Closed => {}
-            Gate::Held => return self.read_faults(waiting, io),
-            Gate::Gone => return Err(End::Gone),
-        }
-        let result = self.read_all(waiting, &mut io);
-        if gated {
-            proc.open_gate();
-        }
-        result
-    }
-
-    /// The stub stands still inside of a MOVE: a tracer has stopped it, and may itself wait for a page now. Faults do not
-    /// change the address space, and the kernel gives them before events, which must wait.
-    fn read_faults(&mut self, waiting: &mut Vec<Waiting>, io: MutexGuard<'_, Io>) -> Result<usize, End> {
-        let (unread, since, mut messages) = (self.proc.uffd.faults_unread(), Instant::now(), Vec::new());
-        if unread == 0 {
-            drop(io);
-            std::thread::sleep(FORK_LOOK);
-            return Ok(0);
-        }
-        let read = self.proc.uffd.read_some(&mut self.inbox, &mut messages, unread);
-        let count = read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
-        for message in messages {
-            match message {
-                Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
-                other => {
-                    return Err(Broken(format!("{other:?} came while its stub was stopped inside of a move")).into())
-                }
-            }
-        }
-        Ok(count)
-    }
-
-    /// Reads until no event waits for another one. Till then the picture of the address space is not the
-    /// right one, and `io` and the gate keep all from acting on it.
-    fn read_all(&mut self, waiting: &mut Vec<Waiting>, io: &mut MutexGuard<'_, Io>) -> Result<usize, End> {
-        let (mut count, mut rounds) = (0, 0);
-        loop {
-            let mut events = Vec::new();
-            let since = Instant::now();
-            let read = self.proc.uffd.read(&mut self.inbox, &mut events);
-            count += read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
-            self.sort_out(events, waiting, io, since)?;
-            if self.order.is_empty() && !self.order.is_unsure() {
-                return Ok(count);
-            }
-            let pending = self.proc.event_pending();
-            if self.order.is_empty() {
-                if !pending {
-                    self.order.all_read();
-                }
-                return Ok(count);
-            }
-            if let Some(there) = if pending { None } else { self.registered_places() } {
-                self.proc.collect(&self.shared, io, true)?;
-                let steps = self.order.rest(|at| there.contains(&at));
-                steps.into_iter().try_for_each(|step| self.step(step))?;
-                return Ok(count);
-            }
-            // The one that raised the last event may not have run since: that makes nothing readable.
-            rounds += 1;
-            poll2(self.proc.uffd.as_raw_fd(), -1, i32::from(rounds > QUICK_ROUNDS));
-            if rounds <= QUICK_ROUNDS {
-                std::thread::sleep(FORK_LOOK);
-            }
-            if self.proc.uffd.gone() {
-                return Err(End::Gone);
-            }
-        }
-    }
-
-    fn sort_out(
-        &mut self,
-        events: Vec<Event>,
-        waiting: &mut Vec<Waiting>,
-        io: &mut MutexGuard<'_, Io>,
-        since: Instant,
-    ) -> Result<(), End> {
-        if events.iter().any(|e| !matches!(e, Event::Fault { .. })) {
-            let remap = events.iter().any(|e| matches!(e, Event::Remap { .. }));
-            let settle = !(off(Rule::Gate) || (off(Rule::Settle) && remap));
-            self.proc.collect(&self.shared, io, settle)?;
-        }
-        // In the order of the queue, which is nearly that of the changes to the address space: what was
-        // moved before a fork must move before the child gets its copy. Faults are served after all of
-        // it: a page that is filled before its FORK is read would be missing in the child.
-        for event in events {
-            if off(Rule::EventsFirst) && !waiting.is_empty() {
-                while let Some(fault) = waiting.pop() {
-                    self.fault(fault, &mut Vec::new())?;
-                }
-            }
-            match event {
-                Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
-                other => {
-                    crate::flight::note(|| format!("process {} reads {other:x?}", self.proc.id.0));
-                    self.order.push(other);
-                }
-            }
-        }
-        let proc = Arc::clone(&self.proc);
-        // What has grown is not a known region, but may have pages that are known.
-        let tracks = |start, end| self.shared.lock().core.tracks(proc.id, PageRange::from_addresses(start, end));
-        let occupied = |start, end| proc.overlaps_region(start, end) || tracks(start, end);
-        // Beside it there is the stub, which changes nothing that is registered.
-        let alone = || proc.pid().is_some_and(|pid| matches!(memfit_os::procfs::threads(pid), 1..=2));
-        while let Some(event) = self.order.next(occupied, alone) {
-            self.apply(event);
-        }
-        Ok(())
-    }
-
-    /// Those of the places that the order of events depends on that are registered; None if another event came meanwhile.
-    fn registered_places(&self) -> Option<Vec<u64>> {
-        let uffd = &self.proc.uffd;
-        let ask = |at: u64| uffd.is_registered(at).map(|there| there.then_some(at));
-        let there: Option<Vec<Option<u64>>> = self.order.places().into_iter().map(ask).collect();
-        there.filter(|_| !self.proc.event_pending()).map(|places| places.into_iter().flatten().collect())
-    }
-
-    fn step(&self, step: Step) -> Result<(), End> {
-        crate::flight::note(|| format!("process {}: all is read: {step:x?}", self.proc.id.0));
-        match step {
-            Step::Handle(event) => self.apply(event),
-            Step::Came(start, end) => {
-                let mut state = self.shared.lock();
-                state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
-                self.shared.settle(state);
-                self.proc.add_region(start, end);
-            }
-            Step::Unclear(at) => {
-                let why = format!(
-                    "several threads moved memory to and from {at:#x} at once, and what came last is not known"
-                );
-                return Err(Broken(why).into());
-            }
-        }
-        Ok(())
-    }
-
-    fn apply(&self, event: Event) {
-        crate::flight::note(|| format!("process {} handles {event:x?}", self.proc.id.0));
-        match event {
-            Event::Fork(child) => crate::control::forked(&self.shared, &self.proc, child),
-            other => self.event(&other),
-        }
-    }
-
-    fn event(&self, event: &Event) {
-        let (proc, id) = (&self.proc, self.proc.id);
-        if let Some(expected) = proc.expected() {
-            match *event {
-                Event::Remove { start, end } if !proc.is_notice(start) => {
-                    expected.dropped((start, end), self.served, |skip| {
-                        let state = self.shared.lock();
-                        let mut pages = (start / 4096..end / 4096).map(Page).filter(|&page| !skip(page));
-                        pages.find(|&page| state.core.entry(id, page) == Entry::Resident)
-                    });
-                }
-                Event::Remap { from, to, len } => expected.moved(from, to, len),
-                _ => {}
-            }
-        }
-        let mut state = self.shared.lock();
-        match *event {
-            // The stub empties it for its next notice.
-            Event::Remove { start, .. } if proc.is_notice(start) => {}
-            Event::Remove { start, end } if off(Rule::Quarantine) => {
-                let range = PageRange::from_addresses(start, end);
-                state.core.removed(id, range);
-                let (epoch, pages) = state.core.begin_proof(id);
-                for page in pages {
-                    state.core.end_quarantine(id, page, epoch, true);
-                }
-            }
-            Event::Remove { start, end } => {
-                state.core.removed(id, PageRange::from_addresses(start, end));
-            }
-            Event::Unmap { start, end } => {
-                state.core.unmapped(id, PageRange::from_addresses(start, end));
-                proc.forget_region(start, end);
-            }
-            Event::Remap { from, to, len } => {
-                state.core.remapped(id, PageRange::from_addresses(from, from + len), Page::of(to));
-                // The kernel takes the registration along.
-                proc.move_region(from, to, len);
-            }
-            Event::Fault { .. } | Event::Fork(_) => {}
-        }
-        self.shared.settle(state);
     }
 
     /// Serves one fault to its end. Others that are read meanwhile are added to `more`.
@@ -693,37 +476,6 @@ impl Server {
         Ok(true)
     }
 
-    /// Fills the pages of `self.loads`. True when the faulting page, the first, is there.
-    fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
-        let kind = SourceKind::of(&self.loads[0].source);
-        if self.loads[0].source != Source::Zero {
-            self.gather()?;
-        }
-        // One ioctl less: the thread that waits for a single page goes on from the copy. It may take this CPU there,
-        // so that the core hears of it when that thread waits again.
-        let alone = self.loads.len() == 1;
-        let waited = since.elapsed();
-        let mut fill = self.copy(0, alone);
-        // A range over the end of a mapping is refused as a whole.
-        while fill == Fill::NotMapped(0) && self.loads.len() > 1 {
-            let rest = self.loads.split_off(self.loads.len() / 2);
-            let mut state = self.shared.lock();
-            rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
-            self.shared.settle(state);
-            fill = self.copy(0, false);
-        }
-        let awake = alone && fill == Fill::Done;
-        let filled = self.finish(fill, 0)?;
-        if filled > 0 {
-            self.shared.latency.record(kind, if awake { waited } else { since.elapsed() });
-        }
-        if filled > 0 && !awake {
-            // Nothing is locked here: the woken thread takes this CPU at once when this one is polite.
-            self.proc.uffd.wake(page.address(), filled as u64 * 4096);
-        }
-        Ok(filled > 0)
-    }
-
     /// An ordinary thread that wakes another one sends it to a CPU that is idle, if there is one: then every
     /// fault costs two wake-ups of idle CPUs (20 us each in a virtual machine) instead of two switches on
     /// one. A CPU that runs only threads of SCHED_IDLE counts as free, so the woken thread goes on where it
@@ -735,122 +487,6 @@ impl Server {
             self.polite = polite;
             memfit_os::sched::set_idle_class(polite);
         }
-    }
-
-    /// Tells the core what came of the loads from `from` on; continues after pages that were there
-    /// already. Returns how many pages from the first on are there now.
-    fn finish(&mut self, fill: Fill, from: usize) -> Result<usize, End> {
-        let count = self.loads.len();
-        let (done, exists) = match fill {
-            Fill::Done => (count - from, false),
-            // The mutant believes that a page which could not be filled now is there.
-            Fill::EventPending(0) if off(Rule::EventPending) => (1, false),
-            Fill::Exists(n) => (n as usize, true),
-            Fill::EventPending(n) | Fill::NotMapped(n) | Fill::NoMemory(n) => (n as usize, false),
-            Fill::Gone => (0, false),
-        };
-        let reached = from + done + usize::from(exists);
-        let again = reached < count && (done > 0 || exists) && fill != Fill::Gone;
-        self.announce(from);
-        let mut state = self.shared.lock();
-        for (i, load) in self.loads[from..count].iter().enumerate() {
-            let outcome = match i {
-                i if i < done => Filled::Done,
-                i if i == done && exists => Filled::Exists,
-                _ if again => break,
-                _ => Filled::Retry,
-            };
-            state.core.loaded(self.proc.id, load.page, outcome);
-        }
-        self.shared.settle(state);
-        self.recall(from);
-        if let Some(expected) = self.proc.expected() {
-            expected.not_brought(self.loads[from..count].iter().skip(done).map(|load| load.page));
-        }
-        match fill {
-            Fill::Gone => return Err(End::Gone),
-            Fill::NotMapped(0) if from == 0 => {
-                // Unmapped meanwhile: the thread shall see what is there now.
-                self.proc.uffd.wake(self.loads[0].page.address(), 4096);
-            }
-            Fill::NoMemory(_) => std::thread::sleep(Duration::from_millis(1)),
-            _ => {}
-        }
-        if !again {
-            return Ok(reached.max(usize::from(matches!(fill, Fill::NotMapped(_)) && from == 0)));
-        }
-        let next = self.copy(reached, false);
-        self.finish(next, reached)
-    }
-
-    /// Pages that come from the swap tier may stay there as well: see `swap::copies`.
-    fn announce(&mut self, from: usize) {
-        let Some(swap) = &self.shared.swap else { return };
-        for (i, load) in self.loads.iter().enumerate().skip(from) {
-            if let Source::Swapped { extent, len, codec, keep: true } = load.source {
-                swap.leaves(Stored { extent, len, codec }, &self.page_run.bytes()[i * 4096..(i + 1) * 4096]);
-            }
-        }
-    }
-
-    /// Those of them that were not freed.
-    fn recall(&self, from: usize) {
-        let Some(swap) = &self.shared.swap else { return };
-        for load in &self.loads[from..] {
-            if let Source::Swapped { extent, keep: true, .. } = load.source {
-                swap.stays(extent);
-            }
-        }
-    }
-
-    /// Fills the pages of the loads from `from` on: with zeros, or with what `gather` has found. `wake`: who waits for
-    /// them goes on at once.
-    fn copy(&mut self, from: usize, wake: bool) -> Fill {
-        let (at, len) = (self.loads[from].page.address(), (self.loads.len() - from) * 4096);
-        if let Some(expected) = self.proc.expected() {
-            expected.bring_back(self.loads[from..].iter().map(|load| load.page));
-        }
-        // The first load decides for all, as it did whether to gather.
-        let bytes = match self.loads[0].source {
-            Source::Zero => &ZERO_RUN.0[..len],
-            _ => &self.page_run.bytes()[from * 4096..][..len],
-        };
-        if wake {
-            self.proc.uffd.copy_and_wake(at, bytes)
-        } else {
-            self.proc.uffd.copy(at, bytes)
-        }
-    }
-
-    /// Puts the contents of all loads into the run buffer.
-    fn gather(&mut self) -> Result<(), End> {
-        for i in 0..self.loads.len() {
-            let load = self.loads[i];
-            let out = &mut self.page_run.bytes()[i * 4096..(i + 1) * 4096];
-            match load.source {
-                Source::Zero => out.fill(0),
-                Source::Word(word) => memfit_codec::fill(out, word),
-                Source::Staged(slot) => {
-                    let segment = self.shared.lock().segments.get(&slot.area).cloned();
-                    let segment = segment.ok_or_else(|| Broken("a staging area is gone".into()))?;
-                    // SAFETY: the core has pinned the object: the slot holds it until `loaded`.
-                    out.copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(slot.index)) });
-                }
-                Source::Pooled { slot, len, codec } => {
-                    // SAFETY: the core has pinned the object: its bytes stay until `loaded`.
-                    let bytes = unsafe { self.shared.memory.read(slot.byte(), len as usize) };
-                    decode(&mut self.worker, codec, bytes, out, load.page)?;
-                }
-                Source::Swapped { extent, len, codec, .. } => {
-                    let reader = self.reader.as_mut().ok_or_else(|| Broken("there is no swap tier".into()))?;
-                    let bytes = reader.fetch(Stored { extent, len, codec }).map_err(|error| {
-                        Broken(format!("cannot read page {:#x} back: {error}", load.page.address()))
-                    })?;
-                    decode(&mut self.worker, codec, bytes, out, load.page)?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Moves this thread to the CPU of the thread that faults: a hand-over on one CPU is a third of the cost
@@ -875,14 +511,4 @@ impl Server {
             }
         }
     }
-}
-
-fn decode(worker: &mut Worker, codec: u8, bytes: &[u8], out: &mut [u8], page: Page) -> Result<(), Broken> {
-    if codec == 0 && bytes.len() == out.len() {
-        out.copy_from_slice(bytes);
-        return Ok(());
-    }
-    worker
-        .decompress(CodecId(codec), bytes, out)
-        .map_err(|_| Broken(format!("the compressed bytes of page {:#x} are damaged", page.address())))
 }

@@ -34,6 +34,7 @@ pub static RULES: &[Rule] = &[
     dense("Dense", &["word-mask", "lz4hc", "zstd"]),
     dense("Dense", &["word-mask", "zstd-fast", "deflate"]),
     dense("Dense", &["word-mask", "zstd"]),
+    dense("**Spill**", &["word-mask", "zstd-fast"]),
     dense("**Trained**", &["word-mask", "zstd-trained", "zstd"]),
     dense("Trained", &["word-mask", "zstd-trained"]),
     dense("Trained", &["word-mask", "zstd-trained", "deflate"]),

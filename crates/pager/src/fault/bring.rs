@@ -1,0 +1,169 @@
+//! Bringing pages back: the bytes of a fault's loads, put together and copied into the program.
+
+use super::{End, Server};
+use crate::mutant::{off, Rule};
+use crate::proc::{Broken, ZERO_RUN};
+use crate::stats::SourceKind;
+use memfit_codec::{CodecId, Worker};
+use memfit_core::{Filled, Page, Source, Stored};
+use memfit_os::uffd::Fill;
+use std::time::{Duration, Instant};
+
+impl Server {
+    /// Fills the pages of `self.loads`. True when the faulting page, the first, is there.
+    pub(super) fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
+        let kind = SourceKind::of(&self.loads[0].source);
+        if self.loads[0].source != Source::Zero {
+            self.gather()?;
+        }
+        // One ioctl less: the thread that waits for a single page goes on from the copy. It may take this CPU there,
+        // so that the core hears of it when that thread waits again.
+        let alone = self.loads.len() == 1;
+        let waited = since.elapsed();
+        let mut fill = self.copy(0, alone);
+        // A range over the end of a mapping is refused as a whole.
+        while fill == Fill::NotMapped(0) && self.loads.len() > 1 {
+            let rest = self.loads.split_off(self.loads.len() / 2);
+            let mut state = self.shared.lock();
+            rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
+            self.shared.settle(state);
+            fill = self.copy(0, false);
+        }
+        let awake = alone && fill == Fill::Done;
+        let filled = self.finish(fill, 0)?;
+        if filled > 0 {
+            self.shared.latency.record(kind, if awake { waited } else { since.elapsed() });
+        }
+        if filled > 0 && !awake {
+            // Nothing is locked here: the woken thread takes this CPU at once when this one is polite.
+            self.proc.uffd.wake(page.address(), filled as u64 * 4096);
+        }
+        Ok(filled > 0)
+    }
+
+    /// Tells the core what came of the loads from `from` on; continues after pages that were there
+    /// already. Returns how many pages from the first on are there now.
+    pub(super) fn finish(&mut self, fill: Fill, from: usize) -> Result<usize, End> {
+        let count = self.loads.len();
+        let (done, exists) = match fill {
+            Fill::Done => (count - from, false),
+            // The mutant believes that a page which could not be filled now is there.
+            Fill::EventPending(0) if off(Rule::EventPending) => (1, false),
+            Fill::Exists(n) => (n as usize, true),
+            Fill::EventPending(n) | Fill::NotMapped(n) | Fill::NoMemory(n) => (n as usize, false),
+            Fill::Gone => (0, false),
+        };
+        let reached = from + done + usize::from(exists);
+        let again = reached < count && (done > 0 || exists) && fill != Fill::Gone;
+        self.announce(from);
+        let mut state = self.shared.lock();
+        for (i, load) in self.loads[from..count].iter().enumerate() {
+            let outcome = match i {
+                i if i < done => Filled::Done,
+                i if i == done && exists => Filled::Exists,
+                _ if again => break,
+                _ => Filled::Retry,
+            };
+            state.core.loaded(self.proc.id, load.page, outcome);
+        }
+        self.shared.settle(state);
+        self.recall(from);
+        if let Some(expected) = self.proc.expected() {
+            expected.not_brought(self.loads[from..count].iter().skip(done).map(|load| load.page));
+        }
+        match fill {
+            Fill::Gone => return Err(End::Gone),
+            Fill::NotMapped(0) if from == 0 => {
+                // Unmapped meanwhile: the thread shall see what is there now.
+                self.proc.uffd.wake(self.loads[0].page.address(), 4096);
+            }
+            Fill::NoMemory(_) => std::thread::sleep(Duration::from_millis(1)),
+            _ => {}
+        }
+        if !again {
+            return Ok(reached.max(usize::from(matches!(fill, Fill::NotMapped(_)) && from == 0)));
+        }
+        let next = self.copy(reached, false);
+        self.finish(next, reached)
+    }
+
+    /// Pages that come from the swap tier may stay there as well: see `swap::copies`.
+    fn announce(&mut self, from: usize) {
+        let Some(swap) = &self.shared.swap else { return };
+        for (i, load) in self.loads.iter().enumerate().skip(from) {
+            if let Source::Swapped { extent, len, codec, keep: true } = load.source {
+                swap.leaves(Stored { extent, len, codec }, &self.page_run.bytes()[i * 4096..(i + 1) * 4096]);
+            }
+        }
+    }
+
+    /// Those of them that were not freed.
+    fn recall(&self, from: usize) {
+        let Some(swap) = &self.shared.swap else { return };
+        for load in &self.loads[from..] {
+            if let Source::Swapped { extent, keep: true, .. } = load.source {
+                swap.stays(extent);
+            }
+        }
+    }
+
+    /// Fills the pages of the loads from `from` on: with zeros, or with what `gather` has found. `wake`: who waits for
+    /// them goes on at once.
+    pub(super) fn copy(&mut self, from: usize, wake: bool) -> Fill {
+        let (at, len) = (self.loads[from].page.address(), (self.loads.len() - from) * 4096);
+        if let Some(expected) = self.proc.expected() {
+            expected.bring_back(self.loads[from..].iter().map(|load| load.page));
+        }
+        // The first load decides for all, as it did whether to gather.
+        let bytes = match self.loads[0].source {
+            Source::Zero => &ZERO_RUN.0[..len],
+            _ => &self.page_run.bytes()[from * 4096..][..len],
+        };
+        if wake {
+            self.proc.uffd.copy_and_wake(at, bytes)
+        } else {
+            self.proc.uffd.copy(at, bytes)
+        }
+    }
+
+    /// Puts the contents of all loads into the run buffer.
+    fn gather(&mut self) -> Result<(), End> {
+        for i in 0..self.loads.len() {
+            let load = self.loads[i];
+            let out = &mut self.page_run.bytes()[i * 4096..(i + 1) * 4096];
+            match load.source {
+                Source::Zero => out.fill(0),
+                Source::Word(word) => memfit_codec::fill(out, word),
+                Source::Staged(slot) => {
+                    let segment = self.shared.lock().segments.get(&slot.area).cloned();
+                    let segment = segment.ok_or_else(|| Broken("a staging area is gone".into()))?;
+                    // SAFETY: the core has pinned the object: the slot holds it until `loaded`.
+                    out.copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(slot.index)) });
+                }
+                Source::Pooled { slot, len, codec } => {
+                    // SAFETY: the core has pinned the object: its bytes stay until `loaded`.
+                    let bytes = unsafe { self.shared.memory.read(slot.byte(), len as usize) };
+                    decode(&mut self.worker, codec, bytes, out, load.page)?;
+                }
+                Source::Swapped { extent, len, codec, .. } => {
+                    let reader = self.reader.as_mut().ok_or_else(|| Broken("there is no swap tier".into()))?;
+                    let bytes = reader.fetch(Stored { extent, len, codec }).map_err(|error| {
+                        Broken(format!("cannot read page {:#x} back: {error}", load.page.address()))
+                    })?;
+                    decode(&mut self.worker, codec, bytes, out, load.page)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decode(worker: &mut Worker, codec: u8, bytes: &[u8], out: &mut [u8], page: Page) -> Result<(), Broken> {
+    if codec == 0 && bytes.len() == out.len() {
+        out.copy_from_slice(bytes);
+        return Ok(());
+    }
+    worker
+        .decompress(CodecId(codec), bytes, out)
+        .map_err(|_| Broken(format!("the compressed bytes of page {:#x} are damaged", page.address())))
+}

@@ -1,0 +1,233 @@
+//! Messages of the userfaultfd: read in batches, brought into order, applied; and when they must stay unread.
+
+use super::{End, Server, Waiting, FORK_LOOK, GATE_HELD, QUICK_ROUNDS};
+use crate::event::poll2;
+use crate::mutant::{off, Rule};
+use crate::order::Step;
+use crate::proc::{Broken, Gate, Io};
+use memfit_core::{Entry, Page, PageRange};
+use memfit_os::uffd::Event;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
+
+impl Server {
+    /// As `drain`, but events stay unread until a told fork has ended: see [`forks`].
+    pub(super) fn drain_faults(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
+        if self.proc.expected().is_none() {
+            return self.drain(waiting);
+        }
+        let unread = self.proc.uffd.faults_unread();
+        if unread == 0 {
+            // An event would make the descriptor readable.
+            std::thread::sleep(FORK_LOOK);
+            return Ok(0);
+        }
+        let (mut messages, since) = (Vec::new(), Instant::now());
+        let read = self.proc.uffd.read_some(&mut self.inbox, &mut messages, unread);
+        let count = read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
+        let proc = Arc::clone(&self.proc);
+        let mut io = proc.io.lock().unwrap();
+        self.sort_out(messages, waiting, &mut io, since)?;
+        Ok(count)
+    }
+
+    /// Reads everything that is there; events are handled, faults are added to `waiting`. Returns how many messages
+    /// there were.
+    pub(super) fn drain(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
+        let proc = Arc::clone(&self.proc);
+        let mut io = proc.io.lock().unwrap();
+        let gated = io.busy && !off(Rule::Gate);
+        match if gated { proc.close_gate_within(GATE_HELD) } else { Gate::Closed } {
+            Gate::Closed => {}
+            Gate::Held => return self.read_faults(waiting, io),
+            Gate::Gone => return Err(End::Gone),
+        }
+        let result = self.read_all(waiting, &mut io);
+        if gated {
+            proc.open_gate();
+        }
+        result
+    }
+
+    /// The stub stands still inside of a MOVE: a tracer has stopped it, and may itself wait for a page now. Faults do not
+    /// change the address space, and the kernel gives them before events, which must wait.
+    fn read_faults(&mut self, waiting: &mut Vec<Waiting>, io: MutexGuard<'_, Io>) -> Result<usize, End> {
+        let (unread, since, mut messages) = (self.proc.uffd.faults_unread(), Instant::now(), Vec::new());
+        if unread == 0 {
+            drop(io);
+            std::thread::sleep(FORK_LOOK);
+            return Ok(0);
+        }
+        let read = self.proc.uffd.read_some(&mut self.inbox, &mut messages, unread);
+        let count = read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
+        for message in messages {
+            match message {
+                Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
+                other => {
+                    return Err(Broken(format!("{other:?} came while its stub was stopped inside of a move")).into())
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Reads until no event waits for another one. Till then the picture of the address space is not the
+    /// right one, and `io` and the gate keep all from acting on it.
+    fn read_all(&mut self, waiting: &mut Vec<Waiting>, io: &mut MutexGuard<'_, Io>) -> Result<usize, End> {
+        let (mut count, mut rounds) = (0, 0);
+        loop {
+            let mut events = Vec::new();
+            let since = Instant::now();
+            let read = self.proc.uffd.read(&mut self.inbox, &mut events);
+            count += read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
+            self.sort_out(events, waiting, io, since)?;
+            if self.order.is_empty() && !self.order.is_unsure() {
+                return Ok(count);
+            }
+            let pending = self.proc.event_pending();
+            if self.order.is_empty() {
+                if !pending {
+                    self.order.all_read();
+                }
+                return Ok(count);
+            }
+            if let Some(there) = if pending { None } else { self.registered_places() } {
+                self.proc.collect(&self.shared, io, true)?;
+                let steps = self.order.rest(|at| there.contains(&at));
+                steps.into_iter().try_for_each(|step| self.step(step))?;
+                return Ok(count);
+            }
+            // The one that raised the last event may not have run since: that makes nothing readable.
+            rounds += 1;
+            poll2(self.proc.uffd.as_raw_fd(), -1, i32::from(rounds > QUICK_ROUNDS));
+            if rounds <= QUICK_ROUNDS {
+                std::thread::sleep(FORK_LOOK);
+            }
+            if self.proc.uffd.gone() {
+                return Err(End::Gone);
+            }
+        }
+    }
+
+    fn sort_out(
+        &mut self,
+        events: Vec<Event>,
+        waiting: &mut Vec<Waiting>,
+        io: &mut MutexGuard<'_, Io>,
+        since: Instant,
+    ) -> Result<(), End> {
+        if events.iter().any(|e| !matches!(e, Event::Fault { .. })) {
+            let remap = events.iter().any(|e| matches!(e, Event::Remap { .. }));
+            let settle = !(off(Rule::Gate) || (off(Rule::Settle) && remap));
+            self.proc.collect(&self.shared, io, settle)?;
+        }
+        // In the order of the queue, which is nearly that of the changes to the address space: what was
+        // moved before a fork must move before the child gets its copy. Faults are served after all of
+        // it: a page that is filled before its FORK is read would be missing in the child.
+        for event in events {
+            if off(Rule::EventsFirst) && !waiting.is_empty() {
+                while let Some(fault) = waiting.pop() {
+                    self.fault(fault, &mut Vec::new())?;
+                }
+            }
+            match event {
+                Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
+                other => {
+                    crate::flight::note(|| format!("process {} reads {other:x?}", self.proc.id.0));
+                    self.order.push(other);
+                }
+            }
+        }
+        let proc = Arc::clone(&self.proc);
+        // What has grown is not a known region, but may have pages that are known.
+        let tracks = |start, end| self.shared.lock().core.tracks(proc.id, PageRange::from_addresses(start, end));
+        let occupied = |start, end| proc.overlaps_region(start, end) || tracks(start, end);
+        // Beside it there is the stub, which changes nothing that is registered.
+        let alone = || proc.pid().is_some_and(|pid| matches!(memfit_os::procfs::threads(pid), 1..=2));
+        while let Some(event) = self.order.next(occupied, alone) {
+            self.apply(event);
+        }
+        Ok(())
+    }
+
+    /// Those of the places that the order of events depends on that are registered; None if another event came meanwhile.
+    fn registered_places(&self) -> Option<Vec<u64>> {
+        let uffd = &self.proc.uffd;
+        let ask = |at: u64| uffd.is_registered(at).map(|there| there.then_some(at));
+        let there: Option<Vec<Option<u64>>> = self.order.places().into_iter().map(ask).collect();
+        there.filter(|_| !self.proc.event_pending()).map(|places| places.into_iter().flatten().collect())
+    }
+
+    fn step(&self, step: Step) -> Result<(), End> {
+        crate::flight::note(|| format!("process {}: all is read: {step:x?}", self.proc.id.0));
+        match step {
+            Step::Handle(event) => self.apply(event),
+            Step::Came(start, end) => {
+                let mut state = self.shared.lock();
+                state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
+                self.shared.settle(state);
+                self.proc.add_region(start, end);
+            }
+            Step::Unclear(at) => {
+                let why = format!(
+                    "several threads moved memory to and from {at:#x} at once, and what came last is not known"
+                );
+                return Err(Broken(why).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, event: Event) {
+        crate::flight::note(|| format!("process {} handles {event:x?}", self.proc.id.0));
+        match event {
+            Event::Fork(child) => crate::control::forked(&self.shared, &self.proc, child),
+            other => self.event(&other),
+        }
+    }
+
+    fn event(&self, event: &Event) {
+        let (proc, id) = (&self.proc, self.proc.id);
+        if let Some(expected) = proc.expected() {
+            match *event {
+                Event::Remove { start, end } if !proc.is_notice(start) => {
+                    expected.dropped((start, end), self.served, |skip| {
+                        let state = self.shared.lock();
+                        let mut pages = (start / 4096..end / 4096).map(Page).filter(|&page| !skip(page));
+                        pages.find(|&page| state.core.entry(id, page) == Entry::Resident)
+                    });
+                }
+                Event::Remap { from, to, len } => expected.moved(from, to, len),
+                _ => {}
+            }
+        }
+        let mut state = self.shared.lock();
+        match *event {
+            // The stub empties it for its next notice.
+            Event::Remove { start, .. } if proc.is_notice(start) => {}
+            Event::Remove { start, end } if off(Rule::Quarantine) => {
+                let range = PageRange::from_addresses(start, end);
+                state.core.removed(id, range);
+                let (epoch, pages) = state.core.begin_proof(id);
+                for page in pages {
+                    state.core.end_quarantine(id, page, epoch, true);
+                }
+            }
+            Event::Remove { start, end } => {
+                state.core.removed(id, PageRange::from_addresses(start, end));
+            }
+            Event::Unmap { start, end } => {
+                state.core.unmapped(id, PageRange::from_addresses(start, end));
+                proc.forget_region(start, end);
+            }
+            Event::Remap { from, to, len } => {
+                state.core.remapped(id, PageRange::from_addresses(from, from + len), Page::of(to));
+                // The kernel takes the registration along.
+                proc.move_region(from, to, len);
+            }
+            Event::Fault { .. } | Event::Fork(_) => {}
+        }
+        self.shared.settle(state);
+    }
+}
