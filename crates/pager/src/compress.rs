@@ -15,10 +15,9 @@ const TIGHT_PERCENT: u64 = 80;
 const VERY_TIGHT_PERCENT: u64 = 40;
 /// Compressed pages after which is looked anew at how many of them went on to the swap tier.
 const SPILL_WINDOW: u64 = 2048;
-/// Time of the device for a byte, ns, from which on the fewest bytes are worth their time also on the way there. Against
-/// zstd-fast a trained dictionary saves 200 bytes of a page of the benchmark's heaps for 9 us more in both directions
-/// (bench/README.md), and a byte is written and read: 9000 / 200 / 2.
-const SLOW_DEVICE_NS: u64 = 22;
+/// Time of the device for a byte, ns, from which on the fewest bytes are worth their time also on the way there: the trained
+/// rule saves 102 bytes of a page for 4100 ns more in both directions (bench/README.md), and a byte is written and read.
+const SLOW_DEVICE_NS: u64 = 20;
 
 /// Buffers and contexts of one thread at a time.
 pub struct Compressor {
