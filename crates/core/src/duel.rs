@@ -11,6 +11,9 @@
 //! Caching", ISCA 2007, sections 4 and 5, there for the sets of a processor's cache): a sample of the runs always does the one,
 //! another sample the other, both with their fair share of the memory, and the rest follows whichever brings fewer pages
 //! back.
+//!
+//! The same for the objects in the pool, which leave it for the swap tier: there the runs of a sample are those of the pages that
+//! they hold, *back* is from the tier, and a page that comes from the tier goes on probation.
 
 use crate::scheme::ReplacementKind;
 

@@ -86,6 +86,8 @@ pub struct Counters {
     pub compressed: u64,
     pub incompressible: u64,
     pub to_swap: u64,
+    /// Of these, those that went as they were.
+    pub raw_to_swap: u64,
     /// Pages that left without a write, because the swap tier had their contents still.
     pub clean: u64,
     pub swap_failed: u64,

@@ -238,5 +238,6 @@ impl Core {
         self.objects.set_codec(id, codec, len);
         self.objects.place(id, Place::Swapped(extent));
         self.counters.to_swap += 1;
+        self.counters.raw_to_swap += u64::from(codec == 0);
     }
 }

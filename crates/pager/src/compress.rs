@@ -89,7 +89,8 @@ impl Compressor {
         state.core.pick_compress(max, &mut picked);
         let resident = (state.core.present_total() * 4096 + shared.unmanaged.load(Relaxed)) * 100 / shared.sizes.budget;
         let (tight, very) = (resident < TIGHT_PERCENT, resident < VERY_TIGHT_PERCENT);
-        let spills = self.spill.look(state.core.counters().compressed, state.core.counters().to_swap);
+        let counters = state.core.counters();
+        let spills = self.spill.look(counters.compressed, counters.to_swap - counters.raw_to_swap);
         self.aim = match (very || (tight && !state.core.in_sequence()), self.dictionaries.count()) {
             (false, _) => Aim::Fast,
             (true, _) if spills && !shared.swap.as_ref().is_some_and(|swap| swap.is_slow(SLOW_DEVICE_NS)) => Aim::Spill,
