@@ -20,8 +20,16 @@ struct Noise {
 
 impl Noise {
     fn new(name: &str) -> Option<Noise> {
+        Noise::but(name, "")
+    }
+
+    /// With a line of C before the others of the function that makes the words.
+    fn but(name: &str, line: &str) -> Option<Noise> {
         let bench = Bench::new(name, &["gcc"])?;
-        bench.compile(&["gcc"], "noise", include_str!("workloads/noise.c"))?;
+        let head = "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {";
+        let source = include_str!("workloads/noise.c");
+        assert!(source.contains(head), "noise.c has its function still");
+        bench.compile(&["gcc"], "noise", &source.replace(head, &format!("{head}\n{line}")))?;
         Some(Noise { bench })
     }
 
@@ -96,15 +104,8 @@ fn clean_pages_are_not_written_again() {
 
 #[test]
 fn compressed_clean_pages_are_not_written_again() {
-    let Some(noise) = Noise::new("compressed_clean") else { return };
     // Every other word is zero: more than fits into the budget also when it is compressed.
-    let source = include_str!("workloads/noise.c").replace(
-        "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {",
-        "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {\n    if (i % 2) return 0;",
-    );
-    if noise.bench.compile(&["gcc"], "noise", &source).is_none() {
-        return;
-    }
+    let Some(noise) = Noise::but("compressed_clean", "if (i % 2) return 0;") else { return };
     let written = |options: &[&str], mode| {
         let (_, stats) = noise.right(options, "", mode);
         (number(&stats, "/swap/write_bytes") >> 20, number(&stats, "/evictions/clean"))
@@ -131,14 +132,7 @@ fn several_places_are_filled_in_order() {
 /// Of a file of the user's: the first page stays, and what is in it afterwards tells nothing about the program.
 #[test]
 fn the_device_has_nothing_to_read() {
-    let Some(noise) = Noise::new("secrecy") else { return };
-    let source = include_str!("workloads/noise.c").replace(
-        "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {",
-        "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {\n    if (i < 2) return 0x7465726365732079ull;",
-    );
-    if noise.bench.compile(&["gcc"], "noise", &source).is_none() {
-        return;
-    }
+    let Some(noise) = Noise::but("secrecy", "if (i < 2) return 0x7465726365732079ull;") else { return };
     let place = noise.bench.file("place", "");
     let (_, stats) = noise.right(&["--swap", place.to_str().unwrap()], "", "100 1 seq");
     assert!(number(&stats, "/swap/write_bytes") > 20 << 20);
@@ -185,7 +179,7 @@ fn a_device_that_loses_data() {
 fn a_device_that_takes_no_writes() {
     let Some(noise) = Noise::new("no_writes") else { return };
     for faults in ["seed=7,write-eio=1000", "seed=8,write-enospc=1000"] {
-        let (ran, _) = noise.right(&[], faults, "44 2 seqw");
+        let (ran, _) = noise.right(&[], faults, "48 2 seqw");
         assert!(ran.err.contains("the swap tier"), "{faults}: {}", ran.err);
         noise.ends(&[], faults, "200 1 seqw", &["out of memory", "the swap tier", "-m"]);
     }
@@ -265,7 +259,7 @@ fn a_real_file_system_that_becomes_read_only() {
             sh(&format!("mount -o remount,abort '{place}'"))
         }
     });
-    let (ran, _) = noise.right(&["--swap", &place], "", "44 15 seqw");
+    let (ran, _) = noise.right(&["--swap", &place], "", "48 15 seqw");
     if let Err(reason) = abort.join().unwrap() {
         return skip("read_only", &format!("cannot be made to: {reason}"));
     }

@@ -125,6 +125,17 @@ fn random(mut seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
+/// A pattern that goes anywhere.
+fn random_pages(seed: u64) -> Box<dyn FnMut(u64) -> u64> {
+    let mut next = random(seed);
+    Box::new(move |_| next() % PAGES)
+}
+
+/// A pattern that stays with one part for a while, then with the next.
+fn twenty_passes_over_each(part: u64) -> Box<dyn FnMut(u64) -> u64> {
+    Box::new(move |turn| turn / (part * 20) % (PAGES / part) * part + turn % part)
+}
+
 #[test]
 fn a_loop_that_does_not_fit_keeps_a_part() {
     let turns = PAGES * 10;
@@ -148,10 +159,7 @@ fn of_a_loop_that_fits_into_ram_compressed_in_part_the_pool_keeps_a_part() {
 #[test]
 fn what_the_pool_holds_of_random_touches_is_the_same_whatever_is_done() {
     let turns = PAGES * 10;
-    let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 2, turns, || {
-        let mut next = random(5);
-        Box::new(move |_| next() % PAGES)
-    });
+    let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 2, turns, || random_pages(5));
     for other in [bimodal, dueling] {
         assert!(other.abs_diff(second) < second / 20, "{second} {bimodal} {dueling}");
     }
@@ -171,10 +179,7 @@ fn what_came_from_the_tier_and_is_unchanged_goes_back_unwritten() {
 #[test]
 fn the_pool_follows_work_on_one_part_after_the_other() {
     // Twenty passes over an eighth, which just fits into RAM, then over the next.
-    let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 12, PAGES * 20, || {
-        let part = PAGES / 8;
-        Box::new(move |turn| (turn / (part * 20)) % 8 * part + turn % part)
-    });
+    let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 12, PAGES * 20, || twenty_passes_over_each(PAGES / 8));
     // The samples cost something: their shares are fair over all pages, and not over the part that is in use.
     assert!(second * 8 < bimodal && dueling < bimodal / 3, "{second} {bimodal} {dueling}");
 }
@@ -182,10 +187,7 @@ fn the_pool_follows_work_on_one_part_after_the_other() {
 #[test]
 fn work_on_one_part_after_the_other_is_left_to_second_chance() {
     // Twenty passes over an eighth, then over the next.
-    let [second, bimodal, dueling] = costs(PAGES / 4, PAGES * 20, || {
-        let part = PAGES / 8;
-        Box::new(move |turn| (turn / (part * 20)) % 8 * part + turn % part)
-    });
+    let [second, bimodal, dueling] = costs(PAGES / 4, PAGES * 20, || twenty_passes_over_each(PAGES / 8));
     assert!(second * 2 < bimodal, "{second} {bimodal}");
     assert!(dueling < second * 3 / 2, "{second} {dueling}");
 }
@@ -193,10 +195,7 @@ fn work_on_one_part_after_the_other_is_left_to_second_chance() {
 #[test]
 fn random_touches_cost_the_same_whatever_is_done() {
     let turns = PAGES * 10;
-    let [second, bimodal, dueling] = costs(PAGES / 2, turns, || {
-        let mut next = random(7);
-        Box::new(move |_| next() % PAGES)
-    });
+    let [second, bimodal, dueling] = costs(PAGES / 2, turns, || random_pages(7));
     for other in [bimodal, dueling] {
         assert!(other.abs_diff(second) < second / 20, "{second} {bimodal} {dueling}");
     }
@@ -224,9 +223,8 @@ fn what_is_used_all_the_time_stays_while_a_scan_passes() {
 fn the_winner_changes_with_the_program() {
     let mut program = Program::new(ReplacementKind::Dueling, PAGES / 2);
     let looped = program.cost(PAGES * 10, &mut |turn| turn % PAGES);
-    let part = PAGES / 4;
-    // Now twenty passes over each quarter: all but the first pass should find its pages.
-    let parts = program.cost(PAGES * 40, &mut |turn| turn / (part * 20) % 4 * part + turn % part);
+    // Now on each quarter: all but the first pass should find its pages.
+    let parts = program.cost(PAGES * 40, &mut *twenty_passes_over_each(PAGES / 4));
     let again = program.cost(PAGES * 10, &mut |turn| turn % PAGES);
     assert!(looped < PAGES * 8, "{looped}");
     assert!(parts < PAGES * 40 / 8, "{parts}");
