@@ -15,7 +15,7 @@
 //! The same for the objects in the pool, which leave it for the swap tier: there the runs of a sample are those of the pages that
 //! they hold, *back* is from the tier, and a page that comes from the tier goes on probation.
 
-use crate::scheme::ReplacementKind;
+use crate::scheme::ReclaimKind;
 
 /// Groups of runs, each with queues of its own.
 pub(crate) const GROUPS: usize = 3;
@@ -62,7 +62,7 @@ impl Group {
 /// The verdict, and what it is made from.
 #[derive(Debug)]
 pub(crate) struct Duel {
-    kind: ReplacementKind,
+    kind: ReclaimKind,
     /// Pages that each sample has brought back.
     back: [u64; 2],
     bimodal_wins: bool,
@@ -72,18 +72,18 @@ pub(crate) struct Duel {
 
 impl Duel {
     /// About resident runs.
-    pub fn of_resident(kind: ReplacementKind) -> Duel {
-        Duel { kind, back: [0; 2], bimodal_wins: kind == ReplacementKind::Bimodal, returns: 0, pool: false }
+    pub fn of_resident(kind: ReclaimKind) -> Duel {
+        Duel { kind, back: [0; 2], bimodal_wins: kind == ReclaimKind::Bimodal, returns: 0, pool: false }
     }
 
     /// About objects in the pool, and which of them are written to the swap tier.
-    pub fn of_pool(kind: ReplacementKind) -> Duel {
+    pub fn of_pool(kind: ReclaimKind) -> Duel {
         Duel { pool: true, ..Duel::of_resident(kind) }
     }
 
     /// The group of a run.
     pub fn group(&self, number: u64) -> u8 {
-        if self.kind != ReplacementKind::Dueling {
+        if self.kind != ReclaimKind::Dueling {
             return FOLLOWERS;
         }
         match (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % LEADERS_EVERY {

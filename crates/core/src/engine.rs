@@ -3,7 +3,7 @@
 use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::{Objects, Place};
 use crate::pool::{Move, Pool, PoolUsage, Span};
-use crate::scheme::ReplacementKind;
+use crate::scheme::ReclaimKind;
 use crate::staging::Staging;
 use crate::streams::Streams;
 use crate::table::{Entry, Table, LAZY_BIT};
@@ -11,8 +11,8 @@ use crate::table::{Entry, Table, LAZY_BIT};
 /// Numbers that the scheme sets; see `schemes/memfit.toml` for units and defaults.
 #[derive(Debug, Clone)]
 pub struct Tunables {
-    /// Which pages leave first.
-    pub replacement: ReplacementKind,
+    /// Which pages leave the program first.
+    pub reclaim: ReclaimKind,
     /// Staging slots (4 KiB each) over all processes.
     pub staging_slots: u32,
     /// Most evicted pages brought back by one fault.
@@ -127,8 +127,8 @@ impl Core {
     pub fn new(tunables: Tunables, mut pool: Box<dyn Pool>) -> Core {
         pool.set_limit(tunables.pool_frames);
         Core {
-            table: Table::new(tunables.replacement),
-            objects: Objects::new(tunables.replacement),
+            table: Table::new(tunables.reclaim),
+            objects: Objects::new(tunables.reclaim),
             staging: Staging::new(tunables.staging_slots),
             pool,
             owners: Vec::new(),

@@ -18,6 +18,7 @@ mod list;
 mod object;
 pub mod pool;
 mod reclaim;
+pub mod replacement;
 pub mod scheme;
 mod staging;
 mod streams;

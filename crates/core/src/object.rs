@@ -5,7 +5,7 @@ use crate::grow::reserve_tight;
 use crate::ids::{AreaId, Extent, ObjectId, StagingSlot, NIL};
 use crate::list::{Linked, Links, List};
 use crate::pool::Handle;
-use crate::scheme::ReplacementKind;
+use crate::scheme::ReclaimKind;
 use std::collections::HashMap;
 
 /// Where an object's bytes are.
@@ -129,7 +129,7 @@ impl Linked for Arena<'_> {
 }
 
 impl Objects {
-    pub fn new(kind: ReplacementKind) -> Objects {
+    pub fn new(kind: ReclaimKind) -> Objects {
         let fills = FillTable::default();
         Objects {
             all: Vec::new(),

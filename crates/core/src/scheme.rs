@@ -6,11 +6,13 @@
 //!
 //! Everything is driven by tables: [`AXES`] and [`NUMBERS`] are the keys with their help, and parsing, messages,
 //! listing and [`Scheme::to_toml`] walk them. A new choice is a line in an `axis!`, a new number a field and an entry in
-//! [`NUMBERS`], a new preset a file and a line in [`PRESETS`]. Pools come from [`crate::pool::POOLS`].
+//! [`NUMBERS`], a new preset a file and a line in [`PRESETS`]. Pools come from [`crate::pool::POOLS`], and what chooses the
+//! zpages that leave them from [`crate::replacement::REPLACEMENTS`].
 
 mod error;
 
-use crate::pool::{Pool, PoolEntry, PoolParams, POOLS};
+use crate::pool::{Pool, PoolEntry, PoolParams, FRAME_BYTES, POOLS};
+use crate::replacement::{find, Chooser, PolicyParams, ReplacementEntry, REPLACEMENTS};
 use std::fmt::Write;
 use toml::de::{DeTable, DeValue};
 
@@ -113,14 +115,17 @@ axis! {
     }
 }
 axis! {
-    /// Which compressed pages the pool takes.
+    /// Which pages the pool takes.
     AdmissionKind {
-        All "all" "every page; one that stays longer than max_len is kept raw and is the first to go to swap",
+        SizeCap "size-cap" "what stays longer than max_len when compressed goes to swap as it is, to the pool only without swap",
+        All "all" "every page; one that does not compress takes a whole frame",
+        Entropy "entropy" "what is worth as much as the mean of the pool by the entropy of its first 512 bytes; the rest is not compressed",
+        Nothing "nothing" "no page: all go to swap as they are",
     }
 }
 axis! {
-    /// Which pages leave the program, and then the pool.
-    ReplacementKind {
+    /// Which pages leave the program.
+    ReclaimKind {
         SecondChance "second-chance" "oldest runs first; a page touched while it is staged comes back as new",
         Bimodal "bimodal" "what comes back leaves first again, but for one run in 32: keeps a part of a loop that does not fit",
         Dueling "dueling" "either of the others, whichever brings fewer pages back on a sample of the runs",
@@ -130,23 +135,28 @@ axis! {
     /// How the pool and the resident pages share the budget.
     SizingKind {
         Adaptive "adaptive" "the pool may take whatever the floor of resident pages leaves",
+        Fixed "fixed" "the pool may take pool_permille of the budget",
+        Zones "zones" "the pool gets and gives zones by how much room it has free; none until a page was written to swap",
     }
 }
 axis! {
     /// Where evicted pages go.
-    Routing {
-        ColdestToSwap "coldest-to-swap" "all to the pool; when it cannot grow, its coldest pages to swap",
+    RoutingKind {
+        ColdestToSwap "coldest-to-swap" "all to the pool; when it cannot grow, its coldest pages to swap, or the new one if none leaves",
+        ByOrigin "by-origin" "to swap as they are when taken in advance, to the pool when a program waits for room",
     }
 }
 axis! {
     /// What is written to the swap tier.
     SwapFormat {
-        CompressedExtents "compressed-extents" "compressed pages as they are in the pool, packed into extents",
+        CompressedExtents "compressed-extents" "compressed pages as they are in the pool, packed into a log of segments",
+        RawSlots "raw-slots" "whole pages, decompressed, each in a slot of 4 KiB that it has from the moment it is evicted",
+        CompressedBatches "compressed-batches" "whole buffers of the pool, many in one write, to contiguous blocks of 4 KiB",
     }
 }
 axis! {
     /// What compresses.
-    Codec {
+    CodecKind {
         Auto "auto" "word-mask, lz4 or a zstd, chosen for each region by what it gained lately and how scarce memory is",
         Lz4 "lz4" "fast; good on text",
         Lz4Hc "lz4hc" "lz4 by a slow search: smaller, as fast to decompress",
@@ -177,14 +187,16 @@ pub struct Scheme {
     pub admission: Admission,
     /// Axis `pool`.
     pub pool: PoolScheme,
+    /// Axis `reclaim`.
+    pub reclaim: Reclaim,
     /// Axis `replacement`.
-    pub replacement: Replacement,
+    pub replacement: ReplacementScheme,
     /// Axis `sizing`.
     pub sizing: Sizing,
     /// Axis `routing`.
     pub routing: Routing,
     /// Axis `swap_format`.
-    pub swap_format: SwapFormat,
+    pub swap_format: SwapFormatScheme,
     /// Axis `codec`.
     pub codec: Codec,
     /// How much one fault brings back.
@@ -205,21 +217,41 @@ macro_rules! part {
 
 part! {
     /// Axis `admission`, see [`NUMBERS`].
-    Admission { kind: AdmissionKind, max_len: u32, }
+    Admission { kind: AdmissionKind, max_len: u32, cap_below_percent: u32, offered_window: u32, }
 }
 part! {
     /// Axis `pool`, see [`NUMBERS`].
-    PoolScheme { kind: &'static PoolEntry, chain_frames: u32, }
+    PoolScheme {
+        kind: &'static PoolEntry, chain_frames: u32, block_bytes: u32, zone_kib: u32, entries_per_frame: u32,
+        header_chunks: u32,
+    }
+}
+part! {
+    /// Axis `reclaim`, see [`NUMBERS`].
+    Reclaim { kind: ReclaimKind, staging_percent: u32, batch_pages: u32, }
 }
 part! {
     /// Axis `replacement`, see [`NUMBERS`].
-    Replacement { kind: ReplacementKind, staging_percent: u32, batch_pages: u32, }
+    ReplacementScheme { kind: &'static ReplacementEntry, seed: u32, extra_bins: u32, threshold_percent: u32, }
 }
 part! {
     /// Axis `sizing`, see [`NUMBERS`].
     Sizing {
         kind: SizingKind, resident_floor_percent: u32, dense_floor_percent: u32, low_percent: u32, high_percent: u32,
+        pool_permille: u32, grow_below_zones: u32, shrink_above_zones: u32, reserve_pages: u32,
     }
+}
+part! {
+    /// Axis `routing`.
+    Routing { kind: RoutingKind, }
+}
+part! {
+    /// Axis `swap_format`, see [`NUMBERS`].
+    SwapFormatScheme { kind: SwapFormat, virtual_percent: u32, }
+}
+part! {
+    /// Axis `codec`, see [`NUMBERS`].
+    Codec { kind: CodecKind, same_filled: u32, }
 }
 part! {
     /// How much one fault brings back, see [`NUMBERS`].
@@ -229,7 +261,27 @@ part! {
 impl PoolScheme {
     /// An empty pool over a frame area of `area_frames`, of which it may use `limit_frames`.
     pub fn make(&self, area_frames: u32, limit_frames: u32) -> Box<dyn Pool> {
-        (self.kind.make)(&PoolParams { area_frames, limit_frames, chain_frames: self.chain_frames })
+        (self.kind.make)(&PoolParams {
+            area_frames,
+            limit_frames,
+            chain_frames: self.chain_frames,
+            block_bytes: self.block_bytes,
+            zone_frames: self.zone_kib / (FRAME_BYTES >> 10),
+            entries_per_frame: self.entries_per_frame,
+            header_chunks: self.header_chunks,
+        })
+    }
+}
+
+impl ReplacementScheme {
+    /// Without anything known, for a pool of so many frames.
+    pub fn make(&self, limit_frames: u32) -> Chooser {
+        (self.kind.make)(&PolicyParams {
+            seed: u64::from(self.seed),
+            limit_frames,
+            extra_bins: self.extra_bins != 0,
+            threshold_percent: self.threshold_percent,
+        })
     }
 }
 
@@ -249,7 +301,7 @@ macro_rules! axis_entry {
 /// Every axis, in the order of listings.
 pub static AXES: &[Axis] = &[
     axis_entry!("classes", "Which evicted pages are offered to the pool", Classes, classes),
-    axis_entry!("admission", "Which compressed pages the pool takes", AdmissionKind, admission.kind),
+    axis_entry!("admission", "Which pages the pool takes", AdmissionKind, admission.kind),
     Axis {
         name: "pool",
         help: "How compressed pages are placed in 4 KiB frames",
@@ -257,11 +309,21 @@ pub static AXES: &[Axis] = &[
         get: |scheme| POOLS.iter().position(|entry| entry == scheme.pool.kind).expect("pools come from the table"),
         set: |scheme, index| scheme.pool.kind = &POOLS[index],
     },
-    axis_entry!("replacement", "Which pages leave the program, and then the pool", ReplacementKind, replacement.kind),
+    axis_entry!("reclaim", "Which pages leave the program", ReclaimKind, reclaim.kind),
+    Axis {
+        name: "replacement",
+        help: "Which pages leave the pool",
+        choice: |index| REPLACEMENTS.get(index).map(|entry| Choice { name: entry.name, help: entry.help }),
+        get: |scheme| {
+            let kind = scheme.replacement.kind;
+            REPLACEMENTS.iter().position(|entry| entry == kind).expect("replacements come from the table")
+        },
+        set: |scheme, index| scheme.replacement.kind = &REPLACEMENTS[index],
+    },
     axis_entry!("sizing", "How the pool and the resident pages share the budget", SizingKind, sizing.kind),
-    axis_entry!("routing", "Where evicted pages go", Routing, routing),
-    axis_entry!("swap_format", "What is written to the swap tier", SwapFormat, swap_format),
-    axis_entry!("codec", "What compresses", Codec, codec),
+    axis_entry!("routing", "Where evicted pages go", RoutingKind, routing.kind),
+    axis_entry!("swap_format", "What is written to the swap tier", SwapFormat, swap_format.kind),
+    axis_entry!("codec", "What compresses", CodecKind, codec.kind),
 ];
 
 /// An entry of [`NUMBERS`]: section and key, default, range, unit, help.
@@ -284,14 +346,32 @@ macro_rules! number {
 #[rustfmt::skip]
 pub static NUMBERS: &[Number] = &[
     number!(admission.max_len = 3264, 256..=4096, "bytes",
-        "Longest compressed page worth the time to decompress it. A longer one counts as incompressible: it is kept \
-         raw, and goes to swap first. With zspages of 4 frames nothing above 3264 bytes saves a frame"),
+        "Size cap: longest compressed page worth the time to decompress it. With zspages of 4 frames nothing above 3264 \
+         bytes saves a frame"),
+    number!(admission.cap_below_percent = 100, 1..=100, "percent of the pool's limit",
+        "Size cap: only while less of the pool than this is free"),
+    number!(admission.offered_window = 0, 0..=1, "0 or 1",
+        "Entropy: 1 counts only pages that were offered before in the window of hits, 0 every page that comes in"),
     number!(pool.chain_frames = 4, 1..=8, "frames of 4 KiB",
-        "Most frames that share slots. More waste less at the end of a zspage, but are emptied more rarely"),
-    number!(replacement.staging_percent = 3, 1..=25, "percent of the budget",
+        "zsmalloc: most frames that share slots. More waste less at the end of a zspage, but are emptied more rarely"),
+    number!(pool.block_bytes = 128, 32..=4096, "bytes, a power of two",
+        "Zones: size of a block. Each page leaves a part of its last one unused"),
+    number!(pool.zone_kib = 4096, 256..=65536, "KiB, a multiple of 4",
+        "Zones: size of a zone, the step in which the pool grows and shrinks"),
+    number!(pool.entries_per_frame = 4, 1..=64, "pages for each frame of a zone",
+        "Zones: most compressed pages of a zone, for which it has table entries: the compression factor that is expected"),
+    number!(pool.header_chunks = 0, 0..=1, "chunks of 64 bytes",
+        "z3fold: what the header of a frame takes. It lies elsewhere here; 1 is as in the kernel"),
+    number!(reclaim.staging_percent = 3, 1..=25, "percent of the budget",
         "Pages that were taken out and are not compressed yet. A touch brings them back for a copy"),
-    number!(replacement.batch_pages = 128, 16..=1024, "pages",
+    number!(reclaim.batch_pages = 128, 16..=1024, "pages",
         "Most pages that one request takes out of a process"),
+    number!(replacement.seed = 1, 0..=4294967295, "any number",
+        "Lottery: seed of the draws. The same seed and the same pages give the same victims"),
+    number!(replacement.extra_bins = 0, 0..=1, "0 or 1",
+        "Lottery: 1 has categories for frames of which more than half is free, by the same formula"),
+    number!(replacement.threshold_percent = 50, 1..=100, "percent of the buffers",
+        "Full buffers: so many are full when they are written though there is room"),
     number!(sizing.resident_floor_percent = 30, 1..=50, "percent of the budget",
         "Resident pages that are never reclaimed for the pool: what does not fit then goes to swap"),
     number!(sizing.dense_floor_percent = 15, 1..=50, "percent of the budget",
@@ -300,6 +380,18 @@ pub static NUMBERS: &[Number] = &[
         "Background reclaim starts when less than this is free"),
     number!(sizing.high_percent = 4, 2..=40, "percent of the budget",
         "Background reclaim stops when this much is free"),
+    number!(sizing.pool_permille = 100, 1..=900, "permille of the budget",
+        "Fixed: most that the pool may take. Zones: the same"),
+    number!(sizing.grow_below_zones = 1, 1..=64, "zones",
+        "Zones: the pool gets a zone when less than this is free in it"),
+    number!(sizing.shrink_above_zones = 4, 2..=64, "zones",
+        "Zones: the pool gives a zone back when more than this is free in it"),
+    number!(sizing.reserve_pages = 0, 0..=4096, "pages",
+        "Room that is kept free in a pool that cannot grow: its oldest pages go to swap in advance"),
+    number!(swap_format.virtual_percent = 200, 100..=1600, "percent of the swap tier",
+        "Compressed batches: most pages that are out at once, as if each took a block of 4 KiB"),
+    number!(codec.same_filled = 1, 0..=1, "0 or 1",
+        "1 keeps a page of one repeated 8-byte word as that word alone; 0 compresses it as any other"),
     number!(fault.around_pages = 16, 1..=16, "pages",
         "Most evicted pages that one fault brings back. It starts at 1 and doubles while faults are in sequence"),
     number!(fault.zero_run_pages = 64, 1..=64, "pages",
@@ -334,15 +426,74 @@ static RULES: &[Rule] = &[
         },
     },
     Rule {
-        keys: &["sizing.resident_floor_percent", "sizing.high_percent", "replacement.staging_percent"],
+        keys: &["sizing.resident_floor_percent", "sizing.high_percent", "reclaim.staging_percent"],
         broken: |scheme| {
             let Sizing { resident_floor_percent: floor, high_percent: high, .. } = scheme.sizing;
-            let staging = scheme.replacement.staging_percent;
+            let staging = scheme.reclaim.staging_percent;
             (floor + high + staging > 90).then(|| {
                 format!(
                     "`sizing.resident_floor_percent` = {floor}, `sizing.high_percent` = {high} and \
-                     `replacement.staging_percent` = {staging} leave less than 10 percent of the budget for the pool"
+                     `reclaim.staging_percent` = {staging} leave less than 10 percent of the budget for the pool"
                 )
+            })
+        },
+    },
+    Rule {
+        keys: &["pool", "pool.kind", "replacement", "replacement.kind"],
+        broken: |scheme| {
+            let (pool, replacement) = (scheme.pool.kind.name, scheme.replacement.kind);
+            let fits = replacement.pools.is_empty() || replacement.pools.contains(&pool);
+            (!fits).then(|| {
+                let pools = replacement.pools.join(", ");
+                format!("`replacement` = {} needs one of the pools {pools}, not {pool}", replacement.name)
+            })
+        },
+    },
+    Rule {
+        keys: &["pool", "pool.kind", "swap_format", "swap_format.kind"],
+        broken: |scheme| {
+            let (buffers, batches) =
+                (scheme.pool.kind.name == "buffers", scheme.swap_format.kind == SwapFormat::CompressedBatches);
+            (buffers != batches).then(|| {
+                "`pool` = buffers and `swap_format` = compressed-batches need each other: what is written is whole buffers".into()
+            })
+        },
+    },
+    Rule {
+        keys: &["pool", "pool.kind", "sizing", "sizing.kind"],
+        broken: |scheme| {
+            let pool = scheme.pool.kind.name;
+            (scheme.sizing.kind == SizingKind::Zones && pool != "zones")
+                .then(|| format!("`sizing` = zones needs `pool` = zones, not {pool}"))
+        },
+    },
+    Rule {
+        keys: &["swap_format", "swap_format.kind", "routing", "routing.kind", "admission", "admission.kind"],
+        broken: |scheme| {
+            let raw = scheme.swap_format.kind != SwapFormat::CompressedBatches;
+            (!raw && (scheme.routing.kind == RoutingKind::ByOrigin || scheme.admission.kind != AdmissionKind::All)).then(|| {
+                "`swap_format` = compressed-batches takes pages through the pool alone: it needs `admission` = all and \
+                 `routing` = coldest-to-swap"
+                    .into()
+            })
+        },
+    },
+    Rule {
+        keys: &["pool.block_bytes", "pool.zone_kib"],
+        broken: |scheme| {
+            let PoolScheme { block_bytes: block, zone_kib: zone, .. } = scheme.pool;
+            if !block.is_power_of_two() {
+                return Some(format!("`pool.block_bytes` = {block} must be a power of two"));
+            }
+            (zone % 4 != 0).then(|| format!("`pool.zone_kib` = {zone} must be a multiple of 4"))
+        },
+    },
+    Rule {
+        keys: &["sizing.grow_below_zones", "sizing.shrink_above_zones"],
+        broken: |scheme| {
+            let Sizing { grow_below_zones: grow, shrink_above_zones: shrink, .. } = scheme.sizing;
+            (grow >= shrink).then(|| {
+                format!("`sizing.grow_below_zones` = {grow} must be less than `sizing.shrink_above_zones` = {shrink}")
             })
         },
     },
@@ -440,19 +591,36 @@ impl Default for Scheme {
             name: "memfit".into(),
             summary: "our own, and the default".into(),
             classes: Classes::Anonymous,
-            admission: Admission { kind: AdmissionKind::All, max_len: 0 },
-            pool: PoolScheme { kind: &POOLS[0], chain_frames: 0 },
-            replacement: Replacement { kind: ReplacementKind::Dueling, staging_percent: 0, batch_pages: 0 },
+            admission: Admission { kind: AdmissionKind::SizeCap, max_len: 0, cap_below_percent: 0, offered_window: 0 },
+            pool: PoolScheme {
+                kind: &POOLS[0],
+                chain_frames: 0,
+                block_bytes: 0,
+                zone_kib: 0,
+                entries_per_frame: 0,
+                header_chunks: 0,
+            },
+            reclaim: Reclaim { kind: ReclaimKind::Dueling, staging_percent: 0, batch_pages: 0 },
+            replacement: ReplacementScheme {
+                kind: find("dueling").expect("it is in the table"),
+                seed: 0,
+                extra_bins: 0,
+                threshold_percent: 0,
+            },
             sizing: Sizing {
                 kind: SizingKind::Adaptive,
                 resident_floor_percent: 0,
                 dense_floor_percent: 0,
                 low_percent: 0,
                 high_percent: 0,
+                pool_permille: 0,
+                grow_below_zones: 0,
+                shrink_above_zones: 0,
+                reserve_pages: 0,
             },
-            routing: Routing::ColdestToSwap,
-            swap_format: SwapFormat::CompressedExtents,
-            codec: Codec::Auto,
+            routing: Routing { kind: RoutingKind::ColdestToSwap },
+            swap_format: SwapFormatScheme { kind: SwapFormat::CompressedExtents, virtual_percent: 0 },
+            codec: Codec { kind: CodecKind::Auto, same_filled: 0 },
             fault: FaultScheme { around_pages: 0, zero_run_pages: 0 },
         };
         for number in NUMBERS {

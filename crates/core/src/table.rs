@@ -8,7 +8,7 @@ use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
 use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::list::{Linked, Links, List};
-use crate::scheme::ReplacementKind;
+use crate::scheme::ReclaimKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of one page in one address space. See ARCHITECTURE.md, "Page states".
@@ -176,7 +176,7 @@ impl Linked for RunArena<'_> {
 }
 
 impl Table {
-    pub fn new(kind: ReplacementKind) -> Table {
+    pub fn new(kind: ReclaimKind) -> Table {
         Table {
             runs: Vec::new(),
             free: Vec::new(),

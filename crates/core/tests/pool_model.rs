@@ -46,7 +46,7 @@ fn pattern(object: Object) -> impl Iterator<Item = u8> {
 
 impl Model {
     fn new(entry: &PoolEntry, chain_frames: u32, limit_frames: u32, area_frames: u32) -> Model {
-        let pool = (entry.make)(&PoolParams { area_frames, limit_frames, chain_frames });
+        let pool = (entry.make)(&PoolParams { chain_frames, ..PoolParams::new(area_frames, limit_frames) });
         let bytes = vec![POISON; area_frames as usize * FRAME];
         let (objects, frames) = (BTreeMap::new(), BTreeSet::new());
         let (limit, area) = (limit_frames, area_frames);
@@ -266,7 +266,7 @@ fn compaction_is_complete() {
 #[test]
 fn metadata_shrinks() {
     for entry in POOLS {
-        let mut pool = (entry.make)(&PoolParams { area_frames: 1 << 20, limit_frames: 1 << 20, chain_frames: 4 });
+        let mut pool = (entry.make)(&PoolParams::new(1 << 20, 1 << 20));
         let empty = pool.usage().metadata_bytes;
         let handles: Vec<Handle> = (0..50_000).map(|i| pool.place(600 + i % 2600).unwrap().handle).collect();
         let full = pool.usage().metadata_bytes - empty;
@@ -305,7 +305,7 @@ impl Thirds {
 #[test]
 fn zsmalloc_fills_the_fullest() {
     let entry = find("zsmalloc").unwrap();
-    let pool = (entry.make)(&PoolParams { area_frames: 100, limit_frames: 3, chain_frames: 1 });
+    let pool = (entry.make)(&PoolParams { chain_frames: 1, ..PoolParams::new(100, 3) });
     let mut thirds = Thirds { pool, at: BTreeMap::new() };
     let (one, none) = (|first| Span { first, frames: 1 }, Span::EMPTY);
     // 0 0 0 -> 3 3 1: one frame after the other.
@@ -343,7 +343,7 @@ fn zsmalloc_fills_the_fullest() {
 #[should_panic(expected = "is dead")]
 fn zsmalloc_knows_dead_handles() {
     let entry = find("zsmalloc").unwrap();
-    let mut pool = (entry.make)(&PoolParams { area_frames: 100, limit_frames: 100, chain_frames: 4 });
+    let mut pool = (entry.make)(&PoolParams::new(100, 100));
     let dead = pool.place(100).unwrap().handle;
     pool.place(100).unwrap();
     pool.remove(dead);

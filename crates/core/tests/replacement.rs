@@ -1,7 +1,7 @@
 //! What each way of replacement brings back on known patterns: a program of which so many pages may be resident, in
 //! miniature.
 
-use memfit_core::scheme::{ReplacementKind, Scheme};
+use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{Answer, Coded, Core, Entry, Extent, Fault, Filled, Page, PageRange, ProcId, Stored, Tunables};
 
 const PAGES: u64 = 16_000;
@@ -23,9 +23,9 @@ struct Program {
 }
 
 impl Program {
-    fn new(kind: ReplacementKind, room: u64) -> Program {
+    fn new(kind: ReclaimKind, room: u64) -> Program {
         let tunables = Tunables {
-            replacement: kind,
+            reclaim: kind,
             staging_slots: 4096,
             around_pages: 1,
             zero_run_pages: 1,
@@ -38,7 +38,7 @@ impl Program {
     }
 
     /// With a swap tier for what is more than this in the pool.
-    fn spilling(kind: ReplacementKind, room: u64, pool: u64) -> Program {
+    fn spilling(kind: ReclaimKind, room: u64, pool: u64) -> Program {
         let mut program = Program::new(kind, room);
         program.core.swap_takes(true);
         Program { pool, ..program }
@@ -108,12 +108,12 @@ impl Program {
 }
 
 fn fetches(room: u64, pool: u64, turns: u64, pattern: impl Fn() -> Box<dyn FnMut(u64) -> u64>) -> [u64; 3] {
-    [ReplacementKind::SecondChance, ReplacementKind::Bimodal, ReplacementKind::Dueling]
+    [ReclaimKind::SecondChance, ReclaimKind::Bimodal, ReclaimKind::Dueling]
         .map(|kind| Program::spilling(kind, room, pool).fetches(turns, &mut *pattern()))
 }
 
 fn costs(room: u64, turns: u64, pattern: impl Fn() -> Box<dyn FnMut(u64) -> u64>) -> [u64; 3] {
-    [ReplacementKind::SecondChance, ReplacementKind::Bimodal, ReplacementKind::Dueling]
+    [ReclaimKind::SecondChance, ReclaimKind::Bimodal, ReclaimKind::Dueling]
         .map(|kind| Program::new(kind, room).cost(turns, &mut *pattern()))
 }
 
@@ -169,7 +169,7 @@ fn what_the_pool_holds_of_random_touches_is_the_same_whatever_is_done() {
 fn what_came_from_the_tier_and_is_unchanged_goes_back_unwritten() {
     let turns = PAGES * 10;
     let [dirty, clean] = [false, true].map(|clean| {
-        let mut program = Program { clean, ..Program::spilling(ReplacementKind::Bimodal, PAGES / 16, PAGES / 2) };
+        let mut program = Program { clean, ..Program::spilling(ReclaimKind::Bimodal, PAGES / 16, PAGES / 2) };
         program.cost(turns, &mut |turn| turn % PAGES);
         program.written
     });
@@ -221,7 +221,7 @@ fn what_is_used_all_the_time_stays_while_a_scan_passes() {
 
 #[test]
 fn the_winner_changes_with_the_program() {
-    let mut program = Program::new(ReplacementKind::Dueling, PAGES / 2);
+    let mut program = Program::new(ReclaimKind::Dueling, PAGES / 2);
     let looped = program.cost(PAGES * 10, &mut |turn| turn % PAGES);
     // Now on each quarter: all but the first pass should find its pages.
     let parts = program.cost(PAGES * 40, &mut *twenty_passes_over_each(PAGES / 4));

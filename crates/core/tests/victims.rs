@@ -1,11 +1,11 @@
 //! The choice of victims, through the core's own interface.
 
-use memfit_core::scheme::{ReplacementKind, Scheme};
+use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{Answer, Core, Fault, Filled, Page, PageRange, ProcId, Tunables, RUN_PAGES};
 
 fn core() -> Core {
     let tunables = Tunables {
-        replacement: ReplacementKind::SecondChance,
+        reclaim: ReclaimKind::SecondChance,
         staging_slots: 4096,
         around_pages: 16,
         zero_run_pages: 64,

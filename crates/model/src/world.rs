@@ -101,14 +101,14 @@ impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario, changes: &'a Changes, trace: bool) -> World<'a> {
         let around = u32::from(scenario.around);
         let tunables = Tunables {
-            replacement: memfit_core::scheme::ReplacementKind::SecondChance,
+            reclaim: memfit_core::scheme::ReclaimKind::SecondChance,
             staging_slots: 2 * PAGES as u32,
             around_pages: around,
             zero_run_pages: around,
             pool_frames: 16,
             swap: scenario.writes > 0,
         };
-        let pool = (POOLS[0].make)(&PoolParams { area_frames: 32, limit_frames: 16, chain_frames: 1 });
+        let pool = (POOLS[0].make)(&PoolParams { chain_frames: 1, ..PoolParams::new(32, 16) });
         let mut world = World {
             core: Core::new(tunables, pool),
             s: State::default(),

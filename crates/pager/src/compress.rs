@@ -4,7 +4,7 @@ use crate::state::Shared;
 use crate::swap::Aligned;
 use crate::trainer::Trainer;
 use memfit_codec::{Aim, Choice, Chooser, CodecId, Dictionaries, Worker};
-use memfit_core::scheme::Codec;
+use memfit_core::scheme::CodecKind;
 use memfit_core::{Coded, Compress, ObjectId, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl Compressor {
 
     /// Compresses `self.page` into `self.coded` by the scheme's codec.
     fn encode(&mut self, shared: &Shared, region: u32) -> Coded {
-        let fixed = fixed(shared.scheme.codec);
+        let fixed = fixed(shared.scheme.codec.kind);
         let key = u64::from(region);
         let limit = shared.scheme.admission.max_len as usize + 1;
         let choice = fixed.map_or_else(|| self.chooser.choose(key, self.aim), Choice::Use);
@@ -201,22 +201,22 @@ impl Compressor {
 }
 
 /// The codec that a scheme asks for, if it is always the same.
-fn fixed(codec: Codec) -> Option<CodecId> {
+fn fixed(codec: CodecKind) -> Option<CodecId> {
     Some(match codec {
-        Codec::Auto => return None,
-        Codec::Lz4 => CodecId::LZ4,
-        Codec::Lz4Hc => CodecId::LZ4HC,
-        Codec::Lzo => CodecId::LZO,
-        Codec::Lzrw1 => CodecId::LZRW1,
-        Codec::Deflate => CodecId::DEFLATE,
-        Codec::Zstd => CodecId::ZSTD,
-        Codec::ZstdFast => CodecId::ZSTD_FAST,
-        Codec::ZstdTrained => CodecId::ZSTD_TRAINED,
-        Codec::ZstdStrong => CodecId::ZSTD_STRONG,
-        Codec::ZstdStrongTrained => CodecId::ZSTD_STRONG_TRAINED,
-        Codec::WordMask => CodecId::WORD_MASK,
-        Codec::WkDm => CodecId::WKDM,
-        Codec::Wk4x4 => CodecId::WK4X4,
+        CodecKind::Auto => return None,
+        CodecKind::Lz4 => CodecId::LZ4,
+        CodecKind::Lz4Hc => CodecId::LZ4HC,
+        CodecKind::Lzo => CodecId::LZO,
+        CodecKind::Lzrw1 => CodecId::LZRW1,
+        CodecKind::Deflate => CodecId::DEFLATE,
+        CodecKind::Zstd => CodecId::ZSTD,
+        CodecKind::ZstdFast => CodecId::ZSTD_FAST,
+        CodecKind::ZstdTrained => CodecId::ZSTD_TRAINED,
+        CodecKind::ZstdStrong => CodecId::ZSTD_STRONG,
+        CodecKind::ZstdStrongTrained => CodecId::ZSTD_STRONG_TRAINED,
+        CodecKind::WordMask => CodecId::WORD_MASK,
+        CodecKind::WkDm => CodecId::WKDM,
+        CodecKind::Wk4x4 => CodecId::WK4X4,
     })
 }
 
@@ -240,10 +240,10 @@ mod tests {
 
     #[test]
     fn schemes_can_ask_for_every_codec_by_its_name() {
-        let names: Vec<&str> = Codec::ALL.iter().map(|codec| codec.name()).collect();
+        let names: Vec<&str> = CodecKind::ALL.iter().map(|codec| codec.name()).collect();
         assert_eq!(names[0], "auto");
         assert_eq!(names[1..], CODECS.iter().map(|entry| entry.name).collect::<Vec<_>>(), "in the same order");
-        for (codec, entry) in Codec::ALL[1..].iter().zip(CODECS) {
+        for (codec, entry) in CodecKind::ALL[1..].iter().zip(CODECS) {
             assert_eq!(fixed(*codec), Some(entry.id), "{}", entry.name);
         }
     }

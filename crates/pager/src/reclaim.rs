@@ -221,7 +221,7 @@ impl Reclaimer {
                 return;
             }
             let ids: Vec<_> = free.iter().map(|(p, _)| p.id).collect();
-            let max = (self.shared.scheme.replacement.batch_pages as usize).min(BATCH_PAGES);
+            let max = (self.shared.scheme.reclaim.batch_pages as usize).min(BATCH_PAGES);
             let mut state = self.shared.lock();
             let picked = state.core.pick_victims(max, self.shared.tick(), &|id| ids.contains(&id));
             self.shared.settle(state);

@@ -85,7 +85,7 @@ impl Sizes {
             promise: budget / 100 * (100 - PROMISE_PERCENT),
             floor: percent(scheme.sizing.resident_floor_percent),
             dense_floor: percent(scheme.sizing.dense_floor_percent),
-            staging: percent(scheme.replacement.staging_percent).max(64 * 4096),
+            staging: percent(scheme.reclaim.staging_percent).max(64 * 4096),
         }
     }
 }
@@ -211,7 +211,7 @@ impl Shared {
         let pool_frames = ((budget - sizes.dense_floor.min(budget / 2)) / 4096) as u32;
         let area_frames = pool_frames.saturating_mul(2);
         let tunables = Tunables {
-            replacement: scheme.replacement.kind,
+            reclaim: scheme.reclaim.kind,
             staging_slots: (sizes.staging / 4096) as u32,
             around_pages: scheme.fault.around_pages,
             zero_run_pages: scheme.fault.zero_run_pages,

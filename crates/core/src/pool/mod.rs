@@ -144,6 +144,26 @@ pub struct PoolUsage {
     pub metadata_bytes: u64,
 }
 
+/// What an eviction frees as a whole: the zpages that share frames and cannot be freed alone. Its number is that of its
+/// first frame; where zpages do not share anything, each is a unit of its own and has its handle's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unit(pub u32);
+
+/// How a unit is filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UnitView {
+    /// Size class, counted from 0; 0 where there are none.
+    pub class: u16,
+    /// Live zpages.
+    pub zpages: u16,
+    /// Most zpages of a unit of this kind.
+    pub capacity: u16,
+    /// Frames that are free when it is empty.
+    pub frames: u16,
+    /// Bytes that a further zpage could have, or would leave free: in whole chunks where the pool counts in chunks.
+    pub free_bytes: u32,
+}
+
 /// Bytes that must be copied. The ranges do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
@@ -190,6 +210,22 @@ pub trait Pool: Send {
         freed: &mut Vec<Span>,
     );
 
+    /// The unit that a zpage is in.
+    fn unit(&self, handle: Handle) -> Unit;
+
+    /// How a unit in use is filled.
+    fn view(&self, unit: Unit) -> UnitView;
+
+    /// The zpages of a unit in use, appended to `out`.
+    fn zpages(&self, unit: Unit, out: &mut Vec<Handle>);
+
+    /// From now on, or no longer: no zpage is placed in this unit, which is being evicted. It ends with the unit.
+    fn seal(&mut self, unit: Unit, sealed: bool);
+
+    /// After a removal from a unit that is still in use: moves its zpages together, where the pool does that within units.
+    /// As [`Pool::compact`], but for one unit.
+    fn tidy(&mut self, _unit: Unit, _movable: &dyn Fn(Handle) -> bool, _out: &mut Vec<Move>) {}
+
     /// Panics unless every invariant holds; O(n), for tests.
     fn check(&self);
 }
@@ -205,6 +241,29 @@ pub struct PoolParams {
     /// Most contiguous frames that share slots, `1..=`[`span::SPAN_MAX`]. More frames waste fewer bytes at the end of
     /// a zspage and are emptied more rarely.
     pub chain_frames: u32,
+    /// Zones: bytes of a block, a power of two from 32 to 4096.
+    pub block_bytes: u32,
+    /// Zones: frames of a zone.
+    pub zone_frames: u32,
+    /// Zones: zpages that a zone has entries for, for each of its frames.
+    pub entries_per_frame: u32,
+    /// z3fold: chunks of 64 bytes that the header of a frame takes.
+    pub header_chunks: u32,
+}
+
+impl PoolParams {
+    /// For an area and a limit in frames; all else as in the default scheme.
+    pub fn new(area_frames: u32, limit_frames: u32) -> PoolParams {
+        PoolParams {
+            area_frames,
+            limit_frames,
+            chain_frames: 4,
+            block_bytes: 128,
+            zone_frames: 1024,
+            entries_per_frame: 4,
+            header_chunks: 0,
+        }
+    }
 }
 
 /// A pool that a scheme may name.

@@ -18,7 +18,9 @@ mod class;
 
 use super::handles::{HandleTable, Place, CLASSES_MAX};
 use super::span::SpanAlloc;
-use super::{table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, LEN_MAX};
+use super::{
+    table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit, UnitView, LEN_MAX,
+};
 use class::{Class, Layout};
 
 /// The line of this pool in [`super::POOLS`].
@@ -207,6 +209,22 @@ impl Pool for Zsmalloc {
         self.handles.trim();
     }
 
+    fn unit(&self, _handle: Handle) -> Unit {
+        unimplemented!()
+    }
+
+    fn view(&self, _unit: Unit) -> UnitView {
+        unimplemented!()
+    }
+
+    fn zpages(&self, _unit: Unit, _out: &mut Vec<Handle>) {
+        unimplemented!()
+    }
+
+    fn seal(&mut self, _unit: Unit, _sealed: bool) {
+        unimplemented!()
+    }
+
     fn check(&self) {
         self.frames.check();
         self.handles.check();
@@ -238,7 +256,7 @@ mod tests {
     use super::*;
 
     fn pool(chain_frames: u32) -> Zsmalloc {
-        Zsmalloc::new(&PoolParams { area_frames: 1 << 20, limit_frames: 1 << 20, chain_frames })
+        Zsmalloc::new(&PoolParams { chain_frames, ..PoolParams::new(1 << 20, 1 << 20) })
     }
 
     #[test]
