@@ -138,6 +138,8 @@ pub struct PoolUsage {
     pub zpages: u64,
     /// Their bytes, as given to [`Pool::place`].
     pub stored_bytes: u64,
+    /// What they take: the same, with what each leaves unused at the end of its slot, chunks or blocks.
+    pub used_bytes: u64,
     /// Frames in use.
     pub frames: u32,
     /// Heap bytes of the pool's own tables, slack included.

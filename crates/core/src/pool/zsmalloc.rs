@@ -49,6 +49,8 @@ struct Zsmalloc {
     frames: SpanAlloc,
     limit: u32,
     stored_bytes: u64,
+    /// Objects of class [`WHOLE`].
+    whole: u64,
 }
 
 /// A zspage that compaction could empty.
@@ -82,7 +84,7 @@ impl Zsmalloc {
         classes.shrink_to_fit();
         assert_eq!((classes[0].layout.frames, classes[0].layout.slots), (1, 1), "whole frames are class 0");
         let frames = SpanAlloc::new(params.area_frames, params.chain_frames);
-        Zsmalloc { classes, class_of, handles: HandleTable::new(), frames, limit: params.limit_frames, stored_bytes: 0 }
+        Zsmalloc { classes, class_of, handles: HandleTable::new(), frames, limit: params.limit_frames, stored_bytes: 0, whole: 0 }
     }
 
     /// Frames for a new zspage, within the limit.
@@ -99,6 +101,7 @@ impl Zsmalloc {
         let grew = self.grow(1)?;
         let handle = self.handles.insert(Place { class: WHOLE, slot: 0, len: len as u16, zspage: grew.first });
         self.stored_bytes += u64::from(len);
+        self.whole += 1;
         Ok(Placed { handle, slot: Slot { frame: grew.first, offset: 0 }, grew })
     }
 
@@ -164,6 +167,7 @@ impl Pool for Zsmalloc {
         let place = self.handles.remove(handle);
         self.stored_bytes -= u64::from(place.len);
         let span = if place.class == WHOLE {
+            self.whole -= 1;
             Span { first: place.zspage, frames: 1 }
         } else {
             let class = &mut self.classes[usize::from(place.class)];
@@ -182,9 +186,11 @@ impl Pool for Zsmalloc {
     fn usage(&self) -> PoolUsage {
         let classes: u64 = self.classes.iter().map(Class::metadata_bytes).sum();
         let fixed = table_bytes(&self.classes) + size_of::<Self>() as u64;
+        let in_slots = |class: &Class| class.used() * u64::from(class.layout.bytes);
         PoolUsage {
             zpages: u64::from(self.handles.live()),
             stored_bytes: self.stored_bytes,
+            used_bytes: self.classes.iter().map(in_slots).sum::<u64>() + self.whole * u64::from(LEN_MAX),
             frames: self.frames.used(),
             metadata_bytes: fixed + classes + self.handles.metadata_bytes() + self.frames.metadata_bytes(),
         }
