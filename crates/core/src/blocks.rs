@@ -24,3 +24,19 @@ pub fn block_of(extent: Extent) -> u32 {
 pub fn byte_in_block(extent: Extent) -> u32 {
     extent.unit % UNITS * BLOCK_UNIT_BYTES
 }
+
+#[derive(Debug, Default)]
+pub struct BlockMap { n: u32 }
+impl BlockMap {
+    pub fn new(_r: &[std::ops::Range<u32>]) -> Self { BlockMap::default() }
+    pub fn alloc(&mut self) -> Option<u32> { self.n += 1; Some(self.n) }
+    pub fn alloc_run(&mut self, n: u32) -> Vec<std::ops::Range<u32>> { vec![0..n] }
+    pub fn take(&mut self, _b: u32, _n: u32) {}
+    pub fn release(&mut self, _b: u32) -> bool { false }
+    pub fn reserve(&mut self) -> bool { true }
+    pub fn unreserve(&mut self) {}
+    pub fn free_blocks(&self) -> u32 { 0 }
+    pub fn used_blocks(&self) -> u32 { 0 }
+    pub fn metadata_bytes(&self) -> u64 { 0 }
+    pub fn check(&self) {}
+}

@@ -240,7 +240,8 @@ impl Core {
             let slot = StagingSlot { area, index: index & !LAZY_BIT };
             if moved >> i & 1 == 1 {
                 let fetched = self.table.fetched(proc, page);
-                let object = self.objects.create(slot, region(proc, page), page.run(), fetched);
+                let object = self.objects.create(slot, region(proc, page), page.run(), fetched, false);
+                self.store.reserve(object);
                 self.table.set(proc, page, Entry::Out(object.0));
                 self.counters.evicted += 1;
             } else {

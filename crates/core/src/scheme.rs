@@ -27,7 +27,23 @@ pub struct Preset {
 }
 
 /// Every preset; the first is the default.
-pub static PRESETS: &[Preset] = &[Preset { name: "memfit", text: include_str!("../../../schemes/memfit.toml") }];
+pub static PRESETS: &[Preset] = &[
+    Preset { name: "memfit", text: include_str!("../../../schemes/memfit.toml") },
+    Preset { name: "swap", text: include_str!("../../../schemes/swap.toml") },
+    Preset { name: "zram", text: include_str!("../../../schemes/zram.toml") },
+    Preset { name: "zswap-zbud", text: include_str!("../../../schemes/zswap-zbud.toml") },
+    Preset { name: "zswap-z3fold", text: include_str!("../../../schemes/zswap-z3fold.toml") },
+    Preset { name: "zswap-zsmalloc", text: include_str!("../../../schemes/zswap-zsmalloc.toml") },
+    Preset { name: "cervera99", text: include_str!("../../../schemes/cervera99.toml") },
+    Preset { name: "tuduce05", text: include_str!("../../../schemes/tuduce05.toml") },
+    Preset { name: "hybrid18", text: include_str!("../../../schemes/hybrid18.toml") },
+    Preset { name: "zsmalloc-sr", text: include_str!("../../../schemes/zsmalloc-sr.toml") },
+    Preset { name: "apa", text: include_str!("../../../schemes/apa.toml") },
+    Preset { name: "apa+sa", text: include_str!("../../../schemes/apa+sa.toml") },
+    Preset { name: "apa+ca", text: include_str!("../../../schemes/apa+ca.toml") },
+    Preset { name: "ca+sa", text: include_str!("../../../schemes/ca+sa.toml") },
+    Preset { name: "ezswap", text: include_str!("../../../schemes/ezswap.toml") },
+];
 
 /// One choice on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +127,9 @@ macro_rules! axis {
 axis! {
     /// Which evicted pages are offered to the pool.
     Classes {
-        Anonymous "anonymous" "private anonymous pages",
+        Anonymous "anonymous" "private anonymous pages; pages of files are the kernel's",
+        FileDropped "file-dropped" "the same, but read-only private file mappings are in the budget, and their pages dropped",
+        FilePooled "file-pooled" "both: clean pages of such mappings go to the pool as well",
     }
 }
 axis! {

@@ -6,6 +6,7 @@
 
 mod adopt;
 pub mod apart;
+mod blocks;
 mod compress;
 pub mod config;
 mod control;

@@ -224,6 +224,16 @@ pub trait Pool: Send {
     /// From now on, or no longer: no zpage is placed in this unit, which is being evicted. It ends with the unit.
     fn seal(&mut self, unit: Unit, sealed: bool);
 
+    /// Whether a unit holds no zpage while what it held is still there, since it was sealed when the last one left.
+    fn clean(&self, _unit: Unit) -> bool {
+        false
+    }
+
+    /// Gives up a clean unit.
+    fn discard(&mut self, _unit: Unit) -> Span {
+        Span::EMPTY
+    }
+
     /// After a removal from a unit that is still in use: moves its zpages together, where the pool does that within units.
     /// As [`Pool::compact`], but for one unit.
     fn tidy(&mut self, _unit: Unit, _movable: &dyn Fn(Handle) -> bool, _out: &mut Vec<Move>) {}

@@ -134,6 +134,7 @@ impl Server {
             match load.source {
                 Source::Zero => out.fill(0),
                 Source::Word(word) => memfit_codec::fill(out, word),
+                Source::File => return Err(Broken("a page of a file without its file".into()).into()),
                 Source::Staged(slot) => {
                     let segment = self.shared.lock().segments.get(&slot.area).cloned();
                     let segment = segment.ok_or_else(|| Broken("a staging area is gone".into()))?;

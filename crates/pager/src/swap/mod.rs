@@ -11,10 +11,12 @@ mod copies;
 mod device;
 mod engine;
 mod faults;
+mod output;
 pub mod reader;
 pub mod writer;
 
 pub use buffer::{Aligned, ALIGN};
+pub use output::Output;
 pub use reader::{Have, Reader};
 pub use writer::{Room, Writer, Written};
 
