@@ -7,7 +7,7 @@ use crate::ids::{ObjectId, StagingSlot, NIL, PAGE_BYTES};
 use crate::object::Place;
 use crate::pool::{Slot, Span, FRAME_BYTES};
 use crate::replacement::{Chooser, Zpage};
-use crate::scheme::{AdmissionKind, RoutingKind};
+use crate::scheme::{AdmissionKind, Classes, RoutingKind};
 
 /// A staged page to compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,7 @@ impl Core {
         self.wants_estimate()
             || scheme.admission.kind == AdmissionKind::Nothing
             || scheme.routing.kind == RoutingKind::ByOrigin
+            || scheme.classes == Classes::FileDropped
     }
 
     /// Whether [`Core::offer`] wants an estimate of what a page compresses to.
@@ -130,7 +131,8 @@ impl Core {
             }
             _ => false,
         };
-        if !in_advance && !not_worth && admission != AdmissionKind::Nothing {
+        let not_pooled = file && scheme.classes != Classes::FilePooled;
+        if !in_advance && !not_worth && !not_pooled && admission != AdmissionKind::Nothing {
             return None;
         }
         let placed = self.leave_out(id, slot)?;

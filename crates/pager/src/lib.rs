@@ -12,6 +12,7 @@ pub mod config;
 mod control;
 mod event;
 mod fault;
+mod files;
 mod flight;
 mod forks;
 mod frames;
@@ -29,7 +30,7 @@ mod swap;
 mod trainer;
 
 use config::{Config, FromPager, SwapChoice};
-use memfit_core::scheme::Scheme;
+use memfit_core::scheme::{AdmissionKind, SwapFormat};
 use memfit_os::probe;
 use state::Shared;
 use std::path::PathBuf;
@@ -62,9 +63,12 @@ pub fn serve(config: Config) -> ! {
 
 fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let fork_events = probe::can_enable(memfit_os::uffd::EVENT_FORK);
-    let scheme = load_scheme(&config)?;
     let swap = open_swap(&config)?;
-    let shared = Shared::new(scheme, config.budget_bytes, swap).map_err(|error| {
+    if swap.is_none() && config.scheme.admission.kind == AdmissionKind::Nothing {
+        let name = &config.scheme.name;
+        return Err((format!("scheme {name} keeps pages in swap alone: it needs a swap tier, see --swap"), 2));
+    }
+    let shared = Shared::new(config.scheme.clone(), config.budget_bytes, swap).map_err(|error| {
         (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
     })?;
     flight::start(&mut shared.lock().core);
@@ -91,18 +95,6 @@ fn panic_hook(launcher: i32) -> impl Fn(&std::panic::PanicHookInfo<'_>) {
         let text = format!("the pager failed: {info}");
         control::send_to_launcher(launcher, &FromPager::Fatal { text });
     }
-}
-
-fn load_scheme(config: &Config) -> Result<Scheme, (String, i32)> {
-    let name = config.scheme.as_deref().unwrap_or("memfit");
-    let parsed = match Scheme::preset(name, &config.overrides) {
-        Some(parsed) => parsed.map_err(|error| format!("scheme {name}: {error}")),
-        None => match std::fs::read_to_string(name) {
-            Ok(text) => Scheme::parse(&text, &config.overrides).map_err(|error| format!("scheme {name}: {error}")),
-            Err(error) => Err(format!("no scheme of the name {name}, and no such file: {error}; see `memfit schemes`")),
-        },
-    };
-    parsed.map_err(|message| (message, 2))
 }
 
 /// Free space of the file system that the swap file may take by default, percent.

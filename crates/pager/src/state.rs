@@ -7,12 +7,13 @@
 use crate::compress::Compressor;
 use crate::config::FromPager;
 use crate::forks::Expected;
+use crate::files::Files;
 use crate::frames::FrameBook;
 use crate::proc::Proc;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
 use memfit_codec::{Dictionaries, CODEC_IDS};
-use memfit_core::scheme::{AdmissionKind, Scheme, SizingKind};
+use memfit_core::scheme::{AdmissionKind, Classes, Scheme, SizingKind};
 use memfit_core::{AreaId, Compress, Core, Effects, Origin, Tunables};
 use memfit_os::memory::{Frames, Segment};
 use std::collections::HashMap;
@@ -102,6 +103,8 @@ pub struct Shared {
     pub procs: Mutex<Vec<Arc<Proc>>>,
     /// Children of told forks that have not named themselves.
     pub expected: Mutex<Vec<Arc<Expected>>>,
+    /// Files of which programs have mapped pages.
+    pub files: Files,
     /// The scheme in use.
     pub scheme: Arc<Scheme>,
     /// Sizes in use.
@@ -236,6 +239,7 @@ impl Shared {
             swap,
             procs: Mutex::new(Vec::new()),
             expected: Mutex::new(Vec::new()),
+            files: Files::new()?,
             scheme,
             sizes,
             unmanaged: AtomicU64::new(0),
@@ -299,6 +303,11 @@ impl Shared {
                 swap.free(extent, len);
             }
         }
+    }
+
+    /// Whether pages of files are in the budget.
+    pub fn takes_files(&self) -> bool {
+        self.scheme.classes != Classes::Anonymous
     }
 
     /// Whether anything was ever written to the swap tier.

@@ -191,10 +191,12 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
     let totals = (!question.brief).then(|| state.core.totals(shared.tick()));
     let backed = u64::from(state.frames.backed_frames) * 4096;
     let log_bytes = shared.swap.as_ref().map_or(0, |s| s.metadata_bytes());
-    let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes() + log_bytes;
+    let files = shared.files.metadata_bytes();
+    let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes() + log_bytes + files;
     let resident = state.core.present_total() * 4096;
     let (calls, pool_limit) = (state.core.calls(), u64::from(state.core.pool_limit()) * 4096);
     drop(state);
+    let file_faults = shared.files.faults.load(Relaxed);
     let peak = &shared.peak;
     let swap = shared.swap.as_ref().map(|s| &s.counters);
     let swapped = |f: fn(&crate::swap::Counters) -> &AtomicU64| swap.map_or(0, |s| f(s).load(Relaxed));
@@ -214,8 +216,9 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
             "metadata_bytes": peak.metadata.load(Relaxed), "swap_bytes": swapped(|s| &s.peak_bytes),
         },
         "faults": {
-            "total": c.faults, "zero": c.faults_zero, "staged": c.faults_staged, "filled": c.faults_filled,
-            "pool": c.faults_pool, "swap": c.faults_swap, "file": c.faults_file, "around_pages": c.around_pages,
+            "total": c.faults, "zero": c.faults_zero - file_faults.min(c.faults_zero), "staged": c.faults_staged, "filled": c.faults_filled,
+            "pool": c.faults_pool, "swap": c.faults_swap,
+            "file": c.faults_file + file_faults, "around_pages": c.around_pages,
             "zero_run_pages": c.zero_run_pages, "present": c.faults_present,
         },
         "evictions": {
@@ -243,6 +246,9 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
             "write_bytes_per_hour": per_hour(swapped(|s| &s.write_bytes), wall),
             "endurance_bytes": desk.config.endurance,
             "endurance_days": desk.config.endurance.and_then(|rated| days(rated, per_hour(swapped(|s| &s.write_bytes), wall))),
+        },
+        "files": {
+            "reads": shared.files.reads.load(Relaxed), "read_bytes": shared.files.read_bytes.load(Relaxed),
         },
         "fault_latency_ns": shared.latency.json(),
         "processes": processes(desk, question.brief),

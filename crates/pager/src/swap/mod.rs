@@ -15,13 +15,14 @@ mod output;
 pub mod reader;
 pub mod writer;
 
+pub use copies::{Hash, Hasher};
 pub use buffer::{Aligned, ALIGN};
 pub use output::Output;
 pub use reader::{Have, Reader};
 pub use writer::{Room, Writer, Written};
 
 use cipher::{Cipher, Label, TAG_BYTES};
-use copies::{Copies, Hasher};
+use copies::Copies;
 use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, HEAD_BYTES, SEGMENT_BYTES};
 use memfit_core::{Extent, ObjectId, Stored};
 use std::fs::File;
