@@ -11,12 +11,13 @@
 //! ```
 //!
 //! Terms: a *zpage* is one compressed page; its [`Handle`] names it as long as it lives; its [`Slot`] changes only by
-//! [`Pool::compact`]. Everything is by index: no pointers, no clock, no randomness, so the same calls give the same
-//! answers.
+//! [`Pool::compact`] and [`Pool::tidy`]. Everything is by index: no pointers, no clock, no randomness, so the same calls
+//! give the same answers.
 //!
 //! A new pool is one file and one line in [`POOLS`]; the line gives it a name in schemes, help text and the model test
 //! in `tests/pool_model.rs`.
 
+mod folds;
 mod handles;
 pub mod span;
 pub mod zsmalloc;
@@ -166,7 +167,7 @@ pub struct UnitView {
     pub free_bytes: u32,
 }
 
-/// Bytes that must be copied. The ranges do not overlap.
+/// Bytes that must be moved. The two ranges may overlap: it is one `memmove`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     /// Whose bytes.
@@ -289,7 +290,7 @@ pub struct PoolEntry {
 }
 
 /// Every pool.
-pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY];
+pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY, folds::ZBUD, folds::Z3FOLD];
 
 /// The pool of that name.
 pub fn find(name: &str) -> Option<&'static PoolEntry> {
