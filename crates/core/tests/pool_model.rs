@@ -4,7 +4,7 @@
 //! An overlap or a lost move shows as a wrong byte, a frame freed too early as poison.
 
 use memfit_core::pool::{
-    find, Handle, Move, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, LEN_MAX, POOLS,
+    find, Handle, Move, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit, LEN_MAX, POOLS,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,10 @@ enum Op {
     /// Moves at most so many; objects whose handle leaves the remainder 0 modulo the second number stay.
     Compact(usize, u32),
     Limit(u32),
+    /// Seals the unit of the live object at this rank, modulo their number.
+    Seal(usize),
+    /// Unseals the sealed unit at this rank, modulo their number.
+    Unseal(usize),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +33,10 @@ struct Object {
 }
 
 struct Model {
+    entry: &'static PoolEntry,
     pool: Box<dyn Pool>,
     objects: BTreeMap<Handle, Object>,
+    sealed: BTreeSet<Unit>,
     frames: BTreeSet<u32>,
     bytes: Vec<u8>,
     limit: u32,
@@ -45,12 +51,12 @@ fn pattern(object: Object) -> impl Iterator<Item = u8> {
 }
 
 impl Model {
-    fn new(entry: &PoolEntry, chain_frames: u32, limit_frames: u32, area_frames: u32) -> Model {
+    fn new(entry: &'static PoolEntry, chain_frames: u32, limit_frames: u32, area_frames: u32) -> Model {
         let pool = (entry.make)(&PoolParams { chain_frames, ..PoolParams::new(area_frames, limit_frames) });
         let bytes = vec![POISON; area_frames as usize * FRAME];
-        let (objects, frames) = (BTreeMap::new(), BTreeSet::new());
+        let (objects, sealed, frames) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let (limit, area) = (limit_frames, area_frames);
-        Model { pool, objects, frames, bytes, limit, area, placed: 0, moves: 0, full: 0 }
+        Model { entry, pool, objects, sealed, frames, bytes, limit, area, placed: 0, moves: 0, full: 0 }
     }
 
     fn step(&mut self, op: &Op) {
@@ -62,12 +68,58 @@ impl Model {
                 self.limit = frames;
                 self.pool.set_limit(frames);
             }
+            Op::Seal(rank) => {
+                let Some(&handle) = self.objects.keys().nth(rank % self.objects.len().max(1)) else { return };
+                let unit = self.pool.unit(handle);
+                self.pool.seal(unit, true);
+                self.sealed.insert(unit);
+            }
+            Op::Unseal(rank) => {
+                let Some(&unit) = self.sealed.iter().nth(rank % self.sealed.len().max(1)) else { return };
+                self.pool.seal(unit, false);
+                self.sealed.remove(&unit);
+            }
         }
         self.pool.check();
+        self.check_units();
         let usage = self.pool.usage();
         assert_eq!(usage.frames as usize, self.frames.len());
         assert_eq!(usage.zpages as usize, self.objects.len());
         assert_eq!(usage.stored_bytes, self.objects.values().map(|object| u64::from(object.len)).sum::<u64>());
+    }
+
+    /// The units hold what is stored and nothing else, and their views say so. Forgets the seals of units that ended.
+    fn check_units(&mut self) {
+        let mut units: BTreeMap<Unit, Vec<Handle>> = BTreeMap::new();
+        for &handle in self.objects.keys() {
+            units.entry(self.pool.unit(handle)).or_default().push(handle);
+        }
+        let (mut frames, mut apart) = (0, true);
+        for (&unit, handles) in &units {
+            let (view, mut zpages) = (self.pool.view(unit), Vec::new());
+            self.pool.zpages(unit, &mut zpages);
+            zpages.sort_unstable();
+            assert_eq!(&zpages, handles, "zpages of {unit:?}");
+            assert_eq!(usize::from(view.zpages), handles.len(), "{unit:?}: {view:?}");
+            assert!(view.zpages <= view.capacity, "{unit:?}: {view:?}");
+            frames += usize::from(view.frames);
+            // Units whose frames hold others too free none alone.
+            apart &= view.frames > 0;
+            let lens = handles.iter().map(|handle| self.objects[handle].len);
+            if view.frames > 0 {
+                let bytes = lens.clone().sum::<u32>() + view.free_bytes;
+                assert!(bytes <= u32::from(view.frames) * FRAME as u32, "{unit:?}: {view:?}");
+            }
+            let free_slots = u32::from(view.capacity - view.zpages);
+            if self.entry.name == "zsmalloc" && free_slots > 0 {
+                let slot = view.free_bytes / free_slots;
+                assert_eq!(slot * free_slots, view.free_bytes, "{unit:?} has whole slots: {view:?}");
+                assert!(lens.max() <= Some(slot), "{unit:?} has slots for what is in it: {view:?}");
+                assert!(slot * u32::from(view.capacity) <= u32::from(view.frames) * FRAME as u32, "{view:?}");
+            }
+        }
+        assert!(!apart || frames == self.frames.len(), "the units have {frames} frames of {}", self.frames.len());
+        self.sealed.retain(|unit| units.contains_key(unit));
     }
 
     fn place(&mut self, len: u32) {
@@ -94,6 +146,8 @@ impl Model {
         self.placed += 1;
         assert!(self.objects.insert(placed.handle, object).is_none(), "the handle was in use");
         assert_eq!(self.pool.slot(placed.handle), (placed.slot, len));
+        let unit = self.pool.unit(placed.handle);
+        assert!(!self.sealed.contains(&unit), "{unit:?} is sealed");
         let at = self.range(placed.slot, len);
         self.bytes[at].iter_mut().zip(pattern(object)).for_each(|(byte, new)| *byte = new);
     }
@@ -107,7 +161,8 @@ impl Model {
     }
 
     fn compact(&mut self, max: usize, stay: u32) {
-        let places: BTreeMap<Handle, Slot> = self.objects.keys().map(|&h| (h, self.pool.slot(h).0)).collect();
+        let place = |&handle: &Handle| (handle, (self.pool.slot(handle).0, self.pool.unit(handle)));
+        let places: BTreeMap<Handle, (Slot, Unit)> = self.objects.keys().map(place).collect();
         let stays = |handle: Handle| stay != 0 && handle.raw() % stay == 0;
         let (mut moves, mut freed) = (Vec::new(), Vec::new());
         self.pool.compact(max, &|handle| !stays(handle), &mut moves, &mut freed);
@@ -115,11 +170,13 @@ impl Model {
         for &Move { handle, from, to, len } in &moves {
             assert!(!stays(handle), "{handle:?} was not to be moved");
             assert_eq!(len, self.objects[&handle].len);
+            let units = [places[&handle].1, self.pool.unit(handle)];
+            assert!(units.iter().all(|unit| !self.sealed.contains(unit)), "{handle:?} went between {units:?}");
             let (source, target) = (self.range(from, len), self.range(to, len));
             assert!(source.end <= target.start || target.end <= source.start, "{from:?} and {to:?} overlap");
             self.bytes.copy_within(source, target.start);
         }
-        for (handle, old) in places {
+        for (handle, (old, _)) in places {
             let moved = moves.iter().any(|m| m.handle == handle);
             assert!(moved || self.pool.slot(handle).0 == old, "{handle:?} changed its slot without a move");
         }
@@ -179,6 +236,8 @@ fn op() -> impl Strategy<Value = Op> {
         8 => any::<usize>().prop_map(Op::Remove),
         1 => (0..40usize, 0..5u32).prop_map(|(max, stay)| Op::Compact(max, stay)),
         1 => (0..80u32).prop_map(Op::Limit),
+        2 => any::<usize>().prop_map(Op::Seal),
+        1 => any::<usize>().prop_map(Op::Unseal),
     ]
 }
 
@@ -214,6 +273,8 @@ impl Random {
         match self.below(1000) {
             0..10 => Op::Compact(self.below(200) as usize, self.below(6) as u32),
             10..16 => Op::Limit(50 + self.below(650) as u32),
+            16..32 => Op::Seal(self.below(u64::MAX) as usize),
+            32..48 => Op::Unseal(self.below(u64::MAX) as usize),
             _ if self.below(100) < remove => Op::Remove(self.below(u64::MAX) as usize),
             _ => Op::Place(match self.below(10) {
                 0 => 1 + self.below(200) as u32,
