@@ -19,9 +19,6 @@ const COMPACTS: &[&str] = &["zsmalloc"];
 /// Pools that move objects when they are told to tidy.
 const TIDIES: &[&str] = &["z3fold"];
 
-/// Pools without units yet.
-const NO_UNITS: &[&str] = &["zsmalloc"];
-
 #[derive(Debug, Clone)]
 enum Op {
     Place(u32),
@@ -52,7 +49,6 @@ struct Model {
     moves: u64,
     tidied: u64,
     full: u64,
-    has_units: bool,
     sealed: BTreeSet<Unit>,
 }
 
@@ -80,7 +76,6 @@ impl Model {
             moves: 0,
             tidied: 0,
             full: 0,
-            has_units: !NO_UNITS.contains(&entry.name),
             sealed: BTreeSet::new(),
         }
     }
@@ -129,7 +124,7 @@ impl Model {
         self.placed += 1;
         assert!(self.objects.insert(placed.handle, object).is_none(), "the handle was in use");
         assert_eq!(self.pool.slot(placed.handle), (placed.slot, len));
-        assert!(!self.has_units || !self.sealed.contains(&self.pool.unit(placed.handle)), "its unit is sealed");
+        assert!(!self.sealed.contains(&self.pool.unit(placed.handle)), "its unit is sealed");
         let at = self.range(placed.slot, len);
         self.bytes[at].iter_mut().zip(pattern(object)).for_each(|(byte, new)| *byte = new);
     }
@@ -141,11 +136,11 @@ impl Model {
     fn remove(&mut self, rank: usize, stay: u32) {
         let Some(handle) = self.at(rank) else { return };
         self.verify(handle);
-        let unit = self.has_units.then(|| (self.pool.unit(handle), self.pool.view(self.pool.unit(handle))));
+        let unit = self.pool.unit(handle);
+        let view = self.pool.view(unit);
         let span = self.pool.remove(handle);
         self.objects.remove(&handle);
         self.release(span);
-        let Some((unit, view)) = unit else { return };
         if view.zpages == 1 {
             assert_eq!(span.frames, u32::from(view.frames), "all frames of an empty unit are free");
             self.sealed.remove(&unit);
@@ -161,7 +156,7 @@ impl Model {
     }
 
     fn seal(&mut self, rank: usize) {
-        let Some(handle) = self.at(rank).filter(|_| self.has_units) else { return };
+        let Some(handle) = self.at(rank) else { return };
         let unit = self.pool.unit(handle);
         let sealed = self.sealed.insert(unit) || !self.sealed.remove(&unit);
         self.pool.seal(unit, sealed);
@@ -183,7 +178,7 @@ impl Model {
 
     /// Each object and the unit that it is in, in order of handles.
     fn units(&self) -> Vec<(Unit, Handle)> {
-        self.objects.keys().filter(|_| self.has_units).map(|&handle| (self.pool.unit(handle), handle)).collect()
+        self.objects.keys().map(|&handle| (self.pool.unit(handle), handle)).collect()
     }
 
     fn slots(&self) -> BTreeMap<Handle, Slot> {

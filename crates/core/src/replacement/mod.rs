@@ -6,6 +6,7 @@
 //! A new policy is one file and one line in [`REPLACEMENTS`]; the line gives it a name in schemes, help text and the model
 //! test in `tests/policy_model.rs`.
 
+mod round_robin;
 mod unit_lru;
 
 use crate::pool::{Handle, Unit, UnitView};
@@ -115,6 +116,9 @@ pub static REPLACEMENTS: &[ReplacementEntry] = &[
         make: |_| Chooser::Queue(ReclaimKind::Dueling),
     },
     unit_lru::ENTRY,
+    round_robin::BY_LIST,
+    round_robin::BY_CLASS,
+    round_robin::BY_GROUP,
     ReplacementEntry {
         name: "none",
         help: "nothing leaves: when the pool is full, new pages go elsewhere",
