@@ -1,14 +1,14 @@
 //! What a page would compress to, guessed from the bytes at its start: the test before an admission to the pool.
 //!
-//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access 2019: the entropy of the bytes in
-//! the first 512 of a page, `H = - sum P(b) log2 P(b)` in 0 to 8 bits, divided by 8, stands for compressed / original length.
+//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access 2019,
+//! equation 3: the entropy of the first 512 bytes of a page, `H = - sum P(b) log2 P(b)` in 0 to 8 bits, divided by 8, stands for compressed / original length.
 //! It sees how often each byte occurs and not in what order: a page that repeats the bytes 0 to 255 is taken for
 //! incompressible, and so is one whose first half is random.
 //!
 //! With the number `n` of each byte, the sum is `9 - sum n log2 n / 512`: one addition per kind of byte, from a table of
 //! `n log2 n` in fixed point. The result is that of the formula to within half a unit and a bit, on every machine.
 
-/// Bytes at the start of a page that count. Correlation with the entropy of whole pages there: 0.955, with 256 bytes 0.938.
+/// Bytes at the start of a page that count. There, its correlation with the entropy of whole pages is 0.955; 0.938 with 256 bytes.
 pub const ENTROPY_BYTES: usize = 512;
 
 /// The entropy of bytes that are all alike frequent, 8 bits; the ratio 1.

@@ -1,6 +1,7 @@
 //! Selective admission: only pages that are worth as much as the mean of the pool are compressed and put into it.
 //!
-//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access 2019:
+//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access 2019,
+//! section III.B:
 //!
 //! ```text
 //! benefit of a page = cost / estimated ratio                                        (equation 1)
@@ -20,10 +21,10 @@
 
 use crate::pool::FRAME_BYTES;
 
-/// Cost of a clean page of a file that is not in the pool: one read (section 3.2 there).
+/// Cost of a clean page of a file that is not in the pool: one read (III.B).
 pub const COST_FILE: u64 = 1;
 /// Cost of an anonymous page that is not in the pool: one read, and a write that takes as long as two to four random reads
-/// of flash (section 3.2 there).
+/// of flash (III.B).
 pub const COST_ANONYMOUS: u64 = 4;
 
 /// Pages that the hit rate is about.
