@@ -6,7 +6,7 @@
 //! makes the calls a sequence; bytes are moved outside.
 #![forbid(unsafe_code)]
 
-mod admission;
+pub mod admission;
 pub mod blocks;
 mod doubt;
 mod duel;
