@@ -233,7 +233,12 @@ fn long_seeded_run() {
         for i in 0..8_000 {
             model.step(&random.op(i / 1_500 % 2 == 0));
         }
-        assert!(model.moves > 50 && model.full > 50, "{} moves, {} refusals", model.moves, model.full);
+        assert!(
+            (model.moves > 50 || !entry.compacts) && model.full > 50,
+            "{} moves, {} refusals",
+            model.moves,
+            model.full
+        );
         model.finish();
     }
 }
@@ -241,7 +246,7 @@ fn long_seeded_run() {
 /// Compaction without a bound leaves less than a zspage of free slots in every class.
 #[test]
 fn compaction_is_complete() {
-    for entry in POOLS {
+    for entry in POOLS.iter().filter(|entry| entry.compacts) {
         let mut model = Model::new(entry, 4, 2000, 4000);
         (0..1000).for_each(|_| model.place(1360));
         let dense = model.pool.usage().frames;
