@@ -189,7 +189,7 @@ impl Store {
 
     /// So many objects are in a block.
     pub fn take_block(&mut self, block: u32, objects: u32) {
-        self.blocks.take(block, objects);
+        self.blocks.take(block, objects as u16);
     }
 
     /// An object has left its block. The frame of a clean buffer that is of no use any more by that.

@@ -166,8 +166,8 @@ impl Core {
             self.begin_write(id, handle, slot, len, to, out);
         }
         if block != NIL {
-            // One reference more keeps it until the last write has ended.
-            self.store.take_block(block, writing + 1);
+            // What it was handed out for, the write, keeps it until the last object is told of.
+            self.store.take_block(block, writing);
         }
         if writing > 0 {
             self.store.sealed.insert(unit.0, Sealed { writing, block, gone: false });

@@ -13,8 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const FRAME: usize = 4096;
 const POISON: u8 = 0xdd;
 
-/// Pools that promise to free frames by compaction.
-const COMPACTS: &[&str] = &["zsmalloc"];
 
 /// Pools that move objects when they are told to tidy.
 const TIDIES: &[&str] = &["z3fold"];
@@ -328,7 +326,7 @@ fn long_seeded_run() {
         }
         let Model { moves, tidied, full, .. } = model;
         assert!(full > 50, "{}: {full} refusals", entry.name);
-        assert!(moves > 25 || !COMPACTS.contains(&entry.name), "{}: {moves} moves", entry.name);
+        assert!(moves > 25 || !entry.compacts, "{}: {moves} moves", entry.name);
         assert!((tidied > 50) == TIDIES.contains(&entry.name), "{}: {tidied} moves in units", entry.name);
         model.finish();
     }
@@ -337,7 +335,7 @@ fn long_seeded_run() {
 /// Compaction without a bound leaves less than a zspage of free slots in every class.
 #[test]
 fn compaction_is_complete() {
-    for entry in POOLS.iter().filter(|entry| COMPACTS.contains(&entry.name)) {
+    for entry in POOLS.iter().filter(|entry| entry.compacts) {
         let mut model = Model::new(entry, 4, 2000, 4000);
         (0..1000).for_each(|_| model.place(1360));
         let dense = model.pool.usage().frames;

@@ -46,6 +46,7 @@ use std::ops::Range;
 pub(super) const ZBUD: PoolEntry = PoolEntry {
     name: "zbud",
     help: "at most two pages in a frame, one at each end; a frame can be emptied alone",
+    compacts: false,
     make: |params| Box::new(Folds::<2>::new(params, 0)),
 };
 
@@ -53,6 +54,7 @@ pub(super) const ZBUD: PoolEntry = PoolEntry {
 pub(super) const Z3FOLD: PoolEntry = PoolEntry {
     name: "z3fold",
     help: "at most three pages in a frame, moved together when one leaves; a frame can be emptied alone",
+    compacts: false,
     make: |params| Box::new(Folds::<3>::new(params, params.header_chunks)),
 };
 

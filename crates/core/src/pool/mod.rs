@@ -17,6 +17,7 @@
 //! A new pool is one file and one line in [`POOLS`]; the line gives it a name in schemes, help text and the model test
 //! in `tests/pool_model.rs`.
 
+pub mod buffers;
 mod folds;
 mod handles;
 pub mod span;
@@ -225,12 +226,16 @@ pub trait Pool: Send {
     /// From now on, or no longer: no zpage is placed in this unit, which is being evicted. It ends with the unit.
     fn seal(&mut self, unit: Unit, sealed: bool);
 
-    /// Whether a unit holds no zpage while what it held is still there, since it was sealed when the last one left.
+    /// Whether the unit has no zpages, but its frame is in use for what it held: that is there to be read until
+    /// [`Pool::place`] gives the frame to a new zpage, which is then at its start. False for a frame that is not in use.
+    ///
+    /// Such a unit came from a sealed one whose last zpage was removed. To seal it means that somebody reads it: its
+    /// frame is not given away until it is unsealed.
     fn clean(&self, _unit: Unit) -> bool {
         false
     }
 
-    /// Gives up a clean unit.
+    /// Gives up the frame of a clean unit; nothing if the unit is sealed.
     fn discard(&mut self, _unit: Unit) -> Span {
         Span::EMPTY
     }
@@ -285,12 +290,14 @@ pub struct PoolEntry {
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
+    /// [`Pool::compact`] moves zpages between frames until less than a unit's worth of room is left.
+    pub compacts: bool,
     /// Makes an empty pool.
     pub make: fn(&PoolParams) -> Box<dyn Pool>,
 }
 
 /// Every pool.
-pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY, folds::ZBUD, folds::Z3FOLD];
+pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY, folds::ZBUD, folds::Z3FOLD, buffers::ENTRY];
 
 /// The pool of that name.
 pub fn find(name: &str) -> Option<&'static PoolEntry> {

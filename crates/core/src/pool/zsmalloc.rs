@@ -36,6 +36,7 @@ use units::{Start, UnitIndex};
 pub(super) const ENTRY: PoolEntry = PoolEntry {
     name: "zsmalloc",
     help: "size classes 16 bytes apart over chains of contiguous frames; dense; empties frames by compaction",
+    compacts: true,
     make: |params| Box::new(Zsmalloc::new(params)),
 };
 
