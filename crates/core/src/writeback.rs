@@ -195,6 +195,7 @@ impl Core {
     /// An object leaves the pool. Returns how many frames became free by that.
     pub(crate) fn unpool(&mut self, id: ObjectId, handle: Handle) -> u32 {
         let (unit, len) = (self.pool.unit(handle), self.pool.slot(handle).1);
+        let before = matches!(self.store.chooser, Chooser::Policy(_)).then(|| self.pool.view(unit));
         let span = self.pool.remove(handle);
         let gone = !span.is_empty() || self.pool.clean(unit);
         if let Some(sealed) = self.store.sealed.get_mut(&unit.0).filter(|_| gone) {
@@ -212,8 +213,8 @@ impl Core {
             let (objects, owners) = (&self.objects, &self.owners);
             self.pool.tidy(unit, &movable(objects, owners), &mut self.effects.moves);
         }
-        if let Chooser::Policy(policy) = &mut self.store.chooser {
-            let view = if gone { UnitView::default() } else { self.pool.view(unit) };
+        if let (Chooser::Policy(policy), Some(before)) = (&mut self.store.chooser, before) {
+            let view = if gone { UnitView { zpages: 0, ..before } } else { self.pool.view(unit) };
             policy.left(Zpage { handle, len, file }, unit, view);
         }
         span.frames

@@ -48,6 +48,8 @@ struct Model {
     tidied: u64,
     full: u64,
     sealed: BTreeSet<Unit>,
+    /// Those that were sealed when their last object left, and are still.
+    clean: BTreeSet<Unit>,
 }
 
 fn stays(handle: Handle, stay: u32) -> bool {
@@ -75,6 +77,7 @@ impl Model {
             tidied: 0,
             full: 0,
             sealed: BTreeSet::new(),
+            clean: BTreeSet::new(),
         }
     }
 
@@ -122,7 +125,9 @@ impl Model {
         self.placed += 1;
         assert!(self.objects.insert(placed.handle, object).is_none(), "the handle was in use");
         assert_eq!(self.pool.slot(placed.handle), (placed.slot, len));
-        assert!(!self.sealed.contains(&self.pool.unit(placed.handle)), "its unit is sealed");
+        let unit = self.pool.unit(placed.handle);
+        assert!(!self.sealed.contains(&unit), "its unit is sealed");
+        assert!(!self.clean.contains(&unit), "it is read");
         let at = self.range(placed.slot, len);
         self.bytes[at].iter_mut().zip(pattern(object)).for_each(|(byte, new)| *byte = new);
     }
@@ -140,8 +145,15 @@ impl Model {
         self.objects.remove(&handle);
         self.release(span);
         if view.zpages == 1 {
+            let sealed = self.sealed.remove(&unit);
+            if sealed && self.pool.clean(unit) {
+                // Somebody reads it: nobody gets its frame.
+                self.pool.seal(unit, true);
+                assert!(span.is_empty(), "a clean unit keeps its frame");
+                self.clean.insert(unit);
+                return;
+            }
             assert_eq!(span.frames, u32::from(view.frames), "all frames of an empty unit are free");
-            self.sealed.remove(&unit);
             return;
         }
         assert!(span.is_empty(), "frames of a unit in use became free");
@@ -154,6 +166,14 @@ impl Model {
     }
 
     fn seal(&mut self, rank: usize) {
+        // As often as one is made, the clean one that is lowest is of no use any more.
+        if let Some(unit) = self.clean.pop_first() {
+            assert!(self.pool.clean(unit));
+            self.pool.seal(unit, false);
+            let span = self.pool.discard(unit);
+            assert_eq!(span.frames, 1, "its frame is free");
+            self.release(span);
+        }
         let Some(handle) = self.at(rank) else { return };
         let unit = self.pool.unit(handle);
         let sealed = self.sealed.insert(unit) || !self.sealed.remove(&unit);
@@ -249,6 +269,9 @@ impl Model {
         self.verify_all();
         while !self.objects.is_empty() {
             self.remove(self.placed as usize % 7, 0);
+        }
+        while !self.clean.is_empty() {
+            self.seal(0);
         }
         self.pool.check();
         let usage = self.pool.usage();
