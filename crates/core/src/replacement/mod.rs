@@ -6,6 +6,8 @@
 //! A new policy is one file and one line in [`REPLACEMENTS`]; the line gives it a name in schemes, help text and the model
 //! test in `tests/policy_model.rs`.
 
+mod full_buffers;
+
 use crate::pool::{Handle, Unit, UnitView};
 use crate::scheme::ReclaimKind;
 use std::fmt;
@@ -112,6 +114,7 @@ pub static REPLACEMENTS: &[ReplacementEntry] = &[
         pools: SINGLE,
         make: |_| Chooser::Queue(ReclaimKind::Dueling),
     },
+    full_buffers::ENTRY,
     ReplacementEntry {
         name: "none",
         help: "nothing leaves: when the pool is full, new pages go elsewhere",
