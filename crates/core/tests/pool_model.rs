@@ -62,7 +62,9 @@ fn pattern(object: Object) -> impl Iterator<Item = u8> {
 
 impl Model {
     fn new(entry: &PoolEntry, chain_frames: u32, limit_frames: u32, area_frames: u32) -> Model {
-        let pool = (entry.make)(&PoolParams { chain_frames, ..PoolParams::new(area_frames, limit_frames) });
+        let header_chunks = chain_frames % 2;
+        let params = PoolParams { chain_frames, header_chunks, ..PoolParams::new(area_frames, limit_frames) };
+        let pool = (entry.make)(&params);
         let bytes = vec![POISON; area_frames as usize * FRAME];
         let (objects, frames) = (BTreeMap::new(), BTreeSet::new());
         Model {

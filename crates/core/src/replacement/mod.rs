@@ -6,6 +6,7 @@
 //! A new policy is one file and one line in [`REPLACEMENTS`]; the line gives it a name in schemes, help text and the model
 //! test in `tests/policy_model.rs`.
 
+mod full_buffers;
 mod lottery;
 mod round_robin;
 mod unit_lru;
@@ -121,6 +122,7 @@ pub static REPLACEMENTS: &[ReplacementEntry] = &[
     round_robin::BY_CLASS,
     round_robin::BY_GROUP,
     lottery::ENTRY,
+    full_buffers::ENTRY,
     ReplacementEntry {
         name: "none",
         help: "nothing leaves: when the pool is full, new pages go elsewhere",

@@ -3,7 +3,7 @@
 use memfit_core::scheme::Scheme;
 use memfit_core::{
     Answer, Coded, Core, Counters, Effects, Entry, Extent, Fault, Filled, Origin, Page, PageRange, Placed, ProcId,
-    Source, Tunables, WriteBack,
+    Source, Tunables, WriteBack, RUN_PAGES,
 };
 use std::sync::Arc;
 
@@ -42,6 +42,11 @@ pub fn file(len: u32) -> Contents {
     Contents { file: true, ..anonymous(len) }
 }
 
+/// Each page in a run of its own, so that it is taken alone.
+fn at(page: u64) -> Page {
+    Page(page * RUN_PAGES)
+}
+
 pub struct Bench {
     pub core: Core,
     proc: ProcId,
@@ -74,7 +79,7 @@ impl Bench {
 
     /// The program touches a new page, and it is taken away.
     fn evict(&mut self, page: u64, contents: Contents) {
-        let page = Page(page);
+        let page = at(page);
         let mut loads = Vec::new();
         let limit = PageRange { first: page, pages: 1 };
         match self.core.entry(self.proc, page) {
@@ -158,7 +163,7 @@ impl Bench {
     /// Where a page's bytes would come from.
     pub fn source(&mut self, page: u64) -> Source {
         let source = self.begin_load(page);
-        self.core.loaded(self.proc, Page(page), Filled::Retry);
+        self.core.loaded(self.proc, at(page), Filled::Retry);
         self.settle();
         source
     }
@@ -166,13 +171,13 @@ impl Bench {
     /// The program touches it; its bytes are being read.
     pub fn begin_load(&mut self, page: u64) -> Source {
         let mut loads = Vec::new();
-        let limit = PageRange { first: Page(page), pages: 1 };
-        assert_eq!(self.core.fault(self.proc, Page(page), limit, 1, &mut loads), Fault::Load, "page {page}");
+        let limit = PageRange { first: at(page), pages: 1 };
+        assert_eq!(self.core.fault(self.proc, at(page), limit, 1, &mut loads), Fault::Load, "page {page}");
         loads[0].source
     }
 
     pub fn end_load(&mut self, page: u64) {
-        self.core.loaded(self.proc, Page(page), Filled::Done);
+        self.core.loaded(self.proc, at(page), Filled::Done);
         self.settle();
         self.core.check();
     }
@@ -186,7 +191,7 @@ impl Bench {
 
     /// The program frees it.
     pub fn free(&mut self, page: u64) {
-        self.core.unmapped(self.proc, PageRange { first: Page(page), pages: 1 });
+        self.core.unmapped(self.proc, PageRange { first: at(page), pages: 1 });
         self.settle();
         self.core.check();
     }

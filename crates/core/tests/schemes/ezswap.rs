@@ -75,41 +75,47 @@ fn a_victim_with_both_kinds() {
     assert_eq!((counters.to_swap, counters.file_dropped, counters.evicted_units, counters.evicted_frames), (2, 1, 1, 1));
 }
 
-fn estimated(len: u32, ratio_percent: u32) -> Contents {
-    Contents { estimate: 65536 / 100 * ratio_percent, ..anonymous(len) }
+fn estimated(estimate: u32) -> Contents {
+    Contents { estimate, ..anonymous(2048) }
 }
 
-/// S3 to S8: while nothing was asked of the pool, its benefit is 0 and all is admitted; with every request a hit and the pool
-/// full, a page must be worth what the mean is.
+/// S3 to S8: while nothing was asked of the pool, its benefit is 0 and all is admitted; when all that is asked for is there, a
+/// page must be worth what the mean is.
 #[test]
 fn selective_admission_by_hand() {
     let mut bench = Bench::new("ca+sa", &["replacement=unit-lru"], 4, 1000);
     // Pages of half a frame: two in each, 8 in all.
     for page in 0..8 {
-        assert_eq!(bench.store(page, estimated(2048, 100)), Went::Pool, "an empty window of hits admits");
+        assert_eq!(bench.store(page, estimated(65536)), Went::Pool, "an empty window of hits admits all");
     }
-    // Half of the window: 128 hits. Each hit takes its page out, which comes back while the bar is still low.
-    let mut hits = 0;
-    while hits < 128 {
-        assert!(in_pool(&bench.load(hits % 8)));
-        assert_eq!(bench.store(hits % 8, estimated(2048, 1)), Went::Pool);
-        hits += 1;
-    }
-    // Capacity 1, AvgCost 4, HitRate 1/2, AvgRatio 1/2: AverageBenefit 4. An anonymous page is worth 4 / r: any r up to 1.
-    let kept = |percent: u32| 4 * 100 >= 4 * percent;
-    assert!(kept(100));
-    assert_eq!(bench.store(20, estimated(2048, 100)), Went::Pool);
-    // 256 hits: AverageBenefit 8, r up to 1/2.
     for i in 0..256 {
-        let page = [2, 3, 4, 5, 6, 7, 20][i % 7];
-        if in_pool(&bench.source(page)) {
-            bench.load(page);
-            bench.store(page, estimated(2048, 1));
-        }
+        assert!(in_pool(&bench.load(i % 8)));
+        assert_eq!(bench.store(i % 8, estimated(1)), Went::Pool);
     }
+    assert!(in_pool(&bench.load(0)));
+    // Capacity 7/8, AvgCost 4, HitRate 1, AvgRatio 1/2: AverageBenefit 7. 4 / r must reach it: r up to 4/7, 37449.1 of 65536.
     let before = bench.counters();
-    assert_eq!(bench.store(30, estimated(2048, 51)), Went::Swap, "worth less");
-    assert_eq!(bench.counters().not_worth, before.not_worth + 1);
-    assert_eq!(bench.counters().compressed, before.compressed, "S7: only admitted pages are compressed");
-    assert_eq!(bench.store(31, estimated(2048, 0)), Went::Pool, "S6: no entropy is infinite benefit");
+    assert_eq!(bench.store(0, estimated(37450)), Went::Swap);
+    let after = bench.counters();
+    assert_eq!((after.not_worth - before.not_worth, after.compressed), (1, before.compressed), "S7: and not compressed");
+    assert_eq!(bench.store(20, estimated(37449)), Went::Pool);
+    // Now it is full: AverageBenefit 8, r up to 1/2, equality admits (S7).
+    assert_eq!(bench.store(21, estimated(32769)), Went::Swap);
+    assert_eq!(bench.store(22, estimated(32768)), Went::Pool, "another frame leaves for it");
+    assert_eq!(bench.store(23, estimated(0)), Went::Pool, "5.8: no entropy at all is admitted untested");
+}
+
+/// S1: a page of a file is worth a quarter.
+#[test]
+fn pages_of_files_are_worth_less() {
+    let mut bench = Bench::new("ezswap", &["replacement=unit-lru"], 4, 1000);
+    (0..8).for_each(|page| assert_eq!(bench.store(page, estimated(65536)), Went::Pool));
+    for i in 0..256 {
+        bench.load(i % 8);
+        bench.store(i % 8, estimated(1));
+    }
+    let of_file = |estimate| Contents { file: true, ..estimated(estimate) };
+    // AverageBenefit 8: 1 / r reaches it up to 1/8.
+    assert_eq!(bench.store(30, of_file(8193)), Went::Dropped);
+    assert_eq!(bench.store(31, of_file(8192)), Went::Pool);
 }

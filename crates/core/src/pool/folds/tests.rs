@@ -278,6 +278,22 @@ fn holes_before_what_must_stay_are_closed_later() {
 }
 
 #[test]
+fn compaction_looks_at_a_part_of_the_frames_each_time() {
+    let mut pool = z3fold(3000);
+    for _ in 0..3000 {
+        let [a, _] = [20, 44].map(|chunks| pool.place(bytes(chunks)).unwrap().handle);
+        pool.remove(a);
+    }
+    let closed = [(); 4].map(|()| {
+        let mut moves = Vec::new();
+        pool.compact(usize::MAX, &|_| true, &mut moves, &mut Vec::new());
+        moves.len()
+    });
+    pool.check();
+    assert_eq!((closed, pool.list(20).len()), ([LOOK_MAX, LOOK_MAX, 3000 - 2 * LOOK_MAX, 0], 3000));
+}
+
+#[test]
 fn sealed_frames_take_nothing() {
     let mut pool = z3fold(100);
     let [_, b] = pool.puts([40, 10]);
