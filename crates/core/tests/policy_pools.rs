@@ -151,6 +151,9 @@ impl Model {
         if view.zpages == 0 {
             self.known.remove(&unit);
             self.taken.remove(&unit);
+            if self.pool.clean(unit) {
+                self.pool.discard(unit);
+            }
         }
         self.policy.left(zpage, unit, view);
     }
