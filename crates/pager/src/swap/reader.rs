@@ -2,12 +2,16 @@
 //!
 //! A fault on a page in the swap tier begins a read of its object and of those that a sequential reader will want next,
 //! and is asked again when bytes have come. No table changes while a read is under way: what was read is looked up by
-//! place, and belongs to one use of its segment, so that bytes which are no longer those of an object are not taken for it.
+//! place, and belongs to one use of its segment or block, so that bytes which are no longer those of an object are not taken
+//! for it.
+//!
+//! Of the log, a piece serves all objects in it. Of blocks, those alone that it was read for, and each of them once: a scheme
+//! that lays out pages in blocks says itself what one read brings.
 
 use super::engine::{Engine, Progress, Request, Transfer};
-use super::{span, Aligned, SwapTier, ALIGN, SEGMENT};
+use super::{Aligned, SwapTier, ALIGN, SEGMENT};
 use memfit_core::swap_log::SegmentId;
-use memfit_core::Stored;
+use memfit_core::{Extent, Stored};
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -52,7 +56,8 @@ enum Condition {
 struct Piece {
     condition: Condition,
     segment: SegmentId,
-    sequence: u64,
+    /// When the read began: see [`SwapTier::time`].
+    time: u64,
     start: usize,
     end: usize,
     bytes: Aligned,
@@ -60,9 +65,25 @@ struct Piece {
     used: u64,
     /// Objects for which it was read and that were not asked for yet.
     wanted: u32,
+    /// Which those are, if it serves no others.
+    only: Vec<Extent>,
 }
 
 impl Piece {
+    fn unused(bytes: usize) -> Piece {
+        Piece {
+            condition: Condition::Unused,
+            segment: SegmentId(0),
+            time: 0,
+            start: 0,
+            end: 0,
+            bytes: Aligned::new(bytes),
+            used: 0,
+            wanted: 0,
+            only: Vec::new(),
+        }
+    }
+
     fn free(&self) -> bool {
         !matches!(self.condition, Condition::Coming(_))
     }
@@ -71,6 +92,8 @@ impl Piece {
 /// Reads of one thread.
 pub struct Reader {
     tier: Arc<SwapTier>,
+    /// Whether a piece serves those alone that it was read for.
+    exact: bool,
     /// Made at the first read.
     engine: Option<Engine>,
     pieces: Vec<Piece>,
@@ -86,7 +109,16 @@ impl Reader {
     /// Nothing read yet, and next to no memory taken.
     pub fn new(tier: Arc<SwapTier>, budget_bytes: u64) -> Reader {
         let most_bytes = (budget_bytes / SHARE_OF_BUDGET).clamp(BYTES_MIN, BYTES_MAX) as usize;
-        Reader { tier, engine: None, pieces: Vec::new(), most_bytes, clock: 0, usual_ns: 0, object: Vec::new().into() }
+        Reader {
+            exact: tier.blocks.is_some(),
+            tier,
+            engine: None,
+            pieces: Vec::new(),
+            most_bytes,
+            clock: 0,
+            usual_ns: 0,
+            object: Vec::new().into(),
+        }
     }
 
     /// How many pages it pays to read ahead, when they come in sequence: if none of them is compressed, half of the memory.
@@ -105,13 +137,18 @@ impl Reader {
     }
 
     fn find(&self, stored: Stored) -> Option<usize> {
-        let (segment, sequence) = (SegmentId::of(stored.extent), self.tier.sequence_of(stored.extent));
-        let (start, end) = span(stored);
+        if self.pieces.is_empty() {
+            return None;
+        }
+        let (segment, bytes) = self.tier.locate(stored);
+        let number = self.tier.number_of(stored.extent);
         self.pieces.iter().position(|p| {
             !matches!(p.condition, Condition::Unused)
-                && (p.segment, p.sequence) == (segment, sequence)
-                && p.start <= start
-                && end <= p.end
+                && p.segment == segment
+                && number <= p.time
+                && p.start <= bytes.start
+                && bytes.end <= p.end
+                && (!self.exact || p.only.contains(&stored.extent))
         })
     }
 
@@ -132,38 +169,44 @@ impl Reader {
     }
 
     fn want_in_turn(&mut self, objects: &[Stored]) {
-        let mut rest =
-            objects.iter().copied().filter(|&o| self.find(o).is_none()).collect::<Vec<_>>().into_iter().peekable();
+        let rest: Vec<Stored> = objects.iter().copied().filter(|&o| self.find(o).is_none()).collect();
         let mut on_demand = objects.first().is_some_and(|&first| self.find(first).is_none());
-        while let Some(first) = rest.next() {
-            let mut wanted = 1;
-            let segment = SegmentId::of(first.extent);
-            let (mut start, mut end) = span(first);
-            while let Some(next) = rest.next_if(|next| {
-                let (s, e) = span(*next);
-                SegmentId::of(next.extent) == segment && s <= end + GAP && e + GAP >= start
-            }) {
-                let (s, e) = span(next);
-                (start, end) = (start.min(s), end.max(e));
-                wanted += 1;
-            }
-            let range = start / ALIGN * ALIGN..end.next_multiple_of(ALIGN).min(SEGMENT);
-            if !self.begin(first, range, wanted, on_demand) {
+        // What lies between wanted blocks is not wanted.
+        let gap = if self.exact { 0 } else { GAP };
+        let mut from = 0;
+        while let Some(&first) = rest.get(from) {
+            let (segment, mut bytes) = self.tier.locate(first);
+            let next = |stored: &&Stored| {
+                let (there, b) = self.tier.locate(**stored);
+                let near = there == segment && b.start <= bytes.end + gap && b.end + gap >= bytes.start;
+                if near {
+                    bytes = bytes.start.min(b.start)..bytes.end.max(b.end);
+                }
+                near
+            };
+            let run = &rest[from..][..rest[from..].iter().take_while(next).count()];
+            let range = bytes.start / ALIGN * ALIGN..bytes.end.next_multiple_of(ALIGN).min(SEGMENT);
+            if !self.begin(segment, range, run, on_demand) {
                 return;
             }
+            from += run.len();
             on_demand = false;
         }
     }
 
-    fn begin(&mut self, object: Stored, range: Range<usize>, wanted: u32, on_demand: bool) -> bool {
-        let (segment, start, end) = (SegmentId::of(object.extent), range.start, range.end);
+    fn begin(&mut self, segment: SegmentId, range: Range<usize>, wanted: &[Stored], on_demand: bool) -> bool {
+        let (start, end) = (range.start, range.end);
         let Some(i) = self.room(end - start, on_demand) else { return false };
         self.clock += 1;
         let (fd, offset) = self.tier.place(segment);
         let piece = &mut self.pieces[i];
-        (piece.segment, piece.sequence) = (segment, self.tier.sequence_of(object.extent));
+        (piece.segment, piece.time) = (segment, self.tier.time(segment, range));
         (piece.start, piece.end) = (start, end);
-        (piece.used, piece.wanted) = (self.clock, wanted);
+        (piece.used, piece.wanted) = (self.clock, wanted.len() as u32);
+        piece.only.clear();
+        if self.exact {
+            piece.only.extend(wanted.iter().map(|stored| stored.extent));
+        }
         let offset = offset + start as u64;
         let base = piece.bytes.base();
         let request = Request { token: i as u64, write: false, fd, offset, base, len: end - start };
@@ -190,8 +233,7 @@ impl Reader {
         }
         let taken: usize = self.pieces.iter().map(|p| p.bytes.len()).sum();
         let i = if taken + size <= self.most_bytes || self.pieces.is_empty() {
-            let (segment, bytes, condition) = (SegmentId(0), Aligned::new(size), Condition::Unused);
-            self.pieces.push(Piece { condition, segment, sequence: 0, start: 0, end: 0, bytes, used: 0, wanted: 0 });
+            self.pieces.push(Piece::unused(size));
             self.pieces.len() - 1
         } else {
             best(&self.pieces, !on_demand, &|_| true)?
@@ -296,10 +338,17 @@ impl Reader {
         self.clock += 1;
         let piece = &mut self.pieces[i];
         (piece.used, piece.wanted) = (self.clock, piece.wanted.saturating_sub(1));
-        let (start, end) = span(stored);
-        let (sequence, from) = (piece.sequence, piece.start);
-        let bytes = &piece.bytes.bytes()[start - from..end - from];
-        self.tier.open_object(stored, sequence, bytes, &mut self.object).is_some()
+        let (_, range) = self.tier.locate(stored);
+        let (time, from) = (piece.time, piece.start);
+        let bytes = &piece.bytes.bytes()[range.start - from..range.end - from];
+        let opens = self.tier.open_read(stored, time, bytes, &mut self.object).is_some();
+        if self.exact && opens {
+            piece.only.retain(|&extent| extent != stored.extent);
+            if piece.only.is_empty() {
+                (piece.condition, piece.wanted) = (Condition::Unused, 0);
+            }
+        }
+        opens
     }
 
     fn drop_piece(&mut self, stored: Stored) {
