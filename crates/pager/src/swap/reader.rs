@@ -372,3 +372,146 @@ impl Drop for Reader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swap::writer::Item;
+    use crate::swap::{BlockWriter, Layout, Room, Writer, Written};
+    use memfit_core::blocks::extent;
+    use memfit_core::ObjectId;
+    use std::path::Path;
+
+    const OBJECTS: u32 = 900;
+
+    fn contents(object: u32) -> Vec<u8> {
+        let len = 1 + object * 613 % 2040;
+        (0..len).map(|i| (i * 31 + object * 7) as u8).collect()
+    }
+
+    /// A tier of either layout, and where the objects are in it.
+    fn written(layout: Layout) -> (Arc<SwapTier>, Vec<Stored>) {
+        let mut tier = SwapTier::new(1000, layout).unwrap();
+        tier.add(Path::new("/var/tmp"), 64 << 20).unwrap();
+        let tier = Arc::new(tier);
+        let ended = match layout {
+            Layout::Log => in_log(&tier),
+            Layout::Blocks => in_blocks(&tier),
+        };
+        let mut stored: Vec<Stored> = vec![Stored { extent: Extent { unit: 0 }, len: 0, codec: 0 }; OBJECTS as usize];
+        for Written { items, error } in ended {
+            assert!(error.is_none(), "{error:?}");
+            items.iter().for_each(|item| stored[item.object.0 as usize] = item.stored);
+        }
+        (tier, stored)
+    }
+
+    fn in_log(tier: &Arc<SwapTier>) -> Vec<Written> {
+        let mut writer = Writer::new(Arc::clone(tier));
+        let mut ended = Vec::new();
+        for object in 0..OBJECTS {
+            let bytes = contents(object);
+            while writer.room(bytes.len() as u16, false) == Room::Later {
+                writer.wait(100);
+                ended.extend(writer.reap());
+            }
+            writer.add(ObjectId(object), 3, &bytes, None);
+        }
+        writer.flush();
+        while writer.busy() {
+            writer.wait(100);
+            ended.extend(writer.reap());
+        }
+        ended
+    }
+
+    /// Two objects in each block.
+    fn in_blocks(tier: &Arc<SwapTier>) -> Vec<Written> {
+        let mut writer = BlockWriter::new(Arc::clone(tier));
+        let mut ended = Vec::new();
+        for block in 0..OBJECTS / 2 {
+            let (mut bytes, mut items) = (Vec::new(), Vec::new());
+            for object in [block * 2, block * 2 + 1] {
+                bytes.resize(bytes.len().next_multiple_of(8), 0);
+                let object_bytes = contents(object);
+                let extent = extent(block, bytes.len() as u32);
+                let stored = Stored { extent, len: object_bytes.len() as u16, codec: 3 };
+                items.push(Item { object: ObjectId(object), stored, from: None });
+                bytes.extend(object_bytes);
+            }
+            while !writer.ready() {
+                writer.wait(100);
+                ended.extend(writer.reap());
+            }
+            writer.add(block, &bytes, items);
+        }
+        writer.flush();
+        while writer.busy() {
+            writer.wait(100);
+            ended.extend(writer.reap());
+        }
+        ended
+    }
+
+    fn troubled(tier: &Arc<SwapTier>, faults: &str) -> Reader {
+        let mut reader = Reader::new(Arc::clone(tier), 256 << 20);
+        reader.engine = Some(Engine::troubled(faults));
+        reader
+    }
+
+    #[test]
+    fn both_layouts_give_back_what_was_written_in_any_order() {
+        for layout in [Layout::Log, Layout::Blocks] {
+            let (tier, stored) = written(layout);
+            let mut reader = Reader::new(tier, 256 << 20);
+            for i in 0..OBJECTS {
+                let object = i * 247 % OBJECTS;
+                let ahead: Vec<Stored> = (object..OBJECTS).take(10).map(|o| stored[o as usize]).collect();
+                reader.want(&ahead);
+                assert_ne!(reader.have(ahead[0]), Have::Absent);
+                assert_eq!(reader.fetch(ahead[0]).unwrap(), contents(object), "{layout:?}, object {object}");
+            }
+        }
+    }
+
+    #[test]
+    fn in_both_layouts_neighbours_that_are_wanted_at_once_are_few_reads() {
+        for (layout, again) in [(Layout::Log, 0), (Layout::Blocks, 60)] {
+            let (tier, stored) = written(layout);
+            let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
+            let reads = || tier.counters.reads.load(std::sync::atomic::Ordering::Relaxed);
+            reader.want(&stored[200..260]);
+            (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
+            let first = reads();
+            assert!(first <= 2, "{layout:?}: {first} reads for sixty neighbours");
+            (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
+            assert_eq!(reads() - first, again, "{layout:?}: reads for the same, one by one");
+        }
+    }
+
+    #[test]
+    fn in_both_layouts_a_device_may_be_wrong_once() {
+        for layout in [Layout::Log, Layout::Blocks] {
+            let (tier, stored) = written(layout);
+            let mut reader = troubled(&tier, "seed=5,flip=20,read-eio=20,short=200,stall=5,stall-ms=10");
+            for object in (0..OBJECTS).rev() {
+                assert_eq!(reader.fetch(stored[object as usize]).unwrap(), contents(object), "{layout:?}");
+            }
+            let errors = tier.counters.errors.load(std::sync::atomic::Ordering::Relaxed);
+            assert!(errors > 5, "{layout:?}: {errors} errors were got over");
+            // In a segment it may be a bit that belongs to no object.
+            if layout == Layout::Blocks {
+                let why = troubled(&tier, "flip=1000").fetch(stored[7]).unwrap_err();
+                assert!(why.contains("other bytes"), "{why}");
+            }
+            let mut reader = troubled(&tier, "read-eio=1000");
+            reader.want(&stored[7..8]);
+            reader.reap();
+            reader.reap();
+            assert!(matches!(reader.have(stored[7]), Have::Failed(_)), "{layout:?}");
+            assert!(reader.fetch(stored[7]).is_err());
+            reader.engine = None;
+            assert_eq!(reader.fetch(stored[7]).unwrap(), contents(7), "{layout:?}: asked again");
+        }
+    }
+}
