@@ -6,51 +6,57 @@ use memfit_codec::{CodecId, Dictionaries, Worker};
 use memfit_core::blocks::block_of;
 use memfit_core::scheme::SwapFormat;
 use memfit_core::{blocks, Compress, ObjectId, Stored, WriteBack, PAGE_BYTES};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Buffers and contexts of the reclaim thread.
 pub struct BlockOutput {
     worker: Worker,
     page: Aligned,
+    /// Chosen by the core, and not given to the writer yet.
+    chosen: VecDeque<WriteBack>,
 }
 
 impl BlockOutput {
     /// With its buffers and contexts.
     pub fn new(dictionaries: &Arc<Dictionaries>) -> BlockOutput {
-        BlockOutput { worker: Worker::with(dictionaries), page: Aligned::new(PAGE_BYTES as usize) }
+        let page = Aligned::new(PAGE_BYTES as usize);
+        BlockOutput { worker: Worker::with(dictionaries), page, chosen: VecDeque::new() }
     }
 
     /// Begins to write what the core gives up of the pool.
     pub fn write_back(&mut self, shared: &Shared, writer: &mut BlockWriter) {
-        if !writer.ready() {
-            return;
+        self.go_on(shared, writer);
+        if self.chosen.is_empty() && writer.ready() && writer.usable() {
+            let mut victims = Vec::new();
+            let mut state = shared.lock();
+            state.core.pick_writeback(u32::MAX, &mut victims);
+            shared.settle(state);
+            self.chosen.extend(victims);
+            self.go_on(shared, writer);
         }
-        let mut victims = Vec::new();
-        let mut state = shared.lock();
-        state.core.pick_writeback(u32::MAX, &mut victims);
-        shared.settle(state);
-        let mut failed = Vec::new();
-        match shared.scheme.swap_format.kind {
-            SwapFormat::CompressedBatches => {
-                for buffer in victims.chunk_by(|a, b| a.to.map(block_of) == b.to.map(block_of)) {
-                    write_buffer(shared, writer, buffer);
-                }
-            }
-            _ => {
-                for victim in &victims {
-                    if !self.write_page(shared, writer, victim) {
-                        failed.push(victim.object);
-                    }
+    }
+
+    /// Gives the writer as much of what was chosen as it takes.
+    pub fn go_on(&mut self, shared: &Shared, writer: &mut BlockWriter) {
+        let batches = shared.scheme.swap_format.kind == SwapFormat::CompressedBatches;
+        while let Some(first) = self.chosen.front().copied().filter(|_| writer.ready()) {
+            if batches {
+                let block = first.to.map(block_of);
+                let same = self.chosen.iter().take_while(|victim| victim.to.map(block_of) == block).count();
+                let buffer: Vec<WriteBack> = self.chosen.drain(..same).collect();
+                write_buffer(shared, writer, &buffer);
+            } else {
+                self.chosen.pop_front();
+                if !self.write_page(shared, writer, &first) {
+                    let mut state = shared.lock();
+                    state.core.written(first.object, None);
+                    shared.settle(state);
+                    shared.fatal("the compressed bytes of a page are damaged".into());
                 }
             }
         }
         writer.flush();
-        if !failed.is_empty() {
-            let mut state = shared.lock();
-            failed.iter().for_each(|&object| state.core.written(object, None));
-            shared.settle(state);
-            shared.fatal("the compressed bytes of a page are damaged".into());
-        }
     }
 
     /// A page as it was in the program (ezswap 5.17, tuduce05 rule 9). False if its bytes are damaged.

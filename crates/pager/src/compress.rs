@@ -123,7 +123,7 @@ impl Compressor {
         self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
         let word = memfit_codec::same_filled(self.page.bytes()).filter(|_| shared.scheme.codec.same_filled != 0);
         if word.is_none() && offers {
-            let estimate = wants_estimate.then(|| memfit_codec::entropy::estimate(self.page.bytes()));
+            let estimate = wants_estimate.then(|| memfit_codec::entropy(self.page.bytes()));
             let mut state = shared.lock();
             let placed = state.core.offer(item.object, origin, estimate);
             shared.settle(state);

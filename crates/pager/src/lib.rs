@@ -35,7 +35,7 @@ use memfit_os::probe;
 use state::Shared;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use swap::SwapTier;
+use swap::{Layout, SwapTier};
 
 /// Runs the pager; never returns.
 pub fn serve(config: Config) -> ! {
@@ -63,7 +63,7 @@ pub fn serve(config: Config) -> ! {
 
 fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let fork_events = probe::can_enable(memfit_os::uffd::EVENT_FORK);
-    let swap = open_swap(&config)?;
+    let swap = open_swap(&config, config.scheme.swap_format.kind)?;
     if swap.is_none() && config.scheme.admission.kind == AdmissionKind::Nothing {
         let name = &config.scheme.name;
         return Err((format!("scheme {name} keeps pages in swap alone: it needs a swap tier, see --swap"), 2));
@@ -103,7 +103,7 @@ const SWAP_PERCENT: u64 = 50;
 /// Bytes of the tier without --swap-size, at most.
 const SWAP_MAX: u64 = 64 << 30;
 
-fn open_swap(config: &Config) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
+fn open_swap(config: &Config, format: SwapFormat) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
     let paths: Vec<PathBuf> = match &config.swap {
         SwapChoice::None => return Ok(None),
         SwapChoice::Paths(paths) => paths.clone(),
@@ -113,8 +113,9 @@ fn open_swap(config: &Config) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
         return Ok(None);
     }
     let pages = (config.budget_bytes / memfit_core::PAGE_BYTES) as usize;
+    let layout = if format == SwapFormat::CompressedExtents { Layout::Log } else { Layout::Blocks };
     let mut tier =
-        SwapTier::new(pages).map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
+        SwapTier::new(pages, layout).map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
     for path in paths {
         let free = probe::file_system(&path).map(|fs| fs.free_bytes).unwrap_or(u64::MAX);
         let max = config.swap_size.unwrap_or((free / 100 * SWAP_PERCENT).min(SWAP_MAX));

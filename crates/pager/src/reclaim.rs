@@ -469,6 +469,9 @@ impl Reclaimer {
             self.shared.settle(state);
             failures.extend(error);
         }
+        if let Some(Output::Blocks(writer)) = &mut self.writer {
+            self.blocks.go_on(&self.shared, writer);
+        }
         failures.iter().for_each(|error| self.tell_failure(error));
         left
     }
