@@ -20,6 +20,7 @@ use crate::output::OutputFile;
 use crate::preload::{self, FILES_VARIABLE, PID_VARIABLE, PLACE_VARIABLE, SOCKET_VARIABLE};
 use crate::run::Inherited;
 use crate::Serve;
+use memfit_core::scheme::{Classes, Scheme};
 use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
 use memfit_os::witness::Witness;

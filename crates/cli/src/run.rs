@@ -8,6 +8,7 @@ use crate::output::OutputFile;
 use crate::preload::{self, PLACE_VARIABLE, SOCKET_VARIABLE};
 use crate::size::{human, Size};
 use crate::{swap, Serve};
+use memfit_core::scheme::{Scheme, PRESETS};
 use memfit_os::exec::Executable;
 use memfit_os::limits::{self, CgroupLimit};
 use memfit_os::process::{InheritedDescriptors, InheritedSignals};
