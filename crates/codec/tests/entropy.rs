@@ -1,5 +1,5 @@
-//! How well the entropy of a page's first bytes tells that of the whole page, and what it compresses to: figures 5 and 6 of
-//! ezswap, on generated pages. `--nocapture` shows them; those of real heaps are printed by `make bench-codecs`.
+//! How well the entropy of a page's first bytes tells that of the whole page, and what it compresses to: figures 5 and 6
+//! of ezswap, on generated pages. `--nocapture` shows the correlations; `make bench-codecs` prints those of real heaps.
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::generate::{Rng, GENERATORS};

@@ -182,7 +182,7 @@ impl Lottery {
         frame.list = index as u8;
         let stamps = u128::from(frame.stamps);
         let category = &mut self.categories[index];
-        if category.list.len == 0 || stamps * u128::from(category.list.len) > category.stamps {
+        if stamps * u128::from(category.list.len) > category.stamps {
             category.list.push_front(&mut self.frames, unit.0);
         } else {
             category.list.push_back(&mut self.frames, unit.0);
