@@ -19,6 +19,7 @@
 
 mod handles;
 pub mod span;
+pub mod zones;
 pub mod zsmalloc;
 
 use std::fmt;
@@ -274,12 +275,14 @@ pub struct PoolEntry {
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
+    /// Whether [`Pool::compact`] moves zpages between frames until less than a unit's worth of waste is left.
+    pub compacts: bool,
     /// Makes an empty pool.
     pub make: fn(&PoolParams) -> Box<dyn Pool>,
 }
 
 /// Every pool.
-pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY];
+pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY, zones::ENTRY];
 
 /// The pool of that name.
 pub fn find(name: &str) -> Option<&'static PoolEntry> {
