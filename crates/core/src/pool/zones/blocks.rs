@@ -10,8 +10,8 @@
 //! words  ..xx.x.x x.xxx..     ...xxxx. x..x....              (8 blocks a word here, 64 in truth)
 //! ```
 //!
-//! No page needs more than [`RUN_MAX`] blocks, so longer runs count as that and a node takes 3 bytes: 1/16 byte per block
-//! at most, with the bitmap a fifth of a byte, where the links of the paper take 8.
+//! No page needs more than [`RUN_MAX`] blocks, so longer runs count as that and a node takes 3 bytes. With the bitmap that
+//! is 0.22 to 0.31 bytes per block, where the two numbers of the paper's block table take 8.
 
 use super::super::span::{mask, runs};
 use super::super::{table_bytes, LEN_MAX};

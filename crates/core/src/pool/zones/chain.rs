@@ -92,6 +92,12 @@ impl Chain {
         self.first(|room| room.run >= blocks)
     }
 
+    /// The zone with most free blocks, the first of equal ones; none if no zone has any.
+    pub fn emptiest(&self) -> Option<u32> {
+        let most = self.tree.get(1)?.blocks;
+        self.first_by_count(most.max(1))
+    }
+
     fn first(&self, fits: impl Fn(&Room) -> bool) -> Option<u32> {
         if !self.tree.get(1).is_some_and(&fits) {
             return None;
@@ -164,6 +170,10 @@ mod tests {
         }
         assert_eq!([3, 4, 9, 10, 21].map(|k| chain.first_by_count(k)), [Some(5), Some(0), Some(0), Some(1), None]);
         assert_eq!([2, 4, 9].map(|k| chain.first_by_run(k)), [Some(5), Some(7), Some(1)]);
+        assert_eq!(chain.emptiest(), Some(1));
+        chain.set(5, Room { blocks: 20, run: 3 });
+        assert_eq!(chain.emptiest(), Some(5));
+        chain.set(5, Room { blocks: 3, run: 3 });
         // What comes back goes to the end, whatever its number.
         chain.remove(0);
         chain.push(0);

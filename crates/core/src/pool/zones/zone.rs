@@ -17,14 +17,12 @@ pub(super) struct Zone {
     pages: u32,
     /// Takes no more pages: it is to be emptied.
     pub condemned: bool,
-    /// Blocks of the largest page that had to pass it by because no run was long enough; 0 for none.
-    pub wanted: u32,
 }
 
 impl Zone {
     pub fn new(blocks: u32, entries: u32) -> Zone {
         let table = (1..=entries).map(|next| FREE | next).collect();
-        Zone { blocks: Blocks::new(blocks), entries: table, free_entry: 0, pages: 0, condemned: false, wanted: 0 }
+        Zone { blocks: Blocks::new(blocks), entries: table, free_entry: 0, pages: 0, condemned: false }
     }
 
     /// What it has for a new page: nothing without a free entry.
