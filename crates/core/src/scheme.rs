@@ -277,9 +277,9 @@ part! {
 }
 
 impl PoolScheme {
-    /// An empty pool over a frame area of `area_frames`, of which it may use `limit_frames`.
-    pub fn make(&self, area_frames: u32, limit_frames: u32) -> Box<dyn Pool> {
-        (self.kind.make)(&PoolParams {
+    /// What a pool over a frame area of `area_frames`, of which it may use `limit_frames`, is made from.
+    pub fn params(&self, area_frames: u32, limit_frames: u32) -> PoolParams {
+        PoolParams {
             area_frames,
             limit_frames,
             chain_frames: self.chain_frames,
@@ -287,7 +287,12 @@ impl PoolScheme {
             zone_frames: self.zone_kib / (FRAME_BYTES >> 10),
             entries_per_frame: self.entries_per_frame,
             header_chunks: self.header_chunks,
-        })
+        }
+    }
+
+    /// An empty pool over such an area.
+    pub fn make(&self, area_frames: u32, limit_frames: u32) -> Box<dyn Pool> {
+        (self.kind.make)(&self.params(area_frames, limit_frames))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::blocks::{block_of, BlockMap, BLOCK_BYTES};
 use crate::engine::Tunables;
 use crate::ids::{ObjectId, NIL};
 use crate::object::{Objects, Place};
+use crate::pool::zones::zone_frames;
 use crate::pool::{Pool, PoolUsage, Unit};
 use crate::replacement::Chooser;
 use crate::scheme::{AdmissionKind, Scheme, SizingKind, SwapFormat};
@@ -66,9 +67,9 @@ impl Store {
     pub fn new(tunables: &Tunables, chooser: Chooser) -> Store {
         let scheme = Arc::clone(&tunables.scheme);
         let sizing = (scheme.sizing.kind == SizingKind::Zones).then(|| {
-            let zone_frames = scheme.pool.zone_kib * 1024 / BLOCK_BYTES;
+            let zone_frames = zone_frames(&scheme.pool.params(tunables.area_frames, tunables.pool_frames));
             let (grow, shrink) = (scheme.sizing.grow_below_zones, scheme.sizing.shrink_above_zones);
-            ZoneSizing::new(zone_frames, grow, shrink, (tunables.pool_frames / zone_frames).max(1))
+            ZoneSizing::new(zone_frames, grow, shrink, tunables.pool_frames / zone_frames)
         });
         let limit = if sizing.is_some() { 0 } else { tunables.pool_frames };
         let selective = (scheme.admission.kind == AdmissionKind::Entropy).then(Selective::default);
@@ -244,7 +245,7 @@ impl Store {
 
     fn resize(&mut self, pool: &mut dyn Pool) {
         let Some(sizing) = &mut self.sizing else { return };
-        if let Some(limit) = sizing.look(self.tick, self.stores, self.to_swap, &pool.usage()) {
+        if let Some(limit) = sizing.check(u64::from(self.tick), self.stores, self.to_swap, &pool.usage()) {
             self.limit = limit;
             pool.set_limit(limit);
         }

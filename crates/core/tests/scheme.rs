@@ -188,7 +188,7 @@ fn unknown_choices() {
     );
     assert_error(
         set(&["pool=zbudd"]),
-        "--set pool=zbudd: `pool.kind` has no choice `zbudd`; allowed: zsmalloc, zbud, z3fold, buffers, zones",
+        "--set pool=zbudd: `pool.kind` has no choice `zbudd`; allowed: zsmalloc, zbud, z3fold, zones, buffers",
     );
 }
 

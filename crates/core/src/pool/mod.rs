@@ -21,6 +21,7 @@ pub mod buffers;
 mod folds;
 mod handles;
 pub mod span;
+pub mod zones;
 pub mod zsmalloc;
 
 use std::fmt;
@@ -297,7 +298,7 @@ pub struct PoolEntry {
 }
 
 /// Every pool.
-pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY, folds::ZBUD, folds::Z3FOLD, buffers::ENTRY];
+pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY, folds::ZBUD, folds::Z3FOLD, zones::ENTRY, buffers::ENTRY];
 
 /// The pool of that name.
 pub fn find(name: &str) -> Option<&'static PoolEntry> {
