@@ -1,9 +1,9 @@
 //! Buffers of one frame that are filled from the front, in the manner of Cervera, Cortes and Becerra, "Improving
-//! Application Performance through Swap Compression" (USENIX/FREENIX 1999). The numbers in brackets are those of the
-//! paper's mechanisms as we number them.
+//! Application Performance through Swap Compression" (USENIX/FREENIX 1999). Rules are numbered as
+//! in our notes on it, its open points 5.1 to 5.15.
 //!
-//! A zpage is appended behind the last one of the oldest dirty buffer with room for it [4]; it never lies in two buffers
-//! [5]. When none has room, a fresh frame is taken up to the limit, then the clean buffer that was cleaned longest ago.
+//! A zpage is appended behind the last one of the oldest dirty buffer with room for it (rule 4); it never lies in two buffers
+//! (rule 5). When none has room, a fresh frame is taken up to the limit, then the clean buffer that was cleaned longest ago.
 //!
 //! ```text
 //!            place                    last zpage left
@@ -20,9 +20,9 @@
 //! ```
 //!
 //! * **dirty**: takes zpages. When all of them have left it is free at once, without a write. Room of a zpage that left is
-//!   not used again before that [17].
+//!   not used again before that (rule 17).
 //! * **sealed**: is being written, takes none.
-//! * **clean**: has no zpages: what it held is on the device, but can still be read here [13] until the frame is used
+//! * **clean**: has no zpages: what it held is on the device, but can still be read here (rule 13) until the frame is used
 //!   for new ones. A clean buffer that is sealed is being read and not used again until it is unsealed; then it has the
 //!   place in the queue that it had. The owner knows which bytes a clean buffer holds and finds out that they are gone by a
 //!   [`Placed`] at offset 0 of that frame.

@@ -1,19 +1,19 @@
 //! Full buffers leave together, in the manner of Cervera, Cortes and Becerra, "Improving Application Performance through
-//! Swap Compression" (USENIX/FREENIX 1999). The numbers in brackets are those of the paper's mechanisms as we number them.
+//! Swap Compression" (USENIX/FREENIX 1999). Rules are numbered as in our notes on it, its open points 5.1 to 5.15.
 //!
-//! A buffer is *full* if it has less free space than a compressed page takes on average, over the last 100 [7]. When room
-//! is needed, all full buffers leave at once, so that one contiguous write takes them [8]; if none is full, the one with
-//! most data [9]. They leave early as soon as a part of all buffers is full [10], but not while others are being written
-//! [11]. What waits for the write [12] is up to the caller.
+//! A buffer is *full* if it has less free space than a compressed page takes on average, over the last 100 (rule 7). When
+//! room is needed, all full buffers leave at once, so that one contiguous write takes them (rule 8); if none is full, the
+//! one with most data (rule 9). They leave early as soon as a part of all buffers is full (rule 10), but not while others
+//! are being written (rule 11). What waits for the write (rule 12) is up to the caller.
 //!
 //! The average changes with each page, and with it which buffers are full. Free space is counted in units of 8 bytes, as
 //! the pool places, so there are 513 amounts of it; for each there is a list of the buffers that have it, and
 //! the full ones are those in the lists below a bound. How many these are is kept up to date: when the bound moves, by
 //! the lengths of the lists that it passes. From 100 pages on it moves by at most 6 lists per page.
 //!
-//! Choices where the paper says nothing: before any page was seen, the average is taken to be 2048 bytes [5.9]. Full buffers
+//! Choices where the paper says nothing: before any page was seen, the average is taken to be 2048 bytes (5.9). Full buffers
 //! are named in order of age. Of those with equally much data the one goes that has had it longest. The part that is
-//! full is of the frames that the pool may have when it is made, rounded up and at least one [5.11].
+//! full is of the frames that the pool may have when it is made, rounded up and at least one (5.11).
 //!
 //! Metadata: 16 bytes per frame up to the highest that is in use, and 6 KiB.
 
