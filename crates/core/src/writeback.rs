@@ -209,6 +209,9 @@ impl Core {
             self.effects.spans.push(span);
             self.store.buffer_ended(unit.0);
         }
+        if gone {
+            self.store.due.retain(|due| *due != unit);
+        }
         if !gone {
             let (objects, owners) = (&self.objects, &self.owners);
             self.pool.tidy(unit, &movable(objects, owners), &mut self.effects.moves);

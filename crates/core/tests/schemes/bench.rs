@@ -208,3 +208,16 @@ pub fn extent(source: &Source) -> Extent {
         other => panic!("not in the swap tier but {other:?}"),
     }
 }
+
+impl Bench {
+    /// Puts a page into the pool and leaves what is due for later.
+    pub fn store_only(&mut self, page: u64, contents: Contents) {
+        self.evict(page, contents);
+        let mut picked = Vec::new();
+        self.core.pick_compress(1, &mut picked);
+        let object = picked[0].object;
+        assert!(self.core.offer(object, contents.origin, None).is_none());
+        self.core.compressed(object, Coded::Bytes { codec: 1, len: contents.len });
+        self.settle();
+    }
+}

@@ -119,3 +119,25 @@ fn a_write_that_fails() {
     assert!((0..32).all(|page| in_pool(&bench.source(page))));
     assert_eq!((bench.core.blocks_in_use(), bench.counters().to_swap), (0, 0));
 }
+
+#[test]
+fn due_buffers_that_got_empty() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    (0..32).for_each(|page| bench.store_only(page, anonymous(1000)));
+    (0..4).for_each(|page| bench.free(page));
+    bench.write_back();
+    bench.core.check();
+}
+
+#[test]
+fn due_buffers_that_got_empty_and_were_begun_again() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    (0..32).for_each(|page| bench.store_only(page, anonymous(1000)));
+    (0..4).for_each(|page| bench.free(page));
+    bench.store_only(40, anonymous(1000));
+    bench.under_way = Some(Vec::new());
+    bench.write_back();
+    let under_way = bench.under_way.take().unwrap();
+    under_way.into_iter().for_each(|victim| bench.end_write(victim, false));
+    bench.core.check();
+}
