@@ -344,9 +344,7 @@ impl Reader {
         let opens = self.tier.open_read(stored, time, bytes, &mut self.object).is_some();
         if self.exact && opens {
             piece.only.retain(|&extent| extent != stored.extent);
-            if piece.only.is_empty() {
-                (piece.condition, piece.wanted) = (Condition::Unused, 0);
-            }
+            piece.wanted = piece.only.len() as u32;
         }
         opens
     }
