@@ -482,6 +482,7 @@ mod tests {
             (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
             let first = reads();
             assert!(first <= 2, "{layout:?}: {first} reads for sixty neighbours");
+            assert!(reader.pieces.iter().all(|p| p.wanted == 0), "{layout:?}: their memory is for others now");
             (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
             assert_eq!(reads() - first, again, "{layout:?}: reads for the same, one by one");
         }
