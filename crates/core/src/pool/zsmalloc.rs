@@ -19,8 +19,7 @@ mod class;
 use super::handles::{HandleTable, Place, CLASSES_MAX};
 use super::span::SpanAlloc;
 use super::{
-    table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit, UnitView,
-    LEN_MAX,
+    table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit, UnitView, LEN_MAX,
 };
 use class::{Class, Layout};
 
@@ -86,15 +85,7 @@ impl Zsmalloc {
         classes.shrink_to_fit();
         assert_eq!((classes[0].layout.frames, classes[0].layout.slots), (1, 1), "whole frames are class 0");
         let frames = SpanAlloc::new(params.area_frames, params.chain_frames);
-        Zsmalloc {
-            classes,
-            class_of,
-            handles: HandleTable::new(),
-            frames,
-            limit: params.limit_frames,
-            stored_bytes: 0,
-            whole: 0,
-        }
+        Zsmalloc { classes, class_of, handles: HandleTable::new(), frames, limit: params.limit_frames, stored_bytes: 0, whole: 0 }
     }
 
     /// Frames for a new zspage, within the limit.
