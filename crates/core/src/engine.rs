@@ -305,6 +305,11 @@ impl Core {
         &self.counters
     }
 
+    /// Whether there is no room for a further page: it need not be compressed before something has left the pool.
+    pub fn pool_is_full(&self) -> bool {
+        self.store.full
+    }
+
     /// Whether the pool shall give pages to the swap tier though the next one has room.
     pub fn wants_room(&self) -> bool {
         self.store.wants_room(&self.pool.usage())

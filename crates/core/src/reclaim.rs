@@ -227,7 +227,7 @@ impl Core {
             }
         }
         let placed = if self.store.may_store(self.objects.live()) { self.pool.place(len).ok() } else { None };
-        let Some(placed) = placed else { return self.pool_is_full(id, staging, len) };
+        let Some(placed) = placed else { return self.no_room(id, staging, len) };
         let index = placed.handle.raw() as usize;
         if self.owners.len() <= index {
             let missing = index + 1 - self.owners.len();
@@ -255,13 +255,16 @@ impl Core {
         }
         if let Chooser::Policy(policy) = &mut self.store.chooser {
             policy.stored(Zpage { handle: placed.handle, len, file }, unit, self.pool.view(unit));
+            let before = self.store.due.len();
             policy.due(&mut self.store.due);
+            // From now on they are as they will be written.
+            self.store.due[before..].iter().for_each(|&due| self.pool.seal(due, true));
         }
         self.store.stored(&mut *self.pool);
     }
 
     /// There is no room: a new page goes elsewhere if nothing leaves the pool, else it waits.
-    fn pool_is_full(&mut self, id: ObjectId, staging: StagingSlot, len: u32) -> Placed {
+    fn no_room(&mut self, id: ObjectId, staging: StagingSlot, len: u32) -> Placed {
         let waits = !matches!(self.store.chooser, Chooser::Nobody) && self.store.limit_frames() > 0;
         if !waits {
             if let Some(placed) = self.leave_out(id, staging) {
@@ -270,6 +273,7 @@ impl Core {
             }
         }
         self.objects.place_front(id, Place::Staged(staging));
+        self.store.full = true;
         self.store.needed = len.div_ceil(FRAME_BYTES);
         Placed::Full
     }

@@ -22,6 +22,8 @@ pub(crate) struct Sealed {
     pub writing: u32,
     /// The block that gets the whole unit, if the format writes whole units.
     pub block: u32,
+    /// That will be free by it.
+    pub frames: u32,
     /// Nothing is in it any more.
     pub gone: bool,
 }
@@ -58,6 +60,10 @@ pub(crate) struct Store {
     pub due: Vec<Unit>,
     /// Frames that were missing for the last zpage that had no room.
     pub needed: u32,
+    /// There was none, and nothing has left the pool since.
+    pub full: bool,
+    /// Frames of units, and zpages alone, that are on their way out of the pool.
+    pub leaving: u32,
     stores: u64,
     to_swap: u64,
     tick: u32,
@@ -88,6 +94,8 @@ impl Store {
             clean: Clean::default(),
             due: Vec::new(),
             needed: 0,
+            full: false,
+            leaving: 0,
             stores: 0,
             to_swap: 0,
             tick: 0,
@@ -246,6 +254,7 @@ impl Store {
     fn resize(&mut self, pool: &mut dyn Pool) {
         let Some(sizing) = &mut self.sizing else { return };
         if let Some(limit) = sizing.check(u64::from(self.tick), self.stores, self.to_swap, &pool.usage()) {
+            self.full = false;
             self.limit = limit;
             pool.set_limit(limit);
         }

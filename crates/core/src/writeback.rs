@@ -15,6 +15,10 @@ use crate::swap_log::{stored_bytes, SegmentId};
 /// (SWAP_CLUSTER_MAX).
 const RAW_PAGES: usize = 32;
 
+/// Frames that leave the pool at once when it is full: one in so many, and so many at most.
+const AHEAD_PART: u32 = 64;
+const AHEAD_FRAMES: u32 = 16;
+
 /// A pooled object to write to the swap tier. Its bytes stay until [`Core::written`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteBack {
@@ -46,6 +50,9 @@ impl Core {
     fn pick_single(&mut self, max_bytes: u32, out: &mut Vec<WriteBack>) {
         let mut bytes = 0;
         let raw = self.store.format() == SwapFormat::RawSlots;
+        if raw && self.store.leaving > 0 {
+            return;
+        }
         for mut i in self.objects.oldest_pooled() {
             while i != NIL {
                 let (id, next) = (ObjectId(i), self.objects.next(i));
@@ -64,6 +71,7 @@ impl Core {
                     false => None,
                 };
                 bytes += takes;
+                self.store.leaving += u32::from(raw);
                 self.begin_write(id, handle, slot, len, to, out);
             }
         }
@@ -99,24 +107,24 @@ impl Core {
     /// Whole units, until as many frames leave as are missing.
     fn pick_units(&mut self, out: &mut Vec<WriteBack>) {
         let mut units = std::mem::take(&mut self.store.due);
-        let mut frames = 0;
-        while units.is_empty() && frames < self.store.needed.max(1) && out.len() < RAW_PAGES {
+        // Some more than are missing, so that not each page has to wait for a write of its own.
+        let ahead = (self.store.limit_frames() / AHEAD_PART).clamp(1, AHEAD_FRAMES);
+        let wanted = self.store.needed.max(ahead);
+        while units.is_empty() && self.store.leaving < wanted && out.len() < RAW_PAGES {
             let Chooser::Policy(policy) = &mut self.store.chooser else { return };
             policy.victims(&mut units);
             if units.is_empty() {
                 break;
             }
-            let before = out.len();
-            frames += units.iter().map(|&unit| u32::from(self.pool.view(unit).frames)).sum::<u32>();
+            let before = (out.len(), self.pool.usage().frames);
             self.evict_units(&units, out);
             units.clear();
-            if out.len() == before {
-                // Pages of files alone, or nothing that could leave now.
+            if before == (out.len(), self.pool.usage().frames) {
+                // Nothing that could leave now.
                 break;
             }
         }
         self.evict_units(&units, out);
-        self.store.needed = 0;
     }
 
     fn evict_units(&mut self, units: &[Unit], out: &mut Vec<WriteBack>) {
@@ -143,6 +151,7 @@ impl Core {
         let mut handles = Vec::new();
         self.pool.zpages(unit, &mut handles);
         let left = handles.len();
+        let frames = u32::from(self.pool.view(unit).frames);
         let (mut writing, mut dropped) = (0, 0);
         for handle in handles {
             let id = ObjectId(self.owners[handle.raw() as usize]);
@@ -170,7 +179,8 @@ impl Core {
             self.store.take_block(block, writing);
         }
         if writing > 0 {
-            self.store.sealed.insert(unit.0, Sealed { writing, block, gone: false });
+            self.store.leaving += frames;
+            self.store.sealed.insert(unit.0, Sealed { writing, block, frames, gone: false });
         } else {
             if block != NIL {
                 self.store.leave_block(block);
@@ -196,8 +206,13 @@ impl Core {
     pub(crate) fn unpool(&mut self, id: ObjectId, handle: Handle) -> u32 {
         let (unit, len) = (self.pool.unit(handle), self.pool.slot(handle).1);
         let before = matches!(self.store.chooser, Chooser::Policy(_)).then(|| self.pool.view(unit));
-        let span = self.pool.remove(handle);
+        let mut span = self.pool.remove(handle);
+        self.store.full = false;
         let gone = !span.is_empty() || self.pool.clean(unit);
+        if span.is_empty() && gone && !self.store.sealed.contains_key(&unit.0) {
+            // It was to be written, and need not be any more (cervera99, 5.13).
+            span = self.pool.discard(unit);
+        }
         if let Some(sealed) = self.store.sealed.get_mut(&unit.0).filter(|_| gone) {
             sealed.gone = true;
         }
@@ -275,6 +290,9 @@ impl Core {
             (_, Place::WritingRaw(slot)) => self.objects.place(id, Place::Staged(slot)),
             _ => {}
         }
+        if unit.is_none() && matches!(place, Place::Writing(_)) && self.store.format() == SwapFormat::RawSlots {
+            self.store.leaving -= 1;
+        }
         if let Some(unit) = unit.filter(|_| sealed.is_some()) {
             self.unit_written(unit);
         }
@@ -296,7 +314,8 @@ impl Core {
         if sealed.writing > 0 {
             return;
         }
-        let Sealed { block, gone, .. } = *sealed;
+        let Sealed { block, gone, frames, .. } = *sealed;
+        self.store.leaving -= frames;
         self.store.sealed.remove(&unit.0);
         if self.pool.clean(unit) {
             self.store.cleaned(unit, block);

@@ -86,6 +86,10 @@ impl Compressor {
         let mut picked = std::mem::take(&mut self.picked);
         picked.clear();
         let mut state = shared.lock();
+        if state.core.pool_is_full() {
+            self.picked = picked;
+            return Outcome { done: 0, full: true };
+        }
         state.core.pick_compress(max, &mut picked);
         let resident = (state.core.present_total() * 4096 + shared.unmanaged.load(Relaxed)) * 100 / shared.sizes.budget;
         let (tight, very) = (resident < TIGHT_PERCENT, resident < VERY_TIGHT_PERCENT);

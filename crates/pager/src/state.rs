@@ -222,7 +222,7 @@ impl Shared {
         let sizes = Sizes::new(budget, &scheme);
         let dictionaries = Arc::new(Dictionaries::new());
         let pool_frames = (pool_bytes(budget, &sizes, &scheme) / 4096) as u32;
-        let area_frames = pool_frames.saturating_mul(2);
+        let area_frames = pool_frames.saturating_mul(2).max(64);
         let scheme = Arc::new(scheme);
         let core = Core::new(Tunables {
             scheme: Arc::clone(&scheme),

@@ -3,7 +3,7 @@
 //! The compressed area is a chain of equal zones, each of contiguous frames cut into equal blocks. A page of `len` bytes
 //! takes `ceil(len / block_bytes)` blocks and one comp-page entry, all in one zone: the first of the chain that has them.
 //! A zone is added at the end of the chain when the limit has room for a whole one, and is given back whole, so that the
-//! area can follow the need in cheap, coarse steps (see `sizing`).
+//! area can follow the need in cheap, coarse steps (see [`crate::sizing`]).
 //!
 //! ```text
 //! chain    zone 0  ->  zone 1  ->  zone 4         a zone is `zone_frames` frames of the frame area

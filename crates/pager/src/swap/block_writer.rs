@@ -480,6 +480,10 @@ mod tests {
         let right = items[1].stored;
         writer.add(5, &bytes, items);
         finish(&mut writer, Vec::new());
+        // So full that there is no list of its objects.
+        let (items, bytes) = packed(8, &[2048, 2042]);
+        let unlisted = items[1].stored;
+        writer.add(8, &bytes, items);
         written(&mut writer, [6, 7], 0);
         let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
         let at = |block, byte| extent(block, byte);
@@ -489,6 +493,8 @@ mod tests {
             Stored { codec: 1, ..right },
             Stored { extent: at(5, 1008), ..right },
             raw(5),
+            raw(8),
+            Stored { len: 2049, ..unlisted },
             Stored { codec: 1, ..raw(6) },
             Stored { len: 4095, ..raw(6) },
             Stored { extent: at(6, 8), len: 4088, codec: 0 },
@@ -617,12 +623,17 @@ mod tests {
         tier.set_blocks_in_use(3);
         assert_eq!((tier.used_bytes(), tier.live_bytes()), (3 * 4096, 3 * 4096));
         assert_eq!(tier.free_bytes(), (blocks - 3) * 4096);
+        let tables = tier.metadata_bytes();
         tier.leaves(raw(1), &page(1, 0));
         tier.stays(raw(1).extent);
         tier.leaves(raw(2), &page(2, 0));
         tier.free(raw(2).extent, 4096);
-        tier.forget_copies();
+        tier.leaves(raw(0), &page(0, 0));
         assert_eq!(tier.copy_of(&page(2, 0), ObjectId(9)), None);
+        tier.forget_copies();
+        assert_eq!(tier.metadata_bytes(), tables, "and has no table for them");
+        let stored = raw(0);
+        assert_eq!(tier.copies().freed(stored.extent, 4096), [(stored.extent, 4096)], "nor is it waiting for its end");
         assert_eq!(tier.used_bytes(), 3 * 4096);
         tier.set_blocks_in_use(1);
         assert_eq!(tier.counters.peak_bytes.load(Relaxed), 3 * 4096);

@@ -344,9 +344,7 @@ impl Reader {
         let opens = self.tier.open_read(stored, time, bytes, &mut self.object).is_some();
         if self.exact && opens {
             piece.only.retain(|&extent| extent != stored.extent);
-            if piece.only.is_empty() {
-                (piece.condition, piece.wanted) = (Condition::Unused, 0);
-            }
+            piece.wanted = piece.only.len() as u32;
         }
         opens
     }
@@ -484,6 +482,7 @@ mod tests {
             (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
             let first = reads();
             assert!(first <= 2, "{layout:?}: {first} reads for sixty neighbours");
+            assert!(reader.pieces.iter().all(|p| p.wanted == 0), "{layout:?}: their memory is for others now");
             (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
             assert_eq!(reads() - first, again, "{layout:?}: reads for the same, one by one");
         }

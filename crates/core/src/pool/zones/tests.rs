@@ -338,6 +338,49 @@ fn pages_pass_a_zone_whose_runs_are_too_short() {
     assert_eq!((picture(&pool).as_str(), pool.passed_by, pool.refused), ("bggd ecc. aaff", 3, 1));
 }
 
+/// The run is made in the zone with most free blocks, and no page moves up for it.
+#[test]
+fn runs_are_made_where_most_is_free() {
+    let params = PoolParams { zone_frames: 2, block_bytes: 1024, ..PoolParams::new(4, 4) };
+    let mut pool = Zones::new(&params);
+    for blocks in [1, 1, 1, 1, 4, 1, 1, 1, 1, 1, 1, 1, 1] {
+        place(&mut pool, blocks);
+    }
+    "acfhjl".chars().for_each(|letter| assert!(remove(&mut pool, letter).is_empty()));
+    assert_eq!(picture(&pool), ".b.deeee .g.i.k.m");
+    assert!(pool.place(2048).is_err());
+    assert_eq!(compact(&mut pool, 9, ""), ("m".into(), vec![]));
+    assert_eq!(picture(&pool), ".b.deeee mg.i.k..");
+    // The largest one that was refused counts.
+    assert!(pool.place(4096).is_err() && pool.place(3072).is_err());
+    assert_eq!(compact(&mut pool, 9, ""), ("k".into(), vec![]));
+    assert_eq!(picture(&pool), ".b.deeee mgki....");
+    let mut pool = tiny(9, 1, 4);
+    for _ in 0..4 {
+        place(&mut pool, 1);
+    }
+    remove(&mut pool, 'b');
+    remove(&mut pool, 'd');
+    assert!(pool.place(2048).is_err());
+    assert_eq!(compact(&mut pool, 9, "c"), (String::new(), vec![]));
+    assert_eq!(picture(&pool), "a.c.");
+}
+
+/// Rule 12: of several condemned zones that with the fewest used blocks is emptied first, since it is done soonest.
+#[test]
+fn z12_the_emptiest_condemned_zone_first() {
+    let mut pool = tiny(9, 3, 4);
+    for blocks in [3, 1, 2, 1, 1, 1] {
+        place(&mut pool, blocks);
+    }
+    remove(&mut pool, 'b');
+    remove(&mut pool, 'c');
+    assert_eq!(picture(&pool), "aaa. ..de f...");
+    pool.set_limit(1);
+    assert_eq!(compact(&mut pool, usize::MAX, ""), ("f".into(), vec![Span { first: 2, frames: 1 }]));
+    assert_eq!(picture(&pool), "aaaf ..de");
+}
+
 /// Rule 12 with that deviation: a page of a condemned zone finds no run, compaction makes it in the same call.
 #[test]
 fn z12_relocation_makes_the_runs_it_needs() {
@@ -353,6 +396,16 @@ fn z12_relocation_makes_the_runs_it_needs() {
     assert_eq!(compact(&mut pool, 1, ""), ("d".into(), vec![]));
     assert_eq!(picture(&pool), "db.. ee..");
     assert_eq!(compact(&mut pool, 1, ""), ("e".into(), vec![Span { first: 1, frames: 1 }]));
+    assert_eq!(picture(&pool), "dbee");
+    // The same in one call.
+    let mut pool = tiny(9, 2, 4);
+    for blocks in [1, 1, 1, 1, 2] {
+        place(&mut pool, blocks);
+    }
+    remove(&mut pool, 'a');
+    remove(&mut pool, 'c');
+    pool.set_limit(1);
+    assert_eq!(compact(&mut pool, usize::MAX, ""), ("de".into(), vec![Span { first: 1, frames: 1 }]));
     assert_eq!(picture(&pool), "dbee");
     // A condemned zone is emptied, not put in order: a run in it is good for nothing.
     let mut pool = tiny(9, 2, 4);
@@ -411,7 +464,8 @@ fn eq1_printed_overhead() {
             "{ours} and {full} bytes"
         );
         println!(
-            "blocks of {block}, {entries} entries per frame: {percent} % printed, here {:.2} %, with all entries used {:.2} %",
+            "blocks of {block}, {entries} entries per frame: {percent} % printed, here {:.2} %, with every entry used \
+             {:.2} %",
             ours as f64 * 100.0 / zone as f64,
             full as f64 * 100.0 / zone as f64
         );
@@ -482,7 +536,8 @@ fn how_often_runs_are_too_short() {
     let check = |zones, percent, compact, full: std::ops::Range<f64>| {
         let row = replace_at_random(zones, percent, compact);
         println!(
-            "{zones} zones to be {percent} % full, compaction {compact}: {:.1} %; of {} pages {} passed a zone by, {} refusals",
+            "{zones} zones to be {percent} % full, compaction {compact}: {:.1} %; of {} pages {} passed a zone by, {} \
+             refusals",
             row.full * 100.0,
             row.placed,
             row.passed_by,
