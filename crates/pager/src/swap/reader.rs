@@ -23,7 +23,7 @@ const BYTES_MIN: u64 = 256 << 10;
 const BYTES_MAX: u64 = 2 << 20;
 /// Most pages that are read ahead at once (512 KiB uncompressed).
 const AHEAD_MAX: usize = 128;
-/// A single object, unaligned, bytes.
+/// A single object of a log, unaligned, bytes. A block is aligned.
 const SHORT: usize = 3 * ALIGN;
 /// Bytes between wanted objects that are read along rather than left out.
 const GAP: usize = 16 << 10;
@@ -221,9 +221,10 @@ impl Reader {
     /// A piece to read so many bytes into: a new one, or one that is of no more use, or if the read is on demand the one that
     /// was of no use for longest.
     fn room(&mut self, bytes: usize, on_demand: bool) -> Option<usize> {
-        let long = bytes > SHORT;
-        let size = if long { bytes.next_multiple_of(SEGMENT / 8) } else { SHORT };
-        let fits = |p: &&Piece| p.bytes.len() >= size && (p.bytes.len() > SHORT) == long;
+        let (short, step) = if self.exact { (ALIGN, SEGMENT / 16) } else { (SHORT, SEGMENT / 8) };
+        let long = bytes > short;
+        let size = if long { bytes.next_multiple_of(step) } else { short };
+        let fits = |p: &&Piece| p.bytes.len() >= size && (p.bytes.len() > short) == long;
         let best = |pieces: &[Piece], spent: bool, fits: &dyn Fn(&&Piece) -> bool| {
             let free = pieces.iter().enumerate().filter(|(_, p)| p.free() && (p.wanted == 0) >= spent && fits(p));
             free.min_by_key(|(_, p)| p.used).map(|(i, _)| i)
