@@ -142,7 +142,8 @@ impl Core {
     pub fn swapped_ahead(&mut self, proc: ProcId, page: Page, most: u32, out: &mut Vec<Stored>) {
         if self.stored(proc, page).is_some() {
             let window = self.window(proc, page, self.tunables.scheme.fault.around_pages);
-            let pages = if window > 1 { (window * READ_AHEAD).min(most) } else { 1 };
+            // An object that lies across two pages is no sequence.
+            let pages = if window > 2 { (window * READ_AHEAD).min(most) } else { window };
             self.swapped_run(proc, page, pages, out);
         }
     }

@@ -221,7 +221,7 @@ impl Reader {
     /// A piece to read so many bytes into: a new one, or one that is of no more use, or if the read is on demand the one that
     /// was of no use for longest.
     fn room(&mut self, bytes: usize, on_demand: bool) -> Option<usize> {
-        let (short, step) = if self.exact { (ALIGN, SEGMENT / 16) } else { (SHORT, SEGMENT / 8) };
+        let (short, step) = if self.exact { (ALIGN, ALIGN) } else { (SHORT, SEGMENT / 8) };
         let long = bytes > short;
         let size = if long { bytes.next_multiple_of(step) } else { short };
         let fits = |p: &&Piece| p.bytes.len() >= size && (p.bytes.len() > short) == long;
