@@ -270,7 +270,10 @@ mod tests {
     fn a_scheme_is_a_preset_or_a_file() {
         assert_eq!(scheme("zram", &[]).unwrap().name, "zram");
         let error = scheme("zramm", &[]).unwrap_err();
-        assert!(error.code == 2 && error.message.contains("there is no scheme zramm; there are: memfit, swap"), "{error}");
+        assert!(
+            error.code == 2 && error.message.contains("there is no scheme zramm; there are: memfit, swap"),
+            "{error}"
+        );
         let error = scheme("/proc/version", &[]).unwrap_err();
         assert!(error.code == 2 && error.message.starts_with("scheme /proc/version: line 1: "), "{error}");
         assert!(scheme("nonexistent.toml", &[]).unwrap_err().message.contains("No such file"));

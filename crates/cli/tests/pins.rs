@@ -12,7 +12,7 @@ const BUDGET: u64 = 32 << 20;
 const WITHOUT_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
 /// The oldest pages leave, whatever they are: the default may find that it does better when it keeps a part of them, and
 /// with it a cold stack.
-const OLDEST_FIRST: [&str; 2] = ["--set", "replacement.kind=second-chance"];
+const OLDEST_FIRST: [&str; 2] = ["--set", "reclaim=second-chance"];
 const MARKED: &str = "8 of 8 mutexes marked\n";
 const JOINED: &str = "8 of 8 threads joined\n";
 

@@ -234,7 +234,9 @@ impl Core {
     /// Pages come in from files of which the core knows nothing. Literally each is a request that the pool could not answer
     /// (ezswap 5.11); by `admission.offered_window` they do not count.
     pub fn read_elsewhere(&mut self, pages: u32) {
-        if let Some(selective) = self.store.selective.as_mut().filter(|_| self.tunables.scheme.admission.offered_window == 0) {
+        if let Some(selective) =
+            self.store.selective.as_mut().filter(|_| self.tunables.scheme.admission.offered_window == 0)
+        {
             (0..pages).for_each(|_| selective.paged_in(false));
         }
     }

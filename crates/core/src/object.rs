@@ -283,7 +283,10 @@ impl Objects {
     /// Whether it would leave the pool before the others: its page came from the swap tier, where it may be still.
     pub fn goes_on(&mut self, id: ObjectId) -> bool {
         let o = &self.all[id.0 as usize];
-        let goes = self.keeps_copies && o.tag & FETCHED != 0 && self.duel.bimodal(o.group() as u8) && self.copies.try_for(o.region);
+        let goes = self.keeps_copies
+            && o.tag & FETCHED != 0
+            && self.duel.bimodal(o.group() as u8)
+            && self.copies.try_for(o.region);
         self.copies.asked += u32::from(goes);
         self.copies.age();
         goes

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const FRAME: usize = 4096;
 const POISON: u8 = 0xdd;
 
-
 /// Pools that move objects when they are told to tidy.
 const TIDIES: &[&str] = &["z3fold"];
 
@@ -63,7 +62,8 @@ fn pattern(object: Object) -> impl Iterator<Item = u8> {
 impl Model {
     fn new(entry: &PoolEntry, chain_frames: u32, limit_frames: u32, area_frames: u32) -> Model {
         let header_chunks = chain_frames % 2;
-        let params = PoolParams { chain_frames, header_chunks, zone_frames: 8, ..PoolParams::new(area_frames, limit_frames) };
+        let params =
+            PoolParams { chain_frames, header_chunks, zone_frames: 8, ..PoolParams::new(area_frames, limit_frames) };
         let pool = (entry.make)(&params);
         let bytes = vec![POISON; area_frames as usize * FRAME];
         let (objects, frames) = (BTreeMap::new(), BTreeSet::new());

@@ -49,7 +49,8 @@ fn presets_tell_units_and_defaults() {
             } else if let Some((key, _)) = line.split_once(" = ") {
                 let key = format!("{section}.{key}");
                 if let Some(number) = NUMBERS.iter().find(|number| number.key == key) {
-                    let range = format!("{}, {} to {}, default {}.", number.unit, number.min, number.max, number.default);
+                    let range =
+                        format!("{}, {} to {}, default {}.", number.unit, number.min, number.max, number.default);
                     assert!(comment.contains(&range), "{}: {key}: `{comment}` lacks `{range}`", preset.name);
                 }
                 comment.clear();

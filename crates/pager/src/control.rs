@@ -20,8 +20,8 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, APART, BYE, ENGAGE, ENGAGED, FILE, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND, MAGIC, QUIET, SERVED,
-    SOCKET_VARIABLE, STAY, TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, APART, BYE, ENGAGE, ENGAGED, FILE, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND, MAGIC, QUIET,
+    SERVED, SOCKET_VARIABLE, STAY, TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
 use std::fs::File;

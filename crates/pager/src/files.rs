@@ -304,15 +304,10 @@ mod tests {
         assert_eq!([103, 104, 107, 108].map(|page| at(&ranges, page)), [Some(8), None, None, Some(13)]);
         ranges.shift(102, 502, 10);
         assert_eq!([101, 102, 111, 112].map(|page| at(&ranges, page)), [Some(6), None, None, Some(17)]);
-        assert_eq!([501, 502, 503, 504, 508, 511, 512].map(|page| at(&ranges, page)), [
-            None,
-            Some(7),
-            Some(8),
-            None,
-            Some(13),
-            Some(16),
-            None
-        ]);
+        assert_eq!(
+            [501, 502, 503, 504, 508, 511, 512].map(|page| at(&ranges, page)),
+            [None, Some(7), Some(8), None, Some(13), Some(16), None]
+        );
         ranges.cut(0, 1000);
         assert!(ranges.is_empty());
     }

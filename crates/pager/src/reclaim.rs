@@ -1,8 +1,8 @@
 //! The reclaim thread: keeps memory free by taking pages out of the tree, compressing what has been
 //! staged longest, and writing the coldest of the pool to the swap tier.
 
-use crate::compress::Compressor;
 use crate::blocks::BlockOutput;
+use crate::compress::Compressor;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::state::Shared;
 use crate::swap::{Output, Room, Written};
@@ -442,7 +442,8 @@ impl Reclaimer {
     /// Takes the ends of writes. Returns how many objects are out of memory by them.
     fn written(&mut self) -> usize {
         let Some(writer) = &mut self.writer else { return 0 };
-        let unchanged = |writer: &mut Output, from, sequence| writer.log().is_some_and(|log| log.unchanged(from, sequence));
+        let unchanged =
+            |writer: &mut Output, from, sequence| writer.log().is_some_and(|log| log.unchanged(from, sequence));
         let (mut left, mut failures) = (0, Vec::new());
         for Written { items, error } in writer.reap() {
             let mut state = self.shared.lock();

@@ -6,8 +6,8 @@
 
 use crate::compress::Compressor;
 use crate::config::FromPager;
-use crate::forks::Expected;
 use crate::files::Files;
+use crate::forks::Expected;
 use crate::frames::FrameBook;
 use crate::proc::Proc;
 use crate::stats::Latency;

@@ -78,8 +78,7 @@ pub fn ask_with(request: &mut FromStub, fd: Option<i32>) -> u32 {
     let Some(socket) = connect() else { return 0 };
     // SAFETY: all-zero is a valid message.
     let mut answer: Command = unsafe { zeroed() };
-    let answered =
-        send(socket, request, fd) && receive(socket, &mut answer, &mut -1) == size_of::<Command>() as isize;
+    let answered = send(socket, request, fd) && receive(socket, &mut answer, &mut -1) == size_of::<Command>() as isize;
     // SAFETY: our own descriptor.
     unsafe { syscall!(sys::CLOSE, socket) };
     if answered {

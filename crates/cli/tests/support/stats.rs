@@ -9,7 +9,7 @@ pub struct Stats {
 }
 
 /// Keys of schema 1 that are numbers.
-const NUMBERS: [&str; 38] = [
+const NUMBERS: [&str; 41] = [
     "/budget_bytes",
     "/wall_ns",
     "/peak/total_bytes",
@@ -30,6 +30,7 @@ const NUMBERS: [&str; 38] = [
     "/evictions/filled",
     "/evictions/compressed",
     "/evictions/to_swap",
+    "/evictions/file_dropped",
     "/evictions/dropped",
     "/transitions/adopted",
     "/transitions/quarantined",
@@ -40,6 +41,8 @@ const NUMBERS: [&str; 38] = [
     "/pool/frames",
     "/pool/bytes",
     "/pool/evicted_frames",
+    "/pool/evicted_units",
+    "/pool/limit_bytes",
     "/swap/read_bytes",
     "/swap/write_bytes",
     "/swap/reads",

@@ -25,7 +25,8 @@ mod units;
 use super::handles::{HandleTable, Place, CLASSES_MAX};
 use super::span::SpanAlloc;
 use super::{
-    table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit, UnitView, LEN_MAX,
+    table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit, UnitView,
+    LEN_MAX,
 };
 use class::{Class, Layout};
 use std::cell::OnceCell;

@@ -61,7 +61,7 @@ impl Bench {
     pub fn new(preset: &str, overrides: &[&str], pool_frames: u32, blocks: u32) -> Bench {
         let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
         let scheme = Arc::new(Scheme::preset(preset, &overrides).expect("a preset").expect("sound overrides"));
-        let tier = if blocks > 0 { vec![0..blocks] } else { Vec::new() };
+        let tier = Some(0..blocks).filter(|_| blocks > 0).into_iter().collect();
         let area_frames = pool_frames * 2 + 64;
         let mut core =
             Core::new(Tunables { scheme, staging_slots: 64, pool_frames, area_frames, swap: blocks > 0, blocks: tier });

@@ -72,7 +72,10 @@ fn a_victim_with_both_kinds() {
     assert_eq!(bench.source(1), Source::File);
     assert_eq!([0, 2].map(|page| block_of(extent(&bench.source(page)))), [0, 1]);
     let counters = bench.counters();
-    assert_eq!((counters.to_swap, counters.file_dropped, counters.evicted_units, counters.evicted_frames), (2, 1, 1, 1));
+    assert_eq!(
+        (counters.to_swap, counters.file_dropped, counters.evicted_units, counters.evicted_frames),
+        (2, 1, 1, 1)
+    );
 }
 
 fn estimated(estimate: u32) -> Contents {
@@ -97,7 +100,11 @@ fn selective_admission_by_hand() {
     let before = bench.counters();
     assert_eq!(bench.store(0, estimated(37450)), Went::Swap);
     let after = bench.counters();
-    assert_eq!((after.not_worth - before.not_worth, after.compressed), (1, before.compressed), "S7: and not compressed");
+    assert_eq!(
+        (after.not_worth - before.not_worth, after.compressed),
+        (1, before.compressed),
+        "S7: and not compressed"
+    );
     assert_eq!(bench.store(20, estimated(37449)), Went::Pool);
     // Now it is full: AverageBenefit 8, r up to 1/2, equality admits (S7).
     assert_eq!(bench.store(21, estimated(32769)), Went::Swap);

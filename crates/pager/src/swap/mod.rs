@@ -23,8 +23,8 @@ pub mod reader;
 pub mod writer;
 
 pub use block_writer::BlockWriter;
-pub use copies::{Hash, Hasher};
 pub use buffer::{Aligned, ALIGN};
+pub use copies::{Hash, Hasher};
 pub use output::Output;
 pub use reader::{Have, Reader};
 pub use writer::{Item, Room, Writer, Written};

@@ -1,0 +1,106 @@
+//! Every preset under a real program: right output, the budget kept, and of each what makes it what it is.
+
+mod support;
+
+use memfit_core::scheme::PRESETS;
+use support::stats::Stats;
+use support::Bench;
+
+const BUDGET: u64 = 24 << 20;
+/// Pages of it.
+const FRAMES: u64 = BUDGET / 4096;
+
+/// What must hold of a run under each preset.
+fn expect(preset: &str, stats: &Stats) {
+    let number = |key: &str| stats.number(key);
+    let (pool, swap) = (number("/faults/pool"), number("/faults/swap"));
+    let (compressed, to_swap) = (number("/evictions/compressed"), number("/evictions/to_swap"));
+    let units = number("/pool/evicted_units");
+    let rejected = |why: &str| number(&format!("/evictions/rejected/{why}"));
+    let limit = number("/pool/limit_bytes") / 4096;
+    let what = format!("{preset}: {:#}", stats.json);
+    assert!(preset == "memfit" || preset == "zram" || number("/peak/pool_bytes") <= (limit + 64) * 4096, "{what}");
+    match preset {
+        "memfit" => assert!(pool > 0 && swap > 0 && units == 0, "{what}"),
+        "swap" => assert!(compressed == 0 && pool == 0 && swap > FRAMES && to_swap > FRAMES, "{what}"),
+        // What has no room goes to swap, and nothing leaves for it.
+        "zram" => assert!(pool > FRAMES / 2 && rejected("pool_full") > 0 && units == 0, "{what}"),
+        "zswap-zsmalloc" => assert!(pool > 0 && rejected("pool_full") > 0 && units == 0, "{what}"),
+        "hybrid18" => assert!(rejected("in_advance") > 0 && swap > 0 && units == 0, "{what}"),
+        "tuduce05" => assert!(pool > 0 && to_swap > 0 && units == 0, "{what}"),
+        // Many buffers in a write.
+        "cervera99" => assert!(units > 0 && number("/swap/writes") * 4 < units && swap > FRAMES, "{what}"),
+        "ca+sa" | "ezswap" | "apa+sa" => assert!(units > 0 && pool > 0 && swap > 0, "{what}"),
+        _ => assert!(units > 0 && swap > 0 && compressed > 0, "{what}"),
+    }
+    if !["memfit", "cervera99"].contains(&preset) {
+        // Whole pages are written.
+        assert_eq!(number("/swap/write_bytes") % 4096, 0, "{what}");
+        assert!(number("/swap/write_bytes") <= to_swap * 4096 + (to_swap / 8 + 64) * 4096, "{what}");
+    }
+}
+
+#[test]
+fn every_preset_runs_a_program_right() {
+    let Some(bench) = Bench::new("schemes", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc", "-O2"], "mix", include_str!("workloads/mix.c")) else { return };
+    for preset in PRESETS {
+        let (ran, stats) = bench.managed_with(&["-s", preset.name], "./mix 48 1 rand", BUDGET);
+        assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}: {}", preset.name, ran.err);
+        assert_eq!(stats.json["scheme"], preset.name);
+        assert_eq!(stats.number("/swap/errors"), 0);
+        stats.peak_within(115);
+        expect(preset.name, &stats);
+    }
+}
+
+/// Clean pages of files: filled from the file, dropped or pooled, the program's own once it writes to them; with forks, moves
+/// and unmappings.
+fn mapped_files(bench: &Bench) {
+    let Some(_) = bench.compile(&["gcc", "-O2"], "mapped", include_str!("workloads/mapped.c")) else { return };
+    for (scheme, pooled) in [("ca+sa", false), ("apa", true), ("ezswap", true)] {
+        let (ran, stats) = bench.managed_with(&["-s", scheme], "./mapped file 32 8 1", 20 << 20);
+        assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{scheme}: {}", ran.err);
+        let dropped = stats.number("/evictions/file_dropped");
+        let (from_files, read) = (stats.number("/faults/file"), stats.number("/files/read_bytes"));
+        assert!(from_files > 4000 && dropped > 2000 && read > 16 << 20, "{scheme}: {:#}", stats.json);
+        assert!(!pooled || stats.number("/faults/pool") > 100, "{scheme}: {:#}", stats.json);
+    }
+    // By default they are the kernel's.
+    let (ran, stats) = bench.managed("./mapped file 32 8 1", 20 << 20);
+    assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
+    assert_eq!((stats.number("/faults/file"), stats.number("/files/reads")), (0, 0));
+}
+
+#[test]
+fn pages_of_files_are_in_the_budget() {
+    let Some(bench) = Bench::new("schemes_files", &["gcc"]) else { return };
+    mapped_files(&bench);
+}
+
+#[test]
+fn pages_of_files_of_an_ordinary_user() {
+    let Some(bench) = Bench::ordinary("schemes_files_ordinary", &["gcc"]) else { return };
+    mapped_files(&bench);
+}
+
+/// A swap tier that is too small: what has no slot stays in RAM, and nothing is lost.
+#[test]
+fn a_tier_that_is_nearly_full() {
+    let Some(bench) = Bench::new("schemes_full", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc", "-O2"], "mix", include_str!("workloads/mix.c")) else { return };
+    for scheme in ["zram", "hybrid18", "zswap-zsmalloc"] {
+        let (ran, _) = bench.managed_with(&["-s", scheme, "--swap-size", "16M"], "./mix 32 1 rand", 24 << 20);
+        assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{scheme}: {}", ran.err);
+    }
+}
+
+#[test]
+fn swap_alone_needs_a_tier() {
+    let Some(bench) = Bench::new("schemes_no_tier", &[]) else { return };
+    let mut command = support::memfit_command();
+    command.args(["run", "-s", "swap", "--swap", "none", "-m", "32M", "true"]);
+    let ran = bench.checked(command, "memfit run -s swap --swap none");
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    assert!(ran.err.contains("scheme swap keeps pages in swap alone: it needs a swap tier"), "{}", ran.err);
+}

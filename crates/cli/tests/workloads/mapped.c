@@ -1,0 +1,94 @@
+/* mapped FILE FILE_MIB MIB PASSES: makes FILE, maps it privately and read-only, and touches its pages and as many MIB of its own
+ * at random; a child does as well. A part is unmapped, a part moved, a page written to after mprotect. All is verified. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static uint64_t state = 88172645463325252ull;
+
+static uint64_t draw(void) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    return state ^= state << 17;
+}
+
+/* Every second page compresses to a half. */
+static uint64_t word(uint64_t page, uint64_t i) {
+    if (page % 2 && i % 2) return 0;
+    uint64_t z = page * 0x9e3779b97f4a7c15ull + i * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    return z ^ (z >> 27);
+}
+
+static void check(const uint64_t *at, uint64_t page, const char *what) {
+    for (int i = 0; i < 512; i += 7)
+        if (at[i] != word(page, i)) {
+            printf("%s: page %llu word %d is %llx\n", what, (unsigned long long)page, i, (unsigned long long)at[i]);
+            exit(3);
+        }
+}
+
+static void fill(uint64_t *at, uint64_t page) {
+    for (int i = 0; i < 512; i++) at[i] = word(page, i);
+}
+
+#define NEED(x) if (!(x)) { perror(#x); return 4; }
+
+int main(int argc, char **argv) {
+    if (argc < 5) return 2;
+    uint64_t in_file = strtoull(argv[2], 0, 10) * 256, own = strtoull(argv[3], 0, 10) * 256;
+    uint64_t passes = strtoull(argv[4], 0, 10), odd = 100;
+    int fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+    NEED(fd >= 0);
+    static uint64_t page[512];
+    for (uint64_t p = 0; p < in_file; p++) {
+        fill(page, p);
+        NEED(write(fd, page, 4096) == 4096);
+    }
+    fill(page, in_file);
+    NEED(write(fd, page, odd) == (ssize_t)odd && fsync(fd) == 0);
+    uint64_t *file = mmap(0, in_file * 4096 + odd, PROT_READ, MAP_PRIVATE, fd, 0);
+    NEED(file != MAP_FAILED);
+    /* From an offset on, twice the same pages. */
+    uint64_t *again = mmap(0, 64 * 4096, PROT_READ, MAP_PRIVATE, fd, 16 * 4096);
+    NEED(again != MAP_FAILED);
+    close(fd);
+    uint64_t *mem = mmap(0, own * 4096 + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(mem != MAP_FAILED);
+    for (uint64_t p = 0; p < own; p++) fill(mem + p * 512, p + 7);
+    for (uint64_t k = 0; k < passes * (own + in_file); k++) {
+        uint64_t p = draw() % (own + in_file);
+        if (p < own) check(mem + p * 512, p + 7, "own");
+        else check(file + (p - own) * 512, p - own, "file");
+    }
+    for (int i = 0; i < 64; i++) check(again + i * 512, i + 16, "again");
+    /* Behind the end of the file there are zeros. */
+    NEED(!memcmp(file + in_file * 512, page, odd) && ((char *)(file + in_file * 512))[odd] == 0);
+    /* Written to: it is the program's own from then on. */
+    NEED(mprotect(file + 5 * 512, 4096, PROT_READ | PROT_WRITE) == 0);
+    file[5 * 512] = 4711;
+    NEED(munmap(file + 32 * 512, 16 * 4096) == 0);
+    uint64_t *moved = mremap(file + 64 * 512, 32 * 4096, 32 * 4096, MREMAP_MAYMOVE | MREMAP_FIXED, again);
+    NEED(moved == again);
+    pid_t child = fork();
+    NEED(child >= 0);
+    for (uint64_t k = 0; k < own + in_file; k++) {
+        uint64_t p = draw() % (own + in_file);
+        if (p < own) check(mem + p * 512, p + 7, "own, after the fork");
+        else if ((p -= own) != 5 && (p < 32 || p >= 96)) check(file + p * 512, p, "file, after the fork");
+    }
+    for (int i = 0; i < 32; i++) check(moved + i * 512, i + 64, "moved");
+    for (int i = 32; i < 64; i++) check(again + i * 512, i + 16, "again");
+    NEED(file[5 * 512] == 4711 && file[5 * 512 + 1] == word(5, 1));
+    if (child == 0) _exit(0);
+    int status;
+    NEED(waitpid(child, &status, 0) == child && status == 0);
+    puts("right");
+    return 0;
+}
