@@ -30,6 +30,12 @@ const HARMLESS_OF_FILES: i32 = 0x4000 | 0x8000;
 
 /// The scheme pages clean pages of files.
 static FILES: AtomicBool = AtomicBool::new(false);
+/// Address space for their mappings, bytes. Each address is given once: the pager could take an event of what was there before
+/// for one of the new mapping.
+const FILES_RESERVATION: usize = 64 << 30;
+static FILES_BASE: AtomicUsize = AtomicUsize::new(0);
+/// The next address to give.
+static FILES_NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The reservation; 0 while there is none.
 static BASE: AtomicUsize = AtomicUsize::new(0);
@@ -42,22 +48,24 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 /// space: that belongs to the program.
 pub fn reserve() -> Option<[u64; 2]> {
     if BASE.load(Relaxed) == 0 {
-        let mut limit = [0usize; 2];
-        // SAFETY: a new mapping without access; the limit is two words. PROT_NONE, MAP_NORESERVE.
-        unsafe {
-            syscall!(sys::PRLIMIT, 0, RLIMIT_AS, 0, limit.as_mut_ptr());
-            if limit[0] != usize::MAX {
-                return None;
-            }
-            let at = syscall!(sys::MMAP, 0, RESERVATION, 0, PRIVATE_ANONYMOUS | 0x4000, usize::MAX, 0);
-            if at < 0 {
-                return None;
-            }
-            BASE.store(at as usize, Relaxed);
-        }
+        BASE.store(addresses(RESERVATION)?, Relaxed);
     }
     let base = BASE.load(Relaxed) as u64;
     Some([base, base + RESERVATION as u64])
+}
+
+/// Address space without access, if there is no limit of it.
+fn addresses(bytes: usize) -> Option<usize> {
+    let mut limit = [0usize; 2];
+    // SAFETY: a new mapping without access; the limit is two words. PROT_NONE, MAP_NORESERVE.
+    unsafe {
+        syscall!(sys::PRLIMIT, 0, RLIMIT_AS, 0, limit.as_mut_ptr());
+        if limit[0] != usize::MAX {
+            return None;
+        }
+        let at = syscall!(sys::MMAP, 0, bytes, 0, PRIVATE_ANONYMOUS | 0x4000, usize::MAX, 0);
+        (at > 0).then_some(at as usize)
+    }
 }
 
 /// The pager has registered the reservation: mappings may come out of it.
@@ -73,15 +81,17 @@ pub fn close() {
 /// The program limits its own address space, which must not be used up by what we have reserved: what nobody was given is
 /// given back, and nothing is given from now on.
 fn give_back() {
-    let base = BASE.load(Relaxed);
-    if base == 0 {
-        return;
-    }
-    let end = base + RESERVATION;
-    let next = NEXT.swap(end, Relaxed).max(base);
-    if next < end {
-        // SAFETY: addresses of the reservation that nobody has or will get.
-        unsafe { syscall!(sys::MUNMAP, next, end - next) };
+    for (base, next, bytes) in [(&BASE, &NEXT, RESERVATION), (&FILES_BASE, &FILES_NEXT, FILES_RESERVATION)] {
+        let base = base.load(Relaxed);
+        if base == 0 {
+            continue;
+        }
+        let end = base + bytes;
+        let next = next.swap(end, Relaxed).max(base);
+        if next < end {
+            // SAFETY: addresses of the reservation that nobody has or will get.
+            unsafe { syscall!(sys::MUNMAP, next, end - next) };
+        }
     }
 }
 
@@ -146,20 +156,31 @@ pub fn take_files() {
 /// # Safety
 /// As mmap.
 unsafe fn of_file(bytes: usize, fd: i32, offset: usize) -> Option<usize> {
-    // SAFETY: a new mapping of our own.
-    let at = unsafe { syscall!(sys::MMAP, 0, bytes, READ_WRITE, PRIVATE_ANONYMOUS | 0x4000, usize::MAX, 0) };
-    if at < 0 {
+    if FILES_BASE.load(Acquire) == 0 {
+        let base = addresses(FILES_RESERVATION)?;
+        match FILES_BASE.compare_exchange(0, base, AcqRel, Acquire) {
+            Ok(_) => FILES_NEXT.store(base, Release),
+            // SAFETY: nobody knows of it.
+            Err(_) => _ = unsafe { syscall!(sys::MUNMAP, base, FILES_RESERVATION) },
+        }
+    }
+    let (whole, end) = (bytes.checked_next_multiple_of(PAGE)?, FILES_BASE.load(Acquire) + FILES_RESERVATION);
+    let next = |at: usize| (at != 0 && whole <= end - at).then(|| at + whole);
+    let at = FILES_NEXT.fetch_update(AcqRel, Acquire, next).ok()?;
+    // SAFETY: addresses of the reservation that nobody else has or will get. MAP_NORESERVE, MAP_FIXED.
+    let mapped = unsafe { syscall!(sys::MMAP, at, whole, READ_WRITE, PRIVATE_ANONYMOUS | 0x4010, usize::MAX, 0) };
+    if mapped < 0 {
         return None;
     }
     // SAFETY: all-zero is a valid message.
     let mut request: FromStub = unsafe { core::mem::zeroed() };
     (request.kind, request.token) = (FILE, offset as u64);
-    request.segment = [at as u64, at as u64 + bytes.next_multiple_of(PAGE) as u64];
+    request.segment = [at as u64, (at + whole) as u64];
     if socket::ask_with(&mut request, Some(fd)) == STAY {
-        return Some(at as usize);
+        return Some(at);
     }
     // SAFETY: nobody knows of it.
-    unsafe { syscall!(sys::MUNMAP, at, bytes) };
+    unsafe { syscall!(sys::MUNMAP, at, whole) };
     None
 }
 
