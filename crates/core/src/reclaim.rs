@@ -5,7 +5,7 @@ use crate::fault::Stored;
 use crate::grow::reserve_tight;
 use crate::ids::{ObjectId, StagingSlot, NIL, PAGE_BYTES};
 use crate::object::Place;
-use crate::pool::{Slot, Span, FRAME_BYTES};
+use crate::pool::{Slot, Span};
 use crate::replacement::{Chooser, Zpage};
 use crate::scheme::{AdmissionKind, Classes, RoutingKind};
 
@@ -226,8 +226,14 @@ impl Core {
                 return placed;
             }
         }
-        let placed = if self.store.may_store(self.objects.live()) { self.pool.place(len).ok() } else { None };
-        let Some(placed) = placed else { return self.no_room(id, staging, len) };
+        let placed = match self.store.may_store(self.objects.live()) {
+            true => self.pool.place(len).map_err(|full| full.frames_used + full.frames_needed),
+            false => Err(0),
+        };
+        let placed = match placed {
+            Ok(placed) => placed,
+            Err(frames) => return self.no_room(id, staging, frames.saturating_sub(self.store.limit_frames())),
+        };
         let index = placed.handle.raw() as usize;
         if self.owners.len() <= index {
             let missing = index + 1 - self.owners.len();
@@ -264,7 +270,7 @@ impl Core {
     }
 
     /// There is no room: a new page goes elsewhere if nothing leaves the pool, else it waits.
-    fn no_room(&mut self, id: ObjectId, staging: StagingSlot, len: u32) -> Placed {
+    fn no_room(&mut self, id: ObjectId, staging: StagingSlot, frames_missing: u32) -> Placed {
         let waits = !matches!(self.store.chooser, Chooser::Nobody) && self.store.limit_frames() > 0;
         if !waits {
             if let Some(placed) = self.leave_out(id, staging) {
@@ -274,7 +280,7 @@ impl Core {
         }
         self.objects.place_front(id, Place::Staged(staging));
         self.store.full = true;
-        self.store.needed = len.div_ceil(FRAME_BYTES);
+        self.store.needed = frames_missing.max(1);
         Placed::Full
     }
 }

@@ -73,3 +73,13 @@ fn density_of_the_frames() {
         assert_eq!(usage.zpages, u64::from(usage.frames) * in_frame, "{preset}");
     }
 }
+
+/// 5.8: a zspage of several frames needs as many at once.
+#[test]
+fn as_many_frames_leave_as_the_new_zspage_needs() {
+    let mut bench = Bench::new("zsmalloc-sr", &[], 6, 100);
+    // 2048 bytes: a frame for two. 2700 bytes: two frames for three.
+    (0..12).for_each(|page| assert_eq!(bench.store(page, anonymous(2048)), Went::Pool));
+    assert_eq!(bench.store(20, anonymous(2700)), Went::Pool);
+    assert_eq!((bench.counters().evicted_units, bench.counters().evicted_frames), (2, 2));
+}
