@@ -10,11 +10,14 @@
 //! zpages that leave them from [`crate::replacement::REPLACEMENTS`].
 
 mod error;
+mod parse;
+mod rules;
 
 use crate::pool::{Pool, PoolEntry, PoolParams, FRAME_BYTES, POOLS};
 use crate::replacement::{find, Chooser, PolicyParams, ReplacementEntry, REPLACEMENTS};
+use parse::{line_of, Builder, Value};
 use std::fmt::Write;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 pub use error::{Origin, Problem, SchemeError};
 
@@ -421,193 +424,6 @@ pub static NUMBERS: &[Number] = &[
         "Most pages never touched before that one fault fills with zeros"),
 ];
 
-/// A combination of values that cannot work.
-struct Rule {
-    /// The keys it is about.
-    keys: &'static [&'static str],
-    /// What is wrong with a scheme, if anything.
-    broken: fn(&Scheme) -> Option<String>,
-}
-
-static RULES: &[Rule] = &[
-    Rule {
-        keys: &["sizing.low_percent", "sizing.high_percent"],
-        broken: |scheme| {
-            let Sizing { low_percent, high_percent, .. } = scheme.sizing;
-            (low_percent >= high_percent).then(|| {
-                format!("`sizing.low_percent` = {low_percent} must be less than `sizing.high_percent` = {high_percent}")
-            })
-        },
-    },
-    Rule {
-        keys: &["sizing.dense_floor_percent", "sizing.resident_floor_percent"],
-        broken: |scheme| {
-            let Sizing { dense_floor_percent: dense, resident_floor_percent: floor, .. } = scheme.sizing;
-            (dense > floor).then(|| {
-                format!("`sizing.dense_floor_percent` = {dense} must not be above `sizing.resident_floor_percent` = {floor}")
-            })
-        },
-    },
-    Rule {
-        keys: &["sizing.resident_floor_percent", "sizing.high_percent", "reclaim.staging_percent"],
-        broken: |scheme| {
-            let Sizing { resident_floor_percent: floor, high_percent: high, .. } = scheme.sizing;
-            let staging = scheme.reclaim.staging_percent;
-            (floor + high + staging > 90).then(|| {
-                format!(
-                    "`sizing.resident_floor_percent` = {floor}, `sizing.high_percent` = {high} and \
-                     `reclaim.staging_percent` = {staging} leave less than 10 percent of the budget for the pool"
-                )
-            })
-        },
-    },
-    Rule {
-        keys: &["pool", "pool.kind", "replacement", "replacement.kind"],
-        broken: |scheme| {
-            let (pool, replacement) = (scheme.pool.kind.name, scheme.replacement.kind);
-            let fits = replacement.pools.is_empty() || replacement.pools.contains(&pool);
-            (!fits).then(|| {
-                let pools = replacement.pools.join(", ");
-                format!("`replacement` = {} needs one of the pools {pools}, not {pool}", replacement.name)
-            })
-        },
-    },
-    Rule {
-        keys: &["pool", "pool.kind", "swap_format", "swap_format.kind"],
-        broken: |scheme| {
-            let (buffers, batches) =
-                (scheme.pool.kind.name == "buffers", scheme.swap_format.kind == SwapFormat::CompressedBatches);
-            (buffers != batches).then(|| {
-                "`pool` = buffers and `swap_format` = compressed-batches need each other: what is written is whole buffers".into()
-            })
-        },
-    },
-    Rule {
-        keys: &["pool", "pool.kind", "sizing", "sizing.kind"],
-        broken: |scheme| {
-            let pool = scheme.pool.kind.name;
-            (scheme.sizing.kind == SizingKind::Zones && pool != "zones")
-                .then(|| format!("`sizing` = zones needs `pool` = zones, not {pool}"))
-        },
-    },
-    Rule {
-        keys: &["swap_format", "swap_format.kind", "routing", "routing.kind", "admission", "admission.kind"],
-        broken: |scheme| {
-            let raw = scheme.swap_format.kind != SwapFormat::CompressedBatches;
-            (!raw && (scheme.routing.kind == RoutingKind::ByOrigin || scheme.admission.kind != AdmissionKind::All)).then(|| {
-                "`swap_format` = compressed-batches takes pages through the pool alone: it needs `admission` = all and \
-                 `routing` = coldest-to-swap"
-                    .into()
-            })
-        },
-    },
-    Rule {
-        keys: &["pool.block_bytes", "pool.zone_kib"],
-        broken: |scheme| {
-            let PoolScheme { block_bytes: block, zone_kib: zone, .. } = scheme.pool;
-            if !block.is_power_of_two() {
-                return Some(format!("`pool.block_bytes` = {block} must be a power of two"));
-            }
-            (zone % 4 != 0).then(|| format!("`pool.zone_kib` = {zone} must be a multiple of 4"))
-        },
-    },
-    Rule {
-        keys: &["sizing.grow_below_zones", "sizing.shrink_above_zones"],
-        broken: |scheme| {
-            let Sizing { grow_below_zones: grow, shrink_above_zones: shrink, .. } = scheme.sizing;
-            (grow >= shrink).then(|| {
-                format!("`sizing.grow_below_zones` = {grow} must be less than `sizing.shrink_above_zones` = {shrink}")
-            })
-        },
-    },
-];
-
-/// A value as the user gave it.
-enum Value {
-    Integer(i128),
-    Text(String),
-    /// From an override: its type is that of the key.
-    Raw(String),
-    Other(&'static str),
-}
-
-impl Value {
-    fn found(&self) -> String {
-        match self {
-            Value::Integer(_) => "a whole number".into(),
-            Value::Text(_) => "a string".into(),
-            Value::Raw(text) => format!("`{text}`"),
-            Value::Other(name) => format!("a value of type {name}"),
-        }
-    }
-}
-
-/// A scheme under construction, and which keys were set where.
-struct Builder {
-    scheme: Scheme,
-    origins: Vec<(String, Origin)>,
-}
-
-impl Builder {
-    fn table(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) -> Result<(), SchemeError> {
-        let mut entries: Vec<_> = table.iter().collect();
-        // The table is sorted by name; the first error in the file is the one to report.
-        entries.sort_by_key(|(key, _)| key.span().start);
-        for (key, value) in entries {
-            let origin = Origin::Line(line_of(text, key.span().start));
-            let name = format!("{prefix}{}", key.get_ref());
-            let is_section = prefix.is_empty() && sections().any(|section| section == name);
-            let value = match value.get_ref() {
-                DeValue::Table(inner) if is_section => {
-                    self.table(text, &format!("{name}."), inner)?;
-                    continue;
-                }
-                DeValue::Integer(number) => {
-                    Value::Integer(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
-                }
-                DeValue::String(text) => Value::Text(text.to_string()),
-                other => Value::Other(other.type_str()),
-            };
-            self.set(&name, value, origin)?;
-        }
-        Ok(())
-    }
-
-    fn set(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), SchemeError> {
-        self.assign(key, value).map_err(|problem| SchemeError { origin: origin.clone(), problem })?;
-        self.origins.push((key.to_owned(), origin));
-        Ok(())
-    }
-
-    fn assign(&mut self, key: &str, value: Value) -> Result<(), Problem> {
-        if let Some(number) = NUMBERS.iter().find(|number| number.key == key) {
-            (number.set)(&mut self.scheme, number_from(number, &value)?);
-        } else if let Some(axis) = AXES.iter().find(|axis| [axis.name, &kind_key(axis)].contains(&key)) {
-            (axis.set)(&mut self.scheme, choice_from(axis, value)?);
-        } else if key == "name" {
-            self.scheme.name = text_from(key, "a string", value)?;
-        } else if key == "summary" {
-            self.scheme.summary = text_from(key, "a string", value)?;
-        } else if sections().any(|section| section == key) {
-            let (expected, found) = ("a table".to_owned(), value.found());
-            return Err(Problem::WrongType { key: key.to_owned(), expected, found });
-        } else {
-            return Err(Problem::UnknownKey { key: key.to_owned(), allowed: siblings(key) });
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Scheme, SchemeError> {
-        for rule in RULES {
-            let Some(why) = (rule.broken)(&self.scheme) else { continue };
-            let last = self.origins.iter().rfind(|(key, _)| rule.keys.contains(&key.as_str()));
-            let origin = last.expect("the defaults keep the rules").1.clone();
-            return Err(SchemeError { origin, problem: Problem::Impossible { why } });
-        }
-        Ok(self.scheme)
-    }
-}
-
 impl Default for Scheme {
     fn default() -> Scheme {
         let mut scheme = Scheme {
@@ -730,55 +546,12 @@ fn numbers_of(section: &str) -> impl Iterator<Item = (&'static Number, &'static 
     })
 }
 
-/// Keys that could stand where `key` does.
-fn siblings(key: &str) -> Vec<String> {
-    let section = key.split_once('.').and_then(|(section, _)| sections().find(|name| *name == section));
-    let Some(section) = section else {
-        return ["name", "summary"].into_iter().chain(sections()).map(str::to_owned).collect();
-    };
-    let kind = AXES.iter().filter(|axis| axis.name == section).map(kind_key);
-    kind.chain(numbers_of(section).map(|(number, _)| number.key.to_owned())).collect()
-}
-
 fn kind_key(axis: &Axis) -> String {
     format!("{}.kind", axis.name)
 }
 
 fn allowed_range(number: &Number) -> String {
     format!("{}, {} to {}", number.unit, number.min, number.max)
-}
-
-fn number_from(number: &'static Number, value: &Value) -> Result<u32, Problem> {
-    let integer = match value {
-        Value::Integer(integer) => Some(*integer),
-        Value::Raw(text) => text.parse().ok(),
-        _ => None,
-    };
-    let Some(value) = integer else {
-        let expected = format!("a whole number ({})", allowed_range(number));
-        return Err(Problem::WrongType { key: number.key.to_owned(), expected, found: value.found() });
-    };
-    let in_range = u32::try_from(value).ok().filter(|value| (number.min..=number.max).contains(value));
-    let allowed = format!("{} to {} {} (default {})", number.min, number.max, number.unit, number.default);
-    in_range.ok_or(Problem::OutOfRange { key: number.key, value, allowed })
-}
-
-fn choice_from(axis: &Axis, value: Value) -> Result<usize, Problem> {
-    let (key, allowed) = (kind_key(axis), axis.choices().map(|choice| choice.name).collect::<Vec<_>>());
-    let value = text_from(&key, &format!("one of the strings {}", allowed.join(", ")), value)?;
-    let index = allowed.iter().position(|name| *name == value);
-    index.ok_or(Problem::UnknownChoice { key, value, allowed })
-}
-
-fn text_from(key: &str, expected: &str, value: Value) -> Result<String, Problem> {
-    match value {
-        Value::Text(text) | Value::Raw(text) => Ok(text),
-        other => Err(Problem::WrongType { key: key.to_owned(), expected: expected.to_owned(), found: other.found() }),
-    }
-}
-
-fn line_of(text: &str, byte: usize) -> usize {
-    1 + text.as_bytes()[..byte.min(text.len())].iter().filter(|b| **b == b'\n').count()
 }
 
 /// Appends a comment, wrapped.

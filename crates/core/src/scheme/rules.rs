@@ -1,0 +1,105 @@
+//! Combinations of values that cannot work.
+
+use super::{AdmissionKind, PoolScheme, RoutingKind, Scheme, Sizing, SizingKind, SwapFormat};
+
+/// A combination of values that cannot work.
+pub(super) struct Rule {
+    /// The keys it is about.
+    pub keys: &'static [&'static str],
+    /// What is wrong with a scheme, if anything.
+    pub broken: fn(&Scheme) -> Option<String>,
+}
+
+/// Each is checked when all keys have their values.
+pub(super) static RULES: &[Rule] = &[
+    Rule {
+        keys: &["sizing.low_percent", "sizing.high_percent"],
+        broken: |scheme| {
+            let Sizing { low_percent, high_percent, .. } = scheme.sizing;
+            (low_percent >= high_percent).then(|| {
+                format!("`sizing.low_percent` = {low_percent} must be less than `sizing.high_percent` = {high_percent}")
+            })
+        },
+    },
+    Rule {
+        keys: &["sizing.dense_floor_percent", "sizing.resident_floor_percent"],
+        broken: |scheme| {
+            let Sizing { dense_floor_percent: dense, resident_floor_percent: floor, .. } = scheme.sizing;
+            (dense > floor).then(|| {
+                format!("`sizing.dense_floor_percent` = {dense} must not be above `sizing.resident_floor_percent` = {floor}")
+            })
+        },
+    },
+    Rule {
+        keys: &["sizing.resident_floor_percent", "sizing.high_percent", "reclaim.staging_percent"],
+        broken: |scheme| {
+            let Sizing { resident_floor_percent: floor, high_percent: high, .. } = scheme.sizing;
+            let staging = scheme.reclaim.staging_percent;
+            (floor + high + staging > 90).then(|| {
+                format!(
+                    "`sizing.resident_floor_percent` = {floor}, `sizing.high_percent` = {high} and \
+                     `reclaim.staging_percent` = {staging} leave less than 10 percent of the budget for the pool"
+                )
+            })
+        },
+    },
+    Rule {
+        keys: &["pool", "pool.kind", "replacement", "replacement.kind"],
+        broken: |scheme| {
+            let (pool, replacement) = (scheme.pool.kind.name, scheme.replacement.kind);
+            let fits = replacement.pools.is_empty() || replacement.pools.contains(&pool);
+            (!fits).then(|| {
+                let pools = replacement.pools.join(", ");
+                format!("`replacement` = {} needs one of the pools {pools}, not {pool}", replacement.name)
+            })
+        },
+    },
+    Rule {
+        keys: &["pool", "pool.kind", "swap_format", "swap_format.kind"],
+        broken: |scheme| {
+            let (buffers, batches) =
+                (scheme.pool.kind.name == "buffers", scheme.swap_format.kind == SwapFormat::CompressedBatches);
+            (buffers != batches).then(|| {
+                "`pool` = buffers and `swap_format` = compressed-batches need each other: what is written is whole buffers".into()
+            })
+        },
+    },
+    Rule {
+        keys: &["pool", "pool.kind", "sizing", "sizing.kind"],
+        broken: |scheme| {
+            let pool = scheme.pool.kind.name;
+            (scheme.sizing.kind == SizingKind::Zones && pool != "zones")
+                .then(|| format!("`sizing` = zones needs `pool` = zones, not {pool}"))
+        },
+    },
+    Rule {
+        keys: &["swap_format", "swap_format.kind", "routing", "routing.kind", "admission", "admission.kind"],
+        broken: |scheme| {
+            let raw = scheme.swap_format.kind != SwapFormat::CompressedBatches;
+            (!raw && (scheme.routing.kind == RoutingKind::ByOrigin || scheme.admission.kind != AdmissionKind::All)).then(|| {
+                "`swap_format` = compressed-batches takes pages through the pool alone: it needs `admission` = all and \
+                 `routing` = coldest-to-swap"
+                    .into()
+            })
+        },
+    },
+    Rule {
+        keys: &["pool.block_bytes", "pool.zone_kib"],
+        broken: |scheme| {
+            let PoolScheme { block_bytes: block, zone_kib: zone, .. } = scheme.pool;
+            if !block.is_power_of_two() {
+                return Some(format!("`pool.block_bytes` = {block} must be a power of two"));
+            }
+            (zone % 4 != 0).then(|| format!("`pool.zone_kib` = {zone} must be a multiple of 4"))
+        },
+    },
+    Rule {
+        keys: &["sizing.grow_below_zones", "sizing.shrink_above_zones"],
+        broken: |scheme| {
+            let Sizing { grow_below_zones: grow, shrink_above_zones: shrink, .. } = scheme.sizing;
+            (grow >= shrink).then(|| {
+                format!("`sizing.grow_below_zones` = {grow} must be less than `sizing.shrink_above_zones` = {shrink}")
+            })
+        },
+    },
+];
