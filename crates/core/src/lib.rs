@@ -29,6 +29,8 @@ mod store;
 mod streams;
 pub mod swap_log;
 mod table;
+#[cfg(test)]
+mod chaos;
 mod writeback;
 
 pub use engine::{Call, Core, Counters, Effects, Totals, TraceHook, Tunables};
