@@ -226,8 +226,9 @@ impl Core {
                 return placed;
             }
         }
-        let placed = if self.store.may_store(self.objects.live()) { self.pool.place(len).ok() } else { None };
-        let Some(placed) = placed else { return self.no_room(id, staging, len) };
+        let may = self.store.may_store(self.objects.live());
+        let placed = if may { self.pool.place(len).ok() } else { None };
+        let Some(placed) = placed else { return self.no_room(id, staging, len, may) };
         let index = placed.handle.raw() as usize;
         if self.owners.len() <= index {
             let missing = index + 1 - self.owners.len();
@@ -264,7 +265,7 @@ impl Core {
     }
 
     /// There is no room: a new page goes elsewhere if nothing leaves the pool, else it waits.
-    fn no_room(&mut self, id: ObjectId, staging: StagingSlot, len: u32) -> Placed {
+    fn no_room(&mut self, id: ObjectId, staging: StagingSlot, len: u32, may: bool) -> Placed {
         let waits = !matches!(self.store.chooser, Chooser::Nobody) && self.store.limit_frames() > 0;
         if !waits {
             if let Some(placed) = self.leave_out(id, staging) {
@@ -274,6 +275,7 @@ impl Core {
         }
         self.objects.place_front(id, Place::Staged(staging));
         self.store.full = true;
+        self.store.blocked = !waits || !may;
         self.store.needed = len.div_ceil(FRAME_BYTES);
         Placed::Full
     }
