@@ -262,6 +262,7 @@ impl Core {
             Place::Dropped => {}
         }
         self.store.unreserve(id);
+        self.store.unblock();
         self.objects.release(id);
     }
 
@@ -323,6 +324,9 @@ impl Core {
     /// From now on, or no longer: the pool takes nothing that could go to the swap tier.
     pub fn close_pool(&mut self, closed: bool) {
         self.store.closed = closed;
+        if !closed {
+            self.store.unblock();
+        }
     }
 
     /// To be called now and then: the pool may grow or shrink with time.
@@ -388,6 +392,7 @@ impl Core {
     /// Whether the swap tier takes pages now; as long as it does not, incompressible ones go to the pool.
     pub fn swap_takes(&mut self, takes: bool) {
         self.store.swap = takes;
+        self.store.unblock();
     }
 
     /// Totals for statistics; O(runs).

@@ -8,6 +8,8 @@
 
 pub mod admission;
 pub mod blocks;
+#[cfg(test)]
+mod chaos;
 mod doubt;
 mod duel;
 mod engine;

@@ -226,13 +226,17 @@ impl Core {
                 return placed;
             }
         }
+        // Frames that are missing; none if something else is.
         let placed = match self.store.may_store(self.objects.live()) {
-            true => self.pool.place(len).map_err(|full| full.frames_used + full.frames_needed),
-            false => Err(0),
+            true => self.pool.place(len).map_err(|full| {
+                let missing = (full.frames_used + full.frames_needed).saturating_sub(self.store.limit_frames());
+                Some(missing.max(1))
+            }),
+            false => Err(None),
         };
         let placed = match placed {
             Ok(placed) => placed,
-            Err(frames) => return self.no_room(id, staging, frames.saturating_sub(self.store.limit_frames())),
+            Err(missing) => return self.no_room(id, staging, missing),
         };
         let index = placed.handle.raw() as usize;
         if self.owners.len() <= index {
@@ -270,7 +274,7 @@ impl Core {
     }
 
     /// There is no room: a new page goes elsewhere if nothing leaves the pool, else it waits.
-    fn no_room(&mut self, id: ObjectId, staging: StagingSlot, frames_missing: u32) -> Placed {
+    fn no_room(&mut self, id: ObjectId, staging: StagingSlot, missing: Option<u32>) -> Placed {
         let waits = !matches!(self.store.chooser, Chooser::Nobody) && self.store.limit_frames() > 0;
         if !waits {
             if let Some(placed) = self.leave_out(id, staging) {
@@ -280,7 +284,8 @@ impl Core {
         }
         self.objects.place_front(id, Place::Staged(staging));
         self.store.full = true;
-        self.store.needed = frames_missing.max(1);
+        self.store.blocked = !waits || missing.is_none();
+        self.store.needed = missing.unwrap_or(1);
         Placed::Full
     }
 }

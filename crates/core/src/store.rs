@@ -62,6 +62,8 @@ pub(crate) struct Store {
     pub needed: u32,
     /// There was none, and nothing has left the pool since.
     pub full: bool,
+    /// That was not for want of room in the pool: anything that is freed may end it.
+    pub blocked: bool,
     /// Frames of units, and zpages alone, that are on their way out of the pool.
     pub leaving: u32,
     stores: u64,
@@ -95,10 +97,18 @@ impl Store {
             due: Vec::new(),
             needed: 0,
             full: false,
+            blocked: false,
             leaving: 0,
             stores: 0,
             to_swap: 0,
             tick: 0,
+        }
+    }
+
+    /// What kept pages out, other than the pool's own room, may have changed.
+    pub fn unblock(&mut self) {
+        if std::mem::take(&mut self.blocked) {
+            self.full = false;
         }
     }
 

@@ -67,7 +67,11 @@ impl Core {
                     return;
                 }
                 let to = match raw {
-                    true => Some(blocks::extent(self.store.slot(id).unwrap_or(NIL), 0)),
+                    true => match self.store.slot(id) {
+                        Some(slot) => Some(blocks::extent(slot, 0)),
+                        // There was none left: it stays.
+                        None => continue,
+                    },
                     false => None,
                 };
                 bytes += takes;

@@ -1,0 +1,688 @@
+//! The core under every scheme, with the bytes: a small pager that does all in any order and lets writes fail.
+
+use crate::blocks::{block_of, byte_in_block};
+use crate::pool::{Slot, Span};
+use crate::scheme::{Scheme, SwapFormat};
+use crate::{
+    Answer, Coded, Compress, Core, Effects, Entry, Extent, Fault, Filled, Load, ObjectId, Origin, Page, PageRange,
+    Placed, ProcId, Source, StagingSlot, Tunables, WriteBack, RUN_PAGES,
+};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) % end.max(1) as u64) as usize
+    }
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// What a page holds; its compressed length follows from it.
+type Content = u64;
+
+fn len_of(content: Content) -> u32 {
+    match content % 11 {
+        0 => 4096,
+        1 => 1 + (content / 11 % 300) as u32,
+        2 => 3000 + (content / 11 % 1000) as u32,
+        n => (n * 300 + content / 11 % 97) as u32,
+    }
+}
+
+fn coded(content: Content, len: u32) -> Vec<u8> {
+    (0..len).map(|i| (content.wrapping_mul(0x9e37_79b9).wrapping_add(u64::from(i) * 131) >> 3) as u8).collect()
+}
+
+/// A write that has begun.
+struct Flight {
+    block: u32,
+    bytes: Vec<u8>,
+    items: Vec<(ObjectId, Extent)>,
+}
+
+struct Proc {
+    id: ProcId,
+    pages: BTreeMap<u64, Content>,
+    loads: Vec<(Load, Option<Content>)>,
+}
+
+struct World {
+    core: Core,
+    scheme: Arc<Scheme>,
+    random: Random,
+    memory: Vec<u8>,
+    in_use: Vec<bool>,
+    staging: HashMap<(u32, u32), Content>,
+    blocks: HashMap<u32, Vec<u8>>,
+    /// Log: what is at an extent.
+    log: HashMap<u32, Vec<u8>>,
+    /// What each object was when it was put into the pool.
+    held: HashMap<u32, Content>,
+    next_extent: u32,
+    procs: Vec<Proc>,
+    compressing: Vec<Compress>,
+    raw: Vec<Compress>,
+    chosen: VecDeque<WriteBack>,
+    flights: Vec<Flight>,
+    next_content: Content,
+    tick: u32,
+    fail: usize,
+    pages: usize,
+    stats: HashMap<&'static str, u64>,
+}
+
+const PAGES_MAX: u64 = 400;
+
+fn at(number: u64) -> Page {
+    // Two neighbours in a run.
+    Page(number / 2 * RUN_PAGES + number % 2)
+}
+
+impl World {
+    fn new(preset: &str, overrides: &[&str], frames: u32, blocks: u32, seed: u64) -> World {
+        let overrides: Vec<String> = overrides.iter().map(|&t| t.to_owned()).collect();
+        let scheme = Arc::new(Scheme::preset(preset, &overrides).expect("a preset").expect("sound"));
+        let log = scheme.swap_format.kind == SwapFormat::CompressedExtents;
+        let tier = if log { Vec::new() } else { vec![0..blocks / 2, 64 * 9..64 * 9 + blocks.div_ceil(2)] };
+        let area_frames = frames * 2 + 64;
+        let core = Core::new(Tunables {
+            scheme: Arc::clone(&scheme),
+            staging_slots: 48,
+            pool_frames: frames,
+            area_frames,
+            swap: true,
+            blocks: tier,
+        });
+        let mut world = World {
+            core,
+            scheme,
+            random: Random(seed),
+            memory: vec![0xee; area_frames as usize * 4096],
+            in_use: vec![false; area_frames as usize],
+            staging: HashMap::new(),
+            blocks: HashMap::new(),
+            log: HashMap::new(),
+            held: HashMap::new(),
+            next_extent: 0,
+            procs: Vec::new(),
+            compressing: Vec::new(),
+            raw: Vec::new(),
+            chosen: VecDeque::new(),
+            flights: Vec::new(),
+            next_content: 1,
+            tick: 0,
+            fail: 6,
+            pages: 200,
+            stats: HashMap::new(),
+        };
+        world.add_proc();
+        world
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.stats.entry(what).or_default() += 1;
+    }
+
+    fn log(&self) -> bool {
+        self.scheme.swap_format.kind == SwapFormat::CompressedExtents
+    }
+
+    fn add_proc(&mut self) {
+        let (id, _) = self.core.add_process(64);
+        self.procs.push(Proc { id, pages: BTreeMap::new(), loads: Vec::new() });
+    }
+
+    fn freed(&mut self, spans: &[Span]) {
+        for frame in spans.iter().flat_map(|s| s.iter()) {
+            assert!(std::mem::replace(&mut self.in_use[frame.0 as usize], false), "{frame:?} freed twice");
+            self.memory[frame.byte() as usize..][..4096].fill(0xdd);
+        }
+    }
+
+    fn settle(&mut self) {
+        let Effects { moves, spans, extents, .. } = self.core.take_effects();
+        for step in moves {
+            self.count("moves");
+            let (from, to) = (step.from.byte() as usize, step.to.byte() as usize);
+            self.memory.copy_within(from..from + step.len as usize, to);
+        }
+        self.freed(&spans);
+        for (extent, _) in extents {
+            assert!(self.log.remove(&extent.unit).is_some(), "{extent:?} freed twice");
+        }
+    }
+
+    fn read(&self, slot: Slot, len: u32) -> Vec<u8> {
+        self.memory[slot.byte() as usize..][..len as usize].to_vec()
+    }
+
+    fn slot_key(slot: StagingSlot) -> (u32, u32) {
+        (slot.area.0, slot.index)
+    }
+
+    /// What the source of a load gives; `None` for a page of a file.
+    fn bytes(&self, source: Source) -> Option<Vec<u8>> {
+        Some(match source {
+            Source::Zero => Vec::new(),
+            Source::Word(word) => return Some(word.to_le_bytes().to_vec()),
+            Source::Staged(slot) => {
+                let content = self.staging[&World::slot_key(slot)];
+                coded(content, 4096)
+            }
+            Source::Pooled { slot, len, .. } => self.read(slot, len),
+            Source::File => return None,
+            Source::Swapped { extent, len, .. } if self.log() => self.log[&extent.unit][..usize::from(len)].to_vec(),
+            Source::Swapped { extent, len, .. } => {
+                let block = &self.blocks[&block_of(extent)];
+                block[byte_in_block(extent) as usize..][..usize::from(len)].to_vec()
+            }
+        })
+    }
+
+    fn verify(&self, load: &Load, content: Option<Content>) {
+        let Some(content) = content else {
+            assert_eq!(load.source, Source::Zero, "page {:?} had nothing", load.page);
+            return;
+        };
+        match (load.source, self.bytes(load.source)) {
+            (Source::Zero, _) => panic!("page {:?} reads as zeros", load.page),
+            (Source::File, _) => assert!(is_file(content), "an anonymous page {:?} was dropped", load.page),
+            (source, Some(bytes)) => {
+                assert_eq!(bytes, coded(content, bytes.len() as u32), "page {:?} from {source:?}", load.page);
+                assert!([4096, len_of(content) as usize].contains(&bytes.len()), "{source:?}");
+            }
+            (_, None) => unreachable!(),
+        }
+    }
+
+    fn begin_load(&mut self, p: usize, number: u64) {
+        if !self.procs[p].loads.is_empty() {
+            return;
+        }
+        let id = self.procs[p].id;
+        let limit = PageRange { first: Page(0), pages: PAGES_MAX * RUN_PAGES };
+        let mut loads = Vec::new();
+        let most = if self.random.one_in(2) { u32::MAX } else { 1 + self.random.below(4) as u32 };
+        if self.core.fault(id, at(number), limit, most, &mut loads) == Fault::Load {
+            let all: Vec<_> = loads
+                .iter()
+                .map(|load| {
+                    let number = load.page.0 / RUN_PAGES * 2 + load.page.0 % RUN_PAGES;
+                    (*load, self.procs[p].pages.get(&number).copied())
+                })
+                .collect();
+            for (load, content) in &all {
+                if load.page.0 % RUN_PAGES < 2 {
+                    self.verify(load, *content);
+                }
+            }
+            self.procs[p].loads = all;
+            self.count("loads");
+        }
+        self.settle();
+    }
+
+    fn end_load(&mut self, p: usize) {
+        let loads = std::mem::take(&mut self.procs[p].loads);
+        let id = self.procs[p].id;
+        for (load, content) in loads {
+            let ours = load.page.0 % RUN_PAGES < 2;
+            if ours {
+                self.verify(&load, content);
+            }
+            if !ours || self.random.one_in(6) {
+                self.core.loaded(id, load.page, Filled::Retry);
+                continue;
+            }
+            self.core.loaded(id, load.page, Filled::Done);
+            if load.source == Source::Zero {
+                let number = load.page.0 / RUN_PAGES * 2 + load.page.0 % RUN_PAGES;
+                let content = self.fresh();
+                self.procs[p].pages.insert(number, content);
+            }
+        }
+        self.settle();
+    }
+
+    fn fresh(&mut self) -> Content {
+        self.next_content += 1;
+        self.next_content
+    }
+
+    /// Takes a page away.
+    fn evict(&mut self, p: usize, number: u64) {
+        let (id, page) = (self.procs[p].id, at(number));
+        if self.core.entry(id, page) != Entry::Resident {
+            return;
+        }
+        if self.random.one_in(4) {
+            // It was written to.
+            let content = self.fresh();
+            self.procs[p].pages.insert(number, content);
+        }
+        let victims = self.core.claim_range(id, PageRange { first: page, pages: 1 }, 1, self.tick);
+        let Some(victim) = victims.first() else { return };
+        // The run may have another page that is taken instead.
+        let taken = victim.first.0 / RUN_PAGES * 2 + victim.first.0 % RUN_PAGES;
+        let moved = u64::from(!self.random.one_in(8));
+        let content = self.procs[p].pages[&taken];
+        let area = self.area(id);
+        if moved == 1 {
+            self.staging.insert((area, victim.slots[0]), content);
+        }
+        let answer = Answer { moved, file: moved & u64::from(is_file(content)), ..Answer::default() };
+        let first = victim.first;
+        self.core.evicted(id, first, 1, answer, self.tick);
+        self.settle();
+    }
+
+    fn area(&self, id: ProcId) -> u32 {
+        self.core.table.proc(id).area
+    }
+
+    fn pick(&mut self, max: usize) {
+        if self.core.pool_is_full() {
+            return;
+        }
+        self.core.pick_compress(max, &mut self.compressing);
+        self.settle();
+    }
+
+    fn compress(&mut self) -> Option<Placed> {
+        if self.compressing.is_empty() {
+            return None;
+        }
+        let i = self.random.below(self.compressing.len());
+        let item = self.compressing.swap_remove(i);
+        let content = self.staging[&World::slot_key(item.slot)];
+        let len = len_of(content);
+        let origin = if self.random.one_in(2) { Origin::Direct } else { Origin::Background };
+        let estimate = self.core.wants_estimate().then(|| (len * 16).min(65536));
+        let offered = if self.core.wants_offer() { self.core.offer(item.object, origin, estimate) } else { None };
+        self.settle();
+        let placed = offered.unwrap_or_else(|| {
+            let coded_as = match len {
+                len if len >= 4096 || len > self.core.len_max() => Coded::Incompressible,
+                len => Coded::Bytes { codec: 1, len },
+            };
+            let freed = self.core.take_freed_frames();
+            self.freed(&freed);
+            let placed = self.core.compressed(item.object, coded_as);
+            if let Placed::Pool { slot, grew } = placed {
+                for frame in grew.iter() {
+                    assert!(!std::mem::replace(&mut self.in_use[frame.0 as usize], true), "{frame:?} is in use");
+                }
+                let bytes = coded(content, if matches!(coded_as, Coded::Bytes { .. }) { len } else { 4096 });
+                self.memory[slot.byte() as usize..][..bytes.len()].copy_from_slice(&bytes);
+                self.held.insert(item.object.0, content);
+            }
+            self.settle();
+            placed
+        });
+        match placed {
+            Placed::Swap => self.raw.push(item),
+            Placed::Full => self.count("full"),
+            Placed::Pool { .. } => self.count("pooled"),
+            Placed::Nothing => {}
+        }
+        Some(placed)
+    }
+
+    fn write_back(&mut self) -> usize {
+        if !self.chosen.is_empty() {
+            return 0;
+        }
+        let mut victims = Vec::new();
+        let bytes = if self.log() { 1 << 14 } else { u32::MAX };
+        self.core.pick_writeback(bytes, &mut victims);
+        self.settle();
+        if self.log() {
+            let taken: u32 = victims.iter().map(|v| crate::swap_log::stored_bytes(v.len)).sum();
+            assert!(taken <= bytes, "{taken} bytes for a batch of {bytes}");
+        }
+        let count = victims.len();
+        self.chosen.extend(victims);
+        count
+    }
+
+    /// Gives the device the next that was chosen.
+    fn begin_write(&mut self) {
+        let Some(first) = self.chosen.front().copied() else { return };
+        let flight = match self.scheme.swap_format.kind {
+            SwapFormat::CompressedBatches => {
+                let block = block_of(first.to.unwrap());
+                let same = self.chosen.iter().take_while(|v| block_of(v.to.unwrap()) == block).count();
+                let items: Vec<_> = self.chosen.drain(..same).collect();
+                let bytes = self.read(Slot { frame: first.slot.frame, offset: 0 }, 4096);
+                Flight { block, bytes, items: items.iter().map(|v| (v.object, v.to.unwrap())).collect() }
+            }
+            SwapFormat::RawSlots => {
+                self.chosen.pop_front();
+                let content = self.owner_content(&first);
+                Flight {
+                    block: block_of(first.to.unwrap()),
+                    bytes: content,
+                    items: vec![(first.object, first.to.unwrap())],
+                }
+            }
+            SwapFormat::CompressedExtents => {
+                self.chosen.pop_front();
+                self.next_extent += 1;
+                let bytes = self.read(first.slot, first.len);
+                self.log.insert(self.next_extent, bytes.clone());
+                Flight { block: 0, bytes, items: vec![(first.object, Extent { unit: self.next_extent })] }
+            }
+        };
+        self.begin_flight(flight);
+    }
+
+    fn begin_flight(&mut self, flight: Flight) {
+        if !self.log() {
+            let half = 64 * 9;
+            let there = flight.block < 10_000 && (flight.block < half || flight.block >= half);
+            assert!(there, "block {} is on no device", flight.block);
+            assert!(self.flights.iter().all(|f| f.block != flight.block), "block {} twice at once", flight.block);
+            // What it had is garbage from here on.
+            self.blocks.insert(flight.block, vec![0xcc; 4096]);
+        }
+        self.count("writes");
+        self.flights.push(flight);
+    }
+
+    /// The page, decompressed.
+    fn owner_content(&self, victim: &WriteBack) -> Vec<u8> {
+        let content = self.held[&victim.object.0];
+        assert_eq!(self.read(victim.slot, victim.len), coded(content, victim.len), "bytes of {victim:?}");
+        coded(content, 4096)
+    }
+
+    fn write_raw(&mut self) {
+        if self.raw.is_empty() {
+            return;
+        }
+        let item = self.raw.remove(0);
+        let content = self.staging[&World::slot_key(item.slot)];
+        let bytes = coded(content, 4096);
+        if self.log() {
+            self.next_extent += 1;
+            self.log.insert(self.next_extent, bytes.clone());
+            return self.begin_flight(Flight {
+                block: 0,
+                bytes,
+                items: vec![(item.object, Extent { unit: self.next_extent })],
+            });
+        }
+        match self.core.block_of(item.object) {
+            Some(block) => {
+                let items = vec![(item.object, crate::blocks::extent(block, 0))];
+                self.begin_flight(Flight { block, bytes, items });
+            }
+            None => {
+                self.core.written(item.object, None);
+                self.settle();
+            }
+        }
+    }
+
+    fn land(&mut self) {
+        if self.flights.is_empty() {
+            return;
+        }
+        let i = self.random.below(self.flights.len());
+        let Flight { block, bytes, items } = self.flights.swap_remove(i);
+        let fails = self.fail > 0 && self.random.one_in(self.fail);
+        if !self.log() {
+            self.blocks.insert(block, if fails { vec![0xbb; 4096] } else { bytes });
+        }
+        for (object, extent) in items {
+            self.core.written(object, (!fails).then_some(extent));
+            if fails && self.log() {
+                self.log.remove(&extent.unit);
+            }
+        }
+        self.settle();
+    }
+
+    fn step(&mut self) {
+        self.tick += 1;
+        let p = self.random.below(self.procs.len());
+        let number = self.random.below(self.pages) as u64;
+        match self.random.below(130) {
+            0..30 => self.evict(p, number),
+            30..42 => {
+                let resident = self.procs[p].pages.contains_key(&number);
+                if resident || self.procs[p].pages.len() < self.pages {
+                    self.begin_load(p, number);
+                }
+            }
+            42..54 => self.end_load(p),
+            54..60 => self.pick(4),
+            60..76 => {
+                if self.compress() == Some(Placed::Full) {
+                    self.write_back();
+                }
+            }
+            76..80 => self.begin_write(),
+            80..86 => self.land(),
+            86..89 => self.write_raw(),
+            89..91 => {
+                if self.core.wants_room() || self.random.one_in(4) {
+                    self.write_back();
+                }
+            }
+            91..93 => {
+                let moves = self.core.compact(8);
+                for step in moves {
+                    let (from, to) = (step.from.byte() as usize, step.to.byte() as usize);
+                    self.memory.copy_within(from..from + step.len as usize, to);
+                }
+                self.settle();
+            }
+            93 => {
+                self.core.look(self.tick);
+                if self.random.one_in(8) {
+                    let closed = self.random.one_in(3) && self.core.overflows();
+                    self.core.close_pool(closed);
+                }
+                self.settle();
+            }
+            94 => self.fork(p),
+            95..97 if self.random.one_in(3) => self.unmap(p, number),
+            97 => self.remove(p, number),
+            98 if self.procs.len() > 1 && self.random.one_in(4) => self.exit(p),
+            98..110 => (0..8).for_each(|i| self.evict(p, number + i)),
+            110..116 => {
+                self.pick(8);
+                self.compress();
+            }
+            116..124 => {
+                self.begin_load(p, number);
+                self.end_load(p);
+            }
+            124..128 => self.land(),
+            _ => self.begin_write(),
+        }
+    }
+
+    fn fork(&mut self, p: usize) {
+        if self.procs.len() >= 3 || !self.procs[p].loads.is_empty() {
+            return;
+        }
+        let (id, _) = self.core.forked(self.procs[p].id, 64);
+        let pages = self.procs[p].pages.clone();
+        self.procs.push(Proc { id, pages, loads: Vec::new() });
+        self.settle();
+    }
+
+    fn unmap(&mut self, p: usize, number: u64) {
+        if !self.procs[p].loads.is_empty() {
+            return;
+        }
+        let first = number / 2 * 2;
+        let range = PageRange { first: at(first), pages: RUN_PAGES * (1 + self.random.below(4) as u64) };
+        self.core.unmapped(self.procs[p].id, range);
+        self.procs[p].pages.retain(|&n, _| !(range.first.0..range.end()).contains(&at(n).0));
+        self.settle();
+    }
+
+    fn remove(&mut self, p: usize, number: u64) {
+        if !self.procs[p].loads.is_empty() {
+            return;
+        }
+        let id = self.procs[p].id;
+        let out = |core: &Core, n: u64| matches!(core.entry(id, at(n)), Entry::Out(_));
+        if out(&self.core, number) {
+            self.core.removed(id, PageRange { first: at(number), pages: 1 });
+            // Nobody is inside of the call any more.
+            let (epoch, _) = self.core.begin_proof(id);
+            self.core.end_doubts(id, epoch);
+            self.procs[p].pages.remove(&number);
+        }
+        self.settle();
+    }
+
+    fn exit(&mut self, p: usize) {
+        let proc = self.procs.swap_remove(p);
+        self.core.remove_process(proc.id);
+        self.settle();
+    }
+
+    /// All that is under way ends.
+    fn quiet(&mut self) {
+        for p in 0..self.procs.len() {
+            self.end_load(p);
+        }
+        while !(self.compressing.is_empty() && self.raw.is_empty() && self.chosen.is_empty() && self.flights.is_empty())
+        {
+            self.compress();
+            self.write_raw();
+            self.begin_write();
+            self.land();
+        }
+    }
+
+    fn verify_all(&mut self) {
+        for p in 0..self.procs.len() {
+            for number in self.procs[p].pages.keys().copied().collect::<Vec<_>>() {
+                let mut loads = Vec::new();
+                let (id, page) = (self.procs[p].id, at(number));
+                if self.core.fault(id, page, PageRange { first: page, pages: 1 }, 1, &mut loads) == Fault::Load {
+                    self.verify(&loads[0], Some(self.procs[p].pages[&number]));
+                    self.core.loaded(id, page, Filled::Retry);
+                    self.settle();
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        self.fail = 0;
+        self.quiet();
+        self.core.check();
+        self.verify_all();
+        assert_eq!(self.core.store.leaving, 0, "frames that leave");
+        assert!(self.core.store.sealed.is_empty());
+        while let Some(proc) = self.procs.pop() {
+            self.core.remove_process(proc.id);
+            self.settle();
+        }
+        self.core.check();
+        let usage = self.core.pool_usage();
+        assert_eq!((usage.zpages, usage.frames), (0, 0), "frames of nobody");
+        assert!(self.in_use.iter().all(|used| !used), "frames not freed");
+        assert_eq!((self.core.blocks_in_use(), self.core.totals_staged()), (0, 0));
+        assert!(self.log.is_empty(), "extents of nobody");
+        assert!(!self.core.pool_is_full(), "full, and nothing is in it");
+        if !self.log() && self.tier_blocks() > 0 {
+            let all = self.tier_blocks();
+            assert!(self.core.store.blocks_for(all).is_some(), "blocks are reserved for nobody");
+        }
+    }
+
+    fn tier_blocks(&self) -> u32 {
+        self.core.tunables.blocks.iter().map(|r| r.end - r.start).sum()
+    }
+}
+
+/// One page in four is of a file.
+fn is_file(content: Content) -> bool {
+    content % 4 == 3 && FILES.with(|files| files.get())
+}
+
+thread_local! {
+    static FILES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+fn run(preset: &str, overrides: &[&str], frames: u32, blocks: u32, seed: u64, steps: u32) {
+    let mut world = World::new(preset, overrides, frames, blocks, seed);
+    FILES.with(|files| files.set(world.scheme.classes != crate::scheme::Classes::Anonymous));
+    for i in 0..steps {
+        world.step();
+        if i % 16 == 0 {
+            world.core.check();
+        }
+    }
+    println!("{preset} {overrides:?} {frames} {blocks} {seed}: {:?}", world.stats);
+    world.finish();
+}
+
+const SCHEMES: &[(&str, &[&str])] = &[
+    ("memfit", &[]),
+    ("memfit", &["replacement=unit-lru"]),
+    ("memfit", &["swap_format=raw-slots"]),
+    ("swap", &[]),
+    ("zram", &[]),
+    ("zswap-zbud", &[]),
+    ("zswap-z3fold", &[]),
+    ("zswap-z3fold", &["pool.header_chunks=1", "replacement=oldest"]),
+    ("zswap-zsmalloc", &[]),
+    ("cervera99", &[]),
+    ("tuduce05", &["pool.zone_kib=256"]),
+    ("hybrid18", &[]),
+    ("zsmalloc-sr", &[]),
+    ("apa", &[]),
+    ("apa+sa", &[]),
+    ("apa+ca", &[]),
+    ("ca+sa", &[]),
+    ("ezswap", &[]),
+];
+
+fn all(frames: u32, blocks: u32, steps: u32) {
+    let seeds: u64 = std::env::var("CHAOS_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
+    let mut failed = Vec::new();
+    for (preset, overrides) in SCHEMES {
+        for seed in 0..seeds {
+            let result = std::panic::catch_unwind(|| run(preset, overrides, frames, blocks, seed, steps));
+            if let Err(why) = result {
+                let why =
+                    why.downcast_ref::<String>().cloned().or_else(|| why.downcast_ref::<&str>().map(|s| s.to_string()));
+                failed.push(format!("{preset} {overrides:?} seed {seed}: {why:?}"));
+                break;
+            }
+        }
+    }
+    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
+}
+
+#[test]
+fn any_order_with_a_large_tier() {
+    all(12, 2000, 4000);
+}
+
+#[test]
+fn any_order_with_a_small_tier() {
+    all(12, 60, 4000);
+}
+
+#[test]
+fn any_order_with_a_tiny_pool() {
+    all(2, 100, 4000);
+}
