@@ -321,14 +321,17 @@ impl Core {
         let Sealed { block, gone, frames, .. } = *sealed;
         self.store.leaving -= frames;
         self.store.sealed.remove(&unit.0);
-        if self.pool.clean(unit) {
+        let clean = self.pool.clean(unit);
+        if clean {
             self.store.cleaned(unit, block);
             self.pool.seal(unit, false);
-        } else if !gone {
-            self.return_unit(unit);
         }
+        // Before the unit wants one again: if there is no other, it is this one.
         if block != NIL {
             self.leave_block(block);
+        }
+        if !clean && !gone {
+            self.return_unit(unit);
         }
     }
 
