@@ -135,13 +135,11 @@ impl Core {
         let mut places: Vec<u32> = vec![NIL; units.len()];
         if self.store.format() == SwapFormat::CompressedBatches && !units.is_empty() {
             units.iter().for_each(|unit| self.store.buffer_ended(unit.0));
-            match self.store.blocks_for(units.len() as u32) {
-                Some(run) => places = run,
-                None => {
-                    units.iter().for_each(|&unit| self.return_unit(unit));
-                    return;
-                }
-            }
+            places = self.store.blocks_for(units.len() as u32).unwrap_or_else(|| {
+                // As many as can.
+                (0..units.len()).map_while(|_| self.store.blocks_for(1)).flatten().collect()
+            });
+            units[places.len()..].iter().for_each(|&unit| self.return_unit(unit));
         }
         for (&unit, block) in units.iter().zip(places) {
             self.evict_unit(unit, block, out);
