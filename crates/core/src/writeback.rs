@@ -41,7 +41,7 @@ impl Core {
         match self.store.chooser {
             Chooser::Nobody => {}
             Chooser::Queue(_) => self.pick_single(max_bytes, out),
-            Chooser::Policy(_) => self.pick_units(out),
+            Chooser::Policy(_) => self.pick_units(max_bytes, out),
         }
     }
 
@@ -108,48 +108,50 @@ impl Core {
         file
     }
 
-    /// Whole units, until as many frames leave as are missing.
-    fn pick_units(&mut self, out: &mut Vec<WriteBack>) {
+    /// Whole units, until as many frames leave as are missing. Of the last one, in a log, what there is room for.
+    fn pick_units(&mut self, max_bytes: u32, out: &mut Vec<WriteBack>) {
+        let mut room = if self.store.format() == SwapFormat::CompressedExtents { max_bytes } else { u32::MAX };
+        if room < stored_bytes(PAGE_BYTES as u32) {
+            return;
+        }
         let mut units = std::mem::take(&mut self.store.due);
         // Some more than are missing, so that not each page has to wait for a write of its own.
         let ahead = (self.store.limit_frames() / AHEAD_PART).clamp(1, AHEAD_FRAMES);
         let wanted = self.store.needed.max(ahead);
-        while units.is_empty() && self.store.leaving < wanted && out.len() < RAW_PAGES {
+        while units.is_empty() && self.store.leaving < wanted && out.len() < RAW_PAGES && room > 0 {
             let Chooser::Policy(policy) = &mut self.store.chooser else { return };
             policy.victims(&mut units);
             if units.is_empty() {
                 break;
             }
             let before = (out.len(), self.pool.usage().frames);
-            self.evict_units(&units, out);
+            self.evict_units(&units, &mut room, out);
             units.clear();
             if before == (out.len(), self.pool.usage().frames) {
                 // Nothing that could leave now.
                 break;
             }
         }
-        self.evict_units(&units, out);
+        self.evict_units(&units, &mut room, out);
     }
 
-    fn evict_units(&mut self, units: &[Unit], out: &mut Vec<WriteBack>) {
+    fn evict_units(&mut self, units: &[Unit], room: &mut u32, out: &mut Vec<WriteBack>) {
         let mut places: Vec<u32> = vec![NIL; units.len()];
         if self.store.format() == SwapFormat::CompressedBatches && !units.is_empty() {
             units.iter().for_each(|unit| self.store.buffer_ended(unit.0));
-            match self.store.blocks_for(units.len() as u32) {
-                Some(run) => places = run,
-                None => {
-                    units.iter().for_each(|&unit| self.return_unit(unit));
-                    return;
-                }
-            }
+            places = self.store.blocks_for(units.len() as u32).unwrap_or_else(|| {
+                // As many as can.
+                (0..units.len()).map_while(|_| self.store.blocks_for(1)).flatten().collect()
+            });
+            units[places.len()..].iter().for_each(|&unit| self.return_unit(unit));
         }
         for (&unit, block) in units.iter().zip(places) {
-            self.evict_unit(unit, block, out);
+            self.evict_unit(unit, block, room, out);
         }
     }
 
     /// Begins to write what is in a unit. What somebody reads just now stays behind, and leaves by that.
-    fn evict_unit(&mut self, unit: Unit, block: u32, out: &mut Vec<WriteBack>) {
+    fn evict_unit(&mut self, unit: Unit, block: u32, room: &mut u32, out: &mut Vec<WriteBack>) {
         self.pool.seal(unit, true);
         self.counters.evicted_units += 1;
         let mut handles = Vec::new();
@@ -168,7 +170,14 @@ impl Core {
             }
             let (slot, len) = self.pool.slot(handle);
             let to = match self.store.format() {
-                SwapFormat::CompressedExtents => None,
+                SwapFormat::CompressedExtents if stored_bytes(len) > *room => {
+                    *room = 0;
+                    continue;
+                }
+                SwapFormat::CompressedExtents => {
+                    *room -= stored_bytes(len);
+                    None
+                }
                 SwapFormat::CompressedBatches => Some(blocks::extent(block, u32::from(slot.offset))),
                 SwapFormat::RawSlots => match self.store.slot(id) {
                     Some(slot) => Some(blocks::extent(slot, 0)),
@@ -321,14 +330,17 @@ impl Core {
         let Sealed { block, gone, frames, .. } = *sealed;
         self.store.leaving -= frames;
         self.store.sealed.remove(&unit.0);
-        if self.pool.clean(unit) {
+        let clean = self.pool.clean(unit);
+        if clean {
             self.store.cleaned(unit, block);
             self.pool.seal(unit, false);
-        } else if !gone {
-            self.return_unit(unit);
         }
+        // Before the unit wants one again: if there is no other, it is this one.
         if block != NIL {
             self.leave_block(block);
+        }
+        if !clean && !gone {
+            self.return_unit(unit);
         }
     }
 

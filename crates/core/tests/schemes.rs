@@ -6,6 +6,7 @@ mod schemes {
     mod cervera99;
     mod ezswap;
     mod hybrid18;
+    mod log;
     mod tuduce05;
     mod zsmalloc_sr;
 }

@@ -176,6 +176,13 @@ impl Bench {
         loads[0].source
     }
 
+    /// It could not be filled now.
+    pub fn retry_load(&mut self, page: u64) {
+        self.core.loaded(self.proc, at(page), Filled::Retry);
+        self.settle();
+        self.core.check();
+    }
+
     pub fn end_load(&mut self, page: u64) {
         self.core.loaded(self.proc, at(page), Filled::Done);
         self.settle();

@@ -141,3 +141,42 @@ fn due_buffers_that_got_empty_and_were_begun_again() {
     under_way.into_iter().for_each(|victim| bench.end_write(victim, false));
     bench.core.check();
 }
+
+/// 5.14: a buffer whose write failed has a block for certain again, before a new page can have that block.
+#[test]
+fn a_write_that_fails_on_a_full_device() {
+    let mut bench = Bench::new("cervera99", &["replacement.threshold_percent=100"], 4, 2);
+    (0..2).for_each(|page| bench.store_only(page, anonymous(4000)));
+    bench.under_way = Some(Vec::new());
+    bench.write_back();
+    let writes = bench.under_way.take().unwrap();
+    assert_eq!(writes.len(), 2);
+    bench.end_write(writes[0], false);
+    bench.end_write(writes[1], false);
+    assert_eq!(bench.store(2, anonymous(4000)), Went::Waits, "both blocks are promised");
+    bench.write_back();
+    assert_eq!(bench.counters().to_swap, 2);
+}
+
+/// What has a block goes, though there is none for the others.
+#[test]
+fn not_all_buffers_have_a_block() {
+    let mut bench = Bench::new("cervera99", &["replacement.threshold_percent=100"], 4, 3);
+    // Two pages in a buffer; one is being read while it is written, and stays.
+    for page in 0..2 {
+        bench.store_only(page, anonymous(2000));
+    }
+    bench.store_only(2, anonymous(4000));
+    bench.store_only(3, anonymous(4000));
+    bench.begin_load(1);
+    bench.write_back();
+    // Blocks 0 to 2 are in use; the buffer of page 1 has none any more.
+    assert_eq!((bench.counters().to_swap, bench.core.blocks_in_use()), (3, 3));
+    bench.retry_load(1);
+    bench.free(2);
+    // One block is free, for page 1 or another page.
+    bench.store(4, anonymous(4000));
+    bench.write_back();
+    bench.write_back();
+    assert_eq!((bench.counters().to_swap, bench.core.blocks_in_use()), (4, 3));
+}
