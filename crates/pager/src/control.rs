@@ -745,7 +745,11 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     };
     *child.not_inherited.lock().unwrap() = lost;
     *child.regions.lock().unwrap() = parent.regions.lock().unwrap().clone();
-    *child.files.lock().unwrap() = parent.files.lock().unwrap().clone();
+    let mut files = parent.files.lock().unwrap().clone();
+    for &(start, end) in child.not_inherited.lock().unwrap().iter() {
+        files.cut(start / 4096, end / 4096);
+    }
+    *child.files.lock().unwrap() = files;
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
     link(parent, &child);
@@ -791,6 +795,9 @@ fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
             at = end;
         }
         gaps.push((at, 1 << 56));
+        for &(start, end) in &gaps {
+            proc.files.lock().unwrap().cut(start / 4096, end.div_ceil(4096));
+        }
         let mut state = shared.lock();
         for (start, end) in gaps {
             state.core.disown(proc.id, memfit_core::PageRange::from_addresses(start, end));

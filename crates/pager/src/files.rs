@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// A process is asked to be paged, and is, within so long; else the kernel maps its file.
 const PAGED_WITHIN: Duration = Duration::from_secs(2);
+/// It has said hello within so long, or never will.
+const KNOWN_WITHIN: Duration = Duration::from_millis(100);
 /// Between two looks.
 const LOOK: Duration = Duration::from_micros(200);
 /// A hash takes 12 bytes; a file so long would take as much as a small budget has.
@@ -58,6 +60,11 @@ impl FileRanges {
     pub fn at(&self, page: Page) -> Option<(&Arc<MappedFile>, u64)> {
         let (&first, mapped) = self.0.range(..=page.0).next_back()?;
         (page.0 < mapped.end).then(|| (&mapped.file, mapped.index + page.0 - first))
+    }
+
+    /// Pages first to one past the last of each, in order.
+    pub fn pages(&self) -> Vec<(u64, u64)> {
+        self.0.iter().map(|(&first, mapped)| (first, mapped.end)).collect()
     }
 
     /// Whether there is none.
@@ -136,7 +143,9 @@ impl Files {
     }
 
     fn open(&self, fd: &OwnedFd) -> io::Result<Arc<MappedFile>> {
-        let file = File::from(fd.try_clone()?);
+        // A description of our own: the program's has its locks, and may be open for writing.
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let file = File::open(&path).or_else(|_| fd.try_clone().map(File::from))?;
         let metadata = file.metadata()?;
         let kind = metadata.file_type();
         if !kind.is_file() || kind.is_block_device() || metadata.len() / PAGE_BYTES >= FILE_PAGES_MAX {
@@ -148,7 +157,6 @@ impl Files {
             return Ok(known);
         }
         open.retain(|_, file| file.strong_count() > 0);
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).ok();
         let mapped = Arc::new(MappedFile { file, direct, hashes: Mutex::default() });
         open.insert(key, Arc::downgrade(&mapped));
@@ -180,7 +188,8 @@ impl Files {
         self.reads.fetch_add(1, Relaxed);
         self.read_bytes.fetch_add(done as u64, Relaxed);
         let mut hashes = file.hashes.lock().unwrap();
-        for (i, page) in out.chunks(PAGE_BYTES as usize).enumerate() {
+        // What lies behind the end is the program's own, like any page of zeros.
+        for (i, page) in out.chunks(PAGE_BYTES as usize).enumerate().take(done.div_ceil(PAGE_BYTES as usize)) {
             let at = index as usize + i;
             if hashes.len() <= at {
                 hashes.resize(at + 1, None);
@@ -219,7 +228,8 @@ fn take(desk: &Desk, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<()> {
     let [start, end] = request.segment;
     let pages = (start / PAGE_BYTES, end / PAGE_BYTES);
     let whole = [start, end, request.token].iter().all(|at| at % PAGE_BYTES == 0);
-    if !whole || start >= end || !desk.shared.takes_files() {
+    // Where programs tell of their forks themselves, what was never read would be missing in a child.
+    if !whole || start >= end || !desk.shared.takes_files() || !desk.fork_events {
         return None;
     }
     let file = desk.shared.files.open(fd).ok()?;
@@ -237,6 +247,12 @@ fn take(desk: &Desk, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<()> {
             continue;
         }
         proc.uffd.register(start, end - start).ok()?;
+        // All that the program maps is filled by the kernel (mlockall): with zeros.
+        let mut empty = true;
+        proc.identity.get()?.pagemap.present(start, end, |_, _, _| empty = false).ok()?;
+        if !empty {
+            return None;
+        }
         let mapped = Mapped { end: pages.1, file, index: request.token / PAGE_BYTES };
         proc.files.lock().unwrap().add(pages.0, mapped);
         proc.add_region(start, end);
@@ -246,13 +262,15 @@ fn take(desk: &Desk, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<()> {
 
 /// The process, which gets its userfaultfd now if it has none.
 fn paged(desk: &Desk, pid: i32) -> Option<Arc<Proc>> {
-    let give_up = Instant::now() + PAGED_WITHIN;
-    while Instant::now() < give_up {
+    let begun = Instant::now();
+    while begun.elapsed() < PAGED_WITHIN {
         let of_pid = |client: &&Arc<Client>| client.pid == pid && !client.gone.load(Relaxed);
         let client = desk.clients.lock().unwrap().iter().rfind(of_pid).cloned();
         match client.as_ref().map(|client| client.stage.load(Relaxed)) {
             Some(MANAGED) => return client.and_then(|client| client.proc.lock().unwrap().clone()),
             Some(REFUSED) => return None,
+            // One that has just begun has not said hello yet; one that was left never will.
+            None if begun.elapsed() > KNOWN_WITHIN => return None,
             Some(IDLE) => {
                 client.iter().for_each(|client| _ = control::engage(desk, client));
             }

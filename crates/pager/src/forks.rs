@@ -10,7 +10,6 @@
 //! fault that cannot be served otherwise makes the pager read them.
 
 use crate::control::link;
-use crate::files::FileRanges;
 use crate::proc::{Broken, Identity, Io, Proc};
 use crate::ranges::Ranges;
 use crate::state::Shared;
@@ -85,7 +84,6 @@ pub struct Expected {
     forker: u32,
     children: Option<String>,
     descriptors: BTreeSet<Page>,
-    files: FileRanges,
     since: Instant,
     /// What happened in the parent since, until the fork had ended: some of it before there was a child.
     window: Mutex<Window>,
@@ -281,7 +279,6 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
         forker,
         children: children(parent, forker),
         descriptors: parent.descriptors.lock().unwrap().clone(),
-        files: parent.files.lock().unwrap().clone(),
         since: Instant::now(),
         window: Mutex::default(),
     });
@@ -379,7 +376,6 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     shared.settle(state);
     *proc.regions.lock().unwrap() = mine;
     *proc.descriptors.lock().unwrap() = expected.descriptors.clone();
-    *proc.files.lock().unwrap() = expected.files.clone();
     proc.open_shields(identity);
     if let Some(parent) = expected.parent.upgrade().filter(|p| !p.removed.load(Relaxed)) {
         link(&parent, proc);

@@ -234,10 +234,15 @@ fn settled(shared: &Shared, proc: &Proc) -> bool {
 
 /// Lets the fault thread bring these pages back, and waits for that; whether there were none. `None` if the process is gone.
 fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> Option<bool> {
+    // Nobody else could fill what was never read of them.
+    let files = proc.files.lock().unwrap().pages();
+    let of_file = |page: u64| files.iter().any(|&(first, end)| (first..end).contains(&page));
     let outside = |pages: &mut dyn Iterator<Item = u64>| -> Option<Vec<u64>> {
         let state = shared.lock();
-        let out = |&page: &u64| {
-            matches!(state.core.entry(proc.id, Page(page)), Entry::Out(_) | Entry::Loading(_) | Entry::Evicting(_))
+        let out = |&page: &u64| match state.core.entry(proc.id, Page(page)) {
+            Entry::Out(_) | Entry::Loading(_) | Entry::Evicting(_) => true,
+            Entry::Untracked | Entry::Filling(_) => of_file(page),
+            _ => false,
         };
         // Its number in the core may be another's.
         (!proc.removed.load(Relaxed)).then(|| pages.filter(out).collect())

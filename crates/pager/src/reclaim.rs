@@ -586,7 +586,11 @@ impl Reclaimer {
 
     /// Whether the swap tier can still take something.
     fn swap_gives(&self) -> bool {
-        self.can_write() && (!self.swap_full || self.writer.as_ref().is_some_and(|writer| writer.cleaning()))
+        let room = match &self.writer {
+            Some(Output::Blocks(_)) => self.shared.swap.as_ref().is_some_and(|swap| swap.free_bytes() > 0),
+            _ => true,
+        };
+        room && self.can_write() && (!self.swap_full || self.writer.as_ref().is_some_and(|writer| writer.cleaning()))
     }
 
     fn pool_is_full(&self) -> bool {

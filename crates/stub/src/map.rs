@@ -184,6 +184,28 @@ unsafe fn of_file(bytes: usize, fd: i32, offset: usize) -> Option<usize> {
     None
 }
 
+/// Whether addresses belong to a mapping of a file that the pager fills.
+fn is_of_file(at: usize) -> bool {
+    let base = FILES_BASE.load(Relaxed);
+    base != 0 && (base..base + FILES_RESERVATION).contains(&at)
+}
+
+/// To the kernel a mapping of a file is anonymous: what it grew by would be zeros, and so would what it left behind.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mremap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: usize) -> usize {
+    const DONT_UNMAP: i32 = 4;
+    if is_of_file(at) && (new_bytes > bytes.next_multiple_of(PAGE) || flags & DONT_UNMAP != 0) {
+        // ENOMEM. SAFETY: sets errno.
+        return unsafe { returned(-12) as usize };
+    }
+    // SAFETY: forwards what the caller answers for; the fifth argument is looked at only if the flags say that it is there.
+    match unsafe { syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to) } {
+        // SAFETY: sets errno.
+        error @ ..0 => unsafe { returned(error) as usize },
+        at => at as usize,
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: i32, offset: usize) -> usize {
     if addr == 0 && (prot == READ_WRITE || prot == NO_ACCESS) && flags & !HARMLESS == PRIVATE_ANONYMOUS {

@@ -60,6 +60,7 @@ pub(crate) use weak;
 
 pub const MMAP: usize = 9;
 pub const MPROTECT: usize = 10;
+pub const MREMAP: usize = 25;
 pub const MUNMAP: usize = 11;
 pub const SIGPROCMASK: usize = 14;
 pub const IOCTL: usize = 16;

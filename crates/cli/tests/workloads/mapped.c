@@ -58,6 +58,7 @@ int main(int argc, char **argv) {
     /* From an offset on, twice the same pages. */
     uint64_t *again = mmap(0, 64 * 4096, PROT_READ, MAP_PRIVATE, fd, 16 * 4096);
     NEED(again != MAP_FAILED);
+    int other = open(argv[1], O_RDONLY);
     close(fd);
     uint64_t *mem = mmap(0, own * 4096 + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     NEED(mem != MAP_FAILED);
@@ -76,6 +77,13 @@ int main(int argc, char **argv) {
     NEED(munmap(file + 32 * 512, 16 * 4096) == 0);
     uint64_t *moved = mremap(file + 64 * 512, 32 * 4096, 32 * 4096, MREMAP_MAYMOVE | MREMAP_FIXED, again);
     NEED(moved == again);
+    /* It need not get larger, but if it does, what comes is in the file. */
+    uint64_t *part = mmap(0, 4 * 4096, PROT_READ, MAP_PRIVATE, other, 8 * 4096);
+    NEED(part != MAP_FAILED);
+    uint64_t *larger = mremap(part, 4 * 4096, 8 * 4096, MREMAP_MAYMOVE);
+    if (larger == MAP_FAILED) larger = part;
+    else check(larger + 7 * 512, 15, "larger");
+    check(larger, 8, "part");
     pid_t child = fork();
     NEED(child >= 0);
     for (uint64_t k = 0; k < own + in_file; k++) {
@@ -86,6 +94,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 32; i++) check(moved + i * 512, i + 64, "moved");
     for (int i = 32; i < 64; i++) check(again + i * 512, i + 16, "again");
     NEED(file[5 * 512] == 4711 && file[5 * 512 + 1] == word(5, 1));
+    /* Never read before the fork. */
+    check(larger + 3 * 512, 11, "part, after the fork");
     if (child == 0) _exit(0);
     int status;
     NEED(waitpid(child, &status, 0) == child && status == 0);
