@@ -37,7 +37,7 @@ def cells(ctx):
 def derive(cells):
     n = {}
     for count in COUNTS:
-        for config in CONFIGS:
+        for config in CONFIGS if count == 14 else SERIES:
             for metric, key in zip(METRICS, ("entry", "sampled_read_all_bytes", "sampled_write_bytes")):
                 got = n[f"{metric}({config} {count})"] = cells.quotient(f"apps {count}", config, "swap", key)
                 if count == 14:

@@ -28,7 +28,7 @@ def cells(ctx):
 def derive(cells):
     n = {}
     for variant in VARIANTS:
-        for config in (*CONFIGS, *(f"cap-{cap}" for cap in CAPS)):
+        for config in (*CONFIGS, *(f"cap-{cap}" for cap in CAPS if variant == "mix")):
             source = "enhanced" if config == "cap-3072" else config
             swap = cells.value(variant, source, "sampled_swap_bytes")
             for key, value in (("time", cells.value(variant, source)), ("density", cells.value(variant, source, "density")),

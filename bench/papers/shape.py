@@ -36,10 +36,6 @@ class Table:
     labels: dict = field(default_factory=dict)
 
 
-class Missing(Exception):
-    pass
-
-
 def bounds(value):
     """Lowest and greatest of a number or a range."""
     return value if isinstance(value, (tuple, list)) else (value, value)
@@ -51,31 +47,35 @@ def middle(value):
 
 
 def term_value(term, numbers):
-    """A list of (text, value) of a term."""
+    """A list of (text, value) of a term; the value of what is not there is None."""
     if isinstance(term, (list, tuple)):
         return [pair for part in term for pair in term_value(part, numbers)]
     if not isinstance(term, str):
         return [(f"{term:g}", term)]
     factor, _, name = term.rpartition(" * ")
     if numbers.get(name) is None:
-        raise Missing(name)
+        return [(f"{term}: none", None)]
     low, high = (float(factor or 1) * x for x in bounds(numbers[name]))
     text = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
     return [(f"{term} = {text}", (low, high))]
 
 
 def holds(chain, numbers):
-    """(whether it does, the numbers as a text). Ranges must keep the comparison with all of their values."""
-    values = [term_value(term, numbers) for term in chain[::2]]
-    operators, good = chain[1::2], True
+    """(whether it does, the numbers as a text); None where what is there keeps it, but not all is there. Ranges must keep a comparison
+    with all of their values."""
+    values, operators = [term_value(term, numbers) for term in chain[::2]], chain[1::2]
+    good = complete = True
     for left, sign, right in zip(values, operators, values[1:]):
         ascending = sign.startswith("<")
         for _, a in left:
             for _, b in right:
-                good &= COMPARE[sign](bounds(a)[ascending], bounds(b)[not ascending])
-    texts = ["; ".join(text for text, _ in pairs) for pairs in values]
-    return good, f" {chain[1]} ".join(texts) if len(set(operators)) == 1 else " ".join(
-        x for pair in zip(texts, [*operators, ""]) for x in pair if x)
+                if a is None or b is None:
+                    complete = False
+                else:
+                    good &= COMPARE[sign](bounds(a)[ascending], bounds(b)[not ascending])
+    texts = [", ".join(text for text, _ in pairs) for pairs in values]
+    text = texts[0] + "".join(f" {sign} {t}" for sign, t in zip(operators, texts[1:]))
+    return (None if good and not complete else good), text
 
 
 def judge(statement, numbers, explained):
@@ -84,10 +84,9 @@ def judge(statement, numbers, explained):
            "explained": explained.get(statement.name, "")}
     if statement.cannot:
         return {**out, "explained": statement.cannot}
-    try:
-        good, out["numbers"] = holds(statement.chain, numbers)
-    except Missing as name:
-        return {**out, "explained": out["explained"] or f"there is no number {name}"}
+    good, out["numbers"] = holds(statement.chain, numbers)
+    if good is None:
+        return {**out, "explained": out["explained"] or "a number is missing"}
     return {**out, "verdict": PASS if good else FAIL}
 
 
