@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -248,6 +249,14 @@ class Rendering(unittest.TestCase):
         self.assertIn("| CF | 27.91 | 100.00 |", text)
 
 
+def open_text(path):
+    try:
+        with open(path) as f:
+            return f.read()
+    except OSError:
+        return " Z "
+
+
 def run_of(measured=1.0):
     return {"status": "ok", "measured": measured, "wall": 1.5, "stderr": "", "entries": [("a", 0, 9.0), ("a", 1, 0.1), ("b", 1, 0.3)],
             "samples": [{"swap": {"read_bytes": 100}, "pool": {"zpages": 300, "frames": 256}},
@@ -308,9 +317,16 @@ class Programs(unittest.TestCase):
         self.assertEqual(r["status"], "wrong")
 
     def test_a_run_is_ended_at_its_bound(self):
-        r = self.run_cell(("sh", "-c", "echo measured 1; sleep 60"), timeout=0.3)
+        r = self.run_cell(("sh", "-c", "sleep 60 & echo $! >child; echo measured 1; wait"), timeout=0.5)
         self.assertEqual(r["status"], "timeout")
         self.assertLess(r["wall"], 15)
+        with open(f"{self.ctx.work}/child") as f:
+            child = int(f.read())
+        for _ in range(500):
+            if not os.path.exists(f"/proc/{child}") or " Z " in open_text(f"/proc/{child}/stat"):
+                return
+            time.sleep(0.01)
+        self.fail("a child was left behind")
 
     def test_a_run_without_a_time_has_failed(self):
         self.assertEqual(self.run_cell(("true",))["status"], "failed")

@@ -3,6 +3,7 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -61,7 +62,7 @@ def run_cells(ctx, cells, rounds, deadline, save=lambda runs: None):
         for k in range(rounds):
             turn = [c for c in cells if k == 0 or not c.once]
             start = k * 7 % max(1, len(turn))
-            for c in turn[start:] + turn[:start]:
+            for c in (c for c in turn[start:] + turn[:start] for _ in range(1 if ctx.quick else c.repeat)):
                 if runs[c] and runs[c][-1]["status"] != "ok":
                     continue
                 if time.monotonic() > deadline:
@@ -124,7 +125,12 @@ def all_papers(ctx, o, deadline):
             continue
         log(m.NAME)
         facts = host.facts(ctx.work, ctx.memfit, None)
-        part = result["papers"][m.NAME] = run_paper(ctx, m, o.rounds, deadline)
+        try:
+            part = result["papers"][m.NAME] = run_paper(ctx, m, o.rounds, deadline)
+        except (engine.Broken, OSError, subprocess.SubprocessError) as why:
+            log(f"  {m.NAME} cannot be run: {why}")
+            bad = True
+            continue
         part["facts"] = facts
         save(o, result)
         bad |= not part["complete"] or any(c["status"] in ("wrong", "failed") for c in part["cells"])

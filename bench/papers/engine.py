@@ -18,7 +18,8 @@ KEPT = ("budget_bytes", "wall_ns", "peak", "faults", "evictions", "codecs", "poo
 
 @dataclass(frozen=True)
 class Cell:
-    """`config` is the name under which `derive` finds it; `command` a list; `overrides` go to --set. `once`: one round is enough."""
+    """`config` is the name under which `derive` finds it; `command` a list; `overrides` go to --set. `once`: one round is enough;
+    `repeat`: runs in each round, for what is over soon."""
     workload: str
     config: str
     command: tuple
@@ -26,11 +27,16 @@ class Cell:
     scheme: str
     overrides: tuple = ()
     once: bool = False
+    repeat: int = 1
     timeout: float = 60
 
     @property
     def key(self):
         return self.workload, self.config
+
+
+class Broken(Exception):
+    """A workload that does not run at all."""
 
 
 class Context:
@@ -70,7 +76,7 @@ class Context:
         if command not in self.naturals:
             r = run(self, Cell("natural", "memfit", command, 1 << 30, "memfit"))
             if r["status"] != "ok":
-                raise RuntimeError(f"{' '.join(command)} fails without pressure: {r['status']} {r['stderr']}")
+                raise Broken(f"{' '.join(command)} fails without pressure: {r['status']} {r['stderr']}")
             self.naturals[command] = r["stats"]["peak"]["total_bytes"]
         return self.naturals[command]
 
@@ -160,14 +166,15 @@ def look(ctx, pid):
 
 
 def end(p):
-    """What is left of a run that did not end by itself: memfit takes its tree along; if it does not, its session is killed."""
-    if p.poll() is None:
+    """What is left of a run that did not end by itself: memfit ends at a SIGTERM, but the command gives the signal to nobody, so its
+    session is killed. The launcher is not waited for before that: until then nobody else can have its number."""
+    if p.returncode is None:
         p.send_signal(signal.SIGTERM)
-        try:
-            p.wait(10)
-        except subprocess.TimeoutExpired:
-            os.killpg(p.pid, signal.SIGKILL)
-            p.wait()
+        give_up = time.monotonic() + 5
+        while time.monotonic() < give_up and not os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            time.sleep(0.01)
+        os.killpg(p.pid, signal.SIGKILL)
+        p.wait()
     for pipe in (p.stdin, p.stdout):
         pipe.close()
 

@@ -19,7 +19,7 @@ def cells(ctx):
     out = []
     for variant in ("mix",) if ctx.quick else VARIANTS:
         command = ("node", f"{HERE}/programs/browser.js", f"{ctx.work}/bin/hog", "94", variant)
-        out += [Cell(variant, config, command, BUDGET, scheme, overrides) for config, (scheme, overrides) in CONFIGS.items()]
+        out += [Cell(variant, config, command, BUDGET, scheme, overrides, repeat=2) for config, (scheme, overrides) in CONFIGS.items()]
         if variant == "mix" and not ctx.quick:
             out += [Cell(variant, f"cap-{cap}", command, BUDGET, "zsmalloc-sr", (*POOL, f"admission.max_len={cap}")) for cap in CAPS if cap != 3072]
     return out
