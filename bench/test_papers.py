@@ -1,4 +1,5 @@
 """Tests of bench/papers that need neither root nor memfit: python3 -m unittest bench/test_papers.py"""
+
 import contextlib
 import io
 import os
@@ -113,7 +114,9 @@ class Factors(unittest.TestCase):
     def test_the_grid_sets_what_its_names_say(self):
         self.assertEqual(len({factors.label(levels) for levels in factors.GRID}), 8)
         self.assertEqual(factors.label((1, -1, 1)), "grid-14-64-1024")
-        self.assertEqual(factors.overrides((1, -1, 1)), ("pool.entries_per_frame=14", "pool.block_bytes=64", "pool.zone_kib=1024"))
+        self.assertEqual(
+            factors.overrides((1, -1, 1)), ("pool.entries_per_frame=14", "pool.block_bytes=64", "pool.zone_kib=1024")
+        )
 
 
 class Papers(unittest.TestCase):
@@ -204,12 +207,30 @@ class Rendering(unittest.TestCase):
         numbers = {n: 1.5 for n in module.derive(engine.Cells())}
         cell = engine.Cell("fft", "swap", ("true",), 30 * MIB, "swap")
         bad = {**run_of(), "status": "wrong", "stderr": "MISMATCH page | 3"}
-        return {"quick": False, "complete": True, "absent": ["cervera99"], "rounds": 2, "seconds": 61.0, "numbers": numbers,
-                "statements": [shape.judge(s, numbers, {}) for s in module.STATEMENTS],
-                "cells": [engine.summarise(cell, [run_of(), run_of()]), engine.summarise(cell, [bad]), engine.summarise(cell, [])]}
+        return {
+            "quick": False,
+            "complete": True,
+            "absent": ["cervera99"],
+            "rounds": 2,
+            "seconds": 61.0,
+            "numbers": numbers,
+            "statements": [shape.judge(s, numbers, {}) for s in module.STATEMENTS],
+            "cells": [
+                engine.summarise(cell, [run_of(), run_of()]),
+                engine.summarise(cell, [bad]),
+                engine.summarise(cell, []),
+            ],
+        }
 
-    facts = {"cpu": "C", "cpus": 2, "virtualised": True, "kernel": "6", "disk": {"device": "vda", "filesystem": "ext4"}, "memfit": "memfit 1",
-             "loadavg_at_start": "0.1 0.2 0.3"}
+    facts = {
+        "cpu": "C",
+        "cpus": 2,
+        "virtualised": True,
+        "kernel": "6",
+        "disk": {"device": "vda", "filesystem": "ext4"},
+        "memfit": "memfit 1",
+        "loadavg_at_start": "0.1 0.2 0.3",
+    }
 
     def test_tables_are_whole(self):
         for m in cli.PAPERS:
@@ -236,8 +257,12 @@ class Rendering(unittest.TestCase):
         self.assertIn("(cervera.md)", over)
 
     def test_published_beside_own_only_where_there_is_any(self):
-        t = shape.Table("T", "Fig. 1", "row", ("x", "y"), (shape.Column("p", "p({})", 1, 1), shape.Column("q", "q({})")))
-        text = "\n".join(render.published_and_own(t, {"p(x)": (1.2, 2.1), "p(y)": 0.9}, {"p(x)": 1.5, "p(y)": 0.8, "q(x)": 3}))
+        t = shape.Table(
+            "T", "Fig. 1", "row", ("x", "y"), (shape.Column("p", "p({})", 1, 1), shape.Column("q", "q({})"))
+        )
+        text = "\n".join(
+            render.published_and_own(t, {"p(x)": (1.2, 2.1), "p(y)": 0.9}, {"p(x)": 1.5, "p(y)": 0.8, "q(x)": 3})
+        )
         self.assertIn("| row | p: paper | here | q: here |", text)
         self.assertIn("| x | 1.2 to 2.1 | 1.5 | 3.00 |", text)
         self.assertIn("2 of 2 on the published side of 1, 1 of 1 pairs in the published order", text)
@@ -245,8 +270,14 @@ class Rendering(unittest.TestCase):
     def test_factors_page(self):
         times = {factors.label(levels): 2.0 + levels[0] for levels in factors.GRID}
         shares = factors.shares({levels: times[factors.label(levels)] for levels in factors.GRID})
-        text = render.factors_page(factors, {"times": {"1.7": times}, "shares": {"1.7": shares}}, self.facts)
+        text = render.factors_page(
+            factors, {"times": {"1.7": times}, "noise": {"1.7": 0.4}, "shares": {"1.7": shares}}, self.facts
+        )
         self.assertIn("| CF | 27.91 | 100.00 |", text)
+        self.assertIn("1.7 GB: the settings differ by 2.00 s, rounds of the same setting by up to 0.40 s.", text)
+        self.assertIn("noise", render.scatter([1, 1.5], 0.3))
+        self.assertNotIn("noise", render.scatter([1, 1.7], 0.3))
+        self.assertIn("one round only", render.scatter([1, 9], None))
 
 
 def open_text(path):
@@ -258,10 +289,21 @@ def open_text(path):
 
 
 def run_of(measured=1.0):
-    return {"status": "ok", "measured": measured, "wall": 1.5, "stderr": "", "entries": [("a", 0, 9.0), ("a", 1, 0.1), ("b", 1, 0.3)],
-            "samples": [{"swap": {"read_bytes": 100}, "pool": {"zpages": 300, "frames": 256}},
-                        {"swap": {"read_bytes": 350}, "pool": {"zpages": 500, "frames": 256}, "now": {"swap_bytes": 77}}],
-            "stats": {"codecs": {"a": {"in_bytes": 300, "out_bytes": 100}, "b": {"in_bytes": 100, "out_bytes": 100}}, "faults": {"total": 5}}}
+    return {
+        "status": "ok",
+        "measured": measured,
+        "wall": 1.5,
+        "stderr": "",
+        "entries": [("a", 0, 9.0), ("a", 1, 0.1), ("b", 1, 0.3)],
+        "samples": [
+            {"swap": {"read_bytes": 100}, "pool": {"zpages": 300, "frames": 256}},
+            {"swap": {"read_bytes": 350}, "pool": {"zpages": 500, "frames": 256}, "now": {"swap_bytes": 77}},
+        ],
+        "stats": {
+            "codecs": {"a": {"in_bytes": 300, "out_bytes": 100}, "b": {"in_bytes": 100, "out_bytes": 100}},
+            "faults": {"total": 5},
+        },
+    }
 
 
 class Summaries(unittest.TestCase):
@@ -276,7 +318,12 @@ class Summaries(unittest.TestCase):
 
     def test_the_worst_status_counts_and_a_bad_run_gives_no_number(self):
         bad = {**run_of(0.001), "status": "wrong"}
-        cells = engine.Cells({("w", "c"): engine.summarise(self.cell, [run_of(), bad]), ("w", "d"): engine.summarise(self.cell, [run_of(2.0)])})
+        cells = engine.Cells(
+            {
+                ("w", "c"): engine.summarise(self.cell, [run_of(), bad]),
+                ("w", "d"): engine.summarise(self.cell, [run_of(2.0)]),
+            }
+        )
         self.assertEqual(cells["w", "c"]["status"], "wrong")
         self.assertIsNone(cells.value("w", "c"))
         self.assertIsNone(cells.quotient("w", "c", "d"))
@@ -304,9 +351,21 @@ class Programs(unittest.TestCase):
 
     def test_each_checks_its_data_and_tells_its_time(self):
         p = self.ctx.program
-        for command in (p("thrasher", 2, 2, 400), p("rand", 2, 3000, 5), p("nodes", 2, 500, 150, 10, 125), p("fft", 32, 64, 2), p("fft", 32, 64, 1, 1),
-                        p("simulator", 2, 950, 9000), p("simulator", 2, 5, 9000), p("film", 3, 2), p("queens", 6), p("traffic", 2, 9000),
-                        p("hog", 2, "mix"), p("hog", 2, "word"), self.ctx.many(3, *p("film", 2, 1))):
+        for command in (
+            p("thrasher", 2, 2, 400),
+            p("rand", 2, 3000, 5),
+            p("nodes", 2, 500, 150, 10, 125),
+            p("fft", 32, 64, 2),
+            p("fft", 32, 64, 1, 1),
+            p("simulator", 2, 950, 9000),
+            p("simulator", 2, 5, 9000),
+            p("film", 3, 2),
+            p("queens", 6),
+            p("traffic", 2, 9000),
+            p("hog", 2, "mix"),
+            p("hog", 2, "word"),
+            self.ctx.many(3, *p("film", 2, 1)),
+        ):
             r = self.run_cell(command)
             self.assertEqual(r["status"], "ok", (command, r["stderr"]))
             self.assertGreater(r["measured"], 0)
@@ -333,11 +392,14 @@ class Programs(unittest.TestCase):
 
     def test_applications_are_triggered_and_a_wrong_file_page_is_noticed(self):
         from papers.apps import spec
+
         path = spec(self.ctx, "two", [("one", 400, "phone", 200, 900, 400), ("two", 300, "idle", 300, 1000, 500)])
         command = self.ctx.program("apps", 4, "shuffle", path)
         r = self.run_cell(command)
         self.assertEqual((r["status"], len(r["entries"]), len(r["samples"])), ("ok", 8, 4), r["stderr"])
-        self.assertEqual(sorted({e[:2] for e in r["entries"]}), sorted((n, t) for n in ("one", "two") for t in range(4)))
+        self.assertEqual(
+            sorted({e[:2] for e in r["entries"]}), sorted((n, t) for n in ("one", "two") for t in range(4))
+        )
         with open(f"{self.ctx.work}/two/two.media", "r+b") as f:
             f.write(bytes(300 << 10))
         self.assertEqual(self.run_cell(command)["status"], "wrong")
@@ -345,18 +407,22 @@ class Programs(unittest.TestCase):
     def test_contents_compress_as_named(self):
         source = f"{self.folder}/page.c"
         with open(source, "w") as f:
-            f.write(f'#include "{HERE}/papers/programs/common.h"\n'
-                    "int main(int c, char **v) { unsigned char p[PAGE]; interleaved_make(p, 7, arg_u64(c, v, 2, 0), arg_u64(c, v, 1, 0));"
-                    " return fwrite(p, PAGE, 1, stdout) != 1; }\n")
+            f.write(
+                f'#include "{HERE}/papers/programs/common.h"\nint main(int c, char **v) {{ unsigned char p[PAGE];'
+                " interleaved_make(p, 7, arg_u64(c, v, 2, 0), arg_u64(c, v, 1, 0)); return fwrite(p, PAGE, 1, stdout)"
+                " != 1; }\n"
+            )
         subprocess.run(["cc", "-O1", "-o", f"{self.folder}/page", source], check=True)
-        page = lambda *args: subprocess.run([f"{self.folder}/page", *map(str, args)], capture_output=True, check=True).stdout
+        page = lambda *args: subprocess.run(
+            [f"{self.folder}/page", *map(str, args)], capture_output=True, check=True
+        ).stdout
         self.assertEqual(page(0), bytes(4096))
         for permille, random in ((50, 3), (400, 26), (500, 32), (1000, 64)):
             p = page(permille)
             for block in range(0, 4096, 64):
-                self.assertEqual(p[block + random:block + 64], bytes(64 - random))
+                self.assertEqual(p[block + random : block + 64], bytes(64 - random))
             self.assertGreater(sum(b > 0 for b in p), 64 * random * 0.95)
-        self.assertEqual(sum(any(page(5)[b:b + 64]) for b in range(0, 4096, 64)), 5)
+        self.assertEqual(sum(any(page(5)[b : b + 64]) for b in range(0, 4096, 64)), 5)
         self.assertNotEqual(page(400, 0), page(400, 1))
 
 

@@ -1,10 +1,12 @@
 """Specifications of applications for programs/apps.c, and the files that they map."""
+
 import os
 import subprocess
 
 
 def spec(ctx, name, rows):
-    """Rows: name, KiB of anonymous data, mix, KiB of the file, permille of random bytes in it, permille that a trigger touches."""
+    """Rows: name, KiB of anonymous data, mix, KiB of the file, permille of random bytes in it, permille that a trigger
+    touches."""
     folder = f"{ctx.work}/{name}"
     os.makedirs(folder, exist_ok=True)
     text = "".join(" ".join(map(str, row)) + "\n" for row in rows)

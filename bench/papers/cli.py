@@ -1,4 +1,5 @@
 """The command: which papers, how many rounds, where to."""
+
 import argparse
 import json
 import os
@@ -32,15 +33,29 @@ def parse(argv):
     target = os.environ.get("CARGO_TARGET_DIR") or f"{ROOT}/target"
     names = [m.NAME for m in PAPERS]
     p = argparse.ArgumentParser(prog="papers.py", description=__doc__)
-    p.add_argument("command", nargs="?", choices=("run", "factors"), default="run", help="factors: the grid of Tuduce's Tables 6 to 8 on this machine")
+    p.add_argument(
+        "command",
+        nargs="?",
+        choices=("run", "factors"),
+        default="run",
+        help="factors: the grid of Tuduce's Tables 6 to 8 on this machine",
+    )
     p.add_argument("--only", type=lambda s: s.split(","), default=names, metavar="A,B,..", help=", ".join(names))
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--quick", action="store_true", help="small sizes, fewer runs: a test of the bench")
     p.add_argument("--out", default=f"{ROOT}/docs/papers", help="of the results")
     p.add_argument("--work", default=f"{target}/bench-papers", help="programs and their inputs")
     p.add_argument("--memfit", default=f"{target}/release/memfit")
-    p.add_argument("--sizes", type=lambda s: s.split(","), default=["1.7"], metavar="A,B,..", help=f"factors: of {', '.join(factors.TABLE7)}")
-    p.add_argument("--check", action="store_true", help="factors: only the published Table 8 from Table 7, without runs")
+    p.add_argument(
+        "--sizes",
+        type=lambda s: s.split(","),
+        default=["1.7"],
+        metavar="A,B,..",
+        help=f"factors: of {', '.join(factors.TABLE7)}",
+    )
+    p.add_argument(
+        "--check", action="store_true", help="factors: only the published Table 8 from Table 7, without runs"
+    )
     p.add_argument("--total-timeout", type=float, default=3600, metavar="S")
     o = p.parse_args(argv)
     for name in o.only:
@@ -83,12 +98,20 @@ def run_paper(ctx, module, rounds, deadline):
     runs, complete = run_cells(ctx, cells, rounds, deadline)
     summaries = engine.Cells({c.key: engine.summarise(c, runs[c]) for c in cells})
     numbers = module.derive(summaries)
-    return {"title": module.TITLE, "source": module.SOURCE, "quick": ctx.quick, "rounds": rounds, "complete": complete,
-            "seconds": time.monotonic() - began, "absent": sorted({c.scheme for c in cells if not ctx.has(c.scheme)}),
-            "numbers": numbers, "published": module.PUBLISHED,
-            "statements": [shape.judge(s, numbers, module.EXPLAINED) for s in module.STATEMENTS],
-            "tables": {t.title: shape.compared(t, module.PUBLISHED, numbers) for t in module.TABLES},
-            "cells": list(summaries.values())}
+    return {
+        "title": module.TITLE,
+        "source": module.SOURCE,
+        "quick": ctx.quick,
+        "rounds": rounds,
+        "complete": complete,
+        "seconds": time.monotonic() - began,
+        "absent": sorted({c.scheme for c in cells if not ctx.has(c.scheme)}),
+        "numbers": numbers,
+        "published": module.PUBLISHED,
+        "statements": [shape.judge(s, numbers, module.EXPLAINED) for s in module.STATEMENTS],
+        "tables": {t.title: shape.compared(t, module.PUBLISHED, numbers) for t in module.TABLES},
+        "cells": list(summaries.values()),
+    }
 
 
 def load(path):
@@ -146,11 +169,22 @@ def factor_study(ctx, o, deadline):
     if not ctx.has("tuduce05"):
         log("this memfit has no scheme tuduce05")
         return 2
-    result = {"schema": SCHEMA, "kind": "factors", "quick": o.quick, "times": {}, "shares": {}, "complete": True}
+    result = {
+        "schema": SCHEMA,
+        "kind": "factors",
+        "quick": o.quick,
+        "times": {},
+        "noise": {},
+        "shares": {},
+        "complete": True,
+    }
     for size in o.sizes:
         cells = tuduce.factor_cells(ctx, size)
         runs, complete = run_cells(ctx, cells, o.rounds, deadline)
         times = {c.config: engine.summarise(c, runs[c])["seconds"] for c in cells}
+        result["noise"][size] = (
+            max((v["max"] - v["min"] for v in times.values() if v), default=None) if o.rounds > 1 else None
+        )
         times = result["times"][size] = {k: v["median"] if v else None for k, v in times.items()}
         result["complete"] &= complete
         got = {levels: times[factors.label(levels)] for levels in factors.GRID}

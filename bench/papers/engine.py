@@ -1,4 +1,5 @@
 """One program under one scheme in a budget: builds the programs, runs `memfit run` within a time bound, reads what it says."""
+
 import json
 import os
 import selectors
@@ -13,13 +14,26 @@ from workloads import environment
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 # What is kept of the statistics.
-KEPT = ("budget_bytes", "wall_ns", "peak", "faults", "evictions", "codecs", "pool", "swap", "scheme", "warnings", "file")
+KEPT = (
+    "budget_bytes",
+    "wall_ns",
+    "peak",
+    "faults",
+    "evictions",
+    "codecs",
+    "pool",
+    "swap",
+    "scheme",
+    "warnings",
+    "file",
+)
 
 
 @dataclass(frozen=True)
 class Cell:
     """`config` is the name under which `derive` finds it; `command` a list; `overrides` go to --set. `once`: one round is enough;
     `repeat`: runs in each round, for what is over soon."""
+
     workload: str
     config: str
     command: tuple
@@ -28,7 +42,7 @@ class Cell:
     overrides: tuple = ()
     once: bool = False
     repeat: int = 1
-    timeout: float = 60
+    timeout: float = 45
 
     @property
     def key(self):
@@ -83,19 +97,40 @@ class Context:
 
 def arguments(ctx, cell, stats):
     sets = [x for o in cell.overrides for x in ("--set", o)]
-    return [ctx.memfit, "run", "-q", "-m", f"{cell.budget // 1024}K", "-s", cell.scheme, *sets, "--stats", stats, "--", *cell.command]
+    return [
+        ctx.memfit,
+        "run",
+        "-q",
+        "-m",
+        f"{cell.budget // 1024}K",
+        "-s",
+        cell.scheme,
+        *sets,
+        "--stats",
+        stats,
+        "--",
+        *cell.command,
+    ]
 
 
 def run(ctx, cell):
-    """status: ok | wrong (a page was not what it should be) | failed | timeout; with what the program printed and the statistics."""
+    """status: ok | wrong (a page was not what it should be) | failed | timeout; with what the program printed and the
+    statistics."""
     stats = f"{ctx.work}/run.stats"
     if os.path.exists(stats):
         os.unlink(stats)
     r = {"status": "failed", "measured": None, "entries": [], "samples": []}
     with open(f"{ctx.work}/run.stderr", "w+b") as errors:
         began = time.monotonic()
-        p = subprocess.Popen(arguments(ctx, cell, stats), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                             cwd=ctx.work, env=ctx.env, start_new_session=True)
+        p = subprocess.Popen(
+            arguments(ctx, cell, stats),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=ctx.work,
+            env=ctx.env,
+            start_new_session=True,
+        )
         try:
             in_time = listen(ctx, p, began + cell.timeout, r)
         finally:
@@ -166,8 +201,9 @@ def look(ctx, pid):
 
 
 def end(p):
-    """What is left of a run that did not end by itself: memfit ends at a SIGTERM, but the command gives the signal to nobody, so its
-    session is killed. The launcher is not waited for before that: until then nobody else can have its number."""
+    """What is left of a run that did not end by itself: memfit ends at a SIGTERM, but the command gives the signal to
+    nobody, so its session is killed. The launcher is not waited for before that: until then nobody else can have its number.
+    """
     if p.returncode is None:
         p.send_signal(signal.SIGTERM)
         give_up = time.monotonic() + 5
@@ -188,7 +224,11 @@ def ratio(stats):
 
 def density(run_of):
     """zpages per MiB of pool, the mean of the samples in which it is not empty."""
-    got = [s["pool"]["zpages"] / (s["pool"]["frames"] * 4096 / MIB) for s in run_of["samples"] if s.get("pool", {}).get("frames")]
+    got = [
+        s["pool"]["zpages"] / (s["pool"]["frames"] * 4096 / MIB)
+        for s in run_of["samples"]
+        if s.get("pool", {}).get("frames")
+    ]
     return sum(got) / len(got) if got else None
 
 
@@ -219,12 +259,22 @@ def summarise(cell, rounds):
     worst = next((s for s in ("wrong", "failed", "timeout") if any(r["status"] == s for r in rounds)), "ok")
     of = lambda f: (spread([f(r) for r in good]) or {}).get("median")
     stat = lambda path: of(lambda r: at(r["stats"], path))
-    out = {"workload": cell.workload, "config": cell.config, "scheme": cell.scheme, "overrides": list(cell.overrides),
-           "budget_bytes": cell.budget, "command": list(cell.command), "status": worst if rounds else "missing", "rounds": len(rounds),
-           "seconds": spread([r["measured"] for r in good]), "entry": spread([mean_entry(r) for r in good]),
-           "entries": {n: of(lambda r: mean_entry(r, n)) for n in sorted({e[0] for r in good for e in r["entries"]})},
-           "ratio": of(lambda r: ratio(r["stats"])), "density": of(density),
-           "wall": spread([r["wall"] for r in rounds])}
+    out = {
+        "workload": cell.workload,
+        "config": cell.config,
+        "scheme": cell.scheme,
+        "overrides": list(cell.overrides),
+        "budget_bytes": cell.budget,
+        "command": list(cell.command),
+        "status": worst if rounds else "missing",
+        "rounds": len(rounds),
+        "seconds": spread([r["measured"] for r in good]),
+        "entry": spread([mean_entry(r) for r in good]),
+        "entries": {n: of(lambda r: mean_entry(r, n)) for n in sorted({e[0] for r in good for e in r["entries"]})},
+        "ratio": of(lambda r: ratio(r["stats"])),
+        "density": of(density),
+        "wall": spread([r["wall"] for r in rounds]),
+    }
     for key, path in COUNTERS.items():
         out[key] = stat(path)
     for key in ("read_bytes", "write_bytes", "faults_file", "to_swap"):
@@ -237,10 +287,20 @@ def summarise(cell, rounds):
 
 
 COUNTERS = {
-    "faults": "faults.total", "faults_pool": "faults.pool", "faults_swap": "faults.swap", "faults_file": "faults.file",
-    "evicted": "evictions.pages", "compressed": "evictions.compressed", "to_swap": "evictions.to_swap",
-    "read_bytes": "swap.read_bytes", "write_bytes": "swap.write_bytes", "reads": "swap.reads", "writes": "swap.writes",
-    "peak_bytes": "peak.total_bytes", "peak_pool_bytes": "peak.pool_bytes", "peak_swap_bytes": "peak.swap_bytes",
+    "faults": "faults.total",
+    "faults_pool": "faults.pool",
+    "faults_swap": "faults.swap",
+    "faults_file": "faults.file",
+    "evicted": "evictions.pages",
+    "compressed": "evictions.compressed",
+    "to_swap": "evictions.to_swap",
+    "read_bytes": "swap.read_bytes",
+    "write_bytes": "swap.write_bytes",
+    "reads": "swap.reads",
+    "writes": "swap.writes",
+    "peak_bytes": "peak.total_bytes",
+    "peak_pool_bytes": "peak.pool_bytes",
+    "peak_swap_bytes": "peak.swap_bytes",
 }
 
 

@@ -1,4 +1,5 @@
 """The 2^3 factorial of Tuduce and Gross: which of CF, block and zone size the times depend on. Table 7 and Table 8."""
+
 from itertools import product
 
 FACTORS = ("CF", "block", "zone")

@@ -1,4 +1,5 @@
 """Statements about numbers: whether what a paper says holds here; signs and order of a table's numbers."""
+
 from dataclasses import dataclass, field
 
 PASS, FAIL, CANNOT = "PASS", "FAIL", "not reproducible"
@@ -7,8 +8,9 @@ COMPARE = {"<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b:
 
 @dataclass(frozen=True)
 class Statement:
-    """`chain`: terms with comparisons between them. A term is a number, a name, "FACTOR * NAME", or a list of terms, each of which
-    must keep the comparison. `cannot`: why this engine or machine cannot show it; then it is not judged."""
+    """`chain`: terms with comparisons between them. A term is a number, a name, "FACTOR * NAME", or a list of terms, each of
+    which must keep the comparison. `cannot`: why this engine or machine cannot show it; then it is not judged."""
+
     name: str
     text: str
     source: str
@@ -19,6 +21,7 @@ class Statement:
 @dataclass(frozen=True)
 class Column:
     """Published and own numbers side by side; `pivot` is what a sign is judged by (1 for a speedup)."""
+
     head: str
     key: str
     digits: int = 2
@@ -28,6 +31,7 @@ class Column:
 @dataclass(frozen=True)
 class Table:
     """A row a name; the number in a column has the name `key.format(row)`."""
+
     title: str
     source: str
     corner: str
@@ -61,8 +65,8 @@ def term_value(term, numbers):
 
 
 def holds(chain, numbers):
-    """(whether it does, the numbers as a text); None where what is there keeps it, but not all is there. Ranges must keep a comparison
-    with all of their values."""
+    """(whether it does, the numbers as a text); None where what is there keeps it, but not all is there. Ranges must keep a
+    comparison with all of their values."""
     values, operators = [term_value(term, numbers) for term in chain[::2]], chain[1::2]
     good = complete = True
     for left, sign, right in zip(values, operators, values[1:]):
@@ -80,8 +84,14 @@ def holds(chain, numbers):
 
 def judge(statement, numbers, explained):
     """The verdict as a dict for JSON and Markdown."""
-    out = {"name": statement.name, "text": statement.text, "source": statement.source, "verdict": CANNOT, "numbers": "",
-           "explained": explained.get(statement.name, "")}
+    out = {
+        "name": statement.name,
+        "text": statement.text,
+        "source": statement.source,
+        "verdict": CANNOT,
+        "numbers": "",
+        "explained": explained.get(statement.name, ""),
+    }
     if statement.cannot:
         return {**out, "explained": statement.cannot}
     good, out["numbers"] = holds(statement.chain, numbers)
@@ -114,6 +124,11 @@ def compared(table, published, own):
     for column in table.columns:
         names = [column.key.format(row) for row in table.rows]
         pairs = [(published[n], own[n]) for n in names if published.get(n) is not None and own.get(n) is not None]
-        out.append({"column": column.head, "signs": signs(pairs, column.pivot) if column.pivot is not None else None,
-                    "order": order(pairs)})
+        out.append(
+            {
+                "column": column.head,
+                "signs": signs(pairs, column.pivot) if column.pivot is not None else None,
+                "order": order(pairs),
+            }
+        )
     return out

@@ -1,6 +1,6 @@
-/* apps TURNS cycle|shuffle SPEC: applications that are triggered in turns, each once a turn, in the order of SPEC or in a new random
- * one. An application is started by its first trigger and stays; what counts is the time from a trigger until it answers.
- * Each line of SPEC: NAME ANON_KIB MIX FILE_KIB PERMILLE HOT_PERMILLE; its file is NAME.media in the folder of SPEC.
+/* apps TURNS cycle|shuffle SPEC: applications that are triggered in turns, each once a turn, in the order of SPEC or in a
+ * new random one. An application is started by its first trigger and stays; what counts is the time from a trigger until it
+ * answers. Each line of SPEC: NAME ANON_KIB MIX FILE_KIB PERMILLE HOT_PERMILLE; its file is NAME.media in the folder of SPEC.
  * apps media FILE INDEX KIB PERMILLE makes such a file. Files are mapped private and read-only. */
 #define _GNU_SOURCE
 #include "common.h"

@@ -1,5 +1,5 @@
-// browser.js HOG MIB VARIANT: several pages are open (objects from JSON, and images), idle; then another program allocates memory. At
-// the end the pages are looked at again.
+// browser.js HOG MIB VARIANT: several pages are open (objects from JSON, and images), idle; then another program allocates
+// memory. At the end the pages are looked at again.
 'use strict';
 const { spawnSync } = require('child_process');
 const crypto = require('crypto');
@@ -13,7 +13,8 @@ function noise(seed, length) {
 function page(n) {
     const items = [];
     for (let i = 0; i < 1500; i++) {
-        items.push({ id: n * 10000 + i, kind: 'article', title: `Item ${i} of page ${n}`, read: i % 3 === 0, tags: ['news', `t${i % 17}`] });
+        const title = `Item ${i} of page ${n}`;
+        items.push({ id: n * 10000 + i, kind: 'article', title, read: i % 3 === 0, tags: ['news', `t${i % 17}`] });
     }
     return { tree: JSON.parse(JSON.stringify(items)), image: noise(n, 300 << 10) };
 }

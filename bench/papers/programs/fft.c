@@ -1,6 +1,6 @@
 /* fft ROWS COLUMNS TIMES [SCRATCH]: in place 2-D transforms there and back of a matrix of complex numbers, whose real parts are
- * random; rows in order, columns strided. Each pass is rounded to float32, which keeps the lower half of each double zero and so the
- * ratio. With SCRATCH 1 each pass goes through a second matrix. At the end the matrix is the one of the start. */
+ * random; rows in order, columns strided. Each pass is rounded to float32, which keeps the lower half of each double zero
+ * and so the ratio. With SCRATCH 1 each pass goes through a second matrix. At the end the matrix is the one of the start. */
 #include "common.h"
 #include <complex.h>
 #include <math.h>
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
     for (unsigned t = 0; t < times; t++)
         for (int back = 0; back < 2; back++) {
             make_roots(columns);
-            for (unsigned r = 0; r < rows; r++) line(matrix + (uint64_t)r * columns, other + (uint64_t)r * columns, columns, 1, back);
+            for (uint64_t r = 0; r < rows; r++) line(matrix + r * columns, other + r * columns, columns, 1, back);
             make_roots(rows);
             for (unsigned c = 0; c < columns; c++) line(other + c, matrix + c, rows, columns, back);
         }

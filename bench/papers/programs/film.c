@@ -1,5 +1,5 @@
-/* film FRAMES SHOWS: decodes a film of 320 x 240 into memory with Floyd-Steinberg dithering to a palette of 6 x 6 x 6, then shows it
- * SHOWS times in order. */
+/* film FRAMES SHOWS: decodes a film of 320 x 240 into memory with Floyd-Steinberg dithering to a palette of 6 x 6 x 6, then
+ * shows it SHOWS times in order. */
 #include "common.h"
 #include <math.h>
 

@@ -1,6 +1,6 @@
-/* nodes MIB ACCESSES HOT_PERMILLE WORK PERMILLE: a small working set in a large footprint, as in a network simulator whose nodes set
- * the footprint and whose connections the working set: of 100 accesses 95 go to the hot part. After each access WORK rounds of
- * arithmetic, which stand for the handling of an event. */
+/* nodes MIB ACCESSES HOT_PERMILLE WORK PERMILLE: a small working set in a large footprint, as in a network simulator whose
+ * nodes set the footprint and whose connections the working set: of 100 accesses 95 go to the hot part. After each access
+ * WORK rounds of arithmetic, which stand for the handling of an event. */
 #include "common.h"
 
 int main(int argc, char **argv) {

@@ -1,6 +1,6 @@
-/* simulator MIB PENDING_PERMILLE EVENTS: an event-driven simulator of 64 disks. Records of 512 bytes, mostly zero; the library keeps
- * freed ones, zeroed, in queues, and takes the one freed longest ago: so all of the memory is in use though only PENDING_PERMILLE
- * of the records wait at a time. */
+/* simulator MIB PENDING_PERMILLE EVENTS: an event-driven simulator of 64 disks. Records of 512 bytes, mostly zero; the
+ * library keeps freed ones, zeroed, in queues, and takes the one freed longest ago: so all of the memory is in use though
+ * only PENDING_PERMILLE of the records wait at a time. */
 #include "common.h"
 
 #define EVENT_BYTES 512u

@@ -1,6 +1,6 @@
-/* traffic MIB MOVES: a queue model of road traffic. Agents of 256 bytes, about 24 of them in use, wait in the queues of the links of
- * a grid; each move takes the first of a queue to another link. The moves are shared among all agents: the working set is the
- * footprint. */
+/* traffic MIB MOVES: a queue model of road traffic. Agents of 256 bytes, about 24 of them in use, wait in the queues of the
+ * links of a grid; each move takes the first of a queue to another link. The moves are shared among all agents: the working
+ * set is the footprint. */
 #include "common.h"
 
 struct agent { uint32_t next, link, left_at, moves; uint32_t check, start; unsigned char plan[232]; };
