@@ -302,6 +302,6 @@ def factor_cells(ctx, size):
     mib = QSIM[f"{size} 1"][0]
     command = ctx.program("traffic", mib, 10_000 if ctx.quick else 30_000)
     return [
-        Cell(f"qsim {size}", factors.label(levels), command, GB, "tuduce05", factors.overrides(levels), once=ctx.quick)
+        Cell(f"qsim {size}", factors.label(levels), command, GB, "tuduce05", factors.overrides(levels))
         for levels in factors.GRID
     ]
