@@ -17,9 +17,10 @@ use crate::errors::{describe, Failure};
 use crate::guard::Watch;
 use crate::messages::Messages;
 use crate::output::OutputFile;
-use crate::preload::{self, PID_VARIABLE, PLACE_VARIABLE, SOCKET_VARIABLE};
+use crate::preload::{self, FILES_VARIABLE, PID_VARIABLE, PLACE_VARIABLE, SOCKET_VARIABLE};
 use crate::run::Inherited;
 use crate::Serve;
+use memfit_core::scheme::{Classes, Scheme};
 use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
 use memfit_os::witness::Witness;
@@ -47,10 +48,8 @@ const LARGE_MESSAGE_BYTES_MAX: u64 = 64 << 20;
 pub struct Plan {
     /// Budget of the tree, bytes.
     pub budget_bytes: u64,
-    /// Name of a preset or absolute path of a file.
-    pub scheme: Option<String>,
-    /// `key=value`.
-    pub overrides: Vec<String>,
+    /// What decides.
+    pub scheme: Scheme,
     /// The swap tier.
     pub swap: SwapChoice,
     /// Its largest size, bytes.
@@ -80,11 +79,14 @@ pub struct Plan {
 pub fn run(mut plan: Plan) -> Result<i32, Failure> {
     let random = |error| Failure::system("get random bytes", &error);
     let (socket_name, place) = (unique_name().map_err(random)?, format!("/tmp/{}", unique_name().map_err(random)?));
-    let set = [
+    let mut set = vec![
         (SOCKET_VARIABLE, OsString::from(&socket_name)),
         (PLACE_VARIABLE, OsString::from(&place)),
         (PID_VARIABLE, OsString::from(std::process::id().to_string())),
     ];
+    if plan.scheme.classes != Classes::Anonymous {
+        set.push((FILES_VARIABLE, OsString::from("1")));
+    }
     let environment = preload::environment(&plan.stub, &set);
     let prepare = |environment| {
         Executable::new(&plan.command, environment, std::env::var_os("PATH").as_deref())
@@ -169,7 +171,6 @@ impl Launcher {
         let config = Config {
             budget_bytes: plan.budget_bytes,
             scheme: plan.scheme.clone(),
-            overrides: plan.overrides.clone(),
             swap: plan.swap.clone(),
             swap_size: plan.swap_size,
             endurance: plan.endurance,

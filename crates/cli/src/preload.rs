@@ -15,6 +15,8 @@ pub const STUB_VARIABLE: &str = "MEMFIT_STUB";
 pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
 /// Tells the stub where its pager listens for programs in other network namespaces (a directory that may come to be).
 pub const PLACE_VARIABLE: &str = "MEMFIT_PLACE";
+/// Tells the stub that the scheme pages clean pages of files.
+pub const FILES_VARIABLE: &str = "MEMFIT_FILES";
 /// Tells the command which launcher it runs under.
 pub const PID_VARIABLE: &str = "MEMFIT_PID";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";

@@ -8,6 +8,7 @@ use crate::output::OutputFile;
 use crate::preload::{self, PLACE_VARIABLE, SOCKET_VARIABLE};
 use crate::size::{human, Size};
 use crate::{swap, Serve};
+use memfit_core::scheme::{Scheme, PRESETS};
 use memfit_os::exec::Executable;
 use memfit_os::limits::{self, CgroupLimit};
 use memfit_os::process::{InheritedDescriptors, InheritedSignals};
@@ -68,14 +69,13 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     if let SwapChoice::Paths(paths) = &swap {
         paths.iter().filter_map(|path| swap::remote(path)).for_each(|text| note(args, &text));
     }
-    let scheme = args.scheme.as_deref().map(scheme_name).transpose()?;
+    let scheme = scheme(args.scheme.as_deref().unwrap_or("memfit"), &args.set)?;
     let stub = preload::find_stub()?;
     let stats = args.stats.as_deref().map(|path| OutputFile::open("--stats", path)).transpose()?;
     tell_setup(args, &budget, &swap);
     launcher::run(Plan {
         budget_bytes: budget.bytes,
         scheme,
-        overrides: args.set.clone(),
         swap,
         swap_size,
         endurance,
@@ -150,15 +150,23 @@ fn endurance(option: Option<Size>) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// A preset's name as it is, a file as an absolute path.
-fn scheme_name(name: &str) -> Result<String, Failure> {
+/// The preset of that name, or the file, with overrides.
+fn scheme(name: &str, overrides: &[String]) -> Result<Scheme, Failure> {
     let is_file = name.contains('/') || Path::new(name).extension().is_some_and(|extension| extension == "toml");
-    if !is_file {
-        return Ok(name.to_owned());
-    }
-    let what = || format!("read the scheme {name}");
-    let path = Path::new(name).canonicalize().map_err(|error| Failure::system(&what(), &error))?;
-    path.into_os_string().into_string().map_err(|_| Failure::usage(format!("--scheme {name}: the path is not UTF-8")))
+    let parsed = match Scheme::preset(name, overrides) {
+        Some(parsed) if !is_file => parsed,
+        _ if is_file => {
+            let text = std::fs::read_to_string(name)
+                .map_err(|error| Failure::system(&format!("read the scheme {name}"), &error))?;
+            Scheme::parse(&text, overrides)
+        }
+        _ => {
+            let names = PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
+            let advice = "or a file, such as my.toml";
+            return Err(Failure::usage(format!("there is no scheme {name}; there are: {names}; {advice}")));
+        }
+    };
+    parsed.map_err(|error| Failure::usage(format!("scheme {name}: {error}")))
 }
 
 fn note(args: &RunArgs, text: &str) {
@@ -259,9 +267,12 @@ mod tests {
     }
 
     #[test]
-    fn scheme_files_become_absolute() {
-        assert_eq!(scheme_name("zram").unwrap(), "zram");
-        assert_eq!(scheme_name("/proc/version").unwrap(), "/proc/version");
-        assert!(scheme_name("nonexistent.toml").unwrap_err().message.contains("No such file"));
+    fn a_scheme_is_a_preset_or_a_file() {
+        assert_eq!(scheme("zram", &[]).unwrap().name, "zram");
+        let error = scheme("zramm", &[]).unwrap_err();
+        assert!(error.code == 2 && error.message.contains("there is no scheme zramm; there are: memfit, swap"), "{error}");
+        let error = scheme("/proc/version", &[]).unwrap_err();
+        assert!(error.code == 2 && error.message.starts_with("scheme /proc/version: line 1: "), "{error}");
+        assert!(scheme("nonexistent.toml", &[]).unwrap_err().message.contains("No such file"));
     }
 }

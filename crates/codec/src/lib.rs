@@ -13,6 +13,7 @@ mod chooser;
 mod codec;
 mod deflate;
 mod dictionary;
+mod entropy;
 pub mod generate;
 mod lz;
 mod lz4;
@@ -29,6 +30,7 @@ mod zstd;
 pub use chooser::{Aim, Choice, Chooser};
 pub use codec::{by_name, name, CodecEntry, CodecId, Corrupt, Worker, CODECS, CODEC_IDS};
 pub use dictionary::{Dictionaries, DICTIONARIES_MAX, TRAINING_PAGES};
+pub use entropy::{entropy, ENTROPY_BYTES, ENTROPY_MAX};
 pub use same_filled::{fill, same_filled};
 
 /// Size of a page in bytes.

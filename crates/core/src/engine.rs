@@ -2,27 +2,31 @@
 
 use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::{Objects, Place};
-use crate::pool::{Move, Pool, PoolUsage, Span};
-use crate::scheme::ReclaimKind;
+use crate::pool::{Handle, Move, Pool, PoolUsage, Span};
+use crate::replacement::Chooser;
+use crate::scheme::{ReclaimKind, Scheme, SwapFormat};
 use crate::staging::Staging;
+use crate::store::Store;
 use crate::streams::Streams;
 use crate::table::{Entry, Table, LAZY_BIT};
+use std::ops::Range;
+use std::sync::Arc;
 
-/// Numbers that the scheme sets; see `schemes/memfit.toml` for units and defaults.
+/// The scheme, and what follows from it and from the budget.
 #[derive(Debug, Clone)]
 pub struct Tunables {
-    /// Which pages leave the program first.
-    pub reclaim: ReclaimKind,
+    /// What decides; see `schemes/memfit.toml` for units and defaults.
+    pub scheme: Arc<Scheme>,
     /// Staging slots (4 KiB each) over all processes.
     pub staging_slots: u32,
-    /// Most evicted pages brought back by one fault.
-    pub around_pages: u32,
-    /// Most never-touched pages filled with zeros by one fault.
-    pub zero_run_pages: u32,
     /// Frames (4 KiB) that the pool may use.
     pub pool_frames: u32,
+    /// Frames of address space that the pool has: see [`crate::pool::PoolParams`].
+    pub area_frames: u32,
     /// Whether there is a swap tier.
     pub swap: bool,
+    /// Its blocks, if the scheme's format is one of blocks.
+    pub blocks: Vec<Range<u32>>,
 }
 
 /// One numbered call of the core, for a trace.
@@ -44,6 +48,7 @@ pub enum Call {
     Proof { proc: u32, epoch: u32 },
     Released { proc: u32, page: u64, present: bool },
     Compressed { object: u32, len: u32 },
+    LeftOut { object: u32 },
     WriteBack { object: u32 },
     Written { object: u32, kept: bool },
     Relocated { object: u32, kept: bool },
@@ -55,6 +60,8 @@ pub type TraceHook = Box<dyn FnMut(u64, Call) + Send>;
 /// What the pager shall do after a call, besides the call's own answer.
 #[derive(Debug, Default)]
 pub struct Effects {
+    /// Bytes to be moved within the pool: at once, before anything else, and in this order.
+    pub moves: Vec<Move>,
     /// Frames of the pool that became free.
     pub spans: Vec<Span>,
     /// Swap space that became free, with the stored length in bytes.
@@ -75,6 +82,7 @@ pub struct Counters {
     pub faults_filled: u64,
     pub faults_pool: u64,
     pub faults_swap: u64,
+    pub faults_file: u64,
     /// Faults on a page that another fault had already brought back.
     pub faults_present: u64,
     pub around_pages: u64,
@@ -85,7 +93,19 @@ pub struct Counters {
     pub filled: u64,
     pub compressed: u64,
     pub incompressible: u64,
+    /// Not compressed, since they were worth less than what the pool has.
+    pub not_worth: u64,
+    /// Not compressed, since they were taken in advance.
+    pub in_advance: u64,
+    /// Not kept in the pool, which was full.
+    pub pool_full: u64,
     pub to_swap: u64,
+    /// Frames of the pool that became free since their zpages went to the swap tier.
+    pub evicted_frames: u64,
+    /// Units (frames, zspages, buffers) chosen by a policy to leave the pool.
+    pub evicted_units: u64,
+    /// Clean pages of files that left without a write, or were not kept.
+    pub file_dropped: u64,
     /// Of these, those that went as they were.
     pub raw_to_swap: u64,
     /// Pages that left without a write, because the swap tier had their contents still.
@@ -111,6 +131,7 @@ pub struct Core {
     pub(crate) objects: Objects,
     pub(crate) staging: Staging,
     pub(crate) pool: Box<dyn Pool>,
+    pub(crate) store: Store,
     pub(crate) owners: Vec<u32>,
     pub(crate) streams: Vec<Streams>,
     /// Pages that one fault brought back: running mean, in 64ths.
@@ -123,14 +144,29 @@ pub struct Core {
 }
 
 impl Core {
-    /// An empty core over an empty pool.
-    pub fn new(tunables: Tunables, mut pool: Box<dyn Pool>) -> Core {
-        pool.set_limit(tunables.pool_frames);
+    /// An empty core, as the scheme says.
+    pub fn new(tunables: Tunables) -> Core {
+        let scheme = Arc::clone(&tunables.scheme);
+        let pool = scheme.pool.make(tunables.area_frames, tunables.pool_frames);
+        let chooser = scheme.replacement.make(tunables.pool_frames);
+        Core::with(tunables, pool, chooser)
+    }
+
+    /// The same with a pool and a replacement of one's own.
+    pub fn with(tunables: Tunables, mut pool: Box<dyn Pool>, chooser: Chooser) -> Core {
+        let queue = match &chooser {
+            Chooser::Queue(kind) => *kind,
+            Chooser::Nobody | Chooser::Policy(_) => ReclaimKind::SecondChance,
+        };
+        let copies = tunables.scheme.swap_format.kind == SwapFormat::CompressedExtents;
+        let store = Store::new(&tunables, chooser);
+        pool.set_limit(store.limit_frames());
         Core {
-            table: Table::new(tunables.reclaim),
-            objects: Objects::new(tunables.reclaim),
+            table: Table::new(tunables.scheme.reclaim.kind),
+            objects: Objects::new(queue, copies),
             staging: Staging::new(tunables.staging_slots),
             pool,
+            store,
             owners: Vec::new(),
             streams: Vec::new(),
             mean_window: 64,
@@ -193,7 +229,7 @@ impl Core {
                 self.drop_ref(ObjectId(object));
             }
             Entry::Loading(object) => {
-                self.objects.unpin(ObjectId(object));
+                self.read_ends(ObjectId(object));
                 self.drop_ref(ObjectId(object));
             }
             Entry::Evicting(index) => {
@@ -221,17 +257,12 @@ impl Core {
         match place {
             Place::Staged(slot) | Place::Compressing(slot) | Place::WritingRaw(slot) => self.staging.give_back(slot),
             Place::Filled(word) => self.objects.fills.release(word),
-            Place::Pooled(handle) | Place::Writing(handle) => self.unpool(handle),
-            Place::Swapped(extent) => self.effects.extents.push((extent, self.objects.codec(id).1)),
+            Place::Pooled(handle) | Place::Writing(handle) => _ = self.unpool(id, handle),
+            Place::Swapped(extent) => self.unswap(id, extent),
+            Place::Dropped => {}
         }
+        self.store.unreserve(id);
         self.objects.release(id);
-    }
-
-    pub(crate) fn unpool(&mut self, handle: crate::pool::Handle) {
-        let span = self.pool.remove(handle);
-        if !span.is_empty() {
-            self.effects.spans.push(span);
-        }
     }
 
     /// Moves zpages out of nearly empty zspages. The pager copies the bytes in the order given,
@@ -239,11 +270,10 @@ impl Core {
     pub fn compact(&mut self, max_moves: usize) -> Vec<Move> {
         let mut moves = Vec::new();
         let (objects, owners) = (&self.objects, &self.owners);
-        let movable = |handle: crate::pool::Handle| {
-            let id = ObjectId(owners[handle.raw() as usize]);
-            !objects.pinned(id) && matches!(objects.place_of(id), Place::Pooled(_))
-        };
-        self.pool.compact(max_moves, &movable, &mut moves, &mut self.effects.spans);
+        // A policy knows which zpage is in which unit.
+        if !matches!(self.store.chooser, Chooser::Policy(_)) {
+            self.pool.compact(max_moves, &movable(objects, owners), &mut moves, &mut self.effects.spans);
+        }
         self.counters.compaction_moves += moves.len() as u64;
         moves
     }
@@ -273,6 +303,46 @@ impl Core {
     /// Counts since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Whether there is no room for a further page: it need not be compressed before something has left the pool.
+    pub fn pool_is_full(&self) -> bool {
+        self.store.full
+    }
+
+    /// Whether the pool shall give pages to the swap tier though the next one has room.
+    pub fn wants_room(&self) -> bool {
+        self.store.wants_room(&self.pool.usage())
+    }
+
+    /// Whether new pages go on to the swap tier when the pool takes none, since nothing leaves it.
+    pub fn overflows(&self) -> bool {
+        self.store.swap && matches!(self.store.chooser, Chooser::Nobody)
+    }
+
+    /// From now on, or no longer: the pool takes nothing that could go to the swap tier.
+    pub fn close_pool(&mut self, closed: bool) {
+        self.store.closed = closed;
+    }
+
+    /// To be called now and then: the pool may grow or shrink with time.
+    pub fn look(&mut self, tick: u32) {
+        self.store.look(tick, self.counters.to_swap, &mut *self.pool);
+    }
+
+    /// The block of the swap tier that belongs to an object which is being written as it is.
+    pub fn block_of(&mut self, id: ObjectId) -> Option<u32> {
+        self.store.slot(id)
+    }
+
+    /// Blocks of the swap tier in use.
+    pub fn blocks_in_use(&self) -> u32 {
+        self.store.blocks_in_use()
+    }
+
+    /// Frames that the pool may use now.
+    pub fn pool_limit(&self) -> u32 {
+        self.store.limit_frames()
     }
 
     /// Use of the pool.
@@ -317,7 +387,7 @@ impl Core {
 
     /// Whether the swap tier takes pages now; as long as it does not, incompressible ones go to the pool.
     pub fn swap_takes(&mut self, takes: bool) {
-        self.tunables.swap = takes;
+        self.store.swap = takes;
     }
 
     /// Totals for statistics; O(runs).
@@ -340,7 +410,8 @@ impl Core {
     /// Bytes of the core's own tables.
     pub fn metadata_bytes(&self) -> u64 {
         let owners = self.owners.capacity() as u64 * 4;
-        self.table.metadata_bytes() + self.objects.metadata_bytes() + self.pool.usage().metadata_bytes + owners
+        let pool = self.pool.usage().metadata_bytes + self.store.metadata_bytes();
+        self.table.metadata_bytes() + self.objects.metadata_bytes() + pool + owners
     }
 
     /// Asserts every invariant; O(pages).
@@ -371,6 +442,15 @@ impl Core {
         assert_eq!(slots, u64::from(self.staging.in_use()), "staging slots in use");
         assert_eq!(zpages, self.pool.usage().zpages, "zpages");
         self.objects.check();
+        self.store.check(&self.objects);
+    }
+}
+
+/// Which zpages may be moved: those that nobody reads or writes out.
+pub(crate) fn movable<'a>(objects: &'a Objects, owners: &'a [u32]) -> impl Fn(Handle) -> bool + 'a {
+    |handle| {
+        let id = ObjectId(owners[handle.raw() as usize]);
+        !objects.pinned(id) && matches!(objects.place_of(id), Place::Pooled(_))
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Answer {
     pub dropped: u64,
     /// The others are not to be tried again for a while.
     pub park: bool,
+    /// Those of the moved ones that are pages of a file and hold what is in it.
+    pub file: u64,
 }
 
 /// Runs of a queue looked at before giving up when all are parked.
@@ -228,7 +230,7 @@ impl Core {
 
     /// What came of pages `first .. first + pages` of a batch. What did not move is still in the program.
     pub fn evicted(&mut self, proc: ProcId, first: Page, pages: u32, answer: Answer, tick: u32) {
-        let Answer { moved, dropped, park } = answer;
+        let Answer { moved, dropped, park, file } = answer;
         self.trace(Call::Evicted { proc: proc.0, page: first.0, moved, dropped });
         let area = AreaId(self.table.proc(proc).area);
         for i in 0..pages {
@@ -240,7 +242,11 @@ impl Core {
             let slot = StagingSlot { area, index: index & !LAZY_BIT };
             if moved >> i & 1 == 1 {
                 let fetched = self.table.fetched(proc, page);
-                let object = self.objects.create(slot, region(proc, page), page.run(), fetched);
+                let file = file >> i & 1 == 1;
+                let object = self.objects.create(slot, region(proc, page), page.run(), fetched, file);
+                if !file {
+                    self.store.reserve(object);
+                }
                 self.table.set(proc, page, Entry::Out(object.0));
                 self.counters.evicted += 1;
             } else {

@@ -1,5 +1,6 @@
 //! Bringing pages back.
 
+use crate::blocks::byte_in_block;
 use crate::engine::{Call, Core};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::Place;
@@ -24,6 +25,8 @@ pub enum Source {
         /// Codec number.
         codec: u8,
     },
+    /// Nowhere: to be read from the page's file.
+    File,
     /// In the swap tier.
     Swapped {
         /// Where.
@@ -120,7 +123,7 @@ impl Core {
     }
 
     fn fill_zero(&mut self, proc: ProcId, page: Page, limit: PageRange, loads: &mut Vec<Load>) -> Fault {
-        let window = self.window(proc, page, self.tunables.zero_run_pages);
+        let window = self.window(proc, page, self.tunables.scheme.fault.zero_run_pages);
         for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
             if self.table.get(proc, Page(number)) != Entry::Untracked {
                 break;
@@ -138,7 +141,7 @@ impl Core {
     /// Empty if `page` is elsewhere.
     pub fn swapped_ahead(&mut self, proc: ProcId, page: Page, most: u32, out: &mut Vec<Stored>) {
         if self.stored(proc, page).is_some() {
-            let window = self.window(proc, page, self.tunables.around_pages);
+            let window = self.window(proc, page, self.tunables.scheme.fault.around_pages);
             let pages = if window > 1 { (window * READ_AHEAD).min(most) } else { 1 };
             self.swapped_run(proc, page, pages, out);
         }
@@ -172,10 +175,11 @@ impl Core {
             Source::Staged(_) => self.counters.faults_staged += 1,
             Source::Pooled { .. } => self.counters.faults_pool += 1,
             Source::Swapped { .. } => self.counters.faults_swap += 1,
+            Source::File => self.counters.faults_file += 1,
         }
         let from_swap = matches!(source, Source::Swapped { .. });
         let before = loads.len();
-        let window = self.window(proc, page, self.tunables.around_pages).min(most.max(1));
+        let window = self.window(proc, page, self.tunables.scheme.fault.around_pages).min(most.max(1));
         for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
             let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
             let source = self.source(ObjectId(object));
@@ -184,6 +188,7 @@ impl Core {
                 break;
             }
             self.objects.pin(ObjectId(object));
+            self.read_begins(ObjectId(object), &source);
             self.table.set(proc, Page(number), Entry::Loading(object));
             let swapped = matches!(source, Source::Swapped { .. });
             if swapped || matches!(source, Source::Pooled { .. }) {
@@ -214,7 +219,47 @@ impl Core {
                 let (slot, len) = self.pool.slot(handle);
                 Source::Pooled { slot, len, codec }
             }
-            Place::Swapped(extent) => Source::Swapped { extent, len, codec, keep: self.objects.keeps(id) },
+            Place::Swapped(extent) => match self.store.clean_frame(extent) {
+                Some(frame) => {
+                    let slot = Slot { frame, offset: byte_in_block(extent) as u16 };
+                    Source::Pooled { slot, len: u32::from(len), codec }
+                }
+                None => Source::Swapped { extent, len, codec, keep: self.objects.keeps(id) },
+            },
+            Place::Dropped => Source::File,
+        }
+    }
+
+    /// Pages come in from files of which the core knows nothing. Literally each is a request that the pool could not answer
+    /// (ezswap 5.11); by `admission.offered_window` they do not count.
+    pub fn read_elsewhere(&mut self, pages: u32) {
+        if let Some(selective) = self.store.selective.as_mut().filter(|_| self.tunables.scheme.admission.offered_window == 0) {
+            (0..pages).for_each(|_| selective.paged_in(false));
+        }
+    }
+
+    /// A thread will read an object's bytes, and a request for a page is a hit of the pool or a miss (ezswap, rule S4).
+    fn read_begins(&mut self, id: ObjectId, source: &Source) {
+        if let Some(selective) = &mut self.store.selective {
+            match source {
+                Source::Pooled { .. } => selective.paged_in(true),
+                Source::Swapped { .. } | Source::File => selective.paged_in(false),
+                Source::Zero | Source::Word(_) | Source::Staged(_) => {}
+            }
+        }
+        if let Place::Swapped(extent) = self.objects.place_of(id) {
+            if let Some(unit) = self.store.read_begins(extent) {
+                self.pool.seal(unit, true);
+            }
+        }
+    }
+
+    pub(crate) fn read_ends(&mut self, id: ObjectId) {
+        self.objects.unpin(id);
+        if let Place::Swapped(extent) = self.objects.place_of(id) {
+            if let Some(unit) = self.store.read_ends(extent) {
+                self.pool.seal(unit, false);
+            }
         }
     }
 
@@ -223,14 +268,14 @@ impl Core {
         self.trace(Call::Loaded { proc: proc.0, page: page.0, done: filled == Filled::Done });
         match (self.table.get(proc, page), filled) {
             (Entry::Loading(object), Filled::Retry) => {
-                self.objects.unpin(ObjectId(object));
+                self.read_ends(ObjectId(object));
                 self.table.set(proc, page, Entry::Out(object));
             }
             (Entry::Loading(object), _) => {
                 self.counters.unexpected_present += u64::from(filled == Filled::Exists);
                 let staged = matches!(self.source(ObjectId(object)), Source::Staged(_));
                 let age = if staged { Age::Young } else { Age::Back };
-                self.objects.unpin(ObjectId(object));
+                self.read_ends(ObjectId(object));
                 self.table.set_aged(proc, page, self.table.came_now(proc, page), age);
                 self.drop_ref(ObjectId(object));
             }

@@ -6,12 +6,14 @@
 //! makes the calls a sequence; bytes are moved outside.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod blocks;
 mod doubt;
 mod duel;
 mod engine;
 mod events;
 mod evict;
+pub mod factors;
 mod fault;
 mod grow;
 mod ids;
@@ -21,14 +23,18 @@ pub mod pool;
 mod reclaim;
 pub mod replacement;
 pub mod scheme;
+pub mod sizing;
 mod staging;
+mod store;
 mod streams;
 pub mod swap_log;
 mod table;
+mod writeback;
 
 pub use engine::{Call, Core, Counters, Effects, Totals, TraceHook, Tunables};
 pub use evict::{Answer, Victim, VICTIM_PAGES};
 pub use fault::{Fault, Filled, Load, Source, Stored};
 pub use ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot, PAGE_BYTES, RUN_PAGES};
-pub use reclaim::{Coded, Compress, Placed, WriteBack};
+pub use reclaim::{Coded, Compress, Origin, Placed};
 pub use table::Entry;
+pub use writeback::WriteBack;

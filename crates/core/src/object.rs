@@ -25,6 +25,8 @@ pub enum Place {
     WritingRaw(StagingSlot),
     /// In the swap tier.
     Swapped(Extent),
+    /// Nowhere: a clean page of a file, to be read from there.
+    Dropped,
 }
 
 /// Packed object, 28 bytes.
@@ -37,18 +39,20 @@ struct Object {
     region: u32,
     area: u16,
     len: u16,
-    /// Its place, its group, and [`FETCHED`].
+    /// Its place, its group, [`FILE`] and [`FETCHED`].
     tag: u8,
     codec: u8,
     pins: u16,
 }
 
-const FREE: u8 = 7;
+const FREE: u8 = 15;
 /// The bits of the tag that name the place.
-const PLACE: u8 = 7;
+const PLACE: u8 = 15;
 /// Where in the tag the group is.
-const GROUP_SHIFT: u32 = 3;
+const GROUP_SHIFT: u32 = 4;
 const GROUP: u8 = 3 << GROUP_SHIFT;
+/// A clean page of a file.
+const FILE: u8 = 0x40;
 /// The page came from the swap tier before; in the pool: it is on probation there.
 const FETCHED: u8 = 0x80;
 
@@ -115,6 +119,8 @@ pub(crate) struct Objects {
     groups: [Group; GROUPS],
     duel: Duel,
     copies: Pays,
+    /// The swap tier can keep what was brought back.
+    keeps_copies: bool,
     pub fills: FillTable,
     pub swapped: u64,
     pub filled: u64,
@@ -129,7 +135,7 @@ impl Linked for Arena<'_> {
 }
 
 impl Objects {
-    pub fn new(kind: ReclaimKind) -> Objects {
+    pub fn new(kind: ReclaimKind, keeps_copies: bool) -> Objects {
         let fills = FillTable::default();
         Objects {
             all: Vec::new(),
@@ -140,6 +146,7 @@ impl Objects {
             groups: [Group::default(); GROUPS],
             duel: Duel::of_pool(kind),
             copies: Pays::default(),
+            keeps_copies,
             fills,
             swapped: 0,
             filled: 0,
@@ -147,8 +154,8 @@ impl Objects {
     }
 
     /// A new object with one reference, at the young end of its queue: a page of this run. `fetched`: it came from the swap tier
-    /// before.
-    pub fn create(&mut self, slot: StagingSlot, region: u32, run: u64, fetched: bool) -> ObjectId {
+    /// before. `file`: it is a clean page of a file.
+    pub fn create(&mut self, slot: StagingSlot, region: u32, run: u64, fetched: bool, file: bool) -> ObjectId {
         // Not the sample of the resident pages: what those do would be taken for what these do.
         let group = self.duel.group(run.wrapping_add(SAMPLE_OFFSET));
         let object = Object {
@@ -158,7 +165,7 @@ impl Objects {
             region,
             area: 0,
             len: 0,
-            tag: FREE | group << GROUP_SHIFT | if fetched { FETCHED } else { 0 },
+            tag: FREE | group << GROUP_SHIFT | if fetched { FETCHED } else { 0 } | if file { FILE } else { 0 },
             codec: 0,
             pins: 0,
         };
@@ -194,6 +201,7 @@ impl Objects {
             4 => Place::Writing(Handle::from_raw(o.number)),
             5 => Place::WritingRaw(slot),
             6 => Place::Swapped(Extent { unit: o.number }),
+            7 => Place::Dropped,
             _ => panic!("object {} is free", id.0),
         }
     }
@@ -209,6 +217,7 @@ impl Objects {
             Place::Writing(handle) => (4, handle.raw(), 0),
             Place::WritingRaw(s) => (5, s.index, s.area.0),
             Place::Swapped(extent) => (6, extent.unit, 0),
+            Place::Dropped => (7, 0, 0),
         };
         let o = &mut self.all[id.0 as usize];
         (o.tag, o.number, o.area) =
@@ -264,13 +273,17 @@ impl Objects {
     /// not compress, and what will not stay in the pool.
     pub fn keeps(&self, id: ObjectId) -> bool {
         let o = &self.all[id.0 as usize];
+        self.keeps_copies && self.keeps_some(o)
+    }
+
+    fn keeps_some(&self, o: &Object) -> bool {
         !o.counts() || (self.duel.bimodal(o.group() as u8) && self.copies.try_for(o.region))
     }
 
     /// Whether it would leave the pool before the others: its page came from the swap tier, where it may be still.
     pub fn goes_on(&mut self, id: ObjectId) -> bool {
         let o = &self.all[id.0 as usize];
-        let goes = o.tag & FETCHED != 0 && self.duel.bimodal(o.group() as u8) && self.copies.try_for(o.region);
+        let goes = self.keeps_copies && o.tag & FETCHED != 0 && self.duel.bimodal(o.group() as u8) && self.copies.try_for(o.region);
         self.copies.asked += u32::from(goes);
         self.copies.age();
         goes
@@ -313,6 +326,11 @@ impl Objects {
             self.staged.remove(&mut arena, id.0);
             self.staged.push_front(&mut arena, id.0);
         }
+    }
+
+    /// Whether it is a clean page of a file.
+    pub fn is_file(&self, id: ObjectId) -> bool {
+        self.all[id.0 as usize].tag & FILE != 0
     }
 
     /// Codec number and stored length, bytes.

@@ -1,12 +1,13 @@
-//! From staging to the pool, and from the pool to the swap tier.
+//! From staging to the pool, or past it to the swap tier.
 
 use crate::engine::{Call, Core};
 use crate::fault::Stored;
 use crate::grow::reserve_tight;
-use crate::ids::{Extent, ObjectId, StagingSlot, NIL};
+use crate::ids::{ObjectId, StagingSlot, NIL, PAGE_BYTES};
 use crate::object::Place;
-use crate::pool::{Slot, Span};
-use crate::swap_log::{stored_bytes, SegmentId};
+use crate::pool::{Slot, Span, FRAME_BYTES};
+use crate::replacement::{Chooser, Zpage};
+use crate::scheme::{AdmissionKind, Classes, RoutingKind};
 
 /// A staged page to compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,15 +57,15 @@ pub enum Placed {
     Full,
 }
 
-/// A pooled object to write to the swap tier. Its bytes stay until [`Core::written`].
+/// Why a page was taken out of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WriteBack {
-    /// Its contents.
-    pub object: ObjectId,
-    /// Where the bytes are.
-    pub slot: Slot,
-    /// Bytes.
-    pub len: u32,
+pub enum Origin {
+    /// In advance, to keep memory free.
+    Background,
+    /// A program waits for the room.
+    Direct,
+    /// Its process gives up all of its pages instead of being killed (hybrid18, rules 4 and 9). Nobody asks for that yet.
+    Process,
 }
 
 impl Core {
@@ -87,11 +88,81 @@ impl Core {
         self.objects.goes_on(id)
     }
 
+    /// Whether [`Core::offer`] may decide anything.
+    pub fn wants_offer(&self) -> bool {
+        let scheme = &self.tunables.scheme;
+        self.wants_estimate()
+            || scheme.admission.kind == AdmissionKind::Nothing
+            || scheme.routing.kind == RoutingKind::ByOrigin
+            || scheme.classes == Classes::FileDropped
+    }
+
+    /// Whether [`Core::offer`] wants an estimate of what a page compresses to.
+    pub fn wants_estimate(&self) -> bool {
+        self.store.selective.is_some()
+    }
+
+    /// Longest result of a codec that is of use, bytes.
+    pub fn len_max(&self) -> u32 {
+        let admission = &self.tunables.scheme.admission;
+        match (admission.kind, admission.cap_below_percent) {
+            (AdmissionKind::SizeCap, 100) => admission.max_len,
+            _ => PAGE_BYTES as u32 - 1,
+        }
+    }
+
+    /// A page that was picked, before it is compressed. `None`: it shall be, and [`Core::compressed`] is called next.
+    /// Otherwise it was decided without that. `estimate` is the entropy of its first bytes, in 65536ths of what bytes can have.
+    pub fn offer(&mut self, id: ObjectId, origin: Origin, estimate: Option<u32>) -> Option<Placed> {
+        let Place::Compressing(slot) = self.objects.place_of(id) else {
+            panic!("object {} is not being compressed", id.0)
+        };
+        if self.objects.refs(id) == 0 || self.objects.pinned(id) {
+            return None;
+        }
+        let scheme = &self.tunables.scheme;
+        let (admission, routing) = (scheme.admission.kind, scheme.routing.kind);
+        let file = self.objects.is_file(id);
+        let in_advance = routing == RoutingKind::ByOrigin && origin == Origin::Background && !file;
+        let not_worth = match (&self.store.selective, estimate) {
+            (Some(selective), Some(estimate)) => {
+                let total = u64::from(self.store.limit_frames()) * PAGE_BYTES;
+                !selective.admits(estimate, file, self.pool.usage().used_bytes, total)
+            }
+            _ => false,
+        };
+        let not_pooled = file && scheme.classes != Classes::FilePooled;
+        if !in_advance && !not_worth && !not_pooled && admission != AdmissionKind::Nothing {
+            return None;
+        }
+        let placed = self.leave_out(id, slot)?;
+        self.counters.in_advance += u64::from(in_advance);
+        self.counters.not_worth += u64::from(not_worth);
+        self.trace(Call::LeftOut { object: id.0 });
+        Some(placed)
+    }
+
+    /// A staged page does not go into the pool: a clean page of a file is dropped, any other goes to the swap tier as it is, if
+    /// that takes it.
+    fn leave_out(&mut self, id: ObjectId, slot: StagingSlot) -> Option<Placed> {
+        if self.objects.is_file(id) {
+            self.staging.give_back(slot);
+            self.objects.place(id, Place::Dropped);
+            self.counters.file_dropped += 1;
+            return Some(Placed::Nothing);
+        }
+        self.store.takes_raw(id).then(|| {
+            self.objects.place(id, Place::WritingRaw(slot));
+            Placed::Swap
+        })
+    }
+
     /// The codec is done with a page.
     pub fn compressed(&mut self, id: ObjectId, coded: Coded) -> Placed {
         let len = if let Coded::Bytes { len, .. } = coded { len } else { 0 };
         self.trace(Call::Compressed { object: id.0, len });
-        assert!(self.effects.spans.is_empty(), "freed frames were not taken before a placement");
+        let undone = !self.effects.spans.is_empty() || !self.effects.moves.is_empty();
+        assert!(!undone, "freed frames were not taken, or bytes not moved, before a placement");
         let Place::Compressing(slot) = self.objects.place_of(id) else {
             panic!("object {} is not being compressed", id.0)
         };
@@ -127,23 +198,36 @@ impl Core {
                 self.counters.clean += 1;
                 Placed::Nothing
             }
-            Coded::Incompressible if self.tunables.swap => {
-                self.objects.place(id, Place::WritingRaw(slot));
-                self.counters.incompressible += 1;
-                Placed::Swap
-            }
             Coded::Incompressible => {
                 self.counters.incompressible += 1;
-                self.put_into_pool(id, slot, 0, crate::ids::PAGE_BYTES as u32)
+                self.put_raw_into_pool(id, slot)
             }
         }
     }
 
+    /// A page that does not compress: what admission by size leaves out, any other takes a frame.
+    fn put_raw_into_pool(&mut self, id: ObjectId, slot: StagingSlot) -> Placed {
+        let len = PAGE_BYTES as u32;
+        let (store, pool) = (&self.store, &self.pool);
+        if !store.keeps_len(len, || pool.usage()) {
+            if let Some(placed) = self.leave_out(id, slot) {
+                return placed;
+            }
+        }
+        self.put_into_pool(id, slot, 0, len)
+    }
+
     fn put_into_pool(&mut self, id: ObjectId, staging: StagingSlot, codec: u8, len: u32) -> Placed {
-        let Ok(placed) = self.pool.place(len) else {
-            self.objects.place_front(id, Place::Staged(staging));
-            return Placed::Full;
-        };
+        let (store, pool) = (&self.store, &self.pool);
+        if codec != 0 && !store.keeps_len(len, || pool.usage()) {
+            // Found out after compressing it (zsmalloc-sr, rule 15).
+            self.counters.incompressible += 1;
+            if let Some(placed) = self.leave_out(id, staging) {
+                return placed;
+            }
+        }
+        let placed = if self.store.may_store(self.objects.live()) { self.pool.place(len).ok() } else { None };
+        let Some(placed) = placed else { return self.no_room(id, staging, len) };
         let index = placed.handle.raw() as usize;
         if self.owners.len() <= index {
             let missing = index + 1 - self.owners.len();
@@ -156,88 +240,41 @@ impl Core {
         self.objects.judge(id);
         self.objects.place(id, Place::Pooled(placed.handle));
         self.counters.compressed += u64::from(codec != 0);
+        self.stored_in_pool(id, placed, len);
         Placed::Pool { slot: placed.slot, grew: placed.grew }
     }
 
-    /// The pooled objects that shall leave first, up to `max_bytes` in the swap tier: of the group of runs that has most
-    /// in the pool, what is on probation before the rest if that shall leave first, the oldest of them.
-    pub fn pick_writeback(&mut self, max_bytes: u32, out: &mut Vec<WriteBack>) {
-        let mut bytes = 0;
-        for mut i in self.objects.oldest_pooled() {
-            while i != NIL {
-                let (id, next) = (ObjectId(i), self.objects.next(i));
-                i = next;
-                let Place::Pooled(handle) = self.objects.place_of(id) else { continue };
-                if self.objects.pinned(id) {
-                    continue;
-                }
-                let (slot, len) = self.pool.slot(handle);
-                if bytes + stored_bytes(len) > max_bytes {
-                    return;
-                }
-                bytes += stored_bytes(len);
-                self.trace(Call::WriteBack { object: id.0 });
-                self.objects.place(id, Place::Writing(handle));
-                out.push(WriteBack { object: id, slot, len });
-            }
+    fn stored_in_pool(&mut self, id: ObjectId, placed: crate::pool::Placed, len: u32) {
+        let file = self.objects.is_file(id);
+        let unit = self.pool.unit(placed.handle);
+        if placed.slot.offset == 0 {
+            self.store.buffer_begun(placed.slot.frame);
         }
+        if let Some(selective) = &mut self.store.selective {
+            selective.entered(len, file);
+        }
+        if let Chooser::Policy(policy) = &mut self.store.chooser {
+            policy.stored(Zpage { handle: placed.handle, len, file }, unit, self.pool.view(unit));
+            let before = self.store.due.len();
+            policy.due(&mut self.store.due);
+            // From now on they are as they will be written.
+            self.store.due[before..].iter().for_each(|&due| self.pool.seal(due, true));
+        }
+        self.store.stored(&mut *self.pool);
     }
 
-    /// The write of an object ended: `None` if it failed. An extent that is not kept comes back as an
-    /// effect.
-    pub fn written(&mut self, id: ObjectId, extent: Option<Extent>) {
-        let place = self.objects.place_of(id);
-        let keep = extent.is_some() && self.objects.refs(id) > 0 && !self.objects.pinned(id);
-        self.trace(Call::Written { object: id.0, kept: keep });
-        let (codec, len) = match place {
-            Place::Writing(_) => self.objects.codec(id),
-            Place::WritingRaw(_) => (0, crate::ids::PAGE_BYTES as u16),
-            other => panic!("object {} is not being written but {other:?}", id.0),
-        };
-        self.counters.swap_failed += u64::from(extent.is_none());
-        if !keep {
-            if let Some(extent) = extent {
-                self.effects.extents.push((extent, len));
+    /// There is no room: a new page goes elsewhere if nothing leaves the pool, else it waits.
+    fn no_room(&mut self, id: ObjectId, staging: StagingSlot, len: u32) -> Placed {
+        let waits = !matches!(self.store.chooser, Chooser::Nobody) && self.store.limit_frames() > 0;
+        if !waits {
+            if let Some(placed) = self.leave_out(id, staging) {
+                self.counters.pool_full += 1;
+                return placed;
             }
         }
-        match (extent, place) {
-            _ if self.objects.refs(id) == 0 => self.free_place(id, place),
-            (Some(extent), Place::Writing(handle)) if keep => {
-                self.unpool(handle);
-                self.swapped(id, extent, codec, len);
-            }
-            (Some(extent), Place::WritingRaw(slot)) if keep => {
-                self.staging.give_back(slot);
-                self.swapped(id, extent, codec, len);
-            }
-            (_, Place::Writing(handle)) => self.objects.place(id, Place::Pooled(handle)),
-            (_, Place::WritingRaw(slot)) => self.objects.place(id, Place::Staged(slot)),
-            _ => {}
-        }
-    }
-
-    /// The object in the swap tier at this place, if it is still there and nobody reads it: it may be appended elsewhere.
-    pub fn movable(&self, id: ObjectId, segment: SegmentId) -> Option<Stored> {
-        let Place::Swapped(extent) = self.objects.place_if_live(id)? else { return None };
-        let (codec, len) = self.objects.codec(id);
-        let here = SegmentId::of(extent) == segment && !self.objects.pinned(id);
-        here.then_some(Stored { extent, len, codec })
-    }
-
-    /// The object's bytes were appended anew. Whichever of the two places it is not in comes back as an effect.
-    pub fn relocated(&mut self, id: ObjectId, from: Extent, to: Stored) {
-        let same = self.objects.place_if_live(id) == Some(Place::Swapped(from)) && !self.objects.pinned(id);
-        self.trace(Call::Relocated { object: id.0, kept: same });
-        if same {
-            self.objects.place(id, Place::Swapped(to.extent));
-        }
-        self.effects.extents.push((if same { from } else { to.extent }, to.len));
-    }
-
-    fn swapped(&mut self, id: ObjectId, extent: Extent, codec: u8, len: u16) {
-        self.objects.set_codec(id, codec, len);
-        self.objects.place(id, Place::Swapped(extent));
-        self.counters.to_swap += 1;
-        self.counters.raw_to_swap += u64::from(codec == 0);
+        self.objects.place_front(id, Place::Staged(staging));
+        self.store.full = true;
+        self.store.needed = len.div_ceil(FRAME_BYTES);
+        Placed::Full
     }
 }

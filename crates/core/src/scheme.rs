@@ -27,7 +27,23 @@ pub struct Preset {
 }
 
 /// Every preset; the first is the default.
-pub static PRESETS: &[Preset] = &[Preset { name: "memfit", text: include_str!("../../../schemes/memfit.toml") }];
+pub static PRESETS: &[Preset] = &[
+    Preset { name: "memfit", text: include_str!("../../../schemes/memfit.toml") },
+    Preset { name: "swap", text: include_str!("../../../schemes/swap.toml") },
+    Preset { name: "zram", text: include_str!("../../../schemes/zram.toml") },
+    Preset { name: "zswap-zbud", text: include_str!("../../../schemes/zswap-zbud.toml") },
+    Preset { name: "zswap-z3fold", text: include_str!("../../../schemes/zswap-z3fold.toml") },
+    Preset { name: "zswap-zsmalloc", text: include_str!("../../../schemes/zswap-zsmalloc.toml") },
+    Preset { name: "cervera99", text: include_str!("../../../schemes/cervera99.toml") },
+    Preset { name: "tuduce05", text: include_str!("../../../schemes/tuduce05.toml") },
+    Preset { name: "hybrid18", text: include_str!("../../../schemes/hybrid18.toml") },
+    Preset { name: "zsmalloc-sr", text: include_str!("../../../schemes/zsmalloc-sr.toml") },
+    Preset { name: "apa", text: include_str!("../../../schemes/apa.toml") },
+    Preset { name: "apa+sa", text: include_str!("../../../schemes/apa+sa.toml") },
+    Preset { name: "apa+ca", text: include_str!("../../../schemes/apa+ca.toml") },
+    Preset { name: "ca+sa", text: include_str!("../../../schemes/ca+sa.toml") },
+    Preset { name: "ezswap", text: include_str!("../../../schemes/ezswap.toml") },
+];
 
 /// One choice on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +127,9 @@ macro_rules! axis {
 axis! {
     /// Which evicted pages are offered to the pool.
     Classes {
-        Anonymous "anonymous" "private anonymous pages",
+        Anonymous "anonymous" "private anonymous pages; pages of files are the kernel's",
+        FileDropped "file-dropped" "the same, but read-only private file mappings are in the budget, and their pages dropped",
+        FilePooled "file-pooled" "both: clean pages of such mappings go to the pool as well",
     }
 }
 axis! {
@@ -259,9 +277,9 @@ part! {
 }
 
 impl PoolScheme {
-    /// An empty pool over a frame area of `area_frames`, of which it may use `limit_frames`.
-    pub fn make(&self, area_frames: u32, limit_frames: u32) -> Box<dyn Pool> {
-        (self.kind.make)(&PoolParams {
+    /// What a pool over a frame area of `area_frames`, of which it may use `limit_frames`, is made from.
+    pub fn params(&self, area_frames: u32, limit_frames: u32) -> PoolParams {
+        PoolParams {
             area_frames,
             limit_frames,
             chain_frames: self.chain_frames,
@@ -269,7 +287,12 @@ impl PoolScheme {
             zone_frames: self.zone_kib / (FRAME_BYTES >> 10),
             entries_per_frame: self.entries_per_frame,
             header_chunks: self.header_chunks,
-        })
+        }
+    }
+
+    /// An empty pool over such an area.
+    pub fn make(&self, area_frames: u32, limit_frames: u32) -> Box<dyn Pool> {
+        (self.kind.make)(&self.params(area_frames, limit_frames))
     }
 }
 

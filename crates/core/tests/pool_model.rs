@@ -1,10 +1,11 @@
 //! Every pool against a model: a map of what was stored, and a frame area of real bytes.
 //!
 //! The model writes a pattern at the slot of each placed object, copies bytes when told to, and looks at them again.
-//! An overlap or a lost move shows as a wrong byte, a frame freed too early as poison.
+//! An overlap or a lost move shows as a wrong byte, a frame freed too early as poison. After each step the units are
+//! looked at as well: each object is in one, and they are as their views say.
 
 use memfit_core::pool::{
-    find, Handle, Move, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, LEN_MAX, POOLS,
+    find, Handle, Move, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit, LEN_MAX, POOLS,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +13,18 @@ use std::collections::{BTreeMap, BTreeSet};
 const FRAME: usize = 4096;
 const POISON: u8 = 0xdd;
 
+
+/// Pools that move objects when they are told to tidy.
+const TIDIES: &[&str] = &["z3fold"];
+
 #[derive(Debug, Clone)]
 enum Op {
     Place(u32),
-    /// Removes the live object at this rank, modulo their number.
-    Remove(usize),
+    /// Removes the live object at this rank, modulo their number, and tidies its unit. Objects whose handle leaves the
+    /// remainder 0 modulo the second number stay where they are.
+    Remove(usize, u32),
+    /// Seals the unit of the object at this rank, or takes the seal off.
+    Seal(usize),
     /// Moves at most so many; objects whose handle leaves the remainder 0 modulo the second number stay.
     Compact(usize, u32),
     Limit(u32),
@@ -37,7 +45,15 @@ struct Model {
     area: u32,
     placed: u32,
     moves: u64,
+    tidied: u64,
     full: u64,
+    sealed: BTreeSet<Unit>,
+    /// Those that were sealed when their last object left, and are still.
+    clean: BTreeSet<Unit>,
+}
+
+fn stays(handle: Handle, stay: u32) -> bool {
+    stay != 0 && handle.raw() % stay == 0
 }
 
 fn pattern(object: Object) -> impl Iterator<Item = u8> {
@@ -46,17 +62,32 @@ fn pattern(object: Object) -> impl Iterator<Item = u8> {
 
 impl Model {
     fn new(entry: &PoolEntry, chain_frames: u32, limit_frames: u32, area_frames: u32) -> Model {
-        let pool = (entry.make)(&PoolParams { chain_frames, ..PoolParams::new(area_frames, limit_frames) });
+        let header_chunks = chain_frames % 2;
+        let params = PoolParams { chain_frames, header_chunks, zone_frames: 8, ..PoolParams::new(area_frames, limit_frames) };
+        let pool = (entry.make)(&params);
         let bytes = vec![POISON; area_frames as usize * FRAME];
         let (objects, frames) = (BTreeMap::new(), BTreeSet::new());
-        let (limit, area) = (limit_frames, area_frames);
-        Model { pool, objects, frames, bytes, limit, area, placed: 0, moves: 0, full: 0 }
+        Model {
+            pool,
+            objects,
+            frames,
+            bytes,
+            limit: limit_frames,
+            area: area_frames,
+            placed: 0,
+            moves: 0,
+            tidied: 0,
+            full: 0,
+            sealed: BTreeSet::new(),
+            clean: BTreeSet::new(),
+        }
     }
 
     fn step(&mut self, op: &Op) {
         match *op {
             Op::Place(len) => self.place(len),
-            Op::Remove(rank) => self.remove(rank),
+            Op::Remove(rank, stay) => self.remove(rank, stay),
+            Op::Seal(rank) => self.seal(rank),
             Op::Compact(max, stay) => self.compact(max, stay),
             Op::Limit(frames) => {
                 self.limit = frames;
@@ -64,7 +95,9 @@ impl Model {
             }
         }
         self.pool.check();
+        self.check_units();
         let usage = self.pool.usage();
+        assert!(usage.stored_bytes <= usage.used_bytes && usage.used_bytes <= u64::from(usage.frames) * FRAME as u64);
         assert_eq!(usage.frames as usize, self.frames.len());
         assert_eq!(usage.zpages as usize, self.objects.len());
         assert_eq!(usage.stored_bytes, self.objects.values().map(|object| u64::from(object.len)).sum::<u64>());
@@ -94,38 +127,118 @@ impl Model {
         self.placed += 1;
         assert!(self.objects.insert(placed.handle, object).is_none(), "the handle was in use");
         assert_eq!(self.pool.slot(placed.handle), (placed.slot, len));
+        let unit = self.pool.unit(placed.handle);
+        assert!(!self.sealed.contains(&unit), "its unit is sealed");
+        assert!(!self.clean.contains(&unit), "it is read");
         let at = self.range(placed.slot, len);
         self.bytes[at].iter_mut().zip(pattern(object)).for_each(|(byte, new)| *byte = new);
     }
 
-    fn remove(&mut self, rank: usize) {
-        let Some(&handle) = self.objects.keys().nth(rank % self.objects.len().max(1)) else { return };
+    fn at(&self, rank: usize) -> Option<Handle> {
+        self.objects.keys().nth(rank % self.objects.len().max(1)).copied()
+    }
+
+    fn remove(&mut self, rank: usize, stay: u32) {
+        let Some(handle) = self.at(rank) else { return };
         self.verify(handle);
+        let unit = self.pool.unit(handle);
+        let view = self.pool.view(unit);
         let span = self.pool.remove(handle);
         self.objects.remove(&handle);
         self.release(span);
+        if view.zpages == 1 {
+            let sealed = self.sealed.remove(&unit);
+            if sealed && self.pool.clean(unit) {
+                // Somebody reads it: nobody gets its frame.
+                self.pool.seal(unit, true);
+                assert!(span.is_empty(), "a clean unit keeps its frame");
+                self.clean.insert(unit);
+                return;
+            }
+            // The last object of a zone frees the zone, which it was not alone in before.
+            let alone = view.frames > 0;
+            assert!(!alone || span.frames == u32::from(view.frames), "all frames of an empty unit are free");
+            return;
+        }
+        assert!(span.is_empty(), "frames of a unit in use became free");
+        let (before, mut moves) = (self.slots(), Vec::new());
+        self.pool.tidy(unit, &|handle| !stays(handle, stay), &mut moves);
+        self.carry_out(&before, &moves, stay);
+        assert!(moves.iter().all(|step| self.pool.unit(step.handle) == unit), "only its own objects are moved");
+        moves.iter().for_each(|step| self.verify(step.handle));
+        self.tidied += moves.len() as u64;
+    }
+
+    fn seal(&mut self, rank: usize) {
+        // As often as one is made, the clean one that is lowest is of no use any more.
+        if let Some(unit) = self.clean.pop_first() {
+            assert!(self.pool.clean(unit));
+            self.pool.seal(unit, false);
+            let span = self.pool.discard(unit);
+            assert_eq!(span.frames, 1, "its frame is free");
+            self.release(span);
+        }
+        let Some(handle) = self.at(rank) else { return };
+        let unit = self.pool.unit(handle);
+        let sealed = self.sealed.insert(unit) || !self.sealed.remove(&unit);
+        self.pool.seal(unit, sealed);
     }
 
     fn compact(&mut self, max: usize, stay: u32) {
-        let places: BTreeMap<Handle, Slot> = self.objects.keys().map(|&h| (h, self.pool.slot(h).0)).collect();
-        let stays = |handle: Handle| stay != 0 && handle.raw() % stay == 0;
-        let (mut moves, mut freed) = (Vec::new(), Vec::new());
-        self.pool.compact(max, &|handle| !stays(handle), &mut moves, &mut freed);
+        let (before, mut moves, mut freed) = (self.slots(), Vec::new(), Vec::new());
+        let units = self.units();
+        self.pool.compact(max, &|handle| !stays(handle, stay), &mut moves, &mut freed);
         assert!(moves.len() <= max);
-        for &Move { handle, from, to, len } in &moves {
-            assert!(!stays(handle), "{handle:?} was not to be moved");
-            assert_eq!(len, self.objects[&handle].len);
-            let (source, target) = (self.range(from, len), self.range(to, len));
-            assert!(source.end <= target.start || target.end <= source.start, "{from:?} and {to:?} overlap");
-            self.bytes.copy_within(source, target.start);
-        }
-        for (handle, old) in places {
-            let moved = moves.iter().any(|m| m.handle == handle);
-            assert!(moved || self.pool.slot(handle).0 == old, "{handle:?} changed its slot without a move");
-        }
+        self.carry_out(&before, &moves, stay);
         self.moves += moves.len() as u64;
         freed.into_iter().for_each(|span| self.release(span));
         self.verify_all();
+        let (old, now) = (units, self.units());
+        assert!(now.iter().zip(&old).all(|(now, old)| now == old || !self.sealed.contains(&now.0)), "a unit is sealed");
+        self.sealed.retain(|unit| now.iter().any(|(other, _)| other == unit));
+    }
+
+    /// Each object and the unit that it is in, in order of handles.
+    fn units(&self) -> Vec<(Unit, Handle)> {
+        self.objects.keys().map(|&handle| (self.pool.unit(handle), handle)).collect()
+    }
+
+    fn slots(&self) -> BTreeMap<Handle, Slot> {
+        self.objects.keys().map(|&handle| (handle, self.pool.slot(handle).0)).collect()
+    }
+
+    /// Moves bytes as told, and looks whether nothing else changed its slot.
+    fn carry_out(&mut self, before: &BTreeMap<Handle, Slot>, moves: &[Move], stay: u32) {
+        let mut slots = before.clone();
+        for &Move { handle, from, to, len } in moves {
+            assert!(!stays(handle, stay), "{handle:?} was not to be moved");
+            assert_eq!(len, self.objects[&handle].len);
+            assert_eq!(slots.insert(handle, to), Some(from), "{handle:?} moves from where it is");
+            let (source, target) = (self.range(from, len), self.range(to, len));
+            self.bytes.copy_within(source, target.start);
+        }
+        assert_eq!(slots, self.slots(), "slots change by moves");
+    }
+
+    /// Each object is in one unit, and the units are as their views say.
+    fn check_units(&self) {
+        let mut objects = self.units();
+        objects.sort_unstable();
+        let (mut frames, mut sealed, mut zpages) = (0, 0, Vec::new());
+        for objects in objects.chunk_by(|a, b| a.0 == b.0) {
+            let unit = objects[0].0;
+            zpages.clear();
+            self.pool.zpages(unit, &mut zpages);
+            zpages.sort_unstable();
+            assert!(zpages.iter().eq(objects.iter().map(|(_, handle)| handle)), "{unit:?} has {zpages:?}");
+            let view = self.pool.view(unit);
+            assert_eq!(usize::from(view.zpages), objects.len(), "{unit:?}");
+            assert!(view.zpages <= view.capacity, "{unit:?}: {view:?}");
+            frames += usize::from(view.frames);
+            sealed += usize::from(self.sealed.contains(&unit));
+        }
+        assert!(frames <= self.frames.len(), "units share frames");
+        assert_eq!(sealed, self.sealed.len(), "a seal ends with its unit");
     }
 
     /// Bytes of an object in the area; all of them must be in frames in use.
@@ -159,7 +272,10 @@ impl Model {
     fn finish(mut self) {
         self.verify_all();
         while !self.objects.is_empty() {
-            self.remove(self.placed as usize % 7);
+            self.remove(self.placed as usize % 7, 0);
+        }
+        while !self.clean.is_empty() {
+            self.seal(0);
         }
         self.pool.check();
         let usage = self.pool.usage();
@@ -176,7 +292,8 @@ fn len() -> impl Strategy<Value = u32> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => len().prop_map(Op::Place),
-        8 => any::<usize>().prop_map(Op::Remove),
+        8 => (any::<usize>(), 0..5u32).prop_map(|(rank, stay)| Op::Remove(rank, stay)),
+        1 => any::<usize>().prop_map(Op::Seal),
         1 => (0..40usize, 0..5u32).prop_map(|(max, stay)| Op::Compact(max, stay)),
         1 => (0..80u32).prop_map(Op::Limit),
     ]
@@ -212,9 +329,10 @@ impl Random {
     fn op(&mut self, growing: bool) -> Op {
         let remove = if growing { 30 } else { 70 };
         match self.below(1000) {
-            0..10 => Op::Compact(self.below(200) as usize, self.below(6) as u32),
-            10..16 => Op::Limit(50 + self.below(650) as u32),
-            _ if self.below(100) < remove => Op::Remove(self.below(u64::MAX) as usize),
+            0..20 => Op::Compact(self.below(200) as usize, self.below(6) as u32),
+            20..26 => Op::Limit(50 + self.below(650) as u32),
+            26..40 => Op::Seal(self.below(u64::MAX) as usize),
+            _ if self.below(100) < remove => Op::Remove(self.below(u64::MAX) as usize, self.below(6) as u32),
             _ => Op::Place(match self.below(10) {
                 0 => 1 + self.below(200) as u32,
                 1 => LEN_MAX - self.below(1000) as u32,
@@ -233,7 +351,10 @@ fn long_seeded_run() {
         for i in 0..8_000 {
             model.step(&random.op(i / 1_500 % 2 == 0));
         }
-        assert!(model.moves > 50 && model.full > 50, "{} moves, {} refusals", model.moves, model.full);
+        let Model { moves, tidied, full, .. } = model;
+        assert!(full > 50, "{}: {full} refusals", entry.name);
+        assert!(moves > 25 || !entry.compacts, "{}: {moves} moves", entry.name);
+        assert!((tidied > 50) == TIDIES.contains(&entry.name), "{}: {tidied} moves in units", entry.name);
         model.finish();
     }
 }
@@ -241,19 +362,19 @@ fn long_seeded_run() {
 /// Compaction without a bound leaves less than a zspage of free slots in every class.
 #[test]
 fn compaction_is_complete() {
-    for entry in POOLS {
+    for entry in POOLS.iter().filter(|entry| entry.compacts) {
         let mut model = Model::new(entry, 4, 2000, 4000);
         (0..1000).for_each(|_| model.place(1360));
         let dense = model.pool.usage().frames;
         for rank in 0..750 {
-            model.remove(rank);
+            model.remove(rank, 0);
         }
         model.step(&Op::Compact(usize::MAX, 0));
         assert!(model.pool.usage().frames <= dense / 4 + 4, "{} frames of {dense}", model.pool.usage().frames);
         // In small steps it comes to the same.
         (0..750).for_each(|_| model.place(1360));
         for rank in 0..750 {
-            model.remove(rank);
+            model.remove(rank, 0);
         }
         (0..1000).for_each(|_| model.compact(1, 0));
         model.pool.check();
@@ -266,15 +387,16 @@ fn compaction_is_complete() {
 #[test]
 fn metadata_shrinks() {
     for entry in POOLS {
-        let mut pool = (entry.make)(&PoolParams::new(1 << 20, 1 << 20));
+        // The smallest zones that a scheme may have.
+        let mut pool = (entry.make)(&PoolParams { zone_frames: 64, ..PoolParams::new(1 << 20, 1 << 20) });
         let empty = pool.usage().metadata_bytes;
         let handles: Vec<Handle> = (0..50_000).map(|i| pool.place(600 + i % 2600).unwrap().handle).collect();
         let full = pool.usage().metadata_bytes - empty;
         assert!(full / 50_000 < 24, "{full} bytes");
-        handles[..49_000].iter().for_each(|&handle| assert!(pool.remove(handle).frames <= 8));
+        handles[..49_000].iter().for_each(|&handle| assert!(pool.remove(handle).frames <= 64));
         pool.compact(usize::MAX, &|_| true, &mut Vec::new(), &mut Vec::new());
         pool.check();
-        handles[49_000..].iter().for_each(|&handle| assert!(pool.remove(handle).frames <= 8));
+        handles[49_000..].iter().for_each(|&handle| assert!(pool.remove(handle).frames <= 64));
         assert!(pool.usage().metadata_bytes - empty < full / 4, "{} of {full} bytes", pool.usage().metadata_bytes);
     }
 }

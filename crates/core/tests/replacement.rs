@@ -1,8 +1,10 @@
 //! What each way of replacement brings back on known patterns: a program of which so many pages may be resident, in
 //! miniature.
 
+use memfit_core::replacement::find;
 use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{Answer, Coded, Core, Entry, Extent, Fault, Filled, Page, PageRange, ProcId, Stored, Tunables};
+use std::sync::Arc;
 
 const PAGES: u64 = 16_000;
 const STAGED: usize = 400;
@@ -24,15 +26,18 @@ struct Program {
 
 impl Program {
     fn new(kind: ReclaimKind, room: u64) -> Program {
-        let tunables = Tunables {
-            reclaim: kind,
-            staging_slots: 4096,
-            around_pages: 1,
-            zero_run_pages: 1,
-            pool_frames: 1 << 16,
-            swap: false,
-        };
-        let mut core = Core::new(tunables, Scheme::default().pool.make(1 << 17, 1 << 16));
+        let mut scheme = Scheme::default();
+        (scheme.reclaim.kind, scheme.fault.around_pages, scheme.fault.zero_run_pages) = (kind, 1, 1);
+        // The queues of the pool have the names of the program's, but for one.
+        scheme.replacement.kind = match kind {
+            ReclaimKind::SecondChance => find("oldest"),
+            other => find(other.name()),
+        }
+        .expect("it is in the table");
+        let (scheme, blocks) = (Arc::new(scheme), Vec::new());
+        let (pool_frames, area_frames) = (1 << 16, 1 << 17);
+        let mut core =
+            Core::new(Tunables { scheme, staging_slots: 4096, pool_frames, area_frames, swap: false, blocks });
         let (proc, _) = core.add_process(4096);
         Program { core, proc, room, pool: u64::MAX, written: 0, clean: false, back: 0, fetched: 0 }
     }

@@ -36,6 +36,28 @@ fn presets_parse_under_their_names() {
     }
 }
 
+/// Each number of a preset stands below its unit, its range and its default, as `memfit schemes NAME` shows them.
+#[test]
+fn presets_tell_units_and_defaults() {
+    for preset in PRESETS {
+        let (mut section, mut comment) = ("", String::new());
+        for line in preset.text.lines() {
+            if let Some(name) = line.strip_prefix('[') {
+                (section, comment) = (name.trim_end_matches(']'), String::new());
+            } else if let Some(text) = line.strip_prefix('#') {
+                comment += text;
+            } else if let Some((key, _)) = line.split_once(" = ") {
+                let key = format!("{section}.{key}");
+                if let Some(number) = NUMBERS.iter().find(|number| number.key == key) {
+                    let range = format!("{}, {} to {}, default {}.", number.unit, number.min, number.max, number.default);
+                    assert!(comment.contains(&range), "{}: {key}: `{comment}` lacks `{range}`", preset.name);
+                }
+                comment.clear();
+            }
+        }
+    }
+}
+
 #[test]
 fn left_out_keys_have_defaults() {
     let scheme = parse("[codec]\nkind = \"zstd\"\n").unwrap();
@@ -50,13 +72,16 @@ fn round_trip_of_every_choice_and_bound() {
     let mut count = 0;
     for axis in AXES {
         for choice in axis.choices() {
-            let scheme = set(&[&format!("{}={}", axis.name, choice.name)]).unwrap();
-            assert_eq!(axis.chosen(&scheme), choice);
+            // Alone it may not fit; then there is a preset that has it.
+            let own = set(&[&format!("{}={}", axis.name, choice.name)]).ok();
+            let presets = PRESETS.iter().map(|preset| parse(preset.text).unwrap());
+            let scheme = own.into_iter().chain(presets).find(|scheme| axis.chosen(scheme) == choice);
+            let scheme = scheme.unwrap_or_else(|| panic!("no scheme has {} = {}", axis.name, choice.name));
             assert_eq!(parse(&scheme.to_toml()), Ok(scheme));
             count += 1;
         }
     }
-    assert!(count >= 11);
+    assert!(count >= 40);
     for number in NUMBERS {
         for value in [number.min, number.max] {
             // Bounds may break a rule with the defaults of other keys.
@@ -97,7 +122,8 @@ fn syntax() {
 fn unknown_keys() {
     assert_error(
         parse("\n[pool]\nframes = 4\n"),
-        "line 3: unknown key `pool.frames`; allowed: pool.kind, pool.chain_frames",
+        "line 3: unknown key `pool.frames`; allowed: pool.kind, pool.chain_frames, pool.block_bytes, pool.zone_kib, \
+         pool.entries_per_frame, pool.header_chunks",
     );
     assert_error(
         parse("[fault]\nkind = 'x'"),
@@ -105,14 +131,15 @@ fn unknown_keys() {
     );
     assert_error(
         parse("[swap]\n"),
-        "line 1: unknown key `swap`; allowed: name, summary, classes, admission, pool, replacement, sizing, routing, \
-         swap_format, codec, fault",
+        "line 1: unknown key `swap`; allowed: name, summary, classes, admission, pool, reclaim, replacement, \
+         sizing, routing, swap_format, codec, fault",
     );
     // Deeper tables are unknown keys too, and the first error of the file wins.
     assert_error(parse("[routing.x]\n[codec]\ny = 1"), "line 1: unknown key `routing.x`; allowed: routing.kind");
     assert_error(
         set(&["pool.limit=3"]),
-        "--set pool.limit=3: unknown key `pool.limit`; allowed: pool.kind, pool.chain_frames",
+        "--set pool.limit=3: unknown key `pool.limit`; allowed: pool.kind, pool.chain_frames, pool.block_bytes, \
+         pool.zone_kib, pool.entries_per_frame, pool.header_chunks",
     );
 }
 
@@ -159,7 +186,10 @@ fn unknown_choices() {
         "line 3: `codec.kind` has no choice `lz5`; allowed: auto, lz4, lz4hc, lzo, lzrw1, deflate, zstd, zstd-fast, \
          zstd-trained, zstd-strong, zstd-strong-trained, word-mask, wkdm, wk4x4",
     );
-    assert_error(set(&["pool=zbud"]), "--set pool=zbud: `pool.kind` has no choice `zbud`; allowed: zsmalloc");
+    assert_error(
+        set(&["pool=zbudd"]),
+        "--set pool=zbudd: `pool.kind` has no choice `zbudd`; allowed: zsmalloc, zbud, z3fold, zones, buffers",
+    );
 }
 
 #[test]
@@ -176,8 +206,21 @@ fn impossible_combinations() {
     assert_error(
         set(&["sizing.resident_floor_percent=50", "sizing.high_percent=40"]),
         "--set sizing.high_percent=40: `sizing.resident_floor_percent` = 50, `sizing.high_percent` = 40 and \
-         `replacement.staging_percent` = 3 leave less than 10 percent of the budget for the pool",
+         `reclaim.staging_percent` = 3 leave less than 10 percent of the budget for the pool",
     );
+    for (overrides, message) in [
+        (&["pool=z3fold", "replacement=round-robin"][..], "--set replacement=round-robin: `replacement` = round-robin needs one of the pools zsmalloc, not z3fold"),
+        (&["replacement=none", "pool=buffers"], "--set pool=buffers: `pool` = buffers and `swap_format` = compressed-batches need each other: what is written is whole buffers"),
+        (&["sizing=zones"], "--set sizing=zones: `sizing` = zones needs `pool` = zones, not zsmalloc"),
+        (&["pool.block_bytes=100"], "--set pool.block_bytes=100: `pool.block_bytes` = 100 must be a power of two"),
+        (&["pool.zone_kib=1001"], "--set pool.zone_kib=1001: `pool.zone_kib` = 1001 must be a multiple of 4"),
+        (&["sizing.grow_below_zones=4"], "--set sizing.grow_below_zones=4: `sizing.grow_below_zones` = 4 must be less than `sizing.shrink_above_zones` = 4"),
+    ] {
+        assert_error(set(overrides), message);
+    }
+    let overrides = ["routing=by-origin".to_owned()];
+    let error = Scheme::preset("cervera99", &overrides).unwrap().unwrap_err().to_string();
+    assert!(error.contains("takes pages through the pool alone"), "{error}");
 }
 
 #[test]

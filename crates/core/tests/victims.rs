@@ -2,17 +2,14 @@
 
 use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{Answer, Core, Fault, Filled, Page, PageRange, ProcId, Tunables, RUN_PAGES};
+use std::sync::Arc;
 
 fn core() -> Core {
-    let tunables = Tunables {
-        reclaim: ReclaimKind::SecondChance,
-        staging_slots: 4096,
-        around_pages: 16,
-        zero_run_pages: 64,
-        pool_frames: 1 << 16,
-        swap: false,
-    };
-    Core::new(tunables, Scheme::default().pool.make(1 << 17, 1 << 16))
+    let mut scheme = Scheme::default();
+    scheme.reclaim.kind = ReclaimKind::SecondChance;
+    let (pool_frames, area_frames) = (1 << 16, 1 << 17);
+    let scheme = Arc::new(scheme);
+    Core::new(Tunables { scheme, staging_slots: 4096, pool_frames, area_frames, swap: false, blocks: Vec::new() })
 }
 
 fn process(core: &mut Core, pages: impl Iterator<Item = u64>) -> ProcId {

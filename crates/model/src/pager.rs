@@ -85,6 +85,7 @@ impl From<Source> for Place {
             Source::Staged(slot) => Place::Staged(slot.area.0, slot.index),
             Source::Pooled { slot, .. } => Place::Pooled(slot.byte()),
             Source::Swapped { extent, .. } => Place::Swapped(extent.unit),
+            Source::File => unreachable!("there are no files in the model"),
         }
     }
 }
@@ -164,7 +165,7 @@ impl World<'_> {
             self.tick += 1 << 15;
             let tick = self.tick;
             self.call("evicted", |core| {
-                core.evicted(id, page(range.first), pages, Answer { moved, dropped: 0, park }, tick)
+                core.evicted(id, page(range.first), pages, Answer { moved, dropped: 0, park, file: 0 }, tick)
             });
             self.s.procs[proc].ranges[i] = None;
             self.say(|| format!("takes the answer for {pages} pages at {}: moved {moved:#b}", range.first));

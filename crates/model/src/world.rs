@@ -11,9 +11,11 @@ use crate::rescan::{Look, Proof};
 use crate::stub::{Ring, Stub};
 use crate::table::Transitions;
 use crate::{page, PageNo, PAGES};
-use memfit_core::pool::{PoolParams, POOLS};
 use memfit_core::{Answer, Coded, Core, Placed, Tunables};
+use memfit_core::scheme::{ReclaimKind, Scheme};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
 
 /// Whoever makes a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,18 +101,16 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     /// The start of a run.
     pub fn new(scenario: &'a Scenario, changes: &'a Changes, trace: bool) -> World<'a> {
-        let around = u32::from(scenario.around);
         let tunables = Tunables {
-            reclaim: memfit_core::scheme::ReclaimKind::SecondChance,
+            scheme: scheme(scenario.around),
             staging_slots: 2 * PAGES as u32,
-            around_pages: around,
-            zero_run_pages: around,
             pool_frames: 16,
+            area_frames: 32,
             swap: scenario.writes > 0,
+            blocks: Vec::new(),
         };
-        let pool = (POOLS[0].make)(&PoolParams { chain_frames: 1, ..PoolParams::new(32, 16) });
         let mut world = World {
-            core: Core::new(tunables, pool),
+            core: Core::new(tunables),
             s: State::default(),
             scenario,
             changes,
@@ -329,4 +329,18 @@ impl<'a> World<'a> {
         }
         Ok(())
     }
+}
+
+/// Made once for each width of the window: a search begins again and again.
+fn scheme(around: u8) -> Arc<Scheme> {
+    static MADE: Mutex<BTreeMap<u8, Arc<Scheme>>> = Mutex::new(BTreeMap::new());
+    let make = || {
+        let mut scheme = Scheme::default();
+        scheme.reclaim.kind = ReclaimKind::SecondChance;
+        scheme.replacement.kind = memfit_core::replacement::find("oldest").expect("it is in the table");
+        scheme.pool.chain_frames = 1;
+        (scheme.fault.around_pages, scheme.fault.zero_run_pages) = (around.into(), around.into());
+        Arc::new(scheme)
+    };
+    Arc::clone(MADE.lock().unwrap().entry(around).or_insert_with(make))
 }

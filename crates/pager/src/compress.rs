@@ -5,7 +5,7 @@ use crate::swap::Aligned;
 use crate::trainer::Trainer;
 use memfit_codec::{Aim, Choice, Chooser, CodecId, Dictionaries, Worker};
 use memfit_core::scheme::CodecKind;
-use memfit_core::{Coded, Compress, ObjectId, Placed, Stored};
+use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -82,10 +82,14 @@ impl Compressor {
     }
 
     /// Compresses up to `max` of the oldest staged pages. What must be written to the swap tier is added to `Shared::raw`.
-    pub fn compress(&mut self, shared: &Shared, max: usize) -> Outcome {
+    pub fn compress(&mut self, shared: &Shared, max: usize, origin: Origin) -> Outcome {
         let mut picked = std::mem::take(&mut self.picked);
         picked.clear();
         let mut state = shared.lock();
+        if state.core.pool_is_full() {
+            self.picked = picked;
+            return Outcome { done: 0, full: true };
+        }
         state.core.pick_compress(max, &mut picked);
         let resident = (state.core.present_total() * 4096 + shared.unmanaged.load(Relaxed)) * 100 / shared.sizes.budget;
         let (tight, very) = (resident < TIGHT_PERCENT, resident < VERY_TIGHT_PERCENT);
@@ -100,7 +104,7 @@ impl Compressor {
         shared.settle(state);
         let mut outcome = Outcome::default();
         for &item in &picked {
-            match self.compress_one(shared, item) {
+            match self.compress_one(shared, item, origin) {
                 Placed::Swap => shared.raw.lock().unwrap().push(item),
                 Placed::Full => outcome.full = true,
                 Placed::Nothing | Placed::Pool { .. } => outcome.done += 1,
@@ -110,20 +114,32 @@ impl Compressor {
         outcome
     }
 
-    fn compress_one(&mut self, shared: &Shared, item: Compress) -> Placed {
+    fn compress_one(&mut self, shared: &Shared, item: Compress, origin: Origin) -> Placed {
         let mut state = shared.lock();
         let goes_on = state.core.goes_on(item.object);
+        let (wants_estimate, offers) = (state.core.wants_estimate(), state.core.wants_offer());
+        let len_max = state.core.len_max() as usize;
         let segment = state.segments.get(&item.slot.area).cloned();
         drop(state);
         let Some(segment) = segment else { return Placed::Nothing };
         // Copied first: the target could change its shared segment under a codec.
         // SAFETY: the core keeps the slot until `compressed`.
         self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
-        let coded = match memfit_codec::same_filled(self.page.bytes()) {
+        let word = memfit_codec::same_filled(self.page.bytes()).filter(|_| shared.scheme.codec.same_filled != 0);
+        if word.is_none() && offers {
+            let estimate = wants_estimate.then(|| memfit_codec::entropy(self.page.bytes()));
+            let mut state = shared.lock();
+            let placed = state.core.offer(item.object, origin, estimate);
+            shared.settle(state);
+            if let Some(placed) = placed {
+                return placed;
+            }
+        }
+        let coded = match word {
             Some(word) => Coded::Word(word),
             None => {
                 let clean = if goes_on { self.stored(shared, item.object) } else { None };
-                match clean.map_or_else(|| self.encode(shared, item.region), Coded::Stored) {
+                match clean.map_or_else(|| self.encode(shared, item.region, len_max), Coded::Stored) {
                     Coded::Incompressible if !goes_on => {
                         self.stored(shared, item.object).map_or(Coded::Incompressible, Coded::Stored)
                     }
@@ -161,10 +177,10 @@ impl Compressor {
     }
 
     /// Compresses `self.page` into `self.coded` by the scheme's codec.
-    fn encode(&mut self, shared: &Shared, region: u32) -> Coded {
+    fn encode(&mut self, shared: &Shared, region: u32, len_max: usize) -> Coded {
         let fixed = fixed(shared.scheme.codec.kind);
         let key = u64::from(region);
-        let limit = shared.scheme.admission.max_len as usize + 1;
+        let limit = len_max + 1;
         let choice = fixed.map_or_else(|| self.chooser.choose(key, self.aim), Choice::Use);
         let page = &*self.page.bytes();
         let mut best: Option<(CodecId, usize)> = None;

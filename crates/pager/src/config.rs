@@ -1,5 +1,6 @@
 //! What the launcher tells the pager, and the messages between the two.
 
+use memfit_core::scheme::Scheme;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -20,10 +21,8 @@ pub enum SwapChoice {
 pub struct Config {
     /// Budget of the whole tree, bytes.
     pub budget_bytes: u64,
-    /// Preset name or path of a TOML file; `None` is the default scheme.
-    pub scheme: Option<String>,
-    /// `key=value` overrides of the scheme, in order.
-    pub overrides: Vec<String>,
+    /// What decides.
+    pub scheme: Scheme,
     /// The swap tier.
     pub swap: SwapChoice,
     /// Largest size of each place of the swap tier, bytes.

@@ -5,6 +5,7 @@ use crate::adopt;
 use crate::apart::Apart;
 use crate::config::{Config, FromPager, ToPager};
 use crate::fault;
+use crate::files;
 use crate::forks::{self, Expected};
 use crate::leave::{self, Left};
 use crate::monitor::Look;
@@ -19,7 +20,7 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, APART, BYE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND, MAGIC, QUIET, SERVED,
+    Command, FromStub, APART, BYE, ENGAGE, ENGAGED, FILE, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND, MAGIC, QUIET, SERVED,
     SOCKET_VARIABLE, STAY, TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
@@ -441,6 +442,7 @@ fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
             }
             send_command(&socket, &Command { kind: STAY, ..Command::default() }, None);
         }
+        Some(request) if request.kind == FILE => files::asked(desk, socket, pid, request, packet.fd),
         Some(request) if request.kind == LEAVE => leave::asked(desk, socket, pid, request.flags),
         None if packet.bytes.starts_with(b"{") => {
             if may_ask(uid) {
@@ -743,6 +745,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     };
     *child.not_inherited.lock().unwrap() = lost;
     *child.regions.lock().unwrap() = parent.regions.lock().unwrap().clone();
+    *child.files.lock().unwrap() = parent.files.lock().unwrap().clone();
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
     link(parent, &child);

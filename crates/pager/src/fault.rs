@@ -38,6 +38,8 @@ pub struct Server {
     reading: Vec<Waiting>,
     inbox: Inbox,
     loads: Vec<Load>,
+    /// The contents of the loads are in `page_run`; else all are zeros.
+    gathered: bool,
     polite: bool,
     cpu: Option<usize>,
     /// Of the thread that faulted last.
@@ -53,6 +55,9 @@ pub struct Server {
     served_last: Instant,
     ahead: Vec<Stored>,
 }
+
+/// Pages that one fault brings back at most, zeros aside.
+const RUN: usize = 16;
 
 /// Longest wait of one fault for reclaim; then it goes over the budget rather than hang.
 const THROTTLE_MAX: Duration = Duration::from_secs(2);
@@ -102,11 +107,12 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         shared: Arc::clone(&shared),
         proc: Arc::clone(&proc),
         worker: Worker::with(&shared.dictionaries),
-        page_run: Aligned::new(16 * 4096),
+        page_run: Aligned::new(RUN * 4096),
         reader: shared.swap.clone().map(|swap| Reader::new(swap, shared.sizes.budget)),
         reading: Vec::new(),
         inbox: Inbox::default(),
         loads: Vec::with_capacity(64),
+        gathered: false,
         polite: false,
         cpu: None,
         stat: None,
@@ -262,7 +268,10 @@ impl Server {
             let answer = state.core.fault(self.proc.id, page, limit, most, &mut self.loads);
             self.shared.settle(state);
             let done = match answer {
-                Fault::Load => self.load(page, fault.since)?,
+                Fault::Load => {
+                    self.find_files();
+                    self.load(page, fault.since)?
+                }
                 Fault::Present => self.verify_present(page)?,
                 Fault::Evicting => {
                     if !self.settle_batch()? {

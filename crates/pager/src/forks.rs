@@ -9,6 +9,7 @@
 //! has it from. So their events stay unread until the fork has ended: who drops memory waits that long before it does. Only a
 //! fault that cannot be served otherwise makes the pager read them.
 
+use crate::files::FileRanges;
 use crate::control::link;
 use crate::proc::{Broken, Identity, Io, Proc};
 use crate::ranges::Ranges;
@@ -84,6 +85,7 @@ pub struct Expected {
     forker: u32,
     children: Option<String>,
     descriptors: BTreeSet<Page>,
+    files: FileRanges,
     since: Instant,
     /// What happened in the parent since, until the fork had ended: some of it before there was a child.
     window: Mutex<Window>,
@@ -279,6 +281,7 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
         forker,
         children: children(parent, forker),
         descriptors: parent.descriptors.lock().unwrap().clone(),
+        files: parent.files.lock().unwrap().clone(),
         since: Instant::now(),
         window: Mutex::default(),
     });
@@ -376,6 +379,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     shared.settle(state);
     *proc.regions.lock().unwrap() = mine;
     *proc.descriptors.lock().unwrap() = expected.descriptors.clone();
+    *proc.files.lock().unwrap() = expected.files.clone();
     proc.open_shields(identity);
     if let Some(parent) = expected.parent.upgrade().filter(|p| !p.removed.load(Relaxed)) {
         link(&parent, proc);

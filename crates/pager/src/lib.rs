@@ -6,11 +6,13 @@
 
 mod adopt;
 pub mod apart;
+mod blocks;
 mod compress;
 pub mod config;
 mod control;
 mod event;
 mod fault;
+mod files;
 mod flight;
 mod forks;
 mod frames;
@@ -28,12 +30,12 @@ mod swap;
 mod trainer;
 
 use config::{Config, FromPager, SwapChoice};
-use memfit_core::scheme::Scheme;
+use memfit_core::scheme::{AdmissionKind, SwapFormat};
 use memfit_os::probe;
 use state::Shared;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use swap::SwapTier;
+use swap::{Layout, SwapTier};
 
 /// Runs the pager; never returns.
 pub fn serve(config: Config) -> ! {
@@ -61,9 +63,12 @@ pub fn serve(config: Config) -> ! {
 
 fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let fork_events = probe::can_enable(memfit_os::uffd::EVENT_FORK);
-    let scheme = load_scheme(&config)?;
-    let swap = open_swap(&config)?;
-    let shared = Shared::new(scheme, config.budget_bytes, swap).map_err(|error| {
+    let swap = open_swap(&config, config.scheme.swap_format.kind)?;
+    if swap.is_none() && config.scheme.admission.kind == AdmissionKind::Nothing {
+        let name = &config.scheme.name;
+        return Err((format!("scheme {name} keeps pages in swap alone: it needs a swap tier, see --swap"), 2));
+    }
+    let shared = Shared::new(config.scheme.clone(), config.budget_bytes, swap).map_err(|error| {
         (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
     })?;
     flight::start(&mut shared.lock().core);
@@ -92,25 +97,13 @@ fn panic_hook(launcher: i32) -> impl Fn(&std::panic::PanicHookInfo<'_>) {
     }
 }
 
-fn load_scheme(config: &Config) -> Result<Scheme, (String, i32)> {
-    let name = config.scheme.as_deref().unwrap_or("memfit");
-    let parsed = match Scheme::preset(name, &config.overrides) {
-        Some(parsed) => parsed.map_err(|error| format!("scheme {name}: {error}")),
-        None => match std::fs::read_to_string(name) {
-            Ok(text) => Scheme::parse(&text, &config.overrides).map_err(|error| format!("scheme {name}: {error}")),
-            Err(error) => Err(format!("no scheme of the name {name}, and no such file: {error}; see `memfit schemes`")),
-        },
-    };
-    parsed.map_err(|message| (message, 2))
-}
-
 /// Free space of the file system that the swap file may take by default, percent.
 const SWAP_PERCENT: u64 = 50;
 
 /// Bytes of the tier without --swap-size, at most.
 const SWAP_MAX: u64 = 64 << 30;
 
-fn open_swap(config: &Config) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
+fn open_swap(config: &Config, format: SwapFormat) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
     let paths: Vec<PathBuf> = match &config.swap {
         SwapChoice::None => return Ok(None),
         SwapChoice::Paths(paths) => paths.clone(),
@@ -120,8 +113,9 @@ fn open_swap(config: &Config) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
         return Ok(None);
     }
     let pages = (config.budget_bytes / memfit_core::PAGE_BYTES) as usize;
+    let layout = if format == SwapFormat::CompressedExtents { Layout::Log } else { Layout::Blocks };
     let mut tier =
-        SwapTier::new(pages).map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
+        SwapTier::new(pages, layout).map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
     for path in paths {
         let free = probe::file_system(&path).map(|fs| fs.free_bytes).unwrap_or(u64::MAX);
         let max = config.swap_size.unwrap_or((free / 100 * SWAP_PERCENT).min(SWAP_MAX));

@@ -1,6 +1,7 @@
 //! One managed process: its userfaultfd, its ring, the batch that its stub works on.
 
 use crate::event::EventFd;
+use crate::files::FileRanges;
 use crate::forks::{Expected, Shields};
 use crate::ranges::Ranges;
 use crate::state::Shared;
@@ -101,6 +102,8 @@ pub struct Proc {
     pub io: Mutex<Io>,
     /// Registered ranges.
     pub regions: Mutex<Ranges>,
+    /// Its mappings of files that are filled by us.
+    pub files: Mutex<FileRanges>,
     /// The pages by whose faults its forks are told; 0: the kernel tells of them.
     pub notice: AtomicU64,
     /// A told fork is under way: nothing is taken or adopted.
@@ -155,6 +158,7 @@ impl Proc {
             beacon: AtomicU64::new(0),
             io: Mutex::new(Io::default()),
             regions: Mutex::default(),
+            files: Mutex::default(),
             notice: AtomicU64::new(0),
             forking: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
@@ -198,6 +202,7 @@ impl Proc {
     /// Takes a range out of the registered ones.
     pub fn forget_region(&self, start: u64, end: u64) {
         self.regions.lock().unwrap().cut(start, end);
+        self.files.lock().unwrap().cut(start / 4096, end / 4096);
         if self.tells_forks() {
             self.shields.lock().unwrap().unmapped(start, end);
             self.descriptors.lock().unwrap().retain(|page| page.address() < start || page.address() >= end);
@@ -215,6 +220,7 @@ impl Proc {
     /// Registered memory has moved: it is registered there as well.
     pub fn move_region(&self, from: u64, to: u64, len: u64) {
         self.regions.lock().unwrap().add(to, to + len);
+        self.files.lock().unwrap().shift(from / 4096, to / 4096, len / 4096);
         if self.tells_forks() {
             self.shields.lock().unwrap().moved(from, to, len);
         }
@@ -369,7 +375,8 @@ impl Proc {
                 self.refused.store(true, Relaxed);
             }
             let dropped = if victim.lazy { !moved & valid & !self.present_mask(victim.first, pages) } else { 0 };
-            answers.push((victim.first, pages, Answer { moved, dropped, park }));
+            let file = self.clean_mask(shared, victim, moved);
+            answers.push((victim.first, pages, Answer { moved, dropped, park, file }));
             *posted = None;
             taken += (moved | dropped).count_ones() as usize;
             self.counters.evicted.fetch_add(u64::from(moved.count_ones()), Relaxed);
@@ -396,6 +403,23 @@ impl Proc {
             io.ranges.clear();
         }
         Ok(taken)
+    }
+
+    /// Which of the pages that were taken are those of a file, as they were read.
+    fn clean_mask(&self, shared: &Shared, victim: &Victim, moved: u64) -> u64 {
+        let files = self.files.lock().unwrap();
+        if files.is_empty() || moved == 0 {
+            return 0;
+        }
+        let Some(segment) = shared.lock().segments.get(&self.area).cloned() else { return 0 };
+        let mut mask = 0;
+        for (i, &slot) in victim.slots.iter().enumerate().filter(|(i, _)| moved >> i & 1 == 1) {
+            let Some((file, index)) = files.at(Page(victim.first.0 + i as u64)) else { continue };
+            // SAFETY: the batch's slots are ours until the core is told of the answer.
+            let page = unsafe { segment.page(slot_offset(slot)) };
+            mask |= u64::from(shared.files.is_clean(file, index, page)) << i;
+        }
+        mask
     }
 
     /// Which of some pages are in memory or in the kernel's swap. All, where that cannot be told.

@@ -2,11 +2,12 @@
 //! staged longest, and writing the coldest of the pool to the swap tier.
 
 use crate::compress::Compressor;
+use crate::blocks::BlockOutput;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::state::Shared;
-use crate::swap::{Room, Writer, Written};
+use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
-use memfit_core::{Answer, ObjectId};
+use memfit_core::{Answer, ObjectId, Origin};
 use memfit_os::sched::Cpus;
 use memfit_wire::BATCH_PAGES;
 use std::sync::atomic::Ordering::Relaxed;
@@ -46,7 +47,8 @@ struct Reclaimer {
     shared: Arc<Shared>,
     compressor: Compressor,
     /// Of the swap tier, if there is one.
-    writer: Option<Writer>,
+    writer: Option<Output>,
+    blocks: BlockOutput,
     cpus: Cpus,
     avoids: Option<usize>,
     idle_rounds: u32,
@@ -64,7 +66,8 @@ pub fn run(shared: Arc<Shared>) {
     let mut reclaimer = Reclaimer {
         shared: Arc::clone(&shared),
         compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.sizes.budget))),
-        writer: shared.swap.clone().map(Writer::new),
+        writer: shared.swap.clone().map(Output::new),
+        blocks: BlockOutput::new(&shared.dictionaries),
         cpus: Cpus::of_this_thread(),
         avoids: None,
         idle_rounds: 0,
@@ -149,7 +152,8 @@ impl Reclaimer {
             self.wait_for_batch();
             gained = self.collect_all();
         }
-        if self.below_floor() {
+        let below_floor = self.below_floor();
+        if below_floor || self.wants_room() {
             gained += self.make_pool_smaller();
         }
         if gained == 0 {
@@ -175,18 +179,33 @@ impl Reclaimer {
     fn below_floor(&self) -> bool {
         let state = self.shared.lock();
         let (present, pool) = (state.core.present_total() * 4096, state.core.pool_usage());
+        let overflows = state.core.overflows();
         drop(state);
         let sizes = &self.shared.sizes;
         let floor = if pool.zpages >= u64::from(pool.frames) * 2 { sizes.dense_floor } else { sizes.floor };
         // What is not registered yet is resident as well. But much of it can be what never will be: too little would be left of
         // what the programs get back, and they would wait for the same pages for ever.
         let squeezed = present < floor / SQUEEZED && u64::from(pool.frames) * 4096 > floor && self.can_write();
-        squeezed || present + self.shared.unmanaged.load(Relaxed) <= floor
+        let below = squeezed || present + self.shared.unmanaged.load(Relaxed) <= floor;
+        if overflows {
+            // Nothing leaves the pool: it stays as large as it is, and the programs' pages go on to the swap tier.
+            self.shared.lock().core.close_pool(below);
+        }
+        below && !overflows
+    }
+
+    /// Whether the pool shall give pages though it has room; a look at whether it shall grow.
+    fn wants_room(&self) -> bool {
+        let mut state = self.shared.lock();
+        state.core.look(self.shared.tick());
+        let wants = state.core.wants_room();
+        self.shared.settle(state);
+        wants
     }
 
     /// Whether the swap tier takes pages.
     fn can_write(&self) -> bool {
-        self.writer.as_ref().is_some_and(Writer::usable)
+        self.writer.as_ref().is_some_and(Output::usable)
     }
 
     /// Whether a batch would find too few staging slots.
@@ -282,7 +301,10 @@ impl Reclaimer {
         if !self.swap_gives() && self.full_at.is_some_and(|at| at.elapsed() < FULL_PAUSE) {
             return 0;
         }
-        let outcome = self.compressor.compress(&self.shared, max);
+        // Whoever waits is served first: what is compressed now is for them.
+        let waited_for = self.shared.free() < self.shared.marks().min as i64;
+        let origin = if waited_for { Origin::Direct } else { Origin::Background };
+        let outcome = self.compressor.compress(&self.shared, max, origin);
         if outcome.full {
             self.full_at = Some(Instant::now());
             self.make_pool_smaller();
@@ -307,7 +329,8 @@ impl Reclaimer {
         }
         let mut state = self.shared.lock();
         let usage = state.core.pool_usage();
-        if usage.stored_bytes + u64::from(usage.frames) * WASTE > u64::from(usage.frames) * 4096 {
+        let wasted = usage.stored_bytes + u64::from(usage.frames) * WASTE <= u64::from(usage.frames) * 4096;
+        if !wasted && usage.frames <= state.core.pool_limit() {
             return 0;
         }
         let before = usage.frames;
@@ -328,7 +351,14 @@ impl Reclaimer {
     fn write_back(&mut self) -> usize {
         let shared = Arc::clone(&self.shared);
         let gained = self.written();
-        let Some(writer) = &mut self.writer else { return 0 };
+        let writer = match &mut self.writer {
+            None => return 0,
+            Some(Output::Log(writer)) => writer,
+            Some(Output::Blocks(writer)) => {
+                self.blocks.write_back(&shared, writer);
+                return gained;
+            }
+        };
         let bytes = match writer.batch() {
             Ok(bytes) => bytes,
             Err(Room::No) => {
@@ -340,12 +370,11 @@ impl Reclaimer {
         let mut victims = Vec::new();
         let mut state = shared.lock();
         state.core.pick_writeback(bytes, &mut victims);
-        let codecs: Vec<u8> = victims.iter().map(|victim| state.core.codec_of(victim.object)).collect();
         shared.settle(state);
-        for (victim, codec) in victims.into_iter().zip(codecs) {
+        for victim in victims {
             // SAFETY: while the object is being written its bytes stay.
             let bytes = unsafe { shared.memory.read(victim.slot.byte(), victim.len as usize) };
-            writer.add(victim.object, codec, bytes, None);
+            writer.add(victim.object, victim.codec, bytes, None);
         }
         writer.flush();
         gained
@@ -356,9 +385,18 @@ impl Reclaimer {
         let shared = Arc::clone(&self.shared);
         let mut items = std::mem::take(&mut *shared.raw.lock().unwrap());
         let mut refused = Vec::new();
+        if let Some(Output::Blocks(writer)) = &mut self.writer {
+            self.blocks.write_raw(&shared, writer, &mut items, &mut refused);
+            if !items.is_empty() {
+                shared.raw.lock().unwrap().splice(0..0, items);
+            }
+            self.keep(&refused);
+            return;
+        }
         while let Some(item) = items.first().copied() {
-            let room = self.writer.as_mut().map_or(Room::No, |writer| writer.room(4096, false));
-            match (room, &mut self.writer) {
+            let mut writer = self.writer.as_mut().and_then(Output::log);
+            let room = writer.as_mut().map_or(Room::No, |writer| writer.room(4096, false));
+            match (room, writer) {
                 (Room::Later, _) => break,
                 (Room::Yes, Some(writer)) => {
                     items.remove(0);
@@ -404,6 +442,7 @@ impl Reclaimer {
     /// Takes the ends of writes. Returns how many objects are out of memory by them.
     fn written(&mut self) -> usize {
         let Some(writer) = &mut self.writer else { return 0 };
+        let unchanged = |writer: &mut Output, from, sequence| writer.log().is_some_and(|log| log.unchanged(from, sequence));
         let (mut left, mut failures) = (0, Vec::new());
         for Written { items, error } in writer.reap() {
             let mut state = self.shared.lock();
@@ -411,14 +450,14 @@ impl Reclaimer {
                 match (item.from, &error) {
                     (None, None) => state.core.written(item.object, Some(item.stored.extent)),
                     (None, Some(_)) => state.core.written(item.object, None),
-                    (Some((from, sequence)), None) if writer.unchanged(from, sequence) => {
+                    (Some((from, sequence)), None) if unchanged(writer, from, sequence) => {
                         state.core.relocated(item.object, from.extent, item.stored);
                     }
                     // It left while it was copied; or its copy did not arrive.
                     (Some(_), _) => {}
                 }
                 let lost =
-                    error.is_some() || item.from.is_some_and(|(from, sequence)| !writer.unchanged(from, sequence));
+                    error.is_some() || item.from.is_some_and(|(from, sequence)| !unchanged(writer, from, sequence));
                 if let (true, Some(swap)) = (lost, &self.shared.swap) {
                     swap.free(item.stored.extent, item.stored.len);
                 }
@@ -429,6 +468,9 @@ impl Reclaimer {
             }
             self.shared.settle(state);
             failures.extend(error);
+        }
+        if let Some(Output::Blocks(writer)) = &mut self.writer {
+            self.blocks.go_on(&self.shared, writer);
         }
         failures.iter().for_each(|error| self.tell_failure(error));
         left
@@ -441,7 +483,7 @@ impl Reclaimer {
         loop {
             self.clean_step();
             self.no_longer_full();
-            let cleaning = self.writer.as_ref().is_some_and(Writer::cleaning);
+            let cleaning = self.writer.as_ref().is_some_and(Output::cleaning);
             if !self.swap_full || !cleaning || Instant::now() >= until {
                 return;
             }
@@ -453,7 +495,7 @@ impl Reclaimer {
     }
 
     fn clean_step(&mut self) {
-        let Some(writer) = &mut self.writer else { return };
+        let Some(writer) = self.writer.as_mut().and_then(Output::log) else { return };
         writer.begin_cleaning();
         while let Some((segment, objects)) = writer.next_to_clean(CLEAN_CHUNK) {
             let state = self.shared.lock();

@@ -7,13 +7,14 @@
 use crate::compress::Compressor;
 use crate::config::FromPager;
 use crate::forks::Expected;
+use crate::files::Files;
 use crate::frames::FrameBook;
 use crate::proc::Proc;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
 use memfit_codec::{Dictionaries, CODEC_IDS};
-use memfit_core::scheme::Scheme;
-use memfit_core::{AreaId, Compress, Core, Effects, Tunables};
+use memfit_core::scheme::{AdmissionKind, Classes, Scheme, SizingKind};
+use memfit_core::{AreaId, Compress, Core, Effects, Origin, Tunables};
 use memfit_os::memory::{Frames, Segment};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -102,8 +103,10 @@ pub struct Shared {
     pub procs: Mutex<Vec<Arc<Proc>>>,
     /// Children of told forks that have not named themselves.
     pub expected: Mutex<Vec<Arc<Expected>>>,
+    /// Files of which programs have mapped pages.
+    pub files: Files,
     /// The scheme in use.
-    pub scheme: Scheme,
+    pub scheme: Arc<Scheme>,
     /// Sizes in use.
     pub sizes: Sizes,
     /// Bytes of the tree and the pager that the core does not know of; set by the monitor.
@@ -203,22 +206,32 @@ impl Signal {
     }
 }
 
+/// Most that the pool may take, bytes.
+fn pool_bytes(budget: u64, sizes: &Sizes, scheme: &Scheme) -> u64 {
+    let most = budget - sizes.dense_floor.min(budget / 2);
+    match scheme.sizing.kind {
+        _ if scheme.admission.kind == AdmissionKind::Nothing => 0,
+        SizingKind::Adaptive => most,
+        SizingKind::Fixed | SizingKind::Zones => (budget / 1000 * u64::from(scheme.sizing.pool_permille)).min(most),
+    }
+}
+
 impl Shared {
     /// With an empty core.
     pub fn new(scheme: Scheme, budget: u64, swap: Option<Arc<SwapTier>>) -> std::io::Result<Shared> {
         let sizes = Sizes::new(budget, &scheme);
         let dictionaries = Arc::new(Dictionaries::new());
-        let pool_frames = ((budget - sizes.dense_floor.min(budget / 2)) / 4096) as u32;
-        let area_frames = pool_frames.saturating_mul(2);
-        let tunables = Tunables {
-            reclaim: scheme.reclaim.kind,
+        let pool_frames = (pool_bytes(budget, &sizes, &scheme) / 4096) as u32;
+        let area_frames = pool_frames.saturating_mul(2).max(64);
+        let scheme = Arc::new(scheme);
+        let core = Core::new(Tunables {
+            scheme: Arc::clone(&scheme),
             staging_slots: (sizes.staging / 4096) as u32,
-            around_pages: scheme.fault.around_pages,
-            zero_run_pages: scheme.fault.zero_run_pages,
             pool_frames,
+            area_frames,
             swap: swap.is_some(),
-        };
-        let core = Core::new(tunables, scheme.pool.make(area_frames, pool_frames));
+            blocks: swap.as_ref().map_or_else(Vec::new, |swap| swap.blocks()),
+        });
         let state = State { core, frames: FrameBook::new(area_frames), segments: HashMap::new() };
         Ok(Shared {
             state: Mutex::new(state),
@@ -226,6 +239,7 @@ impl Shared {
             swap,
             procs: Mutex::new(Vec::new()),
             expected: Mutex::new(Vec::new()),
+            files: Files::new()?,
             scheme,
             sizes,
             unmanaged: AtomicU64::new(0),
@@ -261,7 +275,11 @@ impl Shared {
 
     /// Carries out what the core asked for besides, publishes the totals, unlocks.
     pub fn settle(&self, mut state: MutexGuard<'_, State>) {
-        let Effects { spans, extents, punch, closed } = state.core.take_effects();
+        let Effects { moves, spans, extents, punch, closed } = state.core.take_effects();
+        for step in moves {
+            // SAFETY: the core moved the object, nobody has it pinned, and the lock is held.
+            unsafe { self.memory.shift(step.from.byte(), step.to.byte(), step.len as usize) };
+        }
         if !spans.is_empty() {
             state.frames.freed(&spans, &self.memory);
         }
@@ -274,6 +292,9 @@ impl Shared {
         let totals = state.core.present_total()
             + u64::from(state.frames.backed_frames)
             + u64::from(state.core.staging_allocated());
+        if let Some(swap) = &self.swap {
+            swap.set_blocks_in_use(u64::from(state.core.blocks_in_use()));
+        }
         self.managed.store(totals * 4096, Relaxed);
         drop(state);
         drop(closed);
@@ -282,6 +303,11 @@ impl Shared {
                 swap.free(extent, len);
             }
         }
+    }
+
+    /// Whether pages of files are in the budget.
+    pub fn takes_files(&self) -> bool {
+        self.scheme.classes != Classes::Anonymous
     }
 
     /// Whether anything was ever written to the swap tier.
@@ -354,7 +380,11 @@ impl Shared {
         if few {
             return false;
         }
-        self.helper.try_lock().is_ok_and(|mut compressor| compressor.compress(self, HELP_PAGES).done > 0)
+        let mut helper = match self.helper.try_lock() {
+            Ok(helper) => helper,
+            Err(_) => return false,
+        };
+        helper.compress(self, HELP_PAGES, Origin::Direct).done > 0
     }
 
     /// Queues a message for the launcher.

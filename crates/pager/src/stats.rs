@@ -20,10 +20,11 @@ pub enum SourceKind {
     Filled,
     Pool,
     Swap,
+    File,
 }
 
 impl SourceKind {
-    const NAMES: [&'static str; 5] = ["zero", "staged", "filled", "pool", "swap"];
+    const NAMES: [&'static str; 6] = ["zero", "staged", "filled", "pool", "swap", "file"];
 
     /// Of one load.
     pub fn of(source: &Source) -> SourceKind {
@@ -33,6 +34,7 @@ impl SourceKind {
             Source::Word(_) => SourceKind::Filled,
             Source::Pooled { .. } => SourceKind::Pool,
             Source::Swapped { .. } => SourceKind::Swap,
+            Source::File => SourceKind::File,
         }
     }
 }
@@ -55,7 +57,7 @@ impl Default for Histogram {
 /// Time from reading a fault to waking its thread, by source.
 #[derive(Debug, Default)]
 pub struct Latency {
-    by_source: [Histogram; 5],
+    by_source: [Histogram; 6],
 }
 
 fn bucket(ns: u64) -> usize {
@@ -105,7 +107,7 @@ impl Latency {
     }
 
     fn json(&self) -> Value {
-        let mut out = self.summary(&[0, 1, 2, 3, 4]);
+        let mut out = self.summary(&[0, 1, 2, 3, 4, 5]);
         let by: serde_json::Map<String, Value> =
             SourceKind::NAMES.iter().enumerate().map(|(i, name)| (name.to_string(), self.summary(&[i]))).collect();
         out["by_source"] = Value::Object(by);
@@ -189,10 +191,12 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
     let totals = (!question.brief).then(|| state.core.totals(shared.tick()));
     let backed = u64::from(state.frames.backed_frames) * 4096;
     let log_bytes = shared.swap.as_ref().map_or(0, |s| s.metadata_bytes());
-    let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes() + log_bytes;
+    let files = shared.files.metadata_bytes();
+    let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes() + log_bytes + files;
     let resident = state.core.present_total() * 4096;
-    let calls = state.core.calls();
+    let (calls, pool_limit) = (state.core.calls(), u64::from(state.core.pool_limit()) * 4096);
     drop(state);
+    let file_faults = shared.files.faults.load(Relaxed);
     let peak = &shared.peak;
     let swap = shared.swap.as_ref().map(|s| &s.counters);
     let swapped = |f: fn(&crate::swap::Counters) -> &AtomicU64| swap.map_or(0, |s| f(s).load(Relaxed));
@@ -212,14 +216,18 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
             "metadata_bytes": peak.metadata.load(Relaxed), "swap_bytes": swapped(|s| &s.peak_bytes),
         },
         "faults": {
-            "total": c.faults, "zero": c.faults_zero, "staged": c.faults_staged, "filled": c.faults_filled,
-            "pool": c.faults_pool, "swap": c.faults_swap, "file": 0, "around_pages": c.around_pages,
+            "total": c.faults, "zero": c.faults_zero - file_faults.min(c.faults_zero), "staged": c.faults_staged, "filled": c.faults_filled,
+            "pool": c.faults_pool, "swap": c.faults_swap,
+            "file": c.faults_file + file_faults, "around_pages": c.around_pages,
             "zero_run_pages": c.zero_run_pages, "present": c.faults_present,
         },
         "evictions": {
             "pages": c.evicted, "filled": c.filled, "compressed": c.compressed,
-            "rejected": {"incompressible": c.incompressible, "not_moved": c.not_moved, "wanted_meanwhile": c.wasted},
-            "to_swap": c.to_swap, "clean": c.clean, "dropped": c.dropped, "parked_runs": c.parked_runs,
+            "rejected": {
+                "incompressible": c.incompressible, "not_worth": c.not_worth, "in_advance": c.in_advance,
+                "pool_full": c.pool_full, "not_moved": c.not_moved, "wanted_meanwhile": c.wasted,
+            },
+            "to_swap": c.to_swap, "clean": c.clean, "file_dropped": c.file_dropped, "dropped": c.dropped, "parked_runs": c.parked_runs,
         },
         "transitions": {
             "adopted": c.adopted, "quarantined": c.quarantined, "unquarantined": c.unquarantined,
@@ -227,7 +235,7 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
             "unexpected_present": c.unexpected_present, "swap_failed": c.swap_failed, "core_calls": calls,
         },
         "codecs": codecs(shared),
-        "pool": {"zpages": usage.zpages, "frames": usage.frames, "bytes": usage.stored_bytes, "evicted_frames": c.to_swap},
+        "pool": {"zpages": usage.zpages, "frames": usage.frames, "bytes": usage.stored_bytes, "evicted_frames": c.evicted_frames, "evicted_units": c.evicted_units, "limit_bytes": pool_limit},
         "swap": {
             "enabled": shared.swap.is_some(),
             "read_bytes": swapped(|s| &s.read_bytes), "write_bytes": swapped(|s| &s.write_bytes),
@@ -238,6 +246,9 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
             "write_bytes_per_hour": per_hour(swapped(|s| &s.write_bytes), wall),
             "endurance_bytes": desk.config.endurance,
             "endurance_days": desk.config.endurance.and_then(|rated| days(rated, per_hour(swapped(|s| &s.write_bytes), wall))),
+        },
+        "files": {
+            "reads": shared.files.reads.load(Relaxed), "read_bytes": shared.files.read_bytes.load(Relaxed),
         },
         "fault_latency_ns": shared.latency.json(),
         "processes": processes(desk, question.brief),

@@ -53,6 +53,10 @@ extern "C" fn constructor(_argc: i32, _argv: *const *const u8, environment: *con
     if let Some(place) = unsafe { variable(environment, memfit_wire::PLACE_VARIABLE.as_bytes()) } {
         socket::set_place(place);
     }
+    // SAFETY: as above.
+    if unsafe { variable(environment, memfit_wire::FILES_VARIABLE.as_bytes()) }.is_some() {
+        map::take_files();
+    }
     // SAFETY: the symbol, if there, is glibc's function of this type.
     unsafe {
         let register = __register_atfork();

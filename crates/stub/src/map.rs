@@ -6,8 +6,10 @@
 //! and for all other mappings, the kernel chooses as ever.
 
 use crate::exec::returned;
+use crate::socket;
 use crate::sys::{self, syscall, PAGE};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use memfit_wire::{FromStub, FILE, STAY};
 
 /// Address space of the reservation: 16 GiB. It takes no memory.
 const RESERVATION: usize = 16 << 30;
@@ -20,6 +22,14 @@ const HARMLESS: i32 = 0x4000 | 0x20000;
 const NO_ACCESS: i32 = 0;
 const READ_WRITE: i32 = 3;
 const RLIMIT_AS: usize = 9;
+
+const READ_ONLY: i32 = 1;
+const PRIVATE: i32 = 2;
+/// MAP_NORESERVE and MAP_POPULATE.
+const HARMLESS_OF_FILES: i32 = 0x4000 | 0x8000;
+
+/// The scheme pages clean pages of files.
+static FILES: AtomicBool = AtomicBool::new(false);
 
 /// The reservation; 0 while there is none.
 static BASE: AtomicUsize = AtomicUsize::new(0);
@@ -125,10 +135,45 @@ fn take(bytes: usize, prot: i32) -> Option<usize> {
     (prot == NO_ACCESS || unsafe { syscall!(sys::MPROTECT, at, bytes, prot) } == 0).then_some(at)
 }
 
+/// From now on read-only private mappings of files are filled by the pager.
+pub fn take_files() {
+    FILES.store(true, Relaxed);
+}
+
+/// A mapping of a file that the pager fills: to the kernel it is anonymous, and the pages in it can be taken away like all others.
+/// It may be written to, since only such pages can be moved; what would be, the pager would find out and keep.
+///
+/// # Safety
+/// As mmap.
+unsafe fn of_file(bytes: usize, fd: i32, offset: usize) -> Option<usize> {
+    // SAFETY: a new mapping of our own.
+    let at = unsafe { syscall!(sys::MMAP, 0, bytes, READ_WRITE, PRIVATE_ANONYMOUS | 0x4000, usize::MAX, 0) };
+    if at < 0 {
+        return None;
+    }
+    // SAFETY: all-zero is a valid message.
+    let mut request: FromStub = unsafe { core::mem::zeroed() };
+    (request.kind, request.token) = (FILE, offset as u64);
+    request.segment = [at as u64, at as u64 + bytes.next_multiple_of(PAGE) as u64];
+    if socket::ask_with(&mut request, Some(fd)) == STAY {
+        return Some(at as usize);
+    }
+    // SAFETY: nobody knows of it.
+    unsafe { syscall!(sys::MUNMAP, at, bytes) };
+    None
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: i32, offset: usize) -> usize {
     if addr == 0 && (prot == READ_WRITE || prot == NO_ACCESS) && flags & !HARMLESS == PRIVATE_ANONYMOUS {
         if let Some(at) = take(bytes, prot) {
+            return at;
+        }
+    }
+    let of_file = fd >= 0 && flags & !HARMLESS_OF_FILES == PRIVATE && prot == READ_ONLY && offset % PAGE == 0;
+    if addr == 0 && of_file && bytes > 0 && FILES.load(Relaxed) && !CLOSED.load(Relaxed) {
+        // SAFETY: as mmap.
+        if let Some(at) = unsafe { self::of_file(bytes, fd, offset) } {
             return at;
         }
     }

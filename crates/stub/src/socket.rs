@@ -66,13 +66,20 @@ pub fn remove_place() {
 /// Says something that has nothing to do with the stub's thread on a connection of its own; the kind of the answer, 0 if there is
 /// none.
 pub fn ask(kind: u32, flags: u32) -> u32 {
-    let Some(socket) = connect() else { return 0 };
-    // SAFETY: all-zero is a valid message of either kind.
-    let (mut request, mut answer): (FromStub, Command) = unsafe { (zeroed(), zeroed()) };
+    // SAFETY: all-zero is a valid message.
+    let mut request: FromStub = unsafe { zeroed() };
     request.kind = kind;
     request.flags = flags;
+    ask_with(&mut request, None)
+}
+
+/// The same with more to say, and perhaps a descriptor.
+pub fn ask_with(request: &mut FromStub, fd: Option<i32>) -> u32 {
+    let Some(socket) = connect() else { return 0 };
+    // SAFETY: all-zero is a valid message.
+    let mut answer: Command = unsafe { zeroed() };
     let answered =
-        send(socket, &mut request, None) && receive(socket, &mut answer, &mut -1) == size_of::<Command>() as isize;
+        send(socket, request, fd) && receive(socket, &mut answer, &mut -1) == size_of::<Command>() as isize;
     // SAFETY: our own descriptor.
     unsafe { syscall!(sys::CLOSE, socket) };
     if answered {

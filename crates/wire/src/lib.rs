@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Both sides refuse another version.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// First word of every message of the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -17,6 +17,8 @@ pub const MAGIC: u32 = 0x466d_656d;
 pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
 /// The environment variable with a directory that nobody else knows the name of before it is there: see [`APART`].
 pub const PLACE_VARIABLE: &str = "MEMFIT_PLACE";
+/// The environment variable that says, if it is there, that read-only private mappings of files are to be [`FILE`]s.
+pub const FILES_VARIABLE: &str = "MEMFIT_FILES";
 /// Name of the socket in it, with a slash.
 pub const PLACE_SOCKET: &str = "/s";
 /// Longest socket name, bytes; and longest name of that directory.
@@ -60,6 +62,10 @@ pub const QUIET: u32 = 11;
 /// A thread of a program to pager, on a connection of its own: the process is about to enter another network namespace, where the
 /// abstract name is nobody's. The answer is [`STAY`] when those who start there can reach the pager at [`PLACE_VARIABLE`].
 pub const APART: u32 = 12;
+
+/// A thread of a program to pager, on a connection of its own, with the descriptor of a file: it has made an empty mapping,
+/// [`FromStub::segment`], which shall be one of the file from the byte [`FromStub::token`] on. The answer is [`STAY`] if it is.
+pub const FILE: u32 = 13;
 
 /// [`FromStub::flags`] of LEAVE: a system call filter will not let the stub work.
 pub const FILTERED: u32 = 1;
@@ -109,7 +115,7 @@ pub const RING_BYTES: usize = 8192;
 pub struct FromStub {
     pub magic: u32,
     pub version: u32,
-    /// [`HELLO`], [`ENGAGED`], [`LEAVE`], [`QUIET`] or [`APART`].
+    /// [`HELLO`], [`ENGAGED`], [`LEAVE`], [`QUIET`], [`APART`] or [`FILE`].
     pub kind: u32,
     pub flags: u32,
     /// Thread id of the stub in its own PID namespace.
@@ -128,7 +134,7 @@ pub struct FromStub {
     pub reservation: [u64; 2],
     /// ENGAGED with [`TELL_FORKS`]: the first of the [`NOTICE_PAGES`] whose faults announce a [`ForkNotice`]; else 0.
     pub notice: u64,
-    /// HELLO of a told fork child: the pager's number of the fork; else 0.
+    /// HELLO of a told fork child: the pager's number of the fork. FILE: see there. Else 0.
     pub token: u64,
 }
 

@@ -9,10 +9,12 @@
 mod liblzo;
 mod measure;
 mod rules;
+mod sample;
 
 use liblzo::LibLzo;
 use measure::{measure, Coder, Figures, Time};
 use memfit_codec::{generate, same_filled, Dictionaries, Worker, CODECS, PAGE, TRAINING_PAGES};
+use sample::{sample, Sample};
 use std::{path::Path, sync::Arc};
 
 /// Pages in a run of neighbours.
@@ -30,6 +32,14 @@ pub struct Heap {
     pub name: String,
     /// By codec's name.
     pub figures: Vec<(String, Figures)>,
+    /// What is asked before, under the selective admission.
+    pub sample: Sample,
+}
+
+impl Heap {
+    fn codec(&self, name: &str) -> &Figures {
+        &self.figures.iter().find(|(codec, _)| codec == name).expect("a codec of the table").1
+    }
 }
 
 /// All codecs on these pages, some of which train the dictionary.
@@ -50,7 +60,9 @@ fn heap(name: &str, pages: &[&[u8]], library: &mut Option<LibLzo>) -> Heap {
         figures.push((LIBRARY.to_owned(), measure(&mut Coder::LibLzo(library), &others)));
     }
     eprintln!("bench-codecs: {name}: {} pages{}", others.len(), if trained { "" } else { ", no dictionary" });
-    Heap { name: name.to_owned(), figures }
+    let lzo = figures.iter().find(|(codec, _)| codec == sample::CODEC).expect("a codec of the table");
+    let sample = sample(&others, &lzo.1);
+    Heap { name: name.to_owned(), figures, sample }
 }
 
 fn row(cells: impl IntoIterator<Item = String>) {
@@ -79,6 +91,33 @@ fn tables(what: &str, sets: &[Heap]) {
     table(&format!("{what}: us to decompress a page"), sets, |f| {
         f.decompress.map_or("–".to_owned(), |time| format!("{:.2}", time.median))
     });
+}
+
+/// What the entropy of the first bytes costs and tells.
+fn sample_table(what: &str, sets: &[Heap]) {
+    println!("\n{what}: entropy of 512 bytes, before a page is compressed by {}\n", sample::CODEC);
+    let columns = ["estimate", "ratio", "us", "us to compress", "part", "correlation of estimate and ratio"];
+    head("pages", columns.map(str::to_owned));
+    let print = |name: &str, ratios: &[(f64, f64)], ours: f64, theirs: f64| {
+        let (estimate, ratio) = sample::means(ratios);
+        row([
+            name.to_owned(),
+            format!("{estimate:.3}"),
+            format!("{ratio:.3}"),
+            format!("{ours:.2}"),
+            format!("{theirs:.2}"),
+            format!("{:.1} %", 100.0 * ours / theirs),
+            sample::correlation(ratios).map_or("–".to_owned(), |value| format!("{value:.2}")),
+        ]);
+    };
+    let (mut all, mut ours, mut theirs) = (Vec::new(), 0.0, 0.0);
+    for set in sets {
+        let (of_entropy, of_lzo) = (set.sample.time.least, set.codec(sample::CODEC).compress.least);
+        print(&set.name, &set.sample.ratios, of_entropy, of_lzo);
+        all.extend_from_slice(&set.sample.ratios);
+        (ours, theirs) = (ours + of_entropy / sets.len() as f64, theirs + of_lzo / sets.len() as f64);
+    }
+    print("entropy of 512 bytes", &all, ours, theirs);
 }
 
 /// Mean over the sets: each program counts the same.
@@ -169,6 +208,7 @@ fn main() {
         totals(&heaps);
         units(&samples);
         tables("Real heaps", &heaps);
+        sample_table("Real heaps", &heaps);
     }
     let generated: Vec<Heap> = generate::GENERATORS
         .iter()
@@ -180,4 +220,5 @@ fn main() {
         })
         .collect();
     tables("Generated pages", &generated);
+    sample_table("Generated pages", &generated);
 }

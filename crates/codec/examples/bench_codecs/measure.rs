@@ -7,7 +7,7 @@ use std::{hint::black_box, time::Instant};
 /// Passes over a set, of which the median counts.
 const PASSES: usize = 5;
 /// Pages that are compressed for their time: many enough that no codec learns them by heart, few enough for the slow ones.
-const TIMED_PAGES: usize = 512;
+pub const TIMED_PAGES: usize = 512;
 
 /// Microseconds per page: median, least and most of the passes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +64,7 @@ impl Coder<'_> {
     }
 }
 
-fn time(pages: f64, mut pass: impl FnMut()) -> Time {
+pub fn time(pages: f64, mut pass: impl FnMut()) -> Time {
     pass();
     let mut times: Vec<f64> = (0..PASSES)
         .map(|_| {

@@ -46,8 +46,7 @@ pub static RULES: &[Rule] = &[
 pub fn apply(rule: &Rule, heaps: &[Heap], run: usize) -> (f64, f64, f64) {
     let mut sums = (0.0, 0.0, 0.0);
     for heap in heaps {
-        let of = |name: &str| &heap.figures.iter().find(|(codec, _)| codec == name).expect("a codec of the table").1;
-        let figures: Vec<_> = rule.codecs.iter().map(|name| of(name)).collect();
+        let figures: Vec<_> = rule.codecs.iter().map(|name| heap.codec(name)).collect();
         let (mut bytes, mut compress, mut decompress) = (0, 0.0, 0.0);
         let count = figures[0].lens.len();
         for from in (0..count).step_by(run) {

@@ -137,6 +137,11 @@ impl HandleTable {
         self.removed = 0;
     }
 
+    /// One more than the highest number of a handle that is live or will be used again.
+    pub fn end(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     /// Live handles and their places, in order of handles.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, Place)> + '_ {
         let live = self.entries.iter().enumerate().filter(|(_, entry)| !entry.is_free());

@@ -11,14 +11,17 @@
 //! ```
 //!
 //! Terms: a *zpage* is one compressed page; its [`Handle`] names it as long as it lives; its [`Slot`] changes only by
-//! [`Pool::compact`]. Everything is by index: no pointers, no clock, no randomness, so the same calls give the same
-//! answers.
+//! [`Pool::compact`] and [`Pool::tidy`]. Everything is by index: no pointers, no clock, no randomness, so the same calls
+//! give the same answers.
 //!
 //! A new pool is one file and one line in [`POOLS`]; the line gives it a name in schemes, help text and the model test
 //! in `tests/pool_model.rs`.
 
+pub mod buffers;
+mod folds;
 mod handles;
 pub mod span;
+pub mod zones;
 pub mod zsmalloc;
 
 use std::fmt;
@@ -166,7 +169,7 @@ pub struct UnitView {
     pub free_bytes: u32,
 }
 
-/// Bytes that must be copied. The ranges do not overlap.
+/// Bytes that must be moved. The two ranges may overlap: it is one `memmove`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     /// Whose bytes.
@@ -224,6 +227,20 @@ pub trait Pool: Send {
     /// From now on, or no longer: no zpage is placed in this unit, which is being evicted. It ends with the unit.
     fn seal(&mut self, unit: Unit, sealed: bool);
 
+    /// Whether the unit has no zpages, but its frame is in use for what it held: that is there to be read until
+    /// [`Pool::place`] gives the frame to a new zpage, which is then at its start. False for a frame that is not in use.
+    ///
+    /// Such a unit came from a sealed one whose last zpage was removed. To seal it means that somebody reads it: its
+    /// frame is not given away until it is unsealed.
+    fn clean(&self, _unit: Unit) -> bool {
+        false
+    }
+
+    /// Gives up the frame of a clean unit; nothing if the unit is sealed.
+    fn discard(&mut self, _unit: Unit) -> Span {
+        Span::EMPTY
+    }
+
     /// After a removal from a unit that is still in use: moves its zpages together, where the pool does that within units.
     /// As [`Pool::compact`], but for one unit.
     fn tidy(&mut self, _unit: Unit, _movable: &dyn Fn(Handle) -> bool, _out: &mut Vec<Move>) {}
@@ -274,12 +291,14 @@ pub struct PoolEntry {
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
+    /// [`Pool::compact`] moves zpages between frames until less than a unit's worth of room is left.
+    pub compacts: bool,
     /// Makes an empty pool.
     pub make: fn(&PoolParams) -> Box<dyn Pool>,
 }
 
 /// Every pool.
-pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY];
+pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY, folds::ZBUD, folds::Z3FOLD, zones::ENTRY, buffers::ENTRY];
 
 /// The pool of that name.
 pub fn find(name: &str) -> Option<&'static PoolEntry> {

@@ -1,20 +1,26 @@
 //! Size classes in the manner of Linux' zsmalloc, made from its description.
 //!
-//! A zspage is `1..=chain_frames` contiguous frames cut into equal slots; each size class picks the length that wastes
-//! least. Classes are 16 bytes apart; neighbours whose zspages would have as many frames and slots are one class. An
-//! object goes to a free slot of the fullest zspage of its class, so that the others run empty; an empty zspage gives
-//! its frames back at once. Compaction empties the emptiest zspages into the fullest ones.
+//! A zspage is `1..=chain_frames` contiguous frames cut into equal slots. Slots are of 32, 48, 64, .. 4096 bytes; each
+//! size takes the zspage that uses most of its frames in whole percent, the shortest of equal ones; neighbours whose
+//! zspages have as many frames and slots are one class. With 4 frames these are the 69 classes of the kernel. An object
+//! goes to a free slot of the fullest zspage of its class, so that the others run empty; an empty zspage gives its frames
+//! back at once. Compaction empties the emptiest zspages into the fullest ones.
 //!
 //! What differs from the kernel: zspages are contiguous in the frame area, so an object that crosses a frame border is
-//! still one run of bytes and needs no copy to be read; there are 8 fullness groups, not 4; the back pointer that
-//! compaction needs is beside the objects, not inside them. There is no write-back from the pool.
+//! still one run of bytes and needs no copy to be read; objects are placed by 8 fullness groups, not 4, so that a zspage
+//! just a quarter full counts as one that is almost full; the back pointer that compaction needs is beside the objects,
+//! not inside them.
 //!
 //! Objects that fill a frame need none of this: they have a handle and a frame.
 //!
+//! A [`Unit`] is a zspage, or such a frame. A sealed zspage is in no group: nothing finds it.
+//!
 //! Metadata per zpage: 8 bytes (handle), + 4 per slot (owner) and 16 per zspage unless it fills a frame, + 0.14 per
-//! frame. The tables have up to 1/8 slack while they grow, up to 1/2 after they shrank.
+//! frame, + 8 per frame once somebody asked about a unit. The tables have up to 1/8 slack while they grow, up to 1/2
+//! after they shrank.
 
 mod class;
+mod units;
 
 use super::handles::{HandleTable, Place, CLASSES_MAX};
 use super::span::SpanAlloc;
@@ -22,16 +28,22 @@ use super::{
     table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit, UnitView, LEN_MAX,
 };
 use class::{Class, Layout};
+use std::cell::OnceCell;
+use units::{Start, UnitIndex};
 
 /// The line of this pool in [`super::POOLS`].
 pub(super) const ENTRY: PoolEntry = PoolEntry {
     name: "zsmalloc",
     help: "size classes 16 bytes apart over chains of contiguous frames; dense; empties frames by compaction",
+    compacts: true,
     make: |params| Box::new(Zsmalloc::new(params)),
 };
 
 /// Distance between size classes, bytes; also the alignment of slots.
 const STEP: u32 = 16;
+
+/// Smallest slot, bytes.
+const SLOT_MIN: u32 = 32;
 
 const STEPS: usize = (LEN_MAX / STEP) as usize;
 const _: () = assert!(LEN_MAX % STEP == 0 && STEPS <= CLASSES_MAX);
@@ -51,6 +63,8 @@ struct Zsmalloc {
     stored_bytes: u64,
     /// Objects of class [`WHOLE`].
     whole: u64,
+    /// Made by the first question about a unit; kept up from then on.
+    units: OnceCell<UnitIndex>,
 }
 
 /// A zspage that compaction could empty.
@@ -74,7 +88,8 @@ impl Zsmalloc {
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = [0; STEPS];
         for step in (0..STEPS).rev() {
-            let new = Layout::choose((step as u32 + 1) * STEP, params.chain_frames);
+            let bytes = ((step as u32 + 1) * STEP).max(SLOT_MIN);
+            let new = Layout::choose(bytes, params.chain_frames);
             let same = |old: &Class| (old.layout.frames, old.layout.slots) == (new.frames, new.slots);
             if !classes.last().is_some_and(same) {
                 classes.push(Class::new(new));
@@ -84,7 +99,16 @@ impl Zsmalloc {
         classes.shrink_to_fit();
         assert_eq!((classes[0].layout.frames, classes[0].layout.slots), (1, 1), "whole frames are class 0");
         let frames = SpanAlloc::new(params.area_frames, params.chain_frames);
-        Zsmalloc { classes, class_of, handles: HandleTable::new(), frames, limit: params.limit_frames, stored_bytes: 0, whole: 0 }
+        Zsmalloc {
+            classes,
+            class_of,
+            handles: HandleTable::new(),
+            frames,
+            limit: params.limit_frames,
+            stored_bytes: 0,
+            whole: 0,
+            units: OnceCell::new(),
+        }
     }
 
     /// Frames for a new zspage, within the limit.
@@ -100,9 +124,37 @@ impl Zsmalloc {
     fn place_whole(&mut self, len: u32) -> Result<Placed, PoolFull> {
         let grew = self.grow(1)?;
         let handle = self.handles.insert(Place { class: WHOLE, slot: 0, len: len as u16, zspage: grew.first });
+        if let Some(units) = self.units.get_mut() {
+            units.insert(grew.first, Start { class: WHOLE, number: handle.raw() });
+        }
         self.stored_bytes += u64::from(len);
         self.whole += 1;
         Ok(Placed { handle, slot: Slot { frame: grew.first, offset: 0 }, grew })
+    }
+
+    /// Gives back the frames of a zspage.
+    fn free(&mut self, span: Span) {
+        self.frames.free(span);
+        if let Some(units) = self.units.get_mut() {
+            units.remove(span.first);
+        }
+    }
+
+    fn units(&self) -> &UnitIndex {
+        self.units.get_or_init(|| {
+            let mut units = UnitIndex::default();
+            self.starts().for_each(|(first, start)| units.insert(first, start));
+            units
+        })
+    }
+
+    /// First frames of all zspages and whole frames, in no useful order; O(n).
+    fn starts(&self) -> impl Iterator<Item = (u32, Start)> + '_ {
+        let zspages = (0..).zip(&self.classes).flat_map(|(class, zspages)| {
+            zspages.spans().map(move |(number, span)| (span.first, Start { class, number }))
+        });
+        let whole = self.handles.iter().filter(|(_, place)| place.class == WHOLE);
+        zspages.chain(whole.map(|(handle, place)| (place.zspage, Start { class: WHOLE, number: handle.raw() })))
     }
 
     fn source(&self, class: usize, movable: &dyn Fn(Handle) -> bool) -> Option<Source> {
@@ -128,7 +180,7 @@ impl Zsmalloc {
             out.push(Move { handle, from, to, len: u32::from(place.len) });
         }
         let span = class.reattach(source.zspage)?;
-        self.frames.free(span);
+        self.free(span);
         Some(span)
     }
 }
@@ -145,6 +197,9 @@ impl Pool for Zsmalloc {
             None => {
                 let span = self.grow(self.classes[usize::from(class_index)].layout.frames)?;
                 let (zspage, slot) = self.classes[usize::from(class_index)].take_new(span.first);
+                if let Some(units) = self.units.get_mut() {
+                    units.insert(span.first, Start { class: class_index, number: zspage });
+                }
                 (zspage, slot, span)
             }
         };
@@ -175,7 +230,7 @@ impl Pool for Zsmalloc {
             let Some(span) = class.put(place.zspage, place.slot) else { return Span::EMPTY };
             span
         };
-        self.frames.free(span);
+        self.free(span);
         span
     }
 
@@ -185,7 +240,8 @@ impl Pool for Zsmalloc {
 
     fn usage(&self) -> PoolUsage {
         let classes: u64 = self.classes.iter().map(Class::metadata_bytes).sum();
-        let fixed = table_bytes(&self.classes) + size_of::<Self>() as u64;
+        let units = self.units.get().map_or(0, UnitIndex::metadata_bytes);
+        let fixed = table_bytes(&self.classes) + units + size_of::<Self>() as u64;
         let in_slots = |class: &Class| class.used() * u64::from(class.layout.bytes);
         PoolUsage {
             zpages: u64::from(self.handles.live()),
@@ -215,27 +271,48 @@ impl Pool for Zsmalloc {
         self.handles.trim();
     }
 
-    fn unit(&self, _handle: Handle) -> Unit {
-        unimplemented!()
+    fn unit(&self, handle: Handle) -> Unit {
+        let place = self.handles.get(handle);
+        match place.class {
+            WHOLE => Unit(place.zspage),
+            class => Unit(self.classes[usize::from(class)].first_frame(place.zspage)),
+        }
     }
 
-    fn view(&self, _unit: Unit) -> UnitView {
-        unimplemented!()
+    fn view(&self, unit: Unit) -> UnitView {
+        let Start { class, number } = self.units().get(unit);
+        let Layout { bytes, frames, slots } = self.classes[usize::from(class)].layout;
+        let free = if class == WHOLE { 0 } else { self.classes[usize::from(class)].free_slots(number) };
+        UnitView {
+            class: (self.classes.len() - 1 - usize::from(class)) as u16,
+            zpages: (slots - free) as u16,
+            capacity: slots as u16,
+            frames: frames as u16,
+            free_bytes: free * bytes,
+        }
     }
 
-    fn zpages(&self, _unit: Unit, _out: &mut Vec<Handle>) {
-        unimplemented!()
+    fn zpages(&self, unit: Unit, out: &mut Vec<Handle>) {
+        let Start { class, number } = self.units().get(unit);
+        match class {
+            WHOLE => out.push(Handle::from_raw(number)),
+            class => out.extend(self.classes[usize::from(class)].objects(number).map(|(_, handle)| handle)),
+        }
     }
 
-    fn seal(&mut self, _unit: Unit, _sealed: bool) {
-        unimplemented!()
+    fn seal(&mut self, unit: Unit, sealed: bool) {
+        let Start { class, number } = self.units().get(unit);
+        // A whole frame takes no other object anyway, and never moves.
+        if class != WHOLE {
+            self.classes[usize::from(class)].seal(number, sealed);
+        }
     }
 
     fn check(&self) {
         self.frames.check();
         self.handles.check();
         self.classes.iter().for_each(Class::check);
-        let mut spans: Vec<Span> = self.classes.iter().flat_map(Class::spans).collect();
+        let mut spans: Vec<Span> = self.classes.iter().flat_map(Class::spans).map(|(_, span)| span).collect();
         let (mut stored_bytes, mut in_slots) = (0, 0);
         for (handle, place) in self.handles.iter() {
             stored_bytes += u64::from(place.len);
@@ -254,6 +331,11 @@ impl Pool for Zsmalloc {
         assert!(spans.windows(2).all(|pair| pair[0].first + pair[0].frames <= pair[1].first), "zspages overlap");
         assert!(spans.iter().flat_map(|span| span.iter()).all(|frame| self.frames.is_used(frame.0)));
         assert_eq!(spans.iter().map(|span| span.frames).sum::<u32>(), self.frames.used());
+        if let Some(units) = self.units.get() {
+            let mut starts: Vec<(u32, Start)> = self.starts().collect();
+            starts.sort_unstable_by_key(|(first, _)| *first);
+            assert!(units.iter().eq(starts), "the index has every unit and no other");
+        }
     }
 }
 
@@ -271,7 +353,7 @@ mod tests {
             let Layout { frames, slots, .. } = Layout::choose(bytes, chain);
             (frames, slots)
         };
-        assert_eq!(layout(16, 8), (1, 256));
+        assert_eq!(layout(32, 8), (1, 128));
         assert_eq!(layout(2048, 4), (1, 2));
         // 1 frame wastes 33 %, 2 none.
         assert_eq!(layout(2720, 4), (2, 3));
@@ -279,6 +361,171 @@ mod tests {
         assert_eq!(layout(3264, 4), (4, 5));
         assert_eq!(layout(3280, 4), (1, 1));
         assert_eq!(layout(3632, 8), (8, 9));
+        // 99.0 and 99.8 %: in whole percent 3 frames gain nothing over 2.
+        assert_eq!(layout(208, 4), (2, 39));
+    }
+
+    /// Size, frames and objects of classes 1 to 69.
+    const KERNEL: &str = "\
+        32/1/128 48/3/256 64/1/64 80/1/51 96/3/128 112/2/73 128/1/32 144/3/85 160/2/51 176/4/93 192/3/64 208/2/39 \
+        224/4/73 240/1/17 256/1/16 272/1/15 288/1/14 304/3/40 320/4/51 336/1/12 352/2/23 368/1/11 384/3/32 400/1/10 \
+        416/4/39 432/3/28 448/1/9 464/4/35 480/2/17 496/4/33 512/1/8 528/4/31 544/2/15 560/4/29 576/1/7 592/4/27 \
+        608/3/20 624/2/13 640/3/19 672/1/6 704/4/23 720/3/17 736/2/11 768/3/16 816/1/5 848/4/19 864/3/14 896/2/9 \
+        944/3/13 960/4/17 1024/1/4 1088/4/15 1104/3/11 1168/2/7 1216/3/10 1248/4/13 1360/1/3 1488/4/11 1536/3/8 \
+        1632/2/5 1744/3/7 1808/4/9 2048/1/2 2336/4/7 2448/3/5 2720/2/3 3072/3/4 3264/4/5 4096/1/1";
+
+    /// The class of an object of that length, counted from 1 as in the paper.
+    fn number(pool: &mut Zsmalloc, len: u32) -> u16 {
+        let handle = pool.place(len).unwrap().handle;
+        let number = pool.view(pool.unit(handle)).class + 1;
+        pool.remove(handle);
+        number
+    }
+
+    #[test]
+    fn z1_z2_z3_the_69_classes_of_the_kernel() {
+        let mut pool = pool(4);
+        let rising: Vec<Layout> = pool.classes.iter().rev().map(|class| class.layout).collect();
+        let table: Vec<String> =
+            rising.iter().map(|Layout { bytes, frames, slots }| format!("{bytes}/{frames}/{slots}")).collect();
+        assert_eq!(table, KERNEL.split_whitespace().collect::<Vec<_>>());
+        // Each length goes to the smallest class that fits, and the view says which.
+        for len in 1..=LEN_MAX {
+            let fits = rising.iter().position(|layout| layout.bytes >= len).unwrap();
+            assert_eq!(usize::from(number(&mut pool, len)), fits + 1, "{len} bytes");
+        }
+        assert_eq!([48, 49].map(|len| number(&mut pool, len)), [2, 3]);
+        let saves = |number: usize| 100 - rising[number - 1].bytes * 100 / LEN_MAX;
+        assert_eq!([1, 2, 68, 69].map(saves), [100, 99, 21, 0], "percent, rounded up");
+    }
+
+    /// Rule 13: what a cap of 3072 bytes leaves out.
+    #[test]
+    fn z13_a_cap_of_3072_bytes_shuts_out_the_last_two_classes() {
+        let mut pool = pool(4);
+        let mut numbers = |lens: std::ops::RangeInclusive<u32>| {
+            let mut numbers: Vec<u16> = lens.map(|len| number(&mut pool, len)).collect();
+            numbers.dedup();
+            numbers
+        };
+        assert_eq!(numbers(1..=3072), (1..=67).collect::<Vec<_>>());
+        assert_eq!(numbers(3073..=LEN_MAX), [68, 69]);
+    }
+
+    /// Rules 2 and 10: a full zspage of class 2 is 256 zpages that all must go to free 12 KiB.
+    #[test]
+    fn z2_z10_257_objects_of_class_2_are_two_units() {
+        let mut pool = pool(4);
+        let placed: Vec<Placed> = (0..257).map(|_| pool.place(48).unwrap()).collect();
+        assert_eq!(pool.usage().frames, 6, "24 KiB");
+        let units = [placed[0], placed[255], placed[256]].map(|placed| pool.unit(placed.handle));
+        assert_eq!(units, [0, 0, 3].map(Unit), "the number of the first frame");
+        let full = UnitView { class: 1, zpages: 256, capacity: 256, frames: 3, free_bytes: 0 };
+        assert_eq!(pool.view(units[0]), full);
+        assert_eq!(pool.view(units[2]), UnitView { zpages: 1, free_bytes: 255 * 48, ..full });
+        let mut zpages = Vec::new();
+        pool.zpages(units[0], &mut zpages);
+        zpages.sort_unstable();
+        assert_eq!(zpages, placed[..256].iter().map(|placed| placed.handle).collect::<Vec<_>>());
+        for (left, &handle) in zpages.iter().enumerate().rev() {
+            let freed = pool.remove(handle);
+            assert_eq!(freed, if left == 0 { Span { first: 0, frames: 3 } } else { Span::EMPTY });
+        }
+        pool.check();
+    }
+
+    /// Rules 6 and 7: the zspage that is almost full comes first; at the limit what needs a new one is refused.
+    #[test]
+    fn z6_z7_room_is_looked_for_in_almost_full_zspages_first() {
+        let mut pool = pool(4);
+        // Class 40: 6 slots of 672 bytes in a frame. Frame 0 gets 1 object (at most a quarter), frame 1 has 5 then.
+        let placed: Vec<Placed> = (0..12).map(|_| pool.place(672).unwrap()).collect();
+        for old in placed[1..6].iter().chain(&placed[11..]) {
+            assert!(pool.remove(old.handle).is_empty());
+        }
+        pool.set_limit(2);
+        assert_eq!(pool.place(672).unwrap().slot.frame, 1);
+        assert_eq!([0; 5].map(|_| pool.place(672).unwrap().slot.frame), [0; 5]);
+        assert_eq!(pool.place(672), Err(PoolFull { frames_used: 2, frames_needed: 1, frames_max: 2 }));
+        pool.check();
+    }
+
+    #[test]
+    fn a_whole_frame_is_a_unit() {
+        let mut pool = pool(4);
+        let handles = [4096, 32, 4096].map(|len| pool.place(len).unwrap().handle);
+        let view = UnitView { class: 68, zpages: 1, capacity: 1, frames: 1, free_bytes: 0 };
+        assert_eq!(handles.map(|handle| pool.unit(handle)), [0, 1, 2].map(Unit));
+        assert_eq!((pool.view(Unit(2)), pool.view(Unit(1)).class), (view, 0));
+        let mut zpages = Vec::new();
+        pool.zpages(Unit(2), &mut zpages);
+        pool.seal(Unit(2), true);
+        assert_eq!(zpages, [handles[2]]);
+        assert_eq!(pool.remove(handles[2]), Span { first: 2, frames: 1 });
+        pool.check();
+    }
+
+    #[test]
+    fn a_sealed_zspage_takes_nothing_and_stays_where_it_is() {
+        let mut pool = pool(1);
+        // Frames 0 to 3 with 3 slots each: one object in each of frames 0 to 2, two in frame 3.
+        let placed: Vec<Placed> = (0..12).map(|_| pool.place(1360).unwrap()).collect();
+        for i in [1, 2, 4, 5, 7, 8, 11] {
+            assert!(pool.remove(placed[i].handle).is_empty());
+        }
+        [0, 3].into_iter().for_each(|frame| pool.seal(Unit(frame), true));
+        pool.check();
+        // Without the seals the fullest, frame 3, would get the object of the emptiest.
+        let (mut moves, mut freed) = (Vec::new(), Vec::new());
+        pool.compact(10, &|_| true, &mut moves, &mut freed);
+        assert_eq!(moves.iter().map(|m| (m.from.frame, m.to.frame)).collect::<Vec<_>>(), [(2, 1)]);
+        assert_eq!(freed, [Span { first: 2, frames: 1 }]);
+        // Frame 1 has room for one more; then there must be a new frame though five slots are free in sealed ones.
+        assert_eq!([0; 2].map(|_| pool.place(1360).unwrap().slot.frame), [1, 2]);
+        // Frame 2 alone cannot be emptied: the free slots of sealed zspages are no room.
+        pool.compact(10, &|_| true, &mut moves, &mut freed);
+        assert_eq!(moves.len(), 1);
+        // What leaves a sealed zspage makes no room in it, until it is unsealed.
+        assert_eq!(pool.remove(placed[9].handle), Span::EMPTY);
+        pool.check();
+        assert_eq!([0; 3].map(|_| pool.place(1360).unwrap().slot.frame), [2, 2, 4]);
+        pool.seal(Unit(3), false);
+        pool.check();
+        assert_eq!(pool.view(Unit(3)).zpages, 1);
+        assert_eq!([0; 4].map(|_| pool.place(1360).unwrap().slot.frame), [3, 3, 4, 4]);
+        // The seal ends with the unit.
+        assert_eq!(pool.remove(placed[0].handle), Span { first: 0, frames: 1 });
+        assert_eq!([0; 2].map(|_| pool.place(1360).unwrap().slot.frame), [0, 0]);
+        pool.check();
+    }
+
+    #[test]
+    fn the_index_costs_nothing_until_somebody_asks() {
+        let mut pool = pool(4);
+        let mut handles: Vec<Handle> = (0..3000).map(|i| pool.place(40 + i % 4057).unwrap().handle).collect();
+        let (without, frames) = (pool.usage().metadata_bytes, u64::from(pool.usage().frames));
+        assert_eq!(handles.iter().filter(|&&handle| pool.unit(handle) == Unit(0)).count(), 9, "40 to 48 bytes");
+        assert_eq!(pool.usage().metadata_bytes, without);
+        // It is made of what is there already.
+        assert!(handles.iter().all(|&handle| pool.view(pool.unit(handle)).zpages > 0));
+        assert!((frames * 8..frames * 10).contains(&(pool.usage().metadata_bytes - without)));
+        pool.check();
+        // Kept up by what comes, leaves and moves, and smaller when less is left.
+        handles.extend((0..3000).map(|i| pool.place(40 + i % 4057).unwrap().handle));
+        pool.check();
+        handles.drain(100..).for_each(|handle| assert!(pool.remove(handle).frames <= 4));
+        pool.compact(usize::MAX, &|_| true, &mut Vec::new(), &mut Vec::new());
+        pool.check();
+        handles.drain(..).for_each(|handle| assert!(pool.remove(handle).frames <= 4));
+        assert!(pool.units().metadata_bytes() <= 64 * 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "Unit(1) is not in use")]
+    fn a_frame_inside_a_zspage_is_no_unit() {
+        let mut pool = pool(4);
+        pool.place(48).unwrap();
+        pool.view(Unit(1));
     }
 
     #[test]
@@ -290,8 +537,10 @@ mod tests {
                 assert!(class.layout.bytes >= len);
                 assert!(class.layout.bytes * class.layout.slots <= class.layout.frames * super::super::FRAME_BYTES);
             }
-            let keys = pool.classes.iter().map(|class| (class.layout.frames, class.layout.slots));
-            assert_eq!(keys.collect::<std::collections::BTreeSet<_>>().len(), pool.classes.len());
+            let alike = |pair: &[Class]| {
+                (pair[0].layout.frames, pair[0].layout.slots) == (pair[1].layout.frames, pair[1].layout.slots)
+            };
+            assert!(!pool.classes.windows(2).any(alike), "neighbours that are alike are one class");
         }
     }
 

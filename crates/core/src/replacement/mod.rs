@@ -6,6 +6,11 @@
 //! A new policy is one file and one line in [`REPLACEMENTS`]; the line gives it a name in schemes, help text and the model
 //! test in `tests/policy_model.rs`.
 
+mod full_buffers;
+mod lottery;
+mod round_robin;
+mod unit_lru;
+
 use crate::pool::{Handle, Unit, UnitView};
 use crate::scheme::ReclaimKind;
 use std::fmt;
@@ -112,6 +117,12 @@ pub static REPLACEMENTS: &[ReplacementEntry] = &[
         pools: SINGLE,
         make: |_| Chooser::Queue(ReclaimKind::Dueling),
     },
+    unit_lru::ENTRY,
+    round_robin::BY_LIST,
+    round_robin::BY_CLASS,
+    round_robin::BY_GROUP,
+    lottery::ENTRY,
+    full_buffers::ENTRY,
     ReplacementEntry {
         name: "none",
         help: "nothing leaves: when the pool is full, new pages go elsewhere",

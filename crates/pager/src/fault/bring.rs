@@ -1,19 +1,21 @@
 //! Bringing pages back: the bytes of a fault's loads, put together and copied into the program.
 
-use super::{End, Server};
+use super::{End, Server, RUN};
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, ZERO_RUN};
 use crate::stats::SourceKind;
 use memfit_codec::{CodecId, Worker};
 use memfit_core::{Filled, Page, Source, Stored};
 use memfit_os::uffd::Fill;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Server {
     /// Fills the pages of `self.loads`. True when the faulting page, the first, is there.
     pub(super) fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
         let kind = SourceKind::of(&self.loads[0].source);
-        if self.loads[0].source != Source::Zero {
+        self.gathered = self.loads.iter().any(|load| load.source != Source::Zero);
+        if self.gathered {
             self.gather()?;
         }
         // One ioctl less: the thread that waits for a single page goes on from the copy. It may take this CPU there,
@@ -114,10 +116,9 @@ impl Server {
         if let Some(expected) = self.proc.expected() {
             expected.bring_back(self.loads[from..].iter().map(|load| load.page));
         }
-        // The first load decides for all, as it did whether to gather.
-        let bytes = match self.loads[0].source {
-            Source::Zero => &ZERO_RUN.0[..len],
-            _ => &self.page_run.bytes()[from * 4096..][..len],
+        let bytes = match self.gathered {
+            false => &ZERO_RUN.0[..len],
+            true => &self.page_run.bytes()[from * 4096..][..len],
         };
         if wake {
             self.proc.uffd.copy_and_wake(at, bytes)
@@ -126,14 +127,68 @@ impl Server {
         }
     }
 
+    /// What would be filled with zeros is read from its file if it is mapped from one.
+    pub(super) fn find_files(&mut self) {
+        let files = self.proc.files.lock().unwrap();
+        if files.is_empty() {
+            return;
+        }
+        let mut new = 0;
+        for load in &mut self.loads {
+            if load.source == Source::Zero && files.at(load.page).is_some() {
+                load.source = Source::File;
+                new += 1;
+            }
+        }
+        let any = self.loads.iter().any(|load| load.source == Source::File);
+        let first_is_new = new > 0 && self.loads[0].source == Source::File;
+        self.shared.files.faults.fetch_add(u64::from(first_is_new), std::sync::atomic::Ordering::Relaxed);
+        drop(files);
+        let rest = if any { self.loads.split_off(self.loads.len().min(RUN)) } else { Vec::new() };
+        if any {
+            let mut state = self.shared.lock();
+            rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
+            state.core.read_elsewhere(new.min(RUN as u32));
+            self.shared.settle(state);
+        }
+    }
+
+    /// Reads the load at `first` and those after it that follow it in the same file. Returns how many that are.
+    fn read_file(&mut self, first: usize) -> Result<usize, End> {
+        let files = self.proc.files.lock().unwrap();
+        let lost = || Broken("the file of an evicted page is no longer known".into());
+        let (file, index) = files.at(self.loads[first].page).ok_or_else(lost)?;
+        let follows = |(i, load): (usize, &memfit_core::Load)| {
+            let next = files.at(load.page).is_some_and(|(f, at)| Arc::ptr_eq(f, file) && at == index + i as u64);
+            load.source == Source::File && next
+        };
+        let pages = self.loads[first..].iter().enumerate().take_while(|&(i, load)| follows((i, load))).count();
+        let (file, shared) = (Arc::clone(file), &self.shared);
+        drop(files);
+        let out = &mut self.page_run.bytes()[first * 4096..(first + pages) * 4096];
+        shared.files.read(&file, index, out).map_err(|error| {
+            Broken(format!("cannot read page {:#x} from its file: {error}", self.loads[first].page.address()))
+        })?;
+        Ok(pages)
+    }
+
     /// Puts the contents of all loads into the run buffer.
     fn gather(&mut self) -> Result<(), End> {
+        let mut read = 0;
         for i in 0..self.loads.len() {
+            if i < read {
+                continue;
+            }
+            if self.loads[i].source == Source::File {
+                read = i + self.read_file(i)?;
+                continue;
+            }
             let load = self.loads[i];
             let out = &mut self.page_run.bytes()[i * 4096..(i + 1) * 4096];
             match load.source {
                 Source::Zero => out.fill(0),
                 Source::Word(word) => memfit_codec::fill(out, word),
+                Source::File => {}
                 Source::Staged(slot) => {
                     let segment = self.shared.lock().segments.get(&slot.area).cloned();
                     let segment = segment.ok_or_else(|| Broken("a staging area is gone".into()))?;

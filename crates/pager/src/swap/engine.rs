@@ -72,6 +72,12 @@ impl Engine {
         Engine { ring: None, under_way: Vec::new(), queued: 0, done: VecDeque::new(), faults: None, held: Vec::new() }
     }
 
+    /// With trouble as in `MEMFIT_SWAP_FAULTS`, for this thread's transfers alone.
+    #[cfg(test)]
+    pub fn troubled(faults: &str) -> Engine {
+        Engine { faults: Some(Faults::parse(faults)), ..Engine::new() }
+    }
+
     /// Takes a transfer, to begin at the next [`Engine::start`] at the latest.
     ///
     /// # Safety

@@ -45,7 +45,8 @@ impl Faults {
         Some(Faults::parse(&std::env::var("MEMFIT_SWAP_FAULTS").ok()?))
     }
 
-    fn parse(text: &str) -> Faults {
+    /// What the variable would say.
+    pub fn parse(text: &str) -> Faults {
         let mut faults = Faults { state: 1, stall_ms: 10_000, ..Faults::default() };
         for (key, value) in text.split(',').filter_map(|pair| pair.split_once('=')) {
             let value = value.parse().expect("a number in MEMFIT_SWAP_FAULTS");

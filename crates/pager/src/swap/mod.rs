@@ -1,29 +1,43 @@
-//! The swap tier: files or devices of one's own, written in segments of 256 KiB.
+//! The swap tier: files or devices of one's own, in segments of 256 KiB.
 //!
-//! Space is a log ([`memfit_core::swap_log`]). Each object lies behind its authentication tag, encrypted under a key that
-//! only this pager has ([`cipher`]). Reads and writes go past the page cache where the file system can (O_DIRECT), so that
-//! what was saved is not spent on caching it; and asynchronously ([`engine`]): a fault thread goes on serving others while
-//! one waits for the device ([`reader`]), and reclaim goes on while segments are written ([`writer`]).
+//! Space is a log ([`memfit_core::swap_log`]), written segment after segment, in which each object lies behind its
+//! authentication tag; or fixed blocks of 4 KiB whose numbers the core chooses, each with its tag in memory ([`blocks`]).
+//! All is encrypted under a key that only this pager has ([`cipher`]). Reads and writes go past the page cache where the
+//! file system can (O_DIRECT), so that what was saved is not spent on caching it; and asynchronously ([`engine`]): a fault
+//! thread goes on serving others while one waits for the device ([`reader`]), and reclaim goes on while segments or blocks
+//! are written ([`writer`], [`block_writer`]).
 
+// Until reclaim writes blocks.
+#[cfg_attr(not(test), allow(dead_code))]
+pub mod block_writer;
+#[cfg_attr(not(test), allow(dead_code))]
+mod blocks;
 mod buffer;
 mod cipher;
 mod copies;
 mod device;
 mod engine;
 mod faults;
+mod output;
 pub mod reader;
 pub mod writer;
 
+pub use block_writer::BlockWriter;
+pub use copies::{Hash, Hasher};
 pub use buffer::{Aligned, ALIGN};
+pub use output::Output;
 pub use reader::{Have, Reader};
-pub use writer::{Room, Writer, Written};
+pub use writer::{Item, Room, Writer, Written};
 
+use blocks::{Blocks, BLOCK, IN_SEGMENT};
 use cipher::{Cipher, Label, TAG_BYTES};
-use copies::{Copies, Hasher};
+use copies::Copies;
+use memfit_core::blocks::block_of;
 use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, HEAD_BYTES, SEGMENT_BYTES};
 use memfit_core::{Extent, ObjectId, Stored};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,6 +63,15 @@ pub struct Counters {
     pub under_way: Arc<engine::UnderWay>,
 }
 
+/// How the space is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A log of segments: see [`Writer`].
+    Log,
+    /// Blocks of 4 KiB that the core hands out: see [`BlockWriter`].
+    Blocks,
+}
+
 /// A file or device.
 struct Place {
     file: File,
@@ -61,7 +84,10 @@ struct Place {
 /// The open files and devices. No thread holds two of its locks; both are inside of the core's.
 pub struct SwapTier {
     files: Vec<Place>,
+    /// Without devices in the other layout, so that it takes nothing.
     log: Mutex<SwapLog>,
+    /// `None` if all is in the log.
+    blocks: Option<Blocks>,
     cipher: Cipher,
     copies: Mutex<Copies>,
     /// Makes the hashes of copies.
@@ -75,10 +101,11 @@ impl SwapTier {
     ///
     /// # Errors
     /// When the kernel has no random bytes for a key.
-    pub fn new(pages: usize) -> io::Result<SwapTier> {
+    pub fn new(pages: usize, layout: Layout) -> io::Result<SwapTier> {
         Ok(SwapTier {
             files: Vec::new(),
             log: Mutex::new(SwapLog::new()),
+            blocks: (layout == Layout::Blocks).then(Blocks::default),
             cipher: Cipher::new()?,
             copies: Mutex::new(Copies::new(pages)),
             hasher: Hasher::new()?,
@@ -94,16 +121,30 @@ impl SwapTier {
         let (file, bytes, reserved) = device::open(path, max_bytes)?;
         self.files.push(Place { file, most: bytes, allocated: AtomicU64::new(0) });
         // The first segment of a file that was there stays as it is: it may hold a signature.
-        self.log().add_device(bytes, reserved);
+        match &mut self.blocks {
+            Some(blocks) => blocks.add_device(bytes, reserved),
+            None => {
+                self.log().add_device(bytes, reserved);
+            }
+        }
         Ok(())
+    }
+
+    /// Whether it is a log.
+    pub fn is_log(&self) -> bool {
+        self.blocks.is_none()
     }
 
     fn log(&self) -> MutexGuard<'_, SwapLog> {
         self.log.lock().unwrap()
     }
 
-    /// The object's bytes are no longer needed there; kept as a copy if a fault has announced it.
+    /// The object's bytes are no longer needed there; kept as a copy if a fault has announced it. Blocks are the core's:
+    /// it knows that one is free.
     pub fn free(&self, extent: Extent, len: u16) {
+        if self.blocks.is_some() {
+            return;
+        }
         let freed = self.copies().freed(extent, len);
         freed.into_iter().for_each(|(extent, len)| self.release(extent, len));
     }
@@ -116,8 +157,11 @@ impl SwapTier {
         self.copies.lock().unwrap()
     }
 
-    /// A page, as it is in the program now, is about to be freed here.
+    /// A page, as it is in the program now, is about to be freed here. No copies are kept in blocks.
     pub fn leaves(&self, stored: Stored, page: &[u8]) {
+        if self.blocks.is_some() {
+            return;
+        }
         let hash = self.hasher.hash(page);
         self.copies().leaves(stored, hash);
     }
@@ -155,34 +199,102 @@ impl SwapTier {
         self.counters.write_ns.load(Relaxed) > self.counters.write_bytes.load(Relaxed) * ns
     }
 
-    /// Bytes of segments in use.
+    /// The blocks that can be written now, those of the device to be used first before those of the others: fewer when a
+    /// device was found full or broken. None in a log.
+    pub fn blocks(&self) -> Vec<Range<u32>> {
+        self.blocks.as_ref().map_or_else(Vec::new, Blocks::usable)
+    }
+
+    /// So many blocks hold objects now, as the core says.
+    pub fn set_blocks_in_use(&self, blocks: u64) {
+        if let Some(all) = &self.blocks {
+            all.set_in_use(blocks);
+            self.counters.peak_bytes.fetch_max(blocks * BLOCK as u64, Relaxed);
+        }
+    }
+
+    /// Bytes of segments or blocks in use.
     pub fn used_bytes(&self) -> u64 {
-        self.log().usage().used_bytes
+        match &self.blocks {
+            Some(blocks) => blocks.in_use() * BLOCK as u64,
+            None => self.log().usage().used_bytes,
+        }
     }
 
-    /// Bytes of objects.
+    /// Bytes of objects; a block counts as a whole.
     pub fn live_bytes(&self) -> u64 {
-        self.log().usage().live_bytes
+        match &self.blocks {
+            Some(blocks) => blocks.in_use() * BLOCK as u64,
+            None => self.log().usage().live_bytes,
+        }
     }
 
-    /// Bytes of the tables of the log.
+    /// Bytes of the tables of the log, or of the blocks.
     pub fn metadata_bytes(&self) -> u64 {
         let copies = self.copies().metadata_bytes();
-        copies + self.log().metadata_bytes()
+        copies + self.blocks.as_ref().map_or_else(|| self.log().metadata_bytes(), Blocks::metadata_bytes)
     }
 
-    /// The device of a segment, and where on it the segment starts.
+    /// The device of a segment, and the byte on it where the segment starts.
+    fn device_of(&self, segment: SegmentId) -> (&Place, u64) {
+        let (device, offset) = match &self.blocks {
+            Some(blocks) => blocks.place(segment),
+            None => {
+                let (device, offset) = self.log().place(segment);
+                (device.0 as usize, offset)
+            }
+        };
+        (&self.files[device], offset)
+    }
+
+    /// The same, for a request.
     fn place(&self, segment: SegmentId) -> (RawFd, u64) {
-        let (device, offset) = self.log().place(segment);
-        (self.files[device.0 as usize].file.as_raw_fd(), offset)
+        let (place, offset) = self.device_of(segment);
+        (place.file.as_raw_fd(), offset)
     }
 
-    /// Which use of its segment an object belongs to. It must not be freed meanwhile.
+    /// Where the bytes are that must be read for an object: its own with its tag, or the whole of its block.
+    fn locate(&self, stored: Stored) -> (SegmentId, Range<usize>) {
+        if self.blocks.is_none() {
+            let (start, end) = span(stored);
+            return (SegmentId::of(stored.extent), start..end);
+        }
+        let block = block_of(stored.extent);
+        let start = (block % IN_SEGMENT) as usize * BLOCK;
+        (SegmentId(block / IN_SEGMENT), start..start + BLOCK)
+    }
+
+    /// Number of the write that put an object where it is: of its block, or of the use of its segment. What was read at an
+    /// earlier [`SwapTier::time`] is not that. It must not be freed meanwhile.
+    fn number_of(&self, extent: Extent) -> u64 {
+        match &self.blocks {
+            Some(blocks) => blocks.number(block_of(extent)),
+            None => self.sequence_of(extent),
+        }
+    }
+
+    /// The time of a read of these bytes that begins now; an object is there.
+    fn time(&self, segment: SegmentId, bytes: Range<usize>) -> u64 {
+        match &self.blocks {
+            Some(blocks) => blocks.time(segment, bytes),
+            None => self.log().sequence(segment),
+        }
+    }
+
+    /// Decrypts an object into the start of `out`, a page long, out of the bytes at its place, which were read at this time.
+    fn open_read<'a>(&self, stored: Stored, time: u64, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
+        match &self.blocks {
+            Some(blocks) => blocks.open(&self.cipher, stored, bytes, out),
+            None => self.open_object(stored, time, bytes, out),
+        }
+    }
+
+    /// Which use of its segment of the log an object belongs to. It must not be freed meanwhile.
     fn sequence_of(&self, extent: Extent) -> u64 {
         self.log().sequence(SegmentId::of(extent))
     }
 
-    /// Decrypts an object out of `bytes`, which begin with its tag, into the start of `out`.
+    /// Decrypts an object of the log out of `bytes`, which begin with its tag, into the start of `out`.
     fn open_object<'a>(&self, stored: Stored, sequence: u64, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
         let (tag, sealed) = bytes.split_at(TAG_BYTES);
         let out = &mut out[..usize::from(stored.len)];
@@ -192,7 +304,7 @@ impl SwapTier {
         self.cipher.open(label, tag, out).then_some(out)
     }
 
-    /// Encrypts an object into `out`, which becomes its tag, its bytes, zeros to the end of the unit.
+    /// Encrypts an object of the log into `out`, which becomes its tag, its bytes, zeros to the end of the unit.
     fn seal_object(&self, stored: Stored, sequence: u64, bytes: &[u8], out: &mut [u8]) {
         let label = Label { sequence, unit: stored.extent.unit, codec: stored.codec };
         let (head, rest) = out.split_at_mut(TAG_BYTES);
@@ -204,16 +316,23 @@ impl SwapTier {
 
     /// Bytes that could be taken still.
     pub fn free_bytes(&self) -> u64 {
-        self.log().usage().free_bytes
+        match &self.blocks {
+            Some(blocks) => blocks.total().saturating_sub(blocks.in_use()) * BLOCK as u64,
+            None => self.log().usage().free_bytes,
+        }
     }
 
-    /// A segment was opened. Says which bytes to allocate, so that no write makes the file longer: one that does excludes all
-    /// reads of the file meanwhile (ext4, xfs).
-    fn opened(&self, segment: SegmentId) -> Option<(RawFd, std::ops::Range<u64>)> {
+    /// A segment of the log was opened. Says which bytes to allocate.
+    fn opened(&self, segment: SegmentId) -> Option<(RawFd, Range<u64>)> {
         let bytes = self.used_bytes();
         self.counters.peak_bytes.fetch_max(bytes, Relaxed);
-        let (device, offset) = self.log().place(segment);
-        let Place { file, most, allocated } = &self.files[device.0 as usize];
+        self.to_allocate(segment)
+    }
+
+    /// Which bytes to allocate before a segment is written to, so that no write makes the file longer: one that does excludes
+    /// all reads of the file meanwhile (ext4, xfs).
+    fn to_allocate(&self, segment: SegmentId) -> Option<(RawFd, Range<u64>)> {
+        let (Place { file, most, allocated }, offset) = self.device_of(segment);
         let (have, end) = (allocated.load(Relaxed), offset + SEGMENT as u64);
         let to = (end + ALLOCATE_BYTES).min(*most);
         if end + ALLOCATE_BYTES / 2 <= have || to <= have {

@@ -2,12 +2,16 @@
 //!
 //! A fault on a page in the swap tier begins a read of its object and of those that a sequential reader will want next,
 //! and is asked again when bytes have come. No table changes while a read is under way: what was read is looked up by
-//! place, and belongs to one use of its segment, so that bytes which are no longer those of an object are not taken for it.
+//! place, and belongs to one use of its segment or block, so that bytes which are no longer those of an object are not taken
+//! for it.
+//!
+//! Of the log, a piece serves all objects in it. Of blocks, those alone that it was read for, and each of them once: a scheme
+//! that lays out pages in blocks says itself what one read brings.
 
 use super::engine::{Engine, Progress, Request, Transfer};
-use super::{span, Aligned, SwapTier, ALIGN, SEGMENT};
+use super::{Aligned, SwapTier, ALIGN, SEGMENT};
 use memfit_core::swap_log::SegmentId;
-use memfit_core::Stored;
+use memfit_core::{Extent, Stored};
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -52,7 +56,8 @@ enum Condition {
 struct Piece {
     condition: Condition,
     segment: SegmentId,
-    sequence: u64,
+    /// When the read began: see [`SwapTier::time`].
+    time: u64,
     start: usize,
     end: usize,
     bytes: Aligned,
@@ -60,9 +65,25 @@ struct Piece {
     used: u64,
     /// Objects for which it was read and that were not asked for yet.
     wanted: u32,
+    /// Which those are, if it serves no others.
+    only: Vec<Extent>,
 }
 
 impl Piece {
+    fn unused(bytes: usize) -> Piece {
+        Piece {
+            condition: Condition::Unused,
+            segment: SegmentId(0),
+            time: 0,
+            start: 0,
+            end: 0,
+            bytes: Aligned::new(bytes),
+            used: 0,
+            wanted: 0,
+            only: Vec::new(),
+        }
+    }
+
     fn free(&self) -> bool {
         !matches!(self.condition, Condition::Coming(_))
     }
@@ -71,6 +92,8 @@ impl Piece {
 /// Reads of one thread.
 pub struct Reader {
     tier: Arc<SwapTier>,
+    /// Whether a piece serves those alone that it was read for.
+    exact: bool,
     /// Made at the first read.
     engine: Option<Engine>,
     pieces: Vec<Piece>,
@@ -86,7 +109,16 @@ impl Reader {
     /// Nothing read yet, and next to no memory taken.
     pub fn new(tier: Arc<SwapTier>, budget_bytes: u64) -> Reader {
         let most_bytes = (budget_bytes / SHARE_OF_BUDGET).clamp(BYTES_MIN, BYTES_MAX) as usize;
-        Reader { tier, engine: None, pieces: Vec::new(), most_bytes, clock: 0, usual_ns: 0, object: Vec::new().into() }
+        Reader {
+            exact: tier.blocks.is_some(),
+            tier,
+            engine: None,
+            pieces: Vec::new(),
+            most_bytes,
+            clock: 0,
+            usual_ns: 0,
+            object: Vec::new().into(),
+        }
     }
 
     /// How many pages it pays to read ahead, when they come in sequence: if none of them is compressed, half of the memory.
@@ -105,13 +137,18 @@ impl Reader {
     }
 
     fn find(&self, stored: Stored) -> Option<usize> {
-        let (segment, sequence) = (SegmentId::of(stored.extent), self.tier.sequence_of(stored.extent));
-        let (start, end) = span(stored);
+        if self.pieces.is_empty() {
+            return None;
+        }
+        let (segment, bytes) = self.tier.locate(stored);
+        let number = self.tier.number_of(stored.extent);
         self.pieces.iter().position(|p| {
             !matches!(p.condition, Condition::Unused)
-                && (p.segment, p.sequence) == (segment, sequence)
-                && p.start <= start
-                && end <= p.end
+                && p.segment == segment
+                && number <= p.time
+                && p.start <= bytes.start
+                && bytes.end <= p.end
+                && (!self.exact || p.only.contains(&stored.extent))
         })
     }
 
@@ -132,38 +169,44 @@ impl Reader {
     }
 
     fn want_in_turn(&mut self, objects: &[Stored]) {
-        let mut rest =
-            objects.iter().copied().filter(|&o| self.find(o).is_none()).collect::<Vec<_>>().into_iter().peekable();
+        let rest: Vec<Stored> = objects.iter().copied().filter(|&o| self.find(o).is_none()).collect();
         let mut on_demand = objects.first().is_some_and(|&first| self.find(first).is_none());
-        while let Some(first) = rest.next() {
-            let mut wanted = 1;
-            let segment = SegmentId::of(first.extent);
-            let (mut start, mut end) = span(first);
-            while let Some(next) = rest.next_if(|next| {
-                let (s, e) = span(*next);
-                SegmentId::of(next.extent) == segment && s <= end + GAP && e + GAP >= start
-            }) {
-                let (s, e) = span(next);
-                (start, end) = (start.min(s), end.max(e));
-                wanted += 1;
-            }
-            let range = start / ALIGN * ALIGN..end.next_multiple_of(ALIGN).min(SEGMENT);
-            if !self.begin(first, range, wanted, on_demand) {
+        // What lies between wanted blocks is not wanted.
+        let gap = if self.exact { 0 } else { GAP };
+        let mut from = 0;
+        while let Some(&first) = rest.get(from) {
+            let (segment, mut bytes) = self.tier.locate(first);
+            let next = |stored: &&Stored| {
+                let (there, b) = self.tier.locate(**stored);
+                let near = there == segment && b.start <= bytes.end + gap && b.end + gap >= bytes.start;
+                if near {
+                    bytes = bytes.start.min(b.start)..bytes.end.max(b.end);
+                }
+                near
+            };
+            let run = &rest[from..][..rest[from..].iter().take_while(next).count()];
+            let range = bytes.start / ALIGN * ALIGN..bytes.end.next_multiple_of(ALIGN).min(SEGMENT);
+            if !self.begin(segment, range, run, on_demand) {
                 return;
             }
+            from += run.len();
             on_demand = false;
         }
     }
 
-    fn begin(&mut self, object: Stored, range: Range<usize>, wanted: u32, on_demand: bool) -> bool {
-        let (segment, start, end) = (SegmentId::of(object.extent), range.start, range.end);
+    fn begin(&mut self, segment: SegmentId, range: Range<usize>, wanted: &[Stored], on_demand: bool) -> bool {
+        let (start, end) = (range.start, range.end);
         let Some(i) = self.room(end - start, on_demand) else { return false };
         self.clock += 1;
         let (fd, offset) = self.tier.place(segment);
         let piece = &mut self.pieces[i];
-        (piece.segment, piece.sequence) = (segment, self.tier.sequence_of(object.extent));
+        (piece.segment, piece.time) = (segment, self.tier.time(segment, range));
         (piece.start, piece.end) = (start, end);
-        (piece.used, piece.wanted) = (self.clock, wanted);
+        (piece.used, piece.wanted) = (self.clock, wanted.len() as u32);
+        piece.only.clear();
+        if self.exact {
+            piece.only.extend(wanted.iter().map(|stored| stored.extent));
+        }
         let offset = offset + start as u64;
         let base = piece.bytes.base();
         let request = Request { token: i as u64, write: false, fd, offset, base, len: end - start };
@@ -190,8 +233,7 @@ impl Reader {
         }
         let taken: usize = self.pieces.iter().map(|p| p.bytes.len()).sum();
         let i = if taken + size <= self.most_bytes || self.pieces.is_empty() {
-            let (segment, bytes, condition) = (SegmentId(0), Aligned::new(size), Condition::Unused);
-            self.pieces.push(Piece { condition, segment, sequence: 0, start: 0, end: 0, bytes, used: 0, wanted: 0 });
+            self.pieces.push(Piece::unused(size));
             self.pieces.len() - 1
         } else {
             best(&self.pieces, !on_demand, &|_| true)?
@@ -296,10 +338,15 @@ impl Reader {
         self.clock += 1;
         let piece = &mut self.pieces[i];
         (piece.used, piece.wanted) = (self.clock, piece.wanted.saturating_sub(1));
-        let (start, end) = span(stored);
-        let (sequence, from) = (piece.sequence, piece.start);
-        let bytes = &piece.bytes.bytes()[start - from..end - from];
-        self.tier.open_object(stored, sequence, bytes, &mut self.object).is_some()
+        let (_, range) = self.tier.locate(stored);
+        let (time, from) = (piece.time, piece.start);
+        let bytes = &piece.bytes.bytes()[range.start - from..range.end - from];
+        let opens = self.tier.open_read(stored, time, bytes, &mut self.object).is_some();
+        if self.exact && opens {
+            piece.only.retain(|&extent| extent != stored.extent);
+            piece.wanted = piece.only.len() as u32;
+        }
+        opens
     }
 
     fn drop_piece(&mut self, stored: Stored) {
@@ -320,6 +367,150 @@ impl Drop for Reader {
     fn drop(&mut self) {
         if self.engine.as_mut().is_some_and(|engine| !engine.finish()) {
             std::mem::forget((self.engine.take(), std::mem::take(&mut self.pieces)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swap::writer::Item;
+    use crate::swap::{BlockWriter, Layout, Room, Writer, Written};
+    use memfit_core::blocks::extent;
+    use memfit_core::ObjectId;
+    use std::path::Path;
+
+    const OBJECTS: u32 = 900;
+
+    fn contents(object: u32) -> Vec<u8> {
+        let len = 1 + object * 613 % 2040;
+        (0..len).map(|i| (i * 31 + object * 7) as u8).collect()
+    }
+
+    /// A tier of either layout, and where the objects are in it.
+    fn written(layout: Layout) -> (Arc<SwapTier>, Vec<Stored>) {
+        let mut tier = SwapTier::new(1000, layout).unwrap();
+        tier.add(Path::new("/var/tmp"), 64 << 20).unwrap();
+        let tier = Arc::new(tier);
+        let ended = match layout {
+            Layout::Log => in_log(&tier),
+            Layout::Blocks => in_blocks(&tier),
+        };
+        let mut stored: Vec<Stored> = vec![Stored { extent: Extent { unit: 0 }, len: 0, codec: 0 }; OBJECTS as usize];
+        for Written { items, error } in ended {
+            assert!(error.is_none(), "{error:?}");
+            items.iter().for_each(|item| stored[item.object.0 as usize] = item.stored);
+        }
+        (tier, stored)
+    }
+
+    fn in_log(tier: &Arc<SwapTier>) -> Vec<Written> {
+        let mut writer = Writer::new(Arc::clone(tier));
+        let mut ended = Vec::new();
+        for object in 0..OBJECTS {
+            let bytes = contents(object);
+            while writer.room(bytes.len() as u16, false) == Room::Later {
+                writer.wait(100);
+                ended.extend(writer.reap());
+            }
+            writer.add(ObjectId(object), 3, &bytes, None);
+        }
+        writer.flush();
+        while writer.busy() {
+            writer.wait(100);
+            ended.extend(writer.reap());
+        }
+        ended
+    }
+
+    /// Two objects in each block.
+    fn in_blocks(tier: &Arc<SwapTier>) -> Vec<Written> {
+        let mut writer = BlockWriter::new(Arc::clone(tier));
+        let mut ended = Vec::new();
+        for block in 0..OBJECTS / 2 {
+            let (mut bytes, mut items) = (Vec::new(), Vec::new());
+            for object in [block * 2, block * 2 + 1] {
+                bytes.resize(bytes.len().next_multiple_of(8), 0);
+                let object_bytes = contents(object);
+                let extent = extent(block, bytes.len() as u32);
+                let stored = Stored { extent, len: object_bytes.len() as u16, codec: 3 };
+                items.push(Item { object: ObjectId(object), stored, from: None });
+                bytes.extend(object_bytes);
+            }
+            while !writer.ready() {
+                writer.wait(100);
+                ended.extend(writer.reap());
+            }
+            writer.add(block, &bytes, items);
+        }
+        writer.flush();
+        while writer.busy() {
+            writer.wait(100);
+            ended.extend(writer.reap());
+        }
+        ended
+    }
+
+    fn troubled(tier: &Arc<SwapTier>, faults: &str) -> Reader {
+        let mut reader = Reader::new(Arc::clone(tier), 256 << 20);
+        reader.engine = Some(Engine::troubled(faults));
+        reader
+    }
+
+    #[test]
+    fn both_layouts_give_back_what_was_written_in_any_order() {
+        for layout in [Layout::Log, Layout::Blocks] {
+            let (tier, stored) = written(layout);
+            let mut reader = Reader::new(tier, 256 << 20);
+            for i in 0..OBJECTS {
+                let object = i * 247 % OBJECTS;
+                let ahead: Vec<Stored> = (object..OBJECTS).take(10).map(|o| stored[o as usize]).collect();
+                reader.want(&ahead);
+                assert_ne!(reader.have(ahead[0]), Have::Absent);
+                assert_eq!(reader.fetch(ahead[0]).unwrap(), contents(object), "{layout:?}, object {object}");
+            }
+        }
+    }
+
+    #[test]
+    fn in_both_layouts_neighbours_that_are_wanted_at_once_are_few_reads() {
+        for (layout, again) in [(Layout::Log, 0), (Layout::Blocks, 60)] {
+            let (tier, stored) = written(layout);
+            let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
+            let reads = || tier.counters.reads.load(std::sync::atomic::Ordering::Relaxed);
+            reader.want(&stored[200..260]);
+            (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
+            let first = reads();
+            assert!(first <= 2, "{layout:?}: {first} reads for sixty neighbours");
+            assert!(reader.pieces.iter().all(|p| p.wanted == 0), "{layout:?}: their memory is for others now");
+            (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
+            assert_eq!(reads() - first, again, "{layout:?}: reads for the same, one by one");
+        }
+    }
+
+    #[test]
+    fn in_both_layouts_a_device_may_be_wrong_once() {
+        for layout in [Layout::Log, Layout::Blocks] {
+            let (tier, stored) = written(layout);
+            let mut reader = troubled(&tier, "seed=5,flip=20,read-eio=20,short=200,stall=5,stall-ms=10");
+            for object in (0..OBJECTS).rev() {
+                assert_eq!(reader.fetch(stored[object as usize]).unwrap(), contents(object), "{layout:?}");
+            }
+            let errors = tier.counters.errors.load(std::sync::atomic::Ordering::Relaxed);
+            assert!(errors > 5, "{layout:?}: {errors} errors were got over");
+            // In a segment it may be a bit that belongs to no object.
+            if layout == Layout::Blocks {
+                let why = troubled(&tier, "flip=1000").fetch(stored[7]).unwrap_err();
+                assert!(why.contains("other bytes"), "{why}");
+            }
+            let mut reader = troubled(&tier, "read-eio=1000");
+            reader.want(&stored[7..8]);
+            reader.reap();
+            reader.reap();
+            assert!(matches!(reader.have(stored[7]), Have::Failed(_)), "{layout:?}");
+            assert!(reader.fetch(stored[7]).is_err());
+            reader.engine = None;
+            assert_eq!(reader.fetch(stored[7]).unwrap(), contents(7), "{layout:?}: asked again");
         }
     }
 }

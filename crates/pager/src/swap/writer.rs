@@ -399,14 +399,14 @@ impl Drop for Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::swap::{Have, Reader};
+    use crate::swap::{Have, Layout, Reader};
     use memfit_core::Extent;
     use std::collections::HashMap;
     use std::path::Path;
 
     /// A place on a disk, which a temporary directory need not be.
     fn tier(bytes: u64) -> Arc<SwapTier> {
-        let mut tier = SwapTier::new(1000).unwrap();
+        let mut tier = SwapTier::new(1000, Layout::Log).unwrap();
         tier.add(Path::new("/var/tmp"), bytes).unwrap();
         Arc::new(tier)
     }

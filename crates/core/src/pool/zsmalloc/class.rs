@@ -15,6 +15,9 @@ const LOOK_MAX: usize = 8;
 /// End of a list of zspages.
 const NIL: u32 = u32::MAX;
 
+/// In place of the previous neighbour: a sealed zspage, which is in no group whatever its slots.
+const SEALED: u32 = u32::MAX - 1;
+
 /// Marks an owner that is no handle but the number of the next free slot.
 const FREE: u32 = Handle::RAW_MAX + 1;
 
@@ -30,13 +33,17 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout for slots of `bytes` that wastes the smallest share of a zspage of at most `chain_frames` frames;
-    /// of equal ones the shortest, which is emptied most easily.
+    /// The layout for slots of `bytes` that uses most of a zspage of at most `chain_frames` frames, in whole percent as
+    /// in the kernel; of equal ones the shortest, which is emptied most easily.
     pub fn choose(bytes: u32, chain_frames: u32) -> Layout {
         let layouts = (1..=chain_frames).map(|frames| Layout { bytes, frames, slots: frames * FRAME_BYTES / bytes });
-        let best =
-            layouts.reduce(|best, new| if new.slots * best.frames > best.slots * new.frames { new } else { best });
+        let best = layouts.reduce(|best, new| if new.percent() > best.percent() { new } else { best });
         best.expect("a zspage has at least one frame")
+    }
+
+    /// Part of a zspage that is in slots, percent, rounded down.
+    fn percent(self) -> u32 {
+        self.slots * self.bytes * 100 / (self.frames * FRAME_BYTES)
     }
 }
 
@@ -62,6 +69,8 @@ pub(super) struct Class {
     heads: [u32; GROUPS],
     free_head: u32,
     live: u32,
+    /// Free slots of sealed zspages.
+    sealed_free: u32,
     /// Used slots of all zspages.
     used: u64,
 }
@@ -70,10 +79,10 @@ impl Class {
     pub fn new(layout: Layout) -> Self {
         assert!(layout.slots >= 1 && layout.slots <= SLOTS_MAX, "{layout:?}");
         let (zspages, owners) = (Vec::new(), Vec::new());
-        Class { layout, zspages, owners, heads: [NIL; GROUPS], free_head: NIL, live: 0, used: 0 }
+        Class { layout, zspages, owners, heads: [NIL; GROUPS], free_head: NIL, live: 0, sealed_free: 0, used: 0 }
     }
 
-    /// Takes a free slot of the fullest zspage that has one. The caller must name its owner next.
+    /// Takes a free slot of the fullest zspage that has one and is not sealed. The caller must name its owner next.
     pub fn take(&mut self) -> Option<(u32, u16)> {
         let zspage = *self.heads.iter().rev().find(|head| **head != NIL)?;
         Some((zspage, self.take_in(zspage)))
@@ -112,11 +121,25 @@ impl Class {
     pub fn put(&mut self, zspage: u32, slot: u16) -> Option<Span> {
         self.unlink(zspage);
         self.vacate(zspage, slot);
-        if self.zspages[zspage as usize].used == 0 {
-            return Some(self.release(zspage));
+        self.reattach(zspage)
+    }
+
+    /// Keeps a zspage in use out of every group from now on, or no longer: nothing is placed in it, and compaction moves
+    /// nothing out of it or into it.
+    pub fn seal(&mut self, zspage: u32, sealed: bool) {
+        if sealed == self.is_sealed(zspage) {
+            return;
         }
-        self.link(zspage);
-        None
+        let free = self.free_slots(zspage);
+        if sealed {
+            self.unlink(zspage);
+            self.zspages[zspage as usize].prev = SEALED;
+            self.sealed_free += free;
+        } else {
+            self.zspages[zspage as usize].prev = NIL;
+            self.sealed_free -= free;
+            self.link(zspage);
+        }
     }
 
     /// Takes a zspage out of its group, so that [`Class::take`] does not find it.
@@ -124,7 +147,7 @@ impl Class {
         self.unlink(zspage);
     }
 
-    /// Frees a slot of a detached zspage.
+    /// Frees a slot of a detached or sealed zspage.
     pub fn vacate(&mut self, zspage: u32, slot: u16) {
         let index = self.owner_index(zspage, slot);
         let record = &mut self.zspages[zspage as usize];
@@ -133,6 +156,7 @@ impl Class {
         record.free_slot = slot;
         record.used -= 1;
         self.used -= 1;
+        self.sealed_free += u32::from(self.is_sealed(zspage));
     }
 
     /// Ends what [`Class::detach`] began: back to a group, or away with it if it is empty.
@@ -148,7 +172,7 @@ impl Class {
     /// objects; `None` if the other zspages have no room for them.
     pub fn source(&self, movable: &dyn Fn(Handle) -> bool) -> Option<(u32, u32)> {
         let slots = u64::from(self.layout.slots);
-        if u64::from(self.live) * slots - self.used < slots {
+        if u64::from(self.live) * slots - self.used - u64::from(self.sealed_free) < slots {
             return None;
         }
         let head = *self.heads.iter().find(|head| **head != NIL)?;
@@ -182,10 +206,20 @@ impl Class {
         self.used
     }
 
-    /// Spans of all zspages, in no useful order.
-    pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
-        let live = self.zspages.iter().filter(|record| record.used > 0);
-        live.map(|record| Span { first: record.first_frame, frames: self.layout.frames })
+    /// First frame of a zspage.
+    pub fn first_frame(&self, zspage: u32) -> u32 {
+        self.zspages[zspage as usize].first_frame
+    }
+
+    /// Free slots of a zspage.
+    pub fn free_slots(&self, zspage: u32) -> u32 {
+        self.layout.slots - u32::from(self.zspages[zspage as usize].used)
+    }
+
+    /// All zspages and their spans, in no useful order.
+    pub fn spans(&self) -> impl Iterator<Item = (u32, Span)> + '_ {
+        let live = (0..).zip(&self.zspages).filter(|(_, record)| record.used > 0);
+        live.map(|(zspage, record)| (zspage, Span { first: record.first_frame, frames: self.layout.frames }))
     }
 
     /// Heap bytes.
@@ -206,17 +240,24 @@ impl Class {
                 prev = zspage;
             }
         }
-        let (mut live, mut used) = (0, 0);
+        let (mut live, mut used, mut sealed_free) = (0, 0, 0);
         for (record, (zspage, list)) in self.zspages.iter().zip((0..).zip(&listed)) {
-            let want = if record.used == 0 { Some(None) } else { self.group(record.used).map(Some) };
+            let want = match record.used {
+                0 => Some(None),
+                _ if self.is_sealed(zspage) => None,
+                used => self.group(used).map(Some),
+            };
             assert_eq!(*list, want, "list of zspage {zspage} with {} slots in use", record.used);
+            if self.is_sealed(zspage) {
+                sealed_free += self.free_slots(zspage);
+            }
             if record.used > 0 {
                 live += 1;
                 used += u64::from(record.used);
                 self.check_slots(zspage, record);
             }
         }
-        assert_eq!((live, used), (self.live, self.used));
+        assert_eq!((live, used, sealed_free), (self.live, self.used, self.sealed_free));
         assert_eq!(self.owners.len(), self.zspages.len() * self.layout.slots as usize);
         assert!(self.zspages.last().is_none_or(|record| record.used > 0), "free records at the end are cut off");
     }
@@ -236,6 +277,10 @@ impl Class {
 
     fn owner_index(&self, zspage: u32, slot: u16) -> usize {
         zspage as usize * self.layout.slots as usize + usize::from(slot)
+    }
+
+    fn is_sealed(&self, zspage: u32) -> bool {
+        self.zspages[zspage as usize].prev == SEALED
     }
 
     /// The group of a zspage with so many slots in use; `None` if it is full (or empty).
@@ -268,6 +313,10 @@ impl Class {
     fn release(&mut self, zspage: u32) -> Span {
         let span = Span { first: self.zspages[zspage as usize].first_frame, frames: self.layout.frames };
         self.live -= 1;
+        if self.is_sealed(zspage) {
+            self.sealed_free -= self.layout.slots;
+        }
+        // This ends a seal, too.
         self.link_at(zspage, self.free_head);
         self.free_head = zspage;
         while self.zspages.last().is_some_and(|record| record.used == 0) {
@@ -280,7 +329,11 @@ impl Class {
         span
     }
 
+    /// Puts a zspage at the head of its group; not if it is sealed.
     fn link(&mut self, zspage: u32) {
+        if self.is_sealed(zspage) {
+            return;
+        }
         if let Some(group) = self.group(self.zspages[zspage as usize].used) {
             self.link_at(zspage, self.heads[group]);
             self.heads[group] = zspage;
@@ -288,6 +341,9 @@ impl Class {
     }
 
     fn unlink(&mut self, zspage: u32) {
+        if self.is_sealed(zspage) {
+            return;
+        }
         if let Some(group) = self.group(self.zspages[zspage as usize].used) {
             let next = self.cut(zspage);
             if self.heads[group] == zspage {

@@ -1,0 +1,215 @@
+//! The chain of zones, oldest first, and first fit over it.
+//!
+//! Zones have rising positions in the order in which they were appended; one that goes leaves a gap, and the gaps are
+//! closed when the positions run out, so that both are O(1) in the mean. A binary tree over the positions holds the
+//! largest room below each node: the first zone that has room is found in O(log zones), not by a walk along the chain.
+
+use super::super::table_bytes;
+use crate::grow::reserve_tight;
+use crate::ids::NIL;
+
+/// What a zone has for a new page: nothing if it takes none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Room {
+    /// Free blocks.
+    pub blocks: u32,
+    /// Of these, most in a row.
+    pub run: u32,
+}
+
+impl Room {
+    fn max(self, other: Room) -> Room {
+        Room { blocks: self.blocks.max(other.blocks), run: self.run.max(other.run) }
+    }
+}
+
+/// The zones in order.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// Zone at each position, or `NIL` for a gap.
+    zones: Vec<u32>,
+    /// Position of each zone.
+    positions: Vec<u32>,
+    /// Node 1 is the whole, the halves of node `i` are `2 * i` and `2 * i + 1`; the last half are the positions.
+    tree: Vec<Room>,
+    live: u32,
+}
+
+impl Chain {
+    /// Zones in it.
+    pub fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// Appends a zone. Its room is none until it is set.
+    pub fn push(&mut self, zone: u32) {
+        if self.zones.len() == self.tree.len() / 2 {
+            self.rebuild();
+        }
+        let missing = (zone as usize + 1).saturating_sub(self.positions.len());
+        reserve_tight(&mut self.positions, missing);
+        self.positions.resize(self.positions.len() + missing, NIL);
+        self.positions[zone as usize] = self.zones.len() as u32;
+        self.zones.push(zone);
+        self.live += 1;
+    }
+
+    /// Takes a zone out.
+    pub fn remove(&mut self, zone: u32) {
+        self.set(zone, Room::default());
+        let position = std::mem::replace(&mut self.positions[zone as usize], NIL);
+        self.zones[position as usize] = NIL;
+        self.live -= 1;
+        while self.zones.last() == Some(&NIL) {
+            self.zones.pop();
+        }
+        while self.positions.last() == Some(&NIL) {
+            self.positions.pop();
+        }
+        // What is left needs far less: the tables follow.
+        if self.tree.len() > 16 && self.live as usize * 8 < self.tree.len() {
+            self.rebuild();
+        }
+    }
+
+    /// Says what room a zone has now.
+    pub fn set(&mut self, zone: u32, room: Room) {
+        let mut node = self.tree.len() / 2 + self.positions[zone as usize] as usize;
+        self.tree[node] = room;
+        while node > 1 {
+            node /= 2;
+            self.tree[node] = self.tree[2 * node].max(self.tree[2 * node + 1]);
+        }
+    }
+
+    /// First zone with so many free blocks (more than 0), in a row or not.
+    pub fn first_by_count(&self, blocks: u32) -> Option<u32> {
+        self.first(|room| room.blocks >= blocks)
+    }
+
+    /// First zone with so many free blocks (more than 0) in a row.
+    pub fn first_by_run(&self, blocks: u32) -> Option<u32> {
+        self.first(|room| room.run >= blocks)
+    }
+
+    /// The zone with most free blocks, the first of equal ones; none if no zone has any.
+    pub fn emptiest(&self) -> Option<u32> {
+        let most = self.tree.get(1)?.blocks;
+        self.first_by_count(most.max(1))
+    }
+
+    fn first(&self, fits: impl Fn(&Room) -> bool) -> Option<u32> {
+        if !self.tree.get(1).is_some_and(&fits) {
+            return None;
+        }
+        let (half, mut node) = (self.tree.len() / 2, 1);
+        while node < half {
+            node = if fits(&self.tree[2 * node]) { 2 * node } else { 2 * node + 1 };
+        }
+        Some(self.zones[node - half])
+    }
+
+    /// The zones in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
+        self.zones.iter().copied().filter(|zone| *zone != NIL)
+    }
+
+    /// Closes the gaps and fits the tables to the zones, with room for as many again.
+    fn rebuild(&mut self) {
+        let half = self.tree.len() / 2;
+        let rooms: Vec<(u32, Room)> =
+            self.iter().map(|zone| (zone, self.tree[half + self.positions[zone as usize] as usize])).collect();
+        let half = (2 * rooms.len()).next_power_of_two().max(4);
+        self.tree = vec![Room::default(); 2 * half];
+        self.zones = Vec::with_capacity(half);
+        for (position, (zone, room)) in rooms.into_iter().enumerate() {
+            self.zones.push(zone);
+            self.positions[zone as usize] = position as u32;
+            self.tree[half + position] = room;
+        }
+        for node in (1..half).rev() {
+            self.tree[node] = self.tree[2 * node].max(self.tree[2 * node + 1]);
+        }
+        self.positions.shrink_to_fit();
+    }
+
+    /// Heap bytes.
+    pub fn metadata_bytes(&self) -> u64 {
+        table_bytes(&self.zones) + table_bytes(&self.positions) + table_bytes(&self.tree)
+    }
+
+    /// Panics unless the tree agrees with the rooms of the zones.
+    pub fn check(&self, room: impl Fn(u32) -> Room) {
+        assert_eq!(self.iter().count() as u32, self.live);
+        let half = self.tree.len() / 2;
+        for (position, &zone) in self.zones.iter().enumerate() {
+            if zone == NIL {
+                assert_eq!(self.tree[half + position], Room::default(), "room in the gap {position}");
+            } else {
+                assert_eq!(self.positions[zone as usize] as usize, position);
+                assert_eq!(self.tree[half + position], room(zone), "room of zone {zone}");
+            }
+        }
+        for node in 1..half {
+            assert_eq!(self.tree[node], self.tree[2 * node].max(self.tree[2 * node + 1]), "node {node}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_fit_in_order_of_the_chain() {
+        let mut chain = Chain::default();
+        assert_eq!(chain.first_by_count(1), None);
+        for (zone, blocks, run) in [(5, 3, 3), (0, 9, 2), (7, 8, 8), (1, 20, 20)] {
+            chain.push(zone);
+            chain.set(zone, Room { blocks, run });
+        }
+        assert_eq!([3, 4, 9, 10, 21].map(|k| chain.first_by_count(k)), [Some(5), Some(0), Some(0), Some(1), None]);
+        assert_eq!([2, 4, 9].map(|k| chain.first_by_run(k)), [Some(5), Some(7), Some(1)]);
+        assert_eq!(chain.emptiest(), Some(1));
+        chain.set(5, Room { blocks: 20, run: 3 });
+        assert_eq!(chain.emptiest(), Some(5));
+        chain.set(5, Room { blocks: 3, run: 3 });
+        // What comes back goes to the end, whatever its number.
+        chain.remove(0);
+        chain.push(0);
+        chain.set(0, Room { blocks: 30, run: 1 });
+        assert_eq!(chain.iter().collect::<Vec<_>>(), [5, 7, 1, 0]);
+        assert_eq!([4, 21].map(|k| chain.first_by_count(k)), [Some(7), Some(0)]);
+    }
+
+    /// Many zones come and go: positions run out, and the tables become small again.
+    #[test]
+    fn positions_are_used_again() {
+        let room = |zone: u32| Room { blocks: zone % 50 + 1, run: zone % 9 };
+        let (mut chain, mut model) = (Chain::default(), Vec::new());
+        for step in 0..3000u32 {
+            let zone = step * 7 % 1000;
+            match model.iter().position(|other| *other == zone) {
+                Some(at) => {
+                    model.remove(at);
+                    chain.remove(zone);
+                }
+                None => {
+                    model.push(zone);
+                    chain.push(zone);
+                    chain.set(zone, room(zone));
+                }
+            }
+            if step % 97 == 0 {
+                chain.check(room);
+                assert_eq!(chain.iter().collect::<Vec<_>>(), model);
+                let first = |k| model.iter().copied().find(|zone| room(*zone).blocks >= k);
+                assert!((1..52).all(|k| chain.first_by_count(k) == first(k)));
+            }
+        }
+        let full = chain.metadata_bytes();
+        model.drain(..990).for_each(|zone| chain.remove(zone));
+        chain.check(room);
+        assert!(chain.metadata_bytes() < full / 4, "{} of {full} bytes", chain.metadata_bytes());
+    }
+}

@@ -1,0 +1,323 @@
+//! What the scheme keeps behind the page table: who leaves the pool, how large it may be, and where on the swap tier things go.
+//!
+//! State and its rules; the calls that change it are in `reclaim` and `writeback`.
+
+use crate::admission::Selective;
+use crate::blocks::{block_of, BlockMap, BLOCK_BYTES};
+use crate::engine::Tunables;
+use crate::ids::{ObjectId, NIL};
+use crate::object::{Objects, Place};
+use crate::pool::zones::zone_frames;
+use crate::pool::{Pool, PoolUsage, Unit};
+use crate::replacement::Chooser;
+use crate::scheme::{AdmissionKind, Scheme, SizingKind, SwapFormat};
+use crate::sizing::ZoneSizing;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A unit of which zpages are being written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sealed {
+    /// How many.
+    pub writing: u32,
+    /// The block that gets the whole unit, if the format writes whole units.
+    pub block: u32,
+    /// That will be free by it.
+    pub frames: u32,
+    /// Nothing is in it any more.
+    pub gone: bool,
+}
+
+/// Buffers that were written and whose bytes are there still (cervera99, rule 13).
+#[derive(Debug, Default)]
+struct Clean {
+    /// Frame, and threads that read in it, by block.
+    by_block: HashMap<u32, (u32, u32)>,
+    /// Block by frame.
+    by_frame: HashMap<u32, u32>,
+}
+
+pub(crate) struct Store {
+    scheme: Arc<Scheme>,
+    /// Whether the swap tier takes pages now.
+    pub swap: bool,
+    pub chooser: Chooser,
+    /// The pool takes nothing for now.
+    pub closed: bool,
+    /// The mean of what is in the pool, if admission asks for it.
+    pub selective: Option<Selective>,
+    sizing: Option<ZoneSizing>,
+    limit: u32,
+    /// Space of the swap tier, if the format is one of blocks.
+    blocks: BlockMap,
+    /// Raw slots: the block of each object by number, or [`NIL`].
+    slots: Vec<u32>,
+    /// Batches: frames of dirty buffers for which a block is reserved.
+    dirty: HashSet<u32>,
+    pub sealed: HashMap<u32, Sealed>,
+    clean: Clean,
+    /// Units that shall be written though there is room.
+    pub due: Vec<Unit>,
+    /// Frames that were missing for the last zpage that had no room.
+    pub needed: u32,
+    /// There was none, and nothing has left the pool since.
+    pub full: bool,
+    /// Frames of units, and zpages alone, that are on their way out of the pool.
+    pub leaving: u32,
+    stores: u64,
+    to_swap: u64,
+    tick: u32,
+}
+
+impl Store {
+    pub fn new(tunables: &Tunables, chooser: Chooser) -> Store {
+        let scheme = Arc::clone(&tunables.scheme);
+        let sizing = (scheme.sizing.kind == SizingKind::Zones).then(|| {
+            let zone_frames = zone_frames(&scheme.pool.params(tunables.area_frames, tunables.pool_frames));
+            let (grow, shrink) = (scheme.sizing.grow_below_zones, scheme.sizing.shrink_above_zones);
+            ZoneSizing::new(zone_frames, grow, shrink, tunables.pool_frames / zone_frames)
+        });
+        let limit = if sizing.is_some() { 0 } else { tunables.pool_frames };
+        let selective = (scheme.admission.kind == AdmissionKind::Entropy).then(Selective::default);
+        Store {
+            scheme,
+            swap: tunables.swap,
+            chooser,
+            closed: false,
+            selective,
+            sizing,
+            limit,
+            blocks: BlockMap::new(&tunables.blocks),
+            slots: Vec::new(),
+            dirty: HashSet::new(),
+            sealed: HashMap::new(),
+            clean: Clean::default(),
+            due: Vec::new(),
+            needed: 0,
+            full: false,
+            leaving: 0,
+            stores: 0,
+            to_swap: 0,
+            tick: 0,
+        }
+    }
+
+    pub fn format(&self) -> SwapFormat {
+        self.scheme.swap_format.kind
+    }
+
+    pub fn limit_frames(&self) -> u32 {
+        self.limit
+    }
+
+    /// An object exists: with raw slots it has one from now on, as in the kernel (ezswap, rule Z1).
+    pub fn reserve(&mut self, id: ObjectId) {
+        if self.format() == SwapFormat::RawSlots {
+            let i = id.0 as usize;
+            if self.slots.len() <= i {
+                let missing = i + 1 - self.slots.len();
+                crate::grow::reserve_tight(&mut self.slots, missing);
+                self.slots.resize(i + 1, NIL);
+            }
+            self.slots[i] = self.blocks.alloc().unwrap_or(NIL);
+        }
+    }
+
+    /// It is gone.
+    pub fn unreserve(&mut self, id: ObjectId) {
+        if let Some(block) = self.slots.get_mut(id.0 as usize).map(|slot| std::mem::replace(slot, NIL)) {
+            if block != NIL {
+                self.blocks.release(block);
+            }
+        }
+    }
+
+    /// The raw slot of an object; one more try to get one if there was none left.
+    pub fn slot(&mut self, id: ObjectId) -> Option<u32> {
+        if self.slots.get(id.0 as usize).is_none_or(|&slot| slot == NIL) {
+            self.reserve(id);
+        }
+        self.slots.get(id.0 as usize).copied().filter(|&slot| slot != NIL)
+    }
+
+    /// Whether a page can go to the swap tier as it is.
+    pub fn takes_raw(&mut self, id: ObjectId) -> bool {
+        match self.format() {
+            _ if !self.swap => false,
+            SwapFormat::CompressedExtents => true,
+            SwapFormat::RawSlots => self.slot(id).is_some(),
+            SwapFormat::CompressedBatches => false,
+        }
+    }
+
+    /// Whether a further page may be taken: with batches a whole block must be there for it, whatever it will need, and the
+    /// table of pages must have room (cervera99, rules 1 to 3).
+    pub fn may_store(&mut self, objects: u64) -> bool {
+        if self.format() != SwapFormat::CompressedBatches {
+            return !self.closed;
+        }
+        let total = u64::from(self.blocks.free_blocks() + self.blocks.used_blocks());
+        let room = objects * 100 <= total * u64::from(self.scheme.swap_format.virtual_percent);
+        let certain = self.blocks.reserve();
+        if certain {
+            self.blocks.unreserve();
+        }
+        room && certain
+    }
+
+    /// A zpage lies at the start of a buffer: what was in the frame is gone, and the buffer will need a block.
+    pub fn buffer_begun(&mut self, frame: u32) {
+        if self.format() != SwapFormat::CompressedBatches {
+            return;
+        }
+        if let Some(block) = self.clean.by_frame.remove(&frame) {
+            self.clean.by_block.remove(&block);
+        }
+        self.buffer_again(frame);
+    }
+
+    /// A buffer is being written, or is no more.
+    pub fn buffer_ended(&mut self, frame: u32) {
+        if self.dirty.remove(&frame) {
+            self.blocks.unreserve();
+        }
+    }
+
+    /// It goes on as a dirty one.
+    pub fn buffer_again(&mut self, frame: u32) {
+        if self.blocks.reserve() {
+            self.dirty.insert(frame);
+        }
+    }
+
+    /// Blocks for so many buffers, contiguous if there is such a run.
+    pub fn blocks_for(&mut self, buffers: u32) -> Option<Vec<u32>> {
+        let runs = self.blocks.alloc_run(buffers);
+        (!runs.is_empty()).then(|| runs.into_iter().flatten().collect())
+    }
+
+    /// So many objects are in a block.
+    pub fn take_block(&mut self, block: u32, objects: u32) {
+        self.blocks.take(block, objects as u16);
+    }
+
+    /// An object has left its block. The frame of a clean buffer that is of no use any more by that.
+    pub fn leave_block(&mut self, block: u32) -> Option<Unit> {
+        if !self.blocks.release(block) {
+            return None;
+        }
+        let (frame, _) = self.clean.by_block.remove(&block)?;
+        self.clean.by_frame.remove(&frame);
+        Some(Unit(frame))
+    }
+
+    /// All that was in a buffer is in this block.
+    pub fn cleaned(&mut self, unit: Unit, block: u32) {
+        self.clean.by_block.insert(block, (unit.0, 0));
+        self.clean.by_frame.insert(unit.0, block);
+    }
+
+    /// The frame where the bytes of an object in the swap tier are still.
+    pub fn clean_frame(&self, extent: crate::ids::Extent) -> Option<u32> {
+        if self.clean.by_block.is_empty() {
+            return None;
+        }
+        self.clean.by_block.get(&block_of(extent)).map(|&(frame, _)| frame)
+    }
+
+    /// A thread begins to read there; whether it is the first.
+    pub fn read_begins(&mut self, extent: crate::ids::Extent) -> Option<Unit> {
+        let (frame, readers) = self.clean.by_block.get_mut(&block_of(extent))?;
+        *readers += 1;
+        (*readers == 1).then_some(Unit(*frame))
+    }
+
+    /// It has ended; whether it was the last.
+    pub fn read_ends(&mut self, extent: crate::ids::Extent) -> Option<Unit> {
+        let (frame, readers) = self.clean.by_block.get_mut(&block_of(extent))?;
+        *readers -= 1;
+        (*readers == 0).then_some(Unit(*frame))
+    }
+
+    /// A zpage was stored.
+    pub fn stored(&mut self, pool: &mut dyn Pool) {
+        self.stores += 1;
+        self.resize(pool);
+    }
+
+    /// Looks whether the pool shall grow or shrink, at this tick and with so many pages written to the swap tier so far.
+    pub fn look(&mut self, tick: u32, to_swap: u64, pool: &mut dyn Pool) {
+        (self.tick, self.to_swap) = (tick, to_swap);
+        self.resize(pool);
+    }
+
+    fn resize(&mut self, pool: &mut dyn Pool) {
+        let Some(sizing) = &mut self.sizing else { return };
+        if let Some(limit) = sizing.check(u64::from(self.tick), self.stores, self.to_swap, &pool.usage()) {
+            self.full = false;
+            self.limit = limit;
+            pool.set_limit(limit);
+        }
+    }
+
+    /// Whether the pool shall give some of its pages to the swap tier though the next one has room.
+    pub fn wants_room(&self, usage: &PoolUsage) -> bool {
+        if !self.due.is_empty() {
+            return true;
+        }
+        let reserve = u64::from(self.scheme.sizing.reserve_pages);
+        if reserve == 0 || usage.zpages == 0 || self.sizing.as_ref().is_some_and(ZoneSizing::can_grow) {
+            return false;
+        }
+        let free = (u64::from(self.limit) * u64::from(BLOCK_BYTES)).saturating_sub(usage.used_bytes);
+        free * usage.zpages < reserve * usage.used_bytes
+    }
+
+    /// Whether a zpage of so many bytes is kept.
+    pub fn keeps_len(&self, len: u32, usage: impl Fn() -> PoolUsage) -> bool {
+        let admission = &self.scheme.admission;
+        if admission.kind != AdmissionKind::SizeCap || len <= admission.max_len {
+            return true;
+        }
+        if admission.cap_below_percent == 100 {
+            return false;
+        }
+        let total = u64::from(self.limit) * u64::from(BLOCK_BYTES);
+        let free = total.saturating_sub(usage().used_bytes);
+        free * 100 >= total * u64::from(admission.cap_below_percent)
+    }
+
+    /// Blocks of the swap tier that hold something or are promised.
+    pub fn blocks_in_use(&self) -> u32 {
+        self.blocks.used_blocks()
+    }
+
+    pub fn metadata_bytes(&self) -> u64 {
+        let policy = if let Chooser::Policy(policy) = &self.chooser { policy.metadata_bytes() } else { 0 };
+        let maps = self.clean.by_block.capacity() * 12 + self.clean.by_frame.capacity() * 8;
+        let tables = self.slots.capacity() * 4 + self.dirty.capacity() * 4 + self.sealed.capacity() * 12 + maps;
+        policy + self.blocks.metadata_bytes() + tables as u64
+    }
+
+    /// Asserts that blocks and units are those of the objects; O(objects).
+    pub fn check(&self, objects: &Objects) {
+        self.blocks.check();
+        if let Chooser::Policy(policy) = &self.chooser {
+            policy.check();
+        }
+        let mut in_blocks: HashMap<u32, u32> = HashMap::new();
+        for (id, _, place) in objects.iter_live() {
+            match (self.format(), place) {
+                (SwapFormat::RawSlots, Place::Swapped(extent)) => {
+                    assert_eq!(self.slots[id.0 as usize], block_of(extent), "object {} is in its slot", id.0);
+                }
+                (SwapFormat::CompressedBatches, Place::Swapped(extent)) => {
+                    *in_blocks.entry(block_of(extent)).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(self.clean.by_block.keys().all(|block| in_blocks.contains_key(block)), "clean buffers of nobody");
+        assert_eq!(self.clean.by_block.len(), self.clean.by_frame.len());
+    }
+}

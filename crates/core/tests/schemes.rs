@@ -1,0 +1,11 @@
+//! The published schemes through the core's own interface: tiny runs whose every decision follows by hand from the rules of
+//! the papers. The numbers of the rules are those of docs/schemes.md.
+
+mod schemes {
+    pub mod bench;
+    mod cervera99;
+    mod ezswap;
+    mod hybrid18;
+    mod tuduce05;
+    mod zsmalloc_sr;
+}

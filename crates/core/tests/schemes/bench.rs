@@ -1,0 +1,223 @@
+//! A program of single pages under a scheme: pages are stored and loaded one by one, and one sees where each goes.
+
+use memfit_core::scheme::Scheme;
+use memfit_core::{
+    Answer, Coded, Core, Counters, Effects, Entry, Extent, Fault, Filled, Origin, Page, PageRange, Placed, ProcId,
+    Source, Tunables, WriteBack, RUN_PAGES,
+};
+use std::sync::Arc;
+
+/// Where a page went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Went {
+    /// Into the pool.
+    Pool,
+    /// To the swap tier as it was.
+    Swap,
+    /// Nowhere: it is read from its file again.
+    Dropped,
+    /// It waits in staging, as the pool is full and gives nothing up.
+    Waits,
+}
+
+/// What a page is like.
+#[derive(Debug, Clone, Copy)]
+pub struct Contents {
+    /// Bytes when compressed; 4096: not at all.
+    pub len: u32,
+    /// Entropy of its first bytes, in 65536ths of what bytes can have.
+    pub estimate: u32,
+    /// A clean page of a file.
+    pub file: bool,
+    pub origin: Origin,
+}
+
+/// Anonymous, taken because somebody waits, with an entropy that is that of its compressed length.
+pub fn anonymous(len: u32) -> Contents {
+    Contents { len, estimate: len * 16, file: false, origin: Origin::Direct }
+}
+
+/// A page of a file.
+pub fn file(len: u32) -> Contents {
+    Contents { file: true, ..anonymous(len) }
+}
+
+/// Each page in a run of its own, so that it is taken alone.
+fn at(page: u64) -> Page {
+    Page(page * RUN_PAGES)
+}
+
+pub struct Bench {
+    pub core: Core,
+    proc: ProcId,
+    /// Writes that have not ended, if they shall not end at once.
+    pub under_way: Option<Vec<WriteBack>>,
+    /// Pages or buffers written, in order: their blocks.
+    pub written: Vec<u32>,
+}
+
+impl Bench {
+    /// With so many frames in the pool and blocks in the swap tier.
+    pub fn new(preset: &str, overrides: &[&str], pool_frames: u32, blocks: u32) -> Bench {
+        let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
+        let scheme = Arc::new(Scheme::preset(preset, &overrides).expect("a preset").expect("sound overrides"));
+        let tier = if blocks > 0 { vec![0..blocks] } else { Vec::new() };
+        let area_frames = pool_frames * 2 + 64;
+        let mut core =
+            Core::new(Tunables { scheme, staging_slots: 64, pool_frames, area_frames, swap: blocks > 0, blocks: tier });
+        let (proc, _) = core.add_process(64);
+        Bench { core, proc, under_way: None, written: Vec::new() }
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.core.counters().clone()
+    }
+
+    fn settle(&mut self) -> Effects {
+        self.core.take_effects()
+    }
+
+    /// The program touches a new page, and it is taken away.
+    fn evict(&mut self, page: u64, contents: Contents) {
+        let page = at(page);
+        let mut loads = Vec::new();
+        let limit = PageRange { first: page, pages: 1 };
+        match self.core.entry(self.proc, page) {
+            Entry::Untracked => {
+                assert_eq!(self.core.fault(self.proc, page, limit, 1, &mut loads), Fault::Load);
+                self.core.loaded(self.proc, page, Filled::Done);
+            }
+            Entry::Resident => {}
+            other => panic!("page {} is {other:?}", page.0),
+        }
+        let victims = self.core.claim_range(self.proc, limit, 1, 0);
+        assert_eq!(victims.len(), 1, "page {} can be taken", page.0);
+        let answer = Answer { moved: 1, file: u64::from(contents.file), ..Answer::default() };
+        self.core.evicted(self.proc, page, 1, answer, 0);
+        self.settle();
+    }
+
+    /// Stores a page, with as much write-back as that needs.
+    pub fn store(&mut self, page: u64, contents: Contents) -> Went {
+        self.evict(page, contents);
+        for _ in 0..64 {
+            let mut picked = Vec::new();
+            self.core.pick_compress(1, &mut picked);
+            let Some(item) = picked.first().copied() else { return Went::Waits };
+            let estimate = self.core.wants_estimate().then_some(contents.estimate);
+            let placed = self.core.offer(item.object, contents.origin, estimate).unwrap_or_else(|| {
+                let coded = match contents.len {
+                    4096.. => Coded::Incompressible,
+                    len if len > self.core.len_max() => Coded::Incompressible,
+                    len => Coded::Bytes { codec: 1, len },
+                };
+                self.core.compressed(item.object, coded)
+            });
+            let went = match placed {
+                Placed::Nothing => Some(Went::Dropped),
+                Placed::Pool { .. } => Some(Went::Pool),
+                Placed::Swap => {
+                    let block = self.core.block_of(item.object).expect("it has a slot");
+                    self.written.push(block);
+                    self.core.written(item.object, Some(memfit_core::blocks::extent(block, 0)));
+                    Some(Went::Swap)
+                }
+                Placed::Full => None,
+            };
+            self.settle();
+            if self.core.wants_room() || went.is_none() {
+                self.write_back();
+            }
+            if let Some(went) = went {
+                self.core.check();
+                return went;
+            }
+        }
+        Went::Waits
+    }
+
+    /// Lets the pool give up what it wants to.
+    pub fn write_back(&mut self) -> usize {
+        let mut victims = Vec::new();
+        self.core.pick_writeback(u32::MAX, &mut victims);
+        self.settle();
+        let count = victims.len();
+        match &mut self.under_way {
+            Some(under_way) => under_way.extend(victims),
+            None => victims.into_iter().for_each(|victim| self.end_write(victim, true)),
+        }
+        count
+    }
+
+    /// A write has ended, well or not.
+    pub fn end_write(&mut self, victim: WriteBack, well: bool) {
+        let to = victim.to.expect("schemes of the papers write to blocks");
+        let block = memfit_core::blocks::block_of(to);
+        if self.written.last() != Some(&block) {
+            self.written.push(block);
+        }
+        self.core.written(victim.object, well.then_some(to));
+        self.settle();
+    }
+
+    /// Where a page's bytes would come from.
+    pub fn source(&mut self, page: u64) -> Source {
+        let source = self.begin_load(page);
+        self.core.loaded(self.proc, at(page), Filled::Retry);
+        self.settle();
+        source
+    }
+
+    /// The program touches it; its bytes are being read.
+    pub fn begin_load(&mut self, page: u64) -> Source {
+        let mut loads = Vec::new();
+        let limit = PageRange { first: at(page), pages: 1 };
+        assert_eq!(self.core.fault(self.proc, at(page), limit, 1, &mut loads), Fault::Load, "page {page}");
+        loads[0].source
+    }
+
+    pub fn end_load(&mut self, page: u64) {
+        self.core.loaded(self.proc, at(page), Filled::Done);
+        self.settle();
+        self.core.check();
+    }
+
+    /// Both.
+    pub fn load(&mut self, page: u64) -> Source {
+        let source = self.begin_load(page);
+        self.end_load(page);
+        source
+    }
+
+    /// The program frees it.
+    pub fn free(&mut self, page: u64) {
+        self.core.unmapped(self.proc, PageRange { first: at(page), pages: 1 });
+        self.settle();
+        self.core.check();
+    }
+}
+
+pub fn in_pool(source: &Source) -> bool {
+    matches!(source, Source::Pooled { .. })
+}
+
+/// The place in the swap tier.
+pub fn extent(source: &Source) -> Extent {
+    match source {
+        Source::Swapped { extent, .. } => *extent,
+        other => panic!("not in the swap tier but {other:?}"),
+    }
+}
+
+impl Bench {
+    /// Puts a page into the pool and leaves what is due for later.
+    pub fn store_only(&mut self, page: u64, contents: Contents) {
+        self.evict(page, contents);
+        let mut picked = Vec::new();
+        self.core.pick_compress(1, &mut picked);
+        let object = picked[0].object;
+        assert!(self.core.offer(object, contents.origin, None).is_none());
+        self.core.compressed(object, Coded::Bytes { codec: 1, len: contents.len });
+        self.settle();
+    }
+}

@@ -1,0 +1,143 @@
+//! Cervera, Cortes and Becerra 1999: a write cache of buffers.
+
+use super::bench::{anonymous, extent, in_pool, Bench, Went};
+use memfit_core::blocks::{block_of, byte_in_block};
+use memfit_core::Source;
+
+/// 2.5: 16 buffers, pages of 1000 bytes, four in each (rules 4 to 8, 10): the first cleaning starts when the eighth buffer is
+/// full, and writes eight adjacent blocks with 32 pages.
+#[test]
+fn the_first_cleaning_by_hand() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    for page in 0..31 {
+        assert_eq!(bench.store(page, anonymous(1000)), Went::Pool);
+    }
+    assert!(bench.written.is_empty());
+    bench.store(31, anonymous(1000));
+    assert_eq!(bench.written, (0..8).collect::<Vec<_>>());
+    assert_eq!(bench.counters().to_swap, 32);
+    // Rule 13: still readable in the cache.
+    assert!((0..32).all(|page| in_pool(&bench.source(page))));
+}
+
+/// Rules 13 to 15: a clean buffer is read from until it is used again, oldest first (5.6); then the block.
+#[test]
+fn clean_buffers_are_used_again() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    (0..64).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
+    assert_eq!(bench.core.pool_usage().frames, 16);
+    // All sixteen are clean. The next page takes the first of them.
+    assert_eq!(bench.store(64, anonymous(1000)), Went::Pool);
+    let source = bench.source(0);
+    assert_eq!((block_of(extent(&source)), byte_in_block(extent(&source))), (0, 0));
+    let source = bench.source(3);
+    assert_eq!((block_of(extent(&source)), byte_in_block(extent(&source))), (0, 3000));
+    assert!(in_pool(&bench.source(4)), "the next buffer is still there");
+    let Source::Swapped { len, codec, .. } = bench.load(1) else { panic!("it was read from its block") };
+    assert_eq!((len, codec), (1000, 1), "compressed");
+}
+
+/// A buffer that is being read is not used again meanwhile.
+#[test]
+fn a_buffer_with_a_reader_stays() {
+    let mut bench = Bench::new("cervera99", &[], 2, 1000);
+    (0..8).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
+    assert!(in_pool(&bench.begin_load(0)));
+    // The other buffer is taken.
+    bench.store(8, anonymous(1000));
+    assert!(!in_pool(&bench.source(4)) && in_pool(&bench.source(1)));
+    bench.end_load(0);
+}
+
+/// Rules 16 and 17: the block is freed with its last page.
+#[test]
+fn the_last_page_frees_its_block() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    (0..32).for_each(|page| _ = bench.store(page, anonymous(1000)));
+    assert_eq!(bench.core.blocks_in_use(), 8);
+    (0..3).for_each(|page| bench.free(page));
+    assert_eq!(bench.core.blocks_in_use(), 8);
+    bench.free(3);
+    assert_eq!(bench.core.blocks_in_use(), 7);
+    // 5.13: and its clean buffer.
+    assert_eq!(bench.core.pool_usage().frames, 7);
+}
+
+/// 5.13: a dirty buffer of which all pages are freed is dropped without a write.
+#[test]
+fn what_is_freed_in_time_is_never_written() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    (0..20).for_each(|page| _ = bench.store(page, anonymous(1000)));
+    (0..20).for_each(|page| bench.free(page));
+    assert_eq!((bench.written.len(), bench.core.pool_usage().frames, bench.core.blocks_in_use()), (0, 0, 0));
+}
+
+/// 2.5: with all ratios above one half no buffer holds two pages.
+#[test]
+fn no_gain_above_one_half() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    (0..100).for_each(|page| assert_eq!(bench.store(page, anonymous(2056)), Went::Pool));
+    assert_eq!(bench.counters().to_swap as usize, bench.written.len());
+}
+
+/// Rules 1 to 3: a page is taken only if a whole block is certain for it (5.14), and if the table of pages has room.
+#[test]
+fn a_full_device_refuses() {
+    let mut bench = Bench::new("cervera99", &[], 4, 6);
+    let went: Vec<Went> = (0..14).map(|page| bench.store(page, anonymous(4000))).collect();
+    assert!(went[..6].iter().all(|&went| went == Went::Pool), "{went:?}");
+    assert!(went[6..].iter().all(|&went| went == Went::Waits), "{went:?}");
+    let mut table = Bench::new("cervera99", &[], 64, 8);
+    let taken = (0..40).filter(|&page| table.store(page, anonymous(100)) == Went::Pool).count();
+    assert_eq!(taken, 16, "pages for twice the size of the device");
+}
+
+/// Rule 18: a page that is freed while its buffer is being written is gone when the write has ended.
+#[test]
+fn freed_while_it_is_written() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    bench.under_way = Some(Vec::new());
+    (0..32).for_each(|page| _ = bench.store(page, anonymous(1000)));
+    let writes = bench.under_way.take().unwrap();
+    assert_eq!(writes.len(), 32);
+    (0..4).for_each(|page| bench.free(page));
+    assert_eq!(bench.core.blocks_in_use(), 8, "until then its block is held");
+    writes.into_iter().for_each(|write| bench.end_write(write, true));
+    assert_eq!(bench.core.blocks_in_use(), 7);
+    bench.core.check();
+}
+
+/// A write that fails leaves all as it was.
+#[test]
+fn a_write_that_fails() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    bench.under_way = Some(Vec::new());
+    (0..32).for_each(|page| _ = bench.store(page, anonymous(1000)));
+    let writes = bench.under_way.take().unwrap();
+    writes.into_iter().for_each(|write| bench.end_write(write, false));
+    bench.core.check();
+    assert!((0..32).all(|page| in_pool(&bench.source(page))));
+    assert_eq!((bench.core.blocks_in_use(), bench.counters().to_swap), (0, 0));
+}
+
+#[test]
+fn due_buffers_that_got_empty() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    (0..32).for_each(|page| bench.store_only(page, anonymous(1000)));
+    (0..4).for_each(|page| bench.free(page));
+    bench.write_back();
+    bench.core.check();
+}
+
+#[test]
+fn due_buffers_that_got_empty_and_were_begun_again() {
+    let mut bench = Bench::new("cervera99", &[], 16, 1000);
+    (0..32).for_each(|page| bench.store_only(page, anonymous(1000)));
+    (0..4).for_each(|page| bench.free(page));
+    bench.store_only(40, anonymous(1000));
+    bench.under_way = Some(Vec::new());
+    bench.write_back();
+    let under_way = bench.under_way.take().unwrap();
+    under_way.into_iter().for_each(|victim| bench.end_write(victim, false));
+    bench.core.check();
+}

@@ -1,0 +1,121 @@
+//! Kim, Kim and Seo 2019: zswap, and its three parts.
+
+use super::bench::{anonymous, extent, file, in_pool, Bench, Contents, Went};
+use memfit_core::blocks::block_of;
+use memfit_core::Source;
+
+/// Rules Z1, Z10 and Z11: each page has its slot from its eviction on; the frame stored to longest ago leaves whole; a load
+/// takes the page out.
+#[test]
+fn zswap_by_hand() {
+    let mut bench = Bench::new("zswap-z3fold", &[], 2, 100);
+    // 1280 bytes are 20 of 64 chunks: three in a frame.
+    for page in 0..6 {
+        assert_eq!(bench.store(page, anonymous(1280)), Went::Pool);
+    }
+    assert_eq!(bench.core.blocks_in_use(), 6, "slots of pages that only the pool has");
+    assert_eq!(bench.store(6, anonymous(1280)), Went::Pool);
+    let sources: Vec<bool> = (0..7).map(|page| in_pool(&bench.source(page))).collect();
+    assert_eq!(sources, [false, false, false, true, true, true, true]);
+    assert_eq!(bench.written, [0, 1, 2]);
+    let source = bench.load(1);
+    assert_eq!(block_of(extent(&source)), 1);
+    let Source::Swapped { len, codec, .. } = source else { unreachable!() };
+    assert_eq!((len, codec), (4096, 0), "5.17: a normal page is written");
+    bench.load(4);
+    assert_eq!((bench.core.pool_usage().zpages, bench.core.blocks_in_use()), (3, 5));
+}
+
+/// 5.14: with no test before it, a page that does not compress takes a frame.
+#[test]
+fn incompressible_pages_are_stored_raw_without_sa() {
+    let mut bench = Bench::new("zswap-z3fold", &[], 8, 100);
+    assert_eq!(bench.store(0, anonymous(4096)), Went::Pool);
+    assert_eq!((bench.core.pool_usage().frames, bench.core.pool_usage().used_bytes), (1, 4096));
+}
+
+/// Baseline `swap`: nothing is compressed, slots of neighbours are neighbours.
+#[test]
+fn swap_alone() {
+    let mut bench = Bench::new("swap", &[], 0, 100);
+    for page in 0..10 {
+        assert_eq!(bench.store(page, anonymous(100)), Went::Swap);
+    }
+    assert_eq!(bench.written, (0..10).collect::<Vec<_>>());
+    assert_eq!(bench.counters().compressed, 0);
+}
+
+/// A2: without APA a clean page of a file is dropped without I/O; with it it is offered as any other (A3), and one that is not
+/// admitted is dropped (S8).
+#[test]
+fn pages_of_files() {
+    let mut without = Bench::new("ca+sa", &[], 8, 100);
+    assert_eq!(without.store(0, file(1000)), Went::Dropped);
+    assert_eq!(without.load(0), Source::File);
+    let mut with = Bench::new("apa", &[], 8, 100);
+    assert_eq!(with.store(0, file(1000)), Went::Pool);
+    assert_eq!(with.store(1, anonymous(1000)), Went::Pool);
+    assert_eq!(with.core.pool_usage().frames, 1, "in one frame");
+    assert_eq!(with.core.blocks_in_use(), 1, "only the anonymous page has a slot");
+    assert!(in_pool(&with.load(0)), "A5: from the pool, and out of it");
+    assert_eq!(with.core.pool_usage().zpages, 1);
+}
+
+/// C8: of a victim the anonymous zpages are written, those of files dropped.
+#[test]
+fn a_victim_with_both_kinds() {
+    let mut bench = Bench::new("apa", &[], 1, 100);
+    bench.store(0, anonymous(1280));
+    bench.store(1, file(1280));
+    bench.store(2, anonymous(1280));
+    assert_eq!(bench.store(3, anonymous(1280)), Went::Pool);
+    assert_eq!(bench.source(1), Source::File);
+    assert_eq!([0, 2].map(|page| block_of(extent(&bench.source(page)))), [0, 1]);
+    let counters = bench.counters();
+    assert_eq!((counters.to_swap, counters.file_dropped, counters.evicted_units, counters.evicted_frames), (2, 1, 1, 1));
+}
+
+fn estimated(estimate: u32) -> Contents {
+    Contents { estimate, ..anonymous(2048) }
+}
+
+/// S3 to S8: while nothing was asked of the pool, its benefit is 0 and all is admitted; when all that is asked for is there, a
+/// page must be worth what the mean is.
+#[test]
+fn selective_admission_by_hand() {
+    let mut bench = Bench::new("ca+sa", &["replacement=unit-lru"], 4, 1000);
+    // Pages of half a frame: two in each, 8 in all.
+    for page in 0..8 {
+        assert_eq!(bench.store(page, estimated(65536)), Went::Pool, "an empty window of hits admits all");
+    }
+    for i in 0..256 {
+        assert!(in_pool(&bench.load(i % 8)));
+        assert_eq!(bench.store(i % 8, estimated(1)), Went::Pool);
+    }
+    assert!(in_pool(&bench.load(0)));
+    // Capacity 7/8, AvgCost 4, HitRate 1, AvgRatio 1/2: AverageBenefit 7. 4 / r must reach it: r up to 4/7, 37449.1 of 65536.
+    let before = bench.counters();
+    assert_eq!(bench.store(0, estimated(37450)), Went::Swap);
+    let after = bench.counters();
+    assert_eq!((after.not_worth - before.not_worth, after.compressed), (1, before.compressed), "S7: and not compressed");
+    assert_eq!(bench.store(20, estimated(37449)), Went::Pool);
+    // Now it is full: AverageBenefit 8, r up to 1/2, equality admits (S7).
+    assert_eq!(bench.store(21, estimated(32769)), Went::Swap);
+    assert_eq!(bench.store(22, estimated(32768)), Went::Pool, "another frame leaves for it");
+    assert_eq!(bench.store(23, estimated(0)), Went::Pool, "5.8: no entropy at all is admitted untested");
+}
+
+/// S1: a page of a file is worth a quarter.
+#[test]
+fn pages_of_files_are_worth_less() {
+    let mut bench = Bench::new("ezswap", &["replacement=unit-lru"], 4, 1000);
+    (0..8).for_each(|page| assert_eq!(bench.store(page, estimated(65536)), Went::Pool));
+    for i in 0..256 {
+        bench.load(i % 8);
+        bench.store(i % 8, estimated(1));
+    }
+    let of_file = |estimate| Contents { file: true, ..estimated(estimate) };
+    // AverageBenefit 8: 1 / r reaches it up to 1/8.
+    assert_eq!(bench.store(30, of_file(8193)), Went::Dropped);
+    assert_eq!(bench.store(31, of_file(8192)), Went::Pool);
+}

@@ -1,0 +1,62 @@
+//! Han et al. 2018: routing by who reclaims.
+
+use super::bench::{anonymous, in_pool, Bench, Contents, Went};
+use memfit_core::Origin;
+
+fn background(len: u32) -> Contents {
+    Contents { origin: Origin::Background, ..anonymous(len) }
+}
+
+/// Rules 1 and 2, and the last check of 2.5.
+#[test]
+fn background_reclaim_never_touches_the_pool_and_direct_reclaim_never_the_storage() {
+    let mut bench = Bench::new("hybrid18", &[], 64, 1000);
+    for page in 0..20 {
+        assert_eq!(bench.store(page, background(1000)), Went::Swap);
+    }
+    assert_eq!(bench.core.pool_usage().zpages, 0);
+    for page in 20..40 {
+        assert_eq!(bench.store(page, anonymous(1000)), Went::Pool);
+    }
+    let counters = bench.counters();
+    assert_eq!((counters.in_advance, counters.to_swap, counters.compressed), (20, 20, 20));
+}
+
+/// Rule 6: a fault looks in both.
+#[test]
+fn pages_come_back_from_where_they_are() {
+    let mut bench = Bench::new("hybrid18", &[], 64, 1000);
+    bench.store(1, background(1000));
+    bench.store(2, anonymous(1000));
+    assert!(!in_pool(&bench.load(1)) && in_pool(&bench.load(2)));
+    assert_eq!((bench.core.pool_usage().zpages, bench.core.swapped_total()), (0, 0), "both loads free the copy");
+}
+
+/// 5.12: a full pool on direct reclaim, and no process to kill: storage.
+#[test]
+fn when_the_pool_is_full_direct_reclaim_goes_to_storage() {
+    let mut bench = Bench::new("hybrid18", &[], 4, 1000);
+    let went: Vec<Went> = (0..6).map(|page| bench.store(page, anonymous(4096))).collect();
+    assert_eq!(went, [Went::Pool, Went::Pool, Went::Pool, Went::Pool, Went::Swap, Went::Swap]);
+    assert_eq!(bench.counters().pool_full, 2);
+    // Nothing ever leaves it but to be used.
+    assert_eq!(bench.write_back(), 0);
+    bench.load(0);
+    assert_eq!(bench.store(7, anonymous(4096)), Went::Pool);
+}
+
+/// 5.12: full storage on background reclaim: the pool.
+#[test]
+fn when_storage_is_full_background_reclaim_goes_to_the_pool() {
+    let mut bench = Bench::new("hybrid18", &[], 64, 3);
+    let went: Vec<Went> = (0..5).map(|page| bench.store(page, background(1000))).collect();
+    assert_eq!(went, [Went::Swap, Went::Swap, Went::Swap, Went::Pool, Went::Pool]);
+}
+
+/// 5.13: what does not compress is stored as it is.
+#[test]
+fn incompressible_pages_are_kept_raw() {
+    let mut bench = Bench::new("hybrid18", &[], 64, 100);
+    assert_eq!(bench.store(0, anonymous(4096)), Went::Pool);
+    assert_eq!(bench.core.pool_usage().stored_bytes, 4096);
+}

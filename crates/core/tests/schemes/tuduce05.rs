@@ -1,0 +1,62 @@
+//! Tuduce and Gross 2005: zones.
+
+use super::bench::{anonymous, extent, in_pool, Bench, Went};
+use memfit_core::Source;
+
+/// A pool of four zones of 64 frames at most.
+fn small(more: &[&str]) -> Bench {
+    let zones = ["pool.zone_kib=256"];
+    Bench::new("tuduce05", &zones.iter().chain(more).copied().collect::<Vec<_>>(), 256, 10_000)
+}
+
+/// Rule 16: off at first; with the first page that went to disk the first zone is there.
+#[test]
+fn compression_begins_when_something_was_swapped() {
+    let mut bench = small(&[]);
+    bench.core.look(0);
+    assert_eq!(bench.store(0, anonymous(1000)), Went::Swap);
+    bench.core.look(2000);
+    assert_eq!(bench.core.pool_limit(), 64);
+    assert_eq!(bench.store(1, anonymous(1000)), Went::Pool);
+    assert_eq!(bench.core.pool_usage().frames, 64, "a zone's memory is taken as a whole");
+}
+
+/// Rules 10 and 13: with less than a zone free the area grows, one zone at a check.
+#[test]
+fn the_area_grows_with_its_load() {
+    let mut bench = small(&[]);
+    bench.core.look(0);
+    bench.store(0, anonymous(1000));
+    let mut limits = Vec::new();
+    for second in 2..8 {
+        bench.core.look(second * 1000);
+        limits.push(bench.core.pool_limit() / 64);
+        bench.store(u64::from(second), anonymous(1000));
+    }
+    // The first zone has less than a whole zone free as soon as there is a page in it.
+    assert_eq!(limits[..3], [1, 2, 2]);
+}
+
+/// Rules 8 and 9, and the resolution 5.12: the oldest pages leave for the disk, decompressed, while there is room for 64 more.
+#[test]
+fn a_reserve_is_kept_when_it_cannot_grow() {
+    let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256"], 64, 10_000);
+    for page in 0..300 {
+        assert_eq!(bench.store(page, anonymous(1024)), Went::Pool);
+    }
+    let in_pool_now: Vec<u64> = (0..300).filter(|&page| in_pool(&bench.source(page))).collect();
+    let first = in_pool_now[0];
+    assert!(first > 0 && in_pool_now == (first..300).collect::<Vec<_>>(), "the oldest left, in order");
+    assert!(in_pool_now.len() <= 256 - 32, "{} of 256", in_pool_now.len());
+    let Source::Swapped { len, codec, .. } = bench.source(0) else { panic!("the first page left") };
+    assert_eq!((len, codec), (4096, 0));
+    let _ = extent(&bench.source(0));
+}
+
+/// 5.14: what does not compress goes straight to disk.
+#[test]
+fn incompressible_pages_go_to_disk() {
+    let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256"], 64, 100);
+    assert_eq!(bench.store(0, anonymous(4096)), Went::Swap);
+    assert_eq!(bench.store(1, anonymous(4095)), Went::Pool);
+}

@@ -1,0 +1,121 @@
+//! Writing pages to the swap tier in blocks, for the schemes that do: whole pages into their slots, or whole buffers.
+
+use crate::state::Shared;
+use crate::swap::{Aligned, BlockWriter, Item};
+use memfit_codec::{CodecId, Dictionaries, Worker};
+use memfit_core::blocks::block_of;
+use memfit_core::scheme::SwapFormat;
+use memfit_core::{blocks, Compress, ObjectId, Stored, WriteBack, PAGE_BYTES};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Buffers and contexts of the reclaim thread.
+pub struct BlockOutput {
+    worker: Worker,
+    page: Aligned,
+    /// Chosen by the core, and not given to the writer yet.
+    chosen: VecDeque<WriteBack>,
+}
+
+impl BlockOutput {
+    /// With its buffers and contexts.
+    pub fn new(dictionaries: &Arc<Dictionaries>) -> BlockOutput {
+        let page = Aligned::new(PAGE_BYTES as usize);
+        BlockOutput { worker: Worker::with(dictionaries), page, chosen: VecDeque::new() }
+    }
+
+    /// Begins to write what the core gives up of the pool.
+    pub fn write_back(&mut self, shared: &Shared, writer: &mut BlockWriter) {
+        self.go_on(shared, writer);
+        if self.chosen.is_empty() && writer.ready() && writer.usable() {
+            let mut victims = Vec::new();
+            let mut state = shared.lock();
+            state.core.pick_writeback(u32::MAX, &mut victims);
+            shared.settle(state);
+            self.chosen.extend(victims);
+            self.go_on(shared, writer);
+        }
+    }
+
+    /// Gives the writer as much of what was chosen as it takes.
+    pub fn go_on(&mut self, shared: &Shared, writer: &mut BlockWriter) {
+        let batches = shared.scheme.swap_format.kind == SwapFormat::CompressedBatches;
+        while let Some(first) = self.chosen.front().copied().filter(|_| writer.ready()) {
+            if batches {
+                let block = first.to.map(block_of);
+                let same = self.chosen.iter().take_while(|victim| victim.to.map(block_of) == block).count();
+                let buffer: Vec<WriteBack> = self.chosen.drain(..same).collect();
+                write_buffer(shared, writer, &buffer);
+            } else {
+                self.chosen.pop_front();
+                if !self.write_page(shared, writer, &first) {
+                    let mut state = shared.lock();
+                    state.core.written(first.object, None);
+                    shared.settle(state);
+                    shared.fatal("the compressed bytes of a page are damaged".into());
+                }
+            }
+        }
+        writer.flush();
+    }
+
+    /// A page as it was in the program (ezswap 5.17, tuduce05 rule 9). False if its bytes are damaged.
+    fn write_page(&mut self, shared: &Shared, writer: &mut BlockWriter, victim: &WriteBack) -> bool {
+        // SAFETY: while the object is being written its bytes stay.
+        let bytes = unsafe { shared.memory.read(victim.slot.byte(), victim.len as usize) };
+        let page = self.page.bytes();
+        if victim.codec == 0 && bytes.len() == page.len() {
+            page.copy_from_slice(bytes);
+        } else if self.worker.decompress(CodecId(victim.codec), bytes, page).is_err() {
+            return false;
+        }
+        let extent = victim.to.expect("pages have slots");
+        let stored = Stored { extent, len: PAGE_BYTES as u16, codec: 0 };
+        writer.add(block_of(extent), self.page.bytes(), vec![Item { object: victim.object, stored, from: None }]);
+        true
+    }
+
+    /// Begins to write pages from staging into their slots. What is left in `items` must wait; `refused` stays in staging.
+    pub fn write_raw(
+        &mut self,
+        shared: &Shared,
+        writer: &mut BlockWriter,
+        items: &mut Vec<Compress>,
+        refused: &mut Vec<ObjectId>,
+    ) {
+        let mut done = 0;
+        for item in items.iter() {
+            if writer.usable() && !writer.ready() {
+                break;
+            }
+            done += 1;
+            let mut state = shared.lock();
+            let (block, area) = (state.core.block_of(item.object), state.segments.get(&item.slot.area).cloned());
+            drop(state);
+            let (Some(block), Some(area), true) = (block, area, writer.usable()) else {
+                refused.push(item.object);
+                continue;
+            };
+            // SAFETY: the core keeps the slot until `written`.
+            let bytes = unsafe { area.page(crate::proc::slot_offset(item.slot.index)) };
+            let stored = Stored { extent: blocks::extent(block, 0), len: PAGE_BYTES as u16, codec: 0 };
+            writer.add(block, bytes, vec![Item { object: item.object, stored, from: None }]);
+        }
+        items.drain(..done);
+        writer.flush();
+    }
+}
+
+/// A whole buffer of the pool, for all that is in it (cervera99, rule 8).
+fn write_buffer(shared: &Shared, writer: &mut BlockWriter, objects: &[WriteBack]) {
+    let Some(first) = objects.first() else { return };
+    let item = |victim: &WriteBack| {
+        let extent = victim.to.expect("buffers have blocks");
+        let stored = Stored { extent, len: victim.len as u16, codec: victim.codec };
+        Item { object: victim.object, stored, from: None }
+    };
+    let frame = u64::from(first.slot.frame) * PAGE_BYTES;
+    // SAFETY: the buffer is sealed, and while its objects are being written their bytes stay.
+    let bytes = unsafe { shared.memory.read(frame, PAGE_BYTES as usize) };
+    writer.add(block_of(objects[0].to.expect("buffers have blocks")), bytes, objects.iter().map(item).collect());
+}

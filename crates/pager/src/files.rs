@@ -1,0 +1,319 @@
+//! Private read-only mappings of files whose pages are in the budget (schemes with `classes` = file-dropped or file-pooled).
+//!
+//! To the kernel such a mapping is anonymous and empty: the stub makes it instead of the one that the program asked for, and the
+//! pager fills it with what is in the file. So its pages can be taken away like all others. A page that still holds what was
+//! read is *clean*: it can be dropped, and be read again. Whether it does is told by a keyed hash of its contents, so that a
+//! program which writes there (after mprotect, or by mistake) loses nothing: that page is an anonymous one from then on.
+//!
+//! Different from a mapping by the kernel: a write by mistake raises no SIGSEGV; pages behind the end of the file are zeros and
+//! raise no SIGBUS; /proc shows no file name; a change of the file is seen in pages that are read after it and not in others,
+//! which POSIX leaves open for private mappings.
+
+use crate::control::{self, Client, Desk, IDLE, MANAGED, REFUSED};
+use crate::proc::{send_command, Proc};
+use crate::swap::{Hash, Hasher};
+use memfit_core::{Page, PAGE_BYTES};
+use memfit_wire::{Command, FromStub, BYE, STAY};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// A process is asked to be paged, and is, within so long; else the kernel maps its file.
+const PAGED_WITHIN: Duration = Duration::from_secs(2);
+/// Between two looks.
+const LOOK: Duration = Duration::from_micros(200);
+/// A hash takes 12 bytes; a file so long would take as much as a small budget has.
+const FILE_PAGES_MAX: u64 = 1 << 24;
+
+/// A file of which pages are mapped.
+#[derive(Debug)]
+pub struct MappedFile {
+    file: File,
+    /// Past the page cache, which would keep what the budget does not count, if the file system can.
+    direct: Option<File>,
+    /// What each page had when it was read last.
+    hashes: Mutex<Vec<Option<Hash>>>,
+}
+
+/// Pages of a mapping, in one file.
+#[derive(Debug, Clone)]
+struct Mapped {
+    end: u64,
+    file: Arc<MappedFile>,
+    /// Page of the file at the first page.
+    index: u64,
+}
+
+/// The file mappings of a process, by first page.
+#[derive(Debug, Clone, Default)]
+pub struct FileRanges(BTreeMap<u64, Mapped>);
+
+impl FileRanges {
+    /// The file of a page, and which page of it.
+    pub fn at(&self, page: Page) -> Option<(&Arc<MappedFile>, u64)> {
+        let (&first, mapped) = self.0.range(..=page.0).next_back()?;
+        (page.0 < mapped.end).then(|| (&mapped.file, mapped.index + page.0 - first))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn add(&mut self, first: u64, mapped: Mapped) {
+        self.cut(first, mapped.end);
+        self.0.insert(first, mapped);
+    }
+
+    /// Takes the pages from `start` to before `end` out.
+    pub fn cut(&mut self, start: u64, end: u64) -> Vec<(u64, u64, u64)> {
+        let from = self.0.range(..start).next_back().map_or(start, |(&first, _)| first);
+        let hit: Vec<u64> = self.0.range(from..end.max(from)).map(|(&first, _)| first).collect();
+        let mut out = Vec::new();
+        for first in hit {
+            let mapped = self.0[&first].clone();
+            if mapped.end <= start {
+                continue;
+            }
+            self.0.remove(&first);
+            if first < start {
+                self.0.insert(first, Mapped { end: start, ..mapped.clone() });
+            }
+            if mapped.end > end {
+                self.0.insert(end, Mapped { index: mapped.index + end - first, ..mapped.clone() });
+            }
+            let cut = first.max(start);
+            out.push((cut, mapped.end.min(end), mapped.index + cut - first));
+        }
+        out
+    }
+
+    /// mremap: pages from `from` on are now at `to`.
+    pub fn shift(&mut self, from: u64, to: u64, pages: u64) {
+        let moved: Vec<(u64, Mapped)> = {
+            let before = self.0.clone();
+            let cut = self.cut(from, from + pages);
+            let file = |page| FileRanges(before.clone()).at(Page(page)).map(|(file, _)| Arc::clone(file));
+            cut.into_iter().filter_map(|(s, e, index)| Some((s, Mapped { end: e, file: file(s)?, index }))).collect()
+        };
+        self.cut(to, to + pages);
+        for (first, mapped) in moved {
+            self.0.insert(first - from + to, Mapped { end: mapped.end - from + to, ..mapped });
+        }
+    }
+}
+
+/// All files, and what was read of them.
+pub struct Files {
+    open: Mutex<HashMap<(u64, u64), Weak<MappedFile>>>,
+    hasher: Hasher,
+    /// Reads, bytes read, and pages brought by them.
+    pub reads: AtomicU64,
+    /// Bytes.
+    pub read_bytes: AtomicU64,
+    /// Faults that brought the first page of a file mapping that the core does not know.
+    pub faults: AtomicU64,
+}
+
+impl Files {
+    /// None yet.
+    ///
+    /// # Errors
+    /// When the kernel has no random bytes.
+    pub fn new() -> io::Result<Files> {
+        Ok(Files {
+            open: Mutex::default(),
+            hasher: Hasher::new()?,
+            reads: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+        })
+    }
+
+    fn open(&self, fd: &OwnedFd) -> io::Result<Arc<MappedFile>> {
+        let file = File::from(fd.try_clone()?);
+        let metadata = file.metadata()?;
+        let kind = metadata.file_type();
+        if !kind.is_file() || kind.is_block_device() || metadata.len() / PAGE_BYTES >= FILE_PAGES_MAX {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut open = self.open.lock().unwrap();
+        let key = (metadata.dev(), metadata.ino());
+        if let Some(known) = open.get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        open.retain(|_, file| file.strong_count() > 0);
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).ok();
+        let mapped = Arc::new(MappedFile { file, direct, hashes: Mutex::default() });
+        open.insert(key, Arc::downgrade(&mapped));
+        Ok(mapped)
+    }
+
+    /// Fills whole pages with those of the file from `index` on; zeros behind its end. `out` is aligned as for O_DIRECT.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(&self, file: &MappedFile, index: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        let mut direct = file.direct.as_ref();
+        while done < out.len() {
+            let offset = index * PAGE_BYTES + done as u64;
+            match direct.unwrap_or(&file.file).read_at(&mut out[done..], offset) {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Not at any offset, or not at all; and what follows an odd end.
+                Err(_) if direct.is_some() => direct = None,
+                Err(error) => return Err(error),
+            }
+            if done % PAGE_BYTES as usize != 0 {
+                direct = None;
+            }
+        }
+        out[done..].fill(0);
+        self.reads.fetch_add(1, Relaxed);
+        self.read_bytes.fetch_add(done as u64, Relaxed);
+        let mut hashes = file.hashes.lock().unwrap();
+        for (i, page) in out.chunks(PAGE_BYTES as usize).enumerate() {
+            let at = index as usize + i;
+            if hashes.len() <= at {
+                hashes.resize(at + 1, None);
+            }
+            hashes[at] = Some(self.hasher.hash(page));
+        }
+        Ok(())
+    }
+
+    /// Whether a page holds what was read there.
+    pub fn is_clean(&self, file: &MappedFile, index: u64, page: &[u8]) -> bool {
+        let known = file.hashes.lock().unwrap().get(index as usize).copied().flatten();
+        known.is_some_and(|hash| hash == self.hasher.hash(page))
+    }
+
+    /// Bytes of the tables.
+    pub fn metadata_bytes(&self) -> u64 {
+        let open = self.open.lock().unwrap();
+        let hashes = |file: &Weak<MappedFile>| file.upgrade().map_or(0, |file| file.hashes.lock().unwrap().capacity());
+        (open.values().map(hashes).sum::<usize>() * size_of::<Option<Hash>>()) as u64
+    }
+}
+
+/// A thread of a program has made a mapping that shall be one of a file: see [`memfit_wire::FILE`].
+pub fn asked(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub, fd: Option<OwnedFd>) {
+    let desk = Arc::clone(desk);
+    let answer = move || {
+        let taken = fd.is_some_and(|fd| take(&desk, pid, &request, &fd).is_some());
+        send_command(&socket, &Command { kind: if taken { STAY } else { BYE }, ..Command::default() }, None);
+    };
+    // It may have to wait for what the control thread does.
+    let _ = std::thread::Builder::new().name("file".into()).stack_size(128 << 10).spawn(answer);
+}
+
+fn take(desk: &Desk, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<()> {
+    let [start, end] = request.segment;
+    let pages = (start / PAGE_BYTES, end / PAGE_BYTES);
+    let whole = [start, end, request.token].iter().all(|at| at % PAGE_BYTES == 0);
+    if !whole || start >= end || !desk.shared.takes_files() {
+        return None;
+    }
+    let file = desk.shared.files.open(fd).ok()?;
+    let proc = paged(desk, pid)?;
+    let give_up = Instant::now() + PAGED_WITHIN;
+    loop {
+        let io = proc.io.lock().unwrap();
+        if proc.removed.load(Relaxed) || Instant::now() > give_up {
+            return None;
+        }
+        // An event that is not read yet can be of what was there before.
+        if proc.event_pending() || proc.at_rest() {
+            drop(io);
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        proc.uffd.register(start, end - start).ok()?;
+        let mapped = Mapped { end: pages.1, file, index: request.token / PAGE_BYTES };
+        proc.files.lock().unwrap().add(pages.0, mapped);
+        proc.add_region(start, end);
+        return Some(());
+    }
+}
+
+/// The process, which gets its userfaultfd now if it has none.
+fn paged(desk: &Desk, pid: i32) -> Option<Arc<Proc>> {
+    let give_up = Instant::now() + PAGED_WITHIN;
+    while Instant::now() < give_up {
+        let of_pid = |client: &&Arc<Client>| client.pid == pid && !client.gone.load(Relaxed);
+        let client = desk.clients.lock().unwrap().iter().rfind(of_pid).cloned();
+        match client.as_ref().map(|client| client.stage.load(Relaxed)) {
+            Some(MANAGED) => return client.and_then(|client| client.proc.lock().unwrap().clone()),
+            Some(REFUSED) => return None,
+            Some(IDLE) => {
+                client.iter().for_each(|client| _ = control::engage(desk, client));
+            }
+            _ => {}
+        }
+        std::thread::sleep(LOOK);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> (Files, Arc<MappedFile>) {
+        let files = Files::new().unwrap();
+        let path = std::env::temp_dir().join(format!("memfit-files-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..10_000u32).map(|i| (i * 7) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let fd = OwnedFd::from(File::open(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let mapped = files.open(&fd).unwrap();
+        assert!(Arc::ptr_eq(&mapped, &files.open(&fd).unwrap()), "one for all who map it");
+        (files, mapped)
+    }
+
+    #[test]
+    fn pages_are_those_of_the_file_and_zeros_behind_its_end() {
+        let (files, file) = file();
+        let mut out = crate::swap::Aligned::new(4 * 4096);
+        files.read(&file, 1, out.bytes()).unwrap();
+        let right = |i: usize| if i < 10_000 - 4096 { ((i + 4096) * 7) as u8 } else { 0 };
+        assert!(out.bytes().iter().enumerate().all(|(i, &byte)| byte == right(i)));
+        assert!(files.is_clean(&file, 1, &out.bytes()[..4096]));
+        assert!(!files.is_clean(&file, 2, &out.bytes()[..4096]), "another page");
+        assert!(!files.is_clean(&file, 0, &out.bytes()[..4096]), "never read");
+        out.bytes()[100] ^= 1;
+        assert!(!files.is_clean(&file, 1, &out.bytes()[..4096]));
+    }
+
+    #[test]
+    fn ranges_follow_unmapping_and_moving() {
+        let (_files, file) = file();
+        let mut ranges = FileRanges::default();
+        ranges.add(100, Mapped { end: 120, file: Arc::clone(&file), index: 5 });
+        let at = |ranges: &FileRanges, page| ranges.at(Page(page)).map(|(_, index)| index);
+        assert_eq!([99, 100, 119, 120].map(|page| at(&ranges, page)), [None, Some(5), Some(24), None]);
+        ranges.cut(104, 108);
+        assert_eq!([103, 104, 107, 108].map(|page| at(&ranges, page)), [Some(8), None, None, Some(13)]);
+        ranges.shift(102, 502, 10);
+        assert_eq!([101, 102, 111, 112].map(|page| at(&ranges, page)), [Some(6), None, None, Some(17)]);
+        assert_eq!([501, 502, 503, 504, 508, 511, 512].map(|page| at(&ranges, page)), [
+            None,
+            Some(7),
+            Some(8),
+            None,
+            Some(13),
+            Some(16),
+            None
+        ]);
+        ranges.cut(0, 1000);
+        assert!(ranges.is_empty());
+    }
+}
