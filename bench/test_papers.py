@@ -316,6 +316,13 @@ class Summaries(unittest.TestCase):
         self.assertAlmostEqual(s["entry"]["median"], 0.2)
         self.assertEqual(s["entries"], {"a": 0.1, "b": 0.3})
 
+    def test_what_the_pool_refused_was_not_written_back(self):
+        counts = lambda written, full: {"to_swap": written, "rejected": {"incompressible": 1, "not_worth": 0, "in_advance": 2, "pool_full": full}}
+        run = {**run_of(), "samples": [{"evictions": counts(10, 3)}]}
+        self.assertEqual(engine.written_back(run), 4)
+        self.assertEqual(engine.written_back({**run, "samples": [{"evictions": counts(5, 9)}]}), 0)
+        self.assertIsNone(engine.written_back(run_of()))
+
     def test_the_worst_status_counts_and_a_bad_run_gives_no_number(self):
         bad = {**run_of(0.001), "status": "wrong"}
         cells = engine.Cells(

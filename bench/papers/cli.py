@@ -41,7 +41,7 @@ def parse(argv):
         help="factors: the grid of Tuduce's Tables 6 to 8 on this machine",
     )
     p.add_argument("--only", type=lambda s: s.split(","), default=names, metavar="A,B,..", help=", ".join(names))
-    p.add_argument("--rounds", type=int, default=2)
+    p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--quick", action="store_true", help="small sizes, fewer runs: a test of the bench")
     p.add_argument("--out", default=f"{ROOT}/docs/papers", help="of the results")
     p.add_argument("--work", default=f"{target}/bench-papers", help="programs and their inputs")

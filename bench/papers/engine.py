@@ -25,7 +25,7 @@ KEPT = (
     "swap",
     "scheme",
     "warnings",
-    "file",
+    "files",
 )
 
 
@@ -197,7 +197,7 @@ def look(ctx, pid):
         tree = next(t for t in json.loads(said) if t.get("pid") == pid)
     except (OSError, ValueError, StopIteration, subprocess.TimeoutExpired):
         return {}
-    return {k: tree[k] for k in ("now", "pool", "swap", "faults", "evictions", "codecs") if k in tree}
+    return {k: tree[k] for k in ("now", "pool", "swap", "faults", "evictions", "codecs", "files") if k in tree}
 
 
 def end(p):
@@ -253,6 +253,13 @@ def since_first(run_of, path):
     return got[-1] - got[0] if len(got) > 1 else got[0]
 
 
+def written_back(run_of):
+    """Pages that went from the pool to swap: of all that were written, those that were not refused by the pool first."""
+    written = since_first(run_of, "evictions.to_swap")
+    refused = [since_first(run_of, f"evictions.rejected.{why}") for why in REFUSED]
+    return None if written is None or None in refused else max(0, written - sum(refused))
+
+
 def summarise(cell, rounds):
     """Medians over the good rounds; the worst status of all."""
     good = [r for r in rounds if r["status"] == "ok"]
@@ -277,20 +284,25 @@ def summarise(cell, rounds):
     }
     for key, path in COUNTERS.items():
         out[key] = stat(path)
-    for key in ("read_bytes", "write_bytes", "faults_file", "to_swap"):
+    for key in ("read_bytes", "write_bytes", "file_read_bytes", "to_swap"):
         out[f"sampled_{key}"] = of(lambda r: since_first(r, COUNTERS[key]))
-    read, file_reads = out["sampled_read_bytes"], out["sampled_faults_file"]
-    out["sampled_read_all_bytes"] = None if read is None else read + 4096 * (file_reads or 0)
+    out["sampled_writeback"] = of(written_back)
+    read, file_read = out["sampled_read_bytes"], out["sampled_file_read_bytes"]
+    out["sampled_read_all_bytes"] = None if read is None else read + (file_read or 0)
     out["sampled_swap_bytes"] = of(lambda r: at(r["samples"][-1], "now.swap_bytes") if r["samples"] else None)
     out["why"] = next((r["stderr"] for r in rounds if r["status"] != "ok"), "")
     return out
 
 
+# Why a page goes to swap and not to the pool.
+REFUSED = ("incompressible", "not_worth", "in_advance", "pool_full")
 COUNTERS = {
     "faults": "faults.total",
     "faults_pool": "faults.pool",
     "faults_swap": "faults.swap",
     "faults_file": "faults.file",
+    "file_read_bytes": "files.read_bytes",
+    "file_dropped": "evictions.file_dropped",
     "evicted": "evictions.pages",
     "compressed": "evictions.compressed",
     "to_swap": "evictions.to_swap",

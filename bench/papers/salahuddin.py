@@ -50,7 +50,7 @@ def derive(cells):
                 ("time", cells.value(variant, source)),
                 ("density", cells.value(variant, source, "density")),
                 ("usage", swap / MIB if swap is not None else None),
-                ("writeback", cells.value(variant, source, "sampled_to_swap")),
+                ("writeback", cells.value(variant, source, "sampled_writeback")),
             ):
                 n[f"{key}({config} {variant})"] = value
     return n
