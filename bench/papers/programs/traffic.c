@@ -3,7 +3,7 @@
  * set is the footprint. */
 #include "common.h"
 
-struct agent { uint32_t next, link, left_at, moves; uint32_t check, start; unsigned char plan[232]; };
+struct agent { uint32_t next, link, left_at, moves; uint32_t check, passes; unsigned char plan[232]; };
 _Static_assert(sizeof(struct agent) == 256, "16 agents a page");
 enum { LINKS = 1 << 12 };
 
@@ -62,6 +62,9 @@ int main(int argc, char **argv) {
         if (i < LINKS) head[a->link] = id + 1;
         if (!a->next) tail[a->link] = id + 1;
     }
+    for (int pass = 0; pass < WARM_PASSES; pass++)
+        for (uint32_t id = 0; id < count; id++)
+            if (agents[id].passes++ != (uint32_t)pass) wrong("agent's passes", id);
     double start = seconds();
     for (uint64_t i = 0; i < moves;) {
         s = mix64(s);
@@ -74,6 +77,7 @@ int main(int argc, char **argv) {
     measured(start);
     for (uint32_t id = 0; id < count; id++) {
         if (agents[id].check != check_of(id, &agents[id])) wrong("agent", id);
+        if (agents[id].passes != WARM_PASSES) wrong("agent's passes", id);
         seen += agents[id].moves;
     }
     if (seen != moves) wrong("moves of all agents", seen);
