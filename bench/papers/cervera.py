@@ -82,7 +82,7 @@ def cells(ctx):
         out.append(Cell(w, "swap", c[w], BUDGET, "swap", PLAIN))
         out.append(Cell(w, "cswap", c[w], BUDGET, "cervera99", cache("1M")))
         out.append(Cell(w, "cswap-best", c[w], BUDGET, "cervera99", cache("1M", 15), once=True))
-        out.append(Cell(w, "memfit", c[w], BUDGET, "memfit", once=True))
+        out.append(Cell(w, "memfit", c[w], BUDGET, "memfit", once=True, timeout=30))
     if not ctx.quick:
         for w in ("sort", "xanim"):
             out += [Cell(w, f"cache-{n}", c[w], BUDGET, "cervera99", cache(n), once=True) for n in CACHES if n != "1M"]
