@@ -275,7 +275,8 @@ WORKLOADS = (
         "C, a decision diagram of the 9 queens: hash tables of nodes and results",
         (
             "no SMV, no CUDD: an own small package; 25 MB; the number "
-            "of solutions is known; memory down to 87 %: below, plain swap takes minutes; the budget is 14 % more, which memfit keeps free, staged and for tables"
+            "of solutions is known; memory down to 87 %: below, plain swap takes minutes; the budget"
+            " is 14 % more, which memfit keeps free, staged and for tables"
         ),
     ),
     (
