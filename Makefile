@@ -4,13 +4,14 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 BENCH_ARGS ?=
+PAPERS_ARGS ?=
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # Without linking, which takes a C++ compiler and is of use to cargo-fuzz only.
 FUZZ_CHECK := --locked --no-default-features --all-targets
 SKIPPED := $(abspath $(TARGET))/tests-skipped
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test check mutants fuzz bench bench-codecs install uninstall clean
+.PHONY: help build run test check mutants fuzz bench bench-codecs papers install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -27,7 +28,7 @@ test: ## all tests; those that this machine cannot run are listed at the end
 	@mkdir -p $(TARGET) && rm -f $(SKIPPED)
 	$(CARGO) build --workspace
 	MEMFIT_TEST_SKIPPED=$(SKIPPED) $(CARGO) test --workspace
-	python3 -m unittest bench/test_bench.py
+	python3 -m unittest bench/test_bench.py bench/test_papers.py
 	@if [ -s $(SKIPPED) ]; then echo; echo "Skipped on this machine:"; sed 's/^/  /' $(SKIPPED); fi
 
 check: ## what every change must pass: format, lints, tests, documentation, dependencies
@@ -55,6 +56,9 @@ bench-codecs: ## ratio and time of every codec on generated pages and on pages o
 	@$(TARGET)/release/examples/bench_codecs $(TARGET)/heaps >$(TARGET)/heaps/codecs.md
 	@python3 bench/zram_ratio.py $(TARGET)/heaps >>$(TARGET)/heaps/codecs.md
 	@cat $(TARGET)/heaps/codecs.md
+
+papers: build ## the published comparisons of five schemes, run again; ten minutes; results in docs/papers
+	python3 bench/papers.py --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
 
 install: build ## PREFIX=/usr/local, DESTDIR=
 	install -Dm755 $(TARGET)/release/memfit $(DESTDIR)$(PREFIX)/bin/memfit

@@ -1,0 +1,25 @@
+"""Specifications of applications for programs/apps.c, and the files that they map."""
+
+import os
+import subprocess
+
+
+def spec(ctx, name, rows):
+    """Rows: name, KiB of anonymous data, mix, KiB of the file, permille of random bytes in it, permille that a trigger
+    touches."""
+    folder = f"{ctx.work}/{name}"
+    os.makedirs(folder, exist_ok=True)
+    text = "".join(" ".join(map(str, row)) + "\n" for row in rows)
+    path = f"{folder}/spec"
+    try:
+        with open(path) as f:
+            same = f.read() == text
+    except OSError:
+        same = False
+    if not same:
+        for index, (app, _, _, kib, permille, _) in enumerate(rows):
+            if kib:
+                subprocess.run(ctx.program("apps", "media", f"{folder}/{app}.media", index, kib, permille), check=True)
+        with open(path, "w") as f:
+            f.write(text)
+    return path

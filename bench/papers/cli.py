@@ -1,0 +1,220 @@
+"""The command: which papers, how many rounds, where to."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import host
+
+from . import cervera, engine, ezswap, factors, han, render, salahuddin, shape, tuduce
+
+PAPERS = (cervera, tuduce, han, salahuddin, ezswap)
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+SCHEMA = 1
+
+
+def log(text):
+    print(f"papers: {text}", file=sys.stderr, flush=True)
+
+
+class Stopped(BaseException):
+    """A signal, or the time bound."""
+
+
+def stop(number, _frame):
+    raise Stopped(signal.Signals(number).name)
+
+
+def parse(argv):
+    target = os.environ.get("CARGO_TARGET_DIR") or f"{ROOT}/target"
+    names = [m.NAME for m in PAPERS]
+    p = argparse.ArgumentParser(prog="papers.py", description=__doc__)
+    p.add_argument(
+        "command",
+        nargs="?",
+        choices=("run", "factors"),
+        default="run",
+        help="factors: the grid of Tuduce's Tables 6 to 8 on this machine",
+    )
+    p.add_argument("--only", type=lambda s: s.split(","), default=names, metavar="A,B,..", help=", ".join(names))
+    p.add_argument("--rounds", type=int, default=1)
+    p.add_argument("--quick", action="store_true", help="small sizes, fewer runs: a test of the bench")
+    p.add_argument("--out", default=f"{ROOT}/docs/papers", help="of the results")
+    p.add_argument("--work", default=f"{target}/bench-papers", help="programs and their inputs")
+    p.add_argument("--memfit", default=f"{target}/release/memfit")
+    p.add_argument(
+        "--sizes",
+        type=lambda s: s.split(","),
+        default=["1.7"],
+        metavar="A,B,..",
+        help=f"factors: of {', '.join(factors.TABLE7)}",
+    )
+    p.add_argument(
+        "--check", action="store_true", help="factors: only the published Table 8 from Table 7, without runs"
+    )
+    p.add_argument("--total-timeout", type=float, default=3600, metavar="S")
+    o = p.parse_args(argv)
+    for name in o.only:
+        if name not in names:
+            p.error(f"no paper {name}: {', '.join(names)}")
+    for size in o.sizes:
+        if size not in factors.TABLE7:
+            p.error(f"no size {size}: {', '.join(factors.TABLE7)}")
+    if o.rounds < 1:
+        p.error("--rounds starts at 1")
+    return o
+
+
+def run_cells(ctx, cells, rounds, deadline, save=lambda runs: None):
+    """Rounds alternate, in an order that rotates; {cell: its runs}, and whether all were made."""
+    runs = {c: [] for c in cells}
+    cells = [c for c in cells if ctx.has(c.scheme)]
+    try:
+        for k in range(rounds):
+            turn = [c for c in cells if k == 0 or not c.once]
+            start = k * 7 % max(1, len(turn))
+            for c in (c for c in turn[start:] + turn[:start] for _ in range(1 if ctx.quick else c.repeat)):
+                if runs[c] and runs[c][-1]["status"] != "ok":
+                    continue
+                if time.monotonic() > deadline:
+                    raise Stopped("the time bound")
+                r = engine.run(ctx, c)
+                runs[c].append(r)
+                took = f"{r['measured']:.2f} s" if r["measured"] is not None else r["stderr"][-200:].replace("\n", " ")
+                log(f"  {c.workload}, {c.config}: {r['status']}, {took}")
+    except Stopped as why:
+        log(f"stopped by {why}")
+        return runs, False
+    return runs, True
+
+
+def run_paper(ctx, module, rounds, deadline):
+    began = time.monotonic()
+    cells = module.cells(ctx)
+    runs, complete = run_cells(ctx, cells, rounds, deadline)
+    summaries = engine.Cells({c.key: engine.summarise(c, runs[c]) for c in cells})
+    numbers = module.derive(summaries)
+    return {
+        "title": module.TITLE,
+        "source": module.SOURCE,
+        "quick": ctx.quick,
+        "rounds": rounds,
+        "complete": complete,
+        "seconds": time.monotonic() - began,
+        "absent": sorted({c.scheme for c in cells if not ctx.has(c.scheme)}),
+        "numbers": numbers,
+        "published": module.PUBLISHED,
+        "statements": [shape.judge(s, numbers, module.EXPLAINED) for s in module.STATEMENTS],
+        "tables": {t.title: shape.compared(t, module.PUBLISHED, numbers) for t in module.TABLES},
+        "cells": list(summaries.values()),
+    }
+
+
+def load(path):
+    try:
+        with open(path) as f:
+            return json.load(f)
+    except (OSError, ValueError):
+        return {}
+
+
+def write(path, text):
+    with open(path + ".new", "w") as f:
+        f.write(text)
+    os.rename(path + ".new", path)
+
+
+def save(o, result):
+    """The JSON of all papers, a page for each that has a result, and the overview."""
+    os.makedirs(o.out, exist_ok=True)
+    write(f"{o.out}/result.json", json.dumps(result, indent=1) + "\n")
+    for m in PAPERS:
+        part = result["papers"].get(m.NAME)
+        if part:
+            write(f"{o.out}/{m.NAME}.md", render.paper_page(m, part, part["facts"]))
+    write(f"{o.out}/README.md", render.overview(PAPERS, result))
+
+
+def all_papers(ctx, o, deadline):
+    path = f"{o.out}/result.json"
+    result = {"schema": SCHEMA, "kind": "papers", "papers": load(path).get("papers", {})}
+    bad = False
+    for m in PAPERS:
+        if m.NAME not in o.only:
+            continue
+        log(m.NAME)
+        facts = host.facts(ctx.work, ctx.memfit, None)
+        try:
+            part = result["papers"][m.NAME] = run_paper(ctx, m, o.rounds, deadline)
+        except (engine.Broken, OSError, subprocess.SubprocessError) as why:
+            log(f"  {m.NAME} cannot be run: {why}")
+            bad = True
+            continue
+        part["facts"] = facts
+        save(o, result)
+        bad |= not part["complete"] or any(c["status"] in ("wrong", "failed") for c in part["cells"])
+        for s in part["statements"]:
+            log(f"  {s['verdict']}: {s['text']}: {s['numbers'] or s['explained']}")
+        if not part["complete"]:
+            break
+    print(render.overview(PAPERS, result))
+    return 1 if bad else 0
+
+
+def factor_study(ctx, o, deadline):
+    if not ctx.has("tuduce05"):
+        log("this memfit has no scheme tuduce05")
+        return 2
+    result = {
+        "schema": SCHEMA,
+        "kind": "factors",
+        "quick": o.quick,
+        "times": {},
+        "noise": {},
+        "shares": {},
+        "complete": True,
+    }
+    for size in o.sizes:
+        cells = tuduce.factor_cells(ctx, size)
+        runs, complete = run_cells(ctx, cells, o.rounds, deadline)
+        times = {c.config: engine.summarise(c, runs[c])["seconds"] for c in cells}
+        result["noise"][size] = (
+            max((v["max"] - v["min"] for v in times.values() if v), default=None) if o.rounds > 1 else None
+        )
+        times = result["times"][size] = {k: v["median"] if v else None for k, v in times.items()}
+        result["complete"] &= complete
+        got = {levels: times[factors.label(levels)] for levels in factors.GRID}
+        result["shares"][size] = factors.shares(got) if None not in got.values() else None
+    result["facts"] = host.facts(ctx.work, ctx.memfit, None)
+    text = render.factors_page(factors, result, result["facts"])
+    os.makedirs(o.out, exist_ok=True)
+    write(f"{o.out}/factors.json", json.dumps(result, indent=1) + "\n")
+    write(f"{o.out}/factors.md", text)
+    print(text)
+    return 0 if result["complete"] and None not in result["shares"].values() else 1
+
+
+def main(argv):
+    o = parse(argv)
+    if o.command == "factors" and o.check:
+        lines, good = factors.check()
+        print("\n".join(lines))
+        print("as printed" if good else "NOT as printed")
+        return 0 if good else 1
+    if not os.access(o.memfit, os.X_OK):
+        log(f"no memfit binary at {o.memfit}: build it, or give --memfit PATH")
+        return 2
+    o.out, deadline = os.path.abspath(o.out), time.monotonic() + o.total_timeout
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, stop)
+    ctx = engine.Context(os.path.abspath(o.memfit), os.path.abspath(o.work), o.quick)
+    try:
+        ctx.build()
+        return factor_study(ctx, o, deadline) if o.command == "factors" else all_papers(ctx, o, deadline)
+    except Stopped as why:
+        log(f"stopped by {why}")
+        return 1

@@ -1,0 +1,331 @@
+"""One program under one scheme in a budget: builds the programs, runs `memfit run` within a time bound, reads what it says."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+from stats import spread
+from workloads import environment
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MIB = 1 << 20
+# What is kept of the statistics.
+KEPT = (
+    "budget_bytes",
+    "wall_ns",
+    "peak",
+    "faults",
+    "evictions",
+    "codecs",
+    "pool",
+    "swap",
+    "scheme",
+    "warnings",
+    "files",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`config` is the name under which `derive` finds it; `command` a list; `overrides` go to --set. `once`: one round is enough;
+    `repeat`: runs in each round, for what is over soon."""
+
+    workload: str
+    config: str
+    command: tuple
+    budget: int
+    scheme: str
+    overrides: tuple = ()
+    once: bool = False
+    repeat: int = 1
+    timeout: float = 45
+
+    @property
+    def key(self):
+        return self.workload, self.config
+
+
+class Broken(Exception):
+    """A workload that does not run at all."""
+
+
+class Context:
+    """Where things are, and what the binary knows."""
+
+    def __init__(self, memfit, work, quick=False):
+        self.memfit, self.work, self.quick = memfit, work, quick
+        os.makedirs(work, exist_ok=True)
+        self.env = environment(work)
+        self.naturals, self.known = {}, {}
+
+    def has(self, scheme):
+        if scheme not in self.known:
+            said = subprocess.run([self.memfit, "schemes", scheme], capture_output=True, timeout=20)
+            self.known[scheme] = said.returncode == 0
+        return self.known[scheme]
+
+    def build(self):
+        """Compile the programs; cheap when nothing changed."""
+        os.makedirs(f"{self.work}/bin", exist_ok=True)
+        sources = f"{HERE}/programs"
+        headers = [f"{sources}/common.h", f"{HERE}/../workloads/pages.h"]
+        for name in sorted(n[:-2] for n in os.listdir(sources) if n.endswith(".c")):
+            path, exe = f"{sources}/{name}.c", f"{self.work}/bin/{name}"
+            newest = max(map(os.path.getmtime, [path, *headers]))
+            if not os.path.exists(exe) or os.path.getmtime(exe) < newest:
+                subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", exe, path, "-lm"], check=True)
+
+    def program(self, name, *args):
+        return (f"{self.work}/bin/{name}", *map(str, args))
+
+    def many(self, count, *command):
+        return self.program("many", count, *command)
+
+    def natural(self, command):
+        """Peak without pressure, bytes."""
+        if command not in self.naturals:
+            r = run(self, Cell("natural", "memfit", command, 1 << 30, "memfit"))
+            if r["status"] != "ok":
+                raise Broken(f"{' '.join(command)} fails without pressure: {r['status']} {r['stderr']}")
+            self.naturals[command] = r["stats"]["peak"]["total_bytes"]
+        return self.naturals[command]
+
+
+def arguments(ctx, cell, stats):
+    sets = [x for o in cell.overrides for x in ("--set", o)]
+    return [
+        ctx.memfit,
+        "run",
+        "-q",
+        "-m",
+        f"{cell.budget // 1024}K",
+        "-s",
+        cell.scheme,
+        *sets,
+        "--stats",
+        stats,
+        "--",
+        *cell.command,
+    ]
+
+
+def run(ctx, cell):
+    """status: ok | wrong (a page was not what it should be) | failed | timeout; with what the program printed and the
+    statistics."""
+    stats = f"{ctx.work}/run.stats"
+    if os.path.exists(stats):
+        os.unlink(stats)
+    r = {"status": "failed", "measured": None, "entries": [], "samples": []}
+    with open(f"{ctx.work}/run.stderr", "w+b") as errors:
+        began = time.monotonic()
+        p = subprocess.Popen(
+            arguments(ctx, cell, stats),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=ctx.work,
+            env=ctx.env,
+            start_new_session=True,
+        )
+        try:
+            in_time = listen(ctx, p, began + cell.timeout, r)
+        finally:
+            end(p)
+        r["wall"] = time.monotonic() - began
+        errors.seek(0)
+        r["stderr"] = errors.read()[-600:].decode("utf-8", "replace").strip()
+    try:
+        with open(stats) as f:
+            s = json.load(f)
+        r["stats"] = {k: s[k] for k in KEPT if k in s}
+    except (OSError, ValueError):
+        r["stats"] = {}
+    if not in_time:
+        r["status"] = "timeout"
+    elif "MISMATCH" in r["stderr"]:
+        r["status"] = "wrong"
+    elif p.returncode == 0 and r["measured"] is not None and r["stats"]:
+        r["status"] = "ok"
+    return r
+
+
+def listen(ctx, p, deadline, r):
+    """Reads lines until the end; whether it came before the deadline."""
+    rest = b""
+    with selectors.DefaultSelector() as ready:
+        ready.register(p.stdout, selectors.EVENT_READ)
+        while True:
+            if not ready.select(max(0, deadline - time.monotonic())):
+                return False
+            got = os.read(p.stdout.fileno(), 65536)
+            if not got:
+                break
+            *lines, rest = (rest + got).split(b"\n")
+            for line in lines:
+                heed(ctx, p, line.decode("utf-8", "replace"), r)
+    try:
+        p.wait(max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def heed(ctx, p, line, r):
+    word, _, rest = line.partition(" ")
+    if word == "measured":
+        r["measured"] = float(rest)
+    elif word == "entry":
+        name, turn, took = rest.split()
+        r["entries"].append((name, int(turn), float(took)))
+    elif word == "sample":
+        r["samples"].append({"label": rest, **look(ctx, p.pid)})
+        try:
+            p.stdin.write(b"\n")
+            p.stdin.flush()
+        except BrokenPipeError:
+            pass
+
+
+def look(ctx, pid):
+    """The counters of our own tree now."""
+    try:
+        said = subprocess.run([ctx.memfit, "stat", "--json"], capture_output=True, timeout=10).stdout
+        tree = next(t for t in json.loads(said) if t.get("pid") == pid)
+    except (OSError, ValueError, StopIteration, subprocess.TimeoutExpired):
+        return {}
+    return {k: tree[k] for k in ("now", "pool", "swap", "faults", "evictions", "codecs", "files") if k in tree}
+
+
+def end(p):
+    """What is left of a run that did not end by itself: memfit ends at a SIGTERM, but the command gives the signal to
+    nobody, so its session is killed. The launcher is not waited for before that: until then nobody else can have its number.
+    """
+    if p.returncode is None:
+        p.send_signal(signal.SIGTERM)
+        give_up = time.monotonic() + 5
+        while time.monotonic() < give_up and not os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            time.sleep(0.01)
+        os.killpg(p.pid, signal.SIGKILL)
+        p.wait()
+    for pipe in (p.stdin, p.stdout):
+        pipe.close()
+
+
+def ratio(stats):
+    """Compressed to original length of what was compressed; None if nothing was."""
+    codecs = stats.get("codecs", {}).values()
+    original = sum(c["in_bytes"] for c in codecs)
+    return sum(c["out_bytes"] for c in codecs) / original if original else None
+
+
+def density(run_of):
+    """zpages per MiB of pool, the mean of the samples in which it is not empty."""
+    got = [
+        s["pool"]["zpages"] / (s["pool"]["frames"] * 4096 / MIB)
+        for s in run_of["samples"]
+        if s.get("pool", {}).get("frames")
+    ]
+    return sum(got) / len(got) if got else None
+
+
+def mean_entry(run_of, name=None):
+    """Mean time from trigger to answer, without the first turn; of one application or of all."""
+    got = [took for n, turn, took in run_of["entries"] if turn and name in (None, n)]
+    return sum(got) / len(got) if got else None
+
+
+def at(stats, path):
+    """A number of the statistics by its path with dots; None if it is not there."""
+    for part in path.split("."):
+        stats = stats.get(part) if isinstance(stats, dict) else None
+    return stats
+
+
+def since_first(run_of, path):
+    """How much a counter grew from the first sample to the last; a single sample counts from the start."""
+    got = [at(s, path) for s in run_of["samples"]]
+    if not got or None in (got[0], got[-1]):
+        return None
+    return got[-1] - got[0] if len(got) > 1 else got[0]
+
+
+def written_back(run_of):
+    """Pages that went from the pool to swap: of all that were written, those that were not refused by the pool first."""
+    written = since_first(run_of, "evictions.to_swap")
+    refused = [since_first(run_of, f"evictions.rejected.{why}") for why in REFUSED]
+    return None if written is None or None in refused else max(0, written - sum(refused))
+
+
+def summarise(cell, rounds):
+    """Medians over the good rounds; the worst status of all."""
+    good = [r for r in rounds if r["status"] == "ok"]
+    worst = next((s for s in ("wrong", "failed", "timeout") if any(r["status"] == s for r in rounds)), "ok")
+    of = lambda f: (spread([f(r) for r in good]) or {}).get("median")
+    stat = lambda path: of(lambda r: at(r["stats"], path))
+    out = {
+        "workload": cell.workload,
+        "config": cell.config,
+        "scheme": cell.scheme,
+        "overrides": list(cell.overrides),
+        "budget_bytes": cell.budget,
+        "command": list(cell.command),
+        "status": worst if rounds else "missing",
+        "rounds": len(rounds),
+        "seconds": spread([r["measured"] for r in good]),
+        "entry": spread([mean_entry(r) for r in good]),
+        "entries": {n: of(lambda r: mean_entry(r, n)) for n in sorted({e[0] for r in good for e in r["entries"]})},
+        "ratio": of(lambda r: ratio(r["stats"])),
+        "density": of(density),
+        "wall": spread([r["wall"] for r in rounds]),
+    }
+    for key, path in COUNTERS.items():
+        out[key] = stat(path)
+    for key in ("read_bytes", "write_bytes", "file_read_bytes", "to_swap"):
+        out[f"sampled_{key}"] = of(lambda r: since_first(r, COUNTERS[key]))
+    out["sampled_writeback"] = of(written_back)
+    read, file_read = out["sampled_read_bytes"], out["sampled_file_read_bytes"]
+    out["sampled_read_all_bytes"] = None if read is None else read + (file_read or 0)
+    out["sampled_swap_bytes"] = of(lambda r: at(r["samples"][-1], "now.swap_bytes") if r["samples"] else None)
+    out["why"] = next((r["stderr"] for r in rounds if r["status"] != "ok"), "")
+    return out
+
+
+# Why a page goes to swap and not to the pool.
+REFUSED = ("incompressible", "not_worth", "in_advance", "pool_full")
+COUNTERS = {
+    "faults": "faults.total",
+    "faults_pool": "faults.pool",
+    "faults_swap": "faults.swap",
+    "faults_file": "faults.file",
+    "file_read_bytes": "files.read_bytes",
+    "file_dropped": "evictions.file_dropped",
+    "evicted": "evictions.pages",
+    "compressed": "evictions.compressed",
+    "to_swap": "evictions.to_swap",
+    "read_bytes": "swap.read_bytes",
+    "write_bytes": "swap.write_bytes",
+    "reads": "swap.reads",
+    "writes": "swap.writes",
+    "peak_bytes": "peak.total_bytes",
+    "peak_pool_bytes": "peak.pool_bytes",
+    "peak_swap_bytes": "peak.swap_bytes",
+}
+
+
+class Cells(dict):
+    """Summaries by (workload, config), with the usual quotients; None where a run is missing or failed."""
+
+    def value(self, workload, config, key="seconds"):
+        c = self.get((workload, config))
+        if not c or c["status"] != "ok":
+            return None
+        v = c.get(key)
+        return v["median"] if isinstance(v, dict) and "median" in v else v
+
+    def quotient(self, workload, above, below, key="seconds"):
+        a, b = self.value(workload, above, key), self.value(workload, below, key)
+        return a / b if a is not None and b else None

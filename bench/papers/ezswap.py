@@ -1,0 +1,216 @@
+"""Kim, Kim, Seo 2019 (ezswap): clean file pages, admission by entropy, eviction by lottery."""
+
+from .apps import spec
+from .engine import MIB, Cell
+from .shape import Column, Statement, Table
+
+NAME = "ezswap"
+TITLE = "ezswap"
+SOURCE = 'Kim, Kim, Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access 2019'
+SETTING = (
+    "14 applications of 4.5 MiB of mapped media and 1.5 MiB of anonymous data each, in 48 MiB: all distinct pages are 1.75"
+    " of RAM. Pool a tenth. 5 repetitions, of which the first starts the applications and is not counted. Series with 8"
+    " to 16 applications."
+)
+BUDGET = 48 * MIB
+POOL = ("sizing.pool_permille=100",)
+# Files are in the budget of all, as in the paper's phone; without that the kernel's page cache would hold them for nothing.
+DROPPED = ("classes=file-dropped",)
+# In the order of the paper's list: name and permille of random bytes in its media.
+UTILITY, SNS, MEDIA, GAME = 650, 800, 1000, 900
+APPS = (
+    ("PlayStore", UTILITY),
+    ("Calendar", UTILITY),
+    ("Gmail", UTILITY),
+    ("Wikipedia", UTILITY),
+    ("Chrome", UTILITY),
+    ("Facebook", SNS),
+    ("Twitter", SNS),
+    ("YouTube", MEDIA),
+    ("Twitch", MEDIA),
+    ("Kindle", MEDIA),
+    ("TED", MEDIA),
+    ("AngryBirds", GAME),
+    ("CandyCrush", GAME),
+    ("PUBG", GAME),
+    ("Excel", UTILITY),
+    ("2048", GAME),
+)
+FILE_KIB, ANON_KIB = 4608, 1536
+CONFIGS = {
+    "swap": ("swap", DROPPED),
+    "zswap": ("zswap-z3fold", (*POOL, *DROPPED)),
+    "apa": ("apa", POOL),
+    "apa+sa": ("apa+sa", POOL),
+    "apa+ca": ("apa+ca", POOL),
+    "ca+sa": ("ca+sa", (*POOL, *DROPPED)),
+    "ezswap": ("ezswap", POOL),
+    "memfit": ("memfit", ("classes=file-pooled",)),
+}
+COUNTS = (8, 10, 12, 14, 16)
+SERIES = ("swap", "zswap", "apa", "ezswap")
+METRICS = ("launch", "read", "written")
+
+
+def cells(ctx):
+    out = []
+    for count in (14,) if ctx.quick else COUNTS:
+        rows = [(name, ANON_KIB, "idle", FILE_KIB, permille, 400) for name, permille in APPS[:count]]
+        command = ctx.program("apps", 3 if ctx.quick else 5, "cycle", spec(ctx, f"ezswap-{count}", rows))
+        for config, (scheme, overrides) in CONFIGS.items():
+            if count == 14 or config in SERIES:
+                out.append(Cell(f"apps {count}", config, command, BUDGET, scheme, overrides, once=count != 14))
+    return out
+
+
+def derive(cells):
+    n = {}
+    for count in COUNTS:
+        for config in CONFIGS if count == 14 else SERIES:
+            for metric, key in zip(METRICS, ("entry", "sampled_read_all_bytes", "sampled_write_bytes")):
+                got = n[f"{metric}({config} {count})"] = cells.quotient(f"apps {count}", config, "swap", key)
+                if count == 14:
+                    n[f"{metric}({config})"] = got
+    for config in CONFIGS:
+        n[f"density({config})"] = cells.value("apps 14", config, "density")
+        n[f"compressed({config})"] = cells.value("apps 14", config, "compressed")
+    return n
+
+
+PUBLISHED = {
+    "launch(swap)": 1,
+    "read(swap)": 1,
+    "written(swap)": 1,
+    "launch(zswap)": 1.06,
+    "read(zswap)": 1.31,
+    "written(zswap)": 0.34,
+    "launch(apa)": 1.16,
+    "read(apa)": 0.69,
+    "written(apa)": 0.40,
+    "launch(apa+sa)": 0.90,
+    "read(apa+sa)": 0.61,
+    "written(apa+sa)": (0.36, 0.42),
+    "launch(apa+ca)": 1.06,
+    "read(apa+ca)": 0.72,
+    "written(apa+ca)": 0.33,
+    "launch(ezswap)": 0.83,
+    "read(ezswap)": 0.59,
+    "written(ezswap)": (0.32, 0.38),
+    "density(zswap)": 684,
+    "density(ca+sa)": 698,
+    "density(apa)": 397,
+    "density(apa+sa)": 469,
+    "density(apa+ca)": 504,
+    "density(ezswap)": 534,
+}
+TABLES = (
+    Table(
+        "14 applications, relative to swap",
+        "Fig. 8, in part chained from percentages; Table 3",
+        "scheme",
+        tuple(CONFIGS),
+        (
+            Column("launch time", "launch({})", 2, 1),
+            Column("bytes read", "read({})", 2, 1),
+            Column("bytes written", "written({})", 2, 1),
+            Column("zpages a MiB", "density({})", 0),
+        ),
+    ),
+    Table(
+        "Launch time relative to swap by the number of applications",
+        "Fig. 9, a plot",
+        "applications",
+        COUNTS,
+        tuple(Column(c, f"launch({c} {{}})") for c in SERIES[1:]),
+    ),
+)
+STATEMENTS = (
+    Statement(
+        "zswap-reads",
+        "zswap trades writes for reads: more reads than swap, fewer writes",
+        "Fig. 8",
+        ("written(zswap)", "<", 1, "<", "read(zswap)"),
+    ),
+    Statement("zswap-slower", "and launches slower than plain swap", "Fig. 8", (1, "<", "launch(zswap)")),
+    Statement(
+        "apa-reads", "APA cuts reads by about a half against zswap", "Fig. 8", ("read(apa)", "<", "0.7 * read(zswap)")
+    ),
+    Statement(
+        "apa-slowest",
+        "but launches slowest of all",
+        "Fig. 8",
+        (["launch(swap)", "launch(zswap)", "launch(apa+sa)", "launch(ezswap)"], "<", "launch(apa)"),
+    ),
+    Statement("sa", "SA is the larger single gain", "Fig. 8", ("launch(apa+sa)", "<", "launch(apa+ca)")),
+    Statement(
+        "ezswap-launch",
+        "ezswap is best on launch time",
+        "Fig. 8",
+        ("launch(ezswap)", "<", [f"launch({c})" for c in ("swap", "zswap", "apa", "apa+sa", "apa+ca")]),
+    ),
+    Statement(
+        "ezswap-read",
+        "and on bytes read",
+        "Fig. 8",
+        ("read(ezswap)", "<", [f"read({c})" for c in ("zswap", "apa", "apa+sa", "apa+ca")]),
+    ),
+    Statement(
+        "ezswap-writes",
+        "with writes close to zswap's (to a third)",
+        "Fig. 8",
+        ("written(ezswap)", "<", "1.34 * written(zswap)"),
+    ),
+    Statement(
+        "density",
+        "density: APA < APA+SA < APA+CA < ezswap < zswap",
+        "Table 3",
+        ("density(apa)", "<", "density(apa+sa)", "<", "density(apa+ca)", "<", "density(ezswap)", "<", "density(zswap)"),
+    ),
+    Statement(
+        "bound",
+        "three zpages a frame: never more than 768 a MiB",
+        "Table 3",
+        ([f"density({c})" for c in ("zswap", "apa", "apa+sa", "apa+ca", "ezswap")], "<=", 768),
+    ),
+    Statement(
+        "few", "with 8 applications APA is ahead of ezswap", "Fig. 9", ("launch(apa 8)", "<", "launch(ezswap 8)")
+    ),
+    Statement(
+        "many",
+        "with 16 ezswap is ahead of zswap and of APA",
+        "Fig. 9",
+        ("launch(ezswap 16)", "<", ["launch(zswap 16)", "launch(apa 16)"]),
+    ),
+    Statement(
+        "compressions",
+        "SA saves three quarters of the compressions of APA (to 40 %)",
+        "Fig. 10",
+        ("compressed(apa+sa)", "<", "0.4 * compressed(apa)"),
+    ),
+)
+WORKLOADS = (
+    (
+        "14 (8 to 16) applications",
+        (
+            "C, one process each: maps a file private and read-only, keeps anonymous data of which 40 % is zero; a"
+            " launch touches 40 % of both, which is the same each time, then a tenth of the rest; every page is checked"
+        ),
+        (
+            "the applications of a phone are not to be had; files "
+            "compress to 0.7 to 1 by category, as media do; no 30 s of use between launches"
+        ),
+    ),
+)
+DEVIATIONS = (
+    (
+        "Only pages of files that a program maps privately and read-only can be taken from it: a file page here belongs"
+        " to a process and is forgotten when it ends. So the applications stay through all repetitions: a launch is a"
+        " resume."
+    ),
+    (
+        "Mapped files are in the budget of every scheme (`classes`), also of plain swap, which drops their pages. Bytes"
+        " read are those from the swap tier and those of files read again, in the counted repetitions."
+    ),
+    "Where the paper prints percentages only, the published values are chained from them: approximate.",
+)
+EXPLAINED = {}

@@ -1,0 +1,467 @@
+"""Tests of bench/papers that need neither root nor memfit: python3 -m unittest bench/test_papers.py"""
+
+import contextlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from papers import cli, engine, factors, han, render, shape, tuduce  # noqa: E402
+from papers.shape import CANNOT, FAIL, PASS, Statement  # noqa: E402
+
+MIB = 1 << 20
+FAKE = """#!/bin/sh
+# A memfit that runs the command without a budget, and writes statistics.
+if [ "$1" = schemes ]; then [ "$2" != none-such ]; exit; fi
+if [ "$1" = stat ]; then echo '[]'; exit; fi
+while [ "$1" != -- ]; do [ "$1" = --stats ] && stats=$2; shift; done
+shift
+echo '{"swap": {"read_bytes": 4096}, "codecs": {"lzo": {"pages": 1, "in_bytes": 4096, "out_bytes": 1024}}}' >"$stats"
+exec "$@"
+"""
+
+
+def names_in(chain):
+    for term in chain[::2]:
+        yield from ((t for t in term) if isinstance(term, (list, tuple)) else (term,))
+
+
+def fake_context(folder):
+    path = f"{folder}/memfit"
+    with open(path, "w") as f:
+        f.write(FAKE)
+    os.chmod(path, 0o755)
+    return engine.Context(path, f"{folder}/work", quick=True)
+
+
+class Chains(unittest.TestCase):
+    numbers = {"a": 0.9, "b": 2, "c": (1.2, 2.1), "d": None}
+
+    def verdict(self, *chain, cannot=""):
+        return shape.judge(Statement("n", "t", "s", chain, cannot), self.numbers, {})["verdict"]
+
+    def test_comparisons(self):
+        self.assertEqual(self.verdict("a", "<", 1, "<", "b"), PASS)
+        self.assertEqual(self.verdict("a", "<", 0.9), FAIL)
+        self.assertEqual(self.verdict("a", "<=", 0.9), PASS)
+        self.assertEqual(self.verdict("b", ">", 1, ">", "a"), PASS)
+        self.assertEqual(self.verdict("b", ">", "b"), FAIL)
+
+    def test_factors_and_lists(self):
+        self.assertEqual(self.verdict("2 * a", "<", "b"), PASS)
+        self.assertEqual(self.verdict("3 * a", "<", "b"), FAIL)
+        self.assertEqual(self.verdict(["a", "b"], "<", 3), PASS)
+        self.assertEqual(self.verdict(["a", "b"], "<", 1), FAIL)
+
+    def test_a_range_must_hold_with_all_of_its_values(self):
+        self.assertEqual(self.verdict("c", "<", 2.2), PASS)
+        self.assertEqual(self.verdict("c", "<", "b"), FAIL)
+        self.assertEqual(self.verdict(1.2, "<", "c"), FAIL)
+        self.assertEqual(self.verdict(3, ">", "c", ">", 1), PASS)
+
+    def test_what_is_missing_is_neither_good_nor_bad(self):
+        self.assertEqual(self.verdict("d", "<", 1), CANNOT)
+        self.assertEqual(self.verdict(["a", "d"], "<", 1), CANNOT)
+        self.assertEqual(self.verdict(["b", "d"], "<", 1), FAIL)
+        self.assertEqual(self.verdict("none", "<", 1), CANNOT)
+        self.assertEqual(self.verdict("b", "<", 1, cannot="no such thing"), CANNOT)
+
+    def test_the_numbers_are_told(self):
+        text = shape.judge(Statement("n", "t", "s", ("a", "<", 1, "<", ["b", "2 * c"])), self.numbers, {})["numbers"]
+        self.assertEqual(text, "a = 0.9 < 1 < b = 2, 2 * c = 2.4 to 4.2")
+
+
+class SignsAndOrder(unittest.TestCase):
+    def test_signs(self):
+        self.assertEqual(shape.signs([(0.9, 0.5), ((1.2, 2.1), 3), (2, 0.9)], 1), (2, 3))
+
+    def test_order_leaves_out_what_is_equal_in_print(self):
+        self.assertEqual(shape.order([(1, 10), (2, 20), (3, 15)]), (2, 3))
+        self.assertEqual(shape.order([((1, 3), 10), ((2, 4), 20), (5, 5)]), (0, 2))
+        self.assertEqual(shape.order([(1, 1), (1, 2)]), (0, 0))
+
+
+class Factors(unittest.TestCase):
+    def test_table_8_follows_from_table_7(self):
+        lines, good = factors.check()
+        self.assertTrue(good, "\n".join(lines))
+
+    def test_a_wrong_number_is_noticed(self):
+        was = factors.TABLE8["1.7"]
+        try:
+            factors.TABLE8["1.7"] = (was[0] + 0.05, *was[1:])
+            self.assertFalse(factors.check()[1])
+        finally:
+            factors.TABLE8["1.7"] = was
+
+    def test_shares_by_hand(self):
+        only_block = {levels: 10 + 3 * levels[1] for levels in factors.GRID}
+        self.assertEqual([round(s, 6) for s in factors.shares(only_block)], [0, 100, 0, 0, 0, 0, 0])
+        both = {levels: 5 + 2 * levels[0] + levels[0] * levels[2] for levels in factors.GRID}
+        self.assertEqual([round(s, 6) for s in factors.shares(both)], [80, 0, 0, 0, 20, 0, 0])
+        self.assertEqual(factors.shares({levels: 1 for levels in factors.GRID}), [0] * 7)
+
+    def test_table_7_is_read_by_levels(self):
+        t = factors.printed("1.7")
+        self.assertEqual((t[-1, -1, -1], t[-1, 1, -1], t[-1, -1, 1], t[1, 1, 1]), (2229.04, 1796.98, 2803.01, 660.04))
+
+    def test_the_grid_sets_what_its_names_say(self):
+        self.assertEqual(len({factors.label(levels) for levels in factors.GRID}), 8)
+        self.assertEqual(factors.label((1, -1, 1)), "grid-14-64-1024")
+        self.assertEqual(
+            factors.overrides((1, -1, 1)), ("pool.entries_per_frame=14", "pool.block_bytes=64", "pool.zone_kib=1024")
+        )
+
+
+class Papers(unittest.TestCase):
+    """Every module by the same rules."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.ctx = fake_context(cls.folder)
+        cls.ctx.natural = lambda command: 25 * MIB
+        with open(f"{cls.folder}/apps", "w"):
+            pass
+
+    def cells(self, module, quick=False):
+        self.ctx.quick = quick
+        program = self.ctx.program
+        self.ctx.program = lambda name, *args: ("true",) if args and args[0] == "media" else program(name, *args)
+        try:
+            return module.cells(self.ctx)
+        finally:
+            self.ctx.program = program
+
+    def test_statements_hold_on_the_published_numbers(self):
+        for m in cli.PAPERS:
+            for s in m.STATEMENTS:
+                verdict = shape.judge(s, m.PUBLISHED, {})["verdict"]
+                self.assertNotEqual(verdict, FAIL, f"{m.NAME}: {s.name}: {shape.judge(s, m.PUBLISHED, {})['numbers']}")
+
+    def test_enough_of_them_are_published(self):
+        for m in cli.PAPERS:
+            held = sum(shape.judge(s, m.PUBLISHED, {})["verdict"] == PASS for s in m.STATEMENTS)
+            self.assertGreaterEqual(held, 3, m.NAME)
+
+    def test_every_name_is_derived(self):
+        for m in cli.PAPERS:
+            derived = set(m.derive(engine.Cells()))
+            for s in m.STATEMENTS:
+                for name in names_in(s.chain):
+                    if isinstance(name, str):
+                        self.assertIn(name.rpartition(" * ")[2], derived, f"{m.NAME}: {s.name}")
+            for t in m.TABLES:
+                for c in t.columns:
+                    for row in t.rows:
+                        self.assertIn(c.key.format(row), derived, f"{m.NAME}: {t.title}")
+            self.assertLessEqual(set(m.PUBLISHED), derived, m.NAME)
+
+    def test_every_derived_number_has_its_runs(self):
+        for m in cli.PAPERS:
+            keys = [c.key for c in self.cells(m)]
+            self.assertEqual(len(keys), len(set(keys)), m.NAME)
+            full = engine.Cells({key: Filled(status="ok", workload=key[0], config=key[1]) for key in keys})
+            self.assertEqual({n for n, v in m.derive(full).items() if v is None}, set(), m.NAME)
+
+    def test_quick_is_a_part(self):
+        for m in cli.PAPERS:
+            self.assertLessEqual({c.key for c in self.cells(m, quick=True)}, {c.key for c in self.cells(m)}, m.NAME)
+
+    def test_statements_have_names_of_their_own_and_explanations_belong_to_one(self):
+        for m in cli.PAPERS:
+            names = [s.name for s in m.STATEMENTS]
+            self.assertEqual(len(names), len(set(names)))
+            self.assertLessEqual(set(m.EXPLAINED), set(names), m.NAME)
+            for s in m.STATEMENTS:
+                self.assertEqual(bool(s.chain), not s.cannot, s.name)
+
+    def test_averages_of_the_printed_entry_times(self):
+        for i, config in enumerate(("zram", "zswap", "hybrid"), 1):
+            mean = sum(row[i] for row in han.APPS.values()) / len(han.APPS)
+            self.assertEqual(int(mean), han.PUBLISHED[f"entry({config} average)"])
+
+    def test_printed_times_of_smv_and_qsim_are_in_order(self):
+        speedups = [tuduce.PUBLISHED[f"speedup(qsim {x})"] for x in ("1.3 1", "1.7 1", "1.9 1")]
+        self.assertEqual(speedups, sorted(speedups))
+
+
+class Filled(dict):
+    """A summary in which every number is there."""
+
+    def get(self, key, default=None):
+        if key == "entries":
+            return {name: 0.1 for name in han.APPS}
+        return super().get(key, {"median": 2.0, "min": 1.0, "max": 3.0} if key in ("seconds", "entry", "wall") else 2.0)
+
+
+class Rendering(unittest.TestCase):
+    def part(self, module):
+        numbers = {n: 1.5 for n in module.derive(engine.Cells())}
+        cell = engine.Cell("fft", "swap", ("true",), 30 * MIB, "swap")
+        bad = {**run_of(), "status": "wrong", "stderr": "MISMATCH page | 3"}
+        return {
+            "quick": False,
+            "complete": True,
+            "absent": ["cervera99"],
+            "rounds": 2,
+            "seconds": 61.0,
+            "numbers": numbers,
+            "statements": [shape.judge(s, numbers, {}) for s in module.STATEMENTS],
+            "cells": [
+                engine.summarise(cell, [run_of(), run_of()]),
+                engine.summarise(cell, [bad]),
+                engine.summarise(cell, []),
+            ],
+        }
+
+    facts = {
+        "cpu": "C",
+        "cpus": 2,
+        "virtualised": True,
+        "kernel": "6",
+        "disk": {"device": "vda", "filesystem": "ext4"},
+        "memfit": "memfit 1",
+        "loadavg_at_start": "0.1 0.2 0.3",
+    }
+
+    def test_tables_are_whole(self):
+        for m in cli.PAPERS:
+            text = render.paper_page(m, self.part(m), self.facts)
+            width = 0
+            for line in text.splitlines():
+                columns = line.replace("\\|", "").count("|") if line.startswith("|") else 0
+                if columns and width:
+                    self.assertEqual(columns, width, f"{m.NAME}: {line}")
+                width = columns
+            self.assertNotIn("None", text)
+            for s in m.STATEMENTS:
+                self.assertIn(s.text, text)
+
+    def test_a_failure_is_plain_and_a_wrong_page_is_told(self):
+        m = cli.PAPERS[0]
+        text = render.paper_page(m, self.part(m), self.facts)
+        self.assertIn("**FAIL**", text)
+        self.assertIn("not explained", text)
+        self.assertIn("wrong: MISMATCH page", text)
+        self.assertIn("no scheme cervera99", text)
+        over = render.overview(cli.PAPERS, {"papers": {m.NAME: self.part(m)}})
+        self.assertIn("What does not hold", over)
+        self.assertIn("(cervera.md)", over)
+
+    def test_published_beside_own_only_where_there_is_any(self):
+        t = shape.Table(
+            "T", "Fig. 1", "row", ("x", "y"), (shape.Column("p", "p({})", 1, 1), shape.Column("q", "q({})"))
+        )
+        text = "\n".join(
+            render.published_and_own(t, {"p(x)": (1.2, 2.1), "p(y)": 0.9}, {"p(x)": 1.5, "p(y)": 0.8, "q(x)": 3})
+        )
+        self.assertIn("| row | p: paper | here | q: here |", text)
+        self.assertIn("| x | 1.2 to 2.1 | 1.5 | 3.00 |", text)
+        self.assertIn("2 of 2 on the published side of 1, 1 of 1 pairs in the published order", text)
+
+    def test_factors_page(self):
+        times = {factors.label(levels): 2.0 + levels[0] for levels in factors.GRID}
+        shares = factors.shares({levels: times[factors.label(levels)] for levels in factors.GRID})
+        text = render.factors_page(
+            factors, {"times": {"1.7": times}, "noise": {"1.7": 0.4}, "shares": {"1.7": shares}}, self.facts
+        )
+        self.assertIn("| CF | 27.91 | 100.00 |", text)
+        self.assertIn("1.7 GB: the settings differ by 2.00 s, rounds of the same setting by up to 0.40 s.", text)
+        self.assertIn("noise", render.scatter([1, 1.5], 0.3))
+        self.assertNotIn("noise", render.scatter([1, 1.7], 0.3))
+        self.assertIn("one round only", render.scatter([1, 9], None))
+
+
+def open_text(path):
+    try:
+        with open(path) as f:
+            return f.read()
+    except OSError:
+        return " Z "
+
+
+def run_of(measured=1.0):
+    return {
+        "status": "ok",
+        "measured": measured,
+        "wall": 1.5,
+        "stderr": "",
+        "entries": [("a", 0, 9.0), ("a", 1, 0.1), ("b", 1, 0.3)],
+        "samples": [
+            {"swap": {"read_bytes": 100}, "pool": {"zpages": 300, "frames": 256}},
+            {"swap": {"read_bytes": 350}, "pool": {"zpages": 500, "frames": 256}, "now": {"swap_bytes": 77}},
+        ],
+        "stats": {
+            "codecs": {"a": {"in_bytes": 300, "out_bytes": 100}, "b": {"in_bytes": 100, "out_bytes": 100}},
+            "faults": {"total": 5},
+        },
+    }
+
+
+class Summaries(unittest.TestCase):
+    cell = engine.Cell("w", "c", ("true",), MIB, "memfit")
+
+    def test_numbers_by_hand(self):
+        s = engine.summarise(self.cell, [run_of(1.0), run_of(3.0)])
+        self.assertEqual((s["status"], s["seconds"]["median"], s["ratio"], s["faults"]), ("ok", 2.0, 0.5, 5))
+        self.assertEqual((s["density"], s["sampled_read_bytes"], s["sampled_swap_bytes"]), (400, 250, 77))
+        self.assertAlmostEqual(s["entry"]["median"], 0.2)
+        self.assertEqual(s["entries"], {"a": 0.1, "b": 0.3})
+
+    def test_what_the_pool_refused_was_not_written_back(self):
+        refused = {"incompressible": 1, "not_worth": 0, "in_advance": 2}
+        counts = lambda written, full: {"to_swap": written, "rejected": {**refused, "pool_full": full}}
+        run = {**run_of(), "samples": [{"evictions": counts(10, 3)}]}
+        self.assertEqual(engine.written_back(run), 4)
+        self.assertEqual(engine.written_back({**run, "samples": [{"evictions": counts(5, 9)}]}), 0)
+        self.assertIsNone(engine.written_back(run_of()))
+
+    def test_the_worst_status_counts_and_a_bad_run_gives_no_number(self):
+        bad = {**run_of(0.001), "status": "wrong"}
+        cells = engine.Cells(
+            {
+                ("w", "c"): engine.summarise(self.cell, [run_of(), bad]),
+                ("w", "d"): engine.summarise(self.cell, [run_of(2.0)]),
+            }
+        )
+        self.assertEqual(cells["w", "c"]["status"], "wrong")
+        self.assertIsNone(cells.value("w", "c"))
+        self.assertIsNone(cells.quotient("w", "c", "d"))
+        self.assertEqual(cells.value("w", "d"), 2.0)
+        self.assertIsNone(cells.value("w", "none"))
+
+    def test_a_quotient_of_nothing(self):
+        zero = engine.summarise(self.cell, [{**run_of(), "stats": {"swap": {"write_bytes": 0}}}])
+        cells = engine.Cells({("w", "c"): zero})
+        self.assertIsNone(cells.quotient("w", "c", "c", "write_bytes"))
+        self.assertEqual(cells.value("w", "c", "write_bytes"), 0)
+
+
+@unittest.skipUnless(shutil.which("cc"), "needs a C compiler")
+class Programs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.ctx = fake_context(cls.folder)
+        cls.ctx.build()
+
+    def run_cell(self, command, timeout=20):
+        return engine.run(self.ctx, engine.Cell("w", "c", tuple(command), MIB, "memfit", timeout=timeout))
+
+    def test_each_checks_its_data_and_tells_its_time(self):
+        p = self.ctx.program
+        for command in (
+            p("thrasher", 2, 2, 400),
+            p("rand", 2, 3000, 5),
+            p("nodes", 2, 500, 150, 10, 125),
+            p("fft", 32, 64, 2),
+            p("fft", 32, 64, 1, 1),
+            p("simulator", 2, 950, 9000),
+            p("simulator", 2, 5, 9000),
+            p("film", 3, 2),
+            p("queens", 6),
+            p("traffic", 2, 9000),
+            p("hog", 2, "mix"),
+            p("hog", 2, "word"),
+            self.ctx.many(3, *p("film", 2, 1)),
+        ):
+            r = self.run_cell(command)
+            self.assertEqual(r["status"], "ok", (command, r["stderr"]))
+            self.assertGreater(r["measured"], 0)
+
+    def test_a_failure_among_many_is_one(self):
+        self.assertEqual(self.run_cell(self.ctx.many(2, "false"))["status"], "failed")
+        r = self.run_cell(self.ctx.many(2, "sh", "-c", "echo MISMATCH page 3 >&2; exit 1"))
+        self.assertEqual(r["status"], "wrong")
+
+    def test_a_run_is_ended_at_its_bound(self):
+        r = self.run_cell(("sh", "-c", "sleep 60 & echo $! >child; echo measured 1; wait"), timeout=0.5)
+        self.assertEqual(r["status"], "timeout")
+        self.assertLess(r["wall"], 15)
+        with open(f"{self.ctx.work}/child") as f:
+            child = int(f.read())
+        for _ in range(500):
+            if not os.path.exists(f"/proc/{child}") or " Z " in open_text(f"/proc/{child}/stat"):
+                return
+            time.sleep(0.01)
+        self.fail("a child was left behind")
+
+    def test_a_run_without_a_time_has_failed(self):
+        self.assertEqual(self.run_cell(("true",))["status"], "failed")
+
+    def test_applications_are_triggered_and_a_wrong_file_page_is_noticed(self):
+        from papers.apps import spec
+
+        path = spec(self.ctx, "two", [("one", 400, "phone", 200, 900, 400), ("two", 300, "idle", 300, 1000, 500)])
+        command = self.ctx.program("apps", 4, "shuffle", path)
+        r = self.run_cell(command)
+        self.assertEqual((r["status"], len(r["entries"]), len(r["samples"])), ("ok", 8, 4), r["stderr"])
+        self.assertEqual(
+            sorted({e[:2] for e in r["entries"]}), sorted((n, t) for n in ("one", "two") for t in range(4))
+        )
+        with open(f"{self.ctx.work}/two/two.media", "r+b") as f:
+            f.write(bytes(300 << 10))
+        self.assertEqual(self.run_cell(command)["status"], "wrong")
+
+    def test_contents_compress_as_named(self):
+        source = f"{self.folder}/page.c"
+        with open(source, "w") as f:
+            f.write(
+                f'#include "{HERE}/papers/programs/common.h"\nint main(int c, char **v) {{ unsigned char p[PAGE];'
+                " interleaved_make(p, 7, arg_u64(c, v, 2, 0), arg_u64(c, v, 1, 0)); return fwrite(p, PAGE, 1, stdout)"
+                " != 1; }\n"
+            )
+        subprocess.run(["cc", "-O1", "-o", f"{self.folder}/page", source], check=True)
+        page = lambda *args: subprocess.run(
+            [f"{self.folder}/page", *map(str, args)], capture_output=True, check=True
+        ).stdout
+        self.assertEqual(page(0), bytes(4096))
+        for permille, random in ((50, 3), (400, 26), (500, 32), (1000, 64)):
+            p = page(permille)
+            for block in range(0, 4096, 64):
+                self.assertEqual(p[block + random : block + 64], bytes(64 - random))
+            self.assertGreater(sum(b > 0 for b in p), 64 * random * 0.95)
+        self.assertEqual(sum(any(page(5)[b : b + 64]) for b in range(0, 4096, 64)), 5)
+        self.assertNotEqual(page(400, 0), page(400, 1))
+
+
+class Command(unittest.TestCase):
+    def call(self, *args):
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+            try:
+                code = cli.main(list(args))
+            except SystemExit as e:
+                code = e.code
+        return code, out.getvalue(), err.getvalue()
+
+    def test_check(self):
+        code, out, _ = self.call("factors", "--check")
+        self.assertEqual(code, 0)
+        self.assertIn("as printed", out)
+
+    def test_what_does_not_exist_is_refused(self):
+        self.assertEqual(self.call("--only", "knuth")[0], 2)
+        self.assertEqual(self.call("factors", "--sizes", "9")[0], 2)
+        self.assertEqual(self.call("--memfit", "/nonexistent/memfit")[0], 2)
+
+    def test_results_of_the_other_papers_are_kept(self):
+        with tempfile.TemporaryDirectory() as d:
+            o = cli.parse(["--out", d])
+            part = {**Rendering().part(han), "facts": Rendering.facts}
+            cli.save(o, {"schema": 1, "papers": {"han": part}})
+            self.assertEqual(sorted(os.listdir(d)), ["README.md", "han.md", "result.json"])
+            self.assertIn("han", cli.load(f"{d}/result.json")["papers"])
+            self.assertEqual(cli.load(f"{d}/result.json")["schema"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
