@@ -272,7 +272,8 @@ def summarise(cell, rounds):
         "scheme": cell.scheme,
         "overrides": list(cell.overrides),
         "budget_bytes": cell.budget,
-        "command": list(cell.command),
+        # Without the places of this machine.
+        "command": [os.path.basename(word) if word.startswith("/") else word for word in cell.command],
         "status": worst if rounds else "missing",
         "rounds": len(rounds),
         "seconds": spread([r["measured"] for r in good]),
