@@ -287,7 +287,9 @@ mod tests {
 
     fn file() -> (Files, Arc<MappedFile>) {
         let files = Files::new().unwrap();
-        let path = std::env::temp_dir().join(format!("memfit-files-{}", std::process::id()));
+        // The tests of a process run at once.
+        let number = memfit_os::process::random_bytes::<8>().unwrap();
+        let path = std::env::temp_dir().join(format!("memfit-files-{:016x}", u64::from_ne_bytes(number)));
         let bytes: Vec<u8> = (0..10_000u32).map(|i| (i * 7) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();
         let fd = OwnedFd::from(File::open(&path).unwrap());
