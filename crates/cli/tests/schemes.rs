@@ -6,7 +6,7 @@ use memfit_core::scheme::PRESETS;
 use support::stats::Stats;
 use support::Bench;
 
-const BUDGET: u64 = 18 << 20;
+const BUDGET: u64 = 20 << 20;
 /// Pages of it.
 const FRAMES: u64 = BUDGET / 4096;
 
@@ -45,7 +45,7 @@ fn every_preset_runs_a_program_right() {
     let Some(bench) = Bench::new("schemes", &["gcc"]) else { return };
     let Some(_) = bench.compile(&["gcc", "-O2"], "mix", include_str!("workloads/mix.c")) else { return };
     for preset in PRESETS {
-        let (ran, stats) = bench.managed_with(&["-s", preset.name], "./mix 28 1 rand", BUDGET);
+        let (ran, stats) = bench.managed_with(&["-s", preset.name], "./mix 36 1 rand", BUDGET);
         assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}: {}", preset.name, ran.err);
         assert_eq!(stats.json["scheme"], preset.name);
         assert_eq!(stats.number("/swap/errors"), 0);
