@@ -6,7 +6,7 @@ mod support;
 use memfit_core::scheme::AXES;
 use support::{say, Bench};
 
-/// 96 MiB of words, text, sparse and random pages, each page verified twice, in and against the order of writing.
+/// 96 MiB of words, text, sparse and random pages, each page verified against the order of writing.
 const PROGRAM: &str = r#"
 #include <stdint.h>
 #include <stdio.h>
@@ -34,12 +34,10 @@ int main(void) {
     static uint64_t want[WORDS];
     uint64_t *memory = aligned_alloc(4096, PAGES * 4096ul);
     for (uint64_t n = 0; n < PAGES; n++) make(memory + n * WORDS, n);
-    for (int pass = 0; pass < 2; pass++)
-        for (uint64_t i = 0; i < PAGES; i++) {
-            uint64_t n = pass ? PAGES - 1 - i : i;
-            make(want, n);
-            if (memcmp(want, memory + n * WORDS, 4096)) { printf("page %lu differs\n", (unsigned long)n); return 1; }
-        }
+    for (uint64_t n = PAGES; n-- > 0;) {
+        make(want, n);
+        if (memcmp(want, memory + n * WORDS, 4096)) { printf("page %lu differs\n", (unsigned long)n); return 1; }
+    }
     puts("all pages are right");
     return 0;
 }
