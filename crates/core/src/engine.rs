@@ -313,7 +313,7 @@ impl Core {
 
     /// Whether the pool shall give pages to the swap tier though the next one has room.
     pub fn wants_room(&self) -> bool {
-        self.store.wants_room(&self.pool.usage())
+        self.store.wants_room(|| self.pool.usage())
     }
 
     /// Whether new pages go on to the swap tier when the pool takes none, since nothing leaves it.
@@ -382,11 +382,6 @@ impl Core {
     /// Staging slots in use.
     pub fn totals_staged(&self) -> u64 {
         u64::from(self.staging.in_use())
-    }
-
-    /// Codec number of a pooled or swapped object.
-    pub fn codec_of(&self, id: ObjectId) -> u8 {
-        self.objects.codec(id).0
     }
 
     /// Whether the swap tier takes pages now; as long as it does not, incompressible ones go to the pool.

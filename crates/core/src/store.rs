@@ -271,16 +271,17 @@ impl Store {
     }
 
     /// Whether the pool shall give some of its pages to the swap tier though the next one has room.
-    pub fn wants_room(&self, usage: &PoolUsage) -> bool {
+    pub fn wants_room(&self, usage: impl Fn() -> PoolUsage) -> bool {
         if !self.due.is_empty() {
             return true;
         }
         let reserve = u64::from(self.scheme.sizing.reserve_pages);
-        if reserve == 0 || usage.zpages == 0 || self.sizing.as_ref().is_some_and(ZoneSizing::can_grow) {
+        if reserve == 0 || self.sizing.as_ref().is_some_and(ZoneSizing::can_grow) {
             return false;
         }
+        let usage = usage();
         let free = (u64::from(self.limit) * u64::from(BLOCK_BYTES)).saturating_sub(usage.used_bytes);
-        free * usage.zpages < reserve * usage.used_bytes
+        usage.zpages > 0 && free * usage.zpages < reserve * usage.used_bytes
     }
 
     /// Whether a zpage of so many bytes is kept.

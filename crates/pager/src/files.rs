@@ -77,8 +77,8 @@ impl FileRanges {
         self.0.insert(first, mapped);
     }
 
-    /// Takes the pages from `start` to before `end` out.
-    pub fn cut(&mut self, start: u64, end: u64) -> Vec<(u64, u64, u64)> {
+    /// Takes the pages from `start` to before `end` out, and gives them.
+    fn take(&mut self, start: u64, end: u64) -> Vec<(u64, Mapped)> {
         let from = self.0.range(..start).next_back().map_or(start, |(&first, _)| first);
         let hit: Vec<u64> = self.0.range(from..end.max(from)).map(|(&first, _)| first).collect();
         let mut out = Vec::new();
@@ -95,19 +95,19 @@ impl FileRanges {
                 self.0.insert(end, Mapped { index: mapped.index + end - first, ..mapped.clone() });
             }
             let cut = first.max(start);
-            out.push((cut, mapped.end.min(end), mapped.index + cut - first));
+            out.push((cut, Mapped { end: mapped.end.min(end), index: mapped.index + cut - first, ..mapped }));
         }
         out
     }
 
+    /// Takes them out.
+    pub fn cut(&mut self, start: u64, end: u64) {
+        self.take(start, end);
+    }
+
     /// mremap: pages from `from` on are now at `to`.
     pub fn shift(&mut self, from: u64, to: u64, pages: u64) {
-        let moved: Vec<(u64, Mapped)> = {
-            let before = self.0.clone();
-            let cut = self.cut(from, from + pages);
-            let file = |page| FileRanges(before.clone()).at(Page(page)).map(|(file, _)| Arc::clone(file));
-            cut.into_iter().filter_map(|(s, e, index)| Some((s, Mapped { end: e, file: file(s)?, index }))).collect()
-        };
+        let moved = self.take(from, from + pages);
         self.cut(to, to + pages);
         for (first, mapped) in moved {
             self.0.insert(first - from + to, Mapped { end: mapped.end - from + to, ..mapped });
@@ -119,9 +119,9 @@ impl FileRanges {
 pub struct Files {
     open: Mutex<HashMap<(u64, u64), Weak<MappedFile>>>,
     hasher: Hasher,
-    /// Reads, bytes read, and pages brought by them.
+    /// Reads since the start.
     pub reads: AtomicU64,
-    /// Bytes.
+    /// Their bytes.
     pub read_bytes: AtomicU64,
     /// Faults that brought the first page of a file mapping that the core does not know.
     pub faults: AtomicU64,
