@@ -13,7 +13,7 @@ use crate::order::Order;
 use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE};
 use crate::state::Shared;
 use crate::swap::{Aligned, Have, Reader};
-use memfit_codec::Worker;
+use memfit_codec::{Dictionaries, Worker};
 use memfit_core::{Entry, Fault, Load, Page, PageRange, Stored};
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Fill, Inbox};
@@ -26,20 +26,31 @@ use std::time::{Duration, Instant};
 /// Most faults between two looks at the CPU of the faulting thread.
 const FOLLOW_EVERY: u32 = 64;
 
-/// Buffers and contexts of one fault thread, made before its first fault.
+/// What it takes to put pages together. Threads share few of them: there is one thread for each process.
+pub struct Kit {
+    worker: Worker,
+    page_run: Aligned,
+}
+
+impl Kit {
+    /// Contexts are made at their first use.
+    pub fn new(dictionaries: &Arc<Dictionaries>) -> Kit {
+        Kit { worker: Worker::with(dictionaries), page_run: Aligned::new(RUN * 4096) }
+    }
+}
+
+/// One fault thread.
 pub struct Server {
     shared: Arc<Shared>,
     proc: Arc<Proc>,
-    worker: Worker,
-    page_run: Aligned,
+    /// While the loads have contents: these are in it. Else all are zeros.
+    kit: Option<Kit>,
     /// Of the swap tier, if there is one.
     reader: Option<Reader>,
     /// Faults that wait for what is being read.
     reading: Vec<Waiting>,
     inbox: Inbox,
     loads: Vec<Load>,
-    /// The contents of the loads are in `page_run`; else all are zeros.
-    gathered: bool,
     polite: bool,
     cpu: Option<usize>,
     /// Of the thread that faulted last.
@@ -106,13 +117,11 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
     let mut server = Server {
         shared: Arc::clone(&shared),
         proc: Arc::clone(&proc),
-        worker: Worker::with(&shared.dictionaries),
-        page_run: Aligned::new(RUN * 4096),
+        kit: None,
         reader: shared.swap.clone().map(|swap| Reader::new(swap, shared.sizes.budget)),
         reading: Vec::new(),
         inbox: Inbox::default(),
         loads: Vec::with_capacity(64),
-        gathered: false,
         polite: false,
         cpu: None,
         stat: None,

@@ -39,6 +39,7 @@ use swap::{Layout, SwapTier};
 
 /// Runs the pager; never returns.
 pub fn serve(config: Config) -> ! {
+    memfit_os::memory::keep_no_heaps();
     memfit_os::memory::keep_code();
     memfit_os::memory::undumpable();
     let launcher = config.to_launcher;

@@ -6,6 +6,7 @@
 
 use crate::compress::Compressor;
 use crate::config::FromPager;
+use crate::fault::Kit;
 use crate::files::Files;
 use crate::forks::Expected;
 use crate::frames::FrameBook;
@@ -63,6 +64,8 @@ pub struct Marks {
     pub min: u64,
 }
 
+/// Kits that are kept: as many faults as are usually served at once.
+const KITS: usize = 4;
 /// Pages that a waiting fault compresses before it looks again: under 100 us.
 const HELP_PAGES: usize = 4;
 /// Free share of the budget below which processes are armed, percent.
@@ -135,6 +138,8 @@ pub struct Shared {
     pub ending: AtomicBool,
     /// Staged pages that the core wants written to the swap tier as they are.
     pub raw: Mutex<Vec<Compress>>,
+    /// Those that no fault thread uses now.
+    kits: Mutex<Vec<Kit>>,
     /// For faults that wait: one of them at a time compresses, too.
     helper: Mutex<Compressor>,
     /// What pages were compressed with: kept to the end.
@@ -255,6 +260,7 @@ impl Shared {
             promised: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             raw: Mutex::new(Vec::new()),
+            kits: Mutex::new(Vec::new()),
             helper: Mutex::new(Compressor::new(&dictionaries, None)),
             dictionaries,
             latency: Latency::default(),
@@ -385,6 +391,20 @@ impl Shared {
             Err(_) => return false,
         };
         helper.compress(self, HELP_PAGES, Origin::Direct).done > 0
+    }
+
+    /// The one that was used last, which the CPU's caches may still have.
+    pub fn take_kit(&self) -> Kit {
+        let kept = self.kits.lock().unwrap().pop();
+        kept.unwrap_or_else(|| Kit::new(&self.dictionaries))
+    }
+
+    /// For the next fault, or away with it.
+    pub fn return_kit(&self, kit: Kit) {
+        let mut kits = self.kits.lock().unwrap();
+        if kits.len() < KITS {
+            kits.push(kit);
+        }
     }
 
     /// Queues a message for the launcher.

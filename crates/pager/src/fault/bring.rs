@@ -1,6 +1,6 @@
 //! Bringing pages back: the bytes of a fault's loads, put together and copied into the program.
 
-use super::{End, Server, RUN};
+use super::{End, Kit, Server, RUN};
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, ZERO_RUN};
 use crate::stats::SourceKind;
@@ -13,11 +13,20 @@ use std::time::{Duration, Instant};
 impl Server {
     /// Fills the pages of `self.loads`. True when the faulting page, the first, is there.
     pub(super) fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
-        let kind = SourceKind::of(&self.loads[0].source);
-        self.gathered = self.loads.iter().any(|load| load.source != Source::Zero);
-        if self.gathered {
-            self.gather()?;
+        if self.loads.iter().any(|load| load.source != Source::Zero) {
+            let mut kit = self.shared.take_kit();
+            self.gather(&mut kit)?;
+            self.kit = Some(kit);
         }
+        let answer = self.bring(page, since);
+        if let Some(kit) = self.kit.take() {
+            self.shared.return_kit(kit);
+        }
+        answer
+    }
+
+    fn bring(&mut self, page: Page, since: Instant) -> Result<bool, End> {
+        let kind = SourceKind::of(&self.loads[0].source);
         // One ioctl less: the thread that waits for a single page goes on from the copy. It may take this CPU there,
         // so that the core hears of it when that thread waits again.
         let alone = self.loads.len() == 1;
@@ -91,10 +100,10 @@ impl Server {
 
     /// Pages that come from the swap tier may stay there as well: see `swap::copies`.
     fn announce(&mut self, from: usize) {
-        let Some(swap) = &self.shared.swap else { return };
+        let (Some(swap), Some(kit)) = (&self.shared.swap, &mut self.kit) else { return };
         for (i, load) in self.loads.iter().enumerate().skip(from) {
             if let Source::Swapped { extent, len, codec, keep: true } = load.source {
-                swap.leaves(Stored { extent, len, codec }, &self.page_run.bytes()[i * 4096..(i + 1) * 4096]);
+                swap.leaves(Stored { extent, len, codec }, &kit.page_run.bytes()[i * 4096..(i + 1) * 4096]);
             }
         }
     }
@@ -116,9 +125,9 @@ impl Server {
         if let Some(expected) = self.proc.expected() {
             expected.bring_back(self.loads[from..].iter().map(|load| load.page));
         }
-        let bytes = match self.gathered {
-            false => &ZERO_RUN.0[..len],
-            true => &self.page_run.bytes()[from * 4096..][..len],
+        let bytes = match &mut self.kit {
+            None => &ZERO_RUN.0[..len],
+            Some(kit) => &kit.page_run.bytes()[from * 4096..][..len],
         };
         if wake {
             self.proc.uffd.copy_and_wake(at, bytes)
@@ -154,7 +163,7 @@ impl Server {
     }
 
     /// Reads the load at `first` and those after it that follow it in the same file. Returns how many that are.
-    fn read_file(&mut self, first: usize) -> Result<usize, End> {
+    fn read_file(&self, first: usize, kit: &mut Kit) -> Result<usize, End> {
         let files = self.proc.files.lock().unwrap();
         let lost = || Broken("the file of an evicted page is no longer known".into());
         let (file, index) = files.at(self.loads[first].page).ok_or_else(lost)?;
@@ -165,7 +174,7 @@ impl Server {
         let pages = self.loads[first..].iter().enumerate().take_while(|&(i, load)| follows((i, load))).count();
         let (file, shared) = (Arc::clone(file), &self.shared);
         drop(files);
-        let out = &mut self.page_run.bytes()[first * 4096..(first + pages) * 4096];
+        let out = &mut kit.page_run.bytes()[first * 4096..(first + pages) * 4096];
         shared.files.read(&file, index, out).map_err(|error| {
             Broken(format!("cannot read page {:#x} from its file: {error}", self.loads[first].page.address()))
         })?;
@@ -173,18 +182,18 @@ impl Server {
     }
 
     /// Puts the contents of all loads into the run buffer.
-    fn gather(&mut self) -> Result<(), End> {
+    fn gather(&mut self, kit: &mut Kit) -> Result<(), End> {
         let mut read = 0;
         for i in 0..self.loads.len() {
             if i < read {
                 continue;
             }
             if self.loads[i].source == Source::File {
-                read = i + self.read_file(i)?;
+                read = i + self.read_file(i, kit)?;
                 continue;
             }
             let load = self.loads[i];
-            let out = &mut self.page_run.bytes()[i * 4096..(i + 1) * 4096];
+            let out = &mut kit.page_run.bytes()[i * 4096..(i + 1) * 4096];
             match load.source {
                 Source::Zero => out.fill(0),
                 Source::Word(word) => memfit_codec::fill(out, word),
@@ -198,14 +207,14 @@ impl Server {
                 Source::Pooled { slot, len, codec } => {
                     // SAFETY: the core has pinned the object: its bytes stay until `loaded`.
                     let bytes = unsafe { self.shared.memory.read(slot.byte(), len as usize) };
-                    decode(&mut self.worker, codec, bytes, out, load.page)?;
+                    decode(&mut kit.worker, codec, bytes, out, load.page)?;
                 }
                 Source::Swapped { extent, len, codec, .. } => {
                     let reader = self.reader.as_mut().ok_or_else(|| Broken("there is no swap tier".into()))?;
                     let bytes = reader.fetch(Stored { extent, len, codec }).map_err(|error| {
                         Broken(format!("cannot read page {:#x} back: {error}", load.page.address()))
                     })?;
-                    decode(&mut self.worker, codec, bytes, out, load.page)?;
+                    decode(&mut kit.worker, codec, bytes, out, load.page)?;
                 }
             }
         }

@@ -7,12 +7,8 @@
 //! thread goes on serving others while one waits for the device ([`reader`]), and reclaim goes on while segments or blocks
 //! are written ([`writer`], [`block_writer`]).
 
-// Until reclaim writes blocks.
-#[cfg_attr(not(test), allow(dead_code))]
 pub mod block_writer;
-#[cfg_attr(not(test), allow(dead_code))]
 mod blocks;
-mod buffer;
 mod cipher;
 mod copies;
 mod device;
@@ -23,8 +19,8 @@ pub mod reader;
 pub mod writer;
 
 pub use block_writer::BlockWriter;
-pub use buffer::{Aligned, ALIGN};
 pub use copies::{Hash, Hasher};
+pub use memfit_os::memory::Aligned;
 pub use output::Output;
 pub use reader::{Have, Reader};
 pub use writer::{Item, Room, Writer, Written};
@@ -40,7 +36,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Counts since the start: calls, bytes, segments.
@@ -62,6 +58,9 @@ pub struct Counters {
     /// What the device has not answered yet.
     pub under_way: Arc<engine::UnderWay>,
 }
+
+/// What O_DIRECT wants offsets, lengths and buffers to be multiples of, bytes.
+pub const ALIGN: usize = 4096;
 
 /// How the space is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +91,8 @@ pub struct SwapTier {
     copies: Mutex<Copies>,
     /// Makes the hashes of copies.
     hasher: Hasher,
+    /// Readers that have memory: it is shared.
+    readers: AtomicUsize,
     /// Counts since the start.
     pub counters: Counters,
 }
@@ -109,6 +110,7 @@ impl SwapTier {
             cipher: Cipher::new()?,
             copies: Mutex::new(Copies::new(pages)),
             hasher: Hasher::new()?,
+            readers: AtomicUsize::new(0),
             counters: Counters::default(),
         })
     }

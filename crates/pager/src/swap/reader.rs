@@ -14,13 +14,17 @@ use memfit_core::swap_log::SegmentId;
 use memfit_core::{Extent, Stored};
 use std::ops::Range;
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Memory for pieces: a share of the budget, and within these bounds, bytes.
+/// Memory for pieces of one reader: a share of the budget, and within these bounds, bytes.
 const SHARE_OF_BUDGET: u64 = 128;
 const BYTES_MIN: u64 = 256 << 10;
 const BYTES_MAX: u64 = 2 << 20;
+/// And of all readers, unless that would be less than [`BYTES_LEAST`] for each: there is one for each process.
+const SHARE_OF_ALL: u64 = 32;
+const BYTES_LEAST: usize = 48 << 10;
 /// Most pages that are read ahead at once (512 KiB uncompressed).
 const AHEAD_MAX: usize = 128;
 /// A single object of a log, unaligned, bytes. A block is aligned.
@@ -60,7 +64,8 @@ struct Piece {
     time: u64,
     start: usize,
     end: usize,
-    bytes: Aligned,
+    /// `None`: given back.
+    bytes: Option<Aligned>,
     /// When it was last of use.
     used: u64,
     /// Objects for which it was read and that were not asked for yet.
@@ -70,14 +75,14 @@ struct Piece {
 }
 
 impl Piece {
-    fn unused(bytes: usize) -> Piece {
+    fn unused() -> Piece {
         Piece {
             condition: Condition::Unused,
             segment: SegmentId(0),
             time: 0,
             start: 0,
             end: 0,
-            bytes: Aligned::new(bytes),
+            bytes: None,
             used: 0,
             wanted: 0,
             only: Vec::new(),
@@ -86,6 +91,10 @@ impl Piece {
 
     fn free(&self) -> bool {
         !matches!(self.condition, Condition::Coming(_))
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.as_ref().map_or(0, Aligned::len)
     }
 }
 
@@ -98,6 +107,10 @@ pub struct Reader {
     engine: Option<Engine>,
     pieces: Vec<Piece>,
     most_bytes: usize,
+    /// For all readers of the tier.
+    all_bytes: usize,
+    /// Whether it is counted in [`SwapTier::readers`].
+    counted: bool,
     clock: u64,
     /// Time that a read takes: running mean, ns.
     usual_ns: u64,
@@ -115,6 +128,8 @@ impl Reader {
             engine: None,
             pieces: Vec::new(),
             most_bytes,
+            all_bytes: (budget_bytes / SHARE_OF_ALL) as usize,
+            counted: false,
             clock: 0,
             usual_ns: 0,
             object: Vec::new().into(),
@@ -123,7 +138,13 @@ impl Reader {
 
     /// How many pages it pays to read ahead, when they come in sequence: if none of them is compressed, half of the memory.
     pub fn pages_ahead(&self) -> usize {
-        (self.most_bytes / 2 / 4096).min(AHEAD_MAX)
+        (self.most_bytes() / 2 / 4096).min(AHEAD_MAX)
+    }
+
+    /// Its share, by how many readers have memory now.
+    fn most_bytes(&self) -> usize {
+        let readers = self.tier.readers.load(Relaxed) + usize::from(!self.counted);
+        self.most_bytes.min((self.all_bytes / readers).max(BYTES_LEAST))
     }
 
     /// Whether the object's bytes are there.
@@ -208,7 +229,7 @@ impl Reader {
             piece.only.extend(wanted.iter().map(|stored| stored.extent));
         }
         let offset = offset + start as u64;
-        let base = piece.bytes.base();
+        let base = piece.bytes.as_ref().expect("room has memory").base();
         let request = Request { token: i as u64, write: false, fd, offset, base, len: end - start };
         let engine = self.engine.get_or_insert_with(Engine::new);
         // SAFETY: the piece keeps its memory as long as it is `Coming`, and the reader waits for the engine when it is
@@ -224,25 +245,53 @@ impl Reader {
         let (short, step) = if self.exact { (ALIGN, ALIGN) } else { (SHORT, SEGMENT / 8) };
         let long = bytes > short;
         let size = if long { bytes.next_multiple_of(step) } else { short };
-        let fits = |p: &&Piece| p.bytes.len() >= size && (p.bytes.len() > short) == long;
-        let best = |pieces: &[Piece], spent: bool, fits: &dyn Fn(&&Piece) -> bool| {
-            let free = pieces.iter().enumerate().filter(|(_, p)| p.free() && (p.wanted == 0) >= spent && fits(p));
-            free.min_by_key(|(_, p)| p.used).map(|(i, _)| i)
-        };
-        if let Some(spent) = best(&self.pieces, true, &fits) {
+        let most = self.most_bytes();
+        self.shrink_to(most, true);
+        let fits = |p: &Piece| p.len() >= size && (p.len() > short) == long;
+        if let Some(spent) = self.longest_unused(true, fits) {
             return Some(spent);
         }
-        let taken: usize = self.pieces.iter().map(|p| p.bytes.len()).sum();
-        let i = if taken + size <= self.most_bytes || self.pieces.is_empty() {
-            self.pieces.push(Piece::unused(size));
+        // What is read on demand is read in any case: if all is under way, over the share.
+        if !self.shrink_to(most.saturating_sub(size), true) && !on_demand && self.taken() > 0 {
+            return None;
+        }
+        if let Some(same) = self.longest_unused(false, fits).filter(|_| on_demand && self.taken() + size > most) {
+            return Some(same);
+        }
+        if on_demand {
+            self.shrink_to(most.saturating_sub(size), false);
+        }
+        let empty = self.pieces.iter().position(|p| p.free() && p.len() == 0);
+        let i = empty.unwrap_or_else(|| {
+            self.pieces.push(Piece::unused());
             self.pieces.len() - 1
-        } else {
-            best(&self.pieces, !on_demand, &|_| true)?
-        };
-        if self.pieces[i].bytes.len() < size {
-            self.pieces[i].bytes = Aligned::new(size);
+        });
+        self.pieces[i].bytes = Some(Aligned::new(size));
+        if !self.counted {
+            self.counted = true;
+            self.tier.readers.fetch_add(1, Relaxed);
         }
         Some(i)
+    }
+
+    fn taken(&self) -> usize {
+        self.pieces.iter().map(Piece::len).sum()
+    }
+
+    /// Of the pieces that are not under way: of no more use, or any.
+    fn longest_unused(&self, spent: bool, fits: impl Fn(&Piece) -> bool) -> Option<usize> {
+        let free = self.pieces.iter().enumerate().filter(|(_, p)| p.free() && (p.wanted == 0 || !spent) && fits(p));
+        free.min_by_key(|(_, p)| p.used).map(|(i, _)| i)
+    }
+
+    /// Gives memory back until there is no more than so much. False if that cannot be done.
+    fn shrink_to(&mut self, bytes: usize, spent: bool) -> bool {
+        while self.taken() > bytes {
+            let Some(i) = self.longest_unused(spent, |p| p.len() > 0) else { return false };
+            let piece = &mut self.pieces[i];
+            (piece.condition, piece.bytes, piece.wanted) = (Condition::Unused, None, 0);
+        }
+        true
     }
 
     /// Takes what has come. Returns whether anything has.
@@ -317,7 +366,7 @@ impl Reader {
                     }
                     self.drop_piece(stored);
                     rereads += 1;
-                    self.tier.counters.errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    self.tier.counters.errors.fetch_add(1, Relaxed);
                     if rereads > REREADS {
                         let unit = stored.extent.unit;
                         return Err(format!("the swap tier gave other bytes than were written there (unit {unit})"));
@@ -341,7 +390,8 @@ impl Reader {
         (piece.used, piece.wanted) = (self.clock, piece.wanted.saturating_sub(1));
         let (_, range) = self.tier.locate(stored);
         let (time, from) = (piece.time, piece.start);
-        let bytes = &piece.bytes.bytes()[range.start - from..range.end - from];
+        let Some(read) = &mut piece.bytes else { return false };
+        let bytes = &read.bytes()[range.start - from..range.end - from];
         let opens = self.tier.open_read(stored, time, bytes, &mut self.object).is_some();
         if self.exact && opens {
             piece.only.retain(|&extent| extent != stored.extent);
@@ -360,12 +410,20 @@ impl Reader {
     pub fn rest(&mut self) {
         if !self.busy() {
             self.pieces = Vec::new();
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.counted) {
+            self.tier.readers.fetch_sub(1, Relaxed);
         }
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.leave();
         if self.engine.as_mut().is_some_and(|engine| !engine.finish()) {
             std::mem::forget((self.engine.take(), std::mem::take(&mut self.pieces)));
         }
@@ -478,7 +536,7 @@ mod tests {
         for (layout, again) in [(Layout::Log, 0), (Layout::Blocks, 60)] {
             let (tier, stored) = written(layout);
             let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
-            let reads = || tier.counters.reads.load(std::sync::atomic::Ordering::Relaxed);
+            let reads = || tier.counters.reads.load(Relaxed);
             reader.want(&stored[200..260]);
             (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
             let first = reads();
@@ -497,7 +555,7 @@ mod tests {
             for object in (0..OBJECTS).rev() {
                 assert_eq!(reader.fetch(stored[object as usize]).unwrap(), contents(object), "{layout:?}");
             }
-            let errors = tier.counters.errors.load(std::sync::atomic::Ordering::Relaxed);
+            let errors = tier.counters.errors.load(Relaxed);
             assert!(errors > 5, "{layout:?}: {errors} errors were got over");
             // In a segment it may be a bit that belongs to no object.
             if layout == Layout::Blocks {
