@@ -244,7 +244,8 @@ impl World {
                 self.core.loaded(id, load.page, Filled::Retry);
                 continue;
             }
-            self.core.loaded(id, load.page, Filled::Done);
+            let file = content.is_some_and(is_file);
+            self.core.loaded(id, load.page, if file { Filled::Read } else { Filled::Done });
             if load.source == Source::Zero {
                 let number = load.page.0 / RUN_PAGES * 2 + load.page.0 % RUN_PAGES;
                 let content = self.fresh();

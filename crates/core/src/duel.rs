@@ -119,7 +119,7 @@ impl Duel {
     }
 
     /// The groups in the order in which they give pages: by the part of them that is resident.
-    pub fn order(&self, groups: &[Group; GROUPS]) -> [u8; GROUPS] {
+    pub fn order(&self, groups: &[Group]) -> [u8; GROUPS] {
         let mut order = [FOLLOWERS, YOUNG_LEADERS, BIMODAL_LEADERS];
         let part = |group: u8| {
             let pages = &groups[usize::from(group)];
@@ -130,7 +130,7 @@ impl Duel {
     }
 
     /// A page of a group comes back from the pool or from the swap tier.
-    pub fn came_back(&mut self, group: u8, groups: &[Group; GROUPS]) {
+    pub fn came_back(&mut self, group: u8, groups: &[Group]) {
         let Some(back) = usize::from(group).checked_sub(1).and_then(|leader| self.back.get_mut(leader)) else { return };
         *back += 1;
         let tracked = |group: u8| groups[usize::from(group)].tracked();

@@ -2,7 +2,7 @@
 
 use crate::engine::{Call, Core};
 use crate::ids::{AreaId, Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
-use crate::table::{evictable, Age, Entry, Run, LAZY_BIT};
+use crate::table::{evictable, Age, Entry, Run, FILES, LAZY_BIT};
 
 /// Most pages of one [`Victim`]: one MOVE call, one mask of 64 bits.
 pub const VICTIM_PAGES: usize = 64;
@@ -75,7 +75,10 @@ impl Core {
         let all = 0..self.table.procs.len() as u32;
         let procs: Vec<ProcId> =
             all.map(ProcId).filter(|p| self.table.procs[p.0 as usize].is_some() && may(*p)).collect();
-        for group in self.table.duel.order(&self.table.groups) {
+        let files_first = self.files_first(&procs);
+        let groups = self.table.duel.order(&self.table.groups);
+        let files = |wanted| (files_first == wanted).then_some(FILES);
+        for group in files(true).into_iter().chain(groups).chain(files(false)) {
             let pages = self.table.groups[usize::from(group)];
             let probation_first = self.table.duel.probation_first(group, &pages);
             for probation in [probation_first, !probation_first] {
@@ -87,6 +90,20 @@ impl Core {
             }
         }
         None
+    }
+
+    /// Whether the oldest run of pages of files counts as older than all others.
+    fn files_first(&self, procs: &[ProcId]) -> bool {
+        if self.table.groups[usize::from(FILES)].resident == 0 {
+            return false;
+        }
+        let oldest = |groups: std::ops::Range<usize>| {
+            let queues = procs.iter().flat_map(|&p| self.table.proc(p).queues[groups.clone()].as_flattened());
+            queues.map(|queue| self.table.age(queue.head)).max().unwrap_or(0)
+        };
+        let files = usize::from(FILES);
+        let faster = u64::from(self.tunables.scheme.reclaim.file_age);
+        oldest(files..files + 1).saturating_mul(faster) >= oldest(0..files)
     }
 
     fn pick_from(

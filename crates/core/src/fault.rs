@@ -67,6 +67,8 @@ pub enum Fault {
 pub enum Filled {
     /// The page is there now.
     Done,
+    /// The same, with what is in its file.
+    Read,
     /// A page was there already.
     Exists,
     /// Nothing was done; the table is as before the fault.
@@ -268,7 +270,8 @@ impl Core {
 
     /// What came of one page of a fault's list.
     pub fn loaded(&mut self, proc: ProcId, page: Page, filled: Filled) {
-        self.trace(Call::Loaded { proc: proc.0, page: page.0, done: filled == Filled::Done });
+        self.trace(Call::Loaded { proc: proc.0, page: page.0, done: matches!(filled, Filled::Done | Filled::Read) });
+        let mut file = filled == Filled::Read;
         match (self.table.get(proc, page), filled) {
             (Entry::Loading(object), Filled::Retry) => {
                 self.read_ends(ObjectId(object));
@@ -279,11 +282,12 @@ impl Core {
                 let staged = matches!(self.source(ObjectId(object)), Source::Staged(_));
                 let age = if staged { Age::Young } else { Age::Back };
                 self.read_ends(ObjectId(object));
+                file = self.objects.is_file(ObjectId(object));
                 self.table.set_aged(proc, page, self.table.came_now(proc, page), age);
                 self.drop_ref(ObjectId(object));
             }
             (Entry::Filling(origin), Filled::Retry) => self.table.set(proc, page, Origin::entry(origin)),
-            (Entry::Filling(_), Filled::Done) => self.table.set(proc, page, self.table.came_now(proc, page)),
+            (Entry::Filling(_), Filled::Done | Filled::Read) => self.table.set(proc, page, self.table.came_now(proc, page)),
             // Present already: a page that was in doubt still is.
             (Entry::Filling(origin), Filled::Exists) => {
                 let before = Origin::entry(origin);
@@ -291,6 +295,9 @@ impl Core {
                 self.table.set(proc, page, if before == Entry::Untracked { found } else { before });
             }
             (entry, _) => panic!("page {:#x} was being filled but is {entry:?}", page.address()),
+        }
+        if filled != Filled::Retry && self.tunables.scheme.reclaim.file_age > 1 {
+            self.table.is_of_file(proc, page, file);
         }
         let p = self.table.proc_mut(proc);
         if p.coming_pages == 0 {

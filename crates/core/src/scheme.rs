@@ -249,7 +249,7 @@ part! {
 }
 part! {
     /// Axis `reclaim`, see [`NUMBERS`].
-    Reclaim { kind: ReclaimKind, staging_percent: u32, batch_pages: u32, }
+    Reclaim { kind: ReclaimKind, staging_percent: u32, batch_pages: u32, file_age: u32, }
 }
 part! {
     /// Axis `replacement`, see [`NUMBERS`].
@@ -392,6 +392,8 @@ pub static NUMBERS: &[Number] = &[
         "Pages that were taken out and are not compressed yet. A touch brings them back for a copy"),
     number!(reclaim.batch_pages = 128, 16..=1024, "pages",
         "Most pages that one request takes out of a process"),
+    number!(reclaim.file_age = 1, 1..=100, "times",
+        "How many times as old a page of a file counts as another when the oldest are chosen, if files are in the budget"),
     number!(replacement.seed = 1, 0..=4294967295, "any number",
         "Lottery: seed of the draws. The same seed and the same pages give the same victims"),
     number!(replacement.extra_bins = 0, 0..=1, "0 or 1",
@@ -439,7 +441,7 @@ impl Default for Scheme {
                 entries_per_frame: 0,
                 header_chunks: 0,
             },
-            reclaim: Reclaim { kind: ReclaimKind::Dueling, staging_percent: 0, batch_pages: 0 },
+            reclaim: Reclaim { kind: ReclaimKind::Dueling, staging_percent: 0, batch_pages: 0, file_age: 0 },
             replacement: ReplacementScheme {
                 kind: find("dueling").expect("it is in the table"),
                 seed: 0,

@@ -61,6 +61,10 @@ impl Origin {
     }
 }
 
+/// Runs of pages of files, if they age faster than others: a group besides those of the duel.
+pub(crate) const FILES: u8 = GROUPS as u8;
+const QUEUES: usize = GROUPS + 1;
+
 /// [`Entry`] in 32 bits: a 3-bit tag and a 29-bit number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Packed(u32);
@@ -139,7 +143,7 @@ pub(crate) enum Age {
 pub(crate) struct Proc {
     pub runs: BTreeMap<u64, u32>,
     /// Runs with resident pages, oldest first, of each group: those on probation, and the others.
-    pub queues: [[List; 2]; GROUPS],
+    pub queues: [[List; 2]; QUEUES],
     /// Entries that are Resident, Quarantined, Evicting: pages in the program's memory.
     pub present_pages: u64,
     pub quarantined_pages: u64,
@@ -162,7 +166,7 @@ pub(crate) struct Table {
     pub procs: Vec<Option<Proc>>,
     /// Sum of the processes' present pages.
     pub present_total: u64,
-    pub groups: [Group; GROUPS],
+    pub groups: [Group; QUEUES],
     pub duel: Duel,
     clock: u64,
 }
@@ -182,7 +186,7 @@ impl Table {
             free: Vec::new(),
             procs: Vec::new(),
             present_total: 0,
-            groups: [Group::default(); GROUPS],
+            groups: [Group::default(); QUEUES],
             duel: Duel::of_resident(kind),
             clock: 0,
         }
@@ -199,7 +203,7 @@ impl Table {
     pub fn add_proc(&mut self, area: u32) -> ProcId {
         let proc = Proc {
             runs: BTreeMap::new(),
-            queues: [[List::EMPTY; 2]; GROUPS],
+            queues: [[List::EMPTY; 2]; QUEUES],
             present_pages: 0,
             quarantined_pages: 0,
             evicting_pages: 0,
@@ -313,6 +317,37 @@ impl Table {
             // A neighbour that has stayed says nothing about it.
             Age::Back => {}
         }
+    }
+
+    /// A page of a file has come, or one that is none: its run ages with its kind. Of a run with both it is the last one.
+    pub fn is_of_file(&mut self, proc: ProcId, page: Page, file: bool) {
+        let Some(run) = self.run_of(proc, page) else { return };
+        let Run { number, group, probation, resident, .. } = self.runs[run as usize];
+        if (group == FILES) == file {
+            return;
+        }
+        let to = if file { FILES } else { self.duel.group(number) };
+        if resident > 0 {
+            self.unqueue(run);
+        }
+        let outside = self.runs[run as usize].entries.iter().map(|entry| out(entry.get())).sum::<u64>();
+        let pages = u64::from(resident);
+        for (of, come) in [(group, false), (to, true)] {
+            let Group { resident, probation: on_probation, out } = &mut self.groups[usize::from(of)];
+            let count = |sum: &mut u64, pages| *sum = if come { *sum + pages } else { *sum - pages };
+            count(resident, pages);
+            count(on_probation, if probation { pages } else { 0 });
+            count(out, outside);
+        }
+        self.runs[run as usize].group = to;
+        if resident > 0 {
+            self.enqueue(run, probation);
+        }
+    }
+
+    /// How long ago the oldest run of a queue was queued, in runs queued since.
+    pub fn age(&self, head: u32) -> u64 {
+        if head == NIL { 0 } else { self.clock - self.runs[head as usize].stamp + 1 }
     }
 
     /// A page is brought back that was not to be had from staging; `fetched`: nor from the pool.
@@ -452,7 +487,7 @@ impl Table {
     /// Asserts every invariant of the table; O(pages).
     pub fn check(&self) {
         assert_eq!(self.present_total, self.procs.iter().flatten().map(|p| p.present_pages).sum::<u64>());
-        let mut groups = [Group::default(); GROUPS];
+        let mut groups = [Group::default(); QUEUES];
         for (id, proc) in self.procs.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?))) {
             let (mut present_pages, mut quarantined, mut evicting, mut queued, mut coming_pages) = (0, 0, 0, 0, 0);
             for (&number, &run) in &proc.runs {

@@ -77,6 +77,27 @@ impl Bench {
         self.core.take_effects()
     }
 
+    /// The program touches a new page: of a file, or its own.
+    pub fn touch(&mut self, page: u64, file: bool) {
+        self.begin_load(page);
+        self.core.loaded(self.proc, at(page), if file { Filled::Read } else { Filled::Done });
+        self.core.check();
+    }
+
+    /// The next pages that leave the program, one by one; `clean`: those of files hold what is in them.
+    pub fn victims(&mut self, count: usize, clean: bool) -> Vec<u64> {
+        let mut pages = Vec::new();
+        for _ in 0..count {
+            let (_, victims) = self.core.pick_victims(1, 0, &|_| true).expect("there is a page");
+            let page = victims[0].first;
+            let answer = Answer { moved: 1, file: u64::from(clean), ..Answer::default() };
+            self.core.evicted(self.proc, page, 1, answer, 0);
+            self.core.check();
+            pages.push(page.0 / RUN_PAGES);
+        }
+        pages
+    }
+
     /// The program touches a new page, and it is taken away.
     fn evict(&mut self, page: u64, contents: Contents) {
         let page = at(page);

@@ -61,6 +61,24 @@ fn pages_of_files() {
     assert_eq!(with.core.pool_usage().zpages, 1);
 }
 
+/// A0: pages of files are given up before anonymous ones that are older, but not before all of them.
+#[test]
+fn a0_pages_of_files_age_faster() {
+    let mut same = Bench::new("ezswap", &["reclaim.file_age=1"], 8, 100);
+    (0..12).for_each(|page| same.touch(page, page % 2 == 1));
+    assert_eq!(same.victims(12, true), (0..12).collect::<Vec<_>>(), "all by their age");
+    let mut faster = Bench::new("ezswap", &["reclaim.file_age=3"], 8, 100);
+    (0..12).for_each(|page| faster.touch(page, page % 2 == 1));
+    // The ages of files are 11, 9, 7, 5, 3 and 1, and count three times; the others are 12, 10, 8, 6, 4 and 2.
+    assert_eq!(faster.victims(12, true), [1, 3, 5, 7, 0, 2, 9, 4, 6, 8, 11, 10]);
+    // The program has written to the page: it comes back as an anonymous one, and ages as one.
+    faster.touch(20, true);
+    assert_eq!(faster.victims(1, false), [20]);
+    faster.load(20);
+    faster.touch(21, true);
+    assert_eq!(faster.victims(2, true), [21, 20]);
+}
+
 /// C8: of a victim the anonymous zpages are written, those of files dropped.
 #[test]
 fn a_victim_with_both_kinds() {

@@ -70,6 +70,7 @@ impl Server {
         let mut state = self.shared.lock();
         for (i, load) in self.loads[from..count].iter().enumerate() {
             let outcome = match i {
+                i if i < done && load.source == Source::File => Filled::Read,
                 i if i < done => Filled::Done,
                 i if i == done && exists => Filled::Exists,
                 _ if again => break,
