@@ -5,8 +5,8 @@ import subprocess
 
 
 def spec(ctx, name, rows):
-    """Rows: name, KiB of anonymous data, mix, KiB of the file, permille of random bytes in it, permille that a trigger
-    touches."""
+    """Rows: name, KiB of anonymous data, mix, KiB of code at the start of the file, of the file, permille of random bytes in its
+    media, permille of data and code that a trigger touches."""
     folder = f"{ctx.work}/{name}"
     os.makedirs(folder, exist_ok=True)
     text = "".join(" ".join(map(str, row)) + "\n" for row in rows)
@@ -17,9 +17,9 @@ def spec(ctx, name, rows):
     except OSError:
         same = False
     if not same:
-        for index, (app, _, _, kib, permille, _) in enumerate(rows):
+        for index, (app, _, _, code, kib, permille, _) in enumerate(rows):
             if kib:
-                subprocess.run(ctx.program("apps", "media", f"{folder}/{app}.media", index, kib, permille), check=True)
+                subprocess.run(ctx.program("apps", "media", f"{folder}/{app}.media", index, code, kib, permille), check=True)
         with open(path, "w") as f:
             f.write(text)
     return path

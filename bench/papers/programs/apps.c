@@ -1,17 +1,18 @@
 /* apps TURNS cycle|shuffle SPEC: applications that are triggered in turns, each once a turn, in the order of SPEC or in a
  * new random one. An application is started by its first trigger and stays; what counts is the time from a trigger until it
- * answers. Each line of SPEC: NAME ANON_KIB MIX FILE_KIB PERMILLE HOT_PERMILLE; its file is NAME.media in the folder of SPEC.
- * apps media FILE INDEX KIB PERMILLE makes such a file. Files are mapped private and read-only. */
+ * answers. Each line of SPEC: NAME ANON_KIB MIX CODE_KIB FILE_KIB PERMILLE HOT_PERMILLE; its file is NAME.media in the folder of
+ * SPEC. apps media FILE INDEX CODE_KIB KIB PERMILLE makes such a file: code, of which each launch needs a part, and each use
+ * blocks at random, more than there are, and media, of which each use sees another quarter, once. Files are mapped private and read-only. */
 #define _GNU_SOURCE
 #include "common.h"
 #include <fcntl.h>
 #include <sys/wait.h>
 
-enum { APPS = 64, BLOCK = 8 };
+enum { APPS = 64, BLOCK = 8, CODE_PERMILLE = 250, PARTS = 4, USES = 8 };
 
 struct app {
     char name[40], mix[8];
-    unsigned index, anon_kib, file_kib, permille, hot;
+    unsigned index, anon_kib, code_kib, file_kib, permille, hot;
     pid_t pid;
     int to, from;
 };
@@ -40,8 +41,18 @@ static void touch(const struct app *a, unsigned char *mem, uint32_t *versions, c
         interleaved_check(mem + p * PAGE, id, versions[p], permille);
         if (p % 4 == 0) interleaved_make(mem + p * PAGE, id, ++versions[p], permille);
     }
-    for (uint64_t p = 0; p < a->file_kib / 4; p++)
-        if (wanted(p, a->hot, turn)) interleaved_check(file + p * PAGE, page_id(a->index, p, 1), 0, a->permille);
+    uint64_t code = a->code_kib / 4, media = a->file_kib / 4 - code;
+    for (uint64_t p = 0; p < code; p++)
+        if (wanted(p, a->hot, turn)) interleaved_check(file + p * PAGE, page_id(a->index, p, 1), 0, CODE_PERMILLE);
+    if (!turn || !media) return;
+    uint64_t from = turn % PARTS * media / PARTS, end = (turn % PARTS + 1) * media / PARTS, uses = code / BLOCK * USES;
+    for (uint64_t i = 0, seen = from; i < uses; i++) {
+        uint64_t first = mix64((uint64_t)turn << 32 | i) % (code / BLOCK) * BLOCK;
+        for (uint64_t p = first; p < first + BLOCK; p++)
+            interleaved_check(file + p * PAGE, page_id(a->index, p, 1), 0, CODE_PERMILLE);
+        for (; seen < from + (i + 1) * (end - from) / uses; seen++)
+            interleaved_check(file + (code + seen) * PAGE, page_id(a->index, code + seen, 1), 0, a->permille);
+    }
 }
 
 static void say(int fd, char c) {
@@ -107,8 +118,8 @@ static unsigned read_spec(const char *path, struct app *apps) {
     FILE *f = fopen(path, "r");
     unsigned n = 0;
     if (!f) { perror(path); exit(2); }
-    while (n < APPS && fscanf(f, "%39s %u %7s %u %u %u", apps[n].name, &apps[n].anon_kib, apps[n].mix, &apps[n].file_kib,
-                              &apps[n].permille, &apps[n].hot) == 6) {
+    while (n < APPS && fscanf(f, "%39s %u %7s %u %u %u %u", apps[n].name, &apps[n].anon_kib, apps[n].mix, &apps[n].code_kib,
+                              &apps[n].file_kib, &apps[n].permille, &apps[n].hot) == 7) {
         apps[n].index = n;
         n++;
     }
@@ -116,12 +127,12 @@ static unsigned read_spec(const char *path, struct app *apps) {
     return n;
 }
 
-static int make_media(const char *path, unsigned index, unsigned kib, unsigned permille) {
+static int make_media(const char *path, unsigned index, unsigned code_kib, unsigned kib, unsigned permille) {
     FILE *f = fopen(path, "w");
     unsigned char page[PAGE];
     if (!f) { perror(path); return 1; }
     for (uint64_t p = 0; p < kib / 4; p++) {
-        interleaved_make(page, page_id(index, p, 1), 0, permille);
+        interleaved_make(page, page_id(index, p, 1), 0, p < code_kib / 4 ? CODE_PERMILLE : permille);
         if (fwrite(page, PAGE, 1, f) != 1) { perror(path); return 1; }
     }
     return fclose(f) != 0;
@@ -129,8 +140,9 @@ static int make_media(const char *path, unsigned index, unsigned kib, unsigned p
 
 int main(int argc, char **argv) {
     static struct app apps[APPS];
-    if (argc == 6 && !strcmp(argv[1], "media"))
-        return make_media(argv[2], arg_u64(argc, argv, 3, 0), arg_u64(argc, argv, 4, 0), arg_u64(argc, argv, 5, 0));
+    if (argc == 7 && !strcmp(argv[1], "media"))
+        return make_media(argv[2], arg_u64(argc, argv, 3, 0), arg_u64(argc, argv, 4, 0), arg_u64(argc, argv, 5, 0),
+                          arg_u64(argc, argv, 6, 0));
     if (argc == 6 && !strcmp(argv[1], "app")) {
         unsigned index = arg_u64(argc, argv, 3, 0);
         if (index >= read_spec(argv[2], apps)) return 2;

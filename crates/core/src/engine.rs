@@ -136,6 +136,8 @@ pub struct Core {
     pub(crate) streams: Vec<Streams>,
     /// Pages that one fault brought back: running mean, in 64ths.
     pub(crate) mean_window: u32,
+    /// The tick from which on no pages were taken because those of files are to go first.
+    pub(crate) waits_for_files: Option<u32>,
     pub(crate) tunables: Tunables,
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
@@ -170,6 +172,7 @@ impl Core {
             owners: Vec::new(),
             streams: Vec::new(),
             mean_window: 64,
+            waits_for_files: None,
             tunables,
             effects: Effects::default(),
             counters: Counters::default(),

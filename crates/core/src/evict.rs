@@ -38,6 +38,9 @@ const PARK_TICKS: u32 = 16;
 /// The back-off doubles up to `PARK_TICKS << PARK_DOUBLINGS` (16 s).
 const PARK_DOUBLINGS: u8 = 10;
 
+/// Longest wait for a process with pages of files, ticks.
+const FILES_WITHIN: u32 = 20;
+
 /// One queue of each process.
 #[derive(Clone, Copy)]
 struct Queue {
@@ -75,7 +78,10 @@ impl Core {
         let all = 0..self.table.procs.len() as u32;
         let procs: Vec<ProcId> =
             all.map(ProcId).filter(|p| self.table.procs[p.0 as usize].is_some() && may(*p)).collect();
-        let files_first = self.files_first(&procs);
+        let files_first = self.files_first();
+        if files_first && !procs.is_empty() && self.may_wait_for_files(&procs, tick) {
+            return None;
+        }
         let groups = self.table.duel.order(&self.table.groups);
         let files = |wanted| (files_first == wanted).then_some(FILES);
         for group in files(true).into_iter().chain(groups).chain(files(false)) {
@@ -93,17 +99,30 @@ impl Core {
     }
 
     /// Whether the oldest run of pages of files counts as older than all others.
-    fn files_first(&self, procs: &[ProcId]) -> bool {
+    fn files_first(&self) -> bool {
         if self.table.groups[usize::from(FILES)].resident == 0 {
             return false;
         }
         let oldest = |groups: std::ops::Range<usize>| {
-            let queues = procs.iter().flat_map(|&p| self.table.proc(p).queues[groups.clone()].as_flattened());
+            let procs = self.table.procs.iter().flatten();
+            let queues = procs.flat_map(|proc| proc.queues[groups.clone()].as_flattened());
             queues.map(|queue| self.table.age(queue.head)).max().unwrap_or(0)
         };
         let files = usize::from(FILES);
         let faster = u64::from(self.tunables.scheme.reclaim.file_age);
         oldest(files..files + 1).saturating_mul(faster) >= oldest(0..files)
+    }
+
+    /// Those that have pages of files have a batch already: what is older elsewhere need not go instead. But a process may be
+    /// stopped.
+    fn may_wait_for_files(&mut self, procs: &[ProcId], tick: u32) -> bool {
+        let has_files = |&p: &ProcId| self.table.proc(p).queues[usize::from(FILES)].iter().any(|queue| queue.len > 0);
+        if procs.iter().any(has_files) {
+            self.waits_for_files = None;
+            return false;
+        }
+        let since = *self.waits_for_files.get_or_insert(tick);
+        tick.wrapping_sub(since) < FILES_WITHIN
     }
 
     fn pick_from(

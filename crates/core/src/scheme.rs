@@ -392,7 +392,7 @@ pub static NUMBERS: &[Number] = &[
         "Pages that were taken out and are not compressed yet. A touch brings them back for a copy"),
     number!(reclaim.batch_pages = 128, 16..=1024, "pages",
         "Most pages that one request takes out of a process"),
-    number!(reclaim.file_age = 1, 1..=100, "times",
+    number!(reclaim.file_age = 1, 1..=10000, "times",
         "How many times as old a page of a file counts as another when the oldest are chosen, if files are in the budget"),
     number!(replacement.seed = 1, 0..=4294967295, "any number",
         "Lottery: seed of the draws. The same seed and the same pages give the same victims"),

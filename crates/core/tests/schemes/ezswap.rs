@@ -2,7 +2,7 @@
 
 use super::bench::{anonymous, extent, file, in_pool, Bench, Contents, Went};
 use memfit_core::blocks::block_of;
-use memfit_core::Source;
+use memfit_core::{Filled, Page, PageRange, Source};
 
 /// Rules Z1, Z10 and Z11: each page has its slot from its eviction on; the frame stored to longest ago leaves whole; a load
 /// takes the page out.
@@ -77,6 +77,23 @@ fn a0_pages_of_files_age_faster() {
     faster.load(20);
     faster.touch(21, true);
     assert_eq!(faster.victims(2, true), [21, 20]);
+}
+
+/// A0: the process that has them has a batch already; others wait a moment, and not for ever.
+#[test]
+fn a0_who_has_no_pages_of_files_waits_a_moment() {
+    let mut bench = Bench::new("ezswap", &["reclaim.file_age=100"], 8, 100);
+    (0..4).for_each(|page| bench.touch(page, page != 0));
+    let (other, _) = bench.core.add_process(64);
+    let loaded = (other, Page(0), PageRange { first: Page(0), pages: 1 });
+    bench.core.fault(loaded.0, loaded.1, loaded.2, 1, &mut Vec::new());
+    bench.core.loaded(loaded.0, loaded.1, Filled::Done);
+    let mut pick = |tick, busy: bool| bench.core.pick_victims(1, tick, &|id| id == other || !busy).map(|(id, _)| id == other);
+    assert_eq!(pick(5, true), None);
+    assert_eq!(pick(24, true), None, "less than 20 ms");
+    assert_eq!(pick(24, false), Some(false), "a page of a file");
+    assert_eq!((pick(30, true), pick(49, true)), (None, None), "from anew");
+    assert_eq!(pick(50, true), Some(true), "it may be stopped");
 }
 
 /// C8: of a victim the anonymous zpages are written, those of files dropped.
