@@ -4,7 +4,7 @@ import os
 import random
 import subprocess
 
-from .engine import MIB, Cell
+from .engine import MIB, Cell, Machine
 from .shape import Column, Statement, Table
 
 NAME = "cervera"
@@ -14,6 +14,7 @@ SETTING = (
     "Half the paper's scale: 30 MiB for its 64 MiB less 8 for the system (28, and what memfit and the images of the"
     " programs take). The cache keeps its share of RAM: 1 MB is 18 permille. General experiment: 1 MB, threshold 50 %."
 )
+MACHINE = Machine(cpus=1, disk_iops=1500)
 BUDGET = 30 * MIB
 MIDDLE = ("fft10", "sort", "sort6", "simulator", "xanim", "xanim4")
 ALL = ("fft", *MIDDLE, "simulator5")

@@ -94,8 +94,12 @@ def run_cells(ctx, cells, rounds, deadline, save=lambda runs: None):
 
 def run_paper(ctx, module, rounds, deadline):
     began = time.monotonic()
-    cells = module.cells(ctx)
-    runs, complete = run_cells(ctx, cells, rounds, deadline)
+    try:
+        restrained = ctx.become(module.MACHINE)
+        cells = module.cells(ctx)
+        runs, complete = run_cells(ctx, cells, rounds, deadline)
+    finally:
+        ctx.leave()
     summaries = engine.Cells({c.key: engine.summarise(c, runs[c]) for c in cells})
     numbers = module.derive(summaries)
     return {
@@ -103,6 +107,7 @@ def run_paper(ctx, module, rounds, deadline):
         "source": module.SOURCE,
         "quick": ctx.quick,
         "rounds": rounds,
+        "restrained": restrained,
         "complete": complete,
         "seconds": time.monotonic() - began,
         "absent": sorted({c.scheme for c in cells if not ctx.has(c.scheme)}),

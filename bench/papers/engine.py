@@ -13,6 +13,8 @@ from workloads import environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
+# Where memfit makes its swap file by default.
+SWAP_PLACE = "/var/tmp"
 # What is kept of the statistics.
 KEPT = (
     "budget_bytes",
@@ -53,6 +55,63 @@ class Broken(Exception):
     """A workload that does not run at all."""
 
 
+@dataclass(frozen=True)
+class Machine:
+    """What a run may use of this machine, so that its proportions are the paper's: CPUs, and operations of the disk a second in
+    each direction. 0: all of it."""
+
+    cpus: int = 0
+    disk_iops: int = 0
+
+
+class SlowDisk:
+    """A control group (blkio, version 1, or io, version 2) whose processes get so many operations a second of the disk under a
+    directory."""
+
+    def __init__(self, place, iops):
+        self.group, self.procs = None, None
+        device = os.stat(place).st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        # Limits are those of whole disks.
+        whole = f"/sys/dev/block/{number}/../dev"
+        if os.path.exists(f"/sys/dev/block/{number}/partition"):
+            with open(whole) as f:
+                number = f.read().strip()
+        for root, limits in (
+            ("/sys/fs/cgroup/blkio", [(f"blkio.throttle.{d}_iops_device", f"{number} {iops}") for d in ("read", "write")]),
+            ("/sys/fs/cgroup", [("io.max", f"{number} riops={iops} wiops={iops}")]),
+        ):
+            if self.make(f"{root}/memfit-papers-{os.getpid()}", limits):
+                return
+        raise Broken("to slow it down takes root and the cgroup controller blkio or io")
+
+    def make(self, group, limits):
+        try:
+            os.mkdir(group)
+        except OSError:
+            return False
+        self.group, self.procs = group, f"{group}/cgroup.procs"
+        try:
+            for name, limit in limits:
+                with open(f"{group}/{name}", "w") as f:
+                    f.write(limit)
+        except OSError:
+            self.close()
+        return self.group is not None
+
+    def close(self):
+        """What ran in it has ended, or ends now."""
+        give_up = time.monotonic() + 10
+        while self.group:
+            try:
+                os.rmdir(self.group)
+                self.group = None
+            except OSError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.01)
+
+
 class Context:
     """Where things are, and what the binary knows."""
 
@@ -61,6 +120,31 @@ class Context:
         os.makedirs(work, exist_ok=True)
         self.env = environment(work)
         self.naturals, self.known = {}, {}
+        self.prefix, self.slow = (), None
+
+    def become(self, machine):
+        """From here on runs get so much of the machine, as far as that can be had. Says what that is."""
+        self.leave()
+        said = []
+        if machine.disk_iops:
+            try:
+                self.slow = SlowDisk(SWAP_PLACE, machine.disk_iops)
+                # What is in the group is all that it starts.
+                self.prefix = ("sh", "-c", 'echo $$ >"$0" && exec "$@"', self.slow.procs)
+                said.append(f"the disk limited to {machine.disk_iops} operations a second in each direction")
+            except (Broken, OSError) as why:
+                said.append(f"the disk as fast as it is ({why})")
+        if machine.cpus:
+            cpus = sorted(os.sched_getaffinity(0))[: machine.cpus]
+            self.prefix += ("taskset", "-c", ",".join(map(str, cpus)))
+            said.append(f"{machine.cpus} CPU" + "s" * (machine.cpus > 1))
+        return ", ".join(said)
+
+    def leave(self):
+        self.prefix = ()
+        if self.slow:
+            self.slow.close()
+            self.slow = None
 
     def has(self, scheme):
         if scheme not in self.known:
@@ -98,6 +182,7 @@ class Context:
 def arguments(ctx, cell, stats):
     sets = [x for o in cell.overrides for x in ("--set", o)]
     return [
+        *ctx.prefix,
         ctx.memfit,
         "run",
         "-q",

@@ -1,7 +1,7 @@
 """Kim, Kim, Seo 2019 (ezswap): clean file pages, admission by entropy, eviction by lottery."""
 
 from .apps import spec
-from .engine import MIB, Cell
+from .engine import MIB, Cell, Machine
 from .shape import Column, Statement, Table
 
 NAME = "ezswap"
@@ -13,6 +13,7 @@ SETTING = (
     " gave up 80 to 350, in 2 GB. Pool a tenth. 3 repetitions, of which the first starts the applications and is not"
     " counted. Series with 8 to 16 applications."
 )
+MACHINE = Machine()
 BUDGET = 48 * MIB
 POOL = ("sizing.pool_permille=100",)
 # Files are in the budget of all, as in the paper's phone; without that the kernel's page cache would hold them for nothing.

@@ -1,7 +1,7 @@
 """Han et al. 2018: zRAM and flash side by side, routed by who reclaims."""
 
 from .apps import spec
-from .engine import MIB, Cell
+from .engine import MIB, Cell, Machine
 from .shape import Column, Statement, Table
 
 NAME = "han"
@@ -13,6 +13,7 @@ SETTING = (
     " counted. The compressed space of zswap and hybrid is an eighth of RAM (a quarter uncompressed); zRAM alone may"
     " take what it needs."
 )
+MACHINE = Machine()
 BUDGET = 56 * MIB
 SPACE = ("sizing.pool_permille=125",)
 # Application: KiB of anonymous data by category, and Table 5 (Stylo 4): ms with zRAM, zSWAP, hybrid.

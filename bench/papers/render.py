@@ -123,7 +123,7 @@ def paper_page(module, part, facts):
         "",
         facts_line(facts),
         "",
-        f"Setting. {module.SETTING}",
+        f"Setting. {module.SETTING}" + (f" Machine: {part['restrained']}." if part.get("restrained") else ""),
         "",
         f"{n[PASS]} statements hold, {n[FAIL]} do not, {n[CANNOT]} cannot be shown here.",
         "",

@@ -1,6 +1,6 @@
 """Salahuddin, Shin: zsmalloc with write-back and a cap of 3072 bytes."""
 
-from .engine import HERE, MIB, Cell
+from .engine import HERE, MIB, Cell, Machine
 from .shape import Column, Statement, Table
 
 NAME = "salahuddin"
@@ -10,6 +10,7 @@ SETTING = (
     "About a sixteenth of the paper's scale: 136 MiB, pool 1 % of it (20 MB of 2 GB), a program that allocates 94 MiB"
     " (1500 MB) beside a browser that is idle."
 )
+MACHINE = Machine()
 BUDGET = 136 * MIB
 POOL = ("sizing.pool_permille=10",)
 CONFIGS = {

@@ -1,7 +1,7 @@
 """Tuduce, Gross 2005: a compressed area in zones that grows and shrinks with its free room."""
 
 from . import factors
-from .engine import MIB, Cell
+from .engine import MIB, Cell, Machine
 from .shape import Column, Statement, Table
 
 NAME = "tuduce"
@@ -11,6 +11,7 @@ SETTING = (
     "A sixteenth of the paper's scale: 64 MiB for 1 GB, 96 MiB for 1.5 GB; zone 256 KiB for 4 MB; blocks of 128 bytes"
     " and entries a page as in the paper; WKdm. Memory as percent of what the program allocates for SMV and NS2."
 )
+MACHINE = Machine(cpus=1, disk_iops=1500)
 GB = 64 * MIB
 ZONE = ("pool.zone_kib=256",)
 AREAS = {16: 16, 50: 49, 64: 63, 100: 98, 200: 195}  # MB of the paper: permille of 1 GB
@@ -46,7 +47,7 @@ def cells(ctx):
     out.append(Cell("thrasher", "memfit", thrasher, GB, "memfit", once=True))
     for size, (mib, each) in RAND.items():
         # Fewer accesses to the larger ones: the area is in its state before.
-        each = min(each, 1 if ctx.quick else 2)
+        each = min(each, 1 if ctx.quick else 3)
         for ratio, permille in RAND_PERMILLE.items():
             if ctx.quick and (size, ratio) == ("1.8", "50"):
                 continue

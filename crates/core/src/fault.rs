@@ -287,7 +287,9 @@ impl Core {
                 self.drop_ref(ObjectId(object));
             }
             (Entry::Filling(origin), Filled::Retry) => self.table.set(proc, page, Origin::entry(origin)),
-            (Entry::Filling(_), Filled::Done | Filled::Read) => self.table.set(proc, page, self.table.came_now(proc, page)),
+            (Entry::Filling(_), Filled::Done | Filled::Read) => {
+                self.table.set(proc, page, self.table.came_now(proc, page))
+            }
             // Present already: a page that was in doubt still is.
             (Entry::Filling(origin), Filled::Exists) => {
                 let before = Origin::entry(origin);

@@ -102,11 +102,16 @@ impl Core {
         self.store.selective.is_some()
     }
 
+    /// Whether programs wait for a CPU, and a page is read quickly from the swap tier, which takes pages.
+    pub fn set_busy(&mut self, busy: bool) {
+        self.store.busy = busy;
+    }
+
     /// Longest result of a codec that is of use, bytes.
     pub fn len_max(&self) -> u32 {
         let admission = &self.tunables.scheme.admission;
         match (admission.kind, admission.cap_below_percent) {
-            (AdmissionKind::SizeCap, 100) => admission.max_len,
+            (AdmissionKind::SizeCap, 100) => self.store.cap(),
             _ => PAGE_BYTES as u32 - 1,
         }
     }

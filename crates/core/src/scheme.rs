@@ -238,7 +238,7 @@ macro_rules! part {
 
 part! {
     /// Axis `admission`, see [`NUMBERS`].
-    Admission { kind: AdmissionKind, max_len: u32, cap_below_percent: u32, offered_window: u32, }
+    Admission { kind: AdmissionKind, max_len: u32, busy_max_len: u32, cap_below_percent: u32, offered_window: u32, }
 }
 part! {
     /// Axis `pool`, see [`NUMBERS`].
@@ -374,6 +374,9 @@ pub static NUMBERS: &[Number] = &[
     number!(admission.max_len = 3264, 256..=4096, "bytes",
         "Size cap: longest compressed page worth the time to decompress it. With zspages of 4 frames nothing above 3264 \
          bytes saves a frame"),
+    number!(admission.busy_max_len = 2048, 256..=4096, "bytes",
+        "Size cap: the same while programs wait for a CPU and the swap tier is quick. To compress a page and back then takes \
+         time from them, and a read does not"),
     number!(admission.cap_below_percent = 100, 1..=100, "percent of the pool's limit",
         "Size cap: only while less of the pool than this is free"),
     number!(admission.offered_window = 0, 0..=1, "0 or 1",
@@ -432,7 +435,13 @@ impl Default for Scheme {
             name: "memfit".into(),
             summary: "our own, and the default".into(),
             classes: Classes::Anonymous,
-            admission: Admission { kind: AdmissionKind::SizeCap, max_len: 0, cap_below_percent: 0, offered_window: 0 },
+            admission: Admission {
+                kind: AdmissionKind::SizeCap,
+                max_len: 0,
+                busy_max_len: 0,
+                cap_below_percent: 0,
+                offered_window: 0,
+            },
             pool: PoolScheme {
                 kind: &POOLS[0],
                 chain_frames: 0,

@@ -42,6 +42,8 @@ pub(crate) struct Store {
     /// Whether the swap tier takes pages now.
     pub swap: bool,
     pub chooser: Chooser,
+    /// Programs wait for a CPU: see [`Store::cap`].
+    pub busy: bool,
     /// The pool takes nothing for now.
     pub closed: bool,
     /// The mean of what is in the pool, if admission asks for it.
@@ -85,6 +87,7 @@ impl Store {
             scheme,
             swap: tunables.swap,
             chooser,
+            busy: false,
             closed: false,
             selective,
             sizing,
@@ -284,10 +287,20 @@ impl Store {
         usage.zpages > 0 && free * usage.zpages < reserve * usage.used_bytes
     }
 
+    /// Longest zpage that is worth its room, bytes.
+    pub fn cap(&self) -> u32 {
+        let admission = &self.scheme.admission;
+        if self.busy && self.swap {
+            admission.max_len.min(admission.busy_max_len)
+        } else {
+            admission.max_len
+        }
+    }
+
     /// Whether a zpage of so many bytes is kept.
     pub fn keeps_len(&self, len: u32, usage: impl Fn() -> PoolUsage) -> bool {
         let admission = &self.scheme.admission;
-        if admission.kind != AdmissionKind::SizeCap || len <= admission.max_len {
+        if admission.kind != AdmissionKind::SizeCap || len <= self.cap() {
             return true;
         }
         if admission.cap_below_percent == 100 {

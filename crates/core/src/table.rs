@@ -347,7 +347,11 @@ impl Table {
 
     /// How long ago the oldest run of a queue was queued, in runs queued since.
     pub fn age(&self, head: u32) -> u64 {
-        if head == NIL { 0 } else { self.clock - self.runs[head as usize].stamp + 1 }
+        if head == NIL {
+            0
+        } else {
+            self.clock - self.runs[head as usize].stamp + 1
+        }
     }
 
     /// A page is brought back that was not to be had from staging; `fetched`: nor from the pool.

@@ -1,5 +1,7 @@
 //! Where a thread runs.
 
+use std::time::{Duration, Instant};
+
 /// Keeps the calling thread on one CPU. A failure (the CPU is not ours) changes nothing.
 pub fn run_on(cpu: usize) {
     // SAFETY: a zeroed set is valid; the call only reads it.
@@ -24,6 +26,16 @@ impl Cpus {
             libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
             Cpus(set)
         }
+    }
+
+    fn count(&self) -> u64 {
+        // SAFETY: reads the set.
+        unsafe { libc::CPU_COUNT(&self.0) as u64 }
+    }
+
+    fn has(&self, cpu: usize) -> bool {
+        // SAFETY: reads the set, inside of it.
+        cpu < libc::CPU_SETSIZE as usize && unsafe { libc::CPU_ISSET(cpu, &self.0) }
     }
 
     /// Lets the calling thread run on these, but not on `except`, unless that is the only one.
@@ -63,6 +75,58 @@ pub fn runnable() -> (u64, u64) {
     // SAFETY: asks for a number.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     (field.and_then(|f| f.parse().ok()).unwrap_or(u64::MAX), cpus.max(1) as u64)
+}
+
+/// How much of the time the CPUs of this thread have nothing to do.
+pub struct IdleTime {
+    cpus: Cpus,
+    since: Instant,
+    idle: u64,
+}
+
+impl IdleTime {
+    /// From now on.
+    pub fn new() -> IdleTime {
+        let cpus = Cpus::of_this_thread();
+        let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        IdleTime { idle: idle_ticks(&text, &cpus), cpus, since: Instant::now() }
+    }
+
+    /// How many CPUs there are for this thread.
+    pub fn cpus(&self) -> u64 {
+        self.cpus.count()
+    }
+
+    /// The idle share of the time since the last call that gave one, percent, if that is so long ago. It is counted in hundredths
+    /// of a second.
+    pub fn percent(&mut self, window: Duration) -> Option<u64> {
+        let elapsed = self.since.elapsed();
+        if elapsed < window {
+            return None;
+        }
+        let idle = idle_ticks(&std::fs::read_to_string("/proc/stat").ok()?, &self.cpus);
+        let ticks = elapsed.as_millis() as u64 / 10 * self.cpus.count();
+        let percent = idle.saturating_sub(self.idle) * 100 / ticks.max(1);
+        (self.idle, self.since) = (idle, Instant::now());
+        Some(percent.min(100))
+    }
+}
+
+impl Default for IdleTime {
+    fn default() -> IdleTime {
+        IdleTime::new()
+    }
+}
+
+/// Ticks in which these CPUs were idle or waited for a device, from /proc/stat.
+fn idle_ticks(stat: &str, cpus: &Cpus) -> u64 {
+    let of_line = |line: &str| {
+        let (cpu, times) = line.strip_prefix("cpu")?.split_once(' ')?;
+        let mine = cpus.has(cpu.parse().ok()?);
+        let times = times.split_whitespace().skip(3).take(2).filter_map(|t| t.parse::<u64>().ok());
+        mine.then(|| times.sum::<u64>())
+    };
+    stat.lines().filter_map(of_line).sum()
 }
 
 /// Gives the calling thread the usual priority.
@@ -105,5 +169,34 @@ pub fn hurry() {
             period: 0,
         };
         libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_that_of_the_cpus_asked_for() {
+        // SAFETY: a zeroed set is valid, and 1 is a CPU in it.
+        let cpus = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(1, &mut set);
+            Cpus(set)
+        };
+        let stat = "cpu  9 9 9 300 70 9\ncpu0 4 4 4 200 50 4\ncpu1 5 5 5 100 20 5 0 0 0 0\nintr 1 2 3\nctxt 5\n";
+        assert_eq!(idle_ticks(stat, &cpus), 120, "idle and waiting for a device");
+        assert_eq!(idle_ticks("cpu1 5 5 5\n", &cpus), 0);
+        assert_eq!(idle_ticks("", &cpus), 0);
+        assert_eq!(cpus.count(), 1);
+    }
+
+    #[test]
+    fn a_share_of_a_time_that_is_over() {
+        let mut idle = IdleTime::new();
+        assert_eq!(idle.percent(Duration::from_secs(3600)), None);
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(idle.percent(Duration::from_millis(20)).is_some_and(|percent| percent <= 100));
+        assert_eq!(idle.percent(Duration::from_secs(3600)), None, "from anew");
     }
 }

@@ -17,7 +17,7 @@ const VERY_TIGHT_PERCENT: u64 = 40;
 const SPILL_WINDOW: u64 = 2048;
 /// Time of the device for a byte, ns, from which on the fewest bytes are worth their time also on the way there: the trained
 /// rule saves 102 bytes of a page for 4100 ns more in both directions (bench/README.md), and a byte is written and read.
-const SLOW_DEVICE_NS: u64 = 20;
+pub const SLOW_DEVICE_NS: u64 = 20;
 
 /// Buffers and contexts of one thread at a time.
 pub struct Compressor {

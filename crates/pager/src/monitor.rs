@@ -7,6 +7,7 @@ use crate::proc::Proc;
 use crate::state::Shared;
 use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree;
+use memfit_os::sched::IdleTime;
 use memfit_os::witness;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +45,11 @@ const HURRY_FOR: Duration = Duration::from_millis(100);
 /// Time between two looks at how many threads want a CPU, and how long fault threads stay ordinary ones
 /// after they were too many.
 const JUDGE_EVERY: Duration = Duration::from_millis(20);
+/// The CPUs are full when they were idle for less than so many percent of so long; and until it is more than so many: what is done
+/// about it leaves them some.
+const IDLE_PERCENT: u64 = 15;
+const IDLE_AGAIN_PERCENT: u64 = 50;
+const IDLE_WINDOW: Duration = Duration::from_millis(200);
 const IMPOLITE_FOR: Duration = Duration::from_millis(500);
 /// A look that takes longer than this is one that the program is held for, when there is little room.
 const LONG_LOOK: Duration = Duration::from_micros(300);
@@ -73,6 +79,9 @@ struct Monitor {
     last_total: u64,
     hurry_until: Instant,
     last_judged: Instant,
+    idle: IdleTime,
+    crowd: f64,
+    full_until: Instant,
     may_be_polite: bool,
     /// Threads that want a CPU, fault threads left out: a running mean.
     wanted_cpus: f64,
@@ -118,6 +127,9 @@ pub fn run(desk: Arc<Desk>) {
         may_be_polite: memfit_os::sched::may_leave_idle_class(),
         hurry_until: now,
         last_judged: now,
+        idle: IdleTime::new(),
+        crowd: 0.0,
+        full_until: now,
         wanted_cpus: 0.0,
         impolite_until: now,
         desk,
@@ -312,7 +324,7 @@ impl Monitor {
     /// Whether fault threads may step back when they wake somebody, and wait for a device awake: not when more threads want a
     /// CPU than there are, since they, or those, would then wait long for theirs.
     fn judge_politeness(&mut self) {
-        let shared = &self.desk.shared;
+        let shared = Arc::clone(&self.desk.shared);
         let elapsed = self.last_judged.elapsed();
         if elapsed < JUDGE_EVERY {
             return;
@@ -320,8 +332,9 @@ impl Monitor {
         self.last_judged = Instant::now();
         let (running, cpus) = memfit_os::sched::runnable();
         // A fault thread that has stepped back stays runnable while its program runs; we run as well.
-        let own = shared.procs.lock().unwrap().len() as u64 + 1;
-        let wanted = running.saturating_sub(own);
+        let procs = shared.procs.lock().unwrap().len() as u64;
+        let wanted = running.saturating_sub(procs + 1);
+        self.judge_crowd(running.saturating_sub(procs.min(self.idle.cpus()) + 1));
         self.wanted_cpus = (self.wanted_cpus * 3.0 + wanted as f64) / 4.0;
         if self.wanted_cpus > cpus as f64 + 0.5 {
             self.impolite_until = Instant::now() + IMPOLITE_FOR;
@@ -329,6 +342,20 @@ impl Monitor {
         let enough = Instant::now() >= self.impolite_until;
         shared.cpus_suffice.store(enough, Relaxed);
         shared.polite.store(enough && self.may_be_polite, Relaxed);
+    }
+
+    /// Whether the CPUs are full: more threads want them than there are, of those that the fault threads do not keep, or they have
+    /// next to no idle time.
+    fn judge_crowd(&mut self, wanted: u64) {
+        let shared = &self.desk.shared;
+        let full = shared.cpus_full.load(Relaxed);
+        self.crowd = (self.crowd * 3.0 + wanted as f64) / 4.0;
+        let least = if full { IDLE_AGAIN_PERCENT } else { IDLE_PERCENT };
+        let no_idle_time = self.idle.percent(IDLE_WINDOW).is_some_and(|percent| percent < least);
+        if self.crowd > self.idle.cpus() as f64 + 0.5 || no_idle_time {
+            self.full_until = Instant::now() + IMPOLITE_FOR;
+        }
+        shared.cpus_full.store(Instant::now() < self.full_until, Relaxed);
     }
 
     /// Rare and dear: strangers, shared memory, proportional sizes after forks, quarantine.

@@ -2,7 +2,7 @@
 //! staged longest, and writing the coldest of the pool to the swap tier.
 
 use crate::blocks::BlockOutput;
-use crate::compress::Compressor;
+use crate::compress::{Compressor, SLOW_DEVICE_NS};
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::state::Shared;
 use crate::swap::{Output, Room, Written};
@@ -301,6 +301,10 @@ impl Reclaimer {
         if !self.swap_gives() && self.full_at.is_some_and(|at| at.elapsed() < FULL_PAUSE) {
             return 0;
         }
+        let busy = self.shared.cpus_full.load(Relaxed)
+            && self.can_write()
+            && self.shared.swap.as_deref().is_some_and(|swap| !swap.is_slow(SLOW_DEVICE_NS));
+        self.shared.lock().core.set_busy(busy);
         // Whoever waits is served first: what is compressed now is for them.
         let waited_for = self.shared.free() < self.shared.marks().min as i64;
         let origin = if waited_for { Origin::Direct } else { Origin::Background };

@@ -124,7 +124,9 @@ pub struct Shared {
     pub stuck: AtomicBool,
     /// No more threads want a CPU than there are.
     pub cpus_suffice: AtomicBool,
-    /// The same, and fault threads may leave the idle class again: see `fault::Server::behave`.
+    /// The CPUs have had next to no idle time lately.
+    pub cpus_full: AtomicBool,
+    /// They suffice, and fault threads may leave the idle class again: see `fault::Server::behave`.
     pub polite: AtomicBool,
     /// The CPU on which faults are served, plus one; 0 if none or unknown.
     pub fault_cpu: AtomicUsize,
@@ -253,6 +255,7 @@ impl Shared {
             peak: Peaks::default(),
             stuck: AtomicBool::new(false),
             cpus_suffice: AtomicBool::new(false),
+            cpus_full: AtomicBool::new(false),
             polite: AtomicBool::new(false),
             fault_cpu: AtomicUsize::new(0),
             hurry: AtomicBool::new(false),

@@ -88,7 +88,8 @@ fn a0_who_has_no_pages_of_files_waits_a_moment() {
     let loaded = (other, Page(0), PageRange { first: Page(0), pages: 1 });
     bench.core.fault(loaded.0, loaded.1, loaded.2, 1, &mut Vec::new());
     bench.core.loaded(loaded.0, loaded.1, Filled::Done);
-    let mut pick = |tick, busy: bool| bench.core.pick_victims(1, tick, &|id| id == other || !busy).map(|(id, _)| id == other);
+    let mut pick =
+        |tick, busy: bool| bench.core.pick_victims(1, tick, &|id| id == other || !busy).map(|(id, _)| id == other);
     assert_eq!(pick(5, true), None);
     assert_eq!(pick(24, true), None, "less than 20 ms");
     assert_eq!(pick(24, false), Some(false), "a page of a file");

@@ -86,3 +86,24 @@ fn as_many_frames_leave_as_the_new_zspage_needs() {
     bench.under_way.take().unwrap().into_iter().for_each(|write| bench.end_write(write, true));
     assert_eq!(bench.counters().evicted_frames, 2);
 }
+
+/// `admission.busy_max_len`: while programs wait for a CPU, what stays longer goes to the swap tier as it is, if there is one that
+/// takes it. A scheme of a paper knows nothing of that.
+#[test]
+fn the_cap_is_lower_while_programs_wait_for_a_cpu() {
+    let mut bench = Bench::new("zsmalloc-sr", &["admission.busy_max_len=2048"], 64, 100);
+    assert_eq!(bench.core.len_max(), 3072);
+    assert_eq!(bench.store(0, anonymous(3000)), Went::Pool);
+    bench.core.set_busy(true);
+    assert_eq!(bench.core.len_max(), 2048);
+    assert_eq!(bench.store(1, anonymous(2048)), Went::Pool);
+    assert_eq!(bench.store(2, anonymous(2049)), Went::Swap);
+    bench.core.set_busy(false);
+    assert_eq!(bench.store(3, anonymous(3000)), Went::Pool);
+    let mut alone = Bench::new("memfit", &[], 64, 0);
+    alone.core.set_busy(true);
+    assert_eq!((alone.core.len_max(), alone.store(0, anonymous(3000))), (3264, Went::Pool));
+    let mut others = Bench::new("zsmalloc-sr", &[], 64, 100);
+    others.core.set_busy(true);
+    assert_eq!(others.core.len_max(), 3072);
+}
