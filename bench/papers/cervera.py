@@ -14,7 +14,7 @@ SETTING = (
     "Half the paper's scale: 30 MiB for its 64 MiB less 8 for the system (28, and what memfit and the images of the"
     " programs take). The cache keeps its share of RAM: 1 MB is 18 permille. General experiment: 1 MB, threshold 50 %."
 )
-MACHINE = Machine(cpus=1, disk_iops=1500)
+MACHINE = Machine()
 BUDGET = 30 * MIB
 MIDDLE = ("fft10", "sort", "sort6", "simulator", "xanim", "xanim4")
 ALL = ("fft", *MIDDLE, "simulator5")

@@ -334,7 +334,7 @@ impl Monitor {
         // A fault thread that has stepped back stays runnable while its program runs; we run as well.
         let procs = shared.procs.lock().unwrap().len() as u64;
         let wanted = running.saturating_sub(procs + 1);
-        self.judge_crowd(running.saturating_sub(procs.min(self.idle.cpus()) + 1));
+        self.judge_crowd(running, procs);
         self.wanted_cpus = (self.wanted_cpus * 3.0 + wanted as f64) / 4.0;
         if self.wanted_cpus > cpus as f64 + 0.5 {
             self.impolite_until = Instant::now() + IMPOLITE_FOR;
@@ -344,15 +344,16 @@ impl Monitor {
         shared.polite.store(enough && self.may_be_polite, Relaxed);
     }
 
-    /// Whether the CPUs are full: more threads want them than there are, of those that the fault threads do not keep, or they have
-    /// next to no idle time.
-    fn judge_crowd(&mut self, wanted: u64) {
-        let shared = &self.desk.shared;
+    /// Whether programs wait for a CPU: more threads want one than there are, of those that the fault threads do not keep; or there
+    /// are more processes than CPUs, which have next to no idle time. One program alone waits for its pages, not for a CPU.
+    fn judge_crowd(&mut self, running: u64, procs: u64) {
+        let (shared, cpus) = (&self.desk.shared, self.idle.cpus());
+        let wanted = running.saturating_sub(procs.min(cpus) + 1);
         let full = shared.cpus_full.load(Relaxed);
         self.crowd = (self.crowd * 3.0 + wanted as f64) / 4.0;
         let least = if full { IDLE_AGAIN_PERCENT } else { IDLE_PERCENT };
         let no_idle_time = self.idle.percent(IDLE_WINDOW).is_some_and(|percent| percent < least);
-        if self.crowd > self.idle.cpus() as f64 + 0.5 || no_idle_time {
+        if self.crowd > cpus as f64 + 0.5 || (procs > cpus && no_idle_time) {
             self.full_until = Instant::now() + IMPOLITE_FOR;
         }
         shared.cpus_full.store(Instant::now() < self.full_until, Relaxed);
