@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -401,7 +402,7 @@ class Programs(unittest.TestCase):
     def test_applications_are_triggered_and_a_wrong_file_page_is_noticed(self):
         from papers.apps import spec
 
-        path = spec(self.ctx, "two", [("one", 400, "phone", 200, 900, 400), ("two", 300, "idle", 300, 1000, 500)])
+        path = spec(self.ctx, "two", [("one", 400, "phone", 200, 200, 0, 400), ("two", 300, "idle", 100, 300, 1000, 500)])
         command = self.ctx.program("apps", 4, "shuffle", path)
         r = self.run_cell(command)
         self.assertEqual((r["status"], len(r["entries"]), len(r["samples"])), ("ok", 8, 4), r["stderr"])
@@ -411,6 +412,30 @@ class Programs(unittest.TestCase):
         with open(f"{self.ctx.work}/two/two.media", "r+b") as f:
             f.write(bytes(300 << 10))
         self.assertEqual(self.run_cell(command)["status"], "wrong")
+
+    def test_a_run_gets_what_it_may_of_the_machine(self):
+        said = self.ctx.become(engine.Machine(cpus=1))
+        self.addCleanup(self.ctx.leave)
+        self.assertEqual(said, "1 CPU")
+        r = self.run_cell(("sh", "-c", "echo measured $(nproc)"))
+        self.assertEqual((r["status"], r["measured"]), ("ok", 1), r["stderr"])
+
+    def test_the_disk_is_slowed_down_or_it_is_said_why_not(self):
+        said = self.ctx.become(engine.Machine(disk_iops=20))
+        self.addCleanup(self.ctx.leave)
+        if not self.ctx.slow:
+            self.assertIn("as fast as it is", said)
+            return
+        group = self.ctx.slow.group
+        self.assertIn("20 operations a second", said)
+        line = f"grep -q /{os.path.basename(group)}$ /proc/self/cgroup && echo measured 1"
+        r = self.run_cell(("sh", "-c", line))
+        self.assertEqual(r["status"], "ok", r["stderr"])
+        limits = [f for f in os.listdir(group) if f.endswith("_iops_device") or f == "io.max"]
+        told = "".join(pathlib.Path(group, f).read_text() for f in limits)
+        self.assertEqual(told.count("20"), 2, told)
+        self.ctx.leave()
+        self.assertFalse(os.path.exists(group))
 
     def test_contents_compress_as_named(self):
         source = f"{self.folder}/page.c"
@@ -452,6 +477,16 @@ class Command(unittest.TestCase):
         self.assertEqual(self.call("--only", "knuth")[0], 2)
         self.assertEqual(self.call("factors", "--sizes", "9")[0], 2)
         self.assertEqual(self.call("--memfit", "/nonexistent/memfit")[0], 2)
+
+    def test_pages_again_with_the_explanations_of_today(self):
+        with tempfile.TemporaryDirectory() as d:
+            self.assertEqual(self.call("pages", "--out", d)[0], 2, "no results")
+            o = cli.parse(["--out", d])
+            part = {**Rendering().part(han), "facts": Rendering.facts}
+            part["statements"] = []
+            cli.save(o, {"schema": 1, "papers": {"han": part}})
+            self.assertEqual(self.call("pages", "--out", d)[0], 0)
+            self.assertEqual(len(cli.load(f"{d}/result.json")["papers"]["han"]["statements"]), len(han.STATEMENTS))
 
     def test_results_of_the_other_papers_are_kept(self):
         with tempfile.TemporaryDirectory() as d:

@@ -36,9 +36,9 @@ def parse(argv):
     p.add_argument(
         "command",
         nargs="?",
-        choices=("run", "factors"),
+        choices=("run", "pages", "factors"),
         default="run",
-        help="factors: the grid of Tuduce's Tables 6 to 8 on this machine",
+        help="pages: those of the last results again; factors: the grid of Tuduce's Tables 6 to 8 on this machine",
     )
     p.add_argument("--only", type=lambda s: s.split(","), default=names, metavar="A,B,..", help=", ".join(names))
     p.add_argument("--rounds", type=int, default=1)
@@ -113,9 +113,15 @@ def run_paper(ctx, module, rounds, deadline):
         "absent": sorted({c.scheme for c in cells if not ctx.has(c.scheme)}),
         "numbers": numbers,
         "published": module.PUBLISHED,
+        "cells": list(summaries.values()),
+        **judged(module, numbers),
+    }
+
+
+def judged(module, numbers):
+    return {
         "statements": [shape.judge(s, numbers, module.EXPLAINED) for s in module.STATEMENTS],
         "tables": {t.title: shape.compared(t, module.PUBLISHED, numbers) for t in module.TABLES},
-        "cells": list(summaries.values()),
     }
 
 
@@ -170,6 +176,21 @@ def all_papers(ctx, o, deadline):
     return 1 if bad else 0
 
 
+def pages_again(o):
+    """With the statements and explanations of today."""
+    result = load(f"{o.out}/result.json")
+    if not result.get("papers"):
+        log(f"no results in {o.out}")
+        return 2
+    for m in PAPERS:
+        part = result["papers"].get(m.NAME)
+        if part:
+            part.update(judged(m, {**part["numbers"]}))
+    save(o, result)
+    print(render.overview(PAPERS, result))
+    return 0
+
+
 def factor_study(ctx, o, deadline):
     if not ctx.has("tuduce05"):
         log("this memfit has no scheme tuduce05")
@@ -210,10 +231,13 @@ def main(argv):
         print("\n".join(lines))
         print("as printed" if good else "NOT as printed")
         return 0 if good else 1
+    o.out = os.path.abspath(o.out)
+    if o.command == "pages":
+        return pages_again(o)
     if not os.access(o.memfit, os.X_OK):
         log(f"no memfit binary at {o.memfit}: build it, or give --memfit PATH")
         return 2
-    o.out, deadline = os.path.abspath(o.out), time.monotonic() + o.total_timeout
+    deadline = time.monotonic() + o.total_timeout
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, stop)
     ctx = engine.Context(os.path.abspath(o.memfit), os.path.abspath(o.work), o.quick)

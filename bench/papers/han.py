@@ -58,11 +58,12 @@ def cells(ctx):
 
 def page_costs(cells, config):
     """O(t) of equations 12, 14 and 16 with the paper's costs, seconds; and pages in and out of each space."""
-    names = ("faults_file", "faults_swap", "write_bytes", "faults_pool", "compressed")
+    names = ("faults_file", "read_bytes", "write_bytes", "faults_pool", "compressed")
     got = [cells.value("turns", config, k) for k in names]
     if None in got[1:]:
         return None
-    fi, si, so, zi, zo = got[0] or 0, got[1], got[2] / 4096, got[3], got[4]
+    # Of storage pages, with those that are read along.
+    fi, si, so, zi, zo = got[0] or 0, got[1] / 4096, got[2] / 4096, got[3], got[4]
     cached = config == "zswap"
     read, write = 0.1953 + 0.0781 * cached, 0.3906 + 0.0390 * cached
     return {

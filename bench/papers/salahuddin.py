@@ -20,7 +20,11 @@ CONFIGS = {
     "swap": ("swap", ()),
     "memfit": ("memfit", ()),
 }
-VARIANTS = {"mix": "pages of which 40 % have f = 0.2, 40 % 0.5, 20 % 1", "word": "one word a page"}
+VARIANTS = {
+    "mix": "pages of which 40 % have f = 0.2, 40 % 0.5, 20 % 1",
+    "heavy": "20 % f = 0.2, 20 % 0.5, 60 % 0.85",
+    "word": "one word a page",
+}
 CAPS = (1024, 2048, 3072, 4096)
 
 
