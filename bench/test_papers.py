@@ -421,19 +421,19 @@ class Programs(unittest.TestCase):
         self.assertEqual((r["status"], r["measured"]), ("ok", 1), r["stderr"])
 
     def test_the_disk_is_slowed_down_or_it_is_said_why_not(self):
-        said = self.ctx.become(engine.Machine(disk_iops=20))
+        said = self.ctx.become(engine.Machine(disk_reads=20))
         self.addCleanup(self.ctx.leave)
         if not self.ctx.slow:
             self.assertIn("as fast as it is", said)
             return
         group = self.ctx.slow.group
-        self.assertIn("20 operations a second", said)
+        self.assertIn("20 reads a second", said)
         line = f"grep -q /{os.path.basename(group)}$ /proc/self/cgroup && echo measured 1"
         r = self.run_cell(("sh", "-c", line))
         self.assertEqual(r["status"], "ok", r["stderr"])
-        limits = [f for f in os.listdir(group) if f.endswith("_iops_device") or f == "io.max"]
+        limits = [f for f in os.listdir(group) if f.endswith("read_iops_device") or f == "io.max"]
         told = "".join(pathlib.Path(group, f).read_text() for f in limits)
-        self.assertEqual(told.count("20"), 2, told)
+        self.assertIn("20", told)
         self.ctx.leave()
         self.assertFalse(os.path.exists(group))
 

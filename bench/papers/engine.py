@@ -57,18 +57,18 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run may use of this machine, so that its proportions are the paper's: CPUs, and operations of the disk a second in
-    each direction. 0: all of it."""
+    """What a run may use of this machine, so that its proportions are the paper's: CPUs, and reads from the disk a second (writes
+    are merged, and nobody waits for them). 0: all of it."""
 
     cpus: int = 0
-    disk_iops: int = 0
+    disk_reads: int = 0
 
 
 class SlowDisk:
-    """A control group (blkio, version 1, or io, version 2) whose processes get so many operations a second of the disk under a
+    """A control group (blkio, version 1, or io, version 2) whose processes get so many reads a second from the disk under a
     directory."""
 
-    def __init__(self, place, iops):
+    def __init__(self, place, reads):
         self.group, self.procs = None, None
         device = os.stat(place).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
@@ -77,24 +77,23 @@ class SlowDisk:
         if os.path.exists(f"/sys/dev/block/{number}/partition"):
             with open(whole) as f:
                 number = f.read().strip()
-        for root, limits in (
-            ("/sys/fs/cgroup/blkio", [(f"blkio.throttle.{d}_iops_device", f"{number} {iops}") for d in ("read", "write")]),
-            ("/sys/fs/cgroup", [("io.max", f"{number} riops={iops} wiops={iops}")]),
+        for root, limit in (
+            ("/sys/fs/cgroup/blkio", ("blkio.throttle.read_iops_device", f"{number} {reads}")),
+            ("/sys/fs/cgroup", ("io.max", f"{number} riops={reads}")),
         ):
-            if self.make(f"{root}/memfit-papers-{os.getpid()}", limits):
+            if self.make(f"{root}/memfit-papers-{os.getpid()}", *limit):
                 return
         raise Broken("to slow it down takes root and the cgroup controller blkio or io")
 
-    def make(self, group, limits):
+    def make(self, group, name, limit):
         try:
             os.mkdir(group)
         except OSError:
             return False
         self.group, self.procs = group, f"{group}/cgroup.procs"
         try:
-            for name, limit in limits:
-                with open(f"{group}/{name}", "w") as f:
-                    f.write(limit)
+            with open(f"{group}/{name}", "w") as f:
+                f.write(limit)
         except OSError:
             self.close()
         return self.group is not None
@@ -126,12 +125,12 @@ class Context:
         """From here on runs get so much of the machine, as far as that can be had. Says what that is."""
         self.leave()
         said = []
-        if machine.disk_iops:
+        if machine.disk_reads:
             try:
-                self.slow = SlowDisk(SWAP_PLACE, machine.disk_iops)
+                self.slow = SlowDisk(SWAP_PLACE, machine.disk_reads)
                 # What is in the group is all that it starts.
                 self.prefix = ("sh", "-c", 'echo $$ >"$0" && exec "$@"', self.slow.procs)
-                said.append(f"the disk limited to {machine.disk_iops} operations a second in each direction")
+                said.append(f"the disk limited to {machine.disk_reads} reads a second")
             except (Broken, OSError) as why:
                 said.append(f"the disk as fast as it is ({why})")
         if machine.cpus:

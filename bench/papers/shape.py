@@ -97,7 +97,7 @@ def judge(statement, numbers, explained):
     good, out["numbers"] = holds(statement.chain, numbers)
     if good is None:
         return {**out, "explained": out["explained"] or "a number is missing"}
-    return {**out, "verdict": PASS if good else FAIL}
+    return {**out, "verdict": FAIL} if not good else {**out, "verdict": PASS, "explained": ""}
 
 
 def signs(pairs, pivot):

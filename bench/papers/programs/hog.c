@@ -1,19 +1,14 @@
-/* hog MIB word|mix|heavy: allocates and touches each page; one word a page, or 4 pages of 10 at f = 0.2, 4 at 0.5, 2 at 1,
- * or 2 at 0.2, 2 at 0.5, 6 at 0.85: they compress to between 3072 bytes and a page. */
+/* hog MIB word|mix: allocates and touches each page; one word a page, or 4 pages of 10 at f = 0.2, 4 at 0.5, 2 at 1. */
 #include "common.h"
-
-static int heavy;
 
 static unsigned permille_of(uint64_t page) {
     unsigned x = mix64(page) % 10;
-    if (heavy) return x < 2 ? 200 : x < 4 ? 500 : 850;
     return x < 4 ? 200 : x < 8 ? 500 : 1000;
 }
 
 int main(int argc, char **argv) {
     uint64_t pages = arg_u64(argc, argv, 1, 94) * 256;
-    heavy = argc > 2 && strcmp(argv[2], "heavy") == 0;
-    int mix = heavy || (argc > 2 && strcmp(argv[2], "mix") == 0);
+    int mix = argc > 2 && strcmp(argv[2], "mix") == 0;
     double start = seconds();
     unsigned char *mem = pages_map(pages);
     for (uint64_t p = 0; p < pages; p++)

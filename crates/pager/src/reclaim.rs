@@ -57,6 +57,8 @@ struct Reclaimer {
     short_windows: u32,
     hopeless_windows: u32,
     swap_full: bool,
+    /// As the core was told last.
+    busy: bool,
     /// When the pool had no room for a page last.
     full_at: Option<Instant>,
 }
@@ -75,6 +77,7 @@ pub fn run(shared: Arc<Shared>) {
         short_windows: 0,
         hopeless_windows: 0,
         swap_full: false,
+        busy: false,
         full_at: None,
     };
     let mut seen = 0;
@@ -304,7 +307,10 @@ impl Reclaimer {
         let busy = self.shared.cpus_full.load(Relaxed)
             && self.can_write()
             && self.shared.swap.as_deref().is_some_and(|swap| !swap.is_slow(SLOW_DEVICE_NS));
-        self.shared.lock().core.set_busy(busy);
+        if busy != self.busy {
+            self.busy = busy;
+            self.shared.lock().core.set_busy(busy);
+        }
         // Whoever waits is served first: what is compressed now is for them.
         let waited_for = self.shared.free() < self.shared.marks().min as i64;
         let origin = if waited_for { Origin::Direct } else { Origin::Background };

@@ -124,7 +124,7 @@ pub struct Shared {
     pub stuck: AtomicBool,
     /// No more threads want a CPU than there are.
     pub cpus_suffice: AtomicBool,
-    /// The CPUs have had next to no idle time lately.
+    /// Programs wait for a CPU: see `Monitor::judge_crowd`.
     pub cpus_full: AtomicBool,
     /// They suffice, and fault threads may leave the idle class again: see `fault::Server::behave`.
     pub polite: AtomicBool,
