@@ -20,19 +20,14 @@ CONFIGS = {
     "swap": ("swap", ()),
     "memfit": ("memfit", ()),
 }
-VARIANTS = {
-    "mix": "pages of which 40 % have f = 0.2, 40 % 0.5, 20 % 1",
-    "media": "the same, and 20 MiB of images in the browser that compress to 0.87",
-    "word": "one word a page",
-}
+VARIANTS = {"mix": "pages of which 40 % have f = 0.2, 40 % 0.5, 20 % 1", "word": "one word a page"}
 CAPS = (1024, 2048, 3072, 4096)
 
 
 def cells(ctx):
     out = []
     for variant in ("mix",) if ctx.quick else VARIANTS:
-        mib = "76" if variant == "media" else "94"
-        command = ("node", f"{HERE}/programs/browser.js", f"{ctx.work}/bin/hog", mib, variant)
+        command = ("node", f"{HERE}/programs/browser.js", f"{ctx.work}/bin/hog", "94", variant)
         out += [
             Cell(variant, config, command, BUDGET, scheme, overrides, repeat=2)
             for config, (scheme, overrides) in CONFIGS.items()
@@ -96,19 +91,17 @@ TABLES = (
         COLUMNS("mix"),
     ),
 )
-def both(name, text, source, chain):
-    """For the mix and for media."""
-    other = lambda term: [other(t) for t in term] if isinstance(term, list) else term.replace(" mix)", " media)")
-    return (
-        Statement(name, f"{text}: mix", source, chain),
-        Statement(f"{name}-media", f"{text}: media", source, tuple(map(other, chain))),
-    )
-
-
 STATEMENTS = (
-    *both("time-zbud", "the enhanced one is faster than zbud", "Table 2", ("time(enhanced mix)", "<", "time(zbud mix)")),
-    *both("time-original", "and far before the original", "Table 2", ("time(enhanced mix)", "<", "0.8 * time(original mix)")),
-    *both(
+    Statement(
+        "time-zbud", "the enhanced one is faster than zbud", "Table 2", ("time(enhanced mix)", "<", "time(zbud mix)")
+    ),
+    Statement(
+        "time-original",
+        "and far before the original",
+        "Table 2",
+        ("time(enhanced mix)", "<", "0.8 * time(original mix)"),
+    ),
+    Statement(
         "usage",
         "about half of the swap space",
         "Table 2",
@@ -121,7 +114,7 @@ STATEMENTS = (
         ("density(zbud mix)", "<", "density(original mix)", "<", "density(enhanced mix)"),
     ),
     Statement("zbud-bound", "zbud never holds more than 512 a MiB", "derived", ("density(zbud mix)", "<=", 512)),
-    *both(
+    Statement(
         "writeback",
         "far fewer write-backs than zbud",
         "Table 2",
@@ -164,4 +157,22 @@ DEVIATIONS = (
         " same for all."
     ),
 )
-EXPLAINED = {}
+EXPLAINED = {
+    "time-original": (
+        "The original compresses until its pool is full, 1 % of RAM, and writes all else as it is: 800 compressions for 4300. The"
+        " published difference, 28 s for 16, is 65 MB less on an SD card that takes 5 MB a second; here 20 MiB are written beside"
+        " the program in less time than it takes to compress them."
+    ),
+    "usage": (
+        "A slot is given at eviction (rule Z1 of zswap), so all three use what was evicted less what came back. 22 to 142 zpages more"
+        " in each MB of a pool of 20 MB are 2 to 11 MB, not the published 53 to 65; the other columns say what is missing, see the"
+        " write-backs."
+    ),
+    "writeback": (
+        "62 MB are 15 900 slots: 1911 written back, so 14 000 were rejected; zbud's 115 MB are 29 000, of which its pool had 10 000 and"
+        " wrote 19 128 back. So half of the paper's pages compressed to between 3072 bytes and a page: zbud keeps them, and the"
+        " enhanced one does not. Of what leaves here, mostly the idle heap of node, a tenth does, and the enhanced one pays for"
+        " evicting whole zspages."
+    ),
+    "cap": "With a tenth of the pages above 3072 bytes the caps differ by less than the runs do.",
+}
