@@ -120,14 +120,22 @@ class Factors(unittest.TestCase):
         )
 
 
-class Papers(unittest.TestCase):
-    """Every module by the same rules."""
+class WithContext(unittest.TestCase):
+    """With a folder of its own, and a memfit that only looks like one."""
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.ctx = fake_context(cls.folder)
+
+
+class Papers(WithContext):
+    """Every module by the same rules."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
         cls.ctx.natural = lambda command: 25 * MIB
         with open(f"{cls.folder}/apps", "w"):
             pass
@@ -347,12 +355,10 @@ class Summaries(unittest.TestCase):
 
 
 @unittest.skipUnless(shutil.which("cc"), "needs a C compiler")
-class Programs(unittest.TestCase):
+class Programs(WithContext):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp()
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.ctx = fake_context(cls.folder)
+        super().setUpClass()
         cls.ctx.build()
 
     def run_cell(self, command, timeout=20):

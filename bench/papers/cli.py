@@ -185,7 +185,7 @@ def pages_again(o):
     for m in PAPERS:
         part = result["papers"].get(m.NAME)
         if part:
-            part.update(judged(m, {**part["numbers"]}))
+            part.update(judged(m, part["numbers"]))
     save(o, result)
     print(render.overview(PAPERS, result))
     return 0

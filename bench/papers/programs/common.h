@@ -44,6 +44,15 @@ static inline double seconds(void) {
  * disk before would come from there at its first touch: so each page is read and written twice before the phase that counts. */
 enum { WARM_PASSES = 2 };
 
+static inline void interleaved_warm(unsigned char *mem, uint32_t *versions, uint64_t pages, unsigned permille) {
+    for (uint64_t p = 0; p < pages; p++) interleaved_make(mem + p * PAGE, p, 0, permille);
+    for (int pass = 0; pass < WARM_PASSES; pass++)
+        for (uint64_t p = 0; p < pages; p++) {
+            interleaved_check(mem + p * PAGE, p, versions[p], permille);
+            interleaved_make(mem + p * PAGE, p, ++versions[p], permille);
+        }
+}
+
 /* The time of the phase that counts. */
 static inline void measured(double since) {
     printf("measured %.6f\n", seconds() - since);

@@ -10,12 +10,7 @@ int main(int argc, char **argv) {
     unsigned char *mem = pages_map(pages);
     uint32_t *versions = calloc(pages, sizeof *versions);
     if (!hot) hot = 1;
-    for (uint64_t p = 0; p < pages; p++) interleaved_make(mem + p * PAGE, p, 0, permille);
-    for (int pass = 0; pass < WARM_PASSES; pass++)
-        for (uint64_t p = 0; p < pages; p++) {
-            interleaved_check(mem + p * PAGE, p, versions[p], permille);
-            interleaved_make(mem + p * PAGE, p, ++versions[p], permille);
-        }
+    interleaved_warm(mem, versions, pages, permille);
     double start = seconds();
     for (uint64_t i = 0; i < accesses; i++) {
         s = mix64(s);
