@@ -31,8 +31,8 @@ const AHEAD_MAX: usize = 128;
 const SHORT: usize = 3 * ALIGN;
 /// Bytes between wanted objects that are read along rather than left out.
 const GAP: usize = 16 << 10;
-/// Times that an object which does not open is read again: the device may have been wrong once.
-const REREADS: u32 = 1;
+/// Times that an object which does not open is read again: the device may have been wrong for a moment.
+const REREADS: u32 = 3;
 /// Longest wait for a read that is not slept through.
 const AWAKE_MAX: Duration = Duration::from_micros(200);
 
