@@ -42,14 +42,11 @@ pub fn file(len: u32) -> Contents {
     Contents { file: true, ..anonymous(len) }
 }
 
-/// Each page in a run of its own, so that it is taken alone.
-fn at(page: u64) -> Page {
-    Page(page * RUN_PAGES)
-}
-
 pub struct Bench {
     pub core: Core,
     proc: ProcId,
+    /// From one page to the next: each is in a run of its own, so that it is taken alone, unless they shall be neighbours.
+    pub stride: u64,
     /// Writes that have not ended, if they shall not end at once.
     pub under_way: Option<Vec<WriteBack>>,
     /// Pages or buffers written, in order: their blocks.
@@ -66,11 +63,15 @@ impl Bench {
         let mut core =
             Core::new(Tunables { scheme, staging_slots: 64, pool_frames, area_frames, swap: blocks > 0, blocks: tier });
         let (proc, _) = core.add_process(64);
-        Bench { core, proc, under_way: None, written: Vec::new() }
+        Bench { core, proc, stride: RUN_PAGES, under_way: None, written: Vec::new() }
     }
 
     pub fn counters(&self) -> Counters {
         self.core.counters().clone()
+    }
+
+    fn at(&self, page: u64) -> Page {
+        Page(page * self.stride)
     }
 
     fn settle(&mut self) -> Effects {
@@ -80,7 +81,7 @@ impl Bench {
     /// The program touches a new page: of a file, or its own.
     pub fn touch(&mut self, page: u64, file: bool) {
         self.begin_load(page);
-        self.core.loaded(self.proc, at(page), if file { Filled::Read } else { Filled::Done });
+        self.core.loaded(self.proc, self.at(page), if file { Filled::Read } else { Filled::Done });
         self.core.check();
     }
 
@@ -93,14 +94,14 @@ impl Bench {
             let answer = Answer { moved: 1, file: u64::from(clean), ..Answer::default() };
             self.core.evicted(self.proc, page, 1, answer, 0);
             self.core.check();
-            pages.push(page.0 / RUN_PAGES);
+            pages.push(page.0 / self.stride);
         }
         pages
     }
 
     /// The program touches a new page, and it is taken away.
     fn evict(&mut self, page: u64, contents: Contents) {
-        let page = at(page);
+        let page = self.at(page);
         let mut loads = Vec::new();
         let limit = PageRange { first: page, pages: 1 };
         match self.core.entry(self.proc, page) {
@@ -184,7 +185,7 @@ impl Bench {
     /// Where a page's bytes would come from.
     pub fn source(&mut self, page: u64) -> Source {
         let source = self.begin_load(page);
-        self.core.loaded(self.proc, at(page), Filled::Retry);
+        self.core.loaded(self.proc, self.at(page), Filled::Retry);
         self.settle();
         source
     }
@@ -192,20 +193,35 @@ impl Bench {
     /// The program touches it; its bytes are being read.
     pub fn begin_load(&mut self, page: u64) -> Source {
         let mut loads = Vec::new();
-        let limit = PageRange { first: at(page), pages: 1 };
-        assert_eq!(self.core.fault(self.proc, at(page), limit, 1, &mut loads), Fault::Load, "page {page}");
+        let limit = PageRange { first: self.at(page), pages: 1 };
+        assert_eq!(self.core.fault(self.proc, self.at(page), limit, 1, &mut loads), Fault::Load, "page {page}");
         loads[0].source
+    }
+
+    /// The program passes over so many neighbours: what each fault brings.
+    pub fn load_in_sequence(&mut self, first: u64, pages: u64) -> Vec<Vec<Source>> {
+        let limit = PageRange { first: self.at(first), pages };
+        let (mut faults, mut page) = (Vec::new(), limit.first);
+        while page.0 < limit.end() {
+            let mut loads = Vec::new();
+            assert_eq!(self.core.fault(self.proc, page, limit, pages as u32, &mut loads), Fault::Load);
+            loads.iter().for_each(|load| self.core.loaded(self.proc, load.page, Filled::Done));
+            page.0 += loads.len() as u64;
+            faults.push(loads.iter().map(|load| load.source).collect());
+        }
+        self.settle();
+        faults
     }
 
     /// It could not be filled now.
     pub fn retry_load(&mut self, page: u64) {
-        self.core.loaded(self.proc, at(page), Filled::Retry);
+        self.core.loaded(self.proc, self.at(page), Filled::Retry);
         self.settle();
         self.core.check();
     }
 
     pub fn end_load(&mut self, page: u64) {
-        self.core.loaded(self.proc, at(page), Filled::Done);
+        self.core.loaded(self.proc, self.at(page), Filled::Done);
         self.settle();
         self.core.check();
     }
@@ -219,7 +235,7 @@ impl Bench {
 
     /// The program frees it.
     pub fn free(&mut self, page: u64) {
-        self.core.unmapped(self.proc, PageRange { first: at(page), pages: 1 });
+        self.core.unmapped(self.proc, PageRange { first: self.at(page), pages: 1 });
         self.settle();
         self.core.check();
     }

@@ -107,6 +107,16 @@ fn freed_while_it_is_written() {
     bench.core.check();
 }
 
+/// Rule 2: no page is freed while its block is being read; who unmaps it waits.
+#[test]
+#[should_panic(expected = "was not settled")]
+fn rule_2_not_freed_while_it_is_read() {
+    let mut bench = Bench::new("cervera99", &[], 4, 1000);
+    (0..20).for_each(|page| _ = bench.store(page, anonymous(1000)));
+    assert!(!in_pool(&bench.begin_load(0)), "its block is being read");
+    bench.free(0);
+}
+
 /// A write that fails leaves all as it was.
 #[test]
 fn a_write_that_fails() {

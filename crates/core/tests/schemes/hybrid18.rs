@@ -32,6 +32,16 @@ fn pages_come_back_from_where_they_are() {
     assert_eq!((bench.core.pool_usage().zpages, bench.core.swapped_total()), (0, 0), "both loads free the copy");
 }
 
+/// Rule 6: with no frame free the page goes that nobody has asked for longest.
+#[test]
+fn rule_6_the_longest_unused_page_makes_room() {
+    let mut bench = Bench::new("hybrid18", &[], 64, 1000);
+    (0..6).for_each(|page| bench.touch(page, false));
+    assert_eq!(bench.victims(2, false), [0, 1]);
+    bench.load(0);
+    assert_eq!(bench.victims(5, false), [2, 3, 4, 5, 0]);
+}
+
 /// 5.12: a full pool on direct reclaim, and no process to kill: storage.
 #[test]
 fn when_the_pool_is_full_direct_reclaim_goes_to_storage() {

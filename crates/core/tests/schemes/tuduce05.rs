@@ -60,3 +60,59 @@ fn incompressible_pages_go_to_disk() {
     assert_eq!(bench.store(0, anonymous(4096)), Went::Swap);
     assert_eq!(bench.store(1, anonymous(4095)), Went::Pool);
 }
+
+/// 5.14, the switch: it is stored as it is, four blocks of 1 KiB.
+#[test]
+fn t5_14_incompressible_pages_may_be_stored_raw() {
+    let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256", "admission=all"], 128, 100);
+    assert_eq!(bench.store(0, anonymous(4096)), Went::Pool);
+    assert_eq!((bench.core.pool_usage().zpages, bench.core.pool_usage().used_bytes), (1, 4096));
+}
+
+/// Rules 10 and 12, as a whole: the load goes away, and with it zone after zone, one at a check, while more than four are free.
+#[test]
+fn rule_12_the_area_shrinks_when_its_load_is_gone() {
+    let mut bench = Bench::new("tuduce05", &["pool.zone_kib=256"], 512, 10_000);
+    bench.core.look(0);
+    (0..4).for_each(|page| _ = bench.store(page, anonymous(4000)));
+    let mut second = 1;
+    for page in 4..600 {
+        bench.store(page, anonymous(4000));
+        if page % 32 == 0 {
+            second += 1;
+            bench.core.look(second * 1000);
+        }
+    }
+    let zones = |bench: &Bench| bench.core.pool_limit() / 64;
+    assert_eq!(zones(&bench), 8, "as large as it may be");
+    let kept: Vec<u64> = (0..600).filter(|&page| in_pool(&bench.source(page))).step_by(30).collect();
+    (0..600).filter(|page| !kept.contains(page)).for_each(|page| bench.free(page));
+    let limits: Vec<u32> = (1..8)
+        .map(|i| {
+            bench.core.look((second + i) * 1000);
+            while !bench.core.compact(1000).is_empty() {}
+            zones(&bench)
+        })
+        .collect();
+    assert_eq!(
+        limits,
+        [7, 6, 5, 4, 4, 4, 4],
+        "what is left takes a quarter of a zone: of five more than four are free, of four less"
+    );
+    assert!(bench.core.pool_usage().frames <= 4 * 64);
+    assert!(kept.iter().all(|&page| in_pool(&bench.source(page))), "they moved to the zones that stay");
+}
+
+/// Rules 4 and 5.15: a page that was loaded and stored again is the newest.
+#[test]
+fn rule_4_the_page_stored_last_leaves_last() {
+    let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256"], 64, 10_000);
+    (0..150).for_each(|page| _ = bench.store(page, anonymous(1024)));
+    (0..10).for_each(|page| {
+        bench.load(page);
+        bench.store(page, anonymous(1024));
+    });
+    (150..260).for_each(|page| _ = bench.store(page, anonymous(1024)));
+    assert!((0..10).all(|page| in_pool(&bench.source(page))), "they were used since");
+    assert!((10..20).all(|page| !in_pool(&bench.source(page))), "older, though stored later at first");
+}
