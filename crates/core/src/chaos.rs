@@ -345,7 +345,8 @@ impl World {
         }
         let mut victims = Vec::new();
         let bytes = if self.log() { 1 << 14 } else { u32::MAX };
-        self.core.pick_writeback(bytes, &mut victims);
+        let pressed = self.random.below(4) > 0;
+        self.core.pick_writeback(pressed, bytes, &mut victims);
         self.settle();
         if self.log() {
             let taken: u32 = victims.iter().map(|v| crate::swap_log::stored_bytes(v.len)).sum();

@@ -4,7 +4,7 @@ use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot}
 use crate::object::{Objects, Place};
 use crate::pool::{Handle, Move, Pool, PoolUsage, Span};
 use crate::replacement::Chooser;
-use crate::scheme::{ReclaimKind, Scheme, SwapFormat};
+use crate::scheme::{AdmissionKind, ReclaimKind, Scheme, SwapFormat};
 use crate::staging::Staging;
 use crate::store::Store;
 use crate::streams::Streams;
@@ -93,6 +93,8 @@ pub struct Counters {
     pub filled: u64,
     pub compressed: u64,
     pub incompressible: u64,
+    /// Of these, those that stay in the pool as they are.
+    pub raw_kept: u64,
     /// Not compressed, since they were worth less than what the pool has.
     pub not_worth: u64,
     /// Not compressed, since they were taken in advance.
@@ -161,11 +163,15 @@ impl Core {
             Chooser::Nobody | Chooser::Policy(_) => ReclaimKind::SecondChance,
         };
         let copies = tunables.scheme.swap_format.kind == SwapFormat::CompressedExtents;
+        let admission = &tunables.scheme.admission;
+        let raw_apart = matches!(chooser, Chooser::Queue(_))
+            && admission.kind == AdmissionKind::SizeCap
+            && admission.raw_percent > 0;
         let store = Store::new(&tunables, chooser);
         pool.set_limit(store.limit_frames());
         Core {
             table: Table::new(tunables.scheme.reclaim.kind),
-            objects: Objects::new(queue, copies),
+            objects: Objects::new(queue, copies, raw_apart),
             staging: Staging::new(tunables.staging_slots),
             pool,
             store,
@@ -316,7 +322,7 @@ impl Core {
 
     /// Whether the pool shall give pages to the swap tier though the next one has room.
     pub fn wants_room(&self) -> bool {
-        self.store.wants_room(|| self.pool.usage())
+        self.store.wants_room(|| self.pool.usage()) || (self.store.swap && self.objects.overdue().is_some())
     }
 
     /// Whether new pages go on to the swap tier when the pool takes none, since nothing leaves it.

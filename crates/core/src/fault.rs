@@ -119,13 +119,13 @@ impl Core {
         answer
     }
 
-    fn window(&mut self, proc: ProcId, page: Page, max: u32) -> u32 {
+    fn window(&mut self, proc: ProcId, page: Page, max: u32, zeros: bool) -> u32 {
         let table = &self.table;
-        self.streams[proc.0 as usize].window(page.0, max, |pages| table.all_resident(proc, pages))
+        self.streams[proc.0 as usize].window(page.0, max, zeros, |pages| table.all_resident(proc, pages))
     }
 
     fn fill_zero(&mut self, proc: ProcId, page: Page, limit: PageRange, loads: &mut Vec<Load>) -> Fault {
-        let window = self.window(proc, page, self.tunables.scheme.fault.zero_run_pages);
+        let window = self.window(proc, page, self.tunables.scheme.fault.zero_run_pages, true);
         for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
             if self.table.get(proc, Page(number)) != Entry::Untracked {
                 break;
@@ -143,7 +143,7 @@ impl Core {
     /// Empty if `page` is elsewhere.
     pub fn swapped_ahead(&mut self, proc: ProcId, page: Page, most: u32, out: &mut Vec<Stored>) {
         if self.stored(proc, page).is_some() {
-            let window = self.window(proc, page, self.tunables.scheme.fault.around_pages);
+            let window = self.window(proc, page, self.tunables.scheme.fault.around_pages, false);
             // An object that lies across two pages is no sequence.
             let pages = if window > 2 { (window * READ_AHEAD).min(most) } else { window };
             self.swapped_run(proc, page, pages, out);
@@ -182,7 +182,7 @@ impl Core {
         }
         let from_swap = matches!(source, Source::Swapped { .. });
         let before = loads.len();
-        let window = self.window(proc, page, self.tunables.scheme.fault.around_pages).min(most.max(1));
+        let window = self.window(proc, page, self.tunables.scheme.fault.around_pages, false).min(most.max(1));
         for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
             let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
             let source = self.source(ObjectId(object));

@@ -101,6 +101,26 @@ impl Pays {
     }
 }
 
+/// Queues of pooled objects: two for each group, and one.
+const QUEUES: usize = 2 * GROUPS + 1;
+/// Fewest stores that count as one turn of the pool.
+const TURN_MIN: u64 = 1024;
+
+/// Pages in the pool as they were. All of them save nothing there, so each stays only as long as it may well be wanted: between one and
+/// two turns of the pool, in which it takes as many pages as it holds.
+#[derive(Debug)]
+struct Raw {
+    list: List,
+    /// The youngest of those that were there when this turn began, and when the last one did: [`NIL`] if there is none.
+    marks: [u32; 2],
+    /// Stores of this turn.
+    stores: u64,
+}
+
+impl Raw {
+    const EMPTY: Raw = Raw { list: List::EMPTY, marks: [NIL; 2], stores: 0 };
+}
+
 /// Makes other runs the samples than those of the resident pages.
 const SAMPLE_OFFSET: u64 = 5 << 32;
 
@@ -115,6 +135,8 @@ pub(crate) struct Objects {
     pub staged: List,
     /// Pooled objects, oldest first, of each group of runs: those that stay, and those on probation.
     pooled: [[List; 2]; GROUPS],
+    /// Pooled objects that did not compress, oldest first, if they are apart.
+    raw: Option<Raw>,
     /// Compressed objects of each group: `resident` are those in the pool.
     groups: [Group; GROUPS],
     duel: Duel,
@@ -135,7 +157,8 @@ impl Linked for Arena<'_> {
 }
 
 impl Objects {
-    pub fn new(kind: ReclaimKind, keeps_copies: bool) -> Objects {
+    /// `raw_apart`: what does not compress has a queue of its own in the pool.
+    pub fn new(kind: ReclaimKind, keeps_copies: bool, raw_apart: bool) -> Objects {
         let fills = FillTable::default();
         Objects {
             all: Vec::new(),
@@ -143,6 +166,7 @@ impl Objects {
             live: 0,
             staged: List::EMPTY,
             pooled: [[List::EMPTY; 2]; GROUPS],
+            raw: raw_apart.then_some(Raw::EMPTY),
             groups: [Group::default(); GROUPS],
             duel: Duel::of_pool(kind),
             copies: Pays::default(),
@@ -227,7 +251,10 @@ impl Objects {
         match place {
             Place::Staged(_) => self.staged.push_back(&mut arena, id.0),
             Place::Pooled(_) => {
-                self.pooled[group][probation].push_back(&mut arena, id.0);
+                match &mut self.raw {
+                    Some(raw) if count == 0 => raw.list.push_back(&mut arena, id.0),
+                    _ => self.pooled[group][probation].push_back(&mut arena, id.0),
+                }
                 self.groups[group].resident += count;
                 self.groups[group].probation += count * probation as u64;
             }
@@ -247,7 +274,13 @@ impl Objects {
         match o.place() {
             0 => self.staged.remove(&mut arena, id.0),
             3 => {
-                self.pooled[group][probation].remove(&mut arena, id.0);
+                match &mut self.raw {
+                    Some(raw) if count == 0 => {
+                        raw.marks.iter_mut().filter(|mark| **mark == id.0).for_each(|mark| *mark = o.links.prev);
+                        raw.list.remove(&mut arena, id.0);
+                    }
+                    _ => self.pooled[group][probation].remove(&mut arena, id.0),
+                }
                 self.groups[group].resident -= count;
                 self.groups[group].probation -= count * probation as u64;
             }
@@ -305,20 +338,47 @@ impl Objects {
         }
     }
 
-    /// The oldest pooled object of each queue, in the order in which the queues give up theirs.
-    pub fn oldest_pooled(&self) -> [u32; 2 * GROUPS] {
-        let mut heads = [NIL; 2 * GROUPS];
+    /// The pool has taken a page, and holds so many now.
+    pub fn stored(&mut self, zpages: u64) {
+        let Some(raw) = &mut self.raw else { return };
+        raw.stores += 1;
+        if raw.stores >= zpages.max(TURN_MIN) {
+            raw.marks = [raw.list.tail, raw.marks[0]];
+            raw.stores = 0;
+        }
+    }
+
+    /// Whether those that do not compress are apart in the pool.
+    pub fn keeps_raw(&self) -> bool {
+        self.raw.is_some()
+    }
+
+    /// Pages that are in the pool as they were, if they are apart.
+    pub fn raw_pooled(&self) -> u64 {
+        self.raw.as_ref().map_or(0, |raw| u64::from(raw.list.len))
+    }
+
+    /// The first and the last of those that have been there for long enough.
+    pub fn overdue(&self) -> Option<(u32, u32)> {
+        let raw = self.raw.as_ref().filter(|raw| raw.marks[1] != NIL)?;
+        Some((raw.list.head, raw.marks[1]))
+    }
+
+    /// The oldest pooled object of each queue, in the order in which the queues give up theirs: first what saves nothing.
+    pub fn oldest_pooled(&self) -> [u32; QUEUES] {
+        let mut heads = [NIL; QUEUES];
+        heads[0] = self.raw.as_ref().map_or(NIL, |raw| raw.list.head);
         for (i, group) in self.duel.order(&self.groups).into_iter().enumerate() {
             let queues = &self.pooled[usize::from(group)];
             let first = usize::from(self.duel.probation_first(group, &self.groups[usize::from(group)]));
-            (heads[2 * i], heads[2 * i + 1]) = (queues[first].head, queues[1 - first].head);
+            (heads[2 * i + 1], heads[2 * i + 2]) = (queues[first].head, queues[1 - first].head);
         }
         heads
     }
 
     /// Objects in the pool that are not on their way out.
     pub fn pooled(&self) -> u64 {
-        self.pooled.as_flattened().iter().map(|list| u64::from(list.len)).sum()
+        self.pooled.as_flattened().iter().map(|list| u64::from(list.len)).sum::<u64>() + self.raw_pooled()
     }
 
     /// As [`Objects::place`] for a staged object, but at the old end of its queue: it is next again.
@@ -433,6 +493,14 @@ impl Objects {
             }
         }
         assert_eq!(groups, self.groups, "objects of the groups");
+        if let Some(raw) = &self.raw {
+            assert_eq!(self.walk(&raw.list), raw.list.len);
+            let counts = |i: u32| self.all[i as usize].counts();
+            assert!(!self.ids(&raw.list).any(counts), "what compressed is apart");
+            for mark in raw.marks.iter().filter(|mark| **mark != NIL) {
+                assert!(self.ids(&raw.list).any(|i| i == *mark), "a mark at an object that is elsewhere");
+            }
+        }
         for (group, queues) in self.pooled.iter().enumerate() {
             for (probation, queue) in queues.iter().enumerate() {
                 assert_eq!(self.walk(queue), queue.len);
@@ -447,12 +515,12 @@ impl Objects {
     }
 
     fn walk(&self, list: &List) -> u32 {
-        let (mut i, mut n) = (list.head, 0);
-        while i != NIL {
-            n += 1;
-            i = self.next(i);
-        }
-        n
+        self.ids(list).count() as u32
+    }
+
+    fn ids(&self, list: &List) -> impl Iterator<Item = u32> + '_ {
+        let some = |i: u32| (i != NIL).then_some(i);
+        std::iter::successors(some(list.head), move |&i| some(self.next(i)))
     }
 }
 

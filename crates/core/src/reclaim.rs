@@ -210,11 +210,18 @@ impl Core {
         }
     }
 
-    /// A page that does not compress: what admission by size leaves out, any other takes a frame.
+    /// A page that does not compress: what admission by size leaves out, unless it is one of few; any other takes a frame.
     fn put_raw_into_pool(&mut self, id: ObjectId, slot: StagingSlot) -> Placed {
         let len = PAGE_BYTES as u32;
         let (store, pool) = (&self.store, &self.pool);
         if !store.keeps_len(len, || pool.usage()) {
+            let share = u64::from(self.tunables.scheme.admission.raw_percent);
+            if self.objects.keeps_raw() && !store.full && self.objects.raw_pooled() * 100 < pool.usage().zpages * share
+            {
+                let placed = self.put_into_pool(id, slot, 0, len);
+                self.counters.raw_kept += u64::from(matches!(placed, Placed::Pool { .. }));
+                return placed;
+            }
             if let Some(placed) = self.leave_out(id, slot) {
                 return placed;
             }
@@ -276,6 +283,7 @@ impl Core {
             self.store.due[before..].iter().for_each(|&due| self.pool.seal(due, true));
         }
         self.store.stored(&mut *self.pool);
+        self.objects.stored(self.pool.usage().zpages);
     }
 
     /// There is no room: a new page goes elsewhere if nothing leaves the pool, else it waits.

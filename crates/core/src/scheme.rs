@@ -238,7 +238,7 @@ macro_rules! part {
 
 part! {
     /// Axis `admission`, see [`NUMBERS`].
-    Admission { kind: AdmissionKind, max_len: u32, busy_max_len: u32, cap_below_percent: u32, offered_window: u32, }
+    Admission { kind: AdmissionKind, max_len: u32, busy_max_len: u32, cap_below_percent: u32, raw_percent: u32, offered_window: u32, }
 }
 part! {
     /// Axis `pool`, see [`NUMBERS`].
@@ -379,6 +379,9 @@ pub static NUMBERS: &[Number] = &[
          time from them, and a read does not"),
     number!(admission.cap_below_percent = 100, 1..=100, "percent of the pool's limit",
         "Size cap: only while less of the pool than this is free"),
+    number!(admission.raw_percent = 25, 0..=100, "percent of the pool's pages",
+        "Size cap: so many of those that it leaves out stay in the pool as they are, each until the pool has taken as many \
+         pages as it holds. 0: all go to the swap tier at once"),
     number!(admission.offered_window = 0, 0..=1, "0 or 1",
         "Entropy: 1 counts only pages that were offered before in the window of hits, 0 every page that comes in"),
     number!(pool.chain_frames = 4, 1..=8, "frames of 4 KiB",
@@ -440,6 +443,7 @@ impl Default for Scheme {
                 max_len: 0,
                 busy_max_len: 0,
                 cap_below_percent: 0,
+                raw_percent: 0,
                 offered_window: 0,
             },
             pool: PoolScheme {

@@ -36,27 +36,37 @@ pub struct WriteBack {
 }
 
 impl Core {
-    /// The pooled objects that shall leave now, up to `max_bytes` in the swap tier: as the scheme's replacement says.
-    pub fn pick_writeback(&mut self, max_bytes: u32, out: &mut Vec<WriteBack>) {
+    /// The pooled objects that shall leave now, up to `max_bytes` in the swap tier: as the scheme's replacement says. `pressed`:
+    /// the pool must give room; otherwise only what is due.
+    pub fn pick_writeback(&mut self, pressed: bool, max_bytes: u32, out: &mut Vec<WriteBack>) {
         match self.store.chooser {
             Chooser::Nobody => {}
-            Chooser::Queue(_) => self.pick_single(max_bytes, out),
+            Chooser::Queue(_) if pressed || self.store.wants_room(|| self.pool.usage()) => {
+                let heads = self.objects.oldest_pooled();
+                self.pick_single(&heads, NIL, max_bytes, out);
+            }
+            Chooser::Queue(_) => {
+                if let Some((first, last)) = self.objects.overdue() {
+                    self.pick_single(&[first], last, max_bytes, out);
+                }
+            }
             Chooser::Policy(_) => self.pick_units(max_bytes, out),
         }
     }
 
-    /// Of the group of runs that has most in the pool, what is on probation before the rest if that shall leave first, the
-    /// oldest of them.
-    fn pick_single(&mut self, max_bytes: u32, out: &mut Vec<WriteBack>) {
+    /// From the heads of queues, one after the other: of the group of runs that has most in the pool, what is on probation before the
+    /// rest if that shall leave first, the oldest of them. Up to `last`.
+    fn pick_single(&mut self, heads: &[u32], last: u32, max_bytes: u32, out: &mut Vec<WriteBack>) {
         let mut bytes = 0;
         let raw = self.store.format() == SwapFormat::RawSlots;
         if raw && self.store.leaving > 0 {
             return;
         }
-        for mut i in self.objects.oldest_pooled() {
+        for &head in heads {
+            let mut i = head;
             while i != NIL {
                 let (id, next) = (ObjectId(i), self.objects.next(i));
-                i = next;
+                i = if i == last { NIL } else { next };
                 let Place::Pooled(handle) = self.objects.place_of(id) else { continue };
                 if self.objects.pinned(id) || self.drop_file(id) {
                     continue;

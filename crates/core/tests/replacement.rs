@@ -87,7 +87,7 @@ impl Program {
         }
         while self.core.totals(0).pooled > self.pool {
             let mut batch = Vec::new();
-            self.core.pick_writeback(8 * 576, &mut batch);
+            self.core.pick_writeback(true, 8 * 576, &mut batch);
             for item in batch {
                 self.written += 1;
                 self.core.written(item.object, Some(Extent { unit: self.written * 9 }));

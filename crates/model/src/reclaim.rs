@@ -162,7 +162,7 @@ impl World<'_> {
 
     fn pick_writeback(&mut self) {
         let mut out = Vec::new();
-        self.call("pick_writeback", |core| core.pick_writeback(100, &mut out));
+        self.call("pick_writeback", |core| core.pick_writeback(true, 100, &mut out));
         self.s.left.writes -= 1;
         let Some(item) = out.first() else { return };
         let value = self.s.bytes.pool.get(&item.slot.byte()).copied().unwrap_or(u8::MAX);

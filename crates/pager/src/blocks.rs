@@ -24,13 +24,13 @@ impl BlockOutput {
         BlockOutput { worker: Worker::with(dictionaries), page, chosen: VecDeque::new() }
     }
 
-    /// Begins to write what the core gives up of the pool.
-    pub fn write_back(&mut self, shared: &Shared, writer: &mut BlockWriter) {
+    /// Begins to write what the core gives up of the pool; unless it is pressed, what is due.
+    pub fn write_back(&mut self, shared: &Shared, writer: &mut BlockWriter, pressed: bool) {
         self.go_on(shared, writer);
         if self.chosen.is_empty() && writer.ready() && writer.usable() {
             let mut victims = Vec::new();
             let mut state = shared.lock();
-            state.core.pick_writeback(u32::MAX, &mut victims);
+            state.core.pick_writeback(pressed, u32::MAX, &mut victims);
             shared.settle(state);
             self.chosen.extend(victims);
             self.go_on(shared, writer);

@@ -157,7 +157,7 @@ impl Reclaimer {
         }
         let below_floor = self.below_floor();
         if below_floor || self.wants_room() {
-            gained += self.make_pool_smaller();
+            gained += self.make_pool_smaller(below_floor);
         }
         if gained == 0 {
             self.flush();
@@ -317,16 +317,16 @@ impl Reclaimer {
         let outcome = self.compressor.compress(&self.shared, max, origin);
         if outcome.full {
             self.full_at = Some(Instant::now());
-            self.make_pool_smaller();
+            self.make_pool_smaller(true);
         }
         outcome.done
     }
 
-    /// Frees frames: by compaction if it pays, else by writing the coldest objects to the swap tier.
-    /// Returns how many frames or objects that were.
-    fn make_pool_smaller(&mut self) -> usize {
+    /// Frees frames: by compaction if it pays, else by writing the coldest objects to the swap tier; unless it is pressed, only
+    /// those that are due. Returns how many frames or objects that were.
+    fn make_pool_smaller(&mut self, pressed: bool) -> usize {
         match self.compact() {
-            0 => self.write_back(),
+            0 => self.write_back(pressed),
             frames => frames,
         }
     }
@@ -358,14 +358,14 @@ impl Reclaimer {
     }
 
     /// Begins to write a segment of the coldest pooled objects. Returns how many objects of earlier ones have left.
-    fn write_back(&mut self) -> usize {
+    fn write_back(&mut self, pressed: bool) -> usize {
         let shared = Arc::clone(&self.shared);
         let gained = self.written();
         let writer = match &mut self.writer {
             None => return 0,
             Some(Output::Log(writer)) => writer,
             Some(Output::Blocks(writer)) => {
-                self.blocks.write_back(&shared, writer);
+                self.blocks.write_back(&shared, writer, pressed);
                 return gained;
             }
         };
@@ -379,7 +379,7 @@ impl Reclaimer {
         };
         let mut victims = Vec::new();
         let mut state = shared.lock();
-        state.core.pick_writeback(bytes, &mut victims);
+        state.core.pick_writeback(pressed, bytes, &mut victims);
         shared.settle(state);
         for victim in victims {
             // SAFETY: while the object is being written its bytes stay.

@@ -227,7 +227,7 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
                 "incompressible": c.incompressible, "not_worth": c.not_worth, "in_advance": c.in_advance,
                 "pool_full": c.pool_full, "not_moved": c.not_moved, "wanted_meanwhile": c.wasted,
             },
-            "to_swap": c.to_swap, "clean": c.clean, "file_dropped": c.file_dropped, "dropped": c.dropped, "parked_runs": c.parked_runs,
+            "raw_kept": c.raw_kept, "to_swap": c.to_swap, "clean": c.clean, "file_dropped": c.file_dropped, "dropped": c.dropped, "parked_runs": c.parked_runs,
         },
         "transitions": {
             "adopted": c.adopted, "quarantined": c.quarantined, "unquarantined": c.unquarantined,

@@ -148,7 +148,7 @@ impl Bench {
             };
             self.settle();
             if self.core.wants_room() || went.is_none() {
-                self.write_back();
+                self.give_up(went.is_none());
             }
             if let Some(went) = went {
                 self.core.check();
@@ -158,10 +158,15 @@ impl Bench {
         Went::Waits
     }
 
-    /// Lets the pool give up what it wants to.
+    /// Lets the pool give up some of its pages.
     pub fn write_back(&mut self) -> usize {
+        self.give_up(true)
+    }
+
+    /// The same, or only what is due.
+    fn give_up(&mut self, pressed: bool) -> usize {
         let mut victims = Vec::new();
-        self.core.pick_writeback(u32::MAX, &mut victims);
+        self.core.pick_writeback(pressed, u32::MAX, &mut victims);
         self.settle();
         let count = victims.len();
         match &mut self.under_way {

@@ -1,0 +1,74 @@
+//! Our own: what does not compress stays in the pool as it is while that is a small part of it (`admission.raw_percent`).
+
+use super::bench::{anonymous, in_pool, Bench, Went};
+
+const RAW: u32 = 4096;
+
+/// With a quarter at most, and space on a tier of blocks.
+fn bench(overrides: &[&str]) -> Bench {
+    Bench::new("memfit", &[&["swap_format=raw-slots", "admission.raw_percent=25"], overrides].concat(), 64, 10_000)
+}
+
+#[test]
+fn raw_pages_stay_while_they_are_few() {
+    let mut bench = bench(&[]);
+    assert_eq!(bench.store(0, anonymous(RAW)), Went::Swap, "where nothing compresses, none");
+    (1..31).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
+    // n of 30 + n are less than a quarter up to the tenth.
+    (100..110).for_each(|page| assert_eq!(bench.store(page, anonymous(RAW)), Went::Pool, "{page}"));
+    assert_eq!(bench.store(110, anonymous(RAW)), Went::Swap);
+    assert_eq!((bench.counters().raw_kept, bench.counters().raw_to_swap), (10, 2));
+    bench.load(105);
+    assert_eq!(bench.store(111, anonymous(RAW)), Went::Pool, "one has left");
+}
+
+#[test]
+fn with_0_none_stays() {
+    let mut bench = bench(&["admission.raw_percent=0"]);
+    (1..31).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
+    assert_eq!(bench.store(100, anonymous(RAW)), Went::Swap);
+}
+
+/// A turn is 1024 stores at least. What was not wanted in a whole one goes, and nothing else.
+#[test]
+fn raw_pages_leave_after_a_turn_of_the_pool() {
+    let mut bench = bench(&[]);
+    (0..30).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
+    (100..104).for_each(|page| assert_eq!(bench.store(page, anonymous(RAW)), Went::Pool));
+    let turn = |bench: &mut Bench, stores| {
+        (0..stores).for_each(|i| {
+            bench.load(i % 30);
+            assert_eq!(bench.store(i % 30, anonymous(1000)), Went::Pool);
+        });
+    };
+    turn(&mut bench, 1024 - 34);
+    // Wanted, and out again: as new. The mark was on it.
+    bench.load(103);
+    assert_eq!(bench.store(103, anonymous(RAW)), Went::Pool);
+    turn(&mut bench, 1022);
+    assert_eq!(bench.written, [], "one whole turn is not over for any of them");
+    turn(&mut bench, 2);
+    assert_eq!(bench.written.len(), 3, "those of before the first turn");
+    assert!([100, 101, 102].iter().all(|&page| !in_pool(&bench.source(page))) && in_pool(&bench.source(103)));
+    turn(&mut bench, 1024);
+    assert_eq!(bench.written.len(), 4);
+    assert!((0..30).all(|page| in_pool(&bench.source(page))));
+}
+
+/// When the pool must give room, they go first: all that each of them saves is a read.
+#[test]
+fn raw_pages_make_room_first() {
+    let mut bench = bench(&[]);
+    (0..30).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
+    (100..104).for_each(|page| assert_eq!(bench.store(page, anonymous(RAW)), Went::Pool));
+    bench.under_way = Some(Vec::new());
+    bench.write_back();
+    let victims = bench.under_way.take().unwrap();
+    let lens: Vec<u32> = victims.iter().map(|victim| victim.len).collect();
+    assert_eq!(lens[..5], [RAW, RAW, RAW, RAW, 1000]);
+    // One cannot be written: it is the newest of them now.
+    bench.end_write(victims[0], false);
+    victims[1..].iter().for_each(|&victim| bench.end_write(victim, true));
+    bench.core.check();
+    assert!(in_pool(&bench.source(100)) && !in_pool(&bench.source(101)));
+}
