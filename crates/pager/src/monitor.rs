@@ -19,9 +19,10 @@ const FILL_RATE: u64 = 2 << 30;
 /// Shortest and longest sleep between samples.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// The same while there is a process younger than this: it may begin to fill memory at any moment.
-const YOUNG: Duration = Duration::from_millis(30);
+/// Longest sleep while there is a process that has just begun, which may fill memory at any moment; and of its age so great a part:
+/// it may end soon, and what it had most of is part of the peak.
 const SLEEP_YOUNG: Duration = Duration::from_millis(4);
+const SLEEP_AGE_PART: u32 = 8;
 /// Smallest process that is engaged, bytes.
 const ENGAGE_BYTES: u64 = 256 << 10;
 /// Time between two looks for processes without a stub, and at proportional sizes; after a fork, and
@@ -60,9 +61,15 @@ const THREADS_EVERY: Duration = Duration::from_millis(5);
 const PACE: u32 = 24;
 const GROWN_PACE: u32 = 4;
 
+/// By the age of the youngest process.
+fn longest_sleep(youngest: Duration) -> Duration {
+    (youngest / SLEEP_AGE_PART).clamp(SLEEP_YOUNG, SLEEP_MAX)
+}
+
 /// What the monitor remembers.
 struct Monitor {
     desk: Arc<Desk>,
+    since: Instant,
     own: RssReader,
     launcher: Option<RssReader>,
     cpus: u64,
@@ -133,6 +140,7 @@ pub fn run(desk: Arc<Desk>) {
         wanted_cpus: 0.0,
         impolite_until: now,
         desk,
+        since: now,
         own,
         launcher,
         cpus: memfit_os::probe::usable_cores() as u64,
@@ -212,9 +220,9 @@ impl Monitor {
             shared.want_reclaim();
         }
         let headroom = shared.free().max(0) as u64;
-        let young = clients.last().is_some_and(|client| client.since.elapsed() < YOUNG);
+        let youngest = clients.last().map_or(self.since, |client| client.since).elapsed();
         Duration::from_secs_f64(headroom as f64 / (FILL_RATE * self.cpus.min(4)) as f64 / 2.0)
-            .clamp(SLEEP_MIN, if young { SLEEP_YOUNG } else { SLEEP_MAX })
+            .clamp(SLEEP_MIN, longest_sleep(youngest))
     }
 
     fn slow_look_due(&self, clients: &[Arc<Client>]) -> bool {
@@ -492,4 +500,23 @@ fn present_bytes(shared: &Shared, proc: &Proc) -> u64 {
         return 0;
     }
     state.core.present_pages(proc.id) * 4096
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_at_often_enough_for_its_peak() {
+        let ms = |ms| longest_sleep(Duration::from_millis(ms)).as_millis();
+        assert_eq!([0, 30, 120, 800, 10_000].map(ms), [4, 4, 15, 100, 100]);
+        assert_eq!(longest_sleep(Duration::MAX), SLEEP_MAX);
+        // From its start on, whatever the length of its life: the last eighth of it may be missing, or 4 ms.
+        let mut at = Duration::ZERO;
+        while at < Duration::from_secs(1) {
+            let sleep = longest_sleep(at);
+            assert!(sleep <= at / SLEEP_AGE_PART || sleep == SLEEP_YOUNG);
+            at += sleep;
+        }
+    }
 }
