@@ -238,7 +238,10 @@ macro_rules! part {
 
 part! {
     /// Axis `admission`, see [`NUMBERS`].
-    Admission { kind: AdmissionKind, max_len: u32, busy_max_len: u32, cap_below_percent: u32, raw_percent: u32, offered_window: u32, }
+    Admission {
+        kind: AdmissionKind, max_len: u32, busy_max_len: u32, cap_below_percent: u32, raw_percent: u32,
+        offered_window: u32,
+    }
 }
 part! {
     /// Axis `pool`, see [`NUMBERS`].

@@ -1,10 +1,10 @@
 //! Fault-around: how many pages one fault brings, from the faults before it.
 //!
 //! A few streams per process remember where a sequential reader would fault next. Of two faults in a row that come there the second
-//! doubles the stream's window (each, for pages of zeros): small blocks of neighbours shall not make it large. A fault a little
-//! further halves it: the reader leaves pages out, and what is brought in vain must be evicted again. A fault that no stream expected starts a new
-//! stream with a window of one page, in the place of the least recently used one. Pages between that are resident do not break a
-//! stream: they raise no fault.
+//! doubles the stream's window (each, for pages of zeros): small blocks of neighbours shall not make it large. A fault a
+//! little further halves it: the reader leaves pages out, and what is brought in vain must be evicted again. A fault that no
+//! stream expected starts a new stream with a window of one page, in the place of the least recently used one. Pages between
+//! that are resident do not break a stream: they raise no fault.
 
 use std::ops::Range;
 
