@@ -268,7 +268,7 @@ EXPLAINED = {
         "A fifth of its pages compress to half, so that a fifth less is written; the rest costs the time of LZO, 6 us a page, in"
         " a thread beside the program: 0.96 to 1.17 in four results."
     ),
-    "middle": "Four of the six do. " + CROWDED + READS,
+    "middle": "Four or five of the six do. " + CROWDED + READS,
     "order": CROWDED + READS,
     "simulator": "Simulator x5 gained 2.9 and 5.2 in two results: its time with plain swap varies between 1.6 and 3.7 s.",
     "gain-at-62": "It is over in half a second, and varies between 0.84 and 1.40. " + READS,
