@@ -21,6 +21,9 @@ const PACE_PAGES: usize = 64;
 const PACE_WINDOW: Duration = Duration::from_millis(50);
 /// Windows in a row without gain, over the budget, before the user is told: 5 s.
 const SHORT_WINDOWS: u32 = 100;
+/// So much over it that there is something to tell, bytes and percent, whichever is more: less is what is under way.
+const SHORT_BYTES: u64 = 1 << 20;
+const SHORT_PERCENT: u64 = 2;
 /// Windows in a row before it is.
 const HOPELESS_WINDOWS: u32 = 2;
 /// Pause of compression when there was no room for what it gave.
@@ -570,8 +573,9 @@ impl Reclaimer {
     /// is left for what does not compress, before the machine or a container's limit has to.
     fn tell_shortage(&mut self) {
         let over = -self.shared.free();
-        self.short_windows = if over > 0 { self.short_windows + 1 } else { 0 };
         let budget = self.shared.sizes.budget;
+        let short = over > SHORT_BYTES.max(budget / 100 * SHORT_PERCENT) as i64;
+        self.short_windows = if short { self.short_windows + 1 } else { 0 };
         let hopeless = over > (budget / 100 * FAR_OVER_PERCENT) as i64 && !self.swap_gives() && self.pool_is_full();
         self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
         if self.hopeless_windows == HOPELESS_WINDOWS {
