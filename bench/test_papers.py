@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -439,7 +440,7 @@ class Programs(WithContext):
         self.assertEqual(r["status"], "ok", r["stderr"])
         limits = [f for f in os.listdir(group) if f.endswith("read_iops_device") or f == "io.max"]
         told = "".join(pathlib.Path(group, f).read_text() for f in limits)
-        self.assertIn("20", told)
+        self.assertEqual(len(re.findall(r"(?: |riops=)20\b", told)), 1, told)
         self.ctx.leave()
         self.assertFalse(os.path.exists(group))
 

@@ -270,8 +270,8 @@ EXPLAINED = {
     ),
     "middle": "Four or five of the six do. " + CROWDED + READS,
     "order": CROWDED + READS,
-    "simulator": "Simulator x5 gained 2.9 and 5.2 in two results: its time with plain swap varies between 1.6 and 3.7 s.",
-    "gain-at-62": "It is over in half a second, and varies between 0.84 and 1.40. " + READS,
+    "simulator": "Simulator x5 gained 1.5 to 5.2 in four results: its time with plain swap varies between 1.6 and 3.7 s.",
+    "gain-at-62": "It is over in half a second, and varies between 0.61 and 1.40. " + READS,
     "large-cache": (
         "4 MB is 7 % of the budget. What sort swaps compresses to 0.3, so that the cache holds three times what it takes, and the"
         " more hits outweigh that; in the paper sort compresses to 0.47."

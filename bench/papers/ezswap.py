@@ -238,22 +238,22 @@ EXPLAINED = {
         " all data of files larger than RAM (code 12 MiB, anonymous 2.6 MiB for 2.4) read 1.05 of swap with zswap and 0.27 with"
         " apa: it is a matter of how near the code of one application is to what is left for files."
     ),
-    "zswap-slower": CPU_FIRST + " zswap launches faster where its pool answers (0.97).",
+    "zswap-slower": CPU_FIRST + " zswap launches faster where its pool answers (0.93).",
     "apa-reads": (
-        "Reads fall by an eighth against zswap. The pool holds 3 pages a frame of code, but also all media on their way out, and"
+        "Reads fall by a seventh against zswap. The pool holds 3 pages a frame of code, but also all media on their way out, and"
         " its 1200 frames are turned over 40 times a turn; see zswap-reads for a load on which they fall by three quarters."
     ),
-    "apa-slowest": "Of those without CA it is. " + CPU_FIRST,
+    "apa-slowest": "The four with a pool of files differ by a tenth, CA and SA cost time as well. " + CPU_FIRST,
     "ezswap-launch": CPU_FIRST,
     "ezswap-read": "CA is what saves reads here (0.74); SA adds nothing. " + NO_HITS,
     "ezswap-writes": (
         "Pages of files crowd anonymous ones out of the pool, so that they are written: the paper says so itself of its 14"
         " applications under APA (Fig. 9), and yet counts 0.40 of swap's writes (Fig. 8)."
     ),
-    "density": "The order is the paper's but for SA, which changes nothing. " + NO_HITS,
+    "density": "The order is the paper's but for ezswap, below APA+CA: SA adds little. " + NO_HITS,
     "few": (
         "Files are as short of room with 8 applications as with 14 here, as it is one application's code that does not fit; so there"
-        " is no case of few evictions. The two differ little."
+        " is no case of few evictions, and ezswap is ahead by a tenth."
     ),
     "many": CPU_FIRST,
     "compressions": NO_HITS,

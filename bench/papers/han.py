@@ -202,7 +202,7 @@ DEVIATIONS = (
 NO_KILLS = (
     "What the paper's hybrid gains is memory: applications that zRAM and zSWAP kill stay, and an entry need not start them anew (1"
     " to 3 s). Nothing is killed here, so an entry is page-ins alone: 20 to 40 us from the pool, 100 from storage. zRAM needs no"
-    " storage for these 75 MiB at C = 2; with a pool no larger than that of hybrid it took 6.8 ms against 7.2 (one run)."
+    " storage for these 75 MiB at C = 2; with a pool no larger than that of hybrid it took 6.8 ms against 7.2 (one earlier run)."
 )
 WHOLE = (
     "The paper's hybrid swaps less at all, because processes leave and come as a whole and are then left alone (rules 4 to 9), which"

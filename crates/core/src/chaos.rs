@@ -345,7 +345,10 @@ impl World {
         }
         let mut victims = Vec::new();
         let bytes = if self.log() { 1 << 14 } else { u32::MAX };
-        let pressed = self.random.below(4) > 0;
+        let pressed = self.core.pool_is_full() || self.random.one_in(4);
+        if !pressed && self.core.objects.overdue().is_some() {
+            self.count("due");
+        }
         self.core.pick_writeback(pressed, bytes, &mut victims);
         self.settle();
         if self.log() {
@@ -650,7 +653,15 @@ thread_local! {
     static FILES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-fn run(preset: &str, overrides: &[&str], frames: u32, blocks: u32, seed: u64, steps: u32) {
+/// What was done, and how often.
+fn run(
+    preset: &str,
+    overrides: &[&str],
+    frames: u32,
+    blocks: u32,
+    seed: u64,
+    steps: u32,
+) -> HashMap<&'static str, u64> {
     let mut world = World::new(preset, overrides, frames, blocks, seed);
     FILES.with(|files| files.set(world.scheme.classes != crate::scheme::Classes::Anonymous));
     for i in 0..steps {
@@ -661,6 +672,7 @@ fn run(preset: &str, overrides: &[&str], frames: u32, blocks: u32, seed: u64, st
     }
     println!("{preset} {overrides:?} {frames} {blocks} {seed}: {:?}", world.stats);
     world.finish();
+    world.stats
 }
 
 const SCHEMES: &[(&str, &[&str])] = &[
@@ -714,4 +726,17 @@ fn any_order_with_a_small_tier() {
 #[test]
 fn any_order_with_a_tiny_pool() {
     all(5, 100, 4000);
+}
+
+/// What does not compress is due after a turn or two: there is room for it until then, and one in two may stay.
+#[test]
+fn any_order_with_raw_pages_in_a_roomy_pool() {
+    let mut due = 0;
+    for seed in 0..40 {
+        for format in ["swap_format=compressed-extents", "swap_format=raw-slots"] {
+            let stats = run("memfit", &["admission.raw_percent=50", format], 80, 2000, seed, 4000);
+            due += stats.get("due").copied().unwrap_or(0);
+        }
+    }
+    assert!(due > 8, "{due} times there was something due");
 }

@@ -103,11 +103,11 @@ impl Pays {
 
 /// Queues of pooled objects: two for each group, and one.
 const QUEUES: usize = 2 * GROUPS + 1;
-/// Fewest stores that count as one turn of the pool.
-const TURN_MIN: u64 = 1024;
+/// Fewest stores that count as one turn of the pool; the pools of `chaos` hold few pages.
+const TURN_MIN: u64 = if cfg!(test) { 8 } else { 1024 };
 
-/// Pages in the pool as they were. All of them save nothing there, so each stays only as long as it may well be wanted: between one and
-/// two turns of the pool, in which it takes as many pages as it holds.
+/// Pages in the pool as they were. They save nothing there, so each stays only as long as it may well be wanted: between one
+/// and two turns of the pool, in which it takes as many pages as it holds.
 #[derive(Debug)]
 struct Raw {
     list: List,

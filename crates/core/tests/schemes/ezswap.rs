@@ -71,8 +71,8 @@ fn a6_a_partial_hit() {
         assert_eq!(bench.store(page, file(1280)), Went::Pool);
     }
     let faults = bench.load_in_sequence(0, 13);
-    let mixed = |fault: &&Vec<Source>| fault.contains(&Source::File) && fault.iter().any(in_pool);
-    assert!(faults.iter().any(|fault| mixed(&fault)), "at once: {faults:?}");
+    let mixed = |fault: &Vec<Source>| fault.contains(&Source::File) && fault.iter().any(in_pool);
+    assert!(faults.iter().any(mixed), "at once: {faults:?}");
     let sources: Vec<bool> = faults.concat().iter().map(in_pool).collect();
     assert_eq!(sources, (0..13).map(|page| !(4..7).contains(&page)).collect::<Vec<_>>(), "each page once");
 }
@@ -165,8 +165,8 @@ fn selective_admission_by_hand() {
 }
 
 /// A full pool of which the last 256 requests were hits: its mean benefit is 8.
-fn worth_eight(overrides: &[&str]) -> Bench {
-    let mut bench = Bench::new("ca+sa", &[&["replacement=unit-lru"], overrides].concat(), 4, 1000);
+fn worth_eight(preset: &str, overrides: &[&str]) -> Bench {
+    let mut bench = Bench::new(preset, &[&["replacement=unit-lru"], overrides].concat(), 4, 1000);
     bench.stride = 1;
     (0..8).for_each(|page| assert_eq!(bench.store(page, estimated(65536)), Went::Pool));
     for i in 0..256 {
@@ -180,7 +180,7 @@ fn worth_eight(overrides: &[&str]) -> Bench {
 #[test]
 fn t5_11_pages_that_were_never_offered() {
     for (window, went) in [("admission.offered_window=0", Went::Pool), ("admission.offered_window=1", Went::Swap)] {
-        let mut bench = worth_eight(&[window]);
+        let mut bench = worth_eight("ca+sa", &[window]);
         assert_eq!(bench.store(20, estimated(65536)), Went::Swap, "its benefit is 4");
         bench.core.read_elsewhere(256);
         assert_eq!(bench.store(21, estimated(65536)), went, "{window}");
@@ -193,12 +193,12 @@ fn t5_21_pages_read_ahead_count() {
     let refused = |bench: &mut Bench| {
         (100..356).for_each(|page| assert_eq!(bench.store(page, estimated(65536)), Went::Swap));
     };
-    let mut bench = worth_eight(&[]);
+    let mut bench = worth_eight("ca+sa", &[]);
     refused(&mut bench);
     let faults = bench.load_in_sequence(100, 256).len() as u64;
     assert!((32..40).contains(&faults), "{faults} faults with a window of 8 pages");
     assert_eq!(bench.store(400, estimated(65536)), Went::Pool, "no hits among the last 256");
-    let mut bench = worth_eight(&[]);
+    let mut bench = worth_eight("ca+sa", &[]);
     refused(&mut bench);
     (0..faults).for_each(|i| _ = bench.load(355 - i));
     assert_eq!(bench.store(400, estimated(65536)), Went::Swap, "as many faults, and a page for each");
@@ -207,7 +207,7 @@ fn t5_21_pages_read_ahead_count() {
 /// S1: a page of a file is worth a quarter.
 #[test]
 fn pages_of_files_are_worth_less() {
-    let mut bench = worth_eight(&["classes=file-pooled"]);
+    let mut bench = worth_eight("ezswap", &[]);
     let of_file = |estimate| Contents { file: true, ..estimated(estimate) };
     // AverageBenefit 8: 1 / r reaches it up to 1/8.
     assert_eq!(bench.store(30, of_file(8193)), Went::Dropped);
