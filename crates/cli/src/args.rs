@@ -27,6 +27,11 @@ pub enum Command {
     /// The exit status is that of the command: its code, or 128+n if signal n killed it. 127 says that the command was
     /// not found and 126 that it cannot be executed, 2 that the command line of memfit is wrong, 1 that memfit failed.
     Run(RunArgs),
+    /// Simulate recorded runs, or workloads that are made, under any scheme and in any budget
+    ///
+    /// The same code decides as in a run; devices and codecs are counted and priced instead of used. docs/workloads.md lists
+    /// the workloads that can be made, docs/devices.md the devices and costs.
+    Sim(SimArgs),
     /// Tell what this machine can do, and how to fix what it cannot
     ///
     /// The exit status is 0 if `memfit run` can work here, else 1.
@@ -42,6 +47,12 @@ pub enum Command {
     ///
     /// The exit status is 0 when the trees have ended, nobody reads any more or you leave, and 1 when there is no tree.
     Top(TopArgs),
+    /// Tell what recorded runs hold, replay them, or write them as tables
+    ///
+    /// `memfit run --record FILE` records a run. The exit status is 1 for a recording that is damaged or cannot be read, that
+    /// decides otherwise when it is replayed, and for a table that cannot be written. A recording that ends early, as that of a
+    /// run that was killed, is good up to there.
+    Trace(TraceArgs),
     /// Write the manual pages or the completions of a shell
     #[command(name = "__generate", hide = true)]
     Generate(GenerateArgs),
@@ -84,6 +95,27 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stats: Option<PathBuf>,
 
+    /// Write what the run did to FILE at the end, as a page for a browser: memory, faults, compression and swap over time
+    ///
+    /// The page is one HTML file that needs nothing else. It is also written when the command fails or is killed.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub report: Option<PathBuf>,
+
+    /// Record every decision of the run to FILE, for memfit trace
+    ///
+    /// It can be read up to its last second also when the run is killed. When the file takes no more, the recording ends there
+    /// and the run goes on, with a warning. It holds page numbers, sizes, times and the command, no contents of memory but the
+    /// word of pages that repeat one.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+
+    /// Record accesses, too: nearly all touches of a sample of the pages, for simulations in other budgets
+    ///
+    /// Sampled pages are taken out of the programs several times a second, also when the memory would suffice, and all processes are paged
+    /// from their beginning: this costs more time than a recording alone, and more than no recording.
+    #[arg(long, requires = "record")]
+    pub record_access: bool,
+
     /// Print no summary and no notes; errors and warnings remain
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -99,6 +131,91 @@ pub struct RunArgs {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
+}
+
+/// `memfit sim`
+#[derive(Debug, Args)]
+pub struct SimArgs {
+    /// Recordings of memfit run --record, or workloads that are made, such as zipf:pages=100000,skew=0.8
+    #[arg(required = true, value_name = "RECORDING|WORKLOAD", value_hint = ValueHint::FilePath)]
+    pub workloads: Vec<String>,
+
+    /// Schemes to compare: presets or TOML files, or 'lru'
+    ///
+    /// Without this option a recording has its own, and a workload that is made the preset memfit. 'lru' is a yardstick and no
+    /// scheme: the faults of plain LRU if all of the budget were for pages, any number of pages. Of a recording it knows only
+    /// what the run has faulted on. See docs/lru.md.
+    #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',')]
+    pub scheme: Vec<String>,
+
+    /// Budgets: bytes with K, M, G, T, or % of what the workload needs
+    ///
+    /// Without this option that of the recording, or 50%.
+    #[arg(short, long, value_name = "SIZE|PCT,...", value_delimiter = ',', value_parser = size::parse_of_need)]
+    pub memory: Vec<Size>,
+
+    /// Numbers of the schemes to try, in all combinations; may be repeated
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = parse_override)]
+    pub set: Vec<String>,
+
+    /// Which pages are in the programs' memory: as in the recorded run at each moment, or what the scheme leaves there
+    ///
+    /// A recording has the faults of its run, but no touches of pages that were in memory. So its replay is exact only with the
+    /// pages in memory that were there, whatever the budget: then the schemes differ in what becomes of the others. With
+    /// 'simulated' touches in between are missing, and a smaller budget looks better than it is.
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub residents: Option<ResidentsArg>,
+
+    /// Size of the swap tier; 0: there is none
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub swap_size: Option<Size>,
+
+    /// Device of the swap tier: its name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "ssd-nvme")]
+    pub device: String,
+
+    /// What is done in RAM, and how long it takes: its name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "measured")]
+    pub costs: String,
+
+    /// Write all columns to FILE as JSON; - is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+
+    /// Write all columns to FILE as CSV; - is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub csv: Option<PathBuf>,
+
+    /// Simulate a range of budgets, and look for the smallest that keeps the programs quick enough: see --slowdown
+    ///
+    /// Without -m the range is 10 % to 120 % of what the workload needs.
+    #[arg(long)]
+    pub curve: bool,
+
+    /// With --curve: how much slower than without a limit a program may be, percent
+    #[arg(long, value_name = "PCT", default_value = "10", value_parser = parse_slowdown)]
+    pub slowdown: f64,
+
+    /// Write the results to FILE as an HTML page with figures
+    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    pub report: Option<PathBuf>,
+
+    /// Threads; without this option one a CPU
+    #[arg(short, long, value_name = "N", value_parser = parse_jobs)]
+    pub jobs: Option<usize>,
+
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Which pages are resident in a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ResidentsArg {
+    /// As in the recorded run at each moment.
+    Recorded,
+    /// What the scheme leaves there.
+    Simulated,
 }
 
 /// `memfit doctor`
@@ -147,6 +264,105 @@ pub struct TopArgs {
     pub iterations: Option<u64>,
 }
 
+/// `memfit trace`
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// What to do with recordings.
+    #[command(subcommand)]
+    pub command: TraceCommand,
+}
+
+/// The commands of [`TraceArgs`].
+#[derive(Debug, Subcommand)]
+#[command(disable_help_subcommand = true)]
+pub enum TraceCommand {
+    /// Tell what recordings hold, and whether they are whole
+    ///
+    /// Command, version, scheme, budget, time, processes, calls by kind, bytes. One that was cut says at which byte.
+    Info(TraceInfoArgs),
+    /// Replay recordings, and compare each decision with that of the run
+    ///
+    /// Only the version of memfit that recorded a run decides the same again; a recording of another one is refused.
+    Verify(TraceVerifyArgs),
+    /// Write a recording as a table, Parquet or CSV, a row for each call
+    ///
+    /// docs/trace.md has the columns. The table appears whole or not at all; that of a recording that was cut ends where it was
+    /// cut, with a warning.
+    Export(TraceExportArgs),
+    /// Simulate a workload that is made, and record that
+    ///
+    /// The recording is like one of memfit run --record. docs/workloads.md lists the workloads.
+    Generate(TraceGenerateArgs),
+}
+
+/// `memfit trace info`
+#[derive(Debug, Args)]
+pub struct TraceInfoArgs {
+    /// Recordings
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+
+    /// Print JSON, an array with one object a file
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `memfit trace verify`
+#[derive(Debug, Args)]
+pub struct TraceVerifyArgs {
+    /// Recordings
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+}
+
+/// `memfit trace export`
+#[derive(Debug, Args)]
+pub struct TraceExportArgs {
+    /// The recording
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+
+    /// The table: OUT.parquet or OUT.csv
+    #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+
+    /// What to write, whatever the name of OUT is
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub format: Option<TableFormat>,
+}
+
+/// `memfit trace generate`
+#[derive(Debug, Args)]
+pub struct TraceGenerateArgs {
+    /// The workload, such as zipf:pages=100000,skew=0.8
+    pub workload: String,
+
+    /// The recording
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+
+    /// How pages are kept: the name of a preset or a TOML file
+    #[arg(short, long, value_name = "NAME|FILE", default_value = "memfit")]
+    pub scheme: String,
+
+    /// Change a number of the scheme; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_override)]
+    pub set: Vec<String>,
+
+    /// Budget: bytes with K, M, G, T, or % of what the workload needs
+    #[arg(short, long, value_name = "SIZE|PCT", default_value = "50%", value_parser = size::parse_of_need)]
+    pub memory: Size,
+}
+
+/// What [`TraceExportArgs`] can write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// Apache Parquet, for pandas, polars, DuckDB
+    Parquet,
+    /// Comma-separated text
+    Csv,
+}
+
 /// `memfit __generate`
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
@@ -174,6 +390,15 @@ fn parse_override(text: &str) -> Result<String, String> {
         Some((key, _)) if !key.trim().is_empty() => Ok(text.to_owned()),
         _ => Err("write it as KEY=VALUE".into()),
     }
+}
+
+fn parse_slowdown(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.1..=10_000.0).contains(percent));
+    percent.ok_or_else(|| "it is a percentage from 0.1 to 10000, such as 10".into())
+}
+
+fn parse_jobs(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|jobs| (1..=1024).contains(jobs)).ok_or_else(|| "it is a number from 1 to 1024".into())
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
@@ -217,6 +442,13 @@ mod tests {
         assert!(run(&["--bogus", "ls"]).is_err());
         assert!(run(&[]).is_err());
         assert!(run(&["-q", "-v", "ls"]).is_err());
+    }
+
+    #[test]
+    fn accesses_are_a_part_of_a_recording() {
+        assert!(run(&["--record", "f", "--record-access", "ls"]).unwrap().record_access);
+        assert!(!run(&["--record", "f", "ls"]).unwrap().record_access);
+        assert!(run(&["--record-access", "ls"]).is_err());
     }
 
     #[test]

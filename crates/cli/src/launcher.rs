@@ -16,10 +16,11 @@
 use crate::errors::{describe, Failure};
 use crate::guard::Watch;
 use crate::messages::Messages;
-use crate::output::OutputFile;
+use crate::output::{OutputFile, RecordFile};
 use crate::preload::{self, FILES_VARIABLE, PID_VARIABLE, PLACE_VARIABLE, SOCKET_VARIABLE};
+use crate::report;
 use crate::run::Inherited;
-use crate::Serve;
+use crate::{swap, Serve};
 use memfit_core::scheme::{Classes, Scheme};
 use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
@@ -27,6 +28,7 @@ use memfit_os::witness::Witness;
 use memfit_os::{proctree, seqpacket};
 use memfit_pager::apart;
 use memfit_pager::config::{Config, FromPager, SwapChoice, ToPager};
+use memfit_pager::timeline::Course;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
@@ -66,6 +68,12 @@ pub struct Plan {
     pub stub: PathBuf,
     /// Where the statistics go.
     pub stats: Option<OutputFile>,
+    /// Where the report goes.
+    pub report: Option<OutputFile>,
+    /// Where the run is recorded.
+    pub record: Option<RecordFile>,
+    /// With its accesses.
+    pub record_access: bool,
     /// What the command gets from our parent.
     pub inherited: Inherited,
     /// The pager.
@@ -98,23 +106,26 @@ pub fn run(mut plan: Plan) -> Result<i32, Failure> {
         executable = prepare(std::env::vars_os().collect())?;
     }
 
-    let mut launcher = Launcher::start(&plan, &socket_name, &place)?;
+    let mut launcher = Launcher::start(&mut plan, &socket_name, &place)?;
     if let Some(signal) = launcher.wait_until_ready()? {
         return Ok(128 + signal);
     }
     let spawned = executable.spawn(&plan.inherited.signals);
     let spawned = spawned.map_err(|error| Failure::system("start a process", &error))?;
     launcher.command_started(spawned.map_err(|error| Failure::command(&plan.command[0], error))?);
+    if let Some(record) = plan.record.take() {
+        record.keep();
+    }
     // From here on nobody may wait for the end of a pipe because of us: only standard error is still needed.
     plan.inherited.descriptors.close();
     process::detach_standard(&[0, 1]);
 
     let change = launcher.watch_command()?;
-    let wants_stats = plan.stats.is_some() || !plan.quiet;
+    let wants_stats = plan.stats.is_some() || plan.report.is_some() || !plan.quiet;
     // Killed: perhaps by the pager, which then has a reason to tell.
     let wanted = wants_stats || change == Change::Killed(libc::SIGKILL);
     launcher.wait_for_stats(change, wanted)?;
-    launcher.report(plan.stats.take(), plan.quiet);
+    launcher.report(&mut plan);
     launcher.leave(&plan, socket_name);
     Ok(match change {
         Change::Exited(code) => code,
@@ -148,6 +159,7 @@ struct Launcher {
     /// Why the pager cannot go on, and with which status we end.
     failed: Option<Failure>,
     stats: Option<(serde_json::Value, String)>,
+    course: Option<Box<Course>>,
     /// The pager serves processes outside of the tree.
     serves_others: bool,
     /// A signal that asks us to end while there is no command to give it to.
@@ -156,7 +168,7 @@ struct Launcher {
 
 /// Starting and ending.
 impl Launcher {
-    fn start(plan: &Plan, socket_name: &str, place: &str) -> Result<Self, Failure> {
+    fn start(plan: &mut Plan, socket_name: &str, place: &str) -> Result<Self, Failure> {
         let system = |what: &'static str| move |error: io::Error| Failure::system(what, &error);
         let strangers = if process::has_children() {
             proctree::own_children().map_err(system("list processes in /proc"))?.into_iter().collect()
@@ -174,6 +186,9 @@ impl Launcher {
             swap: plan.swap.clone(),
             swap_size: plan.swap_size,
             endurance: plan.endurance,
+            record: plan.record.as_mut().and_then(RecordFile::take).map(IntoRawFd::into_raw_fd),
+            record_access: plan.record_access,
+            timeline: plan.report.is_some(),
             command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             socket_name: socket_name.to_owned(),
             place: place.to_owned(),
@@ -201,6 +216,7 @@ impl Launcher {
             ready: false,
             failed: None,
             stats: None,
+            course: None,
             serves_others: false,
             interrupted: None,
         })
@@ -268,22 +284,34 @@ impl Launcher {
         }
     }
 
-    fn report(&mut self, output: Option<OutputFile>, quiet: bool) {
+    fn report(&mut self, plan: &mut Plan) {
+        let (stats, page) = (plan.stats.take(), plan.report.take());
         let Some((json, summary)) = self.stats.take() else {
-            if output.is_some() {
-                let why = match (&self.failed, self.pager_end) {
-                    (Some(failure), _) => failure.message.clone(),
-                    (None, Some(_)) => "the pager died".to_owned(),
-                    (None, None) => format!("the pager gave none within {} s", STATS_TIMEOUT.as_secs()),
-                };
+            let why = match (&self.failed, self.pager_end) {
+                (Some(failure), _) => failure.message.clone(),
+                (None, Some(_)) => "the pager died".to_owned(),
+                (None, None) => format!("the pager gave none within {} s", STATS_TIMEOUT.as_secs()),
+            };
+            if stats.is_some() {
                 self.say(&format!("--stats: no statistics were written: {why}"));
+            }
+            if page.is_some() {
+                self.say(&format!("--report: no page was written, for want of statistics: {why}"));
             }
             return;
         };
-        if let Some(Err(failure)) = output.map(|output| output.finish(format!("{json:#}\n").as_bytes())) {
+        if let Some(Err(failure)) = stats.map(|output| output.finish(format!("{json:#}\n").as_bytes())) {
             self.say(&failure.message);
         }
-        if !quiet {
+        if let Some(output) = page {
+            let course = self.course.take().unwrap_or_default();
+            let page =
+                report::page(&report::Run { stats: &json, course: &course, swap: &swap::place_names(&plan.swap) });
+            if let Err(failure) = output.finish(&page) {
+                self.say(&failure.message);
+            }
+        }
+        if !plan.quiet {
             self.say(&summary);
         }
     }
@@ -562,6 +590,7 @@ impl Launcher {
             FromPager::Failed { message, code } => self.failed = Some(Failure { code, message }),
             FromPager::Warning { text } => self.warn(&text),
             FromPager::Fatal { text } => self.failed = Some(Failure::here(text)),
+            FromPager::Course(course) => self.course = Some(course),
             FromPager::Stats { json, summary } => self.stats = Some((json, summary)),
             FromPager::Serves => self.serves_others = true,
         }

@@ -18,12 +18,15 @@ pub mod layout;
 pub mod messages;
 pub mod output;
 pub mod preload;
+pub mod report;
 pub mod run;
 pub mod schemes;
+pub mod sim;
 pub mod size;
 pub mod stat;
 pub mod swap;
 pub mod top;
+pub mod trace;
 pub mod trees;
 
 use args::{Cli, Command};
@@ -50,10 +53,12 @@ pub fn main_with(serve: Serve) -> i32 {
     };
     let result = match cli.command {
         Command::Run(args) => run::run(&args, inherited, serve),
+        Command::Sim(args) => sim::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Schemes(args) => schemes::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Trace(args) => trace::run(&args.command),
         Command::Generate(args) => generate::run(&args),
     };
     result.unwrap_or_else(|failure| report(&failure))

@@ -24,14 +24,7 @@ impl OutputFile {
     /// # Errors
     /// When it could not be written at the end.
     pub fn open(option: &str, path: &Path) -> Result<Self, Failure> {
-        Self::try_open(path).map_err(|error| {
-            let reason = describe(&error);
-            Failure::here(format!(
-                "{option} {}: cannot be written: {reason}; give a file in a directory that exists and that you may \
-                 write to",
-                path.display()
-            ))
-        })
+        Self::try_open(path).map_err(|error| refused(option, path, &error))
     }
 
     fn try_open(path: &Path) -> io::Result<Self> {
@@ -59,15 +52,81 @@ impl OutputFile {
     /// # Errors
     /// When that fails; nothing is left then.
     pub fn finish(mut self, contents: &[u8]) -> Result<(), Failure> {
-        let written = self.file.write_all(contents).and_then(|()| match self.temporary.take() {
-            None => Ok(()),
-            Some(temporary) => fs::rename(&temporary, &self.target).inspect_err(|_| {
-                let _ = fs::remove_file(&temporary);
-            }),
-        });
-        let what = || format!("write {}", self.target.display());
-        written.map_err(|error| Failure::system(&what(), &error))
+        match self.file.write_all(contents) {
+            Ok(()) => self.place(),
+            Err(error) => Err(self.failure(&error)),
+        }
     }
+
+    /// Where contents that are too large for memory go, piece by piece.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Puts the file with all that was written to it in its place.
+    ///
+    /// # Errors
+    /// When that fails; nothing is left then.
+    pub fn place(mut self) -> Result<(), Failure> {
+        let Some(temporary) = self.temporary.take() else { return Ok(()) };
+        fs::rename(&temporary, &self.target).map_err(|error| {
+            let _ = fs::remove_file(&temporary);
+            self.failure(&error)
+        })
+    }
+
+    /// Why it could not be written.
+    pub fn failure(&self, error: &io::Error) -> Failure {
+        Failure::system(&format!("write {}", self.target.display()), error)
+    }
+}
+
+/// A file that is written during the run, and is of use also when that ends early. What it held is gone.
+#[derive(Debug)]
+pub struct RecordFile {
+    file: Option<File>,
+    /// The file if it is new: removed when there was no run.
+    new: Option<PathBuf>,
+}
+
+impl RecordFile {
+    /// Opens it; `option` is named in messages.
+    ///
+    /// # Errors
+    /// When it cannot be written to.
+    pub fn open(option: &str, path: &Path) -> Result<Self, Failure> {
+        let new = OpenOptions::new().write(true).create_new(true).open(path);
+        let known = |_| OpenOptions::new().write(true).create(true).truncate(true).open(path);
+        let is_new = new.is_ok();
+        let file = new.or_else(known).map_err(|error| refused(option, path, &error))?;
+        Ok(Self { file: Some(file), new: is_new.then(|| path.to_owned()) })
+    }
+
+    /// Hands the file over to who writes it.
+    pub fn take(&mut self) -> Option<File> {
+        self.file.take()
+    }
+
+    /// The run has begun: the file stays.
+    pub fn keep(mut self) {
+        self.new = None;
+    }
+}
+
+impl Drop for RecordFile {
+    fn drop(&mut self) {
+        if let Some(new) = self.new.take() {
+            let _ = fs::remove_file(new);
+        }
+    }
+}
+
+fn refused(option: &str, path: &Path, error: &io::Error) -> Failure {
+    let reason = describe(error);
+    Failure::here(format!(
+        "{option} {}: cannot be written: {reason}; give a file in a directory that exists and that you may write to",
+        path.display()
+    ))
 }
 
 impl Drop for OutputFile {

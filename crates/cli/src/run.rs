@@ -4,7 +4,7 @@ use crate::args::RunArgs;
 use crate::checks::{self, Check, Status};
 use crate::errors::Failure;
 use crate::launcher::{self, Plan};
-use crate::output::OutputFile;
+use crate::output::{OutputFile, RecordFile};
 use crate::preload::{self, PLACE_VARIABLE, SOCKET_VARIABLE};
 use crate::size::{human, Size};
 use crate::{swap, Serve};
@@ -55,6 +55,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     let endurance = endurance(args.endurance)?;
     if outer_run_lives() {
         note(args, "joins the run that it is started in, whose budget holds; its own options are not used");
+        tell_not_recorded(args, "this run joins another one; give --record to that one");
         return Err(execute(args, &inherited, env_with_stub()));
     }
     let missing = checks::kernel().into_iter().find(|check| check.status == Status::Missing);
@@ -63,6 +64,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
             return Err(refusal(&check));
         }
         eprintln!("memfit: runs the command unmanaged, without a budget: {}: {}", check.name, check.detail);
+        tell_not_recorded(args, "the command runs unmanaged");
         return Err(execute(args, &inherited, env::vars_os().collect()));
     }
     let swap = swap::choose(&args.swap)?;
@@ -72,6 +74,8 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     let scheme = scheme(args.scheme.as_deref().unwrap_or("memfit"), &args.set)?;
     let stub = preload::find_stub()?;
     let stats = args.stats.as_deref().map(|path| OutputFile::open("--stats", path)).transpose()?;
+    let report = args.report.as_deref().map(|path| OutputFile::open("--report", path)).transpose()?;
+    let record = args.record.as_deref().map(|path| RecordFile::open("--record", path)).transpose()?;
     tell_setup(args, &budget, &swap);
     launcher::run(Plan {
         budget_bytes: budget.bytes,
@@ -84,6 +88,9 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         command: args.command.clone(),
         stub,
         stats,
+        report,
+        record,
+        record_access: args.record_access,
         inherited,
         serve,
     })
@@ -151,7 +158,7 @@ fn endurance(option: Option<Size>) -> Result<Option<u64>, Failure> {
 }
 
 /// The preset of that name, or the file, with overrides.
-fn scheme(name: &str, overrides: &[String]) -> Result<Scheme, Failure> {
+pub(crate) fn scheme(name: &str, overrides: &[String]) -> Result<Scheme, Failure> {
     let is_file = name.contains('/') || Path::new(name).extension().is_some_and(|extension| extension == "toml");
     let parsed = match Scheme::preset(name, overrides) {
         Some(parsed) if !is_file => parsed,
@@ -175,19 +182,20 @@ fn note(args: &RunArgs, text: &str) {
     }
 }
 
+/// A warning, also with --quiet: somebody waits for that file.
+fn tell_not_recorded(args: &RunArgs, why: &str) {
+    if let Some(path) = &args.record {
+        eprintln!("memfit: --record {}: nothing is recorded: {why}", path.display());
+    }
+}
+
 fn tell_setup(args: &RunArgs, budget: &Budget, swap: &SwapChoice) {
     if budget.bytes > budget.base_bytes {
         let (own, base) = (human(budget.bytes), &budget.base);
         note(args, &format!("the budget of {own} exceeds {base}: the kernel may run out of memory first"));
     }
     if args.verbose {
-        let swap = match swap {
-            SwapChoice::Auto => "chosen automatically".to_owned(),
-            SwapChoice::None => "none".to_owned(),
-            SwapChoice::Paths(paths) => {
-                paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", then ")
-            }
-        };
+        let swap = swap::place_names(swap);
         let share = budget.bytes as f64 * 100.0 / budget.base_bytes as f64;
         let scheme = args.scheme.as_deref().unwrap_or("memfit");
         let bytes = human(budget.bytes);

@@ -40,6 +40,17 @@ impl fmt::Display for Size {
 /// # Errors
 /// A sentence that says what is wrong and what is allowed.
 pub fn parse(text: &str) -> Result<Size, String> {
+    match parse_of_need(text)? {
+        Size::Percent(percent) if percent > 100.0 => Err("a percentage is more than 0 and at most 100".into()),
+        size => Ok(size),
+    }
+}
+
+/// The same, where a percentage may be more than 100: of what a program needs.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_of_need(text: &str) -> Result<Size, String> {
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(number_end);
     if number.is_empty() || !number.starts_with(|c: char| c.is_ascii_digit()) || number.ends_with('.') {
@@ -47,7 +58,7 @@ pub fn parse(text: &str) -> Result<Size, String> {
     }
     let value: f64 = number.parse().map_err(|_| format!("'{number}' is not a number; write {ALLOWED}"))?;
     let shift = match unit {
-        "%" if value > 0.0 && value <= 100.0 => return Ok(Size::Percent(value)),
+        "%" if value > 0.0 && value <= 10_000.0 => return Ok(Size::Percent(value)),
         "%" => return Err("a percentage is more than 0 and at most 100".into()),
         "" | "B" => 0,
         "K" | "k" | "KiB" => 10,

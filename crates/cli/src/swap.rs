@@ -12,6 +12,18 @@ use std::path::{Path, PathBuf};
 const IN_RAM_ADVICE: &str = "pages put there would stay in RAM and save nothing; name a directory on a disk, such as \
                              /var/tmp, or use --swap none";
 
+/// The choice for people.
+#[must_use]
+pub fn place_names(choice: &SwapChoice) -> String {
+    match choice {
+        SwapChoice::Auto => "chosen automatically".into(),
+        SwapChoice::None => "none".into(),
+        SwapChoice::Paths(paths) => {
+            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", then ")
+        }
+    }
+}
+
 /// Turns the options into a choice with absolute paths.
 ///
 /// # Errors

@@ -234,13 +234,20 @@ fn large_statistics_come_by_memfd() {
     let (code, _, err) = shell("large", &["-q", "--stats", &file], "true");
     assert_eq!((code, err.as_str()), (Some(0), ""));
     assert!(fs::metadata(&file).unwrap().len() > 1 << 20);
+    // A report needs no more than that.
+    let (code, _, err) = shell("large", &["-q", "--report", &file], "true");
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(fs::read_to_string(&file).unwrap().contains("gave no samples"));
     fs::remove_file(file).unwrap();
 }
 
 fn missing_statistics_are_told() {
     let file = scratch("none");
-    let (code, _, err) = shell("mute", &["--stats", &file], "exit 4");
+    let page = scratch("page");
+    let (code, _, err) = shell("mute", &["--stats", &file, "--report", &page], "exit 4");
     assert_eq!(code, Some(4));
+    assert!(err.contains("--report: no page was written, for want of statistics: the pager gave none"), "{err}");
+    assert!(!fs::exists(&page).unwrap());
     assert!(err.contains("--stats: no statistics were written: the pager gave none within 5 s"), "{err}");
     assert!(!fs::exists(&file).unwrap());
 }

@@ -9,6 +9,7 @@
 
 #![deny(unsafe_code)]
 
+mod aims;
 mod chooser;
 mod codec;
 mod deflate;
@@ -27,6 +28,7 @@ mod wkdm;
 mod word_mask;
 mod zstd;
 
+pub use aims::{Aims, Pressure};
 pub use chooser::{Aim, Choice, Chooser};
 pub use codec::{by_name, name, CodecEntry, CodecId, Corrupt, Worker, CODECS, CODEC_IDS};
 pub use dictionary::{Dictionaries, DICTIONARIES_MAX, TRAINING_PAGES};

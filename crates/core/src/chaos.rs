@@ -3,12 +3,13 @@
 use crate::blocks::{block_of, byte_in_block};
 use crate::pool::{Slot, Span};
 use crate::scheme::{Scheme, SwapFormat};
+use crate::trace::{Decoder, Encoder};
 use crate::{
     Answer, Coded, Compress, Core, Effects, Entry, Extent, Fault, Filled, Load, ObjectId, Origin, Page, PageRange,
     Placed, ProcId, Source, StagingSlot, Tunables, WriteBack, RUN_PAGES,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 struct Random(u64);
 
@@ -54,8 +55,17 @@ struct Proc {
     loads: Vec<(Load, Option<Content>)>,
 }
 
+#[derive(Default)]
+struct Record {
+    encoder: Encoder,
+    bytes: Vec<u8>,
+    decided: Vec<u64>,
+}
+
 struct World {
     core: Core,
+    /// Its calls so far, as a recording has them.
+    record: Arc<Mutex<Record>>,
     scheme: Arc<Scheme>,
     random: Random,
     memory: Vec<u8>,
@@ -95,7 +105,7 @@ impl World {
         let log = scheme.swap_format.kind == SwapFormat::CompressedExtents;
         let tier = if log { Vec::new() } else { vec![0..blocks / 2, FAR..FAR + blocks.div_ceil(2)] };
         let area_frames = frames * 2 + 64;
-        let core = Core::new(Tunables {
+        let mut core = Core::new(Tunables {
             scheme: Arc::clone(&scheme),
             staging_slots: 48,
             pool_frames: frames,
@@ -103,8 +113,17 @@ impl World {
             swap: true,
             blocks: tier,
         });
+        let record: Arc<Mutex<Record>> = Arc::default();
+        let written = Arc::clone(&record);
+        core.hash_decisions();
+        core.set_recorder(Box::new(move |_, decided, asked| {
+            let Record { encoder, bytes, decided: all } = &mut *written.lock().unwrap();
+            encoder.call(bytes, asked);
+            all.push(decided);
+        }));
         let mut world = World {
             core,
+            record,
             scheme,
             random: Random(seed),
             memory: vec![0xee; area_frames as usize * 4096],
@@ -639,6 +658,24 @@ impl World {
         }
     }
 
+    /// What was recorded gives the same decisions.
+    fn replay(&self) {
+        let record = self.record.lock().unwrap();
+        let mut again = Core::new(self.core.tunables.clone());
+        again.hash_decisions();
+        let mut decoder = Decoder::new(&record.bytes);
+        let mut last = String::new();
+        while let Some(asked) = decoder.call().expect("what was encoded") {
+            let decided = record.decided[again.number() as usize];
+            assert_eq!(again.decided(), decided, "call {}: {last}", again.number());
+            last = format!("{asked:?}");
+            again.again(&asked);
+        }
+        again.check();
+        assert_eq!((again.number(), again.decided()), (self.core.number(), self.core.decided()));
+        assert_eq!(format!("{:?}", again.counters()), format!("{:?}", self.core.counters()));
+    }
+
     fn tier_blocks(&self) -> u32 {
         self.core.tunables.blocks.iter().map(|r| r.end - r.start).sum()
     }
@@ -671,6 +708,7 @@ fn run(
         }
     }
     println!("{preset} {overrides:?} {frames} {blocks} {seed}: {:?}", world.stats);
+    world.replay();
     world.finish();
     world.stats
 }

@@ -1,5 +1,6 @@
 //! The core: one object that takes every decision, one numbered call at a time.
 
+use crate::asked::{Asked, Recorder};
 use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::{Objects, Place};
 use crate::pool::{Handle, Move, Pool, PoolUsage, Span};
@@ -145,6 +146,10 @@ pub struct Core {
     pub(crate) counters: Counters,
     calls: u64,
     hook: Option<TraceHook>,
+    /// Calls so far.
+    pub(crate) number: u64,
+    pub(crate) recorder: Option<Recorder>,
+    pub(crate) last_process: ProcId,
 }
 
 impl Core {
@@ -184,7 +189,15 @@ impl Core {
             counters: Counters::default(),
             calls: 0,
             hook: None,
+            number: 0,
+            recorder: None,
+            last_process: ProcId(0),
         }
+    }
+
+    /// What it was made from.
+    pub fn tunables(&self) -> &Tunables {
+        &self.tunables
     }
 
     /// Sends every call from now on to `hook`.
@@ -206,8 +219,14 @@ impl Core {
 
     /// A new process with an empty table and a staging area of `slots` slots.
     pub fn add_process(&mut self, slots: u32) -> (ProcId, AreaId) {
+        self.asked(&Asked::AddProcess { slots });
+        self.new_process(slots)
+    }
+
+    pub(crate) fn new_process(&mut self, slots: u32) -> (ProcId, AreaId) {
         let area = self.staging.add_area(slots);
         let proc = self.table.add_proc(area.0);
+        self.last_process = proc;
         if self.streams.len() <= proc.0 as usize {
             self.streams.resize_with(proc.0 as usize + 1, Streams::default);
         }
@@ -218,6 +237,7 @@ impl Core {
 
     /// The process is gone: all that it had is freed. Its batch must have been settled.
     pub fn remove_process(&mut self, proc: ProcId) {
+        self.asked(&Asked::RemoveProcess { proc });
         self.trace(Call::RemoveProcess { proc: proc.0 });
         let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
         for (page, entry) in self.table.tracked(proc, all) {
@@ -278,6 +298,7 @@ impl Core {
     /// Moves zpages out of nearly empty zspages. The pager copies the bytes in the order given,
     /// before it releases the core.
     pub fn compact(&mut self, max_moves: usize) -> Vec<Move> {
+        self.asked(&Asked::Compact { most: max_moves as u32 });
         let mut moves = Vec::new();
         let (objects, owners) = (&self.objects, &self.owners);
         // A policy knows which zpage is in which unit.
@@ -297,6 +318,18 @@ impl Core {
     pub fn take_effects(&mut self) -> Effects {
         self.collect();
         std::mem::take(&mut self.effects)
+    }
+
+    /// The same for who has nothing else to do about it than to free swap space: `freed` is called for each extent and its
+    /// length in bytes. Keeps the memory of the lists.
+    pub fn settle(&mut self, mut freed: impl FnMut(Extent, u16)) {
+        self.collect();
+        let Effects { moves, spans, extents, punch, closed } = &mut self.effects;
+        extents.drain(..).for_each(|(extent, len)| freed(extent, len));
+        moves.clear();
+        spans.clear();
+        punch.clear();
+        closed.clear();
     }
 
     /// The freed frames alone. To be called before a call that places, in the same locked section:
@@ -332,6 +365,7 @@ impl Core {
 
     /// From now on, or no longer: the pool takes nothing that could go to the swap tier.
     pub fn close_pool(&mut self, closed: bool) {
+        self.asked(&Asked::ClosePool { closed });
         self.store.closed = closed;
         if !closed {
             self.store.unblock();
@@ -340,11 +374,13 @@ impl Core {
 
     /// To be called now and then: the pool may grow or shrink with time.
     pub fn look(&mut self, tick: u32) {
+        self.asked(&Asked::Look { tick });
         self.store.look(tick, self.counters.to_swap, &mut *self.pool);
     }
 
     /// The block of the swap tier that belongs to an object which is being written as it is.
     pub fn block_of(&mut self, id: ObjectId) -> Option<u32> {
+        self.asked(&Asked::BlockOf { object: id });
         self.store.slot(id)
     }
 
@@ -361,6 +397,11 @@ impl Core {
     /// Use of the pool.
     pub fn pool_usage(&self) -> PoolUsage {
         self.pool.usage()
+    }
+
+    /// Frames of the pool in use: O(1) in most pools.
+    pub fn pool_frames(&self) -> u32 {
+        self.pool.frames()
     }
 
     /// Pages in the memory of a process in registered ranges.
@@ -395,6 +436,7 @@ impl Core {
 
     /// Whether the swap tier takes pages now; as long as it does not, incompressible ones go to the pool.
     pub fn swap_takes(&mut self, takes: bool) {
+        self.asked(&Asked::SwapTakes { takes });
         self.store.swap = takes;
         self.store.unblock();
     }

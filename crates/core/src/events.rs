@@ -1,6 +1,7 @@
 //! What the program does to its address space. Every call here needs the process's batch settled and
 //! no fault of it half served: the process's fault thread makes these calls itself.
 
+use crate::asked::Asked;
 use crate::engine::{Call, Core};
 use crate::ids::{AreaId, ObjectId, Page, PageRange, ProcId};
 use crate::table::Entry;
@@ -9,6 +10,7 @@ impl Core {
     /// MADV_DONTNEED, MADV_FREE and the like: evicted contents are gone at once; pages that are
     /// present may be zapped at any moment from now on and are quarantined.
     pub fn removed(&mut self, proc: ProcId, range: PageRange) {
+        self.asked(&Asked::Removed { proc, range });
         self.trace(Call::Removed { proc: proc.0, page: range.first.0, pages: range.pages });
         let epoch = self.table.proc(proc).epoch;
         for (page, entry) in self.table.tracked(proc, range) {
@@ -29,6 +31,7 @@ impl Core {
 
     /// munmap, or a mapping put over the range.
     pub fn unmapped(&mut self, proc: ProcId, range: PageRange) {
+        self.asked(&Asked::Unmapped { proc, range });
         self.trace(Call::Unmapped { proc: proc.0, page: range.first.0, pages: range.pages });
         for (page, entry) in self.table.tracked(proc, range) {
             if matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
@@ -42,6 +45,7 @@ impl Core {
     /// Forgets what the table has of a range that the process did not inherit. Pages that are being
     /// filled just now are left: the kernel refuses that by itself.
     pub fn disown(&mut self, proc: ProcId, range: PageRange) {
+        self.asked(&Asked::Disown { proc, range });
         self.trace(Call::Unmapped { proc: proc.0, page: range.first.0, pages: range.pages });
         for (page, entry) in self.table.tracked(proc, range) {
             if !matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
@@ -68,6 +72,7 @@ impl Core {
 
     /// mremap moved `from` to pages starting at `to`.
     pub fn remapped(&mut self, proc: ProcId, from: PageRange, to: Page) {
+        self.asked(&Asked::Remapped { proc, from, to });
         self.trace(Call::Remapped { proc: proc.0, from: from.first.0, to: to.0, pages: from.pages });
         let moved = self.table.tracked(proc, from);
         for &(page, entry) in &moved {
@@ -100,7 +105,8 @@ impl Core {
     }
 
     fn forked_with(&mut self, parent: ProcId, slots: u32, present: bool) -> (ProcId, AreaId) {
-        let (child, area) = self.add_process(slots);
+        self.asked(&Asked::Forked { parent, slots, present });
+        let (child, area) = self.new_process(slots);
         self.trace(Call::Forked { proc: parent.0, child: child.0 });
         let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
         for (page, entry) in self.table.tracked(parent, all) {
@@ -125,6 +131,7 @@ impl Core {
     /// Begins a proof: the pages in quarantine now and the epoch to name with them. Pages that a later
     /// event puts into quarantine, again or for the first time, do not belong to it.
     pub fn begin_proof(&mut self, proc: ProcId) -> (u32, Vec<Page>) {
+        self.asked(&Asked::BeginProof { proc });
         let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
         let tracked = self.table.tracked(proc, all).into_iter();
         let pages = tracked.filter(|(_, entry)| matches!(entry, Entry::Quarantined(_))).map(|(page, _)| page).collect();
@@ -137,6 +144,7 @@ impl Core {
 
     /// The proof of `epoch` holds: no thread is still inside of a call whose event was read before it began.
     pub fn end_doubts(&mut self, proc: ProcId, epoch: u32) {
+        self.asked(&Asked::EndDoubts { proc, epoch });
         let p = self.table.proc_mut(proc);
         p.doubts.over(epoch);
         // What is being filled just now can have been zapped already, and is not in the table yet.
@@ -148,6 +156,7 @@ impl Core {
     /// The same for a page in quarantine. A page that is present was freed lazily and can be evicted again; one that is absent was
     /// zapped.
     pub fn end_quarantine(&mut self, proc: ProcId, page: Page, epoch: u32, present: bool) {
+        self.asked(&Asked::EndQuarantine { proc, page, epoch, present });
         match self.table.get(proc, page) {
             Entry::Quarantined(e) if e <= epoch => {
                 self.table.set(proc, page, if present { Entry::Lazy } else { Entry::Untracked });

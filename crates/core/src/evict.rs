@@ -1,5 +1,6 @@
 //! Taking pages away: adoption, choice of victims, what came of a batch.
 
+use crate::asked::Asked;
 use crate::engine::{Call, Core};
 use crate::ids::{AreaId, Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
 use crate::table::{evictable, Age, Entry, Run, FILES, LAZY_BIT};
@@ -19,7 +20,7 @@ pub struct Victim {
 }
 
 /// What came of the pages of a [`Victim`]: bit i is its page i.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Those that are in their slots now.
     pub moved: u64,
@@ -53,6 +54,7 @@ impl Core {
     /// the kernel's zero page: a fork child may lack it, and a fault there then gives zeros. What it holds can be from
     /// before a REMOVE whose zap is to come. Returns false if the table had the page already.
     pub fn adopt(&mut self, proc: ProcId, page: Page, zero: bool) -> bool {
+        self.asked(&Asked::Adopt { proc, page, zero });
         if self.table.get(proc, page) != Entry::Untracked {
             return false;
         }
@@ -78,6 +80,7 @@ impl Core {
         let all = 0..self.table.procs.len() as u32;
         let procs: Vec<ProcId> =
             all.map(ProcId).filter(|p| self.table.procs[p.0 as usize].is_some() && may(*p)).collect();
+        self.asked(&Asked::PickVictims { most: max_pages as u32, tick, free: &procs });
         let files_first = self.files_first();
         if files_first && !procs.is_empty() && self.may_wait_for_files(&procs, tick) {
             return None;
@@ -155,6 +158,7 @@ impl Core {
     /// Takes the resident pages of a range out of turn, up to `max_pages`, from its upper end: the
     /// stack of a thread that must be made to wait.
     pub fn claim_range(&mut self, proc: ProcId, range: PageRange, max_pages: usize, tick: u32) -> Vec<Victim> {
+        self.asked(&Asked::ClaimRange { proc, range, most: max_pages as u32, tick });
         let mut runs: Vec<u32> = Vec::new();
         let mut pages = 0;
         for (page, entry) in self.table.tracked(proc, range).into_iter().rev() {
@@ -266,6 +270,7 @@ impl Core {
 
     /// What came of pages `first .. first + pages` of a batch. What did not move is still in the program.
     pub fn evicted(&mut self, proc: ProcId, first: Page, pages: u32, answer: Answer, tick: u32) {
+        self.asked(&Asked::Evicted { proc, first, pages, answer, tick });
         let Answer { moved, dropped, park, file } = answer;
         self.trace(Call::Evicted { proc: proc.0, page: first.0, moved, dropped });
         let area = AreaId(self.table.proc(proc).area);
@@ -316,11 +321,14 @@ impl Core {
     /// Sets the pages of a process that must stay in its memory. Those that are out already come back
     /// by the faults of their users.
     pub fn pin(&mut self, proc: ProcId, pages: impl Iterator<Item = Page>) {
-        self.table.proc_mut(proc).pinned = pages.collect();
+        let pages: Vec<Page> = pages.collect();
+        self.asked(&Asked::Pin { proc, pages: &pages });
+        self.table.proc_mut(proc).pinned = pages.into_iter().collect();
     }
 
     /// Lets all parked runs of a process be tried at once: what they waited for has happened.
     pub fn unpark(&mut self, proc: ProcId) {
+        self.asked(&Asked::Unpark { proc });
         let runs: Vec<u32> = self.table.proc(proc).runs.values().copied().collect();
         for run in runs {
             let run = &mut self.table.runs[run as usize];

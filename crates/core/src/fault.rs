@@ -1,5 +1,6 @@
 //! Bringing pages back.
 
+use crate::asked::Asked;
 use crate::blocks::byte_in_block;
 use crate::engine::{Call, Core};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
@@ -93,13 +94,14 @@ const SEQUENCE_PAGES: u32 = 4;
 
 impl Core {
     /// A fault at `page`, inside the registered range `limit`. Adds the pages to fill to `loads`, the
-    /// faulting one first; each of them must be answered by [`Core::loaded`]. Not more than `most` evicted ones: those whose
-    /// bytes the pager has at hand.
+    /// faulting one first; each of them must be answered by [`Core::loaded`]. Not more than `most`: those whose
+    /// bytes the pager has at hand, or one where each touch shall be seen.
     pub fn fault(&mut self, proc: ProcId, page: Page, limit: PageRange, most: u32, loads: &mut Vec<Load>) -> Fault {
+        self.asked(&Asked::Fault { proc, page, limit, most });
         let entry = self.table.get(proc, page);
         let before = loads.len();
         let answer = match entry {
-            Entry::Untracked => self.fill_zero(proc, page, limit, loads),
+            Entry::Untracked => self.fill_zero(proc, page, limit, most, loads),
             Entry::Out(object) => self.bring_back(proc, page, object, limit, most, loads),
             Entry::Quarantined(_) | Entry::Lazy => {
                 self.table.set(proc, page, Entry::Filling(Origin::of(entry)));
@@ -124,8 +126,9 @@ impl Core {
         self.streams[proc.0 as usize].window(page.0, max, zeros, |pages| table.all_resident(proc, pages))
     }
 
-    fn fill_zero(&mut self, proc: ProcId, page: Page, limit: PageRange, loads: &mut Vec<Load>) -> Fault {
-        let window = self.window(proc, page, self.tunables.scheme.fault.zero_run_pages, true);
+    fn fill_zero(&mut self, proc: ProcId, page: Page, limit: PageRange, most: u32, loads: &mut Vec<Load>) -> Fault {
+        let max = self.tunables.scheme.fault.zero_run_pages.min(most.max(1));
+        let window = self.window(proc, page, max, true);
         for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
             if self.table.get(proc, Page(number)) != Entry::Untracked {
                 break;
@@ -142,6 +145,7 @@ impl Core {
     /// longer one pass over them, the further, but not more than `most`: what to read from the device before [`Core::fault`].
     /// Empty if `page` is elsewhere.
     pub fn swapped_ahead(&mut self, proc: ProcId, page: Page, most: u32, out: &mut Vec<Stored>) {
+        self.asked(&Asked::SwappedAhead { proc, page, most });
         if self.stored(proc, page).is_some() {
             let window = self.window(proc, page, self.tunables.scheme.fault.around_pages, false);
             // An object that lies across two pages is no sequence.
@@ -152,11 +156,16 @@ impl Core {
 
     /// The same for up to `pages`, whatever was read before.
     pub fn swapped_run(&self, proc: ProcId, page: Page, pages: u32, out: &mut Vec<Stored>) {
-        out.extend((page.0..page.0 + u64::from(pages)).filter_map(|number| self.stored(proc, Page(number))));
+        let entries = self.table.entries(proc, page, pages);
+        out.extend(entries.filter_map(|entry| self.stored_as(entry)));
     }
 
     fn stored(&self, proc: ProcId, page: Page) -> Option<Stored> {
-        let Entry::Out(object) = self.table.get(proc, page) else { return None };
+        self.stored_as(self.table.get(proc, page))
+    }
+
+    fn stored_as(&self, entry: Entry) -> Option<Stored> {
+        let Entry::Out(object) = entry else { return None };
         match self.source(ObjectId(object)) {
             Source::Swapped { extent, len, codec, .. } => Some(Stored { extent, len, codec }),
             _ => None,
@@ -182,7 +191,9 @@ impl Core {
         }
         let from_swap = matches!(source, Source::Swapped { .. });
         let before = loads.len();
-        let window = self.window(proc, page, self.tunables.scheme.fault.around_pages, false).min(most.max(1));
+        // The stream of a page in the swap tier was asked about already, and is not made shorter by this.
+        let max = self.tunables.scheme.fault.around_pages.min(most.max(1));
+        let window = self.window(proc, page, max, false);
         for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
             let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
             let source = self.source(ObjectId(object));
@@ -236,6 +247,7 @@ impl Core {
     /// Pages come in from files of which the core knows nothing. Literally each is a request that the pool could not answer
     /// (ezswap 5.11); by `admission.offered_window` they do not count.
     pub fn read_elsewhere(&mut self, pages: u32) {
+        self.asked(&Asked::ReadElsewhere { pages });
         if let Some(selective) =
             self.store.selective.as_mut().filter(|_| self.tunables.scheme.admission.offered_window == 0)
         {
@@ -270,6 +282,7 @@ impl Core {
 
     /// What came of one page of a fault's list.
     pub fn loaded(&mut self, proc: ProcId, page: Page, filled: Filled) {
+        self.asked(&Asked::Loaded { proc, page, filled });
         self.trace(Call::Loaded { proc: proc.0, page: page.0, done: matches!(filled, Filled::Done | Filled::Read) });
         let mut file = filled == Filled::Read;
         match (self.table.get(proc, page), filled) {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+mod asked;
 pub mod blocks;
 #[cfg(test)]
 mod chaos;
@@ -24,15 +25,19 @@ mod object;
 pub mod pool;
 mod reclaim;
 pub mod replacement;
+pub mod sample;
 pub mod scheme;
+pub mod sizes;
 pub mod sizing;
 mod staging;
 mod store;
 mod streams;
 pub mod swap_log;
 mod table;
+pub mod trace;
 mod writeback;
 
+pub use asked::{Asked, Recorder, CALL_NAMES};
 pub use engine::{Call, Core, Counters, Effects, Totals, TraceHook, Tunables};
 pub use evict::{Answer, Victim, VICTIM_PAGES};
 pub use fault::{Fault, Filled, Load, Source, Stored};

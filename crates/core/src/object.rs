@@ -1,5 +1,6 @@
 //! Evicted contents: one object per distinct evicted page, shared by reference count.
 
+use crate::asked::Decided;
 use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
 use crate::ids::{AreaId, Extent, ObjectId, StagingSlot, NIL};
@@ -141,6 +142,7 @@ pub(crate) struct Objects {
     groups: [Group; GROUPS],
     duel: Duel,
     copies: Pays,
+    pub decided: Decided,
     /// The swap tier can keep what was brought back.
     keeps_copies: bool,
     pub fills: FillTable,
@@ -170,6 +172,7 @@ impl Objects {
             groups: [Group::default(); GROUPS],
             duel: Duel::of_pool(kind),
             copies: Pays::default(),
+            decided: Decided::default(),
             keeps_copies,
             fills,
             swapped: 0,
@@ -243,6 +246,7 @@ impl Objects {
             Place::Swapped(extent) => (6, extent.unit, 0),
             Place::Dropped => (7, 0, 0),
         };
+        self.decided.mix(u64::from(id.0) << 8 | tag as u64, u64::from(number) << 16 ^ u64::from(area));
         let o = &mut self.all[id.0 as usize];
         (o.tag, o.number, o.area) =
             (tag | o.tag & !PLACE, number, u16::try_from(area).expect("under 65536 staging areas"));

@@ -1,5 +1,6 @@
 //! From staging to the pool, or past it to the swap tier.
 
+use crate::asked::Asked;
 use crate::engine::{Call, Core};
 use crate::fault::Stored;
 use crate::grow::reserve_tight;
@@ -71,6 +72,7 @@ pub enum Origin {
 impl Core {
     /// The oldest staged pages, up to `max`.
     pub fn pick_compress(&mut self, max: usize, out: &mut Vec<Compress>) {
+        self.asked(&Asked::PickCompress { most: max.saturating_sub(out.len()) as u32 });
         let mut i = self.objects.staged.head;
         while i != NIL && out.len() < max {
             let (id, next) = (ObjectId(i), self.objects.next(i));
@@ -85,6 +87,7 @@ impl Core {
     /// Whether a staged page would go on to the swap tier soon, and came from there: then it is worth to look whether its bytes
     /// are there still ([`Coded::Stored`]) before it is compressed.
     pub fn goes_on(&mut self, id: ObjectId) -> bool {
+        self.asked(&Asked::GoesOn { object: id });
         self.objects.goes_on(id)
     }
 
@@ -104,6 +107,7 @@ impl Core {
 
     /// Whether programs wait for a CPU, and a page is read quickly from the swap tier, which takes pages.
     pub fn set_busy(&mut self, busy: bool) {
+        self.asked(&Asked::SetBusy { busy });
         self.store.busy = busy;
     }
 
@@ -119,6 +123,7 @@ impl Core {
     /// A page that was picked, before it is compressed. `None`: it shall be, and [`Core::compressed`] is called next.
     /// Otherwise it was decided without that. `estimate` is the entropy of its first bytes, in 65536ths of what bytes can have.
     pub fn offer(&mut self, id: ObjectId, origin: Origin, estimate: Option<u32>) -> Option<Placed> {
+        self.asked(&Asked::Offer { object: id, origin, estimate });
         let Place::Compressing(slot) = self.objects.place_of(id) else {
             panic!("object {} is not being compressed", id.0)
         };
@@ -164,6 +169,7 @@ impl Core {
 
     /// The codec is done with a page.
     pub fn compressed(&mut self, id: ObjectId, coded: Coded) -> Placed {
+        self.asked(&Asked::Compressed { object: id, coded });
         let len = if let Coded::Bytes { len, .. } = coded { len } else { 0 };
         self.trace(Call::Compressed { object: id.0, len });
         let undone = !self.effects.spans.is_empty() || !self.effects.moves.is_empty();

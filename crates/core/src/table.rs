@@ -3,6 +3,7 @@
 //! A run holds sixteen entries of 4 bytes. Runs of a process are found through a B-tree keyed by
 //! run number, so that ranges (munmap, mremap) cost only what they cover.
 
+use crate::asked::Decided;
 use crate::doubt::Doubts;
 use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
@@ -169,6 +170,7 @@ pub(crate) struct Table {
     pub groups: [Group; QUEUES],
     pub duel: Duel,
     clock: u64,
+    pub decided: Decided,
 }
 
 struct RunArena<'a>(&'a mut Vec<Run>);
@@ -189,6 +191,7 @@ impl Table {
             groups: [Group::default(); QUEUES],
             duel: Duel::of_resident(kind),
             clock: 0,
+            decided: Decided::default(),
         }
     }
 
@@ -232,6 +235,20 @@ impl Table {
         }
     }
 
+    /// The entries of so many pages, in order.
+    pub fn entries(&self, proc: ProcId, first: Page, pages: u32) -> impl Iterator<Item = Entry> + '_ {
+        let runs = &self.proc(proc).runs;
+        let mut known: Option<(u64, Option<u32>)> = None;
+        (first.0..first.0 + u64::from(pages)).map(move |number| {
+            let page = Page(number);
+            let run = match known {
+                Some((last, run)) if last == page.run() => run,
+                _ => known.insert((page.run(), runs.get(&page.run()).copied())).1,
+            };
+            run.map_or(Entry::Untracked, |run| self.entry_in(run, page.index()))
+        })
+    }
+
     /// Whether all of these pages are in the program's memory and stay there for now.
     pub fn all_resident(&self, proc: ProcId, pages: std::ops::Range<u64>) -> bool {
         let (first, last) = (Page(pages.start).run(), Page(pages.end.saturating_sub(1)).run());
@@ -273,7 +290,9 @@ impl Table {
             None => self.new_run(proc, page.run()),
         };
         let old = self.entry_in(run, page.index());
-        self.runs[run as usize].entries[page.index()] = Packed::new(new);
+        let packed = Packed::new(new);
+        self.decided.mix(u64::from(proc.0) << 52 ^ page.0, packed.0.into());
+        self.runs[run as usize].entries[page.index()] = packed;
         let p = self.proc_mut(proc);
         p.present_pages = p.present_pages + present(new) - present(old);
         self.present_total = self.present_total + present(new) - present(old);

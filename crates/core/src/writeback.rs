@@ -1,5 +1,6 @@
 //! From the pool to the swap tier.
 
+use crate::asked::Asked;
 use crate::blocks::{self, block_of};
 use crate::engine::{movable, Call, Core};
 use crate::fault::Stored;
@@ -39,6 +40,7 @@ impl Core {
     /// The pooled objects that shall leave now, up to `max_bytes` in the swap tier: as the scheme's replacement says. `pressed`:
     /// the pool must give room; otherwise only what is due.
     pub fn pick_writeback(&mut self, pressed: bool, max_bytes: u32, out: &mut Vec<WriteBack>) {
+        self.asked(&Asked::PickWriteback { pressed, most_bytes: max_bytes });
         match self.store.chooser {
             Chooser::Nobody => {}
             Chooser::Queue(_) if pressed || self.store.wants_room(|| self.pool.usage()) => {
@@ -281,6 +283,7 @@ impl Core {
     /// The write of an object ended: `None` if it failed. An extent that is not kept comes back as an
     /// effect.
     pub fn written(&mut self, id: ObjectId, extent: Option<Extent>) {
+        self.asked(&Asked::Written { object: id, extent });
         let place = self.objects.place_of(id);
         let keep = extent.is_some() && self.objects.refs(id) > 0 && !self.objects.pinned(id);
         self.trace(Call::Written { object: id.0, kept: keep });
@@ -364,6 +367,7 @@ impl Core {
 
     /// The object's bytes were appended anew. Whichever of the two places it is not in comes back as an effect.
     pub fn relocated(&mut self, id: ObjectId, from: Extent, to: Stored) {
+        self.asked(&Asked::Relocated { object: id, from, to });
         let same = self.objects.place_if_live(id) == Some(Place::Swapped(from)) && !self.objects.pinned(id);
         self.trace(Call::Relocated { object: id.0, kept: same });
         if same {

@@ -1,7 +1,7 @@
 //! Memory that the pager owns: frames of the pool, segments shared with stubs, futex words.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -131,6 +131,28 @@ impl Drop for Frames {
     }
 }
 
+/// An anonymous file, in memory.
+fn anonymous_file(flags: libc::c_uint) -> io::Result<File> {
+    // SAFETY: a constant name; the descriptor is ours.
+    unsafe {
+        let fd = libc::memfd_create(c"memfit".as_ptr(), libc::MFD_CLOEXEC | flags);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(File::from_raw_fd(fd))
+    }
+}
+
+/// An anonymous file, in memory, with these contents; to be handed on as a descriptor.
+///
+/// # Errors
+/// As the system calls give them.
+pub fn file_of(contents: &[u8]) -> io::Result<File> {
+    let mut file = anonymous_file(0)?;
+    file.write_all(contents)?;
+    Ok(file)
+}
+
 /// A memfd mapped shared here and in one target.
 #[derive(Debug)]
 pub struct Segment {
@@ -148,14 +170,7 @@ unsafe impl Sync for Segment {}
 impl Segment {
     /// A new one of zeros. Sealed in size: the target cannot shrink it under us.
     pub fn create(bytes: usize) -> io::Result<Segment> {
-        // SAFETY: a constant name; the descriptor is ours.
-        let file = unsafe {
-            let fd = libc::memfd_create(c"memfit".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            File::from_raw_fd(fd)
-        };
+        let file = anonymous_file(libc::MFD_ALLOW_SEALING)?;
         file.set_len(bytes as u64)?;
         // SAFETY: seals our own descriptor.
         unsafe {

@@ -3,18 +3,12 @@
 use crate::state::Shared;
 use crate::swap::Aligned;
 use crate::trainer::Trainer;
-use memfit_codec::{Aim, Choice, Chooser, CodecId, Dictionaries, Worker};
+use memfit_codec::{Aim, Aims, Choice, Chooser, CodecId, Dictionaries, Pressure, Worker};
 use memfit_core::scheme::CodecKind;
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-/// Resident share of the budget below which few bytes are worth more time, percent: each frame saved is a page in the
-/// program's memory, and a fault less. Not for pages that come back in sequence, unless very little is left.
-const TIGHT_PERCENT: u64 = 80;
-const VERY_TIGHT_PERCENT: u64 = 40;
-/// Compressed pages after which is looked anew at how many of them went on to the swap tier.
-const SPILL_WINDOW: u64 = 2048;
 /// Time of the device for a byte, ns, from which on the fewest bytes are worth their time also on the way there: the trained
 /// rule saves 102 bytes of a page for 4100 ns more in both directions (bench/README.md), and a byte is written and read.
 pub const SLOW_DEVICE_NS: u64 = 20;
@@ -31,28 +25,7 @@ pub struct Compressor {
     second: Box<[u8]>,
     picked: Vec<Compress>,
     aim: Aim,
-    spill: Spill,
-}
-
-/// Whether most of what is compressed goes on to the swap tier.
-#[derive(Debug, Default)]
-struct Spill {
-    compressed: u64,
-    to_swap: u64,
-    /// A running mean of how many do, percent: they go in bursts.
-    percent: u64,
-}
-
-impl Spill {
-    /// By the counts since the start.
-    fn look(&mut self, compressed: u64, to_swap: u64) -> bool {
-        if compressed >= self.compressed + SPILL_WINDOW {
-            let now = (to_swap - self.to_swap) * 100 / (compressed - self.compressed);
-            self.percent = (self.percent * 3 + now) / 4;
-            (self.compressed, self.to_swap) = (compressed, to_swap);
-        }
-        self.percent > 50
-    }
+    aims: Aims,
 }
 
 /// What came of a call.
@@ -77,7 +50,7 @@ impl Compressor {
             second: vec![0; 8192].into(),
             picked: Vec::new(),
             aim: Aim::Fast,
-            spill: Spill::default(),
+            aims: Aims::default(),
         }
     }
 
@@ -92,15 +65,15 @@ impl Compressor {
         }
         state.core.pick_compress(max, &mut picked);
         let resident = (state.core.present_total() * 4096 + shared.unmanaged.load(Relaxed)) * 100 / shared.sizes.budget;
-        let (tight, very) = (resident < TIGHT_PERCENT, resident < VERY_TIGHT_PERCENT);
         let counters = state.core.counters();
-        let spills = self.spill.look(counters.compressed, counters.to_swap - counters.raw_to_swap);
-        self.aim = match (very || (tight && !state.core.in_sequence()), self.dictionaries.count()) {
-            (false, _) => Aim::Fast,
-            (true, _) if spills && !shared.swap.as_ref().is_some_and(|swap| swap.is_slow(SLOW_DEVICE_NS)) => Aim::Spill,
-            (true, 0) => Aim::Dense,
-            (true, _) => Aim::Trained,
-        };
+        self.aim = self.aims.look(&Pressure {
+            resident_percent: resident,
+            in_sequence: state.core.in_sequence(),
+            compressed: counters.compressed,
+            spilled: counters.to_swap - counters.raw_to_swap,
+            slow_device: || shared.swap.as_ref().is_some_and(|swap| swap.is_slow(SLOW_DEVICE_NS)),
+            dictionaries: self.dictionaries.count(),
+        });
         shared.settle(state);
         let mut outcome = Outcome::default();
         for &item in &picked {
@@ -240,19 +213,6 @@ fn fixed(codec: CodecKind) -> Option<CodecId> {
 mod tests {
     use super::*;
     use memfit_codec::CODECS;
-
-    #[test]
-    fn most_goes_on_when_it_has_for_a_while() {
-        let (mut spill, mut to_swap) = (Spill::default(), 0);
-        let mut look = |pages: u64, share: u64| {
-            to_swap += SPILL_WINDOW * share / 100;
-            spill.look(pages * SPILL_WINDOW, to_swap)
-        };
-        assert!(!look(1, 0) && !look(2, 100), "one burst says nothing");
-        assert!((3..8).map(|i| look(i, 90)).last() == Some(true));
-        assert!(look(8, 0), "nor does one pause");
-        assert!((9..16).map(|i| look(i, 10)).last() == Some(false));
-    }
 
     #[test]
     fn schemes_can_ask_for_every_codec_by_its_name() {

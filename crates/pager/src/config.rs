@@ -1,5 +1,6 @@
 //! What the launcher tells the pager, and the messages between the two.
 
+use crate::timeline::Course;
 use memfit_core::scheme::Scheme;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
@@ -29,6 +30,12 @@ pub struct Config {
     pub swap_size: Option<u64>,
     /// Bytes that the swap device is rated for, for statistics.
     pub endurance: Option<u64>,
+    /// The file to which the run is recorded; the pager's from now on.
+    pub record: Option<RawFd>,
+    /// Touches of sampled pages are recorded, too.
+    pub record_access: bool,
+    /// The launcher gets a [`FromPager::Course`] before the statistics.
+    pub timeline: bool,
     /// The command, for statistics.
     pub command: Vec<String>,
     /// Name of the abstract unix socket, without the leading NUL.
@@ -45,7 +52,7 @@ pub struct Config {
     pub launcher_pid: i32,
 }
 
-/// Pager to launcher, one JSON object a packet.
+/// Pager to launcher, one JSON object a packet; a large one is in a memfd that comes with a packet.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromPager {
     /// The pager can serve; the command may start.
@@ -67,6 +74,8 @@ pub enum FromPager {
         /// The text without prefix and newline.
         text: String,
     },
+    /// What the run did over time, if that was asked for: just before the statistics.
+    Course(Box<Course>),
     /// Final statistics.
     Stats {
         /// Schema 1.

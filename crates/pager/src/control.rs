@@ -11,9 +11,11 @@ use crate::leave::{self, Left};
 use crate::monitor::Look;
 use crate::mutant::{off, Rule};
 use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, NOTICE_BYTES};
+use crate::record::Recording;
 use crate::state::Shared;
+use crate::timeline::Timeline;
 use memfit_os::maps::{not_inherited, Maps, Pagemap};
-use memfit_os::memory::Segment;
+use memfit_os::memory::{file_of, Segment};
 use memfit_os::process::{self, PidFd};
 use memfit_os::procfs::{self, RssReader};
 use memfit_os::proctree::{self, ProcStat};
@@ -161,6 +163,10 @@ pub struct Desk {
     pub past: Mutex<Vec<Row>>,
     /// Processes without a stub of which we know why.
     pub left: Mutex<Left>,
+    /// If the run is recorded.
+    pub recording: Option<Recording>,
+    /// If the run gets a report. Locked before all else.
+    pub timeline: Option<Mutex<Timeline>>,
     /// What the launcher told us.
     pub config: Config,
 }
@@ -318,13 +324,18 @@ fn deliver(desk: &Desk, open: bool) {
     }
 }
 
+/// Longest message that goes as a packet, bytes: far below the kernel's bound of a send buffer (`net.core.wmem_default`, 208 KiB).
+const PACKET_BYTES: usize = 32 << 10;
+
 /// One message; retried for a moment when the launcher does not keep up.
 pub fn send_to_launcher(fd: RawFd, message: &FromPager) {
     let Ok(text) = serde_json::to_vec(message) else { return };
     // SAFETY: the descriptor stays open as long as the pager lives.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let large = if text.len() > PACKET_BYTES { file_of(&text).ok() } else { None };
+    let packet = if large.is_some() { b"{}" } else { &text[..] };
     for _ in 0..100 {
-        match seqpacket::send(socket, &text, None) {
+        match seqpacket::send(socket, packet, large.as_ref().map(AsFd::as_fd)) {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 std::thread::sleep(Duration::from_millis(5))
             }
@@ -345,8 +356,11 @@ fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
     match serde_json::from_slice(&packet.bytes) {
         Ok(message @ ToPager::CommandExited { wait_for_stats, .. }) => {
             if wait_for_stats {
-                let (json, summary) = crate::stats::report(desk, &message);
+                let (course, json, summary) = crate::stats::report(desk, &message);
                 deliver(desk, true);
+                if let Some(course) = course {
+                    send_to_launcher(fd, &FromPager::Course(course));
+                }
                 send_to_launcher(fd, &FromPager::Stats { json, summary });
             }
             *desk.ended.lock().unwrap() = Some(message);
@@ -657,13 +671,13 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
             Arc::new(Proc::new(id, area, uffd)?)
         }
     };
-    proc.uffd.register(message.window[0], message.window[1] - message.window[0])?;
+    register(&proc.uffd, message.window[0], message.window[1] - message.window[0])?;
     if message.beacon != 0 {
-        proc.uffd.register(message.beacon, 4096)?;
+        register(&proc.uffd, message.beacon, 4096)?;
         proc.beacon.store(message.beacon, Relaxed);
     }
     if message.notice != 0 {
-        proc.uffd.register(message.notice, NOTICE_BYTES)?;
+        register(&proc.uffd, message.notice, NOTICE_BYTES)?;
         proc.notice.store(message.notice, Relaxed);
     }
     shared.lock().segments.insert(proc.area, segment);
@@ -693,6 +707,15 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         adopt::stacks(shared, &proc);
     }
     Ok(())
+}
+
+/// Of memory that is gone the kernel says ENOMEM here, and ESRCH everywhere else. After an exec the process has other memory, so that its
+/// size does not tell.
+fn register(uffd: &Uffd, start: u64, bytes: u64) -> std::io::Result<()> {
+    uffd.register(start, bytes).map_err(|error| match uffd.gone() {
+        true => std::io::Error::from_raw_os_error(libc::ESRCH),
+        false => error,
+    })
 }
 
 fn other(why: String) -> std::io::Error {

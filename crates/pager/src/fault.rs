@@ -14,7 +14,7 @@ use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE};
 use crate::state::Shared;
 use crate::swap::{Aligned, Have, Reader};
 use memfit_codec::{Dictionaries, Worker};
-use memfit_core::{Entry, Fault, Load, Page, PageRange, Stored};
+use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Fill, Inbox};
 use memfit_wire::{BATCH_RANGES, FORK_BEGINS, FORK_ENDED, GIVE, KEEP, SHIELD, UNSHIELD};
@@ -274,8 +274,10 @@ impl Server {
             }
             self.loads.clear();
             let mut state = self.shared.lock();
+            let most = self.shared.sampling.as_ref().map_or(most, |sampling| most.min(sampling.most(page)));
             let answer = state.core.fault(self.proc.id, page, limit, most, &mut self.loads);
             self.shared.settle(state);
+            let source = self.loads.first().map(|load| load.source);
             let done = match answer {
                 Fault::Load => {
                     self.find_files();
@@ -293,6 +295,7 @@ impl Server {
                 Fault::Busy => true,
             };
             if done {
+                self.sampled(page, source, fault.since);
                 break;
             }
             if off(Rule::EventPending) {
@@ -315,6 +318,15 @@ impl Server {
         }
         self.proc.counters.faults.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    /// A fault is served: what accesses cost that are recorded.
+    fn sampled(&self, page: Page, source: Option<Source>, since: Instant) {
+        if let (Some(sampling), Some(source)) = (&self.shared.sampling, source) {
+            if sampling.faulted(page, &source, since.elapsed(), self.polite) {
+                self.shared.want_reclaim();
+            }
+        }
     }
 
     /// A thread of the program has something to say about its forks, and waits.

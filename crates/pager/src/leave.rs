@@ -79,8 +79,8 @@ pub fn tell(desk: &Desk, pid: i32, comm: &str, why: Why, since: &str) {
 
 /// A process could not be paged; its stub is not needed.
 pub fn refused(desk: &Desk, client: &Client, error: &Error) {
-    // One that is about to end has no memory any more; that is what the kernel says with ENOMEM, too.
-    if client.rss.read().map_or(true, |rss| rss.mapped == 0) {
+    // One that is about to end has no memory any more, and one that has called exec has other memory, whose stub will say hello.
+    if error.raw_os_error() == Some(libc::ESRCH) || client.rss.read().map_or(true, |rss| rss.mapped == 0) {
         return;
     }
     if error.kind() == ErrorKind::PermissionDenied {

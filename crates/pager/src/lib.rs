@@ -24,14 +24,18 @@ mod proc;
 mod quarantine;
 mod ranges;
 mod reclaim;
+mod record;
+mod sampling;
 mod state;
 mod stats;
 mod swap;
+pub mod timeline;
 mod trainer;
 
 use config::{Config, FromPager, SwapChoice};
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
 use memfit_os::probe;
+use sampling::Sampling;
 use state::Shared;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -59,6 +63,9 @@ pub fn serve(config: Config) -> ! {
     spawn("monitor", Box::new(move || monitor::run(for_monitor)));
     control::send_to_launcher(launcher, &FromPager::Ready);
     control::run(&desk);
+    if let Some(recording) = &desk.recording {
+        recording.finish(&mut desk.shared.lock().core);
+    }
     std::process::exit(0);
 }
 
@@ -69,10 +76,18 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         let name = &config.scheme.name;
         return Err((format!("scheme {name} keeps pages in swap alone: it needs a swap tier, see --swap"), 2));
     }
-    let shared = Shared::new(config.scheme.clone(), config.budget_bytes, swap).map_err(|error| {
+    let mut shared = Shared::new(config.scheme.clone(), config.budget_bytes, swap).map_err(|error| {
         (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
     })?;
     flight::start(&mut shared.lock().core);
+    let launcher = config.to_launcher;
+    let tell = move |text| control::send_to_launcher(launcher, &FromPager::Warning { text });
+    let recording = record::start(&mut shared.lock().core, &config, tell)
+        .map_err(|error| (format!("--record: cannot start its thread: {error}"), 1))?;
+    if let Some(recording) = recording.as_ref().filter(|_| config.record_access) {
+        let sampling = Sampling::new(&shared.lock().core, shared.sizes.staging / 4096, recording.notes());
+        shared.sampling = Some(sampling);
+    }
     // A dead pager thread would leave faults unanswered for ever.
     std::panic::set_hook(Box::new(panic_hook(config.to_launcher)));
     Ok(Arc::new(control::Desk {
@@ -85,6 +100,8 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         over: false.into(),
         past: Mutex::new(Vec::new()),
         left: Mutex::default(),
+        recording,
+        timeline: config.timeline.then(Mutex::default),
         config,
     }))
 }

@@ -5,6 +5,8 @@ use crate::control::{engage, Client, Desk, IDLE, MANAGED, REFUSED};
 use crate::leave::{self, Why};
 use crate::proc::Proc;
 use crate::state::Shared;
+use crate::stats;
+use crate::timeline::Bytes;
 use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree;
 use memfit_os::sched::IdleTime;
@@ -23,6 +25,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// it may end soon, and what it had most of is part of the peak.
 const SLEEP_YOUNG: Duration = Duration::from_millis(4);
 const SLEEP_AGE_PART: u32 = 8;
+/// And while accesses are recorded: what is touched in new memory before it is found is not seen.
+const SLEEP_SAMPLING: Duration = Duration::from_millis(10);
 /// Smallest process that is engaged, bytes.
 const ENGAGE_BYTES: u64 = 256 << 10;
 /// Time between two looks for processes without a stub, and at proportional sizes; after a fork, and
@@ -183,6 +187,7 @@ impl Monitor {
             client.mapped.store(rss.mapped, Relaxed);
         }
         // A stranger may have said hello since it was found.
+        let known = total;
         self.strangers.retain(|&pid, stranger| {
             !clients.iter().any(|c| c.pid == pid) && stranger.bytes().map(|bytes| total += bytes).is_some()
         });
@@ -199,7 +204,7 @@ impl Monitor {
         }
         let hurry = Instant::now() < self.hurry_until;
         shared.hurry.store(hurry, Relaxed);
-        self.note_peaks(total + staging);
+        self.note_peaks(total + staging, &sizes, total - known);
         let grown = (total + staging).saturating_sub(std::mem::replace(&mut self.last_total, total + staging));
         // As much again as since the last sample, some times over, must fit.
         let pressure = free < (shared.sizes.engage.max(grown * 4)) as i64;
@@ -210,7 +215,8 @@ impl Monitor {
             let procs = shared.procs.lock().unwrap().clone();
             procs.iter().for_each(|proc| adopt::brake(shared, proc));
         }
-        let promised = free < shared.sizes.promise as i64 && promised as i64 > free;
+        let sampling = shared.sampling.is_some();
+        let promised = sampling || (free < shared.sizes.promise as i64 && promised as i64 > free);
         shared.promised.store(promised, Relaxed);
         self.engage_children(&clients);
         if pressure || promised || free < shared.sizes.arm as i64 {
@@ -221,8 +227,8 @@ impl Monitor {
         }
         let headroom = shared.free().max(0) as u64;
         let youngest = clients.last().map_or(self.since, |client| client.since).elapsed();
-        Duration::from_secs_f64(headroom as f64 / (FILL_RATE * self.cpus.min(4)) as f64 / 2.0)
-            .clamp(SLEEP_MIN, longest_sleep(youngest))
+        let longest = longest_sleep(youngest).min(if sampling { SLEEP_SAMPLING } else { SLEEP_MAX });
+        Duration::from_secs_f64(headroom as f64 / (FILL_RATE * self.cpus.min(4)) as f64 / 2.0).clamp(SLEEP_MIN, longest)
     }
 
     fn slow_look_due(&self, clients: &[Arc<Client>]) -> bool {
@@ -245,9 +251,11 @@ impl Monitor {
 
     /// Arms processes that have grown; `look`: looks for memory to register as well.
     fn engage_and_look(&self, sizes: &[(&Arc<Client>, Rss)], look: bool) {
+        // Accesses are recorded from the beginning.
+        let least = if self.desk.shared.sampling.is_some() { 0 } else { ENGAGE_BYTES };
         for &(client, ref rss) in sizes {
             match client.stage.load(Relaxed) {
-                IDLE if rss.anon >= ENGAGE_BYTES && self.may_engage(client) => {
+                IDLE if rss.anon >= least && self.may_engage(client) => {
                     if let Err(error) = engage(&self.desk, client) {
                         self.desk.shared.warn(format!("cannot engage process {}: {error}", client.pid));
                     }
@@ -441,8 +449,21 @@ impl Monitor {
         }
     }
 
-    fn note_peaks(&self, total: u64) {
+    /// `strangers`: bytes of processes without a stub.
+    fn note_peaks(&self, total: u64, sizes: &[(&Arc<Client>, Rss)], strangers: u64) {
         let shared = &self.desk.shared;
+        let timeline = self.desk.timeline.as_ref().map(|timeline| timeline.lock().unwrap());
+        if let Some(mut timeline) = timeline {
+            shared.peak.total.fetch_max(total, Relaxed);
+            if timeline.wants(total) {
+                let seen = sizes.iter().map(|(c, rss)| (c.pid, &*c.comm, c.own(rss.anon) + c.shmem.load(Relaxed)));
+                timeline.look(bytes(shared, total), seen, strangers);
+            }
+            let now = shared.started.elapsed().as_nanos() as u64;
+            if timeline.is_due(now) {
+                timeline.close(now, stats::counts(shared));
+            }
+        }
         let state = shared.lock();
         let (staging, backed) = (state.core.staging_allocated(), u64::from(state.frames.backed_frames) * 4096);
         let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes();
@@ -454,6 +475,28 @@ impl Monitor {
         shared.peak.staged.fetch_max(u64::from(staging) * 4096, Relaxed);
         shared.peak.pool.fetch_max(backed, Relaxed);
         shared.peak.metadata.fetch_max(metadata, Relaxed);
+    }
+}
+
+/// Where memory is now that the budget counts in all so many bytes of.
+pub fn bytes(shared: &Shared, total: u64) -> Bytes {
+    let state = shared.lock();
+    let (usage, swapped) = (state.core.pool_usage(), state.core.swapped_total() * 4096);
+    let (staged, pool) = (state.core.staging_allocated(), u64::from(state.frames.backed_frames) * 4096);
+    let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes();
+    let resident = (state.core.present_total() * 4096).saturating_sub(shared.doubled.load(Relaxed));
+    drop(state);
+    let swap = shared.swap.as_ref();
+    Bytes {
+        total,
+        resident,
+        unmanaged: 0,
+        staged: u64::from(staged) * 4096,
+        pool,
+        metadata: metadata + swap.map_or(0, |s| s.metadata_bytes()) + shared.files.metadata_bytes(),
+        swap: swap.map_or(0, |s| s.used_bytes()),
+        pooled: usage.zpages * 4096,
+        swapped,
     }
 }
 

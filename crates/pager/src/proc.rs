@@ -58,6 +58,8 @@ pub struct Io {
     pub busy: bool,
     /// When it was posted.
     pub posted: Option<Instant>,
+    /// Sampled regions with pages that were handed back untried: see `crate::sampling`.
+    pub again: Vec<u64>,
 }
 
 /// A batch without an answer for so long belongs to a stopped process: nobody waits for it.
@@ -360,7 +362,8 @@ impl Proc {
         }
         let tick = shared.tick();
         let (mut taken, mut answers) = (0, Vec::new());
-        for (posted, range) in io.ranges.iter_mut().zip(&ring.range) {
+        let Io { ranges, again, .. } = &mut **io;
+        for (posted, range) in ranges.iter_mut().zip(&ring.range) {
             let Some(victim) = posted else { continue };
             let pages = victim.slots.len() as u32;
             let status = range.status.load(Acquire);
@@ -376,6 +379,9 @@ impl Proc {
             }
             let dropped = if victim.lazy { !moved & valid & !self.present_mask(victim.first, pages) } else { 0 };
             let file = self.clean_mask(shared, victim, moved);
+            if let Some(sampling) = shared.sampling.as_ref().filter(|_| !park && moved != valid) {
+                sampling.untried(victim, again);
+            }
             answers.push((victim.first, pages, Answer { moved, dropped, park, file }));
             *posted = None;
             taken += (moved | dropped).count_ones() as usize;

@@ -4,6 +4,7 @@
 use crate::blocks::BlockOutput;
 use crate::compress::{Compressor, SLOW_DEVICE_NS};
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
+use crate::sampling::Sampler;
 use crate::state::Shared;
 use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
@@ -52,6 +53,8 @@ struct Reclaimer {
     /// Of the swap tier, if there is one.
     writer: Option<Output>,
     blocks: BlockOutput,
+    /// If accesses are recorded.
+    sampler: Option<Sampler>,
     cpus: Cpus,
     avoids: Option<usize>,
     idle_rounds: u32,
@@ -73,6 +76,7 @@ pub fn run(shared: Arc<Shared>) {
         compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.sizes.budget))),
         writer: shared.swap.clone().map(Output::new),
         blocks: BlockOutput::new(&shared.dictionaries),
+        sampler: Sampler::new(&shared),
         cpus: Cpus::of_this_thread(),
         avoids: None,
         idle_rounds: 0,
@@ -89,7 +93,8 @@ pub fn run(shared: Arc<Shared>) {
         if shared.free() >= shared.marks().low as i64 {
             shared.stuck.store(false, Relaxed);
             reclaimer.flush();
-            seen = shared.wait_for_work(seen, reclaimer.nap());
+            let nap = reclaimer.sample().min(reclaimer.nap());
+            seen = shared.wait_for_work(seen, nap);
             pace = Pace { since: Instant::now(), gained: 0 };
             reclaimer.collect_all();
             reclaimer.written();
@@ -167,6 +172,22 @@ impl Reclaimer {
         }
         self.clean();
         gained
+    }
+
+    /// Takes sampled pages away, if accesses are recorded. Returns when there is more to do.
+    fn sample(&mut self) -> Duration {
+        if self.sampler.is_none() {
+            return Duration::MAX;
+        }
+        self.make_way();
+        let Some(sampler) = &mut self.sampler else { return Duration::MAX };
+        let step = sampler.step();
+        if step.short {
+            // They are pages like any other: those that were staged first go on.
+            self.compress(COMPRESS_CHUNK);
+            self.write_raw();
+        }
+        step.within
     }
 
     /// Leaves the CPU to a program that is alone: its fault thread has stepped back there (SCHED_IDLE), so that the kernel

@@ -11,10 +11,12 @@ use crate::files::Files;
 use crate::forks::Expected;
 use crate::frames::FrameBook;
 use crate::proc::Proc;
+use crate::sampling::Sampling;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
 use memfit_codec::{Dictionaries, CODEC_IDS};
-use memfit_core::scheme::{AdmissionKind, Classes, Scheme, SizingKind};
+use memfit_core::scheme::{Classes, Scheme};
+use memfit_core::sizes::{Marks, Sizes};
 use memfit_core::{AreaId, Compress, Core, Effects, Origin, Tunables};
 use memfit_os::memory::{Frames, Segment};
 use std::collections::HashMap;
@@ -32,67 +34,10 @@ pub struct State {
     pub segments: HashMap<AreaId, Arc<Segment>>,
 }
 
-/// Sizes that follow from the budget and the scheme, bytes.
-#[derive(Debug, Clone, Copy)]
-#[allow(missing_docs)]
-pub struct Sizes {
-    pub budget: u64,
-    pub calm: Marks,
-    /// While memory that is not registered yet grows fast.
-    pub hurried: Marks,
-    /// Below this much, processes get their userfaultfd and segment, so that no time is lost later.
-    pub arm: u64,
-    /// Below this much, their memory is registered and adopted.
-    pub engage: u64,
-    /// Below this much, the same if what is mapped cannot fit.
-    pub promise: u64,
-    /// Resident pages below this are not taken.
-    pub floor: u64,
-    /// The same while the pool is dense.
-    pub dense_floor: u64,
-    pub staging: u64,
-}
-
-/// Watermarks: bytes of the budget that are free.
-#[derive(Debug, Clone, Copy)]
-pub struct Marks {
-    /// Background reclaim starts below this.
-    pub low: u64,
-    /// And stops at this.
-    pub high: u64,
-    /// A fault waits for reclaim below this.
-    pub min: u64,
-}
-
 /// Kits that are kept: as many faults as are usually served at once.
 const KITS: usize = 4;
 /// Pages that a waiting fault compresses before it looks again: under 100 us.
 const HELP_PAGES: usize = 4;
-/// Free share of the budget below which processes are armed, percent.
-const ARM_PERCENT: u64 = 65;
-/// Used share of the budget from which on memory is registered because there is more of it than can fit,
-/// percent: what runs far below its budget is left alone, whatever it maps.
-const PROMISE_PERCENT: u64 = 12;
-
-impl Sizes {
-    /// From the budget and the scheme's percentages.
-    pub fn new(budget: u64, scheme: &Scheme) -> Sizes {
-        let percent = |p: u32| budget / 100 * u64::from(p);
-        let low = percent(scheme.sizing.low_percent);
-        let engage = (budget / 8).max(16 << 20).min(budget / 3);
-        Sizes {
-            budget,
-            calm: Marks { low, high: percent(scheme.sizing.high_percent), min: low / 2 },
-            hurried: Marks { low: engage / 4 * 3, high: engage / 8 * 7, min: engage / 2 },
-            arm: budget / 100 * ARM_PERCENT,
-            engage,
-            promise: budget / 100 * (100 - PROMISE_PERCENT),
-            floor: percent(scheme.sizing.resident_floor_percent),
-            dense_floor: percent(scheme.sizing.dense_floor_percent),
-            staging: percent(scheme.reclaim.staging_percent).max(64 * 4096),
-        }
-    }
-}
 
 /// Everything shared.
 pub struct Shared {
@@ -146,6 +91,8 @@ pub struct Shared {
     helper: Mutex<Compressor>,
     /// What pages were compressed with: kept to the end.
     pub dictionaries: Arc<Dictionaries>,
+    /// If touches of sampled pages are recorded.
+    pub sampling: Option<Sampling>,
     /// Fault latencies.
     pub latency: Latency,
     /// Since the pager's start.
@@ -213,32 +160,16 @@ impl Signal {
     }
 }
 
-/// Most that the pool may take, bytes.
-fn pool_bytes(budget: u64, sizes: &Sizes, scheme: &Scheme) -> u64 {
-    let most = budget - sizes.dense_floor.min(budget / 2);
-    match scheme.sizing.kind {
-        _ if scheme.admission.kind == AdmissionKind::Nothing => 0,
-        SizingKind::Adaptive => most,
-        SizingKind::Fixed | SizingKind::Zones => (budget / 1000 * u64::from(scheme.sizing.pool_permille)).min(most),
-    }
-}
-
 impl Shared {
     /// With an empty core.
     pub fn new(scheme: Scheme, budget: u64, swap: Option<Arc<SwapTier>>) -> std::io::Result<Shared> {
         let sizes = Sizes::new(budget, &scheme);
         let dictionaries = Arc::new(Dictionaries::new());
-        let pool_frames = (pool_bytes(budget, &sizes, &scheme) / 4096) as u32;
-        let area_frames = pool_frames.saturating_mul(2).max(64);
         let scheme = Arc::new(scheme);
-        let core = Core::new(Tunables {
-            scheme: Arc::clone(&scheme),
-            staging_slots: (sizes.staging / 4096) as u32,
-            pool_frames,
-            area_frames,
-            swap: swap.is_some(),
-            blocks: swap.as_ref().map_or_else(Vec::new, |swap| swap.blocks()),
-        });
+        let blocks = swap.as_ref().map_or_else(Vec::new, |swap| swap.blocks());
+        let tunables = Tunables::new(&scheme, &sizes, swap.is_some(), blocks);
+        let area_frames = tunables.area_frames;
+        let core = Core::new(tunables);
         let state = State { core, frames: FrameBook::new(area_frames), segments: HashMap::new() };
         Ok(Shared {
             state: Mutex::new(state),
@@ -266,6 +197,7 @@ impl Shared {
             kits: Mutex::new(Vec::new()),
             helper: Mutex::new(Compressor::new(&dictionaries, None)),
             dictionaries,
+            sampling: None,
             latency: Latency::default(),
             started: Instant::now(),
             warnings: Mutex::new(Vec::new()),

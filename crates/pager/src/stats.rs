@@ -2,7 +2,8 @@
 
 use crate::config::ToPager;
 use crate::control::{Desk, Row};
-use crate::state::Shared;
+use crate::state::{CodecCount, Shared};
+use crate::timeline::{Counts, Course, FaultTimes, SOURCES};
 use memfit_core::Source;
 use serde::Deserialize;
 use serde_json::{json, Value};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sources of a fault's page, for latencies.
+/// Sources of a fault's page, for latencies; in the order of [`SOURCES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum SourceKind {
@@ -24,8 +25,6 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    const NAMES: [&'static str; 6] = ["zero", "staged", "filled", "pool", "swap", "file"];
-
     /// Of one load.
     pub fn of(source: &Source) -> SourceKind {
         match source {
@@ -39,7 +38,8 @@ impl SourceKind {
     }
 }
 
-/// Eight buckets an octave from 256 ns on.
+/// Eight buckets an octave from 256 ns on; what is shorter is in the first one.
+const SHORTEST: u64 = 256;
 const BUCKETS: usize = 8 * 27;
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub struct Latency {
 }
 
 fn bucket(ns: u64) -> usize {
-    let scaled = ns.max(256);
+    let scaled = ns.max(SHORTEST);
     let octave = 63 - scaled.leading_zeros() as usize;
     let part = (scaled >> (octave - 3)) as usize & 7;
     ((octave - 8) * 8 + part).min(BUCKETS - 1)
@@ -106,10 +106,24 @@ impl Latency {
         json!({"count": total, "p50": quantile(500), "p90": quantile(900), "p99": quantile(990), "max": max})
     }
 
+    /// All of it, from the first class that has a fault to the last one.
+    fn times(&self) -> FaultTimes {
+        let counts = self.by_source.each_ref().map(|histogram| histogram.buckets.each_ref().map(|b| b.load(Relaxed)));
+        let used = |class: &usize| counts.iter().any(|source| source[*class] > 0);
+        let (Some(first), Some(last)) = ((0..BUCKETS).find(used), (0..BUCKETS).rfind(used)) else {
+            return FaultTimes::default();
+        };
+        let begin = |class: usize| if class == 0 { SHORTEST } else { bound(class - 1) };
+        FaultTimes {
+            bounds_ns: (first..=last + 1).map(begin).collect(),
+            counts: counts.iter().map(|source| source[first..=last].to_vec()).collect(),
+        }
+    }
+
     fn json(&self) -> Value {
         let mut out = self.summary(&[0, 1, 2, 3, 4, 5]);
         let by: serde_json::Map<String, Value> =
-            SourceKind::NAMES.iter().enumerate().map(|(i, name)| (name.to_string(), self.summary(&[i]))).collect();
+            SOURCES.iter().enumerate().map(|(i, name)| (name.to_string(), self.summary(&[i]))).collect();
         out["by_source"] = Value::Object(by);
         out
     }
@@ -274,13 +288,46 @@ pub fn shorten(answer: &mut Value) {
     answer["processes_left_out"] = json!(left_out);
 }
 
-/// The final statistics and the summary line.
-pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Value, String) {
+/// What the run has done up to now.
+pub fn counts(shared: &Shared) -> Counts {
+    let c = shared.lock().core.counters().clone();
+    let file_faults = shared.files.faults.load(Relaxed);
+    let zero = c.faults_zero - file_faults.min(c.faults_zero);
+    let sum = |of: fn(&CodecCount) -> &AtomicU64| shared.codecs.iter().map(|count| of(count).load(Relaxed)).sum();
+    let swap = shared.swap.as_ref().map(|s| &s.counters);
+    Counts {
+        faults: [zero, c.faults_staged, c.faults_filled, c.faults_pool, c.faults_swap, c.faults_file + file_faults],
+        evicted: c.evicted,
+        swap_read: swap.map_or(0, |s| s.read_bytes.load(Relaxed)),
+        swap_written: swap.map_or(0, |s| s.write_bytes.load(Relaxed)),
+        compressed: sum(|count| &count.pages),
+        in_bytes: sum(|count| &count.in_bytes),
+        out_bytes: sum(|count| &count.out_bytes),
+    }
+}
+
+/// The run over time, if that was asked for, the final statistics and the summary line.
+pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Value, String) {
+    // The monitor can add nothing to either until both are made, so that they agree.
+    let timeline = desk.timeline.as_ref().map(|timeline| timeline.lock().unwrap());
     let mut json = live(desk, &Question::default());
+    let course = timeline.map(|mut timeline| {
+        let shared = &desk.shared;
+        if timeline.wants(0) {
+            timeline.look(
+                crate::monitor::bytes(shared, shared.used().min(shared.peak.total.load(Relaxed))),
+                std::iter::empty(),
+                0,
+            );
+        }
+        timeline.close(shared.started.elapsed().as_nanos() as u64, counts(shared));
+        Box::new(timeline.course(shared.latency.times()))
+    });
     if let ToPager::CommandExited { code, signal, .. } = ended {
         json["exit"] = json!({"code": code, "signal": signal});
     }
-    (json.clone(), summary(&json))
+    let line = summary(&json);
+    (course, json, line)
 }
 
 fn mib(bytes: u64) -> String {
@@ -347,5 +394,20 @@ mod tests {
             assert!((got / wanted - 1.0).abs() < 0.13, "{key} = {got}");
         }
         assert_eq!(json["max"], 1_000_000);
+    }
+
+    #[test]
+    fn histograms_have_all_faults_and_no_empty_ends() {
+        let latency = Latency::default();
+        assert_eq!(latency.times(), FaultTimes::default());
+        for ns in [1000, 1001, 5_000_000] {
+            latency.record(SourceKind::Swap, Duration::from_nanos(ns));
+        }
+        let times = latency.times();
+        let swap = &times.counts[SourceKind::Swap as usize];
+        assert_eq!((times.counts.len(), times.bounds_ns.len()), (SOURCES.len(), swap.len() + 1));
+        assert_eq!((swap[0], swap.iter().sum::<u64>(), *swap.last().unwrap()), (2, 3, 1));
+        assert!(times.bounds_ns[0] <= 1000 && times.bounds_ns[1] > 1001 && times.bounds_ns.is_sorted());
+        assert!(times.bounds_ns[swap.len() - 1] <= 5_000_000 && times.bounds_ns[swap.len()] > 5_000_000);
     }
 }

@@ -29,16 +29,27 @@ struct Runs {
 impl Runs {
     fn of_leaf(words: &[u64]) -> Runs {
         let mut runs = Runs::default();
-        for (start, len) in (FreeRuns { words, at: 0 }) {
-            runs.most = runs.most.max(len);
-            if start == 0 {
-                runs.head = len;
+        // Free blocks up to here without a used one.
+        let mut open = 0;
+        for (i, &word) in (0..).zip(words) {
+            if word == u64::MAX {
+                open += WORD;
+                continue;
             }
-            if start + len == LEAF {
-                runs.tail = len;
+            let first = open + word.trailing_ones();
+            if open == i * WORD {
+                runs.head = first;
             }
+            runs.most = runs.most.max(first);
+            if word.count_ones() > runs.most {
+                runs.most = runs.most.max(longest(word));
+            }
+            open = word.leading_ones();
         }
-        runs
+        if open == LEAF {
+            runs.head = open;
+        }
+        Runs { tail: open, most: runs.most.max(open), ..runs }
     }
 
     /// Of two neighbours of `half` blocks each.
@@ -49,6 +60,17 @@ impl Runs {
             most: left.most.max(right.most).max(left.tail + right.head),
         }
     }
+}
+
+/// The longest run of ones.
+fn longest(mut word: u64) -> u32 {
+    let mut len = 0;
+    // Each run loses one at its end.
+    while word != 0 {
+        word &= word << 1;
+        len += 1;
+    }
+    len
 }
 
 /// The free runs of some words in rising order: start and length.
@@ -330,6 +352,41 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_runs_of_a_leaf_are_those_that_one_finds_by_going_through_it() {
+        let mut random = 1u64;
+        for round in 0..20_000 {
+            let words: Vec<u64> = (0..LEAF_WORDS)
+                .map(|_| {
+                    let mut next = || {
+                        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                        random ^ random >> 29
+                    };
+                    match next() >> 61 {
+                        0 | 1 => u64::MAX,
+                        2 => 0,
+                        3 => u64::MAX << (next() % 64),
+                        4 => u64::MAX >> (next() % 64),
+                        5 => next() | next() | next(),
+                        _ if round % 5 == 0 => u64::MAX,
+                        _ => next(),
+                    }
+                })
+                .collect();
+            let mut runs = Runs::default();
+            for (start, len) in (FreeRuns { words: &words, at: 0 }) {
+                runs.most = runs.most.max(len);
+                if start == 0 {
+                    runs.head = len;
+                }
+                if start + len == LEAF {
+                    runs.tail = len;
+                }
+            }
+            assert_eq!(Runs::of_leaf(&words), runs, "{words:x?}");
+        }
+    }
 
     #[test]
     fn runs_of_a_leaf() {

@@ -202,6 +202,11 @@ pub trait Pool: Send {
     /// Totals; O(number of tables), not O(zpages).
     fn usage(&self) -> PoolUsage;
 
+    /// Of [`Pool::usage`] the frames alone.
+    fn frames(&self) -> u32 {
+        self.usage().frames
+    }
+
     /// Moves objects together so that frames become free, at most `max_moves` of them.
     ///
     /// The slots are those of afterwards at once; the caller carries out the moves in the order of `out` before any

@@ -253,6 +253,10 @@ impl Pool for Zsmalloc {
         }
     }
 
+    fn frames(&self) -> u32 {
+        self.frames.used()
+    }
+
     fn compact(
         &mut self,
         max_moves: usize,

@@ -1,0 +1,218 @@
+//! `memfit run --report`: what a run did, as a page.
+//!
+//! [`of`] turns the final statistics and the course of the run into a [`Report`]; what its sentences say is computed from
+//! the same numbers that are drawn. A run in which nothing was paged gets a short page.
+
+mod faults;
+mod memory;
+mod storage;
+mod words;
+
+use memfit_pager::timeline::{Course, Sample};
+use memfit_report::{Axis, Report, Section, Unit};
+use serde_json::Value;
+use words::{count, duration, size, times};
+
+/// Most points of a figure of rates: each is a mean over what lies between, so that a figure shows more than noise.
+const RATES_MAX: usize = 240;
+/// And the shortest time that it is a mean over, nanoseconds.
+const RATES_NS: u64 = 50_000_000;
+/// Colours of what is the same in several figures; see `memfit_report::COLOURS`.
+const RESIDENT: usize = 0;
+const POOL: usize = 1;
+const FILE: usize = 2;
+const FILLED: usize = 3;
+const SWAP: usize = 4;
+const STAGED: usize = 5;
+const UNMANAGED: usize = 6;
+const TABLES: usize = 7;
+
+/// What a page is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// Final statistics, schema 1.
+    pub stats: &'a Value,
+    /// What the run did over time.
+    pub course: &'a Course,
+    /// Where pages could go, for people.
+    pub swap: &'a str,
+}
+
+impl Run<'_> {
+    fn number(&self, path: &str) -> u64 {
+        self.stats.pointer(path).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    fn text(&self, path: &str) -> &str {
+        self.stats.pointer(path).and_then(Value::as_str).unwrap_or("")
+    }
+
+    fn budget(&self) -> u64 {
+        self.number("/budget_bytes")
+    }
+
+    fn peak(&self) -> u64 {
+        self.number("/peak/total_bytes")
+    }
+
+    fn paged(&self) -> bool {
+        self.number("/evictions/pages") > 0
+    }
+
+    fn process_count(&self) -> usize {
+        self.stats["processes"].as_array().map_or(0, Vec::len)
+    }
+
+    fn has_swap(&self) -> bool {
+        self.stats.pointer("/swap/enabled").and_then(Value::as_bool).unwrap_or(true)
+    }
+
+    fn samples(&self) -> &[Sample] {
+        &self.course.samples
+    }
+}
+
+/// The page of a run, as HTML.
+#[must_use]
+pub fn page(run: &Run<'_>) -> Vec<u8> {
+    let mut page = Vec::new();
+    of(run).write(&mut page).expect("memory takes all that is written");
+    page
+}
+
+/// The page of a run, as what it shows.
+#[must_use]
+pub fn of(run: &Run<'_>) -> Report {
+    let mut sections = vec![memory::section(run)];
+    sections.extend(memory::processes(run));
+    if run.paged() {
+        sections.extend([faults::section(run), storage::compression(run), storage::swap(run)]);
+    }
+    sections.extend(warnings(run));
+    Report { title: title(run), says: says(run), facts: facts(run), sections }
+}
+
+fn command(run: &Run<'_>) -> Vec<String> {
+    let words = run.stats["command"].as_array().into_iter().flatten();
+    words.filter_map(|word| word.as_str().map(String::from)).collect()
+}
+
+fn title(run: &Run<'_>) -> String {
+    let words = command(run);
+    let program = words.first().map_or("A run", |word| word.rsplit('/').next().unwrap_or(word));
+    format!("{program} within {}", size(run.budget()))
+}
+
+fn says(run: &Run<'_>) -> String {
+    let (peak, budget) = (run.peak(), run.budget());
+    if !run.paged() {
+        let tail = "nothing was paged, and nothing was in the way of the programs.";
+        return if peak <= budget {
+            format!("The tree needed {} at most, {} of its budget: {tail}", size(peak), words::percent(peak, budget))
+        } else {
+            format!("The tree had {} at most, more than its budget, and no page could be taken out.", size(peak))
+        };
+    }
+    let held = memory::held(run);
+    let had = if held > budget { format!("had up to {} of memory and ", size(held)) } else { String::new() };
+    let kept = if peak <= budget {
+        format!("The tree {had}stayed within its budget of {}", size(budget))
+    } else {
+        let over = words::percent(peak - budget, budget);
+        format!("The tree {had}exceeded its budget of {} by {over} for a moment at least", size(budget))
+    };
+    let evicted = size(run.number("/evictions/pages") * 4096);
+    let faults = run.number("/faults/total");
+    let back = match faults {
+        0 => "and nothing of it was needed again".to_owned(),
+        _ => {
+            let median = duration(run.number("/fault_latency_ns/p50"));
+            format!("and {} were answered, half of them within {median}", times(faults, "fault"))
+        }
+    };
+    format!("{kept}; {evicted} of pages were taken out over the run, {back}.")
+}
+
+fn facts(run: &Run<'_>) -> Vec<(String, String)> {
+    let (peak, budget) = (run.peak(), run.budget());
+    let signal = run.stats.pointer("/exit/signal").and_then(Value::as_i64);
+    let code = run.stats.pointer("/exit/code").and_then(Value::as_i64);
+    let exit = match (signal, code) {
+        (Some(signal), _) => format!("killed by signal {signal}{}", words::signal(signal)),
+        (None, Some(code)) => format!("status {code}"),
+        (None, None) => "unknown".into(),
+    };
+    let warnings = run.stats["warnings"].as_array().map_or(0, Vec::len);
+    let facts = [
+        ("Command", words::command(&command(run))),
+        ("Budget", size(budget)),
+        ("Peak", format!("{} ({})", size(peak), words::percent(peak, budget))),
+        ("Time", words::seconds(run.number("/wall_ns"))),
+        ("Exit", exit),
+        ("Scheme", run.text("/scheme").to_owned()),
+        ("Swap", if run.has_swap() { run.swap.to_owned() } else { "none".into() }),
+        ("Processes", count(run.process_count() as u64)),
+        ("Warnings", if warnings == 0 { "none".into() } else { count(warnings as u64) }),
+        ("Version", format!("memfit {}", run.text("/version"))),
+    ];
+    facts.map(|(name, value)| (name.into(), value)).into()
+}
+
+fn warnings(run: &Run<'_>) -> Option<Section> {
+    let all = run.stats["warnings"].as_array()?.iter().filter_map(Value::as_str);
+    let text: Vec<String> = all.map(String::from).collect();
+    (!text.is_empty()).then(|| Section { title: "Warnings".into(), text, ..Section::default() })
+}
+
+fn time() -> Axis {
+    Axis::new("Time since the start", Unit::Seconds)
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// What happened between two moments.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Stretch {
+    from: Sample,
+    to: Sample,
+}
+
+impl Stretch {
+    fn middle(&self) -> f64 {
+        seconds(self.from.at_ns).midpoint(seconds(self.to.at_ns))
+    }
+
+    /// Of a count that goes on from the start: how many a second.
+    fn rate(&self, of: impl Fn(&Sample) -> u64) -> f64 {
+        of(&self.to).saturating_sub(of(&self.from)) as f64 / seconds(self.to.at_ns - self.from.at_ns)
+    }
+}
+
+/// The run in at most [`RATES_MAX`] stretches of about the same length; from its start, when all was 0.
+fn stretches(samples: &[Sample]) -> Vec<Stretch> {
+    let end = samples.last().map_or(0, |sample| sample.at_ns);
+    let step = (end / RATES_MAX as u64).max(RATES_NS);
+    let mut from = Sample::default();
+    let mut all: Vec<Stretch> = Vec::new();
+    for &to in samples {
+        if to.at_ns >= from.at_ns + step {
+            all.push(Stretch { from, to });
+            from = to;
+        } else if let (true, Some(last)) = (to.at_ns == end, all.last_mut()) {
+            last.to = to;
+        }
+    }
+    all
+}
+
+/// How long a stretch of [`stretches`] is, for people.
+fn stretch_words(all: &[Stretch]) -> String {
+    let longest = all.iter().map(|stretch| stretch.to.at_ns - stretch.from.at_ns).max().unwrap_or(0);
+    format!("Points are means over up to {}.", duration(longest))
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,470 @@
+//! `memfit sim`: recorded runs and made-up programs under any scheme, in any budget.
+
+pub mod curve;
+pub mod page;
+pub mod table;
+
+use crate::args::{ResidentsArg, SimArgs};
+use crate::errors::{describe, Failure};
+use crate::output::OutputFile;
+use crate::size::{human, Size};
+use curve::Found;
+use memfit_core::sample::Sampled;
+use memfit_core::scheme::Scheme;
+use memfit_core::PAGE_BYTES;
+use memfit_sim::cost::CostTable;
+use memfit_sim::device::Device;
+use memfit_sim::generate::{find, Spec, WORKLOADS};
+use memfit_sim::lru::{lru, Hits};
+use memfit_sim::{
+    first_look, footprint, sweep, threads, BySource, Feed, Outcome, Recorded, ReplayError, Residents, Setup,
+};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use table::Row;
+
+/// Size of the swap tier if none is given: more than any workload here has.
+const SWAP_BYTES: u64 = 16 << 30;
+/// Budget of a workload that was not recorded, percent of what it needs.
+const BUDGET_PERCENT: f64 = 50.0;
+/// Smallest budget that is simulated, bytes: staging alone takes 256 KiB.
+pub const BUDGET_MIN: u64 = 1 << 20;
+/// Budgets of a curve at first, in steps of a tenth of what the workload needs: watermarks and metadata take some more.
+const CURVE_STEPS: u64 = 12;
+/// Budgets tried between two of them, and how often that is done: at the end they differ by a 36th of a step.
+const CLOSER_STEPS: u64 = 6;
+const CLOSER_ROUNDS: usize = 2;
+/// In place of the name of a scheme: plain LRU.
+const LRU: &str = "lru";
+/// Most rows of a sweep.
+const ROWS_MAX: usize = 100_000;
+
+/// A workload that was named.
+enum Source {
+    Recording(String),
+    Generator(String),
+}
+
+/// What is known of a recording.
+struct Of {
+    scheme: Arc<Scheme>,
+    budget: u64,
+    /// Share of its time in which it computed.
+    computing: f64,
+    /// What was sampled of its touches, and the share of its pages that this is.
+    sampled: Option<(Sampled, f64)>,
+}
+
+/// What is known of it before it is simulated.
+struct Known {
+    name: String,
+    source: Source,
+    /// Pages that it needs.
+    footprint: u64,
+    recorded: Option<Of>,
+}
+
+/// Simulates what was asked for.
+///
+/// # Errors
+/// When the command line is wrong, or a recording cannot be used.
+pub fn run(args: &SimArgs) -> Result<i32, Failure> {
+    let device = Arc::new(Device::find(&args.device).map_err(|error| Failure::usage(format!("--device: {error}")))?);
+    let costs = Arc::new(CostTable::find(&args.costs).map_err(|error| Failure::usage(format!("--costs: {error}")))?);
+    let swap_bytes = match args.swap_size {
+        None => SWAP_BYTES,
+        Some(Size::Bytes(bytes)) => bytes,
+        Some(size) => return Err(Failure::usage(format!("--swap-size {size}: it is a number of bytes, such as 4G"))),
+    };
+    let sets = combinations(&args.set)?;
+    let outputs = [("--json", &args.json), ("--csv", &args.csv)];
+    let mut files = Vec::new();
+    for (option, path) in outputs {
+        let to_stdout = |path: &&PathBuf| path.as_os_str() == "-";
+        files.push(match path.as_ref().filter(|path| !to_stdout(path)) {
+            Some(path) => Some(OutputFile::open(option, path)?),
+            None => None,
+        });
+    }
+    let page = args.report.as_deref().map(|path| OutputFile::open("--report", path)).transpose()?;
+    let bound = 1.0 + args.slowdown / 100.0;
+    let sim = Sim { args, sets, costs, device, swap_bytes };
+    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    for name in &args.workloads {
+        let known = sim.look(name)?;
+        sim.warn(&known)?;
+        let mut own = sim.simulate(&known, &sim.setups(&known)?)?;
+        if args.curve {
+            let (closer, answers) = sim.closer(&known, own, bound)?;
+            own = closer;
+            found.extend(answers);
+        }
+        rows.extend(own);
+    }
+    let [json, csv] = <[_; 2]>::try_from(files).unwrap_or_else(|_| unreachable!("two"));
+    let to_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    match json {
+        Some(file) => file.finish(table::json(&rows).as_bytes())?,
+        None if to_stdout(&args.json) => crate::print(&table::json(&rows))?,
+        None => {}
+    }
+    match csv {
+        Some(file) => file.finish(table::csv(&rows).as_bytes())?,
+        None if to_stdout(&args.csv) => crate::print(&table::csv(&rows))?,
+        None => {}
+    }
+    if let Some(file) = page {
+        let mut bytes = Vec::new();
+        let facts = vec![
+            ("device".into(), format!("{}: {}", sim.device.name, sim.device.summary)),
+            ("costs in RAM".into(), format!("{}: {}", sim.costs.name, sim.costs.summary)),
+            ("memfit".into(), env!("CARGO_PKG_VERSION").into()),
+        ];
+        let written = page::page(&rows, &found, bound, facts).write(&mut bytes);
+        written.map_err(|error| Failure::system("write the page", &error))?;
+        file.finish(&bytes)?;
+    }
+    if !to_stdout(&args.json) && !to_stdout(&args.csv) {
+        crate::print(&table::text(&rows))?;
+        for found in &found {
+            let which = if args.workloads.len() > 1 { format!("{}: ", found.workload) } else { String::new() };
+            crate::print(&format!("{which}{}\n", found.says(bound)))?;
+        }
+    }
+    Ok(0)
+}
+
+/// Every combination of the values of `--set KEY=VALUE,VALUE`.
+fn combinations(sets: &[String]) -> Result<Vec<Vec<String>>, Failure> {
+    let mut all: Vec<Vec<String>> = vec![Vec::new()];
+    for set in sets {
+        let (key, values) = set.split_once('=').expect("the command line wants KEY=VALUE");
+        all = all
+            .iter()
+            .flat_map(|before| {
+                values.split(',').map(|value| {
+                    let mut with = before.clone();
+                    with.push(format!("{key}={value}"));
+                    with
+                })
+            })
+            .collect();
+        if all.len() > ROWS_MAX {
+            return Err(Failure::usage(format!("--set: more than {ROWS_MAX} combinations")));
+        }
+    }
+    Ok(all)
+}
+
+/// A feed of the workload, from its beginning.
+fn open(source: &Source, computing: f64, only: Option<Sampled>) -> Result<Box<dyn Feed>, Failure> {
+    match source {
+        Source::Recording(path) => {
+            let recorded = Recorded::new(crate::trace::open(Path::new(path))?, computing);
+            Ok(Box::new(recorded.map_err(|error| failed(path, &error))?.of_sample(only)))
+        }
+        Source::Generator(spec) => {
+            let spec = Spec::parse(spec).map_err(|error| Failure::usage(error.to_string()))?;
+            Ok(Box::new(spec.make()))
+        }
+    }
+}
+
+fn failed(path: &str, error: &ReplayError) -> Failure {
+    Failure::here(format!("{path}: {error}"))
+}
+
+/// A setup, and how it is called.
+struct Called {
+    setup: Setup,
+    scheme: String,
+    set: String,
+    /// Plain LRU in place of the scheme.
+    lru: bool,
+}
+
+/// All that is the same for each workload.
+struct Sim<'a> {
+    args: &'a SimArgs,
+    sets: Vec<Vec<String>>,
+    costs: Arc<CostTable>,
+    device: Arc<Device>,
+    swap_bytes: u64,
+}
+
+impl Sim<'_> {
+    fn look(&self, name: &str) -> Result<Known, Failure> {
+        let args = self.args;
+        let made = find(name.split(':').next().unwrap_or(name)).is_some();
+        if !Path::new(name).exists() && made {
+            let source = Source::Generator(name.to_owned());
+            let wanted = args.memory.is_empty() || args.memory.iter().any(|size| matches!(size, Size::Percent(_)));
+            // It runs twice if its size is asked for.
+            let footprint = match wanted || args.report.is_some() {
+                true => footprint(&mut *open(&source, 1.0, None)?).map_err(|error| failed(name, &error))?,
+                false => 0,
+            };
+            return Ok(Known { name: name.to_owned(), source, footprint, recorded: None });
+        }
+        if let Err(error) = std::fs::metadata(name) {
+            let names = WORKLOADS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+            return Err(Failure::usage(format!(
+                "{name}: {}; give a recording of memfit run --record, or a workload that can be made: {names}",
+                describe(&error)
+            )));
+        }
+        let recording = crate::trace::open(Path::new(name))?;
+        let head = recording.head().clone();
+        let first = first_look(recording, &self.costs, &self.device, self.swap_bytes);
+        let first = first.map_err(|error| failed(name, &error))?;
+        if let Some(end) = &first.end {
+            eprintln!("memfit: {name}: {end}");
+        }
+        let tunables = head.tunables().map_err(|error| failed(name, &ReplayError::Head(error)))?;
+        let sampled = match first.sampled {
+            Some(sampled) => {
+                let some = open(&Source::Recording(name.to_owned()), 1.0, Some(sampled))?;
+                let pages = footprint(&mut *{ some }).map_err(|error| failed(name, &error))?;
+                Some((sampled, pages as f64 / first.footprint.max(1) as f64)).filter(|&(_, rate)| rate > 0.0)
+            }
+            None => None,
+        };
+        let (scheme, budget, computing) = (tunables.scheme, head.budget_bytes, first.computing);
+        let recorded = Some(Of { scheme, budget, computing, sampled });
+        let source = Source::Recording(name.to_owned());
+        Ok(Known { name: name.to_owned(), source, footprint: first.footprint, recorded })
+    }
+
+    fn residents(&self, known: &Known) -> Result<Residents, Failure> {
+        match (self.args.residents, &known.recorded) {
+            (Some(ResidentsArg::Recorded), None) => {
+                Err(Failure::usage(format!("{}: was not recorded: leave --residents out", known.name)))
+            }
+            (Some(ResidentsArg::Recorded), Some(_)) | (None, Some(Of { sampled: None, .. })) => {
+                Ok(Residents::AsRecorded)
+            }
+            (Some(ResidentsArg::Simulated), _) | (None, _) => Ok(Residents::Simulated),
+        }
+    }
+
+    /// Of which pages the touches are told, and what share of all that is.
+    fn sample(&self, known: &Known) -> Result<(Option<Sampled>, f64), Failure> {
+        let simulated = self.residents(known)? == Residents::Simulated;
+        Ok(match &known.recorded {
+            Some(Of { sampled: Some((sampled, rate)), .. }) if simulated => (Some(*sampled), rate.min(1.0)),
+            _ => (None, 1.0),
+        })
+    }
+
+    /// Says what a recording cannot tell.
+    fn warn(&self, known: &Known) -> Result<(), Failure> {
+        let simulated = self.residents(known)? == Residents::Simulated;
+        match &known.recorded {
+            Some(Of { sampled: None, .. }) if simulated => eprintln!(
+                "memfit: {}: has no touches of pages that were in memory, so that all costs are too low; record it with \
+                 --record-access",
+                known.name
+            ),
+            Some(Of { sampled: None, .. }) if self.args.curve || !self.args.memory.is_empty() => eprintln!(
+                "memfit: {}: the pages in memory are those of the run in every budget, as the recording has no touches of them; \
+                 record it with --record-access",
+                known.name
+            ),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn budgets(&self, known: &Known) -> Result<Vec<u64>, Failure> {
+        let args = self.args;
+        let percent = |percent: f64| Size::Percent(percent).resolve(known.footprint * PAGE_BYTES);
+        let budgets: Vec<u64> = match &known.recorded {
+            _ if !args.memory.is_empty() => {
+                args.memory.iter().map(|size| size.resolve(known.footprint * PAGE_BYTES)).collect()
+            }
+            _ if args.curve => (1..=CURVE_STEPS).map(|i| percent(10.0 * i as f64)).collect(),
+            Some(Of { budget, .. }) => vec![*budget],
+            None => vec![percent(BUDGET_PERCENT)],
+        };
+        let only_lru = !args.scheme.is_empty() && args.scheme.iter().all(|name| name == LRU);
+        let least = if only_lru { PAGE_BYTES } else { BUDGET_MIN };
+        match budgets.iter().find(|&&budget| budget < least) {
+            Some(small) => {
+                Err(Failure::usage(format!("-m: {} is too small: at least {}", human(*small), human(least))))
+            }
+            None => Ok(budgets),
+        }
+    }
+
+    /// Every scheme with all that is to be set in it, in every budget.
+    fn setups(&self, known: &Known) -> Result<Vec<Called>, Failure> {
+        let (residents, budgets) = (self.residents(known)?, self.budgets(known)?);
+        let (_, rate) = self.sample(known)?;
+        let own = known.recorded.as_ref().map(|of| Arc::clone(&of.scheme));
+        let names = if self.args.scheme.is_empty() { vec![String::new()] } else { self.args.scheme.clone() };
+        let none = vec![Vec::new()];
+        let mut all = Vec::new();
+        for name in &names {
+            let lru = name == LRU;
+            for set in if lru { &none } else { &self.sets } {
+                let name = if lru { "memfit" } else { name };
+                let scheme = match (name, &own) {
+                    ("", Some(own)) => Scheme::parse(&own.to_toml(), set)
+                        .map_err(|error| Failure::usage(format!("scheme {}: {error}", own.name)))?,
+                    ("", None) => crate::run::scheme("memfit", set)?,
+                    (name, _) => crate::run::scheme(name, set)?,
+                };
+                let scheme = Arc::new(scheme);
+                for &budget in &budgets {
+                    let setup = Setup {
+                        scheme: Arc::clone(&scheme),
+                        budget,
+                        swap_bytes: self.swap_bytes,
+                        residents,
+                        rate,
+                        costs: Arc::clone(&self.costs),
+                        device: Arc::clone(&self.device),
+                    };
+                    let scheme = if lru { LRU.to_owned() } else { scheme.name.clone() };
+                    all.push(Called { setup, scheme, set: set.join(" "), lru });
+                }
+            }
+        }
+        if all.len() > ROWS_MAX {
+            return Err(Failure::usage(format!("more than {ROWS_MAX} combinations of schemes, numbers and sizes")));
+        }
+        Ok(all)
+    }
+
+    fn simulate(&self, known: &Known, called: &[Called]) -> Result<Vec<Row>, Failure> {
+        let computing = known.recorded.as_ref().map_or(1.0, |of| of.computing);
+        let (only, rate) = self.sample(known)?;
+        let setups: Vec<Setup> =
+            called.iter().filter(|called| !called.lru).map(|called| called.setup.clone()).collect();
+        let jobs = self.args.jobs.unwrap_or(threads(setups.len()));
+        let mut progress = Progress::new(&known.name, self.args.quiet);
+        let mut outcomes = Vec::new();
+        if !setups.is_empty() {
+            let mut feed = open(&known.source, computing, only)?;
+            let swept = sweep(&mut *feed, &setups, jobs, &mut |events| progress.show(events));
+            outcomes = swept.map_err(|error| failed(&known.name, &error))?;
+        }
+        let mut curve = None;
+        if called.iter().any(|called| called.lru) {
+            // All sizes at once, in a run of its own.
+            let mut feed = open(&known.source, computing, only)?;
+            let seen = lru(&mut *feed, &mut |events| progress.show(events));
+            curve = Some(seen.map_err(|error| failed(&known.name, &error))?);
+        }
+        progress.end();
+        let mut outcomes = outcomes.into_iter();
+        let outcomes = called.iter().map(|called| match curve.as_ref().filter(|_| called.lru) {
+            Some(curve) => plain(curve.hits((called.setup.budget as f64 * rate) as u64 / PAGE_BYTES), rate),
+            None => outcomes.next().expect("one for each setup"),
+        });
+        let row = |(called, outcome): (&Called, _)| Row {
+            workload: known.name.clone(),
+            scheme: called.scheme.clone(),
+            set: called.set.clone(),
+            budget: called.setup.budget,
+            footprint: known.footprint * PAGE_BYTES,
+            outcome,
+            lru: called.lru,
+        };
+        Ok(called.iter().zip(outcomes).map(row).collect())
+    }
+
+    /// Looks more closely where the bound is crossed.
+    fn closer(&self, known: &Known, mut rows: Vec<Row>, bound: f64) -> Result<(Vec<Row>, Vec<Found>), Failure> {
+        let first = self.setups(known)?;
+        for _ in 0..CLOSER_ROUNDS {
+            let mut more = Vec::new();
+            for found in curve::find(&rows, bound) {
+                let Some(like) = first.iter().find(|called| named(called) == found.label) else { continue };
+                more.extend(curve::between(&found, CLOSER_STEPS).into_iter().map(|budget| Called {
+                    setup: Setup { budget, ..like.setup.clone() },
+                    scheme: like.scheme.clone(),
+                    set: like.set.clone(),
+                    lru: like.lru,
+                }));
+            }
+            if more.is_empty() {
+                break;
+            }
+            rows.extend(self.simulate(known, &more)?);
+        }
+        let found = curve::find(&rows, bound);
+        let place = |row: &Row| found.iter().position(|found| found.label == page::label(row));
+        rows.sort_by_key(|row| (place(row), row.budget));
+        Ok((rows, found))
+    }
+}
+
+/// Hits and misses in terms of what a machine counts.
+fn plain(hits: Hits, rate: f64) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.tally.touches = hits.touches;
+    // From where they came is nothing that it knows.
+    outcome.tally.faults = BySource { zero: hits.cold, swap: hits.misses(), ..BySource::default() };
+    outcome.tally = outcome.tally.times(1.0 / rate);
+    outcome
+}
+
+fn named(called: &Called) -> String {
+    match called.set.is_empty() {
+        true => called.scheme.clone(),
+        false => format!("{} {}", called.scheme, called.set),
+    }
+}
+
+/// A line on the terminal while it takes long.
+struct Progress<'a> {
+    name: &'a str,
+    shown: bool,
+    quiet: bool,
+    began: Instant,
+    last: Instant,
+}
+
+impl<'a> Progress<'a> {
+    fn new(name: &'a str, quiet: bool) -> Progress<'a> {
+        let now = Instant::now();
+        Progress { name, shown: false, quiet: quiet || !std::io::stderr().is_terminal(), began: now, last: now }
+    }
+
+    fn show(&mut self, events: u64) {
+        if self.quiet || self.last.elapsed() < Duration::from_millis(200) {
+            return;
+        }
+        self.last = Instant::now();
+        self.shown = true;
+        let rate = events as f64 / self.began.elapsed().as_secs_f64() / 1e6;
+        eprint!("\r\x1b[K{}: {:.1} million events, {rate:.1} million a second", self.name, events as f64 / 1e6);
+        _ = std::io::stderr().flush();
+    }
+
+    fn end(&self) {
+        if self.shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_several_keys_are_combined() {
+        let sets = ["a=1,2".to_owned(), "b=x,y,z".to_owned(), "c=7".to_owned()];
+        let all = combinations(&sets).unwrap();
+        assert_eq!(all.len(), 6);
+        assert_eq!(all[0], ["a=1", "b=x", "c=7"]);
+        assert_eq!(all[5], ["a=2", "b=z", "c=7"]);
+        assert_eq!(combinations(&[]).unwrap(), [Vec::<String>::new()]);
+        let many: Vec<String> = (0..20).map(|i| format!("k{i}=1,2")).collect();
+        assert_eq!(combinations(&many).unwrap_err().code, 2);
+    }
+}

@@ -1,0 +1,55 @@
+//! `memfit trace export`: a recording as a table.
+
+use super::{cut, grouped, length, open, unreadable};
+use crate::args::{TableFormat, TraceExportArgs};
+use crate::errors::Failure;
+use crate::output::OutputFile;
+use memfit_export::{export, ExportError, Format};
+use std::fs;
+use std::path::Path;
+
+/// Writes the table.
+///
+/// # Errors
+/// When that fails; then there is no table.
+pub fn run(args: &TraceExportArgs) -> Result<i32, Failure> {
+    let format = format(args)?;
+    let name = args.file.display();
+    if is_same(&args.file, &args.output) {
+        return Err(Failure::usage(format!("-o {name}: this is the recording; give the table another name")));
+    }
+    let mut reader = open(&args.file)?;
+    let mut output = OutputFile::open("-o", &args.output)?;
+    let exported = match export(&mut reader, format, output.file()) {
+        Ok(exported) => exported,
+        Err(ExportError::Write(error)) => return Err(output.failure(&error)),
+        Err(ExportError::Read(error)) => return Err(unreadable(&args.file, &error)),
+        Err(error) => return Err(Failure::here(format!("{name}: {error}"))),
+    };
+    output.place()?;
+    if let Some(error) = exported.cut {
+        let cut = cut(&error, length(&args.file));
+        eprintln!("memfit: {name}: {cut}; the table has the {} calls before", grouped(exported.rows));
+    }
+    Ok(0)
+}
+
+fn format(args: &TraceExportArgs) -> Result<Format, Failure> {
+    let chosen = args.format.map(|format| match format {
+        TableFormat::Parquet => Format::Parquet,
+        TableFormat::Csv => Format::Csv,
+    });
+    let by_name = || match args.output.extension()?.to_str()? {
+        "parquet" => Some(Format::Parquet),
+        "csv" => Some(Format::Csv),
+        _ => None,
+    };
+    chosen.or_else(by_name).ok_or_else(|| {
+        let name = args.output.display();
+        Failure::usage(format!("-o {name}: name it .parquet or .csv, or say --format parquet or --format csv"))
+    })
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
+}

@@ -1,0 +1,64 @@
+//! `memfit trace verify`: recordings are replayed, and must decide the same.
+
+use super::{cut, grouped, length, open, unreadable};
+use crate::args::TraceVerifyArgs;
+use crate::errors::Failure;
+use memfit_sim::replay;
+use memfit_trace::{Reason, MEMFIT};
+use std::path::Path;
+use std::time::Instant;
+
+/// Replays each file.
+///
+/// # Errors
+/// When nothing can be printed. What is wrong with a file is told, and gives exit status 1.
+pub fn run(args: &TraceVerifyArgs) -> Result<i32, Failure> {
+    let mut code = 0;
+    for path in &args.files {
+        match verify(path) {
+            Ok(text) => crate::print(&text)?,
+            Err(failure) => {
+                eprintln!("{failure}");
+                code = 1;
+            }
+        }
+    }
+    Ok(code)
+}
+
+fn verify(path: &Path) -> Result<String, Failure> {
+    let mut reader = open(path)?;
+    let start = Instant::now();
+    explain_panics(path);
+    let replayed = replay(&mut reader);
+    drop(std::panic::take_hook());
+    let replay = replayed.map_err(|error| Failure::here(format!("{}: {error}", path.display())))?;
+    let same = format!("every decision is the same, {} calls", grouped(replay.compared));
+    let time = format!("{:.1} s", start.elapsed().as_secs_f64());
+    match &replay.cut {
+        None => Ok(format!("{}: {same}, in {time}\n", path.display())),
+        Some(error) if matches!(error.reason, Reason::Truncated) => {
+            let after = match replay.calls - replay.compared {
+                0 => String::new(),
+                calls => format!("; for its last {} calls there is nothing to compare", grouped(calls)),
+            };
+            Ok(format!("{}: {same}, in {time}; {}{after}\n", path.display(), cut(error, length(path))))
+        }
+        Some(error) => Err(Failure::here(format!("{}; up to there {same}", unreadable(path, error).message))),
+    }
+}
+
+/// The core holds some calls for impossible, and ends the program: that must not look as if nobody knew of it.
+fn explain_panics(path: &Path) {
+    let path = path.display().to_string();
+    std::panic::set_hook(Box::new(move |info| {
+        let text = info.payload().downcast_ref::<String>().map(String::as_str);
+        let why = text.or(info.payload().downcast_ref::<&str>().copied()).unwrap_or("no reason was given");
+        let place = info.location().map_or(String::new(), |place| format!(" ({}:{})", place.file(), place.line()));
+        eprintln!(
+            "memfit: {path}: the replay comes to a call that is impossible in it: it was recorded by another build of memfit \
+             {MEMFIT}, or this is a bug: {why}{place}"
+        );
+        std::process::exit(1);
+    }));
+}

@@ -1,0 +1,257 @@
+//! `memfit run --report`: pages of real runs, their numbers, and what a browser makes of them.
+
+mod support;
+
+use memfit_os::process::send_signal;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use support::stats::Stats;
+use support::tree::{eventually, Tree};
+use support::{find, memfit_command, skip, Bench, PYTHON};
+
+/// A dictionary that is filled and then read at random.
+const DICTIONARY: &str = "import random
+random.seed(5)
+d = {n: [n, str(n) * 9, random.random()] for n in range(150_000)}
+print(sum(d[random.randrange(150_000)][0] for _ in range(120_000)))
+";
+const BROWSERS: [&str; 4] = ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
+/// Goes into a page before all else; its end is the page's: what went wrong, and what is drawn.
+const PROBE: &str = r#"<script>
+const problems = [];
+addEventListener("error", event => problems.push(`uncaught: ${event.message || event.target.outerHTML}`), true);
+document.addEventListener("securitypolicyviolation", event => problems.push(`wanted: ${event.blockedURI}`));
+for (const level of ["error", "warn"]) console[level] = (...words) => problems.push(`${level}: ${words.join(" ")}`);
+addEventListener("load", async () => {
+  const drawn = [];
+  for (const figure of document.querySelectorAll("figure")) {
+    figure.querySelector(".plot").scrollIntoView();
+    await new Promise(done => setTimeout(done, 100));
+    const canvas = figure.querySelector("canvas");
+    const pixels = canvas ? canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data : [];
+    if (new Set(new Uint32Array(pixels.buffer ?? 0)).size > 3) drawn.push(figure.querySelector("h3").textContent);
+  }
+  const seen = document.body.appendChild(document.createElement("script"));
+  seen.type = "application/json";
+  seen.id = "seen";
+  seen.textContent = JSON.stringify({ problems, drawn }).replaceAll("<", "\\u003c");
+});
+</script>"#;
+
+/// What a page holds: its text, and what its script draws.
+struct Page {
+    html: String,
+    figures: Vec<Value>,
+}
+
+impl Page {
+    #[track_caller]
+    fn read(path: &Path) -> Page {
+        let html = fs::read_to_string(path).unwrap_or_else(|error| panic!("no page: {}: {error}", path.display()));
+        assert!(html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"), "it is whole");
+        let (_, rest) = html.split_once("id=\"figures\">").expect("what is drawn");
+        let figures = serde_json::from_str(rest.split_once("</script>").unwrap().0).expect("it is JSON");
+        Page { html, figures }
+    }
+
+    fn titles(&self) -> Vec<&str> {
+        self.figures.iter().map(|figure| figure["title"].as_str().unwrap()).collect()
+    }
+
+    #[track_caller]
+    fn figure(&self, title: &str) -> &Value {
+        let found = self.figures.iter().find(|figure| figure["title"] == title);
+        found.unwrap_or_else(|| panic!("no {title}: {:?}", self.titles()))
+    }
+
+    /// Places along x, and the sum of all series at each.
+    fn sums(&self, title: &str) -> Vec<(f64, f64)> {
+        let data = self.figure(title)["data"].as_array().unwrap();
+        let column = |n: usize| data[n].as_array().unwrap();
+        let sum = |row: usize| (1..data.len()).map(|n| column(n)[row].as_f64().unwrap_or(0.0)).sum::<f64>();
+        column(0).iter().enumerate().map(|(row, place)| (place.as_f64().unwrap(), sum(row))).collect()
+    }
+
+    fn fact(&self, name: &str) -> &str {
+        let rest = self.html.split_once(&format!("<dt>{name}</dt><dd>")).unwrap_or_else(|| panic!("no {name}")).1;
+        rest.split_once("</dd>").unwrap().0
+    }
+}
+
+/// A dictionary in 60 % of what it takes.
+fn dictionary(bench: &Bench) -> (Page, Stats) {
+    bench.file("dictionary.py", DICTIONARY);
+    let line = format!("{PYTHON} dictionary.py");
+    let plain = bench.plain(&line);
+    let (ran, stats) = bench.managed_with(&["--report", "page.html"], &line, plain.peak * 6 / 10);
+    assert_eq!((ran.code, ran.out, ran.err.as_str()), (Some(0), plain.out, ""));
+    (Page::read(&bench.directory.join("page.html")), stats)
+}
+
+#[test]
+fn report_of_a_paged_program() {
+    let Some(bench) = Bench::new("report_paged", &[PYTHON]) else { return };
+    let (page, stats) = dictionary(&bench);
+    for title in ["Memory by state", "What the programs have, wherever it is", "Faults by source over time"] {
+        page.figure(title);
+    }
+    page.figure("How long faults took");
+    page.figure("Ratio by codec");
+    // As the statistics have it.
+    let memory = page.figure("Memory by state");
+    assert_eq!(memory["y"]["suffix"], "MiB");
+    let peak = page.sums("Memory by state").iter().map(|row| row.1).fold(0.0, f64::max) * f64::from(1 << 20);
+    let expected = stats.number("/peak/total_bytes") as f64;
+    assert!((peak / expected - 1.0).abs() < 0.005, "{peak} and {expected}");
+    assert!(
+        memory["levels"][0]["at"].as_f64().unwrap() * f64::from(1 << 20) / stats.number("/budget_bytes") as f64 > 0.99
+    );
+    // A rate for each stretch, at its middle: their areas are the faults.
+    let rates = page.sums("Faults by source over time");
+    let mut end = 0.0;
+    let faults: f64 = rates
+        .iter()
+        .map(|&(middle, rate)| {
+            let half = middle - end;
+            end += half * 2.0;
+            rate * half * 2.0
+        })
+        .sum();
+    let sources = ["zero", "staged", "filled", "pool", "swap", "file"];
+    let total: u64 = sources.iter().map(|source| stats.number(&format!("/faults/{source}"))).sum();
+    assert!(total > 0 && (faults / total as f64 - 1.0).abs() < 0.05, "{faults} and {total}");
+    assert_eq!(page.fact("Exit"), "status 0");
+    assert!(page.fact("Command").contains("dictionary.py"));
+    assert!(page.html.len() < 2 << 20, "{}", page.html.len());
+    // Schema 1 is as it was.
+    assert!(stats.json.get("samples").is_none() && stats.json.get("course").is_none());
+}
+
+#[test]
+fn report_of_a_run_without_paging() {
+    let Some(bench) = Bench::new("report_quiet", &[]) else { return };
+    let (ran, stats) = bench.managed_with(&["--report", "page.html"], "sleep 0.2; exit 7", 256 << 20);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(7), ""));
+    assert_eq!(stats.number("/evictions/pages"), 0);
+    let page = Page::read(&bench.directory.join("page.html"));
+    assert_eq!(page.titles(), ["Memory by state"]);
+    assert!(page.html.contains("nothing was paged"));
+    assert_eq!(page.fact("Exit"), "status 7");
+}
+
+#[test]
+fn report_of_several_processes() {
+    let Some(bench) = Bench::new("report_tree", &[PYTHON]) else { return };
+    bench.file("hold.py", "import sys, time\nb = b'x' * (int(sys.argv[1]) << 20)\ntime.sleep(0.7)\n");
+    let line = format!("{PYTHON} hold.py 12 & {PYTHON} hold.py 20; wait");
+    let (ran, stats) = bench.managed_with(&["--report", "page.html"], &line, 256 << 20);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let page = Page::read(&bench.directory.join("page.html"));
+    let names: Vec<&str> = page.figure("Resident memory by process")["series"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|series| series["name"].as_str().unwrap())
+        .collect();
+    assert!(names.len() >= 2 && names[..2].iter().all(|name| name.starts_with("python3 ")), "{names:?}");
+    for row in stats.json["processes"].as_array().unwrap() {
+        assert!(page.html.contains(&format!("{} {}", row["comm"].as_str().unwrap(), row["pid"])), "{row}");
+    }
+}
+
+#[test]
+fn report_of_a_run_that_is_killed() {
+    let Some(bench) = Bench::new("report_killed", &["sleep"]) else { return };
+    let page = bench.directory.join("page.html");
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let mut command = memfit_command();
+        command.args(["run", "-q", "-m", "64M", "--report", "page.html", "--", "sleep", "1000"]);
+        let mut tree = Tree::start(command, &bench.directory, true);
+        eventually("the command runs", || tree.members().command.is_some());
+        assert!(!page.exists(), "it comes at the end");
+        // The launcher hands the first one on; the second one comes to the command alone.
+        let command = tree.members().command.unwrap().pid;
+        let whom = if signal == libc::SIGTERM { tree.root() } else { command };
+        send_signal(whom, signal, None).unwrap();
+        assert_eq!(tree.wait(), 128 + signal);
+        let exit = Page::read(&page).fact("Exit").to_owned();
+        assert!(exit.starts_with(&format!("killed by signal {signal} (SIG")), "{exit}");
+        fs::remove_file(&page).unwrap();
+    }
+}
+
+#[test]
+fn report_file_is_checked_before_the_start() {
+    let Some(bench) = Bench::new("report_path", &["touch"]) else { return };
+    let run = |path: &str, words: &[&str]| {
+        let mut command = memfit_command();
+        command.args(["run", "-q", "--report", path, "--"]).args(words);
+        bench.checked(command, path)
+    };
+    for path in ["/nonexistent/page.html", "/proc/page.html", "/"] {
+        let ran = run(path, &["touch", "ran"]);
+        assert_eq!(ran.code, Some(1), "{path}: {}", ran.err);
+        assert!(ran.err.starts_with(&format!("memfit: --report {path}: cannot be written: ")), "{}", ran.err);
+    }
+    assert!(!bench.directory.join("ran").exists());
+    // What cannot be written at the end is told; the command's status stays.
+    let ran = run("/dev/full", &["sh", "-c", "exit 3"]);
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.err.starts_with("memfit: cannot write /dev/full: No space left"), "{}", ran.err);
+    // Without a command there is no page, and nothing half done is left.
+    assert_eq!(run("page.html", &["memfit-no-such-command"]).code, Some(127));
+    let left = fs::read_dir(&bench.directory).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.filter(|name| name != "stdout" && name != "stderr").count(), 0);
+}
+
+/// Ends a browser that hangs.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The document after its scripts ran.
+fn browse(browser: &Path, directory: &Path, page: &Path) -> String {
+    let out = directory.join("dom.html");
+    let mut command = Command::new(browser);
+    // The page is ours, and root has no sandbox.
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+    command.args(["--disable-background-networking", "--dump-dom", "--virtual-time-budget=60000"]);
+    command.arg(format!("--user-data-dir={}", directory.join("profile").display()));
+    command.arg(format!("file://{}", page.display())).stdin(Stdio::null()).stderr(Stdio::null());
+    command.stdout(fs::File::create(&out).unwrap());
+    let mut child = Ended(command.spawn().unwrap());
+    let end = Instant::now() + Duration::from_secs(120);
+    while child.0.try_wait().unwrap().is_none() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(child);
+    String::from_utf8_lossy(&fs::read(out).unwrap()).into_owned()
+}
+
+#[test]
+fn report_in_a_browser_of_a_run() {
+    const TEST: &str = "report_in_a_browser_of_a_run";
+    let Some(browser) = BROWSERS.iter().find_map(|name| find(name)) else {
+        return skip(TEST, "there is no chromium; tests/setup installs it");
+    };
+    let Some(bench) = Bench::new("report_browser", &[PYTHON]) else { return };
+    let ready = bench.file("ready.html", "<p>ready");
+    if !browse(&browser, &bench.directory, &ready).contains("ready") {
+        return skip(TEST, &format!("{} shows nothing", browser.display()));
+    }
+    let (page, _) = dictionary(&bench);
+    let probed = bench.file("probed.html", &page.html.replacen("<head>", &format!("<head>{PROBE}"), 1));
+    let dom = browse(&browser, &bench.directory, &probed);
+    let seen = dom.split_once("id=\"seen\">").and_then(|(_, rest)| rest.split_once("</script>"));
+    let seen: Value = serde_json::from_str(seen.expect("the probe came to its end").0).unwrap();
+    assert_eq!(seen["problems"], Value::Array(Vec::new()));
+    assert_eq!(seen["drawn"], Value::from(page.titles()));
+}

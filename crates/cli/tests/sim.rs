@@ -1,0 +1,220 @@
+//! `memfit sim` as a user meets it. Nothing here needs a kernel feature: no program is paged.
+
+use memfit_core::scheme::Scheme;
+use memfit_sim::cost::CostTable;
+use memfit_sim::device::Device;
+use memfit_sim::generate::Spec;
+use memfit_sim::{Contents, Machine, Recorder, Residents, Setup};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+/// A directory of its own, removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("memfit-sim-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn sim(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memfit"));
+    command.arg("sim").args(words).stdin(Stdio::null());
+    command.output().expect("memfit starts")
+}
+
+fn rows(words: &[&str]) -> Vec<Value> {
+    let output = sim(&[words, &["--json", "-"]].concat());
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["schema"], 1);
+    json["rows"].as_array().unwrap().clone()
+}
+
+/// A small workload under a scheme, recorded.
+fn record(path: &str, workload: &str, scheme: &str, budget: u64) {
+    let setup = Setup {
+        scheme: Arc::new(Scheme::preset(scheme, &[]).unwrap().unwrap()),
+        budget,
+        swap_bytes: 1 << 30,
+        residents: Residents::Simulated,
+        rate: 1.0,
+        costs: Arc::new(CostTable::find("measured").unwrap()),
+        device: Arc::new(Device::find("ssd-nvme").unwrap()),
+    };
+    let mut machine = Machine::new(&setup, Contents::new());
+    let file = fs::File::create(path).unwrap();
+    let recorder = Recorder::start(&mut machine, file, vec![workload.into()]).unwrap();
+    for event in Spec::parse(workload).unwrap().make() {
+        machine.event(event);
+        recorder.now(machine.times().program);
+    }
+    recorder.finish(&mut machine).unwrap();
+}
+
+const SMALL: &str = "zipf:pages=16M,accesses=60000,seed=3";
+
+#[test]
+fn schemes_numbers_and_sizes_in_all_combinations() {
+    let words = [SMALL, "uniform:pages=12M,accesses=20000", "-s", "memfit,zswap-zbud", "-m", "8M,50%"];
+    let words = [&words[..], &["--set", "codec=lz4,zstd"]].concat();
+    let all = rows(&words);
+    assert_eq!(all.len(), 2 * 2 * 2 * 2);
+    let of = |key: &str| all.iter().map(|row| row[key].to_string()).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(of("scheme").len(), 2);
+    assert_eq!(of("set"), ["\"codec=lz4\"", "\"codec=zstd\""].map(String::from).into());
+    assert!(of("budget_bytes").contains(&(8u64 << 20).to_string()));
+    for row in &all {
+        let number = |key: &str| row[key].as_u64().unwrap();
+        assert!(number("faults") > 1000 && number("compressions") > 1000, "{row:#}");
+        assert_eq!(
+            number("faults"),
+            ["pool", "swap", "filled", "file"].map(|s| number(&format!("faults_{s}"))).iter().sum::<u64>()
+        );
+        // One fault fills up to 64 pages.
+        assert!(number("peak_bytes") <= number("budget_bytes") + (64 << 12), "{row:#}");
+        assert!(row["slowdown"].as_f64().unwrap() > 1.0);
+        assert!(row["compressed_ratio"].as_f64().unwrap() < 0.7);
+    }
+    assert_eq!(all, rows(&words), "the same again, on however many threads");
+    assert_eq!(all, rows(&[&words[..], &["-j", "1"]].concat()));
+}
+
+#[test]
+fn less_memory_costs_more_and_the_smallest_good_budget_is_found() {
+    let output = sim(&["ns2:scale=32", "-s", "memfit", "--curve"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("keep it at most 10 % slower, "), "{text}");
+    let budgets = ["-m", "30%,60%,90%,120%"];
+    let slowdowns: Vec<f64> = rows(&[&["ns2:scale=32", "-s", "zswap-zbud"][..], &budgets].concat())
+        .iter()
+        .map(|row| row["slowdown"].as_f64().unwrap())
+        .collect();
+    assert!(slowdowns.windows(2).all(|pair| pair[0] >= pair[1]), "{slowdowns:?}");
+    let never = sim(&[SMALL, "-s", "swap", "--curve", "-m", "5M,6M", "--slowdown", "1"]);
+    assert!(String::from_utf8_lossy(&never.stdout).contains("in none of these budgets"), "{never:?}");
+}
+
+#[test]
+fn a_recording_is_simulated_as_it_was_and_under_other_schemes() {
+    let directory = Directory::new("recording");
+    let path = directory.file("run.memfit");
+    record(&path, SMALL, "memfit", 8 << 20);
+    let own = rows(&[&path]);
+    assert_eq!(own.len(), 1);
+    assert_eq!((&own[0]["scheme"], &own[0]["budget_bytes"]), (&"memfit".into(), &(8u64 << 20).into()));
+    let others = rows(&[&path, "-s", "swap,zswap-zbud,ezswap,memfit"]);
+    let evicted: Vec<_> = others.iter().map(|row| row["evicted_pages"].clone()).collect();
+    assert!(evicted.iter().all(|pages| *pages == own[0]["evicted_pages"]), "the residents are those of the run");
+    assert_eq!(others[0]["faults_pool"], 0);
+    assert!(others[1]["faults_swap"].as_u64() > own[0]["faults_swap"].as_u64());
+    // Free of them, less memory costs more.
+    let budgets = rows(&[&path, "--residents", "simulated", "-m", "6M,8M,12M"]);
+    let faults: Vec<u64> = budgets.iter().map(|row| row["faults"].as_u64().unwrap()).collect();
+    assert!(faults[0] >= faults[1] && faults[1] >= faults[2], "{faults:?}");
+}
+
+fn fails(words: &[&str], code: i32, parts: &[&str]) {
+    let output = sim(words);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
+    assert!(output.stdout.is_empty(), "{words:?}");
+    assert!(text.starts_with("memfit: ") && parts.iter().all(|part| text.contains(part)), "{words:?}: {text}");
+}
+
+#[test]
+fn what_cannot_be_right_is_said_with_a_reason() {
+    fails(&["nonsense"], 2, &["nonsense: No such file", "memfit run --record", "zipf"]);
+    fails(&["zipf:size=3"], 2, &["zipf has no parameter 'size'", "pages"]);
+    fails(&["zipf:pages=0"], 2, &["pages"]);
+    fails(&[SMALL, "-s", "zramm"], 2, &["there is no scheme zramm"]);
+    fails(&[SMALL, "--set", "codec=none"], 2, &["codec"]);
+    fails(&[SMALL, "-m", "100K"], 2, &["too small"]);
+    fails(&[SMALL, "-m", "huge"], 2, &["does not start with a number"]);
+    fails(&[SMALL, "--device", "floppy"], 2, &["--device", "floppy", "ssd-nvme"]);
+    fails(&[SMALL, "--costs", "free"], 2, &["--costs", "measured"]);
+    fails(&[SMALL, "--swap-size", "10%"], 2, &["--swap-size"]);
+    fails(&[SMALL, "--residents", "recorded"], 2, &["was not recorded"]);
+    fails(&[SMALL, "-j", "0"], 2, &["1 to 1024"]);
+    fails(&[SMALL, "--slowdown", "x"], 2, &["percentage"]);
+    for option in ["--json", "--csv", "--report"] {
+        fails(&[SMALL, option, "/nonexistent/out"], 1, &[option, "cannot be written"]);
+    }
+}
+
+#[test]
+fn bad_recordings_are_named_with_the_byte() {
+    let directory = Directory::new("bad");
+    let whole = directory.file("whole");
+    record(&whole, SMALL, "zswap-zbud", 8 << 20);
+    let bytes = fs::read(&whole).unwrap();
+    let put = |name: &str, bytes: &[u8]| {
+        let path = directory.file(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    fails(&[&put("empty", b"")], 1, &["empty: the file is empty"]);
+    fails(&[&put("text", b"hello, this is no recording")], 1, &["text: this is no recorded run"]);
+    let mut other = bytes.clone();
+    other[8] = 9;
+    fails(&[&put("version", &other)], 1, &["version 9 of the format"]);
+    fails(&[directory.0.to_str().unwrap()], 1, &["directory"]);
+    // What is whole of it is used, and that is said.
+    for (name, bytes, why) in [
+        ("cut", bytes[..bytes.len() - 9].to_vec(), "the file is cut, at byte "),
+        ("flipped", flipped(&bytes), "the file is damaged, at byte "),
+    ] {
+        let output = sim(&[&put(name, &bytes)]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains(why) && text.contains("was used"), "{name}: {text}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("zswap-zbud"));
+    }
+}
+
+/// One bit of the last third is wrong.
+fn flipped(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let at = bytes.len() * 2 / 3;
+    bytes[at] ^= 4;
+    bytes
+}
+
+#[test]
+fn results_are_written_whole_as_table_csv_and_page() {
+    let directory = Directory::new("files");
+    let (csv, page) = (directory.file("out.csv"), directory.file("out.html"));
+    let output = sim(&[SMALL, "-s", "memfit,swap", "-m", "6M,9M", "--csv", &csv, "--report", &page]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 5);
+    assert!(text.starts_with("workload") && text.contains("slowdown") && !text.contains(" set "), "{text}");
+    let csv = fs::read_to_string(csv).unwrap();
+    let fields: Vec<usize> = csv
+        .lines()
+        .map(|line| line.replace("\"zipf:pages=16M,accesses=60000,seed=3\"", "x"))
+        .map(|line| line.split(',').count())
+        .collect();
+    assert_eq!(fields.len(), 5);
+    assert!(fields.iter().all(|&count| count == fields[0]), "{fields:?}");
+    let page = fs::read_to_string(page).unwrap();
+    for part in ["Time in terms of that without a limit", "zswap", "Written to the swap tier", "<table"] {
+        assert_eq!(page.contains(part), part != "zswap", "{part}");
+    }
+    assert!(page.len() < 500_000);
+    assert_eq!(fs::read_dir(Path::new(&directory.0)).unwrap().count(), 2, "nothing else is left");
+}

@@ -1,0 +1,119 @@
+//! What to ask of the codecs: little time or few bytes, as memory is.
+
+use crate::Aim;
+
+/// Resident share of the budget below which few bytes are worth more time, percent: each frame saved is a page in the
+/// program's memory, and a fault less. Not for pages that come back in sequence, unless very little is left.
+const TIGHT_PERCENT: u64 = 80;
+const VERY_TIGHT_PERCENT: u64 = 40;
+/// Compressed pages after which is looked anew at how many of them went on to the swap tier.
+const SPILL_WINDOW: u64 = 2048;
+
+/// How things are.
+pub struct Pressure<Slow> {
+    /// Pages in the programs' memory, percent of the budget.
+    pub resident_percent: u64,
+    /// Most evicted pages come back in sequence.
+    pub in_sequence: bool,
+    /// Pages compressed since the start.
+    pub compressed: u64,
+    /// Of these, those that went on to the swap tier.
+    pub spilled: u64,
+    /// Whether the device of the swap tier is slow; asked only where it matters.
+    pub slow_device: Slow,
+    /// Trained dictionaries that there are.
+    pub dictionaries: usize,
+}
+
+/// Follows it.
+#[derive(Debug, Default)]
+pub struct Aims {
+    spill: Spill,
+}
+
+impl Aims {
+    /// What to ask now.
+    pub fn look(&mut self, now: &Pressure<impl Fn() -> bool>) -> Aim {
+        let (tight, very) = (now.resident_percent < TIGHT_PERCENT, now.resident_percent < VERY_TIGHT_PERCENT);
+        let spills = self.spill.look(now.compressed, now.spilled);
+        match very || (tight && !now.in_sequence) {
+            false => Aim::Fast,
+            true if spills && !(now.slow_device)() => Aim::Spill,
+            true if now.dictionaries == 0 => Aim::Dense,
+            true => Aim::Trained,
+        }
+    }
+}
+
+/// Whether most of what is compressed goes on to the swap tier.
+#[derive(Debug, Default)]
+struct Spill {
+    compressed: u64,
+    to_swap: u64,
+    /// A running mean of how many do, percent: they go in bursts.
+    percent: u64,
+}
+
+impl Spill {
+    /// By the counts since the start.
+    fn look(&mut self, compressed: u64, to_swap: u64) -> bool {
+        if compressed >= self.compressed + SPILL_WINDOW {
+            let now = (to_swap - self.to_swap) * 100 / (compressed - self.compressed);
+            self.percent = (self.percent * 3 + now) / 4;
+            (self.compressed, self.to_swap) = (compressed, to_swap);
+        }
+        self.percent > 50
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_goes_on_when_it_has_for_a_while() {
+        let (mut spill, mut to_swap) = (Spill::default(), 0);
+        let mut look = |pages: u64, share: u64| {
+            to_swap += SPILL_WINDOW * share / 100;
+            spill.look(pages * SPILL_WINDOW, to_swap)
+        };
+        assert!(!look(1, 0) && !look(2, 100), "one burst says nothing");
+        assert!((3..8).map(|i| look(i, 90)).last() == Some(true));
+        assert!(look(8, 0), "nor does one pause");
+        assert!((9..16).map(|i| look(i, 10)).last() == Some(false));
+    }
+
+    #[test]
+    fn few_bytes_are_worth_time_where_little_is_resident() {
+        let aim = |resident_percent, in_sequence, dictionaries| {
+            let slow_device = || false;
+            let now = Pressure { resident_percent, in_sequence, compressed: 0, spilled: 0, slow_device, dictionaries };
+            Aims::default().look(&now)
+        };
+        assert_eq!(aim(90, false, 1), Aim::Fast);
+        assert_eq!(aim(79, false, 1), Aim::Trained);
+        assert_eq!(aim(79, false, 0), Aim::Dense);
+        assert_eq!(aim(79, true, 0), Aim::Fast, "what comes back in sequence is brought back in one fault");
+        assert_eq!(aim(39, true, 0), Aim::Dense);
+    }
+
+    #[test]
+    fn what_goes_on_to_a_quick_device_asks_for_less() {
+        let aim = |slow| {
+            let mut aims = Aims::default();
+            let mut last = Aim::Fast;
+            for i in 0..9 {
+                last = aims.look(&Pressure {
+                    resident_percent: 30,
+                    in_sequence: false,
+                    compressed: i * SPILL_WINDOW,
+                    spilled: i * SPILL_WINDOW,
+                    slow_device: || slow,
+                    dictionaries: 1,
+                });
+            }
+            last
+        };
+        assert_eq!((aim(false), aim(true)), (Aim::Spill, Aim::Trained));
+    }
+}

@@ -1,0 +1,319 @@
+//! Which part of the address space is watched when a run is recorded with its accesses, and how much of it.
+//!
+//! The pages of sampled regions are taken away again and again, so that nearly all touches of them are faults, which a recording has.
+//! A region is 64 pages, aligned, and sampled if the [`hash`] of its number is below a threshold: no randomness, and the same
+//! for all processes, so that what a fork child has of its parent is sampled in both. A simulation that looks at sampled regions alone,
+//! in a budget that is smaller by the sampled share ([`Sampled::rate`]), sees a small likeness of the run (SHARDS: Waldspurger et al., FAST 2015).
+//!
+//! The threshold only ever falls ([`Governor`]), so that a region that is sampled at the end was so all the time.
+
+use crate::engine::Core;
+use crate::ids::{ObjectId, Page, ProcId, RUN_PAGES};
+use crate::object::Place;
+use crate::table::{evictable, Entry};
+
+/// Pages of a region.
+pub const REGION_PAGES: u64 = 64;
+/// The threshold that samples everything: one more than the largest [`hash`].
+pub const EVERYTHING: u32 = 1 << 24;
+/// Runs of a region.
+const REGION_RUNS: u64 = REGION_PAGES / RUN_PAGES;
+
+/// Number of the region of a page: its address / 256 KiB.
+pub fn region_of(page: Page) -> u64 {
+    page.0 / REGION_PAGES
+}
+
+/// The hash of a region's number, 24 bits: the upper ones of what splitmix64 makes of it.
+pub fn hash(region: u64) -> u32 {
+    let mixed = region.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ mixed >> 31) >> 40) as u32
+}
+
+/// What is sampled, and how often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampled {
+    /// A region is sampled if its [`hash`] is below this.
+    pub threshold: u32,
+    /// Time between two passes over the sampled pages, ms: what is touched more often than that is seen once.
+    pub period_ms: u32,
+}
+
+impl Sampled {
+    /// Whether a page is in a sampled region.
+    pub fn has(&self, page: Page) -> bool {
+        hash(region_of(page)) < self.threshold
+    }
+
+    /// Sampled share of the address space, 0 to 1.
+    pub fn rate(&self) -> f64 {
+        f64::from(self.threshold.min(EVERYTHING)) / f64::from(EVERYTHING)
+    }
+}
+
+/// What sampling may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Most sampled pages that are in the programs or staged.
+    pub pages: u64,
+    /// Most time that faults on them take, thousandths of the time that passes, in the long run.
+    pub permille: u64,
+    /// First and longest time between two passes, ms.
+    pub period_ms: u32,
+    /// See above.
+    pub period_max_ms: u32,
+}
+
+/// With fewer sampled pages than one in so many of those that may be, they are looked at less often when their faults take too long; else
+/// fewer are sampled.
+const FEW_PART: u64 = 4;
+/// And with fewer than one in so many the sample stays, whatever its faults take: a smaller one would tell nothing.
+const LEAST_PART: u64 = 32;
+/// Faults may be ahead of their time by what is earned in so many seconds.
+const AHEAD_S: u64 = 4;
+
+/// Decides how much is sampled.
+///
+/// Pages above the limit halve the threshold. The time of faults is paid from an allowance that grows with the time that
+/// passes, up to that of some seconds, so that a program may fill its memory first. When it is used up the threshold halves, or the period doubles.
+#[derive(Debug, Clone)]
+pub struct Governor {
+    limits: Limits,
+    now: Sampled,
+    /// Microseconds.
+    allowance: u64,
+}
+
+impl Governor {
+    /// Everything is sampled at first.
+    pub fn new(limits: Limits) -> Governor {
+        let now = Sampled { threshold: EVERYTHING, period_ms: limits.period_ms };
+        Governor { limits, now, allowance: Self::most(&limits) }
+    }
+
+    fn most(limits: &Limits) -> u64 {
+        limits.permille * AHEAD_S * 1000
+    }
+
+    /// What holds now.
+    pub fn sampled(&self) -> Sampled {
+        self.now
+    }
+
+    /// So many sampled pages there are, in the programs or staged, and so long the faults on sampled pages took in the last so
+    /// many ms. Whether something has changed.
+    pub fn judge(&mut self, pages: u64, faults_us: u64, elapsed_ms: u64) -> bool {
+        let before = self.now;
+        let mut pages = pages;
+        while pages > self.limits.pages && self.now.threshold > 1 {
+            self.now.threshold /= 2;
+            pages /= 2;
+        }
+        let earned = self.limits.permille.saturating_mul(elapsed_ms);
+        let allowance = self.allowance.saturating_add(earned).min(Self::most(&self.limits));
+        self.allowance = allowance.saturating_sub(faults_us);
+        if faults_us > allowance {
+            let rarer = pages < self.limits.pages / FEW_PART && self.now.period_ms < self.limits.period_max_ms;
+            if rarer {
+                self.now.period_ms = (self.now.period_ms * 2).min(self.limits.period_max_ms);
+            } else if pages >= self.limits.pages / LEAST_PART {
+                self.now.threshold = (self.now.threshold / 2).max(1);
+            }
+        }
+        self.now != before
+    }
+}
+
+/// A sampled region of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// Its number: address / 256 KiB.
+    pub number: u64,
+    /// Its pages in the program, in a batch or staged.
+    pub pages: u32,
+    /// Those of them that could be taken now.
+    pub takeable: u32,
+}
+
+impl Region {
+    /// First page.
+    pub fn first(&self) -> Page {
+        Page(self.number * REGION_PAGES)
+    }
+}
+
+impl Core {
+    /// Sampled regions of a process that have pages, from region `from` on, in order; looks at `most` runs at least, if there are so
+    /// many. The region to go on from, if that was not all.
+    pub fn sampled_regions(
+        &self,
+        proc: ProcId,
+        from: u64,
+        most: usize,
+        sampled: Sampled,
+        out: &mut Vec<Region>,
+    ) -> Option<u64> {
+        let before = out.len();
+        let runs = self.table.proc(proc).runs.range(from * REGION_RUNS..);
+        for (looked, (&run, &index)) in runs.enumerate() {
+            let number = run / REGION_RUNS;
+            if looked >= most && run % REGION_RUNS == 0 {
+                return Some(number);
+            }
+            if hash(number) >= sampled.threshold {
+                continue;
+            }
+            let entries = (0..RUN_PAGES as usize).map(|i| self.table.entry_in(index, i));
+            let (mut pages, mut takeable) = (0, 0);
+            for entry in entries {
+                takeable += u32::from(evictable(entry));
+                pages += u32::from(self.is_near(entry));
+            }
+            match out[before..].last_mut().filter(|last| last.number == number) {
+                Some(last) => (last.pages, last.takeable) = (last.pages + pages, last.takeable + takeable),
+                None if pages > 0 => out.push(Region { number, pages, takeable }),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Whether a page takes a page of RAM uncompressed, or will.
+    fn is_near(&self, entry: Entry) -> bool {
+        match entry {
+            Entry::Out(object) => {
+                matches!(self.objects.place_of(ObjectId(object)), Place::Staged(_) | Place::Compressing(_))
+            }
+            Entry::Untracked | Entry::Quarantined(_) => false,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With faults of 10 us these are 5000 a second.
+    const LIMITS: Limits = Limits { pages: 4096, permille: 50, period_ms: 100, period_max_ms: 1600 };
+
+    fn judged(governor: &mut Governor, pages: u64, faults: u64) -> (u32, u32) {
+        governor.judge(pages, faults * 10, u64::from(governor.sampled().period_ms));
+        let Sampled { threshold, period_ms } = governor.sampled();
+        (EVERYTHING / threshold, period_ms)
+    }
+
+    #[test]
+    fn the_hash_is_as_documented_and_even() {
+        // The first outputs of splitmix64 with these states.
+        assert_eq!([0, 1].map(hash), [0xe2_20a8, 0x91_0a2d]);
+        let below = |threshold| (0x1_fc00_0000..0x1_fc01_0000).filter(|&region| hash(region) < threshold).count();
+        assert_eq!(below(EVERYTHING), 1 << 16);
+        let eighth = below(EVERYTHING / 8);
+        assert!((7900..8500).contains(&eighth), "{eighth} of 65536");
+        let sampled = Sampled { threshold: EVERYTHING / 8, period_ms: 100 };
+        assert!((sampled.rate() - 0.125).abs() < 1e-9);
+        assert!((0..64).all(|page| sampled.has(Page(page)) == sampled.has(Page(0))));
+    }
+
+    #[test]
+    fn a_small_tree_that_rests_is_sampled_whole() {
+        let mut governor = Governor::new(LIMITS);
+        for _ in 0..1000 {
+            assert_eq!(judged(&mut governor, 4096, 400), (1, 100));
+        }
+    }
+
+    #[test]
+    fn pages_above_the_limit_halve_the_sample_at_once() {
+        let mut governor = Governor::new(LIMITS);
+        assert_eq!(judged(&mut governor, 4097, 0), (2, 100));
+        assert_eq!(judged(&mut governor, 2048, 0), (2, 100));
+        assert_eq!(judged(&mut governor, 4096 * 512, 0), (1024, 100));
+        assert_eq!(judged(&mut governor, 0, 0), (1024, 100), "it never rises");
+    }
+
+    #[test]
+    fn a_program_may_fill_its_memory_before_its_faults_count() {
+        let mut governor = Governor::new(LIMITS);
+        assert_eq!(judged(&mut governor, 4096, 20_000), (1, 100));
+        assert_eq!(judged(&mut governor, 4096, 501), (2, 100), "all is spent");
+    }
+
+    /// Each period every sampled page is touched.
+    #[test]
+    fn faults_settle_within_the_budget_and_leave_a_sample() {
+        for all in [2_000u64, 20_000, 1_000_000] {
+            let mut governor = Governor::new(LIMITS);
+            let mut pages = all;
+            for _ in 0..100 {
+                let (part, _) = judged(&mut governor, pages, pages);
+                pages = all / u64::from(part);
+            }
+            let a_second = pages * 1000 / u64::from(governor.sampled().period_ms);
+            assert!(
+                a_second <= 5000 && pages >= LIMITS.pages / FEW_PART / 2,
+                "{all}: {pages} pages, {a_second} a second"
+            );
+            let settled = governor.sampled();
+            (0..100).for_each(|_| _ = judged(&mut governor, pages, pages));
+            assert_eq!(governor.sampled(), settled);
+        }
+    }
+
+    #[test]
+    fn a_small_sample_stays() {
+        let mut governor = Governor::new(LIMITS);
+        (0..100).for_each(|_| _ = judged(&mut governor, 100, 100_000));
+        assert_eq!(judged(&mut governor, 100, 100_000), (1, 1600));
+        assert_eq!(judged(&mut governor, 200, 100_000), (2, 1600));
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let mut governor = Governor::new(LIMITS);
+        for _ in 0..64 {
+            governor.judge(u64::MAX, u64::MAX, u64::MAX);
+        }
+        assert!(governor.sampled().threshold >= 1 && governor.sampled().period_ms <= 1600);
+    }
+
+    #[test]
+    fn regions_are_found_a_part_at_a_time() {
+        let scheme = std::sync::Arc::new(crate::scheme::Scheme::default());
+        let (staging_slots, pool_frames, area_frames) = (64, 64, 128);
+        let blocks = Vec::new();
+        let mut core =
+            Core::new(crate::Tunables { scheme, staging_slots, pool_frames, area_frames, swap: false, blocks });
+        let (proc, _) = core.add_process(64);
+        for page in [64, 65, 100, 128 + 63, 640] {
+            core.adopt(proc, Page(page), false);
+        }
+        let all = Sampled { threshold: EVERYTHING, period_ms: 100 };
+        let mut whole = Vec::new();
+        assert_eq!(core.sampled_regions(proc, 0, 100, all, &mut whole), None);
+        let found: Vec<_> = whole.iter().map(|r| (r.number, r.pages, r.takeable)).collect();
+        assert_eq!(found, [(1, 3, 3), (2, 1, 1), (10, 1, 1)]);
+        let (mut parts, mut from) = (Vec::new(), Some(0));
+        while let Some(at) = from {
+            from = core.sampled_regions(proc, at, 1, all, &mut parts);
+        }
+        assert_eq!(parts, whole);
+        let some = Sampled { threshold: hash(2) + 1, period_ms: 100 };
+        parts.clear();
+        core.sampled_regions(proc, 0, 100, some, &mut parts);
+        assert!(parts.iter().all(|r| hash(r.number) <= hash(2)) && parts.contains(&whole[1]));
+        // Taken away they are still near, and cannot be taken.
+        let victims = core.claim_range(proc, crate::PageRange { first: Page(64), pages: 64 }, 64, 0);
+        for victim in victims {
+            let pages = victim.slots.len() as u32;
+            let answer = crate::Answer { moved: u64::MAX >> (64 - pages), ..Default::default() };
+            core.evicted(proc, victim.first, pages, answer, 0);
+        }
+        parts.clear();
+        core.sampled_regions(proc, 0, 100, all, &mut parts);
+        assert_eq!((parts[0].pages, parts[0].takeable), (3, 0));
+    }
+}

@@ -1,0 +1,44 @@
+//! Comma-separated text. No value has a comma, a quote or the end of a line in it: there is nothing to quote.
+
+use crate::columns::COLUMNS;
+use crate::row::{Row, Value};
+use crate::Table;
+use std::io::{self, BufWriter, Write};
+
+pub struct Csv<W: Write> {
+    out: BufWriter<W>,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Csv<W> {
+    /// Writes the names.
+    pub fn new(out: W) -> io::Result<Self> {
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        writeln!(out, "{}", COLUMNS.map(|column| column.name).join(","))?;
+        Ok(Self { out, line: Vec::new() })
+    }
+}
+
+impl<W: Write> Table for Csv<W> {
+    fn row(&mut self, row: &Row) -> io::Result<()> {
+        self.line.clear();
+        for (i, value) in row.values.iter().enumerate() {
+            if i > 0 {
+                self.line.push(b',');
+            }
+            match value {
+                Value::Nothing => {}
+                Value::Number(number) => write!(self.line, "{number}")?,
+                Value::Name(name) => self.line.extend(name.as_bytes()),
+                Value::Text => self.line.extend(row.text.as_bytes()),
+                Value::Flag(flag) => self.line.extend(if *flag { &b"true"[..] } else { b"false" }),
+            }
+        }
+        self.line.push(b'\n');
+        self.out.write_all(&self.line)
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,116 @@
+//! Recorded runs as tables, for pandas, polars, DuckDB and the like: a row a call, a column for each thing that calls carry.
+//!
+//! [`COLUMNS`] says what there is; docs/trace.md says it to people. Memory is bounded: a block of the recording and, for Parquet,
+//! a group of rows.
+#![forbid(unsafe_code)]
+
+mod columns;
+mod csv;
+mod group;
+mod row;
+
+pub use columns::{Column, Type, COLUMNS};
+pub use group::GROUP_ROWS;
+
+use memfit_core::trace::{Damaged, Decoder};
+use memfit_trace::{Block, ReadError, Reader, Reason, PAGE_BYTES};
+use row::Row;
+use std::fmt;
+use std::io::{self, Read, Write};
+
+/// What a table is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Apache Parquet, zstd.
+    Parquet,
+    /// Comma-separated text, with the names of the columns in the first line.
+    Csv,
+}
+
+/// A table that was written.
+#[derive(Debug)]
+pub struct Exported {
+    /// Calls of the recording, rows of the table.
+    pub rows: u64,
+    /// Where the recording was cut, if it was.
+    pub cut: Option<ReadError>,
+}
+
+/// What kept a table from being written: what there is of it is of no use.
+#[derive(Debug)]
+pub enum ExportError {
+    /// The recording is damaged, or cannot be read.
+    Read(ReadError),
+    /// Pages of another size, bytes.
+    PageBytes(u32),
+    /// Calls that none are, in a block that is whole; its offset in bytes.
+    Calls(u64, Damaged),
+    /// The table cannot be written.
+    Write(io::Error),
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExportError::Read(error) => error.fmt(f),
+            ExportError::PageBytes(bytes) => {
+                write!(f, "it has pages of {bytes} bytes, and this version knows {PAGE_BYTES}")
+            }
+            ExportError::Calls(offset, damaged) => write!(f, "the block at byte {offset} holds no calls: {damaged:?}"),
+            ExportError::Write(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<io::Error> for ExportError {
+    fn from(error: io::Error) -> Self {
+        ExportError::Write(error)
+    }
+}
+
+/// Takes rows, one after the other.
+trait Table {
+    fn row(&mut self, row: &Row) -> io::Result<()>;
+    /// Writes what is left.
+    fn finish(self: Box<Self>) -> io::Result<()>;
+}
+
+/// Writes all calls of a recording to `out`, up to its end or to where it was cut.
+///
+/// # Errors
+/// When the recording is damaged before its end, or the table cannot be written.
+pub fn export<R: Read, W: Write + Send>(
+    reader: &mut Reader<R>,
+    format: Format,
+    out: W,
+) -> Result<Exported, ExportError> {
+    if reader.head().page_bytes != PAGE_BYTES {
+        return Err(ExportError::PageBytes(reader.head().page_bytes));
+    }
+    let mut table: Box<dyn Table + '_> = match format {
+        Format::Parquet => Box::new(group::Parquet::new(out, reader.head())?),
+        Format::Csv => Box::new(csv::Csv::new(out)?),
+    };
+    let (mut rows, mut row) = (0, Row::default());
+    let cut = loop {
+        let offset = reader.offset();
+        match reader.block() {
+            Ok(Some(Block::Calls { begins, calls, bytes })) => {
+                let wrong = |damaged| ExportError::Calls(offset, damaged);
+                let mut decoder = Decoder::new(bytes);
+                for i in 0..u64::from(calls) {
+                    let asked = decoder.call().map_err(wrong)?.ok_or(wrong(Damaged::Short))?;
+                    row.fill(begins.first + i, begins.at_ns, &asked);
+                    table.row(&row)?;
+                    rows += 1;
+                }
+            }
+            Ok(Some(Block::End(_))) => {}
+            Ok(None) => break None,
+            Err(error) if matches!(error.reason, Reason::Truncated) => break Some(error),
+            Err(error) => return Err(ExportError::Read(error)),
+        }
+    };
+    table.finish()?;
+    Ok(Exported { rows, cut })
+}

@@ -1,0 +1,230 @@
+//! A call as a row.
+
+use crate::columns::{At, COLUMNS};
+use memfit_core::{Asked, Coded, Extent, Filled, ObjectId, Origin, Page, PageRange, ProcId, Stored};
+use std::fmt::Write;
+
+/// What a row has in a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// The call does not carry it.
+    Nothing,
+    /// For numbers and bits.
+    Number(u64),
+    /// For names.
+    Name(&'static str),
+    /// For texts: it is in [`Row::text`].
+    Text,
+    /// For flags.
+    Flag(bool),
+}
+
+/// A row, to be used again for the next one.
+#[derive(Debug)]
+pub struct Row {
+    /// In the order of [`COLUMNS`].
+    pub values: [Value; COLUMNS.len()],
+    /// The one text that a row can have.
+    pub text: String,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Row { values: [Value::Nothing; COLUMNS.len()], text: String::new() }
+    }
+}
+
+impl Row {
+    /// Becomes the row of a call.
+    pub fn fill(&mut self, number: u64, time_ns: u64, asked: &Asked<'_>) {
+        self.values.fill(Value::Nothing);
+        self.number(At::Number, number);
+        self.number(At::TimeNs, time_ns);
+        self.name(At::Call, asked.name());
+        match *asked {
+            Asked::AddProcess { slots } => self.number(At::Slots, slots),
+            Asked::RemoveProcess { proc } | Asked::Unpark { proc } | Asked::BeginProof { proc } => self.process(proc),
+            Asked::Adopt { proc, page, zero } => {
+                self.at(proc, page);
+                self.flag(zero);
+            }
+            Asked::PickVictims { most, tick, free } => {
+                self.most(most);
+                self.number(At::TickMs, tick);
+                self.list(free.iter().map(|proc| proc.0.into()));
+            }
+            Asked::ClaimRange { proc, range, most, tick } => {
+                self.range(proc, range);
+                self.most(most);
+                self.number(At::TickMs, tick);
+            }
+            Asked::Evicted { proc, first, pages, answer, tick } => {
+                self.range(proc, PageRange { first, pages: pages.into() });
+                self.number(At::Moved, answer.moved);
+                self.number(At::Dropped, answer.dropped);
+                self.number(At::File, answer.file);
+                self.flag(answer.park);
+                self.number(At::TickMs, tick);
+            }
+            Asked::Pin { proc, pages } => {
+                self.process(proc);
+                self.number(At::Pages, pages.len() as u64);
+                self.list(pages.iter().map(|page| page.0));
+            }
+            Asked::Fault { proc, page, limit, most } => {
+                self.at(proc, page);
+                self.number(At::MappingPage, limit.first.0);
+                self.number(At::MappingPages, limit.pages);
+                // Any number of them is no number.
+                if most != u32::MAX {
+                    self.most(most);
+                }
+            }
+            Asked::SwappedAhead { proc, page, most } => {
+                self.at(proc, page);
+                self.most(most);
+            }
+            Asked::ReadElsewhere { pages } => self.number(At::Pages, pages),
+            Asked::Loaded { proc, page, filled } => {
+                self.at(proc, page);
+                self.name(At::Result, name_of_filled(filled));
+            }
+            Asked::Removed { proc, range } | Asked::Unmapped { proc, range } | Asked::Disown { proc, range } => {
+                self.range(proc, range);
+            }
+            Asked::Remapped { proc, from, to } => {
+                self.range(proc, from);
+                self.number(At::ToPage, to.0);
+            }
+            Asked::Forked { parent, slots, present } => {
+                self.process(parent);
+                self.number(At::Slots, slots);
+                self.flag(present);
+            }
+            Asked::EndDoubts { proc, epoch } => {
+                self.process(proc);
+                self.number(At::Epoch, epoch);
+            }
+            Asked::EndQuarantine { proc, page, epoch, present } => {
+                self.at(proc, page);
+                self.number(At::Epoch, epoch);
+                self.flag(present);
+            }
+            Asked::PickCompress { most } | Asked::Compact { most } => self.most(most),
+            Asked::GoesOn { object } | Asked::BlockOf { object } => self.object(object),
+            Asked::Offer { object, origin, estimate } => {
+                self.object(object);
+                self.name(At::Origin, name_of_origin(origin));
+                if let Some(estimate) = estimate {
+                    self.number(At::Entropy, estimate);
+                }
+            }
+            Asked::Compressed { object, coded } => self.compressed(object, coded),
+            Asked::SetBusy { busy: flag } | Asked::ClosePool { closed: flag } | Asked::SwapTakes { takes: flag } => {
+                self.flag(flag);
+            }
+            Asked::Look { tick } => self.number(At::TickMs, tick),
+            Asked::PickWriteback { pressed, most_bytes } => {
+                self.most(most_bytes);
+                self.flag(pressed);
+            }
+            Asked::Written { object, extent } => {
+                self.object(object);
+                if let Some(Extent { unit }) = extent {
+                    self.number(At::Unit, unit);
+                }
+            }
+            Asked::Relocated { object, from, to } => {
+                self.object(object);
+                self.number(At::FromUnit, from.unit);
+                self.stored(to);
+            }
+        }
+    }
+
+    fn compressed(&mut self, object: ObjectId, coded: Coded) {
+        self.object(object);
+        let result = match coded {
+            Coded::Incompressible => "incompressible",
+            Coded::Bytes { codec, len } => {
+                self.number(At::Codec, codec);
+                self.number(At::Len, len);
+                "bytes"
+            }
+            Coded::Word(word) => {
+                self.number(At::Word, word);
+                "word"
+            }
+            Coded::Stored(stored) => {
+                self.stored(stored);
+                "stored"
+            }
+        };
+        self.name(At::Result, result);
+    }
+
+    fn stored(&mut self, stored: Stored) {
+        self.number(At::Unit, stored.extent.unit);
+        self.number(At::Len, stored.len);
+        self.number(At::Codec, stored.codec);
+    }
+
+    fn at(&mut self, proc: ProcId, page: Page) {
+        self.process(proc);
+        self.number(At::Page, page.0);
+    }
+
+    fn range(&mut self, proc: ProcId, range: PageRange) {
+        self.at(proc, range.first);
+        self.number(At::Pages, range.pages);
+    }
+
+    fn process(&mut self, proc: ProcId) {
+        self.number(At::Process, proc.0);
+    }
+
+    fn object(&mut self, object: ObjectId) {
+        self.number(At::Object, object.0);
+    }
+
+    fn most(&mut self, most: u32) {
+        self.number(At::Most, most);
+    }
+
+    fn flag(&mut self, flag: bool) {
+        self.values[At::Flag as usize] = Value::Flag(flag);
+    }
+
+    fn number(&mut self, at: At, number: impl Into<u64>) {
+        self.values[at as usize] = Value::Number(number.into());
+    }
+
+    fn name(&mut self, at: At, name: &'static str) {
+        self.values[at as usize] = Value::Name(name);
+    }
+
+    fn list(&mut self, numbers: impl Iterator<Item = u64>) {
+        self.text.clear();
+        for (i, number) in numbers.enumerate() {
+            let _ = write!(self.text, "{}{number}", if i == 0 { "" } else { " " });
+        }
+        self.values[At::List as usize] = Value::Text;
+    }
+}
+
+fn name_of_filled(filled: Filled) -> &'static str {
+    match filled {
+        Filled::Done => "done",
+        Filled::Read => "read",
+        Filled::Exists => "exists",
+        Filled::Retry => "retry",
+    }
+}
+
+fn name_of_origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Background => "background",
+        Origin::Direct => "direct",
+        Origin::Process => "process",
+    }
+}

@@ -1,0 +1,264 @@
+//! Tables read back: each call is a row, whatever it is written as.
+
+use memfit_core::scheme::Scheme;
+use memfit_core::trace::Encoder;
+use memfit_core::*;
+use memfit_export::{export, ExportError, Exported, Format, COLUMNS, GROUP_ROWS};
+use memfit_trace::{Begins, Head, Reader, Reason, Writer};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+const P: ProcId = ProcId(3);
+const OBJECT: ObjectId = ObjectId(77);
+
+/// Each call, with each of its choices, and what its row must have besides number, time and name.
+fn calls() -> Vec<(Asked<'static>, &'static str)> {
+    let (page, range) = (Page(1 << 35), PageRange { first: Page(5), pages: 6 });
+    let stored = Stored { extent: Extent { unit: 9 }, len: 1000, codec: 2 };
+    let answer = Answer { moved: u64::MAX, dropped: 1 << 63, park: true, file: 5 };
+    let most = u32::MAX;
+    vec![
+        (Asked::AddProcess { slots: 153 }, "slots=153"),
+        (Asked::RemoveProcess { proc: P }, "process=3"),
+        (Asked::Adopt { proc: P, page, zero: true }, "process=3 page=34359738368 flag=true"),
+        (Asked::PickVictims { most: 4, tick: 8, free: &[P, ProcId(0)] }, "tick_ms=8 most=4 list=3 0"),
+        (Asked::PickVictims { most: 4, tick: 8, free: &[] }, "tick_ms=8 most=4 list="),
+        (Asked::ClaimRange { proc: P, range, most: 9, tick: 10 }, "process=3 page=5 pages=6 tick_ms=10 most=9"),
+        (
+            Asked::Evicted { proc: P, first: Page(5), pages: 64, answer, tick: 11 },
+            "process=3 page=5 pages=64 tick_ms=11 moved=18446744073709551615 dropped=9223372036854775808 file=5 flag=true",
+        ),
+        (Asked::Pin { proc: P, pages: &[Page(7), Page(9)] }, "process=3 pages=2 list=7 9"),
+        (Asked::Unpark { proc: P }, "process=3"),
+        (
+            Asked::Fault { proc: P, page: Page(8), limit: range, most: 16 },
+            "process=3 page=8 mapping_page=5 mapping_pages=6 most=16",
+        ),
+        (Asked::Fault { proc: P, page: Page(8), limit: range, most }, "process=3 page=8 mapping_page=5 mapping_pages=6"),
+        (Asked::SwappedAhead { proc: P, page: Page(8), most: 1 }, "process=3 page=8 most=1"),
+        (Asked::ReadElsewhere { pages: 12 }, "pages=12"),
+        (Asked::Loaded { proc: P, page: Page(8), filled: Filled::Done }, "process=3 page=8 result=done"),
+        (Asked::Loaded { proc: P, page: Page(8), filled: Filled::Read }, "process=3 page=8 result=read"),
+        (Asked::Loaded { proc: P, page: Page(8), filled: Filled::Exists }, "process=3 page=8 result=exists"),
+        (Asked::Loaded { proc: P, page: Page(8), filled: Filled::Retry }, "process=3 page=8 result=retry"),
+        (Asked::Removed { proc: P, range }, "process=3 page=5 pages=6"),
+        (Asked::Unmapped { proc: P, range }, "process=3 page=5 pages=6"),
+        (Asked::Disown { proc: P, range }, "process=3 page=5 pages=6"),
+        (Asked::Remapped { proc: P, from: range, to: Page(0) }, "process=3 page=5 pages=6 to_page=0"),
+        (Asked::Forked { parent: P, slots: 4, present: false }, "process=3 slots=4 flag=false"),
+        (Asked::BeginProof { proc: P }, "process=3"),
+        (Asked::EndDoubts { proc: P, epoch: 2 }, "process=3 epoch=2"),
+        (
+            Asked::EndQuarantine { proc: P, page: Page(8), epoch: 2, present: true },
+            "process=3 page=8 epoch=2 flag=true",
+        ),
+        (Asked::PickCompress { most }, "most=4294967295"),
+        (Asked::GoesOn { object: OBJECT }, "object=77"),
+        (Asked::Offer { object: OBJECT, origin: Origin::Background, estimate: None }, "object=77 origin=background"),
+        (
+            Asked::Offer { object: OBJECT, origin: Origin::Direct, estimate: Some(0) },
+            "object=77 origin=direct entropy=0",
+        ),
+        (
+            Asked::Offer { object: OBJECT, origin: Origin::Process, estimate: Some(65536) },
+            "object=77 origin=process entropy=65536",
+        ),
+        (Asked::Compressed { object: OBJECT, coded: Coded::Incompressible }, "object=77 result=incompressible"),
+        (
+            Asked::Compressed { object: OBJECT, coded: Coded::Bytes { codec: 255, len: 4095 } },
+            "object=77 result=bytes codec=255 len=4095",
+        ),
+        (
+            Asked::Compressed { object: OBJECT, coded: Coded::Word(u64::MAX) },
+            "object=77 result=word word=18446744073709551615",
+        ),
+        (
+            Asked::Compressed { object: OBJECT, coded: Coded::Stored(stored) },
+            "object=77 result=stored codec=2 len=1000 unit=9",
+        ),
+        (Asked::Compact { most: 3 }, "most=3"),
+        (Asked::SetBusy { busy: true }, "flag=true"),
+        (Asked::ClosePool { closed: false }, "flag=false"),
+        (Asked::Look { tick: u32::MAX }, "tick_ms=4294967295"),
+        (Asked::SwapTakes { takes: true }, "flag=true"),
+        (Asked::PickWriteback { pressed: true, most_bytes: 65536 }, "most=65536 flag=true"),
+        (Asked::BlockOf { object: OBJECT }, "object=77"),
+        (Asked::Written { object: OBJECT, extent: Some(Extent { unit: 0 }) }, "object=77 unit=0"),
+        (Asked::Written { object: OBJECT, extent: None }, "object=77"),
+        (
+            Asked::Relocated { object: OBJECT, from: Extent { unit: 12 }, to: stored },
+            "object=77 codec=2 len=1000 unit=9 from_unit=12",
+        ),
+    ]
+}
+
+fn head() -> Head {
+    let tunables = Tunables {
+        scheme: Arc::new(Scheme::preset("memfit", &[]).unwrap().unwrap()),
+        staging_slots: 48,
+        pool_frames: 100,
+        area_frames: 264,
+        swap: true,
+        blocks: Vec::new(),
+    };
+    Head::of(&tunables, 1 << 30, vec!["sort".into(), "a,\"b\n".into()], 1_700_000_000)
+}
+
+/// All calls, again and again, in blocks of so many.
+fn recording(head: &Head, count: usize, in_block: usize) -> Vec<u8> {
+    let all: Vec<Asked<'_>> = calls().into_iter().map(|(asked, _)| asked).cycle().take(count).collect();
+    let mut writer = Writer::new(Vec::new(), head).unwrap();
+    for (i, part) in all.chunks(in_block).enumerate() {
+        let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+        part.iter().for_each(|asked| encoder.call(&mut bytes, asked));
+        writer.block(begins(i * in_block), part.len() as u32, &bytes).unwrap();
+    }
+    writer.end(begins(count)).unwrap()
+}
+
+fn begins(before: usize) -> Begins {
+    Begins { first: before as u64 + 1, decided: 0, at_ns: before as u64 * 1000 }
+}
+
+fn table(recording: &[u8], format: Format) -> (Vec<u8>, Result<Exported, ExportError>) {
+    let mut out = Vec::new();
+    let answer = export(&mut Reader::new(recording).unwrap(), format, &mut out);
+    (out, answer)
+}
+
+fn names() -> String {
+    COLUMNS.map(|column| column.name).join(",")
+}
+
+/// A row as the line of a text.
+fn line(row: &Row) -> String {
+    let value = |field: &Field| match field {
+        Field::Null => String::new(),
+        Field::Str(text) => text.clone(),
+        Field::Bool(flag) => flag.to_string(),
+        Field::Long(number) => number.to_string(),
+        Field::ULong(number) => number.to_string(),
+        other => panic!("{other:?}"),
+    };
+    row.get_column_iter().map(|(_, field)| value(field)).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn each_call_is_a_row_with_all_that_it_carries() {
+    let calls = calls();
+    let names_of_calls: BTreeSet<_> = calls.iter().map(|(asked, _)| asked.name()).collect();
+    assert_eq!(names_of_calls.len(), CALL_NAMES.len(), "one is missing here");
+    let (text, exported) = table(&recording(&head(), calls.len(), 10), Format::Csv);
+    assert_eq!(exported.unwrap().rows, calls.len() as u64);
+    let text = String::from_utf8(text).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some(&*names()));
+    for (i, (asked, expected)) in calls.iter().enumerate() {
+        let line = lines.next().unwrap();
+        // An empty list is no list in a text.
+        let cells = COLUMNS.iter().zip(line.split(',')).filter(|(_, cell)| !cell.is_empty());
+        let found = cells.map(|(column, cell)| format!("{}={cell}", column.name)).collect::<Vec<_>>().join(" ");
+        let (number, time, name) = (i + 1, i / 10 * 10_000, asked.name());
+        let expected = format!("number={number} time_ns={time} call={name} {}", expected.trim_end_matches(" list="));
+        assert_eq!(found, expected);
+    }
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn the_documentation_has_all_names() {
+    let text = include_str!("../../../docs/trace.md");
+    for name in COLUMNS.iter().map(|column| column.name).chain(CALL_NAMES) {
+        assert!(text.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{name}`"))), "{name}");
+    }
+}
+
+#[test]
+fn parquet_has_the_same_rows_in_groups() {
+    let count = 2 * GROUP_ROWS + 1000;
+    let recording = recording(&head(), count, 9999);
+    let ((text, _), (bytes, exported)) = (table(&recording, Format::Csv), table(&recording, Format::Parquet));
+    let exported = exported.unwrap();
+    assert!((exported.rows, exported.cut.is_none()) == (count as u64, true));
+    assert!(bytes.len() < 12 * count, "{} bytes for {count} calls", bytes.len());
+    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+    let about = reader.metadata();
+    assert_eq!(about.row_groups().iter().map(|group| group.num_rows()).collect::<Vec<_>>(), [1 << 17, 1 << 17, 1000]);
+    let fields = about.file_metadata().schema().get_fields();
+    assert_eq!(fields.iter().map(|field| field.name()).collect::<Vec<_>>().join(","), names());
+    let known = about.file_metadata().key_value_metadata().unwrap();
+    let about: Head = serde_json::from_str(known[0].value.as_ref().unwrap()).unwrap();
+    assert_eq!((known[0].key.as_str(), about), ("memfit", head()));
+    let text = String::from_utf8(text).unwrap();
+    let mut lines = text.lines().skip(1);
+    for row in reader.get_row_iter(None).unwrap() {
+        assert_eq!(Some(&*line(&row.unwrap())), lines.next());
+    }
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn nothing_recorded_is_a_table_without_rows() {
+    for format in [Format::Csv, Format::Parquet] {
+        let (bytes, exported) = table(&recording(&head(), 0, 1), format);
+        assert_eq!(exported.unwrap().rows, 0);
+        match format {
+            Format::Csv => assert_eq!(bytes, (names() + "\n").as_bytes()),
+            Format::Parquet => {
+                let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+                assert_eq!(reader.get_row_iter(None).unwrap().count(), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn cut_and_damaged_recordings() {
+    let whole = recording(&head(), 40, 10);
+    let blocks = Reader::new(&whole[..]).unwrap().offset();
+    for format in [Format::Csv, Format::Parquet] {
+        let cut = table(&whole[..whole.len() - 50], format).1.unwrap();
+        assert_eq!(cut.rows, 30);
+        let error = cut.cut.unwrap();
+        assert!(matches!(error.reason, Reason::Truncated) && error.offset > blocks, "{error}");
+        let mut damaged = whole.clone();
+        damaged[blocks as usize + 45] ^= 1;
+        let error = table(&damaged, format).1.unwrap_err();
+        assert_eq!(error.to_string(), format!("the file is damaged, at byte {blocks}"));
+        let other = Head { page_bytes: 16384, ..head() };
+        let error = table(&recording(&other, 10, 10), format).1.unwrap_err();
+        assert_eq!(error.to_string(), "it has pages of 16384 bytes, and this version knows 4096");
+    }
+}
+
+/// Takes so many bytes.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_place_that_is_full_is_told_as_it_is() {
+    let recording = recording(&head(), 1000, 100);
+    for format in [Format::Csv, Format::Parquet] {
+        let length = table(&recording, format).0.len();
+        for room in [0, 10, length / 2, length - 1] {
+            match export(&mut Reader::new(&recording[..]).unwrap(), format, Full(room)) {
+                Err(ExportError::Write(error)) => assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}"),
+                other => panic!("{format:?} into {room} bytes: {other:?}"),
+            }
+        }
+        assert!(export(&mut Reader::new(&recording[..]).unwrap(), format, Full(length)).is_ok());
+    }
+}

@@ -1,0 +1,167 @@
+//! Recording a run: the calls of the core are encoded under its lock and written to the file by a thread of their own.
+//!
+//! What was not written when the pager dies is lost: a second of the run at most. When the file takes no more, the recording
+//! ends there and the run goes on.
+
+use crate::config::Config;
+use memfit_core::trace::Note;
+use memfit_core::{Asked, Core};
+use memfit_trace::{Begins, Filled, Head, Tape, Writer};
+use std::fs::File;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Blocks that may wait for the file: then calls of the core wait, too.
+const BLOCKS: usize = 16;
+/// Longest time between two blocks while there are calls.
+const BLOCK_EVERY: Duration = Duration::from_secs(1);
+/// Calls between two looks at the clock.
+const CLOCK_EVERY: u32 = 64;
+/// Longest wait for the file at the end.
+const END_WITHIN: Duration = Duration::from_secs(4);
+
+enum Part {
+    Calls(Filled),
+    End(Begins),
+}
+
+/// The block that is being filled, and where it goes.
+struct Live {
+    start: Instant,
+    tape: Tape,
+    to_file: SyncSender<Part>,
+    /// Nothing is recorded any more.
+    failed: Arc<AtomicBool>,
+}
+
+impl Live {
+    fn call(&mut self, number: u64, decided: u64, asked: &Asked<'_>) {
+        if self.failed.load(Relaxed) {
+            return;
+        }
+        let start = self.start;
+        let full = self.tape.call(|| begins(start, number, decided), asked);
+        let late = || {
+            let (calls, since) = self.tape.state();
+            calls % CLOCK_EVERY == 0 && start.elapsed() > Duration::from_nanos(since) + BLOCK_EVERY
+        };
+        if full || late() {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(filled) = self.tape.take() {
+            // The thread is gone: it has told why.
+            _ = self.to_file.send(Part::Calls(filled));
+        }
+    }
+}
+
+fn begins(start: Instant, first: u64, decided: u64) -> Begins {
+    Begins { first, decided, at_ns: start.elapsed().as_nanos() as u64 }
+}
+
+/// The way of notes into a recording.
+pub struct Notes {
+    live: Option<Arc<Mutex<Live>>>,
+}
+
+impl Notes {
+    /// Into no recording.
+    #[cfg(test)]
+    pub fn none() -> Notes {
+        Notes { live: None }
+    }
+
+    /// Writes a note before the next call.
+    pub fn note(&self, core: &Core, note: Note) {
+        let Some(mut live) = self.live.as_ref().map(|live| live.lock().unwrap()) else { return };
+        if !live.failed.load(Relaxed) {
+            let start = live.start;
+            live.tape.note(|| begins(start, core.number() + 1, core.decided()), note);
+        }
+    }
+}
+
+/// A recording under way.
+pub struct Recording {
+    live: Arc<Mutex<Live>>,
+    /// Gives an error when the thread has ended, and told what it had to tell.
+    ended: Mutex<Receiver<()>>,
+}
+
+/// Begins to record to the file of the configuration, if there is one. `tell`: for what goes wrong with the file, at once or later;
+/// the run goes on in any case.
+///
+/// # Errors
+/// When no thread can be started.
+pub fn start(
+    core: &mut Core,
+    config: &Config,
+    tell: impl Fn(String) + Send + 'static,
+) -> io::Result<Option<Recording>> {
+    let Some(fd) = config.record else { return Ok(None) };
+    // SAFETY: the launcher gave this descriptor to the pager, and nobody else has it.
+    let file = unsafe { File::from_raw_fd(fd) };
+    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let head = Head::of(core.tunables(), config.budget_bytes, config.command.clone(), started);
+    let writer = match Writer::new(file, &head) {
+        Ok(writer) => writer,
+        Err(error) => {
+            tell(format!("--record: nothing is recorded, and the run goes on: {error}"));
+            return Ok(None);
+        }
+    };
+    let (to_file, parts) = sync_channel(BLOCKS);
+    let failed = Arc::new(AtomicBool::new(false));
+    let stops = Arc::clone(&failed);
+    let (lives, ended) = sync_channel(0);
+    std::thread::Builder::new().name("record".into()).spawn(move || {
+        if let Err(error) = write(writer, &parts) {
+            stops.store(true, Relaxed);
+            tell(format!("--record: the recording ends here, and the run goes on: {error}"));
+        }
+        drop(lives);
+    })?;
+    let live = Arc::new(Mutex::new(Live { start: Instant::now(), tape: Tape::default(), to_file, failed }));
+    let records = Arc::clone(&live);
+    core.hash_decisions();
+    core.set_recorder(Box::new(move |number, decided, asked| {
+        records.lock().unwrap().call(number, decided, asked);
+    }));
+    Ok(Some(Recording { live, ended: Mutex::new(ended) }))
+}
+
+/// Writes what comes, up to the end.
+fn write(mut writer: Writer<File>, parts: &Receiver<Part>) -> io::Result<()> {
+    for part in parts {
+        match part {
+            Part::Calls(Filled { begins, calls, bytes }) => writer.block(begins, calls, &bytes)?,
+            Part::End(begins) => return writer.end(begins).map(drop),
+        }
+    }
+    Ok(())
+}
+
+impl Recording {
+    /// For notes between the calls.
+    pub fn notes(&self) -> Notes {
+        Notes { live: Some(Arc::clone(&self.live)) }
+    }
+
+    /// Writes what is left, and that this was the end.
+    pub fn finish(&self, core: &mut Core) {
+        core.end_recording();
+        let mut live = self.live.lock().unwrap();
+        live.flush();
+        let begins = begins(live.start, core.number() + 1, core.decided());
+        // It has ended already when the file took no more.
+        _ = live.to_file.send(Part::End(begins));
+        _ = self.ended.lock().unwrap().recv_timeout(END_WITHIN);
+    }
+}

@@ -1,0 +1,332 @@
+//! Accesses of a sample of the address space, for recordings: its pages are taken away again and again, whether memory is short or not,
+//! so that nearly all touches of them are faults.
+//!
+//! It is an eviction like any other: `claim_range`, a batch to the stub, staging. The reclaim thread does it between its rounds, when
+//! memory is not short. What is sampled, and how often, is decided in `memfit_core::sample`.
+
+use crate::proc::{Proc, STOPPED_AFTER};
+use crate::record::Notes;
+use crate::state::Shared;
+use memfit_core::sample::{region_of, Governor, Limits, Region, Sampled, REGION_PAGES};
+use memfit_core::trace::Note;
+use memfit_core::{Core, Page, PageRange, Source, Victim};
+use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Most sampled pages in the programs and in staging: 16 MiB.
+const PAGES: u64 = 4096;
+/// And most of the staging slots, of which reclaim needs some: one in so many.
+const SLOTS_PART: u64 = 2;
+/// Most time that faults on sampled pages take, thousandths: 5000 faults a second of 10 us each.
+const PERMILLE: u64 = 50;
+/// What a fault takes besides the time in which it is served: two changes of threads, on one CPU or between two that others want, too.
+const SWITCHES_US: u64 = 6;
+const SWITCHES_BUSY_US: u64 = 30;
+/// First and longest time between two passes, ms.
+const PERIOD_MS: u32 = 100;
+const PERIOD_MAX_MS: u32 = 1600;
+/// Time in faults after which it is looked at once whether that is too much.
+const LOOK_US: u64 = 20_000;
+/// Runs looked at while the core's lock is held: under 100 us.
+const RUNS: usize = 4096;
+/// A pass is given up after so many periods.
+const PASS_PERIODS: u32 = 4;
+/// Time between two batches for a process.
+const BETWEEN: Duration = Duration::from_millis(1);
+/// Regions that a process hands back untried, at most.
+const AGAIN_MAX: usize = 64;
+
+/// What all threads know of the sample.
+pub struct Sampling {
+    threshold: AtomicU32,
+    /// Time in faults on sampled pages that would not have been, or not singly; since the last judgement.
+    faults_us: AtomicU64,
+    notes: Notes,
+}
+
+impl Sampling {
+    /// From the beginning of a recording on; says so there.
+    pub fn new(core: &Core, slots: u64, notes: Notes) -> Sampling {
+        let sampling = Sampling { threshold: AtomicU32::new(0), faults_us: AtomicU64::new(0), notes };
+        sampling.tell(core, Governor::new(limits(slots)).sampled());
+        sampling
+    }
+
+    /// From now on this holds. With the core's lock held, so that the note is between the right calls.
+    fn tell(&self, core: &Core, sampled: Sampled) {
+        self.threshold.store(sampled.threshold, Relaxed);
+        self.notes.note(core, Note::Sampled(sampled));
+    }
+
+    fn sampled(&self) -> Sampled {
+        Sampled { threshold: self.threshold.load(Relaxed), period_ms: 0 }
+    }
+
+    /// Most pages that a fault may bring: a sampled one alone, since a page that is brought ahead is touched unseen.
+    pub fn most(&self, page: Page) -> u32 {
+        let sampled = self.sampled();
+        let next = (region_of(page) + 1) * REGION_PAGES;
+        match (sampled.has(page), sampled.has(Page(next))) {
+            (true, _) => 1,
+            (false, true) => (next - page.0) as u32,
+            (false, false) => u32::MAX,
+        }
+    }
+
+    /// Counts a fault that took so long to be served, `calm`: while there are enough CPUs. Whether it is time to look at their sum.
+    pub fn faulted(&self, page: Page, source: &Source, served: Duration, calm: bool) -> bool {
+        if !matches!(source, Source::Staged(_) | Source::Zero) || !self.sampled().has(page) {
+            return false;
+        }
+        let us = served.as_micros() as u64 + if calm { SWITCHES_US } else { SWITCHES_BUSY_US };
+        let before = self.faults_us.fetch_add(us, Relaxed);
+        before / LOOK_US != (before + us) / LOOK_US
+    }
+
+    /// Notes that a victim was handed back untried; it is tried again.
+    pub fn untried(&self, victim: &Victim, again: &mut Vec<u64>) {
+        let region = region_of(victim.first);
+        if self.sampled().has(victim.first) && again.len() < AGAIN_MAX && !again.contains(&region) {
+            again.push(region);
+        }
+    }
+}
+
+fn limits(slots: u64) -> Limits {
+    Limits {
+        pages: PAGES.min(slots / SLOTS_PART).max(REGION_PAGES),
+        permille: PERMILLE,
+        period_ms: PERIOD_MS,
+        period_max_ms: PERIOD_MAX_MS,
+    }
+}
+
+/// What is still to be taken from a process in a pass.
+struct Part {
+    proc: Arc<Proc>,
+    /// Numbers of regions, the next one last.
+    regions: Vec<u64>,
+    /// How many that were handed back untried are tried again.
+    tries: usize,
+}
+
+/// One time over all sampled pages.
+struct Pass {
+    parts: Vec<Part>,
+    since: Instant,
+}
+
+/// Takes the sample, step by step.
+pub struct Sampler {
+    shared: Arc<Shared>,
+    governor: Governor,
+    pass: Option<Pass>,
+    next: Instant,
+    judged: Instant,
+    /// Sampled pages at the last pass.
+    pages: u64,
+}
+
+/// What a step did.
+pub struct Step {
+    /// When the next one is due.
+    pub within: Duration,
+    /// There were too few staging slots.
+    pub short: bool,
+}
+
+impl Sampler {
+    /// If the run is recorded with accesses.
+    pub fn new(shared: &Arc<Shared>) -> Option<Sampler> {
+        shared.sampling.as_ref()?;
+        let now = Instant::now();
+        let governor = Governor::new(limits(shared.sizes.staging / 4096));
+        Some(Sampler { shared: Arc::clone(shared), governor, pass: None, next: now, judged: now, pages: 0 })
+    }
+
+    /// Begins a pass if it is time, or goes on with one.
+    pub fn step(&mut self) -> Step {
+        let shared = Arc::clone(&self.shared);
+        let Some(sampling) = &shared.sampling else { return Step { within: Duration::MAX, short: false } };
+        if self.pass.is_none() && Instant::now() >= self.next {
+            self.begin(sampling);
+        } else if sampling.faults_us.load(Relaxed) >= LOOK_US {
+            // What has come since the last pass is counted at the next one.
+            self.judge(sampling, self.pages);
+        }
+        let short = self.post();
+        let period = Duration::from_millis(self.governor.sampled().period_ms.into());
+        if self.pass.as_ref().is_some_and(|pass| pass.parts.is_empty() || pass.since.elapsed() > period * PASS_PERIODS)
+        {
+            self.pass = None;
+        }
+        let within = match self.pass {
+            Some(_) => BETWEEN,
+            None => self.next.saturating_duration_since(Instant::now()).max(BETWEEN),
+        };
+        Step { within, short }
+    }
+
+    /// Adapts what is sampled to what it costs.
+    fn judge(&mut self, sampling: &Sampling, pages: u64) {
+        let elapsed = self.judged.elapsed();
+        self.judged = Instant::now();
+        let faults_us = sampling.faults_us.swap(0, Relaxed);
+        let before = u64::from(self.governor.sampled().threshold);
+        if self.governor.judge(pages, faults_us, elapsed.as_millis() as u64) {
+            let state = self.shared.lock();
+            sampling.tell(&state.core, self.governor.sampled());
+        }
+        // Until they are counted again.
+        self.pages = pages * u64::from(self.governor.sampled().threshold) / before;
+    }
+
+    fn begin(&mut self, sampling: &Sampling) {
+        let since = Instant::now();
+        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
+        let (mut found, mut pages) = (Vec::new(), 0);
+        for proc in procs {
+            if proc.identity.get().is_none() {
+                continue;
+            }
+            let regions = self.regions(&proc);
+            pages += regions.iter().map(|region| u64::from(region.pages)).sum::<u64>();
+            found.push((proc, regions));
+        }
+        self.judge(sampling, pages);
+        let sampled = self.governor.sampled();
+        let mut parts = Vec::new();
+        for (proc, regions) in found {
+            let due = regions.iter().rev().filter(|region| region.takeable > 0 && sampled.has(region.first()));
+            let regions: Vec<u64> = due.map(|region| region.number).collect();
+            if !regions.is_empty() {
+                parts.push(Part { proc, tries: regions.len() * 2 + 16, regions });
+            }
+        }
+        self.next = since + Duration::from_millis(sampled.period_ms.into());
+        self.pass = Some(Pass { parts, since });
+    }
+
+    /// In chunks: the core's lock must stay free for faults.
+    fn regions(&self, proc: &Proc) -> Vec<Region> {
+        let (mut regions, mut from) = (Vec::new(), Some(0));
+        while let Some(at) = from {
+            let state = self.shared.lock();
+            if proc.removed.load(Relaxed) {
+                return Vec::new();
+            }
+            from = state.core.sampled_regions(proc.id, at, RUNS, self.governor.sampled(), &mut regions);
+        }
+        regions
+    }
+
+    /// Posts a batch to each process that can take one. Whether there were too few staging slots.
+    fn post(&mut self) -> bool {
+        let Some(pass) = &mut self.pass else { return false };
+        let (shared, mut short) = (&self.shared, false);
+        pass.parts.retain_mut(|part| {
+            let proc = &part.proc;
+            let Ok(mut io) = proc.io.try_lock() else { return true };
+            if !proc.idle(&io) {
+                // A stopped one does not answer, and one that has ended never will.
+                let stopped = io.busy && io.posted.is_some_and(|at| at.elapsed() > STOPPED_AFTER);
+                return !stopped && !proc.dead.load(Relaxed) && !proc.removed.load(Relaxed);
+            }
+            for region in std::mem::take(&mut io.again) {
+                if part.tries > 0 && !part.regions.contains(&region) {
+                    part.tries -= 1;
+                    part.regions.push(region);
+                }
+            }
+            if part.regions.is_empty() {
+                return false;
+            }
+            if !proc.post_shields(&mut io) {
+                let victims = claim(shared, proc, &mut part.regions);
+                if victims.is_empty() {
+                    short |= !part.regions.is_empty();
+                    return true;
+                }
+                proc.post(&mut io, victims);
+            }
+            drop(io);
+            proc.ring_bell();
+            true
+        });
+        short
+    }
+}
+
+/// Claims regions from the last one on, as many as there are slots for and a batch takes. With the process's `io` held.
+fn claim(shared: &Shared, proc: &Proc, regions: &mut Vec<u64>) -> Vec<Victim> {
+    let mut victims: Vec<Victim> = Vec::new();
+    let mut pages = 0;
+    let mut state = shared.lock();
+    let slots = shared.sizes.staging / 4096;
+    let free = slots.saturating_sub(state.core.totals_staged());
+    let room = free.min(BATCH_PAGES as u64);
+    // Of a region with holes each part is a range.
+    while pages + REGION_PAGES <= room && victims.len() + REGION_PAGES as usize / 2 <= BATCH_RANGES {
+        let Some(region) = regions.pop() else { break };
+        let range = PageRange { first: Page(region * REGION_PAGES), pages: REGION_PAGES };
+        let claimed = state.core.claim_range(proc.id, range, REGION_PAGES as usize, shared.tick());
+        pages += claimed.iter().map(|victim| victim.slots.len() as u64).sum::<u64>();
+        victims.extend(claimed);
+    }
+    shared.settle(state);
+    victims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memfit_core::sample::hash;
+
+    fn sampling(threshold: u32) -> Sampling {
+        Sampling { threshold: AtomicU32::new(threshold), faults_us: AtomicU64::new(0), notes: Notes::none() }
+    }
+
+    #[test]
+    fn no_page_of_the_sample_is_brought_ahead() {
+        let (mut inside, mut before, mut far) = (0, 0, 0);
+        let threshold = memfit_core::sample::EVERYTHING / 4;
+        let sampling = sampling(threshold);
+        for region in 0..1000 {
+            let [here, next] = [region, region + 1].map(|region| hash(region) < threshold);
+            let page = Page(region * REGION_PAGES + 60);
+            let most = sampling.most(page);
+            inside += u32::from(here);
+            before += u32::from(!here && next);
+            far += u32::from(!here && !next);
+            assert_eq!(
+                most,
+                if here {
+                    1
+                } else if next {
+                    4
+                } else {
+                    u32::MAX
+                }
+            );
+        }
+        assert!(inside > 100 && before > 100 && far > 100);
+    }
+
+    #[test]
+    fn faults_of_the_sample_count() {
+        let sampling = sampling(memfit_core::sample::EVERYTHING);
+        let took = Duration::from_micros(4);
+        let due = (0..4000).filter(|&page| sampling.faulted(Page(page), &Source::Zero, took, true)).count();
+        assert_eq!((due, sampling.faults_us.load(Relaxed)), (2, 40_000));
+        assert!(!sampling.faulted(Page(0), &Source::Word(0), took, true));
+        assert!(!sampling.faulted(Page(0), &Source::Zero, took, false));
+        assert_eq!(sampling.faults_us.load(Relaxed), 40_034);
+    }
+
+    #[test]
+    fn the_bound_follows_the_staging_slots() {
+        assert_eq!([0, 400, 1 << 20].map(|slots| limits(slots).pages), [64, 200, PAGES]);
+    }
+}

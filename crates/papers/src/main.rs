@@ -1,0 +1,122 @@
+//! `memfit-papers`: the figures and tables of five papers, simulated, as a page and as JSON.
+#![forbid(unsafe_code)]
+
+use memfit_papers::{json, markdown, report, run, Paper, Plan, PAPERS};
+use std::fs;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+const HELP: &str = "Simulates the figures and tables of five papers, beside their published values
+
+Usage: memfit-papers [OPTIONS]
+
+  --only PAPER     cervera, tuduce, han, salahuddin or ezswap; may be repeated
+  --seed N         of all that is by chance [1]
+  --scale X        sizes are divided by this, beyond each paper's setting [1]
+  --quick          small and short, to see that it works
+  --out DIR        for report.html and result.json [target/papers-sim]
+  --doc FILE       writes the summary there as Markdown
+  --pages FILE...  looks at the pages of these files as well (ezswap, Fig. 5 and 6)
+  --jobs N         threads [as many as there are CPUs]
+";
+
+struct Args {
+    papers: Vec<&'static Paper>,
+    plan: Plan,
+    out: PathBuf,
+    doc: Option<PathBuf>,
+    pages: Vec<String>,
+    jobs: usize,
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Args>, String> {
+    let jobs = available_parallelism().map_or(1, NonZero::get);
+    let plan = Plan { seed: 1, scale: 1.0, quick: false };
+    let (out, papers) = (PathBuf::from("target/papers-sim"), Vec::new());
+    let mut all = Args { papers, plan, out, doc: None, pages: Vec::new(), jobs };
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        let wrong = |value: String| format!("{arg} {value}: not a number that can be");
+        match arg.as_str() {
+            "--only" => {
+                let name = value()?;
+                let paper = PAPERS.iter().find(|paper| paper.name == name);
+                all.papers.push(paper.ok_or_else(|| format!("no paper is called {name}"))?);
+            }
+            "--seed" => {
+                let text = value()?;
+                // As much as a workload takes.
+                all.plan.seed = text.parse().ok().filter(|seed| *seed <= 1_000_000_000).ok_or_else(|| wrong(text))?;
+            }
+            "--scale" => {
+                let text = value()?;
+                all.plan.scale = text.parse().ok().filter(|x| (1.0..=16.0).contains(x)).ok_or_else(|| wrong(text))?;
+            }
+            "--quick" => all.plan.quick = true,
+            "--out" => all.out = value()?.into(),
+            "--doc" => all.doc = Some(value()?.into()),
+            "--jobs" => {
+                let text = value()?;
+                all.jobs = text.parse().ok().filter(|jobs| *jobs > 0).ok_or_else(|| wrong(text))?;
+            }
+            "--pages" => all.pages.extend(args.by_ref()),
+            "--help" | "-h" => return Ok(None),
+            _ => return Err(format!("{arg}: not an option")),
+        }
+    }
+    if all.papers.is_empty() {
+        all.papers = PAPERS.to_vec();
+    }
+    Ok(Some(all))
+}
+
+fn main() -> ExitCode {
+    let args = match parse(std::env::args().skip(1)) {
+        Ok(Some(args)) => args,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => {
+            eprint!("memfit-papers: {why}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match write(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("memfit-papers: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(args: &Args) -> Result<(), String> {
+    let failed = |path: &dyn std::fmt::Display, error: std::io::Error| format!("{path}: {error}");
+    let read = |path: &String| fs::read(path).map(|bytes| (path.clone(), bytes)).map_err(|error| failed(path, error));
+    let files: Vec<(String, Vec<u8>)> = args.pages.iter().map(read).collect::<Result<_, _>>()?;
+    let began = Instant::now();
+    let results = run(&args.papers, &args.plan, args.jobs, &files, &|done, all| {
+        if done % 20 == 0 || done == all {
+            eprintln!("{done} of {all} simulations, {:.0} s", began.elapsed().as_secs_f64());
+        }
+    });
+    fs::create_dir_all(&args.out).map_err(|error| failed(&args.out.display(), error))?;
+    let put = |path: PathBuf, bytes: &[u8]| fs::write(&path, bytes).map_err(|error| failed(&path.display(), error));
+    let mut page = Vec::new();
+    report(&results, &args.plan).write(&mut page).expect("memory takes it");
+    put(args.out.join("report.html"), &page)?;
+    put(args.out.join("result.json"), json(&results, &args.plan).as_bytes())?;
+    if let Some(doc) = &args.doc {
+        put(doc.clone(), markdown(&results, &args.plan).as_bytes())?;
+    }
+    for result in &results {
+        let (hold, fail, cannot) = result.count();
+        println!("{:12} {hold:3} hold, {fail:3} do not, {cannot:3} cannot be had", result.paper.name);
+    }
+    println!("{}", args.out.join("report.html").display());
+    Ok(())
+}

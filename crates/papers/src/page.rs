@@ -1,0 +1,160 @@
+//! What came of it, as a page, as JSON and as Markdown.
+
+use crate::statement::{Numbers, Statement, Verdict};
+use crate::Chart;
+use crate::{Plan, Result};
+use memfit_report::{Cell, Column, Report, Section, Table, Unit};
+use serde_json::{json, Map, Value};
+use std::fmt::Write;
+
+const SAYS: &str =
+    "What five papers print, and what the same programs do in the simulator: signs, order and rough size are \
+                    compared; absolute times belong to the machines.";
+
+/// The page.
+pub fn report(results: &[Result<'_>], plan: &Plan) -> Report {
+    let facts = [
+        ("Seed", plan.seed.to_string()),
+        ("Sizes divided by, beyond each paper's setting", plan.scale.to_string()),
+        ("Kind of run", if plan.quick { "quick: small and short, for tests only" } else { "full" }.to_owned()),
+        ("Version", format!("memfit {}", env!("CARGO_PKG_VERSION"))),
+    ];
+    let mut sections = vec![overview(results)];
+    sections.extend(results.iter().map(section));
+    Report {
+        title: "The papers' figures and tables, simulated".into(),
+        says: SAYS.into(),
+        facts: facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        sections,
+    }
+}
+
+fn words(columns: &[&str]) -> Vec<Column> {
+    columns.iter().map(|name| Column::new(name, Unit::Count)).collect()
+}
+
+fn overview(results: &[Result<'_>]) -> Section {
+    let mut sums = [0.0; 4];
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    for result in results {
+        let (hold, fail, cannot) = result.count();
+        let counts = [hold + fail + cannot, hold, fail, cannot].map(|count| count as f64);
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        let mut row: Vec<Cell> = vec![result.paper.title.into(), result.paper.source.into()];
+        row.extend(counts.map(Cell::Number));
+        rows.push(row);
+    }
+    let mut row: Vec<Cell> = vec!["all".into(), "".into()];
+    row.extend(sums.map(Cell::Number));
+    rows.push(row);
+    let table = Table {
+        title: "Statements of the papers".into(),
+        says: format!("{} of {} hold.", sums[1], sums[0]),
+        columns: words(&["Scheme", "Paper", "Statements", "hold", "do not hold", "cannot be had"]),
+        rows,
+    };
+    Section { title: "Overview".into(), tables: vec![table], ..Section::default() }
+}
+
+/// Whether the statements about a figure hold, as a sentence.
+fn verdict(result: &Result<'_>, chart: &Chart) -> String {
+    let of_source = || result.paper.statements.iter().filter(|s| s.source == chart.source);
+    let mut about: Vec<_> = of_source().filter(|s| chart.draws(s.numbers)).collect();
+    if about.is_empty() {
+        about = of_source().collect();
+    }
+    let of = |wanted| about.iter().filter(move |s| s.verdict(&result.numbers) == wanted).map(|s| s.what);
+    let (holds, fails) = (of(Verdict::Holds).count(), of(Verdict::Fails).collect::<Vec<_>>());
+    match (about.len(), holds) {
+        (0, _) => String::new(),
+        (1, 1) => "Here: it holds.".into(),
+        (all, holds) if all == holds => format!("Here: all {all} statements hold."),
+        (1, _) if fails.is_empty() => "Here: it cannot be had.".into(),
+        (1, _) => "Here: it does not hold.".into(),
+        (all, holds) if fails.is_empty() => {
+            format!("Here: {holds} of {all} statements hold, the others cannot be had.")
+        }
+        (all, holds) => format!("Here: {holds} of {all} statements hold, but not: {}.", fails.join("; ")),
+    }
+}
+
+fn section(result: &Result<'_>) -> Section {
+    let (paper, numbers) = (result.paper, &result.numbers);
+    let row = |s: &Statement| -> Vec<Cell> {
+        let texts = [s.what, s.source, s.verdict(numbers).name(), s.published, &s.told(numbers), s.reason(numbers)];
+        texts.map(Cell::from).into()
+    };
+    let table = Table {
+        title: "What the paper says".into(),
+        says: String::new(),
+        columns: words(&["Statement", "Where", "Verdict", "Published", "Here", "Why not"]),
+        rows: paper.statements.iter().map(row).collect(),
+    };
+    let mut text = vec![format!("{}.", paper.source), paper.setting.into()];
+    text.extend(paper.differs.iter().map(|text| (*text).to_owned()));
+    let published = (paper.published)();
+    let charts = (paper.charts)();
+    let figures = charts.iter().chain(&result.more);
+    let figures = figures.filter_map(|chart| chart.figure(numbers, &published, &verdict(result, chart)));
+    Section { title: paper.title.into(), text, tables: vec![table], figures: figures.collect() }
+}
+
+/// All numbers and statements; the same each time.
+pub fn json(results: &[Result<'_>], plan: &Plan) -> String {
+    let numbers = |numbers: &Numbers| {
+        Value::Object(numbers.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect::<Map<_, _>>())
+    };
+    let of = |result: &Result<'_>| {
+        let statements: Vec<Value> = result
+            .paper
+            .statements
+            .iter()
+            .map(|s| {
+                json!({
+                    "source": s.source,
+                    "what": s.what,
+                    "published": s.published,
+                    "here": s.told(&result.numbers),
+                    "verdict": s.verdict(&result.numbers).name(),
+                    "why": s.reason(&result.numbers),
+                })
+            })
+            .collect();
+        json!({
+            "paper": result.paper.name,
+            "source": result.paper.source,
+            "statements": statements,
+            "numbers": numbers(&result.numbers),
+            "published": numbers(&(result.paper.published)()),
+        })
+    };
+    let all: Vec<Value> = results.iter().map(of).collect();
+    let whole = json!({ "seed": plan.seed, "scale": plan.scale, "quick": plan.quick, "papers": all });
+    let mut text = serde_json::to_string_pretty(&whole).expect("texts and numbers");
+    text.push('\n');
+    text
+}
+
+/// What docs/papers/simulated.md holds.
+pub fn markdown(results: &[Result<'_>], plan: &Plan) -> String {
+    let mut out = String::from(include_str!("simulated_head.md"));
+    let _ = writeln!(out, "\n## Result with the seed {}\n", plan.seed);
+    out.push_str("| scheme | hold | do not hold | cannot be had |\n|---|---:|---:|---:|\n");
+    for result in results {
+        let (hold, fail, cannot) = result.count();
+        let _ = writeln!(out, "| {} | {hold} | {fail} | {cannot} |", result.paper.title);
+    }
+    for result in results {
+        let (paper, numbers) = (result.paper, &result.numbers);
+        let _ = writeln!(out, "\n## {}\n\n{}.\n\n{}\n", paper.title, paper.source, paper.setting);
+        for text in paper.differs {
+            let _ = writeln!(out, "- {text}");
+        }
+        out.push_str("\n| statement | source | published | here | verdict | why not |\n|---|---|---|---|---|---|\n");
+        for s in paper.statements {
+            let (told, verdict, why) = (s.told(numbers), s.verdict(numbers).name(), s.reason(numbers));
+            let _ = writeln!(out, "| {} | {} | {} | {told} | {verdict} | {why} |", s.what, s.source, s.published);
+        }
+    }
+    out
+}

@@ -1,0 +1,222 @@
+//! Applications of a phone that stay in the background until memory is short: then the largest of them is killed, and its next
+//! launch starts it anew. What is killed depends on the scheme, so that this is no workload that is the same for all.
+//!
+//! Sizes and touches are those of the workload `hybrid18`.
+
+use crate::lab::{Watched, BEGINS};
+use memfit_codec::generate::Rng;
+use memfit_core::ProcId;
+use memfit_sim::{kind, Event, How};
+
+/// Names and KiB of data of the 16 applications, at a 36th of the phone's size.
+pub const APPS: [(&str, u64); 16] = [
+    ("Clash Royale", 6144),
+    ("Lineage 2 Revolution", 6144),
+    ("Asphalt 8", 6144),
+    ("Raven", 6144),
+    ("Anypang3", 6144),
+    ("FIFA Online 4M", 6144),
+    ("YouTube", 3584),
+    ("Camera", 3584),
+    ("Gallery", 3584),
+    ("Music", 3584),
+    ("Play Store", 2304),
+    ("Google Map", 2304),
+    ("Phone", 2304),
+    ("Settings", 2304),
+    ("Chrome", 4096),
+    ("Naver", 4096),
+];
+/// KiB of the file of an application, at the same size.
+const CODE_KIB: u64 = 512;
+/// The size that the KiB above are given at.
+pub const SCALE: f64 = 36.0;
+
+/// Of ten runs of pages as many hold each kind: half of it stays under LZO.
+const HOLDS: [(usize, &str); 5] = [(1, "zero"), (3, "f=0.20"), (4, "f=0.40"), (1, "f=0.65"), (1, "f=0.80")];
+const RUN: u64 = 8;
+/// Of 100 blocks those that each launch touches.
+const HOT: u64 = 40;
+/// Pages that are wanted together.
+const BLOCK: u64 = 8;
+/// First page of the data and of the file.
+const DATA: u64 = 256;
+const FILE: u64 = 1 << 20;
+const TOUCH_NS: u64 = 1000;
+/// Less memory than this is little, percent: background reclaim is under way, and would have to stop.
+const LOW_PERCENT: u64 = 2;
+/// Frames of the pool, and blocks of swap, that are left when it is full.
+const FULL: u32 = 16;
+
+/// Applications in turns, each launched once a turn, in a new order.
+#[derive(Debug, Clone)]
+pub struct Phone {
+    /// How many; more than 16 are the same once more, with data of their own.
+    pub apps: usize,
+    /// Turns.
+    pub turns: u64,
+    /// The phone's sizes are divided by this.
+    pub scale: f64,
+    /// Of all that is by chance.
+    pub seed: u64,
+    /// Time in use after a launch, ns.
+    pub dwell_ns: u64,
+    /// Time to read a page of a file for the first time, ns.
+    pub file_ns: u64,
+    /// Time of the processor to start an application, ns.
+    pub start_ns: u64,
+}
+
+/// An application, while it lives.
+struct Alive {
+    /// Number in the workload, new at each start.
+    proc: u32,
+    /// Number in the core.
+    id: ProcId,
+}
+
+struct Session<'a, 'b> {
+    phone: &'a Phone,
+    watched: &'a mut Watched<'b>,
+    alive: Vec<Option<Alive>>,
+    starts: u32,
+    over_budget: u64,
+}
+
+/// Numbers that belong to this one and look like chance.
+fn hash(x: u64) -> u64 {
+    Rng::new(x ^ 0x5851_f42d_4c95_7f2d).next()
+}
+
+impl Phone {
+    /// Pages of data and of the file of an application.
+    fn size(&self, app: usize) -> (u64, u64) {
+        let scaled = |kib: u64| ((kib as f64 / 4.0 * SCALE / self.scale).round() as u64).max(BLOCK);
+        (scaled(APPS[app % APPS.len()].1), scaled(CODE_KIB))
+    }
+
+    /// Bytes of all applications.
+    pub fn bytes(&self) -> f64 {
+        (0..self.apps).map(|app| self.size(app)).map(|(data, file)| (data + file) as f64 * 4096.0).sum()
+    }
+
+    /// Runs it. Mark `turn * (apps + 1) + app` is the end of a launch, that of one more application the end of a turn.
+    pub fn run(&self, watched: &mut Watched<'_>) {
+        let alive = (0..self.apps).map(|_| None).collect();
+        let mut session = Session { phone: self, watched, alive, starts: 0, over_budget: 0 };
+        let mut rng = Rng::new(hash(self.seed));
+        let mut order: Vec<usize> = (0..self.apps).collect();
+        for turn in 0..self.turns {
+            for end in (2..=order.len()).rev() {
+                order.swap(end - 1, rng.below(end as u64) as usize);
+            }
+            for &app in &order {
+                session.visit(app, turn);
+            }
+            session.watched.mark((turn * (self.apps as u64 + 1)) as u32 + self.apps as u32);
+        }
+    }
+
+    /// Whether a page is one that each launch touches (`turn` 0), or that the use of a turn touches.
+    fn wanted(&self, app: usize, page: u64, turn: u64) -> bool {
+        let random = hash(self.seed ^ hash((page / BLOCK) ^ ((app as u64) << 40)));
+        if random % 100 < HOT {
+            turn == 0
+        } else {
+            turn > 0 && (random >> 20) % 10 == turn % 10
+        }
+    }
+}
+
+impl Session<'_, '_> {
+    fn event(&mut self, event: Event) {
+        self.watched.machine.event(event);
+    }
+
+    fn visit(&mut self, app: usize, turn: u64) {
+        self.watched.mark(BEGINS);
+        if self.alive[app].is_none() {
+            self.start(app);
+        }
+        self.touches(app, 0);
+        self.watched.mark((turn * (self.phone.apps as u64 + 1)) as u32 + app as u32);
+        self.touches(app, turn + 1);
+        self.event(Event::Computes { ns: self.phone.dwell_ns });
+    }
+
+    /// A new process that makes its data and reads its file.
+    fn start(&mut self, app: usize) {
+        let proc = self.starts;
+        self.starts += 1;
+        self.event(Event::Starts { proc });
+        self.event(Event::Computes { ns: self.phone.start_ns });
+        self.alive[app] = Some(Alive { proc, id: self.watched.machine.core().last_process() });
+        let (data, file) = self.phone.size(app);
+        let mut rng = Rng::new(hash(self.phone.seed ^ ((app as u64) << 8)));
+        let named = |name| kind(name).expect("a generator of this name");
+        let mut deck: Vec<u16> =
+            HOLDS.iter().flat_map(|&(count, name)| std::iter::repeat_n(named(name), count)).collect();
+        for run in 0..data.div_ceil(RUN) {
+            let at = (run % deck.len() as u64) as usize;
+            if at == 0 {
+                for end in (2..=deck.len()).rev() {
+                    deck.swap(end - 1, rng.below(end as u64) as usize);
+                }
+            }
+            let pages = RUN.min(data - run * RUN);
+            self.event(Event::Maps { proc, first: DATA + run * RUN, pages, kind: deck[at] });
+        }
+        self.event(Event::Maps { proc, first: FILE, pages: file, kind: named("f=0.28") });
+        for page in 0..data {
+            self.touch(app, DATA + page, How::Write);
+        }
+        for page in 0..file {
+            self.event(Event::Computes { ns: self.phone.file_ns });
+            self.touch(app, FILE + page, How::File);
+        }
+    }
+
+    fn touches(&mut self, app: usize, turn: u64) {
+        let (data, file) = self.phone.size(app);
+        for page in (0..data).filter(|&page| self.phone.wanted(app, page, turn)).collect::<Vec<_>>() {
+            self.touch(app, DATA + page, if page % 4 == 0 { How::Write } else { How::Read });
+        }
+        for page in (0..file).filter(|&page| self.phone.wanted(app, FILE + page, turn)).collect::<Vec<_>>() {
+            self.touch(app, FILE + page, How::File);
+        }
+    }
+
+    fn touch(&mut self, app: usize, page: u64, how: How) {
+        let Some(Alive { proc, .. }) = self.alive[app] else { return };
+        self.event(Event::Touches { proc, page, how });
+        self.event(Event::Computes { ns: TOUCH_NS });
+        let over_budget = self.watched.machine.tally().over_budget;
+        if over_budget > self.over_budget || self.short() {
+            self.over_budget = over_budget;
+            self.kill(app);
+        }
+    }
+
+    /// Little memory is free, and there is no room for what leaves it.
+    fn short(&self) -> bool {
+        let (core, setup) = (self.watched.machine.core(), self.watched.setup);
+        let usage = core.pool_usage();
+        let used = core.present_total() + u64::from(usage.frames) + u64::from(core.staging_allocated());
+        let (free, low) =
+            (setup.budget / 4096 - used.min(setup.budget / 4096), setup.budget / 4096 * LOW_PERCENT / 100);
+        let (left, blocks) = (core.pool_limit().saturating_sub(usage.frames), setup.swap_bytes / 4096);
+        free < low && left < FULL && blocks - u64::from(core.blocks_in_use()) < u64::from(FULL)
+    }
+
+    /// The largest in memory, but not the one in use.
+    fn kill(&mut self, in_use: usize) {
+        let core = self.watched.machine.core();
+        let resident = |app: &Alive| core.present_pages(app.id);
+        let others = self.alive.iter().enumerate().filter(|(app, _)| *app != in_use);
+        let sizes = others.filter_map(|(number, app)| Some((resident(app.as_ref()?), number)));
+        let Some((_, victim)) = sizes.max() else { return };
+        let Some(Alive { proc, .. }) = self.alive[victim].take() else { return };
+        self.event(Event::Ends { proc });
+        self.watched.kills += 1;
+    }
+}

@@ -1,0 +1,219 @@
+//! What a paper says, and whether it holds here.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Numbers by name, such as `speedup(fft)`: those of the simulations, or those that a paper prints.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Numbers(BTreeMap<String, f64>);
+
+impl Numbers {
+    /// None.
+    pub fn new() -> Numbers {
+        Numbers::default()
+    }
+
+    /// Of pairs of a name and a number.
+    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, f64)>) -> Numbers {
+        Numbers(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    /// Takes note of one; what is not known or not finite is left out.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<Option<f64>>) {
+        if let Some(value) = value.into().filter(|value| value.is_finite()) {
+            self.0.insert(name.into(), value);
+        }
+    }
+
+    /// One of them.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+
+    /// All that are listed; `None` if one of them is missing.
+    pub fn all(&self, names: &[&str]) -> Option<Vec<f64>> {
+        names.iter().map(|name| self.get(name)).collect()
+    }
+
+    /// Whether each of the first is less than each of the second.
+    pub fn less(&self, low: &[&str], high: &[&str]) -> Option<bool> {
+        let (low, high) = (self.all(low)?, self.all(high)?);
+        Some(low.iter().all(|low| high.iter().all(|high| low < high)))
+    }
+
+    /// Whether each is less than the next one.
+    pub fn rising(&self, names: &[&str]) -> Option<bool> {
+        Some(self.all(names)?.windows(2).all(|pair| pair[0] < pair[1]))
+    }
+
+    /// Whether all are from `low` to `high`.
+    pub fn within(&self, names: &[&str], low: f64, high: f64) -> Option<bool> {
+        Some(self.all(names)?.iter().all(|value| (low..=high).contains(value)))
+    }
+
+    /// All of them by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+}
+
+/// Whether it holds.
+#[derive(Debug, Clone, Copy)]
+pub enum Judge {
+    /// By these numbers; `None`: one of them is missing.
+    By(fn(&Numbers) -> Option<bool>),
+    /// It cannot be told here, and why.
+    Cannot(&'static str),
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does.
+    Holds,
+    /// It does not.
+    Fails,
+    /// The simulator cannot show it, or a number is missing.
+    CannotBeHad,
+}
+
+impl Verdict {
+    /// For tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Fails => "does not hold",
+            Verdict::CannotBeHad => "cannot be had",
+        }
+    }
+}
+
+/// Something that a paper says about its figures and tables.
+#[derive(Debug, Clone, Copy)]
+pub struct Statement {
+    /// Figure, table or section.
+    pub source: &'static str,
+    /// What is said, in our words.
+    pub what: &'static str,
+    /// The published values, or that there is only a plot.
+    pub published: &'static str,
+    /// Names of the numbers that it is about.
+    pub numbers: &'static [&'static str],
+    /// Whether it holds.
+    pub judge: Judge,
+    /// Why it does not hold, if it does not.
+    pub why: &'static str,
+}
+
+impl Statement {
+    /// One that numbers decide.
+    pub const fn new(
+        source: &'static str,
+        what: &'static str,
+        published: &'static str,
+        numbers: &'static [&'static str],
+        by: fn(&Numbers) -> Option<bool>,
+        why: &'static str,
+    ) -> Statement {
+        Statement { source, what, published, numbers, judge: Judge::By(by), why }
+    }
+
+    /// One that cannot be told here.
+    pub const fn cannot(
+        source: &'static str,
+        what: &'static str,
+        published: &'static str,
+        why: &'static str,
+    ) -> Statement {
+        Statement { source, what, published, numbers: &[], judge: Judge::Cannot(why), why }
+    }
+
+    /// What came of it with these numbers.
+    pub fn verdict(&self, numbers: &Numbers) -> Verdict {
+        match self.judge {
+            Judge::By(by) => match by(numbers) {
+                Some(true) => Verdict::Holds,
+                Some(false) => Verdict::Fails,
+                None => Verdict::CannotBeHad,
+            },
+            Judge::Cannot(_) => Verdict::CannotBeHad,
+        }
+    }
+
+    /// Its numbers as a text.
+    pub fn told(&self, numbers: &Numbers) -> String {
+        let mut out = String::new();
+        for name in self.numbers {
+            let between = if out.is_empty() { "" } else { ", " };
+            let value = numbers.get(name).map_or("–".into(), short);
+            let _ = write!(out, "{between}{name} {value}");
+        }
+        out
+    }
+
+    /// Why it does not hold or cannot be had; empty if it holds.
+    pub fn reason(&self, numbers: &Numbers) -> &'static str {
+        match (self.verdict(numbers), self.judge) {
+            (Verdict::Holds, _) => "",
+            (_, Judge::Cannot(why)) => why,
+            (Verdict::Fails, _) => self.why,
+            (Verdict::CannotBeHad, _) => "A number is missing: not simulated in this run.",
+        }
+    }
+}
+
+/// Three digits that count.
+pub fn short(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    let text = format!("{value:.*}", (2 - digits).clamp(0, 6) as usize);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBERS: [(&str, f64); 3] = [("a", 1.0), ("b", 2.0), ("c", 3.0)];
+
+    #[test]
+    fn orders_and_ranges() {
+        let n = Numbers::of(NUMBERS);
+        assert_eq!(n.less(&["a", "b"], &["c"]), Some(true));
+        assert_eq!(n.less(&["a", "c"], &["b"]), Some(false));
+        assert_eq!(n.less(&["a"], &["d"]), None);
+        assert_eq!((n.rising(&["a", "b", "c"]), n.rising(&["a", "c", "b"])), (Some(true), Some(false)));
+        assert_eq!((n.within(&["a", "b"], 1.0, 2.0), n.within(&["c"], 1.0, 2.0)), (Some(true), Some(false)));
+    }
+
+    #[test]
+    fn what_is_not_finite_is_missing() {
+        let mut n = Numbers::new();
+        n.set("x", f64::NAN);
+        n.set("y", None);
+        n.set("z", 0.5);
+        assert_eq!((n.get("x"), n.get("y"), n.get("z")), (None, None, Some(0.5)));
+    }
+
+    #[test]
+    fn verdicts() {
+        let says = |by| Statement::new("Fig. 1", "a is less than b", "1, 2", &["a", "b"], by, "because");
+        let n = Numbers::of(NUMBERS);
+        let holds = says(|n| n.less(&["a"], &["b"]));
+        assert_eq!((holds.verdict(&n), holds.reason(&n)), (Verdict::Holds, ""));
+        let fails = says(|n| n.less(&["b"], &["a"]));
+        assert_eq!((fails.verdict(&n), fails.reason(&n)), (Verdict::Fails, "because"));
+        assert_eq!(says(|n| n.less(&["q"], &["a"])).verdict(&n), Verdict::CannotBeHad);
+        assert_eq!(holds.told(&n), "a 1, b 2");
+        let cannot = Statement::cannot("Fig. 1", "it", "1", "no");
+        assert_eq!((cannot.verdict(&n), cannot.reason(&n)), (Verdict::CannotBeHad, "no"));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let texts = [0.0, 0.9634, 1.0, 12.345, 123.4, 51_408.0, 0.00123].map(short);
+        assert_eq!(texts, ["0", "0.963", "1", "12.3", "123", "51408", "0.00123"]);
+    }
+}

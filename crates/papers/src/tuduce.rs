@@ -1,0 +1,616 @@
+//! Tuduce, Gross 2005: a compressed area in zones that grows and shrinks with its free room.
+
+mod statements;
+
+use crate::chart::Chart;
+use crate::lab::{costs, device, setup, Job, Load, Plan, Run, Runs, MIB};
+use crate::statement::Numbers;
+use crate::Paper;
+use memfit_report::Unit;
+use memfit_sim::cost::CostTable;
+use memfit_sim::device::Device;
+use std::sync::Arc;
+
+/// The paper.
+pub static PAPER: Paper = Paper {
+    name: "tuduce",
+    title: "Adaptive compressed memory in zones",
+    source: "Tuduce, Gross, \"Adaptive Main Memory Compression\", USENIX 2005",
+    setting: "An eighth of the paper's size: 128 MiB for 1 GB, zones of 512 KiB for 4 MB; blocks and entries as in the paper; WKdm. \
+              SMV at a quarter. Disk hdd-2005. The paper has no times of its processors for a page: five times those measured \
+              today are assumed.",
+    differs: &[
+        "Time is that of one processor and one disk, one thing after the other.",
+        "Memory as percent of what the program allocates has 7 points added, which memfit keeps free and staged.",
+        "rand and qsim touch what the generators say: uniformly random pages, and agents of 256 bytes in queues. NS2 and SMV are \
+         orders of access made after what the paper says about them, not the programs.",
+        "rand cannot have the ratio of 50 % that is printed and gain what is printed, by arithmetic: it is run with 50 % and 7 %.",
+    ],
+    statements: statements::STATEMENTS,
+    published,
+    jobs,
+    derive,
+    charts,
+};
+
+const GB: f64 = 1024.0 * MIB;
+const SCALE: f64 = 8.0;
+const SCALE_QUICK: f64 = 128.0;
+/// SMV is small by itself.
+const SMV_SCALE: f64 = 4.0;
+const SMV_SCALE_QUICK: f64 = 32.0;
+/// Points of the memory that memfit keeps free and staged.
+const KEPT: f64 = 7.0;
+
+/// Five times the costs that were measured on a machine of today.
+const COSTS: &str = r#"
+name = "tuduce05"
+summary = "assumed for the G5 and the Pentium 4 of Tuduce and Gross: five times what takes a machine of today"
+source = "costs/measured.toml, times five"
+fault_ns = 10_000
+copy_ns = 5_000
+around_ns = 5_000
+zero_ns = 3_500
+fill_ns = 5_000
+move_ns = 2_500
+stage_ns = 850
+drop_ns = 2_500
+entropy_ns = 2_400
+[codec.any]
+compress_ns = 21_000
+decompress_ns = 19_000
+"#;
+
+/// Whole zones: see `fixed`.
+const AREAS: [(&str, f64); 6] = [("48", 48.0), ("60", 60.0), ("72", 72.0), ("88", 88.0), ("92", 92.0), ("100", 100.0)];
+const FIXED: [(&str, f64); 6] =
+    [("16", 16.0), ("32", 32.0), ("64", 64.0), ("100", 100.0), ("140", 140.0), ("200", 200.0)];
+const RAND: [&str; 3] = ["1.2", "1.4", "1.8"];
+/// Percent of memory; Table 1 (P4) and 2 (G5): speedup.
+const SMV: [(&str, f64, f64); 9] = [
+    ("97", 0.62, 1.15),
+    ("92", 0.24, 0.66),
+    ("87", 1.03, 0.27),
+    ("85", 3.22, 0.95),
+    ("82", 3.07, 1.56),
+    ("80", 3.06, 2.18),
+    ("78", 3.24, 2.93),
+    ("75", 3.51, 2.92),
+    ("73", 4.03, 3.03),
+];
+/// Name, MB, percent of memory, speedup of Tables 3 and 4 (G5).
+const NS2: [(&str, f64, f64, f64); 7] = [
+    ("730 70%", 730.0, 70.0, 1.07),
+    ("880 58%", 880.0, 58.0, 1.36),
+    ("880 50%", 880.0, 50.0, 1.36),
+    ("880 43%", 880.0, 43.0, 1.37),
+    ("990 51%", 990.0, 51.0, 1.23),
+    ("1500 68%", 1536.0, 68.0, 1.04),
+    ("1500 62%", 1536.0, 62.0, 1.11),
+];
+/// Name, GB, RAM, speedup of Table 5.
+const QSIM: [(&str, f64, f64, f64); 7] = [
+    ("1.3 1", 1.33, 1.0, 29.47),
+    ("1.7 1", 1.77, 1.0, 47.85),
+    ("1.7 1.5", 1.77, 1.5, 20.49),
+    ("1.9 1", 1.99, 1.0, 55.76),
+    ("1.9 1.5", 1.99, 1.5, 41.22),
+    ("2.6 1", 2.66, 1.0, 52.19),
+    ("2.6 1.5", 2.66, 1.5, 40.05),
+];
+/// Sizes of Tables 6 to 8: name, GB, times of Table 7 in s by CF (4, 14), then zone and block (2 MB 64 B, 2 MB 1024 B, 8 MB 64 B,
+/// 8 MB 1024 B); shares of Table 8.
+type Grid = (&'static str, f64, [[f64; 4]; 2], [f64; 7]);
+const GRIDS: [Grid; 4] = [
+    (
+        "1.3",
+        1.33,
+        [[245.30, 258.30, 688.96, 165.64], [147.38, 253.49, 144.51, 152.63]],
+        [23.61, 8.51, 3.31, 21.14, 11.2, 21.81, 10.42],
+    ),
+    (
+        "1.7",
+        1.77,
+        [[2229.04, 1796.98, 2803.01, 552.47], [595.96, 1980.51, 551.54, 660.04]],
+        [27.91, 3.06, 8.96, 37.69, 1.04, 20.70, 0.64],
+    ),
+    (
+        "1.9",
+        1.99,
+        [[7351.71, 5479.42, 4395.01, 888.60], [954.99, 6354.63, 872.34, 973.74]],
+        [18.50, 0.00, 39.03, 27.29, 1.00, 11.08, 3.10],
+    ),
+    (
+        "2.6",
+        2.66,
+        [[7721.11, 6340.01, 3688.07, 1055.76], [1116.68, 7380.94, 981.45, 1092.29]],
+        [13.13, 1.08, 47.99, 20.90, 1.62, 10.62, 4.65],
+    ),
+];
+/// Shares of Table 8 for rand.
+const RAND_SHARES: [(&str, [f64; 7]); 3] = [
+    ("rand 1.2", [33.34, 24.75, 2.68, 28.66, 1.20, 1.78, 7.58]),
+    ("rand 1.4", [17.58, 7.46, 22.93, 36.56, 3.21, 8.46, 3.81]),
+    ("rand 1.8", [6.01, 5.84, 58.38, 10.42, 5.25, 6.00, 8.10]),
+];
+const EFFECTS: [&str; 7] = ["CF", "block", "zone", "CF+block", "CF+zone", "block+zone", "all three"];
+/// Levels by factor: CF, block in bytes, zone in MB; those of rand have another high CF.
+const CFS: [u32; 2] = [4, 14];
+const CFS_RAND: [u32; 2] = [4, 20];
+const BLOCKS: [u32; 2] = [64, 1024];
+const ZONES: [u32; 2] = [2, 8];
+/// One factor at a time, Fig. 6 and 7.
+const CF_SWEEP: [&str; 6] = ["2", "4", "6", "9", "14", "20"];
+const BLOCK_SWEEP: [&str; 5] = ["64", "128", "256", "512", "1024"];
+const ZONE_SWEEP: [&str; 4] = ["2", "4", "8", "16"];
+const SWEPT: [(&str, f64); 2] = [("1.3", 1.33), ("1.9", 1.99)];
+
+/// The smallest zone there is, KiB.
+const ZONE_MIN: f64 = 256.0;
+
+struct Bench<'a> {
+    plan: &'a Plan,
+    scale: f64,
+    costs: Arc<CostTable>,
+    device: Arc<Device>,
+    jobs: Vec<Job>,
+}
+
+impl Bench<'_> {
+    fn add(&mut self, workload: &str, config: &str, spec: &str, budget: f64, preset: &str, overrides: &[String]) {
+        // Swap that is never full.
+        let setup = setup((preset, overrides), budget, 4.0 * GB / self.scale, &self.costs, &self.device);
+        self.jobs.push(Job { name: (workload.into(), config.into()), load: Load::Made(spec.into()), setup });
+    }
+
+    /// Overrides of an area that adapts: entries a page, bytes of a block, MB of a zone at the paper's size.
+    fn area(&self, scale: f64, entries: u32, block: u32, zone: f64) -> Vec<String> {
+        let kib = ((zone * 1024.0 / scale / 4.0).round() * 4.0).max(ZONE_MIN);
+        vec![
+            format!("pool.zone_kib={kib}"),
+            format!("pool.entries_per_frame={entries}"),
+            format!("pool.block_bytes={block}"),
+        ]
+    }
+
+    /// The same of a fixed size, MB of 1 GB: rounded up, so that no part of a zone is missing. With a part of one memfit takes the
+    /// area for one that still has room, and writes its pages one by one.
+    fn fixed(&self, entries: u32, mb: f64) -> Vec<String> {
+        let mut out = self.area(self.scale, entries, 128, 4.0);
+        out.extend(["sizing=fixed".into(), format!("sizing.pool_permille={}", (mb / 1.024).ceil())]);
+        out
+    }
+
+    /// Without compression and with an area that adapts.
+    fn pair(&mut self, workload: &str, spec: &str, budget: f64, area: &[String]) {
+        self.add(workload, "none", spec, budget, "swap", &[]);
+        self.add(workload, "adaptive", spec, budget, "tuduce05", area);
+    }
+
+    fn qsim(&self, gb: f64, moves: f64) -> String {
+        let moves = if self.plan.quick { MOVES_QUICK } else { moves };
+        format!(
+            "qsim:size={}M,scale={},moves={moves},warm=0,seed={}",
+            (gb * 1024.0).round(),
+            self.scale,
+            self.plan.seed
+        )
+    }
+
+    fn rand(&self, gb: &str, ratio: u32) -> String {
+        format!("rand:size={gb}G,ratio={ratio},scale={},warm=0,seed={}", self.scale, self.plan.seed)
+    }
+}
+
+fn smv_scale(plan: &Plan) -> f64 {
+    plan.divisor(SMV_SCALE, SMV_SCALE_QUICK)
+}
+
+/// Moves of agents for each page.
+const MOVES: f64 = 4.0;
+const MOVES_GRID: f64 = 2.0;
+const MOVES_QUICK: f64 = 0.5;
+
+fn jobs(plan: &Plan) -> Vec<Job> {
+    let scale = plan.divisor(SCALE, SCALE_QUICK);
+    let mut b = Bench { plan, scale, costs: costs(COSTS), device: device("hdd-2005"), jobs: Vec::new() };
+    let gb = GB / scale;
+    let four = b.area(scale, 4, 128, 4.0);
+
+    let thrasher = format!("thrasher:scale={scale}");
+    b.add("thrasher", "none", &thrasher, gb, "swap", &[]);
+    for (name, mb) in AREAS {
+        let area = b.fixed(4, mb);
+        b.add("thrasher", name, &thrasher, gb, "tuduce05", &area);
+    }
+    for size in RAND {
+        for (ratio, entries) in [(50, 4), (7, 14)] {
+            let (spec, area) = (b.rand(size, ratio), b.area(scale, entries, 128, 4.0));
+            b.pair(&format!("rand {size} {ratio}"), &spec, gb, &area);
+        }
+        for (name, mb) in FIXED {
+            let (spec, area) = (b.rand(size, 7), b.fixed(14, mb));
+            b.add(&format!("rand {size} 7"), &format!("fixed {name}"), &spec, gb, "tuduce05", &area);
+        }
+        let spec = b.rand(size, 7);
+        grid(&mut b, &format!("rand {size}"), &spec, CFS_RAND);
+    }
+    let smv = format!("smv:scale={},seed={}", smv_scale(plan), plan.seed);
+    let area = b.area(smv_scale(plan), 4, 128, 4.0);
+    for (percent, ..) in SMV.into_iter().chain([("100", 0.0, 0.0)]) {
+        let budget = 164.0 * MIB / smv_scale(plan) * (percent.parse::<f64>().expect("a number") + KEPT) / 100.0;
+        b.pair(&format!("smv {percent}"), &smv, budget, &area);
+    }
+    let nine = b.area(scale, 9, 128, 4.0);
+    for (name, mb, percent, _) in NS2 {
+        let spec = format!("ns2:size={mb}M,scale={scale},accesses=10,warm=0,seed={}", plan.seed);
+        let (workload, budget) = (format!("ns2 {name}"), mb * MIB / scale * (percent + KEPT) / 100.0);
+        b.pair(&workload, &spec, budget, &four);
+        b.add(&workload, "adaptive9", &spec, budget, "tuduce05", &nine);
+    }
+    for (name, size, ram, _) in QSIM {
+        let spec = b.qsim(size, MOVES);
+        b.pair(&format!("qsim {name}"), &spec, gb * ram, &nine);
+        if ram == 1.0 {
+            for (fixed, mb) in FIXED {
+                let area = b.fixed(9, mb);
+                b.add(&format!("qsim {name}"), &format!("fixed {fixed}"), &spec, gb, "tuduce05", &area);
+            }
+            let mut shrink = nine.clone();
+            shrink.push("sizing.shrink_above_zones=3".into());
+            b.add(&format!("qsim {name}"), "shrink3", &spec, gb, "tuduce05", &shrink);
+        }
+    }
+    for (name, size, ..) in GRIDS {
+        let spec = b.qsim(size, MOVES_GRID);
+        grid(&mut b, &format!("qsim {name}"), &spec, CFS);
+    }
+    for (name, size) in SWEPT {
+        let (spec, workload) = (b.qsim(size, MOVES_GRID), format!("sweep {name}"));
+        let mut sweep = |factor: &str, level: &str, area: Vec<String>| {
+            b.jobs.push(Job {
+                name: (workload.clone(), format!("{factor} {level}")),
+                load: Load::Made(spec.clone()),
+                setup: setup(("tuduce05", &area), gb, 4.0 * gb, &b.costs, &b.device),
+            });
+        };
+        let area = |entries, block, zone: f64| {
+            let kib = ((zone * 256.0 / scale).round() * 4.0).max(ZONE_MIN);
+            vec![
+                format!("pool.zone_kib={kib}"),
+                format!("pool.entries_per_frame={entries}"),
+                format!("pool.block_bytes={block}"),
+            ]
+        };
+        CF_SWEEP.iter().for_each(|cf| sweep("CF", cf, area(*cf, "128", 4.0)));
+        BLOCK_SWEEP.iter().for_each(|block| sweep("block", block, area("9", block, 4.0)));
+        ZONE_SWEEP.iter().for_each(|zone| sweep("zone", zone, area("9", "128", zone.parse().expect("a number"))));
+    }
+    b.jobs
+}
+
+/// The eight runs of a factorial.
+fn grid(b: &mut Bench<'_>, workload: &str, spec: &str, cfs: [u32; 2]) {
+    for (levels, name) in levels() {
+        let area = b.area(b.scale, cfs[levels[0]], BLOCKS[levels[1]], ZONES[levels[2]].into());
+        b.add(&format!("grid {workload}"), &name, spec, GB / b.scale, "tuduce05", &area);
+    }
+}
+
+/// Levels of CF, block and zone, and their name.
+fn levels() -> impl Iterator<Item = ([usize; 3], String)> {
+    (0..8).map(|bits| {
+        let levels = [bits >> 2 & 1, bits >> 1 & 1, bits & 1];
+        (levels, format!("{}-{}-{}", CFS[levels[0]], BLOCKS[levels[1]], ZONES[levels[2]]))
+    })
+}
+
+/// Percent of the variation that each effect explains, of the times in the order of [`levels`]: q = (1/8) sum of sign * time,
+/// share = q^2 / the sum of all seven.
+fn shares(times: [f64; 8]) -> [f64; 7] {
+    const OF: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
+    let squares = OF.map(|factors| {
+        let signed = levels().zip(times).map(|((levels, _), time)| {
+            factors.iter().fold(time, |time, factor| if levels[*factor] == 1 { time } else { -time })
+        });
+        (signed.sum::<f64>() / 8.0).powi(2)
+    });
+    let all: f64 = squares.iter().sum();
+    squares.map(|square| 100.0 * square / all)
+}
+
+/// Time of a run from its start, ns.
+fn counted(run: &Run) -> f64 {
+    run.end.serial as f64
+}
+
+fn derive(plan: &Plan, runs: &Runs) -> Numbers {
+    let scale = plan.divisor(SCALE, SCALE_QUICK);
+    let mut n = Numbers::new();
+    let cycles = |run: &Run| (run.end.serial - run.mark(0).map_or(0, |snap| snap.serial)) as f64;
+    for (name, _) in AREAS {
+        n.set(format!("slowdown(thrasher {name})"), runs.quotient("thrasher", name, "none", cycles));
+    }
+    let names = RAND
+        .iter()
+        .flat_map(|size| ["50", "7"].map(|ratio| format!("rand {size} {ratio}")))
+        .chain(SMV.iter().map(|(percent, ..)| format!("smv {percent}")))
+        .chain(NS2.iter().map(|(name, ..)| format!("ns2 {name}")))
+        .chain(QSIM.iter().map(|(name, ..)| format!("qsim {name}")));
+    for workload in names {
+        n.set(format!("speedup({workload})"), runs.quotient(&workload, "none", "adaptive", counted));
+        let adaptive = runs.get(&workload, "adaptive");
+        n.set(format!("area({workload})"), adaptive.map(|run| run.most_frames() as f64 * 4096.0 * scale / MIB));
+        n.set(
+            format!("ratio({workload})"),
+            adaptive.and_then(|run| {
+                let (before, after) = run.end.tally.coded_bytes;
+                (before > 0).then(|| after as f64 / before as f64)
+            }),
+        );
+        for config in FIXED.iter().map(|(name, _)| format!("fixed {name}")).chain(["shrink3".into()]) {
+            let of = runs.quotient(&workload, &config, "adaptive", counted);
+            n.set(format!("{}({workload})", config.replace(' ', "-")), of);
+        }
+    }
+    for (name, ..) in NS2 {
+        n.set(format!("nine(ns2 {name})"), runs.quotient(&format!("ns2 {name}"), "none", "adaptive9", counted));
+        let seeks = |config| runs.get(&format!("ns2 {name}"), config).map(|run| run.end.tally.writes.random() as f64);
+        n.set(format!("seeks(ns2 {name} none)"), seeks("none"));
+        n.set(format!("seeks(ns2 {name} adaptive)"), seeks("adaptive"));
+    }
+    for (percent, ..) in SMV {
+        let full = runs.get("smv 100", "none").map(counted);
+        let none = runs.get(&format!("smv {percent}"), "none").map(counted);
+        n.set(format!("slowdown(smv {percent})"), none.zip(full).map(|(none, full)| none / full));
+    }
+    let grids = GRIDS.iter().map(|(name, ..)| format!("qsim {name}")).chain(RAND.map(|size| format!("rand {size}")));
+    for workload in grids {
+        let times = levels().map(|(_, config)| Some(counted(runs.get(&format!("grid {workload}"), &config)?) / 1e9));
+        let Some(times) = times.collect::<Option<Vec<f64>>>() else { continue };
+        for ((_, config), time) in levels().zip(&times) {
+            n.set(format!("time({workload} {config})"), *time);
+        }
+        let shares = shares(times.try_into().expect("eight"));
+        for (effect, share) in EFFECTS.iter().zip(shares) {
+            n.set(format!("share({workload} {effect})"), share);
+        }
+    }
+    for (name, _) in SWEPT {
+        let sweeps = [("CF", &CF_SWEEP[..]), ("block", &BLOCK_SWEEP[..]), ("zone", &ZONE_SWEEP[..])];
+        for (factor, levels) in sweeps {
+            for level in levels {
+                let run = runs.get(&format!("sweep {name}"), &format!("{factor} {level}"));
+                n.set(format!("{factor}({name} {level})"), run.map(|run| counted(run) / 1e9));
+                let area = run.map(|run| run.most_frames() as f64 * 4096.0 * scale / MIB);
+                n.set(format!("{factor}-area({name} {level})"), area);
+            }
+        }
+    }
+    n
+}
+
+fn published() -> Numbers {
+    let mut n = Numbers::new();
+    for (size, speedup, area) in [("1.2", 3.66, 64.0), ("1.4", 11.88, 96.0), ("1.8", 18.96, 140.0)] {
+        n.set(format!("speedup(rand {size} 7)"), speedup);
+        n.set(format!("area(rand {size} 7)"), area);
+    }
+    for ((percent, p4, g5), slowdown) in
+        SMV.into_iter().zip([1.66, 2.66, 67.16, 217.83, 405.16, 600.16, 774.16, 941.5, 1464.83])
+    {
+        n.set(format!("speedup(smv {percent})"), p4);
+        n.set(format!("g5(smv {percent})"), g5);
+        n.set(format!("slowdown(smv {percent})"), slowdown);
+    }
+    for (name, _, _, speedup) in NS2 {
+        n.set(format!("speedup(ns2 {name})"), speedup);
+    }
+    for (name, _, _, speedup) in QSIM {
+        n.set(format!("speedup(qsim {name})"), speedup);
+    }
+    n.set("area(qsim 1.9 1)", 140.0);
+    for (name, _, times, printed) in GRIDS {
+        for (levels, config) in levels() {
+            n.set(format!("time(qsim {name} {config})"), times[levels[0]][levels[1] + 2 * levels[2]]);
+        }
+        for (effect, share) in EFFECTS.iter().zip(printed) {
+            n.set(format!("share(qsim {name} {effect})"), share);
+        }
+    }
+    for (name, printed) in RAND_SHARES {
+        for (effect, share) in EFFECTS.iter().zip(printed) {
+            n.set(format!("share({name} {effect})"), share);
+        }
+    }
+    n
+}
+
+fn charts() -> Vec<Chart> {
+    let at = |keys: &[&str]| -> Vec<(String, f64)> {
+        keys.iter().map(|key| ((*key).to_owned(), key.parse().expect("a number"))).collect()
+    };
+    let series = |what: &str, keys: &[&str]| -> Vec<(String, String)> {
+        keys.iter().map(|key| (format!("{key} GB"), format!("{what}({key} {{}})"))).collect()
+    };
+    let fixed = |workload: &str, keys: &[&str], end: &str| -> Vec<(String, String)> {
+        keys.iter().map(|key| (format!("{key} GB"), format!("fixed-{{}}({workload} {key}{end})"))).collect()
+    };
+    let percents: Vec<(String, f64)> =
+        SMV.iter().map(|(key, ..)| ((*key).to_owned(), key.parse().expect("a number"))).collect();
+    let swept = ["1.3", "1.9"];
+    let seconds = ("Time", Unit::Seconds);
+    let mut out = vec![
+        Chart::curves(
+            (
+                "thrasher: time with a fixed area / without compression",
+                "Section 5.1",
+                "Compression loses, up to 3 times.",
+            ),
+            ("Area of the paper, MB", Unit::Count),
+            at(&AREAS.map(|(key, _)| key)),
+            ("Slowdown", Unit::Ratio),
+            [("slowdown".to_owned(), "slowdown(thrasher {})".to_owned())],
+        )
+        .level(1.0, "without compression"),
+        Chart::bars(
+            ("rand: speedup", "Section 5.1", "It gains the more the larger it is, up to 19 times."),
+            "Size and ratio",
+            [
+                ("rand 1.2 7", "1.2 GB, 7 %"),
+                ("rand 1.4 7", "1.4 GB, 7 %"),
+                ("rand 1.8 7", "1.8 GB, 7 %"),
+                ("rand 1.2 50", "1.2 GB, 50 %"),
+                ("rand 1.4 50", "1.4 GB, 50 %"),
+                ("rand 1.8 50", "1.8 GB, 50 %"),
+            ],
+            ("Speedup", Unit::Ratio),
+            [("speedup", "speedup({})")],
+        ),
+        Chart::bars(
+            ("rand: area found", "Section 5.1", "64, 96 and 140 MB."),
+            "Size and ratio",
+            [("rand 1.2 7", "1.2 GB, 7 %"), ("rand 1.4 7", "1.4 GB, 7 %"), ("rand 1.8 7", "1.8 GB, 7 %")],
+            ("Area at the paper's size, MB", Unit::Count),
+            [("area", "area({})")],
+        ),
+        Chart::curves(
+            ("SMV: speedup by memory", "Tables 1 and 2", "A slight shortage loses, a larger one gains 3 to 4 times."),
+            ("Memory, of what it allocates", Unit::Percent),
+            percents.clone(),
+            ("Speedup", Unit::Ratio),
+            crate::chart::owned([("Pentium 4", "speedup(smv {})"), ("G5", "g5(smv {})")]),
+        )
+        .level(1.0, "without compression"),
+        Chart::curves(
+            ("SMV: slowdown without compression", "Tables 1 and 2", "Hundreds of times from 85 % of the memory on."),
+            ("Memory, of what it allocates", Unit::Percent),
+            percents,
+            ("Slowdown", Unit::Ratio),
+            crate::chart::owned([("slowdown", "slowdown(smv {})")]),
+        )
+        .log(),
+        Chart::bars(
+            ("NS2: speedup", "Tables 3 and 4", "Little gain, never a loss."),
+            "Size, MB, and memory",
+            NS2.map(|(name, ..)| (name, name)),
+            ("Speedup", Unit::Ratio),
+            [("CF 4", "speedup(ns2 {})"), ("CF 9", "nine(ns2 {})")],
+        )
+        .level(1.0, "without compression"),
+        Chart::bars(
+            ("qsim: speedup", "Table 5", "Tens of times; less with more RAM."),
+            "Size and RAM, GB",
+            QSIM.map(|(name, ..)| (name, name)),
+            ("Speedup", Unit::Ratio),
+            [("speedup", "speedup(qsim {})")],
+        ),
+        Chart::curves(
+            ("qsim: time with a fixed area / with the adaptive one", "Fig. 4", "The adaptive size is among the best."),
+            ("Area of the paper, MB", Unit::Count),
+            at(&FIXED.map(|(key, _)| key)),
+            ("Time / adaptive", Unit::Ratio),
+            fixed("qsim", &["1.3", "1.7", "1.9", "2.6"], " 1"),
+        )
+        .log()
+        .level(1.0, "adaptive"),
+        Chart::curves(
+            ("rand: time with a fixed area / with the adaptive one", "Fig. 5", "The adaptive size is among the best."),
+            ("Area of the paper, MB", Unit::Count),
+            at(&FIXED.map(|(key, _)| key)),
+            ("Time / adaptive", Unit::Ratio),
+            fixed("rand", &RAND, " 7"),
+        )
+        .log()
+        .level(1.0, "adaptive"),
+        Chart::curves(
+            (
+                "qsim: time by entries a page (CF)",
+                "Fig. 6",
+                "Good once the table has as many entries as the pages need.",
+            ),
+            ("CF", Unit::Count),
+            at(&CF_SWEEP),
+            seconds,
+            series("CF", &swept),
+        ),
+        Chart::curves(
+            ("qsim: time by the size of a block", "Fig. 6", "Blocks below 512 bytes are good, 1024 bad."),
+            ("Block", Unit::Bytes),
+            at(&BLOCK_SWEEP),
+            seconds,
+            series("block", &swept),
+        ),
+        Chart::curves(
+            (
+                "qsim: time by the size of a zone",
+                "Fig. 7",
+                "4 MB is good for small sizes, larger ones need larger zones.",
+            ),
+            ("Zone of the paper, MB", Unit::Count),
+            at(&ZONE_SWEEP),
+            seconds,
+            series("zone", &swept),
+        ),
+    ];
+    let configs: Vec<(String, String)> = levels().map(|(_, name)| (name.clone(), name)).collect();
+    for (name, ..) in GRIDS {
+        let title = format!("qsim {name} GB: time by CF, block (bytes) and zone (MB)");
+        let mut chart = Chart::bars(
+            (
+                &title,
+                "Table 7",
+                "The factors interact: neither large blocks nor large zones are good or bad by themselves.",
+            ),
+            "CF-block-zone",
+            [],
+            seconds,
+            [],
+        )
+        .log();
+        chart.rows = configs.clone();
+        chart.series = vec![("time".into(), format!("time(qsim {name} {{}})"))];
+        out.push(chart);
+    }
+    let workloads = ["qsim 1.3", "qsim 1.7", "qsim 1.9", "qsim 2.6", "rand 1.2", "rand 1.4", "rand 1.8"];
+    for workload in workloads {
+        let title = format!("{workload} GB: share of the variation");
+        let mut chart = Chart::bars(
+            (&title, "Table 8", "Which factor or combination the time depends on."),
+            "Effect",
+            EFFECTS.map(|effect| (effect, effect)),
+            ("Share", Unit::Percent),
+            [],
+        );
+        chart.series = vec![("share".into(), format!("share({workload} {{}})"))];
+        out.push(chart);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Table 8 follows from Table 7, to the last digit or one off.
+    #[test]
+    fn shares_of_the_printed_times_are_the_printed_shares() {
+        for (name, _, times, printed) in GRIDS {
+            let times: Vec<f64> = levels().map(|(l, _)| times[l[0]][l[1] + 2 * l[2]]).collect();
+            for (got, printed) in shares(times.try_into().unwrap()).into_iter().zip(printed) {
+                assert!((got - printed).abs() < 0.051, "{name}: {got} for {printed}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_factor_alone_explains_all() {
+        let times: Vec<f64> = levels().map(|(levels, _)| if levels[1] == 1 { 3.0 } else { 1.0 }).collect();
+        assert_eq!(shares(times.try_into().unwrap()), [0.0, 100.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn costs_can_be_read() {
+        assert_eq!(costs(COSTS).codec(memfit_codec::CodecId::WKDM.0).compress_ns, 21_000);
+    }
+}

@@ -1,0 +1,376 @@
+//! Applications that are launched and used in turn: each keeps data of its own and maps a file with code and media.
+//!
+//! Made after bench/papers/programs/apps.c, which does the same live. A launch touches a part of data and code, the same each time;
+//! a use touches a tenth of the rest of both, which changes from turn to turn, then blocks of the code at random, and another
+//! quarter of the media in order.
+
+use super::stream::{hash, named, part, process, shuffle, workload, Mix, Region};
+use super::{choice, count, param, percent, scale, touch_ns, Param, Unit, Values, SEED};
+use crate::workload::{Event, How, Workload};
+use memfit_codec::generate::Rng;
+use std::sync::Arc;
+
+/// Pages that are wanted together.
+const BLOCK: u64 = 8;
+/// A use goes through as many blocks of the code at random as this many times those there are.
+const USES: u64 = 8;
+/// A use goes through one of so many parts of the media.
+const PARTS: u64 = 4;
+/// Each such page of the data that is touched is written.
+const WRITTEN: u64 = 4;
+/// Process that holds the pages of files where applications end and these pages do not.
+const CACHE: u32 = 0;
+
+const STAY: &str = "stay";
+const ONCE: &str = "once";
+const ENDS: &[&str] = &[STAY, "repetition", ONCE];
+const ENDS_ABOUT: &str =
+    "applications end never, after each repetition, or after each use; pages of files stay in the last two cases";
+
+const fn dwell_ms(default: &'static str) -> Param {
+    param("dwell_ms", "after each use, until the next launch", Unit::Milliseconds, default, 0.0, 1e6)
+}
+
+const fn hot(default: &'static str) -> Param {
+    percent("hot", "of data and code that every launch touches", default)
+}
+
+const fn size(name: &'static str, about: &'static str, default: &'static str) -> Param {
+    // At most 4 GiB.
+    param(name, about, Unit::Pages, default, 8.0, 1_048_576.0)
+}
+
+const CODE_CONTENTS: Param = param("code_contents", "what pages of code hold", Unit::Content, "f=0.28", 0.0, 0.0);
+
+pub(super) const LAUNCH: &[Param] = &[
+    count("apps", "applications", "14", 1.0, 1000.0),
+    count("repetitions", "of all launches", "5", 1.0, 1e6),
+    choice("order", "of the launches in a repetition", &["same", "shuffled"], "same"),
+    choice("ends", ENDS_ABOUT, ENDS, STAY),
+    size("anon", "data of an application", "4M"),
+    size("code", "code of an application", "4M"),
+    size("media", "media of an application", "4M"),
+    hot("30"),
+    dwell_ms("1500"),
+    CODE_CONTENTS,
+    touch_ns("1000"),
+    SEED,
+];
+
+pub(super) const EZSWAP: &[Param] = &[
+    count("apps", "applications: 8, 10, 12, 14, 16 in the paper", "14", 1.0, 16.0),
+    count("repetitions", "of all launches; the first is to be left out", "5", 1.0, 1e6),
+    choice("ends", ENDS_ABOUT, ENDS, STAY),
+    scale("20"),
+    hot("20"),
+    dwell_ms("1500"),
+    CODE_CONTENTS,
+    touch_ns("1000"),
+    SEED,
+];
+
+pub(super) const HYBRID18: &[Param] = &[
+    count("apps", "applications: 16 or 60 in the paper", "16", 1.0, 64.0),
+    count("turns", "each launches every application once", "16", 1.0, 1e6),
+    choice("ends", ENDS_ABOUT, ENDS, STAY),
+    scale("36"),
+    hot("40"),
+    dwell_ms("300"),
+    touch_ns("1000"),
+    SEED,
+];
+
+/// What is known of an application.
+struct App {
+    name: String,
+    /// Pages of data, code and media.
+    anon: u64,
+    code: u64,
+    media: u64,
+    media_mix: Mix,
+}
+
+/// What all launches have in common.
+struct Setup {
+    apps: Vec<App>,
+    anon_mix: Mix,
+    code_kind: u16,
+    turns: u64,
+    shuffled: bool,
+    ends: &'static str,
+    /// Share of the blocks that every launch touches.
+    hot: f64,
+    dwell_ns: u64,
+    seed: u64,
+}
+
+/// Where the pages of one application are.
+#[derive(Clone, Copy)]
+struct Places {
+    anon: Region,
+    code: Region,
+    media: Region,
+}
+
+impl Setup {
+    fn new(v: &Values<'_>, apps: Vec<App>, anon_mix: Mix, turns: u64) -> Setup {
+        Setup {
+            apps,
+            anon_mix,
+            code_kind: 0,
+            turns,
+            shuffled: false,
+            ends: v.choice("ends"),
+            hot: v.real("hot") / 100.0,
+            dwell_ns: v.count("dwell_ms") * 1_000_000,
+            seed: v.count("seed"),
+        }
+    }
+
+    fn stay(&self) -> bool {
+        self.ends == STAY
+    }
+
+    /// Each start is of a process with a new number.
+    fn proc(&self, app: usize, turn: u64) -> u32 {
+        let turn = if self.stay() { 0 } else { turn };
+        1 + (turn * self.apps.len() as u64) as u32 + app as u32
+    }
+
+    fn places(&self, app: usize, turn: u64) -> Places {
+        let App { anon, code, media, .. } = self.apps[app];
+        let anon = Region::new(self.proc(app, turn), anon);
+        let code = if self.stay() {
+            anon.next(code)
+        } else {
+            // All files side by side.
+            let before =
+                self.apps[..app].iter().fold(Region::new(CACHE, 0), |at, app| at.next(app.code).next(app.media));
+            before.next(code)
+        };
+        Places { anon, code, media: code.next(media) }
+    }
+
+    fn maps_file(&self, app: usize, places: Places) -> Vec<Event> {
+        let mut out = vec![places.code.maps(self.code_kind)];
+        out.extend(self.apps[app].media_mix.maps(places.media, &mut Rng::new(hash(self.seed) ^ app as u64)));
+        out
+    }
+
+    /// The process of an application with all of its data.
+    fn starts(&self, app: usize, turn: u64, places: Places) -> Vec<Event> {
+        let mut out = vec![Event::Starts { proc: places.anon.proc }];
+        out.extend(self.anon_mix.maps(places.anon, &mut Rng::new(hash(self.seed + 1) ^ app as u64)));
+        if self.stay() {
+            out.extend(self.maps_file(app, places));
+        }
+        debug_assert!(turn == 0 || !self.stay());
+        out
+    }
+
+    /// Whether a page of an application is one that each launch touches (turn 0), or that this turn's use touches beside them.
+    fn wanted(&self, app: usize, page: u64, turn: u64) -> bool {
+        let random = hash(hash(self.seed ^ (app as u64) << 40) ^ (page / BLOCK));
+        if ((random & 0xf_ffff) as f64) < self.hot * (1u64 << 20) as f64 {
+            turn == 0
+        } else {
+            turn > 0 && (random >> 20) % 10 == turn % 10
+        }
+    }
+}
+
+fn touches(setup: Arc<Setup>, app: usize, places: Places, turn: u64) -> impl Iterator<Item = Event> + Send {
+    let Places { anon, code, .. } = places;
+    let code_setup = setup.clone();
+    let data = (0..anon.pages).filter(move |&page| setup.wanted(app, page, turn));
+    let data = data.map(move |page| anon.touch(page, if page % WRITTEN == 0 { How::Write } else { How::Read }));
+    // The code has its own hot blocks.
+    let read = (0..code.pages).filter(move |&page| code_setup.wanted(app, page + (1 << 30), turn));
+    data.chain(read.map(move |page| code.touch(page, How::File)))
+}
+
+/// Blocks of the code at random, and a part of the media in order meanwhile; nothing where there are no media.
+fn wanders(places: Places, turn: u64, mut rng: Rng) -> impl Iterator<Item = Event> + Send {
+    let Places { code, media, .. } = places;
+    let blocks = code.pages / BLOCK;
+    let uses = if media.pages == 0 { 0 } else { blocks * USES };
+    let (from, end) = (turn % PARTS * media.pages / PARTS, (turn % PARTS + 1) * media.pages / PARTS);
+    (0..uses).flat_map(move |i| {
+        let first = rng.below(blocks) * BLOCK;
+        let seen = from + i * (end - from) / uses..from + (i + 1) * (end - from) / uses;
+        let block = (first..first + BLOCK).map(move |page| code.touch(page, How::File));
+        block.chain(seen.map(move |page| media.touch(page, How::File)))
+    })
+}
+
+/// A launch, and the use after it.
+fn visit(setup: Arc<Setup>, app: usize, turn: u64) -> impl Iterator<Item = Event> + Send {
+    let places = setup.places(app, turn);
+    let cold = turn == 0 || !setup.stay();
+    let starts = if cold { setup.starts(app, turn, places) } else { vec![] };
+    let fill = cold.then(|| places.anon.fill()).into_iter().flatten();
+    let launched = Event::Reaches { mark: mark(&setup, turn, app) };
+    let idle = Event::Computes { ns: setup.dwell_ns };
+    let ends = (setup.ends == ONCE).then_some(Event::Ends { proc: places.anon.proc });
+    let way = wanders(places, turn + 1, Rng::new(hash(setup.seed ^ turn << 40 ^ (app as u64) << 20)));
+    let launch = touches(setup.clone(), app, places, 0).chain([launched]);
+    let used = touches(setup, app, places, turn + 1).chain(way).chain([idle]);
+    starts.into_iter().chain(fill).chain(launch).chain(used).chain(ends)
+}
+
+/// Number of the mark at the end of a launch, or of a turn, which counts as one more application.
+fn mark(setup: &Setup, turn: u64, app: usize) -> u32 {
+    (turn * (setup.apps.len() as u64 + 1)) as u32 + app as u32
+}
+
+fn turn(setup: Arc<Setup>, turn: u64, order: Vec<usize>) -> impl Iterator<Item = Event> + Send {
+    let count = setup.apps.len();
+    let ending = (!setup.stay() && setup.ends != ONCE) || (setup.stay() && turn + 1 == setup.turns);
+    let ends = (0..if ending { count } else { 0 }).map({
+        let setup = setup.clone();
+        move |app| Event::Ends { proc: setup.proc(app, turn) }
+    });
+    let over = Event::Reaches { mark: mark(&setup, turn, count) };
+    order.into_iter().flat_map(move |app| visit(setup.clone(), app, turn)).chain([over]).chain(ends)
+}
+
+fn cycle(setup: Setup, touch_ns: u64) -> Box<dyn Workload> {
+    let setup = Arc::new(setup);
+    let mut rng = Rng::new(setup.seed);
+    let mut order: Vec<usize> = (0..setup.apps.len()).collect();
+    let (turns, names) = (setup.turns, setup.clone());
+    let files: Vec<Event> = if setup.stay() {
+        vec![]
+    } else {
+        (0..order.len()).flat_map(|app| setup.maps_file(app, setup.places(app, 0))).collect()
+    };
+    let stay = setup.stay();
+    let all = (0..turns).flat_map(move |t| {
+        let mut rng = part(&mut rng);
+        if setup.shuffled {
+            shuffle(&mut order, &mut rng);
+        }
+        turn(setup.clone(), t, order.clone())
+    });
+    let mark = move |mark: u32| {
+        let (turn, app) = (mark as usize / (names.apps.len() + 1), mark as usize % (names.apps.len() + 1));
+        match names.apps.get(app) {
+            Some(app) => format!("turn {}: launch of {}", turn + 1, app.name),
+            None => format!("turn {} ends", turn + 1),
+        }
+    };
+    if stay {
+        workload(all, touch_ns, mark)
+    } else {
+        workload(process(CACHE, files, all), touch_ns, mark)
+    }
+}
+
+/// What an application of a phone keeps that is idle: mostly zeros and light pages.
+const IDLE: &[(usize, &str)] = &[(4, "zero"), (3, "f=0.10"), (3, "f=0.28")];
+/// What one keeps of which zRAM makes half.
+const PHONE: &[(usize, &str)] = &[(1, "zero"), (3, "f=0.20"), (4, "f=0.40"), (1, "f=0.65"), (1, "f=0.80")];
+
+/// Applications that are all alike.
+pub(super) fn launch(v: &Values<'_>) -> Box<dyn Workload> {
+    let app = |i| App {
+        name: format!("application {i}"),
+        anon: v.count("anon"),
+        code: v.count("code"),
+        media: v.count("media"),
+        media_mix: Mix::new(&[(10, "f=0.80")]),
+    };
+    let apps = (1..=v.count("apps")).map(app).collect();
+    let setup = Setup {
+        shuffled: v.choice("order") == "shuffled",
+        code_kind: v.kind("code_contents"),
+        ..Setup::new(v, apps, Mix::new(PHONE), v.count("repetitions"))
+    };
+    cycle(setup, v.count("touch_ns"))
+}
+
+/// Pages of so many KiB at the paper's size.
+fn scaled(v: &Values<'_>, kib: u64) -> u64 {
+    ((kib as f64 / 4.0 / v.real("scale")).round() as u64).max(BLOCK)
+}
+
+/// The launch cycle of ezswap.
+pub(super) fn ezswap(v: &Values<'_>) -> Box<dyn Workload> {
+    const UTILITY: &[(usize, &str)] = &[(10, "f=0.65")];
+    const SOCIAL: &[(usize, &str)] = &[(10, "f=0.80")];
+    const MEDIA: &[(usize, &str)] = &[(10, "random")];
+    const GAME: &[(usize, &str)] = &[(5, "f=0.80"), (5, "random")];
+    // In the order of the paper's list; the last two are those that the series of 16 adds.
+    const APPS: [(&str, &[(usize, &str)]); 16] = [
+        ("Play Store", UTILITY),
+        ("Google Calendar", UTILITY),
+        ("Gmail", UTILITY),
+        ("Wikipedia", UTILITY),
+        ("Google Chrome", UTILITY),
+        ("Facebook", SOCIAL),
+        ("Twitter", SOCIAL),
+        ("YouTube", MEDIA),
+        ("Twitch", MEDIA),
+        ("Amazon Kindle", MEDIA),
+        ("TED", MEDIA),
+        ("Angry Birds 2", GAME),
+        ("Candy Crush Saga", GAME),
+        ("PUBG Mobile", GAME),
+        ("Microsoft Excel", UTILITY),
+        ("2048", GAME),
+    ];
+    // 2400 KiB, 12 MiB and 8 MiB each in the live runs, which are at a twentieth.
+    let app = |&(name, media): &(&str, &[(usize, &str)])| App {
+        name: name.into(),
+        anon: scaled(v, 2400 * 20),
+        code: scaled(v, 12_288 * 20),
+        media: scaled(v, 8192 * 20),
+        media_mix: Mix::new(media),
+    };
+    let apps = APPS[..v.count("apps") as usize].iter().map(app).collect();
+    let setup =
+        Setup { code_kind: v.kind("code_contents"), ..Setup::new(v, apps, Mix::new(IDLE), v.count("repetitions")) };
+    cycle(setup, v.count("touch_ns"))
+}
+
+/// The turns of hybrid18.
+pub(super) fn hybrid18(v: &Values<'_>) -> Box<dyn Workload> {
+    // KiB of data in the live runs, which are at a 36th.
+    const GAME: u64 = 6144;
+    const MEDIA: u64 = 3584;
+    const UTILITY: u64 = 2304;
+    const BROWSER: u64 = 4096;
+    const APPS: [(&str, u64); 16] = [
+        ("Clash Royale", GAME),
+        ("Lineage 2 Revolution", GAME),
+        ("Asphalt 8", GAME),
+        ("Raven", GAME),
+        ("Anypang3", GAME),
+        ("FIFA Online 4M", GAME),
+        ("YouTube", MEDIA),
+        ("Camera", MEDIA),
+        ("Gallery", MEDIA),
+        ("Music", MEDIA),
+        ("Play Store", UTILITY),
+        ("Google Map", UTILITY),
+        ("Phone", UTILITY),
+        ("Settings", UTILITY),
+        ("Chrome", BROWSER),
+        ("Naver", BROWSER),
+    ];
+    // More than 16 are the same once more, with data of their own.
+    let app = |i: usize| App {
+        name: match i / APPS.len() {
+            0 => APPS[i].0.into(),
+            again => format!("{} {}", APPS[i % APPS.len()].0, again + 1),
+        },
+        anon: scaled(v, APPS[i % APPS.len()].1 * 36),
+        code: scaled(v, 512 * 36),
+        media: 0,
+        media_mix: Mix::new(PHONE),
+    };
+    let apps = (0..v.count("apps") as usize).map(app).collect();
+    let code_kind = named("f=0.28");
+    let setup = Setup { shuffled: true, code_kind, ..Setup::new(v, apps, Mix::new(PHONE), v.count("turns")) };
+    cycle(setup, v.count("touch_ns"))
+}

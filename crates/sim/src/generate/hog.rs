@@ -1,0 +1,88 @@
+//! Programs that are idle in the background, and one that fills memory.
+
+use super::stream::{process, workload, Mix, Region, Share};
+use super::{choice, count, pages, percent, scale, touch_ns, Param, Values, SEED};
+use crate::workload::{Event, Workload};
+use memfit_codec::generate::Rng;
+
+const VARIANTS: &[&str] = &["mix", "word"];
+const VARIANT: Param = choice("variant", "what the hog writes: pages of all sorts, or a word a page", VARIANTS, "mix");
+const ACTIVE_ABOUT: &str = "touches of background programs for each 100 pages that the hog fills";
+
+pub(super) const HOG: &[Param] = &[
+    count("programs", "in the background", "3", 1.0, 1000.0),
+    pages("background", "memory of each of them", "32M"),
+    pages("hog", "memory that the hog fills", "256M"),
+    percent("active", ACTIVE_ABOUT, "5"),
+    VARIANT,
+    touch_ns("300"),
+    SEED,
+];
+
+pub(super) const ZSMALLOC_SR: &[Param] = &[
+    pages("browser", "memory of the browser, at the paper's size", "650M"),
+    pages("hog", "memory that the hog fills, at the paper's size", "1500M"),
+    scale("4"),
+    percent("active", ACTIVE_ABOUT, "0"),
+    VARIANT,
+    touch_ns("300"),
+    SEED,
+];
+
+/// A browser keeps objects, text and images.
+const BROWSER: &[(usize, &str)] = &[(1, "zero"), (5, "py-objects"), (2, "pointers"), (2, "random")];
+/// Of what is in use in the background this part is touched while the hog fills: 1 / this.
+const ACTIVE_PART: u64 = 10;
+
+/// Several programs in the background.
+pub(super) fn hog(v: &Values<'_>) -> Box<dyn Workload> {
+    fills(v, v.count("programs") as u32, v.count("background"), v.count("hog"))
+}
+
+/// A browser in the background, sizes as in the paper.
+pub(super) fn zsmalloc_sr(v: &Values<'_>) -> Box<dyn Workload> {
+    let scaled = |name| ((v.real(name) / v.real("scale")).round() as u64).max(1);
+    fills(v, 1, scaled("browser"), scaled("hog"))
+}
+
+/// Programs start and are idle (mark 0), the hog fills its memory (mark 1) and ends; then the programs are used again (mark 2).
+fn fills(v: &Values<'_>, programs: u32, background: u64, hog: u64) -> Box<dyn Workload> {
+    let mut rng = Rng::new(v.count("seed"));
+    let idle: Vec<(Region, Vec<Event>)> = (0..programs)
+        .map(|proc| Region::new(proc, background))
+        .map(|region| (region, Mix::new(BROWSER).maps(region, &mut rng)))
+        .collect();
+    let regions: Vec<Region> = idle.iter().map(|(region, _)| *region).collect();
+    let opens = idle
+        .into_iter()
+        .flat_map(|(region, maps)| [Event::Starts { proc: region.proc }].into_iter().chain(maps).chain(region.fill()));
+    let data = Region::new(programs, hog);
+    let maps = match v.choice("variant") {
+        "word" => Mix::new(&[(10, "sparse")]),
+        _ => Mix::new(&[(4, "f=0.20"), (4, "f=0.50"), (2, "random")]),
+    }
+    .maps(data, &mut rng);
+    let (active, part) = (Share::percent(v.real("active")), background.div_ceil(ACTIVE_PART));
+    let fill = data.fill().flat_map({
+        let regions = regions.clone();
+        move |write| {
+            let touched = active.next(&mut rng).then(|| {
+                let region = regions[rng.below(regions.len() as u64) as usize];
+                region.read(rng.below(part))
+            });
+            [write].into_iter().chain(touched)
+        }
+    });
+    let fills = process(data.proc, maps, fill.chain([Event::Reaches { mark: 1 }]));
+    let back = regions.clone().into_iter().flat_map(Region::walk).chain([Event::Reaches { mark: 2 }]);
+    let ends = regions.into_iter().map(|region| Event::Ends { proc: region.proc });
+    let events = opens.chain([Event::Reaches { mark: 0 }]).chain(fills).chain(back).chain(ends);
+    workload(events, v.count("touch_ns"), |mark| {
+        let text = match mark {
+            0 => "background programs are open",
+            1 => "the hog has filled its memory",
+            _ => "background programs were used again",
+        };
+        text.into()
+    })
+}

@@ -1,0 +1,32 @@
+//! Recorded runs again, and programs that were never run: what a scheme would do about them, without memory or time.
+//!
+//! See docs/trace.md for what a recording holds.
+#![forbid(unsafe_code)]
+
+mod contents;
+pub mod cost;
+pub mod device;
+mod feed;
+mod fields;
+pub mod generate;
+mod hash;
+pub mod lru;
+mod machine;
+mod measure;
+pub mod price;
+mod recorded;
+mod replay;
+mod sweep;
+mod workload;
+mod write;
+
+pub use contents::{kind, Content, ContentId, Contents};
+pub use feed::{Batch, Feed, BATCH};
+pub use fields::{Embedded, Problem, TableError};
+pub use machine::{BySource, Machine, Reached, Residents, Setup, Tally, Times};
+pub use measure::{first_look, footprint, First};
+pub use recorded::Recorded;
+pub use replay::{replay, Replay, ReplayError};
+pub use sweep::{counts, sweep, threads, Outcome};
+pub use workload::{Event, How, Workload, UNKNOWN};
+pub use write::Recorder;

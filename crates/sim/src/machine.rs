@@ -1,0 +1,530 @@
+//! A machine that runs a workload under a scheme: the core decides as in the pager, and what the pager would do is counted and
+//! priced instead of done.
+//!
+//! There are two clocks, of two CPUs: the programs' and that of reclaim. Reclaim works in the background until it has worked
+//! through the time that has passed; a program that finds too little memory free waits for it. Programs run one after the
+//! other, as the workload says. A fault waits for its read; writes are waited for by reclaim alone, and only when more
+//! of them are under way than the pager allows. What this leaves out: several CPUs for the programs, threads, the kernel's page
+//! cache, and what the pager itself uses (some MiB).
+
+mod book;
+mod fault;
+mod reclaim;
+mod tier;
+
+use crate::contents::{ContentId, Contents};
+use crate::cost::CostTable;
+use crate::device::{Device, Transfers};
+use crate::feed::Batch;
+use crate::workload::Event;
+use book::Book;
+use memfit_codec::{by_name, Aims, Chooser, CodecId, CODEC_IDS};
+use memfit_core::scheme::{CodecKind, Scheme, SwapFormat};
+use memfit_core::sizes::Sizes;
+use memfit_core::{Answer, Core, Counters, Page, PageRange, ProcId, Tunables, PAGE_BYTES};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tier::Tier;
+
+/// Which pages are in the programs' memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Residents {
+    /// What the scheme takes away in the budget; what touches bring back.
+    Simulated,
+    /// Those of the recorded run at each moment: it says what leaves and what is brought back. What becomes of the pages that
+    /// are out is the scheme's.
+    AsRecorded,
+}
+
+/// What a machine is made from.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// What decides.
+    pub scheme: Arc<Scheme>,
+    /// Budget of all programs, bytes.
+    pub budget: u64,
+    /// Size of the swap tier, bytes; 0: there is none.
+    pub swap_bytes: u64,
+    /// Which pages are resident.
+    pub residents: Residents,
+    /// Share of the programs' pages that the workload has, 1 if it has all. In a miniature the budget is smaller and all that is
+    /// done costs more by it, and counts are made larger again (Waldspurger et al., USENIX ATC 2017).
+    pub rate: f64,
+    /// What is done in RAM, and how long it takes.
+    pub costs: Arc<CostTable>,
+    /// The device of the swap tier.
+    pub device: Arc<Device>,
+}
+
+/// Pages by where they came from at faults.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct BySource {
+    pub zero: u64,
+    pub filled: u64,
+    pub staged: u64,
+    pub pool: u64,
+    pub swap: u64,
+    pub file: u64,
+}
+
+impl BySource {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.major() + self.zero + self.staged
+    }
+
+    /// Those that were evicted and have left staging.
+    pub fn major(&self) -> u64 {
+        self.filled + self.pool + self.swap + self.file
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Touches of pages.
+    pub touches: u64,
+    /// Those that a fault has served, by the source of the page.
+    pub faults: BySource,
+    /// Pages that came with them.
+    pub around: BySource,
+    /// Pages that left the programs.
+    pub evicted: u64,
+    /// By number of the codec: pages that it has compressed, or tried to.
+    pub compressions: [u64; CODEC_IDS + 1],
+    /// Those that it has decompressed.
+    pub decompressions: [u64; CODEC_IDS + 1],
+    /// Bytes of what was compressed with success, before and after.
+    pub coded_bytes: (u64, u64),
+    /// Estimates of entropy.
+    pub estimates: u64,
+    /// Reads of the swap tier that a fault waited for.
+    pub reads: Transfers,
+    /// Reads of it to make room.
+    pub cleaning_reads: Transfers,
+    /// Writes to it.
+    pub writes: Transfers,
+    /// Bytes of the pages in them themselves, before they were moved by cleaning, and without padding.
+    pub object_bytes: u64,
+    /// Pages read from files for the first time.
+    pub file_first: u64,
+    /// Reads of pages of files that were dropped.
+    pub file_reads: Transfers,
+    /// Times that a program had to wait for reclaim.
+    pub waits: u64,
+    /// Pages for which no memory could be freed in time: the budget was not held then.
+    pub over_budget: u64,
+    /// Most memory in use, bytes.
+    pub peak_bytes: u64,
+}
+
+impl Tally {
+    /// Of the whole, when this is of a sample: all of it so many times.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Tally {
+        let more = |n: u64| (n as f64 * factor).round() as u64;
+        let by = |by: BySource| BySource {
+            zero: more(by.zero),
+            filled: more(by.filled),
+            staged: more(by.staged),
+            pool: more(by.pool),
+            swap: more(by.swap),
+            file: more(by.file),
+        };
+        Tally {
+            touches: more(self.touches),
+            faults: by(self.faults),
+            around: by(self.around),
+            evicted: more(self.evicted),
+            compressions: self.compressions.map(more),
+            decompressions: self.decompressions.map(more),
+            coded_bytes: (more(self.coded_bytes.0), more(self.coded_bytes.1)),
+            estimates: more(self.estimates),
+            reads: self.reads.times(factor),
+            cleaning_reads: self.cleaning_reads.times(factor),
+            writes: self.writes.times(factor),
+            object_bytes: more(self.object_bytes),
+            file_first: more(self.file_first),
+            file_reads: self.file_reads.times(factor),
+            waits: more(self.waits),
+            over_budget: more(self.over_budget),
+            peak_bytes: more(self.peak_bytes),
+        }
+    }
+}
+
+/// Time, ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// That the programs take, with all of their waiting.
+    pub program: u64,
+    /// Of this: they compute.
+    pub computes: u64,
+    /// They wait for pages.
+    pub faults: u64,
+    /// Of this: for the device.
+    pub reads: u64,
+    /// They wait for reclaim.
+    pub waits: u64,
+    /// That reclaim takes of another CPU.
+    pub reclaim: u64,
+    /// That the device writes.
+    pub writes: u64,
+}
+
+/// A mark that the workload has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    /// Which.
+    pub mark: u32,
+    /// When, ns.
+    pub at: u64,
+    /// Faults until then, but for those of pages that were never there.
+    pub faults: u64,
+    /// Pages in the pool.
+    pub zpages: u64,
+    /// Frames of the pool.
+    pub frames: u64,
+}
+
+/// Most marks that are kept.
+const MARKS_MAX: usize = 1 << 16;
+
+/// A running simulation.
+pub struct Machine {
+    core: Core,
+    scheme: Arc<Scheme>,
+    sizes: Sizes,
+    residents: Residents,
+    contents: Contents,
+    /// Names of those that came with batches.
+    learnt: Vec<ContentId>,
+    costs: Arc<CostTable>,
+    /// What each object holds, and the page that it was when it left: by number.
+    objects: Vec<(ContentId, ProcId, u64)>,
+    /// The core's numbers of the workload's processes.
+    procs: HashMap<u32, ProcId>,
+    last_proc: Option<(u32, ProcId)>,
+    books: Vec<Option<Book>>,
+    tier: Tier,
+    chooser: Chooser,
+    aims: Aims,
+    /// The one codec of the scheme, if it has but one.
+    codec: Option<CodecId>,
+    tally: Tally,
+    times: Times,
+    /// When reclaim has done what it is doing.
+    reclaim_until: u64,
+    /// Reclaim goes on until enough is free.
+    reclaiming: bool,
+    reached: Vec<Reached>,
+}
+
+impl Machine {
+    /// With nothing in it.
+    pub fn new(setup: &Setup, contents: Contents) -> Machine {
+        let Setup { scheme, budget, swap_bytes, residents, costs, device, rate } = setup;
+        let (mut sizes, mut device, mut costs) = (Sizes::new(*budget, scheme), Arc::clone(device), Arc::clone(costs));
+        if *rate < 1.0 {
+            sizes = sizes.miniature(*rate);
+            (device, costs) = (Arc::new(device.times(1.0 / rate)), Arc::new(costs.times(1.0 / rate)));
+        }
+        let tier = Tier::new(scheme.swap_format.kind, *swap_bytes, &device);
+        let core = Core::new(Tunables::new(scheme, &sizes, tier.exists(), tier.blocks()));
+        Machine {
+            core,
+            scheme: Arc::clone(scheme),
+            sizes,
+            residents: *residents,
+            contents,
+            learnt: Vec::new(),
+            costs,
+            objects: Vec::new(),
+            procs: HashMap::new(),
+            last_proc: None,
+            books: Vec::new(),
+            tier,
+            chooser: Chooser::new(),
+            aims: Aims::default(),
+            codec: (scheme.codec.kind != CodecKind::Auto).then(|| by_name(scheme.codec.kind.name()).expect("a codec")),
+            tally: Tally::default(),
+            times: Times::default(),
+            reclaim_until: 0,
+            reclaiming: false,
+            reached: Vec::new(),
+        }
+    }
+
+    /// What happens next.
+    pub fn event(&mut self, event: Event) {
+        match event {
+            Event::Touches { proc, page, how } => {
+                let id = self.id(proc);
+                self.touch(id, page, how);
+            }
+            Event::Computes { ns } => {
+                self.times.program += ns;
+                self.times.computes += ns;
+                self.balance();
+            }
+            Event::Starts { proc } => {
+                let (id, _) = self.core.add_process((self.sizes.staging / PAGE_BYTES) as u32);
+                self.started(proc, id, Book::new());
+            }
+            Event::Ends { proc } => {
+                let id = self.id(proc);
+                self.forget(id, 0, u64::MAX);
+                self.core.remove_process(id);
+                self.procs.remove(&proc);
+                self.last_proc = None;
+                self.books[id.0 as usize] = None;
+                self.settle();
+            }
+            Event::Forks { parent, child, present } => {
+                let from = self.id(parent);
+                let slots = (self.sizes.staging / PAGE_BYTES) as u32;
+                let (id, _) = match present {
+                    true => self.core.forked(from, slots),
+                    false => self.core.fork_expected(from, slots),
+                };
+                let mut book = self.book(from).clone();
+                book.inherited(present);
+                self.started(child, id, book);
+                self.settle();
+            }
+            Event::Maps { proc, first, pages, kind } => {
+                let id = self.id(proc);
+                self.book(id).map(first, pages, kind);
+            }
+            Event::Present { proc, page } => {
+                let id = self.id(proc);
+                self.present(id, page);
+            }
+            Event::Brought { proc, page } => {
+                let id = self.id(proc);
+                self.brought(id, page);
+            }
+            Event::Leaves { proc, page, content, file } => {
+                let id = self.id(proc);
+                let content = content.map(|ContentId(n)| self.learnt[n as usize]);
+                self.leaves(id, page, content, file);
+            }
+            Event::Frees { proc, first, pages } => {
+                let id = self.id(proc);
+                self.forget(id, first, pages);
+                self.core.unmapped(id, range(first, pages));
+                self.settle();
+            }
+            Event::Moves { proc, first, pages, to } => {
+                let id = self.id(proc);
+                let mut copied = Vec::new();
+                self.book(id).remap(first, pages, to, |page| copied.push(page));
+                copied.into_iter().for_each(|page| self.tier.drop_copy(id, page));
+                self.core.remapped(id, range(first, pages), Page(to));
+                self.settle();
+            }
+            Event::Reaches { mark } => {
+                if self.reached.len() < MARKS_MAX {
+                    let usage = self.core.pool_usage();
+                    let (zpages, frames) = (usage.zpages, u64::from(usage.frames));
+                    let faults = self.tally.faults.major();
+                    self.reached.push(Reached { mark, at: self.times.program, faults, zpages, frames });
+                }
+            }
+        }
+    }
+
+    /// Takes what a batch brings, and does its events.
+    pub fn batch(&mut self, batch: &Batch) {
+        for &content in &batch.contents {
+            let content = self.contents.intern(content);
+            self.learnt.push(content);
+        }
+        batch.events.iter().for_each(|&event| self.event(event));
+    }
+
+    fn started(&mut self, proc: u32, id: ProcId, book: Book) {
+        self.procs.insert(proc, id);
+        self.last_proc = None;
+        let index = id.0 as usize;
+        if self.books.len() <= index {
+            self.books.resize_with(index + 1, || None);
+        }
+        self.books[index] = Some(book);
+    }
+
+    /// # Panics
+    /// If the workload has not started the process.
+    fn id(&mut self, proc: u32) -> ProcId {
+        match self.last_proc {
+            Some((last, id)) if last == proc => id,
+            _ => {
+                let id = *self.procs.get(&proc).unwrap_or_else(|| panic!("process {proc} was not started"));
+                self.last_proc = Some((proc, id));
+                id
+            }
+        }
+    }
+
+    fn book(&mut self, id: ProcId) -> &mut Book {
+        self.books[id.0 as usize].as_mut().expect("a started process has a book")
+    }
+
+    /// What pages hold is gone.
+    fn forget(&mut self, id: ProcId, first: u64, pages: u64) {
+        let (books, tier) = (&mut self.books, &mut self.tier);
+        let book = books[id.0 as usize].as_mut().expect("a started process has a book");
+        book.forget(first, pages, |page| tier.drop_copy(id, page));
+    }
+
+    /// Takes note of a page that a recorded run has evicted then.
+    fn leaves(&mut self, id: ProcId, page: u64, content: Option<ContentId>, file: bool) {
+        let info = self.book(id).page(page);
+        info.file = file;
+        let before = info.content();
+        if let Some(content) = content {
+            info.written = true;
+            info.holds(content);
+            // Only what is changed is held against a copy of it.
+            if before != Some(content) && std::mem::take(&mut self.book(id).page(page).copied) {
+                self.tier.drop_copy(id, page);
+            }
+        }
+        if self.residents == Residents::Simulated || !self.book(id).page(page).resident {
+            return;
+        }
+        // The recorded run may have had more room in staging.
+        while self.slots_short() && self.compress(reclaim::CHUNK) > 0 {}
+        let victims = self.core.claim_range(id, range(page, 1), 1, 0);
+        for victim in &victims {
+            self.taken(id, victim.first.0, victim.slots.len() as u32);
+        }
+        self.settle();
+        self.balance();
+    }
+
+    /// Pages of a victim are in staging now.
+    fn taken(&mut self, id: ProcId, first: u64, pages: u32) {
+        let (mut moved, mut file) = (0, 0);
+        for i in 0..pages {
+            let info = self.books[id.0 as usize].as_mut().expect("it has a book").page(first + u64::from(i));
+            info.resident = false;
+            let file_page = info.file;
+            self.book(id).unshare(first + u64::from(i));
+            moved |= 1u64 << i;
+            file |= u64::from(file_page) << i;
+        }
+        self.core.evicted(id, Page(first), pages, Answer { moved, file, ..Answer::default() }, self.tick());
+        for page in first..first + u64::from(pages) {
+            let content = self.content_of(id, page);
+            if let memfit_core::Entry::Out(object) = self.core.entry(id, Page(page)) {
+                let index = object as usize;
+                if self.objects.len() <= index {
+                    self.objects.resize(index + 1, (ContentId(0), ProcId(0), 0));
+                }
+                self.objects[index] = (content, id, page);
+            }
+        }
+        self.tally.evicted += u64::from(pages);
+        self.reclaims(self.costs.evict_ns() * u64::from(pages));
+    }
+
+    /// What a page holds now.
+    fn content_of(&mut self, id: ProcId, page: u64) -> ContentId {
+        let (books, contents) = (&mut self.books, &mut self.contents);
+        let book = books[id.0 as usize].as_mut().expect("it has a book");
+        let info = *book.page(page);
+        if let Some(content) = info.content() {
+            return content;
+        }
+        let kind = match book.mapping(page) {
+            Some((_, _, kind)) if info.written || info.file => Some(kind),
+            _ => None,
+        };
+        let content = match kind {
+            Some(kind) if kind != crate::workload::UNKNOWN => contents.sample(kind, page ^ u64::from(id.0) << 48),
+            // It was evicted for the first time before anybody looked: as if it did not compress.
+            Some(_) => contents.noise(),
+            None => contents.zeros(),
+        };
+        book.page(page).holds(content);
+        content
+    }
+
+    /// Milliseconds, as the core's ticks.
+    fn tick(&self) -> u32 {
+        (self.times.program / 1_000_000) as u32
+    }
+
+    /// Reclaim works for so long.
+    fn reclaims(&mut self, ns: u64) {
+        self.times.reclaim += ns;
+        self.reclaim_until += ns;
+    }
+
+    /// What the core wants to be done besides.
+    fn settle(&mut self) {
+        let tier = &mut self.tier;
+        self.core.settle(|extent, len| tier.release(extent, len));
+    }
+
+    /// Bytes in use.
+    fn used(&self) -> u64 {
+        let pages =
+            self.core.present_total() + u64::from(self.core.pool_frames()) + u64::from(self.core.staging_allocated());
+        // What a child shares is there once.
+        let shared: u64 = self.books.iter().flatten().map(|book| book.shared).sum();
+        (pages - shared) * PAGE_BYTES
+    }
+
+    /// Bytes of the budget that are free.
+    fn free(&self) -> i64 {
+        self.sizes.budget as i64 - self.used() as i64
+    }
+
+    /// Counts so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Those of the core.
+    pub fn counters(&self) -> &Counters {
+        self.core.counters()
+    }
+
+    /// The core, to be told where its calls go, and the budget.
+    pub(crate) fn recording(&mut self) -> (&mut Core, u64) {
+        (&mut self.core, self.sizes.budget)
+    }
+
+    /// The core.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Time so far.
+    pub fn times(&self) -> Times {
+        Times { writes: self.tier.disk.write_ns, ..self.times }
+    }
+
+    /// Marks so far.
+    pub fn reached(&self) -> &[Reached] {
+        &self.reached
+    }
+
+    /// Asserts what must hold between two events; O(pages).
+    pub fn check(&mut self) {
+        self.core.check();
+        self.tier.check();
+    }
+
+    fn wants_log(&self) -> bool {
+        self.scheme.swap_format.kind == SwapFormat::CompressedExtents
+    }
+}
+
+fn range(first: u64, pages: u64) -> PageRange {
+    // The core adds the two.
+    PageRange { first: Page(first), pages: pages.min((u64::MAX >> 12) - first.min(u64::MAX >> 12)) }
+}

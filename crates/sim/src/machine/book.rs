@@ -1,0 +1,241 @@
+//! What the simulator knows of each page of a process: 8 bytes a page, in chunks of 512 pages.
+
+use crate::contents::ContentId;
+use crate::hash::NumberMap;
+use std::collections::BTreeMap;
+
+/// Pages of a chunk: a leaf of the page table.
+const CHUNK: u64 = 512;
+
+/// A page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Info {
+    /// The lowest bit: it is shared with the process that forked, and counts there.
+    content: u32,
+    /// In the program's memory, as in the core's table: most touches need no more than this.
+    pub resident: bool,
+    /// Written to since it was mapped or freed. If not, it is zeros.
+    pub written: bool,
+    /// The swap tier has what it held when it came back, and it may be that still.
+    pub copied: bool,
+    /// A page of a file, and nothing was written to it.
+    pub file: bool,
+}
+
+impl Info {
+    const NONE: u32 = u32::MAX << 1;
+    const NEW: Info = Info { content: Info::NONE, resident: false, written: false, copied: false, file: false };
+
+    /// What it is known to hold.
+    pub fn content(&self) -> Option<ContentId> {
+        (self.content & !1 != Info::NONE).then_some(ContentId(self.content >> 1))
+    }
+
+    fn shared(&self) -> bool {
+        self.content & 1 == 1
+    }
+
+    /// It is written to. Returns whether there was a copy of what it held.
+    pub fn write(&mut self) -> bool {
+        if !self.written {
+            // No longer zeros, or what is in the file.
+            (self.written, self.file, self.content) = (true, false, Info::NONE | self.content & 1);
+        }
+        std::mem::take(&mut self.copied)
+    }
+
+    /// From now on it holds this.
+    pub fn holds(&mut self, content: ContentId) {
+        self.content = content.0 << 1 | self.content & 1;
+    }
+}
+
+/// A mapping: what is written into it.
+#[derive(Debug, Clone, Copy)]
+struct Mapping {
+    end: u64,
+    kind: u16,
+}
+
+/// The pages of a process.
+#[derive(Clone)]
+pub struct Book {
+    chunks: Vec<Box<[Info; CHUNK as usize]>>,
+    index: NumberMap<u64, u32>,
+    last: (u64, u32),
+    /// Pages that are shared with the process that forked.
+    pub shared: u64,
+    /// By first page; they do not overlap.
+    mappings: BTreeMap<u64, Mapping>,
+}
+
+impl Book {
+    /// Without any.
+    pub fn new() -> Book {
+        Book {
+            chunks: Vec::new(),
+            index: NumberMap::default(),
+            last: (u64::MAX, 0),
+            shared: 0,
+            mappings: BTreeMap::new(),
+        }
+    }
+
+    /// A page, known or not.
+    pub fn page(&mut self, page: u64) -> &mut Info {
+        let (chunk, at) = (page / CHUNK, (page % CHUNK) as usize);
+        if self.last.0 != chunk {
+            let chunks = &mut self.chunks;
+            let new = || {
+                chunks.push(Box::new([Info::NEW; CHUNK as usize]));
+                chunks.len() as u32 - 1
+            };
+            self.last = (chunk, *self.index.entry(chunk).or_insert_with(new));
+        }
+        &mut self.chunks[self.last.1 as usize][at]
+    }
+
+    /// A page is no longer shared: it has left, or was written to.
+    pub fn unshare(&mut self, page: u64) {
+        let info = self.page(page);
+        if info.shared() {
+            info.content &= !1;
+            self.shared -= 1;
+        }
+    }
+
+    /// Forgets what pages hold; calls `copied` for each of which there is a copy.
+    pub fn forget(&mut self, first: u64, pages: u64, mut copied: impl FnMut(u64)) {
+        let end = first.saturating_add(pages);
+        let mut known: Vec<u64> = match pages / CHUNK > self.index.len() as u64 {
+            true => self.index.keys().copied().collect(),
+            false => {
+                (first / CHUNK..=(end.max(1) - 1) / CHUNK).filter(|chunk| self.index.contains_key(chunk)).collect()
+            }
+        };
+        // The order of a map is not the same each time.
+        known.sort_unstable();
+        for chunk in known {
+            for page in (chunk * CHUNK).max(first)..((chunk + 1) * CHUNK).min(end) {
+                let info = std::mem::replace(self.page(page), Info::NEW);
+                self.shared -= u64::from(info.shared());
+                if info.copied {
+                    copied(page);
+                }
+            }
+        }
+    }
+
+    /// It is that of a child now: copies are the parent's, and what is in memory is known there only if it is `present`.
+    pub fn inherited(&mut self, present: bool) {
+        self.shared = 0;
+        for info in self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()) {
+            info.copied = false;
+            info.resident &= present;
+            info.content = info.content & !1 | u32::from(info.resident);
+            self.shared += u64::from(info.resident);
+        }
+    }
+
+    /// Pages, and what is mapped there, are elsewhere from now on; what was there is forgotten. Calls `copied` for each of which
+    /// there was a copy.
+    pub fn remap(&mut self, first: u64, pages: u64, to: u64, mut copied: impl FnMut(u64)) {
+        let infos: Vec<Info> = (first..first + pages).map(|page| *self.page(page)).collect();
+        let mappings: Vec<(u64, Mapping)> =
+            self.mappings.range(first..first + pages).map(|(&start, &mapping)| (start, mapping)).collect();
+        let whole = self.mapping(first);
+        self.forget(first, pages, &mut copied);
+        self.forget(to, pages, &mut copied);
+        self.unmap(first, pages);
+        if let Some((_, _, kind)) = whole {
+            self.map(to, pages, kind);
+        }
+        for (start, Mapping { end, kind }) in mappings {
+            self.map(to + (start - first), end.min(first + pages) - start, kind);
+        }
+        for (page, info) in (to..).zip(infos) {
+            self.shared += u64::from(info.shared());
+            *self.page(page) = Info { copied: false, ..info };
+        }
+    }
+
+    /// Maps memory anew.
+    pub fn map(&mut self, first: u64, pages: u64, kind: u16) {
+        self.unmap(first, pages);
+        self.mappings.insert(first, Mapping { end: first + pages, kind });
+    }
+
+    /// No mapping is there any more.
+    pub fn unmap(&mut self, first: u64, pages: u64) {
+        let end = first.saturating_add(pages);
+        let before = self.mappings.range(..first).next_back().map(|(&start, &mapping)| (start, mapping));
+        if let Some((start, Mapping { end: old, kind })) = before.filter(|(_, mapping)| mapping.end > first) {
+            self.mappings.insert(start, Mapping { end: first, kind });
+            self.mappings.insert(first, Mapping { end: old, kind });
+        }
+        let inside: Vec<(u64, Mapping)> = self.mappings.range(first..end).map(|(&start, &m)| (start, m)).collect();
+        for (start, Mapping { end: old, kind }) in inside {
+            self.mappings.remove(&start);
+            if old > end {
+                self.mappings.insert(end, Mapping { end: old, kind });
+            }
+        }
+    }
+
+    /// First page and the one after the last of the mapping, and what is written there.
+    pub fn mapping(&self, page: u64) -> Option<(u64, u64, u16)> {
+        let (&first, mapping) = self.mappings.range(..=page).next_back()?;
+        (page < mapping.end).then_some((first, mapping.end, mapping.kind))
+    }
+
+    /// Bytes of what is kept of its pages.
+    #[cfg(test)]
+    pub fn bytes(&self) -> u64 {
+        self.chunks.len() as u64 * CHUNK * size_of::<Info>() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_takes_eight_bytes() {
+        assert_eq!(size_of::<Info>(), 8);
+        let mut book = Book::new();
+        (0..10_000).for_each(|page| book.page(page * 3).resident = true);
+        assert!(book.bytes() <= 30_000 * 8 + 4096, "{}", book.bytes());
+    }
+
+    #[test]
+    fn mappings_are_cut_and_replaced() {
+        let mut book = Book::new();
+        book.map(10, 20, 1);
+        book.map(15, 5, 2);
+        assert_eq!(book.mapping(14), Some((10, 15, 1)));
+        assert_eq!(book.mapping(15), Some((15, 20, 2)));
+        assert_eq!(book.mapping(29), Some((20, 30, 1)));
+        assert_eq!(book.mapping(30), None);
+        book.unmap(12, 13);
+        assert_eq!(book.mapping(11), Some((10, 12, 1)));
+        assert_eq!(book.mapping(12), None);
+        assert_eq!(book.mapping(25), Some((25, 30, 1)));
+        book.unmap(0, u64::MAX);
+        assert_eq!(book.mapping(11), None);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_new() {
+        let mut book = Book::new();
+        for page in [0, 511, 512, 1 << 40] {
+            *book.page(page) = Info { copied: true, written: true, ..Info::NEW };
+        }
+        let mut copies = Vec::new();
+        book.forget(511, 2, |page| copies.push(page));
+        assert_eq!(copies, [511, 512]);
+        assert_eq!(*book.page(511), Info::NEW);
+        copies.clear();
+        book.forget(0, u64::MAX, |page| copies.push(page));
+        assert_eq!(copies, [0, 1 << 40]);
+    }
+}

@@ -1,0 +1,166 @@
+//! Touches of pages, and what is to be done for them.
+
+use super::tier::one;
+use super::{range, BySource, Machine, Residents};
+use crate::workload::How;
+use memfit_core::scheme::Classes;
+use memfit_core::{Fault, Filled, Load, Page, PageRange, ProcId, Source, Stored, PAGE_BYTES};
+
+/// Most pages read ahead from the swap tier, as in the pager.
+const AHEAD_PAGES: u32 = 128;
+
+impl Machine {
+    pub(super) fn touch(&mut self, id: ProcId, page: u64, how: How) {
+        self.tally.touches += 1;
+        if how == How::File && self.scheme.classes == Classes::Anonymous {
+            // The kernel's own.
+            return;
+        }
+        let book = self.books[id.0 as usize].as_mut().expect("a started process has a book");
+        let info = book.page(page);
+        let was_resident = info.resident;
+        if how == How::Write {
+            if info.write() {
+                self.tier.drop_copy(id, page);
+            }
+            if book.shared > 0 {
+                book.unshare(page);
+            }
+        }
+        if !was_resident {
+            self.serve(id, page, how, false);
+        }
+    }
+
+    /// A page that a recorded run has brought beside another, or had in memory before it was registered.
+    pub(super) fn brought(&mut self, id: ProcId, page: u64) {
+        if self.residents == Residents::Simulated {
+            return self.touch(id, page, How::Read);
+        }
+        if !self.book(id).page(page).resident {
+            self.serve(id, page, How::Read, true);
+        }
+    }
+
+    /// A page is in memory already.
+    pub(super) fn present(&mut self, id: ProcId, page: u64) {
+        let info = self.book(id).page(page);
+        if info.resident {
+            return;
+        }
+        (info.resident, info.written) = (true, true);
+        if !self.core.adopt(id, Page(page), false) {
+            // It is outside here: in the recorded run it was not.
+            self.book(id).page(page).resident = false;
+            return self.serve(id, page, How::Read, true);
+        }
+        self.peak();
+        self.balance();
+    }
+
+    fn peak(&mut self) {
+        let used = self.used();
+        self.tally.peak_bytes = self.tally.peak_bytes.max(used);
+        self.tally.over_budget += u64::from(used > self.sizes.budget);
+    }
+
+    fn serve(&mut self, id: ProcId, page: u64, how: How, around: bool) {
+        self.balance();
+        let began = self.times.program;
+        let most = self.read_ahead(id, page);
+        let limit = self.limit(id, page);
+        let mut loads = Vec::new();
+        let answer = self.core.fault(id, Page(page), limit, most, &mut loads);
+        assert!(answer == Fault::Load, "page {page:#x} of process {} is {answer:?} at a touch", id.0);
+        if !around {
+            self.times.program += self.costs.fault_ns;
+        }
+        for (i, load) in loads.iter().enumerate() {
+            self.load(id, load, how, around || i > 0);
+        }
+        self.times.faults += self.times.program - began;
+        self.peak();
+        self.balance();
+    }
+
+    /// What a fault may bring besides.
+    fn limit(&mut self, id: ProcId, page: u64) -> PageRange {
+        match (self.residents, self.book(id).mapping(page)) {
+            (Residents::Simulated, Some((first, end, _))) => range(first, end - first),
+            _ => range(page, 1),
+        }
+    }
+
+    /// Reads what is in the swap tier, if the page is. Returns how many pages are at hand then.
+    fn read_ahead(&mut self, id: ProcId, page: u64) -> u32 {
+        let mut wanted: Vec<Stored> = Vec::new();
+        self.core.swapped_ahead(id, Page(page), AHEAD_PAGES, &mut wanted);
+        let Some(first) = wanted.first().copied() else { return u32::MAX };
+        if !self.tier.at_hand(first.extent) {
+            let ns = self.tier.read(&wanted, self.times.program, &mut self.tally);
+            self.times.program += ns;
+            self.times.reads += ns;
+        }
+        let here = wanted.iter().take_while(|stored| self.tier.at_hand(stored.extent)).count();
+        here.max(1) as u32
+    }
+
+    fn load(&mut self, id: ProcId, load: &Load, how: How, around: bool) {
+        let page = load.page.0;
+        let costs = &self.costs;
+        let mut kept = None;
+        let mut filled = Filled::Done;
+        let mut ns = if around { costs.around_ns } else { costs.copy_ns };
+        let by: fn(&mut BySource) -> &mut u64 = match load.source {
+            Source::Zero if how == How::File => {
+                // The first time it must be read in any case.
+                self.tally.file_first += 1;
+                filled = Filled::Read;
+                |by| &mut by.zero
+            }
+            Source::Zero => {
+                ns = costs.zero_ns;
+                |by| &mut by.zero
+            }
+            Source::Word(_) => {
+                ns = costs.fill_ns;
+                |by| &mut by.filled
+            }
+            Source::Staged(_) => |by| &mut by.staged,
+            Source::Pooled { codec, .. } => {
+                self.tally.decompressions[usize::from(codec)] += 1;
+                ns += costs.codec(codec).decompress_ns;
+                |by| &mut by.pool
+            }
+            Source::File => {
+                self.tally.file_reads.add(PAGE_BYTES, around);
+                let read = self.tier.disk.device.read_ns(&one(PAGE_BYTES, around), 1);
+                self.times.reads += read;
+                ns += read;
+                |by| &mut by.file
+            }
+            Source::Swapped { extent, len, codec, keep } => {
+                self.tally.decompressions[usize::from(codec)] += 1;
+                ns += costs.codec(codec).decompress_ns;
+                kept = (keep && self.wants_log()).then_some(Stored { extent, len, codec });
+                |by| &mut by.swap
+            }
+        };
+        *by(if around { &mut self.tally.around } else { &mut self.tally.faults }) += 1;
+        self.times.program += ns;
+        self.core.loaded(id, load.page, filled);
+        let (tier, books) = (&mut self.tier, &mut self.books);
+        let info = books[id.0 as usize].as_mut().expect("it has a book").page(page);
+        self.core.settle(|extent, len| match kept {
+            Some(stored) if stored.extent == extent => {
+                tier.keep_copy(id, page, stored);
+                info.copied = true;
+            }
+            _ => tier.release(extent, len),
+        });
+        info.resident = true;
+        if filled == Filled::Read && !info.written {
+            info.file = true;
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The swap tier of a simulation: where things are on the device, and what it has to do.
+
+use super::Tally;
+use crate::device::{Device, Transfers};
+use crate::hash::NumberMap;
+use memfit_core::blocks::{block_of, BLOCK_BYTES, BLOCK_UNIT_BYTES};
+use memfit_core::scheme::SwapFormat;
+use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, SEGMENT_BYTES};
+use memfit_core::{Extent, ObjectId, ProcId, Stored};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes that are worth a write of their own while more come.
+const FLUSH: u32 = 128 << 10;
+/// A segment with less than this left is not begun with a batch, bytes.
+const BATCH_MIN: u32 = 32 << 10;
+/// What the writes of a segment can lose by ending at whole blocks, bytes.
+const PADDING: u32 = (SEGMENT_BYTES / FLUSH + 1) * BLOCK_BYTES;
+/// Writes that may be under way before reclaim waits for them.
+const WRITES: u64 = 4;
+/// Room from which on a full tier takes pages again, bytes.
+const ROOM_AGAIN: u64 = 1 << 20;
+/// Objects that were read ahead and may wait for their fault.
+const AT_HAND: usize = 1024;
+
+/// The device: a head, a clock of its own.
+pub struct Disk {
+    pub device: Arc<Device>,
+    /// Where the last operation ended, bytes.
+    at: u64,
+    /// Until when it is busy with writes.
+    until: u64,
+    /// Time of all writes, ns.
+    pub write_ns: u64,
+}
+
+impl Disk {
+    /// Whether a byte takes longer than this to be written, ns.
+    pub fn is_slow(&self, ns: u64) -> bool {
+        self.device.write_ns(&one(u64::from(FLUSH), true), 1) > ns * u64::from(FLUSH)
+    }
+
+    fn write(&mut self, at: u64, bytes: u64, now: u64, tally: &mut Tally) -> u64 {
+        let ns = self.device.write_ns(&one(bytes, at == self.at), 1);
+        tally.writes.add(bytes, at == self.at);
+        self.at = at + bytes;
+        self.until = self.until.max(now) + ns;
+        self.write_ns += ns;
+        // As long as few are under way nobody waits.
+        (self.until - now).saturating_sub(ns * WRITES)
+    }
+
+    fn read(&mut self, at: u64, bytes: u64, reads: &mut Transfers) -> u64 {
+        let ns = self.device.read_ns(&one(bytes, at == self.at), 1);
+        reads.add(bytes, at == self.at);
+        self.at = at + bytes;
+        ns
+    }
+}
+
+/// One operation.
+pub fn one(bytes: u64, sequential: bool) -> Transfers {
+    let mut one = Transfers::default();
+    one.add(bytes, sequential);
+    one
+}
+
+struct Open {
+    segment: SegmentId,
+    fill: u32,
+    flushed: u32,
+}
+
+/// A tier.
+pub struct Tier {
+    pub disk: Disk,
+    format: SwapFormat,
+    bytes: u64,
+    log: SwapLog,
+    open: Option<Open>,
+    /// It takes nothing now.
+    pub full: bool,
+    at_hand: AtHand,
+    order: VecDeque<u32>,
+    /// Clean copies by page.
+    copies: NumberMap<(u32, u64), Stored>,
+}
+
+/// Objects that were read and wait for their fault, by unit; by block it is only known how many.
+#[derive(Default)]
+struct AtHand {
+    units: NumberMap<u32, ()>,
+    blocks: NumberMap<u32, u32>,
+}
+
+impl AtHand {
+    fn block(unit: u32) -> u32 {
+        unit / (BLOCK_BYTES / BLOCK_UNIT_BYTES)
+    }
+
+    fn contains(&self, unit: u32) -> bool {
+        self.units.contains_key(&unit)
+    }
+
+    fn insert(&mut self, unit: u32) -> bool {
+        let new = self.units.insert(unit, ()).is_none();
+        *self.blocks.entry(AtHand::block(unit)).or_default() += u32::from(new);
+        new
+    }
+
+    fn remove(&mut self, unit: u32) {
+        if self.units.remove(&unit).is_none() {
+            return;
+        }
+        let block = AtHand::block(unit);
+        match self.blocks.get_mut(&block) {
+            Some(units) if *units > 1 => *units -= 1,
+            _ => _ = self.blocks.remove(&block),
+        }
+    }
+
+    /// Seldom are there some: what is in a block is freed before it is written again.
+    fn remove_block(&mut self, block: u32) {
+        if self.blocks.remove(&block).is_some() {
+            self.units.retain(|&unit, ()| AtHand::block(unit) != block);
+        }
+    }
+}
+
+impl Tier {
+    pub fn new(format: SwapFormat, bytes: u64, device: &Arc<Device>) -> Tier {
+        let mut log = SwapLog::new();
+        if bytes > 0 && format == SwapFormat::CompressedExtents {
+            log.add_device(bytes, false);
+        }
+        Tier {
+            disk: Disk { device: Arc::clone(device), at: 0, until: 0, write_ns: 0 },
+            format,
+            bytes,
+            log,
+            open: None,
+            full: false,
+            at_hand: AtHand::default(),
+            order: VecDeque::new(),
+            copies: NumberMap::default(),
+        }
+    }
+
+    pub fn exists(&self) -> bool {
+        self.bytes > 0
+    }
+
+    fn is_log(&self) -> bool {
+        self.format == SwapFormat::CompressedExtents
+    }
+
+    /// For the core.
+    pub fn blocks(&self) -> Vec<Range<u32>> {
+        let blocks = (self.bytes / u64::from(BLOCK_BYTES)).min(u64::from(memfit_core::blocks::BLOCKS_MAX)) as u32;
+        if self.is_log() || blocks == 0 {
+            return Vec::new();
+        }
+        std::iter::once(0..blocks).collect()
+    }
+
+    /// First byte on the device and the one after the last, in whole blocks.
+    fn place(&self, stored: &Stored) -> Range<u64> {
+        let block = u64::from(BLOCK_BYTES);
+        if !self.is_log() {
+            let at = u64::from(block_of(stored.extent)) * block;
+            return at..at + block;
+        }
+        let segment = u64::from(SegmentId::of(stored.extent).0) * u64::from(SEGMENT_BYTES);
+        let at = segment + u64::from(byte_in_segment(stored.extent));
+        let end = at + u64::from(stored_bytes(stored.len.into()));
+        at / block * block..end.next_multiple_of(block)
+    }
+
+    /// Whether it was read, and nobody has used it.
+    pub fn at_hand(&self, extent: Extent) -> bool {
+        self.at_hand.contains(extent.unit)
+    }
+
+    /// Reads objects; what lies together in one operation. Returns how long a fault waits for it: writes under way are not
+    /// waited for, but one.
+    pub fn read(&mut self, objects: &[Stored], now: u64, tally: &mut Tally) -> u64 {
+        let mut places: Vec<Range<u64>> = objects.iter().map(|stored| self.place(stored)).collect();
+        places.sort_unstable_by_key(|place| place.start);
+        let mut ns = 0;
+        let mut run: Option<Range<u64>> = None;
+        for place in places {
+            match &mut run {
+                Some(run) if place.start <= run.end => run.end = run.end.max(place.end),
+                _ => {
+                    if let Some(run) = run.replace(place) {
+                        ns += self.disk.read(run.start, run.end - run.start, &mut tally.reads);
+                    }
+                }
+            }
+        }
+        if let Some(run) = run {
+            ns += self.disk.read(run.start, run.end - run.start, &mut tally.reads);
+        }
+        for stored in objects {
+            if self.at_hand.insert(stored.extent.unit) {
+                self.order.push_back(stored.extent.unit);
+            }
+        }
+        while self.order.len() > AT_HAND {
+            let oldest = self.order.pop_front().expect("there are some");
+            self.at_hand.remove(oldest);
+        }
+        let busy = self.disk.until.saturating_sub(now);
+        ns + busy.min(self.disk.device.write_ns(&one(u64::from(BLOCK_BYTES), false), 1))
+    }
+
+    /// Bytes that a batch may have in the open segment; `None` if there is no room.
+    pub fn batch(&mut self, tally: &mut Tally) -> Option<u32> {
+        if self.left() < BATCH_MIN {
+            self.close(tally);
+        }
+        self.room(stored_bytes(BLOCK_BYTES), false, tally).then(|| self.left().saturating_sub(PADDING))
+    }
+
+    fn left(&self) -> u32 {
+        self.open.as_ref().map_or(0, |open| SEGMENT_BYTES - open.fill)
+    }
+
+    fn room(&mut self, bytes: u32, cleaning: bool, tally: &mut Tally) -> bool {
+        if self.left() >= bytes {
+            return true;
+        }
+        self.close(tally);
+        let opened = self.log.open(cleaning).or_else(|| {
+            self.drop_copies(None);
+            self.log.open(cleaning)
+        });
+        let Some(segment) = opened else { return false };
+        self.open = Some(Open { segment, fill: 0, flushed: 0 });
+        true
+    }
+
+    fn close(&mut self, tally: &mut Tally) {
+        self.flush(tally);
+        if let Some(open) = self.open.take() {
+            self.log.close(open.segment);
+        }
+    }
+
+    /// Appends an object; `None` if there is no room.
+    pub fn append(
+        &mut self,
+        object: ObjectId,
+        len: u16,
+        codec: u8,
+        cleaning: bool,
+        tally: &mut Tally,
+    ) -> Option<Stored> {
+        let bytes = stored_bytes(len.into());
+        if !self.room(bytes, cleaning, tally) {
+            return None;
+        }
+        let open = self.open.as_mut().expect("room was made");
+        let stored = Stored { extent: open.segment.extent(open.fill), len, codec };
+        open.fill += bytes;
+        let due = open.fill - open.flushed >= FLUSH;
+        self.log.append(stored.extent, object, bytes);
+        tally.object_bytes += if cleaning { 0 } else { u64::from(bytes) };
+        if due {
+            self.flush(tally);
+        }
+        Some(stored)
+    }
+
+    fn flush(&mut self, tally: &mut Tally) {
+        let Some(open) = self.open.as_mut().filter(|open| open.fill > open.flushed) else { return };
+        let end = open.fill.next_multiple_of(BLOCK_BYTES).min(SEGMENT_BYTES);
+        let at = u64::from(open.segment.0) * u64::from(SEGMENT_BYTES) + u64::from(open.flushed);
+        let bytes = end - open.flushed;
+        (open.fill, open.flushed) = (end, end);
+        let now = self.disk.until;
+        self.disk.write(at, bytes.into(), now, tally);
+    }
+
+    /// Sends off what was collected. Returns how long reclaim has to wait for the device before it goes on.
+    pub fn flushed(&mut self, now: u64, tally: &mut Tally) -> u64 {
+        self.disk.until = self.disk.until.max(now);
+        self.flush(tally);
+        let most = WRITES * self.disk.device.write_ns(&one(FLUSH.into(), true), 1);
+        (self.disk.until - now).saturating_sub(most)
+    }
+
+    /// Writes whole blocks, neighbours in one operation. Returns how long reclaim has to wait.
+    pub fn write_blocks(&mut self, blocks: &[u32], now: u64, tally: &mut Tally) -> u64 {
+        let block = u64::from(BLOCK_BYTES);
+        let mut wait = 0;
+        for run in blocks.chunk_by(|a, b| a + 1 == *b) {
+            let bytes = run.len() as u64 * block;
+            wait = self.disk.write(u64::from(run[0]) * block, bytes, now, tally);
+            tally.object_bytes += bytes;
+        }
+        for &block in blocks {
+            // What was read of it is not what is there now.
+            self.at_hand.remove_block(block);
+        }
+        wait
+    }
+
+    /// An object is freed.
+    pub fn release(&mut self, extent: Extent, len: u16) {
+        self.at_hand.remove(extent.unit);
+        if self.is_log() {
+            self.log.release(extent, stored_bytes(len.into()));
+        }
+    }
+
+    /// The bytes of a page that came back are left there.
+    pub fn keep_copy(&mut self, proc: ProcId, page: u64, stored: Stored) {
+        self.at_hand.remove(stored.extent.unit);
+        if let Some(old) = self.copies.insert((proc.0, page), stored) {
+            self.release(old.extent, old.len);
+        }
+    }
+
+    /// They are the page's no longer.
+    pub fn drop_copy(&mut self, proc: ProcId, page: u64) {
+        if let Some(stored) = self.copies.remove(&(proc.0, page)) {
+            self.release(stored.extent, stored.len);
+        }
+    }
+
+    /// They belong to this object again.
+    pub fn take_copy(&mut self, proc: ProcId, page: u64, object: ObjectId) -> Option<Stored> {
+        let stored = self.copies.remove(&(proc.0, page))?;
+        self.log.adopt(stored.extent, object);
+        Some(stored)
+    }
+
+    fn drop_copies(&mut self, segment: Option<SegmentId>) {
+        let gone = |stored: &Stored| segment.is_none_or(|segment| SegmentId::of(stored.extent) == segment);
+        let mut dropped: Vec<Stored> = Vec::new();
+        self.copies.retain(|_, stored| {
+            let gone = gone(stored);
+            dropped.extend(gone.then_some(*stored));
+            !gone
+        });
+        // The order of a map is not the same each time.
+        dropped.sort_unstable_by_key(|stored| stored.extent.unit);
+        dropped.iter().for_each(|stored| self.release(stored.extent, stored.len));
+    }
+
+    /// A segment that is worth to be cleaned, read, and what was appended to it.
+    pub fn begin_cleaning(&mut self, tally: &mut Tally) -> Option<(SegmentId, Vec<ObjectId>)> {
+        if !self.is_log() {
+            return None;
+        }
+        if self.log.scarce() && !self.copies.is_empty() {
+            self.drop_copies(None);
+        }
+        let (segment, objects) = self.log.victim()?;
+        self.drop_copies(Some(segment));
+        self.disk.read(
+            u64::from(segment.0) * u64::from(SEGMENT_BYTES),
+            SEGMENT_BYTES.into(),
+            &mut tally.cleaning_reads,
+        );
+        Some((segment, objects))
+    }
+
+    /// All that was live in it is elsewhere, or there was no room.
+    pub fn cleaned(&mut self, segment: SegmentId) {
+        self.log.cleaned(segment, false);
+    }
+
+    pub fn has_room_again(&self) -> bool {
+        !self.is_log() || self.log.usage().free_bytes >= ROOM_AGAIN
+    }
+
+    pub fn check(&self) {
+        self.log.check();
+    }
+}

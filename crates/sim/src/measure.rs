@@ -1,0 +1,140 @@
+//! What must be known of a workload before it is simulated.
+
+use crate::contents::Contents;
+use crate::cost::CostTable;
+use crate::device::Device;
+use crate::feed::{Batch, Feed};
+use crate::machine::{Machine, Residents, Setup};
+use crate::recorded::Recorded;
+use crate::replay::ReplayError;
+use crate::workload::Event;
+use memfit_core::sample::Sampled;
+use memfit_trace::Reader;
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::Arc;
+
+/// Least share of a run's time that counts as computing: a model's costs are not those of the machine that ran it.
+const COMPUTING_MIN: f64 = 0.05;
+
+/// Most pages that a workload has at once: what it would need to keep all in memory. Pages of files count.
+#[derive(Debug, Default)]
+pub struct Footprint {
+    /// Bits of 64 pages, by process.
+    live: HashMap<u32, HashMap<u64, u64>>,
+    now: u64,
+    most: u64,
+}
+
+impl Footprint {
+    /// Takes note of an event.
+    pub fn see(&mut self, event: &Event) {
+        match *event {
+            Event::Touches { proc, page, .. } | Event::Present { proc, page } | Event::Brought { proc, page } => {
+                let bits = self.live.entry(proc).or_default().entry(page / 64).or_default();
+                self.now += u64::from(*bits >> (page % 64) & 1 == 0);
+                *bits |= 1 << (page % 64);
+                self.most = self.most.max(self.now);
+            }
+            Event::Frees { proc, first, pages } => self.free(proc, first, first.saturating_add(pages)),
+            Event::Ends { proc } => {
+                let words = self.live.remove(&proc).unwrap_or_default();
+                self.now -= words.values().map(|bits| u64::from(bits.count_ones())).sum::<u64>();
+            }
+            _ => {}
+        }
+    }
+
+    fn free(&mut self, proc: u32, first: u64, end: u64) {
+        let Some(words) = self.live.get_mut(&proc) else { return };
+        let gone: Vec<u64> = match (end - first) / 64 > words.len() as u64 {
+            true => words.keys().copied().collect(),
+            false => (first / 64..=end / 64).collect(),
+        };
+        for word in gone {
+            let Some(bits) = words.get_mut(&word) else { continue };
+            let inside = (0..64).filter(|bit| (first..end).contains(&(word * 64 + bit)));
+            let mask: u64 = inside.fold(0, |mask, bit| mask | 1 << bit);
+            self.now -= u64::from((*bits & mask).count_ones());
+            *bits &= !mask;
+            if *bits == 0 {
+                words.remove(&word);
+            }
+        }
+    }
+
+    /// The most so far.
+    pub fn pages(&self) -> u64 {
+        self.most
+    }
+}
+
+/// The footprint of a whole workload, pages.
+///
+/// # Errors
+/// When the feed ends by one.
+pub fn footprint(feed: &mut dyn Feed) -> Result<u64, ReplayError> {
+    let mut footprint = Footprint::default();
+    let mut batch = Batch::default();
+    while feed.fill(&mut batch)? {
+        batch.events.iter().for_each(|event| footprint.see(event));
+    }
+    Ok(footprint.pages())
+}
+
+/// What a first look at a recording tells.
+#[derive(Debug, Clone)]
+pub struct First {
+    /// Most pages that its programs had at once, of those that were managed.
+    pub footprint: u64,
+    /// Share of its time in which the programs computed; the rest they waited for pages, by these costs.
+    pub computing: f64,
+    /// Calls that were replayed, each with the same decision as then.
+    pub calls: u64,
+    /// Time of the run, ns.
+    pub run_ns: u64,
+    /// What was sampled of its touches, at the end.
+    pub sampled: Option<Sampled>,
+    /// What is to be said about its end.
+    pub end: Option<String>,
+}
+
+/// Simulates a recorded run as it was, under its own scheme, to see how much of its time was waiting.
+///
+/// # Errors
+/// When it cannot be replayed.
+pub fn first_look<R: Read + Send>(
+    reader: Reader<R>,
+    costs: &Arc<CostTable>,
+    device: &Arc<Device>,
+    swap_bytes: u64,
+) -> Result<First, ReplayError> {
+    let tunables = reader.head().tunables().map_err(ReplayError::Head)?;
+    let budget = reader.head().budget_bytes;
+    let mut recorded = Recorded::new(reader, 0.0)?;
+    let setup = Setup {
+        scheme: tunables.scheme,
+        budget,
+        swap_bytes: if tunables.swap { swap_bytes } else { 0 },
+        residents: Residents::AsRecorded,
+        rate: 1.0,
+        costs: Arc::clone(costs),
+        device: Arc::clone(device),
+    };
+    let mut machine = Machine::new(&setup, Contents::new());
+    let mut batch = Batch::default();
+    let mut footprint = Footprint::default();
+    while recorded.fill(&mut batch)? {
+        machine.batch(&batch);
+        batch.events.iter().for_each(|event| footprint.see(event));
+    }
+    let run_ns = recorded.run_ns();
+    let (calls, end) = (recorded.calls(), recorded.end());
+    let waiting = machine.times().program;
+    let computing = match run_ns {
+        0 => 1.0,
+        _ => (1.0 - waiting as f64 / run_ns as f64).max(COMPUTING_MIN),
+    };
+    let footprint = footprint.pages();
+    Ok(First { footprint, computing, calls, run_ns, sampled: recorded.sampled(), end })
+}

@@ -1,0 +1,374 @@
+//! A recorded run as a workload: what its programs did, without what its scheme decided.
+//!
+//! The recording is replayed exactly meanwhile, which says where each page is, and that all was read right.
+//!
+//! What pages hold is known when they have been compressed, which is later than they have left: events wait until it is known,
+//! at most [`WAITING`] of them. Of a page that was wanted before anybody compressed it nothing new is known: it holds what it
+//! held last, or else what was last found in its region.
+
+use crate::contents::{Content, ContentId, Contents};
+use crate::feed::{Batch, Feed, BATCH};
+use crate::replay::{begins, ReplayError};
+use crate::workload::{Event, How, UNKNOWN};
+use memfit_codec::CodecId;
+use memfit_core::sample::Sampled;
+use memfit_core::trace::{Damaged, Decoder, Item, Note};
+use memfit_core::{Asked, Coded, Core, Entry, Filled, ObjectId, Page, PageRange};
+use memfit_trace::{Block, ReadError, Reader, MEMFIT};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::Read;
+
+/// Most events that wait for what a page holds.
+const WAITING: usize = 1 << 16;
+/// Pages of a region: they compress alike.
+const REGION: u64 = 64;
+
+/// A page that has left, whose contents are not known yet.
+#[derive(Debug, Clone, Copy)]
+struct Left {
+    proc: u32,
+    page: u64,
+    /// Place of its event, counted from the start.
+    event: u64,
+    entropy: Option<u32>,
+}
+
+/// A recording that is read.
+pub struct Recorded<R> {
+    reader: Reader<R>,
+    core: Core,
+    contents: Contents,
+    events: VecDeque<Event>,
+    /// Events that were handed out.
+    gone: u64,
+    /// By object.
+    left: HashMap<u32, Left>,
+    /// The same in the order of their events; those that are known by now are skipped.
+    waiting: VecDeque<(u64, u32)>,
+    faults: HashSet<(u32, u64)>,
+    /// Mappings that were told.
+    mapped: HashMap<u32, PageRange>,
+    /// What was found last, by process and region.
+    found: HashMap<(u32, u64), ContentId>,
+    /// Share of the time that passed in the run which its programs computed, in 1024ths.
+    computing: u64,
+    at_ns: u64,
+    tick: Option<u32>,
+    /// By the last note, if the run was recorded with its accesses.
+    sampled: Option<Sampled>,
+    /// Only these pages are told of.
+    only: Option<Sampled>,
+    same: u64,
+    ended: bool,
+    cut: Option<ReadError>,
+}
+
+impl<R: Read> Recorded<R> {
+    /// Begins to read. `computing`: the share of the run's time in which its programs computed, 0 to 1; the rest was waiting.
+    ///
+    /// # Errors
+    /// When there can be no such run.
+    pub fn new(reader: Reader<R>, computing: f64) -> Result<Recorded<R>, ReplayError> {
+        if reader.head().memfit != MEMFIT {
+            return Err(ReplayError::Version(reader.head().memfit.clone()));
+        }
+        let mut core = Core::new(reader.head().tunables().map_err(ReplayError::Head)?);
+        core.hash_decisions();
+        Ok(Recorded {
+            reader,
+            core,
+            contents: Contents::new(),
+            events: VecDeque::new(),
+            gone: 0,
+            left: HashMap::new(),
+            waiting: VecDeque::new(),
+            faults: HashSet::new(),
+            mapped: HashMap::new(),
+            found: HashMap::new(),
+            computing: (computing.clamp(0.0, 1.0) * 1024.0) as u64,
+            at_ns: 0,
+            tick: None,
+            sampled: None,
+            only: None,
+            same: 0,
+            ended: false,
+            cut: None,
+        })
+    }
+
+    /// Where the recording was cut, if it was and that was reached.
+    pub fn cut(&self) -> Option<&ReadError> {
+        self.cut.as_ref()
+    }
+
+    /// Time of the run so far, ns.
+    pub fn run_ns(&self) -> u64 {
+        self.at_ns
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.core.number()
+    }
+
+    /// Tells of sampled pages alone.
+    #[must_use]
+    pub fn of_sample(self, sampled: Option<Sampled>) -> Recorded<R> {
+        Recorded { only: sampled, ..self }
+    }
+
+    /// What is sampled as far as was read, which is further than the events that were handed out: nearly all touches of these pages are
+    /// in the recording. `None` if the run was recorded without accesses.
+    pub fn sampled(&self) -> Option<Sampled> {
+        self.sampled
+    }
+
+    /// What the recorded core counted.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn read_block(&mut self) -> Result<(), ReplayError> {
+        let offset = self.reader.offset();
+        let block = match self.reader.block() {
+            Ok(Some(block)) => block,
+            Ok(None) => {
+                self.ended = true;
+                return Ok(());
+            }
+            Err(error) => {
+                (self.cut, self.ended) = (Some(error), true);
+                return Ok(());
+            }
+        };
+        let begins = begins(&block);
+        if (self.core.number() + 1, self.core.decided()) != (begins.first, begins.decided) {
+            return Err(ReplayError::Diverged { after: self.same, before: begins.first });
+        }
+        self.same = self.core.number();
+        let Block::Calls { bytes, calls, .. } = block else { return Ok(()) };
+        // The reader keeps the bytes of its block.
+        let bytes = bytes.to_vec();
+        self.passes(begins.at_ns.saturating_sub(self.at_ns));
+        self.at_ns = begins.at_ns;
+        self.tick = None;
+        let wrong = |damaged| ReplayError::Calls(offset, damaged);
+        let mut decoder = Decoder::new(&bytes);
+        let mut left = calls;
+        while let Some(item) = decoder.item().map_err(wrong)? {
+            let asked = match item {
+                Item::Call(asked) => asked,
+                Item::Note(Note::Sampled(sampled)) => {
+                    self.sampled = Some(sampled);
+                    continue;
+                }
+                Item::Note(Note::Unknown { .. }) => continue,
+            };
+            left = left.checked_sub(1).ok_or(wrong(Damaged::Wrong))?;
+            self.before(&asked);
+            self.core.again(&asked);
+            self.after(&asked);
+        }
+        if left == 0 {
+            Ok(())
+        } else {
+            Err(wrong(Damaged::Short))
+        }
+    }
+
+    fn passes(&mut self, ns: u64) {
+        let ns = ns / 1024 * self.computing;
+        if ns > 0 {
+            self.push(Event::Computes { ns });
+        }
+    }
+
+    /// Ticks come with some calls, more often than blocks begin.
+    fn ticks(&mut self, tick: u32) {
+        if let Some(last) = self.tick.filter(|&last| tick > last) {
+            let ns = u64::from(tick - last) * 1_000_000;
+            self.passes(ns);
+            self.at_ns += ns;
+        }
+        self.tick = Some(tick);
+    }
+
+    fn push(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    fn tells(&self, page: Page) -> bool {
+        self.only.is_none_or(|sampled| sampled.has(page))
+    }
+
+    /// What can only be seen before the core has done it.
+    fn before(&mut self, asked: &Asked<'_>) {
+        match *asked {
+            Asked::RemoveProcess { proc } => {
+                self.push(Event::Ends { proc: proc.0 });
+                self.mapped.remove(&proc.0);
+                self.found.retain(|&(other, _), _| other != proc.0);
+                self.faults.retain(|&(other, _)| other != proc.0);
+            }
+            Asked::Fault { proc, page, limit, .. } => {
+                self.faults.insert((proc.0, page.0));
+                if limit.pages > 0 && self.mapped.insert(proc.0, limit) != Some(limit) {
+                    let (first, pages) = (limit.first.0, limit.pages);
+                    self.push(Event::Maps { proc: proc.0, first, pages, kind: UNKNOWN });
+                }
+            }
+            Asked::Loaded { proc, page, filled } => {
+                let entry = self.core.entry(proc, page);
+                if filled == Filled::Retry {
+                    return;
+                }
+                if let Entry::Loading(object) = entry {
+                    // If it was not compressed, it never will be.
+                    if self.core.refs(ObjectId(object)) == 1 {
+                        self.left.remove(&object);
+                    }
+                }
+                let (proc, page) = (proc.0, page.0);
+                let how = if filled == Filled::Read { How::File } else { How::Read };
+                let asked_for = self.faults.remove(&(proc, page));
+                let was_there = filled == Filled::Exists && matches!(entry, Entry::Filling(_));
+                if !self.tells(Page(page)) {
+                    return;
+                }
+                self.push(match (was_there, asked_for) {
+                    (true, _) => Event::Present { proc, page },
+                    (_, true) => Event::Touches { proc, page, how },
+                    (_, false) => Event::Brought { proc, page },
+                });
+            }
+            Asked::Removed { proc, range } | Asked::Unmapped { proc, range } | Asked::Disown { proc, range } => {
+                self.push(Event::Frees { proc: proc.0, first: range.first.0, pages: range.pages });
+            }
+            Asked::Remapped { proc, from, to } => {
+                self.push(Event::Moves { proc: proc.0, first: from.first.0, pages: from.pages, to: to.0 });
+            }
+            Asked::Compressed { object, coded } => self.known(object.0, coded),
+            Asked::Offer { object, estimate, .. } => {
+                if let Some(left) = self.left.get_mut(&object.0) {
+                    left.entropy = estimate;
+                }
+            }
+            Asked::PickVictims { tick, .. } | Asked::Look { tick } => self.ticks(tick),
+            Asked::Evicted { tick, .. } if tick > 0 => self.ticks(tick),
+            _ => {}
+        }
+    }
+
+    /// What can only be seen afterwards.
+    fn after(&mut self, asked: &Asked<'_>) {
+        match *asked {
+            Asked::AddProcess { .. } => {
+                let proc = self.core.last_process().0;
+                self.push(Event::Starts { proc });
+            }
+            Asked::Forked { parent, present, .. } => {
+                let child = self.core.last_process().0;
+                self.push(Event::Forks { parent: parent.0, child, present });
+            }
+            Asked::Adopt { proc, page, .. } if self.tells(page) => {
+                self.push(Event::Present { proc: proc.0, page: page.0 })
+            }
+            Asked::EndQuarantine { proc, page, present: true, .. }
+                if self.tells(page) && matches!(self.core.entry(proc, page), Entry::Resident | Entry::Lazy) =>
+            {
+                self.push(Event::Present { proc: proc.0, page: page.0 });
+            }
+            Asked::Evicted { proc, first, pages, answer, .. } => {
+                for i in 0..u64::from(pages) {
+                    let page = first.0 + i;
+                    if !self.tells(Page(page)) {
+                        continue;
+                    }
+                    if let Entry::Out(object) = self.core.entry(proc, Page(page)) {
+                        let event = self.gone + self.events.len() as u64;
+                        self.left.insert(object, Left { proc: proc.0, page, event, entropy: None });
+                        self.waiting.push_back((event, object));
+                        // Its contents, when they are known, and that it leaves.
+                        let file = answer.file >> i & 1 == 1;
+                        self.push(Event::Leaves { proc: proc.0, page, content: None, file });
+                    } else if answer.dropped >> i & 1 == 1 {
+                        self.push(Event::Frees { proc: proc.0, first: page, pages: 1 });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Now it is known what an object holds.
+    fn known(&mut self, object: u32, coded: Coded) {
+        let Some(left) = self.left.remove(&object) else { return };
+        let content = match coded {
+            Coded::Word(word) => Content::word(word),
+            Coded::Bytes { codec, len } => Content::coded(CodecId(codec), Some(len as u16), left.entropy),
+            Coded::Stored(stored) => match stored.codec {
+                0 => Content::coded(CodecId(0), None, left.entropy),
+                codec => Content::coded(CodecId(codec), Some(stored.len), left.entropy),
+            },
+            Coded::Incompressible => Content::coded(CodecId(0), None, left.entropy),
+        };
+        let content = self.contents.intern(content);
+        self.found.insert((left.proc, left.page / REGION), content);
+        self.tell(left.event, content);
+    }
+
+    fn tell(&mut self, event: u64, found: ContentId) {
+        let Some(index) = event.checked_sub(self.gone) else { return };
+        if let Some(Event::Leaves { content, .. }) = self.events.get_mut(index as usize) {
+            *content = Some(found);
+        }
+    }
+
+    /// Events that may be handed out: those before the first one that still waits.
+    fn ready(&mut self) -> usize {
+        while let Some(&(event, object)) = self.waiting.front() {
+            let waits = self.left.get(&object).is_some_and(|left| left.event == event);
+            if waits && !self.ended && self.events.len() < WAITING {
+                return event.saturating_sub(self.gone) as usize;
+            }
+            self.waiting.pop_front();
+            if event >= self.gone {
+                self.guess(event);
+            }
+        }
+        self.events.len()
+    }
+
+    /// Nobody will say what this page held: what its region holds, if the page itself has nothing to go by.
+    fn guess(&mut self, event: u64) {
+        let index = (event - self.gone) as usize;
+        if let Some(&Event::Leaves { proc, page, content: None, .. }) = self.events.get(index) {
+            if let Some(&content) = self.found.get(&(proc, page / REGION)) {
+                self.tell(event, content);
+            }
+        }
+    }
+}
+
+impl<R: Read + Send> Feed for Recorded<R> {
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, ReplayError> {
+        batch.clear();
+        loop {
+            let ready = self.ready().min(BATCH - batch.events.len());
+            batch.events.extend(self.events.drain(..ready));
+            self.gone += ready as u64;
+            if batch.events.len() >= BATCH || (self.ended && self.events.is_empty()) {
+                break;
+            }
+            if !self.ended {
+                self.read_block()?;
+            }
+        }
+        batch.learn(&self.contents);
+        Ok(!batch.events.is_empty())
+    }
+
+    fn end(&self) -> Option<String> {
+        self.cut.as_ref().map(|cut| format!("{cut}: what came before it was used"))
+    }
+}

@@ -1,0 +1,71 @@
+//! A simulated run as a recording.
+
+use crate::machine::Machine;
+use memfit_trace::{Begins, Filled, Head, Tape, Writer};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+/// What the recorder and its owner share.
+struct Output<W> {
+    tape: Tape,
+    writer: Option<Writer<W>>,
+    failed: Option<io::Error>,
+    now_ns: u64,
+}
+
+impl<W: Write> Output<W> {
+    fn flush(&mut self) {
+        if let (Some(Filled { begins, calls, bytes }), Some(writer)) = (self.tape.take(), &mut self.writer) {
+            if let Err(error) = writer.block(begins, calls, &bytes) {
+                (self.failed, self.writer) = (Some(error), None);
+            }
+        }
+    }
+}
+
+/// A recording under way.
+pub struct Recorder<W>(Arc<Mutex<Output<W>>>);
+
+impl<W: Write + Send + 'static> Recorder<W> {
+    /// Writes down what the core of a machine is asked from now on.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn start(machine: &mut Machine, out: W, command: Vec<String>) -> io::Result<Recorder<W>> {
+        let (core, budget) = machine.recording();
+        let writer = Some(Writer::new(out, &Head::of(core.tunables(), budget, command, 0))?);
+        let output = Arc::new(Mutex::new(Output { tape: Tape::default(), writer, failed: None, now_ns: 0 }));
+        let records = Arc::clone(&output);
+        core.hash_decisions();
+        core.set_recorder(Box::new(move |first, decided, asked| {
+            let output = &mut *records.lock().expect("nobody panics with it");
+            let at_ns = output.now_ns;
+            if output.tape.call(|| Begins { first, decided, at_ns }, asked) {
+                output.flush();
+            }
+        }));
+        Ok(Recorder(output))
+    }
+
+    /// Time has passed.
+    pub fn now(&self, ns: u64) {
+        self.0.lock().expect("nobody panics with it").now_ns = ns;
+    }
+
+    /// Writes what is left, and the end.
+    ///
+    /// # Errors
+    /// Those of the output, also earlier ones.
+    pub fn finish(self, machine: &mut Machine) -> io::Result<W> {
+        let (core, _) = machine.recording();
+        core.end_recording();
+        let mut output = self.0.lock().expect("nobody panics with it");
+        output.flush();
+        let begins = Begins { first: core.number() + 1, decided: core.decided(), at_ns: output.now_ns };
+        match (output.failed.take(), output.writer.take()) {
+            (Some(error), _) => Err(error),
+            (None, Some(writer)) => writer.end(begins),
+            (None, None) => Err(io::ErrorKind::Other.into()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The simulated machine under every scheme.
+
+use memfit_core::scheme::{Scheme, PRESETS};
+use memfit_sim::{
+    cost::CostTable, device::Device, kind, replay, Batch, Contents, Event, Feed, How, Machine, Recorded, Recorder,
+    Residents, Setup,
+};
+use memfit_trace::Reader;
+use std::sync::Arc;
+
+fn setup(preset: &str, budget: u64) -> Setup {
+    Setup {
+        scheme: Arc::new(Scheme::preset(preset, &[]).unwrap().unwrap()),
+        budget,
+        swap_bytes: 256 << 20,
+        residents: Residents::Simulated,
+        rate: 1.0,
+        costs: Arc::new(CostTable::find("measured").unwrap()),
+        device: Arc::new(Device::find("ssd-sata").unwrap()),
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// Two processes, one of which forks; mixed contents; pages of files.
+fn churn(machine: &mut Machine, events: u64, seed: u64, check: bool) {
+    let mut random = Random(seed);
+    let kinds = ["f=0.20", "f=0.50", "random", "zero", "text"].map(|name| kind(name).unwrap());
+    for proc in 0..2 {
+        machine.event(Event::Starts { proc });
+        for (i, &kind) in kinds.iter().enumerate() {
+            machine.event(Event::Maps { proc, first: i as u64 * 1000, pages: 1000, kind });
+        }
+        machine.event(Event::Maps { proc, first: 1 << 20, pages: 500, kind: kinds[0] });
+    }
+    let mut child = None;
+    let mut next = 2;
+    for i in 0..events {
+        let procs = 2 + u64::from(child.is_some());
+        let proc = match random.below(procs) {
+            2 => child.unwrap(),
+            n => n as u32,
+        };
+        match random.below(1000) {
+            0 => {
+                let (first, pages) = (random.below(5000), 1 + random.below(300));
+                machine.event(Event::Frees { proc, first, pages });
+            }
+            1 => {
+                let (first, pages) = (random.below(4000), 1 + random.below(100));
+                machine.event(Event::Moves { proc, first, pages, to: 10_000 + random.below(100) * 100 });
+            }
+            2 if child.is_none() => {
+                machine.event(Event::Forks { parent: proc, child: next, present: true });
+                child = Some(next);
+                next += 1;
+            }
+            3 if child.is_some() => machine.event(Event::Ends { proc: child.take().unwrap() }),
+            4..=200 => machine.event(Event::Touches { proc, page: (1 << 20) + random.below(500), how: How::File }),
+            n => {
+                let page = random.below(5000);
+                let how = if n % 3 == 0 { How::Write } else { How::Read };
+                machine.event(Event::Touches { proc, page, how });
+            }
+        }
+        if check && i % 997 == 0 {
+            machine.check();
+        }
+    }
+    machine.check();
+}
+
+#[test]
+fn every_scheme_keeps_its_books_and_its_budget() {
+    for preset in PRESETS {
+        let budget = 12 << 20;
+        let mut machine = Machine::new(&setup(preset.name, budget), Contents::new());
+        churn(&mut machine, 60_000, 7, true);
+        let tally = machine.tally();
+        assert!(tally.evicted > 10_000, "{}: {tally:?}", preset.name);
+        assert!(tally.peak_bytes <= budget + (1 << 20), "{}: {} bytes", preset.name, tally.peak_bytes);
+        let out = tally.faults.major() + tally.around.major();
+        assert!(out > 1000, "{}: {tally:?}", preset.name);
+    }
+}
+
+#[test]
+fn the_same_workload_gives_the_same_counts() {
+    for preset in ["memfit", "ezswap", "zswap-zbud"] {
+        let run = || {
+            let mut machine = Machine::new(&setup(preset, 12 << 20), Contents::new());
+            churn(&mut machine, 30_000, 3, false);
+            (machine.tally().clone(), machine.times())
+        };
+        assert_eq!(run(), run(), "{preset}");
+    }
+}
+
+/// A recording of the churn under a scheme, and the machine that ran it.
+fn recorded(preset: &str, events: u64) -> (Vec<u8>, Machine) {
+    let mut machine = Machine::new(&setup(preset, 12 << 20), Contents::new());
+    let recorder = Recorder::start(&mut machine, Vec::new(), vec!["churn".into()]).unwrap();
+    churn(&mut machine, events, 11, false);
+    let bytes = recorder.finish(&mut machine).unwrap();
+    (bytes, machine)
+}
+
+#[test]
+fn a_simulated_run_can_be_recorded_and_replayed() {
+    for preset in ["memfit", "swap", "cervera99", "tuduce05", "ezswap"] {
+        let (bytes, machine) = recorded(preset, 30_000);
+        let replay = replay(&mut Reader::new(&bytes[..]).unwrap()).unwrap();
+        assert_eq!(replay.calls, machine.core().number(), "{preset}");
+        assert_eq!(format!("{:?}", replay.counters), format!("{:?}", machine.counters()), "{preset}");
+        assert!(replay.cut.is_none());
+    }
+}
+
+#[test]
+fn a_recording_as_a_workload_has_the_residents_that_it_had() {
+    for preset in ["memfit", "swap", "zswap-zbud", "ezswap"] {
+        let (bytes, machine) = recorded(preset, 40_000);
+        let mut recorded = Recorded::new(Reader::new(&bytes[..]).unwrap(), 1.0).unwrap();
+        let setup = Setup { residents: Residents::AsRecorded, ..setup(preset, 12 << 20) };
+        let mut again = Machine::new(&setup, Contents::new());
+        let mut batch = Batch::default();
+        while recorded.fill(&mut batch).unwrap() {
+            again.batch(&batch);
+        }
+        again.check();
+        assert_eq!(recorded.calls(), machine.core().number());
+        let (then, now) = (machine.tally(), again.tally());
+        assert_eq!(then.evicted, now.evicted, "{preset}: all that left then leaves now");
+        let both = |tally: &memfit_sim::Tally| tally.faults.major() + tally.around.major() + tally.faults.staged;
+        let share = both(now) as f64 / both(then) as f64;
+        assert!((0.95..1.05).contains(&share), "{preset}: {then:?} {now:?}");
+        let from = |tally: &memfit_sim::Tally| (tally.faults.pool + tally.around.pool) as f64;
+        assert!((from(now) - from(then)).abs() <= from(then) * 0.1 + 200.0, "{preset}: {then:?} {now:?}");
+    }
+}
