@@ -2,7 +2,7 @@
 
 use crate::size::{self, Size};
 use crate::top::view::Sort;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{value_parser, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -112,9 +112,11 @@ pub struct RunArgs {
     /// Record accesses, too: nearly all touches of a sample of the pages, for simulations in other budgets
     ///
     /// Sampled pages are taken out of the programs several times a second, also when the memory would suffice, and all processes are paged
-    /// from their beginning: this costs more time than a recording alone, and more than no recording.
-    #[arg(long, requires = "record")]
-    pub record_access: bool,
+    /// from their beginning: this costs more time than a recording alone, and more than no recording. PERCENT, 1 to 100, is the most of
+    /// the time that the faults on sampled pages may take: with more, more pages are sampled, and looked at more often.
+    #[arg(long, requires = "record", value_name = "PERCENT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "5", value_parser = value_parser!(u32).range(1..=100))]
+    pub record_access: Option<u32>,
 
     /// Print no summary and no notes; errors and warnings remain
     #[arg(short, long, conflicts_with = "verbose")]
@@ -446,8 +448,10 @@ mod tests {
 
     #[test]
     fn accesses_are_a_part_of_a_recording() {
-        assert!(run(&["--record", "f", "--record-access", "ls"]).unwrap().record_access);
-        assert!(!run(&["--record", "f", "ls"]).unwrap().record_access);
+        let percent = |option: &str| run(&["--record", "f", option, "ls"]).map(|args| args.record_access);
+        assert_eq!((percent("--record-access").unwrap(), percent("--record-access=20").unwrap()), (Some(5), Some(20)));
+        assert_eq!(run(&["--record", "f", "ls"]).unwrap().record_access, None);
+        assert!(percent("--record-access=0").is_err() && percent("--record-access=101").is_err());
         assert!(run(&["--record-access", "ls"]).is_err());
     }
 

@@ -72,8 +72,8 @@ pub struct Plan {
     pub report: Option<OutputFile>,
     /// Where the run is recorded.
     pub record: Option<RecordFile>,
-    /// With its accesses.
-    pub record_access: bool,
+    /// With its accesses, which may take so many percent of the time.
+    pub record_access: Option<u32>,
     /// What the command gets from our parent.
     pub inherited: Inherited,
     /// The pager.

@@ -131,20 +131,17 @@ fn a_simulation_of_the_run_as_it_was_counts_like_the_run() {
         let simulated = |key: &str| row[key].as_u64().unwrap() as f64;
         let (evicted, live) = (simulated("evicted_pages"), stats.number("/evictions/pages") as f64);
         assert!((evicted / live - 1.0).abs() < 0.02, "{preset}: {evicted} evicted, and {live} in the run");
-        for (keys, live) in [
-            (
-                &["faults_staged", "faults_filled", "faults_pool", "faults_swap"][..],
-                &["staged", "filled", "pool", "swap"][..],
-            ),
-            (&["faults_swap"], &["swap"]),
-        ] {
-            let sum = keys.iter().map(|key| simulated(key)).sum::<f64>();
-            let live = live.iter().map(|key| stats.number(&format!("/faults/{key}")) as f64).sum::<f64>();
-            assert!(
-                (sum - live).abs() <= live * 0.25 + 300.0,
-                "{preset}: {keys:?} {sum}, and {live} in the run: {row:#}"
-            );
-        }
+        let faults = |sources: &[&str]| {
+            let sum = sources.iter().map(|source| simulated(&format!("faults_{source}"))).sum::<f64>();
+            let live = sources.iter().map(|source| stats.number(&format!("/faults/{source}")) as f64).sum::<f64>();
+            (sum, live)
+        };
+        let (all, live) = faults(&["staged", "filled", "pool", "swap"]);
+        assert!((all - live).abs() <= live * 0.25 + 300.0, "{preset}: {all} faults, and {live} in the run: {row:#}");
+        // How far writes are behind the programs is up to the machine, and with it which pages are still in memory.
+        let (swap, live) = faults(&["swap"]);
+        let alike = swap <= live * 2.0 + 300.0 && live <= swap * 2.0 + 300.0;
+        assert!(alike, "{preset}: {swap} faults from swap, and {live} in the run: {row:#}");
     }
 }
 

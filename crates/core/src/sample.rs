@@ -1,7 +1,7 @@
 //! Which part of the address space is watched when a run is recorded with its accesses, and how much of it.
 //!
 //! The pages of sampled regions are taken away again and again, so that nearly all touches of them are faults, which a recording has.
-//! A region is 64 pages, aligned, and sampled if the [`hash`] of its number is below a threshold: no randomness, and the same
+//! A region is 16 pages, aligned, and sampled if the [`hash`] of its number is below a threshold: no randomness, and the same
 //! for all processes, so that what a fork child has of its parent is sampled in both. A simulation that looks at sampled regions alone,
 //! in a budget that is smaller by the sampled share ([`Sampled::rate`]), sees a small likeness of the run (SHARDS: Waldspurger et al., FAST 2015).
 //!
@@ -13,13 +13,10 @@ use crate::object::Place;
 use crate::table::{evictable, Entry};
 
 /// Pages of a region.
-pub const REGION_PAGES: u64 = 64;
+pub const REGION_PAGES: u64 = RUN_PAGES;
 /// The threshold that samples everything: one more than the largest [`hash`].
 pub const EVERYTHING: u32 = 1 << 24;
-/// Runs of a region.
-const REGION_RUNS: u64 = REGION_PAGES / RUN_PAGES;
-
-/// Number of the region of a page: its address / 256 KiB.
+/// Number of the region of a page: its address / 64 KiB.
 pub fn region_of(page: Page) -> u64 {
     page.0 / REGION_PAGES
 }
@@ -37,7 +34,8 @@ pub fn hash(region: u64) -> u32 {
 pub struct Sampled {
     /// A region is sampled if its [`hash`] is below this.
     pub threshold: u32,
-    /// Time between two passes over the sampled pages, ms: what is touched more often than that is seen once.
+    /// Longest time between two passes over the sampled pages, ms: what is touched more often than there are passes is seen once
+    /// in each. There is one earlier when [`Governor::grain`] pages have come back.
     pub period_ms: u32,
 }
 
@@ -68,9 +66,11 @@ pub struct Limits {
 
 /// With fewer sampled pages than one in so many of those that may be, they are looked at less often when their faults take too long; else
 /// fewer are sampled.
-const FEW_PART: u64 = 4;
+const FEW_PART: u64 = 16;
 /// And with fewer than one in so many the sample stays, whatever its faults take: a smaller one would tell nothing.
 const LEAST_PART: u64 = 32;
+/// One sampled page in so many may come back until they are taken again, with the first period; with longer ones more.
+const GRAIN_PART: u64 = 16;
 /// Faults may be ahead of their time by what is earned in so many seconds.
 const AHEAD_S: u64 = 4;
 
@@ -102,6 +102,13 @@ impl Governor {
         self.now
     }
 
+    /// With so many sampled pages in the programs or staged, those that came back are taken again when they are so many: which of
+    /// them was touched first and which last is not seen, nor that one was touched again meanwhile.
+    pub fn grain(&self, pages: u64) -> u64 {
+        let longer = u64::from(self.now.period_ms / self.limits.period_ms.max(1)).max(1);
+        (pages * longer / GRAIN_PART).max(1)
+    }
+
     /// So many sampled pages there are, in the programs or staged, and so long the faults on sampled pages took in the last so
     /// many ms. Whether something has changed.
     pub fn judge(&mut self, pages: u64, faults_us: u64, elapsed_ms: u64) -> bool {
@@ -129,7 +136,7 @@ impl Governor {
 /// A sampled region of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// Its number: address / 256 KiB.
+    /// Its number: address / 64 KiB.
     pub number: u64,
     /// Its pages in the program, in a batch or staged.
     pub pages: u32,
@@ -145,7 +152,7 @@ impl Region {
 }
 
 impl Core {
-    /// Sampled regions of a process that have pages, from region `from` on, in order; looks at `most` runs at least, if there are so
+    /// Sampled regions of a process that have pages, from region `from` on, in order; looks at `most` of them, if there are so
     /// many. The region to go on from, if that was not all.
     pub fn sampled_regions(
         &self,
@@ -155,11 +162,10 @@ impl Core {
         sampled: Sampled,
         out: &mut Vec<Region>,
     ) -> Option<u64> {
-        let before = out.len();
-        let runs = self.table.proc(proc).runs.range(from * REGION_RUNS..);
-        for (looked, (&run, &index)) in runs.enumerate() {
-            let number = run / REGION_RUNS;
-            if looked >= most && run % REGION_RUNS == 0 {
+        // A region is a run.
+        let runs = self.table.proc(proc).runs.range(from..);
+        for (looked, (&number, &index)) in runs.enumerate() {
+            if looked >= most {
                 return Some(number);
             }
             if hash(number) >= sampled.threshold {
@@ -171,10 +177,8 @@ impl Core {
                 takeable += u32::from(evictable(entry));
                 pages += u32::from(self.is_near(entry));
             }
-            match out[before..].last_mut().filter(|last| last.number == number) {
-                Some(last) => (last.pages, last.takeable) = (last.pages + pages, last.takeable + takeable),
-                None if pages > 0 => out.push(Region { number, pages, takeable }),
-                None => {}
+            if pages > 0 {
+                out.push(Region { number, pages, takeable });
             }
         }
         None
@@ -215,7 +219,7 @@ mod tests {
         assert!((7900..8500).contains(&eighth), "{eighth} of 65536");
         let sampled = Sampled { threshold: EVERYTHING / 8, period_ms: 100 };
         assert!((sampled.rate() - 0.125).abs() < 1e-9);
-        assert!((0..64).all(|page| sampled.has(Page(page)) == sampled.has(Page(0))));
+        assert!((0..REGION_PAGES).all(|page| sampled.has(Page(page)) == sampled.has(Page(0))));
     }
 
     #[test]
@@ -272,6 +276,14 @@ mod tests {
     }
 
     #[test]
+    fn what_came_back_is_taken_again_the_later_the_longer_the_period() {
+        let mut governor = Governor::new(LIMITS);
+        assert_eq!([0, 8, 160, 4096].map(|pages| governor.grain(pages)), [1, 1, 10, 256]);
+        (0..100).for_each(|_| _ = judged(&mut governor, 100, 100_000));
+        assert_eq!((governor.sampled().period_ms, governor.grain(160)), (1600, 160));
+    }
+
+    #[test]
     fn nothing_overflows() {
         let mut governor = Governor::new(LIMITS);
         for _ in 0..64 {
@@ -288,7 +300,7 @@ mod tests {
         let mut core =
             Core::new(crate::Tunables { scheme, staging_slots, pool_frames, area_frames, swap: false, blocks });
         let (proc, _) = core.add_process(64);
-        for page in [64, 65, 100, 128 + 63, 640] {
+        for page in [16, 17, 31, 32 + 15, 160] {
             core.adopt(proc, Page(page), false);
         }
         let all = Sampled { threshold: EVERYTHING, period_ms: 100 };
@@ -306,7 +318,7 @@ mod tests {
         core.sampled_regions(proc, 0, 100, some, &mut parts);
         assert!(parts.iter().all(|r| hash(r.number) <= hash(2)) && parts.contains(&whole[1]));
         // Taken away they are still near, and cannot be taken.
-        let victims = core.claim_range(proc, crate::PageRange { first: Page(64), pages: 64 }, 64, 0);
+        let victims = core.claim_range(proc, crate::PageRange { first: Page(16), pages: 16 }, 16, 0);
         for victim in victims {
             let pages = victim.slots.len() as u32;
             let answer = crate::Answer { moved: u64::MAX >> (64 - pages), ..Default::default() };

@@ -32,8 +32,8 @@ pub struct Config {
     pub endurance: Option<u64>,
     /// The file to which the run is recorded; the pager's from now on.
     pub record: Option<RawFd>,
-    /// Touches of sampled pages are recorded, too.
-    pub record_access: bool,
+    /// Touches of sampled pages are recorded, too; percent of the time that their faults may take.
+    pub record_access: Option<u32>,
     /// The launcher gets a [`FromPager::Course`] before the statistics.
     pub timeline: bool,
     /// The command, for statistics.

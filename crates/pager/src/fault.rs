@@ -323,7 +323,7 @@ impl Server {
     /// A fault is served: what accesses cost that are recorded.
     fn sampled(&self, page: Page, source: Option<Source>, since: Instant) {
         if let (Some(sampling), Some(source)) = (&self.shared.sampling, source) {
-            if sampling.faulted(page, &source, since.elapsed(), self.polite) {
+            if sampling.faulted(self.proc.id, page, &source, since.elapsed(), self.polite) {
                 self.shared.want_reclaim();
             }
         }

@@ -84,8 +84,8 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let tell = move |text| control::send_to_launcher(launcher, &FromPager::Warning { text });
     let recording = record::start(&mut shared.lock().core, &config, tell)
         .map_err(|error| (format!("--record: cannot start its thread: {error}"), 1))?;
-    if let Some(recording) = recording.as_ref().filter(|_| config.record_access) {
-        let sampling = Sampling::new(&shared.lock().core, shared.sizes.staging / 4096, recording.notes());
+    if let (Some(recording), Some(percent)) = (&recording, config.record_access) {
+        let sampling = Sampling::new(&shared.lock().core, shared.sizes.staging / 4096, percent, recording.notes());
         shared.sampling = Some(sampling);
     }
     // A dead pager thread would leave faults unanswered for ever.

@@ -2,29 +2,28 @@
 //! so that nearly all touches of them are faults.
 //!
 //! It is an eviction like any other: `claim_range`, a batch to the stub, staging. The reclaim thread does it between its rounds, when
-//! memory is not short. What is sampled, and how often, is decided in `memfit_core::sample`.
+//! memory is not short: in passes over all that is sampled, and between them over what has come back since ([`Governor::grain`]). What is
+//! sampled, and how often, is decided in `memfit_core::sample`.
 
 use crate::proc::{Proc, STOPPED_AFTER};
 use crate::record::Notes;
 use crate::state::Shared;
 use memfit_core::sample::{region_of, Governor, Limits, Region, Sampled, REGION_PAGES};
 use memfit_core::trace::Note;
-use memfit_core::{Core, Page, PageRange, Source, Victim};
+use memfit_core::{Core, Page, PageRange, ProcId, Source, Victim};
 use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Most sampled pages in the programs and in staging: 16 MiB.
 const PAGES: u64 = 4096;
 /// And most of the staging slots, of which reclaim needs some: one in so many.
 const SLOTS_PART: u64 = 2;
-/// Most time that faults on sampled pages take, thousandths: 5000 faults a second of 10 us each.
-const PERMILLE: u64 = 50;
 /// What a fault takes besides the time in which it is served: two changes of threads, on one CPU or between two that others want, too.
 const SWITCHES_US: u64 = 6;
 const SWITCHES_BUSY_US: u64 = 30;
-/// First and longest time between two passes, ms.
+/// First and longest time between two passes over all, ms.
 const PERIOD_MS: u32 = 100;
 const PERIOD_MAX_MS: u32 = 1600;
 /// Time in faults after which it is looked at once whether that is too much.
@@ -33,6 +32,8 @@ const LOOK_US: u64 = 20_000;
 const RUNS: usize = 4096;
 /// A pass is given up after so many periods.
 const PASS_PERIODS: u32 = 4;
+/// Most pages that came back between two passes.
+const BACK_MAX: usize = 4096;
 /// Time between two batches for a process.
 const BETWEEN: Duration = Duration::from_millis(1);
 /// Regions that a process hands back untried, at most.
@@ -43,15 +44,37 @@ pub struct Sampling {
     threshold: AtomicU32,
     /// Time in faults on sampled pages that would not have been, or not singly; since the last judgement.
     faults_us: AtomicU64,
+    /// Regions with pages that have come back since the last pass, one for each page.
+    back: Mutex<Vec<(ProcId, u64)>>,
+    /// When they are so many they are taken again.
+    grain: AtomicU32,
+    /// Most time that faults on sampled pages take, thousandths.
+    permille: u64,
     notes: Notes,
 }
 
 impl Sampling {
-    /// From the beginning of a recording on; says so there.
-    pub fn new(core: &Core, slots: u64, notes: Notes) -> Sampling {
-        let sampling = Sampling { threshold: AtomicU32::new(0), faults_us: AtomicU64::new(0), notes };
-        sampling.tell(core, Governor::new(limits(slots)).sampled());
+    /// From the beginning of a recording on; says so there. Faults on sampled pages may take so many percent of the time.
+    pub fn new(core: &Core, slots: u64, percent: u32, notes: Notes) -> Sampling {
+        let sampling = Sampling {
+            threshold: AtomicU32::new(0),
+            faults_us: AtomicU64::new(0),
+            back: Mutex::default(),
+            grain: AtomicU32::new(u32::MAX),
+            permille: u64::from(percent) * 10,
+            notes,
+        };
+        sampling.tell(core, Governor::new(sampling.limits(slots)).sampled());
         sampling
+    }
+
+    fn limits(&self, slots: u64) -> Limits {
+        Limits {
+            pages: PAGES.min(slots / SLOTS_PART).max(REGION_PAGES),
+            permille: self.permille,
+            period_ms: PERIOD_MS,
+            period_max_ms: PERIOD_MAX_MS,
+        }
     }
 
     /// From now on this holds. With the core's lock held, so that the note is between the right calls.
@@ -75,14 +98,28 @@ impl Sampling {
         }
     }
 
-    /// Counts a fault that took so long to be served, `calm`: while there are enough CPUs. Whether it is time to look at their sum.
-    pub fn faulted(&self, page: Page, source: &Source, served: Duration, calm: bool) -> bool {
-        if !matches!(source, Source::Staged(_) | Source::Zero) || !self.sampled().has(page) {
+    /// Counts a fault that took so long to be served, `calm`: while there are enough CPUs. Whether it is time to look at their sum, or
+    /// to take pages again.
+    pub fn faulted(&self, proc: ProcId, page: Page, source: &Source, served: Duration, calm: bool) -> bool {
+        if !self.sampled().has(page) {
             return false;
+        }
+        let mut back = self.back.lock().unwrap();
+        let due = back.len() + 1 == self.grain.load(Relaxed) as usize;
+        if back.len() < BACK_MAX {
+            back.push((proc, region_of(page)));
+        }
+        drop(back);
+        if !matches!(source, Source::Staged(_) | Source::Zero) {
+            return due;
         }
         let us = served.as_micros() as u64 + if calm { SWITCHES_US } else { SWITCHES_BUSY_US };
         let before = self.faults_us.fetch_add(us, Relaxed);
-        before / LOOK_US != (before + us) / LOOK_US
+        due || before / LOOK_US != (before + us) / LOOK_US
+    }
+
+    fn is_due(&self) -> bool {
+        self.back.lock().unwrap().len() >= self.grain.load(Relaxed) as usize
     }
 
     /// Notes that a victim was handed back untried; it is tried again.
@@ -91,15 +128,6 @@ impl Sampling {
         if self.sampled().has(victim.first) && again.len() < AGAIN_MAX && !again.contains(&region) {
             again.push(region);
         }
-    }
-}
-
-fn limits(slots: u64) -> Limits {
-    Limits {
-        pages: PAGES.min(slots / SLOTS_PART).max(REGION_PAGES),
-        permille: PERMILLE,
-        period_ms: PERIOD_MS,
-        period_max_ms: PERIOD_MAX_MS,
     }
 }
 
@@ -112,7 +140,13 @@ struct Part {
     tries: usize,
 }
 
-/// One time over all sampled pages.
+impl Part {
+    fn of(proc: Arc<Proc>, regions: Vec<u64>) -> Part {
+        Part { proc, tries: regions.len() * 2 + 16, regions }
+    }
+}
+
+/// One time over all sampled pages, or over some.
 struct Pass {
     parts: Vec<Part>,
     since: Instant,
@@ -140,9 +174,9 @@ pub struct Step {
 impl Sampler {
     /// If the run is recorded with accesses.
     pub fn new(shared: &Arc<Shared>) -> Option<Sampler> {
-        shared.sampling.as_ref()?;
+        let sampling = shared.sampling.as_ref()?;
         let now = Instant::now();
-        let governor = Governor::new(limits(shared.sizes.staging / 4096));
+        let governor = Governor::new(sampling.limits(shared.sizes.staging / 4096));
         Some(Sampler { shared: Arc::clone(shared), governor, pass: None, next: now, judged: now, pages: 0 })
     }
 
@@ -152,6 +186,8 @@ impl Sampler {
         let Some(sampling) = &shared.sampling else { return Step { within: Duration::MAX, short: false } };
         if self.pass.is_none() && Instant::now() >= self.next {
             self.begin(sampling);
+        } else if self.pass.is_none() && sampling.is_due() {
+            self.again(sampling);
         } else if sampling.faults_us.load(Relaxed) >= LOOK_US {
             // What has come since the last pass is counted at the next one.
             self.judge(sampling, self.pages);
@@ -197,16 +233,32 @@ impl Sampler {
         }
         self.judge(sampling, pages);
         let sampled = self.governor.sampled();
+        let grain = self.governor.grain(self.pages).min(BACK_MAX as u64);
+        sampling.grain.store(grain as u32, Relaxed);
+        sampling.back.lock().unwrap().clear();
         let mut parts = Vec::new();
         for (proc, regions) in found {
             let due = regions.iter().rev().filter(|region| region.takeable > 0 && sampled.has(region.first()));
             let regions: Vec<u64> = due.map(|region| region.number).collect();
             if !regions.is_empty() {
-                parts.push(Part { proc, tries: regions.len() * 2 + 16, regions });
+                parts.push(Part::of(proc, regions));
             }
         }
         self.next = since + Duration::from_millis(sampled.period_ms.into());
         self.pass = Some(Pass { parts, since });
+    }
+
+    /// Begins a pass over what has come back alone.
+    fn again(&mut self, sampling: &Sampling) {
+        let mut back = std::mem::take(&mut *sampling.back.lock().unwrap());
+        back.sort_unstable();
+        back.dedup();
+        let procs = self.shared.procs.lock().unwrap();
+        let parts = back.chunk_by(|one, other| one.0 == other.0).filter_map(|back| {
+            let proc = procs.iter().find(|proc| proc.id == back[0].0)?;
+            Some(Part::of(Arc::clone(proc), back.iter().map(|&(_, region)| region).collect()))
+        });
+        self.pass = Some(Pass { parts: parts.collect(), since: Instant::now() });
     }
 
     /// In chunks: the core's lock must stay free for faults.
@@ -285,7 +337,14 @@ mod tests {
     use memfit_core::sample::hash;
 
     fn sampling(threshold: u32) -> Sampling {
-        Sampling { threshold: AtomicU32::new(threshold), faults_us: AtomicU64::new(0), notes: Notes::none() }
+        Sampling {
+            threshold: AtomicU32::new(threshold),
+            faults_us: AtomicU64::new(0),
+            back: Mutex::default(),
+            grain: AtomicU32::new(u32::MAX),
+            permille: 50,
+            notes: Notes::none(),
+        }
     }
 
     #[test]
@@ -295,7 +354,7 @@ mod tests {
         let sampling = sampling(threshold);
         for region in 0..1000 {
             let [here, next] = [region, region + 1].map(|region| hash(region) < threshold);
-            let page = Page(region * REGION_PAGES + 60);
+            let page = Page((region + 1) * REGION_PAGES - 4);
             let most = sampling.most(page);
             inside += u32::from(here);
             before += u32::from(!here && next);
@@ -318,15 +377,30 @@ mod tests {
     fn faults_of_the_sample_count() {
         let sampling = sampling(memfit_core::sample::EVERYTHING);
         let took = Duration::from_micros(4);
-        let due = (0..4000).filter(|&page| sampling.faulted(Page(page), &Source::Zero, took, true)).count();
+        let faulted = |page, source, calm| sampling.faulted(ProcId(1), Page(page), &source, took, calm);
+        let due = (0..4000).filter(|&page| faulted(page, Source::Zero, true)).count();
         assert_eq!((due, sampling.faults_us.load(Relaxed)), (2, 40_000));
-        assert!(!sampling.faulted(Page(0), &Source::Word(0), took, true));
-        assert!(!sampling.faulted(Page(0), &Source::Zero, took, false));
+        assert!(!faulted(0, Source::Word(0), true));
+        assert!(!faulted(0, Source::Zero, false));
         assert_eq!(sampling.faults_us.load(Relaxed), 40_034);
     }
 
     #[test]
+    fn pages_that_came_back_are_taken_again_when_they_are_enough() {
+        let sampling = sampling(memfit_core::sample::EVERYTHING);
+        sampling.grain.store(10, Relaxed);
+        let faulted = |page| sampling.faulted(ProcId(1), Page(page), &Source::Zero, Duration::ZERO, true);
+        let due: Vec<u64> = (0..20).filter(|&page| faulted(page)).collect();
+        assert!(due == [9] && sampling.is_due(), "{due:?}");
+        sampling.back.lock().unwrap().clear();
+        assert!(!sampling.is_due());
+        (0..2 * BACK_MAX as u64).for_each(|page| _ = faulted(page));
+        assert_eq!(sampling.back.lock().unwrap().len(), BACK_MAX);
+    }
+
+    #[test]
     fn the_bound_follows_the_staging_slots() {
-        assert_eq!([0, 400, 1 << 20].map(|slots| limits(slots).pages), [64, 200, PAGES]);
+        let sampling = sampling(0);
+        assert_eq!([0, 400, 1 << 20].map(|slots| sampling.limits(slots).pages), [16, 200, PAGES]);
     }
 }
