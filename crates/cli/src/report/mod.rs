@@ -5,6 +5,7 @@
 
 mod faults;
 mod memory;
+mod regions;
 mod storage;
 mod words;
 
@@ -86,7 +87,9 @@ pub fn of(run: &Run<'_>) -> Report {
     let mut sections = vec![memory::section(run)];
     sections.extend(memory::processes(run));
     if run.paged() {
-        sections.extend([faults::section(run), storage::compression(run), storage::swap(run)]);
+        sections.extend([faults::section(run), storage::compression(run)]);
+        sections.extend(regions::section(run));
+        sections.push(storage::swap(run));
     }
     sections.extend(warnings(run));
     Report { title: title(run), says: says(run), facts: facts(run), sections }
