@@ -1,8 +1,10 @@
 //! `memfit run --report`: what a run did, as a page.
 //!
 //! [`of`] turns the final statistics and the course of the run into a [`Report`]; what its sentences say is computed from
-//! the same numbers that are drawn. A run in which nothing was paged gets a short page.
+//! the same numbers that are drawn. A run in which nothing was paged gets a short page. [`command`] makes pages of what others
+//! describe.
 
+pub mod command;
 mod faults;
 mod memory;
 mod regions;
