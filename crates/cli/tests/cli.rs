@@ -283,7 +283,7 @@ fn report_of_a_description() {
     call(&["report", &file("none"), "-o", &html]).fails(1, &["cannot read", "none: No such file or directory"]);
     fs::write(&described, PAGE.replace("\"kind\"", "\"kinds\"")).unwrap();
     call(&["report", &described, "-o", &html])
-        .fails(1, &[&described, "unknown field `kinds`", "line 18", "docs/report.md"]);
+        .fails(1, &[&described, "unknown field `kinds`", "line 17", "docs/report.md"]);
     fs::write(&described, &PAGE[..PAGE.len() / 2]).unwrap();
     call(&["report", &described, "-o", &file("new.html")]).fails(1, &[&described, "EOF while parsing"]);
     fs::write(&described, PAGE).unwrap();
