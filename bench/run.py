@@ -19,6 +19,7 @@ import below  # noqa: E402
 import configs  # noqa: E402
 import host  # noqa: E402
 import journal as jn  # noqa: E402
+import page  # noqa: E402
 import report  # noqa: E402
 import tuner  # noqa: E402
 import workloads  # noqa: E402
@@ -135,6 +136,17 @@ class Bench:
         with open(f"{self.out}/{name}.md", "w") as f:
             f.write(text)
         return text
+
+    def write_page(self):
+        """Exit status. The results are there in any case."""
+        if not self.options.report:
+            return 0
+        try:
+            page.make(self.options.memfit, page.describe, self.result, self.out, self.options.report)
+        except Refused as e:
+            log(f"no page: {e}")
+            return 1
+        return 0
 
     def note(self, text):
         shout(text)
@@ -363,6 +375,8 @@ def parse(argv):
     p.add_argument("--below-memory", help="-m of --below-budget (default 75 %% of RAM)")
     p.add_argument("--startup-count", type=int, default=200, help="processes of the start-up loop; 0 leaves it out")
     p.add_argument("--startup-repeats", type=int, default=5)
+    p.add_argument("--report", metavar="FILE.html", help="write the results as a page for a browser, too")
+    p.add_argument("--from", dest="source", metavar="RESULT", help="with --report: of this result.json or below.json, without a run")
     argv, cmd = (argv[:argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, [])
     o = p.parse_args(argv)
     o.command = cmd
@@ -373,6 +387,8 @@ def parse(argv):
     for n in o.configs:
         if n not in configs.ALL:
             p.error(f"no configuration {n}")
+    if o.source and not o.report:
+        p.error("--from is for --report")
     if cmd and not o.below_budget:
         p.error("a command is for --below-budget")
     if o.rounds < 1 or o.pairs < 1 or any(not 5 <= b <= 100 for b in o.budgets):
@@ -438,6 +454,15 @@ def execute(bench, names, skipped):
 
 def main(argv):
     o = parse(argv)
+    try:
+        if o.report:
+            page.check(o.memfit, o.report)
+        if o.source:
+            page.make(o.memfit, page.describe, page.load(o.source, page.KINDS), o.source, o.report)
+            return 0
+    except Refused as e:
+        log(f"refused: {e}")
+        return 2
     root = os.geteuid() == 0
     names, skipped = configs.available(["memfit"] if o.below_budget else o.configs, o, root)
     if o.below_budget and "memfit" in skipped:
@@ -459,6 +484,7 @@ def main(argv):
         text = bench.save()
         print(text)
         log(f"results: {os.path.relpath(bench.out)}/")
+        code = bench.write_page() or code
     if not getattr(bench, "restored", True):
         return 1
     return code

@@ -1,4 +1,6 @@
 """Tests of the bench that need neither root nor memfit: python3 -m unittest bench/test_bench.py"""
+import contextlib
+import io
 import json
 import math
 import os
@@ -14,6 +16,7 @@ sys.path.insert(0, HERE)
 import configs  # noqa: E402
 import host  # noqa: E402
 import journal  # noqa: E402
+import page  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import stats  # noqa: E402
@@ -117,8 +120,9 @@ def result():
     cells.append({"workload": "randrw", "budget_pct": 50, "config": "swapfile", "label": "swapfile", "status": "infeasible",
                   "budget_bytes": 200 * MIB, "rounds": [], "tuning": {"peak": 250 * MIB, "limit": 30 * MIB}})
     r = {"cells": [report.summarise(c) for c in cells], "workloads": ["randrw"], "titles": {}, "notes": ["x"],
-         "natural": {"randrw": {"peak_total": 400 * MIB}}, "complete": True, "cgroup_version": 1, "zram_codec": "lz4",
-         "zswap_codec": "lzo", "options": {"rounds": 3, "tolerance": 0.02, "run_timeout": 300},
+         "natural": {"randrw": {"peak_total": 400 * MIB, "wall_ns": 10**9, "cpu_ns": 10**9}}, "complete": True,
+         "schema": 1, "kind": "compare", "cgroup_version": 1, "zram_codec": "lz4",
+         "zswap_codec": "lzo", "options": {"quick": False, "rounds": 3, "tolerance": 0.02, "run_timeout": 300},
          "facts": {"cpu": "c", "cpus": 2, "ram_bytes": 1 << 34, "kernel": "k", "virtualised": True, "memfit": None,
                    "loadavg_at_start": "0", "thp": "t", "swappiness": "60", "page_cluster": "3",
                    "disk": {"device": "d", "filesystem": "ext4", "rotational": False}}}
@@ -163,6 +167,98 @@ class Report(unittest.TestCase):
                 cell["tuning"] = {}
             b.check_peak(cell)
             self.assertEqual(cell["status"], want, (config, error))
+
+
+class Page(unittest.TestCase):
+    """What the page of a result shows; a script that keeps the description stands for memfit."""
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.memfit, self.page, self.result = (f"{self.dir}/{name}" for name in ("memfit", "page.html", "result.json"))
+        journal.write(self.memfit, '#!/bin/sh\n[ "$2" = --help ] || cat >"$4"\n')
+        os.chmod(self.memfit, 0o755)
+
+    def save(self, r):
+        with open(self.result, "w") as f:
+            json.dump(r, f)
+
+    def call(self, *args):
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            code = run.main(["--memfit", self.memfit, "--report", self.page, *args])
+        return code, err.getvalue()
+
+    def test_of_an_existing_result(self):
+        r = result()
+        for c in r["cells"]:
+            for n, one in enumerate(c["rounds"]):
+                one.update({"stats": {"faults": {"zero": 90, "pool": 7 + n, "swap": 2}}} if c["config"] == "memfit" else {"major_faults": 50})
+        self.save(r)
+        self.assertEqual(self.call("--from", self.result), (0, ""))
+        with open(self.page) as f:
+            shown = json.load(f)
+        overview, randrw, notes = shown["sections"]
+        wall = overview["figures"][0]
+        self.assertEqual((wall["title"], wall["places"]), ("Wall time at 50 % of the natural peak", ["randrw"]))
+        ratios = {s["name"]: s["values"] for s in wall["series"]}
+        self.assertEqual(list(ratios), ["memfit", "zram", "zswap"], "swapfile was infeasible")
+        self.assertAlmostEqual(ratios["memfit"][0], 4.1 / 1.1)
+        spread = {s["name"]: s["values"] for s in randrw["figures"][0]["series"]}
+        at = randrw["figures"][0]["places"].index("memfit, 50 %")
+        for name, want in (("median", 4.1), ("least", 4.0), ("greatest", 4.2)):
+            self.assertAlmostEqual(spread[name][at], want / 1.1)
+        columns = [c["name"] for c in randrw["tables"][0]["columns"]]
+        rows = {row[0]: dict(zip(columns, row)) for row in randrw["tables"][0]["rows"]}
+        self.assertEqual((rows["memfit"]["Faults"], rows["zram"]["Faults"]), (10, 50), "of pages that were out")
+        self.assertEqual((rows["zram"]["Disk written"], rows["swapfile"]["Ratio"]), (MIB, None))
+        self.assertIn("infeasible", rows["swapfile"]["Remark"])
+        self.assertIn("1.49 times as long as memfit", shown["says"])
+        self.assertEqual(notes["text"], ["x"])
+
+    def test_without_unlimited_runs_the_natural_one_is_the_base(self):
+        r = result()
+        r["cells"] = [c for c in r["cells"] if c["config"] != "unlimited"]
+        self.assertAlmostEqual(page.quotient(r, report.find(r, "randrw", 50, "memfit"), "wall_ns"), 4.1)
+        r["cells"][0]["status"] = "off"
+        self.assertIsNone(page.quotient(r, r["cells"][0], "wall_ns"), "not at equal memory")
+
+    def test_below_budget(self):
+        pair = {"ratio": 1.01, "low95": 0.99, "high95": 1.03}
+        one = {"median": 2e9, "min": 1e9, "max": 3e9}
+        good = {"command": "sort", "pairs": 30, "status": "ok", "why": "", "cpu": pair, "wall": pair, "plain_cpu": one, "memfit_cpu": one}
+        bad = {"command": "x", "pairs": 0, "status": "failed", "why": "outputs differ", "cpu": None, "wall": None,
+               "plain_cpu": None, "memfit_cpu": None}
+        ms = {"per_process_ms": {"median": 2.5, "min": 2, "max": 3}, "empty_loop_ms": {"median": 9, "min": 9, "max": 9}}
+        r = {**result(), "kind": "below", "cpu_source": "wait4", "below": [good, bad],
+             "startup": {"count": 200, "command": "/bin/true", "repeats": 5, "plain": ms, "memfit": ms}}
+        shown = page.describe(r)
+        fits, startup, _ = shown["sections"]
+        self.assertEqual([f["places"] for f in fits["figures"]], [["sort"], ["sort"]])
+        self.assertEqual([s["values"] for s in fits["figures"][0]["series"]], [[1.01], [0.99], [1.03]])
+        self.assertEqual(len(fits["tables"][0]["rows"]), 2)
+        self.assertEqual(startup["tables"][0]["rows"][1][:2], ["memfit", 2.5e6])
+        self.assertIn("For 1 of 1 commands", shown["says"])
+
+    def test_what_is_wrong_is_named_and_leaves_no_page(self):
+        self.save(result())
+        cases = [(["--from", f"{self.dir}/none"], "none: it cannot be read: No such file")]
+        for text, why in (("{", "it is no JSON"), ("[]", "no result of this bench"), ('{"schema": 1, "kind": "papers"}', "no result of this bench"),
+                          ('{"schema": 1, "kind": "compare"}', "the result has no"),
+                          (json.dumps({**result(), "cells": 5}), "not as the bench writes it")):
+            path = f"{self.dir}/bad{len(cases)}"
+            journal.write(path, text)
+            cases.append((["--from", path], why))
+        cases.append((["--from", self.result, "--memfit", "/nonexistent/memfit"], "no memfit binary at /nonexistent/memfit"))
+        cases.append((["--from", self.result, "--report", f"{self.dir}/none/x.html"], "none is no directory"))
+        cases.append((["--from", self.result, "--memfit", "/bin/false"], "makes no pages"))
+        for args, why in cases:
+            code, err = self.call(*args)
+            self.assertEqual(code, 2, err)
+            self.assertIn(why, err)
+            self.assertFalse(os.path.exists(self.page), args)
+        with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit):
+            run.main(["--from", self.result])
+        self.assertIn("--from is for --report", err.getvalue())
 
 
 class Journal(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import pathlib
 import re
@@ -494,6 +495,43 @@ class Command(unittest.TestCase):
             cli.save(o, {"schema": 1, "papers": {"han": part}})
             self.assertEqual(self.call("pages", "--out", d)[0], 0)
             self.assertEqual(len(cli.load(f"{d}/result.json")["papers"]["han"]["statements"]), len(han.STATEMENTS))
+
+    def test_report_of_an_existing_result(self):
+        with tempfile.TemporaryDirectory() as d:
+            memfit, page = f"{d}/memfit", f"{d}/page.html"
+            with open(memfit, "w") as f:
+                f.write('#!/bin/sh\n[ "$2" = --help ] || cat >"$4"\n')
+            os.chmod(memfit, 0o755)
+            options = ("--memfit", memfit, "--report", page, "--from")
+            source = f"{HERE}/../docs/papers/result.json"
+            self.assertEqual(self.call(*options, source)[0], 0)
+            with open(page) as f:
+                shown = json.load(f)
+            self.assertEqual(len(shown["sections"]), 2 + len(cli.PAPERS))
+            self.assertEqual(len(shown["sections"][-1]["tables"]), len(cli.PAPERS))
+            for module, section in zip(cli.PAPERS, shown["sections"][1:-1]):
+                columns = [c["name"] for c in section["tables"][0]["columns"]]
+                rows = [dict(zip(columns, row)) for row in section["tables"][0]["rows"]]
+                self.assertEqual([r["Statement"] for r in rows], [s.text for s in module.STATEMENTS])
+                self.assertTrue({r["Verdict"] for r in rows} <= {"holds", "does not hold", "not reproducible"})
+                self.assertTrue(any(r["Published"] and r["Here"] for r in rows), module.NAME)
+                self.assertTrue(section["figures"], module.NAME)
+                for figure in section["figures"]:
+                    self.assertEqual([s["name"] for s in figure["series"]], ["published", "here"])
+                    self.assertEqual({len(s["values"]) for s in figure["series"]}, {len(figure["places"])})
+            fastest = next(r for r in shown["sections"][3]["tables"][0]["rows"] if r[0] == "hybrid is fastest on average")
+            self.assertIn("entry(hybrid average) = 1.36e+03 < entry(zram average) = 1.74e+03", fastest[3])
+            os.unlink(page)
+            with open(f"{d}/bad.json", "w") as f:
+                f.write('{"schema": 1, "kind": "papers", "papers": {"han": {}}}')
+            for path, why in ((f"{d}/none", "cannot be read"), (memfit, "no JSON"), (f"{d}/bad.json", "the result has no")):
+                code, _, err = self.call(*options, path)
+                self.assertEqual(code, 2)
+                self.assertIn(f"{path}: ", err)
+                self.assertIn(why, err)
+            self.assertFalse(os.path.exists(page))
+            self.assertEqual(self.call("--from", source)[0], 2, "nowhere to")
+            self.assertEqual(self.call("factors", *options[:4])[0], 2)
 
     def test_results_of_the_other_papers_are_kept(self):
         with tempfile.TemporaryDirectory() as d:

@@ -9,8 +9,10 @@ import sys
 import time
 
 import host
+import page
 
 from . import cervera, engine, ezswap, factors, han, render, salahuddin, shape, tuduce
+from .described import describe
 
 PAPERS = (cervera, tuduce, han, salahuddin, ezswap)
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
@@ -57,6 +59,8 @@ def parse(argv):
         "--check", action="store_true", help="factors: only the published Table 8 from Table 7, without runs"
     )
     p.add_argument("--total-timeout", type=float, default=3600, metavar="S")
+    p.add_argument("--report", metavar="FILE.html", help="write the results as a page for a browser, too")
+    p.add_argument("--from", dest="source", metavar="RESULT", help="with --report: of this result.json, without a run")
     o = p.parse_args(argv)
     for name in o.only:
         if name not in names:
@@ -66,6 +70,10 @@ def parse(argv):
             p.error(f"no size {size}: {', '.join(factors.TABLE7)}")
     if o.rounds < 1:
         p.error("--rounds starts at 1")
+    if o.source and not o.report:
+        p.error("--from is for --report")
+    if o.report and o.command == "factors":
+        p.error("--report is not for factors")
     return o
 
 
@@ -173,22 +181,50 @@ def all_papers(ctx, o, deadline):
         if not part["complete"]:
             break
     print(render.overview(PAPERS, result))
-    return 1 if bad else 0
+    return write_page(o, result) or (1 if bad else 0)
 
 
-def pages_again(o):
+def judge_again(result):
     """With the statements and explanations of today."""
-    result = load(f"{o.out}/result.json")
-    if not result.get("papers"):
-        log(f"no results in {o.out}")
-        return 2
     for m in PAPERS:
         part = result["papers"].get(m.NAME)
         if part:
             part.update(judged(m, part["numbers"]))
+    return result
+
+
+def write_page(o, result):
+    """Exit status. The results are there in any case."""
+    if not o.report:
+        return 0
+    try:
+        page.make(o.memfit, lambda r: describe(PAPERS, r), result, o.out, o.report)
+    except host.Refused as why:
+        log(f"no page: {why}")
+        return 1
+    return 0
+
+
+def page_of(o):
+    """Of a result that is there; 2 when it cannot be."""
+    try:
+        result = page.load(o.source, ("papers",))
+        page.make(o.memfit, lambda r: describe(PAPERS, judge_again(r)), result, o.source, o.report)
+    except host.Refused as why:
+        log(f"refused: {why}")
+        return 2
+    return 0
+
+
+def pages_again(o):
+    result = load(f"{o.out}/result.json")
+    if not result.get("papers"):
+        log(f"no results in {o.out}")
+        return 2
+    judge_again(result)
     save(o, result)
     print(render.overview(PAPERS, result))
-    return 0
+    return write_page(o, result)
 
 
 def factor_study(ctx, o, deadline):
@@ -232,6 +268,14 @@ def main(argv):
         print("as printed" if good else "NOT as printed")
         return 0 if good else 1
     o.out = os.path.abspath(o.out)
+    try:
+        if o.report:
+            page.check(o.memfit, o.report)
+    except host.Refused as why:
+        log(f"refused: {why}")
+        return 2
+    if o.source:
+        return page_of(o)
     if o.command == "pages":
         return pages_again(o)
     if not os.access(o.memfit, os.X_OK):

@@ -69,17 +69,20 @@ def of_seconds(spread):
     return text if spread["min"] == spread["max"] else f"{text} [{spread['min']:.2f}..{spread['max']:.2f}]"
 
 
+def settings(cell):
+    return " ".join(cell["overrides"]).replace("sizing.", "").replace("replacement.", "").replace("pool.", "")
+
+
 def runs_table(cells):
     rows = []
     for c in cells:
         mib = lambda key: "–" if c.get(key) is None else f"{c[key] / MIB:.0f}"
-        settings = " ".join(c["overrides"]).replace("sizing.", "").replace("replacement.", "").replace("pool.", "")
         rows.append(
             [
                 c["workload"],
                 c["config"],
                 c["scheme"],
-                settings,
+                settings(c),
                 of_seconds(c["seconds"]),
                 number(c["ratio"], 3),
                 number(c["faults"], 0),

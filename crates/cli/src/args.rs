@@ -53,6 +53,10 @@ pub enum Command {
     /// decides otherwise when it is replayed, and for a table that cannot be written. A recording that ends early, as that of a
     /// run that was killed, is good up to there.
     Trace(TraceArgs),
+    /// Make an HTML page of figures and tables that a JSON file describes
+    ///
+    /// For results of your own, such as of several runs, to look like the pages of --report. docs/report.md has the form.
+    Report(ReportArgs),
     /// Write the manual pages or the completions of a shell
     #[command(name = "__generate", hide = true)]
     Generate(GenerateArgs),
@@ -363,6 +367,18 @@ pub enum TableFormat {
     Parquet,
     /// Comma-separated text
     Csv,
+}
+
+/// `memfit report`
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// What the page shows; - is standard input
+    #[arg(value_name = "PAGE.json", value_hint = ValueHint::FilePath)]
+    pub page: PathBuf,
+
+    /// The page: one HTML file that needs nothing else
+    #[arg(short, long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
 }
 
 /// `memfit __generate`

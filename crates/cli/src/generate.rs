@@ -69,6 +69,7 @@ mod tests {
             ("memfit-trace-export.1", "Parquet"),
             ("memfit-trace-generate.1", "workload"),
             ("memfit-sim.1", "slowdown"),
+            ("memfit-report.1", "PAGE.json"),
             ("memfit.bash", "verify"),
             ("memfit.bash", "swap"),
             ("_memfit", "best-effort"),

@@ -45,7 +45,7 @@ pub type Serve = fn(Config) -> !;
 pub fn main_with(serve: Serve) -> i32 {
     let inherited = match run::Inherited::note() {
         Ok(inherited) => inherited,
-        Err(failure) => return report(&failure),
+        Err(failure) => return fail(&failure),
     };
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -59,12 +59,13 @@ pub fn main_with(serve: Serve) -> i32 {
         Command::Stat(args) => stat::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args.command),
+        Command::Report(args) => report::command::run(&args),
         Command::Generate(args) => generate::run(&args),
     };
-    result.unwrap_or_else(|failure| report(&failure))
+    result.unwrap_or_else(|failure| fail(&failure))
 }
 
-fn report(failure: &Failure) -> i32 {
+fn fail(failure: &Failure) -> i32 {
     eprintln!("{failure}");
     failure.code
 }

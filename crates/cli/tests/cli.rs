@@ -264,6 +264,40 @@ fn schemes_are_listed_and_printed() {
 }
 
 #[test]
+fn report_of_a_description() {
+    const PAGE: &str = include_str!("../../report/examples/described.json");
+    let directory = directory("report");
+    let file = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    let (described, html) = (file("page.json"), file("page.html"));
+    fs::write(&described, PAGE).unwrap();
+    let outcome = call(&["report", &described, "-o", &html]);
+    assert_eq!((outcome.code, &*outcome.out, &*outcome.err), (Some(0), "", ""));
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.contains("<title>Two programs</title>") && page.contains("<h3>Time by program</h3>"), "{page}");
+    // The same by a pipe.
+    let mut command = memfit();
+    command.args(["report", "-", "-o", &file("piped.html")]).stdin(fs::File::open(&described).unwrap());
+    assert_eq!(command.status().unwrap().code(), Some(0));
+    assert_eq!(fs::read_to_string(file("piped.html")).unwrap(), page);
+    // Of what is wrong nothing is left, and what was there stays.
+    call(&["report", &file("none"), "-o", &html]).fails(1, &["cannot read", "none: No such file or directory"]);
+    fs::write(&described, PAGE.replace("\"kind\"", "\"kinds\"")).unwrap();
+    call(&["report", &described, "-o", &html])
+        .fails(1, &[&described, "unknown field `kinds`", "line 17", "docs/report.md"]);
+    fs::write(&described, &PAGE[..PAGE.len() / 2]).unwrap();
+    call(&["report", &described, "-o", &file("new.html")]).fails(1, &[&described, "EOF while parsing"]);
+    fs::write(&described, PAGE).unwrap();
+    call(&["report", &described, "-o", "/nonexistent/page.html"])
+        .fails(1, &["--output /nonexistent/page.html: cannot be written"]);
+    call(&["report", &described]).fails(2, &["--output <FILE.html>"]);
+    assert_eq!(fs::read_to_string(&html).unwrap(), page);
+    let mut left: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["page.html", "page.json", "piped.html"]);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
 fn stat_without_a_tree() {
     // Other tests may run trees meanwhile.
     let outcome = call(&["stat", "--json"]);

@@ -75,6 +75,23 @@ impl Page {
         column(0).iter().enumerate().map(|(row, place)| (place.as_f64().unwrap(), sum(row))).collect()
     }
 
+    /// Cells of a table's rows, as text.
+    fn rows(&self, table: &str) -> Vec<Vec<&str>> {
+        let (_, rest) =
+            self.html.split_once(&format!("<caption><strong>{table}</strong>")).unwrap_or_else(|| panic!("no {table}"));
+        let body = rest.split_once("<tbody>").unwrap().1.split_once("</tbody>").unwrap().0;
+        body.lines()
+            .filter(|line| line.starts_with("<tr>"))
+            .map(|line| line.split("</t").filter_map(|cell| cell.rsplit_once('>').map(|(_, text)| text)).collect())
+            .collect()
+    }
+
+    /// A column of counts.
+    fn column(&self, table: &str, column: usize) -> Vec<u64> {
+        let number = |text: &str| text.replace('\u{202f}', "").parse().unwrap_or_else(|_| panic!("{table}: {text}"));
+        self.rows(table).iter().map(|row| number(row[column])).collect()
+    }
+
     fn fact(&self, name: &str) -> &str {
         let rest = self.html.split_once(&format!("<dt>{name}</dt><dd>")).unwrap_or_else(|| panic!("no {name}")).1;
         rest.split_once("</dd>").unwrap().0
@@ -123,6 +140,16 @@ fn report_of_a_paged_program() {
     let sources = ["zero", "staged", "filled", "pool", "swap", "file"];
     let total: u64 = sources.iter().map(|source| stats.number(&format!("/faults/{source}"))).sum();
     assert!(total > 0 && (faults / total as f64 - 1.0).abs() < 0.05, "{faults} and {total}");
+    // Regions are those of the codecs, in other parts; the heap of an interpreter is in it.
+    let count = |table: &str, column| page.column(table, column).iter().sum::<u64>();
+    let (here, all) = (count("Regions of memory", 3), count("Codecs", 1));
+    assert!(
+        all > 0 && here.abs_diff(all) <= 64,
+        "{here} and {all}: what is under way at the end may be in one of them"
+    );
+    let names: Vec<&str> = page.rows("Regions of memory").iter().map(|row| row[0]).collect();
+    assert!(names.iter().any(|name| name.starts_with("heap")) && names.len() <= 40, "{names:?}");
+    page.figure("Ratio by region");
     assert_eq!(page.fact("Exit"), "status 0");
     assert!(page.fact("Command").contains("dictionary.py"));
     assert!(page.html.len() < 2 << 20, "{}", page.html.len());
@@ -248,10 +275,50 @@ fn report_in_a_browser_of_a_run() {
         return skip(TEST, &format!("{} shows nothing", browser.display()));
     }
     let (page, _) = dictionary(&bench);
-    let probed = bench.file("probed.html", &page.html.replacen("<head>", &format!("<head>{PROBE}"), 1));
-    let dom = browse(&browser, &bench.directory, &probed);
+    check(&browser, &bench.directory, &page);
+}
+
+/// All of a page is drawn, and nothing goes wrong.
+#[track_caller]
+fn check(browser: &Path, directory: &Path, page: &Page) {
+    let probed = directory.join("probed.html");
+    fs::write(&probed, page.html.replacen("<head>", &format!("<head>{PROBE}"), 1)).unwrap();
+    let dom = browse(browser, directory, &probed);
     let seen = dom.split_once("id=\"seen\">").and_then(|(_, rest)| rest.split_once("</script>"));
     let seen: Value = serde_json::from_str(seen.expect("the probe came to its end").0).unwrap();
     assert_eq!(seen["problems"], Value::Array(Vec::new()));
     assert_eq!(seen["drawn"], Value::from(page.titles()));
+}
+
+/// Pages of results that are there, made by the real program: those of the papers, and a made-up comparison.
+#[test]
+fn reports_of_the_benches() {
+    let Some(python) = find(PYTHON) else { return skip("reports_of_the_benches", "there is no Python") };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("benches-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let made =
+        "import json, sys; sys.path.insert(0, 'bench'); import test_bench; json.dump(test_bench.result(), sys.stdout)";
+    let made = Command::new(&python).args(["-B", "-c", made]).current_dir(&root).output().unwrap();
+    let result = directory.join("result.json");
+    fs::write(&result, made.stdout).unwrap();
+    let browser = BROWSERS.iter().find_map(|name| find(name));
+    for (bench, from, title) in [
+        ("bench/papers.py", root.join("docs/papers/result.json"), "relative to swap: bytes written"),
+        ("bench/run.py", result, "Wall time and its spread"),
+    ] {
+        let html = directory.join("page.html");
+        let mut command = Command::new(&python);
+        command.args(["-B", bench, "--memfit", env!("CARGO_BIN_EXE_memfit"), "--from"]).arg(from).arg("--report");
+        let ran = command.arg(&html).current_dir(&root).output().unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{bench}: {}", String::from_utf8_lossy(&ran.stderr));
+        let page = Page::read(&html);
+        assert!(page.titles().iter().any(|found| found.contains(title)), "{bench}: {:?}", page.titles());
+        assert!(page.html.len() < 1 << 20, "{}", page.html.len());
+        match &browser {
+            Some(browser) => check(browser, &directory, &page),
+            None => skip("reports_of_the_benches in a browser", "there is no chromium; tests/setup installs it"),
+        }
+    }
+    fs::remove_dir_all(directory).unwrap();
 }

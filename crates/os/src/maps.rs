@@ -13,6 +13,8 @@ pub struct Mapping {
     pub end: u64,
     /// The main thread's stack.
     pub stack: bool,
+    /// What brk gives.
+    pub heap: bool,
     /// It has no access at all (PROT_NONE): address space that the program has reserved, parts of which
     /// mprotect will open.
     pub reserved: bool,
@@ -70,7 +72,7 @@ fn parse(line: &str) -> Option<Mapping> {
         return None;
     }
     let (start, end) = parse_range(range)?;
-    Some(Mapping { start, end, stack: name == "[stack]", reserved })
+    Some(Mapping { start, end, stack: name == "[stack]", heap: name == "[heap]", reserved })
 }
 
 /// The file mappings that can be executed, from the text of /proc/PID/maps.

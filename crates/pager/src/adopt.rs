@@ -3,6 +3,7 @@
 
 use crate::mutant::{off, Rule};
 use crate::proc::{send_command, Identity, Proc, STOPPED_AFTER, ZERO_PAGE};
+use crate::regions::Use;
 use crate::state::Shared;
 use memfit_core::{Entry, Page, PageRange};
 use memfit_os::maps::{self, evictable, Mapping, Maps};
@@ -59,10 +60,12 @@ pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
 /// As [`rescan`], for the stacks of its threads only: so that [`brake`] works before all else is
 /// registered. Faults on them are few.
 pub fn stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
-    let has_stack = |m: &Mapping, stacks: &[(u64, u64)]| {
-        m.stack || (m.end - m.start <= STACK_MAPPING_MAX && stacks.iter().any(|s| s.0 < m.end && s.1 > m.start))
-    };
-    take_in(shared, proc, false, has_stack)
+    take_in(shared, proc, false, is_stack)
+}
+
+fn is_stack(mapping: &Mapping, stacks: &[Range]) -> bool {
+    let meets = |stack: &Range| stack.0 < mapping.end && stack.1 > mapping.start;
+    mapping.stack || (mapping.end - mapping.start <= STACK_MAPPING_MAX && stacks.iter().any(meets))
 }
 
 /// Takes the `wanted` mappings in. `freed`: they can hold pages freed with MADV_FREE.
@@ -90,6 +93,13 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     pin_threads(shared, proc, identity.pid, &mappings);
     {
         let stacks = proc.stacks.lock().unwrap();
+        if let Some(regions) = &shared.regions {
+            let used = |m: &Mapping| match m.heap {
+                true => Some((m.start, m.end, Use::Heap)),
+                false => is_stack(m, &stacks).then_some((m.start, m.end, Use::Stack)),
+            };
+            regions.mapped(proc.id, mappings.iter().filter_map(used).collect());
+        }
         mappings.retain(|m| wanted(m, &stacks));
     }
     let fresh: Vec<Range> = mappings

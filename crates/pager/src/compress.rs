@@ -120,6 +120,9 @@ impl Compressor {
                 }
             }
         };
+        if let Some(regions) = &shared.regions {
+            regions.became(item.slot, &coded);
+        }
         let mut state = shared.lock();
         let freed = state.core.take_freed_frames();
         state.frames.freed(&freed, &shared.memory);

@@ -25,6 +25,7 @@ mod quarantine;
 mod ranges;
 mod reclaim;
 mod record;
+pub mod regions;
 mod sampling;
 mod state;
 mod stats;
@@ -35,6 +36,7 @@ mod trainer;
 use config::{Config, FromPager, SwapChoice};
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
 use memfit_os::probe;
+use regions::Regions;
 use sampling::Sampling;
 use state::Shared;
 use std::path::PathBuf;
@@ -88,6 +90,7 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         let sampling = Sampling::new(&shared.lock().core, shared.sizes.staging / 4096, percent, recording.notes());
         shared.sampling = Some(sampling);
     }
+    shared.regions = config.timeline.then(Regions::default);
     // A dead pager thread would leave faults unanswered for ever.
     std::panic::set_hook(Box::new(panic_hook(config.to_launcher)));
     Ok(Arc::new(control::Desk {

@@ -382,6 +382,9 @@ impl Proc {
             if let Some(sampling) = shared.sampling.as_ref().filter(|_| !park && moved != valid) {
                 sampling.untried(victim, again);
             }
+            if let Some(regions) = &shared.regions {
+                regions.took(self, victim, moved);
+            }
             answers.push((victim.first, pages, Answer { moved, dropped, park, file }));
             *posted = None;
             taken += (moved | dropped).count_ones() as usize;

@@ -11,6 +11,7 @@ use crate::files::Files;
 use crate::forks::Expected;
 use crate::frames::FrameBook;
 use crate::proc::Proc;
+use crate::regions::Regions;
 use crate::sampling::Sampling;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
@@ -93,6 +94,8 @@ pub struct Shared {
     pub dictionaries: Arc<Dictionaries>,
     /// If touches of sampled pages are recorded.
     pub sampling: Option<Sampling>,
+    /// What became of pages by where they were, if that is reported.
+    pub regions: Option<Regions>,
     /// Fault latencies.
     pub latency: Latency,
     /// Since the pager's start.
@@ -198,6 +201,7 @@ impl Shared {
             helper: Mutex::new(Compressor::new(&dictionaries, None)),
             dictionaries,
             sampling: None,
+            regions: None,
             latency: Latency::default(),
             started: Instant::now(),
             warnings: Mutex::new(Vec::new()),

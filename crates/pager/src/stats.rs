@@ -2,6 +2,7 @@
 
 use crate::config::ToPager;
 use crate::control::{Desk, Row};
+use crate::regions::Regions;
 use crate::state::{CodecCount, Shared};
 use crate::timeline::{Counts, Course, FaultTimes, SOURCES};
 use memfit_core::Source;
@@ -321,7 +322,9 @@ pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Value,
             );
         }
         timeline.close(shared.started.elapsed().as_nanos() as u64, counts(shared));
-        Box::new(timeline.course(shared.latency.times()))
+        let mut course = Box::new(timeline.course(shared.latency.times()));
+        course.regions = shared.regions.as_ref().map_or_else(Vec::new, Regions::largest);
+        course
     });
     if let ToPager::CommandExited { code, signal, .. } = ended {
         json["exit"] = json!({"code": code, "signal": signal});

@@ -9,6 +9,7 @@
 //! Bounded: a sample takes 200 bytes and 8 for each of up to 32 processes, so all of them 1 MiB at most; for a moment half of
 //! that again, when they are halved, and as text when the run has ended.
 
+use crate::regions::Region;
 use serde::{Deserialize, Serialize};
 
 /// Most samples that are kept.
@@ -123,6 +124,8 @@ pub struct Course {
     pub others: Vec<u64>,
     /// Over the whole run.
     pub fault_times: FaultTimes,
+    /// What became of pages by where they were, the largest region first.
+    pub regions: Vec<Region>,
 }
 
 /// A process in a look: number, name, bytes.
@@ -266,6 +269,7 @@ impl Timeline {
             samples: self.samples.iter().map(sample).collect(),
             processes: self.largest.iter().map(of).collect(),
             others: self.samples.iter().map(rest).collect(),
+            regions: Vec::new(),
             fault_times,
         }
     }

@@ -1,6 +1,7 @@
 //! Figures and tables as one HTML page that needs nothing else: no network, no fonts, no second file.
 //!
-//! A caller describes what is to be seen, in plain units (bytes, nanoseconds, seconds), and [`Report::write`] makes the page:
+//! A caller describes what is to be seen, in plain units (bytes, nanoseconds, seconds), here or as JSON ([`Report::from_json`]), and
+//! [`Report::write`] makes the page:
 //! drawn by uPlot (assets/uplot-*), light and dark, each figure with its numbers as a table. What is too long to be drawn is
 //! thinned here, so that the page of an hour's run stays below 2 MB; peaks stay.
 //!
@@ -21,9 +22,11 @@
 #![forbid(unsafe_code)]
 
 mod page;
+mod read;
 mod thin;
 mod unit;
 
+use serde::Deserialize;
 pub use unit::Unit;
 
 /// Most points of a series that a page holds; what is longer is thinned, so that lowest and highest values stay.
@@ -36,33 +39,41 @@ pub const POINTS_MIN: usize = 100;
 pub const ROWS_MAX: usize = 120;
 
 /// A page.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Report {
     /// What it is about, in a few words.
     pub title: String,
     /// What one learns from it: one sentence.
+    #[serde(default)]
     pub says: String,
     /// What was run and how, names and values: the command, the budget, the scheme, the version.
+    #[serde(default)]
     pub facts: Vec<(String, String)>,
     /// Its parts.
     pub sections: Vec<Section>,
 }
 
 /// A part of a page: text, then tables, then figures.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Section {
     /// Its heading.
     pub title: String,
     /// Paragraphs.
+    #[serde(default)]
     pub text: Vec<String>,
     /// Tables of their own; figures have theirs anyway.
+    #[serde(default)]
     pub tables: Vec<Table>,
     /// Figures.
+    #[serde(default)]
     pub figures: Vec<Figure>,
 }
 
 /// How values are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Lines, for what was sampled. A missing value is a gap.
     Lines,
@@ -81,7 +92,8 @@ pub enum Kind {
 }
 
 /// Where values are along x.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "places are an array of numbers, or one of names")]
 pub enum Places {
     /// In the unit of the axis. Those that are not finite are left out, and so are those that are not positive on a logarithmic
     /// axis; what is not in order is sorted.
@@ -91,32 +103,39 @@ pub enum Places {
 }
 
 /// What an axis shows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Axis {
     /// What it is, without its unit: "Memory".
     pub label: String,
     /// What its values are given in.
+    #[serde(default)]
     pub unit: Unit,
     /// Logarithmic. Values that are not positive are then missing.
+    #[serde(default)]
     pub log: bool,
 }
 
 /// The values of one thing.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Series {
     /// What it is, in a few words.
     pub name: String,
     /// A value for each place, in the unit of the y axis; `None`, and what is not finite, is missing, as are those behind the end.
     pub values: Vec<Option<f64>>,
     /// Dashed: not measured here, such as what a paper published.
+    #[serde(default)]
     pub dashed: bool,
     /// The colour, counted from 0, of [`COLOURS`]; `None` is the one of its position. The same thing in several figures, or
     /// ours and the paper's value of it, should have one colour.
+    #[serde(default)]
     pub colour: Option<usize>,
 }
 
 /// A place or a value that is marked by a line.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Mark {
     /// Where, in the unit of the axis; among names their position, counted from 0.
     pub at: f64,
@@ -128,11 +147,13 @@ pub struct Mark {
 pub const COLOURS: usize = 8;
 
 /// A figure. Below it are its values as a table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Figure {
     /// What it shows, in a few words.
     pub title: String,
     /// What one sees: one sentence.
+    #[serde(default)]
     pub says: String,
     /// How it is drawn.
     pub kind: Kind,
@@ -145,17 +166,21 @@ pub struct Figure {
     /// Values.
     pub series: Vec<Series>,
     /// Marked places along x: vertical lines.
+    #[serde(default)]
     pub marks: Vec<Mark>,
     /// Marked values along y, such as the budget: horizontal lines, always in sight.
+    #[serde(default)]
     pub levels: Vec<Mark>,
 }
 
 /// A table.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Table {
     /// What it shows, in a few words.
     pub title: String,
     /// What one sees, one sentence; may be empty.
+    #[serde(default)]
     pub says: String,
     /// What its columns are. The first one says what the rows are.
     pub columns: Vec<Column>,
@@ -164,16 +189,19 @@ pub struct Table {
 }
 
 /// A column.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Column {
     /// What it is, without its unit.
     pub name: String,
     /// What its numbers are given in.
+    #[serde(default)]
     pub unit: Unit,
 }
 
 /// What is in a table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "a cell is a text, a number, or null where nothing is known")]
 pub enum Cell {
     /// Words.
     Text(String),

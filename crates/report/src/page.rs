@@ -146,11 +146,12 @@ impl Table {
         write!(to, "</tr></thead>\n<tbody>\n")?;
         for row in &self.rows {
             write!(to, "<tr>")?;
-            for (at, (_, shown)) in columns.iter().enumerate() {
+            for (at, (is_number, shown)) in columns.iter().enumerate() {
                 let (text, class) = match row.get(at) {
                     Some(Cell::Text(text)) => (escaped(text).into_owned(), " class=\"words\""),
                     Some(Cell::Number(number)) if number.is_finite() => (shown.write(*number), ""),
-                    _ => ("–".into(), ""),
+                    // Below its head.
+                    _ => ("–".into(), if *is_number { "" } else { " class=\"words\"" }),
                 };
                 match at {
                     0 => write!(to, "<th scope=\"row\"{class}>{text}</th>")?,

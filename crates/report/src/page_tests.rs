@@ -131,9 +131,11 @@ fn tables_of_their_own() {
     let text = page(&Report { sections: vec![section], ..Report::default() });
     assert!(text.contains("<th scope=\"col\" class=\"words\">Scheme</th><th scope=\"col\">Faults</th>"));
     let first =
-        "<tr><th scope=\"row\" class=\"words\">lru</th><td>1\u{202f}234\u{202f}567</td><td>1.50</td><td>–</td></tr>";
+        "<tr><th scope=\"row\" class=\"words\">lru</th><td>1\u{202f}234\u{202f}567</td><td>1.50</td><td class=\"words\">–</td></tr>";
     assert!(text.contains(first));
-    assert!(text.contains("<tr><th scope=\"row\" class=\"words\">clock</th><td>5</td><td>–</td><td>–</td></tr>"));
+    assert!(text.contains(
+        "<tr><th scope=\"row\" class=\"words\">clock</th><td>5</td><td>–</td><td class=\"words\">–</td></tr>"
+    ));
 }
 
 #[test]

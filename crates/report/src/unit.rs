@@ -1,9 +1,11 @@
 //! Units, and how a number of each is written.
 
+use serde::Deserialize;
 use std::fmt::Write;
 
 /// What a number is given in, and so how it is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Bytes, shown as KiB, MiB, GiB.
     Bytes,
@@ -14,6 +16,7 @@ pub enum Unit {
     /// Seconds; along x as a clock, from two minutes on.
     Seconds,
     /// How many.
+    #[default]
     Count,
     /// How many per second.
     PerSecond,

@@ -1,10 +1,13 @@
 //! `memfit run --report`: what a run did, as a page.
 //!
 //! [`of`] turns the final statistics and the course of the run into a [`Report`]; what its sentences say is computed from
-//! the same numbers that are drawn. A run in which nothing was paged gets a short page.
+//! the same numbers that are drawn. A run in which nothing was paged gets a short page. [`command`] makes pages of what others
+//! describe.
 
+pub mod command;
 mod faults;
 mod memory;
+mod regions;
 mod storage;
 mod words;
 
@@ -86,7 +89,9 @@ pub fn of(run: &Run<'_>) -> Report {
     let mut sections = vec![memory::section(run)];
     sections.extend(memory::processes(run));
     if run.paged() {
-        sections.extend([faults::section(run), storage::compression(run), storage::swap(run)]);
+        sections.extend([faults::section(run), storage::compression(run)]);
+        sections.extend(regions::section(run));
+        sections.push(storage::swap(run));
     }
     sections.extend(warnings(run));
     Report { title: title(run), says: says(run), facts: facts(run), sections }

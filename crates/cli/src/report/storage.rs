@@ -1,5 +1,6 @@
 //! Where pages went: compression and the swap tier.
 
+use super::regions;
 use super::words::{factor, list, percent, size, times};
 use super::{seconds, stretch_words, stretches, time, Run, POOL, SWAP};
 use memfit_pager::timeline::Sample;
@@ -45,7 +46,7 @@ pub(super) fn compression(run: &Run<'_>) -> Section {
         return section;
     }
     section.tables.push(table(&all));
-    section.figures = [by_codec(&all)].into_iter().chain(ratio_over_time(run)).collect();
+    section.figures = [by_codec(&all)].into_iter().chain(regions::figure(run)).chain(ratio_over_time(run)).collect();
     section
 }
 

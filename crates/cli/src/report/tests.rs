@@ -1,6 +1,7 @@
 use super::*;
+use memfit_pager::regions::{Region, Use};
 use memfit_pager::timeline::{Bytes, Counts, FaultTimes, ProcessCourse, Timeline};
-use memfit_report::Figure;
+use memfit_report::{Cell, Figure};
 use serde_json::json;
 
 const MIB: u64 = 1 << 20;
@@ -51,7 +52,25 @@ fn busy() -> (Value, Course) {
         (0..101u64).map(|class| 256 * 11u64.pow((class / 20) as u32) * (20 + class % 20) / 20).collect();
     let counts =
         (0..6).map(|source| (0..100).map(|class| if source == 5 { 0 } else { class * source + 1 }).collect()).collect();
-    let course = timeline.course(FaultTimes { bounds_ns, counts });
+    let mut course = timeline.course(FaultTimes { bounds_ns, counts });
+    let region = |pid: i32, used: Use, start: u64, pages: u64, bytes: u64| Region {
+        pid,
+        comm: "worker".into(),
+        used,
+        start: start * MIB,
+        end: (start + 1) * MIB,
+        codecs: [("lz4".to_owned(), (pages * 3 / 4, bytes / 2)), ("zstd".to_owned(), (pages / 4, bytes / 2))].into(),
+        incompressible: 7,
+        filled: 5,
+    };
+    course.regions = vec![
+        region(100, Use::Heap, 3, 2000, 2_048_000),
+        region(101, Use::Heap, 1, 1200, 2_457_600),
+        region(100, Use::Anonymous, 80, 400, 1_638_400),
+        region(100, Use::Heap, 2, 200, 409_600),
+        region(100, Use::Stack, 90, 8, 4096),
+        Region { codecs: [].into(), ..region(0, Use::Others, 0, 0, 0) },
+    ];
     let times = json!({"p50": 9000, "p90": 90_000, "p99": 1_000_000, "max": 9_000_000});
     let by = |p50: u64| json!({"p50": p50, "p90": 2, "p99": 3, "max": 4});
     let mut latency = times;
@@ -147,6 +166,7 @@ fn an_hour_in_which_all_happens() {
             "Faults by source over time",
             "How long faults took",
             "Ratio by codec",
+            "Ratio by region",
             "Ratio over time",
             "Swap traffic",
             "Swap since the start"
@@ -172,6 +192,20 @@ fn an_hour_in_which_all_happens() {
     let pool = rates.series.iter().find(|series| series.name == "compressed pool").unwrap();
     let mean = pool.values.iter().flatten().sum::<f64>() / pool.values.len() as f64;
     assert!((mean / 7000.0 - 1.0).abs() < 0.05, "{mean}");
+    let regions = figures(&page)[6];
+    let memfit_report::Places::Names(names) = &regions.places else { panic!("{regions:?}") };
+    let names: Vec<String> = names.iter().map(|name| name.replace('\u{a0}', " ")).collect();
+    // Those of the process that has most first, by address. Of the stack there are too few pages.
+    assert_eq!(names, ["heap 1, 100", "heap 2, 100", "anon, 100", "heap, 101"]);
+    assert_eq!(regions.series[0].values, [2.0, 4.0, 1.0, 2.0].map(Some));
+    assert!(regions.says.contains("heap 2, 100 by 4.00 (7.8 MiB of pages) and anon, 100 by 1.00"), "{}", regions.says);
+    let table =
+        page.sections.iter().flat_map(|section| &section.tables).find(|table| table.title == "Regions of memory");
+    let rows = &table.unwrap().rows;
+    assert_eq!((rows.len(), &rows[5][0], &rows[5][2]), (6, &"all others".into(), &Cell::Missing));
+    assert_eq!(rows[0][2], "200000–300000".into());
+    assert_eq!(rows[0][9], Cell::Text("lz4\u{a0}75\u{a0}%, zstd\u{a0}25\u{a0}%".into()));
+    assert_eq!((&rows[3][6], &rows[3][7]), (&Cell::Missing, &Cell::Number(7.0)), "too few pages for a ratio");
     let html = super::page(&Run { stats: &stats, course: &course, swap: "x" });
     assert!(html.len() < 2 << 20, "{}", html.len());
 }
@@ -205,7 +239,7 @@ fn small_processes_are_others() {
             .map(|(pid, bytes)| ProcessCourse { pid, comm: "x".into(), bytes: vec![0, bytes] })
             .into(),
         others: vec![0, MIB],
-        fault_times: FaultTimes::default(),
+        ..Course::default()
     };
     let mut stats = quiet_stats();
     stats["processes"] = json!([{"pid": 1}, {"pid": 2}]);
