@@ -6,6 +6,7 @@
 
 use crate::compress::Compressor;
 use crate::config::FromPager;
+use crate::contents::Contents;
 use crate::fault::Kit;
 use crate::files::Files;
 use crate::forks::Expected;
@@ -93,6 +94,8 @@ pub struct Shared {
     pub dictionaries: Arc<Dictionaries>,
     /// If touches of sampled pages are recorded.
     pub sampling: Option<Sampling>,
+    /// If what pages hold is recorded.
+    pub contents: Option<Contents>,
     /// Fault latencies.
     pub latency: Latency,
     /// Since the pager's start.
@@ -198,6 +201,7 @@ impl Shared {
             helper: Mutex::new(Compressor::new(&dictionaries, None)),
             dictionaries,
             sampling: None,
+            contents: None,
             latency: Latency::default(),
             started: Instant::now(),
             warnings: Mutex::new(Vec::new()),
