@@ -60,6 +60,9 @@ struct Of {
     noted: Noted,
 }
 
+/// Which pages are told of alone, and what others of them hold.
+type Sample<'a> = (Sampled, &'a Noted);
+
 /// What is known of it before it is simulated.
 struct Known {
     name: String,
@@ -166,7 +169,7 @@ fn combinations(sets: &[String]) -> Result<Vec<Vec<String>>, Failure> {
 }
 
 /// A feed of the workload, from its beginning.
-fn open(source: &Source, computing: f64, only: Option<(Sampled, &Noted)>) -> Result<Box<dyn Feed>, Failure> {
+fn open(source: &Source, computing: f64, only: Option<Sample<'_>>) -> Result<Box<dyn Feed>, Failure> {
     match source {
         Source::Recording(path) => {
             let recorded = Recorded::new(crate::trace::open(Path::new(path))?, computing);
@@ -261,7 +264,7 @@ impl Sim<'_> {
     }
 
     /// Of which pages the touches are told, and what share of all that is.
-    fn sample<'a>(&self, known: &'a Known) -> Result<(Option<(Sampled, &'a Noted)>, f64), Failure> {
+    fn sample<'a>(&self, known: &'a Known) -> Result<(Option<Sample<'a>>, f64), Failure> {
         let simulated = self.residents(known)? == Residents::Simulated;
         Ok(match &known.recorded {
             Some(Of { sampled: Some((sampled, rate)), noted, .. }) if simulated => {
