@@ -3,6 +3,7 @@
 use crate::size::{self, Size};
 use crate::top::view::Sort;
 use clap::{value_parser, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use memfit_core::scheme::CodecKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -122,6 +123,18 @@ pub struct RunArgs {
           default_missing_value = "5", value_parser = value_parser!(u32).range(1..=100))]
     pub record_access: Option<u32>,
 
+    /// Record what pages hold, too, when they are compressed: a hash, and what each of several codecs makes of them
+    ///
+    /// Without codecs all but the slowest ones; 'all' are all. Those of the scheme are always among them. With --record-access
+    /// sampled pages are looked at, too, with 2 % of a CPU at most; without this option those alone, by the codecs of the scheme. The
+    /// hash says which pages of the run hold the same, and nothing else; but who has a page in mind can compare the lengths. Each page
+    /// takes the time of all codecs.
+    #[arg(
+        long, requires = "record", value_name = "CODEC,...", num_args = 0..=1, require_equals = true,
+        default_missing_value = USUAL_CODECS, value_parser = parse_codecs
+    )]
+    pub record_contents: Option<Codecs>,
+
     /// Print no summary and no notes; errors and warnings remain
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -138,6 +151,13 @@ pub struct RunArgs {
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }
+
+/// Codecs, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Codecs(pub Vec<CodecKind>);
+
+/// All but those that take more than 50 us a page (bench/README.md).
+const USUAL_CODECS: &str = "lz4,lzo,lzrw1,zstd,zstd-fast,zstd-trained,word-mask,wkdm,wk4x4";
 
 /// `memfit sim`
 #[derive(Debug, Args)]
@@ -328,6 +348,10 @@ pub struct TraceExportArgs {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 
+    /// A row for each page whose contents were recorded, and not for each call: see memfit run --record-contents
+    #[arg(long)]
+    pub contents: bool,
+
     /// The table: OUT.parquet or OUT.csv
     #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
@@ -410,6 +434,20 @@ fn parse_override(text: &str) -> Result<String, String> {
     }
 }
 
+fn parse_codecs(text: &str) -> Result<Codecs, String> {
+    let known = || CodecKind::ALL.iter().copied().filter(|&codec| codec != CodecKind::Auto);
+    let mut codecs = Vec::new();
+    for name in text.split(',') {
+        let names = || known().map(|codec| codec.name()).collect::<Vec<_>>().join(", ");
+        let meant: Vec<CodecKind> = known().filter(|codec| name == "all" || codec.name() == name).collect();
+        if meant.is_empty() {
+            return Err(format!("there is no codec '{name}'; there are: all, {}", names()));
+        }
+        codecs.extend(meant.into_iter().filter(|codec| !codecs.contains(codec)).collect::<Vec<_>>());
+    }
+    Ok(Codecs(codecs))
+}
+
 fn parse_slowdown(text: &str) -> Result<f64, String> {
     let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.1..=10_000.0).contains(percent));
     percent.ok_or_else(|| "it is a percentage from 0.1 to 10000, such as 10".into())
@@ -469,6 +507,23 @@ mod tests {
         assert_eq!(run(&["--record", "f", "ls"]).unwrap().record_access, None);
         assert!(percent("--record-access=0").is_err() && percent("--record-access=101").is_err());
         assert!(run(&["--record-access", "ls"]).is_err());
+    }
+
+    #[test]
+    fn contents_are_a_part_of_a_recording() {
+        let codecs = |words: &[&str]| {
+            let args = run(&[&["--record", "f"], words, &["ls"]].concat()).unwrap();
+            args.record_contents
+                .map(|Codecs(codecs)| codecs.iter().map(|codec| codec.name()).collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(codecs(&[]), None);
+        assert_eq!(codecs(&["--record-contents"]).as_deref(), Some(USUAL_CODECS));
+        assert_eq!(codecs(&["--record-contents=zstd,lz4,zstd"]).as_deref(), Some("zstd,lz4"));
+        let all = codecs(&["--record-contents=lz4,all"]).unwrap();
+        assert_eq!(all.split(',').count(), CodecKind::ALL.len() - 1, "{all}");
+        for words in [&["--record-contents", "ls"][..], &["--record", "f", "--record-contents=auto", "ls"]] {
+            assert!(run(words).is_err(), "{words:?}");
+        }
     }
 
     #[test]

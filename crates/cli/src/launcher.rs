@@ -21,7 +21,7 @@ use crate::preload::{self, FILES_VARIABLE, PID_VARIABLE, PLACE_VARIABLE, SOCKET_
 use crate::report;
 use crate::run::Inherited;
 use crate::{swap, Serve};
-use memfit_core::scheme::{Classes, Scheme};
+use memfit_core::scheme::{Classes, CodecKind, Scheme};
 use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
 use memfit_os::witness::Witness;
@@ -74,6 +74,8 @@ pub struct Plan {
     pub record: Option<RecordFile>,
     /// With its accesses, which may take so many percent of the time.
     pub record_access: Option<u32>,
+    /// With what pages hold, as these codecs see it.
+    pub record_contents: Vec<CodecKind>,
     /// What the command gets from our parent.
     pub inherited: Inherited,
     /// The pager.
@@ -188,6 +190,7 @@ impl Launcher {
             endurance: plan.endurance,
             record: plan.record.as_mut().and_then(RecordFile::take).map(IntoRawFd::into_raw_fd),
             record_access: plan.record_access,
+            record_contents: std::mem::take(&mut plan.record_contents),
             timeline: plan.report.is_some(),
             command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             socket_name: socket_name.to_owned(),

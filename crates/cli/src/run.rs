@@ -91,6 +91,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         report,
         record,
         record_access: args.record_access,
+        record_contents: args.record_contents.clone().map_or(Vec::new(), |codecs| codecs.0),
         inherited,
         serve,
     })

@@ -1,5 +1,6 @@
 //! `memfit sim`: recorded runs and made-up programs under any scheme, in any budget.
 
+mod contents;
 pub mod curve;
 pub mod page;
 pub mod table;
@@ -17,7 +18,7 @@ use memfit_sim::device::Device;
 use memfit_sim::generate::{find, Spec, WORKLOADS};
 use memfit_sim::lru::{lru, Hits};
 use memfit_sim::{
-    first_look, footprint, sweep, threads, BySource, Feed, Outcome, Recorded, ReplayError, Residents, Setup,
+    first_look, footprint, sweep, threads, BySource, Feed, Noted, Outcome, Recorded, ReplayError, Residents, Setup,
 };
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -55,7 +56,12 @@ struct Of {
     computing: f64,
     /// What was sampled of its touches, and the share of its pages that this is.
     sampled: Option<(Sampled, f64)>,
+    /// What was recorded of contents.
+    noted: Noted,
 }
+
+/// Which pages are told of alone, and what others of them hold.
+type Sample<'a> = (Sampled, &'a Noted);
 
 /// What is known of it before it is simulated.
 struct Known {
@@ -95,7 +101,11 @@ pub fn run(args: &SimArgs) -> Result<i32, Failure> {
     for name in &args.workloads {
         let known = sim.look(name)?;
         sim.warn(&known)?;
-        let mut own = sim.simulate(&known, &sim.setups(&known)?)?;
+        let called = sim.setups(&known)?;
+        if let Some(text) = contents::missing(&known, &called) {
+            eprintln!("memfit: {name}: {text}");
+        }
+        let mut own = sim.simulate(&known, &called)?;
         if args.curve {
             let (closer, answers) = sim.closer(&known, own, bound)?;
             own = closer;
@@ -159,11 +169,15 @@ fn combinations(sets: &[String]) -> Result<Vec<Vec<String>>, Failure> {
 }
 
 /// A feed of the workload, from its beginning.
-fn open(source: &Source, computing: f64, only: Option<Sampled>) -> Result<Box<dyn Feed>, Failure> {
+fn open(source: &Source, computing: f64, only: Option<Sample<'_>>) -> Result<Box<dyn Feed>, Failure> {
     match source {
         Source::Recording(path) => {
             let recorded = Recorded::new(crate::trace::open(Path::new(path))?, computing);
-            Ok(Box::new(recorded.map_err(|error| failed(path, &error))?.of_sample(only)))
+            let recorded = recorded.map_err(|error| failed(path, &error))?;
+            Ok(match only {
+                Some((sampled, noted)) => Box::new(recorded.of_sample(sampled, noted.kept().into())),
+                None => Box::new(recorded),
+            })
         }
         Source::Generator(spec) => {
             let spec = Spec::parse(spec).map_err(|error| Failure::usage(error.to_string()))?;
@@ -225,14 +239,14 @@ impl Sim<'_> {
         let tunables = head.tunables().map_err(|error| failed(name, &ReplayError::Head(error)))?;
         let sampled = match first.sampled {
             Some(sampled) => {
-                let some = open(&Source::Recording(name.to_owned()), 1.0, Some(sampled))?;
+                let some = open(&Source::Recording(name.to_owned()), 1.0, Some((sampled, &first.noted)))?;
                 let pages = footprint(&mut *{ some }).map_err(|error| failed(name, &error))?;
                 Some((sampled, pages as f64 / first.footprint.max(1) as f64)).filter(|&(_, rate)| rate > 0.0)
             }
             None => None,
         };
         let (scheme, budget, computing) = (tunables.scheme, head.budget_bytes, first.computing);
-        let recorded = Some(Of { scheme, budget, computing, sampled });
+        let recorded = Some(Of { scheme, budget, computing, sampled, noted: first.noted });
         let source = Source::Recording(name.to_owned());
         Ok(Known { name: name.to_owned(), source, footprint: first.footprint, recorded })
     }
@@ -250,10 +264,12 @@ impl Sim<'_> {
     }
 
     /// Of which pages the touches are told, and what share of all that is.
-    fn sample(&self, known: &Known) -> Result<(Option<Sampled>, f64), Failure> {
+    fn sample<'a>(&self, known: &'a Known) -> Result<(Option<Sample<'a>>, f64), Failure> {
         let simulated = self.residents(known)? == Residents::Simulated;
         Ok(match &known.recorded {
-            Some(Of { sampled: Some((sampled, rate)), .. }) if simulated => (Some(*sampled), rate.min(1.0)),
+            Some(Of { sampled: Some((sampled, rate)), noted, .. }) if simulated => {
+                (Some((*sampled, noted)), rate.min(1.0))
+            }
             _ => (None, 1.0),
         })
     }

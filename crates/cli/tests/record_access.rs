@@ -42,6 +42,7 @@ fn recording(bench: &Bench) -> Found {
         while let Some(item) = decoder.item().unwrap() {
             match item {
                 Item::Note(Note::Sampled(sampled)) => found.sampled.push(sampled),
+                Item::Note(Note::Contents(_)) => {}
                 Item::Note(note) => panic!("{note:?}"),
                 Item::Call(asked) => {
                     assert!(!found.sampled.is_empty(), "it begins with what is sampled");

@@ -59,6 +59,18 @@ impl Aim {
         }
     }
 
+    /// Those that any aim weighs, each once.
+    pub fn all_codecs() -> Vec<CodecId> {
+        let mut all = Vec::new();
+        let aims = [Aim::Fast, Aim::Dense, Aim::Trained, Aim::Spill];
+        aims.iter().flat_map(|aim| aim.codecs()).for_each(|&codec| {
+            if !all.contains(&codec) {
+                all.push(codec);
+            }
+        });
+        all
+    }
+
     /// The first is taken whatever the others do up to this score (25 %; 12 %): little is left to gain.
     fn good_enough(self) -> u16 {
         match self {

@@ -343,6 +343,17 @@ impl Core {
         self.table.get(proc, page)
     }
 
+    /// The slot of a page that is staged, and whose bytes nobody is busy with; it is so only while the caller lets no other call in.
+    pub fn staged(&self, proc: ProcId, page: Page) -> Option<StagingSlot> {
+        match self.entry(proc, page) {
+            Entry::Out(object) => match self.objects.place_of(ObjectId(object)) {
+                Place::Staged(slot) => Some(slot),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Counts since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters

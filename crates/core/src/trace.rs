@@ -7,6 +7,10 @@
 //! Between calls there can be notes, whose tags are from 48 on. They are no calls and have no numbers; each says how long it is, so that
 //! a reader can leave out those that it does not know.
 
+mod contents;
+
+pub use contents::{Contents, Whose, CODECS_MAX, LEN_MAX};
+
 use crate::asked::Asked;
 use crate::evict::Answer;
 use crate::fault::{Filled, Stored};
@@ -28,6 +32,8 @@ pub enum Damaged {
 pub enum Note {
     /// What is sampled from here on.
     Sampled(Sampled),
+    /// What a page held.
+    Contents(Contents),
     /// A note that this version does not know.
     Unknown {
         /// Its tag, 48 to 63.
@@ -118,15 +124,25 @@ const RELOCATED: u8 = 32;
 /// The first tag of a note.
 const NOTES: u8 = 48;
 const SAMPLED: u8 = 48;
+const CONTENTS: u8 = 49;
 const FLAGS_SHIFT: u32 = 6;
 
 impl Encoder {
     /// Appends a note; of those that are not known, nothing.
     pub fn note(&mut self, out: &mut Vec<u8>, note: Note) {
-        let Note::Sampled(Sampled { threshold, period_ms }) = note else { return };
         let mut body = Vec::new();
-        [threshold, period_ms].into_iter().for_each(|n| number(&mut body, n.into()));
-        tagged(out, SAMPLED, 0, &[body.len() as u64]);
+        let tag = match note {
+            Note::Sampled(Sampled { threshold, period_ms }) => {
+                [threshold, period_ms].into_iter().for_each(|n| number(&mut body, n.into()));
+                SAMPLED
+            }
+            Note::Contents(contents) => {
+                contents.encode(&mut body);
+                CONTENTS
+            }
+            Note::Unknown { .. } => return,
+        };
+        tagged(out, tag, 0, &[body.len() as u64]);
         out.append(&mut body);
     }
 
@@ -318,6 +334,7 @@ impl<'a> Decoder<'a> {
         // A later version may say more than this: that is left out.
         let note = match tag {
             SAMPLED => Note::Sampled(Sampled { threshold: body.small()?, period_ms: body.small()? }),
+            CONTENTS => Note::Contents(Contents::decode(&mut body)?),
             tag => Note::Unknown { tag },
         };
         Ok(Some(note))

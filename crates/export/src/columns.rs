@@ -26,11 +26,11 @@ pub struct Column {
     pub always: bool,
 }
 
-const fn always(name: &'static str, of: Type) -> Column {
+pub(crate) const fn always(name: &'static str, of: Type) -> Column {
     Column { name, of, always: true }
 }
 
-const fn maybe(name: &'static str, of: Type) -> Column {
+pub(crate) const fn maybe(name: &'static str, of: Type) -> Column {
     Column { name, of, always: false }
 }
 

@@ -1,6 +1,6 @@
 //! Comma-separated text. No value has a comma, a quote or the end of a line in it: there is nothing to quote.
 
-use crate::columns::COLUMNS;
+use crate::columns::Column;
 use crate::row::{Row, Value};
 use crate::Table;
 use std::io::{self, BufWriter, Write};
@@ -12,9 +12,9 @@ pub struct Csv<W: Write> {
 
 impl<W: Write> Csv<W> {
     /// Writes the names.
-    pub fn new(out: W) -> io::Result<Self> {
+    pub fn new(out: W, columns: &[Column]) -> io::Result<Self> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
-        writeln!(out, "{}", COLUMNS.map(|column| column.name).join(","))?;
+        writeln!(out, "{}", columns.iter().map(|column| column.name).collect::<Vec<_>>().join(","))?;
         Ok(Self { out, line: Vec::new() })
     }
 }

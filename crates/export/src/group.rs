@@ -1,6 +1,6 @@
 //! Apache Parquet: rows are gathered into groups, of which each column is written on its own.
 
-use crate::columns::{Type, COLUMNS};
+use crate::columns::{Column, Type};
 use crate::row::{Row, Value};
 use crate::Table;
 use memfit_trace::Head;
@@ -34,6 +34,7 @@ struct Gathered {
 
 pub struct Parquet<W: Write + Send> {
     file: SerializedFileWriter<W>,
+    about: &'static [Column],
     columns: Vec<Gathered>,
     rows: usize,
     /// Names that were seen: all rows share their bytes.
@@ -41,9 +42,9 @@ pub struct Parquet<W: Write + Send> {
 }
 
 impl<W: Write + Send> Parquet<W> {
-    /// Begins a file; what the run was goes with it.
-    pub fn new(out: W, head: &Head) -> io::Result<Self> {
-        let fields = COLUMNS.iter().map(|column| {
+    /// Begins a file; what the run was goes with it. A row is a `what`.
+    pub fn new(out: W, what: &str, columns: &'static [Column], head: &Head) -> io::Result<Self> {
+        let fields = columns.iter().map(|column| {
             let (physical, logical) = match column.of {
                 Type::Number => (Physical::INT64, None),
                 Type::Bits => (Physical::INT64, Some(LogicalType::integer(64, false))),
@@ -55,7 +56,7 @@ impl<W: Write + Send> Parquet<W> {
             field.with_logical_type(logical).with_repetition(repetition).build().map(Arc::new)
         });
         let fields = fields.collect::<Result<Vec<_>, _>>().map_err(plain)?;
-        let schema = Schema::group_type_builder("call").with_fields(fields).build().map_err(plain)?;
+        let schema = Schema::group_type_builder(what).with_fields(fields).build().map_err(plain)?;
         let about = serde_json::to_string(head)?;
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -63,14 +64,15 @@ impl<W: Write + Send> Parquet<W> {
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_key_value_metadata(Some(vec![KeyValue::new("memfit".into(), about)]));
         // Few values of these come twice, and most are near the one before.
-        for name in ["number", "time_ns", "page", "to_page", "mapping_page", "object", "tick_ms", "unit", "from_unit"] {
+        let near = ["number", "time_ns", "page", "to_page", "mapping_page", "object", "tick_ms", "unit", "from_unit"];
+        for name in near.into_iter().filter(|name| columns.iter().any(|column| column.name == *name)) {
             let path = ColumnPath::from(name);
             properties = properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         }
         let file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build())).map_err(plain)?;
-        let columns = COLUMNS.iter().map(|column| Gathered {
+        let gathered = columns.iter().map(|column| Gathered {
             values: match column.of {
                 Type::Number | Type::Bits => Values::Numbers(Vec::new()),
                 Type::Name | Type::Text => Values::Texts(Vec::new()),
@@ -78,12 +80,12 @@ impl<W: Write + Send> Parquet<W> {
             },
             levels: Vec::new(),
         });
-        Ok(Self { file, columns: columns.collect(), rows: 0, names: HashMap::new() })
+        Ok(Self { file, about: columns, columns: gathered.collect(), rows: 0, names: HashMap::new() })
     }
 
     fn write_group(&mut self) -> Result<(), ParquetError> {
         let mut group = self.file.next_row_group()?;
-        for (column, gathered) in COLUMNS.iter().zip(&mut self.columns) {
+        for (column, gathered) in self.about.iter().zip(&mut self.columns) {
             let levels = (!column.always).then_some(&gathered.levels[..]);
             match &mut gathered.values {
                 Values::Numbers(values) => write_column::<Int64Type, W>(&mut group, values, levels)?,
@@ -100,7 +102,7 @@ impl<W: Write + Send> Parquet<W> {
 
 impl<W: Write + Send> Table for Parquet<W> {
     fn row(&mut self, row: &Row) -> io::Result<()> {
-        for ((column, gathered), value) in COLUMNS.iter().zip(&mut self.columns).zip(&row.values) {
+        for ((column, gathered), value) in self.about.iter().zip(&mut self.columns).zip(&row.values) {
             if !column.always {
                 gathered.levels.push((*value != Value::Nothing).into());
             }

@@ -1,18 +1,21 @@
-//! Recorded runs as tables, for pandas, polars, DuckDB and the like: a row a call, a column for each thing that calls carry.
+//! Recorded runs as tables, for pandas, polars, DuckDB and the like: a row a call, a column for each thing that calls carry; or a row
+//! for each page whose contents were recorded.
 //!
-//! [`COLUMNS`] says what there is; docs/trace.md says it to people. Memory is bounded: a block of the recording and, for Parquet,
+//! [`COLUMNS`] and [`CONTENTS_COLUMNS`] say what there is; docs/trace.md says it to people. Memory is bounded: a block of the recording and, for Parquet,
 //! a group of rows.
 #![forbid(unsafe_code)]
 
 mod columns;
+mod contents;
 mod csv;
 mod group;
 mod row;
 
 pub use columns::{Column, Type, COLUMNS};
+pub use contents::CONTENTS_COLUMNS;
 pub use group::GROUP_ROWS;
 
-use memfit_core::trace::{Damaged, Decoder};
+use memfit_core::trace::{Damaged, Decoder, Item, Note};
 use memfit_trace::{Block, ReadError, Reader, Reason, PAGE_BYTES};
 use row::Row;
 use std::fmt;
@@ -27,10 +30,19 @@ pub enum Format {
     Csv,
 }
 
+/// What a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// A call.
+    Calls,
+    /// A page whose contents were recorded.
+    Contents,
+}
+
 /// A table that was written.
 #[derive(Debug)]
 pub struct Exported {
-    /// Calls of the recording, rows of the table.
+    /// Rows of the table.
     pub rows: u64,
     /// Where the recording was cut, if it was.
     pub cut: Option<ReadError>,
@@ -75,21 +87,26 @@ trait Table {
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
-/// Writes all calls of a recording to `out`, up to its end or to where it was cut.
+/// Writes all calls of a recording to `out`, or all contents, up to its end or to where it was cut.
 ///
 /// # Errors
 /// When the recording is damaged before its end, or the table cannot be written.
 pub fn export<R: Read, W: Write + Send>(
     reader: &mut Reader<R>,
+    of: Rows,
     format: Format,
     out: W,
 ) -> Result<Exported, ExportError> {
     if reader.head().page_bytes != PAGE_BYTES {
         return Err(ExportError::PageBytes(reader.head().page_bytes));
     }
+    let (what, columns) = match of {
+        Rows::Calls => ("call", &COLUMNS[..]),
+        Rows::Contents => ("contents", CONTENTS_COLUMNS),
+    };
     let mut table: Box<dyn Table + '_> = match format {
-        Format::Parquet => Box::new(group::Parquet::new(out, reader.head())?),
-        Format::Csv => Box::new(csv::Csv::new(out)?),
+        Format::Parquet => Box::new(group::Parquet::new(out, what, columns, reader.head())?),
+        Format::Csv => Box::new(csv::Csv::new(out, columns)?),
     };
     let (mut rows, mut row) = (0, Row::default());
     let cut = loop {
@@ -98,11 +115,27 @@ pub fn export<R: Read, W: Write + Send>(
             Ok(Some(Block::Calls { begins, calls, bytes })) => {
                 let wrong = |damaged| ExportError::Calls(offset, damaged);
                 let mut decoder = Decoder::new(bytes);
-                for i in 0..u64::from(calls) {
-                    let asked = decoder.call().map_err(wrong)?.ok_or(wrong(Damaged::Short))?;
-                    row.fill(begins.first + i, begins.at_ns, &asked);
-                    table.row(&row)?;
-                    rows += 1;
+                let (mut number, end) = (begins.first, begins.first + u64::from(calls));
+                while let Some(item) = decoder.item().map_err(wrong)? {
+                    let here = match (&item, of) {
+                        (Item::Call(asked), Rows::Calls) => {
+                            row.fill(number, begins.at_ns, asked);
+                            true
+                        }
+                        (Item::Note(Note::Contents(contents)), Rows::Contents) => {
+                            row.fill_contents(number, begins.at_ns, contents);
+                            true
+                        }
+                        _ => false,
+                    };
+                    if here {
+                        table.row(&row)?;
+                        rows += 1;
+                    }
+                    number += u64::from(matches!(item, Item::Call(_)));
+                }
+                if number != end {
+                    return Err(ExportError::Calls(offset, if number < end { Damaged::Short } else { Damaged::Wrong }));
                 }
             }
             Ok(Some(Block::End(_))) => {}

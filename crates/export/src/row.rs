@@ -20,24 +20,19 @@ pub enum Value {
 }
 
 /// A row, to be used again for the next one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Row {
-    /// In the order of [`COLUMNS`].
-    pub values: [Value; COLUMNS.len()],
+    /// In the order of the table's columns.
+    pub values: Vec<Value>,
     /// The one text that a row can have.
     pub text: String,
-}
-
-impl Default for Row {
-    fn default() -> Self {
-        Row { values: [Value::Nothing; COLUMNS.len()], text: String::new() }
-    }
 }
 
 impl Row {
     /// Becomes the row of a call.
     pub fn fill(&mut self, number: u64, time_ns: u64, asked: &Asked<'_>) {
-        self.values.fill(Value::Nothing);
+        self.values.clear();
+        self.values.resize(COLUMNS.len(), Value::Nothing);
         self.number(At::Number, number);
         self.number(At::TimeNs, time_ns);
         self.name(At::Call, asked.name());

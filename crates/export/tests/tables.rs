@@ -1,9 +1,9 @@
 //! Tables read back: each call is a row, whatever it is written as.
 
 use memfit_core::scheme::Scheme;
-use memfit_core::trace::Encoder;
+use memfit_core::trace::{Contents, Encoder, Note, Whose, CODECS_MAX};
 use memfit_core::*;
-use memfit_export::{export, ExportError, Exported, Format, COLUMNS, GROUP_ROWS};
+use memfit_export::{export, ExportError, Exported, Format, Rows, COLUMNS, CONTENTS_COLUMNS, GROUP_ROWS};
 use memfit_trace::{Begins, Head, Reader, Reason, Writer};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
@@ -125,7 +125,7 @@ fn begins(before: usize) -> Begins {
 
 fn table(recording: &[u8], format: Format) -> (Vec<u8>, Result<Exported, ExportError>) {
     let mut out = Vec::new();
-    let answer = export(&mut Reader::new(recording).unwrap(), format, &mut out);
+    let answer = export(&mut Reader::new(recording).unwrap(), Rows::Calls, format, &mut out);
     (out, answer)
 }
 
@@ -171,9 +171,56 @@ fn each_call_is_a_row_with_all_that_it_carries() {
 #[test]
 fn the_documentation_has_all_names() {
     let text = include_str!("../../../docs/trace.md");
-    for name in COLUMNS.iter().map(|column| column.name).chain(CALL_NAMES) {
+    for name in COLUMNS.iter().chain(CONTENTS_COLUMNS).map(|column| column.name).chain(CALL_NAMES) {
         assert!(text.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{name}`"))), "{name}");
     }
+}
+
+#[test]
+fn contents_are_a_table_of_their_own() {
+    let mut lens = [0; CODECS_MAX];
+    [(1, 900), (6, 700), (3, 4096), (31, 5)].into_iter().for_each(|(codec, len)| lens[codec] = len);
+    let (of_object, of_page) = (Whose::Object(OBJECT), Whose::Page { proc: P, page: Page(1 << 35), calls: 9 });
+    let notes = [(of_object, None), (of_page, Some(u64::MAX))];
+    let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+    for (whose, word) in notes {
+        encoder.call(&mut bytes, &Asked::Look { tick: 1 });
+        let contents = Contents { whose, hash: 1 << 63, entropy: 5, word, lens };
+        encoder.note(&mut bytes, Note::Contents(contents));
+    }
+    let mut writer = Writer::new(Vec::new(), &head()).unwrap();
+    writer.block(Begins { first: 1, decided: 0, at_ns: 7 }, 2, &bytes).unwrap();
+    // Notes alone.
+    let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+    encoder.note(&mut bytes, Note::Contents(Contents { whose: of_page, hash: 2, entropy: 0, word: None, lens }));
+    writer.block(Begins { first: 3, decided: 0, at_ns: 8 }, 0, &bytes).unwrap();
+    let recording = writer.end(Begins { first: 3, decided: 0, at_ns: 9 }).unwrap();
+    let write = |of, format| {
+        let mut out = Vec::new();
+        let exported = export(&mut Reader::new(&recording[..]).unwrap(), of, format, &mut out).unwrap();
+        (out, exported.rows)
+    };
+    let (text, rows) = write(Rows::Contents, Format::Csv);
+    assert_eq!((rows, write(Rows::Calls, Format::Csv).1), (3, 2));
+    let text = String::from_utf8(text).unwrap();
+    let named = |line: &str| {
+        let cells = CONTENTS_COLUMNS.iter().zip(line.split(',')).filter(|(_, cell)| !cell.is_empty());
+        cells.map(|(column, cell)| format!("{}={cell}", column.name)).collect::<Vec<_>>().join(" ")
+    };
+    let lines: Vec<String> = text.lines().skip(1).map(named).collect();
+    let (hash, lens) = (1u64 << 63, "lz4=900 zstd_trained=700 word_mask=4096");
+    let page = "process=3 page=34359738368 calls_since=9";
+    assert_eq!(
+        lines,
+        [
+            format!("number=2 time_ns=7 object=77 hash={hash} entropy=5 {lens}"),
+            format!("number=3 time_ns=7 {page} hash={hash} entropy=5 word={} {lens}", u64::MAX),
+            format!("number=3 time_ns=8 {page} hash=2 entropy=0 {lens}"),
+        ]
+    );
+    let reader = SerializedFileReader::new(bytes::Bytes::from(write(Rows::Contents, Format::Parquet).0)).unwrap();
+    let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| line(&row.unwrap())).collect();
+    assert_eq!(rows, text.lines().skip(1).collect::<Vec<_>>());
 }
 
 #[test]
@@ -254,11 +301,11 @@ fn a_place_that_is_full_is_told_as_it_is() {
     for format in [Format::Csv, Format::Parquet] {
         let length = table(&recording, format).0.len();
         for room in [0, 10, length / 2, length - 1] {
-            match export(&mut Reader::new(&recording[..]).unwrap(), format, Full(room)) {
+            match export(&mut Reader::new(&recording[..]).unwrap(), Rows::Calls, format, Full(room)) {
                 Err(ExportError::Write(error)) => assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}"),
                 other => panic!("{format:?} into {room} bytes: {other:?}"),
             }
         }
-        assert!(export(&mut Reader::new(&recording[..]).unwrap(), format, Full(length)).is_ok());
+        assert!(export(&mut Reader::new(&recording[..]).unwrap(), Rows::Calls, format, Full(length)).is_ok());
     }
 }

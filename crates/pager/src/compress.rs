@@ -5,6 +5,7 @@ use crate::swap::Aligned;
 use crate::trainer::Trainer;
 use memfit_codec::{Aim, Aims, Choice, Chooser, CodecId, Dictionaries, Pressure, Worker};
 use memfit_core::scheme::CodecKind;
+use memfit_core::trace::Whose;
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -98,6 +99,11 @@ impl Compressor {
         // Copied first: the target could change its shared segment under a codec.
         // SAFETY: the core keeps the slot until `compressed`.
         self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
+        if let Some(contents) = shared.contents.as_ref().filter(|contents| contents.all) {
+            let whose = Whose::Object(item.object);
+            let held = contents.look(whose, self.page.bytes(), &mut self.worker, &mut self.second);
+            contents.note(&shared.lock().core, held);
+        }
         let word = memfit_codec::same_filled(self.page.bytes()).filter(|_| shared.scheme.codec.same_filled != 0);
         if word.is_none() && offers {
             let estimate = wants_estimate.then(|| memfit_codec::entropy(self.page.bytes()));
@@ -193,7 +199,7 @@ impl Compressor {
 }
 
 /// The codec that a scheme asks for, if it is always the same.
-fn fixed(codec: CodecKind) -> Option<CodecId> {
+pub fn fixed(codec: CodecKind) -> Option<CodecId> {
     Some(match codec {
         CodecKind::Auto => return None,
         CodecKind::Lz4 => CodecId::LZ4,

@@ -1,7 +1,7 @@
 //! What the launcher tells the pager, and the messages between the two.
 
 use crate::timeline::Course;
-use memfit_core::scheme::Scheme;
+use memfit_core::scheme::{CodecKind, Scheme};
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -34,6 +34,8 @@ pub struct Config {
     pub record: Option<RawFd>,
     /// Touches of sampled pages are recorded, too; percent of the time that their faults may take.
     pub record_access: Option<u32>,
+    /// What pages hold is recorded, too: as these codecs see it. Empty: as those of the scheme do, of sampled pages alone.
+    pub record_contents: Vec<CodecKind>,
     /// The launcher gets a [`FromPager::Course`] before the statistics.
     pub timeline: bool,
     /// The command, for statistics.

@@ -9,6 +9,7 @@ pub mod apart;
 mod blocks;
 mod compress;
 pub mod config;
+mod contents;
 mod control;
 mod event;
 mod fault;
@@ -34,6 +35,7 @@ pub mod timeline;
 mod trainer;
 
 use config::{Config, FromPager, SwapChoice};
+use contents::Contents;
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
 use memfit_os::probe;
 use regions::Regions;
@@ -91,6 +93,13 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         shared.sampling = Some(sampling);
     }
     shared.regions = config.timeline.then(Regions::default);
+    if let Some(recording) =
+        recording.as_ref().filter(|_| config.record_access.is_some() || !config.record_contents.is_empty())
+    {
+        let contents = Contents::new(&config.record_contents, &shared, recording.notes());
+        let contents = contents.map_err(|error| (format!("--record: cannot make a key for hashes: {error}"), 1))?;
+        shared.contents = Some(contents);
+    }
     // A dead pager thread would leave faults unanswered for ever.
     std::panic::set_hook(Box::new(panic_hook(config.to_launcher)));
     Ok(Arc::new(control::Desk {

@@ -3,6 +3,7 @@
 
 use crate::blocks::BlockOutput;
 use crate::compress::{Compressor, SLOW_DEVICE_NS};
+use crate::contents::Looker;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::sampling::Sampler;
 use crate::state::Shared;
@@ -55,6 +56,7 @@ struct Reclaimer {
     blocks: BlockOutput,
     /// If accesses are recorded.
     sampler: Option<Sampler>,
+    looker: Option<Looker>,
     cpus: Cpus,
     avoids: Option<usize>,
     idle_rounds: u32,
@@ -77,6 +79,7 @@ pub fn run(shared: Arc<Shared>) {
         writer: shared.swap.clone().map(Output::new),
         blocks: BlockOutput::new(&shared.dictionaries),
         sampler: Sampler::new(&shared),
+        looker: Looker::new(&shared),
         cpus: Cpus::of_this_thread(),
         avoids: None,
         idle_rounds: 0,
@@ -174,7 +177,7 @@ impl Reclaimer {
         gained
     }
 
-    /// Takes sampled pages away, if accesses are recorded. Returns when there is more to do.
+    /// Takes sampled pages away and looks at what they hold, if accesses are recorded. Returns when there is more to do.
     fn sample(&mut self) -> Duration {
         if self.sampler.is_none() {
             return Duration::MAX;
@@ -187,7 +190,7 @@ impl Reclaimer {
             self.compress(COMPRESS_CHUNK);
             self.write_raw();
         }
-        step.within
+        step.within.min(self.looker.as_mut().map_or(Duration::MAX, Looker::step))
     }
 
     /// Leaves the CPU to a program that is alone: its fault thread has stepped back there (SCHED_IDLE), so that the kernel

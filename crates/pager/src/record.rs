@@ -83,7 +83,9 @@ impl Notes {
         let Some(mut live) = self.live.as_ref().map(|live| live.lock().unwrap()) else { return };
         if !live.failed.load(Relaxed) {
             let start = live.start;
-            live.tape.note(|| begins(start, core.number() + 1, core.decided()), note);
+            if live.tape.note(|| begins(start, core.number() + 1, core.decided()), note) {
+                live.flush();
+            }
         }
     }
 }

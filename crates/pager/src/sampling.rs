@@ -83,7 +83,8 @@ impl Sampling {
         self.notes.note(core, Note::Sampled(sampled));
     }
 
-    fn sampled(&self) -> Sampled {
+    /// What is sampled; without the period.
+    pub fn sampled(&self) -> Sampled {
         Sampled { threshold: self.threshold.load(Relaxed), period_ms: 0 }
     }
 

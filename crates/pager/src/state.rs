@@ -6,6 +6,7 @@
 
 use crate::compress::Compressor;
 use crate::config::FromPager;
+use crate::contents::Contents;
 use crate::fault::Kit;
 use crate::files::Files;
 use crate::forks::Expected;
@@ -96,6 +97,8 @@ pub struct Shared {
     pub sampling: Option<Sampling>,
     /// What became of pages by where they were, if that is reported.
     pub regions: Option<Regions>,
+    /// If what pages hold is recorded.
+    pub contents: Option<Contents>,
     /// Fault latencies.
     pub latency: Latency,
     /// Since the pager's start.
@@ -202,6 +205,7 @@ impl Shared {
             dictionaries,
             sampling: None,
             regions: None,
+            contents: None,
             latency: Latency::default(),
             started: Instant::now(),
             warnings: Mutex::new(Vec::new()),

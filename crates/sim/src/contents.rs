@@ -1,7 +1,8 @@
 //! What pages hold, as far as paging is concerned: what each codec makes of it.
 
 use memfit_codec::generate::{Rng, GENERATORS};
-use memfit_codec::{entropy, same_filled, CodecId, Worker, CODECS, CODEC_IDS, ENTROPY_MAX, PAGE};
+use memfit_codec::{entropy, same_filled, CodecId, Worker, CODECS, CODEC_IDS, DICTIONARIES_MAX, ENTROPY_MAX, PAGE};
+use memfit_core::trace::Contents as Held;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -11,6 +12,9 @@ const SAMPLES: u64 = 64;
 const SEED: u64 = 1;
 /// Room for as many generators.
 const GENERATORS_MAX: usize = 64;
+
+/// As many contents of recorded pages are told from each other, 5 MiB of them. The others are the nearest by [`Content::rough`].
+const EXACT_MAX: usize = 1 << 16;
 
 /// Names a [`Content`] of [`Contents`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,6 +39,13 @@ impl Content {
         Content { word: None, entropy, lens }
     }
 
+    /// What was recorded of a page.
+    pub fn held(held: &Held) -> Content {
+        let mut lens = [0; CODEC_IDS + 1];
+        lens.iter_mut().zip(held.lens).for_each(|(to, len)| *to = len);
+        Content { word: held.word, entropy: Some(held.entropy), lens }
+    }
+
     /// A page of one word.
     pub fn word(word: u64) -> Content {
         Content { word: Some(word), entropy: Some(0), lens: [0; CODEC_IDS + 1] }
@@ -57,10 +68,24 @@ impl Content {
         Content { word: same_filled(page), entropy: Some(entropy(page)), lens }
     }
 
+    /// What this codec has made of it. Of a trained one whichever dictionary was used, or else what its relative without one
+    /// has made of it; 0: neither was tried.
+    fn tried(&self, codec: CodecId) -> u16 {
+        let first = usize::from(codec.0);
+        let relative = codec.newest(0);
+        match self.lens[first] {
+            0 if relative != codec => {
+                let trained = self.lens[first..first + DICTIONARIES_MAX].iter().rev();
+                trained.copied().find(|&len| len > 0).unwrap_or(self.lens[usize::from(relative.0)])
+            }
+            len => len,
+        }
+    }
+
     /// Bytes that a codec makes of it, `None` if it does not get smaller. Of a codec that was not tried: what another one has
     /// made of it, the smallest.
     pub fn len(&self, codec: CodecId) -> Option<u16> {
-        let known = match self.lens[usize::from(codec.0)] {
+        let known = match self.tried(codec) {
             0 => self.lens.iter().copied().filter(|&len| len > 0).min().unwrap_or(PAGE as u16),
             len => len,
         };
@@ -77,6 +102,13 @@ impl Content {
     pub fn knows(&self, codec: CodecId) -> bool {
         self.lens[usize::from(codec.0)] > 0
     }
+
+    /// The same for contents that are alike: three of the lengths, in eighths of a KiB.
+    fn rough(&self) -> (bool, [u8; 3]) {
+        let known: Vec<u16> = self.lens.iter().copied().filter(|&len| len > 0).collect();
+        let len = |at: usize| known.get(at).map_or(0, |len| len.div_ceil(128) as u8);
+        (self.word.is_some(), [len(0), len(known.len() / 2), len(known.len().saturating_sub(1))])
+    }
 }
 
 /// All contents of a simulation, each once.
@@ -84,6 +116,8 @@ impl Content {
 pub struct Contents {
     all: Vec<Content>,
     names: HashMap<Content, ContentId>,
+    /// Of those beyond [`EXACT_MAX`].
+    rough: HashMap<(bool, [u8; 3]), ContentId>,
     /// First of the samples of each generator.
     kinds: HashMap<u16, u32>,
 }
@@ -101,6 +135,22 @@ impl Contents {
             all.push(content);
             ContentId(all.len() as u32 - 1)
         })
+    }
+
+    /// Names a content, or one that is alike when there are many: nearly every page that is written to is another one.
+    pub fn near(&mut self, content: Content) -> ContentId {
+        if self.all.len() < EXACT_MAX || self.names.contains_key(&content) {
+            return self.intern(content);
+        }
+        let rough = content.rough();
+        match self.rough.get(&rough) {
+            Some(&id) => id,
+            None => {
+                let id = self.intern(content);
+                self.rough.insert(rough, id);
+                id
+            }
+        }
     }
 
     /// By its name.
@@ -196,5 +246,41 @@ mod tests {
         let mut contents = Contents::new();
         let id = contents.intern(content);
         assert_eq!((contents.intern(content), contents.count()), (id, 1));
+    }
+
+    fn held(word: Option<u64>, tried: &[(usize, u16)]) -> Content {
+        let mut lens = [0; memfit_core::trace::CODECS_MAX];
+        tried.iter().for_each(|&(codec, len)| lens[codec] = len);
+        let whose = memfit_core::trace::Whose::Object(memfit_core::ObjectId(1));
+        Content::held(&Held { whose, hash: 1, entropy: 7, word, lens })
+    }
+
+    #[test]
+    fn recorded_lengths_are_those_of_their_codecs() {
+        let content = held(None, &[(1, 900), (2, 700), (6, 650), (9, 4096), (31, 5)]);
+        let lens = [CodecId::LZ4, CodecId::ZSTD, CodecId::ZSTD_TRAINED, CodecId::LZO].map(|codec| content.len(codec));
+        assert_eq!(lens, [Some(900), Some(700), Some(650), None]);
+        assert_eq!(content.len(CodecId::WKDM), Some(650), "not tried: the smallest");
+        let plain = held(None, &[(1, 900), (2, 700), (9, 400)]);
+        assert_eq!(plain.len(CodecId::ZSTD_TRAINED), Some(700), "there was no dictionary");
+        assert_eq!((content.estimate(), held(Some(5), &[]).word), (7, Some(5)));
+    }
+
+    #[test]
+    fn many_contents_take_bounded_memory() {
+        let mut contents = Contents::new();
+        let different = |i: u32| held(None, &[(1, (i % 4000) as u16 + 1), (2, (i / 97 % 4001) as u16 + 1), (3, 9)]);
+        let mut furthest = 0;
+        for i in 0..2 * EXACT_MAX as u32 {
+            let content = different(i);
+            let id = contents.near(content);
+            let found = contents.get(id);
+            assert!(i >= EXACT_MAX as u32 || *found == content);
+            let by = [CodecId::LZ4, CodecId::ZSTD]
+                .map(|codec| found.len(codec).unwrap().abs_diff(content.len(codec).unwrap()));
+            furthest = furthest.max(by[0]).max(by[1]);
+        }
+        assert!(furthest > 0 && furthest < 128, "{furthest}");
+        assert!(contents.count() < EXACT_MAX + 33 * 33, "{}", contents.count());
     }
 }

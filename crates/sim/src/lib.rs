@@ -25,7 +25,7 @@ pub use feed::{Batch, Feed, BATCH};
 pub use fields::{Embedded, Problem, TableError};
 pub use machine::{BySource, Machine, Reached, Residents, Setup, Tally, Times};
 pub use measure::{first_look, footprint, First};
-pub use recorded::Recorded;
+pub use recorded::{Noted, Recorded};
 pub use replay::{replay, Replay, ReplayError};
 pub use sweep::{counts, sweep, threads, Outcome};
 pub use workload::{Event, How, Workload, UNKNOWN};

@@ -5,7 +5,7 @@ use crate::cost::CostTable;
 use crate::device::Device;
 use crate::feed::{Batch, Feed};
 use crate::machine::{Machine, Residents, Setup};
-use crate::recorded::Recorded;
+use crate::recorded::{Noted, Recorded};
 use crate::replay::ReplayError;
 use crate::workload::Event;
 use memfit_core::sample::Sampled;
@@ -95,6 +95,8 @@ pub struct First {
     pub run_ns: u64,
     /// What was sampled of its touches, at the end.
     pub sampled: Option<Sampled>,
+    /// What was recorded of contents.
+    pub noted: Noted,
     /// What is to be said about its end.
     pub end: Option<String>,
 }
@@ -136,5 +138,6 @@ pub fn first_look<R: Read + Send>(
         _ => (1.0 - waiting as f64 / run_ns as f64).max(COMPUTING_MIN),
     };
     let footprint = footprint.pages();
-    Ok(First { footprint, computing, calls, run_ns, sampled: recorded.sampled(), end })
+    let (sampled, noted) = (recorded.sampled(), recorded.noted().clone());
+    Ok(First { footprint, computing, calls, run_ns, sampled, noted, end })
 }

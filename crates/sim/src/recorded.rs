@@ -3,8 +3,9 @@
 //! The recording is replayed exactly meanwhile, which says where each page is, and that all was read right.
 //!
 //! What pages hold is known when they have been compressed, which is later than they have left: events wait until it is known,
-//! at most [`WAITING`] of them. Of a page that was wanted before anybody compressed it nothing new is known: it holds what it
-//! held last, or else what was last found in its region.
+//! at most [`WAITING`] of them. A run that is recorded with contents says what several codecs make of each page, and of some of the
+//! sample also when nobody compressed them. Of a page that was wanted before anybody looked nothing new is known: it holds what it
+//! held last, or else what was last found in its region, or else, in a miniature, what one of the pages held that were looked at.
 
 use crate::contents::{Content, ContentId, Contents};
 use crate::feed::{Batch, Feed, BATCH};
@@ -12,16 +13,19 @@ use crate::replay::{begins, ReplayError};
 use crate::workload::{Event, How, UNKNOWN};
 use memfit_codec::CodecId;
 use memfit_core::sample::Sampled;
-use memfit_core::trace::{Damaged, Decoder, Item, Note};
+use memfit_core::trace::{Contents as Held, Damaged, Decoder, Item, Note, Whose};
 use memfit_core::{Asked, Coded, Core, Entry, Filled, ObjectId, Page, PageRange};
 use memfit_trace::{Block, ReadError, Reader, MEMFIT};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Read;
+use std::sync::Arc;
 
 /// Most events that wait for what a page holds.
 const WAITING: usize = 1 << 16;
 /// Pages of a region: they compress alike.
 const REGION: u64 = 64;
+/// Contents of pages that are kept to stand for all.
+const KEPT: usize = 4096;
 
 /// A page that has left, whose contents are not known yet.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +34,60 @@ struct Left {
     page: u64,
     /// Place of its event, counted from the start.
     event: u64,
+    /// Number of the call by which it left.
+    call: u64,
     entropy: Option<u32>,
+}
+
+/// What was recorded of contents, as far as was read.
+#[derive(Debug, Clone, Default)]
+pub struct Noted {
+    /// Pages that were looked at.
+    pub pages: u64,
+    /// Bits of the codecs that were tried.
+    codecs: u32,
+    /// Pages of the sample, each counted once.
+    sampled: u64,
+    /// Some of these, each as likely as the others.
+    kept: Vec<Content>,
+}
+
+impl Noted {
+    fn see(&mut self, held: &Held) {
+        self.pages += 1;
+        self.codecs |= held.tried().fold(0, |bits, (codec, _)| bits | 1 << codec);
+    }
+
+    /// Takes note of a page of the sample.
+    fn keep(&mut self, content: Content) {
+        self.sampled += 1;
+        if self.kept.len() < KEPT {
+            return self.kept.push(content);
+        }
+        if let Some(place) = self.kept.get_mut((mixed(self.sampled) % self.sampled) as usize) {
+            *place = content;
+        }
+    }
+
+    /// Whether this codec was tried; of a trained one, with any dictionary.
+    pub fn has(&self, codec: CodecId) -> bool {
+        (codec.0..memfit_core::trace::CODECS_MAX as u8)
+            .take_while(|&id| id == codec.0 || CodecId(id).name() == codec.name())
+            .any(|id| self.codecs >> id & 1 == 1)
+    }
+
+    /// What pages of the sample held, to stand for those that nobody has looked at.
+    pub fn kept(&self) -> &[Content] {
+        &self.kept
+    }
+}
+
+/// Splitmix64 of one step.
+fn mixed(n: u64) -> u64 {
+    let z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
 }
 
 /// A recording that is read.
@@ -50,6 +107,9 @@ pub struct Recorded<R> {
     mapped: HashMap<u32, PageRange>,
     /// What was found last, by process and region.
     found: HashMap<(u32, u64), ContentId>,
+    /// What pages of the sample held last, by process and page.
+    seen: HashMap<(u32, u64), ContentId>,
+    noted: Noted,
     /// Share of the time that passed in the run which its programs computed, in 1024ths.
     computing: u64,
     at_ns: u64,
@@ -58,6 +118,8 @@ pub struct Recorded<R> {
     sampled: Option<Sampled>,
     /// Only these pages are told of.
     only: Option<Sampled>,
+    /// What they may hold if nobody has looked.
+    others: Arc<[Content]>,
     same: u64,
     ended: bool,
     cut: Option<ReadError>,
@@ -85,11 +147,14 @@ impl<R: Read> Recorded<R> {
             faults: HashSet::new(),
             mapped: HashMap::new(),
             found: HashMap::new(),
+            seen: HashMap::new(),
+            noted: Noted::default(),
             computing: (computing.clamp(0.0, 1.0) * 1024.0) as u64,
             at_ns: 0,
             tick: None,
             sampled: None,
             only: None,
+            others: Arc::new([]),
             same: 0,
             ended: false,
             cut: None,
@@ -111,10 +176,15 @@ impl<R: Read> Recorded<R> {
         self.core.number()
     }
 
-    /// Tells of sampled pages alone.
+    /// Tells of sampled pages alone. Those that nobody has looked at hold what one of `others` does.
     #[must_use]
-    pub fn of_sample(self, sampled: Option<Sampled>) -> Recorded<R> {
-        Recorded { only: sampled, ..self }
+    pub fn of_sample(self, sampled: Sampled, others: Arc<[Content]>) -> Recorded<R> {
+        Recorded { only: Some(sampled), others, ..self }
+    }
+
+    /// What was recorded of contents, as far as was read.
+    pub fn noted(&self) -> &Noted {
+        &self.noted
     }
 
     /// What is sampled as far as was read, which is further than the events that were handed out: nearly all touches of these pages are
@@ -160,6 +230,10 @@ impl<R: Read> Recorded<R> {
                 Item::Call(asked) => asked,
                 Item::Note(Note::Sampled(sampled)) => {
                     self.sampled = Some(sampled);
+                    continue;
+                }
+                Item::Note(Note::Contents(held)) => {
+                    self.held(&held);
                     continue;
                 }
                 Item::Note(Note::Unknown { .. }) => continue,
@@ -208,6 +282,7 @@ impl<R: Read> Recorded<R> {
                 self.push(Event::Ends { proc: proc.0 });
                 self.mapped.remove(&proc.0);
                 self.found.retain(|&(other, _), _| other != proc.0);
+                self.seen.retain(|&(other, _), _| other != proc.0);
                 self.faults.retain(|&(other, _)| other != proc.0);
             }
             Asked::Fault { proc, page, limit, .. } => {
@@ -286,7 +361,8 @@ impl<R: Read> Recorded<R> {
                     }
                     if let Entry::Out(object) = self.core.entry(proc, Page(page)) {
                         let event = self.gone + self.events.len() as u64;
-                        self.left.insert(object, Left { proc: proc.0, page, event, entropy: None });
+                        let call = self.core.number();
+                        self.left.insert(object, Left { proc: proc.0, page, event, call, entropy: None });
                         self.waiting.push_back((event, object));
                         // Its contents, when they are known, and that it leaves.
                         let file = answer.file >> i & 1 == 1;
@@ -313,8 +389,46 @@ impl<R: Read> Recorded<R> {
             Coded::Incompressible => Content::coded(CodecId(0), None, left.entropy),
         };
         let content = self.contents.intern(content);
+        self.learn(left, content);
+    }
+
+    fn learn(&mut self, left: Left, content: ContentId) {
         self.found.insert((left.proc, left.page / REGION), content);
+        if self.only.is_some() {
+            self.seen.insert((left.proc, left.page), content);
+        }
         self.tell(left.event, content);
+    }
+
+    /// Somebody has looked at a page.
+    fn held(&mut self, held: &Held) {
+        self.noted.see(held);
+        let content = Content::held(held);
+        match held.whose {
+            Whose::Object(object) => {
+                if let Some(left) = self.left.remove(&object.0) {
+                    let content = self.contents.near(content);
+                    self.learn(left, content);
+                }
+            }
+            Whose::Page { proc, page, calls } if self.tells(page) => {
+                let name = self.contents.near(content);
+                if self.seen.insert((proc.0, page.0), name).is_none() {
+                    self.noted.keep(content);
+                }
+                self.found.insert((proc.0, page.0 / REGION), name);
+                // It may have come back and left again since.
+                let Entry::Out(object) = self.core.entry(proc, page) else { return };
+                let looked = self.core.number().saturating_sub(calls);
+                let same = |left: &Left| (left.proc, left.page) == (proc.0, page.0) && left.call <= looked;
+                if self.left.get(&object).is_some_and(same) {
+                    if let Some(left) = self.left.remove(&object) {
+                        self.learn(left, name);
+                    }
+                }
+            }
+            Whose::Page { .. } => {}
+        }
     }
 
     fn tell(&mut self, event: u64, found: ContentId) {
@@ -339,14 +453,21 @@ impl<R: Read> Recorded<R> {
         self.events.len()
     }
 
-    /// Nobody will say what this page held: what its region holds, if the page itself has nothing to go by.
+    /// Nobody will say what this page held: what was seen of it, or what its region holds, if the page itself has nothing to go by.
     fn guess(&mut self, event: u64) {
         let index = (event - self.gone) as usize;
         if let Some(&Event::Leaves { proc, page, content: None, .. }) = self.events.get(index) {
-            if let Some(&content) = self.found.get(&(proc, page / REGION)) {
+            let known = self.seen.get(&(proc, page)).or_else(|| self.found.get(&(proc, page / REGION))).copied();
+            if let Some(content) = known.or_else(|| self.other(proc, page)) {
                 self.tell(event, content);
             }
         }
+    }
+
+    /// What another page holds: always the same one for the same page.
+    fn other(&mut self, proc: u32, page: u64) -> Option<ContentId> {
+        let which = mixed(page ^ u64::from(proc) << 48).checked_rem(self.others.len() as u64)?;
+        Some(self.contents.near(self.others[which as usize]))
     }
 }
 

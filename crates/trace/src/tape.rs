@@ -36,10 +36,11 @@ impl Tape {
         self.bytes.len() >= BLOCK_BYTES
     }
 
-    /// Takes a note, which has no number: if a block begins with it, then at the call that comes next.
-    pub fn note(&mut self, begins: impl FnOnce() -> Begins, note: Note) {
+    /// Takes a note, which has no number: if a block begins with it, then at the call that comes next. Whether the block is full.
+    pub fn note(&mut self, begins: impl FnOnce() -> Begins, note: Note) -> bool {
         self.begin(begins);
         self.encoder.note(&mut self.bytes, note);
+        self.bytes.len() >= BLOCK_BYTES
     }
 
     fn begin(&mut self, begins: impl FnOnce() -> Begins) {

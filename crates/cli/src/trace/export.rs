@@ -4,7 +4,7 @@ use super::{cut, grouped, length, open, unreadable};
 use crate::args::{TableFormat, TraceExportArgs};
 use crate::errors::Failure;
 use crate::output::OutputFile;
-use memfit_export::{export, ExportError, Format};
+use memfit_export::{export, ExportError, Format, Rows};
 use std::fs;
 use std::path::Path;
 
@@ -20,7 +20,8 @@ pub fn run(args: &TraceExportArgs) -> Result<i32, Failure> {
     }
     let mut reader = open(&args.file)?;
     let mut output = OutputFile::open("-o", &args.output)?;
-    let exported = match export(&mut reader, format, output.file()) {
+    let (of, rows) = if args.contents { (Rows::Contents, "rows") } else { (Rows::Calls, "calls") };
+    let exported = match export(&mut reader, of, format, output.file()) {
         Ok(exported) => exported,
         Err(ExportError::Write(error)) => return Err(output.failure(&error)),
         Err(ExportError::Read(error)) => return Err(unreadable(&args.file, &error)),
@@ -29,7 +30,10 @@ pub fn run(args: &TraceExportArgs) -> Result<i32, Failure> {
     output.place()?;
     if let Some(error) = exported.cut {
         let cut = cut(&error, length(&args.file));
-        eprintln!("memfit: {name}: {cut}; the table has the {} calls before", grouped(exported.rows));
+        eprintln!("memfit: {name}: {cut}; the table has the {} {rows} before", grouped(exported.rows));
+    }
+    if args.contents && exported.rows == 0 {
+        eprintln!("memfit: {name}: has no contents, and the table no rows; memfit run --record-contents records them");
     }
     Ok(0)
 }

@@ -1,11 +1,12 @@
 //! `memfit trace info`: what recordings hold.
 
+use super::contents::Pages;
 use super::{cut, grouped, length, open, unreadable};
 use crate::args::TraceInfoArgs;
 use crate::errors::Failure;
 use crate::size::human;
 use memfit_core::scheme::Scheme;
-use memfit_core::trace::{Damaged, Decoder};
+use memfit_core::trace::{Damaged, Decoder, Item, Note};
 use memfit_core::{Asked, CALL_NAMES};
 use memfit_trace::{Block, Head, ReadError, Reader, Reason, PAGE_BYTES};
 use serde_json::{json, Map, Value};
@@ -78,6 +79,7 @@ struct Seen {
     /// Largest number of paged processes at the same time, and all of them.
     most_processes: u64,
     processes: u64,
+    contents: Pages,
     ending: Ending,
 }
 
@@ -91,24 +93,19 @@ impl Seen {
             run_ns: 0,
             most_processes: 0,
             processes: 0,
+            contents: Pages::default(),
             ending: Ending::Whole,
         };
         let (mut living, head_bytes) = (0u64, reader.offset());
-        'blocks: loop {
+        loop {
             let offset = reader.offset();
             match reader.block() {
                 Ok(Some(Block::Calls { begins, calls, bytes })) => {
                     (seen.blocks, seen.run_ns) = (seen.blocks + 1, begins.at_ns);
                     seen.raw_bytes += bytes.len() as u64;
-                    let mut decoder = Decoder::new(bytes);
-                    for _ in 0..calls {
-                        match decoder.call().and_then(|asked| asked.ok_or(Damaged::Short)) {
-                            Ok(asked) => seen.count(&asked, &mut living),
-                            Err(damaged) => {
-                                seen.ending = Ending::NoCalls(offset, damaged);
-                                break 'blocks;
-                            }
-                        }
+                    if let Err(damaged) = seen.read(bytes, calls, &mut living) {
+                        seen.ending = Ending::NoCalls(offset, damaged);
+                        break;
                     }
                 }
                 Ok(Some(Block::End(begins))) => seen.run_ns = begins.at_ns,
@@ -125,6 +122,26 @@ impl Seen {
         }
         seen.stored_bytes = reader.offset() - head_bytes;
         seen
+    }
+
+    /// Counts what is in a block.
+    fn read(&mut self, bytes: &[u8], calls: u32, living: &mut u64) -> Result<(), Damaged> {
+        let (mut decoder, mut left) = (Decoder::new(bytes), calls);
+        while let Some(item) = decoder.item()? {
+            match item {
+                Item::Call(asked) => {
+                    left = left.checked_sub(1).ok_or(Damaged::Wrong)?;
+                    self.count(&asked, living);
+                }
+                Item::Note(Note::Contents(contents)) => self.contents.see(&contents),
+                Item::Note(_) => {}
+            }
+        }
+        if left == 0 {
+            Ok(())
+        } else {
+            Err(Damaged::Short)
+        }
     }
 
     fn count(&mut self, asked: &Asked<'_>, living: &mut u64) {
@@ -183,6 +200,9 @@ fn value(path: &Path, head: &Head, seen: &Seen, ending: &str) -> Value {
         "stored_bytes": seen.stored_bytes,
         "whole": matches!(seen.ending, Ending::Whole),
     });
+    if seen.contents.any() {
+        value["contents"] = seen.contents.value();
+    }
     match &seen.ending {
         Ending::Whole => {}
         Ending::Cut(error) => value["cut_at"] = error.offset.into(),
@@ -224,6 +244,9 @@ fn text(path: &Path, head: &Head, seen: &Seen, ending: &str, length: Option<u64>
     line("calls", format!("{} in {} blocks", grouped(calls), grouped(seen.blocks)));
     for (name, count) in seen.by_call() {
         let _ = writeln!(out, "    {name:16} {:>12} {:3.0} %", grouped(count), count as f64 * 100.0 / calls as f64);
+    }
+    if seen.contents.any() {
+        out += &seen.contents.text();
     }
     out
 }

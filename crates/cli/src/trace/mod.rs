@@ -1,5 +1,6 @@
 //! `memfit trace`: recorded runs. docs/trace.md says what is in them.
 
+mod contents;
 mod export;
 mod generate;
 mod info;

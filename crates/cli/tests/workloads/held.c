@@ -1,0 +1,20 @@
+// Memory that holds the pages of a file, again and again: some is looked at and must be right, much more often than it fits.
+#include "pages.h"
+
+int main(int count, char **words) {
+    size_t copies = count > 2 ? strtoul(words[2], NULL, 10) : 1;
+    int fd;
+    MUST(fd = open(words[1], O_RDONLY));
+    size_t bytes = lseek(fd, 0, SEEK_END);
+    char *first = (char *)map(bytes), *all = (char *)map(copies * bytes);
+    MUST(pread(fd, first, bytes, 0));
+    size_t wrong = 0;
+    for (int round = 0; round < 2; round++) {
+        for (size_t copy = 0; copy < copies; copy++) {
+            if (round == 0) memcpy(all + copy * bytes, first, bytes);
+            wrong += memcmp(all + copy * bytes, first, bytes) != 0;
+        }
+    }
+    printf("%zu\n", wrong);
+    return wrong != 0;
+}

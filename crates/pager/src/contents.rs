@@ -1,0 +1,228 @@
+//! What pages hold, for recordings: a hash, and what each of some codecs makes of them.
+//!
+//! Two kinds of pages are looked at: those that are about to be compressed, by who compresses them; and, when accesses are recorded,
+//! sampled ones in staging, most of which come back before anybody compresses them. These are copied while the core's lock is held:
+//! as long as it is, a staged page keeps its slot, so that nothing has to be done to it. The rest is done to the copy.
+
+use crate::compress::fixed;
+use crate::proc::{slot_offset, Proc};
+use crate::record::Notes;
+use crate::state::{Shared, State};
+use crate::swap::Aligned;
+use memfit_codec::{entropy, same_filled, Aim, CodecId, Dictionaries, Worker, CODEC_IDS, PAGE};
+use memfit_core::sample::{Sampled, REGION_PAGES};
+use memfit_core::scheme::CodecKind;
+use memfit_core::trace::{Contents as Held, Note, Whose, CODECS_MAX, LEN_MAX};
+use memfit_core::{Core, Page};
+use ring::hmac;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const _: () = assert!(CODEC_IDS <= CODECS_MAX && LEN_MAX as usize == PAGE);
+
+/// Most time for looks at the sample, thousandths: of one CPU.
+const PERMILLE: i64 = 20;
+/// Time that is saved up for them, at most, ns: what a second allows.
+const SAVED_MAX: i64 = 20_000_000;
+/// Longest time of a step, ns, so that reclaim does not wait for it.
+const STEP_MAX: i64 = 1_000_000;
+/// Pages that are tried while the core's lock is held.
+const TRIES: usize = 64;
+/// Time between two steps while there is something to look at, and two times over all pages.
+const BETWEEN: Duration = Duration::from_millis(20);
+const ROUND: Duration = Duration::from_millis(100);
+/// Time after which a page is looked at again: most keep what they hold, or hold something alike.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Pages of which it is known when they were looked at: more than are ever sampled at once.
+const KNOWN_MAX: usize = 1 << 16;
+/// Runs of the page table looked at while the core's lock is held: under 100 us.
+const RUNS: usize = 4096;
+
+/// What all threads know of it.
+pub struct Contents {
+    /// Pages that are compressed are looked at.
+    pub all: bool,
+    codecs: Vec<CodecId>,
+    dictionaries: Arc<Dictionaries>,
+    key: hmac::Key,
+    notes: Notes,
+}
+
+impl Contents {
+    /// With a new random key. The codecs of the scheme are among those that are tried in any case.
+    ///
+    /// # Errors
+    /// When the kernel has no random bytes.
+    pub fn new(kinds: &[CodecKind], shared: &Shared, notes: Notes) -> io::Result<Contents> {
+        let mut key = [0; 32];
+        memfit_os::memory::random(&mut key)?;
+        let own = [shared.scheme.codec.kind];
+        let mut codecs = Vec::new();
+        for codec in own.iter().chain(kinds).flat_map(|&kind| fixed(kind).map_or_else(Aim::all_codecs, |id| vec![id])) {
+            if !codecs.contains(&codec) {
+                codecs.push(codec);
+            }
+        }
+        let (key, dictionaries) = (hmac::Key::new(hmac::HMAC_SHA256, &key), Arc::clone(&shared.dictionaries));
+        Ok(Contents { all: !kinds.is_empty(), codecs, dictionaries, key, notes })
+    }
+
+    /// What a page holds. `scratch` is longer than a page.
+    pub fn look(&self, whose: Whose, page: &[u8], worker: &mut Worker, scratch: &mut [u8]) -> Held {
+        // Without the key nobody can tell by a hash whether a page held what he has in mind.
+        let tag = hmac::sign(&self.key, page);
+        let hash = tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let mut lens = [0; CODECS_MAX];
+        for codec in &self.codecs {
+            let codec = codec.newest(self.dictionaries.count());
+            // Plain zstd stands for the trained one as long as there is no dictionary.
+            if lens[usize::from(codec.0)] == 0 {
+                let len = worker.compress(codec, page, scratch, PAGE);
+                lens[usize::from(codec.0)] = len.map_or(LEN_MAX, |len| len as u16);
+            }
+        }
+        Held { whose, hash, entropy: entropy(page), word: same_filled(page), lens }
+    }
+
+    /// Writes it down. With the core's lock held, so that it is between the right calls.
+    pub fn note(&self, core: &Core, held: Held) {
+        self.notes.note(core, Note::Contents(held));
+    }
+}
+
+/// Looks at the sample, step by step.
+pub struct Looker {
+    shared: Arc<Shared>,
+    worker: Worker,
+    page: Aligned,
+    scratch: Box<[u8]>,
+    /// Pages that are due, in their order.
+    due: VecDeque<(Arc<Proc>, Page)>,
+    /// Processes that are still to be gone through in this round, and from which region on.
+    round: Vec<(Arc<Proc>, u64)>,
+    /// When a page of a process was looked at last.
+    known: HashMap<(u32, u64), Instant>,
+    /// Time left, ns; below 0: the last look took more than was left.
+    saved: i64,
+    last: Instant,
+    next_round: Instant,
+}
+
+impl Looker {
+    /// If the run is recorded with accesses.
+    pub fn new(shared: &Arc<Shared>) -> Option<Looker> {
+        shared.sampling.as_ref().and(shared.contents.as_ref())?;
+        let now = Instant::now();
+        Some(Looker {
+            shared: Arc::clone(shared),
+            worker: Worker::with(&shared.dictionaries),
+            page: Aligned::new(PAGE),
+            scratch: vec![0; PAGE * 2].into(),
+            due: VecDeque::new(),
+            round: Vec::new(),
+            known: HashMap::new(),
+            saved: 0,
+            last: now,
+            next_round: now,
+        })
+    }
+
+    /// Looks at some pages, as many as there is time for. Returns when the next step is due.
+    pub fn step(&mut self) -> Duration {
+        let begun = Instant::now();
+        self.saved = (self.saved + (begun - self.last).as_nanos() as i64 / 1000 * PERMILLE).min(SAVED_MAX);
+        self.last = begun;
+        let (most, mut left) = (self.saved.min(STEP_MAX), true);
+        while left && (begun.elapsed().as_nanos() as i64) < most {
+            left = self.look() || self.find();
+        }
+        // Also what the search takes.
+        self.saved -= begun.elapsed().as_nanos() as i64;
+        match left {
+            true => BETWEEN,
+            false => self.next_round.saturating_duration_since(Instant::now()).max(BETWEEN),
+        }
+    }
+
+    /// Looks at the next page that is due. Whether there was one.
+    fn look(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let Some(contents) = &shared.contents else { return false };
+        let state = shared.lock();
+        let copied = (0..TRIES).find_map(|_| {
+            let (proc, page) = self.due.pop_front()?;
+            let at = self.copy(&state, &proc, page)?;
+            Some((proc, page, at))
+        });
+        drop(state);
+        let Some((proc, page, at)) = copied else { return !self.due.is_empty() };
+        let whose = |calls| Whose::Page { proc: proc.id, page, calls };
+        let held = contents.look(whose(0), self.page.bytes(), &mut self.worker, &mut self.scratch);
+        self.known.insert((proc.id.0, page.0), Instant::now());
+        let state = shared.lock();
+        // Its number may be another's by now.
+        if !proc.removed.load(Relaxed) {
+            contents.note(&state.core, Held { whose: whose(state.core.number() - at), ..held });
+        }
+        true
+    }
+
+    /// Copies a page if it is staged at this moment. Returns the number of the last call before.
+    fn copy(&mut self, state: &State, proc: &Proc, page: Page) -> Option<u64> {
+        if proc.removed.load(Relaxed) {
+            return None;
+        }
+        let slot = state.core.staged(proc.id, page)?;
+        let segment = state.segments.get(&slot.area)?;
+        // SAFETY: the slot is the page's while the core's lock is held.
+        self.page.bytes().copy_from_slice(unsafe { segment.page(slot_offset(slot.index)) });
+        Some(state.core.number())
+    }
+
+    /// Finds more pages that are due. Whether there may be some.
+    fn find(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let Some(sampled) = shared.sampling.as_ref().map(crate::sampling::Sampling::sampled) else { return false };
+        if self.round.is_empty() {
+            if Instant::now() < self.next_round {
+                return false;
+            }
+            self.begin(sampled);
+        }
+        let Some((proc, from)) = self.round.pop() else { return false };
+        let mut regions = Vec::new();
+        let state = shared.lock();
+        if proc.removed.load(Relaxed) {
+            return true;
+        }
+        if let Some(next) = state.core.sampled_regions(proc.id, from, RUNS, sampled, &mut regions) {
+            self.round.push((Arc::clone(&proc), next));
+        }
+        drop(state);
+        for region in regions.iter().filter(|region| region.pages > region.takeable) {
+            for page in (0..REGION_PAGES).map(|i| Page(region.first().0 + i)) {
+                if self.known.get(&(proc.id.0, page.0)).is_none_or(|last| last.elapsed() > AGAIN) {
+                    self.due.push_back((Arc::clone(&proc), page));
+                }
+            }
+        }
+        true
+    }
+
+    /// Begins to go through all processes once more.
+    fn begin(&mut self, sampled: Sampled) {
+        self.next_round = Instant::now() + ROUND;
+        let procs = self.shared.procs.lock().unwrap().clone();
+        if self.known.len() > KNOWN_MAX / 2 {
+            // Those that are no longer sampled, or whose process has ended.
+            self.known.retain(|&(id, page), _| sampled.has(Page(page)) && procs.iter().any(|proc| proc.id.0 == id));
+        }
+        if self.known.len() > KNOWN_MAX {
+            self.known.clear();
+        }
+        self.round = procs.into_iter().filter(|proc| proc.identity.get().is_some()).map(|proc| (proc, 0)).collect();
+    }
+}
