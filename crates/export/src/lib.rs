@@ -1,4 +1,5 @@
-//! Recorded runs as tables, for pandas, polars, DuckDB and the like: a row a call, a column for each thing that calls carry.
+//! Tables for pandas, polars, DuckDB and the like: recorded runs, a row a call and a column for each thing that calls carry; and
+//! any other as [`Parquet`].
 //!
 //! [`COLUMNS`] says what there is; docs/trace.md says it to people. Memory is bounded: a block of the recording and, for Parquet,
 //! a group of rows.
@@ -10,7 +11,8 @@ mod group;
 mod row;
 
 pub use columns::{Column, Type, COLUMNS};
-pub use group::GROUP_ROWS;
+pub use group::{Parquet, GROUP_ROWS};
+pub use row::Value;
 
 use memfit_core::trace::{Damaged, Decoder};
 use memfit_trace::{Block, ReadError, Reader, Reason, PAGE_BYTES};
@@ -88,7 +90,7 @@ pub fn export<R: Read, W: Write + Send>(
         return Err(ExportError::PageBytes(reader.head().page_bytes));
     }
     let mut table: Box<dyn Table + '_> = match format {
-        Format::Parquet => Box::new(group::Parquet::new(out, reader.head())?),
+        Format::Parquet => Box::new(group::Calls::new(out, reader.head())?),
         Format::Csv => Box::new(csv::Csv::new(out)?),
     };
     let (mut rows, mut row) = (0, Row::default());

@@ -5,39 +5,51 @@ use memfit_core::{Asked, Coded, Extent, Filled, ObjectId, Origin, Page, PageRang
 use std::fmt::Write;
 
 /// What a row has in a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value {
-    /// The call does not carry it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// It has nothing there.
     Nothing,
     /// For numbers and bits.
     Number(u64),
+    /// For fractions.
+    Fraction(f64),
     /// For names.
     Name(&'static str),
-    /// For texts: it is in [`Row::text`].
-    Text,
+    /// For texts.
+    Text(&'a str),
     /// For flags.
     Flag(bool),
 }
 
-/// A row, to be used again for the next one.
+/// The row of a call, to be used again for the next one.
 #[derive(Debug)]
 pub struct Row {
-    /// In the order of [`COLUMNS`].
-    pub values: [Value; COLUMNS.len()],
-    /// The one text that a row can have.
-    pub text: String,
+    /// In the order of [`COLUMNS`], but for the list.
+    values: [Value<'static>; COLUMNS.len()],
+    /// The one text that it can have.
+    list: String,
+    has_list: bool,
 }
 
 impl Default for Row {
     fn default() -> Self {
-        Row { values: [Value::Nothing; COLUMNS.len()], text: String::new() }
+        Row { values: [Value::Nothing; COLUMNS.len()], list: String::new(), has_list: false }
     }
 }
 
 impl Row {
+    /// What it has, in the order of [`COLUMNS`].
+    pub fn values(&self) -> impl Iterator<Item = Value<'_>> {
+        self.values.iter().enumerate().map(|(at, &value)| match at == At::List as usize && self.has_list {
+            true => Value::Text(&self.list),
+            false => value,
+        })
+    }
+
     /// Becomes the row of a call.
     pub fn fill(&mut self, number: u64, time_ns: u64, asked: &Asked<'_>) {
         self.values.fill(Value::Nothing);
+        self.has_list = false;
         self.number(At::Number, number);
         self.number(At::TimeNs, time_ns);
         self.name(At::Call, asked.name());
@@ -204,11 +216,11 @@ impl Row {
     }
 
     fn list(&mut self, numbers: impl Iterator<Item = u64>) {
-        self.text.clear();
+        self.list.clear();
         for (i, number) in numbers.enumerate() {
-            let _ = write!(self.text, "{}{number}", if i == 0 { "" } else { " " });
+            let _ = write!(self.list, "{}{number}", if i == 0 { "" } else { " " });
         }
-        self.values[At::List as usize] = Value::Text;
+        self.has_list = true;
     }
 }
 
