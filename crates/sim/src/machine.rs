@@ -20,7 +20,7 @@ use crate::workload::Event;
 use book::Book;
 use memfit_codec::{by_name, Aims, Chooser, CodecId, CODEC_IDS};
 use memfit_core::scheme::{CodecKind, Scheme, SwapFormat};
-use memfit_core::sizes::Sizes;
+use memfit_core::sizes::{Sizes, COMPRESS_CHUNK};
 use memfit_core::{Answer, Core, Counters, Page, PageRange, ProcId, Tunables, PAGE_BYTES};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -395,7 +395,7 @@ impl Machine {
             return;
         }
         // The recorded run may have had more room in staging.
-        while self.slots_short() && self.compress(reclaim::CHUNK) > 0 {}
+        while self.slots_short() && self.compress(COMPRESS_CHUNK) > 0 {}
         let victims = self.core.claim_range(id, range(page, 1), 1, 0);
         for victim in &victims {
             self.taken(id, victim.first.0, victim.slots.len() as u32);
