@@ -156,7 +156,7 @@ impl Core {
         out: &mut Vec<Region>,
     ) -> Option<u64> {
         let before = out.len();
-        let runs = self.table.proc(proc).runs.range(from * REGION_RUNS..);
+        let runs = self.table.proc(proc).runs().range(from * REGION_RUNS..);
         for (looked, (&run, &index)) in runs.enumerate() {
             let number = run / REGION_RUNS;
             if looked >= most && run % REGION_RUNS == 0 {

@@ -130,7 +130,8 @@ impl Machine {
         if self.core.pool_is_full() {
             return self.make_pool_smaller(true);
         }
-        let mut picked = Vec::new();
+        let mut picked = std::mem::take(&mut self.lists.picked);
+        picked.clear();
         self.core.pick_compress(most, &mut picked);
         let counters = self.core.counters();
         let aim = self.aims.look(&Pressure {
@@ -142,7 +143,7 @@ impl Machine {
             dictionaries: 0,
         });
         let mut done = 0;
-        for item in picked {
+        for &item in &picked {
             match self.compress_one(item, origin, aim) {
                 Placed::Swap => done += usize::from(self.write_raw(item.object)),
                 // At once, so that those after it find room: here writes take no time before they free it.
@@ -150,6 +151,7 @@ impl Machine {
                 Placed::Nothing | Placed::Pool { .. } => done += 1,
             }
         }
+        self.lists.picked = picked;
         done
     }
 
@@ -246,7 +248,8 @@ impl Machine {
         if !self.tier.exists() {
             return 0;
         }
-        let mut victims = Vec::new();
+        let mut victims = std::mem::take(&mut self.lists.victims);
+        victims.clear();
         if self.wants_log() {
             let Some(bytes) = self.tier.batch(&mut self.tally) else {
                 self.swap_full();
@@ -264,7 +267,9 @@ impl Machine {
             self.settle();
             self.write_blocks(&victims);
         }
-        victims.len()
+        let left = victims.len();
+        self.lists.victims = victims;
+        left
     }
 
     /// Whole slots, or whole buffers with all that is in them.
