@@ -212,6 +212,10 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
 
+    /// Write all columns to FILE as Apache Parquet
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub parquet: Option<PathBuf>,
+
     /// Simulate a range of budgets, and look for the smallest that keeps the programs quick enough: see --slowdown
     ///
     /// Without -m the range is 10 % to 120 % of what the workload needs.

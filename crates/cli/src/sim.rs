@@ -3,6 +3,7 @@
 mod contents;
 pub mod curve;
 pub mod page;
+pub mod progress;
 pub mod table;
 
 use crate::args::{ResidentsArg, SimArgs};
@@ -20,10 +21,9 @@ use memfit_sim::lru::{lru, Hits};
 use memfit_sim::{
     first_look, footprint, sweep, threads, BySource, Feed, Noted, Outcome, Recorded, ReplayError, Residents, Setup,
 };
-use std::io::{IsTerminal, Write};
+use progress::{Part, Progress};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use table::Row;
 
 /// Size of the swap tier if none is given: more than any workload here has.
@@ -67,8 +67,10 @@ type Sample<'a> = (Sampled, &'a Noted);
 struct Known {
     name: String,
     source: Source,
-    /// Pages that it needs.
+    /// Pages that it needs; 0: nobody has asked.
     footprint: u64,
+    /// Events that it has, or about so many; 0: nobody has asked.
+    events: u64,
     recorded: Option<Of>,
 }
 
@@ -94,25 +96,34 @@ pub fn run(args: &SimArgs) -> Result<i32, Failure> {
             None => None,
         });
     }
-    let page = args.report.as_deref().map(|path| OutputFile::open("--report", path)).transpose()?;
+    let open = |option, path: &Option<PathBuf>| path.as_deref().map(|path| OutputFile::open(option, path)).transpose();
+    let (page, parquet) = (open("--report", &args.report)?, open("--parquet", &args.parquet)?);
     let bound = 1.0 + args.slowdown / 100.0;
-    let sim = Sim { args, sets, costs, device, swap_bytes };
-    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    let progress = Progress::new(args.quiet);
+    let sim = Sim { args, sets, costs, device, swap_bytes, progress };
+    let mut all = Vec::new();
     for name in &args.workloads {
         let known = sim.look(name)?;
         sim.warn(&known)?;
         let called = sim.setups(&known)?;
         if let Some(text) = contents::missing(&known, &called) {
-            eprintln!("memfit: {name}: {text}");
+            sim.progress.say(&format!("memfit: {name}: {text}"));
         }
-        let mut own = sim.simulate(&known, &called)?;
+        sim.plan(&known, &called);
+        all.push((known, called));
+    }
+    sim.progress.begin();
+    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    for (known, called) in &all {
+        let mut own = sim.simulate(known, called)?;
         if args.curve {
-            let (closer, answers) = sim.closer(&known, own, bound)?;
+            let (closer, answers) = sim.closer(known, called, own, bound)?;
             own = closer;
             found.extend(answers);
         }
         rows.extend(own);
     }
+    sim.progress.end();
     let [json, csv] = <[_; 2]>::try_from(files).unwrap_or_else(|_| unreachable!("two"));
     let to_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
     match json {
@@ -125,13 +136,17 @@ pub fn run(args: &SimArgs) -> Result<i32, Failure> {
         None if to_stdout(&args.csv) => crate::print(&table::csv(&rows))?,
         None => {}
     }
+    let facts = vec![
+        ("device".into(), format!("{}: {}", sim.device.name, sim.device.summary)),
+        ("costs in RAM".into(), format!("{}: {}", sim.costs.name, sim.costs.summary)),
+        ("memfit".into(), env!("CARGO_PKG_VERSION").into()),
+    ];
+    if let Some(mut file) = parquet {
+        table::parquet(&rows, file.file(), &facts).map_err(|error| file.failure(&error))?;
+        file.place()?;
+    }
     if let Some(file) = page {
         let mut bytes = Vec::new();
-        let facts = vec![
-            ("device".into(), format!("{}: {}", sim.device.name, sim.device.summary)),
-            ("costs in RAM".into(), format!("{}: {}", sim.costs.name, sim.costs.summary)),
-            ("memfit".into(), env!("CARGO_PKG_VERSION").into()),
-        ];
         let written = page::page(&rows, &found, bound, facts).write(&mut bytes);
         written.map_err(|error| Failure::system("write the page", &error))?;
         file.finish(&bytes)?;
@@ -172,12 +187,13 @@ fn combinations(sets: &[String]) -> Result<Vec<Vec<String>>, Failure> {
 fn open(source: &Source, computing: f64, only: Option<Sample<'_>>) -> Result<Box<dyn Feed>, Failure> {
     match source {
         Source::Recording(path) => {
-            let recorded = Recorded::new(crate::trace::open(Path::new(path))?, computing);
-            let recorded = recorded.map_err(|error| failed(path, &error))?;
-            Ok(match only {
-                Some((sampled, noted)) => Box::new(recorded.of_sample(sampled, noted.kept().into())),
-                None => Box::new(recorded),
-            })
+            let path_name = Path::new(path);
+            let recorded = Recorded::new(crate::trace::open(path_name)?, computing);
+            let recorded = recorded.map_err(|error| failed(path, &error))?.of_length(crate::trace::length(path_name));
+            Ok(Box::new(match only {
+                Some((sampled, noted)) => recorded.of_sample(sampled, noted.kept().into()),
+                None => recorded,
+            }))
         }
         Source::Generator(spec) => {
             let spec = Spec::parse(spec).map_err(|error| Failure::usage(error.to_string()))?;
@@ -199,6 +215,12 @@ struct Called {
     lru: bool,
 }
 
+impl Called {
+    fn label(&self) -> String {
+        table::label(&self.scheme, &self.set)
+    }
+}
+
 /// All that is the same for each workload.
 struct Sim<'a> {
     args: &'a SimArgs,
@@ -206,6 +228,7 @@ struct Sim<'a> {
     costs: Arc<CostTable>,
     device: Arc<Device>,
     swap_bytes: u64,
+    progress: Progress,
 }
 
 impl Sim<'_> {
@@ -215,12 +238,12 @@ impl Sim<'_> {
         if !Path::new(name).exists() && made {
             let source = Source::Generator(name.to_owned());
             let wanted = args.memory.is_empty() || args.memory.iter().any(|size| matches!(size, Size::Percent(_)));
-            // It runs twice if its size is asked for.
-            let footprint = match wanted || args.report.is_some() {
-                true => footprint(&mut *open(&source, 1.0, None)?).map_err(|error| failed(name, &error))?,
-                false => 0,
+            // It runs twice if its size is asked for, or how far it is.
+            let (footprint, events) = match wanted || args.report.is_some() || self.progress.is_shown() {
+                true => self.needs(name, &source, None)?,
+                false => (0, 0),
             };
-            return Ok(Known { name: name.to_owned(), source, footprint, recorded: None });
+            return Ok(Known { name: name.to_owned(), source, footprint, events, recorded: None });
         }
         if let Err(error) = std::fs::metadata(name) {
             let names = WORKLOADS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
@@ -231,16 +254,18 @@ impl Sim<'_> {
         }
         let recording = crate::trace::open(Path::new(name))?;
         let head = recording.head().clone();
-        let first = first_look(recording, &self.costs, &self.device, self.swap_bytes);
+        let (length, costs, device) = (crate::trace::length(Path::new(name)), &self.costs, &self.device);
+        let looks = &mut |far| self.progress.looks(name, far);
+        let first = first_look(recording, costs, device, self.swap_bytes, length, looks);
         let first = first.map_err(|error| failed(name, &error))?;
         if let Some(end) = &first.end {
-            eprintln!("memfit: {name}: {end}");
+            self.progress.say(&format!("memfit: {name}: {end}"));
         }
         let tunables = head.tunables().map_err(|error| failed(name, &ReplayError::Head(error)))?;
         let sampled = match first.sampled {
             Some(sampled) => {
-                let some = open(&Source::Recording(name.to_owned()), 1.0, Some((sampled, &first.noted)))?;
-                let pages = footprint(&mut *{ some }).map_err(|error| failed(name, &error))?;
+                let source = Source::Recording(name.to_owned());
+                let (pages, _) = self.needs(name, &source, Some((sampled, &first.noted)))?;
                 Some((sampled, pages as f64 / first.footprint.max(1) as f64)).filter(|&(_, rate)| rate > 0.0)
             }
             None => None,
@@ -248,7 +273,15 @@ impl Sim<'_> {
         let (scheme, budget, computing) = (tunables.scheme, head.budget_bytes, first.computing);
         let recorded = Some(Of { scheme, budget, computing, sampled, noted: first.noted });
         let source = Source::Recording(name.to_owned());
-        Ok(Known { name: name.to_owned(), source, footprint: first.footprint, recorded })
+        Ok(Known { name: name.to_owned(), source, footprint: first.footprint, events: first.events, recorded })
+    }
+
+    /// Pages that a workload has at once, and its events.
+    fn needs(&self, name: &str, source: &Source, only: Option<Sample<'_>>) -> Result<(u64, u64), Failure> {
+        let mut feed = open(source, 1.0, only)?;
+        let need = footprint(&mut *feed, &mut |far| self.progress.looks(name, far));
+        let need = need.map_err(|error| failed(name, &error))?;
+        Ok((need.pages(), need.events()))
     }
 
     fn residents(&self, known: &Known) -> Result<Residents, Failure> {
@@ -278,16 +311,16 @@ impl Sim<'_> {
     fn warn(&self, known: &Known) -> Result<(), Failure> {
         let simulated = self.residents(known)? == Residents::Simulated;
         match &known.recorded {
-            Some(Of { sampled: None, .. }) if simulated => eprintln!(
+            Some(Of { sampled: None, .. }) if simulated => self.progress.say(&format!(
                 "memfit: {}: has no touches of pages that were in memory, so that all costs are too low; record it with \
                  --record-access",
                 known.name
-            ),
-            Some(Of { sampled: None, .. }) if self.args.curve || !self.args.memory.is_empty() => eprintln!(
+            )),
+            Some(Of { sampled: None, .. }) if self.args.curve || !self.args.memory.is_empty() => self.progress.say(&format!(
                 "memfit: {}: the pages in memory are those of the run in every budget, as the recording has no touches of them; \
                  record it with --record-access",
                 known.name
-            ),
+            )),
             _ => {}
         }
         Ok(())
@@ -354,27 +387,53 @@ impl Sim<'_> {
         Ok(all)
     }
 
+    /// What simulating these takes: of the schemes, and of plain LRU.
+    fn parts(known: &Known, called: &[Called]) -> [Part; 2] {
+        [false, true].map(|at_once| {
+            let simulations = called.iter().filter(|called| called.lru == at_once).count() as u64;
+            Part { simulations, events: if simulations > 0 { known.events } else { 0 }, at_once }
+        })
+    }
+
+    fn plan(&self, known: &Known, called: &[Called]) {
+        Self::parts(known, called).into_iter().for_each(|part| self.progress.plan(part));
+        if self.args.curve {
+            self.progress.plan(Self::closer_at_most(known, called));
+        }
+    }
+
+    /// What looking more closely takes at most.
+    fn closer_at_most(known: &Known, called: &[Called]) -> Part {
+        let mut names: Vec<String> = called.iter().map(Called::label).collect();
+        names.sort_unstable();
+        names.dedup();
+        let simulations = CLOSER_ROUNDS as u64 * (CLOSER_STEPS - 1) * names.len() as u64;
+        Part { simulations, events: known.events, at_once: false }
+    }
+
     fn simulate(&self, known: &Known, called: &[Called]) -> Result<Vec<Row>, Failure> {
         let computing = known.recorded.as_ref().map_or(1.0, |of| of.computing);
         let (only, rate) = self.sample(known)?;
         let setups: Vec<Setup> =
             called.iter().filter(|called| !called.lru).map(|called| called.setup.clone()).collect();
         let jobs = self.args.jobs.unwrap_or(threads(setups.len()));
-        let mut progress = Progress::new(&known.name, self.args.quiet);
+        let [machines, plain_lru] = Self::parts(known, called);
+        let progress = &self.progress;
         let mut outcomes = Vec::new();
         if !setups.is_empty() {
             let mut feed = open(&known.source, computing, only)?;
-            let swept = sweep(&mut *feed, &setups, jobs, &mut |events| progress.show(events));
+            let swept = sweep(&mut *feed, &setups, jobs, &mut |far| progress.show(&known.name, machines, far));
             outcomes = swept.map_err(|error| failed(&known.name, &error))?;
+            progress.done(machines);
         }
         let mut curve = None;
         if called.iter().any(|called| called.lru) {
             // All sizes at once, in a run of its own.
             let mut feed = open(&known.source, computing, only)?;
-            let seen = lru(&mut *feed, &mut |events| progress.show(events));
+            let seen = lru(&mut *feed, &mut |far| progress.show(&known.name, plain_lru, far));
             curve = Some(seen.map_err(|error| failed(&known.name, &error))?);
+            progress.done(plain_lru);
         }
-        progress.end();
         let mut outcomes = outcomes.into_iter();
         let outcomes = called.iter().map(|called| match curve.as_ref().filter(|_| called.lru) {
             Some(curve) => plain(curve.hits((called.setup.budget as f64 * rate) as u64 / PAGE_BYTES), rate),
@@ -393,12 +452,18 @@ impl Sim<'_> {
     }
 
     /// Looks more closely where the bound is crossed.
-    fn closer(&self, known: &Known, mut rows: Vec<Row>, bound: f64) -> Result<(Vec<Row>, Vec<Found>), Failure> {
-        let first = self.setups(known)?;
+    fn closer(
+        &self,
+        known: &Known,
+        first: &[Called],
+        mut rows: Vec<Row>,
+        bound: f64,
+    ) -> Result<(Vec<Row>, Vec<Found>), Failure> {
+        let mut spare = Self::closer_at_most(known, first);
         for _ in 0..CLOSER_ROUNDS {
             let mut more = Vec::new();
             for found in curve::find(&rows, bound) {
-                let Some(like) = first.iter().find(|called| named(called) == found.label) else { continue };
+                let Some(like) = first.iter().find(|called| called.label() == found.label) else { continue };
                 more.extend(curve::between(&found, CLOSER_STEPS).into_iter().map(|budget| Called {
                     setup: Setup { budget, ..like.setup.clone() },
                     scheme: like.scheme.clone(),
@@ -409,10 +474,16 @@ impl Sim<'_> {
             if more.is_empty() {
                 break;
             }
+            // What was planned for it becomes known.
+            let planned = Part { simulations: more.len() as u64, ..spare };
+            spare.simulations -= planned.simulations;
+            self.progress.give_up(planned);
+            Self::parts(known, &more).into_iter().for_each(|part| self.progress.plan(part));
             rows.extend(self.simulate(known, &more)?);
         }
+        self.progress.give_up(spare);
         let found = curve::find(&rows, bound);
-        let place = |row: &Row| found.iter().position(|found| found.label == page::label(row));
+        let place = |row: &Row| found.iter().position(|found| found.label == row.label());
         rows.sort_by_key(|row| (place(row), row.budget));
         Ok((rows, found))
     }
@@ -426,46 +497,6 @@ fn plain(hits: Hits, rate: f64) -> Outcome {
     outcome.tally.faults = BySource { zero: hits.cold, swap: hits.misses(), ..BySource::default() };
     outcome.tally = outcome.tally.times(1.0 / rate);
     outcome
-}
-
-fn named(called: &Called) -> String {
-    match called.set.is_empty() {
-        true => called.scheme.clone(),
-        false => format!("{} {}", called.scheme, called.set),
-    }
-}
-
-/// A line on the terminal while it takes long.
-struct Progress<'a> {
-    name: &'a str,
-    shown: bool,
-    quiet: bool,
-    began: Instant,
-    last: Instant,
-}
-
-impl<'a> Progress<'a> {
-    fn new(name: &'a str, quiet: bool) -> Progress<'a> {
-        let now = Instant::now();
-        Progress { name, shown: false, quiet: quiet || !std::io::stderr().is_terminal(), began: now, last: now }
-    }
-
-    fn show(&mut self, events: u64) {
-        if self.quiet || self.last.elapsed() < Duration::from_millis(200) {
-            return;
-        }
-        self.last = Instant::now();
-        self.shown = true;
-        let rate = events as f64 / self.began.elapsed().as_secs_f64() / 1e6;
-        eprint!("\r\x1b[K{}: {:.1} million events, {rate:.1} million a second", self.name, events as f64 / 1e6);
-        _ = std::io::stderr().flush();
-    }
-
-    fn end(&self) {
-        if self.shown {
-            eprint!("\r\x1b[K");
-        }
-    }
 }
 
 #[cfg(test)]

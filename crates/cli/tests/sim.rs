@@ -1,15 +1,21 @@
 //! `memfit sim` as a user meets it. Nothing here needs a kernel feature: no program is paged.
 
+mod support;
+
 use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::generate::Spec;
 use memfit_sim::{Contents, Machine, Recorder, Residents, Setup};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use support::terminal::Terminal;
+use support::tree::{eventually, Tree};
 
 /// A directory of its own, removed at the end.
 struct Directory(PathBuf);
@@ -152,7 +158,7 @@ fn what_cannot_be_right_is_said_with_a_reason() {
     fails(&[SMALL, "--residents", "recorded"], 2, &["was not recorded"]);
     fails(&[SMALL, "-j", "0"], 2, &["1 to 1024"]);
     fails(&[SMALL, "--slowdown", "x"], 2, &["percentage"]);
-    for option in ["--json", "--csv", "--report"] {
+    for option in ["--json", "--csv", "--parquet", "--report"] {
         fails(&[SMALL, option, "/nonexistent/out"], 1, &[option, "cannot be written"]);
     }
 }
@@ -217,4 +223,64 @@ fn results_are_written_whole_as_table_csv_and_page() {
     }
     assert!(page.len() < 500_000);
     assert_eq!(fs::read_dir(Path::new(&directory.0)).unwrap().count(), 2, "nothing else is left");
+}
+
+#[test]
+fn parquet_has_what_csv_has() {
+    let directory = Directory::new("parquet");
+    let (csv, parquet) = (directory.file("out.csv"), directory.file("out.parquet"));
+    // What plain LRU does not know is missing, and a device that is not rated has no days.
+    let words = ["ns2:scale=64", "-s", "memfit,lru", "-m", "40%,80%", "--device", "hdd-2005"];
+    let output = sim(&[&words[..], &["--csv", &csv, "--parquet", &parquet]].concat());
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let text = fs::read_to_string(csv).unwrap();
+    let reader = SerializedFileReader::new(fs::File::open(&parquet).unwrap()).unwrap();
+    let about = reader.metadata().file_metadata().key_value_metadata().unwrap();
+    assert!(about[0].key == "memfit" && about[0].value.as_ref().unwrap().contains("hdd-2005: "), "{about:?}");
+    let cell = |field: &Field| match field {
+        Field::Null => String::new(),
+        Field::Str(text) => text.clone(),
+        Field::Long(number) => number.to_string(),
+        Field::Double(number) => number.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let mut lines = text.lines();
+    let fields = reader.metadata().file_metadata().schema().get_fields();
+    assert_eq!(lines.next().unwrap(), fields.iter().map(|field| field.name()).collect::<Vec<_>>().join(","));
+    for row in reader.get_row_iter(None).unwrap() {
+        let cells: Vec<_> = row.unwrap().get_column_iter().map(|(_, field)| cell(field)).collect();
+        assert_eq!(Some(&*cells.join(",")), lines.next());
+    }
+    assert_eq!(lines.next(), None);
+    // A place that is full, and a simulation that fails: there is no file.
+    fails(&[SMALL, "-m", "8M", "--parquet", "/dev/full"], 1, &["write /dev/full", "No space left"]);
+    fails(&[SMALL, "-m", "100K", "--parquet", &directory.file("none")], 2, &["too small"]);
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2, "nothing else is left");
+}
+
+#[test]
+fn how_far_it_is_is_shown_on_a_terminal_alone() {
+    let directory = Directory::new("progress");
+    // Longer than anybody waits; what there is to see is there soon.
+    let words = ["sim", "uniform:pages=32M,accesses=1000000000", "-s", "memfit,lru", "-m", "16M,24M"];
+    let on_a_terminal = |words: &[&str]| {
+        let mut terminal = Terminal::open().map_err(|reason| support::skip("sim_progress", &reason)).ok()?;
+        terminal.resize(100, 24);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memfit"));
+        command.args(words).env("TERM", "xterm");
+        terminal.give_to(&mut command);
+        Some((terminal, Tree::start(command, &directory.0, false)))
+    };
+    let Some((mut terminal, _counting)) = on_a_terminal(&words) else { return };
+    eventually("events are counted", || terminal.count("uniform:pages=32M,acc...: first look, ") > 0);
+    let words =
+        ["sim", "uniform:pages=32M,accesses=2000000", "-s", "memfit,lru", "-m", "16M,24M", "--device", "hdd-1999"];
+    let (mut terminal, _simulating) = on_a_terminal(&words).unwrap();
+    for part in [" % [", "> ", "0 of 4 simulations, ", " events/s, ", " left"] {
+        eventually(part, || terminal.count(part) > 0);
+    }
+    let small = ["sim", SMALL, "-m", "8M", "-q"];
+    let (mut terminal, mut quiet) = on_a_terminal(&small).unwrap();
+    assert_eq!(quiet.wait(), 0);
+    assert!(terminal.text().starts_with("workload"), "{}", terminal.text());
 }

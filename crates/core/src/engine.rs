@@ -472,7 +472,7 @@ impl Core {
     /// Bytes of the core's own tables.
     pub fn metadata_bytes(&self) -> u64 {
         let owners = self.owners.capacity() as u64 * 4;
-        let pool = self.pool.usage().metadata_bytes + self.store.metadata_bytes();
+        let pool = self.pool.metadata_bytes() + self.store.metadata_bytes();
         self.table.metadata_bytes() + self.objects.metadata_bytes() + pool + owners
     }
 

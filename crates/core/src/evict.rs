@@ -329,7 +329,7 @@ impl Core {
     /// Lets all parked runs of a process be tried at once: what they waited for has happened.
     pub fn unpark(&mut self, proc: ProcId) {
         self.asked(&Asked::Unpark { proc });
-        let runs: Vec<u32> = self.table.proc(proc).runs.values().copied().collect();
+        let runs: Vec<u32> = self.table.proc(proc).runs().values().copied().collect();
         for run in runs {
             let run = &mut self.table.runs[run as usize];
             (run.parked_until, run.park_count) = (0, 0);

@@ -163,7 +163,7 @@ impl Core {
         out: &mut Vec<Region>,
     ) -> Option<u64> {
         // A region is a run.
-        let runs = self.table.proc(proc).runs.range(from..);
+        let runs = self.table.proc(proc).runs().range(from..);
         for (looked, (&number, &index)) in runs.enumerate() {
             if looked >= most {
                 return Some(number);

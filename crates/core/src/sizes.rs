@@ -1,10 +1,42 @@
-//! Sizes that follow from the budget and the scheme.
+//! Sizes that follow from the budget and the scheme, and what else the pager and the simulator reclaim by.
 
+use crate::blocks::BLOCK_BYTES;
 use crate::engine::Tunables;
 use crate::ids::PAGE_BYTES;
+use crate::pool::PoolUsage;
 use crate::scheme::{AdmissionKind, Scheme, SizingKind};
+use crate::swap_log::SEGMENT_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Pages compressed between two looks at what is free.
+pub const COMPRESS_CHUNK: usize = 32;
+/// Moves of one step of compaction: the pager's lock is held for 20 us.
+pub const COMPACT_MOVES: usize = 32;
+/// Waste above which compaction pays, bytes a frame: a move costs a tenth of an eviction, and no fault later.
+const WASTE: u64 = 256;
+/// Part of the floor that must be left for pages which can be taken away, while the pool can give.
+const SQUEEZED: u64 = 2;
+/// Time of the device for a byte, ns, from which on the fewest bytes are worth their time also on the way there: the trained
+/// rule saves 102 bytes of a page for 4100 ns more in both directions (bench/README.md), and a byte is written and read.
+pub const SLOW_DEVICE_NS: u64 = 20;
+
+/// Writes to the log of the swap tier under way at once, at most.
+pub const LOG_WRITES: usize = 4;
+/// Bytes of the log that are worth a write of their own while more come.
+pub const LOG_FLUSH: u32 = 128 << 10;
+/// A segment of the log with less than this left is not begun with a batch, bytes.
+pub const LOG_BATCH_MIN: u32 = 32 << 10;
+/// What the writes of a segment can lose by ending at whole blocks, bytes.
+pub const LOG_PADDING: u32 = (SEGMENT_BYTES / LOG_FLUSH + 1) * BLOCK_BYTES;
+/// Room from which on a full swap tier takes pages again, bytes.
+pub const ROOM_AGAIN: u64 = 1 << 20;
+
+/// Whether compaction of the pool frees enough to pay.
+pub fn compaction_pays(pool: &PoolUsage) -> bool {
+    let frames = u64::from(pool.frames);
+    pool.stored_bytes + frames * WASTE <= frames * PAGE_BYTES
+}
 
 /// Sizes that follow from the budget and the scheme, bytes.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +93,18 @@ impl Sizes {
             dense_floor: percent(scheme.sizing.dense_floor_percent),
             staging: percent(scheme.reclaim.staging_percent).max(64 * 4096),
         }
+    }
+}
+
+impl Sizes {
+    /// Whether the resident pages are at their floor: then only the pool can give. `present`: bytes of those that can be taken away;
+    /// `beside`: of those that cannot. `gives`: the pool can write to the swap tier.
+    pub fn below_floor(&self, present: u64, beside: u64, pool: &PoolUsage, gives: bool) -> bool {
+        let floor = if pool.zpages >= u64::from(pool.frames) * 2 { self.dense_floor } else { self.floor };
+        // Much of what is beside can be what never can be taken: too little would be left of what the programs get back, and they
+        // would wait for the same pages for ever.
+        let squeezed = present < floor / SQUEEZED && u64::from(pool.frames) * PAGE_BYTES > floor && gives;
+        squeezed || present + beside <= floor
     }
 }
 

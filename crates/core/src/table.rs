@@ -10,6 +10,7 @@ use crate::grow::reserve_tight;
 use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::list::{Linked, Links, List};
 use crate::scheme::ReclaimKind;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of one page in one address space. See ARCHITECTURE.md, "Page states".
@@ -142,7 +143,9 @@ pub(crate) enum Age {
 /// What one process has in the table.
 #[derive(Debug)]
 pub(crate) struct Proc {
-    pub runs: BTreeMap<u64, u32>,
+    runs: BTreeMap<u64, u32>,
+    /// The run that was found last: a fault asks for its own again and again.
+    found: Cell<(u64, u32)>,
     /// Runs with resident pages, oldest first, of each group: those on probation, and the others.
     pub queues: [[List; 2]; QUEUES],
     /// Entries that are Resident, Quarantined, Evicting: pages in the program's memory.
@@ -157,6 +160,36 @@ pub(crate) struct Proc {
     pub doubts: Doubts,
     /// Entries that are Loading or Filling.
     pub coming_pages: u64,
+}
+
+/// In place of a number of a run.
+const NO_RUN: u64 = u64::MAX;
+
+impl Proc {
+    /// All runs, by number.
+    pub fn runs(&self) -> &BTreeMap<u64, u32> {
+        &self.runs
+    }
+
+    fn run(&self, number: u64) -> Option<u32> {
+        let (found, run) = self.found.get();
+        if found == number {
+            return Some(run);
+        }
+        let run = *self.runs.get(&number)?;
+        self.found.set((number, run));
+        Some(run)
+    }
+
+    fn add_run(&mut self, number: u64, run: u32) {
+        self.runs.insert(number, run);
+        self.found.set((number, run));
+    }
+
+    fn remove_run(&mut self, number: u64) -> Option<u32> {
+        self.found.set((NO_RUN, NIL));
+        self.runs.remove(&number)
+    }
 }
 
 /// All runs of all processes.
@@ -206,6 +239,7 @@ impl Table {
     pub fn add_proc(&mut self, area: u32) -> ProcId {
         let proc = Proc {
             runs: BTreeMap::new(),
+            found: Cell::new((NO_RUN, NIL)),
             queues: [[List::EMPTY; 2]; QUEUES],
             present_pages: 0,
             quarantined_pages: 0,
@@ -229,21 +263,18 @@ impl Table {
     }
 
     pub fn get(&self, proc: ProcId, page: Page) -> Entry {
-        match self.proc(proc).runs.get(&page.run()) {
-            Some(&run) => self.runs[run as usize].entries[page.index()].get(),
-            None => Entry::Untracked,
-        }
+        self.run_of(proc, page).map_or(Entry::Untracked, |run| self.entry_in(run, page.index()))
     }
 
     /// The entries of so many pages, in order.
     pub fn entries(&self, proc: ProcId, first: Page, pages: u32) -> impl Iterator<Item = Entry> + '_ {
-        let runs = &self.proc(proc).runs;
+        let of = self.proc(proc);
         let mut known: Option<(u64, Option<u32>)> = None;
         (first.0..first.0 + u64::from(pages)).map(move |number| {
             let page = Page(number);
             let run = match known {
                 Some((last, run)) if last == page.run() => run,
-                _ => known.insert((page.run(), runs.get(&page.run()).copied())).1,
+                _ => known.insert((page.run(), of.run(page.run()))).1,
             };
             run.map_or(Entry::Untracked, |run| self.entry_in(run, page.index()))
         })
@@ -253,7 +284,7 @@ impl Table {
     pub fn all_resident(&self, proc: ProcId, pages: std::ops::Range<u64>) -> bool {
         let (first, last) = (Page(pages.start).run(), Page(pages.end.saturating_sub(1)).run());
         (first..=last).all(|number| {
-            let Some(&run) = self.proc(proc).runs.get(&number) else { return false };
+            let Some(run) = self.proc(proc).run(number) else { return false };
             let all = pages.start.max(number * RUN_PAGES)..pages.end.min((number + 1) * RUN_PAGES);
             all.into_iter().all(|page| evictable(self.entry_in(run, Page(page).index())))
         })
@@ -270,7 +301,7 @@ impl Table {
     }
 
     pub fn run_of(&self, proc: ProcId, page: Page) -> Option<u32> {
-        self.proc(proc).runs.get(&page.run()).copied()
+        self.proc(proc).run(page.run())
     }
 
     pub fn entry_in(&self, run: u32, index: usize) -> Entry {
@@ -452,7 +483,7 @@ impl Table {
                 self.runs.len() as u32 - 1
             }
         };
-        self.proc_mut(proc).runs.insert(number, i);
+        self.proc_mut(proc).add_run(number, i);
         i
     }
 
@@ -470,7 +501,7 @@ impl Table {
             .map(|(&number, _)| number)
             .collect();
         for number in empty {
-            if let Some(run) = self.proc_mut(proc).runs.remove(&number) {
+            if let Some(run) = self.proc_mut(proc).remove_run(number) {
                 self.free.push(run);
             }
         }
@@ -513,6 +544,8 @@ impl Table {
         let mut groups = [Group::default(); QUEUES];
         for (id, proc) in self.procs.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?))) {
             let (mut present_pages, mut quarantined, mut evicting, mut queued, mut coming_pages) = (0, 0, 0, 0, 0);
+            let (found, run) = proc.found.get();
+            assert!(found == NO_RUN || proc.runs.get(&found) == Some(&run), "run {found} was found where it is not");
             for (&number, &run) in &proc.runs {
                 let r = &self.runs[run as usize];
                 assert_eq!((r.proc.0 as usize, r.number), (id, number));

@@ -11,11 +11,11 @@ macro_rules! columns {
     ($($name:literal $codec:literal to $last:literal;)*) => {
         /// All columns of a table of contents, in their order.
         pub const CONTENTS_COLUMNS: &[Column] = &[
-            always("number", Type::Number),
-            always("time_ns", Type::Number),
+            always("number", Type::Near),
+            always("time_ns", Type::Near),
             maybe("process", Type::Number),
-            maybe("page", Type::Number),
-            maybe("object", Type::Number),
+            maybe("page", Type::Near),
+            maybe("object", Type::Near),
             maybe("calls_since", Type::Number),
             always("hash", Type::Bits),
             always("entropy", Type::Number),
@@ -62,6 +62,7 @@ impl Row {
         if let Some(word) = contents.word {
             values[8] = Value::Number(word);
         }
+        self.has_list = false;
         self.values.clear();
         self.values.extend(values);
         self.values.extend(CODECS.iter().map(|&[first, last]| {

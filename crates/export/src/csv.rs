@@ -22,16 +22,16 @@ impl<W: Write> Csv<W> {
 impl<W: Write> Table for Csv<W> {
     fn row(&mut self, row: &Row) -> io::Result<()> {
         self.line.clear();
-        for (i, value) in row.values.iter().enumerate() {
+        for (i, value) in row.values().enumerate() {
             if i > 0 {
                 self.line.push(b',');
             }
             match value {
                 Value::Nothing => {}
                 Value::Number(number) => write!(self.line, "{number}")?,
-                Value::Name(name) => self.line.extend(name.as_bytes()),
-                Value::Text => self.line.extend(row.text.as_bytes()),
-                Value::Flag(flag) => self.line.extend(if *flag { &b"true"[..] } else { b"false" }),
+                Value::Fraction(number) => write!(self.line, "{number}")?,
+                Value::Name(text) | Value::Text(text) => self.line.extend(text.as_bytes()),
+                Value::Flag(flag) => self.line.extend(if flag { &b"true"[..] } else { b"false" }),
             }
         }
         self.line.push(b'\n');

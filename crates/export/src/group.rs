@@ -5,7 +5,7 @@ use crate::row::{Row, Value};
 use crate::Table;
 use memfit_trace::Head;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -21,103 +21,108 @@ pub const GROUP_ROWS: usize = 1 << 17;
 /// Values of a column that its rows have.
 enum Values {
     Numbers(Vec<i64>),
+    Fractions(Vec<f64>),
     Texts(Vec<ByteArray>),
     Flags(Vec<bool>),
 }
 
 /// A column of the group.
 struct Gathered {
+    name: &'static str,
     values: Values,
-    /// For each row whether it has a value (1, else 0); empty for columns that each row has.
-    levels: Vec<i16>,
+    /// For each row whether it has a value (1, else 0); `None` for columns that each row has.
+    levels: Option<Vec<i16>>,
 }
 
+impl Gathered {
+    fn new(column: &Column) -> Gathered {
+        let values = match column.of {
+            Type::Number | Type::Near | Type::Bits => Values::Numbers(Vec::new()),
+            Type::Fraction => Values::Fractions(Vec::new()),
+            Type::Name | Type::Text => Values::Texts(Vec::new()),
+            Type::Flag => Values::Flags(Vec::new()),
+        };
+        Gathered { name: column.name, values, levels: (!column.always).then(Vec::new) }
+    }
+}
+
+/// A file of any columns.
 pub struct Parquet<W: Write + Send> {
     file: SerializedFileWriter<W>,
-    about: &'static [Column],
     columns: Vec<Gathered>,
     rows: usize,
     /// Names that were seen: all rows share their bytes.
     names: HashMap<&'static str, ByteArray>,
 }
 
+fn schema(of: &str, columns: &[Column]) -> Result<Schema, ParquetError> {
+    let fields = columns.iter().map(|column| {
+        let (physical, logical) = match column.of {
+            Type::Number | Type::Near => (Physical::INT64, None),
+            Type::Fraction => (Physical::DOUBLE, None),
+            Type::Bits => (Physical::INT64, Some(LogicalType::integer(64, false))),
+            Type::Name | Type::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Type::Flag => (Physical::BOOLEAN, None),
+        };
+        let repetition = if column.always { Repetition::REQUIRED } else { Repetition::OPTIONAL };
+        let field = Schema::primitive_type_builder(column.name, physical);
+        field.with_logical_type(logical).with_repetition(repetition).build().map(Arc::new)
+    });
+    Schema::group_type_builder(of).with_fields(fields.collect::<Result<Vec<_>, _>>()?).build()
+}
+
 impl<W: Write + Send> Parquet<W> {
-    /// Begins a file; what the run was goes with it. A row is a `what`.
-    pub fn new(out: W, what: &str, columns: &'static [Column], head: &Head) -> io::Result<Self> {
-        let fields = columns.iter().map(|column| {
-            let (physical, logical) = match column.of {
-                Type::Number => (Physical::INT64, None),
-                Type::Bits => (Physical::INT64, Some(LogicalType::integer(64, false))),
-                Type::Name | Type::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-                Type::Flag => (Physical::BOOLEAN, None),
-            };
-            let repetition = if column.always { Repetition::REQUIRED } else { Repetition::OPTIONAL };
-            let field = Schema::primitive_type_builder(column.name, physical);
-            field.with_logical_type(logical).with_repetition(repetition).build().map(Arc::new)
-        });
-        let fields = fields.collect::<Result<Vec<_>, _>>().map_err(plain)?;
-        let schema = Schema::group_type_builder(what).with_fields(fields).build().map_err(plain)?;
-        let about = serde_json::to_string(head)?;
+    /// Begins a file. `of`: what a row is; `about`, JSON: what the rows are of, which goes with the file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn new(out: W, of: &str, columns: &[Column], about: String) -> io::Result<Self> {
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_created_by(format!("memfit {}", memfit_trace::MEMFIT))
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_key_value_metadata(Some(vec![KeyValue::new("memfit".into(), about)]));
-        // Few values of these come twice, and most are near the one before.
-        let near = ["number", "time_ns", "page", "to_page", "mapping_page", "object", "tick_ms", "unit", "from_unit"];
-        for name in near.into_iter().filter(|name| columns.iter().any(|column| column.name == *name)) {
-            let path = ColumnPath::from(name);
+        for column in columns.iter().filter(|column| column.of == Type::Near) {
+            let path = ColumnPath::from(column.name);
             properties = properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         }
+        let schema = schema(of, columns).map_err(plain)?;
         let file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build())).map_err(plain)?;
-        let gathered = columns.iter().map(|column| Gathered {
-            values: match column.of {
-                Type::Number | Type::Bits => Values::Numbers(Vec::new()),
-                Type::Name | Type::Text => Values::Texts(Vec::new()),
-                Type::Flag => Values::Flags(Vec::new()),
-            },
-            levels: Vec::new(),
-        });
-        Ok(Self { file, about: columns, columns: gathered.collect(), rows: 0, names: HashMap::new() })
+        let columns = columns.iter().map(Gathered::new).collect();
+        Ok(Self { file, columns, rows: 0, names: HashMap::new() })
     }
 
-    fn write_group(&mut self) -> Result<(), ParquetError> {
-        let mut group = self.file.next_row_group()?;
-        for (column, gathered) in self.about.iter().zip(&mut self.columns) {
-            let levels = (!column.always).then_some(&gathered.levels[..]);
-            match &mut gathered.values {
-                Values::Numbers(values) => write_column::<Int64Type, W>(&mut group, values, levels)?,
-                Values::Texts(values) => write_column::<ByteArrayType, W>(&mut group, values, levels)?,
-                Values::Flags(values) => write_column::<BoolType, W>(&mut group, values, levels)?,
+    /// Adds a row: a value for each column.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    ///
+    /// # Panics
+    /// If a value has another type than its column, or one is missing.
+    pub fn row<'a>(&mut self, values: impl Iterator<Item = Value<'a>>) -> io::Result<()> {
+        let mut gathered = self.columns.iter_mut();
+        for value in values {
+            let Gathered { name, values, levels } = gathered.next().expect("as many values as columns");
+            match levels {
+                Some(levels) => levels.push((value != Value::Nothing).into()),
+                None => assert!(value != Value::Nothing, "each row has its {name}"),
             }
-            gathered.levels.clear();
-        }
-        group.close()?;
-        self.rows = 0;
-        Ok(())
-    }
-}
-
-impl<W: Write + Send> Table for Parquet<W> {
-    fn row(&mut self, row: &Row) -> io::Result<()> {
-        for ((column, gathered), value) in self.about.iter().zip(&mut self.columns).zip(&row.values) {
-            if !column.always {
-                gathered.levels.push((*value != Value::Nothing).into());
-            }
-            match (&mut gathered.values, *value) {
+            match (values, value) {
                 (_, Value::Nothing) => {}
                 // Bits keep their pattern; numbers are small.
                 (Values::Numbers(values), Value::Number(number)) => values.push(number as i64),
+                (Values::Fractions(values), Value::Fraction(number)) => values.push(number),
                 (Values::Texts(values), Value::Name(name)) => {
                     values.push(self.names.entry(name).or_insert_with(|| ByteArray::from(name)).clone());
                 }
-                (Values::Texts(values), Value::Text) => values.push(ByteArray::from(&*row.text)),
+                (Values::Texts(values), Value::Text(text)) => values.push(ByteArray::from(text)),
                 (Values::Flags(values), Value::Flag(flag)) => values.push(flag),
-                (_, value) => unreachable!("{} has another type than {value:?}", column.name),
+                (_, value) => unreachable!("{name} has another type than {value:?}"),
             }
         }
+        assert!(gathered.next().is_none(), "as many values as columns");
         self.rows += 1;
         if self.rows == GROUP_ROWS {
             self.write_group().map_err(plain)?;
@@ -125,11 +130,52 @@ impl<W: Write + Send> Table for Parquet<W> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> io::Result<()> {
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn finish(mut self) -> io::Result<()> {
         if self.rows > 0 {
             self.write_group().map_err(plain)?;
         }
         self.file.close().map(drop).map_err(plain)
+    }
+
+    fn write_group(&mut self) -> Result<(), ParquetError> {
+        let mut group = self.file.next_row_group()?;
+        for Gathered { values, levels, .. } in &mut self.columns {
+            let known = levels.as_deref();
+            match values {
+                Values::Numbers(values) => write_column::<Int64Type, W>(&mut group, values, known)?,
+                Values::Fractions(values) => write_column::<DoubleType, W>(&mut group, values, known)?,
+                Values::Texts(values) => write_column::<ByteArrayType, W>(&mut group, values, known)?,
+                Values::Flags(values) => write_column::<BoolType, W>(&mut group, values, known)?,
+            }
+            levels.iter_mut().for_each(Vec::clear);
+        }
+        group.close()?;
+        self.rows = 0;
+        Ok(())
+    }
+}
+
+/// What is in a recording.
+pub struct Recorded<W: Write + Send>(Parquet<W>);
+
+impl<W: Write + Send> Recorded<W> {
+    /// Begins a file; what the run was goes with it. A row is a `what`.
+    pub fn new(out: W, what: &str, columns: &[Column], head: &Head) -> io::Result<Self> {
+        Ok(Self(Parquet::new(out, what, columns, serde_json::to_string(head)?)?))
+    }
+}
+
+impl<W: Write + Send> Table for Recorded<W> {
+    fn row(&mut self, row: &Row) -> io::Result<()> {
+        self.0.row(row.values())
+    }
+
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        self.0.finish()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Recorded runs as tables, for pandas, polars, DuckDB and the like: a row a call, a column for each thing that calls carry; or a row
-//! for each page whose contents were recorded.
+//! Tables for pandas, polars, DuckDB and the like: recorded runs, a row a call and a column for each thing that calls carry, or a row
+//! for each page whose contents were recorded; and any other as [`Parquet`].
 //!
 //! [`COLUMNS`] and [`CONTENTS_COLUMNS`] say what there is; docs/trace.md says it to people. Memory is bounded: a block of the recording and, for Parquet,
 //! a group of rows.
@@ -13,7 +13,8 @@ mod row;
 
 pub use columns::{Column, Type, COLUMNS};
 pub use contents::CONTENTS_COLUMNS;
-pub use group::GROUP_ROWS;
+pub use group::{Parquet, GROUP_ROWS};
+pub use row::Value;
 
 use memfit_core::trace::{Damaged, Decoder, Item, Note};
 use memfit_trace::{Block, ReadError, Reader, Reason, PAGE_BYTES};
@@ -105,7 +106,7 @@ pub fn export<R: Read, W: Write + Send>(
         Rows::Contents => ("contents", CONTENTS_COLUMNS),
     };
     let mut table: Box<dyn Table + '_> = match format {
-        Format::Parquet => Box::new(group::Parquet::new(out, what, columns, reader.head())?),
+        Format::Parquet => Box::new(group::Recorded::new(out, what, columns, reader.head())?),
         Format::Csv => Box::new(csv::Csv::new(out, columns)?),
     };
     let (mut rows, mut row) = (0, Row::default());

@@ -1,20 +1,22 @@
-//! A call as a row.
+//! A row: that of a call here.
 
 use crate::columns::{At, COLUMNS};
 use memfit_core::{Asked, Coded, Extent, Filled, ObjectId, Origin, Page, PageRange, ProcId, Stored};
 use std::fmt::Write;
 
 /// What a row has in a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value {
-    /// The call does not carry it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// It has nothing there.
     Nothing,
     /// For numbers and bits.
     Number(u64),
+    /// For fractions.
+    Fraction(f64),
     /// For names.
     Name(&'static str),
-    /// For texts: it is in [`Row::text`].
-    Text,
+    /// For texts.
+    Text(&'a str),
     /// For flags.
     Flag(bool),
 }
@@ -22,17 +24,27 @@ pub enum Value {
 /// A row, to be used again for the next one.
 #[derive(Debug, Default)]
 pub struct Row {
-    /// In the order of the table's columns.
-    pub values: Vec<Value>,
-    /// The one text that a row can have.
-    pub text: String,
+    /// In the order of the table's columns, but for the list.
+    pub values: Vec<Value<'static>>,
+    /// The one text that the row of a call can have.
+    list: String,
+    pub has_list: bool,
 }
 
 impl Row {
+    /// What it has, in the order of the table's columns.
+    pub fn values(&self) -> impl Iterator<Item = Value<'_>> {
+        self.values.iter().enumerate().map(|(at, &value)| match at == At::List as usize && self.has_list {
+            true => Value::Text(&self.list),
+            false => value,
+        })
+    }
+
     /// Becomes the row of a call.
     pub fn fill(&mut self, number: u64, time_ns: u64, asked: &Asked<'_>) {
         self.values.clear();
         self.values.resize(COLUMNS.len(), Value::Nothing);
+        self.has_list = false;
         self.number(At::Number, number);
         self.number(At::TimeNs, time_ns);
         self.name(At::Call, asked.name());
@@ -199,11 +211,11 @@ impl Row {
     }
 
     fn list(&mut self, numbers: impl Iterator<Item = u64>) {
-        self.text.clear();
+        self.list.clear();
         for (i, number) in numbers.enumerate() {
-            let _ = write!(self.text, "{}{number}", if i == 0 { "" } else { " " });
+            let _ = write!(self.list, "{}{number}", if i == 0 { "" } else { " " });
         }
-        self.values[At::List as usize] = Value::Text;
+        self.has_list = true;
     }
 }
 

@@ -5,14 +5,11 @@ use crate::swap::Aligned;
 use crate::trainer::Trainer;
 use memfit_codec::{Aim, Aims, Choice, Chooser, CodecId, Dictionaries, Pressure, Worker};
 use memfit_core::scheme::CodecKind;
+use memfit_core::sizes::SLOW_DEVICE_NS;
 use memfit_core::trace::Whose;
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
-
-/// Time of the device for a byte, ns, from which on the fewest bytes are worth their time also on the way there: the trained
-/// rule saves 102 bytes of a page for 4100 ns more in both directions (bench/README.md), and a byte is written and read.
-pub const SLOW_DEVICE_NS: u64 = 20;
 
 /// Buffers and contexts of one thread at a time.
 pub struct Compressor {

@@ -2,13 +2,14 @@
 //! staged longest, and writing the coldest of the pool to the swap tier.
 
 use crate::blocks::BlockOutput;
-use crate::compress::{Compressor, SLOW_DEVICE_NS};
+use crate::compress::Compressor;
 use crate::contents::Looker;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::sampling::Sampler;
 use crate::state::Shared;
 use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
+use memfit_core::sizes::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
 use memfit_core::{Answer, ObjectId, Origin};
 use memfit_os::sched::Cpus;
 use memfit_wire::BATCH_PAGES;
@@ -16,8 +17,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pages compressed between two looks at the batches.
-const COMPRESS_CHUNK: usize = 32;
 /// Pages that reclaim must gain in a window to be worth waiting for.
 const PACE_PAGES: usize = 64;
 const PACE_WINDOW: Duration = Duration::from_millis(50);
@@ -32,14 +31,6 @@ const HOPELESS_WINDOWS: u32 = 2;
 const FULL_PAUSE: Duration = Duration::from_millis(2);
 /// So far over the budget a run is ended that nothing can give to, percent.
 const FAR_OVER_PERCENT: u64 = 20;
-/// Moves of one compaction step: the lock is held for 20 us.
-const COMPACT_MOVES: usize = 32;
-/// Waste above which compaction pays, bytes per frame: a move costs a tenth of an eviction, and no fault later.
-const WASTE: u64 = 256;
-/// Part of the floor that must be left for pages which can be taken away, while the pool can give.
-const SQUEEZED: u64 = 2;
-/// Room from which on a full swap tier takes pages again, bytes.
-const ROOM_AGAIN: u64 = 1 << 20;
 /// Objects of a segment to be cleaned between two looks at the batches.
 const CLEAN_CHUNK: usize = 64;
 /// Time for cleaning between two looks at the batches when the tier is full.
@@ -211,12 +202,9 @@ impl Reclaimer {
         let (present, pool) = (state.core.present_total() * 4096, state.core.pool_usage());
         let overflows = state.core.overflows();
         drop(state);
-        let sizes = &self.shared.sizes;
-        let floor = if pool.zpages >= u64::from(pool.frames) * 2 { sizes.dense_floor } else { sizes.floor };
-        // What is not registered yet is resident as well. But much of it can be what never will be: too little would be left of
-        // what the programs get back, and they would wait for the same pages for ever.
-        let squeezed = present < floor / SQUEEZED && u64::from(pool.frames) * 4096 > floor && self.can_write();
-        let below = squeezed || present + self.shared.unmanaged.load(Relaxed) <= floor;
+        // What is not registered yet is resident as well.
+        let unmanaged = self.shared.unmanaged.load(Relaxed);
+        let below = self.shared.sizes.below_floor(present, unmanaged, &pool, self.can_write());
         if overflows {
             // Nothing leaves the pool: it stays as large as it is, and the programs' pages go on to the swap tier.
             self.shared.lock().core.close_pool(below);
@@ -366,8 +354,7 @@ impl Reclaimer {
         }
         let mut state = self.shared.lock();
         let usage = state.core.pool_usage();
-        let wasted = usage.stored_bytes + u64::from(usage.frames) * WASTE <= u64::from(usage.frames) * 4096;
-        if !wasted && usage.frames <= state.core.pool_limit() {
+        if !compaction_pays(&usage) && usage.frames <= state.core.pool_limit() {
             return 0;
         }
         let before = usage.frames;

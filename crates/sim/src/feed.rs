@@ -38,6 +38,15 @@ impl Batch {
     }
 }
 
+/// How far a feed was used.
+#[derive(Debug, Clone, Copy)]
+pub struct Far {
+    /// Events so far.
+    pub events: u64,
+    /// As [`Feed::share`] says.
+    pub share: Option<f64>,
+}
+
 /// Where events come from.
 pub trait Feed: Send {
     /// Puts the next ones into the batch. False at the end.
@@ -45,6 +54,11 @@ pub trait Feed: Send {
     /// # Errors
     /// When there is no telling what comes next.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, ReplayError>;
+
+    /// Share of what it has that was handed out, if it knows, 0 to 1.
+    fn share(&self) -> Option<f64> {
+        None
+    }
 
     /// What is to be said about the end.
     fn end(&self) -> Option<String> {

@@ -21,10 +21,10 @@ mod workload;
 mod write;
 
 pub use contents::{kind, Content, ContentId, Contents};
-pub use feed::{Batch, Feed, BATCH};
+pub use feed::{Batch, Far, Feed, BATCH};
 pub use fields::{Embedded, Problem, TableError};
 pub use machine::{BySource, Machine, Reached, Residents, Setup, Tally, Times};
-pub use measure::{first_look, footprint, First};
+pub use measure::{first_look, footprint, First, Footprint};
 pub use recorded::{Noted, Recorded};
 pub use replay::{replay, Replay, ReplayError};
 pub use sweep::{counts, sweep, threads, Outcome};

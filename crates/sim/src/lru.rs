@@ -13,7 +13,7 @@ mod table;
 
 pub use distances::{Curve, Distances};
 
-use crate::feed::{Batch, Feed};
+use crate::feed::{Batch, Far, Feed};
 use crate::replay::ReplayError;
 use crate::workload::Event;
 use table::Table;
@@ -190,17 +190,17 @@ impl Pages for Lru {
     }
 }
 
-/// Plain LRU of every size, over a whole workload. `progress` is called now and then with the number of events so far.
+/// Plain LRU of every size, over a whole workload. `progress` is called now and then.
 ///
 /// # Errors
 /// When the feed ends by one.
-pub fn lru(feed: &mut dyn Feed, progress: &mut dyn FnMut(u64)) -> Result<Curve, ReplayError> {
+pub fn lru(feed: &mut dyn Feed, progress: &mut dyn FnMut(Far)) -> Result<Curve, ReplayError> {
     let mut distances = Distances::new();
     let (mut batch, mut events) = (Batch::default(), 0);
     while feed.fill(&mut batch)? {
         batch.events.iter().for_each(|event| distances.event(event));
         events += batch.events.len() as u64;
-        progress(events);
+        progress(Far { events, share: feed.share() });
     }
     Ok(distances.curve())
 }

@@ -20,8 +20,10 @@ use crate::workload::Event;
 use book::Book;
 use memfit_codec::{by_name, Aims, Chooser, CodecId, CODEC_IDS};
 use memfit_core::scheme::{CodecKind, Scheme, SwapFormat};
-use memfit_core::sizes::Sizes;
-use memfit_core::{Answer, Core, Counters, Page, PageRange, ProcId, Tunables, PAGE_BYTES};
+use memfit_core::sizes::{Sizes, COMPRESS_CHUNK};
+use memfit_core::{
+    Answer, Compress, Core, Counters, Load, Page, PageRange, ProcId, Stored, Tunables, WriteBack, PAGE_BYTES,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tier::Tier;
@@ -219,6 +221,16 @@ pub struct Machine {
     /// Reclaim goes on until enough is free.
     reclaiming: bool,
     reached: Vec<Reached>,
+    lists: Lists,
+}
+
+/// What calls of the core fill, kept for the next call.
+#[derive(Default)]
+struct Lists {
+    loads: Vec<Load>,
+    wanted: Vec<Stored>,
+    picked: Vec<Compress>,
+    victims: Vec<WriteBack>,
 }
 
 impl Machine {
@@ -253,6 +265,7 @@ impl Machine {
             reclaim_until: 0,
             reclaiming: false,
             reached: Vec::new(),
+            lists: Lists::default(),
         }
     }
 
@@ -395,7 +408,7 @@ impl Machine {
             return;
         }
         // The recorded run may have had more room in staging.
-        while self.slots_short() && self.compress(reclaim::CHUNK) > 0 {}
+        while self.slots_short() && self.compress(COMPRESS_CHUNK) > 0 {}
         let victims = self.core.claim_range(id, range(page, 1), 1, 0);
         for victim in &victims {
             self.taken(id, victim.first.0, victim.slots.len() as u32);
@@ -408,12 +421,15 @@ impl Machine {
     fn taken(&mut self, id: ProcId, first: u64, pages: u32) {
         let (mut moved, mut file) = (0, 0);
         for i in 0..pages {
-            let info = self.books[id.0 as usize].as_mut().expect("it has a book").page(first + u64::from(i));
+            let book = self.book(id);
+            let page = first + u64::from(i);
+            let info = book.page(page);
             info.resident = false;
-            let file_page = info.file;
-            self.book(id).unshare(first + u64::from(i));
+            file |= u64::from(info.file) << i;
+            if book.shared > 0 {
+                book.unshare(page);
+            }
             moved |= 1u64 << i;
-            file |= u64::from(file_page) << i;
         }
         self.core.evicted(id, Page(first), pages, Answer { moved, file, ..Answer::default() }, self.tick());
         for page in first..first + u64::from(pages) {

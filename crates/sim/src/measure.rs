@@ -3,7 +3,7 @@
 use crate::contents::Contents;
 use crate::cost::CostTable;
 use crate::device::Device;
-use crate::feed::{Batch, Feed};
+use crate::feed::{Batch, Far, Feed};
 use crate::machine::{Machine, Residents, Setup};
 use crate::recorded::{Noted, Recorded};
 use crate::replay::ReplayError;
@@ -24,11 +24,13 @@ pub struct Footprint {
     live: HashMap<u32, HashMap<u64, u64>>,
     now: u64,
     most: u64,
+    events: u64,
 }
 
 impl Footprint {
     /// Takes note of an event.
     pub fn see(&mut self, event: &Event) {
+        self.events += 1;
         match *event {
             Event::Touches { proc, page, .. } | Event::Present { proc, page } | Event::Brought { proc, page } => {
                 let bits = self.live.entry(proc).or_default().entry(page / 64).or_default();
@@ -67,19 +69,25 @@ impl Footprint {
     pub fn pages(&self) -> u64 {
         self.most
     }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
 }
 
-/// The footprint of a whole workload, pages.
+/// The footprint of a whole workload. `progress` is called now and then.
 ///
 /// # Errors
 /// When the feed ends by one.
-pub fn footprint(feed: &mut dyn Feed) -> Result<u64, ReplayError> {
+pub fn footprint(feed: &mut dyn Feed, progress: &mut dyn FnMut(Far)) -> Result<Footprint, ReplayError> {
     let mut footprint = Footprint::default();
     let mut batch = Batch::default();
     while feed.fill(&mut batch)? {
         batch.events.iter().for_each(|event| footprint.see(event));
+        progress(Far { events: footprint.events(), share: feed.share() });
     }
-    Ok(footprint.pages())
+    Ok(footprint)
 }
 
 /// What a first look at a recording tells.
@@ -87,6 +95,8 @@ pub fn footprint(feed: &mut dyn Feed) -> Result<u64, ReplayError> {
 pub struct First {
     /// Most pages that its programs had at once, of those that were managed.
     pub footprint: u64,
+    /// Events that it is as a workload, without those of time.
+    pub events: u64,
     /// Share of its time in which the programs computed; the rest they waited for pages, by these costs.
     pub computing: f64,
     /// Calls that were replayed, each with the same decision as then.
@@ -101,7 +111,8 @@ pub struct First {
     pub end: Option<String>,
 }
 
-/// Simulates a recorded run as it was, under its own scheme, to see how much of its time was waiting.
+/// Simulates a recorded run as it was, under its own scheme, to see how much of its time was waiting. `length`: bytes of the
+/// recording, if that is known; `progress` is called now and then.
 ///
 /// # Errors
 /// When it cannot be replayed.
@@ -110,10 +121,12 @@ pub fn first_look<R: Read + Send>(
     costs: &Arc<CostTable>,
     device: &Arc<Device>,
     swap_bytes: u64,
+    length: Option<u64>,
+    progress: &mut dyn FnMut(Far),
 ) -> Result<First, ReplayError> {
     let tunables = reader.head().tunables().map_err(ReplayError::Head)?;
     let budget = reader.head().budget_bytes;
-    let mut recorded = Recorded::new(reader, 0.0)?;
+    let mut recorded = Recorded::new(reader, 0.0)?.of_length(length);
     let setup = Setup {
         scheme: tunables.scheme,
         budget,
@@ -129,6 +142,7 @@ pub fn first_look<R: Read + Send>(
     while recorded.fill(&mut batch)? {
         machine.batch(&batch);
         batch.events.iter().for_each(|event| footprint.see(event));
+        progress(Far { events: footprint.events(), share: recorded.share() });
     }
     let run_ns = recorded.run_ns();
     let (calls, end) = (recorded.calls(), recorded.end());
@@ -137,7 +151,7 @@ pub fn first_look<R: Read + Send>(
         0 => 1.0,
         _ => (1.0 - waiting as f64 / run_ns as f64).max(COMPUTING_MIN),
     };
-    let footprint = footprint.pages();
+    let (footprint, events) = (footprint.pages(), footprint.events());
     let (sampled, noted) = (recorded.sampled(), recorded.noted().clone());
-    Ok(First { footprint, computing, calls, run_ns, sampled, noted, end })
+    Ok(First { footprint, events, computing, calls, run_ns, sampled, noted, end })
 }

@@ -123,6 +123,8 @@ pub struct Recorded<R> {
     same: u64,
     ended: bool,
     cut: Option<ReadError>,
+    /// Bytes of the recording, if that is known.
+    length: Option<u64>,
 }
 
 impl<R: Read> Recorded<R> {
@@ -158,6 +160,7 @@ impl<R: Read> Recorded<R> {
             same: 0,
             ended: false,
             cut: None,
+            length: None,
         })
     }
 
@@ -185,6 +188,12 @@ impl<R: Read> Recorded<R> {
     /// What was recorded of contents, as far as was read.
     pub fn noted(&self) -> &Noted {
         &self.noted
+    }
+
+    /// So many bytes are all of the recording.
+    #[must_use]
+    pub fn of_length(self, length: Option<u64>) -> Recorded<R> {
+        Recorded { length, ..self }
     }
 
     /// What is sampled as far as was read, which is further than the events that were handed out: nearly all touches of these pages are
@@ -487,6 +496,11 @@ impl<R: Read + Send> Feed for Recorded<R> {
         }
         batch.learn(&self.contents);
         Ok(!batch.events.is_empty())
+    }
+
+    /// By bytes that were read: what waits for its contents is some blocks.
+    fn share(&self) -> Option<f64> {
+        self.length.map(|length| (self.reader.offset() as f64 / length.max(1) as f64).min(1.0))
     }
 
     fn end(&self) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Several machines, fed with the same events.
 
 use crate::contents::Contents;
-use crate::feed::{Batch, Feed};
+use crate::feed::{Batch, Far, Feed};
 use crate::machine::{Machine, Reached, Setup, Tally, Times};
 use crate::price::{price, Codings, Counts, FaultCounts};
 use crate::replay::ReplayError;
@@ -95,7 +95,7 @@ pub fn threads(machines: usize) -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(machines).max(1)
 }
 
-/// Feeds machines of all these setups, on so many threads. `progress` is called now and then with the number of events so far.
+/// Feeds machines of all these setups, on so many threads. `progress` is called now and then.
 ///
 /// # Errors
 /// When the feed ends by one.
@@ -103,7 +103,7 @@ pub fn sweep(
     feed: &mut dyn Feed,
     setups: &[Setup],
     threads: usize,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(Far),
 ) -> Result<Vec<Outcome>, ReplayError> {
     let threads = threads.clamp(1, setups.len().max(1));
     thread::scope(|scope| {
@@ -135,7 +135,7 @@ pub fn sweep(
                 // That thread has panicked, and says so when it is joined.
                 break Ok(());
             }
-            progress(events);
+            progress(Far { events, share: feed.share() });
         };
         drop(inputs);
         let mut parts: Vec<_> = handles

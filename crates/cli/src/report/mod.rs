@@ -9,7 +9,7 @@ mod faults;
 mod memory;
 mod regions;
 mod storage;
-mod words;
+pub(crate) mod words;
 
 use memfit_pager::timeline::{Course, Sample};
 use memfit_report::{Axis, Report, Section, Unit};

@@ -26,7 +26,7 @@ pub(super) fn times(number: u64, what: &str) -> String {
 }
 
 /// Three digits that count, and the unit that fits.
-pub(super) fn duration(ns: u64) -> String {
+pub(crate) fn duration(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns}\u{a0}ns"),
         1_000..1_000_000 => (ns as f64 / 1e3, "µs"),

@@ -1,6 +1,5 @@
 //! The smallest budget in which a scheme keeps a program quick enough.
 
-use super::page::label;
 use super::table::Row;
 use crate::size::human;
 
@@ -37,13 +36,13 @@ impl Found {
 pub fn find(rows: &[Row], bound: f64) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     for row in rows {
-        let (workload, label) = (row.workload.clone(), label(row));
+        let (workload, label) = (row.workload.clone(), row.label());
         if all.iter().any(|found| found.workload == workload && found.label == label) {
             continue;
         }
         let mut own: Vec<(u64, f64)> = rows
             .iter()
-            .filter(|other| other.workload == workload && super::page::label(other) == label)
+            .filter(|other| other.workload == workload && other.label() == label)
             .filter_map(|other| Some((other.budget, other.outcome.slowdown()?)))
             .collect();
         own.sort_by_key(|&(budget, _)| budget);

@@ -28,19 +28,11 @@ pub fn page(rows: &[Row], found: &[Found], bound: f64, facts: Vec<(String, Strin
     }
 }
 
-/// A scheme, with what was set in it.
-pub fn label(row: &Row) -> String {
-    match row.set.is_empty() {
-        true => row.scheme.clone(),
-        false => format!("{} {}", row.scheme, row.set),
-    }
-}
-
 fn section(workload: &str, rows: &[&Row], found: &[&Found], bound: f64) -> Section {
     let mut labels: Vec<String> = Vec::new();
     for row in rows {
-        if !labels.contains(&label(row)) {
-            labels.push(label(row));
+        if !labels.contains(&row.label()) {
+            labels.push(row.label());
         }
     }
     let mut budgets: Vec<u64> = rows.iter().map(|row| row.budget).collect();
@@ -73,7 +65,7 @@ fn curves(rows: &[&Row], labels: &[String], found: &[&Found], bound: f64) -> Vec
         let lines: Vec<Vec<(f64, f64)>> = labels
             .iter()
             .map(|wanted| {
-                let own = rows.iter().filter(|row| label(row) == *wanted);
+                let own = rows.iter().filter(|row| row.label() == *wanted);
                 let mut points: Vec<(f64, f64)> = own.filter_map(|row| Some((row.budget as f64, get(row)?))).collect();
                 points.sort_by(|a, b| a.0.total_cmp(&b.0));
                 points
@@ -103,10 +95,10 @@ fn curves(rows: &[&Row], labels: &[String], found: &[&Found], bound: f64) -> Vec
 }
 
 fn bars(rows: &[&Row]) -> Vec<Figure> {
-    let names: Vec<String> = rows.iter().map(|row| label(row)).collect();
+    let names: Vec<String> = rows.iter().map(|row| row.label()).collect();
     let share = |of: fn(&Row) -> u64| rows.iter().map(move |row| of(row) as f64).collect::<Vec<_>>();
     let time = Axis::new("Time", Unit::Nanoseconds);
-    let fastest = rows.iter().min_by_key(|row| row.outcome.times.program).map_or_else(String::new, |row| label(row));
+    let fastest = rows.iter().min_by_key(|row| row.outcome.times.program).map_or_else(String::new, |row| row.label());
     let says = format!("{fastest} takes the least time.");
     let mut times = Figure::of_names(Kind::Stacked, "Where the time goes", &says, "scheme", time, names.clone());
     times.kind = Kind::Bars;

@@ -1,10 +1,13 @@
-//! Results of simulations: one table of columns for the terminal, CSV and JSON.
+//! Results of simulations: one table of columns for the terminal, CSV, JSON and Parquet.
 
+use crate::report::words::duration;
 use crate::size::human;
+use memfit_export::Type;
 use memfit_report::{Cell, Unit};
 use memfit_sim::Outcome;
 use serde_json::{json, Map};
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write};
 
 /// A workload under a scheme in a budget.
 pub struct Row {
@@ -22,6 +25,21 @@ pub struct Row {
     pub outcome: Outcome,
     /// Plain LRU: of most columns nothing is known.
     pub lru: bool,
+}
+
+impl Row {
+    /// The scheme, with what was set in it.
+    pub fn label(&self) -> String {
+        label(&self.scheme, &self.set)
+    }
+}
+
+/// A scheme, with what was set in it.
+pub fn label(scheme: &str, set: &str) -> String {
+    match set.is_empty() {
+        true => scheme.to_owned(),
+        false => format!("{scheme} {set}"),
+    }
 }
 
 /// What is known of plain LRU.
@@ -108,19 +126,9 @@ fn shown(value: &Value) -> String {
         Value::Text(text) => text.clone(),
         Value::Count(count) | Value::Whole(Some(count)) => count.to_string(),
         Value::Bytes(bytes) => human(*bytes),
-        Value::Ns(ns) => seconds(*ns),
+        Value::Ns(ns) => duration(*ns).replace('\u{a0}', " "),
         Value::Number(Some(number)) => format!("{number:.3}"),
         Value::Number(None) | Value::Whole(None) | Value::Unknown => "-".into(),
-    }
-}
-
-/// Time for people.
-pub fn seconds(ns: u64) -> String {
-    match ns {
-        0..10_000 => format!("{ns} ns"),
-        10_000..10_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
-        10_000_000..1_000_000_000 => format!("{:.0} ms", ns as f64 / 1e6),
-        _ => format!("{:.2} s", ns as f64 / 1e9),
     }
 }
 
@@ -196,6 +204,45 @@ pub fn csv(rows: &[Row]) -> String {
         out.push('\n');
     }
     out
+}
+
+/// As Apache Parquet. `about`: what was simulated with what, which goes with it.
+pub fn parquet(rows: &[Row], out: impl Write + Send, about: &[(String, String)]) -> io::Result<()> {
+    use memfit_export::{Column, Parquet, Value as Cell};
+    // What type a column has says any row.
+    let any = Row {
+        workload: String::new(),
+        scheme: String::new(),
+        set: String::new(),
+        budget: 0,
+        footprint: 0,
+        outcome: Outcome::default(),
+        lru: false,
+    };
+    let columns: Vec<Column> = COLUMNS
+        .iter()
+        .map(|column| Column {
+            name: column.key,
+            of: match column.value(&any) {
+                Value::Text(_) => Type::Text,
+                Value::Number(_) => Type::Fraction,
+                Value::Count(_) | Value::Bytes(_) | Value::Ns(_) | Value::Whole(_) | Value::Unknown => Type::Number,
+            },
+            always: COUNTED.contains(&column.key),
+        })
+        .collect();
+    let about: Map<_, _> = about.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let mut table = Parquet::new(out, "result", &columns, serde_json::Value::Object(about).to_string())?;
+    for row in rows {
+        let values: Vec<Value> = COLUMNS.iter().map(|column| column.value(row)).collect();
+        table.row(values.iter().map(|value| match value {
+            Value::Text(text) => Cell::Text(text),
+            Value::Count(n) | Value::Bytes(n) | Value::Ns(n) | Value::Whole(Some(n)) => Cell::Number(*n),
+            Value::Number(Some(number)) => Cell::Fraction(*number),
+            Value::Number(None) | Value::Whole(None) | Value::Unknown => Cell::Nothing,
+        }))?;
+    }
+    table.finish()
 }
 
 /// An array of objects.

@@ -25,8 +25,8 @@ pub fn run(args: &TraceGenerateArgs) -> Result<i32, Failure> {
     let budget = match args.memory {
         Size::Bytes(bytes) => bytes,
         size => {
-            let pages = footprint(&mut spec.make()).map_err(|error| Failure::here(error.to_string()))?;
-            size.resolve(pages * 4096)
+            let need = footprint(&mut spec.make(), &mut |_| {}).map_err(|error| Failure::here(error.to_string()))?;
+            size.resolve(need.pages() * 4096)
         }
     };
     if budget < crate::sim::BUDGET_MIN {

@@ -52,7 +52,7 @@ fn cut(error: &ReadError, length: Option<u64>) -> String {
 }
 
 /// Bytes of a file.
-fn length(path: &Path) -> Option<u64> {
+pub(crate) fn length(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())
 }
 

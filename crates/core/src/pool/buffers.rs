@@ -287,17 +287,17 @@ impl Pool for Buffers {
     }
 
     fn usage(&self) -> PoolUsage {
-        let tables = table_bytes(&self.older) + table_bytes(&self.buffers.0) + self.ages.metadata_bytes();
         PoolUsage {
             zpages: u64::from(self.handles.live()),
             stored_bytes: self.stored_bytes,
             used_bytes: self.filled * u64::from(BLOCK_UNIT_BYTES),
             frames: self.frames.used(),
-            metadata_bytes: tables
-                + self.handles.metadata_bytes()
-                + self.frames.metadata_bytes()
-                + size_of::<Self>() as u64,
         }
+    }
+
+    fn metadata_bytes(&self) -> u64 {
+        let tables = table_bytes(&self.older) + table_bytes(&self.buffers.0) + self.ages.metadata_bytes();
+        tables + self.handles.metadata_bytes() + self.frames.metadata_bytes() + size_of::<Self>() as u64
     }
 
     /// Moves nothing: buffers are not compacted, here as in the paper [17].

@@ -378,14 +378,17 @@ impl<const MOST: usize> Pool for Folds<MOST> {
     }
 
     fn usage(&self) -> PoolUsage {
-        let tables = self.handles.metadata_bytes() + self.frames.metadata_bytes() + table_bytes(&self.records);
         PoolUsage {
             zpages: u64::from(self.handles.live()),
             stored_bytes: self.stored_bytes,
             used_bytes: self.used_chunks * u64::from(CHUNK_BYTES),
             frames: self.frames.used(),
-            metadata_bytes: size_of::<Self>() as u64 + tables,
         }
+    }
+
+    fn metadata_bytes(&self) -> u64 {
+        let tables = self.handles.metadata_bytes() + self.frames.metadata_bytes() + table_bytes(&self.records);
+        size_of::<Self>() as u64 + tables
     }
 
     fn compact(

@@ -145,8 +145,6 @@ pub struct PoolUsage {
     pub used_bytes: u64,
     /// Frames in use.
     pub frames: u32,
-    /// Heap bytes of the pool's own tables, slack included.
-    pub metadata_bytes: u64,
 }
 
 /// What an eviction frees as a whole: the zpages that share frames and cannot be freed alone. Its number is that of its
@@ -199,8 +197,11 @@ pub trait Pool: Send {
     /// free slots of frames that are in use anyway.
     fn set_limit(&mut self, frames: u32);
 
-    /// Totals; O(number of tables), not O(zpages).
+    /// Totals; O(1).
     fn usage(&self) -> PoolUsage;
+
+    /// Heap bytes of the pool's own tables, slack included; O(number of tables), not O(zpages).
+    fn metadata_bytes(&self) -> u64;
 
     /// Of [`Pool::usage`] the frames alone.
     fn frames(&self) -> u32 {

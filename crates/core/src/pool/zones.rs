@@ -420,16 +420,18 @@ impl Pool for Zones {
     }
 
     fn usage(&self) -> PoolUsage {
-        // All zones have tables of the same size.
-        let of_a_zone = self.chain.iter().next().map_or(0, |zone| self.zone(zone).metadata_bytes());
-        let tables = u64::from(self.chain.live()) * of_a_zone;
         PoolUsage {
             zpages: u64::from(self.handles.live()),
             stored_bytes: self.stored_bytes,
             used_bytes: self.used_blocks * u64::from(self.block_bytes),
             frames: self.frames(),
-            metadata_bytes: self.shared_bytes() + tables,
         }
+    }
+
+    fn metadata_bytes(&self) -> u64 {
+        // All zones have tables of the same size.
+        let of_a_zone = self.chain.iter().next().map_or(0, |zone| self.zone(zone).metadata_bytes());
+        self.shared_bytes() + u64::from(self.chain.live()) * of_a_zone
     }
 
     /// Empties condemned zones, those with the fewest used blocks first; makes a run if pages found blocks enough, but
@@ -489,7 +491,7 @@ impl Pool for Zones {
             used += u64::from(zone.blocks.used());
         }
         assert_eq!((pages, used), (self.handles.live(), self.used_blocks));
-        assert_eq!(self.usage().metadata_bytes, self.shared_bytes() + tables);
+        assert_eq!(self.metadata_bytes(), self.shared_bytes() + tables);
         let allowed = self.limit / self.zone_frames;
         let condemned = in_use.iter().filter(|zone| self.zone(**zone).condemned).count() as u32;
         assert_eq!((condemned, condemned), (self.condemned, self.chain.live().saturating_sub(allowed)));

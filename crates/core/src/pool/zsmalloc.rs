@@ -62,6 +62,8 @@ struct Zsmalloc {
     frames: SpanAlloc,
     limit: u32,
     stored_bytes: u64,
+    /// Bytes of the slots in use.
+    slot_bytes: u64,
     /// Objects of class [`WHOLE`].
     whole: u64,
     /// Made by the first question about a unit; kept up from then on.
@@ -107,6 +109,7 @@ impl Zsmalloc {
             frames,
             limit: params.limit_frames,
             stored_bytes: 0,
+            slot_bytes: 0,
             whole: 0,
             units: OnceCell::new(),
         }
@@ -208,6 +211,7 @@ impl Pool for Zsmalloc {
         let class = &mut self.classes[usize::from(class_index)];
         class.set_owner(zspage, slot, handle);
         self.stored_bytes += u64::from(len);
+        self.slot_bytes += u64::from(class.layout.bytes);
         Ok(Placed { handle, slot: class.slot(zspage, slot), grew })
     }
 
@@ -228,6 +232,7 @@ impl Pool for Zsmalloc {
         } else {
             let class = &mut self.classes[usize::from(place.class)];
             assert_eq!(class.owner(place.zspage, place.slot), Some(handle), "the slot belongs to the handle");
+            self.slot_bytes -= u64::from(class.layout.bytes);
             let Some(span) = class.put(place.zspage, place.slot) else { return Span::EMPTY };
             span
         };
@@ -240,17 +245,19 @@ impl Pool for Zsmalloc {
     }
 
     fn usage(&self) -> PoolUsage {
-        let classes: u64 = self.classes.iter().map(Class::metadata_bytes).sum();
-        let units = self.units.get().map_or(0, UnitIndex::metadata_bytes);
-        let fixed = table_bytes(&self.classes) + units + size_of::<Self>() as u64;
-        let in_slots = |class: &Class| class.used() * u64::from(class.layout.bytes);
         PoolUsage {
             zpages: u64::from(self.handles.live()),
             stored_bytes: self.stored_bytes,
-            used_bytes: self.classes.iter().map(in_slots).sum::<u64>() + self.whole * u64::from(LEN_MAX),
+            used_bytes: self.slot_bytes + self.whole * u64::from(LEN_MAX),
             frames: self.frames.used(),
-            metadata_bytes: fixed + classes + self.handles.metadata_bytes() + self.frames.metadata_bytes(),
         }
+    }
+
+    fn metadata_bytes(&self) -> u64 {
+        let classes: u64 = self.classes.iter().map(Class::metadata_bytes).sum();
+        let units = self.units.get().map_or(0, UnitIndex::metadata_bytes);
+        let fixed = table_bytes(&self.classes) + units + size_of::<Self>() as u64;
+        fixed + classes + self.handles.metadata_bytes() + self.frames.metadata_bytes()
     }
 
     fn frames(&self) -> u32 {
@@ -318,7 +325,7 @@ impl Pool for Zsmalloc {
         self.handles.check();
         self.classes.iter().for_each(Class::check);
         let mut spans: Vec<Span> = self.classes.iter().flat_map(Class::spans).map(|(_, span)| span).collect();
-        let (mut stored_bytes, mut in_slots) = (0, 0);
+        let (mut stored_bytes, mut slot_bytes, mut in_slots) = (0, 0, 0);
         for (handle, place) in self.handles.iter() {
             stored_bytes += u64::from(place.len);
             let class = &self.classes[usize::from(place.class)];
@@ -327,10 +334,11 @@ impl Pool for Zsmalloc {
                 spans.push(Span { first: place.zspage, frames: 1 });
             } else {
                 assert_eq!(class.owner(place.zspage, place.slot), Some(handle), "owner of {place:?}");
+                slot_bytes += u64::from(class.layout.bytes);
                 in_slots += 1;
             }
         }
-        assert_eq!(stored_bytes, self.stored_bytes);
+        assert_eq!((stored_bytes, slot_bytes), (self.stored_bytes, self.slot_bytes));
         assert_eq!(in_slots, self.classes.iter().map(Class::used).sum::<u64>(), "every slot in use has a handle");
         spans.sort_unstable_by_key(|span| span.first);
         assert!(spans.windows(2).all(|pair| pair[0].first + pair[0].frames <= pair[1].first), "zspages overlap");
@@ -508,12 +516,12 @@ mod tests {
     fn the_index_costs_nothing_until_somebody_asks() {
         let mut pool = pool(4);
         let mut handles: Vec<Handle> = (0..3000).map(|i| pool.place(40 + i % 4057).unwrap().handle).collect();
-        let (without, frames) = (pool.usage().metadata_bytes, u64::from(pool.usage().frames));
+        let (without, frames) = (pool.metadata_bytes(), u64::from(pool.usage().frames));
         assert_eq!(handles.iter().filter(|&&handle| pool.unit(handle) == Unit(0)).count(), 9, "40 to 48 bytes");
-        assert_eq!(pool.usage().metadata_bytes, without);
+        assert_eq!(pool.metadata_bytes(), without);
         // It is made of what is there already.
         assert!(handles.iter().all(|&handle| pool.view(pool.unit(handle)).zpages > 0));
-        assert!((frames * 8..frames * 10).contains(&(pool.usage().metadata_bytes - without)));
+        assert!((frames * 8..frames * 10).contains(&(pool.metadata_bytes() - without)));
         pool.check();
         // Kept up by what comes, leaves and moves, and smaller when less is left.
         handles.extend((0..3000).map(|i| pool.place(40 + i % 4057).unwrap().handle));
@@ -559,13 +567,13 @@ mod tests {
             }];
         for chain in [1, 4, 8] {
             let mut pool = pool(chain);
-            let empty = pool.usage().metadata_bytes;
+            let empty = pool.metadata_bytes();
             println!("chains of {chain}: {} classes, {empty} bytes of metadata when empty", pool.classes.len());
             for len in rows {
                 let handles: Vec<Handle> = (0..20_000).map(|i| pool.place(len(i)).unwrap().handle).collect();
                 let usage = pool.usage();
                 let mean = usage.stored_bytes / usage.zpages;
-                let per_zpage = (usage.metadata_bytes - empty) as f64 / usage.zpages as f64;
+                let per_zpage = (pool.metadata_bytes() - empty) as f64 / usage.zpages as f64;
                 let waste = 1.0 - usage.stored_bytes as f64 / (usage.frames as f64 * 4096.0);
                 println!("  {mean:4} bytes: {per_zpage:4.1} of metadata per zpage, waste {:4.1} %", waste * 100.0);
                 assert!(per_zpage < 23.0, "{per_zpage}");

@@ -1,10 +1,11 @@
 //! Appending objects to the swap tier, and cleaning its segments. Of the reclaim thread.
 //!
-//! Objects are collected in the buffer of an open segment, and written in pieces of at least [`FLUSH`] while more come. An
+//! Objects are collected in the buffer of an open segment, and written in pieces of at least [`LOG_FLUSH`] while more come. An
 //! object's memory stays where it is until its piece is on the device.
 
 use super::engine::{Engine, Progress, Request, Transfer};
 use super::{span, Aligned, SwapTier, ALIGN, SEGMENT};
+use memfit_core::sizes::{LOG_BATCH_MIN, LOG_FLUSH, LOG_PADDING, LOG_WRITES};
 use memfit_core::swap_log::{stored_bytes, SegmentId};
 use memfit_core::{ObjectId, Stored};
 use std::io;
@@ -12,16 +13,6 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Writes under way at once, at most.
-const WRITES: usize = 4;
-/// Bytes that are worth a write of their own while more come.
-const FLUSH: usize = 128 << 10;
-
-/// A segment with less than this left is not begun with a batch, bytes.
-const BATCH_MIN: u32 = 32 << 10;
-/// What the writes of one segment can lose by ending at whole pages, bytes.
-const PADDING: u32 = ((SEGMENT / FLUSH + 1) * ALIGN) as u32;
 
 /// Whether an object can be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +119,7 @@ impl Writer {
         if self.left() >= stored_bytes(u32::from(len)) {
             return Room::Yes;
         }
-        if self.flights.len() >= WRITES {
+        if self.flights.len() >= LOG_WRITES {
             return Room::Later;
         }
         self.close();
@@ -154,11 +145,11 @@ impl Writer {
 
     /// As [`Writer::room`], for a batch of objects: how many bytes it may have in the swap tier.
     pub fn batch(&mut self) -> Result<u32, Room> {
-        if self.left() < BATCH_MIN && self.flights.len() < WRITES {
+        if self.left() < LOG_BATCH_MIN && self.flights.len() < LOG_WRITES {
             self.close();
         }
         match self.room(4096, false) {
-            Room::Yes => Ok(self.left().saturating_sub(PADDING)),
+            Room::Yes => Ok(self.left().saturating_sub(LOG_PADDING)),
             other => Err(other),
         }
     }
@@ -178,7 +169,7 @@ impl Writer {
         self.tier.log().append(stored.extent, object, (end - start) as u32);
         let count = if from.is_some() { &self.tier.counters.cleaned_bytes } else { &self.tier.counters.object_bytes };
         count.fetch_add((end - start) as u64, Relaxed);
-        if open.fill - open.flushed >= FLUSH {
+        if open.fill - open.flushed >= LOG_FLUSH as usize {
             self.flush();
         }
     }

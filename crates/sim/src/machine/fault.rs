@@ -69,7 +69,8 @@ impl Machine {
         let began = self.times.program;
         let most = self.read_ahead(id, page);
         let limit = self.limit(id, page);
-        let mut loads = Vec::new();
+        let mut loads = std::mem::take(&mut self.lists.loads);
+        loads.clear();
         let answer = self.core.fault(id, Page(page), limit, most, &mut loads);
         assert!(answer == Fault::Load, "page {page:#x} of process {} is {answer:?} at a touch", id.0);
         if !around {
@@ -78,6 +79,7 @@ impl Machine {
         for (i, load) in loads.iter().enumerate() {
             self.load(id, load, how, around || i > 0);
         }
+        self.lists.loads = loads;
         self.times.faults += self.times.program - began;
         self.peak();
         self.balance();
@@ -93,11 +95,12 @@ impl Machine {
 
     /// Reads what is in the swap tier, if the page is. Returns how many pages are at hand then.
     fn read_ahead(&mut self, id: ProcId, page: u64) -> u32 {
-        let mut wanted: Vec<Stored> = Vec::new();
-        self.core.swapped_ahead(id, Page(page), AHEAD_PAGES, &mut wanted);
+        let wanted = &mut self.lists.wanted;
+        wanted.clear();
+        self.core.swapped_ahead(id, Page(page), AHEAD_PAGES, wanted);
         let Some(first) = wanted.first().copied() else { return u32::MAX };
         if !self.tier.at_hand(first.extent) {
-            let ns = self.tier.read(&wanted, self.times.program, &mut self.tally);
+            let ns = self.tier.read(wanted, self.times.program, &mut self.tally);
             self.times.program += ns;
             self.times.reads += ns;
         }

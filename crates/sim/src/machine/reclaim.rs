@@ -3,21 +3,13 @@
 use super::{Machine, Residents};
 use memfit_codec::{Choice, CodecId, Pressure, PAGE};
 use memfit_core::scheme::SwapFormat;
+use memfit_core::sizes::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, SLOW_DEVICE_NS};
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, PAGE_BYTES};
 
-/// Pages compressed between two looks at what is free.
-pub(super) const CHUNK: usize = 32;
 /// Most pages of a batch.
 const BATCH_PAGES: u64 = 256;
-/// Moves of one step of compaction, waste above which it pays (bytes a frame).
-const COMPACT_MOVES: usize = 32;
-const WASTE: u64 = 256;
-/// Part of the floor that must be left for pages which can be taken away.
-const SQUEEZED: u64 = 2;
 /// Rounds in a row without gain after which nothing can be freed.
 const HOPELESS: u32 = 4;
-/// A device on which a byte takes longer than this is slow, ns.
-const SLOW_DEVICE_NS: u64 = 20;
 
 impl Machine {
     /// Frees memory: in the background as far as time has passed, and before the program goes on if too little is free.
@@ -71,7 +63,7 @@ impl Machine {
             }
             self.reclaim_until = self.reclaim_until.max(now);
             let origin = if over { Origin::Direct } else { Origin::Background };
-            self.compress_for(CHUNK, origin);
+            self.compress_for(COMPRESS_CHUNK, origin);
             self.core.look(self.tick());
             let over = self.free() < allowed;
             if over || self.core.wants_room() {
@@ -89,7 +81,7 @@ impl Machine {
             gained += self.take_away();
         }
         if self.slots_short() || (gained == 0 && self.core.totals_staged() > 0) {
-            gained += self.compress_for(CHUNK, origin);
+            gained += self.compress_for(COMPRESS_CHUNK, origin);
         }
         self.core.look(self.tick());
         if below_floor || self.core.wants_room() {
@@ -101,15 +93,9 @@ impl Machine {
 
     /// Whether the resident pages are at their floor: then only the pool can give.
     fn below_floor(&mut self) -> bool {
-        let usage = self.core.pool_usage();
         let present = self.core.present_total() * PAGE_BYTES;
-        let sizes = &self.sizes;
-        let floor = if usage.zpages >= u64::from(usage.frames) * 2 { sizes.dense_floor } else { sizes.floor };
-        let squeezed = present < floor / SQUEEZED
-            && u64::from(usage.frames) * PAGE_BYTES > floor
-            && self.tier.exists()
-            && !self.tier.full;
-        let below = squeezed || present <= floor;
+        let gives = self.tier.exists() && !self.tier.full;
+        let below = self.sizes.below_floor(present, 0, &self.core.pool_usage(), gives);
         if self.core.overflows() {
             self.core.close_pool(below);
             return false;
@@ -144,7 +130,8 @@ impl Machine {
         if self.core.pool_is_full() {
             return self.make_pool_smaller(true);
         }
-        let mut picked = Vec::new();
+        let mut picked = std::mem::take(&mut self.lists.picked);
+        picked.clear();
         self.core.pick_compress(most, &mut picked);
         let counters = self.core.counters();
         let aim = self.aims.look(&Pressure {
@@ -156,7 +143,7 @@ impl Machine {
             dictionaries: 0,
         });
         let mut done = 0;
-        for item in picked {
+        for &item in &picked {
             match self.compress_one(item, origin, aim) {
                 Placed::Swap => done += usize::from(self.write_raw(item.object)),
                 // At once, so that those after it find room: here writes take no time before they free it.
@@ -164,6 +151,7 @@ impl Machine {
                 Placed::Nothing | Placed::Pool { .. } => done += 1,
             }
         }
+        self.lists.picked = picked;
         done
     }
 
@@ -246,8 +234,7 @@ impl Machine {
 
     fn compact(&mut self) -> usize {
         let before = self.core.pool_usage();
-        let wasted = before.stored_bytes + u64::from(before.frames) * WASTE <= u64::from(before.frames) * PAGE_BYTES;
-        if !wasted && before.frames <= self.core.pool_limit() {
+        if !compaction_pays(&before) && before.frames <= self.core.pool_limit() {
             return 0;
         }
         let moves = self.core.compact(COMPACT_MOVES).len() as u64;
@@ -261,7 +248,8 @@ impl Machine {
         if !self.tier.exists() {
             return 0;
         }
-        let mut victims = Vec::new();
+        let mut victims = std::mem::take(&mut self.lists.victims);
+        victims.clear();
         if self.wants_log() {
             let Some(bytes) = self.tier.batch(&mut self.tally) else {
                 self.swap_full();
@@ -279,7 +267,9 @@ impl Machine {
             self.settle();
             self.write_blocks(&victims);
         }
-        victims.len()
+        let left = victims.len();
+        self.lists.victims = victims;
+        left
     }
 
     /// Whole slots, or whole buffers with all that is in them.

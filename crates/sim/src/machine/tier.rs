@@ -5,22 +5,15 @@ use crate::device::{Device, Transfers};
 use crate::hash::NumberMap;
 use memfit_core::blocks::{block_of, BLOCK_BYTES, BLOCK_UNIT_BYTES};
 use memfit_core::scheme::SwapFormat;
+use memfit_core::sizes::{LOG_BATCH_MIN, LOG_FLUSH, LOG_PADDING, LOG_WRITES, ROOM_AGAIN};
 use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, SEGMENT_BYTES};
 use memfit_core::{Extent, ObjectId, ProcId, Stored};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that are worth a write of their own while more come.
-const FLUSH: u32 = 128 << 10;
-/// A segment with less than this left is not begun with a batch, bytes.
-const BATCH_MIN: u32 = 32 << 10;
-/// What the writes of a segment can lose by ending at whole blocks, bytes.
-const PADDING: u32 = (SEGMENT_BYTES / FLUSH + 1) * BLOCK_BYTES;
 /// Writes that may be under way before reclaim waits for them.
-const WRITES: u64 = 4;
-/// Room from which on a full tier takes pages again, bytes.
-const ROOM_AGAIN: u64 = 1 << 20;
+const WRITES: u64 = LOG_WRITES as u64;
 /// Objects that were read ahead and may wait for their fault.
 const AT_HAND: usize = 1024;
 
@@ -38,7 +31,7 @@ pub struct Disk {
 impl Disk {
     /// Whether a byte takes longer than this to be written, ns.
     pub fn is_slow(&self, ns: u64) -> bool {
-        self.device.write_ns(&one(u64::from(FLUSH), true), 1) > ns * u64::from(FLUSH)
+        self.device.write_ns(&one(u64::from(LOG_FLUSH), true), 1) > ns * u64::from(LOG_FLUSH)
     }
 
     fn write(&mut self, at: u64, bytes: u64, now: u64, tally: &mut Tally) -> u64 {
@@ -217,10 +210,10 @@ impl Tier {
 
     /// Bytes that a batch may have in the open segment; `None` if there is no room.
     pub fn batch(&mut self, tally: &mut Tally) -> Option<u32> {
-        if self.left() < BATCH_MIN {
+        if self.left() < LOG_BATCH_MIN {
             self.close(tally);
         }
-        self.room(stored_bytes(BLOCK_BYTES), false, tally).then(|| self.left().saturating_sub(PADDING))
+        self.room(stored_bytes(BLOCK_BYTES), false, tally).then(|| self.left().saturating_sub(LOG_PADDING))
     }
 
     fn left(&self) -> u32 {
@@ -264,7 +257,7 @@ impl Tier {
         let open = self.open.as_mut().expect("room was made");
         let stored = Stored { extent: open.segment.extent(open.fill), len, codec };
         open.fill += bytes;
-        let due = open.fill - open.flushed >= FLUSH;
+        let due = open.fill - open.flushed >= LOG_FLUSH;
         self.log.append(stored.extent, object, bytes);
         tally.object_bytes += if cleaning { 0 } else { u64::from(bytes) };
         if due {
@@ -287,7 +280,7 @@ impl Tier {
     pub fn flushed(&mut self, now: u64, tally: &mut Tally) -> u64 {
         self.disk.until = self.disk.until.max(now);
         self.flush(tally);
-        let most = WRITES * self.disk.device.write_ns(&one(FLUSH.into(), true), 1);
+        let most = WRITES * self.disk.device.write_ns(&one(LOG_FLUSH.into(), true), 1);
         (self.disk.until - now).saturating_sub(most)
     }
 

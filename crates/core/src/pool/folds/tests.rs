@@ -383,16 +383,16 @@ fn both_are_in_the_table_after_zsmalloc() {
 #[test]
 fn metadata_follows_the_contents() {
     let mut pool = z3fold(1 << 16);
-    let empty = pool.usage().metadata_bytes;
+    let empty = pool.metadata_bytes();
     let handles: Vec<Handle> = (0..30_000).map(|_| pool.place(1300).unwrap().handle).collect();
-    let full = pool.usage().metadata_bytes - empty;
+    let full = pool.metadata_bytes() - empty;
     assert!((30_000 * 16..30_000 * 19).contains(&full), "{full}");
     for &handle in &handles[3_000..] {
         pool.remove(handle);
     }
     pool.compact(0, &|_| true, &mut Vec::new(), &mut Vec::new());
     pool.check();
-    let left = pool.usage().metadata_bytes - empty;
+    let left = pool.metadata_bytes() - empty;
     assert!(left < full / 4, "{left} of {full}");
 }
 

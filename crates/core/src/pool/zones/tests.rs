@@ -270,9 +270,9 @@ fn z13_grows_by_whole_zones() {
 #[test]
 fn z14_tables_go_with_the_zone() {
     let mut pool = of_zones(8, 4);
-    let empty = pool.usage().metadata_bytes;
+    let empty = pool.metadata_bytes();
     let handles: Vec<Handle> = (0..8 * 1024).map(|_| pool.place(4096).unwrap().handle).collect();
-    let full = pool.usage().metadata_bytes;
+    let full = pool.metadata_bytes();
     // Entries, bits and runs of each zone.
     assert!(full > 8 * (4096 * 4 + 32_768 / 8 + 2 * 512 * 3) + 8 * 8192);
     let freed = |pool: &mut Zones, handles: &[Handle]| -> Vec<Span> {
@@ -280,12 +280,12 @@ fn z14_tables_go_with_the_zone() {
     };
     assert_eq!(freed(&mut pool, &handles[1024..2048]), [Span { first: 1024, frames: 1024 }]);
     assert_eq!(pool.usage().frames, 7 * 1024);
-    assert!(pool.usage().metadata_bytes < full - (4096 * 4 + 32_768 / 8));
+    assert!(pool.metadata_bytes() < full - (4096 * 4 + 32_768 / 8));
     pool.check();
     freed(&mut pool, &handles[..1024]);
     assert_eq!(freed(&mut pool, &handles[2048..]).len(), 6);
     assert_eq!(pool.usage().frames, 0);
-    assert!(pool.usage().metadata_bytes < empty + 1000, "{} bytes", pool.usage().metadata_bytes);
+    assert!(pool.metadata_bytes() < empty + 1000, "{} bytes", pool.metadata_bytes());
     pool.check();
 }
 
@@ -456,9 +456,9 @@ fn eq1_printed_overhead() {
             PoolParams { block_bytes: block as u32, entries_per_frame: entries as u32, ..PoolParams::new(1024, 1024) };
         let mut pool = Zones::new(&params);
         pool.place(1).unwrap();
-        let ours = pool.usage().metadata_bytes;
+        let ours = pool.metadata_bytes();
         while pool.place(1).is_ok() {}
-        let full = pool.usage().metadata_bytes;
+        let full = pool.metadata_bytes();
         assert!(
             7 * ours < block_table + entry_table && 2 * full < block_table + entry_table,
             "{ours} and {full} bytes"
