@@ -2,7 +2,8 @@
 
 use crate::chart::Chart;
 use crate::contents;
-use crate::lab::{costs, device, setup, Job, Load, Plan, Run, Runs, MIB};
+use crate::lab::{costs, device, mean, setup, Job, Load, Plan, Run, Runs, Snap, MIB};
+use crate::recorded::{Live, LOOKED};
 use crate::salahuddin::ARM_COSTS;
 use crate::statement::{Numbers, Statement};
 use crate::Paper;
@@ -32,6 +33,14 @@ pub static PAPER: Paper = Paper {
     jobs,
     derive,
     charts,
+    recorded: Live {
+        scale: 1.0,
+        differs: &[
+            "Applications written in C of the same sizes in 48 MiB, 3 repetitions, of which the first is counted as well. When an \
+             application is triggered is not in a recording, so there are no launch times.",
+        ],
+        without: &["launch(", "ms("],
+    },
 };
 
 const SCALE: f64 = 20.0;
@@ -111,18 +120,16 @@ struct Counted {
 
 impl Counted {
     fn of(run: &Run, apps: u32) -> Counted {
-        let first = run.mark(apps).expect("the first repetition ends");
+        let first = run.mark_or_start(apps);
         let (from, to) = ((&first.tally, &first.counters), (&run.end.tally, &run.end.counters));
         let turn = |mark: u32| mark / (apps + 1);
-        let launches: Vec<(u64, f64)> = run
-            .launches()
-            .filter(|(mark, ..)| turn(*mark) > 0)
-            .map(|(_, ns, snap)| {
-                (ns, if snap.frames == 0 { 0.0 } else { snap.zpages as f64 * 256.0 / snap.frames as f64 })
-            })
-            .collect();
+        let launches: Vec<(u64, f64)> =
+            run.launches().filter(|(mark, ..)| turn(*mark) > 0).map(|(_, ns, snap)| (ns, packed(snap))).collect();
         let count = launches.len() as f64;
-        let density = launches.iter().map(|(_, density)| density).sum::<f64>() / count;
+        let density = match launches.is_empty() {
+            true => mean(run.snaps.iter().filter(|snap| snap.mark == LOOKED).map(packed)),
+            false => mean(launches.iter().map(|(_, density)| *density)),
+        };
         let sum = |of: fn(&memfit_sim::Tally) -> u64| (of(to.0) - of(from.0)) as f64;
         let core = |of: fn(&memfit_core::Counters) -> u64| (of(to.1) - of(from.1)) as f64;
         let pooled = sum(|t| t.faults.pool + t.around.pool);
@@ -135,9 +142,18 @@ impl Counted {
             estimates: sum(|t| t.estimates),
             anonymous: core(|c| c.to_swap),
             files: core(|c| c.file_dropped),
-            density: (density > 0.0).then_some(density),
+            density: density.filter(|density| *density > 0.0),
             hits: pooled / (pooled + others).max(1.0),
         }
+    }
+}
+
+/// Zpages a MiB of pool; 0 if it is empty.
+fn packed(snap: &Snap) -> f64 {
+    if snap.frames == 0 {
+        0.0
+    } else {
+        snap.zpages as f64 * 256.0 / snap.frames as f64
     }
 }
 
