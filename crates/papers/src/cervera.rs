@@ -197,8 +197,8 @@ static STATEMENTS: &[Statement] = &[
         "0.96",
         &["speedup(fft)"],
         |n| Some(n.get("speedup(fft)")? < 1.0),
-        "With 1 MB the buffers are written together, which saves more seeks than the memory that they take costs; with the smallest cache it is slower \
-         (0.9). The paper's kernel coalesced writes as well.",
+        "With 1 MB the buffers are written together, which saves more seeks than the memory that they take costs; with the smallest \
+         cache it is slower. The paper's kernel coalesced writes as well.",
     ),
     Statement::new(
         "Fig. 4",
@@ -216,8 +216,9 @@ static STATEMENTS: &[Statement] = &[
             let six = ["fft-x10", "sort", "sort-x6", "simulator", "xanim", "xanim-x4"];
             n.all_within(six.map(|program| format!("speedup({program})")), 1.2..=2.1)
         },
-        "Five do: fft x10, whose ten matrices just do not fit, gains 5.7, since the cache holds most of what is missing. With a seek for each page that \
-         plain swap writes all gain 3 to 13: so what is printed is near the kernel that coalesces.",
+        "fft x10, whose ten matrices just do not fit, gains more, since the cache holds most of what is missing. With a seek for each \
+         page that plain swap writes all gain more than that (see the figure): so what is printed is near the kernel that \
+         coalesces.",
     ),
     Statement::new(
         "Fig. 4",

@@ -229,14 +229,13 @@ fn published() -> Numbers {
 }
 
 /// Why statements about reads fail.
-const COMPULSORY: &str = "Most of what is read is read once in a use: 14 applications have 168 MiB of code at this size, the pool 4 MiB, \
-                          and what a use reads for the first time was last used one turn before. With the first repetition counted as well they fell by a fifth.";
-const CODEC: &str = "Every page of a file that leaves is compressed, and reclaim cannot keep up with a codec of 61 us: launches wait for it, and take a third to a half longer. With a processor of today, ten times as fast, the same launches differ by 8 % at most (see \
-                     the figure): then APA is slowest and ezswap as fast as swap.";
+const COMPULSORY: &str = "Most of what is read is read once in a use: the applications have many times as much code as the pool takes, and what a \
+    use reads for the first time was last used one turn before.";
+const CODEC: &str = "Every page of a file that leaves is compressed, and reclaim cannot keep up with a codec of 61 us: launches wait for it. \
+    With a processor of today, ten times as fast, they differ little (see the figure).";
 const NO_HITS: &str = "By equation 2 a clean page of a file is refused only when capacity * mean cost * hit rate / mean ratio is above 1 / its \
-                       own ratio. Of the pages that came in 2 to 6 % were hits here, where some 27 % would be needed with the ratios of the live runs, so \
-                       that SA admits nearly all, also with a window that leaves out what was never offered. The live runs had 11 \
-                       to 23 % and the same result.";
+    own ratio. Too few of the pages that come in are hits here, so that SA admits nearly all, also with a window that \
+    leaves out what was never offered. It was the same in the live runs.";
 const CROWDED: &str = "Pages of files crowd anonymous ones out of the pool, which are then written: the paper says so itself of APA with 14 \
                        applications (Fig. 9), and yet has 0.40 of swap's writes (Fig. 8).";
 
@@ -288,7 +287,7 @@ static STATEMENTS: &[Statement] = &[
         "1.06",
         &["launch(zswap 14)"],
         |n| Some(n.get("launch(zswap 14)")? > 1.0),
-        "Launch times differ by 2 %: what the pool takes from the files and what it saves are about the same.",
+        "What the pool takes from the files and what it saves are about the same.",
     ),
     Statement::new(
         "Fig. 8",
@@ -424,8 +423,8 @@ static STATEMENTS: &[Statement] = &[
         "397 469 504 534 684 zpages a MB",
         &["density(apa)", "density(apa+sa)", "density(apa+ca)", "density(ezswap)", "density(zswap)"],
         |n| n.rising(&["density(apa)", "density(apa+sa)", "density(apa+ca)", "density(ezswap)", "density(zswap)"]),
-        "CA has the paper's density (502 for 504), APA less (255 for 397): media that hardly compress have a frame each, and SA, which should \
-         keep them out, admits them: it sees too few hits.",
+        "APA packs less well than in the paper: media that hardly compress have a frame each, and SA, which should keep them out, \
+         admits them: it sees too few hits.",
     ),
     Statement::new(
         "Table 3",

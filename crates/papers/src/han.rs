@@ -252,9 +252,10 @@ fn published() -> Numbers {
     n
 }
 
-const WHOLE: &str = "Background reclaim takes nearly all pages of the 2 GB phone, and half of those of the others, in advance, and sends them to storage, where a page costs five times what it \
-                     costs in zRAM. That hybrid kills fewer applications does not make up for it. The paper's hybrid swaps less at all, \
-                     because processes leave whole and are then left alone (rules 4 to 9), which is not implemented.";
+const WHOLE: &str = "Background reclaim takes most pages in advance, and by their origin hybrid sends these to storage, where a page costs \
+    several times what it costs in zRAM. That hybrid kills fewer applications does not make up for it. The paper's \
+    hybrid swaps less at all, because processes leave whole and are then left alone (rules 4 to 9), which is not \
+    implemented.";
 
 static STATEMENTS: &[Statement] = &[
     Statement::new(
@@ -371,8 +372,8 @@ static STATEMENTS: &[Statement] = &[
         "1 047 354 < 1 396 442 in (zSWAP), 117 166 < 220 442 (hybrid)",
         &["in(V35 zswap)", "in(G7 zswap)", "in(V35 hybrid)", "in(G7 hybrid)"],
         |n| Some(n.rising(&["in(V35 zswap)", "in(G7 zswap)"])? && n.rising(&["in(V35 hybrid)", "in(G7 hybrid)"])?),
-        "With more memory fewer applications are killed (of 300 launches 57 for 106 under zSWAP), and those that live are swapped instead of \
-         started anew. The paper does not tell its kills.",
+        "With more memory fewer applications are killed, and those that live are swapped instead of started anew. The paper does not \
+         tell its kills.",
     ),
     Statement::new(
         "Section IV-C",

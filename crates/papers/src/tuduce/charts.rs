@@ -4,6 +4,20 @@ use super::{levels, AREAS, BLOCK_SWEEP, CF_SWEEP, EFFECTS, FIXED, GRIDS, NS2, QS
 use crate::chart::Chart;
 use memfit_report::Unit;
 
+/// Whose times without compression are printed.
+const WITHOUT: [&str; 10] = [
+    "rand 1.2 7",
+    "rand 1.4 7",
+    "rand 1.8 7",
+    "qsim 1.3 1",
+    "qsim 1.7 1",
+    "qsim 1.7 1.5",
+    "qsim 1.9 1",
+    "qsim 1.9 1.5",
+    "qsim 2.6 1",
+    "qsim 2.6 1.5",
+];
+
 /// All of them.
 pub fn charts() -> Vec<Chart> {
     let at = |keys: &[&str]| -> Vec<(String, f64)> {
@@ -77,6 +91,14 @@ pub fn charts() -> Vec<Chart> {
             [("CF 4", "speedup(ns2 {})"), ("CF 9", "nine(ns2 {})")],
         )
         .level(1.0, "without compression"),
+        Chart::bars(
+            ("Time without compression, at the paper's size", "Table 5", "Up to 14 hours."),
+            "Program, GB and RAM or ratio",
+            WITHOUT.map(|name| (name, name)),
+            seconds,
+            [("time", "without({})")],
+        )
+        .log(),
         Chart::bars(
             ("qsim: speedup", "Table 5", "Tens of times; less with more RAM."),
             "Size and RAM, GB",
