@@ -43,7 +43,7 @@ pub static PAPER: Paper = Paper {
             "The first turn is counted as well. When an application is triggered is not in a recording, so there are no entry \
              times; and no time passes between two turns, so bytes a day cannot be had.",
         ],
-        without: &["written(", "days(", "kills("],
+        without: &["written(", "days(", "kills(", "wear("],
     },
 };
 

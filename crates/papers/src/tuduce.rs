@@ -39,7 +39,7 @@ pub static PAPER: Paper = Paper {
             "A sixteenth of the paper's size, written in C after the paper's descriptions. rand, NS2 and qsim read and write each page \
              twice before what counts for them, and that is counted here as well; SMV has 14 points more memory.",
         ],
-        without: &["without("],
+        without: &["without(", "speedup(", "slowdown(", "printed(", "fixed-", "shrink3("],
     },
 };
 
