@@ -111,12 +111,12 @@ fn recordings_are_beside(results: &[Result<'_>], recordings: &Recordings, page: 
         left_out.contains("best.memfit") && left_out.contains("fft/unheard-of: there is no simulation"),
         "{left_out}"
     );
-    // The recorded program is the one that is made: what is compressed is the same, and it takes as long within the same rules.
+    // The recorded program is the one that is made: what is compressed is the same.
     let pair = |name: &str| [&cervera.numbers, &cervera.recorded].map(|numbers| numbers.get(name).unwrap());
     let [made, real] = pair("ratio(fft)");
     assert!((made - real).abs() < 0.02, "{made}, recorded {real}");
-    let [made, real] = pair("speedup(fft)");
-    assert!((made / real - 1.0).abs() < 0.25, "{made}, recorded {real}");
+    // Its time is not, as a clock would have to tell what is computed.
+    assert!(cervera.recorded.get("speedup(fft)").is_none());
     assert_eq!(cervera.recorded.get("ratio(sort)"), None);
     assert!(results[1..].iter().all(|result| result.recorded.is_empty() && result.recordings.is_empty()));
     // In the page with what was run, but not where it lies.
