@@ -11,7 +11,7 @@ FUZZ_CHECK := --locked --no-default-features --all-targets
 SKIPPED := $(abspath $(TARGET))/tests-skipped
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test check mutants fuzz bench bench-codecs papers papers-sim install uninstall clean
+.PHONY: help build run test check mutants fuzz bench bench-codecs papers papers-record papers-sim install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -60,9 +60,13 @@ bench-codecs: ## ratio and time of every codec on generated pages and on pages o
 papers: build ## the published comparisons of five schemes, run again; ten minutes; results in docs/papers
 	python3 bench/papers.py --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
 
+papers-record: build ## the same runs recorded once each, for papers-sim; minutes; target/papers-recordings
+	python3 bench/papers.py record --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
+
 papers-sim: ## the figures and tables of the five papers, simulated: minutes; target/papers-sim/report.html
 	$(CARGO) build --release -p memfit-papers
-	$(TARGET)/release/memfit-papers --out $(TARGET)/papers-sim --doc docs/papers/simulated.md $(PAPERS_ARGS)
+	$(TARGET)/release/memfit-papers --out $(TARGET)/papers-sim --recordings $(TARGET)/papers-recordings \
+		--doc docs/papers/simulated.md $(PAPERS_ARGS)
 
 install: build ## PREFIX=/usr/local, DESTDIR=
 	install -Dm755 $(TARGET)/release/memfit $(DESTDIR)$(PREFIX)/bin/memfit

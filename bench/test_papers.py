@@ -15,7 +15,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from papers import cli, engine, factors, han, render, shape, tuduce  # noqa: E402
+from papers import cli, engine, factors, han, record, render, shape, tuduce  # noqa: E402
 from papers.shape import CANNOT, FAIL, PASS, Statement  # noqa: E402
 
 MIB = 1 << 20
@@ -151,6 +151,14 @@ class Papers(WithContext):
         finally:
             self.ctx.program = program
 
+    def test_each_has_runs_to_record_under_names_of_their_own(self):
+        for m in cli.PAPERS:
+            places = [p for c in self.cells(m) for p in record.places(m.NAME, c)]
+            self.assertEqual(len(places), len(set(places)), m.NAME)
+            self.assertGreater(len({os.path.basename(p) for p in places}), 1, m.NAME)
+            self.assertTrue(all(re.fullmatch(rf"{m.NAME}/[^/ ]+/[^/ ]+\.memfit", p) for p in places), places)
+            self.assertFalse([p for p in places if p.endswith("/memfit.memfit")], "no simulation stands beside it")
+
     def test_statements_hold_on_the_published_numbers(self):
         for m in cli.PAPERS:
             for s in m.STATEMENTS:
@@ -202,6 +210,18 @@ class Papers(WithContext):
     def test_printed_times_of_smv_and_qsim_are_in_order(self):
         speedups = [tuduce.PUBLISHED[f"speedup(qsim {x})"] for x in ("1.3 1", "1.7 1", "1.9 1")]
         self.assertEqual(speedups, sorted(speedups))
+
+
+class Recorded(WithContext):
+    def test_a_recording_is_kept_if_the_run_was_good(self):
+        cell = lambda text: engine.Cell("w", "c", ("sh", "-c", text), MIB, "memfit")
+        path = f"{self.folder}/out/w/c.memfit"
+        made = f"touch {path}.new; echo measured 1"
+        self.assertIsNone(record.record(self.ctx, cell(made), path))
+        self.assertEqual(os.listdir(os.path.dirname(path)), ["c.memfit"])
+        os.unlink(path)
+        self.assertIn("failed", record.record(self.ctx, cell(made + "; exit 1"), path))
+        self.assertEqual((os.listdir(os.path.dirname(path)), self.ctx.options), ([], ()))
 
 
 class Filled(dict):

@@ -11,7 +11,7 @@ import time
 import host
 import page
 
-from . import cervera, engine, ezswap, factors, han, render, salahuddin, shape, tuduce
+from . import cervera, engine, ezswap, factors, han, record, render, salahuddin, shape, tuduce
 from .described import describe
 
 PAPERS = (cervera, tuduce, han, salahuddin, ezswap)
@@ -38,14 +38,14 @@ def parse(argv):
     p.add_argument(
         "command",
         nargs="?",
-        choices=("run", "pages", "factors"),
+        choices=("run", "record", "pages", "factors"),
         default="run",
-        help="pages: those of the last results again; factors: the grid of Tuduce's Tables 6 to 8 on this machine",
+        help="record: the runs that memfit-papers simulates again; pages: those of the last results again; factors: the grid of Tuduce's Tables 6 to 8 on this machine",
     )
     p.add_argument("--only", type=lambda s: s.split(","), default=names, metavar="A,B,..", help=", ".join(names))
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--quick", action="store_true", help="small sizes, fewer runs: a test of the bench")
-    p.add_argument("--out", default=f"{ROOT}/docs/papers", help="of the results")
+    p.add_argument("--out", help="of the results (docs/papers), or of the recordings (target/papers-recordings)")
     p.add_argument("--work", default=f"{target}/bench-papers", help="programs and their inputs")
     p.add_argument("--memfit", default=f"{target}/release/memfit")
     p.add_argument(
@@ -62,6 +62,7 @@ def parse(argv):
     p.add_argument("--report", metavar="FILE.html", help="write the results as a page for a browser, too")
     p.add_argument("--from", dest="source", metavar="RESULT", help="with --report: of this result.json, without a run")
     o = p.parse_args(argv)
+    o.out = o.out or (f"{target}/papers-recordings" if o.command == "record" else f"{ROOT}/docs/papers")
     for name in o.only:
         if name not in names:
             p.error(f"no paper {name}: {', '.join(names)}")
@@ -287,6 +288,8 @@ def main(argv):
     ctx = engine.Context(os.path.abspath(o.memfit), os.path.abspath(o.work), o.quick)
     try:
         ctx.build()
+        if o.command == "record":
+            return record.record_all(ctx, [m for m in PAPERS if m.NAME in o.only], o.out, deadline, log)
         return factor_study(ctx, o, deadline) if o.command == "factors" else all_papers(ctx, o, deadline)
     except Stopped as why:
         log(f"stopped by {why}")

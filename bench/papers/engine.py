@@ -120,6 +120,8 @@ class Context:
         self.env = environment(work)
         self.naturals, self.known = {}, {}
         self.prefix, self.slow = (), None
+        # More options of memfit run.
+        self.options = ()
 
     def become(self, machine):
         """From here on runs get so much of the machine, as far as that can be had. Says what that is."""
@@ -190,6 +192,7 @@ def arguments(ctx, cell, stats):
         "-s",
         cell.scheme,
         *sets,
+        *ctx.options,
         "--stats",
         stats,
         "--",

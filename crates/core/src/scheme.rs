@@ -262,7 +262,7 @@ part! {
     /// Axis `sizing`, see [`NUMBERS`].
     Sizing {
         kind: SizingKind, resident_floor_percent: u32, dense_floor_percent: u32, low_percent: u32, high_percent: u32,
-        pool_permille: u32, grow_below_zones: u32, shrink_above_zones: u32, reserve_pages: u32,
+        pool_permille: u32, grow_below_zones: u32, shrink_above_zones: u32, check_ms: u32, check_stores: u32, reserve_pages: u32,
     }
 }
 part! {
@@ -423,6 +423,10 @@ pub static NUMBERS: &[Number] = &[
         "Zones: the pool gets a zone when less than this is free in it"),
     number!(sizing.shrink_above_zones = 4, 2..=64, "zones",
         "Zones: the pool gives a zone back when more than this is free in it"),
+    number!(sizing.check_ms = 1000, 1..=60_000, "ms",
+        "Zones: the free room is looked at after so much time at the latest"),
+    number!(sizing.check_stores = 1024, 1..=1_000_000, "stores",
+        "Zones: the same after so many stores"),
     number!(sizing.reserve_pages = 0, 0..=4096, "pages",
         "Room that is kept free in a pool that cannot grow: its oldest pages go to swap in advance"),
     number!(swap_format.virtual_percent = 200, 100..=1600, "percent of the swap tier",
@@ -473,6 +477,8 @@ impl Default for Scheme {
                 pool_permille: 0,
                 grow_below_zones: 0,
                 shrink_above_zones: 0,
+                check_ms: 0,
+                check_stores: 0,
                 reserve_pages: 0,
             },
             routing: Routing { kind: RoutingKind::ColdestToSwap },

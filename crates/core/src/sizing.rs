@@ -8,8 +8,8 @@
 //! else                      nothing: also if F is exactly as large
 //! ```
 //!
-//! That is looked at every [`CHECK_MS`] or every [`CHECK_STORES`] stores, whichever comes first, and changes the area by a
-//! zone at most. There is no area until a page has been written to swap; then there is one zone, and from then on never
+//! That is looked at after so much time or so many stores ([`Every`]), whichever comes first, and changes the area by a zone at
+//! most. There is no area until a page has been written to swap; then there is one zone, and from then on never
 //! less than one.
 //!
 //! The paper compares what the system has free with a threshold to switch compression on, for one application at a time,
@@ -19,11 +19,14 @@
 
 use crate::pool::{PoolUsage, FRAME_BYTES};
 
-/// Longest time between two checks, ms.
-pub const CHECK_MS: u64 = 1000;
-
-/// Most stores between two checks.
-pub const CHECK_STORES: u64 = 1024;
+/// How often is looked.
+#[derive(Debug, Clone, Copy)]
+pub struct Every {
+    /// Longest time between two checks, ms.
+    pub ms: u32,
+    /// Most stores between them.
+    pub stores: u32,
+}
 
 /// Steers the limit of a pool of zones.
 #[derive(Debug, Clone)]
@@ -34,6 +37,7 @@ pub struct ZoneSizing {
     grow_below: u32,
     shrink_above: u32,
     max_zones: u32,
+    every: Every,
     /// Zones of the area; 0 until it is switched on.
     zones: u32,
     /// Time and number of stores of the last check.
@@ -43,13 +47,21 @@ pub struct ZoneSizing {
 impl ZoneSizing {
     /// Without an area, as if just checked at time 0. Zones are of `zone_frames` frames, which must be those of the pool
     /// ([`crate::pool::zones::zone_frames`]); the thresholds are in zones, `grow_below` less than `shrink_above`; the area
-    /// is of at most `max_zones`, 0 as 1.
-    pub fn new(zone_frames: u32, grow_below: u32, shrink_above: u32, max_zones: u32) -> ZoneSizing {
+    /// is of at most `max_zones`, 0 as 1, and is looked at that often.
+    pub fn new(zone_frames: u32, grow_below: u32, shrink_above: u32, max_zones: u32, every: Every) -> ZoneSizing {
         assert!(
             zone_frames > 0 && grow_below < shrink_above,
             "grow below {grow_below}, shrink above {shrink_above} zones"
         );
-        ZoneSizing { zone_frames, grow_below, shrink_above, max_zones: max_zones.max(1), zones: 0, checked: (0, 0) }
+        ZoneSizing {
+            zone_frames,
+            grow_below,
+            shrink_above,
+            max_zones: max_zones.max(1),
+            every,
+            zones: 0,
+            checked: (0, 0),
+        }
     }
 
     /// The limit, frames.
@@ -61,7 +73,8 @@ impl ZoneSizing {
     /// start: `now_ms` in ms, `stores` into the pool, `swapped` pages written to swap.
     pub fn check(&mut self, now_ms: u64, stores: u64, swapped: u64, usage: &PoolUsage) -> Option<u32> {
         let (last_ms, last_stores) = self.checked;
-        if now_ms.saturating_sub(last_ms) < CHECK_MS && stores.saturating_sub(last_stores) < CHECK_STORES {
+        let (ms, stored) = (now_ms.saturating_sub(last_ms), stores.saturating_sub(last_stores));
+        if ms < self.every.ms.into() && stored < self.every.stores.into() {
             return None;
         }
         self.checked = (now_ms, stores);
@@ -107,10 +120,11 @@ mod tests {
     use super::*;
 
     const ZONE: u64 = 4 << 20;
+    const EVERY: Every = Every { ms: 1000, stores: 1024 };
 
     /// As in the paper: zones of 4 MiB, less than one or more than four free; up to eight.
     fn new(zones: u32) -> ZoneSizing {
-        ZoneSizing { zones, ..ZoneSizing::new(1024, 1, 4, 8) }
+        ZoneSizing { zones, ..ZoneSizing::new(1024, 1, 4, 8, EVERY) }
     }
 
     fn used(used_bytes: u64) -> PoolUsage {
@@ -119,7 +133,7 @@ mod tests {
 
     /// The answer of a check that is due, with so many bytes in use.
     fn due(sizing: &mut ZoneSizing, used_bytes: u64) -> Option<u32> {
-        let now_ms = sizing.checked.0 + CHECK_MS;
+        let now_ms = sizing.checked.0 + u64::from(EVERY.ms);
         sizing.check(now_ms, sizing.checked.1, 1, &used(used_bytes))
     }
 
@@ -154,7 +168,7 @@ mod tests {
     /// Rule 11: with a threshold of three zones it shrinks earlier.
     #[test]
     fn z11_shrink_above_three() {
-        let mut sizing = ZoneSizing { zones: 5, ..ZoneSizing::new(1024, 1, 3, 8) };
+        let mut sizing = ZoneSizing { zones: 5, ..ZoneSizing::new(1024, 1, 3, 8, EVERY) };
         assert_eq!(due(&mut sizing, ZONE * 3 / 2), Some(4 * 1024));
         assert_eq!(due(&mut new(5), ZONE * 3 / 2), None);
     }
@@ -164,7 +178,7 @@ mod tests {
     fn z13_maximum_and_minimum() {
         let mut sizing = new(7);
         assert_eq!([due(&mut sizing, 7 * ZONE), due(&mut sizing, 8 * ZONE)], [Some(8 * 1024), None]);
-        let mut sizing = ZoneSizing { zones: 1, ..ZoneSizing::new(64, 0, 1, 0) };
+        let mut sizing = ZoneSizing { zones: 1, ..ZoneSizing::new(64, 0, 1, 0, EVERY) };
         assert_eq!(due(&mut sizing, 0), None);
         sizing.zones = 2;
         assert_eq!([due(&mut sizing, 0), due(&mut sizing, 0)], [Some(64), None]);
@@ -175,7 +189,7 @@ mod tests {
     /// Rule 16, resolution 5.11: nothing until a page was written to swap, then one zone, and never off again.
     #[test]
     fn z16_off_until_a_page_was_swapped() {
-        let mut sizing = ZoneSizing::new(1024, 1, 4, 8);
+        let mut sizing = ZoneSizing::new(1024, 1, 4, 8, EVERY);
         assert_eq!(sizing.limit(), 0);
         assert_eq!(sizing.check(1000, 0, 0, &used(0)), None);
         assert_eq!(sizing.check(2000, 5000, 0, &used(0)), None);
@@ -203,6 +217,16 @@ mod tests {
         assert_eq!(sizing.check(1999, 2049, 1, &full), Some(4 * 1024));
         // Neither a clock nor a count that goes back does harm.
         assert_eq!(sizing.check(0, 0, 1, &full), None);
+    }
+
+    /// Both are the scheme's.
+    #[test]
+    fn z16_checks_as_often_as_wanted() {
+        let full = used(100 * ZONE);
+        let mut sizing = ZoneSizing { zones: 1, ..ZoneSizing::new(1024, 1, 4, 8, Every { ms: 125, stores: 128 }) };
+        assert_eq!(sizing.check(124, 127, 1, &full), None);
+        assert_eq!(sizing.check(124, 128, 1, &full), Some(2 * 1024));
+        assert_eq!(sizing.check(249, 128, 1, &full), Some(3 * 1024));
     }
 
     /// Resolution 5.10: the step goes by blocks, though entries are out; how many entries are free can be asked.

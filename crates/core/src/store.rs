@@ -10,8 +10,8 @@ use crate::object::{Objects, Place};
 use crate::pool::zones::zone_frames;
 use crate::pool::{Pool, PoolUsage, Unit};
 use crate::replacement::Chooser;
-use crate::scheme::{AdmissionKind, Scheme, SizingKind, SwapFormat};
-use crate::sizing::ZoneSizing;
+use crate::scheme::{AdmissionKind, Scheme, Sizing, SizingKind, SwapFormat};
+use crate::sizing::{Every, ZoneSizing};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -78,8 +78,10 @@ impl Store {
         let scheme = Arc::clone(&tunables.scheme);
         let sizing = (scheme.sizing.kind == SizingKind::Zones).then(|| {
             let zone_frames = zone_frames(&scheme.pool.params(tunables.area_frames, tunables.pool_frames));
-            let (grow, shrink) = (scheme.sizing.grow_below_zones, scheme.sizing.shrink_above_zones);
-            ZoneSizing::new(zone_frames, grow, shrink, tunables.pool_frames / zone_frames)
+            let Sizing { grow_below_zones: grow, shrink_above_zones: shrink, check_ms, check_stores, .. } =
+                scheme.sizing;
+            let every = Every { ms: check_ms, stores: check_stores };
+            ZoneSizing::new(zone_frames, grow, shrink, tunables.pool_frames / zone_frames, every)
         });
         let limit = if sizing.is_some() { 0 } else { tunables.pool_frames };
         let selective = (scheme.admission.kind == AdmissionKind::Entropy).then(Selective::default);

@@ -109,17 +109,22 @@ impl Chart {
         names.iter().any(|name| drawn(name))
     }
 
-    /// The figure: ours, and dashed in the same colour what is published. `None` if there are no numbers of ours for it.
-    pub fn figure(&self, ours: &Numbers, published: &Numbers, verdict: &str) -> Option<Figure> {
+    /// The figure: ours, those of recorded programs, and dashed in the same colour what is published. `None` if there are no numbers
+    /// of ours for it.
+    pub fn figure(&self, ours: &Numbers, recorded: &Numbers, published: &Numbers, verdict: &str) -> Option<Figure> {
         let mut series = Vec::new();
         for (colour, (label, pattern)) in self.series.iter().enumerate() {
             let of = |numbers: &Numbers| -> Vec<Option<f64>> {
                 self.rows.iter().map(|(key, _)| numbers.get(&Chart::name(pattern, key))).collect()
             };
-            let (here, printed) = (of(ours), of(published));
+            let (here, real, printed) = (of(ours), of(recorded), of(published));
             if here.iter().any(Option::is_some) {
                 let named = if self.series.len() == 1 { "simulated".to_owned() } else { label.clone() };
                 series.push(Series::with_gaps(&named, here).colour(colour));
+            }
+            if real.iter().any(Option::is_some) {
+                let named = if self.series.len() == 1 { "recorded".to_owned() } else { format!("{label}, recorded") };
+                series.push(Series::with_gaps(&named, real).colour(self.series.len() + colour));
             }
             if printed.iter().any(Option::is_some) {
                 let named = if self.series.len() == 1 { "paper".to_owned() } else { format!("{label}, paper") };

@@ -1,6 +1,7 @@
 //! Simulations: each a workload under one setup, all of them on a few threads, with what was counted at each mark.
 
 use crate::phone::Phone;
+use crate::recorded::{Played, LOOKED};
 use memfit_core::scheme::Scheme;
 use memfit_core::Counters;
 use memfit_sim::cost::CostTable;
@@ -43,6 +44,8 @@ pub enum Load {
     Launches(String, u64),
     /// Applications of a phone that are killed when memory is short.
     Phone(Phone),
+    /// A real program that was recorded.
+    Recorded(Played),
 }
 
 /// One simulation.
@@ -89,6 +92,8 @@ pub struct Snap {
 /// What came of a simulation.
 #[derive(Debug, Clone)]
 pub struct Run {
+    /// Before anything was done.
+    pub start: Snap,
     /// At each mark.
     pub snaps: Vec<Snap>,
     /// At the end.
@@ -101,6 +106,11 @@ impl Run {
         self.snaps.iter().find(|snap| snap.mark == mark)
     }
 
+    /// At that mark, or where it is not reached at the start: recordings have no marks of their programs.
+    pub fn mark_or_start(&self, mark: u32) -> &Snap {
+        self.mark(mark).unwrap_or(&self.start)
+    }
+
     /// Most frames of the pool at any mark.
     pub fn most_frames(&self) -> u64 {
         self.snaps.iter().map(|snap| snap.frames).max().unwrap_or(0)
@@ -108,8 +118,9 @@ impl Run {
 
     /// Launches: the mark at the end of each, its time in ns, and the counts at its end.
     pub fn launches(&self) -> impl Iterator<Item = (u32, u64, &Snap)> {
-        let mut begins = Some(0);
+        let mut begins = None;
         self.snaps.iter().filter_map(move |snap| match snap.mark {
+            LOOKED => None,
             BEGINS => {
                 begins = Some(snap.at);
                 None
@@ -156,6 +167,12 @@ pub fn setup(
         costs: Arc::clone(costs),
         device: Arc::clone(device),
     }
+}
+
+/// Their mean; of none there is none.
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 /// Whole pages of so many bytes.
@@ -231,6 +248,17 @@ impl Watched<'_> {
         }
     }
 
+    /// Does what happens next, and takes note of all counts at the workload's marks.
+    pub fn event(&mut self, event: Event) {
+        let before = self.machine.tally().reads;
+        self.machine.event(event);
+        match event {
+            Event::Touches { proc, page, .. } => self.near.look(proc, page, before, self.machine.tally()),
+            Event::Reaches { mark } => self.mark(mark),
+            _ => {}
+        }
+    }
+
     /// Takes note of all counts.
     pub fn mark(&mut self, mark: u32) {
         let snap = self.snap(mark);
@@ -268,31 +296,32 @@ fn serial_ns(tally: &Tally, times: &Times, setup: &Setup) -> u64 {
 
 fn simulate(job: &Job) -> Run {
     let mut watched = Watched::new(&job.setup);
+    let start = watched.snap(BEGINS);
     let (spec, pause) = match &job.load {
         Load::Phone(phone) => {
             phone.run(&mut watched);
-            return ended(watched);
+            return ended(start, watched);
+        }
+        Load::Recorded(played) => {
+            played.run(&mut watched);
+            return ended(start, watched);
         }
         Load::Made(spec) => (spec, None),
         Load::Launches(spec, pause) => (spec, Some(*pause)),
     };
     let spec = Spec::parse(spec).unwrap_or_else(|error| panic!("{error}"));
     for event in spec.make() {
-        let before = watched.machine.tally().reads;
-        watched.machine.event(event);
-        match event {
-            Event::Touches { proc, page, .. } => watched.near.look(proc, page, before, watched.machine.tally()),
-            Event::Reaches { mark } => watched.mark(mark),
-            Event::Computes { ns } if Some(ns) == pause => watched.mark(BEGINS),
-            _ => {}
+        watched.event(event);
+        if matches!(event, Event::Computes { ns } if Some(ns) == pause) {
+            watched.mark(BEGINS);
         }
     }
-    ended(watched)
+    ended(start, watched)
 }
 
-fn ended(watched: Watched<'_>) -> Run {
+fn ended(start: Snap, watched: Watched<'_>) -> Run {
     let end = watched.snap(BEGINS);
-    Run { snaps: watched.snaps, end }
+    Run { start, snaps: watched.snaps, end }
 }
 
 /// Does all of them, on so many threads; `progress` is told how many are done.

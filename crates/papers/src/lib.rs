@@ -12,6 +12,7 @@ mod han;
 mod lab;
 mod page;
 mod phone;
+mod recorded;
 mod salahuddin;
 mod statement;
 mod tuduce;
@@ -19,6 +20,7 @@ mod tuduce;
 pub use chart::{Chart, Kind};
 pub use lab::{simulate_all, Job, Plan, Runs};
 pub use page::{json, markdown, report};
+pub use recorded::{Live, Recording, Recordings};
 pub use statement::{Judge, Numbers, Statement, Verdict};
 
 /// A paper.
@@ -43,6 +45,8 @@ pub struct Paper {
     pub derive: fn(&Plan, &Runs) -> Numbers,
     /// Its figures and tables.
     pub charts: fn() -> Vec<Chart>,
+    /// Its programs, as they are recorded.
+    pub recorded: Live,
 }
 
 /// All of them.
@@ -56,6 +60,10 @@ pub struct Result<'a> {
     pub numbers: Numbers,
     /// Figures beside those of [`Paper::charts`].
     pub more: Vec<Chart>,
+    /// The same values of real programs, as far as there are recordings.
+    pub recorded: Numbers,
+    /// Those recordings.
+    pub recordings: Vec<Recording>,
 }
 
 impl Result<'_> {
@@ -66,24 +74,33 @@ impl Result<'_> {
     }
 }
 
-/// Simulates these papers on so many threads. `files`: pages of these are looked at as well as those that are made.
-/// `progress` is told how many simulations are done, and of how many.
+/// Simulates these papers on so many threads, and what was recorded of their programs. `files`: pages of these are looked at as well
+/// as those that are made. `progress` is told how many simulations are done, and of how many.
 pub fn run<'a>(
     papers: &[&'a Paper],
     plan: &Plan,
     threads: usize,
     files: &[(String, Vec<u8>)],
+    recordings: &mut Recordings,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<Result<'a>> {
     let jobs: Vec<Job> = papers.iter().flat_map(|paper| (paper.jobs)(plan)).collect();
-    let runs = simulate_all(&jobs, threads, &|done| progress(done, jobs.len()));
+    let real: Vec<Job> = papers.iter().flat_map(|paper| recordings.jobs(paper, plan)).collect();
+    let all = jobs.len() + real.len();
+    let runs = simulate_all(&jobs, threads, &|done| progress(done, all));
+    let real = simulate_all(&real, threads, &|done| progress(jobs.len() + done, all));
     let of = |paper: &&'a Paper| {
         let mut numbers = (paper.derive)(plan, &runs);
         let more = match paper.name {
             "ezswap" => contents::of_files(files, &mut numbers),
             _ => Vec::new(),
         };
-        Result { paper, numbers, more }
+        let recordings: Vec<Recording> = recordings.of(paper).cloned().collect();
+        let recorded = match recordings.is_empty() {
+            true => Numbers::new(),
+            false => (paper.derive)(&recorded::live(paper, plan), &real).without(paper.recorded.without),
+        };
+        Result { paper, numbers, more, recorded, recordings }
     };
     papers.iter().map(of).collect()
 }

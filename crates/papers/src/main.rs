@@ -1,7 +1,7 @@
 //! `memfit-papers`: the figures and tables of five papers, simulated, as a page and as JSON.
 #![forbid(unsafe_code)]
 
-use memfit_papers::{json, markdown, report, run, Paper, Plan, PAPERS};
+use memfit_papers::{json, markdown, report, run, Paper, Plan, Recordings, PAPERS};
 use std::fs;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -19,6 +19,8 @@ Usage: memfit-papers [OPTIONS]
   --quick          small and short, to see that it works
   --out DIR        for report.html and result.json [target/papers-sim]
   --doc FILE       writes the summary there as Markdown
+  --recordings DIR of real programs, as bench/papers.py record makes them, PAPER/WORKLOAD/CONFIG.memfit; those that
+                   are there are simulated beside the others [target/papers-recordings]
   --pages FILE...  looks at the pages of these files as well (ezswap, Fig. 5 and 6)
   --jobs N         threads [as many as there are CPUs]
 ";
@@ -28,6 +30,7 @@ struct Args {
     plan: Plan,
     out: PathBuf,
     doc: Option<PathBuf>,
+    recordings: PathBuf,
     pages: Vec<String>,
     jobs: usize,
 }
@@ -35,8 +38,8 @@ struct Args {
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Args>, String> {
     let jobs = available_parallelism().map_or(1, NonZero::get);
     let plan = Plan { seed: 1, scale: 1.0, quick: false };
-    let (out, papers) = (PathBuf::from("target/papers-sim"), Vec::new());
-    let mut all = Args { papers, plan, out, doc: None, pages: Vec::new(), jobs };
+    let (out, recordings) = (PathBuf::from("target/papers-sim"), PathBuf::from("target/papers-recordings"));
+    let mut all = Args { papers: Vec::new(), plan, out, doc: None, recordings, pages: Vec::new(), jobs };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         let wrong = |value: String| format!("{arg} {value}: not a number that can be");
@@ -57,6 +60,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Args>, String>
             }
             "--quick" => all.plan.quick = true,
             "--out" => all.out = value()?.into(),
+            "--recordings" => all.recordings = value()?.into(),
             "--doc" => all.doc = Some(value()?.into()),
             "--jobs" => {
                 let text = value()?;
@@ -99,11 +103,19 @@ fn write(args: &Args) -> Result<(), String> {
     let read = |path: &String| fs::read(path).map(|bytes| (path.clone(), bytes)).map_err(|error| failed(path, error));
     let files: Vec<(String, Vec<u8>)> = args.pages.iter().map(read).collect::<Result<_, _>>()?;
     let began = Instant::now();
-    let results = run(&args.papers, &args.plan, args.jobs, &files, &|done, all| {
+    let mut recordings =
+        Recordings::load(&args.recordings).map_err(|error| failed(&args.recordings.display(), error))?;
+    if recordings.all.is_empty() {
+        eprintln!("no recordings of real programs in {}: make papers-record makes them", args.recordings.display());
+    }
+    let results = run(&args.papers, &args.plan, args.jobs, &files, &mut recordings, &|done, all| {
         if done % 20 == 0 || done == all {
             eprintln!("{done} of {all} simulations, {:.0} s", began.elapsed().as_secs_f64());
         }
     });
+    for why in &recordings.left_out {
+        eprintln!("memfit-papers: left out: {why}");
+    }
     fs::create_dir_all(&args.out).map_err(|error| failed(&args.out.display(), error))?;
     let put = |path: PathBuf, bytes: &[u8]| fs::write(&path, bytes).map_err(|error| failed(&path.display(), error));
     let mut page = Vec::new();

@@ -1,5 +1,6 @@
 //! What came of it, as a page, as JSON and as Markdown.
 
+use crate::recorded::Recording;
 use crate::statement::{Numbers, Statement, Verdict};
 use crate::Chart;
 use crate::{Plan, Result};
@@ -10,6 +11,11 @@ use std::fmt::Write;
 const SAYS: &str =
     "What five papers print, and what the same programs do in the simulator: signs, order and rough size are \
                     compared; absolute times belong to the machines.";
+
+/// What a recording is, and is not.
+const RECORDED: &str = "Recorded: real programs, each run under each scheme and recorded without its accesses (`memfit run --record`). A recording is simulated under the scheme and in the budget in which it was made, with the pages in memory that were there then: the order of faults, what leaves and what it compresses to are those of the run. No times are compared: what a program computes is known by the clock of a machine alone, which other programs may have shared. How often a page in memory was touched is not in such a recording, so that it cannot stand for another budget or another scheme.";
+const NONE: &str = "No recordings of real programs were there. `make papers-record` makes them, `make papers-sim` simulates those that are \
+                    there beside the programs that are made up.";
 
 /// The page.
 pub fn report(results: &[Result<'_>], plan: &Plan) -> Report {
@@ -79,24 +85,57 @@ fn verdict(result: &Result<'_>, chart: &Chart) -> String {
 }
 
 fn section(result: &Result<'_>) -> Section {
-    let (paper, numbers) = (result.paper, &result.numbers);
+    let (paper, numbers, recorded) = (result.paper, &result.numbers, &result.recorded);
     let row = |s: &Statement| -> Vec<Cell> {
-        let texts = [s.what, s.source, s.verdict(numbers).name(), s.published, &s.told(numbers), s.reason(numbers)];
-        texts.map(Cell::from).into()
+        let (told, real, why) = (s.told(numbers), s.told_recorded(recorded), s.reason(numbers));
+        [s.what, s.source, s.verdict(numbers).name(), s.published, &told, &real, why].map(Cell::from).into()
     };
     let table = Table {
         title: "What the paper says".into(),
         says: String::new(),
-        columns: words(&["Statement", "Where", "Verdict", "Published", "Here", "Why not"]),
+        columns: words(&["Statement", "Where", "Verdict", "Published", "Here", "Recorded", "Why not"]),
         rows: paper.statements.iter().map(row).collect(),
     };
     let mut text = vec![format!("{}.", paper.source), paper.setting.into()];
     text.extend(paper.differs.iter().map(|text| (*text).to_owned()));
+    text.extend(of_recordings(result).into_iter().map(str::to_owned));
     let published = (paper.published)();
     let charts = (paper.charts)();
     let figures = charts.iter().chain(&result.more);
-    let figures = figures.filter_map(|chart| chart.figure(numbers, &published, &verdict(result, chart)));
-    Section { title: paper.title.into(), text, tables: vec![table], figures: figures.collect() }
+    let figures = figures.filter_map(|chart| chart.figure(numbers, recorded, &published, &verdict(result, chart)));
+    let mut tables = vec![table];
+    tables.extend(recordings(result));
+    Section { title: paper.title.into(), text, tables, figures: figures.collect() }
+}
+
+/// What is to be said about them.
+fn of_recordings<'a>(result: &Result<'a>) -> Vec<&'a str> {
+    match result.recordings.is_empty() {
+        true => vec![NONE],
+        false => [RECORDED].into_iter().chain(result.paper.recorded.differs.iter().copied()).collect(),
+    }
+}
+
+/// The recordings themselves.
+fn recordings(result: &Result<'_>) -> Option<Table> {
+    let row = |of: &Recording| -> Vec<Cell> {
+        let mut row: Vec<Cell> =
+            [&of.name.0, &of.name.1, &of.command, &of.scheme.name].map(|text| text.as_str().into()).into();
+        row.push(Cell::Number(of.budget as f64));
+        row.extend([of.run_ns as f64 / 1e9, of.computing_ns / 1e9, of.calls as f64].map(Cell::Number));
+        row.push(of.end.as_deref().unwrap_or("whole").into());
+        row
+    };
+    let mut columns = words(&["Simulation", "Configuration", "Command", "Scheme"]);
+    columns.push(Column::new("Budget", Unit::Bytes));
+    columns.extend(["Time of the run", "Computed"].map(|name| Column::new(name, Unit::Seconds)));
+    columns.extend(words(&["Calls", "End"]));
+    (!result.recordings.is_empty()).then(|| Table {
+        title: "Recordings".into(),
+        says: "Computed: of the run that waited least for its pages, by the costs of a machine of today.".into(),
+        columns,
+        rows: result.recordings.iter().map(row).collect(),
+    })
 }
 
 /// All numbers and statements; the same each time.
@@ -115,6 +154,7 @@ pub fn json(results: &[Result<'_>], plan: &Plan) -> String {
                     "what": s.what,
                     "published": s.published,
                     "here": s.told(&result.numbers),
+                    "recorded": s.told_recorded(&result.recorded),
                     "verdict": s.verdict(&result.numbers).name(),
                     "why": s.reason(&result.numbers),
                 })
@@ -125,6 +165,7 @@ pub fn json(results: &[Result<'_>], plan: &Plan) -> String {
             "source": result.paper.source,
             "statements": statements,
             "numbers": numbers(&result.numbers),
+            "recorded": numbers(&result.recorded),
             "published": numbers(&(result.paper.published)()),
         })
     };
@@ -150,10 +191,15 @@ pub fn markdown(results: &[Result<'_>], plan: &Plan) -> String {
         for text in paper.differs {
             let _ = writeln!(out, "- {text}");
         }
-        out.push_str("\n| statement | source | published | here | verdict | why not |\n|---|---|---|---|---|---|\n");
+        for text in of_recordings(result) {
+            let _ = writeln!(out, "- {text}");
+        }
+        out.push_str("\n| statement | source | published | here | verdict | why not | recorded |\n|---|---|---|---|---|---|---|\n");
         for s in paper.statements {
             let (told, verdict, why) = (s.told(numbers), s.verdict(numbers).name(), s.reason(numbers));
-            let _ = writeln!(out, "| {} | {} | {} | {told} | {verdict} | {why} |", s.what, s.source, s.published);
+            let real = s.told_recorded(&result.recorded);
+            let _ =
+                writeln!(out, "| {} | {} | {} | {told} | {verdict} | {why} | {real} |", s.what, s.source, s.published);
         }
     }
     out

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 
 /// Numbers by name, such as `speedup(fft)`: those of the simulations, or those that a paper prints.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -48,7 +49,29 @@ impl Numbers {
 
     /// Whether all are from `low` to `high`.
     pub fn within(&self, names: &[&str], low: f64, high: f64) -> Option<bool> {
-        Some(self.all(names)?.iter().all(|value| (low..=high).contains(value)))
+        self.all_within(names, low..=high)
+    }
+
+    /// The same of names that are made.
+    pub fn all_within<N: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = N>,
+        range: RangeInclusive<f64>,
+    ) -> Option<bool> {
+        let inside = |name: N| Some(range.contains(&self.get(name.as_ref())?));
+        names.into_iter().try_fold(true, |all, name| inside(name).map(|inside| all && inside))
+    }
+
+    /// Without those whose names begin so.
+    #[must_use]
+    pub fn without(mut self, begins: &[&str]) -> Numbers {
+        self.0.retain(|name, _| !begins.iter().any(|begin| name.starts_with(begin)));
+        self
+    }
+
+    /// Whether there is one at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// All of them by name.
@@ -149,6 +172,17 @@ impl Statement {
             let _ = write!(out, "{between}{name} {value}");
         }
         out
+    }
+
+    /// What recordings make of it: its numbers, as far as there are any, and whether it holds if that is all of them.
+    pub fn told_recorded(&self, recorded: &Numbers) -> String {
+        if self.numbers.iter().all(|name| recorded.get(name).is_none()) {
+            return "–".into();
+        }
+        match self.verdict(recorded) {
+            Verdict::CannotBeHad => self.told(recorded),
+            verdict => format!("{}: {}", verdict.name(), self.told(recorded)),
+        }
     }
 
     /// Why it does not hold or cannot be had; empty if it holds.

@@ -1,23 +1,88 @@
 //! A quick run of everything: the same numbers each time, and every statement accounted for.
 
-use memfit_papers::{json, markdown, report, run, Judge, Plan, Result, Verdict, PAPERS};
+use memfit_core::scheme::Scheme;
+use memfit_papers::{json, markdown, report, run, Judge, Plan, Recordings, Result, Verdict, PAPERS};
+use memfit_sim::cost::CostTable;
+use memfit_sim::device::Device;
+use memfit_sim::generate::Spec;
+use memfit_sim::{Contents, Machine, Recorder, Residents, Setup};
 use std::collections::HashSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const PLAN: Plan = Plan { seed: 7, scale: 1.0, quick: true };
 
-fn results(threads: usize) -> Vec<Result<'static>> {
-    run(PAPERS, &PLAN, threads, &[], &|_, _| {})
+/// A folder that goes with it.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
 }
 
+/// Records fft, of the size that it has in a quick run.
+fn record(path: &Path, preset: &str, overrides: &[&str]) {
+    let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+    let setup = Setup {
+        scheme: Arc::new(Scheme::preset(preset, &overrides).unwrap().unwrap()),
+        budget: 3_584 << 10,
+        swap_bytes: 64 << 20,
+        residents: Residents::Simulated,
+        rate: 1.0,
+        costs: Arc::new(CostTable::find("measured").unwrap()),
+        device: Arc::new(Device::find("ssd-nvme").unwrap()),
+    };
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut machine = Machine::new(&setup, Contents::new());
+    let command = vec!["/somewhere/fft".into(), "1024".into()];
+    let recorder = Recorder::start(&mut machine, File::create(path).unwrap(), command).unwrap();
+    for event in Spec::parse("fft:scale=16,seed=7").unwrap().make() {
+        machine.event(event);
+        recorder.now(machine.times().program);
+    }
+    recorder.finish(&mut machine).unwrap();
+}
+
+/// With what a user may have there: two that can be used, one that belongs to nothing, and one that is damaged.
+fn recorded() -> Folder {
+    let folder = Folder(std::env::temp_dir().join(format!("memfit-papers-{}", std::process::id())));
+    record(&folder.0.join("cervera/fft/plain.memfit"), "swap", &["fault.around_pages=1"]);
+    record(&folder.0.join("cervera/fft/cache_1024.memfit"), "cervera99", &["sizing.pool_permille=18"]);
+    fs::copy(folder.0.join("cervera/fft/plain.memfit"), folder.0.join("cervera/fft/unheard-of.memfit")).unwrap();
+    fs::write(folder.0.join("cervera/fft/best.memfit"), "no recording").unwrap();
+    folder
+}
+
+fn results(threads: usize, recordings: &mut Recordings) -> Vec<Result<'static>> {
+    run(PAPERS, &PLAN, threads, &[], recordings, &|_, _| {})
+}
+
+/// One run of all is enough to see what is in it, and a second one that it is the same.
 #[test]
-fn the_same_seed_gives_the_same_numbers() {
-    let (first, second) = (results(2), results(1));
+fn the_same_seed_and_recordings_give_the_same_numbers() {
+    let folder = recorded();
+    let load = || Recordings::load(&folder.0).unwrap();
+    let (mut recordings, mut none) = (load(), Recordings::load(&folder.0.join("none")).unwrap());
+    let first = results(2, &mut recordings);
     let text = json(&first, &PLAN);
-    assert_eq!(text, json(&second, &PLAN));
+    assert_eq!(text, json(&results(3, &mut load()), &PLAN));
     let mut page = Vec::new();
     report(&first, &PLAN).write(&mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
-    for result in &first {
+    all_is_there(&first, &page);
+    let doc = markdown(&first, &PLAN);
+    assert!(doc.contains("| does not hold |"));
+    recordings_are_beside(&first, &recordings, &page, &doc);
+    // Without any it is said how to make them.
+    assert!(none.all.is_empty() && none.left_out.is_empty());
+    let without = markdown(&run(&PAPERS[3..4], &PLAN, 2, &[], &mut none, &|_, _| {}), &PLAN);
+    assert!(without.contains("`make papers-record` makes them") && !without.contains("real programs, each run"));
+}
+
+fn all_is_there(results: &[Result<'_>], page: &str) {
+    for result in results {
         for statement in result.paper.statements {
             let verdict = statement.verdict(&result.numbers);
             let by_numbers = matches!(statement.judge, Judge::By(_));
@@ -27,7 +92,8 @@ fn the_same_seed_gives_the_same_numbers() {
         // A figure without numbers of ours would not be drawn.
         let published = (result.paper.published)();
         for chart in (result.paper.charts)() {
-            assert!(chart.figure(&result.numbers, &published, "").is_some(), "{}: no numbers", chart.title);
+            let figure = chart.figure(&result.numbers, &result.recorded, &published, "");
+            assert!(figure.is_some(), "{}: no numbers", chart.title);
         }
         for (name, _) in published.iter() {
             let ours = result.numbers.get(name).is_some();
@@ -35,7 +101,27 @@ fn the_same_seed_gives_the_same_numbers() {
             assert!(ours || name.starts_with("g5("), "{}: nothing beside {name}", result.paper.name);
         }
     }
-    assert!(markdown(&first, &PLAN).contains("| does not hold |"));
+}
+
+fn recordings_are_beside(results: &[Result<'_>], recordings: &Recordings, page: &str, doc: &str) {
+    let cervera = &results[0];
+    assert_eq!(cervera.recordings.len(), 2);
+    let left_out = recordings.left_out.join("; ");
+    assert!(
+        left_out.contains("best.memfit") && left_out.contains("fft/unheard-of: there is no simulation"),
+        "{left_out}"
+    );
+    // The recorded program is the one that is made: what is compressed is the same.
+    let pair = |name: &str| [&cervera.numbers, &cervera.recorded].map(|numbers| numbers.get(name).unwrap());
+    let [made, real] = pair("ratio(fft)");
+    assert!((made - real).abs() < 0.02, "{made}, recorded {real}");
+    // Its time is not, as a clock would have to tell what is computed.
+    assert!(cervera.recorded.get("speedup(fft)").is_none());
+    assert_eq!(cervera.recorded.get("ratio(sort)"), None);
+    assert!(results[1..].iter().all(|result| result.recorded.is_empty() && result.recordings.is_empty()));
+    // In the page with what was run, but not where it lies.
+    assert!(page.contains("fft 1024") && !page.contains("somewhere"));
+    assert!(page.contains("recorded") && doc.contains("real programs, each run") && doc.contains("makes them"));
 }
 
 #[test]
