@@ -32,6 +32,11 @@ pub enum Command {
     /// The same code decides as in a run; devices and codecs are counted and priced instead of used. docs/workloads.md lists
     /// the workloads that can be made, docs/devices.md the devices and costs.
     Sim(SimArgs),
+    /// Say what budget, scheme and swap tier a program wants, what it would cost with less, and why
+    ///
+    /// The answer is simulated, from recordings of memfit run --record FILE --record-access. memfit run --advise does both at once. Of
+    /// several recordings the one that wants most decides.
+    Advise(AdviseArgs),
     /// Tell what this machine can do, and how to fix what it cannot
     ///
     /// The exit status is 0 if `memfit run` can work here, else 1.
@@ -116,6 +121,13 @@ pub struct RunArgs {
     #[arg(long, requires = "record")]
     pub record_access: bool,
 
+    /// Say at the end what budget, scheme and swap tier the command wants: on standard error, or as TOML in FILE
+    ///
+    /// Its accesses are recorded, see --record-access, and simulated when it has ended, as memfit advise does. That tells most in a
+    /// budget that is never reached.
+    #[arg(long, value_name = "FILE.toml", num_args = 0..=1, require_equals = true, value_hint = ValueHint::FilePath)]
+    pub advise: Option<Option<PathBuf>>,
+
     /// Print no summary and no notes; errors and warnings remain
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -197,6 +209,52 @@ pub struct SimArgs {
     pub slowdown: f64,
 
     /// Write the results to FILE as an HTML page with figures
+    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    pub report: Option<PathBuf>,
+
+    /// Threads; without this option one a CPU
+    #[arg(short, long, value_name = "N", value_parser = parse_jobs)]
+    pub jobs: Option<usize>,
+
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `memfit advise`
+#[derive(Debug, Args)]
+pub struct AdviseArgs {
+    /// Recordings of memfit run --record, or workloads that are made, such as zipf:pages=100000,skew=0.8
+    #[arg(required = true, value_name = "RECORDING|WORKLOAD", value_hint = ValueHint::FilePath)]
+    pub workloads: Vec<String>,
+
+    /// How much slower than without a limit the program may be, percent
+    #[arg(long, value_name = "PCT", default_value = "10", value_parser = parse_slowdown)]
+    pub slowdown: f64,
+
+    /// Schemes to choose from, presets or TOML files: the first one, unless another needs clearly less
+    ///
+    /// Without this option memfit, zram, zswap-zsmalloc and swap.
+    #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',')]
+    pub scheme: Vec<String>,
+
+    /// Device of the swap tier: its name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "ssd-nvme")]
+    pub device: String,
+
+    /// What is done in RAM, and how long it takes: its name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "measured")]
+    pub costs: String,
+
+    /// Write the scheme, with the advice as comments, to FILE as TOML for memfit run -s; - is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub toml: Option<PathBuf>,
+
+    /// Write the advice to FILE as JSON; - is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+
+    /// Write the curves behind it to FILE as an HTML page with figures
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
 
@@ -449,6 +507,13 @@ mod tests {
         assert!(run(&["--record", "f", "--record-access", "ls"]).unwrap().record_access);
         assert!(!run(&["--record", "f", "ls"]).unwrap().record_access);
         assert!(run(&["--record-access", "ls"]).is_err());
+    }
+
+    #[test]
+    fn advice_takes_a_file_but_not_the_command() {
+        assert_eq!(run(&["--advise", "ls"]).unwrap().advise, Some(None));
+        assert_eq!(run(&["--advise=a.toml", "ls"]).unwrap().advise, Some(Some("a.toml".into())));
+        assert_eq!(run(&["ls"]).unwrap().advise, None);
     }
 
     #[test]

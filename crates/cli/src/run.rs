@@ -1,5 +1,6 @@
 //! `memfit run`: from what was typed to what it means, checked before anything starts.
 
+use crate::advise::AtEnd;
 use crate::args::RunArgs;
 use crate::checks::{self, Check, Status};
 use crate::errors::Failure;
@@ -75,9 +76,11 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     let stub = preload::find_stub()?;
     let stats = args.stats.as_deref().map(|path| OutputFile::open("--stats", path)).transpose()?;
     let report = args.report.as_deref().map(|path| OutputFile::open("--report", path)).transpose()?;
-    let record = args.record.as_deref().map(|path| RecordFile::open("--record", path)).transpose()?;
+    let mut record = args.record.as_deref().map(|path| RecordFile::open("--record", path)).transpose()?;
+    let advice = args.advise.as_ref().map(|file| AtEnd::prepare(file.as_deref(), args, &mut record)).transpose()?;
     tell_setup(args, &budget, &swap);
-    launcher::run(Plan {
+    let signals = inherited.signals;
+    let ended = launcher::run(Plan {
         budget_bytes: budget.bytes,
         scheme,
         swap,
@@ -90,10 +93,17 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         stats,
         report,
         record,
-        record_access: args.record_access,
+        record_access: args.record_access || advice.is_some(),
+        advise: advice.is_some(),
         inherited,
         serve,
-    })
+    })?;
+    if let Some(advice) = advice.filter(|_| ended.wholly) {
+        // It can take a while, and nobody is left to hand signals on to.
+        signals.restore_mask();
+        advice.tell(ended.peak);
+    }
+    Ok(ended.code)
 }
 
 /// The budget and where it comes from.
@@ -186,6 +196,9 @@ fn note(args: &RunArgs, text: &str) {
 fn tell_not_recorded(args: &RunArgs, why: &str) {
     if let Some(path) = &args.record {
         eprintln!("memfit: --record {}: nothing is recorded: {why}", path.display());
+    }
+    if args.advise.is_some() {
+        eprintln!("memfit: --advise: no advice is given: {why}");
     }
 }
 

@@ -2,10 +2,11 @@
 
 pub mod curve;
 pub mod page;
+pub mod source;
 pub mod table;
 
 use crate::args::{ResidentsArg, SimArgs};
-use crate::errors::{describe, Failure};
+use crate::errors::Failure;
 use crate::output::OutputFile;
 use crate::size::{human, Size};
 use curve::Found;
@@ -14,57 +15,31 @@ use memfit_core::scheme::Scheme;
 use memfit_core::PAGE_BYTES;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
-use memfit_sim::generate::{find, Spec, WORKLOADS};
 use memfit_sim::lru::{lru, Hits};
-use memfit_sim::{
-    first_look, footprint, sweep, threads, BySource, Feed, Outcome, Recorded, ReplayError, Residents, Setup,
-};
+use memfit_sim::{sweep, threads, BySource, Outcome, Residents, Setup};
+use source::{failed, open, Known, Of};
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table::Row;
 
 /// Size of the swap tier if none is given: more than any workload here has.
-const SWAP_BYTES: u64 = 16 << 30;
+pub const SWAP_BYTES: u64 = 16 << 30;
 /// Budget of a workload that was not recorded, percent of what it needs.
 const BUDGET_PERCENT: f64 = 50.0;
 /// Smallest budget that is simulated, bytes: staging alone takes 256 KiB.
 pub const BUDGET_MIN: u64 = 1 << 20;
 /// Budgets of a curve at first, in steps of a tenth of what the workload needs: watermarks and metadata take some more.
-const CURVE_STEPS: u64 = 12;
+pub const CURVE_STEPS: u64 = 12;
 /// Budgets tried between two of them, and how often that is done: at the end they differ by a 36th of a step.
-const CLOSER_STEPS: u64 = 6;
-const CLOSER_ROUNDS: usize = 2;
+pub const CLOSER_STEPS: u64 = 6;
+/// See above.
+pub const CLOSER_ROUNDS: usize = 2;
 /// In place of the name of a scheme: plain LRU.
 const LRU: &str = "lru";
 /// Most rows of a sweep.
 const ROWS_MAX: usize = 100_000;
-
-/// A workload that was named.
-enum Source {
-    Recording(String),
-    Generator(String),
-}
-
-/// What is known of a recording.
-struct Of {
-    scheme: Arc<Scheme>,
-    budget: u64,
-    /// Share of its time in which it computed.
-    computing: f64,
-    /// What was sampled of its touches, and the share of its pages that this is.
-    sampled: Option<(Sampled, f64)>,
-}
-
-/// What is known of it before it is simulated.
-struct Known {
-    name: String,
-    source: Source,
-    /// Pages that it needs.
-    footprint: u64,
-    recorded: Option<Of>,
-}
 
 /// Simulates what was asked for.
 ///
@@ -158,24 +133,6 @@ fn combinations(sets: &[String]) -> Result<Vec<Vec<String>>, Failure> {
     Ok(all)
 }
 
-/// A feed of the workload, from its beginning.
-fn open(source: &Source, computing: f64, only: Option<Sampled>) -> Result<Box<dyn Feed>, Failure> {
-    match source {
-        Source::Recording(path) => {
-            let recorded = Recorded::new(crate::trace::open(Path::new(path))?, computing);
-            Ok(Box::new(recorded.map_err(|error| failed(path, &error))?.of_sample(only)))
-        }
-        Source::Generator(spec) => {
-            let spec = Spec::parse(spec).map_err(|error| Failure::usage(error.to_string()))?;
-            Ok(Box::new(spec.make()))
-        }
-    }
-}
-
-fn failed(path: &str, error: &ReplayError) -> Failure {
-    Failure::here(format!("{path}: {error}"))
-}
-
 /// A setup, and how it is called.
 struct Called {
     setup: Setup,
@@ -197,44 +154,9 @@ struct Sim<'a> {
 impl Sim<'_> {
     fn look(&self, name: &str) -> Result<Known, Failure> {
         let args = self.args;
-        let made = find(name.split(':').next().unwrap_or(name)).is_some();
-        if !Path::new(name).exists() && made {
-            let source = Source::Generator(name.to_owned());
-            let wanted = args.memory.is_empty() || args.memory.iter().any(|size| matches!(size, Size::Percent(_)));
-            // It runs twice if its size is asked for.
-            let footprint = match wanted || args.report.is_some() {
-                true => footprint(&mut *open(&source, 1.0, None)?).map_err(|error| failed(name, &error))?,
-                false => 0,
-            };
-            return Ok(Known { name: name.to_owned(), source, footprint, recorded: None });
-        }
-        if let Err(error) = std::fs::metadata(name) {
-            let names = WORKLOADS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-            return Err(Failure::usage(format!(
-                "{name}: {}; give a recording of memfit run --record, or a workload that can be made: {names}",
-                describe(&error)
-            )));
-        }
-        let recording = crate::trace::open(Path::new(name))?;
-        let head = recording.head().clone();
-        let first = first_look(recording, &self.costs, &self.device, self.swap_bytes);
-        let first = first.map_err(|error| failed(name, &error))?;
-        if let Some(end) = &first.end {
-            eprintln!("memfit: {name}: {end}");
-        }
-        let tunables = head.tunables().map_err(|error| failed(name, &ReplayError::Head(error)))?;
-        let sampled = match first.sampled {
-            Some(sampled) => {
-                let some = open(&Source::Recording(name.to_owned()), 1.0, Some(sampled))?;
-                let pages = footprint(&mut *{ some }).map_err(|error| failed(name, &error))?;
-                Some((sampled, pages as f64 / first.footprint.max(1) as f64)).filter(|&(_, rate)| rate > 0.0)
-            }
-            None => None,
-        };
-        let (scheme, budget, computing) = (tunables.scheme, head.budget_bytes, first.computing);
-        let recorded = Some(Of { scheme, budget, computing, sampled });
-        let source = Source::Recording(name.to_owned());
-        Ok(Known { name: name.to_owned(), source, footprint: first.footprint, recorded })
+        let wanted = args.memory.is_empty() || args.memory.iter().any(|size| matches!(size, Size::Percent(_)));
+        let Sim { costs, device, swap_bytes, .. } = self;
+        Known::look(name, costs, device, *swap_bytes, wanted || args.report.is_some())
     }
 
     fn residents(&self, known: &Known) -> Result<Residents, Failure> {
@@ -420,7 +342,7 @@ fn named(called: &Called) -> String {
 }
 
 /// A line on the terminal while it takes long.
-struct Progress<'a> {
+pub struct Progress<'a> {
     name: &'a str,
     shown: bool,
     quiet: bool,
@@ -429,12 +351,14 @@ struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    fn new(name: &'a str, quiet: bool) -> Progress<'a> {
+    /// Nothing is shown when it is `quiet`, or standard error is no terminal.
+    pub fn new(name: &'a str, quiet: bool) -> Progress<'a> {
         let now = Instant::now();
         Progress { name, shown: false, quiet: quiet || !std::io::stderr().is_terminal(), began: now, last: now }
     }
 
-    fn show(&mut self, events: u64) {
+    /// So many events were done.
+    pub fn show(&mut self, events: u64) {
         if self.quiet || self.last.elapsed() < Duration::from_millis(200) {
             return;
         }
@@ -445,7 +369,8 @@ impl<'a> Progress<'a> {
         _ = std::io::stderr().flush();
     }
 
-    fn end(&self) {
+    /// The line is cleared.
+    pub fn end(&self) {
         if self.shown {
             eprint!("\r\x1b[K");
         }

@@ -7,6 +7,7 @@ use serde_json::{json, Map};
 use std::fmt::Write;
 
 /// A workload under a scheme in a budget.
+#[derive(Clone)]
 pub struct Row {
     /// As it was named.
     pub workload: String,
