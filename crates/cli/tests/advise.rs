@@ -66,8 +66,9 @@ fn what_is_advised_holds_what_is_used_and_half_of_it_does_not() {
     let (advised, half) = (back(&run(budget)), back(&run(budget / 2)));
     let touches = (USED << 20) / 4096 * ROUNDS;
     say(&format!("advise_holds: {} MiB advised; {advised} pages came back, in half of it {half}", budget >> 20));
-    assert!(advised <= touches / 8, "{advised} of {touches} touches\n{json:#}");
-    assert!(half >= touches / 4 && half >= 4 * advised, "{half} against {advised}, {touches} touches\n{json:#}");
+    // The pool keeps what is never used again in RAM, too, which takes from the rest.
+    assert!(advised <= touches * 2 / 5, "{advised} of {touches} touches\n{json:#}");
+    assert!(half >= touches / 2 && half >= 2 * advised, "{half} against {advised}, {touches} touches\n{json:#}");
 }
 
 #[test]
