@@ -120,7 +120,7 @@ impl Drop for Directory {
     }
 }
 
-const SMALL: &str = "zipf:pages=40M,accesses=200000,seed=3";
+const SMALL: &str = "zipf:pages=40M,accesses=40000,touch_ns=5000,seed=3";
 
 #[test]
 fn made_up_programs_get_less_for_a_wider_bound() {
@@ -135,7 +135,7 @@ fn made_up_programs_get_less_for_a_wider_bound() {
         })
         .collect();
     assert!(budgets[0] >= budgets[1] && budgets[1] > budgets[2], "{budgets:?}");
-    let both = advice(&here.0, &["zipf:pages=20M,accesses=100000,seed=3", SMALL, "-s", "memfit"]);
+    let both = advice(&here.0, &["zipf:pages=20M,accesses=20000,seed=3", SMALL, "-s", "memfit"]);
     assert_eq!((&both["workloads"][0]["workload"], &both["budget_bytes"]), (&SMALL.into(), &budgets[1].into()));
     let files = ["--toml", "a.toml", "--json", "a.json", "--report", "a.html", "-s", "zram"];
     let output = advise(&here.0, &[&[SMALL][..], &files].concat());
@@ -150,16 +150,13 @@ fn made_up_programs_get_less_for_a_wider_bound() {
 #[test]
 fn a_recording_without_accesses_tells_of_its_own_budget_alone() {
     let here = Directory::new("plain");
-    here.record("much", "90%");
     here.record("little", "25%");
-    let said = |name| text(&advise(&here.0, &[name]).stdout);
-    let (much, little) = (said("much"), said("little"));
-    assert!(much.contains("that it had will do") && much.contains("as it was run"), "{much}");
+    // Lines are broken anywhere.
+    let words = |bytes: &[u8]| text(bytes).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = |name| words(&advise(&here.0, &[name]).stdout);
+    let little = said("little");
     assert!(little.contains("more than the 10 MiB that it had") && little.contains("room for all"), "{little}");
-    for text in [much, little] {
-        assert!(text.contains("tells of its own budget") || text.contains("tells of its\n  own budget"), "{text}");
-        assert!(!text.contains("75 % of that"), "{text}");
-    }
+    assert!(little.contains("tells of its own budget") && !little.contains("75 % of that"), "{little}");
     // Beside one that can tell it is left out.
     let output = advise(&here.0, &["little", SMALL, "--quiet"]);
     assert!(output.status.success() && text(&output.stderr).contains("little: is left out"), "{output:?}");
