@@ -155,7 +155,7 @@ fn a_recording_without_accesses_tells_of_its_own_budget_alone() {
     let words = |bytes: &[u8]| text(bytes).split_whitespace().collect::<Vec<_>>().join(" ");
     let said = |name| words(&advise(&here.0, &[name]).stdout);
     let little = said("little");
-    assert!(little.contains("more than the 10 MiB that it had") && little.contains("room for all"), "{little}");
+    assert!(little.contains("more than the 10 MiB that it had") && little.contains("room for everything"), "{little}");
     assert!(little.contains("tells of its own budget") && !little.contains("75 % of that"), "{little}");
     // Beside one that can tell it is left out.
     let output = advise(&here.0, &["little", SMALL, "--quiet"]);
