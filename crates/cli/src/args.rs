@@ -33,6 +33,11 @@ pub enum Command {
     /// The same code decides as in a run; devices and codecs are counted and priced instead of used. docs/workloads.md lists
     /// the workloads that can be made, docs/devices.md the devices and costs.
     Sim(SimArgs),
+    /// Say what budget, scheme and swap tier a program wants, what it would cost with less, and why
+    ///
+    /// The answer is simulated, from recordings of memfit run --record FILE --record-access. memfit run --advise does both at once. Of
+    /// several recordings the one that wants most decides.
+    Advise(AdviseArgs),
     /// Tell what this machine can do, and how to fix what it cannot
     ///
     /// The exit status is 0 if `memfit run` can work here, else 1.
@@ -118,10 +123,10 @@ pub struct RunArgs {
     ///
     /// Sampled pages are taken out of the programs several times a second, also when the memory would suffice, and all processes are paged
     /// from their beginning: this costs more time than a recording alone, and more than no recording. PERCENT, 1 to 100, is the most of
-    /// the time that the faults on sampled pages may take: with more, more pages are sampled, and looked at more often.
+    /// the time that the faults on sampled pages may take, 5 if it is left out: with more, more pages are sampled, and looked at more often.
     #[arg(long, requires = "record", value_name = "PERCENT", num_args = 0..=1, require_equals = true,
-          default_missing_value = "5", value_parser = value_parser!(u32).range(1..=100))]
-    pub record_access: Option<u32>,
+          value_parser = value_parser!(u32).range(1..=100))]
+    pub record_access: Option<Option<u32>>,
 
     /// Record what pages hold, too, when they are compressed: a hash, and what each of several codecs makes of them
     ///
@@ -134,6 +139,13 @@ pub struct RunArgs {
         default_missing_value = USUAL_CODECS, value_parser = parse_codecs
     )]
     pub record_contents: Option<Codecs>,
+
+    /// Say at the end what budget, scheme and swap tier the command wants: on standard error, or as TOML in FILE
+    ///
+    /// Its accesses are recorded, see --record-access, and simulated when it has ended, as memfit advise does. That tells most in a
+    /// budget that is never reached.
+    #[arg(long, value_name = "FILE.toml", num_args = 0..=1, require_equals = true, value_hint = ValueHint::FilePath)]
+    pub advise: Option<Option<PathBuf>>,
 
     /// Print no summary and no notes; errors and warnings remain
     #[arg(short, long, conflicts_with = "verbose")]
@@ -227,6 +239,52 @@ pub struct SimArgs {
     pub slowdown: f64,
 
     /// Write the results to FILE as an HTML page with figures
+    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    pub report: Option<PathBuf>,
+
+    /// Threads; without this option one a CPU
+    #[arg(short, long, value_name = "N", value_parser = parse_jobs)]
+    pub jobs: Option<usize>,
+
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `memfit advise`
+#[derive(Debug, Args)]
+pub struct AdviseArgs {
+    /// Recordings of memfit run --record, or workloads that are made, such as zipf:pages=100000,skew=0.8
+    #[arg(required = true, value_name = "RECORDING|WORKLOAD", value_hint = ValueHint::FilePath)]
+    pub workloads: Vec<String>,
+
+    /// How much slower than without a limit the program may be, percent
+    #[arg(long, value_name = "PCT", default_value = "10", value_parser = parse_slowdown)]
+    pub slowdown: f64,
+
+    /// Schemes to choose from, presets or TOML files: the first one, unless another needs clearly less
+    ///
+    /// Without this option memfit, zram, zswap-zsmalloc and swap.
+    #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',')]
+    pub scheme: Vec<String>,
+
+    /// Device of the swap tier: its name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "ssd-nvme")]
+    pub device: String,
+
+    /// What is done in RAM, and how long it takes: its name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "measured")]
+    pub costs: String,
+
+    /// Write the scheme, with the advice as comments, to FILE as TOML for memfit run -s; - is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub toml: Option<PathBuf>,
+
+    /// Write the advice to FILE as JSON; - is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+
+    /// Write the curves behind it to FILE as an HTML page with figures
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
 
@@ -507,7 +565,10 @@ mod tests {
     #[test]
     fn accesses_are_a_part_of_a_recording() {
         let percent = |option: &str| run(&["--record", "f", option, "ls"]).map(|args| args.record_access);
-        assert_eq!((percent("--record-access").unwrap(), percent("--record-access=20").unwrap()), (Some(5), Some(20)));
+        assert_eq!(
+            (percent("--record-access").unwrap(), percent("--record-access=20").unwrap()),
+            (Some(None), Some(Some(20)))
+        );
         assert_eq!(run(&["--record", "f", "ls"]).unwrap().record_access, None);
         assert!(percent("--record-access=0").is_err() && percent("--record-access=101").is_err());
         assert!(run(&["--record-access", "ls"]).is_err());
@@ -528,6 +589,13 @@ mod tests {
         for words in [&["--record-contents", "ls"][..], &["--record", "f", "--record-contents=auto", "ls"]] {
             assert!(run(words).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn advice_takes_a_file_but_not_the_command() {
+        assert_eq!(run(&["--advise", "ls"]).unwrap().advise, Some(None));
+        assert_eq!(run(&["--advise=a.toml", "ls"]).unwrap().advise, Some(Some("a.toml".into())));
+        assert_eq!(run(&["ls"]).unwrap().advise, None);
     }
 
     #[test]

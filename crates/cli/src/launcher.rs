@@ -76,17 +76,29 @@ pub struct Plan {
     pub record_access: Option<u32>,
     /// With what pages hold, as these codecs see it.
     pub record_contents: Vec<CodecKind>,
+    /// Advice is given at the end.
+    pub advise: bool,
     /// What the command gets from our parent.
     pub inherited: Inherited,
     /// The pager.
     pub serve: Serve,
 }
 
-/// Runs the plan and gives the command's exit status.
+/// How a run came to its end.
+pub struct Ended {
+    /// The command's exit status.
+    pub code: i32,
+    /// Most memory of the tree and of memfit without what was staged, bytes, if the pager has told.
+    pub peak: Option<u64>,
+    /// The pager has ended as well, and the recording with it.
+    pub wholly: bool,
+}
+
+/// Runs the plan.
 ///
 /// # Errors
 /// When the command could not be started, or the tree had to be killed.
-pub fn run(mut plan: Plan) -> Result<i32, Failure> {
+pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     let random = |error| Failure::system("get random bytes", &error);
     let (socket_name, place) = (unique_name().map_err(random)?, format!("/tmp/{}", unique_name().map_err(random)?));
     let mut set = vec![
@@ -110,7 +122,7 @@ pub fn run(mut plan: Plan) -> Result<i32, Failure> {
 
     let mut launcher = Launcher::start(&mut plan, &socket_name, &place)?;
     if let Some(signal) = launcher.wait_until_ready()? {
-        return Ok(128 + signal);
+        return Ok(Ended { code: 128 + signal, peak: None, wholly: false });
     }
     let spawned = executable.spawn(&plan.inherited.signals);
     let spawned = spawned.map_err(|error| Failure::system("start a process", &error))?;
@@ -123,16 +135,18 @@ pub fn run(mut plan: Plan) -> Result<i32, Failure> {
     process::detach_standard(&[0, 1]);
 
     let change = launcher.watch_command()?;
-    let wants_stats = plan.stats.is_some() || plan.report.is_some() || !plan.quiet;
+    let wants_stats = plan.stats.is_some() || plan.report.is_some() || plan.advise || !plan.quiet;
     // Killed: perhaps by the pager, which then has a reason to tell.
     let wanted = wants_stats || change == Change::Killed(libc::SIGKILL);
     launcher.wait_for_stats(change, wanted)?;
     launcher.report(&mut plan);
-    launcher.leave(&plan, socket_name);
-    Ok(match change {
+    let peak = launcher.peak;
+    let wholly = launcher.leave(&plan, socket_name);
+    let code = match change {
         Change::Exited(code) => code,
         Change::Killed(signal) | Change::Dumped(signal) | Change::Stopped(signal) => 128 + signal,
-    })
+    };
+    Ok(Ended { code, peak, wholly })
 }
 
 /// `memfit-<uid>-<pid>-<random>`: `memfit stat` finds it by its start.
@@ -162,6 +176,8 @@ struct Launcher {
     failed: Option<Failure>,
     stats: Option<(serde_json::Value, String)>,
     course: Option<Box<Course>>,
+    /// See [`Ended::peak`].
+    peak: Option<u64>,
     /// The pager serves processes outside of the tree.
     serves_others: bool,
     /// A signal that asks us to end while there is no command to give it to.
@@ -220,6 +236,7 @@ impl Launcher {
             failed: None,
             stats: None,
             course: None,
+            peak: None,
             serves_others: false,
             interrupted: None,
         })
@@ -303,6 +320,9 @@ impl Launcher {
             }
             return;
         };
+        let bytes = |key| json.pointer(key).and_then(serde_json::Value::as_u64);
+        self.peak =
+            bytes("/peak/total_bytes").zip(bytes("/peak/staged_bytes")).map(|(all, staged)| all - staged.min(all));
         if let Some(Err(failure)) = stats.map(|output| output.finish(format!("{json:#}\n").as_bytes())) {
             self.say(&failure.message);
         }
@@ -319,12 +339,15 @@ impl Launcher {
         }
     }
 
-    /// Ends the pager, or leaves it with a guard if parts of the tree live on.
-    fn leave(mut self, plan: &Plan, socket_name: String) {
+    /// Ends the pager, or leaves it with a guard if parts of the tree live on. Whether all have ended.
+    fn leave(mut self, plan: &Plan, socket_name: String) -> bool {
+        if plan.advise && !self.tree().is_empty() {
+            self.say("--advise: no advice is given, as processes of the run live on, and so does its recording");
+        }
         let single_threaded = self.messages.take().is_none_or(Messages::finish);
         let tree = self.tree();
         if tree.is_empty() && !self.others_are_served() {
-            return; // Dropping ends the pager, if it has not ended.
+            return true; // Dropping ends the pager, if it has not ended.
         }
         if single_threaded && self.pager_end.is_none() {
             let watch = Watch {
@@ -340,6 +363,7 @@ impl Launcher {
         // The pager shares these: with them it would hold the terminal and pipes of whoever started us.
         process::detach_standard(&[0, 1, 2]);
         std::mem::forget(self);
+        false
     }
 
     /// Whether the pager goes on for processes outside of the tree, which got the environment of it. Those that are not paged

@@ -7,6 +7,7 @@
 //! It is a library so that the launcher can be tested with a pager that misbehaves on purpose.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod args;
 pub mod checks;
 pub mod doctor;
@@ -54,6 +55,7 @@ pub fn main_with(serve: Serve) -> i32 {
     let result = match cli.command {
         Command::Run(args) => run::run(&args, inherited, serve),
         Command::Sim(args) => sim::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Schemes(args) => schemes::run(&args),
         Command::Stat(args) => stat::run(&args),

@@ -4,6 +4,7 @@ use crate::errors::{describe, Failure};
 use memfit_os::process::random_bytes;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file to be written at the end of a run, made sure of at its start.
@@ -58,6 +59,11 @@ impl OutputFile {
         }
     }
 
+    /// Its place at the end.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
     /// Where contents that are too large for memory go, piece by piece.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
@@ -100,6 +106,30 @@ impl RecordFile {
         let is_new = new.is_ok();
         let file = new.or_else(known).map_err(|error| refused(option, path, &error))?;
         Ok(Self { file: Some(file), new: is_new.then(|| path.to_owned()) })
+    }
+
+    /// A file for ourselves, without a name or soon without one: it is gone when nobody has it open, however we end. And
+    /// another handle of it.
+    ///
+    /// # Errors
+    /// When the directory for temporary files takes none.
+    pub fn nameless(option: &str) -> Result<(Self, File), Failure> {
+        let directory = std::env::temp_dir();
+        let without_name =
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE | libc::O_EXCL).open(&directory);
+        let file = without_name.or_else(|_| {
+            let path = directory.join(format!(".memfit-{:016x}", u64::from_ne_bytes(random_bytes()?)));
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            fs::remove_file(path)?;
+            Ok(file)
+        });
+        let both = file.and_then(|file: File| Ok((file.try_clone()?, file)));
+        let (to_write, to_read) = both.map_err(|error: io::Error| {
+            let (reason, directory) = (describe(&error), directory.display());
+            let advice = "set TMPDIR to a directory that you may write to";
+            Failure::here(format!("{option}: no temporary file can be made in {directory}: {reason}; {advice}"))
+        })?;
+        Ok((Self { file: Some(to_write), new: None }, to_read))
     }
 
     /// Hands the file over to who writes it.

@@ -1,5 +1,6 @@
 //! `memfit run`: from what was typed to what it means, checked before anything starts.
 
+use crate::advise::AtEnd;
 use crate::args::RunArgs;
 use crate::checks::{self, Check, Status};
 use crate::errors::Failure;
@@ -21,6 +22,8 @@ use std::path::Path;
 
 /// The smallest budget that is tried, bytes: staging, the pager's own memory and a program's loader need most of it.
 pub const BUDGET_MIN_BYTES: u64 = 16 << 20;
+/// Most of the time that faults on sampled pages take, percent, if nothing else is asked for.
+const ACCESS_PERCENT: u32 = 5;
 /// Share of a control group's limit that is taken by default: the rest is for page tables, files and the kernel.
 const CGROUP_PERCENT: u64 = 90;
 /// Share of RAM that is taken by default: the rest is for everybody else.
@@ -75,9 +78,11 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     let stub = preload::find_stub()?;
     let stats = args.stats.as_deref().map(|path| OutputFile::open("--stats", path)).transpose()?;
     let report = args.report.as_deref().map(|path| OutputFile::open("--report", path)).transpose()?;
-    let record = args.record.as_deref().map(|path| RecordFile::open("--record", path)).transpose()?;
+    let mut record = args.record.as_deref().map(|path| RecordFile::open("--record", path)).transpose()?;
+    let advice = args.advise.as_ref().map(|file| AtEnd::prepare(file.as_deref(), args, &mut record)).transpose()?;
     tell_setup(args, &budget, &swap);
-    launcher::run(Plan {
+    let signals = inherited.signals;
+    let ended = launcher::run(Plan {
         budget_bytes: budget.bytes,
         scheme,
         swap,
@@ -90,11 +95,21 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         stats,
         report,
         record,
-        record_access: args.record_access,
+        record_access: args
+            .record_access
+            .or(advice.is_some().then_some(None))
+            .map(|percent| percent.unwrap_or(ACCESS_PERCENT)),
         record_contents: args.record_contents.clone().map_or(Vec::new(), |codecs| codecs.0),
+        advise: advice.is_some(),
         inherited,
         serve,
-    })
+    })?;
+    if let Some(advice) = advice.filter(|_| ended.wholly) {
+        // It can take a while, and nobody is left to hand signals on to.
+        signals.restore_mask();
+        advice.tell(ended.peak);
+    }
+    Ok(ended.code)
 }
 
 /// The budget and where it comes from.
@@ -187,6 +202,9 @@ fn note(args: &RunArgs, text: &str) {
 fn tell_not_recorded(args: &RunArgs, why: &str) {
     if let Some(path) = &args.record {
         eprintln!("memfit: --record {}: nothing is recorded: {why}", path.display());
+    }
+    if args.advise.is_some() {
+        eprintln!("memfit: --advise: no advice is given: {why}");
     }
 }
 

@@ -4,75 +4,42 @@ mod contents;
 pub mod curve;
 pub mod page;
 pub mod progress;
+pub mod source;
 pub mod table;
 
 use crate::args::{ResidentsArg, SimArgs};
-use crate::errors::{describe, Failure};
+use crate::errors::Failure;
 use crate::output::OutputFile;
 use crate::size::{human, Size};
 use curve::Found;
-use memfit_core::sample::Sampled;
 use memfit_core::scheme::Scheme;
 use memfit_core::PAGE_BYTES;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
-use memfit_sim::generate::{find, Spec, WORKLOADS};
 use memfit_sim::lru::{lru, Hits};
-use memfit_sim::{
-    first_look, footprint, sweep, threads, BySource, Feed, Noted, Outcome, Recorded, ReplayError, Residents, Setup,
-};
+use memfit_sim::{sweep, threads, BySource, Outcome, Residents, Setup};
 use progress::{Part, Progress};
-use std::path::{Path, PathBuf};
+use source::{failed, open, Known, Of, Sample};
+use std::path::PathBuf;
 use std::sync::Arc;
 use table::Row;
 
 /// Size of the swap tier if none is given: more than any workload here has.
-const SWAP_BYTES: u64 = 16 << 30;
+pub const SWAP_BYTES: u64 = 16 << 30;
 /// Budget of a workload that was not recorded, percent of what it needs.
 const BUDGET_PERCENT: f64 = 50.0;
 /// Smallest budget that is simulated, bytes: staging alone takes 256 KiB.
 pub const BUDGET_MIN: u64 = 1 << 20;
 /// Budgets of a curve at first, in steps of a tenth of what the workload needs: watermarks and metadata take some more.
-const CURVE_STEPS: u64 = 12;
+pub const CURVE_STEPS: u64 = 12;
 /// Budgets tried between two of them, and how often that is done: at the end they differ by a 36th of a step.
-const CLOSER_STEPS: u64 = 6;
-const CLOSER_ROUNDS: usize = 2;
+pub const CLOSER_STEPS: u64 = 6;
+/// See above.
+pub const CLOSER_ROUNDS: usize = 2;
 /// In place of the name of a scheme: plain LRU.
 const LRU: &str = "lru";
 /// Most rows of a sweep.
 const ROWS_MAX: usize = 100_000;
-
-/// A workload that was named.
-enum Source {
-    Recording(String),
-    Generator(String),
-}
-
-/// What is known of a recording.
-struct Of {
-    scheme: Arc<Scheme>,
-    budget: u64,
-    /// Share of its time in which it computed.
-    computing: f64,
-    /// What was sampled of its touches, and the share of its pages that this is.
-    sampled: Option<(Sampled, f64)>,
-    /// What was recorded of contents.
-    noted: Noted,
-}
-
-/// Which pages are told of alone, and what others of them hold.
-type Sample<'a> = (Sampled, &'a Noted);
-
-/// What is known of it before it is simulated.
-struct Known {
-    name: String,
-    source: Source,
-    /// Pages that it needs; 0: nobody has asked.
-    footprint: u64,
-    /// Events that it has, or about so many; 0: nobody has asked.
-    events: u64,
-    recorded: Option<Of>,
-}
 
 /// Simulates what was asked for.
 ///
@@ -183,29 +150,6 @@ fn combinations(sets: &[String]) -> Result<Vec<Vec<String>>, Failure> {
     Ok(all)
 }
 
-/// A feed of the workload, from its beginning.
-fn open(source: &Source, computing: f64, only: Option<Sample<'_>>) -> Result<Box<dyn Feed>, Failure> {
-    match source {
-        Source::Recording(path) => {
-            let path_name = Path::new(path);
-            let recorded = Recorded::new(crate::trace::open(path_name)?, computing);
-            let recorded = recorded.map_err(|error| failed(path, &error))?.of_length(crate::trace::length(path_name));
-            Ok(Box::new(match only {
-                Some((sampled, noted)) => recorded.of_sample(sampled, noted.kept().into()),
-                None => recorded,
-            }))
-        }
-        Source::Generator(spec) => {
-            let spec = Spec::parse(spec).map_err(|error| Failure::usage(error.to_string()))?;
-            Ok(Box::new(spec.make()))
-        }
-    }
-}
-
-fn failed(path: &str, error: &ReplayError) -> Failure {
-    Failure::here(format!("{path}: {error}"))
-}
-
 /// A setup, and how it is called.
 struct Called {
     setup: Setup,
@@ -234,54 +178,11 @@ struct Sim<'a> {
 impl Sim<'_> {
     fn look(&self, name: &str) -> Result<Known, Failure> {
         let args = self.args;
-        let made = find(name.split(':').next().unwrap_or(name)).is_some();
-        if !Path::new(name).exists() && made {
-            let source = Source::Generator(name.to_owned());
-            let wanted = args.memory.is_empty() || args.memory.iter().any(|size| matches!(size, Size::Percent(_)));
-            // It runs twice if its size is asked for, or how far it is.
-            let (footprint, events) = match wanted || args.report.is_some() || self.progress.is_shown() {
-                true => self.needs(name, &source, None)?,
-                false => (0, 0),
-            };
-            return Ok(Known { name: name.to_owned(), source, footprint, events, recorded: None });
-        }
-        if let Err(error) = std::fs::metadata(name) {
-            let names = WORKLOADS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-            return Err(Failure::usage(format!(
-                "{name}: {}; give a recording of memfit run --record, or a workload that can be made: {names}",
-                describe(&error)
-            )));
-        }
-        let recording = crate::trace::open(Path::new(name))?;
-        let head = recording.head().clone();
-        let (length, costs, device) = (crate::trace::length(Path::new(name)), &self.costs, &self.device);
-        let looks = &mut |far| self.progress.looks(name, far);
-        let first = first_look(recording, costs, device, self.swap_bytes, length, looks);
-        let first = first.map_err(|error| failed(name, &error))?;
-        if let Some(end) = &first.end {
-            self.progress.say(&format!("memfit: {name}: {end}"));
-        }
-        let tunables = head.tunables().map_err(|error| failed(name, &ReplayError::Head(error)))?;
-        let sampled = match first.sampled {
-            Some(sampled) => {
-                let source = Source::Recording(name.to_owned());
-                let (pages, _) = self.needs(name, &source, Some((sampled, &first.noted)))?;
-                Some((sampled, pages as f64 / first.footprint.max(1) as f64)).filter(|&(_, rate)| rate > 0.0)
-            }
-            None => None,
-        };
-        let (scheme, budget, computing) = (tunables.scheme, head.budget_bytes, first.computing);
-        let recorded = Some(Of { scheme, budget, computing, sampled, noted: first.noted });
-        let source = Source::Recording(name.to_owned());
-        Ok(Known { name: name.to_owned(), source, footprint: first.footprint, events: first.events, recorded })
-    }
-
-    /// Pages that a workload has at once, and its events.
-    fn needs(&self, name: &str, source: &Source, only: Option<Sample<'_>>) -> Result<(u64, u64), Failure> {
-        let mut feed = open(source, 1.0, only)?;
-        let need = footprint(&mut *feed, &mut |far| self.progress.looks(name, far));
-        let need = need.map_err(|error| failed(name, &error))?;
-        Ok((need.pages(), need.events()))
+        let wanted = args.memory.is_empty() || args.memory.iter().any(|size| matches!(size, Size::Percent(_)));
+        let Sim { costs, device, swap_bytes, progress, .. } = self;
+        // It runs twice if its size is asked for, or how far it is.
+        let size = wanted || args.report.is_some() || progress.is_shown();
+        Known::look(name, costs, device, *swap_bytes, size, progress)
     }
 
     fn residents(&self, known: &Known) -> Result<Residents, Failure> {

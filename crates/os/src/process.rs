@@ -218,7 +218,8 @@ impl InheritedSignals {
         Ok(Self { mask, sigchld })
     }
 
-    fn restore_mask(&self) {
+    /// The mask alone.
+    pub fn restore_mask(&self) {
         // SAFETY: the set came from the kernel.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.mask, ptr::null_mut()) };
     }

@@ -164,7 +164,8 @@ fn read(folder: &Path, path: &Path) -> Result<Recording, String> {
     let reader = Reader::new(&bytes[..]).map_err(|error| error.to_string())?;
     let head = reader.head().clone();
     let (costs, device) = (crate::lab::costs(COSTS), crate::lab::device(DEVICE));
-    let first = first_look(reader, &costs, &device, SWAP_BYTES).map_err(|error| error.to_string())?;
+    let first =
+        first_look(reader, &costs, &device, SWAP_BYTES, None, &mut |_| {}).map_err(|error| error.to_string())?;
     if first.sampled.is_some() {
         return Err("it has the touches of a sample, and not all faults: record it without --record-access".into());
     }

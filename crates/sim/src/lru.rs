@@ -16,7 +16,7 @@ pub use distances::{Curve, Distances};
 use crate::feed::{Batch, Far, Feed};
 use crate::replay::ReplayError;
 use crate::workload::Event;
-use table::Table;
+pub(crate) use table::Table;
 
 /// What takes the touches of a workload, whatever they are for.
 trait Pages {

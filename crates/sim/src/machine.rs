@@ -119,6 +119,10 @@ pub struct Tally {
     pub over_budget: u64,
     /// Most memory in use, bytes.
     pub peak_bytes: u64,
+    /// Most frames of the pool, bytes.
+    pub peak_pool_bytes: u64,
+    /// Most that was in the swap tier, bytes: objects of a log, blocks of others.
+    pub peak_swap_bytes: u64,
 }
 
 impl Tally {
@@ -152,6 +156,8 @@ impl Tally {
             waits: more(self.waits),
             over_budget: more(self.over_budget),
             peak_bytes: more(self.peak_bytes),
+            peak_pool_bytes: more(self.peak_pool_bytes),
+            peak_swap_bytes: more(self.peak_swap_bytes),
         }
     }
 }

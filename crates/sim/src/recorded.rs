@@ -12,7 +12,7 @@ use crate::feed::{Batch, Feed, BATCH};
 use crate::replay::{begins, ReplayError};
 use crate::workload::{Event, How, UNKNOWN};
 use memfit_codec::CodecId;
-use memfit_core::sample::Sampled;
+use memfit_core::sample::{Sampled, REGION_PAGES};
 use memfit_core::trace::{Contents as Held, Damaged, Decoder, Item, Note, Whose};
 use memfit_core::{Asked, Coded, Core, Entry, Filled, ObjectId, Page, PageRange};
 use memfit_trace::{Block, ReadError, Reader, MEMFIT};
@@ -284,6 +284,16 @@ impl<R: Read> Recorded<R> {
         self.only.is_none_or(|sampled| sampled.has(page))
     }
 
+    /// The part of a mapping around a page of which is told: a fault in a simulation brings no other pages.
+    fn told_of(&self, page: Page, limit: PageRange) -> PageRange {
+        if self.only.is_none() {
+            return limit;
+        }
+        let region = page.0 / REGION_PAGES * REGION_PAGES;
+        let (first, end) = (limit.first.0.max(region), (limit.first.0 + limit.pages).min(region + REGION_PAGES));
+        PageRange { first: Page(first), pages: if self.tells(page) { end.saturating_sub(first) } else { 0 } }
+    }
+
     /// What can only be seen before the core has done it.
     fn before(&mut self, asked: &Asked<'_>) {
         match *asked {
@@ -296,6 +306,7 @@ impl<R: Read> Recorded<R> {
             }
             Asked::Fault { proc, page, limit, .. } => {
                 self.faults.insert((proc.0, page.0));
+                let limit = self.told_of(page, limit);
                 if limit.pages > 0 && self.mapped.insert(proc.0, limit) != Some(limit) {
                     let (first, pages) = (limit.first.0, limit.pages);
                     self.push(Event::Maps { proc: proc.0, first, pages, kind: UNKNOWN });

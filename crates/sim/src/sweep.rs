@@ -27,6 +27,8 @@ pub struct Outcome {
     pub reached: Vec<Reached>,
     /// Pages in the pool at the end, and the frames that they took.
     pub pool: (u64, u64),
+    /// Bytes of the core's own tables at the end; they are not in the budget here.
+    pub tables_bytes: u64,
     /// Time of all operations one after the other, ns: the cost of Han et al. 2018, equation 1.
     pub operations_ns: u64,
     /// Energy of the device beyond that of an idle one, nJ, if it is known.
@@ -47,6 +49,7 @@ impl Outcome {
             times,
             reached: machine.reached().to_vec(),
             pool: ((usage.zpages as f64 / setup.rate) as u64, (f64::from(usage.frames) / setup.rate) as u64),
+            tables_bytes: (machine.core().metadata_bytes() as f64 / setup.rate) as u64,
             operations_ns: price.operations_ns(),
             energy_nj: price.energy_nj,
             days_to_rated_writes: setup.device.days_to_rated_writes(written, times.program),

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// A workload under a scheme in a budget.
+#[derive(Clone)]
 pub struct Row {
     /// As it was named.
     pub workload: String,

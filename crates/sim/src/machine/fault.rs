@@ -62,6 +62,17 @@ impl Machine {
         let used = self.used();
         self.tally.peak_bytes = self.tally.peak_bytes.max(used);
         self.tally.over_budget += u64::from(used > self.sizes.budget);
+        let (pool, swap) = (u64::from(self.core.pool_frames()) * PAGE_BYTES, self.swapped_bytes());
+        self.tally.peak_pool_bytes = self.tally.peak_pool_bytes.max(pool);
+        self.tally.peak_swap_bytes = self.tally.peak_swap_bytes.max(swap);
+    }
+
+    /// What is in the swap tier.
+    fn swapped_bytes(&self) -> u64 {
+        match self.wants_log() {
+            true => self.tier.live_bytes(),
+            false => u64::from(self.core.blocks_in_use()) * PAGE_BYTES,
+        }
     }
 
     fn serve(&mut self, id: ProcId, page: u64, how: How, around: bool) {

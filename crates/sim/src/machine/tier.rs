@@ -366,6 +366,11 @@ impl Tier {
         self.log.cleaned(segment, false);
     }
 
+    /// Bytes of what is in the log.
+    pub fn live_bytes(&self) -> u64 {
+        self.log.usage().live_bytes
+    }
+
     pub fn has_room_again(&self) -> bool {
         !self.is_log() || self.log.usage().free_bytes >= ROOM_AGAIN
     }

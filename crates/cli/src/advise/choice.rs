@@ -1,0 +1,66 @@
+//! What follows from the simulations.
+
+use super::subject::Subject;
+use crate::sim::curve::Found;
+use crate::sim::table::Row;
+use memfit_sim::Outcome;
+
+/// Another scheme than the first one must do with less than this, percent of the budget: smaller differences are within what a
+/// recording can tell.
+const CLEARLY_PERCENT: u64 = 95;
+/// Sizes are told in whole ones of these, bytes.
+const STEP: u64 = 1 << 20;
+/// Smallest swap tier that is advised, bytes: a log makes room segment by segment.
+const SWAP_LEAST: u64 = 4 << 20;
+
+/// In whole MiB, not less.
+pub fn whole(bytes: u64) -> u64 {
+    bytes.next_multiple_of(STEP)
+}
+
+/// Which scheme to take: the first one, unless another keeps the bound in clearly less for the workload that wants most of it.
+/// `found`: of each workload the answers by scheme.
+pub fn scheme(found: &[&[Found]]) -> usize {
+    let schemes = found.first().map_or(0, |answers| answers.len());
+    let wants =
+        |scheme: usize| found.iter().map(|answers| answers[scheme].budget).try_fold(0, |most, b| Some(b?.max(most)));
+    let first: Option<u64> = wants(0);
+    let better = |bytes: u64| first.is_none_or(|first| bytes < first * CLEARLY_PERCENT / 100);
+    let others = (1..schemes).filter_map(|scheme| Some((wants(scheme)?, scheme)));
+    others.filter(|&(bytes, _)| better(bytes)).min().map_or(0, |(_, scheme)| scheme)
+}
+
+/// Size of a swap tier in which at most so much was: a quarter more, as a log with less to spare writes anew what is in the way.
+pub fn swap_size(peak: u64) -> Option<u64> {
+    (peak > 0).then(|| whole(peak + peak / 4).max(SWAP_LEAST))
+}
+
+/// What the pages of a program hold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Contents {
+    /// Share of its pages of which it is known what they hold.
+    pub known: f64,
+    /// Size of what was compressed, in terms of its size before.
+    pub ratio: Option<f64>,
+    /// Share of the pages that are one word.
+    pub one_word: f64,
+    /// Share of those that nothing makes small enough.
+    pub raw: f64,
+}
+
+/// By the simulation that evicted most.
+pub fn contents(subject: &Subject, outcome: Option<&Outcome>) -> Contents {
+    let habits = &subject.habits;
+    let known = habits.known as f64 / habits.pages.max(1) as f64;
+    let Some(outcome) = outcome else { return Contents { known, ratio: None, one_word: 0.0, raw: 0.0 } };
+    let counters = &outcome.counters;
+    let raw = counters.incompressible + counters.not_worth;
+    let all = (counters.filled + counters.compressed + raw).max(1) as f64;
+    Contents { known, ratio: outcome.ratio(), one_word: counters.filled as f64 / all, raw: raw as f64 / all }
+}
+
+/// Of the simulations under this scheme the one that evicted most.
+pub fn most_evicted<'a>(rows: &'a [Row], scheme: &str) -> Option<&'a Outcome> {
+    let outcomes = rows.iter().filter(|row| row.scheme == scheme).map(|row| &row.outcome);
+    outcomes.filter(|outcome| outcome.tally.evicted > 0).max_by_key(|outcome| outcome.tally.evicted)
+}

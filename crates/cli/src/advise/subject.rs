@@ -1,0 +1,263 @@
+//! A workload that somebody wants to know the needs of: what its recording can tell, and its simulations.
+
+use super::Options;
+use crate::errors::Failure;
+use crate::sim::curve::{between, find};
+use crate::sim::progress::{Part, Progress};
+use crate::sim::source::{failed, open, Known, Source};
+use crate::sim::table::Row;
+use crate::sim::{BUDGET_MIN, CLOSER_ROUNDS, CLOSER_STEPS, CURVE_STEPS, SWAP_BYTES};
+use memfit_core::scheme::Scheme;
+use memfit_core::sizes::Sizes;
+use memfit_core::PAGE_BYTES;
+use memfit_sim::{sweep, threads, Habits, Outcome, Residents, Setup};
+use std::sync::Arc;
+
+/// Of what is used again within this time the pages are counted, where all touches are known, ns.
+const WINDOW_NS: u64 = 1_000_000_000;
+/// Periods of a recording's sampling in which a page that is used all the time is seen at least once.
+const PERIODS: u64 = 2;
+/// Times that a budget is raised until the working set stays in memory: the pool becomes smaller meanwhile.
+const RAISES: usize = 4;
+/// With less of the pages known than this, percent, it is said that contents are not known.
+const KNOWN_PERCENT: f64 = 50.0;
+/// What memfit itself needs besides the tables that grow with the programs, bytes, and what it does not page of each process: the
+/// stack of its thread, data of libraries. Together they were 1.7 to 2.4 MiB in runs of a C program, sort and Python.
+const OWN: u64 = 1 << 20;
+const PROCESS: u64 = 2 << 20;
+
+/// What is known of a workload's touches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Basis {
+    /// It is made up: all of them.
+    Made,
+    /// Those of a sample of the pages, each once in a period.
+    Accesses {
+        /// Sampled share of its pages.
+        part: f64,
+        /// Pages that were sampled.
+        pages: u64,
+        /// Of what is used more often, ms, this is not known.
+        period_ms: u32,
+    },
+    /// None of pages that were in memory, in the budget of the run, bytes: only that one can be judged.
+    Faults {
+        /// Bytes.
+        budget: u64,
+    },
+}
+
+/// A workload.
+pub struct Subject {
+    /// What was found at first.
+    pub known: Known,
+    /// What is known of its touches.
+    pub basis: Basis,
+    /// What it does with its pages.
+    pub habits: Habits,
+    /// What it needs besides its pages, bytes; `None`: nobody has measured.
+    pub besides: Option<u64>,
+}
+
+/// What is to be simulated.
+#[derive(Clone)]
+pub struct Wanted {
+    /// What decides.
+    pub scheme: Arc<Scheme>,
+    /// Bytes.
+    pub budget: u64,
+    /// Whether there is a swap tier.
+    pub swap: bool,
+}
+
+impl Subject {
+    /// Looks at a workload.
+    ///
+    /// # Errors
+    /// When there is no such thing, and when it cannot tell anything.
+    pub fn look(name: &str, options: &Options<'_>) -> Result<Subject, Failure> {
+        let progress = Progress::new(options.quiet);
+        let known = Known::look(name, &options.costs, &options.device, SWAP_BYTES, true, &progress)?;
+        progress.end();
+        if let (0, Source::Recording(path)) = (known.footprint, &known.source) {
+            return Err(Failure::here(format!(
+                "{path}: no memory was managed in this run, so it cannot tell what the program wants: it stayed far below its \
+                 budget, or could not be paged; memfit run --advise -- COMMAND watches a run from its beginning"
+            )));
+        }
+        let basis = match known.recorded.as_ref().map(|of| (of.sampled, of.budget)) {
+            None => Basis::Made,
+            Some((Some((sampled, part)), _)) => {
+                let pages = (known.footprint as f64 * part).round() as u64;
+                Basis::Accesses { part: part.min(1.0), pages, period_ms: sampled.period_ms }
+            }
+            Some((None, budget)) => Basis::Faults { budget },
+        };
+        let mut subject = Subject { known, basis, habits: Habits::default(), besides: None };
+        let mut feed = subject.feed()?;
+        subject.habits =
+            Habits::of(&mut *feed, subject.window_ns()).map_err(|error| failed(&subject.known.name, &error))?;
+        Ok(subject)
+    }
+
+    /// What it is: a command, or the name of a workload.
+    pub fn what(&self) -> String {
+        match self.command() {
+            Some(command) => command.join(" ").replace(char::is_control, " "),
+            None => self.known.name.clone(),
+        }
+    }
+
+    /// The command that was recorded. `None`: none that can be run.
+    pub fn command(&self) -> Option<&[String]> {
+        self.known.recorded.as_ref().map(|of| &*of.command).filter(|command| !command.is_empty())
+    }
+
+    /// Bytes that it has at most.
+    pub fn footprint(&self) -> u64 {
+        self.known.footprint * PAGE_BYTES
+    }
+
+    /// Share of its pages that is simulated.
+    fn rate(&self) -> f64 {
+        match self.basis {
+            Basis::Accesses { part, .. } => part,
+            Basis::Made | Basis::Faults { .. } => 1.0,
+        }
+    }
+
+    /// Of what is used again within this time the pages are counted.
+    pub fn window_ns(&self) -> u64 {
+        match self.basis {
+            Basis::Accesses { period_ms, .. } => PERIODS * u64::from(period_ms) * 1_000_000,
+            Basis::Made | Basis::Faults { .. } => WINDOW_NS,
+        }
+    }
+
+    /// Bytes that it uses again and again, each at least once in that time.
+    pub fn working_set(&self) -> u64 {
+        ((self.habits.working_set() * PAGE_BYTES) as f64 / self.rate()) as u64
+    }
+
+    /// Whether it is known of most pages that left, or would, what they hold.
+    pub fn contents_are_known(&self) -> bool {
+        self.habits.known as f64 * 100.0 >= KNOWN_PERCENT * self.habits.pages.max(1) as f64
+    }
+
+    /// Bytes that its pages do not tell of, under this outcome.
+    pub fn besides(&self, outcome: &Outcome) -> u64 {
+        match (self.basis, self.besides) {
+            (Basis::Made, _) => 0,
+            (_, Some(bytes)) => bytes,
+            (_, None) => OWN + PROCESS * self.habits.processes().max(1) + outcome.tables_bytes,
+        }
+    }
+
+    fn feed(&self) -> Result<Box<dyn memfit_sim::Feed>, Failure> {
+        let of = self.known.recorded.as_ref();
+        let only = of.and_then(|of| Some((of.sampled?.0, &of.noted)));
+        open(&self.known.source, of.map_or(1.0, |of| of.computing), only)
+    }
+
+    /// Simulates all of these at once, in their order.
+    ///
+    /// # Errors
+    /// When the recording cannot be read any more.
+    pub fn simulate(&self, wanted: &[Wanted], options: &Options<'_>) -> Result<Vec<Row>, Failure> {
+        let residents = match self.basis {
+            Basis::Faults { .. } => Residents::AsRecorded,
+            Basis::Made | Basis::Accesses { .. } => Residents::Simulated,
+        };
+        let setup = |wanted: &Wanted| Setup {
+            scheme: Arc::clone(&wanted.scheme),
+            budget: wanted.budget,
+            swap_bytes: if wanted.swap { SWAP_BYTES } else { 0 },
+            residents,
+            rate: self.rate(),
+            costs: Arc::clone(&options.costs),
+            device: Arc::clone(&options.device),
+        };
+        let setups: Vec<Setup> = wanted.iter().map(setup).collect();
+        let jobs = options.jobs.unwrap_or(threads(setups.len()));
+        let progress = Progress::new(options.quiet);
+        let part = Part { simulations: setups.len() as u64, events: self.known.events, at_once: false };
+        progress.plan(part);
+        progress.begin();
+        let swept = sweep(&mut *self.feed()?, &setups, jobs, &mut |far| progress.show(&self.known.name, part, far));
+        progress.end();
+        let outcomes = swept.map_err(|error| failed(&self.known.name, &error))?;
+        let row = |(wanted, outcome): (&Wanted, Outcome)| Row {
+            workload: self.known.name.clone(),
+            scheme: wanted.scheme.name.clone(),
+            set: String::new(),
+            budget: wanted.budget,
+            footprint: self.footprint(),
+            outcome,
+            lru: false,
+        };
+        Ok(wanted.iter().zip(outcomes).map(row).collect())
+    }
+
+    /// Simulates these schemes in a range of budgets, more closely where the bound is crossed.
+    ///
+    /// # Errors
+    /// See [`Subject::simulate`].
+    pub fn curves(&self, options: &Options<'_>, bound: f64) -> Result<Vec<Row>, Failure> {
+        let budget = |i: u64| (self.footprint() * i / 10).max(BUDGET_MIN);
+        let budgets: Vec<u64> = match self.basis {
+            Basis::Faults { budget } => vec![budget],
+            _ => (1..=CURVE_STEPS).map(budget).collect(),
+        };
+        let all = |scheme: &Arc<Scheme>, budgets: &[u64]| -> Vec<Wanted> {
+            let wanted = |&budget| Wanted { scheme: Arc::clone(scheme), budget, swap: true };
+            budgets.iter().map(wanted).collect()
+        };
+        let wanted: Vec<Wanted> = options.schemes.iter().flat_map(|scheme| all(scheme, &budgets)).collect();
+        let mut rows = self.simulate(&wanted, options)?;
+        for _ in 0..CLOSER_ROUNDS {
+            let found = find(&rows, bound);
+            let closer = found.iter().zip(&options.schemes);
+            let more: Vec<Wanted> =
+                closer.flat_map(|(found, scheme)| all(scheme, &between(found, CLOSER_STEPS))).collect();
+            if more.is_empty() {
+                break;
+            }
+            rows.extend(self.simulate(&more, options)?);
+        }
+        Ok(rows)
+    }
+
+    /// A budget, from `row` on, in which all that is used again and again stays in memory as it is: where a recording sees a page
+    /// once in a while, what such a page would cost outside is not known.
+    ///
+    /// # Errors
+    /// See [`Subject::simulate`].
+    pub fn holds_working_set(
+        &self,
+        scheme: &Arc<Scheme>,
+        row: (u64, Outcome),
+        options: &Options<'_>,
+    ) -> Result<(u64, Outcome), Failure> {
+        let (mut budget, mut outcome) = row;
+        if !matches!(self.basis, Basis::Accesses { .. }) {
+            return Ok((budget, outcome));
+        }
+        for _ in 0..RAISES {
+            let wants = self.least_for_working_set(scheme, budget, outcome.tally.peak_pool_bytes);
+            if wants <= budget {
+                break;
+            }
+            budget = wants;
+            let wanted = Wanted { scheme: Arc::clone(scheme), budget, swap: true };
+            outcome = self.simulate(&[wanted], options)?.remove(0).outcome;
+        }
+        Ok((budget, outcome))
+    }
+
+    fn least_for_working_set(&self, scheme: &Scheme, budget: u64, pool: u64) -> u64 {
+        let sizes = Sizes::new(budget, scheme);
+        let wants = self.working_set() + pool + sizes.staging + sizes.calm.high;
+        // Where everything has room it is not more.
+        wants.min(budget.max(self.footprint() + sizes.staging + sizes.calm.high))
+    }
+}

@@ -1,0 +1,74 @@
+//! The choice and the words.
+
+use super::choice::{scheme, swap_size, whole};
+use super::files::command_line;
+use super::words::{headline, text};
+use super::*;
+
+fn found(budgets: &[Option<u64>]) -> Vec<Found> {
+    let found = |&budget| Found { workload: "w".into(), label: "s".into(), budget, fails: None };
+    budgets.iter().map(found).collect()
+}
+
+fn chosen(all: &[&[Option<u64>]]) -> usize {
+    let found: Vec<Vec<Found>> = all.iter().map(|budgets| found(budgets)).collect();
+    scheme(&found.iter().map(|found| &**found).collect::<Vec<_>>())
+}
+
+#[test]
+fn the_first_scheme_is_taken_unless_another_is_clearly_better() {
+    let mib = |n: u64| Some(n << 20);
+    assert_eq!(chosen(&[&[mib(100), mib(96), mib(120)]]), 0, "not clearly");
+    assert_eq!(chosen(&[&[mib(100), mib(94), mib(90)]]), 2);
+    assert_eq!(chosen(&[&[None, mib(200)]]), 1, "the first one never keeps the bound");
+    assert_eq!(chosen(&[&[None, None]]), 0);
+    // What counts is the workload that wants most of the scheme.
+    assert_eq!(chosen(&[&[mib(100), mib(50)], &[mib(100), mib(99)]]), 0);
+    assert_eq!(chosen(&[&[mib(100), mib(50)], &[mib(60), None]]), 0, "it must do for all of them");
+}
+
+#[test]
+fn sizes_are_whole_and_leave_the_log_room() {
+    assert_eq!((whole(1), whole(1 << 20), whole((1 << 20) + 1)), (1 << 20, 1 << 20, 2 << 20));
+    assert_eq!((swap_size(0), swap_size(1), swap_size(100 << 20)), (None, Some(4 << 20), Some(125 << 20)));
+}
+
+fn of(workloads: &[&str], slowdown: f64, schemes: &[&str], toml: Option<&Path>) -> (String, String, Advice) {
+    let schemes: Vec<String> = schemes.iter().map(|name| (*name).to_owned()).collect();
+    let options = Options::new(slowdown, &schemes, "measured", "ssd-nvme", true, toml).unwrap();
+    let subjects = workloads.iter().map(|name| Subject::look(name, &options).unwrap()).collect();
+    let advice = advise(subjects, &options).unwrap();
+    // Lines are broken anywhere.
+    let words = text(&advice, &options).split_whitespace().collect::<Vec<_>>().join(" ");
+    (words, command_line(&advice, &options), advice)
+}
+
+#[test]
+fn the_words_say_what_was_found() {
+    let random = "uniform:pages=40M,accesses=100000,contents=f=0.50,touch_ns=20000";
+    let (words, line, advice) = of(&[random], 10.0, &["memfit"], None);
+    assert!(words.starts_with(&headline(&advice)) && words.contains("at random"), "{words}");
+    assert!(words.contains("touches and contents are known") && words.contains("compresses to"), "{words}");
+    let budget = advice.budget >> 20;
+    assert!(words.contains(&format!("give it {budget} MiB")) && line.contains(&format!("-m {budget}M")), "{words}");
+    assert!(advice.saves() && line.ends_with(" -- COMMAND") && !line.contains(" -s "), "{line}");
+    let slowdowns: Vec<f64> = advice.costs.iter().map(|cost| cost.outcome.slowdown().unwrap()).collect();
+    assert!(slowdowns.is_sorted() && slowdowns[1] <= 1.1 && *slowdowns.last().unwrap() > 1.1, "{slowdowns:?}");
+    // A bound that nothing keeps.
+    let (words, _, advice) = of(&["scan:pages=30M,passes=3"], 0.1, &["memfit"], None);
+    assert!(!advice.saves() && words.contains("room for all that it has"), "{words}");
+    assert!(words.contains("in sequence"), "{words}");
+    // Too small to be limited.
+    let (words, ..) = of(&["uniform:pages=2M,accesses=1000"], 10.0, &["memfit"], None);
+    assert!(words.contains("no budget of memfit is less than 16 MiB"), "{words}");
+}
+
+#[test]
+fn command_lines_name_what_is_not_the_default() {
+    let small = "uniform:pages=40M,accesses=20000,contents=random,touch_ns=50000";
+    let (_, line, advice) = of(&[small], 10.0, &["swap"], None);
+    let swap = advice.swap_size().unwrap() >> 20;
+    assert!(line.contains(&format!(" -s swap --swap-size {swap}M -- ")), "{line}");
+    let (_, line, _) = of(&[small], 10.0, &["memfit"], Some(Path::new("my file")));
+    assert!(line.contains(" -s './my file' "), "{line}");
+}

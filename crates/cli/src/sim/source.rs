@@ -1,0 +1,150 @@
+//! Workloads by name: recordings and programs that are made up.
+
+use super::progress::Progress;
+use crate::errors::{describe, Failure};
+use memfit_core::sample::Sampled;
+use memfit_core::scheme::Scheme;
+use memfit_sim::cost::CostTable;
+use memfit_sim::device::Device;
+use memfit_sim::generate::{find, Spec, WORKLOADS};
+use memfit_sim::{first_look, footprint, Feed, Noted, Recorded, ReplayError};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A workload that was named.
+pub enum Source {
+    /// Path of a recording.
+    Recording(String),
+    /// Name and parameters of one that is made.
+    Generator(String),
+}
+
+/// What is known of a recording.
+pub struct Of {
+    /// The command that was recorded.
+    pub command: Vec<String>,
+    /// Its scheme.
+    pub scheme: Arc<Scheme>,
+    /// Its budget, bytes.
+    pub budget: u64,
+    /// Share of its time in which it computed.
+    pub computing: f64,
+    /// What was sampled of its touches, and the share of its pages that this is.
+    pub sampled: Option<(Sampled, f64)>,
+    /// What was recorded of contents.
+    pub noted: Noted,
+    /// It ends early.
+    pub cut: bool,
+}
+
+/// Which pages are told of alone, and what others of them hold.
+pub type Sample<'a> = (Sampled, &'a Noted);
+
+/// What is known of it before it is simulated.
+pub struct Known {
+    /// As it was named.
+    pub name: String,
+    /// Where its events come from.
+    pub source: Source,
+    /// Pages that it needs; 0: nobody has asked.
+    pub footprint: u64,
+    /// Events that it has, or about so many; 0: nobody has asked.
+    pub events: u64,
+    /// If it was recorded.
+    pub recorded: Option<Of>,
+}
+
+/// A feed of the workload, from its beginning.
+///
+/// # Errors
+/// When there can be none.
+pub fn open(source: &Source, computing: f64, only: Option<Sample<'_>>) -> Result<Box<dyn Feed>, Failure> {
+    match source {
+        Source::Recording(path) => {
+            let path_name = Path::new(path);
+            let recorded = Recorded::new(crate::trace::open(path_name)?, computing);
+            let recorded = recorded.map_err(|error| failed(path, &error))?.of_length(crate::trace::length(path_name));
+            Ok(Box::new(match only {
+                Some((sampled, noted)) => recorded.of_sample(sampled, noted.kept().into()),
+                None => recorded,
+            }))
+        }
+        Source::Generator(spec) => {
+            let spec = Spec::parse(spec).map_err(|error| Failure::usage(error.to_string()))?;
+            Ok(Box::new(spec.make()))
+        }
+    }
+}
+
+/// A recording that cannot be used.
+pub fn failed(path: &str, error: &ReplayError) -> Failure {
+    Failure::here(format!("{path}: {error}"))
+}
+
+impl Known {
+    /// Looks at what was named. `size`: what one needs that is made up is wanted, for which it runs once more.
+    ///
+    /// # Errors
+    /// When there is no such thing, or it cannot be used.
+    pub fn look(
+        name: &str,
+        costs: &Arc<CostTable>,
+        device: &Arc<Device>,
+        swap_bytes: u64,
+        size: bool,
+        progress: &Progress,
+    ) -> Result<Known, Failure> {
+        let made = find(name.split(':').next().unwrap_or(name)).is_some();
+        if !Path::new(name).exists() && made {
+            let source = Source::Generator(name.to_owned());
+            let (footprint, events) = match size {
+                true => needs(name, &source, None, progress)?,
+                false => (0, 0),
+            };
+            return Ok(Known { name: name.to_owned(), source, footprint, events, recorded: None });
+        }
+        if let Err(error) = std::fs::metadata(name) {
+            let names = WORKLOADS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+            return Err(Failure::usage(format!(
+                "{name}: {}; give a recording of memfit run --record, or a workload that can be made: {names}",
+                describe(&error)
+            )));
+        }
+        let recording = crate::trace::open(Path::new(name))?;
+        let head = recording.head().clone();
+        let length = crate::trace::length(Path::new(name));
+        let looks = &mut |far| progress.looks(name, far);
+        let first = first_look(recording, costs, device, swap_bytes, length, looks);
+        let first = first.map_err(|error| failed(name, &error))?;
+        if let Some(end) = &first.end {
+            progress.say(&format!("memfit: {name}: {end}"));
+        }
+        let tunables = head.tunables().map_err(|error| failed(name, &ReplayError::Head(error)))?;
+        let source = Source::Recording(name.to_owned());
+        let sampled = match first.sampled {
+            Some(sampled) => {
+                let (pages, _) = needs(name, &source, Some((sampled, &first.noted)), progress)?;
+                Some((sampled, pages as f64 / first.footprint.max(1) as f64)).filter(|&(_, rate)| rate > 0.0)
+            }
+            None => None,
+        };
+        let recorded = Some(Of {
+            command: head.command,
+            scheme: tunables.scheme,
+            budget: head.budget_bytes,
+            computing: first.computing,
+            sampled,
+            noted: first.noted,
+            cut: first.end.is_some(),
+        });
+        Ok(Known { name: name.to_owned(), source, footprint: first.footprint, events: first.events, recorded })
+    }
+}
+
+/// Pages that a workload has at once, and its events.
+fn needs(name: &str, source: &Source, only: Option<Sample<'_>>, progress: &Progress) -> Result<(u64, u64), Failure> {
+    let mut feed = open(source, 1.0, only)?;
+    let need = footprint(&mut *feed, &mut |far| progress.looks(name, far));
+    let need = need.map_err(|error| failed(name, &error))?;
+    Ok((need.pages(), need.events()))
+}

@@ -1,0 +1,209 @@
+//! What programs do with their pages, for people: how much of them they use within a while, whether one after the other, and of
+//! how many it is known what they hold.
+
+use crate::feed::{Batch, Feed};
+use crate::lru::Table;
+use crate::replay::ReplayError;
+use crate::workload::{Event, UNKNOWN};
+use std::collections::HashMap;
+
+/// Places in a process that it goes on from, the newest first: more than one, as threads and arrays take turns.
+const STREAMS: usize = 8;
+
+/// What was seen of a workload.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Habits {
+    /// Touches of pages that were touched before.
+    pub again: u64,
+    /// Of these: of the page that follows one of the last few touched.
+    pub in_sequence: u64,
+    /// Pages that left memory in the recorded run, or were mapped in one that is made.
+    pub pages: u64,
+    /// Of these, those of which it is known what they hold.
+    pub known: u64,
+    /// Pages used again within each window of time in which there were any.
+    windows: Vec<u32>,
+    /// Processes at the end of each window.
+    processes: Vec<u32>,
+}
+
+impl Habits {
+    /// Looks at a whole workload. `window_ns`: of what is used again within that time the pages are counted.
+    ///
+    /// # Errors
+    /// When the feed ends by one.
+    pub fn of(feed: &mut dyn Feed, window_ns: u64) -> Result<Habits, ReplayError> {
+        let mut watch = Watch::new(window_ns);
+        let mut batch = Batch::default();
+        while feed.fill(&mut batch)? {
+            batch.events.iter().for_each(|event| watch.see(event));
+        }
+        Ok(watch.end())
+    }
+
+    /// Pages that are used again in the middle one of all windows: a working set (P. J. Denning, "The working set model for
+    /// program behavior", CACM 11(5), 1968). Pages that are new in a window do not count.
+    pub fn working_set(&self) -> u64 {
+        middle(&self.windows)
+    }
+
+    /// Processes in the middle one of all windows.
+    pub fn processes(&self) -> u64 {
+        middle(&self.processes)
+    }
+}
+
+fn middle(numbers: &[u32]) -> u64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().map_or(0, u64::from)
+}
+
+struct Watch {
+    window_ns: u64,
+    /// Time in the window, and its number; numbers begin with 1.
+    at_ns: u64,
+    window: u32,
+    used: u32,
+    /// In which window a page was used last.
+    table: Table,
+    streams: HashMap<u32, [u64; STREAMS]>,
+    processes: u32,
+    habits: Habits,
+}
+
+impl Watch {
+    fn new(window_ns: u64) -> Watch {
+        let (table, streams) = (Table::default(), HashMap::new());
+        let (window_ns, habits) = (window_ns.max(1), Habits::default());
+        Watch { window_ns, at_ns: 0, window: 1, used: 0, table, streams, processes: 0, habits }
+    }
+
+    fn see(&mut self, event: &Event) {
+        match *event {
+            Event::Touches { proc, page, .. } => self.touch(proc, page, true),
+            Event::Present { proc, page } | Event::Brought { proc, page } => self.touch(proc, page, false),
+            Event::Leaves { content, .. } => {
+                self.habits.pages += 1;
+                self.habits.known += u64::from(content.is_some());
+            }
+            // Recordings say it with another kind, and know what left instead.
+            Event::Maps { pages, kind, .. } if kind != UNKNOWN => {
+                self.habits.pages += pages;
+                self.habits.known += pages;
+            }
+            Event::Frees { proc, first, pages } => self.table.take(proc, first, pages, |_, _| {}),
+            Event::Moves { proc, first, pages, to } => {
+                let mut moved = Vec::new();
+                self.table.take(proc, first, pages, |page, number| moved.push((page, number)));
+                self.table.take(proc, to, pages, |_, _| {});
+                for (page, number) in moved {
+                    *self.table.number(proc, to + (page - first)) = number;
+                }
+            }
+            Event::Ends { proc } => {
+                self.table.take(proc, 0, u64::MAX, |_, _| {});
+                self.streams.remove(&proc);
+                self.processes = self.processes.saturating_sub(1);
+            }
+            Event::Computes { ns } => self.passes(ns),
+            Event::Starts { .. } | Event::Forks { .. } => self.processes += 1,
+            Event::Maps { .. } | Event::Reaches { .. } => {}
+        }
+    }
+
+    /// `by_itself`: not beside another.
+    fn touch(&mut self, proc: u32, page: u64, by_itself: bool) {
+        let last = std::mem::replace(self.table.number(proc, page), self.window);
+        self.used += u32::from(last > 0 && last < self.window);
+        let streams = self.streams.entry(proc).or_insert([u64::MAX; STREAMS]);
+        let found = streams.iter().position(|&at| at == page || at.wrapping_add(1) == page);
+        if by_itself && last > 0 && found.is_none_or(|i| streams[i] != page) {
+            self.habits.again += 1;
+            self.habits.in_sequence += u64::from(found.is_some());
+        }
+        streams[..=found.unwrap_or(STREAMS - 1)].rotate_right(1);
+        streams[0] = page;
+    }
+
+    fn passes(&mut self, ns: u64) {
+        self.at_ns += ns;
+        if self.at_ns < self.window_ns {
+            return;
+        }
+        // Windows in which nothing was used say nothing of how much is used at once.
+        self.at_ns %= self.window_ns;
+        self.window += 1;
+        self.habits.processes.push(self.processes);
+        if self.used > 0 {
+            self.habits.windows.push(std::mem::take(&mut self.used));
+        }
+    }
+
+    fn end(mut self) -> Habits {
+        if self.used > 0 {
+            self.habits.windows.push(self.used);
+        }
+        self.habits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::How;
+
+    fn touch(page: u64) -> Event {
+        Event::Touches { proc: 1, page, how: How::Read }
+    }
+
+    fn seen(events: impl IntoIterator<Item = Event>) -> Habits {
+        let mut watch = Watch::new(1000);
+        events.into_iter().for_each(|event| watch.see(&event));
+        watch.end()
+    }
+
+    #[test]
+    fn what_is_used_again_within_a_window_is_the_working_set() {
+        let fill = (0..100).map(touch);
+        let second = Event::Computes { ns: 1000 };
+        // Ten pages in each of 20 windows, several times; all of them in one.
+        let small = (0..20).flat_map(|_| (0..30).map(|i| touch(i % 10)).chain([second]));
+        let habits = seen(fill.clone().chain([second]).chain(small.clone()).chain((0..100).map(touch)));
+        assert_eq!((habits.working_set(), habits.windows.len()), (10, 21));
+        let all = (0..20).flat_map(|_| (0..100).map(touch).chain([second]));
+        assert_eq!(seen(fill.clone().chain([second]).chain(all)).working_set(), 100);
+        assert_eq!(seen(fill.clone()).working_set(), 0, "pages that are new");
+        let freed = [second, Event::Frees { proc: 1, first: 0, pages: 100 }];
+        assert_eq!(seen(fill.clone().chain(freed).chain(fill)).working_set(), 0, "new again");
+    }
+
+    #[test]
+    fn sequences_are_told_from_jumps() {
+        let share = |habits: Habits| habits.in_sequence * 100 / habits.again;
+        let forwards = (0..3).flat_map(|_| (0..1000).map(touch));
+        assert!(share(seen(forwards)) >= 99);
+        let turns = (0..3).flat_map(|_| (0..1000).flat_map(|i| [touch(i), touch(50_000 + i)]));
+        assert!(share(seen(turns)) >= 99, "two arrays in turns");
+        let jumps = (0..3000).map(|i| touch(i * 7919 % 1000));
+        assert!(share(seen(jumps)) <= 1);
+    }
+
+    #[test]
+    fn processes_that_live_for_long_are_counted() {
+        let (start, window) = (|proc| Event::Starts { proc }, Event::Computes { ns: 1000 });
+        let short = (9..40).flat_map(|proc| [start(proc), Event::Ends { proc }]);
+        let fork = Event::Forks { parent: 1, child: 2, present: true };
+        assert_eq!(seen([start(1), fork].into_iter().chain(short).chain([window; 3])).processes(), 2);
+    }
+
+    #[test]
+    fn what_is_known_of_contents_is_counted() {
+        let leaves = |content| Event::Leaves { proc: 1, page: 3, content, file: false };
+        let habits = seen([leaves(None), leaves(Some(crate::ContentId(0))), leaves(None)]);
+        assert_eq!((habits.pages, habits.known), (3, 1));
+        let maps = |kind| Event::Maps { proc: 1, first: 0, pages: 10, kind };
+        assert_eq!(seen([maps(UNKNOWN)]).pages, 0);
+        assert_eq!(seen([maps(1)]).known, 10);
+    }
+}
