@@ -60,7 +60,7 @@ fn info(directory: &Path, file: &str) -> Value {
     value[0].clone()
 }
 
-/// The recording decides the same again, as a table it has all calls; gives what `info` tells.
+/// The recording decides the same again; gives what `info` tells.
 #[track_caller]
 fn good(directory: &Path, file: &str, whole: bool) -> Value {
     let told = info(directory, file);
@@ -69,13 +69,19 @@ fn good(directory: &Path, file: &str, whole: bool) -> Value {
     assert_eq!((verified.code, &*verified.err), (Some(0), ""), "{told:#}");
     assert!(text(&verified.out).contains("every decision is the same"), "{}", text(&verified.out));
     assert_eq!(text(&verified.out).contains("cut at byte"), !whole, "{}", text(&verified.out));
+    told
+}
+
+/// As a table it has all calls that `info` told of.
+#[track_caller]
+fn as_tables(directory: &Path, file: &str, told: &Value) {
     for table in ["table.csv", "table.parquet"] {
         let exported = trace(directory, &["export", file, "-o", table]);
-        assert_eq!((exported.code, exported.err.contains("cut at byte")), (Some(0), !whole), "{}", exported.err);
+        let whole = !exported.err.contains("cut at byte");
+        assert_eq!((exported.code, Value::from(whole)), (Some(0), told["whole"].clone()), "{}", exported.err);
     }
     let rows = fs::read(directory.join("table.csv")).unwrap().iter().filter(|byte| **byte == b'\n').count();
     assert_eq!(told["calls"], rows - 1, "{told:#}");
-    told
 }
 
 /// A run that is recorded; its recording is good.
@@ -99,6 +105,7 @@ fn the_program_sees_nothing_of_it() {
     assert_eq!(told["command"], serde_json::json!(["sh", "-c", "./mix 36 1 rand; exit 3"]));
     assert_eq!((&told["budget_bytes"], &told["scheme"]), (&Value::from(20 * MIB), &Value::from("memfit")));
     assert!(told["run_ns"].as_u64().unwrap() < ran.time.as_nanos() as u64, "{told:#}");
+    as_tables(&bench.directory, FILE, &told);
     // What it held is gone.
     let (_, _, short) = recorded(&bench, &["--set", "fault.around_pages=1"], "./mix 1 0", 20 * MIB);
     assert!(short["calls"].as_u64() < told["calls"].as_u64(), "{short:#}");
@@ -192,6 +199,7 @@ fn killed_runs_can_be_read_up_to_there() {
         let whole = info(&bench.directory, FILE)["whole"].as_bool().unwrap();
         assert!(!(whole && who == "pager"));
         let told = good(&bench.directory, FILE, whole);
+        as_tables(&bench.directory, FILE, &told);
         assert!(told["calls"].as_u64().unwrap() > 10_000, "{told:#}");
         let end = told["cut_at"].as_u64();
         assert!(whole || end.is_some_and(|end| end > before && end <= length()), "{told:#}");
@@ -358,6 +366,7 @@ fn what_is_no_recording_is_named() {
     let whole = recording(&head(), &HARMLESS, 0);
     directory.file("whole", &whole);
     let told = good(&directory.0, "whole", true);
+    as_tables(&directory.0, "whole", &told);
     assert_eq!((&told["calls"], &told["blocks"]), (&Value::from(400), &Value::from(4)));
     for table in ["table.csv", "table.parquet"] {
         fs::remove_file(directory.0.join(table)).unwrap();
