@@ -326,6 +326,13 @@ fn need(
         Some(budget) => subject.holds_working_set(scheme, (budget, of(budget)), options)?,
         None => (most, of(most)),
     };
+    if matches!(subject.basis, Basis::Faults { .. }) && outcome.slowdown().is_none() {
+        return Err(Failure::here(format!(
+            "{}: it does not tell how long the program computed, so nobody knows what its faults are in terms of that; memfit run \
+             --advise -- COMMAND watches a run",
+            subject.known.name
+        )));
+    }
     let mut need = Need { subject, budget: 0, by_bound, simulated, outcome, found, rows };
     let all = need.all(scheme);
     let budget = match (need.subject.basis, by_bound) {

@@ -22,8 +22,9 @@ use std::path::Path;
 
 /// The smallest budget that is tried, bytes: staging, the pager's own memory and a program's loader need most of it.
 pub const BUDGET_MIN_BYTES: u64 = 16 << 20;
-/// Most of the time that faults on sampled pages take, percent, if nothing else is asked for.
+/// Most of the time that faults on sampled pages take, percent, if nothing else is asked for; and if advice is: that wants more of them.
 const ACCESS_PERCENT: u32 = 5;
+const ADVICE_PERCENT: u32 = 20;
 /// Share of a control group's limit that is taken by default: the rest is for page tables, files and the kernel.
 const CGROUP_PERCENT: u64 = 90;
 /// Share of RAM that is taken by default: the rest is for everybody else.
@@ -80,6 +81,11 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     let report = args.report.as_deref().map(|path| OutputFile::open("--report", path)).transpose()?;
     let mut record = args.record.as_deref().map(|path| RecordFile::open("--record", path)).transpose()?;
     let advice = args.advise.as_ref().map(|file| AtEnd::prepare(file.as_deref(), args, &mut record)).transpose()?;
+    let record_access = match (args.record_access, &advice) {
+        (Some(percent), _) => Some(percent.unwrap_or(ACCESS_PERCENT)),
+        (None, Some(_)) => Some(ADVICE_PERCENT),
+        (None, None) => None,
+    };
     tell_setup(args, &budget, &swap);
     let signals = inherited.signals;
     let ended = launcher::run(Plan {
@@ -95,10 +101,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         stats,
         report,
         record,
-        record_access: args
-            .record_access
-            .or(advice.is_some().then_some(None))
-            .map(|percent| percent.unwrap_or(ACCESS_PERCENT)),
+        record_access,
         record_contents: args.record_contents.clone().map_or(Vec::new(), |codecs| codecs.0),
         advise: advice.is_some(),
         inherited,

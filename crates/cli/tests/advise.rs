@@ -184,6 +184,8 @@ fn what_cannot_be_advised_is_said_with_a_reason() {
     fails(&here.0, &["empty"], 1, &["empty: the file is empty"]);
     fails(&here.0, &["other"], 1, &["other: this is no recorded run"]);
     fails(&here.0, &["head"], 1, &["head: ", "the file is cut"]);
+    here.record("untimed", "120%");
+    fails(&here.0, &["untimed"], 1, &["untimed: it does not tell how long the program computed"]);
     fails(&here.0, &[SMALL, "-s", "zramm"], 2, &["there is no scheme zramm"]);
     fails(&here.0, &[SMALL, "-s", "zram,zram"], 2, &["two schemes of the name zram"]);
     fails(&here.0, &[SMALL, "--device", "floppy"], 2, &["--device", "floppy"]);

@@ -52,7 +52,8 @@ fn every_preset_runs_a_program_right() {
         assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}: {}", preset.name, ran.err);
         assert_eq!(stats.json["scheme"], preset.name);
         assert_eq!(stats.number("/swap/errors"), 0);
-        stats.peak_within(115);
+        // Less than what it would have without a limit, also where the pager had to wait for a CPU; tests/budget.rs is strict.
+        stats.peak_within(140);
         expect(preset.name, &stats);
     }
 }

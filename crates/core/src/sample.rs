@@ -66,11 +66,15 @@ pub struct Limits {
 
 /// With fewer sampled pages than one in so many of those that may be, they are looked at less often when their faults take too long; else
 /// fewer are sampled.
-const FEW_PART: u64 = 16;
+const FEW_PART: u64 = 4;
 /// And with fewer than one in so many the sample stays, whatever its faults take: a smaller one would tell nothing.
-const LEAST_PART: u64 = 32;
+const LEAST_PART: u64 = 8;
+/// There is no pass earlier than this part of the period after one.
+const GAP_PART: u32 = 16;
 /// One sampled page in so many may come back until they are taken again, with the first period; with longer ones more.
 const GRAIN_PART: u64 = 16;
+/// After a change they may be ahead of their time by this part of what they may be at first.
+const SETTLE_PART: u64 = 4;
 /// Faults may be ahead of their time by what is earned in so many seconds.
 const AHEAD_S: u64 = 4;
 
@@ -109,6 +113,11 @@ impl Governor {
         (pages * longer / GRAIN_PART).max(1)
     }
 
+    /// Least time between two passes, us.
+    pub fn gap_us(&self) -> u64 {
+        u64::from(self.now.period_ms) * 1000 / u64::from(GAP_PART)
+    }
+
     /// So many sampled pages there are, in the programs or staged, and so long the faults on sampled pages took in the last so
     /// many ms. Whether something has changed.
     pub fn judge(&mut self, pages: u64, faults_us: u64, elapsed_ms: u64) -> bool {
@@ -128,6 +137,8 @@ impl Governor {
             } else if pages >= self.limits.pages / LEAST_PART {
                 self.now.threshold = (self.now.threshold / 2).max(1);
             }
+            // It takes a while until less is sampled, and some faults until it can be judged.
+            self.allowance = Self::most(&self.limits) / SETTLE_PART;
         }
         self.now != before
     }
@@ -270,17 +281,18 @@ mod tests {
     #[test]
     fn a_small_sample_stays() {
         let mut governor = Governor::new(LIMITS);
-        (0..100).for_each(|_| _ = judged(&mut governor, 100, 100_000));
-        assert_eq!(judged(&mut governor, 100, 100_000), (1, 1600));
-        assert_eq!(judged(&mut governor, 200, 100_000), (2, 1600));
+        (0..100).for_each(|_| _ = judged(&mut governor, 500, 100_000));
+        assert_eq!(judged(&mut governor, 500, 100_000), (1, 1600));
+        assert_eq!(judged(&mut governor, 600, 100_000), (2, 1600));
     }
 
     #[test]
     fn what_came_back_is_taken_again_the_later_the_longer_the_period() {
         let mut governor = Governor::new(LIMITS);
         assert_eq!([0, 8, 160, 4096].map(|pages| governor.grain(pages)), [1, 1, 10, 256]);
+        assert_eq!(governor.gap_us(), 6250);
         (0..100).for_each(|_| _ = judged(&mut governor, 100, 100_000));
-        assert_eq!((governor.sampled().period_ms, governor.grain(160)), (1600, 160));
+        assert_eq!((governor.sampled().period_ms, governor.grain(160), governor.gap_us()), (1600, 160, 100_000));
     }
 
     #[test]

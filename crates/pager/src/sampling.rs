@@ -159,6 +159,8 @@ pub struct Sampler {
     governor: Governor,
     pass: Option<Pass>,
     next: Instant,
+    /// What has come back is not taken before.
+    again: Instant,
     judged: Instant,
     /// Sampled pages at the last pass.
     pages: u64,
@@ -178,7 +180,7 @@ impl Sampler {
         let sampling = shared.sampling.as_ref()?;
         let now = Instant::now();
         let governor = Governor::new(sampling.limits(shared.sizes.staging / 4096));
-        Some(Sampler { shared: Arc::clone(shared), governor, pass: None, next: now, judged: now, pages: 0 })
+        Some(Sampler { shared: Arc::clone(shared), governor, pass: None, next: now, again: now, judged: now, pages: 0 })
     }
 
     /// Begins a pass if it is time, or goes on with one.
@@ -187,7 +189,7 @@ impl Sampler {
         let Some(sampling) = &shared.sampling else { return Step { within: Duration::MAX, short: false } };
         if self.pass.is_none() && Instant::now() >= self.next {
             self.begin(sampling);
-        } else if self.pass.is_none() && sampling.is_due() {
+        } else if self.pass.is_none() && sampling.is_due() && Instant::now() >= self.again {
             self.again(sampling);
         } else if sampling.faults_us.load(Relaxed) >= LOOK_US {
             // What has come since the last pass is counted at the next one.
@@ -199,9 +201,10 @@ impl Sampler {
         {
             self.pass = None;
         }
+        let next = if sampling.is_due() { self.again.min(self.next) } else { self.next };
         let within = match self.pass {
             Some(_) => BETWEEN,
-            None => self.next.saturating_duration_since(Instant::now()).max(BETWEEN),
+            None => next.saturating_duration_since(Instant::now()).max(BETWEEN),
         };
         Step { within, short }
     }
@@ -246,6 +249,7 @@ impl Sampler {
             }
         }
         self.next = since + Duration::from_millis(sampled.period_ms.into());
+        self.again = since + Duration::from_micros(self.governor.gap_us());
         self.pass = Some(Pass { parts, since });
     }
 
@@ -259,7 +263,9 @@ impl Sampler {
             let proc = procs.iter().find(|proc| proc.id == back[0].0)?;
             Some(Part::of(Arc::clone(proc), back.iter().map(|&(_, region)| region).collect()))
         });
-        self.pass = Some(Pass { parts: parts.collect(), since: Instant::now() });
+        let since = Instant::now();
+        self.again = since + Duration::from_micros(self.governor.gap_us());
+        self.pass = Some(Pass { parts: parts.collect(), since });
     }
 
     /// In chunks: the core's lock must stay free for faults.

@@ -5,7 +5,7 @@ use memfit_core::trace::{Encoder, Note};
 use memfit_core::Asked;
 
 /// Bytes of calls from which on a block is full.
-pub const BLOCK_BYTES: usize = 64 << 10;
+pub const BLOCK_BYTES: usize = 32 << 10;
 
 /// Calls that belong together, and the notes between them.
 #[derive(Debug)]
