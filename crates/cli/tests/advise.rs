@@ -48,7 +48,8 @@ fn what_is_advised_holds_what_is_used_and_half_of_it_does_not() {
         return;
     }
     let line = format!("exec ./worked {USED} {REST}");
-    let (ran, _) = bench.managed_with(&["--record", "recording", "--advise=advice.toml"], &line, PLENTY);
+    let (ran, _) =
+        bench.managed_with(&["--record", "recording", "--record-access=50", "--advise=advice.toml"], &line, PLENTY);
     assert_eq!((ran.code, text(&ran.out), &*ran.err), (Some(7), "0 wrong\n".into(), ""), "the command's own");
     let json = advice(&bench.directory, &["recording"]);
     let toml = fs::read_to_string(bench.directory.join("advice.toml")).unwrap();
@@ -56,8 +57,8 @@ fn what_is_advised_holds_what_is_used_and_half_of_it_does_not() {
     assert_eq!(scheme.name, json["scheme"].as_str().unwrap());
     assert!(toml.contains("# ") && toml.contains("memfit run -m ") && toml.contains("./worked 32 32"), "{toml}");
     let budget = json["budget_bytes"].as_u64().unwrap();
-    // Those that are used, and no more than everything.
-    assert!((USED << 20..=(USED + REST + 8) << 20).contains(&budget), "{json:#}");
+    // Nearly those that are used, and no more than everything.
+    assert!((USED * 7 / 8 << 20..=(USED + REST + 8) << 20).contains(&budget), "{json:#}");
     let run = |budget| {
         let (ran, stats) = bench.managed_with(&["-s", "advice.toml"], &line, budget);
         assert_eq!(ran.code, Some(7), "{}", ran.err);
@@ -65,10 +66,20 @@ fn what_is_advised_holds_what_is_used_and_half_of_it_does_not() {
     };
     let (advised, half) = (back(&run(budget)), back(&run(budget / 2)));
     let touches = (USED << 20) / 4096 * ROUNDS;
-    say(&format!("advise_holds: {} MiB advised; {advised} pages came back, in half of it {half}", budget >> 20));
-    // The pool keeps what is never used again in RAM, too, which takes from the rest.
-    assert!(advised <= touches * 2 / 5, "{advised} of {touches} touches\n{json:#}");
-    assert!(half >= touches / 2 && half >= 2 * advised, "{half} against {advised}, {touches} touches\n{json:#}");
+    let costs = json["costs"].as_array().unwrap();
+    let said = |percent| {
+        let cost = costs.iter().find(|cost| cost["percent"] == percent);
+        cost.and_then(|cost| cost["faults"].as_u64()).unwrap_or_else(|| panic!("{percent} %: {json:#}"))
+    };
+    let (said, said_half) = (said(100), said(50));
+    say(&format!(
+        "advise_holds: {} MiB advised; {advised} pages came back of {touches}, {said} were said; in half of it {half}, {said_half}",
+        budget >> 20
+    ));
+    // What is never used again, but for its place in the pool, is not in the way; half of the rest is never there.
+    assert!(advised <= touches * 3 / 5 && half >= touches * 3 / 4 && half * 2 >= 3 * advised, "{json:#}");
+    let alike = |live: u64, said: u64| live <= said * 4 + touches / 8 && said <= live * 4 + touches / 8;
+    assert!(alike(advised, said) && alike(half, said_half), "{json:#}");
 }
 
 #[test]
