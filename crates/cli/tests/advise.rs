@@ -41,7 +41,7 @@ fn back(stats: &Stats) -> u64 {
 }
 
 #[test]
-fn what_is_advised_holds_what_is_used_and_half_of_it_does_not() {
+fn what_is_advised_costs_what_is_said_and_so_does_less() {
     let Some(bench) = Bench::new("advise_holds", &["gcc"]) else { return };
     bench.file("pages.h", include_str!("workloads/pages.h"));
     if bench.compile(&["gcc"], "worked", include_str!("workloads/worked.c")).is_none() {
@@ -57,29 +57,25 @@ fn what_is_advised_holds_what_is_used_and_half_of_it_does_not() {
     assert_eq!(scheme.name, json["scheme"].as_str().unwrap());
     assert!(toml.contains("# ") && toml.contains("memfit run -m ") && toml.contains("./worked 32 32"), "{toml}");
     let budget = json["budget_bytes"].as_u64().unwrap();
-    // Nearly those that are used, and no more than everything.
-    assert!((USED * 7 / 8 << 20..=(USED + REST + 8) << 20).contains(&budget), "{json:#}");
-    let run = |budget| {
+    // How much exactly is a matter of time, which passes more quickly where others want the CPUs; how often pages come back is not.
+    assert!((16 << 20..=(USED + REST + 8) << 20).contains(&budget), "{json:#}");
+    let touches = (USED << 20) / 4096 * ROUNDS;
+    let mut all = Vec::new();
+    for cost in json["costs"].as_array().unwrap().iter().filter(|cost| cost["percent"].is_u64()) {
+        let (budget, said) = (cost["budget_bytes"].as_u64().unwrap(), cost["faults"].as_u64().unwrap());
         let (ran, stats) = bench.managed_with(&["-s", "advice.toml"], &line, budget);
         assert_eq!(ran.code, Some(7), "{}", ran.err);
-        stats
-    };
-    let (advised, half) = (back(&run(budget)), back(&run(budget / 2)));
-    let touches = (USED << 20) / 4096 * ROUNDS;
-    let costs = json["costs"].as_array().unwrap();
-    let said = |percent| {
-        let cost = costs.iter().find(|cost| cost["percent"] == percent);
-        cost.and_then(|cost| cost["faults"].as_u64()).unwrap_or_else(|| panic!("{percent} %: {json:#}"))
-    };
-    let (said, said_half) = (said(100), said(50));
-    say(&format!(
-        "advise_holds: {} MiB advised; {advised} pages came back of {touches}, {said} were said; in half of it {half}, {said_half}",
-        budget >> 20
-    ));
-    // What is never used again, but for its place in the pool, is not in the way; half of the rest is never there.
-    assert!(advised <= touches * 3 / 5 && half >= touches * 3 / 4 && half * 2 >= 3 * advised, "{json:#}");
-    let alike = |live: u64, said: u64| live <= said * 4 + touches / 8 && said <= live * 4 + touches / 8;
-    assert!(alike(advised, said) && alike(half, said_half), "{json:#}");
+        let live = back(&stats);
+        say(&format!(
+            "advise_holds: in {} MiB {live} pages came back, {said} were said; {touches} touches",
+            budget >> 20
+        ));
+        let alike = |one: u64, other: u64| one <= other * 4 + touches / 8;
+        assert!(alike(live, said) && alike(said, live), "{json:#}");
+        all.push((budget, live));
+    }
+    let [advised, .., less] = all[..] else { panic!("nothing is said of less: {json:#}") };
+    assert!(advised.0 == budget && less.1 > advised.1 && less.1 > touches / 4, "{all:?}\n{json:#}");
 }
 
 #[test]
