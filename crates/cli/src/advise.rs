@@ -21,7 +21,7 @@ use crate::sim::curve::{find, Found};
 use crate::sim::page;
 use crate::sim::table::Row;
 use crate::sim::BUDGET_MIN;
-use choice::{contents, most_evicted, swap_size, whole, Contents};
+use choice::{contents, in_swap, most_evicted, swap_size, whole, Contents};
 use files::{json, toml};
 use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
@@ -281,7 +281,7 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
         peaks.push(without.outcome);
     }
     let most = |of: fn(&Outcome) -> u64| needs.iter().map(|need| of(&need.outcome)).max().unwrap_or(0);
-    let (pool, swap) = (most(|o| o.tally.peak_pool_bytes), most(|o| o.tally.peak_swap_bytes));
+    let (pool, swap) = (most(|o| o.tally.peak_pool_bytes), most(in_swap));
     let fits = peaks.iter().all(|outcome| outcome.tally.over_budget == 0);
     let slowest = peaks.iter().filter_map(Outcome::slowdown).fold(1.0, f64::max);
     let without_swap = (fits && slowest <= options.bound()).then_some(slowest);

@@ -412,6 +412,7 @@ fn damage_is_told_with_its_place() {
         directory.file("cut", &whole[..offset as usize + 20]);
         let told = good(&directory.0, "cut", false);
         assert_eq!((&told["cut_at"], &told["calls"]), (&offset.into(), &(part * 100).into()));
+        as_tables(&directory.0, "cut", &told);
         for table in ["table.csv", "table.parquet"] {
             fs::remove_file(directory.0.join(table)).unwrap();
         }

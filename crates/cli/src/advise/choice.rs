@@ -30,6 +30,14 @@ pub fn scheme(found: &[&[Found]]) -> usize {
     others.filter(|&(bytes, _)| better(bytes)).min().map_or(0, |(_, scheme)| scheme)
 }
 
+/// Most bytes that were in the swap tier: a place there that is kept for a page and never written to is none that is wanted.
+pub fn in_swap(outcome: &Outcome) -> u64 {
+    match outcome.tally.writes.bytes {
+        0 => 0,
+        _ => outcome.tally.peak_swap_bytes,
+    }
+}
+
 /// Size of a swap tier in which at most so much was: a quarter more, as a log with less to spare writes anew what is in the way.
 pub fn swap_size(peak: u64) -> Option<u64> {
     (peak > 0).then(|| whole(peak + peak / 4).max(SWAP_LEAST))

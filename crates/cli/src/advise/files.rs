@@ -1,5 +1,6 @@
 //! Advice for programs: the command line, a scheme as TOML, JSON.
 
+use super::choice::in_swap;
 use super::subject::Basis;
 use super::words::text;
 use super::{Advice, Options};
@@ -101,7 +102,7 @@ pub fn json(advice: &Advice, options: &Options<'_>) -> String {
             "in_sequence": subject.habits.in_sequence,
             "smallest": schemes.collect::<Vec<Value>>(),
             "pool_bytes": need.outcome.tally.peak_pool_bytes,
-            "swap_bytes": need.outcome.tally.peak_swap_bytes,
+            "swap_bytes": in_swap(&need.outcome),
         })
     });
     let costs = advice.costs.iter().map(|cost| {

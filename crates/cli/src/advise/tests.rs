@@ -71,4 +71,8 @@ fn command_lines_name_what_is_not_the_default() {
     assert!(line.contains(&format!(" -s swap --swap-size {swap}M -- ")), "{line}");
     let (_, line, _) = of(&[small], 10.0, &["memfit"], Some(Path::new("my file")));
     assert!(line.contains(" -s './my file' "), "{line}");
+    // Under this scheme each page has a place in the swap tier; these stay in the pool.
+    let compressed = "uniform:pages=40M,accesses=20000,contents=f=0.50,touch_ns=50000";
+    let (_, line, advice) = of(&[compressed], 10.0, &["zram"], None);
+    assert!(line.contains(" -s zram -- ") && advice.worst().outcome.tally.peak_swap_bytes > 0, "{line}");
 }
