@@ -2,7 +2,7 @@
 //! equal parts of its address space.
 //!
 //! Where a page was is noted for its staging slot when it is taken, and read when it was compressed. A part is 1 MiB at first; when
-//! there are [`ROWS_MAX`] rows, parts double in size until half of them are left. So all takes about 300 KiB at most, and 4 bytes for each
+//! there are 1024 rows, parts double in size until half of them are left. So all takes about 300 KiB at most, and 4 bytes for each
 //! staging slot.
 
 use crate::proc::Proc;
