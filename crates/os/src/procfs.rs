@@ -123,6 +123,30 @@ fn stat_field(stat: &str, n: usize) -> Option<&str> {
     rest.split_ascii_whitespace().nth(n.checked_sub(3)?)
 }
 
+/// Who keeps a process from running as it would.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// It was stopped by a signal.
+    Stopped,
+    /// A debugger or tracer, of this process number (0 if it is in another namespace), is attached.
+    Traced(i32),
+}
+
+/// Whether a process is stopped or traced. `None` also if it is gone.
+pub fn hold(pid: i32) -> Option<Hold> {
+    held(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+/// The same from the text of /proc/PID/status.
+fn held(status: &str) -> Option<Hold> {
+    let value = |key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let state = value("State:")?;
+    match value("TracerPid:")?.parse() {
+        Ok(tracer) if tracer != 0 || state.starts_with('t') => Some(Hold::Traced(tracer)),
+        _ => state.starts_with('T').then_some(Hold::Stopped),
+    }
+}
+
 /// Command name of a process.
 pub fn comm(pid: i32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
@@ -167,6 +191,17 @@ mod tests {
     fn finds_fields_behind_an_odd_command_name() {
         assert_eq!(stat_field("12 (a) b)) S 1 2 3", 3), Some("S"));
         assert_eq!(stat_field("12 (a) b)) S 1 2 3", 4), Some("1"));
+    }
+
+    #[test]
+    fn tells_who_holds_a_process() {
+        let status = |state, tracer| format!("Name:\tx\nState:\t{state}\nTgid:\t9\nTracerPid:\t{tracer}\nUid:\t0\n");
+        assert_eq!(held(&status("S (sleeping)", 0)), None);
+        assert_eq!(held(&status("R (running)", 77)), Some(Hold::Traced(77)));
+        assert_eq!(held(&status("t (tracing stop)", 0)), Some(Hold::Traced(0)));
+        assert_eq!(held(&status("T (stopped)", 0)), Some(Hold::Stopped));
+        assert_eq!(held(""), None);
+        assert_eq!(hold(std::process::id() as i32), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
 use memfit_core::sizes::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
 use memfit_core::{Answer, ObjectId, Origin};
+use memfit_os::procfs::{self, Hold};
 use memfit_os::sched::Cpus;
 use memfit_wire::BATCH_PAGES;
 use std::sync::atomic::Ordering::Relaxed;
@@ -602,11 +603,30 @@ impl Reclaimer {
             ));
         } else if self.short_windows == SHORT_WINDOWS {
             let over = over >> 20;
-            self.shared.warn(format!(
-                "the budget is {over} MiB too small for what cannot be taken away at the moment; raise -m, or allow a swap \
-                 tier with --swap DIR"
-            ));
+            self.shared.warn(match self.held() {
+                Some(held) => format!(
+                    "the programs are {over} MiB over the budget, because {held}: its pages cannot be taken away as they \
+                     should until that ends"
+                ),
+                None => format!(
+                    "the budget is {over} MiB too small for what cannot be taken away at the moment; raise -m, or allow a \
+                     swap tier with --swap DIR"
+                ),
+            });
         }
+    }
+
+    /// Which process is stopped or traced, and so is its stub, in words.
+    fn held(&self) -> Option<String> {
+        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
+        let named = |pid| match procfs::comm(pid) {
+            Some(comm) => format!("{comm} ({pid})"),
+            None => "another program".into(),
+        };
+        procs.iter().filter_map(|proc| proc.identity.get()).find_map(|identity| match procfs::hold(identity.pid)? {
+            Hold::Stopped => Some(format!("{} is stopped", named(identity.pid))),
+            Hold::Traced(tracer) => Some(format!("{} is traced by {}", named(identity.pid), named(tracer))),
+        })
     }
 
     /// Whether the swap tier can still take something.
