@@ -13,7 +13,7 @@ mod words;
 
 pub use at_end::AtEnd;
 
-use crate::args::AdviseArgs;
+use crate::args::{AdviseArgs, Simulated};
 use crate::errors::Failure;
 use crate::output::OutputFile;
 use crate::run::BUDGET_MIN_BYTES;
@@ -39,18 +39,14 @@ const LESS_PERCENT: [u64; 2] = [75, 50];
 
 /// What is asked.
 pub struct Options<'a> {
-    /// How much slower than without a limit the program may be, percent.
-    pub slowdown: f64,
+    /// On what it is simulated, and how much slower the program may be.
+    pub simulated: Simulated,
     /// What may be advised; the first one unless another is clearly better.
     pub schemes: Vec<Arc<Scheme>>,
     /// What is done in RAM.
     pub costs: Arc<CostTable>,
     /// Where the swap tier is.
     pub device: Arc<Device>,
-    /// Threads.
-    pub jobs: Option<usize>,
-    /// No progress.
-    pub quiet: bool,
     /// The scheme's TOML, for the command line.
     pub toml: Option<&'a Path>,
 }
@@ -61,19 +57,11 @@ impl<'a> Options<'a> {
     /// # Errors
     /// None that is built in can be read.
     pub fn of_run(quiet: bool, toml: Option<&'a Path>) -> Result<Options<'a>, Failure> {
-        Options::new(10.0, &[], "measured", "ssd-nvme", quiet, toml)
+        Options::new(&Simulated { quiet, ..Simulated::default() }, &[], toml)
     }
 
-    fn new(
-        slowdown: f64,
-        schemes: &[String],
-        costs: &str,
-        device: &str,
-        quiet: bool,
-        toml: Option<&'a Path>,
-    ) -> Result<Options<'a>, Failure> {
-        let device = Device::find(device).map_err(|error| Failure::usage(format!("--device: {error}")))?;
-        let costs = CostTable::find(costs).map_err(|error| Failure::usage(format!("--costs: {error}")))?;
+    fn new(simulated: &Simulated, schemes: &[String], toml: Option<&'a Path>) -> Result<Options<'a>, Failure> {
+        let (costs, device) = simulated.find()?;
         let names = match schemes.is_empty() {
             true => SCHEMES.iter().map(|name| (*name).to_owned()).collect(),
             false => schemes.to_vec(),
@@ -86,12 +74,7 @@ impl<'a> Options<'a> {
             }
             schemes.push(Arc::new(scheme));
         }
-        Ok(Options { slowdown, schemes, costs: costs.into(), device: device.into(), jobs: None, quiet, toml })
-    }
-
-    /// Time in terms of that without a limit.
-    fn bound(&self) -> f64 {
-        1.0 + self.slowdown / 100.0
+        Ok(Options { simulated: simulated.clone(), schemes, costs, device, toml })
     }
 }
 
@@ -198,8 +181,7 @@ impl Advice {
 pub fn run(args: &AdviseArgs) -> Result<i32, Failure> {
     let is_stdout = |path: &Path| path.as_os_str() == "-";
     let file = args.toml.as_deref().filter(|path| !is_stdout(path));
-    let mut options = Options::new(args.slowdown, &args.scheme, &args.costs, &args.device, args.quiet, file)?;
-    options.jobs = args.jobs;
+    let options = Options::new(&args.simulated, &args.scheme, file)?;
     let open = |option, path: &Option<PathBuf>| match path.as_deref() {
         Some(path) if !is_stdout(path) => OutputFile::open(option, path).map(Some),
         _ => Ok(None),
@@ -243,7 +225,7 @@ fn figures(advice: &Advice, options: &Options<'_>) -> Result<Vec<u8>, Failure> {
         ("memfit".into(), env!("CARGO_PKG_VERSION").into()),
     ];
     let mut bytes = Vec::new();
-    let written = page::page(&rows, &found, options.bound(), facts).write(&mut bytes);
+    let written = page::page(&rows, &found, options.simulated.bound(), facts).write(&mut bytes);
     written.map_err(|error| Failure::system("write the page", &error))?;
     Ok(bytes)
 }
@@ -253,8 +235,8 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
     leave_out_what_cannot_tell(&mut subjects);
     let mut curves = Vec::new();
     for subject in subjects {
-        let rows = subject.curves(options, options.bound())?;
-        curves.push((subject, find(&rows, options.bound()), rows));
+        let rows = subject.curves(options, options.simulated.bound())?;
+        curves.push((subject, find(&rows, options.simulated.bound()), rows));
     }
     let found: Vec<&[Found]> = curves.iter().map(|(_, found, _)| &**found).collect();
     // Where nobody knows what pages hold, schemes differ by nothing that is known.
@@ -284,11 +266,11 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
     let (pool, swap) = (most(|o| o.tally.peak_pool_bytes), most(in_swap));
     let fits = peaks.iter().all(|outcome| outcome.tally.over_budget == 0);
     let slowest = peaks.iter().filter_map(Outcome::slowdown).fold(1.0, f64::max);
-    let without_swap = (fits && slowest <= options.bound()).then_some(slowest);
+    let without_swap = (fits && slowest <= options.simulated.bound()).then_some(slowest);
     let costs = costs(&needs[0], budget, &scheme, options)?;
     let contents = contents(&needs[0].subject, most_evicted(&needs[0].rows, &scheme.name));
     let device = Arc::clone(&options.device);
-    let slowdown = options.slowdown;
+    let slowdown = options.simulated.slowdown;
     Ok(Advice { slowdown, scheme, budget, device, needs, costs, without_swap, pool, swap, contents })
 }
 

@@ -1,11 +1,15 @@
 //! The command line: one definition for parsing, help, manual pages and completions.
 
+use crate::errors::Failure;
 use crate::size::{self, Size};
 use crate::top::view::Sort;
 use clap::{value_parser, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use memfit_core::scheme::CodecKind;
+use memfit_sim::cost::CostTable;
+use memfit_sim::device::Device;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Fit any program into the memory you have.
@@ -168,8 +172,60 @@ pub struct RunArgs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Codecs(pub Vec<CodecKind>);
 
+/// What is simulated without options, percent and names.
+const SLOWDOWN: f64 = 10.0;
+const DEVICE: &str = "ssd-nvme";
+const COSTS: &str = "measured";
+
 /// All but those that take more than 50 us a page (bench/README.md).
 const USUAL_CODECS: &str = "lz4,lzo,lzrw1,zstd,zstd-fast,zstd-trained,word-mask,wkdm,wk4x4";
+
+/// On what it is simulated, and what is asked of it, in `memfit sim` and `memfit advise`.
+#[derive(Debug, Clone, Args)]
+pub struct Simulated {
+    /// How much slower than without a limit a program may be, percent
+    #[arg(long, value_name = "PCT", default_value_t = SLOWDOWN, value_parser = parse_slowdown)]
+    pub slowdown: f64,
+
+    /// Device of the swap tier: its name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = DEVICE)]
+    pub device: String,
+
+    /// What is done in RAM, and how long it takes: its name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = COSTS)]
+    pub costs: String,
+
+    /// Threads; without this option one a CPU
+    #[arg(short, long, value_name = "N", value_parser = parse_jobs)]
+    pub jobs: Option<usize>,
+
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+impl Default for Simulated {
+    fn default() -> Simulated {
+        Simulated { slowdown: SLOWDOWN, device: DEVICE.into(), costs: COSTS.into(), jobs: None, quiet: false }
+    }
+}
+
+impl Simulated {
+    /// The most time a program may take in terms of that without a limit.
+    pub fn bound(&self) -> f64 {
+        1.0 + self.slowdown / 100.0
+    }
+
+    /// Looks for the costs and the device by their names.
+    ///
+    /// # Errors
+    /// When there is none of that name, or a file does not describe any.
+    pub fn find(&self) -> Result<(Arc<CostTable>, Arc<Device>), Failure> {
+        let device = Device::find(&self.device).map_err(|error| Failure::usage(format!("--device: {error}")))?;
+        let costs = CostTable::find(&self.costs).map_err(|error| Failure::usage(format!("--costs: {error}")))?;
+        Ok((Arc::new(costs), Arc::new(device)))
+    }
+}
 
 /// `memfit sim`
 #[derive(Debug, Args)]
@@ -208,14 +264,6 @@ pub struct SimArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub swap_size: Option<Size>,
 
-    /// Device of the swap tier: its name, or a TOML file
-    #[arg(long, value_name = "NAME|FILE", default_value = "ssd-nvme")]
-    pub device: String,
-
-    /// What is done in RAM, and how long it takes: its name, or a TOML file
-    #[arg(long, value_name = "NAME|FILE", default_value = "measured")]
-    pub costs: String,
-
     /// Write all columns to FILE as JSON; - is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
@@ -234,21 +282,12 @@ pub struct SimArgs {
     #[arg(long)]
     pub curve: bool,
 
-    /// With --curve: how much slower than without a limit a program may be, percent
-    #[arg(long, value_name = "PCT", default_value = "10", value_parser = parse_slowdown)]
-    pub slowdown: f64,
-
     /// Write the results to FILE as an HTML page with figures
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
 
-    /// Threads; without this option one a CPU
-    #[arg(short, long, value_name = "N", value_parser = parse_jobs)]
-    pub jobs: Option<usize>,
-
-    /// Show no progress
-    #[arg(short, long)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub simulated: Simulated,
 }
 
 /// `memfit advise`
@@ -258,23 +297,11 @@ pub struct AdviseArgs {
     #[arg(required = true, value_name = "RECORDING|WORKLOAD", value_hint = ValueHint::FilePath)]
     pub workloads: Vec<String>,
 
-    /// How much slower than without a limit the program may be, percent
-    #[arg(long, value_name = "PCT", default_value = "10", value_parser = parse_slowdown)]
-    pub slowdown: f64,
-
     /// Schemes to choose from, presets or TOML files: the first one, unless another needs clearly less
     ///
     /// Without this option memfit, zram, zswap-zsmalloc and swap.
     #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',')]
     pub scheme: Vec<String>,
-
-    /// Device of the swap tier: its name, or a TOML file
-    #[arg(long, value_name = "NAME|FILE", default_value = "ssd-nvme")]
-    pub device: String,
-
-    /// What is done in RAM, and how long it takes: its name, or a TOML file
-    #[arg(long, value_name = "NAME|FILE", default_value = "measured")]
-    pub costs: String,
 
     /// Write the scheme, with the advice as comments, to FILE as TOML for memfit run -s; - is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -288,13 +315,8 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
 
-    /// Threads; without this option one a CPU
-    #[arg(short, long, value_name = "N", value_parser = parse_jobs)]
-    pub jobs: Option<usize>,
-
-    /// Show no progress
-    #[arg(short, long)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub simulated: Simulated,
 }
 
 /// Which pages are resident in a simulation.

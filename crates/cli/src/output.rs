@@ -25,6 +25,7 @@ impl OutputFile {
     /// # Errors
     /// When it could not be written at the end.
     pub fn open(option: &str, path: &Path) -> Result<Self, Failure> {
+        no_dash(option, path)?;
         Self::try_open(path).map_err(|error| refused(option, path, &error))
     }
 
@@ -101,6 +102,7 @@ impl RecordFile {
     /// # Errors
     /// When it cannot be written to.
     pub fn open(option: &str, path: &Path) -> Result<Self, Failure> {
+        no_dash(option, path)?;
         let new = OpenOptions::new().write(true).create_new(true).open(path);
         let known = |_| OpenOptions::new().write(true).create(true).truncate(true).open(path);
         let is_new = new.is_ok();
@@ -148,6 +150,16 @@ impl Drop for RecordFile {
         if let Some(new) = self.new.take() {
             let _ = fs::remove_file(new);
         }
+    }
+}
+
+/// Standard output, where an option knows it, is not opened: the others shall not make a file of that name.
+fn no_dash(option: &str, path: &Path) -> Result<(), Failure> {
+    match path.as_os_str() == "-" {
+        true => Err(Failure::usage(format!(
+            "{option} -: it is not written to standard output; name a file, or ./- if it shall have that name"
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -216,5 +228,11 @@ mod tests {
             assert_eq!(error.code, 1);
             assert!(error.message.starts_with(&format!("--stats {path}: cannot be written: ")), "{error}");
         }
+        let dash = Path::new("-");
+        for error in [OutputFile::open("--parquet", dash).unwrap_err(), RecordFile::open("--record", dash).unwrap_err()] {
+            assert_eq!(error.code, 2);
+            assert!(error.message.contains("it is not written to standard output"), "{error}");
+        }
+        assert!(!dash.exists());
     }
 }

@@ -46,8 +46,7 @@ const ROWS_MAX: usize = 100_000;
 /// # Errors
 /// When the command line is wrong, or a recording cannot be used.
 pub fn run(args: &SimArgs) -> Result<i32, Failure> {
-    let device = Arc::new(Device::find(&args.device).map_err(|error| Failure::usage(format!("--device: {error}")))?);
-    let costs = Arc::new(CostTable::find(&args.costs).map_err(|error| Failure::usage(format!("--costs: {error}")))?);
+    let (costs, device) = args.simulated.find()?;
     let swap_bytes = match args.swap_size {
         None => SWAP_BYTES,
         Some(Size::Bytes(bytes)) => bytes,
@@ -65,8 +64,8 @@ pub fn run(args: &SimArgs) -> Result<i32, Failure> {
     }
     let open = |option, path: &Option<PathBuf>| path.as_deref().map(|path| OutputFile::open(option, path)).transpose();
     let (page, parquet) = (open("--report", &args.report)?, open("--parquet", &args.parquet)?);
-    let bound = 1.0 + args.slowdown / 100.0;
-    let progress = Progress::new(args.quiet);
+    let bound = args.simulated.bound();
+    let progress = Progress::new(args.simulated.quiet);
     let sim = Sim { args, sets, costs, device, swap_bytes, progress };
     let mut all = Vec::new();
     for name in &args.workloads {
@@ -317,7 +316,7 @@ impl Sim<'_> {
         let (only, rate) = self.sample(known)?;
         let setups: Vec<Setup> =
             called.iter().filter(|called| !called.lru).map(|called| called.setup.clone()).collect();
-        let jobs = self.args.jobs.unwrap_or(threads(setups.len()));
+        let jobs = self.args.simulated.jobs.unwrap_or(threads(setups.len()));
         let [machines, plain_lru] = Self::parts(known, called);
         let progress = &self.progress;
         let mut outcomes = Vec::new();

@@ -21,12 +21,18 @@ pub fn region_of(page: Page) -> u64 {
     page.0 / REGION_PAGES
 }
 
-/// The hash of a region's number, 24 bits: the upper ones of what splitmix64 makes of it.
-pub fn hash(region: u64) -> u32 {
-    let mixed = region.wrapping_add(0x9e37_79b9_7f4a_7c15);
+/// What splitmix64 (Steele, Lea and Flood, OOPSLA 2014) gives first from this state: a number that belongs to this one and looks like
+/// chance.
+pub fn mix(n: u64) -> u64 {
+    let mixed = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ mixed >> 31) >> 40) as u32
+    mixed ^ mixed >> 31
+}
+
+/// The hash of a region's number, 24 bits: the upper ones of what it is mixed to.
+pub fn hash(region: u64) -> u32 {
+    (mix(region) >> 40) as u32
 }
 
 /// What is sampled, and how often.

@@ -29,7 +29,7 @@ const DEVICE: &str = "ssd-nvme";
 const LOOK_EVERY: u64 = 4096;
 /// In place of a mark of the workload: a look at all counts.
 pub const LOOKED: u32 = u32::MAX - 1;
-/// Marks: the second process begins, and ends.
+/// Marks: the second program begins, and ends. A fork child that is on its way to a program of its own is none.
 const SECOND_BEGINS: u32 = 0;
 const SECOND_ENDS: u32 = 1;
 
@@ -245,7 +245,7 @@ impl Played {
                     Event::Computes { ns } => Event::Computes { ns: (ns as f64 * self.computing) as u64 },
                     event => event,
                 });
-                if let Event::Starts { proc } | Event::Forks { child: proc, .. } = event {
+                if let Event::Starts { proc } = event {
                     started.push(proc);
                     if started.len() == 2 {
                         watched.mark(SECOND_BEGINS);

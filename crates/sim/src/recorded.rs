@@ -12,7 +12,7 @@ use crate::feed::{Batch, Feed, BATCH};
 use crate::replay::{begins, ReplayError};
 use crate::workload::{Event, How, UNKNOWN};
 use memfit_codec::CodecId;
-use memfit_core::sample::{Sampled, REGION_PAGES};
+use memfit_core::sample::{mix, Sampled, REGION_PAGES};
 use memfit_core::trace::{Contents as Held, Damaged, Decoder, Item, Note, Whose};
 use memfit_core::{Asked, Coded, Core, Entry, Filled, ObjectId, Page, PageRange};
 use memfit_trace::{Block, ReadError, Reader, MEMFIT};
@@ -64,7 +64,7 @@ impl Noted {
         if self.kept.len() < KEPT {
             return self.kept.push(content);
         }
-        if let Some(place) = self.kept.get_mut((mixed(self.sampled) % self.sampled) as usize) {
+        if let Some(place) = self.kept.get_mut((mix(self.sampled) % self.sampled) as usize) {
             *place = content;
         }
     }
@@ -80,14 +80,6 @@ impl Noted {
     pub fn kept(&self) -> &[Content] {
         &self.kept
     }
-}
-
-/// Splitmix64 of one step.
-fn mixed(n: u64) -> u64 {
-    let z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 /// A recording that is read.
@@ -486,7 +478,7 @@ impl<R: Read> Recorded<R> {
 
     /// What another page holds: always the same one for the same page.
     fn other(&mut self, proc: u32, page: u64) -> Option<ContentId> {
-        let which = mixed(page ^ u64::from(proc) << 48).checked_rem(self.others.len() as u64)?;
+        let which = mix(page ^ u64::from(proc) << 48).checked_rem(self.others.len() as u64)?;
         Some(self.contents.near(self.others[which as usize]))
     }
 }

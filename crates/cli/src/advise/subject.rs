@@ -76,7 +76,7 @@ impl Subject {
     /// # Errors
     /// When there is no such thing, and when it cannot tell anything.
     pub fn look(name: &str, options: &Options<'_>) -> Result<Subject, Failure> {
-        let progress = Progress::new(options.quiet);
+        let progress = Progress::new(options.simulated.quiet);
         let known = Known::look(name, &options.costs, &options.device, SWAP_BYTES, true, &progress)?;
         progress.end();
         if let (0, Source::Recording(path)) = (known.footprint, &known.source) {
@@ -178,8 +178,8 @@ impl Subject {
             device: Arc::clone(&options.device),
         };
         let setups: Vec<Setup> = wanted.iter().map(setup).collect();
-        let jobs = options.jobs.unwrap_or(threads(setups.len()));
-        let progress = Progress::new(options.quiet);
+        let jobs = options.simulated.jobs.unwrap_or(threads(setups.len()));
+        let progress = Progress::new(options.simulated.quiet);
         let part = Part { simulations: setups.len() as u64, events: self.known.events, at_once: false };
         progress.plan(part);
         progress.begin();

@@ -35,7 +35,8 @@ fn sizes_are_whole_and_leave_the_log_room() {
 
 fn of(workloads: &[&str], slowdown: f64, schemes: &[&str], toml: Option<&Path>) -> (String, String, Advice) {
     let schemes: Vec<String> = schemes.iter().map(|name| (*name).to_owned()).collect();
-    let options = Options::new(slowdown, &schemes, "measured", "ssd-nvme", true, toml).unwrap();
+    let simulated = Simulated { slowdown, quiet: true, ..Simulated::default() };
+    let options = Options::new(&simulated, &schemes, toml).unwrap();
     let subjects = workloads.iter().map(|name| Subject::look(name, &options).unwrap()).collect();
     let advice = advise(subjects, &options).unwrap();
     // Lines are broken anywhere.

@@ -4,10 +4,11 @@
 //! a use touches a tenth of the rest of both, which changes from turn to turn, then blocks of the code at random, and another
 //! quarter of the media in order.
 
-use super::stream::{hash, named, part, process, shuffle, workload, Mix, Region};
+use super::stream::{named, part, process, shuffle, workload, Mix, Region};
 use super::{choice, count, param, percent, scale, touch_ns, Param, Unit, Values, SEED};
 use crate::workload::{Event, How, Workload};
 use memfit_codec::generate::Rng;
+use memfit_core::sample::mix;
 use std::sync::Arc;
 
 /// Pages that are wanted together.
@@ -153,14 +154,14 @@ impl Setup {
 
     fn maps_file(&self, app: usize, places: Places) -> Vec<Event> {
         let mut out = vec![places.code.maps(self.code_kind)];
-        out.extend(self.apps[app].media_mix.maps(places.media, &mut Rng::new(hash(self.seed) ^ app as u64)));
+        out.extend(self.apps[app].media_mix.maps(places.media, &mut Rng::new(mix(self.seed) ^ app as u64)));
         out
     }
 
     /// The process of an application with all of its data.
     fn starts(&self, app: usize, turn: u64, places: Places) -> Vec<Event> {
         let mut out = vec![Event::Starts { proc: places.anon.proc }];
-        out.extend(self.anon_mix.maps(places.anon, &mut Rng::new(hash(self.seed + 1) ^ app as u64)));
+        out.extend(self.anon_mix.maps(places.anon, &mut Rng::new(mix(self.seed + 1) ^ app as u64)));
         if self.stay() {
             out.extend(self.maps_file(app, places));
         }
@@ -170,7 +171,7 @@ impl Setup {
 
     /// Whether a page of an application is one that each launch touches (turn 0), or that this turn's use touches beside them.
     fn wanted(&self, app: usize, page: u64, turn: u64) -> bool {
-        let random = hash(hash(self.seed ^ (app as u64) << 40) ^ (page / BLOCK));
+        let random = mix(mix(self.seed ^ (app as u64) << 40) ^ (page / BLOCK));
         if ((random & 0xf_ffff) as f64) < self.hot * (1u64 << 20) as f64 {
             turn == 0
         } else {
@@ -212,7 +213,7 @@ fn visit(setup: Arc<Setup>, app: usize, turn: u64) -> impl Iterator<Item = Event
     let launched = Event::Reaches { mark: mark(&setup, turn, app) };
     let idle = Event::Computes { ns: setup.dwell_ns };
     let ends = (setup.ends == ONCE).then_some(Event::Ends { proc: places.anon.proc });
-    let way = wanders(places, turn + 1, Rng::new(hash(setup.seed ^ turn << 40 ^ (app as u64) << 20)));
+    let way = wanders(places, turn + 1, Rng::new(mix(setup.seed ^ turn << 40 ^ (app as u64) << 20)));
     let launch = touches(setup.clone(), app, places, 0).chain([launched]);
     let used = touches(setup, app, places, turn + 1).chain(way).chain([idle]);
     starts.into_iter().chain(fill).chain(launch).chain(used).chain(ends)

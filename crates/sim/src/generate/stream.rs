@@ -121,14 +121,6 @@ pub(super) fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     }
 }
 
-/// Numbers that belong to this one and look like chance: the finaliser of splitmix64.
-pub(super) fn hash(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
-}
-
 /// A generator of chance of its own, for a part of a workload.
 pub(super) fn part(rng: &mut Rng) -> Rng {
     Rng::new(rng.next())
