@@ -13,7 +13,7 @@ const SAYS: &str =
                     compared; absolute times belong to the machines.";
 
 /// What a recording is, and is not.
-const RECORDED: &str = "Recorded: real programs, each run under each scheme and recorded without its accesses (`memfit run --record`). A recording is simulated under the scheme and in the budget in which it was made, with the pages in memory that were there then: the order of faults, what leaves and what it compresses to are those of the run. No times are compared: what a program computes is known by the clock of a machine alone, which other programs may have shared. How often a page in memory was touched is not in such a recording, so that it cannot stand for another budget or another scheme.";
+const RECORDED: &str = "Recorded: real programs, each run under each scheme and recorded without its accesses (`memfit run --record`). A recording is simulated under the scheme and in the budget in which it was made, with the pages in memory that were there then: the order of faults, what leaves and what it compresses to are those of the run. What a program computes is the least time of its runs, less what its waits cost there: made on a machine that did other things as well, the same recordings had gains from compression that were up to ten times less. How often a page in memory was touched is not in such a recording, so that it cannot stand for another budget or another scheme.";
 const NONE: &str = "No recordings of real programs were there. `make papers-record` makes them, `make papers-sim` simulates those that are \
                     there beside the programs that are made up.";
 

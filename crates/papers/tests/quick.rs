@@ -115,8 +115,9 @@ fn recordings_are_beside(results: &[Result<'_>], recordings: &Recordings, page: 
     let pair = |name: &str| [&cervera.numbers, &cervera.recorded].map(|numbers| numbers.get(name).unwrap());
     let [made, real] = pair("ratio(fft)");
     assert!((made - real).abs() < 0.02, "{made}, recorded {real}");
-    // Its time is not, as a clock would have to tell what is computed.
-    assert!(cervera.recorded.get("speedup(fft)").is_none());
+    // And its time, though on another processor and device: what it computes is found out from the recording.
+    let [made, real] = pair("speedup(fft)");
+    assert!((made - real).abs() < 0.05, "{made}, recorded {real}");
     assert_eq!(cervera.recorded.get("ratio(sort)"), None);
     assert!(results[1..].iter().all(|result| result.recorded.is_empty() && result.recordings.is_empty()));
     // In the page with what was run, but not where it lies.
