@@ -286,6 +286,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
 
+    /// See there.
     #[command(flatten)]
     pub simulated: Simulated,
 }
@@ -315,6 +316,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
 
+    /// See there.
     #[command(flatten)]
     pub simulated: Simulated,
 }

@@ -229,7 +229,8 @@ mod tests {
             assert!(error.message.starts_with(&format!("--stats {path}: cannot be written: ")), "{error}");
         }
         let dash = Path::new("-");
-        for error in [OutputFile::open("--parquet", dash).unwrap_err(), RecordFile::open("--record", dash).unwrap_err()] {
+        for error in [OutputFile::open("--parquet", dash).unwrap_err(), RecordFile::open("--record", dash).unwrap_err()]
+        {
             assert_eq!(error.code, 2);
             assert!(error.message.contains("it is not written to standard output"), "{error}");
         }

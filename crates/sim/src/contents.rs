@@ -1,5 +1,6 @@
 //! What pages hold, as far as paging is concerned: what each codec makes of it.
 
+use crate::hash::NumberMap;
 use memfit_codec::generate::{Rng, GENERATORS};
 use memfit_codec::{entropy, same_filled, CodecId, Worker, CODECS, CODEC_IDS, DICTIONARIES_MAX, ENTROPY_MAX, PAGE};
 use memfit_core::trace::Contents as Held;
@@ -119,7 +120,7 @@ pub struct Contents {
     /// Of those beyond [`EXACT_MAX`].
     rough: HashMap<(bool, [u8; 3]), ContentId>,
     /// First of the samples of each generator.
-    kinds: HashMap<u16, u32>,
+    kinds: NumberMap<u16, u32>,
 }
 
 impl Contents {

@@ -2,10 +2,10 @@
 //! how many it is known what they hold.
 
 use crate::feed::{Batch, Feed};
+use crate::hash::NumberMap;
 use crate::lru::Table;
 use crate::replay::ReplayError;
 use crate::workload::{Event, UNKNOWN};
-use std::collections::HashMap;
 
 /// Places in a process that it goes on from, the newest first: more than one, as threads and arrays take turns.
 const STREAMS: usize = 8;
@@ -67,14 +67,14 @@ struct Watch {
     used: u32,
     /// In which window a page was used last.
     table: Table,
-    streams: HashMap<u32, [u64; STREAMS]>,
+    streams: NumberMap<u32, [u64; STREAMS]>,
     processes: u32,
     habits: Habits,
 }
 
 impl Watch {
     fn new(window_ns: u64) -> Watch {
-        let (table, streams) = (Table::default(), HashMap::new());
+        let (table, streams) = (Table::default(), NumberMap::default());
         let (window_ns, habits) = (window_ns.max(1), Habits::default());
         Watch { window_ns, at_ns: 0, window: 1, used: 0, table, streams, processes: 0, habits }
     }

@@ -1,10 +1,13 @@
 //! A hash for keys that nobody chooses against us: numbers of pages, chunks and places.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map by such keys.
 pub type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<Multiply>>;
+
+/// A set of them.
+pub type NumberSet<K> = HashSet<K, BuildHasherDefault<Multiply>>;
 
 /// Multiplies.
 #[derive(Debug, Default, Clone)]

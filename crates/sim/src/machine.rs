@@ -16,6 +16,7 @@ use crate::contents::{ContentId, Contents};
 use crate::cost::CostTable;
 use crate::device::{Device, Transfers};
 use crate::feed::Batch;
+use crate::hash::NumberMap;
 use crate::workload::Event;
 use book::Book;
 use memfit_codec::{by_name, Aims, Chooser, CodecId, CODEC_IDS};
@@ -24,7 +25,6 @@ use memfit_core::sizes::{Sizes, COMPRESS_CHUNK};
 use memfit_core::{
     Answer, Compress, Core, Counters, Load, Page, PageRange, ProcId, Stored, Tunables, WriteBack, PAGE_BYTES,
 };
-use std::collections::HashMap;
 use std::sync::Arc;
 use tier::Tier;
 
@@ -212,7 +212,7 @@ pub struct Machine {
     /// What each object holds, and the page that it was when it left: by number.
     objects: Vec<(ContentId, ProcId, u64)>,
     /// The core's numbers of the workload's processes.
-    procs: HashMap<u32, ProcId>,
+    procs: NumberMap<u32, ProcId>,
     last_proc: Option<(u32, ProcId)>,
     books: Vec<Option<Book>>,
     tier: Tier,
@@ -259,7 +259,7 @@ impl Machine {
             learnt: Vec::new(),
             costs,
             objects: Vec::new(),
-            procs: HashMap::new(),
+            procs: NumberMap::default(),
             last_proc: None,
             books: Vec::new(),
             tier,

@@ -4,13 +4,13 @@ use crate::contents::Contents;
 use crate::cost::CostTable;
 use crate::device::Device;
 use crate::feed::{Batch, Far, Feed};
+use crate::hash::NumberMap;
 use crate::machine::{Machine, Residents, Setup};
 use crate::recorded::{Noted, Recorded};
 use crate::replay::ReplayError;
 use crate::workload::Event;
 use memfit_core::sample::Sampled;
 use memfit_trace::Reader;
-use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const COMPUTING_MIN: f64 = 0.05;
 #[derive(Debug, Default)]
 pub struct Footprint {
     /// Bits of 64 pages, by process.
-    live: HashMap<u32, HashMap<u64, u64>>,
+    live: NumberMap<u32, NumberMap<u64, u64>>,
     now: u64,
     most: u64,
     events: u64,

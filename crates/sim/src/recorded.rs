@@ -9,6 +9,7 @@
 
 use crate::contents::{Content, ContentId, Contents};
 use crate::feed::{Batch, Feed, BATCH};
+use crate::hash::{NumberMap, NumberSet};
 use crate::replay::{begins, ReplayError};
 use crate::workload::{Event, How, UNKNOWN};
 use memfit_codec::CodecId;
@@ -16,7 +17,7 @@ use memfit_core::sample::{mix, Sampled, REGION_PAGES};
 use memfit_core::trace::{Contents as Held, Damaged, Decoder, Item, Note, Whose};
 use memfit_core::{Asked, Coded, Core, Entry, Filled, ObjectId, Page, PageRange};
 use memfit_trace::{Block, ReadError, Reader, MEMFIT};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -91,16 +92,16 @@ pub struct Recorded<R> {
     /// Events that were handed out.
     gone: u64,
     /// By object.
-    left: HashMap<u32, Left>,
+    left: NumberMap<u32, Left>,
     /// The same in the order of their events; those that are known by now are skipped.
     waiting: VecDeque<(u64, u32)>,
-    faults: HashSet<(u32, u64)>,
+    faults: NumberSet<(u32, u64)>,
     /// Mappings that were told.
-    mapped: HashMap<u32, PageRange>,
+    mapped: NumberMap<u32, PageRange>,
     /// What was found last, by process and region.
-    found: HashMap<(u32, u64), ContentId>,
+    found: NumberMap<(u32, u64), ContentId>,
     /// What pages of the sample held last, by process and page.
-    seen: HashMap<(u32, u64), ContentId>,
+    seen: NumberMap<(u32, u64), ContentId>,
     noted: Noted,
     /// Share of the time that passed in the run which its programs computed, in 1024ths.
     computing: u64,
@@ -136,12 +137,12 @@ impl<R: Read> Recorded<R> {
             contents: Contents::new(),
             events: VecDeque::new(),
             gone: 0,
-            left: HashMap::new(),
+            left: NumberMap::default(),
             waiting: VecDeque::new(),
-            faults: HashSet::new(),
-            mapped: HashMap::new(),
-            found: HashMap::new(),
-            seen: HashMap::new(),
+            faults: NumberSet::default(),
+            mapped: NumberMap::default(),
+            found: NumberMap::default(),
+            seen: NumberMap::default(),
             noted: Noted::default(),
             computing: (computing.clamp(0.0, 1.0) * 1024.0) as u64,
             at_ns: 0,
