@@ -127,6 +127,8 @@ impl Need {
 pub struct Advice {
     /// How much slower it may be, percent.
     pub slowdown: f64,
+    /// What there was to choose from.
+    pub schemes: Vec<Arc<Scheme>>,
     /// What decides.
     pub scheme: Arc<Scheme>,
     /// Budget, bytes.
@@ -241,7 +243,9 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
     let found: Vec<&[Found]> = curves.iter().map(|(_, found, _)| &**found).collect();
     // Where nobody knows what pages hold, schemes differ by nothing that is known.
     let known = curves.iter().all(|(subject, ..)| subject.contents_are_known());
-    let chosen = if known { choice::scheme(&found) } else { 0 };
+    let sizes = |scheme: &Arc<Scheme>| curves.iter().all(|(subject, ..)| subject.unknown_codecs(scheme).is_empty());
+    let judged: Vec<bool> = options.schemes.iter().map(|scheme| known && sizes(scheme)).collect();
+    let chosen = choice::scheme(&found, &judged);
     let scheme = Arc::clone(&options.schemes[chosen]);
     let mut needs = Vec::new();
     for (subject, found, rows) in curves {
@@ -271,7 +275,8 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
     let contents = contents(&needs[0].subject, most_evicted(&needs[0].rows, &scheme.name));
     let device = Arc::clone(&options.device);
     let slowdown = options.simulated.slowdown;
-    Ok(Advice { slowdown, scheme, budget, device, needs, costs, without_swap, pool, swap, contents })
+    let schemes = options.schemes.clone();
+    Ok(Advice { slowdown, schemes, scheme, budget, device, needs, costs, without_swap, pool, swap, contents })
 }
 
 /// Recordings without accesses say nothing of other budgets: beside others that do they are left out.

@@ -1,6 +1,6 @@
 //! `memfit sim`: recorded runs and made-up programs under any scheme, in any budget.
 
-mod contents;
+pub mod contents;
 pub mod curve;
 pub mod page;
 pub mod progress;

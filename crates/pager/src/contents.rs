@@ -52,14 +52,16 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// With a new random key. The codecs of the scheme are among those that are tried in any case.
+    /// With a new random key. The codecs of the scheme are among those that are tried in any case, and for a sample the one of
+    /// the kernel's designs, so that these can be compared.
     ///
     /// # Errors
     /// When the kernel has no random bytes.
     pub fn new(kinds: &[CodecKind], shared: &Shared, notes: Notes) -> io::Result<Contents> {
         let mut key = [0; 32];
         memfit_os::memory::random(&mut key)?;
-        let own = [shared.scheme.codec.kind];
+        let own = std::iter::once(shared.scheme.codec.kind).chain(shared.sampling.as_ref().map(|_| CodecKind::Lzo));
+        let own: Vec<CodecKind> = own.collect();
         let mut codecs = Vec::new();
         for codec in own.iter().chain(kinds).flat_map(|&kind| fixed(kind).map_or_else(Aim::all_codecs, |id| vec![id])) {
             if !codecs.contains(&codec) {

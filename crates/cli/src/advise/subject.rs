@@ -2,6 +2,7 @@
 
 use super::Options;
 use crate::errors::Failure;
+use crate::sim::contents::unknown;
 use crate::sim::curve::{between, find};
 use crate::sim::progress::{Part, Progress};
 use crate::sim::source::{failed, open, Known, Source};
@@ -142,6 +143,11 @@ impl Subject {
     /// Whether it is known of most pages that left, or would, what they hold.
     pub fn contents_are_known(&self) -> bool {
         self.habits.known as f64 * 100.0 >= KNOWN_PERCENT * self.habits.pages.max(1) as f64
+    }
+
+    /// Codecs of a scheme of which it is not known what they make of the pages.
+    pub fn unknown_codecs(&self, scheme: &Scheme) -> Vec<&'static str> {
+        self.known.recorded.as_ref().map_or_else(Vec::new, |of| unknown(of, scheme))
     }
 
     /// Bytes that its pages do not tell of, under this outcome.

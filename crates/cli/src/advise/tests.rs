@@ -12,16 +12,19 @@ fn found(budgets: &[Option<u64>]) -> Vec<Found> {
 
 fn chosen(all: &[&[Option<u64>]]) -> usize {
     let found: Vec<Vec<Found>> = all.iter().map(|budgets| found(budgets)).collect();
-    scheme(&found.iter().map(|found| &**found).collect::<Vec<_>>())
+    scheme(&found.iter().map(|found| &**found).collect::<Vec<_>>(), &[true; 3])
 }
 
 #[test]
 fn the_first_scheme_is_taken_unless_another_is_clearly_better() {
     let mib = |n: u64| Some(n << 20);
-    assert_eq!(chosen(&[&[mib(100), mib(96), mib(120)]]), 0, "not clearly");
-    assert_eq!(chosen(&[&[mib(100), mib(94), mib(90)]]), 2);
+    assert_eq!(chosen(&[&[mib(100), mib(86), mib(120)]]), 0, "not clearly");
+    assert_eq!(chosen(&[&[mib(100), mib(84), mib(80)]]), 2);
     assert_eq!(chosen(&[&[None, mib(200)]]), 1, "the first one never keeps the bound");
     assert_eq!(chosen(&[&[None, None]]), 0);
+    let unjudged = found(&[mib(100), mib(50), mib(60)]);
+    assert_eq!(scheme(&[&unjudged], &[true, false, true]), 2, "by the sizes of another codec");
+    assert_eq!(scheme(&[&unjudged], &[false; 3]), 0, "of no scheme the sizes are known");
     // What counts is the workload that wants most of the scheme.
     assert_eq!(chosen(&[&[mib(100), mib(50)], &[mib(100), mib(99)]]), 0);
     assert_eq!(chosen(&[&[mib(100), mib(50)], &[mib(60), None]]), 0, "it must do for all of them");

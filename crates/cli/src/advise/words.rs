@@ -297,6 +297,31 @@ fn others(advice: &Advice) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{verb}: {}.", parts.join(", ")))
 }
 
+/// Schemes that are simulated with the sizes of other codecs than theirs.
+fn other_codecs(advice: &Advice) -> Option<String> {
+    let (mut codecs, mut schemes): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for (scheme, subject) in
+        advice.schemes.iter().flat_map(|scheme| advice.needs.iter().map(move |need| (scheme, &need.subject)))
+    {
+        let unknown = subject.unknown_codecs(scheme);
+        if !unknown.is_empty() && !schemes.contains(&&*scheme.name) {
+            schemes.push(&scheme.name);
+        }
+        codecs.extend(unknown);
+    }
+    codecs.sort_unstable();
+    codecs.dedup();
+    (!codecs.is_empty()).then(|| {
+        format!(
+            "What {} would make of the pages was not recorded: {} are simulated with what other codecs made of them, and only the \
+             first scheme is advised nevertheless. For more record with --record-contents={}.",
+            codecs.join(", "),
+            schemes.join(", "),
+            codecs.join(",")
+        )
+    })
+}
+
 fn how_sure(advice: &Advice) -> Vec<String> {
     let need = advice.worst();
     let mut points =
@@ -322,6 +347,7 @@ fn how_sure(advice: &Advice) -> Vec<String> {
             human(budget)
         )),
     }
+    points.extend(other_codecs(advice));
     if !need.subject.contents_are_known() && advice.saves() {
         points.push("Run it once as advised: the summary tells how well it compresses.".into());
     }

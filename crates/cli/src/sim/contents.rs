@@ -2,34 +2,40 @@
 
 use super::{Called, Known, Of};
 use memfit_codec::{by_name, Aim, CodecId};
-use memfit_core::scheme::{AdmissionKind, CodecKind};
+use memfit_core::scheme::{AdmissionKind, Scheme};
 
-/// Codecs that one of the schemes asks, and whose sizes were not recorded: what to say of them.
-pub fn missing(known: &Known, called: &[Called]) -> Option<String> {
-    let Of { scheme: own, noted, .. } = known.recorded.as_ref()?;
+/// Codecs that a scheme asks, and whose sizes this recording does not have.
+pub fn unknown(of: &Of, scheme: &Scheme) -> Vec<&'static str> {
+    if scheme.admission.kind == AdmissionKind::Nothing {
+        return Vec::new();
+    }
+    let kind = scheme.codec.kind;
     // The machine has no dictionaries, so that it asks no trained one by itself.
-    let asked = |kind: CodecKind| match by_name(kind.name()) {
+    let asked = match by_name(kind.name()) {
         Some(codec) => vec![codec],
         None => Aim::all_codecs().into_iter().filter(|&codec| codec != CodecId::ZSTD_TRAINED).collect(),
     };
+    // Without contents there is what the run's own codec has made of each page.
+    let is_unknown =
+        |codec: CodecId| if of.noted.pages == 0 { kind != of.scheme.codec.kind } else { !of.noted.has(codec) };
+    asked.into_iter().filter(|&codec| is_unknown(codec)).filter_map(memfit_codec::name).collect()
+}
+
+/// Those of all schemes: what to say of them.
+pub(super) fn missing(known: &Known, called: &[Called]) -> Option<String> {
+    let of = known.recorded.as_ref()?;
     let schemes = called.iter().filter(|called| !called.lru).map(|called| &called.setup.scheme);
     let mut missing: Vec<&str> = Vec::new();
-    for scheme in schemes.filter(|scheme| scheme.admission.kind != AdmissionKind::Nothing) {
-        let kind = scheme.codec.kind;
-        // Without contents there is what the run's own codec has made of each page.
-        let unknown = |codec: CodecId| if noted.pages == 0 { kind != own.codec.kind } else { !noted.has(codec) };
-        let names = asked(kind).into_iter().filter(|&codec| unknown(codec)).filter_map(memfit_codec::name);
-        for name in names {
-            if !missing.contains(&name) {
-                missing.push(name);
-            }
+    for name in schemes.flat_map(|scheme| unknown(of, scheme)) {
+        if !missing.contains(&name) {
+            missing.push(name);
         }
     }
     if missing.is_empty() {
         return None;
     }
     let (names, list) = (missing.join(", "), missing.join(","));
-    let (sizes, advice) = match noted.pages {
+    let (sizes, advice) = match of.noted.pages {
         0 => ("what the run's own codec made of them", "--record-contents".to_owned()),
         _ => ("the smallest that was recorded", format!("--record-contents={list}")),
     };
