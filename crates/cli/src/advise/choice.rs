@@ -3,6 +3,7 @@
 use super::subject::Subject;
 use crate::sim::curve::Found;
 use crate::sim::table::Row;
+use memfit_core::sample::REGION_PAGES;
 use memfit_sim::Outcome;
 
 /// Another scheme than the first one must do with less than this, percent of the budget: smaller differences are within what a
@@ -36,6 +37,13 @@ pub fn in_swap(outcome: &Outcome) -> u64 {
         0 => 0,
         _ => outcome.tally.peak_swap_bytes,
     }
+}
+
+/// Bytes that there can be where this share of all was sampled, and so many pages of theirs were found: but for one sample in forty.
+/// Whole regions are sampled, and how many are found is chance (as of Poisson: twice the root of their number more or less).
+pub fn at_most(bytes: u64, found: u64, rate: f64) -> u64 {
+    let regions = (found as f64 / REGION_PAGES as f64).max(1.0);
+    (bytes as f64 * (1.0 + 2.0 * ((1.0 - rate) / regions).sqrt())) as u64
 }
 
 /// Size of a swap tier in which at most so much was: a quarter more, as a log with less to spare writes anew what is in the way.

@@ -97,6 +97,7 @@ pub fn json(advice: &Advice, options: &Options<'_>) -> String {
             "footprint_bytes": subject.footprint(),
             "besides_bytes": need.besides(),
             "working_set_bytes": subject.working_set(),
+            "working_set_at_most_bytes": subject.working_set_at_most(),
             "working_set_ns": subject.window_ns(),
             "touches_again": subject.habits.again,
             "in_sequence": subject.habits.in_sequence,

@@ -1,5 +1,6 @@
 //! A workload that somebody wants to know the needs of: what its recording can tell, and its simulations.
 
+use super::choice::at_most;
 use super::Options;
 use crate::errors::Failure;
 use crate::sim::contents::unknown;
@@ -140,6 +141,11 @@ impl Subject {
         ((self.habits.working_set() * PAGE_BYTES) as f64 / self.rate()) as u64
     }
 
+    /// The same at most, by so large a sample.
+    pub fn working_set_at_most(&self) -> u64 {
+        at_most(self.working_set(), self.habits.working_set(), self.rate()).min(self.footprint())
+    }
+
     /// Whether it is known of most pages that left, or would, what they hold.
     pub fn contents_are_known(&self) -> bool {
         self.habits.known as f64 * 100.0 >= KNOWN_PERCENT * self.habits.pages.max(1) as f64
@@ -262,7 +268,7 @@ impl Subject {
 
     fn least_for_working_set(&self, scheme: &Scheme, budget: u64, pool: u64) -> u64 {
         let sizes = Sizes::new(budget, scheme);
-        let wants = self.working_set() + pool + sizes.staging + sizes.calm.high;
+        let wants = self.working_set_at_most() + pool + sizes.staging + sizes.calm.high;
         // Where everything has room it is not more.
         wants.min(budget.max(self.footprint() + sizes.staging + sizes.calm.high))
     }

@@ -1,6 +1,6 @@
 //! The choice and the words.
 
-use super::choice::{scheme, swap_size, whole};
+use super::choice::{at_most, scheme, swap_size, whole};
 use super::files::command_line;
 use super::words::{headline, text};
 use super::*;
@@ -13,6 +13,13 @@ fn found(budgets: &[Option<u64>]) -> Vec<Found> {
 fn chosen(all: &[&[Option<u64>]]) -> usize {
     let found: Vec<Vec<Found>> = all.iter().map(|budgets| found(budgets)).collect();
     scheme(&found.iter().map(|found| &**found).collect::<Vec<_>>(), &[true; 3])
+}
+
+#[test]
+fn the_smaller_a_sample_is_the_more_there_can_be() {
+    // Four regions, of hardly anything and of all; less than one.
+    assert_eq!([at_most(1000, 64, 0.0), at_most(1000, 64, 1.0), at_most(1000, 3, 0.0)], [2000, 1000, 3000]);
+    assert_eq!([at_most(1000, 64, 0.75), at_most(1000, 6400, 0.0), at_most(0, 0, 0.1)], [1500, 1100, 0]);
 }
 
 #[test]

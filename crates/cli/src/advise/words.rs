@@ -2,7 +2,7 @@
 
 use super::choice::Contents;
 use super::files::{command_line, stands_for};
-use super::subject::Basis;
+use super::subject::{Basis, Subject};
 use super::{Advice, Cost, Options};
 use crate::layout::wrapped;
 use crate::run::BUDGET_MIN_BYTES;
@@ -90,7 +90,11 @@ fn table(advice: &Advice) -> String {
             Some(percent) => format!("{percent} % of that"),
         };
         let tally = &cost.outcome.tally;
-        let mut row = vec![name, human(cost.budget), slower(cost), tally.faults.major().to_string()];
+        // Less than what is used all the time: more often than the recording can tell.
+        let more =
+            if cost.percent.is_some_and(|percent| percent < 100) && !raised(advice).is_empty() { "> " } else { "" };
+        let (slower, faults) = (slower(cost), tally.faults.major());
+        let mut row = vec![name, human(cost.budget), format!("{more}{slower}"), format!("{more}{faults}")];
         row.extend([tally.faults.swap.to_string(), human(tally.writes.bytes)]);
         if days {
             row.push(cost.outcome.days_to_rated_writes.map_or_else(|| "-".into(), lasts));
@@ -162,10 +166,19 @@ fn raised(advice: &Advice) -> String {
     match raised && matches!(need.subject.basis, Basis::Accesses { .. }) {
         true => format!(
             " But it uses {} again within {} s, how often the recording cannot tell: these shall stay in memory, and so it gets more.",
-            human(need.subject.working_set().min(need.subject.footprint())),
+            at_most(&need.subject),
             need.subject.window_ns() as f64 / 1e9
         ),
         false => String::new(),
+    }
+}
+
+/// The working set, and what it can be by the size of the sample.
+fn at_most(subject: &Subject) -> String {
+    let (set, most) = (subject.working_set().min(subject.footprint()), subject.working_set_at_most());
+    match most > set + set / 10 {
+        true => format!("{} (by so small a sample up to {})", human(set), human(most)),
+        false => human(set),
     }
 }
 
@@ -182,13 +195,13 @@ fn besides(advice: &Advice) -> String {
 
 fn working_set(advice: &Advice) -> Option<String> {
     let subject = &advice.worst().subject;
-    let (set, all) = (subject.working_set(), subject.footprint());
+    let (set, all) = (subject.working_set().min(subject.footprint()), subject.footprint());
     if set == 0 || matches!(subject.basis, Basis::Faults { .. }) || !raised(advice).is_empty() {
         return None;
     }
-    let share = (set as f64 * 100.0 / all.max(1) as f64).min(100.0);
+    let share = set as f64 * 100.0 / all.max(1) as f64;
     let within = subject.window_ns() as f64 / 1e9;
-    Some(format!("Within {within} s it uses {} again, {share:.0} % of its {}.", human(set.min(all)), human(all)))
+    Some(format!("Within {within} s it uses {} again, {share:.0} % of its {}.", at_most(subject), human(all)))
 }
 
 fn sequence(advice: &Advice) -> Option<String> {
