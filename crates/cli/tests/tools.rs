@@ -145,8 +145,9 @@ fn attached<T>(name: &str, tool: &str, look: impl Fn(&Bench, [&str; 3]) -> T, ri
         bench.file("done", "");
         (looked, ran.join().unwrap())
     });
-    // Where it is held for long, that is told.
-    let told = |line: &&str| line.starts_with("memfit: ") && line.contains("is traced by") && line.contains(tool);
+    // Where it is held for long, that is told, or where that has just ended, that the budget does not hold.
+    let traced = |line: &str| line.contains("is traced by") && line.contains(tool);
+    let told = |line: &&str| traced(line) || line.starts_with("memfit: the budget is ");
     let others: String = managed.err.lines().filter(|line| !told(line)).collect();
     compare(&bench, &plain, (&Ran { err: others, ..managed }, &stats), ANY_PEAK);
     right(looked.expect("it was ready"));

@@ -327,7 +327,7 @@ fn other_codecs(advice: &Advice) -> Option<String> {
     (!codecs.is_empty()).then(|| {
         format!(
             "What {} would make of the pages was not recorded: {} are simulated with what other codecs made of them, and only the \
-             first scheme is advised nevertheless. For more record with --record-contents={}.",
+             first scheme to choose from is advised in spite of that. Record with --record-contents={} to know.",
             codecs.join(", "),
             schemes.join(", "),
             codecs.join(",")
