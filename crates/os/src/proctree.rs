@@ -236,6 +236,7 @@ pub fn kill_descendants(root: Pid, except: &HashSet<Pid>) -> io::Result<Vec<Proc
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     fn process(pid: Pid, ppid: Pid) -> ProcStat {
         ProcStat {
@@ -308,8 +309,12 @@ mod tests {
         assert!(is_at_or_below(sleeper.pid, root) && is_at_or_below(sleeper.pid, std::process::id() as Pid));
         assert!(!is_at_or_below(root, sleeper.pid));
         assert!(own_children().unwrap().contains(&root));
-        let marked = with_environment(b"MEMFIT_TEST_MARK=proctree").unwrap();
-        assert!(marked.iter().any(|p| p.pid == sleeper.pid));
+        // In an exec the kernel gives a process its name before its environment.
+        let marked = || with_environment(b"MEMFIT_TEST_MARK=proctree").unwrap().iter().any(|p| p.pid == sleeper.pid);
+        let until = Instant::now() + Duration::from_secs(10);
+        while !marked() {
+            assert!(Instant::now() < until, "never seen by its environment");
+        }
 
         let stranger = ProcStat { start_ticks: sleeper.start_ticks + 1, ..sleeper.clone() };
         assert!(!kill_exactly(&stranger), "a reused pid must not be killed");
