@@ -127,8 +127,6 @@ impl Need {
 pub struct Advice {
     /// How much slower it may be, percent.
     pub slowdown: f64,
-    /// What there was to choose from.
-    pub schemes: Vec<Arc<Scheme>>,
     /// What decides.
     pub scheme: Arc<Scheme>,
     /// Budget, bytes.
@@ -275,8 +273,7 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
     let contents = contents(&needs[0].subject, most_evicted(&needs[0].rows, &scheme.name));
     let device = Arc::clone(&options.device);
     let slowdown = options.simulated.slowdown;
-    let schemes = options.schemes.clone();
-    Ok(Advice { slowdown, schemes, scheme, budget, device, needs, costs, without_swap, pool, swap, contents })
+    Ok(Advice { slowdown, scheme, budget, device, needs, costs, without_swap, pool, swap, contents })
 }
 
 /// Recordings without accesses say nothing of other budgets: beside others that do they are left out.

@@ -2,6 +2,7 @@
 
 use crate::blocks::{block_of, byte_in_block};
 use crate::pool::{Slot, Span};
+use crate::sample::{mix, SPLITMIX_STEP};
 use crate::scheme::{Scheme, SwapFormat};
 use crate::trace::{Decoder, Encoder};
 use crate::{
@@ -15,11 +16,9 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) % end.max(1) as u64) as usize
+        let random = mix(self.0);
+        self.0 = self.0.wrapping_add(SPLITMIX_STEP);
+        (random % end.max(1) as u64) as usize
     }
     fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0

@@ -21,10 +21,13 @@ pub fn region_of(page: Page) -> u64 {
     page.0 / REGION_PAGES
 }
 
+/// How far the state of splitmix64 goes on with each number: 2^64 in terms of the golden ratio.
+pub const SPLITMIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// What splitmix64 (Steele, Lea and Flood, OOPSLA 2014) gives first from this state: a number that belongs to this one and looks like
 /// chance.
 pub fn mix(n: u64) -> u64 {
-    let mixed = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = n.wrapping_add(SPLITMIX_STEP);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31

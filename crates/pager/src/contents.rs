@@ -60,10 +60,11 @@ impl Contents {
     pub fn new(kinds: &[CodecKind], shared: &Shared, notes: Notes) -> io::Result<Contents> {
         let mut key = [0; 32];
         memfit_os::memory::random(&mut key)?;
-        let own = std::iter::once(shared.scheme.codec.kind).chain(shared.sampling.as_ref().map(|_| CodecKind::Lzo));
-        let own: Vec<CodecKind> = own.collect();
+        let own = [Some(shared.scheme.codec.kind), shared.sampling.as_ref().map(|_| CodecKind::Lzo)];
         let mut codecs = Vec::new();
-        for codec in own.iter().chain(kinds).flat_map(|&kind| fixed(kind).map_or_else(Aim::all_codecs, |id| vec![id])) {
+        for codec in
+            own.iter().flatten().chain(kinds).flat_map(|&kind| fixed(kind).map_or_else(Aim::all_codecs, |id| vec![id]))
+        {
             if !codecs.contains(&codec) {
                 codecs.push(codec);
             }

@@ -19,7 +19,7 @@ pub fn text(advice: &Advice, options: &Options<'_>) -> String {
     let mut out = format!("{}\n\n", wrapped(&headline(advice), 0));
     let _ = writeln!(out, "  {}\n", command_line(advice, options));
     out.push_str(&table(advice));
-    for (title, points) in [("Why", why(advice)), ("How sure", how_sure(advice))] {
+    for (title, points) in [("Why", why(advice)), ("How sure", how_sure(advice, options))] {
         let _ = writeln!(out, "\n{title}:");
         points.iter().for_each(|point| {
             let _ = writeln!(out, "- {}", wrapped(point, 2));
@@ -311,10 +311,10 @@ fn others(advice: &Advice) -> Option<String> {
 }
 
 /// Schemes that are simulated with the sizes of other codecs than theirs.
-fn other_codecs(advice: &Advice) -> Option<String> {
+fn other_codecs(advice: &Advice, options: &Options<'_>) -> Option<String> {
     let (mut codecs, mut schemes): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for (scheme, subject) in
-        advice.schemes.iter().flat_map(|scheme| advice.needs.iter().map(move |need| (scheme, &need.subject)))
+        options.schemes.iter().flat_map(|scheme| advice.needs.iter().map(move |need| (scheme, &need.subject)))
     {
         let unknown = subject.unknown_codecs(scheme);
         if !unknown.is_empty() && !schemes.contains(&&*scheme.name) {
@@ -335,7 +335,7 @@ fn other_codecs(advice: &Advice) -> Option<String> {
     })
 }
 
-fn how_sure(advice: &Advice) -> Vec<String> {
+fn how_sure(advice: &Advice, options: &Options<'_>) -> Vec<String> {
     let need = advice.worst();
     let mut points =
         vec![format!("All of this is simulated with costs of {}, not measured on this machine.", advice.device.name)];
@@ -360,7 +360,7 @@ fn how_sure(advice: &Advice) -> Vec<String> {
             human(budget)
         )),
     }
-    points.extend(other_codecs(advice));
+    points.extend(other_codecs(advice, options));
     if !need.subject.contents_are_known() && advice.saves() {
         points.push("Run it once as advised: the summary tells how well it compresses.".into());
     }

@@ -27,6 +27,7 @@ use crate::admission::{COST_ANONYMOUS, COST_FILE};
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
 use crate::pool::{Unit, UnitView, FRAME_BYTES};
+use crate::sample::{mix, SPLITMIX_STEP};
 
 /// The line of this policy in [`super::REPLACEMENTS`].
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
@@ -131,11 +132,9 @@ struct Random(u64);
 impl Random {
     /// A number below `end`.
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ z >> 31) * u128::from(end)) >> 64) as u64
+        let random = mix(self.0);
+        self.0 = self.0.wrapping_add(SPLITMIX_STEP);
+        ((u128::from(random) * u128::from(end)) >> 64) as u64
     }
 }
 
