@@ -8,6 +8,9 @@ use crate::table::{evictable, Age, Entry, Run, FILES, LAZY_BIT};
 /// Most pages of one [`Victim`]: one MOVE call, one mask of 64 bits.
 pub const VICTIM_PAGES: usize = 64;
 
+/// Most [`Victim`]s of one batch.
+pub const BATCH_VICTIMS: usize = 64;
+
 /// Contiguous pages to take away, with the staging slot for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Victim {
@@ -141,6 +144,7 @@ impl Core {
             oldest = [oldest, self.oldest(p, queue, tick).map(|stamp| (stamp, p))].into_iter().flatten().min();
         }
         let (_, proc) = oldest?;
+        let max_pages = max_pages.min(self.staging.room(AreaId(self.table.proc(proc).area)) as usize);
         let runs = self.choose_runs(proc, queue, max_pages, tick);
         let victims = self.claim(proc, &runs, max_pages);
         let pages = victims.iter().map(|v| v.slots.len() as u32).sum();
@@ -181,13 +185,14 @@ impl Core {
         victims
     }
 
-    /// Resident pages of a run that are not pinned.
-    fn takeable(&self, run: u32) -> usize {
-        let Run { proc, number, resident, .. } = self.table.runs[run as usize];
+    /// Resident pages of a run that are not pinned: bit i is its page i.
+    fn takeable(&self, run: u32) -> u16 {
+        let Run { proc, number, .. } = self.table.runs[run as usize];
+        let resident = (0..RUN_PAGES as usize).filter(|&i| evictable(self.table.entry_in(run, i)));
+        let resident = resident.fold(0, |mask, i| mask | 1 << i);
         let (first, end) = (number * RUN_PAGES, (number + 1) * RUN_PAGES);
         let pinned = self.table.proc(proc).pinned.range(Page(first)..Page(end));
-        let stays = pinned.filter(|page| evictable(self.table.entry_in(run, page.index()))).count();
-        usize::from(resident) - stays
+        pinned.fold(resident, |mask, page| mask & !(1 << page.index()))
     }
 
     /// Moves runs of which nothing can be taken, since all is pinned, from the old end of the queue to
@@ -195,7 +200,7 @@ impl Core {
     fn pass_pinned(&mut self, proc: ProcId, queue: Queue) {
         for _ in 0..SCAN_RUNS {
             let head = self.head(proc, queue);
-            if head == NIL || self.takeable(head) > 0 {
+            if head == NIL || self.takeable(head) != 0 {
                 return;
             }
             self.table.requeue(head);
@@ -210,7 +215,7 @@ impl Core {
                 return None;
             }
             let run = &self.table.runs[i as usize];
-            if run.parked_until <= tick && self.takeable(i) > 0 {
+            if run.parked_until <= tick && self.takeable(i) != 0 {
                 return Some(run.stamp);
             }
             i = run.links.next;
@@ -218,14 +223,20 @@ impl Core {
         None
     }
 
+    /// The oldest runs, as many as a batch takes whole: of the first one a part may have to do. What a batch has no room for is
+    /// not to be among them: they are claimed by address, and those at the upper end would stay however old they are.
     fn choose_runs(&self, proc: ProcId, queue: Queue, max_pages: usize, tick: u32) -> Vec<u32> {
-        let (mut runs, mut pages, mut i) = (Vec::new(), 0, self.head(proc, queue));
-        let mut parked = 0;
+        let (mut runs, mut i) = (Vec::new(), self.head(proc, queue));
+        let (mut pages, mut victims, mut parked) = (0, 0, 0);
         while i != NIL && pages < max_pages && parked < SCAN_RUNS {
             let run = &self.table.runs[i as usize];
             let takeable = self.takeable(i);
-            if run.parked_until <= tick && takeable > 0 {
-                pages += takeable;
+            if run.parked_until <= tick && takeable != 0 {
+                pages += takeable.count_ones() as usize;
+                victims += (takeable & !(takeable << 1)).count_ones() as usize;
+                if (pages > max_pages || victims > BATCH_VICTIMS) && !runs.is_empty() {
+                    break;
+                }
                 runs.push(i);
             } else {
                 parked += 1;
@@ -242,16 +253,12 @@ impl Core {
         let mut victims: Vec<Victim> = Vec::new();
         let mut pages = 0;
         for &run in runs {
-            let number = self.table.runs[run as usize].number;
-            for index in 0..RUN_PAGES {
-                let entry = self.table.entry_in(run, index as usize);
-                if !evictable(entry) || pages >= max_pages {
-                    continue;
+            let (number, takeable) = (self.table.runs[run as usize].number, self.takeable(run));
+            for index in (0..RUN_PAGES).filter(|index| takeable >> index & 1 == 1) {
+                if pages >= max_pages {
+                    break;
                 }
-                let page = Page(number * RUN_PAGES + index);
-                if self.table.proc(proc).pinned.contains(&page) {
-                    continue;
-                }
+                let (page, entry) = (Page(number * RUN_PAGES + index), self.table.entry_in(run, index as usize));
                 let Some(slot) = self.staging.take(area) else { return victims };
                 let lazy = if entry == Entry::Lazy { LAZY_BIT } else { 0 };
                 self.table.set(proc, page, Entry::Evicting(slot.index | lazy));

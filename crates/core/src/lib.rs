@@ -39,7 +39,7 @@ mod writeback;
 
 pub use asked::{Asked, Recorder, CALL_NAMES};
 pub use engine::{Call, Core, Counters, Effects, Totals, TraceHook, Tunables};
-pub use evict::{Answer, Victim, VICTIM_PAGES};
+pub use evict::{Answer, Victim, BATCH_VICTIMS, VICTIM_PAGES};
 pub use fault::{Fault, Filled, Load, Source, Stored};
 pub use ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot, PAGE_BYTES, RUN_PAGES};
 pub use reclaim::{Coded, Compress, Origin, Placed};

@@ -63,6 +63,15 @@ impl Staging {
         Some(StagingSlot { area: id, index })
     }
 
+    /// How many slots of this area there are to take.
+    pub fn room(&self, id: AreaId) -> u32 {
+        let area = self.areas[id.0 as usize].as_ref().expect("staging area exists");
+        let free = area.free.len() as u32;
+        let elsewhere = self.areas.iter().flatten().map(|area| area.free.len() as u32).sum::<u32>() - free;
+        let fresh = area.punched.len() as u32 + area.capacity - area.next_fresh;
+        free + fresh.min(self.cap.saturating_sub(self.allocated) + elsewhere)
+    }
+
     fn grow(&mut self, id: AreaId) -> bool {
         let area = self.area(id);
         if area.punched.is_empty() && area.next_fresh == area.capacity {
@@ -151,6 +160,20 @@ mod tests {
         assert_eq!(staging.take(b).unwrap(), StagingSlot { area: b, index: 0 });
         assert_eq!(staging.punch, [slots[1]]);
         assert_eq!(staging.allocated, 4);
+    }
+
+    #[test]
+    fn the_room_of_an_area_is_what_it_gives() {
+        let mut staging = Staging::new(6);
+        let (a, b) = (staging.add_area(8), staging.add_area(3));
+        assert_eq!((staging.room(a), staging.room(b)), (6, 3));
+        let slots: Vec<_> = (0..4).map(|_| staging.take(a).unwrap()).collect();
+        assert_eq!((staging.room(a), staging.room(b)), (2, 2), "the cap");
+        slots[..2].iter().for_each(|&slot| staging.give_back(slot));
+        assert_eq!((staging.room(a), staging.room(b)), (4, 3), "and what the other does not use");
+        (0..3).for_each(|_| assert!(staging.take(b).is_some()));
+        assert_eq!((staging.room(a), staging.room(b)), (1, 0), "one of its free ones was punched");
+        assert!(staging.take(b).is_none() && staging.take(a).is_some() && staging.take(a).is_none());
     }
 
     #[test]

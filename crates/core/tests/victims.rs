@@ -1,15 +1,19 @@
 //! The choice of victims, through the core's own interface.
 
 use memfit_core::scheme::{ReclaimKind, Scheme};
-use memfit_core::{Answer, Core, Fault, Filled, Page, PageRange, ProcId, Tunables, RUN_PAGES};
+use memfit_core::{Answer, Core, Fault, Filled, Page, PageRange, ProcId, Tunables, Victim, BATCH_VICTIMS, RUN_PAGES};
 use std::sync::Arc;
 
 fn core() -> Core {
+    with_staging(4096)
+}
+
+fn with_staging(staging_slots: u32) -> Core {
     let mut scheme = Scheme::default();
     scheme.reclaim.kind = ReclaimKind::SecondChance;
     let (pool_frames, area_frames) = (1 << 16, 1 << 17);
     let scheme = Arc::new(scheme);
-    Core::new(Tunables { scheme, staging_slots: 4096, pool_frames, area_frames, swap: false, blocks: Vec::new() })
+    Core::new(Tunables { scheme, staging_slots, pool_frames, area_frames, swap: false, blocks: Vec::new() })
 }
 
 fn process(core: &mut Core, pages: impl Iterator<Item = u64>) -> ProcId {
@@ -29,6 +33,39 @@ fn take_all(core: &mut Core, processes: usize) -> Vec<u64> {
         }
     }
     lost
+}
+
+/// Takes one batch; the pages in it.
+fn batch(core: &mut Core, most: usize) -> Vec<u64> {
+    let Some((id, victims)) = core.pick_victims(most, 0, &|_| true) else { return Vec::new() };
+    let pages = |victim: &Victim| victim.first.0..victim.first.0 + victim.slots.len() as u64;
+    for victim in &victims {
+        let moved = u64::MAX >> (64 - victim.slots.len());
+        core.evicted(id, victim.first, victim.slots.len() as u32, Answer { moved, ..Answer::default() }, 0);
+    }
+    victims.iter().flat_map(pages).collect()
+}
+
+#[test]
+fn the_oldest_leave_first_where_a_batch_is_larger_than_what_is_free_in_staging() {
+    let mut core = with_staging(24);
+    // The older the higher.
+    process(&mut core, (0..8).rev().flat_map(|run| run * RUN_PAGES..(run + 1) * RUN_PAGES));
+    let run = |run: u64| (run * RUN_PAGES..(run + 1) * RUN_PAGES).collect::<Vec<_>>();
+    assert_eq!(batch(&mut core, 128), run(7));
+    assert_eq!(batch(&mut core, 128), run(6)[..8], "of the first one a part has to do");
+    assert!(batch(&mut core, 128).is_empty(), "all slots are in use");
+}
+
+#[test]
+fn the_oldest_leave_first_where_there_are_more_ranges_than_a_batch_takes() {
+    let mut core = core();
+    let pages: Vec<u64> = (0..200).map(|i| i * RUN_PAGES + i % RUN_PAGES).collect();
+    process(&mut core, pages.iter().rev().copied());
+    for newest in [136, 72, 8] {
+        assert_eq!(batch(&mut core, 128), pages[newest..newest + BATCH_VICTIMS]);
+    }
+    assert_eq!(batch(&mut core, 128), pages[..8]);
 }
 
 #[test]

@@ -10,13 +10,16 @@ use crate::state::Shared;
 use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
 use memfit_core::sizes::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
-use memfit_core::{Answer, ObjectId, Origin};
+use memfit_core::{ObjectId, Origin, BATCH_VICTIMS};
 use memfit_os::procfs::{self, Hold};
 use memfit_os::sched::Cpus;
-use memfit_wire::BATCH_PAGES;
+use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+// What the core takes away at once is one batch.
+const _: () = assert!(BATCH_VICTIMS <= BATCH_RANGES);
 
 /// Pages that reclaim must gain in a window to be worth waiting for.
 const PACE_PAGES: usize = 64;
@@ -263,16 +266,8 @@ impl Reclaimer {
             let mut state = self.shared.lock();
             let picked = state.core.pick_victims(max, self.shared.tick(), &|id| ids.contains(&id));
             self.shared.settle(state);
-            let Some((id, mut victims)) = picked else { return };
+            let Some((id, victims)) = picked else { return };
             let Some((proc, io)) = free.iter_mut().find(|(p, _)| p.id == id) else { return };
-            let rest = victims.split_off(victims.len().min(memfit_wire::BATCH_RANGES));
-            if !rest.is_empty() {
-                let mut state = self.shared.lock();
-                for victim in rest {
-                    state.core.evicted(id, victim.first, victim.slots.len() as u32, Answer::default(), 0);
-                }
-                self.shared.settle(state);
-            }
             proc.post(io, victims);
             let proc = Arc::clone(proc);
             drop(free);
