@@ -8,10 +8,9 @@ PAPERS_ARGS ?=
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # Without linking, which takes a C++ compiler and is of use to cargo-fuzz only.
 FUZZ_CHECK := --locked --no-default-features --all-targets
-SKIPPED := $(abspath $(TARGET))/tests-skipped
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test check mutants fuzz bench bench-codecs papers papers-record papers-sim install uninstall clean
+.PHONY: help build run test soak gate gate-loaded check mutants fuzz bench bench-codecs papers papers-record papers-sim install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -22,14 +21,17 @@ build: ## release binaries in target/release
 run: build ## an unmodified program in half the memory that it takes
 	@MEMFIT=$(TARGET)/release/memfit examples/demo.sh
 
-# libmemfit.so and the torture program belong to other packages than the tests that need them, so they are built first.
-test: ## all tests; those that this machine cannot run are listed at the end
-	@tests/setup
-	@mkdir -p $(TARGET) && rm -f $(SKIPPED)
-	$(CARGO) build --workspace
-	MEMFIT_TEST_SKIPPED=$(SKIPPED) $(CARGO) test --workspace
-	python3 -m unittest bench/test_bench.py bench/test_papers.py
-	@if [ -s $(SKIPPED) ]; then echo; echo "Skipped on this machine:"; sed 's/^/  /' $(SKIPPED); fi
+test: ## all tests of data and behaviour; those that this machine cannot run are listed at the end
+	@tests/run
+
+soak: ## what holds in most runs only, and the long versions of tests; 20 minutes
+	@tests/run soak
+
+gate: ## .ci/run as it is run before a change is merged: a fresh clone of HEAD, nothing of this shell; passes are noted in target/gate
+	@scripts/gate
+
+gate-loaded: ## the same, beside four busy loops and a program that fills memory
+	@scripts/gate --loaded
 
 check: ## what every change must pass: format, lints, tests, documentation, dependencies
 	$(CARGO) fmt --all --check

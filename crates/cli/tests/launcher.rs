@@ -3,6 +3,8 @@
 //! This program is its own subject: called with `FAKE_PAGER` set it is `memfit` with that pager, else it runs the tests
 //! by calling itself. It has no test harness because the launcher must start with a single thread.
 
+mod support;
+
 use memfit_os::{process, seqpacket};
 use memfit_pager::config::{Config, FromPager, ToPager};
 use std::fs;
@@ -12,22 +14,31 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use support::skip;
+use support::tree::eventually;
 
 fn main() {
     if std::env::var_os("FAKE_PAGER").is_some() {
         std::process::exit(memfit_cli::main_with(fake_pager));
-    }
-    if memfit_os::probe::try_move().is_err() {
-        eprintln!("SKIPPED: no userfaultfd with MOVE here");
-        return;
     }
     // A shell cannot trap what was ignored when it started, as SIGHUP is under nohup.
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: the defaults, before there is another thread.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    let filter = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or_default();
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&filter)) {
+    // As a test harness of Rust is asked, by cargo-nextest or by hand.
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let has = |option: &str| words.iter().any(|word| word == option);
+    let filter = words.iter().find(|word| !word.starts_with('-') && *word != "terse").map_or("", String::as_str);
+    let wanted = |name: &str| if has("--exact") { name == filter } else { name.contains(filter) };
+    let tests = TESTS.iter().filter(|(name, _)| wanted(name) && !has("--ignored"));
+    if has("--list") {
+        return tests.for_each(|(name, _)| println!("{name}: test"));
+    }
+    if let Err(reason) = memfit_os::probe::try_move() {
+        return skip(&format!("launcher {filter}"), &format!("no userfaultfd with MOVE here: {reason}"));
+    }
+    for (name, test) in tests {
         let start = Instant::now();
         test();
         clean_up();
@@ -136,7 +147,7 @@ fn answer_stat(listener: i32) {
     std::thread::spawn(move || loop {
         process::wait_readable([listener], None).unwrap();
         let client = accept(listener);
-        let asked = seqpacket::receive_within(client.as_fd(), Duration::from_secs(10));
+        let asked = seqpacket::receive_within(client.as_fd(), Duration::from_secs(120));
         if asked.is_ok_and(|packet| packet.is_some_and(|packet| packet.bytes == br#"{"stat":1}"#)) {
             let answer = br#"{"budget_bytes":1073741824,"now":{"total_bytes":5242880},"processes":[{"pid":1}]}"#;
             seqpacket::send(client.as_fd(), answer, None).unwrap();
@@ -194,15 +205,6 @@ fn first_line(child: &mut Child) -> String {
 
 fn alive(pid: &str) -> bool {
     memfit_os::proctree::read_stat(pid.trim().parse().unwrap()).is_some_and(|stat| !stat.is_dead())
-}
-
-#[track_caller]
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within 30 s: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// The pager of a run.
@@ -352,20 +354,20 @@ fn signals_to_the_group_arrive_once() {
     }
 }
 
-/// It tells its child and then its whole group: the command has the second one directly.
+/// As timeout(1) does: it tells its child and then its whole group, so that the command has the second one directly.
 fn timeout_of_the_group() {
-    let script = "trap 'echo got' TERM; echo go; n=0; while [ $n -lt 60 ]; do sleep 0.05; n=$((n+1)); done";
-    let own = memfit("good", &[]);
-    let mut command = Command::new("timeout");
-    command.args(["1"]).arg(own.get_program()).args(["run", "-q", "--", "sh", "-c", script]);
-    own.get_envs().for_each(|(name, value)| match value {
-        Some(value) => drop(command.env(name, value)),
-        None => drop(command.env_remove(name)),
-    });
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let (code, out, err) = output(&mut command);
+    let script = "trap 'echo got' TERM; echo go; n=0; while [ $n -lt 20 ]; do sleep 0.05; n=$((n+1)); done";
+    let mut run = memfit("good", &["run", "-q", "--", "sh", "-c", script]).process_group(0).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "go");
+    let pid = run.id() as i32;
+    process::send_signal(pid, libc::SIGTERM, None).unwrap();
+    // SAFETY: signals the group of our own child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(-pid, libc::SIGTERM) }, 0);
+    let got: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(run.wait().unwrap().code(), Some(0));
     // As without memfit: once from each, or once if both came at the same time.
-    assert!(code == Some(124) && (out == "go\ngot\n" || out == "go\ngot\ngot\n"), "{code:?} {out} {err}");
+    assert!(got == ["got"] || got == ["got", "got"], "{got:?}");
 }
 
 fn a_command_that_kills_its_group() {
@@ -518,8 +520,7 @@ fn stat_asks_the_pager() {
 /// A job-control shell in a terminal: Ctrl-Z stops the job, `fg` continues it.
 fn terminal_stop_and_continue() {
     let Ok(script) = Command::new("script").arg("--version").output() else {
-        eprintln!("SKIPPED: no script(1) here");
-        return;
+        return skip("terminal_stop_and_continue", "there is no script(1)");
     };
     assert!(script.status.success());
     let exe = std::env::current_exe().unwrap();
@@ -540,11 +541,7 @@ fn terminal_stop_and_continue() {
     let mut press = |text: &str, word: &str| {
         let from = seen.lock().unwrap().len();
         keys.write_all(text.as_bytes()).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !seen.lock().unwrap()[from..].contains(word) {
-            assert!(Instant::now() < deadline, "{word} does not come: {}", seen.lock().unwrap());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually(word, || seen.lock().unwrap()[from..].contains(word));
     };
     press(&format!("{} run -q -- sh -c 'echo rea''dy; read x; echo fin''ished $x'\n", exe.display()), "ready");
     press("\x1a", "Stopped");

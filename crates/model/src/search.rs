@@ -24,7 +24,7 @@ impl Bounds {
     pub fn of(preemptions: u8) -> Bounds {
         let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
         let more = number("MEMFIT_MODEL_DEPTH").unwrap_or(0) as u8;
-        let time = Duration::from_secs(number("MEMFIT_MODEL_SECONDS").unwrap_or(if more > 0 { 600 } else { 10 }));
+        let time = Duration::from_secs(number("MEMFIT_MODEL_SECONDS").unwrap_or(600));
         Bounds { preemptions: preemptions + more, time }
     }
 }

@@ -62,6 +62,7 @@ fn every_program_holds_and_every_transition_is_reached() {
         let outcome = explore(&scenario, &Changes::default(), bounds());
         print!("{outcome}");
         assert!(outcome.violation.is_none(), "{outcome}");
+        assert!(outcome.complete, "not all was tried, MEMFIT_MODEL_SECONDS gives it more time: {outcome}");
         table.add(&outcome.table);
     }
     println!("{table}");

@@ -27,14 +27,17 @@ impl Watchdog {
 
     /// The thread that has hung for too long, if any.
     pub fn hung(&mut self, status: &ProcessStatus) -> Option<usize> {
-        let now = sys::now_ns();
+        self.hung_at(sys::now_ns(), status)
+    }
+
+    fn hung_at(&mut self, now: u64, status: &ProcessStatus) -> Option<usize> {
         for (i, (beat, at)) in self.seen.iter_mut().enumerate() {
             let thread = &status.threads[i];
             let current = thread.beat.load(Relaxed);
             if current != *beat || thread.done.load(Relaxed) != 0 {
                 (*beat, *at) = (current, now);
             }
-            if now - *at > self.limit_ns {
+            if now.saturating_sub(*at) > self.limit_ns {
                 return Some(i);
             }
         }
@@ -92,14 +95,15 @@ mod tests {
     fn a_thread_without_pulse_is_noticed() {
         let (status, _) = Status::create().unwrap();
         let process = &status.processes[0];
-        let mut dog = Watchdog::new(0.05, 2);
+        let mut dog = Watchdog::new(600.0, 2);
+        let start = sys::now_ns();
+        let at = |seconds: u64| start + seconds * 1_000_000_000;
         process.threads[0].pulse();
-        assert_eq!(dog.hung(process), None);
-        std::thread::sleep(std::time::Duration::from_millis(80));
+        assert_eq!(dog.hung_at(at(400), process), None);
         process.threads[0].pulse();
-        assert_eq!(dog.hung(process), Some(1));
+        assert_eq!(dog.hung_at(at(700), process), Some(1));
         process.threads[1].done.store(1, Relaxed);
-        assert_eq!(dog.hung(process), None);
+        assert_eq!(dog.hung_at(at(1400), process), Some(0));
         dog.forgive();
         assert_eq!(dog.hung(process), None);
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Time for everything that usually takes milliseconds: only a hang takes longer.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits until it holds.
 #[track_caller]
@@ -216,7 +216,7 @@ impl Traces {
     /// cleaning up.
     #[track_caller]
     pub fn nothing_added(&self, directory: &Path, ids: &[i32], context: &str) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + LIMIT;
         loop {
             let added = self.added(directory, ids);
             if added.is_empty() {

@@ -27,7 +27,7 @@ class Redis:
         self.log = open(f"{name}.log", "w+")
         self.process = subprocess.Popen(command, executable=server, stdout=self.log, stderr=self.log)
         atexit.register(self.end)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         self.socket = socket.socket(socket.AF_UNIX)
         while self.socket.connect_ex(self.path):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -89,7 +89,7 @@ for version in range(1, 4):
     first.call("BGSAVE")
     for part in write(0, count, 2, version + 100):
         known.update(part)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while "rdb_bgsave_in_progress:0" not in first.call("INFO", "persistence"):
         if time.monotonic() > deadline:
             sys.exit("the save does not end")

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGES = 16384, WORDS = 512, STREAMS = 300, ROUNDS = 4, THREADS = 3, ENDED = 12 };
+enum { PAGES = 16384, WORDS = 512, STREAMS = 300, ROUNDS = 3, THREADS = 3, ENDED = 12 };
 
 static uint64_t (*memory)[WORDS];
 static volatile int done;

@@ -5,7 +5,7 @@ import zlib
 
 rng = random.Random(7)
 nodes = {}
-for i in range(150_000):
+for i in range(64_000):
     nodes[f"node-{i}"] = {"id": i, "name": f"name of {i}", "edges": [], "pair": (i, float(i) / 3)}
 names = list(nodes)
 for node in nodes.values():

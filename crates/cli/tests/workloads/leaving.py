@@ -10,25 +10,25 @@ BIG = os.path.join(os.path.dirname(__file__), "big.py")
 
 
 def exits():
-    memory = blocks.build(1, 40)
+    memory = blocks.build(1, 28)
     blocks.churn(memory, 1, 1)
     os._exit(7)
 
 
 def is_killed():
-    memory = blocks.build(2, 40)
+    memory = blocks.build(2, 28)
     blocks.churn(memory, 2, 1)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def execs():
-    memory = blocks.build(3, 40)
+    memory = blocks.build(3, 28)
     blocks.churn(memory, 3, 1)
-    os.execv(sys.executable, [sys.executable, BIG, "4", "40", "1"])
+    os.execv(sys.executable, [sys.executable, BIG, "4", "28", "1"])
 
 
 def works():
-    memory = blocks.build(5, 40)
+    memory = blocks.build(5, 28)
     total = blocks.churn(memory, 5, 3)
     print("worked", total, flush=True)
     os._exit(0)

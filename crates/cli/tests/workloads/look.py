@@ -1,4 +1,4 @@
-"""Writes what `memfit stat` says of the tree whose command holds a word, when the pool has got small, or after 20 s.
+"""Writes what `memfit stat` says of the tree whose command holds a word, when the pool has got small, or after 120 s.
 
 Usage: look.py MEMFIT WORD FILE"""
 import json
@@ -7,7 +7,7 @@ import sys
 import time
 
 memfit, word, path = sys.argv[1:]
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 120
 while True:
     text = subprocess.run([memfit, "stat", "--json"], capture_output=True, check=True).stdout
     tree = next(tree for tree in json.loads(text) if word in str(tree["command"]))

@@ -19,12 +19,12 @@ esac
 cd "$data"
 trap 'as "$bin/pg_ctl" -D "$data/db" -m immediate stop >/dev/null 2>&1 || :' EXIT
 # shared_buffers are shared memory, work_mem is private to each server process.
-as "$bin/pg_ctl" -D "$data/db" -w -t 60 -l "$data/server.log" start >/dev/null \
+as "$bin/pg_ctl" -D "$data/db" -w -t 240 -l "$data/server.log" start >/dev/null \
     -o "-c listen_addresses='' -k $data -c shared_buffers=4MB -c work_mem=64MB -c fsync=off -c max_parallel_workers=0 -c jit=off" \
     || { cat server.log >&2; exit 1; }
 ask() { as "$bin/psql" -h "$data" -U memfit -d postgres -X -q -A -t -v ON_ERROR_STOP=1 -c "$1"; }
 ask "drop table if exists t" 2>/dev/null
-ask "create table t as select i, md5(i::text) as h, i % 97 as g from generate_series(1, 300000) i" >/dev/null
+ask "create table t as select i, md5(i::text) as h, i % 97 as g from generate_series(1, 200000) i" >/dev/null
 for n in 1 2 3; do
     ask "select $n, count(*), sum(x.i), md5(string_agg(x.h, '' order by x.h desc)) from (select * from t order by h) x where g <> $n" >"out$n" &
 done

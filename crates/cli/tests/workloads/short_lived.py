@@ -6,7 +6,7 @@ import sys
 sys.path.insert(0, os.path.dirname(__file__))
 import blocks
 
-memory = blocks.build(31, 60)
+memory = blocks.build(31, 40)
 known = blocks.sums(memory)
 total = 0
 for round in range(12):

@@ -7,7 +7,7 @@ import time
 
 
 def start(seed):
-    command = [sys.executable, os.path.join(os.path.dirname(__file__), "big.py"), str(seed), "40", "2"]
+    command = [sys.executable, os.path.join(os.path.dirname(__file__), "big.py"), str(seed), "30", "2"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 

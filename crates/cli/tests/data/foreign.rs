@@ -3,13 +3,11 @@
 //!
 //! The stub is preloaded by hand and the socket leads nowhere: its thread then just leaves.
 
-mod support;
-
+use crate::support::{find, memfit, memfit_command, say, skip, PYTHON};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{find, memfit, memfit_command, say, skip, PYTHON};
 
 /// Tells what it was given.
 const SHOW: &str = r#"

@@ -265,7 +265,7 @@ fn schemes_are_listed_and_printed() {
 
 #[test]
 fn report_of_a_description() {
-    const PAGE: &str = include_str!("../../report/examples/described.json");
+    const PAGE: &str = include_str!("../../../report/examples/described.json");
     let directory = directory("report");
     let file = |name: &str| directory.join(name).to_str().unwrap().to_owned();
     let (described, html) = (file("page.json"), file("page.html"));

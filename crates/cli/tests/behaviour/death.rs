@@ -3,27 +3,27 @@
 //!
 //! `MEMFIT_DEATH_TRIALS` and `MEMFIT_DEATH_SEED` set how many times processes are killed, and when.
 
-mod support;
-
+use crate::support::contents::{assert_contents, assert_contents_eq};
+use crate::support::terminal::Terminal;
+use crate::support::tree::{eventually, Members, Traces, Tree};
+use crate::support::{memfit, memfit_command, say, sized, skip, Bench};
 use memfit_os::process::send_signal;
 use memfit_os::proctree::{kill_exactly, read_stat};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
-use support::terminal::Terminal;
-use support::tree::{eventually, Members, Traces, Tree};
-use support::{memfit, memfit_command, say, skip, Bench};
 
 const FULL: &str = "both are full";
 const RIGHT: &str = "all pages are right";
-const TRIALS: u64 = 60;
-const FORK_TRIALS: u64 = 30;
+/// In the gate, and in `make soak`.
+const TRIALS: [u64; 2] = [24, 120];
+const FORK_TRIALS: [u64; 2] = [12, 60];
 /// For each of two processes 40 MB, in 32.
 const RUN: [&str; 4] = ["run", "-q", "-m", "32M"];
 
 fn bench(name: &str, programs: &[&str]) -> Option<Bench> {
     let bench = Bench::new(name, &[&["gcc"], programs].concat())?;
-    bench.compile(&["gcc"], "touch", include_str!("workloads/touch.c"))?;
+    bench.compile(&["gcc"], "touch", include_str!("../workloads/touch.c"))?;
     // They are there before and after.
     bench.file("out", "");
     bench.file("err", "");
@@ -153,7 +153,7 @@ fn trial(bench: &Bench, seed: u64) -> Option<Duration> {
     };
     assert!(tree.alive().iter().all(|process| !process.comm.starts_with("memfit")), "{context}\n{:?}", tree.alive());
     let context = format!("{context}\nstandard error: {}", tree.errors());
-    assert!(!tree.text().contains("wrong"), "{}\n{context}", tree.text());
+    assert_contents!(!tree.text().contains("wrong"), "{}\n{context}", tree.text());
     let both = [first, second].concat();
     let killed = |who| both.contains(&who);
     if killed(Pager) && !killed(Launcher) && !killed(Who::Command) {
@@ -177,7 +177,7 @@ fn number(name: &str, default: u64) -> u64 {
 #[test]
 fn kills_at_any_moment() {
     let Some(bench) = bench("kills_at_any_moment", &[]) else { return };
-    let (trials, seed) = (number("MEMFIT_DEATH_TRIALS", TRIALS), number("MEMFIT_DEATH_SEED", 1));
+    let (trials, seed) = (number("MEMFIT_DEATH_TRIALS", sized(TRIALS[0], TRIALS[1])), number("MEMFIT_DEATH_SEED", 1));
     let start = std::time::Instant::now();
     let mut times: Vec<Duration> = (0..trials).filter_map(|i| trial(&bench, seed * 1_000_000 + i)).collect();
     let unknown = trials - times.len() as u64;
@@ -200,10 +200,10 @@ fn kills_at_any_moment() {
 #[test]
 fn kills_in_the_middle_of_forks() {
     let Some(bench) = bench("kills_in_forks", &[]) else { return };
-    bench.file("pages.h", include_str!("workloads/pages.h"));
-    let Some(_) = bench.compile(&["gcc"], "forks", include_str!("workloads/forks_forever.c")) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "forks", include_str!("../workloads/forks_forever.c")) else { return };
     let mut random = Random(number("MEMFIT_DEATH_SEED", 1));
-    let trials = number("MEMFIT_DEATH_TRIALS", FORK_TRIALS);
+    let trials = number("MEMFIT_DEATH_TRIALS", sized(FORK_TRIALS[0], FORK_TRIALS[1]));
     for trial in 0..trials {
         let mut tree = Tree::start(under_memfit(&["./forks", "40"]), &bench.directory, true);
         eventually("the parent is full", || tree.text().contains("full"));
@@ -216,7 +216,7 @@ fn kills_in_the_middle_of_forks() {
         assert!(kill_exactly(launcher));
         let context = format!("trial {trial}\n{}", tree.errors());
         tree.wait_for_all(&context);
-        assert!(!tree.text().contains("wrong"), "{}\n{context}", tree.text());
+        assert_contents!(!tree.text().contains("wrong"), "{}\n{context}", tree.text());
     }
     say(&format!("{:24} {trials} trials", bench.name));
 }
@@ -228,8 +228,8 @@ fn ends(bench: &Bench, what: &str, command: Command, act: impl FnOnce(&mut Tree)
     act(&mut tree);
     assert_eq!(tree.wait(), code, "{what}: {}\n{}", tree.text(), tree.errors());
     tree.wait_for_all(what);
+    assert_contents!(!tree.text().contains("wrong"), "{what}: {}", tree.text());
     assert!(tree.text().contains(out), "{what}: {}", tree.text());
-    assert!(!tree.text().contains("wrong"), "{what}: {}", tree.text());
     assert!(!tree.errors().contains("died"), "{what}: {}", tree.errors());
     let root = tree.root();
     drop(tree);
@@ -348,7 +348,8 @@ fn stop_and_continue_from_the_terminal() {
     assert_eq!(tree.wait(), 0, "{}", terminal.text());
     tree.wait_for_all("Ctrl-Z");
     let text = terminal.text();
-    assert!(!text.contains("wrong") && !text.contains("died"), "{text}");
+    assert_contents!(!text.contains("wrong"), "{text}");
+    assert!(!text.contains("died"), "{text}");
 }
 
 /// As the program of a terminal, and as a job of a shell.
@@ -409,6 +410,6 @@ fn first_process_of_a_namespace() {
         let members = tree.members();
         assert_eq!(kill(&members, &order, &mut Random(1)), order, "{members:#?}");
         tree.wait_for_all("pager and launcher were killed");
-        assert_eq!(tree.text(), format!("{FULL}\n"));
+        assert_contents_eq!(tree.text(), format!("{FULL}\n"), "{order:?}");
     }
 }

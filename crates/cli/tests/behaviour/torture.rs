@@ -1,22 +1,23 @@
 //! The torture program under memfit: it changes its memory and mappings at random and knows what every byte must be.
 //! Over the set of runs every way of a page from one state to another must have been taken.
 
-mod support;
-
+use crate::support::contents::assert_contents;
+use crate::support::{memfit, say, sized, Bench};
 use std::path::PathBuf;
-use support::{memfit, say, Bench};
 
 const BUDGET: u64 = 48 << 20;
-const COMMON: &str = "--size 128M --seconds 5 --verify-all-at-end --stall 20";
+const COMMON: &str = "--size 128M --verify-all-at-end --stall 120";
 
-/// Modes; each run gets a seed of its own.
-const MODES: [&str; 5] = [
-    "--threads 1 --seed 101",
-    "--threads 3 --seed 202",
-    "--threads 3 --seed 303 --mix mremap=40,dontneed=40,free=20,munmap=30,mmap=30",
-    "--threads 2 --processes 2 --size 64M --stop-cont --exits --seed 404",
-    "--threads 2 --forks --seed 505",
+/// Operations of each thread, for some seconds, and modes, each with a seed of its own.
+const MODES: [(u64, &str); 5] = [
+    (5000, "--threads 1 --seed 101"),
+    (2500, "--threads 3 --seed 202"),
+    (3000, "--threads 3 --seed 303 --mix mremap=40,dontneed=40,free=20,munmap=30,mmap=30"),
+    (1500, "--threads 2 --processes 2 --size 64M --stop-cont --exits --seed 404"),
+    (1800, "--threads 2 --forks --seed 505"),
 ];
+/// So many times more of them in `make soak`.
+pub const SOAK: u64 = 10;
 
 /// What must have happened in one of the runs, as the statistics name it.
 const REACHED: [&str; 15] = [
@@ -47,14 +48,18 @@ fn torture() -> PathBuf {
     path
 }
 
+/// What torture ends with when a thread makes no progress.
+pub const STALLED: i32 = 4;
+
 #[test]
 fn every_transition_keeps_every_byte() {
     let Some(bench) = Bench::new("torture", &[]) else { return };
     let (program, directory) = (torture(), bench.directory.clone());
     let mut sums = [0; REACHED.len()];
-    let mut failures = Vec::new();
-    for mode in MODES {
-        let line = format!("exec {} {COMMON} {mode} --dir {}", program.display(), directory.display());
+    let (mut failures, mut said) = (Vec::new(), String::new());
+    for (ops, mode) in MODES {
+        let ops = sized(ops, ops * SOAK);
+        let line = format!("exec {} {COMMON} --ops {ops} {mode} --dir {}", program.display(), directory.display());
         let (ran, stats) = bench.managed(&line, BUDGET);
         let counts = REACHED.map(|key| stats.json.pointer(key).map_or(0, |_| stats.number(key)));
         sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
@@ -63,6 +68,7 @@ fn every_transition_keeps_every_byte() {
             .zip(counts)
             .map(|(key, n)| format!("{} {n}", key.rsplit('/').next().unwrap_or(key)))
             .collect();
+        said.push_str(&ran.err);
         let peak = stats.number("/peak/total_bytes") as f64 / BUDGET as f64;
         let latency = stats.number("/fault_latency_ns/p99") / 1000;
         say(&format!(
@@ -70,12 +76,14 @@ fn every_transition_keeps_every_byte() {
             ran.code
         ));
         say(&format!("  {}, forks {}", shown.join(", "), stats.number("/transitions/forks")));
-        if ran.code != Some(0) || !ran.err.is_empty() {
+        assert_ne!(ran.code, Some(STALLED), "{mode}: {}", ran.err);
+        if ran.code != Some(0) {
             let out = String::from_utf8_lossy(&ran.out);
             failures.push(format!("{mode}: {:?}\n{}\n{out}", ran.code, ran.err));
         }
     }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_contents!(failures.is_empty(), "{}", failures.join("\n"));
     let missing: Vec<_> = REACHED.iter().zip(sums).filter(|(_, sum)| *sum == 0).map(|(key, _)| *key).collect();
+    assert_eq!(said, "");
     assert!(missing.is_empty(), "never happened in any run: {missing:?}");
 }

@@ -1,8 +1,9 @@
 //! `memfit run --record-contents`: a recording says what several codecs make of each page that is compressed, and of pages of the
 //! sample; it is replayed as any other, and simulations of other codecs have real sizes.
 
-mod support;
-
+use crate::support::contents::assert_contents_eq;
+use crate::support::process::{self, Limits, Ran};
+use crate::support::{memfit_command, Bench, RUN_TIMEOUT};
 use memfit_codec::generate::{Rng, GENERATORS};
 use memfit_codec::{by_name, entropy, same_filled, CodecId, Worker, PAGE};
 use memfit_core::trace::{Contents, Decoder, Item, Note, Whose, LEN_MAX};
@@ -13,9 +14,6 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
-use support::process::{self, Limits, Ran};
-use support::{memfit_command, Bench};
 
 const MIB: u64 = 1 << 20;
 const FILE: &str = "run.memfit";
@@ -27,7 +25,7 @@ const COPIES: usize = 128;
 
 fn bench(name: &str, program: &str, source: &str) -> Option<Bench> {
     let bench = Bench::new(name, &["gcc"])?;
-    bench.file("pages.h", include_str!("workloads/pages.h"));
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
     bench.compile(&["gcc", "-O1"], program, source)?;
     Some(bench)
 }
@@ -35,7 +33,7 @@ fn bench(name: &str, program: &str, source: &str) -> Option<Bench> {
 fn memfit(directory: &Path, words: &[&str]) -> Ran {
     let mut command = memfit_command();
     command.args(words);
-    let ran = process::run(command, directory, &Limits::of(Duration::from_secs(60)));
+    let ran = process::run(command, directory, &Limits::of(RUN_TIMEOUT));
     assert_eq!((ran.timed_out, ran.code), (false, Some(0)), "memfit {words:?}: {}", ran.err);
     ran
 }
@@ -110,14 +108,15 @@ fn notes(directory: &Path, all: bool) -> Vec<Contents> {
 
 #[test]
 fn lengths_and_hashes_are_those_of_the_pages() {
-    let Some(bench) = bench("record_contents", "held", include_str!("workloads/held.c")) else { return };
+    let Some(bench) = bench("record_contents", "held", include_str!("../workloads/held.c")) else { return };
     let pages = pages();
     fs::write(bench.directory.join("pages"), pages.concat()).unwrap();
     let names = ["lz4", "lzo", "zstd", "word-mask", "wk4x4"];
     let option = format!("--record-contents={}", names.join(","));
     let line = format!("exec ./held pages {COPIES}");
     let (ran, stats) = bench.managed_with(&["--record", FILE, &option], &line, 16 * MIB);
-    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), &b"0\n"[..], ""));
+    assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"0\n"[..]), "{}", ran.err);
+    assert_eq!(ran.err, "");
     assert!(stats.number("/evictions/compressed") > 2000, "{:#}", stats.json);
     let notes = notes(&bench.directory, true);
     let codecs = names.map(|name| by_name(name).unwrap());
@@ -198,7 +197,9 @@ fn cut(directory: &Path) {
 
 #[test]
 fn pages_of_the_sample_are_looked_at_while_they_are_staged() {
-    let Some(bench) = bench("record_contents_sample", "sampled", include_str!("workloads/sampled.c")) else { return };
+    let Some(bench) = bench("record_contents_sample", "sampled", include_str!("../workloads/sampled.c")) else {
+        return;
+    };
     let options = ["--record", FILE, "--record-access"];
     let (ran, stats) = bench.managed_with(&options, "exec ./sampled known", 2 << 30);
     assert_eq!((ran.code, &*ran.err), (Some(0), ""));

@@ -1,16 +1,15 @@
 //! `memfit run --report`: pages of real runs, their numbers, and what a browser makes of them.
 
-mod support;
-
+use crate::support::contents::assert_contents_eq;
+use crate::support::stats::Stats;
+use crate::support::tree::{eventually, Tree};
+use crate::support::{find, memfit_command, skip, Bench, PYTHON};
 use memfit_os::process::send_signal;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::stats::Stats;
-use support::tree::{eventually, Tree};
-use support::{find, memfit_command, skip, Bench, PYTHON};
 
 /// A dictionary that is filled and then read at random.
 const DICTIONARY: &str = "import random
@@ -104,7 +103,8 @@ fn dictionary(bench: &Bench) -> (Page, Stats) {
     let line = format!("{PYTHON} dictionary.py");
     let plain = bench.plain(&line);
     let (ran, stats) = bench.managed_with(&["--report", "page.html"], &line, plain.peak * 6 / 10);
-    assert_eq!((ran.code, ran.out, ran.err.as_str()), (Some(0), plain.out, ""));
+    assert_contents_eq!((ran.code, &ran.out), (Some(0), &plain.out), "{}", ran.err);
+    assert_eq!(ran.err, "");
     (Page::read(&bench.directory.join("page.html")), stats)
 }
 
@@ -172,7 +172,7 @@ fn report_of_a_run_without_paging() {
 #[test]
 fn report_of_several_processes() {
     let Some(bench) = Bench::new("report_tree", &[PYTHON]) else { return };
-    bench.file("hold.py", "import sys, time\nb = b'x' * (int(sys.argv[1]) << 20)\ntime.sleep(0.7)\n");
+    bench.file("hold.py", "import sys, time\nb = b'x' * (int(sys.argv[1]) << 20)\ntime.sleep(2)\n");
     let line = format!("{PYTHON} hold.py 12 & {PYTHON} hold.py 20; wait");
     let (ran, stats) = bench.managed_with(&["--report", "page.html"], &line, 256 << 20);
     assert_eq!(ran.code, Some(0), "{}", ran.err);

@@ -1,7 +1,5 @@
 //! `memfit sim` as a user meets it. Nothing here needs a kernel feature: no program is paged.
 
-mod support;
-
 use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
@@ -14,8 +12,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use support::terminal::Terminal;
-use support::tree::{eventually, Tree};
 
 /// A directory of its own, removed at the end.
 struct Directory(PathBuf);
@@ -256,31 +252,4 @@ fn parquet_has_what_csv_has() {
     fails(&[SMALL, "-m", "8M", "--parquet", "/dev/full"], 1, &["write /dev/full", "No space left"]);
     fails(&[SMALL, "-m", "100K", "--parquet", &directory.file("none")], 2, &["too small"]);
     assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2, "nothing else is left");
-}
-
-#[test]
-fn how_far_it_is_is_shown_on_a_terminal_alone() {
-    let directory = Directory::new("progress");
-    // Longer than anybody waits; what there is to see is there soon.
-    let words = ["sim", "uniform:pages=32M,accesses=1000000000", "-s", "memfit,lru", "-m", "16M,24M"];
-    let on_a_terminal = |words: &[&str]| {
-        let mut terminal = Terminal::open().map_err(|reason| support::skip("sim_progress", &reason)).ok()?;
-        terminal.resize(100, 24);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_memfit"));
-        command.args(words).env("TERM", "xterm");
-        terminal.give_to(&mut command);
-        Some((terminal, Tree::start(command, &directory.0, false)))
-    };
-    let Some((mut terminal, _counting)) = on_a_terminal(&words) else { return };
-    eventually("events are counted", || terminal.count("uniform:pages=32M,acc...: first look, ") > 0);
-    let words =
-        ["sim", "uniform:pages=32M,accesses=2000000", "-s", "memfit,lru", "-m", "16M,24M", "--device", "hdd-1999"];
-    let (mut terminal, _simulating) = on_a_terminal(&words).unwrap();
-    for part in [" % [", "> ", "0 of 4 simulations, ", " events/s, ", " left"] {
-        eventually(part, || terminal.count(part) > 0);
-    }
-    let small = ["sim", SMALL, "-m", "8M", "-q"];
-    let (mut terminal, mut quiet) = on_a_terminal(&small).unwrap();
-    assert_eq!(quiet.wait(), 0);
-    assert!(terminal.text().starts_with("workload"), "{}", terminal.text());
 }

@@ -1,15 +1,13 @@
 //! `memfit top` over trees that are paged: on a terminal of the test's own, and into a pipe.
 
-mod support;
-
+use crate::support::terminal::Terminal;
+use crate::support::tree::{eventually, Tree};
+use crate::support::{memfit, memfit_command, skip, Bench, PYTHON};
 use memfit_cli::trees::{self, Question};
 use memfit_os::process::send_signal;
 use memfit_os::proctree::read_stat;
 use std::process::Command;
 use std::time::Duration;
-use support::terminal::Terminal;
-use support::tree::{eventually, Tree};
-use support::{memfit, memfit_command, skip, Bench, PYTHON};
 
 /// Ends what a screen program does to a terminal: the cursor is there again, and the screen of before.
 const LEFT: &str = "\x1b[?25h\x1b[?1049l";
@@ -17,8 +15,8 @@ const LEFT: &str = "\x1b[?25h\x1b[?1049l";
 /// A program with more memory than its budget that works on, and the number by which top knows it.
 fn paged(name: &str) -> Option<(Bench, Tree, String)> {
     let bench = Bench::new(name, &[PYTHON])?;
-    bench.file("blocks.py", include_str!("workloads/blocks.py"));
-    bench.file("big.py", include_str!("workloads/big.py"));
+    bench.file("blocks.py", include_str!("../workloads/blocks.py"));
+    bench.file("big.py", include_str!("../workloads/big.py"));
     let mut command = memfit_command();
     command.args(["run", "-q", "-m", "32M", "--", PYTHON, "big.py", "1", "40", "1000000"]);
     let tree = Tree::start(command, &bench.directory, true);

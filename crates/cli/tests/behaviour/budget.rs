@@ -1,12 +1,11 @@
 //! The budget seen from outside: a memory control group of 1.05 times its size around launcher, pager and program, and
 //! the kernel must not kill anybody. Data compress well, so RAM alone suffices.
 
-mod support;
-
+use crate::support::cgroup::Cgroup;
+use crate::support::contents::assert_contents_eq;
+use crate::support::watch::Watch;
+use crate::support::{memfit, say, skip, Bench, PYTHON};
 use std::time::Duration;
-use support::cgroup::Cgroup;
-use support::watch::Watch;
-use support::{memfit, say, skip, Bench, PYTHON};
 
 /// Limit of the control group, percent of the budget: page tables, thread stacks and files have the rest.
 const LIMIT_PERCENT: u64 = 105;
@@ -14,10 +13,8 @@ const MIB: u64 = 1 << 20;
 
 /// Loss of a CPU for longer than this excuses a kill: in it the program fills 20 MB and more.
 const LOST: Duration = Duration::from_millis(10);
+/// Runs of which each was excused so; then the machine cannot tell.
 const ATTEMPTS: u32 = 5;
-/// Kills without such an excuse that are forgiven: what fills memory as fast as it can is seen too late in some runs (one of 20 under
-/// the group's limit), for a reason that is not known. Said loudly; two in a row are a failure.
-const FORGIVEN: u32 = 1;
 
 #[track_caller]
 fn holds(bench: &Bench, line: &str, budget: u64) {
@@ -26,7 +23,6 @@ fn holds(bench: &Bench, line: &str, budget: u64) {
     assert!(plain.peak > budget * 3 / 2, "a natural peak of {} does not test a budget of {budget}", plain.peak);
     let file = bench.directory.join("stats.json");
     let mib = |bytes: u64| bytes as f64 / MIB as f64;
-    let mut forgiven = 0;
     for _ in 0..ATTEMPTS {
         let group = match Cgroup::new(budget * LIMIT_PERCENT / 100) {
             Ok(group) => group,
@@ -53,15 +49,9 @@ fn holds(bench: &Bench, line: &str, budget: u64) {
             say(&format!("{}: once more, since the machine took a CPU away", bench.name));
             continue;
         }
-        if kills != 0 && forgiven < FORGIVEN {
-            forgiven += 1;
-            say(&format!("{}: KILLED without an excuse; once more, and it must hold", bench.name));
-            continue;
-        }
         assert_eq!(kills, 0, "killed by the kernel: {line}: {:?}\n{}", ran.code, ran.err);
-        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        assert_contents_eq!((ran.code, &ran.out), (Some(0), &plain.out), "{}", ran.err);
         assert_eq!(ran.err, plain.err);
-        assert_eq!(ran.out, plain.out);
         return;
     }
     skip(&bench.name, &format!("in {ATTEMPTS} attempts the machine took CPUs away for more than {LOST:?}"));
@@ -75,33 +65,33 @@ fn c_program(name: &str, source: &str, mib: u64, budget: u64) {
 
 #[test]
 fn memset() {
-    c_program("memset", include_str!("workloads/memset.c"), 400, 128 * MIB);
+    c_program("memset", include_str!("../workloads/memset.c"), 280, 128 * MIB);
 }
 
 #[test]
 fn small_memset() {
-    c_program("small_memset", include_str!("workloads/memset.c"), 160, 64 * MIB);
+    c_program("small_memset", include_str!("../workloads/memset.c"), 160, 64 * MIB);
 }
 
 #[test]
 fn many_small_mappings() {
-    c_program("many_small_mappings", include_str!("workloads/mappings.c"), 300, 128 * MIB);
+    c_program("many_small_mappings", include_str!("../workloads/mappings.c"), 220, 128 * MIB);
 }
 
 #[test]
 fn python_growth() {
     let Some(bench) = Bench::new("python_growth", &[PYTHON]) else { return };
-    bench.file("growth.py", include_str!("workloads/growth.py"));
-    holds(&bench, &format!("{PYTHON} growth.py 240"), 128 * MIB);
+    bench.file("growth.py", include_str!("../workloads/growth.py"));
+    holds(&bench, &format!("{PYTHON} growth.py 210"), 128 * MIB);
 }
 
 #[test]
 fn processes_that_grow_together() {
     let Some(bench) = Bench::new("grow_together", &["gcc"]) else { return };
-    let Some(_) = bench.compile(&["gcc"], "memset", include_str!("workloads/memset.c")) else { return };
+    let Some(_) = bench.compile(&["gcc"], "memset", include_str!("../workloads/memset.c")) else { return };
     holds(
         &bench,
-        "for i in 1 2 3 4; do ./memset 110 & p=\"$p $!\"; done; for i in $p; do wait $i || exit 1; done",
+        "for i in 1 2 3 4; do ./memset 70 & p=\"$p $!\"; done; for i in $p; do wait $i || exit 1; done",
         128 * MIB,
     );
 }

@@ -1,23 +1,10 @@
-//! `memfit advise` and `memfit run --advise` as a user meets them: what is advised is tried with the program, by counts.
-
-mod support;
+//! `memfit advise` as a user meets it. No program is paged: workloads are made up.
 
 use memfit_core::scheme::Scheme;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use support::stats::Stats;
-use support::{say, Bench};
-
-/// Far more than the program needs.
-const PLENTY: u64 = 2 << 30;
-/// MiB that are used again and again, and those that are not; how often, as in the program.
-const USED: u64 = 32;
-const REST: u64 = 32;
-const ROUNDS: u64 = 8;
-/// The largest budget that is tried, in terms of the one that is advised, percent.
-const MORE_PERCENT: u64 = 130;
 
 fn advise(directory: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memfit"));
@@ -35,83 +22,6 @@ fn advice(directory: &Path, words: &[&str]) -> Value {
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["schema"], 1);
     json
-}
-
-/// Pages that came back.
-fn back(stats: &Stats) -> u64 {
-    ["pool", "swap", "filled", "around_pages"].iter().map(|key| stats.number(&format!("/faults/{key}"))).sum()
-}
-
-#[test]
-fn what_is_advised_costs_what_is_said_and_so_does_less() {
-    let Some(bench) = Bench::new("advise_holds", &["gcc"]) else { return };
-    bench.file("pages.h", include_str!("workloads/pages.h"));
-    if bench.compile(&["gcc"], "worked", include_str!("workloads/worked.c")).is_none() {
-        return;
-    }
-    let line = format!("exec ./worked {USED} {REST}");
-    let (ran, _) =
-        bench.managed_with(&["--record", "recording", "--record-access=50", "--advise=advice.toml"], &line, PLENTY);
-    assert_eq!((ran.code, text(&ran.out), &*ran.err), (Some(7), "0 wrong\n".into(), ""), "the command's own");
-    let json = advice(&bench.directory, &["recording"]);
-    let toml = fs::read_to_string(bench.directory.join("advice.toml")).unwrap();
-    let scheme = Scheme::parse(&toml, &[]).unwrap_or_else(|error| panic!("{error}\n{toml}"));
-    assert_eq!(scheme.name, json["scheme"].as_str().unwrap());
-    assert!(toml.contains("# ") && toml.contains("memfit run -m ") && toml.contains("./worked 32 32"), "{toml}");
-    let budget = json["budget_bytes"].as_u64().unwrap();
-    // How much exactly is a matter of time, which passes more quickly where others want the CPUs; how often pages come back is not.
-    assert!((16 << 20..=(USED + REST + 8) << 20).contains(&budget), "{json:#}");
-    let touches = (USED << 20) / 4096 * ROUNDS;
-    let live = |budget: u64| {
-        let (ran, stats) = bench.managed_with(&["-s", "advice.toml"], &line, budget);
-        assert_eq!(ran.code, Some(7), "{}", ran.err);
-        back(&stats)
-    };
-    let costs = json["costs"].as_array().unwrap().iter().filter(|cost| cost["percent"].is_u64());
-    let said: Vec<(u64, u64)> =
-        costs.map(|cost| (cost["budget_bytes"].as_u64().unwrap(), cost["faults"].as_u64().unwrap())).collect();
-    // Half of the smallest budgets is less than there can be.
-    assert!(said.len() >= 2 && said[0].0 == budget, "{json:#}");
-    // Faults fall from a quarter of the touches to none within a tenth of the budget, and how much of a sample is used is chance:
-    // what is said must be what happens in a budget from the next smaller one to a larger one.
-    let more = budget / 100 * MORE_PERCENT;
-    let all: Vec<(u64, u64)> =
-        [more].into_iter().chain(said.iter().map(|&(budget, _)| budget)).map(|budget| (budget, live(budget))).collect();
-    for (i, &(budget, said)) in said.iter().enumerate() {
-        let (larger, here, smaller) = (all[i].1, all[i + 1].1, all.get(i + 2).map_or(touches, |&(_, live)| live));
-        say(&format!(
-            "advise_holds: in {} MiB {here} pages came back, {said} were said; {touches} touches",
-            budget >> 20
-        ));
-        let slack = touches / 4;
-        assert!(said + slack >= larger && said <= smaller + slack, "{all:?}\n{json:#}");
-    }
-    let least = all[said.len()].1;
-    assert!(least > all[1].1 && least > touches / 4, "{all:?}\n{json:#}");
-}
-
-#[test]
-fn advice_goes_to_standard_error_and_nothing_is_left() {
-    let Some(bench) = Bench::new("advise_error", &["gcc"]) else { return };
-    bench.file("pages.h", include_str!("workloads/pages.h"));
-    if bench.compile(&["gcc"], "worked", include_str!("workloads/worked.c")).is_none() {
-        return;
-    }
-    let temporary = bench.directory.join("temporary");
-    fs::create_dir(&temporary).unwrap();
-    let mut command = support::memfit_command();
-    command.env("TMPDIR", &temporary).args(["run", "--advise"]);
-    let (ran, _) = bench.managed_by(command, "exec ./worked 4 20", PLENTY);
-    assert_eq!((ran.code, text(&ran.out)), (Some(7), "0 wrong\n".into()), "the command's own");
-    for part in ["give it ", "memfit run -m ", "Why:", "How sure:", "touches of"] {
-        assert!(ran.err.contains(part), "{part}: {}", ran.err);
-    }
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the recording had no name");
-    let mut command = support::memfit_command();
-    command.args(["run", "--advise"]);
-    let (ran, _) = bench.managed_by(command, "exit 5", PLENTY);
-    assert!(ran.code == Some(5) && ran.out.is_empty(), "{}", ran.err);
-    assert!(ran.err.is_empty() || ran.err.contains("give") || ran.err.contains("at most"), "{}", ran.err);
 }
 
 /// A directory of its own, removed at the end.

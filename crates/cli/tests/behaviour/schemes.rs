@@ -1,10 +1,10 @@
-//! Every preset under a real program: right output, the budget kept, and of each what makes it what it is.
+//! Every preset under a real program: right output, and of each what makes it what it is.
 
-mod support;
-
+use crate::support::contents::assert_contents_eq;
+use crate::support::recording::recorded;
+use crate::support::stats::Stats;
+use crate::support::Bench;
 use memfit_core::scheme::PRESETS;
-use support::stats::Stats;
-use support::Bench;
 
 const BUDGET: u64 = 20 << 20;
 /// Pages of it.
@@ -41,25 +41,17 @@ fn expect(preset: &str, stats: &Stats) {
 }
 
 #[test]
-fn every_preset_runs_a_program_right() {
+fn every_preset_runs_a_program_right_and_decides_the_same_again() {
     let Some(bench) = Bench::new("schemes", &["gcc"]) else { return };
-    let Some(_) = bench.compile(&["gcc", "-O2"], "mix", include_str!("workloads/mix.c")) else { return };
+    let Some(_) = bench.compile(&["gcc", "-O2"], "mix", include_str!("../workloads/mix.c")) else { return };
     for preset in PRESETS {
         // Relatives of others only fill their memory and read it once.
         let relative = ["zswap-zbud", "zsmalloc-sr", "apa", "apa+sa", "apa+ca"].contains(&preset.name);
         let line = if relative { "./mix 36 0" } else { "./mix 36 1 rand" };
-        let run = || {
-            let (ran, stats) = bench.managed_with(&["-s", preset.name], line, BUDGET);
-            assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}: {}", preset.name, ran.err);
-            assert_eq!(stats.json["scheme"], preset.name);
-            assert_eq!(stats.number("/swap/errors"), 0);
-            stats
-        };
-        // Less than what it would have without a limit, unless the pager had to wait for a CPU; tests/budget.rs is strict.
-        let within = |stats: &Stats| stats.number("/peak/total_bytes") <= BUDGET / 100 * 140;
-        let runs = (0..3).map(|_| run());
-        let stats =
-            runs.into_iter().find(within).unwrap_or_else(|| panic!("{}: over the budget in each run", preset.name));
+        let (ran, stats, told) = recorded(&bench, &["-s", preset.name], line, BUDGET);
+        assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}: {}", preset.name, ran.err);
+        assert_eq!((&stats.json["scheme"], &told["scheme"]), (&preset.name.into(), &preset.name.into()));
+        assert_eq!(stats.number("/swap/errors"), 0);
         expect(preset.name, &stats);
     }
 }
@@ -69,11 +61,11 @@ fn every_preset_runs_a_program_right() {
 #[test]
 fn pages_of_files_are_in_the_budget() {
     let Some(bench) = Bench::new("schemes_files", &["gcc"]) else { return };
-    let Some(_) = bench.compile(&["gcc", "-O2"], "mapped", include_str!("workloads/mapped.c")) else { return };
+    let Some(_) = bench.compile(&["gcc", "-O2"], "mapped", include_str!("../workloads/mapped.c")) else { return };
     for (scheme, file) in [("ca+sa", "./mapped file 12 6 1"), ("ezswap", "./mapped file 16 6 1")] {
         // Both kinds in turn: else the pool holds those of files too shortly for a second pass.
         let (ran, stats) = bench.managed_with(&["-s", scheme, "--set", "reclaim.file_age=1"], file, 16 << 20);
-        assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{scheme}: {}", ran.err);
+        assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{scheme}: {}", ran.err);
         let dropped = stats.number("/evictions/file_dropped");
         let (from_files, read) = (stats.number("/faults/file"), stats.number("/files/read_bytes"));
         assert!(from_files > 1000 && dropped > 300 && read > 4 << 20, "{scheme}: {:#}", stats.json);
@@ -81,7 +73,7 @@ fn pages_of_files_are_in_the_budget() {
     }
     // By default they are the kernel's.
     let (ran, stats) = bench.managed("./mapped file 32 8 1", 20 << 20);
-    assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
+    assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
     assert_eq!((stats.number("/faults/file"), stats.number("/files/reads")), (0, 0));
 }
 
@@ -89,9 +81,9 @@ fn pages_of_files_are_in_the_budget() {
 #[test]
 fn pages_of_files_of_an_ordinary_user() {
     let Some(bench) = Bench::ordinary("schemes_files_ordinary", &["gcc"]) else { return };
-    let Some(_) = bench.compile(&["gcc", "-O2"], "mapped", include_str!("workloads/mapped.c")) else { return };
+    let Some(_) = bench.compile(&["gcc", "-O2"], "mapped", include_str!("../workloads/mapped.c")) else { return };
     let (ran, stats) = bench.managed_with(&["-s", "apa"], "./mapped file 16 24 1", 20 << 20);
-    assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
+    assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
     assert!(stats.number("/faults/file") == 0 && stats.number("/evictions/pages") > 1000, "{:#}", stats.json);
 }
 
@@ -99,15 +91,15 @@ fn pages_of_files_of_an_ordinary_user() {
 #[test]
 fn a_tier_that_is_nearly_full() {
     let Some(bench) = Bench::new("schemes_full", &["gcc"]) else { return };
-    let Some(_) = bench.compile(&["gcc", "-O2"], "mix", include_str!("workloads/mix.c")) else { return };
+    let Some(_) = bench.compile(&["gcc", "-O2"], "mix", include_str!("../workloads/mix.c")) else { return };
     let (ran, _) = bench.managed_with(&["-s", "hybrid18", "--swap-size", "16M"], "./mix 28 1 rand", 20 << 20);
-    assert_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
+    assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
 }
 
 #[test]
 fn swap_alone_needs_a_tier() {
     let Some(bench) = Bench::new("schemes_no_tier", &[]) else { return };
-    let mut command = support::memfit_command();
+    let mut command = crate::support::memfit_command();
     command.args(["run", "-s", "swap", "--swap", "none", "-m", "32M", "true"]);
     let ran = bench.checked(command, "memfit run -s swap --swap none");
     assert_eq!(ran.code, Some(2), "{}", ran.err);

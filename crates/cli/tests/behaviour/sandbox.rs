@@ -1,12 +1,11 @@
 //! Sandboxes: of memfit as a whole, and those that programs make for themselves. Where a program cannot be paged any more it goes
 //! on with all of its memory, is counted, and is named with the reason.
 
-mod support;
-
+use crate::support::contents::assert_contents_eq;
+use crate::support::process::Ran;
+use crate::support::stats::Stats;
+use crate::support::{memfit_command, say, skip, Bench, FORKS};
 use std::process::Command;
-use support::process::Ran;
-use support::stats::Stats;
-use support::{memfit_command, say, skip, Bench, FORKS};
 
 /// What most programs here fill is 56 MiB.
 const BUDGET: u64 = 32 << 20;
@@ -38,10 +37,10 @@ const UNREADABLE: &str = "its user may not look at it";
 const FILTERED: &str = "it has a system call filter";
 
 fn compiled(bench: &Bench) {
-    bench.file("pages.h", include_str!("workloads/pages.h"));
-    bench.compile(&["gcc"], "unreadable", include_str!("workloads/unreadable.c")).expect("it compiles");
-    bench.compile(&["gcc"], "filtered", include_str!("workloads/filtered.c")).expect("it compiles");
-    bench.compile(&["gcc"], "container", include_str!("workloads/container.c")).expect("it compiles");
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    bench.compile(&["gcc"], "unreadable", include_str!("../workloads/unreadable.c")).expect("it compiles");
+    bench.compile(&["gcc"], "filtered", include_str!("../workloads/filtered.c")).expect("it compiles");
+    bench.compile(&["gcc"], "container", include_str!("../workloads/container.c")).expect("it compiles");
 }
 
 /// Two benches: of root, and of an ordinary user. In a place that all can read, for programs that become others.
@@ -84,7 +83,7 @@ fn same(bench: &Bench, around: Command, line: &str, fate: Fate) {
 fn compare(bench: &Bench, plain: &Ran, around: Command, line: &str, fate: Fate) {
     let (ran, stats): (Ran, Stats) = bench.managed_by(around, line, BUDGET);
     let context = format!("{}: {line}: {fate:?}\n{}\n{:#}", bench.name, ran.err, stats.json);
-    assert_eq!((ran.code, text(&ran)), (plain.code, text(plain)), "{context}");
+    assert_contents_eq!((ran.code, text(&ran)), (plain.code, text(plain)), "{context}");
     let (evicted, peak) = (stats.number("/evictions/pages"), stats.number("/peak/total_bytes"));
     say(&format!("{:24} {line}: {evicted} pages evicted, peak {} MiB", bench.name, peak >> 20));
     match fate {
@@ -224,7 +223,7 @@ fn filters(bench: &Bench) {
     // A new program that knows nothing of the filter.
     let line = "./filtered filter=most,kill exec fill check more fork threads check";
     let (ran, stats) = bench.managed(line, BUDGET);
-    assert_eq!((ran.code, text(&ran)), (Some(0), text(&bench.plain(line))), "{}\n{:#}", ran.err, stats.json);
+    assert_contents_eq!((ran.code, text(&ran)), (Some(0), text(&bench.plain(line))), "{}\n{:#}", ran.err, stats.json);
 }
 
 #[test]
@@ -262,7 +261,7 @@ fn in_a_container_engines_filter() {
     let words = text(&ran).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(ran.code == Some(1) && words.contains(fix), "{}", text(&ran));
     let ran = refused(&["run", "--best-effort", "--", "./filtered", "fill", "check"]);
-    assert_eq!((ran.code, &*text(&ran)), (Some(0), "wrong: 0\n"), "{}", ran.err);
+    assert_contents_eq!((ran.code, &*text(&ran)), (Some(0), "wrong: 0\n"), "{}", ran.err);
 }
 
 /// As root without CAP_SYS_PTRACE, as in containers of that engine.

@@ -1,0 +1,25 @@
+//! Behaviour: real programs that are paged. Budgets, peaks, ends, messages and leftovers wait for a condition, never for a time. A test
+//! that fails is run again, but what a program computes from wrong bytes is never forgiven: see [`support::contents`].
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod advise;
+mod budget;
+mod codecs;
+mod death;
+mod ordinary;
+mod pins;
+mod programs;
+mod record;
+mod record_access;
+mod record_contents;
+mod report;
+mod sandbox;
+mod schemes;
+mod sim;
+mod swap;
+mod tools;
+mod top;
+mod torture;
+mod tree;

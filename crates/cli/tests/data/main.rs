@@ -1,0 +1,10 @@
+//! Data: messages, files and decisions of commands that page nothing, byte for byte. One failure fails the gate.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod advise;
+mod cli;
+mod foreign;
+mod record;
+mod sim;

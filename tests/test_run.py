@@ -1,0 +1,101 @@
+"""Tests of tests/run: python3 -m unittest tests/test_run.py"""
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import tempfile
+import unittest
+from unittest import mock
+
+PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run")
+SPEC = importlib.util.spec_from_loader("run", importlib.machinery.SourceFileLoader("run", PATH))
+run = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(run)
+
+JUNIT = """<?xml version="1.0"?>
+<testsuites><testsuite name="memfit::behaviour">
+<testcase name="top::keys"/>
+<testcase name="tree::forks"><failure type="test failure" message="panicked
+ at 60 s"/></testcase>
+<testcase name="swap::full"><failure type="timeout"/></testcase>
+</testsuite><testsuite name="memfit-core"><testcase name="list::tests::ends"/></testsuite></testsuites>
+"""
+FORKS, FULL = "memfit::behaviour tree::forks", "memfit::behaviour swap::full"
+DATA = "memfit-core list::tests::ends"
+
+
+class Kinds(unittest.TestCase):
+    def test_failures_are_found_with_what_they_said(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+            file.write(JUNIT)
+            file.flush()
+            self.assertEqual(run.failures(file.name), {FORKS: "panicked at 60 s", FULL: "timeout"})
+
+    def test_only_behaviour_is_run_again(self):
+        for name in (FORKS, "memfit::launcher inherited_state", "memfit-torture::native behaviour::stops",
+                     "memfit-report::browser report_in_a_browser", "memfit-os sched::behaviour::idle"):
+            self.assertEqual(run.to_run_again({name: ""}), [name])
+        for name in (DATA, "memfit::data cli::usage", "memfit-model::rules behaviours", "memfit misbehaviour::x"):
+            self.assertEqual(run.to_run_again({name: ""}), [])
+
+    def test_nothing_is_run_again_beside_a_failure_that_is_final_or_after_too_many(self):
+        self.assertEqual(run.to_run_again({FORKS: "", DATA: ""}), [])
+        self.assertEqual(run.to_run_again({f"memfit::behaviour t{n}": "" for n in range(run.AGAIN_MAX + 1)}), [])
+
+
+class Outcomes(unittest.TestCase):
+    """Whole runs, with a cargo-nextest that gives these results one after the other."""
+
+    def outcome(self, results, wrong=""):
+        asked = []
+
+        def nextest(_profile, *options):
+            asked.append(options)
+            if wrong:
+                with open(os.environ["MEMFIT_TEST_WRONG"], "a", encoding="utf-8") as file:
+                    file.write(wrong)
+            return results[len(asked) - 1]
+
+        with tempfile.TemporaryDirectory() as directory, mock.patch.dict(os.environ), \
+                mock.patch.object(run, "RESULTS", os.path.join(directory, "tests")), \
+                mock.patch.object(run, "nextest", nextest), \
+                mock.patch.object(run.subprocess, "run", return_value=mock.Mock(returncode=0)), \
+                contextlib.redirect_stdout(io.StringIO()) as out:
+            code = run.main([])
+            return code, asked, run.lines("unstable"), out.getvalue()
+
+    def test_a_run_without_failure_passes(self):
+        self.assertEqual(self.outcome([(0, {})])[:3], (0, [()], []))
+
+    def test_behaviour_that_passes_then_is_unstable(self):
+        code, asked, unstable, out = self.outcome([(100, {FORKS: "60 s", FULL: "x"}), (0, {})])
+        self.assertEqual((code, len(asked)), (0, 2))
+        self.assertIn("(binary_id(=memfit::behaviour) & test(=tree::forks)) | (", asked[1][-1])
+        self.assertEqual(asked[1][:4], ("--test-threads", "1", "--retries", "1"))
+        self.assertEqual(unstable, [f"{FULL}: x", f"{FORKS}: 60 s"])
+        self.assertIn("Unstable", out)
+
+    def test_behaviour_that_fails_again_fails(self):
+        code, _, unstable, _ = self.outcome([(100, {FORKS: "60 s", FULL: "x"}), (100, {FULL: "x"})])
+        self.assertEqual((bool(code), unstable), (True, [f"{FORKS}: 60 s"]))
+
+    def test_data_that_fails_is_final(self):
+        code, asked, _, _ = self.outcome([(100, {FORKS: "60 s", DATA: "x"})])
+        self.assertEqual((bool(code), len(asked)), (True, 1))
+
+    def test_a_build_that_fails_is_final(self):
+        code, asked, _, _ = self.outcome([(101, {})])
+        self.assertEqual((bool(code), len(asked)), (True, 1))
+
+    def test_wrong_contents_are_final_though_nothing_else_fails(self):
+        code, asked, _, out = self.outcome([(0, {})], wrong="tree::forks: 3 of 4 pages\n")
+        self.assertEqual((code, len(asked)), (1, 1))
+        self.assertIn("WRONG CONTENTS", out)
+        self.assertIn("tree::forks: 3 of 4 pages", out)
+        code, asked, _, _ = self.outcome([(100, {FORKS: "wrong"})], wrong="tree::forks: 3 of 4 pages\n")
+        self.assertEqual((code, len(asked)), (1, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
