@@ -16,8 +16,8 @@ SPEC.loader.exec_module(run)
 JUNIT = """<?xml version="1.0"?>
 <testsuites><testsuite name="memfit::behaviour">
 <testcase name="top::keys"/>
-<testcase name="tree::forks"><failure type="test failure" message="panicked
- at 60 s"/></testcase>
+<testcase name="tree::forks"><failure type="test failure" message="exit code 101">panicked
+ at 60 s</failure></testcase>
 <testcase name="swap::full"><failure type="timeout"/></testcase>
 </testsuite><testsuite name="memfit-core"><testcase name="list::tests::ends"/></testsuite></testsuites>
 """
@@ -50,8 +50,8 @@ class Outcomes(unittest.TestCase):
     def outcome(self, results, wrong=""):
         asked = []
 
-        def nextest(_profile, *options):
-            asked.append(options)
+        def nextest(_profile, *options, threads=run.THREADS):
+            asked.append((threads, *options))
             if wrong:
                 with open(os.environ["MEMFIT_TEST_WRONG"], "a", encoding="utf-8") as file:
                     file.write(wrong)
@@ -66,13 +66,13 @@ class Outcomes(unittest.TestCase):
             return code, asked, run.lines("unstable"), out.getvalue()
 
     def test_a_run_without_failure_passes(self):
-        self.assertEqual(self.outcome([(0, {})])[:3], (0, [()], []))
+        self.assertEqual(self.outcome([(0, {})])[:3], (0, [(run.THREADS,)], []))
 
     def test_behaviour_that_passes_then_is_unstable(self):
         code, asked, unstable, out = self.outcome([(100, {FORKS: "60 s", FULL: "x"}), (0, {})])
         self.assertEqual((code, len(asked)), (0, 2))
         self.assertIn("(binary_id(=memfit::behaviour) & test(=tree::forks)) | (", asked[1][-1])
-        self.assertEqual(asked[1][:4], ("--test-threads", "1", "--retries", "1"))
+        self.assertEqual(asked[1][:3], (1, "--retries", "1"))
         self.assertEqual(unstable, [f"{FULL}: x", f"{FORKS}: 60 s"])
         self.assertIn("Unstable", out)
 

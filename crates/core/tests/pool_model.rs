@@ -344,7 +344,7 @@ fn long_seeded_run() {
     for (entry, chain_frames) in POOLS.iter().flat_map(|entry| [1, 4, 8].map(|chain| (entry, chain))) {
         let mut random = Random(u64::from(chain_frames));
         let mut model = Model::new(entry, chain_frames, 600, 1400);
-        for i in 0..8_000 {
+        for i in 0..6_000 {
             model.step(&random.op(i / 1_500 % 2 == 0));
         }
         let Model { moves, tidied, full, .. } = model;

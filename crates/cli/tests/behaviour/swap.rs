@@ -119,7 +119,7 @@ fn compressed_clean_pages_are_not_written_again() {
         let (_, stats) = noise.right(scheme.as_flattened(), "", mode);
         (number(&stats, "/swap/write_bytes") >> 20, number(&stats, "/evictions/clean"))
     };
-    let mib = sized(140, 200);
+    let mib = sized(120, 200);
     let (kept, clean) = written(BIMODAL, &format!("{mib} 5 seq"));
     let (lost, none) = written(OLDEST, &format!("{mib} 5 seq"));
     assert!(

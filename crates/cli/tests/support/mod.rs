@@ -143,7 +143,7 @@ impl Bench {
     /// Runs a shell command line as it is.
     #[track_caller]
     pub fn plain(&self, line: &str) -> Ran {
-        self.checked(shell(line), line)
+        self.within(shell(line), line, &Limits { time: RUN_TIMEOUT, peak: true })
     }
 
     /// Runs a shell command line under memfit, without the summary; the statistics must be sane.
@@ -173,7 +173,12 @@ impl Bench {
 
     #[track_caller]
     pub fn checked(&self, command: Command, line: &str) -> Ran {
-        let ran = process::run(command, &self.directory, &Limits::of(RUN_TIMEOUT));
+        self.within(command, line, &Limits::of(RUN_TIMEOUT))
+    }
+
+    #[track_caller]
+    fn within(&self, command: Command, line: &str, limits: &Limits) -> Ran {
+        let ran = process::run(command, &self.directory, limits);
         assert!(!ran.timed_out, "{}: not within {RUN_TIMEOUT:?}: {line}\n{}\n{}", self.name, ran.err, ran.hang);
         ran
     }

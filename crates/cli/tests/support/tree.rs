@@ -131,7 +131,7 @@ impl Tree {
         let start = Instant::now();
         let mut gone_after = None;
         while start.elapsed() < limit {
-            if !self.alive().is_empty() || self.code().is_none() {
+            if self.code().is_none() || !self.alive().is_empty() {
                 gone_after = None;
             } else if *gone_after.get_or_insert_with(|| start.elapsed()) + Duration::from_millis(10) < start.elapsed() {
                 return gone_after;
