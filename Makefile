@@ -24,7 +24,7 @@ run: build ## an unmodified program in half the memory that it takes
 test: ## all tests of data and behaviour; those that this machine cannot run are listed at the end
 	@tests/run
 
-soak: ## what holds in most runs only, and the long versions of tests; 20 minutes
+soak: ## what holds in most runs only, and the long versions of tests; seven minutes
 	@tests/run soak
 
 gate: ## .ci/run as it is run before a change is merged: a fresh clone of HEAD, nothing of this shell; passes are noted in target/gate

@@ -16,8 +16,10 @@ SPEC.loader.exec_module(run)
 JUNIT = """<?xml version="1.0"?>
 <testsuites><testsuite name="memfit::behaviour">
 <testcase name="top::keys"/>
-<testcase name="tree::forks"><failure type="test failure" message="exit code 101">panicked
- at 60 s</failure></testcase>
+<testcase name="tree::forks"><failure type="test failure with exit code 101"/>
+<system-err>thread 'tree::forks' (7) panicked at tree.rs:60:5:
+not within 60 s
+stack backtrace:</system-err></testcase>
 <testcase name="swap::full"><failure type="timeout"/></testcase>
 </testsuite><testsuite name="memfit-core"><testcase name="list::tests::ends"/></testsuite></testsuites>
 """
@@ -30,7 +32,7 @@ class Kinds(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
             file.write(JUNIT)
             file.flush()
-            self.assertEqual(run.failures(file.name), {FORKS: "panicked at 60 s", FULL: "timeout"})
+            self.assertEqual(run.failures(file.name), {FORKS: "panicked at tree.rs:60:5: not within 60 s", FULL: "timeout"})
 
     def test_only_behaviour_is_run_again(self):
         for name in (FORKS, "memfit::launcher inherited_state", "memfit-torture::native behaviour::stops",

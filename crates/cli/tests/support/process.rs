@@ -42,6 +42,20 @@ pub struct Ran {
     pub hang: String,
 }
 
+/// Kills what the command starts when the thread that starts it ends, so that nothing is left when a test is ended from outside for
+/// taking too long. memfit ends its tree then.
+pub fn dies_with_this_thread(command: &mut Command) {
+    let die = || {
+        // SAFETY: a plain system call on the child itself.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: it makes one system call, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(die) };
+}
+
 /// Runs a command to its end or to the end of its time; then its tree is killed. The environment is small and the same
 /// everywhere, so that outputs can be compared.
 pub fn run(mut command: Command, directory: &Path, limits: &Limits) -> Ran {
@@ -52,6 +66,7 @@ pub fn run(mut command: Command, directory: &Path, limits: &Limits) -> Ran {
         command.env_remove(name);
     }
     command.env("LC_ALL", "C").env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1").process_group(0);
+    dies_with_this_thread(&mut command);
     let start = Instant::now();
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let root = child.id() as i32;

@@ -64,6 +64,7 @@ impl Tree {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let value = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         command.env("MEMFIT_TEST_TREE", &value).env("LC_ALL", "C").current_dir(directory);
+        super::process::dies_with_this_thread(&mut command);
         let root = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         Tree { out, err, root, status: None, entry: format!("MEMFIT_TEST_TREE={value}") }
     }
