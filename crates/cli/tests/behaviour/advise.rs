@@ -1,15 +1,12 @@
 //! `memfit run --advise` of a program that is paged.
 
 use crate::support::contents::assert_contents_eq;
+use crate::support::recording::text;
 use crate::support::{memfit_command, Bench};
 use std::fs;
 
 /// Far more than the program needs.
 const PLENTY: u64 = 2 << 30;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 #[test]
 fn advice_goes_to_standard_error_and_nothing_is_left() {

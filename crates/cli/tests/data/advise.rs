@@ -1,5 +1,6 @@
 //! `memfit advise` as a user meets it. No program is paged: workloads are made up.
 
+use crate::support::recording::text;
 use memfit_core::scheme::Scheme;
 use serde_json::Value;
 use std::fs;
@@ -10,10 +11,6 @@ fn advise(directory: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memfit"));
     command.arg("advise").args(words).current_dir(directory).stdin(Stdio::null());
     command.output().expect("memfit starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn advice(directory: &Path, words: &[&str]) -> Value {

@@ -1,5 +1,6 @@
 //! What `memfit advise` predicts, tried with the program by counts.
 
+use crate::support::recording::text;
 use crate::support::stats::Stats;
 use crate::support::{memfit_command, process, say, Bench, RUN_TIMEOUT};
 use memfit_core::scheme::Scheme;
@@ -14,10 +15,6 @@ const REST: u64 = 32;
 const ROUNDS: u64 = 8;
 /// The largest budget that is tried, in terms of the one that is advised, percent.
 const MORE_PERCENT: u64 = 130;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Pages that came back.
 fn back(stats: &Stats) -> u64 {
