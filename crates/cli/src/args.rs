@@ -92,10 +92,14 @@ pub struct RunArgs {
     /// Where pages go that RAM cannot hold even compressed: a directory on a disk, a file, or 'none'
     ///
     /// In a directory memfit makes a file that only it can see and that vanishes with it. A file or device of yours is
-    /// overwritten. Without this option memfit chooses a directory on a disk. Given several times, each place is used when
-    /// those before it are full.
+    /// overwritten, unless it holds data or is in use: then memfit refuses it. Without this option memfit chooses a directory
+    /// on a disk. Given several times, each place is used when those before it are full.
     #[arg(long, value_name = "DIR|FILE|none", value_hint = ValueHint::AnyPath)]
     pub swap: Vec<PathBuf>,
+
+    /// Overwrite the files and devices of --swap even if they hold data
+    #[arg(long, requires = "swap")]
+    pub swap_overwrite: bool,
 
     /// Largest size of the swap tier, of each place if there are several; written as the budget
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]

@@ -37,6 +37,8 @@ use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// How far the pager is behind its programs among the kernel's victims, thousandths of the memory of the machine.
+const OOM_DISTANCE: i32 = 500;
 /// How long the pager may take to start.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the final statistics may take.
@@ -126,7 +128,12 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     }
     let spawned = executable.spawn(&plan.inherited.signals);
     let spawned = spawned.map_err(|error| Failure::system("start a process", &error))?;
-    launcher.command_started(spawned.map_err(|error| Failure::command(&plan.command[0], error))?);
+    let command = spawned.map_err(|error| Failure::command(&plan.command[0], error))?;
+    // The whole tree dies with the pager, which holds most of its memory: when the machine is out of memory, a program shall go.
+    if process::move_oom_score(launcher.pager, -OOM_DISTANCE).is_err() {
+        let _ = process::move_oom_score(command, OOM_DISTANCE);
+    }
+    launcher.command_started(command);
     if let Some(record) = plan.record.take() {
         record.keep();
     }

@@ -71,7 +71,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         tell_not_recorded(args, "the command runs unmanaged");
         return Err(execute(args, &inherited, env::vars_os().collect()));
     }
-    let swap = swap::choose(&args.swap)?;
+    let swap = swap::choose(&args.swap, args.swap_overwrite)?;
     if let SwapChoice::Paths(paths) = &swap {
         paths.iter().filter_map(|path| swap::remote(path)).for_each(|text| note(args, &text));
     }

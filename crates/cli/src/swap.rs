@@ -4,9 +4,10 @@ use crate::errors::{describe, Failure};
 use memfit_os::probe;
 use memfit_pager::config::SwapChoice;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What follows a swap tier in RAM.
 const IN_RAM_ADVICE: &str = "pages put there would stay in RAM and save nothing; name a directory on a disk, such as \
@@ -27,9 +28,9 @@ pub fn place_names(choice: &SwapChoice) -> String {
 /// Turns the options into a choice with absolute paths.
 ///
 /// # Errors
-/// When a place does not exist, is in RAM, cannot be written, or holds data; when `none` is not alone, or a place is named
-/// twice.
-pub fn choose(options: &[PathBuf]) -> Result<SwapChoice, Failure> {
+/// When a place does not exist, is in RAM, cannot be written, is in use, or holds data that may not be overwritten; when `none`
+/// is not alone, or a place is named twice.
+pub fn choose(options: &[PathBuf], overwrite: bool) -> Result<SwapChoice, Failure> {
     match options {
         [] => return Ok(SwapChoice::Auto),
         [only] if only == Path::new("none") => return Ok(SwapChoice::None),
@@ -40,7 +41,7 @@ pub fn choose(options: &[PathBuf]) -> Result<SwapChoice, Failure> {
     }
     let mut paths: Vec<PathBuf> = Vec::new();
     for path in options {
-        check(path).map_err(|reason| Failure::here(format!("--swap {}: {reason}", path.display())))?;
+        check(path, overwrite).map_err(|reason| Failure::here(format!("--swap {}: {reason}", path.display())))?;
         let absolute = path.canonicalize().map_err(|error| Failure::system("resolve the path of --swap", &error))?;
         if paths.contains(&absolute) {
             return Err(Failure::usage(format!("--swap {}: it is named twice", path.display())));
@@ -61,7 +62,7 @@ pub fn remote(path: &Path) -> Option<String> {
     ))
 }
 
-fn check(path: &Path) -> Result<(), String> {
+fn check(path: &Path, overwrite: bool) -> Result<(), String> {
     let metadata = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err("there is no such directory or file; make it first, or use --swap none".into());
@@ -86,24 +87,94 @@ fn check(path: &Path) -> Result<(), String> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     if kind.is_block_device() {
-        // Of a block device this also asks whether somebody has it mounted.
+        // The kernel refuses this for a device that is mounted, or part of an array or a volume group, or a swap area in use.
         options.custom_flags(libc::O_EXCL);
     }
-    let file = options.open(path).map_err(|error| format!("it cannot be written: {}", describe(&error)))?;
-    if holds_data(file).map_err(|error| describe(&error))? {
-        return Err("it holds data, which memfit would overwrite; empty it first, or mark it with mkswap".into());
+    let file = options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => "it is in use: mounted, or part of an array, a volume group or the kernel's swap".into(),
+        _ => format!("it cannot be written: {}", describe(&error)),
+    })?;
+    if overwrite {
+        return Ok(());
     }
+    let what = contents(&file, path, kind.is_block_device()).map_err(|error| describe(&error))?;
+    if let Some(what) = what {
+        return Err(format!(
+            "it holds {what}, which memfit would overwrite; empty it first, mark it with mkswap, or say --swap-overwrite"
+        ));
+    }
+    // A place that cannot be written is the pager's business; without a mark it is judged anew the next time.
+    let _ = mark(&file);
     Ok(())
 }
 
-/// Whether the start of a file or device is neither empty nor zero nor that of a swap area. The pager leaves the first
-/// page alone, so a place that was good once stays good.
-fn holds_data(file: File) -> io::Result<bool> {
-    let mut start = Vec::new();
-    file.take(65536).read_to_end(&mut start)?;
-    let is_swap_area = start.get(4086..4096) == Some(b"SWAPSPACE2");
-    let first_page = &start[..start.len().min(4096)];
-    Ok(!is_swap_area && first_page.iter().any(|byte| *byte != 0))
+/// At the start of what memfit has overwritten before, and may overwrite again. The pager leaves the first page alone.
+const MARK: &[u8] = b"memfit swap tier\n";
+
+/// Marks a place as one of memfit's, unless it has a mark.
+fn mark(file: &File) -> io::Result<()> {
+    let mut first = [0; MARK.len()];
+    match file.read_at(&mut first, 0)? {
+        read if first[..read].iter().any(|byte| *byte != 0) => Ok(()),
+        _ => file.write_all_at(MARK, 0),
+    }
+}
+
+/// Bytes at both ends of a file or device that are looked at. Of the signatures that libblkid knows all but a few lie there.
+const LOOKED_AT: u64 = 1 << 20;
+
+/// What a file or device holds; `None` if that is nothing, a swap area, or what a run has left.
+fn contents(mut file: &File, path: &Path, device: bool) -> io::Result<Option<String>> {
+    let bytes = file.seek(SeekFrom::End(0))?;
+    let mut read = |from: u64| -> io::Result<Vec<u8>> {
+        let mut part = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        file.by_ref().take(LOOKED_AT).read_to_end(&mut part)?;
+        Ok(part)
+    };
+    let start = read(0)?;
+    let marked = start.get(4086..4096) == Some(b"SWAPSPACE2") || start.starts_with(MARK);
+    match signature(path) {
+        Signature::None | Signature::Unknown if marked => return Ok(None),
+        Signature::Known(name) if marked && name == "swap" => return Ok(None),
+        Signature::Known(name) => return Ok(Some(format!("data ({name})"))),
+        Signature::Unknown if device => {
+            return Ok(Some("what memfit cannot tell, since there is no blkid (of util-linux)".into()));
+        }
+        Signature::None | Signature::Unknown => {}
+    }
+    let holds_data = |part: &[u8]| part.iter().any(|byte| *byte != 0);
+    let end = read(bytes.saturating_sub(LOOKED_AT))?;
+    Ok((holds_data(&start) || holds_data(&end)).then(|| "data".to_owned()))
+}
+
+/// What libblkid makes of a place.
+enum Signature {
+    /// It recognises nothing.
+    None,
+    /// The name of a file system, a member of an array, a partition table.
+    Known(String),
+    /// It cannot be asked.
+    Unknown,
+}
+
+/// Asks blkid, which looks at the contents and not at what was known before (-p).
+fn signature(path: &Path) -> Signature {
+    let tools = ["blkid", "/usr/sbin/blkid", "/sbin/blkid"];
+    let asked = tools.iter().find_map(|tool| Command::new(tool).args(["-p", "-o", "export"]).arg(path).output().ok());
+    let Some(answer) = asked else { return Signature::Unknown };
+    let said = String::from_utf8_lossy(&answer.stdout).into_owned();
+    let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
+    match answer.status.code() {
+        Some(0) => match value("TYPE=").or_else(|| value("PTTYPE=")) {
+            Some(name) => Signature::Known(name),
+            // A device has other properties as well.
+            None => Signature::None,
+        },
+        Some(2) => Signature::None,
+        Some(8) => Signature::Known("several signatures".into()),
+        _ => Signature::Unknown,
+    }
 }
 
 #[cfg(test)]
@@ -112,18 +183,21 @@ mod tests {
 
     #[test]
     fn words_and_nothing() {
-        assert!(matches!(choose(&[]), Ok(SwapChoice::Auto)));
-        assert!(matches!(choose(&["none".into()]), Ok(SwapChoice::None)));
-        assert!(choose(&["none".into(), "/".into()]).unwrap_err().message.contains("no meaning beside"));
-        assert!(choose(&["/var/tmp".into(), "/var/../var/tmp".into()]).unwrap_err().message.contains("named twice"));
+        assert!(matches!(choose(&[], false), Ok(SwapChoice::Auto)));
+        assert!(matches!(choose(&["none".into()], false), Ok(SwapChoice::None)));
+        assert!(choose(&["none".into(), "/".into()], false).unwrap_err().message.contains("no meaning beside"));
+        assert!(choose(&["/var/tmp".into(), "/var/../var/tmp".into()], false)
+            .unwrap_err()
+            .message
+            .contains("named twice"));
         assert!(
-            matches!(choose(&["/var/tmp".into(), "/var".into()]), Ok(SwapChoice::Paths(paths)) if paths.len() == 2)
+            matches!(choose(&["/var/tmp".into(), "/var".into()], false), Ok(SwapChoice::Paths(paths)) if paths.len() == 2)
         );
     }
 
     #[test]
     fn refuses_what_does_not_exist_or_is_no_place() {
-        let reason = |path: &str| choose(&[path.into()]).unwrap_err().message;
+        let reason = |path: &str| choose(&[path.into()], false).unwrap_err().message;
         assert!(reason("/nonexistent").starts_with("--swap /nonexistent: there is no such directory"));
         assert!(reason("/dev/null").contains("neither a directory"));
         if Path::new("/dev/shm").is_dir() {
@@ -134,10 +208,11 @@ mod tests {
     #[test]
     fn a_file_with_data_is_not_overwritten() {
         let path = std::path::PathBuf::from(format!("/var/tmp/memfit-swap-test-{}", std::process::id()));
-        let verdict = |contents: &[u8]| {
+        let judge = |contents: &[u8], overwrite| {
             fs::write(&path, contents).unwrap();
-            choose(std::slice::from_ref(&path)).map_err(|failure| failure.message)
+            choose(std::slice::from_ref(&path), overwrite).map_err(|failure| failure.message)
         };
+        let verdict = |contents: &[u8]| judge(contents, false);
         assert!(verdict(b"").is_ok());
         assert!(verdict(&[0; 70000]).is_ok());
         assert!(verdict(b"a letter").unwrap_err().contains("holds data"));
@@ -146,7 +221,30 @@ mod tests {
         assert!(verdict(&area).is_ok());
         let mut used = vec![0; 8192];
         used[4096..].fill(9);
-        assert!(verdict(&used).is_ok(), "the first page decides");
+        assert!(verdict(&used).unwrap_err().contains("holds data"), "behind the first page, too");
+        assert!(judge(&used, true).is_ok(), "by an explicit word");
+        let mut left = vec![0; 8192];
+        left[..MARK.len()].copy_from_slice(MARK);
+        left[4096..].fill(9);
+        assert!(verdict(&left).is_ok(), "what a run has left");
+        assert!(verdict(&[]).is_ok() && fs::read(&path).unwrap() == MARK);
+        let mut late = vec![0; 8 << 20];
+        late[(8 << 20) - 5000] = 1;
+        assert!(verdict(&late).unwrap_err().contains("holds data"), "and at the end");
+        // A member of an array (md, format 1.0) can have any other signature at its start.
+        let sectors = 16u64 << 11;
+        let superblock = (sectors - 16) & !7;
+        let mut member = vec![0; (sectors * 512) as usize];
+        let at = superblock as usize * 512;
+        member[at..at + 4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
+        member[at + 4] = 1;
+        member[at + 144..at + 152].copy_from_slice(&superblock.to_le_bytes());
+        member[4086..4096].copy_from_slice(b"SWAPSPACE2");
+        if matches!(signature(&path), Signature::Unknown) {
+            println!("SKIPPED: there is no blkid here");
+        } else {
+            assert!(verdict(&member).unwrap_err().contains("linux_raid_member"), "{:?}", verdict(&member));
+        }
         fs::remove_file(&path).unwrap();
     }
 }

@@ -35,7 +35,7 @@ pub struct Answer {
     pub file: u64,
 }
 
-/// Runs of a queue looked at before giving up when all are parked.
+/// Runs of a queue looked at before giving up when all are pinned.
 const SCAN_RUNS: u32 = 256;
 /// First back-off of a parked run, ticks (milliseconds).
 const PARK_TICKS: u32 = 16;
@@ -84,6 +84,7 @@ impl Core {
         let procs: Vec<ProcId> =
             all.map(ProcId).filter(|p| self.table.procs[p.0 as usize].is_some() && may(*p)).collect();
         self.asked(&Asked::PickVictims { most: max_pages as u32, tick, free: &procs });
+        procs.iter().for_each(|&proc| self.table.unpark(proc, tick));
         let files_first = self.files_first();
         if files_first && !procs.is_empty() && self.may_wait_for_files(&procs, tick) {
             return None;
@@ -95,7 +96,7 @@ impl Core {
             let probation_first = self.table.duel.probation_first(group, &pages);
             for probation in [probation_first, !probation_first] {
                 let queue = Queue { group: usize::from(group), probation: usize::from(probation) };
-                let found = self.pick_from(queue, &procs, max_pages, tick);
+                let found = self.pick_from(queue, &procs, max_pages);
                 if found.is_some() {
                     return found;
                 }
@@ -131,21 +132,15 @@ impl Core {
         tick.wrapping_sub(since) < FILES_WITHIN
     }
 
-    fn pick_from(
-        &mut self,
-        queue: Queue,
-        procs: &[ProcId],
-        max_pages: usize,
-        tick: u32,
-    ) -> Option<(ProcId, Vec<Victim>)> {
+    fn pick_from(&mut self, queue: Queue, procs: &[ProcId], max_pages: usize) -> Option<(ProcId, Vec<Victim>)> {
         let mut oldest = None;
         for &p in procs {
             self.pass_pinned(p, queue);
-            oldest = [oldest, self.oldest(p, queue, tick).map(|stamp| (stamp, p))].into_iter().flatten().min();
+            oldest = [oldest, self.oldest(p, queue).map(|stamp| (stamp, p))].into_iter().flatten().min();
         }
         let (_, proc) = oldest?;
         let max_pages = max_pages.min(self.staging.room(AreaId(self.table.proc(proc).area)) as usize);
-        let runs = self.choose_runs(proc, queue, max_pages, tick);
+        let runs = self.choose_runs(proc, queue, max_pages);
         let victims = self.claim(proc, &runs, max_pages);
         let pages = victims.iter().map(|v| v.slots.len() as u32).sum();
         for victim in &victims {
@@ -207,31 +202,21 @@ impl Core {
         }
     }
 
-    /// Age stamp of the oldest run that may be tried now.
-    fn oldest(&self, proc: ProcId, queue: Queue, tick: u32) -> Option<u64> {
-        let mut i = self.head(proc, queue);
-        for _ in 0..SCAN_RUNS {
-            if i == NIL {
-                return None;
-            }
-            let run = &self.table.runs[i as usize];
-            if run.parked_until <= tick && self.takeable(i) != 0 {
-                return Some(run.stamp);
-            }
-            i = run.links.next;
-        }
-        None
+    /// Age stamp of the oldest run of which something can be taken.
+    fn oldest(&self, proc: ProcId, queue: Queue) -> Option<u64> {
+        let head = self.head(proc, queue);
+        (head != NIL && self.takeable(head) != 0).then(|| self.table.runs[head as usize].stamp)
     }
 
     /// The oldest runs, as many as a batch takes whole: of the first one a part may have to do. What a batch has no room for is
     /// not to be among them: they are claimed by address, and those at the upper end would stay however old they are.
-    fn choose_runs(&self, proc: ProcId, queue: Queue, max_pages: usize, tick: u32) -> Vec<u32> {
+    fn choose_runs(&self, proc: ProcId, queue: Queue, max_pages: usize) -> Vec<u32> {
         let (mut runs, mut i) = (Vec::new(), self.head(proc, queue));
-        let (mut pages, mut victims, mut parked) = (0, 0, 0);
-        while i != NIL && pages < max_pages && parked < SCAN_RUNS {
+        let (mut pages, mut victims, mut pinned) = (0, 0, 0);
+        while i != NIL && pages < max_pages && pinned < SCAN_RUNS {
             let run = &self.table.runs[i as usize];
             let takeable = self.takeable(i);
-            if run.parked_until <= tick && takeable != 0 {
+            if takeable != 0 {
                 pages += takeable.count_ones() as usize;
                 victims += (takeable & !(takeable << 1)).count_ones() as usize;
                 if (pages > max_pages || victims > BATCH_VICTIMS) && !runs.is_empty() {
@@ -239,7 +224,7 @@ impl Core {
                 }
                 runs.push(i);
             } else {
-                parked += 1;
+                pinned += 1;
             }
             i = run.links.next;
         }
@@ -314,13 +299,14 @@ impl Core {
     fn park_runs(&mut self, proc: ProcId, first: Page, pages: u32, park: bool, tick: u32) {
         for number in first.run()..=Page(first.0 + u64::from(pages) - 1).run() {
             let Some(run) = self.table.run_of(proc, Page(number * RUN_PAGES)) else { continue };
-            let run = &mut self.table.runs[run as usize];
+            let r = &mut self.table.runs[run as usize];
             if !park {
-                run.park_count = 0;
-            } else if run.resident > 0 {
-                run.parked_until = tick + (PARK_TICKS << run.park_count);
-                run.park_count = (run.park_count + 1).min(PARK_DOUBLINGS);
+                r.park_count = 0;
+            } else if r.resident > 0 {
+                let until = tick + (PARK_TICKS << r.park_count);
+                r.park_count = (r.park_count + 1).min(PARK_DOUBLINGS);
                 self.counters.parked_runs += 1;
+                self.table.park(run, until);
             }
         }
     }
@@ -336,10 +322,10 @@ impl Core {
     /// Lets all parked runs of a process be tried at once: what they waited for has happened.
     pub fn unpark(&mut self, proc: ProcId) {
         self.asked(&Asked::Unpark { proc });
+        self.table.unpark(proc, u32::MAX);
         let runs: Vec<u32> = self.table.proc(proc).runs().values().copied().collect();
         for run in runs {
-            let run = &mut self.table.runs[run as usize];
-            (run.parked_until, run.park_count) = (0, 0);
+            self.table.runs[run as usize].park_count = 0;
         }
     }
 }

@@ -118,11 +118,11 @@ pub(crate) struct Run {
     pub links: Links,
     /// Age: the value of the core's clock when it was last queued.
     pub stamp: u64,
-    /// Not to be tried before this tick (after EBUSY and the like).
+    /// Not to be tried before this tick (after EBUSY and the like); 0 if it is not parked.
     pub parked_until: u32,
     /// Back-off exponent of the parking.
     pub park_count: u8,
-    /// How many entries are Resident or Lazy; the run is queued exactly while this is not 0.
+    /// How many entries are Resident or Lazy; while this is not 0 the run is either queued or parked.
     pub resident: u8,
     /// Which of its process's queues it belongs to.
     pub group: u8,
@@ -148,6 +148,9 @@ pub(crate) struct Proc {
     found: Cell<(u64, u32)>,
     /// Runs with resident pages, oldest first, of each group: those on probation, and the others.
     pub queues: [[List; 2]; QUEUES],
+    /// Runs with resident pages that are not to be tried before a tick: they are in no queue, where they would hide
+    /// what is behind them.
+    parked: BTreeSet<(u32, u32)>,
     /// Entries that are Resident, Quarantined, Evicting: pages in the program's memory.
     pub present_pages: u64,
     pub quarantined_pages: u64,
@@ -206,6 +209,9 @@ pub(crate) struct Table {
     pub decided: Decided,
 }
 
+/// Stamps grow from here; a run that is put before the oldest one gets a smaller one.
+const FIRST_STAMP: u64 = 1 << 40;
+
 struct RunArena<'a>(&'a mut Vec<Run>);
 
 impl Linked for RunArena<'_> {
@@ -223,7 +229,7 @@ impl Table {
             present_total: 0,
             groups: [Group::default(); QUEUES],
             duel: Duel::of_resident(kind),
-            clock: 0,
+            clock: FIRST_STAMP,
             decided: Decided::default(),
         }
     }
@@ -241,6 +247,7 @@ impl Table {
             runs: BTreeMap::new(),
             found: Cell::new((NO_RUN, NIL)),
             queues: [[List::EMPTY; 2]; QUEUES],
+            parked: BTreeSet::new(),
             present_pages: 0,
             quarantined_pages: 0,
             evicting_pages: 0,
@@ -347,7 +354,7 @@ impl Table {
                 pages.probation -= u64::from(probation);
                 self.runs[run as usize].resident -= 1;
                 if self.runs[run as usize].resident == 0 {
-                    self.unqueue(run);
+                    self.take_out(run);
                 }
             }
             _ => {}
@@ -377,7 +384,8 @@ impl Table {
             return;
         }
         let to = if file { FILES } else { self.duel.group(number) };
-        if resident > 0 {
+        let parked = self.runs[run as usize].parked_until != 0;
+        if resident > 0 && !parked {
             self.unqueue(run);
         }
         let outside = self.runs[run as usize].entries.iter().map(|entry| out(entry.get())).sum::<u64>();
@@ -390,7 +398,7 @@ impl Table {
             count(out, outside);
         }
         self.runs[run as usize].group = to;
-        if resident > 0 {
+        if resident > 0 && !parked {
             self.enqueue(run, probation);
         }
     }
@@ -424,8 +432,11 @@ impl Table {
         self.enqueue(run, self.runs[run as usize].probation);
     }
 
-    /// Puts a run with resident pages to the young end of a queue of its group.
+    /// Puts a run with resident pages to the young end of a queue of its group, unless it is parked.
     fn enqueue(&mut self, run: u32, probation: bool) {
+        if self.runs[run as usize].parked_until != 0 {
+            return;
+        }
         if self.queued(run) {
             self.unqueue(run);
         }
@@ -456,6 +467,46 @@ impl Table {
         let mut queue = self.proc(proc).queues[usize::from(group)][usize::from(probation)];
         queue.remove(&mut RunArena(&mut self.runs), run);
         self.proc_mut(proc).queues[usize::from(group)][usize::from(probation)] = queue;
+    }
+
+    /// Takes a run without resident pages out of where it is.
+    fn take_out(&mut self, run: u32) {
+        if self.runs[run as usize].parked_until == 0 {
+            return self.unqueue(run);
+        }
+        self.forget_parked(run);
+    }
+
+    /// A parked run is none any more; it is not queued.
+    fn forget_parked(&mut self, run: u32) {
+        let Run { proc, parked_until, .. } = self.runs[run as usize];
+        self.proc_mut(proc).parked.remove(&(parked_until, run));
+        self.runs[run as usize].parked_until = 0;
+    }
+
+    /// Keeps a run with resident pages from being tried before a tick.
+    pub fn park(&mut self, run: u32, until: u32) {
+        self.take_out(run);
+        let r = &mut self.runs[run as usize];
+        r.parked_until = until.max(1);
+        let (proc, key) = (r.proc, (r.parked_until, run));
+        self.proc_mut(proc).parked.insert(key);
+    }
+
+    /// Puts the runs that are parked until then back to the old end of their queues.
+    pub fn unpark(&mut self, proc: ProcId, tick: u32) {
+        let due = self.proc(proc).parked.range(..=(tick, u32::MAX));
+        let mut due: Vec<u32> = due.map(|&(_, run)| run).collect();
+        due.sort_by_key(|&run| std::cmp::Reverse(self.runs[run as usize].stamp));
+        for run in due {
+            self.forget_parked(run);
+            let Run { group, probation, stamp, .. } = self.runs[run as usize];
+            let mut queue = self.proc(proc).queues[usize::from(group)][usize::from(probation)];
+            let before = if queue.head == NIL { u64::MAX } else { self.runs[queue.head as usize].stamp };
+            self.runs[run as usize].stamp = stamp.min(before - 1);
+            queue.push_front(&mut RunArena(&mut self.runs), run);
+            self.proc_mut(proc).queues[usize::from(group)][usize::from(probation)] = queue;
+        }
     }
 
     fn new_run(&mut self, proc: ProcId, number: u64) -> u32 {
@@ -526,10 +577,10 @@ impl Table {
         out
     }
 
-    /// Resident pages in parked runs; O(runs).
+    /// Resident pages in parked runs.
     pub fn parked_pages(&self, tick: u32) -> u64 {
-        let runs = self.procs.iter().flatten().flat_map(|p| p.runs.values());
-        runs.map(|&i| &self.runs[i as usize]).filter(|r| r.parked_until > tick).map(|r| u64::from(r.resident)).sum()
+        let parked = self.procs.iter().flatten().flat_map(|p| p.parked.range((tick + 1, 0)..));
+        parked.map(|&(_, run)| u64::from(self.runs[run as usize].resident)).sum()
     }
 
     /// Bytes that the table itself takes.
@@ -544,6 +595,7 @@ impl Table {
         let mut groups = [Group::default(); QUEUES];
         for (id, proc) in self.procs.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?))) {
             let (mut present_pages, mut quarantined, mut evicting, mut queued, mut coming_pages) = (0, 0, 0, 0, 0);
+            let mut parked = 0;
             let (found, run) = proc.found.get();
             assert!(found == NO_RUN || proc.runs.get(&found) == Some(&run), "run {found} was found where it is not");
             for (&number, &run) in &proc.runs {
@@ -555,7 +607,11 @@ impl Table {
                 quarantined += count(|e| matches!(e, Entry::Quarantined(_)));
                 evicting += count(|e| matches!(e, Entry::Evicting(_)));
                 coming_pages += count(|e| coming(e) == 1);
-                queued += u32::from(r.resident > 0);
+                let is_parked = proc.parked.contains(&(r.parked_until, run));
+                assert_eq!(is_parked, r.parked_until != 0);
+                assert!(!is_parked || r.resident > 0);
+                parked += usize::from(is_parked);
+                queued += u32::from(r.resident > 0 && !is_parked);
                 let group = &mut groups[usize::from(r.group)];
                 group.resident += u64::from(r.resident);
                 group.probation += if r.probation { u64::from(r.resident) } else { 0 };
@@ -565,6 +621,7 @@ impl Table {
             assert_eq!(quarantined, proc.quarantined_pages);
             assert_eq!(evicting, proc.evicting_pages);
             assert_eq!(coming_pages, proc.coming_pages);
+            assert_eq!(parked, proc.parked.len());
             let lens = proc.queues.as_flattened().iter().map(|queue| queue.len);
             assert_eq!(queued, lens.sum());
             for (group, queues) in proc.queues.iter().enumerate() {

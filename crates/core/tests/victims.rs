@@ -116,3 +116,26 @@ fn faults_in_sequence_are_told_from_random_ones() {
     pass(&mut core, 200, 997);
     assert!(!core.in_sequence());
 }
+
+#[test]
+fn parked_runs_do_not_hide_the_rest_and_are_tried_again() {
+    let mut core = core();
+    // 600 runs that cannot be moved (a device uses them), older than everything else.
+    let process = process(&mut core, (0..600 * RUN_PAGES).chain(100_000..100_050));
+    let mut refused = 0;
+    while refused < 600 * RUN_PAGES {
+        let (_, victims) = core.pick_victims(128, 0, &|_| true).unwrap();
+        for victim in victims {
+            refused += victim.slots.len() as u64;
+            let answer = Answer { park: true, ..Answer::default() };
+            core.evicted(process, victim.first, victim.slots.len() as u32, answer, 0);
+        }
+    }
+    assert_eq!(take_all(&mut core, 1), [50], "what is behind them");
+    assert_eq!(core.totals(0).parked, 600 * RUN_PAGES);
+    let again = |core: &mut Core, tick| core.pick_victims(128, tick, &|_| true).map(|(_, victims)| victims[0].first.0);
+    assert_eq!(again(&mut core, 15), None);
+    assert_eq!(again(&mut core, 16), Some(0), "the oldest first");
+    assert_eq!(core.totals(16).parked, 0);
+    core.check();
+}

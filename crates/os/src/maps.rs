@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::OnceLock;
 
 /// A mapping that the pager may take pages from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,6 +217,62 @@ const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
+/// Linux 6.15.
+const PAGE_IS_GUARD: u64 = 1 << 8;
+
+/// What the kernel makes of MADV_GUARD_INSTALL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guards {
+    /// It does not know it.
+    Absent,
+    /// Linux 6.13 and 6.14: PAGEMAP_SCAN reports a guard page as a swapped one.
+    AsSwapped,
+    /// PAGEMAP_SCAN reports it as PAGE_IS_GUARD, and as swapped.
+    Reported,
+}
+
+/// Found out by a guard page of our own.
+fn guards() -> Guards {
+    static FOUND: OnceLock<Guards> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        const GUARD_INSTALL: libc::c_int = 102;
+        // SAFETY: a new mapping, which nobody else uses, and is given back.
+        unsafe {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let page = libc::mmap(std::ptr::null_mut(), PAGE as usize, prot, flags, -1, 0);
+            if page == libc::MAP_FAILED {
+                return Guards::Absent;
+            }
+            let installed = libc::madvise(page, PAGE as usize, GUARD_INSTALL) == 0;
+            let wanted = Wanted { any: PAGE_IS_GUARD, none: 0, say: 0, pages: 1 };
+            let mut reported = false;
+            if let Ok(pagemap) = Pagemap::open(std::process::id() as i32) {
+                let _ = pagemap.scan(page as u64, page as u64 + PAGE, wanted, |_, _, _| reported = true);
+            }
+            libc::munmap(page, PAGE as usize);
+            match (installed, reported) {
+                (false, _) => Guards::Absent,
+                (true, false) => Guards::AsSwapped,
+                (true, true) => Guards::Reported,
+            }
+        }
+    })
+}
+
+/// What to look for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// One of these.
+    any: u64,
+    /// None of these.
+    none: u64,
+    /// What to say of each page.
+    say: u64,
+    /// So many pages; 0: all.
+    pages: u64,
+}
+
+const PAGE: u64 = 4096;
 
 /// /proc/PID/pagemap, kept open.
 #[derive(Debug)]
@@ -231,8 +288,30 @@ impl Pagemap {
 
     /// Calls `found` with every maximal range of pages that are present (or in the kernel's swap)
     /// between two addresses; the last argument says that it is the kernel's zero page, mapped for
-    /// reading.
+    /// reading. Guard pages (MADV_GUARD_INSTALL) are left out where the kernel tells them from swapped ones.
     pub fn present(&self, start: u64, end: u64, mut found: impl FnMut(u64, u64, bool)) -> io::Result<()> {
+        let any = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
+        let none = if guards() == Guards::Reported { PAGE_IS_GUARD } else { 0 };
+        let wanted = Wanted { any, none, say: PAGE_IS_PFNZERO, pages: 0 };
+        self.scan(start, end, wanted, |s, e, is| found(s, e, is & PAGE_IS_PFNZERO != 0))
+    }
+
+    /// The first guard page between two addresses. Linux 6.13 and 6.14 do not tell it from a page in the kernel's swap.
+    ///
+    /// # Errors
+    /// As the ioctl gives them.
+    pub fn first_guard(&self, start: u64, end: u64) -> io::Result<Option<u64>> {
+        let any = match guards() {
+            Guards::Absent => return Ok(None),
+            Guards::AsSwapped => PAGE_IS_SWAPPED,
+            Guards::Reported => PAGE_IS_GUARD,
+        };
+        let mut first = None;
+        self.scan(start, end, Wanted { any, none: 0, say: 0, pages: 1 }, |s, _, _| first = first.or(Some(s)))?;
+        Ok(first)
+    }
+
+    fn scan(&self, start: u64, end: u64, wanted: Wanted, mut found: impl FnMut(u64, u64, u64)) -> io::Result<()> {
         let mut regions = [Region::default(); 128];
         let mut at = start;
         while at < end {
@@ -244,11 +323,11 @@ impl Pagemap {
                 walk_end: 0,
                 vec: regions.as_mut_ptr() as u64,
                 vec_len: regions.len() as u64,
-                max_pages: 0,
-                category_inverted: 0,
-                category_mask: 0,
-                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-                return_mask: PAGE_IS_PFNZERO,
+                max_pages: wanted.pages,
+                category_inverted: wanted.none,
+                category_mask: wanted.none,
+                category_anyof_mask: wanted.any,
+                return_mask: wanted.say,
             };
             // SAFETY: the argument is a valid pm_scan_arg; the kernel writes at most vec_len regions.
             let count = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
@@ -256,9 +335,9 @@ impl Pagemap {
                 return Err(io::Error::last_os_error());
             }
             for region in &regions[..(count as usize).min(regions.len())] {
-                found(region.start, region.end, region.categories & PAGE_IS_PFNZERO != 0);
+                found(region.start, region.end, region.categories);
             }
-            if arg.walk_end <= at {
+            if arg.walk_end <= at || wanted.pages != 0 && count > 0 {
                 break;
             }
             at = arg.walk_end;
@@ -271,6 +350,12 @@ impl Pagemap {
         let mut seen = false;
         self.present(address & !4095, (address & !4095) + 4096, |_, _, _| seen = true)?;
         Ok(seen)
+    }
+}
+
+impl AsFd for Pagemap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
@@ -361,5 +446,30 @@ mod tests {
         let mut pages = 0;
         pagemap.present(base, base + 60 * 4096, |start, end, _| pages += (end - start) / 4096).unwrap();
         assert!((1..60).contains(&pages), "{pages} pages present");
+    }
+
+    #[test]
+    fn a_guard_page_is_found_and_not_present() {
+        let (pages, page) = (16, 4096usize);
+        // SAFETY: a new mapping, which nobody else uses, is filled, and given back.
+        unsafe {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let base = libc::mmap(std::ptr::null_mut(), pages * page, prot, flags, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            std::ptr::write_bytes(base.cast::<u8>(), 1, 8 * page);
+            let pagemap = Pagemap::open(std::process::id() as i32).unwrap();
+            let (start, end) = (base as u64, base as u64 + (pages * page) as u64);
+            assert_eq!(pagemap.first_guard(start, end).unwrap(), None);
+            if guards() == Guards::Reported {
+                assert_eq!(libc::madvise(base.byte_add(4 * page), 2 * page, 102), 0);
+                assert_eq!(pagemap.first_guard(start, end).unwrap(), Some(start + 4 * 4096));
+                assert_eq!(pagemap.first_guard(start + 5 * 4096, end).unwrap(), Some(start + 5 * 4096));
+                assert_eq!(pagemap.first_guard(start + 6 * 4096, end).unwrap(), None);
+                let mut present = Vec::new();
+                pagemap.present(start, end, |s, e, _| present.push((s, e))).unwrap();
+                assert_eq!(present, [(start, start + 4 * 4096), (start + 6 * 4096, start + 8 * 4096)]);
+            }
+            libc::munmap(base, pages * page);
+        }
     }
 }

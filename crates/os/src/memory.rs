@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -80,7 +81,11 @@ unsafe impl Sync for Frames {}
 impl Frames {
     /// Reserves address space; no memory yet.
     pub fn reserve(bytes: usize) -> io::Result<Frames> {
-        Ok(Frames { base: map(bytes, -1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)?, bytes })
+        let base = map(bytes, -1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)?;
+        // The first touch of a frame takes that frame, and what is given back is given back.
+        // SAFETY: a new mapping of our own.
+        unsafe { libc::madvise(base.cast(), bytes, libc::MADV_NOHUGEPAGE) };
+        Ok(Frames { base, bytes })
     }
 
     /// Bytes `at .. at + len`.
@@ -151,6 +156,22 @@ pub fn file_of(contents: &[u8]) -> io::Result<File> {
     let mut file = anonymous_file(0)?;
     file.write_all(contents)?;
     Ok(file)
+}
+
+/// Whether a descriptor's file can be mapped for reading, as a program would.
+///
+/// # Errors
+/// As mmap gives them: `EBADF` and `EACCES` for one that is not open for reading, `ENODEV` for a file that cannot be mapped.
+pub fn may_map(file: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: a new mapping, which is not read, and is given back.
+    unsafe {
+        let at = libc::mmap(ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0);
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        libc::munmap(at, 4096);
+    }
+    Ok(())
 }
 
 /// A memfd mapped shared here and in one target.

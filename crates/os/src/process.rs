@@ -124,6 +124,18 @@ pub fn spawn_sharing_descriptors(
     }
 }
 
+/// Makes the kernel choose a process later (less than 0) or sooner as a victim when memory is out, in thousandths of the
+/// memory that there is. Sooner is always allowed, later only with CAP_SYS_RESOURCE.
+///
+/// # Errors
+/// When that is not allowed, or the process is gone.
+pub fn move_oom_score(pid: Pid, by: i32) -> io::Result<()> {
+    let path = format!("/proc/{pid}/oom_score_adj");
+    let now: i32 = std::fs::read_to_string(&path)?.trim().parse().map_err(io::Error::other)?;
+    // -1000 would mean never.
+    std::fs::write(path, (now + by).clamp(-999, 1000).to_string())
+}
+
 /// Whether this process leads its session.
 #[must_use]
 pub fn leads_session() -> bool {
@@ -493,6 +505,19 @@ pub fn write_stderr(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_becomes_a_sooner_victim() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let score = || std::fs::read_to_string(format!("/proc/{}/oom_score_adj", child.id())).unwrap();
+        let before: i32 = score().trim().parse().unwrap();
+        move_oom_score(child.id() as Pid, 100).unwrap();
+        let after: i32 = score().trim().parse().unwrap();
+        assert_eq!(after, (before + 100).min(1000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(move_oom_score(child.id() as Pid, 100).is_err());
+    }
 
     #[test]
     fn does_not_clone_with_threads() {

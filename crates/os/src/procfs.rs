@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
 
 /// Most times that a list of threads is read.
 const TASK_READS: u32 = 8;
@@ -94,9 +95,35 @@ pub fn tasks(pid: i32) -> Vec<i32> {
     all
 }
 
+/// Whether a process has a thread of this id in the PID namespace that the process is in.
+pub fn has_task(pid: i32, namespace_tid: u32) -> bool {
+    let own_id = |tid: i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_ascii_whitespace().last()?.parse().ok()
+    };
+    tasks(pid).into_iter().any(|tid| own_id(tid) == Some(namespace_tid))
+}
+
 /// The one-letter state of a thread (`R`, `S`, `D`, `T`, ...).
 pub fn task_state(pid: i32, tid: i32) -> Option<char> {
     stat_field(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?, 3)?.chars().next()
+}
+
+/// Time that a thread has spent in user mode, in clock ticks of 10 ms. `None` when it is gone.
+pub fn user_ticks(pid: i32, tid: i32) -> Option<u64> {
+    stat_field(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?, 14)?.parse().ok()
+}
+
+/// Time that the first thread of a process has spent on CPUs. `None` when it is gone, or the kernel does not count it.
+pub fn cpu_time(pid: i32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
+/// What a thread that has ended, and is not reaped, ended with, as `wait` gives it: a process's first thread.
+pub fn zombie_status(pid: i32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).ok()?;
+    (stat_field(&stat, 3)? == "Z").then(|| stat_field(&stat, 52)?.parse().ok())?
 }
 
 /// A thread's line of figures, /proc/PID/task/TID/stat, kept open.
@@ -144,6 +171,17 @@ fn held(status: &str) -> Option<Hold> {
     match value("TracerPid:")?.parse() {
         Ok(tracer) if tracer != 0 || state.starts_with('t') => Some(Hold::Traced(tracer)),
         _ => state.starts_with('T').then_some(Hold::Stopped),
+    }
+}
+
+/// Whether two processes have the same memory (vfork, clone with CLONE_VM). `None` where the kernel does not say.
+pub fn share_memory(one: i32, other: i32) -> Option<bool> {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: compares by numbers.
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) } {
+        0 => Some(true),
+        order @ 1.. if order < 4 => Some(false),
+        _ => None,
     }
 }
 
@@ -205,6 +243,16 @@ mod tests {
     }
 
     #[test]
+    fn tells_whose_memory_is_the_same() {
+        let own = std::process::id() as i32;
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let found = (share_memory(own, own), share_memory(own, child.id() as i32));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(found, (Some(true), Some(false)) | (None, None)), "{found:?}");
+    }
+
+    #[test]
     fn finds_its_own_arguments() {
         let (start, end) = arguments(std::process::id() as i32).unwrap();
         let path = std::env::var_os("PATH").unwrap();
@@ -219,6 +267,7 @@ mod tests {
         // SAFETY: asks for our own thread id.
         let tid = unsafe { libc::gettid() };
         assert!(robust_list(tid).is_some() && may_look(tid));
-        assert!(tasks(std::process::id() as i32).contains(&tid));
+        let pid = std::process::id() as i32;
+        assert!(tasks(pid).contains(&tid) && has_task(pid, tid as u32) && !has_task(pid, 1 << 30));
     }
 }

@@ -84,7 +84,7 @@ fn address_at(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     Ok((address, size_of_val(&address) as libc::socklen_t))
 }
 
-/// A listening socket of that name.
+/// A listening socket of that name, which does not block.
 ///
 /// # Errors
 /// When the name is taken or too long, and as the system calls give them.
@@ -95,7 +95,7 @@ pub fn listen_abstract(name: &str) -> io::Result<OwnedFd> {
 
 fn listen(address: &libc::sockaddr_un, size: libc::socklen_t) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers.
-    let socket = own(check(unsafe { libc::socket(libc::AF_UNIX, TYPE, 0) })?);
+    let socket = own(check(unsafe { libc::socket(libc::AF_UNIX, TYPE | libc::SOCK_NONBLOCK, 0) })?);
     // SAFETY: `address` is valid for `size` bytes.
     check(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(address).cast(), size) })?;
     // SAFETY: an own descriptor and a number.
@@ -131,6 +131,22 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, i32)> {
     // SAFETY: the buffer is valid for `size` bytes.
     check(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, target, &mut size) })?;
     Ok((credentials.uid, credentials.pid))
+}
+
+/// Whether the process that connected has not ended: as long as it has not, its pid is not another's.
+pub fn peer_lives(socket: BorrowedFd<'_>) -> bool {
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut pidfd: RawFd = -1;
+    let mut size = size_of_val(&pidfd) as libc::socklen_t;
+    let target = (&raw mut pidfd).cast();
+    // SAFETY: the buffer is valid for `size` bytes.
+    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, target, &mut size) };
+    if result != 0 {
+        // Its pid is free. No descriptor left: the process is connected and believed.
+        return io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
+    }
+    let pidfd = own(pidfd);
+    matches!(crate::process::wait_readable([std::os::fd::AsFd::as_fd(&pidfd)], Some(Duration::ZERO)), Ok([false]))
 }
 
 /// Room for one descriptor in a control message, aligned as the kernel wants it.
@@ -183,7 +199,7 @@ pub struct Packet {
 /// Takes the next packet without blocking; `None` when the other end is closed.
 ///
 /// # Errors
-/// `WouldBlock` when there is none, `InvalidData` when it was cut, and as `recvmsg` gives them.
+/// `WouldBlock` when there is none, `InvalidData` when it was cut or has several descriptors, and as `recvmsg` gives them.
 pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut bytes = vec![0; PACKET_BYTES_MAX];
     let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -200,28 +216,38 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     if count < 0 {
         return Err(io::Error::last_os_error());
     }
-    let fd = received_fd(&header);
-    if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "packet was too large"));
+    let mut fds = received_fds(&header);
+    if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 || fds.len() > 1 {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the packet is too large, or has more than one descriptor",
+        ));
     }
-    if count == 0 && fd.is_none() {
+    if count == 0 && fds.is_empty() {
         return Ok(None);
     }
     bytes.truncate(count as usize);
-    Ok(Some(Packet { bytes, fd }))
+    Ok(Some(Packet { bytes, fd: fds.pop() }))
 }
 
-fn received_fd(header: &libc::msghdr) -> Option<OwnedFd> {
-    // SAFETY: the header was filled by recvmsg and its control buffer is alive; the first message is checked for null
-    // and for being one of at least one descriptor (the buffer has no room for a second message).
+/// All descriptors that came, so that none is left open.
+fn received_fds(header: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut fds = Vec::new();
+    // SAFETY: the header was filled by recvmsg and its control buffer is alive; the macros stay within the length that the
+    // kernel has set, and every descriptor in it is new and ours.
     unsafe {
-        let message = libc::CMSG_FIRSTHDR(header);
-        let is_fd = !message.is_null()
-            && (*message).cmsg_level == libc::SOL_SOCKET
-            && (*message).cmsg_type == libc::SCM_RIGHTS
-            && (*message).cmsg_len as usize >= libc::CMSG_LEN(FD_BYTES) as usize;
-        is_fd.then(|| own(ptr::read_unaligned(libc::CMSG_DATA(message).cast())))
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(message);
+                let each = (0..bytes / size_of::<RawFd>()).map(|i| i * size_of::<RawFd>());
+                fds.extend(each.map(|at| own(ptr::read_unaligned(data.add(at).cast()))));
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
     }
+    fds
 }
 
 /// Waits for the next packet, at most `timeout`.
@@ -284,9 +310,39 @@ mod tests {
         let client = connect_abstract(&name).unwrap();
         let (uid, pid) = peer(client.as_fd()).unwrap();
         assert_eq!((uid, pid), (crate::process::effective_uid(), std::process::id() as i32));
+        assert!(peer_lives(client.as_fd()));
         drop(listener);
         assert!(connect_abstract(&name).is_err());
         assert!(connect_abstract("").is_err() && connect_abstract(&"x".repeat(200)).is_err());
+    }
+
+    #[test]
+    fn descriptors_that_nobody_asked_for_are_closed() {
+        let (left, right) = pair().unwrap();
+        for sent in [2usize, 3, 200] {
+            let (mut first, rest) = std::os::unix::net::UnixStream::pair().unwrap();
+            let fds: Vec<RawFd> = (0..sent).map(|_| rest.as_raw_fd()).collect();
+            let bytes = sent * size_of::<RawFd>();
+            let mut control = vec![0u64; 4 + bytes.div_ceil(8)];
+            let mut data = libc::iovec { iov_base: b"x".as_ptr().cast_mut().cast(), iov_len: 1 };
+            // SAFETY: all zeros is a valid header; the control buffer is aligned and has room for the descriptors.
+            unsafe {
+                let mut header: libc::msghdr = mem::zeroed();
+                (header.msg_iov, header.msg_iovlen) = (&mut data, 1);
+                header.msg_control = control.as_mut_ptr().cast();
+                header.msg_controllen = libc::CMSG_SPACE(bytes as u32) as _;
+                let message = libc::CMSG_FIRSTHDR(&header);
+                ((*message).cmsg_level, (*message).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+                (*message).cmsg_len = libc::CMSG_LEN(bytes as u32) as _;
+                ptr::copy_nonoverlapping(fds.as_ptr().cast(), libc::CMSG_DATA(message), bytes);
+                assert_eq!(libc::sendmsg(left.as_raw_fd(), &header, 0), 1);
+            }
+            assert_eq!(receive(right.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidData, "{sent} descriptors");
+            // Nobody else has the other end: no descriptor of it was kept.
+            drop(rest);
+            let mut byte = [0];
+            assert_eq!(io::Read::read(&mut first, &mut byte).unwrap(), 0, "a descriptor of {sent} was left open");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::probe::feature;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
@@ -88,6 +89,20 @@ pub enum Fill {
 #[derive(Debug)]
 pub struct Uffd {
     fd: OwnedFd,
+    /// Address of the page that probes name.
+    probed: AtomicU64,
+}
+
+/// Highest page of user space: an address that every kernel accepts, for probes of a process without a page of ours.
+const HIGHEST_PAGE: u64 = 0x7fff_ffff_e000;
+
+/// What the kernel says of a page and of the userfaultfd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    Registered,
+    NotRegistered,
+    EventPending,
+    Gone,
 }
 
 #[repr(C)]
@@ -113,7 +128,12 @@ impl Default for Inbox {
 impl Uffd {
     /// Takes over a descriptor that came from a stub. It may be anything: every later call checks.
     pub fn from_fd(fd: OwnedFd) -> Uffd {
-        Uffd { fd }
+        Uffd { fd, probed: AtomicU64::new(HIGHEST_PAGE) }
+    }
+
+    /// Sets the page that [`Uffd::gone`] and [`Uffd::event_pending`] name: one that the program does not use.
+    pub fn probe_at(&self, page: u64) {
+        self.probed.store(page, Relaxed);
     }
 
     /// The handshake. Returns the features asked for that the kernel has.
@@ -158,19 +178,40 @@ impl Uffd {
         }
     }
 
+    /// Asks about a page without changing anything: UFFDIO_CONTINUE maps a page that is in the page cache, and private
+    /// anonymous memory has none. (UFFDIO_COPY would fill a page that the program has at the address.)
+    fn probe(&self, at: u64) -> Probe {
+        let mut arg = [at, PAGE, 0, 0];
+        // SAFETY: uffdio_continue is four u64.
+        if unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_CONTINUE, arg.as_mut_ptr()) } == 0 {
+            return Probe::Registered;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENOENT) => Probe::NotRegistered,
+            Some(libc::EAGAIN) => Probe::EventPending,
+            Some(libc::ESRCH) => Probe::Gone,
+            // EINVAL: the kernel says it after it has found that the mapping is registered.
+            _ => Probe::Registered,
+        }
+    }
+
     /// Whether a page lies in a registered mapping. None while an event is pending, and when the memory is gone.
     pub fn is_registered(&self, at: u64) -> Option<bool> {
-        let mut arg = [at, PAGE, 0, 0];
-        // SAFETY: uffdio_continue is four u64. It never does anything: a private mapping has no page cache to continue with,
-        // and the kernel says so only after it has found that the mapping is registered.
-        match unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_CONTINUE, arg.as_mut_ptr()) } {
-            0 => Some(true),
-            _ => match io::Error::last_os_error().raw_os_error() {
-                Some(libc::EINVAL) => Some(true),
-                Some(libc::ENOENT) => Some(false),
-                _ => None,
-            },
+        match self.probe(at) {
+            Probe::Registered => Some(true),
+            Probe::NotRegistered => Some(false),
+            Probe::EventPending | Probe::Gone => None,
         }
+    }
+
+    /// Whether an event is unread.
+    pub fn event_pending(&self) -> bool {
+        self.probe(self.probed.load(Relaxed)) == Probe::EventPending
+    }
+
+    /// Whether the process's memory is gone (exit or exec). False while an event is unread.
+    pub fn gone(&self) -> bool {
+        self.probe(self.probed.load(Relaxed)) == Probe::Gone
     }
 
     /// Wakes all threads that wait for a page in the range.
@@ -180,26 +221,11 @@ impl Uffd {
         unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_WAKE, arg.as_mut_ptr()) };
     }
 
-    /// Whether the process's memory is gone (exit or exec).
-    pub fn gone(&self) -> bool {
-        // A copy to an unmapped place: ESRCH comes before everything else but the argument checks.
-        let page = [0u64; 512];
-        // SAFETY: u64 words as bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(page.as_ptr().cast::<u8>(), PAGE as usize) };
-        self.copy(0x1000, bytes) == Fill::Gone
-    }
-
     /// How many faults are unread; events do not count.
     pub fn faults_unread(&self) -> usize {
         let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd())).unwrap_or_default();
         let pending = text.lines().find_map(|line| line.strip_prefix("pending:"));
         pending.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
-    }
-
-    /// Reads what is there without waiting.
-    pub fn read(&self, inbox: &mut Inbox, events: &mut Vec<Event>) -> io::Result<usize> {
-        let most = inbox.raw.len();
-        self.read_some(inbox, events, most)
     }
 
     /// Reads at most so many messages without waiting. The kernel gives faults before events.
@@ -230,7 +256,7 @@ fn decode(message: &Message) -> Option<Event> {
             // SAFETY: the kernel made this descriptor for us while we read.
             let fd = unsafe { OwnedFd::from_raw_fd(a as u32 as RawFd) };
             set_cloexec(&fd);
-            Event::Fork(Uffd { fd })
+            Event::Fork(Uffd::from_fd(fd))
         }
         0x14 => Event::Remap { from: a, to: b, len: c },
         0x15 => Event::Remove { start: a, end: b },

@@ -2,13 +2,12 @@
 //! core which pages are present.
 
 use crate::mutant::{off, Rule};
-use crate::proc::{send_command, Identity, Proc, STOPPED_AFTER, ZERO_PAGE};
+use crate::proc::{send_command, Identity, Proc, STOPPED_AFTER};
 use crate::regions::Use;
 use crate::state::Shared;
 use memfit_core::{Entry, Page, PageRange};
 use memfit_os::maps::{self, evictable, Mapping, Maps};
 use memfit_os::procfs;
-use memfit_os::uffd::Fill;
 use memfit_wire::{Command, BATCH_PAGES, BATCH_RANGES, OPEN};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -123,6 +122,9 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     }
     for (start, end) in regions {
         proc.add_region(start, end);
+        if proc.has_guards_in(start, end) {
+            proc.guarded.lock().unwrap().add(start, end);
+        }
     }
     // In chunks: the core's lock must stay free for faults.
     for chunk in pages.chunks(64) {
@@ -151,10 +153,13 @@ fn lazily_freed(identity: &Identity) -> Vec<Range> {
     found
 }
 
-/// Whether the stub is in a process, beside the libc that it needs: it will say hello as soon as it runs.
-pub fn has_stub(pid: i32) -> bool {
+/// Whether a process runs without the stub. One whose loader has not mapped libc yet may get it; one that has both will say hello
+/// as soon as it runs.
+pub fn is_without_stub(pid: i32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    [STUB, "/libc.so.6"].iter().all(|library| text.lines().any(|line| line.ends_with(library)))
+    let maps = |library: &str| text.lines().any(|line| line.ends_with(library));
+    let loading = text.lines().any(|line| line.contains("/ld-linux")) && !maps("/libc.so.6");
+    !(loading || maps(STUB) && maps("/libc.so.6"))
 }
 
 /// Adds the parts of a present range that the table does not have. What it has may be in a batch.
@@ -185,7 +190,7 @@ fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
 /// The parts of `fresh` and of the present ranges in it that lie in registered mappings. A range that was
 /// registered can have had holes, in which the program has mapped something since: that is not
 /// registered, and a page taken from it would read as zeros later. A mapping is registered as a whole or
-/// not at all, so filling one of its present pages tells: EEXIST, or not registered. One that is
+/// not at all, so the kernel is asked about one of its present pages. One that is
 /// registered now was so at the look. One without a present page is believed: there is nothing to take.
 fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Present]) -> (Vec<Range>, Vec<Present>) {
     if pages.is_empty() {
@@ -201,7 +206,7 @@ fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Presen
         }
         let inside = pages[page..].iter().take_while(|p| p.0 < mapping.end);
         let inside: Vec<Present> = inside.map(|&(s, e, z)| (s.max(mapping.start), e.min(mapping.end), z)).collect();
-        let other = |&(at, ..): &Present| !matches!(proc.uffd.copy(at, &ZERO_PAGE.0), Fill::Exists(_));
+        let other = |&(at, ..): &Present| proc.uffd.is_registered(at) != Some(true);
         if inside.first().is_some_and(other) {
             continue;
         }

@@ -4,17 +4,19 @@
 use crate::adopt;
 use crate::apart::Apart;
 use crate::config::{Config, FromPager, ToPager};
+use crate::event::EventFd;
 use crate::fault;
-use crate::files;
+use crate::fork_children;
 use crate::forks::{self, Expected};
 use crate::leave::{self, Left};
 use crate::monitor::Look;
 use crate::mutant::{off, Rule};
+use crate::newcomers::{parse, say_bye, Newcomers};
 use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, NOTICE_BYTES};
 use crate::record::Recording;
 use crate::state::Shared;
 use crate::timeline::Timeline;
-use memfit_os::maps::{not_inherited, Maps, Pagemap};
+use memfit_os::maps::{Maps, Pagemap};
 use memfit_os::memory::{file_of, Segment};
 use memfit_os::process::{self, PidFd};
 use memfit_os::procfs::{self, RssReader};
@@ -22,14 +24,14 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, APART, BYE, ENGAGE, ENGAGED, FILE, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND, MAGIC, QUIET,
-    SERVED, SOCKET_VARIABLE, STAY, TELL_FORKS, VERSION, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, LEND, PAGEMAP, QUIET, SERVED, SOCKET_VARIABLE,
+    TELL_FORKS, WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A process whose stub said hello.
@@ -125,9 +127,6 @@ impl Client {
     }
 }
 
-/// A fork child of a paged process has named itself so long after its hello, or it is none.
-const NAMED_WITHIN: Duration = Duration::from_millis(100);
-
 /// A device that takes longer for a transfer is reported.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
@@ -171,21 +170,11 @@ pub struct Desk {
     pub config: Config,
 }
 
-/// Fork children of paged processes are known by their userfaultfd and by their stub's hello. Both are put together by the thread
-/// id with which the stub touches the beacon; whichever comes first waits here.
-static BEACONS: Mutex<Beacons> = Mutex::new(Beacons { clients: Vec::new(), touched: Vec::new() });
-
-struct Beacons {
-    clients: Vec<Arc<Client>>,
-    touched: Vec<(u32, Weak<Proc>)>,
-}
-
 /// Runs until the pager may end.
 pub fn run(desk: &Arc<Desk>) {
     memfit_os::sched::hurry();
     let launcher = desk.config.to_launcher;
-    let listener = desk.config.listener;
-    let mut others: Vec<OwnedFd> = Vec::new();
+    let mut newcomers = Newcomers::default();
     let mut launcher_open = true;
     // The shared descriptor table keeps the launcher's end of the socket open: only its pid tells.
     let alive = PidFd::open(desk.config.launcher_pid).ok();
@@ -197,15 +186,13 @@ pub fn run(desk: &Arc<Desk>) {
         tell_silence(&desk.shared);
         deliver(desk, launcher_open);
         let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
-        release_independent(desk, &clients);
+        fork_children::release_independent(desk, &clients);
+        fork_children::end_doomed(&desk.shared);
         let open = |fd: RawFd| if launcher_open { fd } else { -1 };
         let watch = alive.as_ref().map_or(-1, |fd| fd.as_fd().as_raw_fd());
-        let apart = desk.apart.as_raw_fd();
+        let [listener, apart] = newcomers.listeners([desk.config.listener, desk.apart.as_raw_fd()]);
         let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch), apart];
-        let all = fixed
-            .into_iter()
-            .chain(others.iter().map(AsRawFd::as_raw_fd))
-            .chain(clients.iter().map(|c| c.socket.as_raw_fd()));
+        let all = fixed.into_iter().chain(newcomers.pending()).chain(clients.iter().map(|c| c.socket.as_raw_fd()));
         let mut fds: Vec<libc::pollfd> = all.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         // SAFETY: a live array of its length.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 200) };
@@ -219,32 +206,20 @@ pub fn run(desk: &Arc<Desk>) {
                 return abandon(desk);
             }
         }
-        let count = others.len();
-        let ready = |i: usize| fds[i].revents != 0;
-        let first = fixed.len();
-        let waiting: Vec<bool> = (0..count).map(|i| ready(first + i)).collect();
-        for (i, client) in clients.iter().enumerate().filter(|(i, _)| ready(first + count + i)) {
-            let _ = i;
+        let (first, count) = (fixed.len(), newcomers.pending().count());
+        let ready: Vec<bool> = fds.iter().map(|fd| fd.revents != 0).collect();
+        for (client, _) in clients.iter().zip(&ready[first + count..]).filter(|(_, &ready)| ready) {
             from_client(desk, client);
         }
-        let mut keep = Vec::new();
-        for (socket, ready) in others.into_iter().zip(waiting) {
-            if ready {
-                newcomer(desk, socket);
-            } else {
-                keep.push(socket);
+        newcomers.read(desk, &ready[first..first + count]);
+        for (i, listener) in [(0, listener), (4, apart)] {
+            if ready[i] {
+                newcomers.accept(desk, listener);
             }
-        }
-        others = keep;
-        if fds[0].revents != 0 {
-            accept_all(listener, &mut others);
-        }
-        if fds[4].revents != 0 {
-            accept_all(apart, &mut others);
         }
         if desk.over.load(Relaxed) {
             deliver(desk, launcher_open);
-            return dismiss(desk, others);
+            return newcomers.dismiss(desk);
         }
         if desk.ended.lock().unwrap().is_some()
             && desk.clients.lock().unwrap().is_empty()
@@ -252,7 +227,7 @@ pub fn run(desk: &Arc<Desk>) {
             && forks::none_expected(&desk.shared)
         {
             deliver(desk, launcher_open);
-            return dismiss(desk, others);
+            return newcomers.dismiss(desk);
         }
     }
 }
@@ -262,56 +237,6 @@ fn tell_silence(shared: &Shared) {
     let longest = shared.swap.as_ref().and_then(|swap| swap.counters.under_way.longest());
     if longest.is_some_and(|waited| waited > SILENT_AFTER) {
         shared.warn("the swap tier does not answer; programs wait for pages that are there, or for memory".into());
-    }
-}
-
-/// The end in order: whoever came too late runs on alone, where he would be killed without a word.
-fn dismiss(desk: &Desk, mut others: Vec<OwnedFd>) {
-    for listener in [desk.config.listener, desk.apart.as_raw_fd()].into_iter().filter(|fd| *fd >= 0) {
-        // SAFETY: from here on nobody can connect; those who could are accepted.
-        unsafe { libc::shutdown(listener, libc::SHUT_RD) };
-        accept_all(listener, &mut others);
-    }
-    desk.apart.close();
-    others.iter().for_each(say_bye);
-}
-
-fn say_bye(socket: &OwnedFd) {
-    send_command(socket, &Command { kind: BYE, ..Command::default() }, None);
-}
-
-fn accept_all(listener: RawFd, others: &mut Vec<OwnedFd>) {
-    loop {
-        // SAFETY: accepts on our own listener; the poll said it is readable.
-        let fd = unsafe {
-            libc::accept4(
-                listener,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-                libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            )
-        };
-        if fd < 0 {
-            return;
-        }
-        // SAFETY: new and ours.
-        others.push(unsafe { OwnedFd::from_raw_fd(fd) });
-        let mut more = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one live pollfd.
-        if unsafe { libc::poll(&raw mut more, 1, 0) } <= 0 {
-            return;
-        }
-    }
-}
-
-/// Fork children that think that their parent was paged, which then could not be, wait for nothing.
-fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
-    let waits = |c: &&Arc<Client>| c.has_beacon && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().unwrap().is_none();
-    let mut waiting = clients.iter().filter(waits).peekable();
-    if waiting.peek().is_some() && desk.shared.procs.lock().unwrap().iter().all(|proc| proc.identity.get().is_some()) {
-        for client in waiting {
-            send_command(&client.socket, &Command { kind: STAY, ..Command::default() }, None);
-        }
     }
 }
 
@@ -442,57 +367,13 @@ fn members(known: Vec<ProcStat>, entry: &str) -> Vec<ProcStat> {
     found
 }
 
-/// First packet of a connection: a stub's hello or a question.
-fn newcomer(desk: &Arc<Desk>, socket: OwnedFd) {
-    let Ok(Some(packet)) = seqpacket::receive(socket.as_fd()) else { return };
-    let Ok((uid, pid)) = seqpacket::peer(socket.as_fd()) else { return };
-    match parse(&packet.bytes) {
-        Some(_) if !may_join(desk, uid, pid) => say_bye(&socket),
-        Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
-        Some(request) if request.kind == APART => {
-            if let Err(error) = desk.apart.open() {
-                let place = &desk.config.place;
-                desk.shared.warn(format!("programs in other network namespaces cannot be paged: {place}: {error}"));
-            }
-            send_command(&socket, &Command { kind: STAY, ..Command::default() }, None);
-        }
-        Some(request) if request.kind == FILE => files::asked(desk, socket, pid, request, packet.fd),
-        Some(request) if request.kind == LEAVE => leave::asked(desk, socket, pid, request.flags),
-        None if packet.bytes.starts_with(b"{") => {
-            if may_ask(uid) {
-                let question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
-                let mut answer = crate::stats::live(desk, &question);
-                if seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None).is_err() {
-                    crate::stats::shorten(&mut answer);
-                    let _ = seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None);
-                }
-            }
-        }
-        _ => say_bye(&socket),
-    }
-}
-
-fn may_ask(uid: u32) -> bool {
-    uid == 0 || uid == memfit_os::process::effective_uid()
-}
-
-/// Processes of another user only if they are of the tree, which may have changed its user: others could take memory of the
-/// budget, and the right to a userfaultfd.
-fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
-    uid == memfit_os::process::effective_uid() || proctree::is_at_or_below(pid, desk.config.launcher_pid)
-}
-
-fn parse(bytes: &[u8]) -> Option<FromStub> {
-    if bytes.len() != size_of::<FromStub>() {
-        return None;
-    }
-    // SAFETY: FromStub is plain integers, any bytes are valid; the length is right.
-    let message: FromStub = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
-    (message.magic == MAGIC && message.version == VERSION).then_some(message)
-}
-
-fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
+/// A process has said hello.
+pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
     let Ok(rss) = RssReader::open(pid) else { return say_bye(&socket) };
+    // Another process may have its pid by now.
+    if !seqpacket::peer_lives(socket.as_fd()) {
+        return;
+    }
     let expected = forks::take(&desk.shared, hello.token).filter(|_| hello.token != 0);
     let comm = procfs::comm(pid).unwrap_or_default();
     desk.left.lock().unwrap().why.remove(&pid);
@@ -534,16 +415,7 @@ fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub) {
             cannot_inherit(desk, &client, &error.to_string());
         }
     } else if client.has_beacon {
-        let mut beacons = BEACONS.lock().unwrap();
-        beacons.clients.retain(|c| !c.gone.load(Relaxed));
-        beacons.touched.retain(|(_, proc)| proc.upgrade().is_some_and(|proc| !proc.removed.load(Relaxed)));
-        match beacons.touched.iter().position(|(tid, _)| *tid == client.tid) {
-            Some(i) => {
-                let (_, proc) = beacons.touched.swap_remove(i);
-                proc.upgrade().iter().for_each(|proc| name(&client, proc));
-            }
-            None => beacons.clients.push(Arc::clone(&client)),
-        }
+        desk.shared.unnamed.add(&client);
     }
     desk.clients.lock().unwrap().push(client);
 }
@@ -552,6 +424,10 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     let packet = match seqpacket::receive(client.socket.as_fd()) {
         Ok(Some(packet)) => packet,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+        // There is no descriptor left for the one that came with it.
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData && client.stage.load(Relaxed) == ENGAGING => {
+            return not_managed(desk, client, &other("there is no descriptor left for its memory".into()));
+        }
         _ => return remove_client(desk, client),
     };
     let Some(message) = parse(&packet.bytes) else { return remove_client(desk, client) };
@@ -573,16 +449,21 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     }
     match manage(desk, client, &message, packet.fd) {
         Ok(()) => client.stage.store(MANAGED, Relaxed),
-        Err(error) if told => cannot_inherit(desk, client, &error.to_string()),
-        Err(error) => {
-            client.stage.store(REFUSED, Relaxed);
-            if !desk.fork_events {
-                // Its forks wait for an answer.
-                send_command(&client.socket, &Command { kind: SERVED, ..Command::default() }, None);
-            }
-            leave::refused(desk, client, &error);
-        }
+        Err(error) => not_managed(desk, client, &error),
     }
+}
+
+/// A stub has made what it needs, and its process cannot be paged all the same.
+fn not_managed(desk: &Arc<Desk>, client: &Arc<Client>, error: &std::io::Error) {
+    if client.expected.lock().unwrap().is_some() {
+        return cannot_inherit(desk, client, &error.to_string());
+    }
+    client.stage.store(REFUSED, Relaxed);
+    if !desk.fork_events {
+        // Its forks wait for an answer.
+        send_command(&client.socket, &Command { kind: SERVED, ..Command::default() }, None);
+    }
+    leave::refused(desk, client, error);
 }
 
 /// The child of a told fork cannot be served, and cannot go on with right data.
@@ -631,6 +512,10 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
         command.flags = WITH_DEVICE;
         send_command(&client.socket, &lend, Some(device));
     }
+    // Where it cannot be opened the process will not be paged: see `identity`.
+    if let Ok(pagemap) = Pagemap::open(client.pid).and_then(|pagemap| pagemap.as_fd().try_clone_to_owned()) {
+        send_command(&client.socket, &Command { kind: PAGEMAP, ..Command::default() }, Some(&pagemap));
+    }
     if !desk.fork_events {
         command.flags |= TELL_FORKS;
     }
@@ -642,7 +527,8 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     Ok(())
 }
 
-fn duplicate(fd: RawFd) -> std::io::Result<OwnedFd> {
+/// Another descriptor of the same.
+pub fn duplicate(fd: RawFd) -> std::io::Result<OwnedFd> {
     // SAFETY: the descriptor is open while its owner is borrowed by the caller.
     unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
@@ -668,9 +554,10 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
                 shared.settle(state);
                 numbers
             });
-            Arc::new(Proc::new(id, area, uffd)?)
+            Arc::new(Proc::new(id, area, uffd, EventFd::new()?))
         }
     };
+    proc.uffd.probe_at(message.window[0]);
     register(&proc.uffd, message.window[0], message.window[1] - message.window[0])?;
     if message.beacon != 0 {
         register(&proc.uffd, message.beacon, 4096)?;
@@ -684,7 +571,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     *proc.comm.lock().unwrap() = client.comm.clone();
     match &expected {
         Some(expected) => forks::inherit(shared, &proc, &identity, expected).map_err(|Broken(why)| other(why))?,
-        None if !fresh && !confirm(shared, &proc, client.pid) => {
+        None if !fresh && !fork_children::confirm(shared, &proc, client.pid) => {
             return Err(other("its address space could not be confirmed after fork".into()));
         }
         None if fresh && !desk.fork_events => forks::kept_by_program(&proc, client.pid),
@@ -741,113 +628,11 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
     })
 }
 
-fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Result<()> {
+/// Serves its faults and events from now on.
+pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Result<()> {
     let (shared, proc) = (Arc::clone(shared), Arc::clone(proc));
     std::thread::Builder::new().name("fault".into()).stack_size(256 << 10).spawn(move || fault::run(shared, proc))?;
     Ok(())
-}
-
-/// A FORK event: the child has what the parent has. Called by the parent's fault thread, its batch
-/// settled, while the parent waits.
-pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
-    let lost = match parent.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()) {
-        Some(text) => not_inherited(&text),
-        None => parent.not_inherited.lock().unwrap().clone(),
-    };
-    let mut state = shared.lock();
-    let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32);
-    for &(start, end) in &lost {
-        state.core.unmapped(id, memfit_core::PageRange::from_addresses(start, end));
-    }
-    // Until the next look at what it shares, all that it has is its parent's.
-    shared.doubled.fetch_add(state.core.present_pages(id) * 4096, Relaxed);
-    shared.settle(state);
-    let child = match Proc::new(id, area, uffd) {
-        Ok(child) => Arc::new(child),
-        Err(error) => return shared.fatal(format!("cannot serve a fork child: {error}")),
-    };
-    *child.not_inherited.lock().unwrap() = lost;
-    *child.regions.lock().unwrap() = parent.regions.lock().unwrap().clone();
-    let mut files = parent.files.lock().unwrap().clone();
-    for &(start, end) in child.not_inherited.lock().unwrap().iter() {
-        files.cut(start / 4096, end / 4096);
-    }
-    *child.files.lock().unwrap() = files;
-    child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
-    *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
-    link(parent, &child);
-    shared.procs.lock().unwrap().push(Arc::clone(&child));
-    if let Err(error) = start_fault_thread(shared, &child) {
-        shared.fatal(format!("cannot serve a fork child: {error}"));
-    }
-}
-
-/// They may share pages from now on.
-pub fn link(parent: &Arc<Proc>, child: &Arc<Proc>) {
-    for (one, other) in [(parent, child), (child, parent)] {
-        let mut relatives = one.relatives.lock().unwrap();
-        // One that is gone is enough to know that pages were shared.
-        let mut gone = 0;
-        relatives
-            .retain(|r| r.upgrade().is_some_and(|p| !p.removed.load(Relaxed)) || std::mem::replace(&mut gone, 1) == 0);
-        relatives.push(Arc::downgrade(other));
-    }
-}
-
-/// A fork child is known now: what its table says of ranges that it did not inherit, or has replaced
-/// since, must not be believed. What it inherited is still registered. False if it changes its address
-/// space all the time.
-fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
-    for _ in 0..100 {
-        let io = proc.io.lock().unwrap();
-        let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/smaps")) else { return false };
-        if proc.removed.load(Relaxed) {
-            return false;
-        }
-        // An unread event would move or unmap what the table still has elsewhere.
-        if proc.event_pending() {
-            drop(io);
-            std::thread::sleep(Duration::from_millis(1));
-            continue;
-        }
-        let registered = memfit_os::maps::registered(&text);
-        let mut gaps = Vec::new();
-        let mut at = 0;
-        for &(start, end) in &registered {
-            gaps.push((at, start));
-            at = end;
-        }
-        gaps.push((at, 1 << 56));
-        for &(start, end) in &gaps {
-            proc.files.lock().unwrap().cut(start / 4096, end.div_ceil(4096));
-        }
-        let mut state = shared.lock();
-        for (start, end) in gaps {
-            state.core.disown(proc.id, memfit_core::PageRange::from_addresses(start, end));
-        }
-        shared.settle(state);
-        *proc.regions.lock().unwrap() = registered.into_iter().collect();
-        return true;
-    }
-    false
-}
-
-/// A fork child has touched its beacon: the thread that did it is the stub of this process.
-pub fn beacon(proc: &Arc<Proc>, tid: u32) {
-    let mut beacons = BEACONS.lock().unwrap();
-    match beacons.clients.iter().position(|c| c.tid == tid && !c.gone.load(Relaxed)) {
-        Some(i) => name(&beacons.clients.swap_remove(i), proc),
-        None => beacons.touched.push((tid, Arc::downgrade(proc))),
-    }
-}
-
-/// This stub's process is the one with that userfaultfd. The stub holds it from now on, too: its process waits for that, since
-/// nobody else would when we and the launcher die.
-fn name(client: &Client, proc: &Arc<Proc>) {
-    *client.proc.lock().unwrap() = Some(Arc::clone(proc));
-    if let Ok(uffd) = duplicate(proc.uffd.as_raw_fd()) {
-        send_command(&client.socket, &Command { kind: LEND, ..Command::default() }, Some(&uffd));
-    }
 }
 
 /// The process's memory is gone: everything of it is freed.

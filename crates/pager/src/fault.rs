@@ -7,6 +7,7 @@ mod bring;
 mod messages;
 
 use crate::event::{poll, poll2};
+use crate::fork_children;
 use crate::forks;
 use crate::mutant::{off, Rule};
 use crate::order::Order;
@@ -81,6 +82,9 @@ const RESTS_AFTER: Duration = Duration::from_secs(1);
 
 /// So long a MOVE never takes, unless its thread is stopped or does not get a CPU.
 const GATE_HELD: Duration = Duration::from_millis(20);
+
+/// How long an event that was read by accident, with the stub inside of a MOVE, waits for the end of that.
+const STRAY_WAITS: Duration = Duration::from_secs(10);
 
 /// Looks for events that are to come, at the same distance, before they get rarer.
 const QUICK_ROUNDS: u32 = 20;
@@ -255,11 +259,12 @@ impl Server {
         let stubs_own =
             |i: &crate::proc::Identity| i.forbidden.iter().any(|&(s, e)| fault.address >= s && fault.address < e);
         if self.proc.identity.get().is_some_and(stubs_own) && !is_beacon {
-            return Err(End::Broken(Broken(format!(
-                "its stub read {:#x}, a page it never moved there",
-                fault.address
-            ))));
+            return self.window_touched(fault);
         }
+        let claims = match is_beacon && self.proc.identity.get().is_none() {
+            true => fork_children::claims(&self.shared, &self.proc, fault.tid),
+            false => Vec::new(),
+        };
         loop {
             let Ok(most) = self.read_first(page) else {
                 self.reading.push(fault);
@@ -280,6 +285,7 @@ impl Server {
             let source = self.loads.first().map(|load| load.source);
             let done = match answer {
                 Fault::Load => {
+                    self.keep_guards();
                     self.find_files();
                     self.load(page, fault.since)?
                 }
@@ -312,11 +318,39 @@ impl Server {
                 return Err(End::Gone);
             }
         }
-        if is_beacon {
-            // Not before: the stub would wait for the page with its own descriptor in its queue, for ever if we die.
-            crate::control::beacon(&self.proc, fault.tid);
+        if !claims.is_empty() {
+            fork_children::name(&self.shared, &self.proc, &claims);
         }
         self.proc.counters.faults.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// The program has touched the bounce window: some read, or lock, all that they have. It finds zeros. The stub does not take such
+    /// a page for one that it has moved: no MOVE runs now, and before the next one it empties the window.
+    fn window_touched(&mut self, fault: Waiting) -> Result<(), End> {
+        let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
+        let Some(ring) = proc.ring() else { return Ok(()) };
+        match proc.close_gate_within(GATE_HELD) {
+            Gate::Closed => {}
+            Gate::Held => {
+                self.postponed.push(fault);
+                return Ok(());
+            }
+            Gate::Gone => return Err(End::Gone),
+        }
+        ring.touched.store(1, SeqCst);
+        let fill = proc.uffd.copy(page.address(), &ZERO_PAGE.0);
+        proc.open_gate();
+        match fill {
+            Fill::EventPending(_) => {
+                self.postponed.push(fault);
+                return Ok(());
+            }
+            Fill::Gone => return Err(End::Gone),
+            // It is there, or the stub has the window unregistered for the moment: then the kernel fills it.
+            _ => {}
+        }
+        proc.uffd.wake(page.address(), 4096);
         Ok(())
     }
 
@@ -337,7 +371,8 @@ impl Server {
             let (start, end) = (fork.start.load(Relaxed) & !4095, fork.end.load(Relaxed) & !4095);
             (start, end.max(start))
         };
-        match fork.what.load(SeqCst) {
+        // Once for each: a program that reads all of its memory has nothing to say.
+        match fork.what.swap(0, SeqCst) {
             FORK_BEGINS if !proc.forking.load(Relaxed) => {
                 let token = self.fork_begins(fault.tid, more)?;
                 fork.token.store(token, SeqCst);
@@ -478,6 +513,11 @@ impl Server {
                 Ok(false)
             }
             Fill::Gone => Err(End::Gone),
+            // Its guard is gone again: the page is empty.
+            Fill::Done if proc.may_be_guarded(page) => {
+                self.proc.uffd.wake(page.address(), 4096);
+                Ok(true)
+            }
             Fill::Done => {
                 let history = crate::flight::history(self.proc.id.0, page.0);
                 let at = page.address();

@@ -17,8 +17,8 @@ use memfit_wire::{Command, FromStub, BYE, STAY};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -142,22 +142,25 @@ impl Files {
         })
     }
 
+    /// The file of a descriptor that a program has given: a regular file that this descriptor may read and map, whatever the
+    /// pager itself may do. Nothing is opened before that is known: the pager may have other rights than the program.
     fn open(&self, fd: &OwnedFd) -> io::Result<Arc<MappedFile>> {
-        // A description of our own: the program's has its locks, and may be open for writing.
-        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        let file = File::open(&path).or_else(|_| fd.try_clone().map(File::from))?;
+        // The program's own description, as a mapping by the kernel would hold it.
+        let file = File::from(fd.try_clone()?);
         let metadata = file.metadata()?;
-        let kind = metadata.file_type();
-        if !kind.is_file() || kind.is_block_device() || metadata.len() / PAGE_BYTES >= FILE_PAGES_MAX {
+        if !metadata.file_type().is_file() || metadata.len() / PAGE_BYTES >= FILE_PAGES_MAX {
             return Err(io::ErrorKind::Unsupported.into());
         }
+        memfit_os::memory::may_map(file.as_fd())?;
         let mut open = self.open.lock().unwrap();
         let key = (metadata.dev(), metadata.ino());
         if let Some(known) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(known);
         }
         open.retain(|_, file| file.strong_count() > 0);
-        let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).ok();
+        // The same file, which may be read: only past the page cache. Not waiting for one who has a lease on it.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(path).ok();
         let mapped = Arc::new(MappedFile { file, direct, hashes: Mutex::default() });
         open.insert(key, Arc::downgrade(&mapped));
         Ok(mapped)
@@ -297,6 +300,33 @@ mod tests {
         let mapped = files.open(&fd).unwrap();
         assert!(Arc::ptr_eq(&mapped, &files.open(&fd).unwrap()), "one for all who map it");
         (files, mapped)
+    }
+
+    #[test]
+    fn only_what_the_program_may_read_and_map_itself_is_taken() {
+        let files = Files::new().unwrap();
+        let opened = |path: &str, flags: i32, write: bool| {
+            let mut options = OpenOptions::new();
+            options.read(!write).write(write).custom_flags(flags);
+            files.open(&OwnedFd::from(options.open(path).unwrap())).map_err(|error| error.raw_os_error())
+        };
+        let path = std::env::temp_dir().join(format!("memfit-files-{}", std::process::id()));
+        std::fs::write(&path, "text").unwrap();
+        let path = path.to_str().unwrap();
+        assert!(opened(path, 0, false).is_ok());
+        assert_eq!(opened(path, libc::O_PATH, false).unwrap_err(), Some(libc::EBADF), "not open for reading");
+        assert_eq!(opened(path, 0, true).unwrap_err(), Some(libc::EACCES), "open for writing only");
+        std::fs::remove_file(path).unwrap();
+        // To a read this would be a file like any other, and it may wait for ever.
+        assert_eq!(opened("/proc/self/status", 0, false).unwrap_err(), Some(libc::ENODEV));
+        assert_eq!(opened("/dev/zero", 0, false).unwrap_err(), None, "no regular file");
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors, which become ours.
+        let pipe = unsafe {
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            ends.map(|fd| <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd))
+        };
+        assert!(files.open(&pipe[0]).is_err(), "reading it would wait for ever");
     }
 
     #[test]

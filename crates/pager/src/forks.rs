@@ -9,7 +9,7 @@
 //! has it from. So their events stay unread until the fork has ended: who drops memory waits that long before it does. Only a
 //! fault that cannot be served otherwise makes the pager read them.
 
-use crate::control::link;
+use crate::fork_children::link;
 use crate::proc::{Broken, Identity, Io, Proc};
 use crate::ranges::Ranges;
 use crate::state::Shared;

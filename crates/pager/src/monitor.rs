@@ -3,7 +3,7 @@
 use crate::adopt;
 use crate::control::{engage, Client, Desk, IDLE, MANAGED, REFUSED};
 use crate::leave::{self, Why};
-use crate::proc::Proc;
+use crate::proc::{send_command, Proc};
 use crate::state::Shared;
 use crate::stats;
 use crate::timeline::Bytes;
@@ -11,6 +11,7 @@ use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree;
 use memfit_os::sched::IdleTime;
 use memfit_os::witness;
+use memfit_wire::{Command, ALL_ENDED};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -39,6 +40,10 @@ const COMES_AT_ALL: Duration = Duration::from_secs(2);
 const TOLD_BYTES: u64 = 1 << 20;
 /// And so long after its start a program without one will have none.
 const STUB_COMES: Duration = Duration::from_millis(200);
+/// A hello takes less time on a CPU. On a busy machine it can come late.
+const HELLO_TAKES: Duration = Duration::from_millis(10);
+/// How long one that gets no CPU is waited for.
+const COMES_WITHOUT_CPU: Duration = Duration::from_secs(60);
 /// Pages taken from fork relatives after which what they share is looked at again.
 const SHARED_TAKEN: u64 = 512;
 /// Growth of unregistered memory that counts: between two samples as fast, since the last look as worth another one. The
@@ -379,6 +384,7 @@ impl Monitor {
     fn slow_look(&mut self, clients: &[Arc<Client>]) {
         let desk = Arc::clone(&self.desk);
         self.find_strangers(clients);
+        clients.iter().for_each(|client| end_with_program(client));
         // Once more after the last child has left: its parent's pages are its own again.
         let forks = clients.iter().any(|c| c.forked) || self.shared_before;
         self.shared_before = clients.iter().any(|c| c.forked);
@@ -415,6 +421,9 @@ impl Monitor {
         let mut seen = HashMap::new();
         // The launcher's witness has no memory of its own.
         for process in all.iter().filter(|p| !known(p.pid) && p.comm != witness::NAME) {
+            if shares_memory(process, clients) {
+                continue;
+            }
             let old = self.strangers.remove(&process.pid).filter(|old| old.forked == process.forked);
             let Some(stranger) = old.or_else(|| {
                 let rss = RssReader::open(process.pid).ok()?;
@@ -426,12 +435,16 @@ impl Monitor {
             // A small one is not worth a word: `unshare` that waits for its child, say.
             let large = || stranger.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
             let left = self.desk.left.lock().unwrap().of(process);
-            let late = || waited >= STUB_COMES && !stranger.forked && !adopt::has_stub(process.pid);
+            let has_run = || {
+                let time = procfs::cpu_time(process.pid);
+                waited >= COMES_WITHOUT_CPU || time.is_none_or(|time| time >= HELLO_TAKES)
+            };
+            let late = || waited >= STUB_COMES && !stranger.forked && adopt::is_without_stub(process.pid);
             if let Some(why) = left {
                 if large() {
                     leave::tell(&self.desk, process.pid, &process.comm, why, "");
                 }
-            } else if late() || (waited >= COMES_AT_ALL && large()) {
+            } else if late() || (waited >= COMES_AT_ALL && large() && has_run()) {
                 names.push(process.comm.clone());
             }
             seen.insert(process.pid, stranger);
@@ -508,6 +521,31 @@ fn promised_bytes(client: &Client, rss: &Rss) -> u64 {
         _ if client.has_beacon && client.proc.lock().unwrap().is_none() => 0,
         _ => rss.data.saturating_sub(rss.anon),
     }
+}
+
+/// A program that has ended without ending its process (a bare SYS_exit of its only thread, or a filter that kills one): the stub's
+/// thread is the last one then, and ends with the status of the first.
+fn end_with_program(client: &Client) {
+    if procfs::threads(client.pid) != 2 {
+        return;
+    }
+    if let Some(status) = procfs::zombie_status(client.pid) {
+        send_command(&client.socket, &Command { kind: ALL_ENDED, flags: status, ..Command::default() }, None);
+    }
+}
+
+/// Whether a process has the memory of another one, which counts it: its parent's, for vfork and most others, or, when that has
+/// ended, that of one of the same size.
+fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>]) -> bool {
+    let same = |other: i32| procfs::share_memory(process.pid, other) == Some(true);
+    if same(process.ppid) {
+        return true;
+    }
+    let Ok(mapped) = RssReader::open(process.pid).and_then(|rss| rss.read()).map(|rss| rss.mapped) else {
+        return false;
+    };
+    let as_large = clients.iter().filter(|client| client.rss.read().is_ok_and(|rss| rss.mapped == mapped));
+    mapped > 0 && as_large.into_iter().any(|client| same(client.pid))
 }
 
 /// A number that changes with the set of threads, and when one of them sets its robust list: before that

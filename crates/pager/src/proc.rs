@@ -6,13 +6,13 @@ use crate::forks::{Expected, Shields};
 use crate::ranges::Ranges;
 use crate::state::Shared;
 use memfit_core::{Answer, AreaId, Page, ProcId, Victim};
-use memfit_os::maps::{Maps, Pagemap};
+use memfit_os::maps::{self, Maps, Pagemap};
 use memfit_os::memory::{futex_wait, futex_wake, Segment};
-use memfit_os::uffd::{Fill, Uffd};
+use memfit_os::uffd::Uffd;
 use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, IN_MOVE, POPULATE, RING_BYTES, SHIELD};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -128,6 +128,8 @@ pub struct Proc {
     pub kick: EventFd,
     /// The control socket is closed, or the memory is gone: no more batches.
     pub dead: AtomicBool,
+    /// Mappings in which there were guard pages (MADV_GUARD_INSTALL) when they were registered.
+    pub guarded: Mutex<Ranges>,
     /// MOVE has refused a page as shared: there was a fork that we know nothing of, before the process was paged.
     pub refused: AtomicBool,
     /// The core does not know the process any more, and its number may be another's. Set with `io`
@@ -135,6 +137,8 @@ pub struct Proc {
     pub removed: AtomicBool,
     /// Pages present at the last look that the core does not have, for statistics.
     pub counters: ProcCounters,
+    /// Pid of its fork parent, if that was known; else 0.
+    pub parent_pid: AtomicI32,
     /// Its fork parent and children: they may share pages with it.
     pub relatives: Mutex<Vec<Weak<Proc>>>,
     /// Command name.
@@ -151,8 +155,8 @@ pub struct ProcCounters {
 
 impl Proc {
     /// With a descriptor whose handshake is done.
-    pub fn new(id: ProcId, area: AreaId, uffd: Uffd) -> std::io::Result<Proc> {
-        Ok(Proc {
+    pub fn new(id: ProcId, area: AreaId, uffd: Uffd, kick: EventFd) -> Proc {
+        Proc {
             id,
             area,
             uffd,
@@ -170,14 +174,16 @@ impl Proc {
             not_inherited: Mutex::new(Vec::new()),
             stacks: Mutex::new(Vec::new()),
             wanted: Mutex::new(Vec::new()),
-            kick: EventFd::new()?,
+            kick,
             dead: AtomicBool::new(false),
+            guarded: Mutex::default(),
             refused: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             counters: ProcCounters::default(),
             relatives: Mutex::new(Vec::new()),
             comm: Mutex::new(String::new()),
-        })
+            parent_pid: AtomicI32::new(0),
+        }
     }
 
     /// Pid, if known.
@@ -201,9 +207,28 @@ impl Proc {
         self.regions.lock().unwrap().meets(start, end)
     }
 
+    /// Whether there are guard pages in a range.
+    pub fn has_guards_in(&self, start: u64, end: u64) -> bool {
+        self.identity.get().is_some_and(|identity| matches!(identity.pagemap.first_guard(start, end), Ok(Some(_))))
+    }
+
+    /// Whether a page can have been zapped without an event: there are or were guard pages in its mapping, and the stub
+    /// does not see those that a bare system call installs.
+    pub fn may_be_guarded(&self, page: Page) -> bool {
+        let at = page.address();
+        if self.guarded.lock().unwrap().around(at).is_some() {
+            return true;
+        }
+        let Some(identity) = self.identity.get() else { return false };
+        let mappings = identity.maps.lock().unwrap().read().map(maps::private_anonymous).unwrap_or_default();
+        let mapping = mappings.into_iter().find(|&(start, end)| (start..end).contains(&at));
+        mapping.is_some_and(|(start, end)| self.has_guards_in(start, end))
+    }
+
     /// Takes a range out of the registered ones.
     pub fn forget_region(&self, start: u64, end: u64) {
         self.regions.lock().unwrap().cut(start, end);
+        self.guarded.lock().unwrap().cut(start, end);
         self.files.lock().unwrap().cut(start / 4096, end / 4096);
         if self.tells_forks() {
             self.shields.lock().unwrap().unmapped(start, end);
@@ -222,6 +247,9 @@ impl Proc {
     /// Registered memory has moved: it is registered there as well.
     pub fn move_region(&self, from: u64, to: u64, len: u64) {
         self.regions.lock().unwrap().add(to, to + len);
+        if self.guarded.lock().unwrap().meets(from, from + len) {
+            self.guarded.lock().unwrap().add(to, to + len);
+        }
         self.files.lock().unwrap().shift(from / 4096, to / 4096, len / 4096);
         if self.tells_forks() {
             self.shields.lock().unwrap().moved(from, to, len);
@@ -454,8 +482,7 @@ impl Proc {
 
     /// Whether an event is unread. Only meaningful while `io` is held.
     pub fn event_pending(&self) -> bool {
-        // The kernel looks for a pending event before it looks at the (unmapped) address.
-        matches!(self.uffd.copy(0x1000, &ZERO_PAGE.0), Fill::EventPending(_))
+        self.uffd.event_pending()
     }
 
     /// Fail-stop: the process cannot go on with right data. Kills it and says why; without a pid to kill,

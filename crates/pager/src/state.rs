@@ -7,8 +7,10 @@
 use crate::compress::Compressor;
 use crate::config::FromPager;
 use crate::contents::Contents;
+use crate::event::Spare;
 use crate::fault::Kit;
 use crate::files::Files;
+use crate::fork_children::Unnamed;
 use crate::forks::Expected;
 use crate::frames::FrameBook;
 use crate::proc::Proc;
@@ -51,6 +53,10 @@ pub struct Shared {
     pub swap: Option<Arc<SwapTier>>,
     /// Processes that have a userfaultfd.
     pub procs: Mutex<Vec<Arc<Proc>>>,
+    /// Fork children of which the kernel has told, and that have no name yet.
+    pub unnamed: Unnamed,
+    /// For when there are no descriptors left.
+    pub spare: Spare,
     /// Children of told forks that have not named themselves.
     pub expected: Mutex<Vec<Arc<Expected>>>,
     /// Files of which programs have mapped pages.
@@ -182,6 +188,8 @@ impl Shared {
             memory: Frames::reserve(area_frames as usize * 4096)?,
             swap,
             procs: Mutex::new(Vec::new()),
+            unnamed: Unnamed::default(),
+            spare: Spare::new()?,
             expected: Mutex::new(Vec::new()),
             files: Files::new()?,
             scheme,

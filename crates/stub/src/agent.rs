@@ -12,8 +12,9 @@ use core::arch::global_asm;
 use core::mem::{size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{
-    Command, FromStub, Ring, BATCH, BYE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND, NOTICE_PAGES, OPEN,
-    QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS, TRUST_MOVE, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, Ring, ALL_ENDED, BATCH, BYE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND,
+    NOTICE_PAGES, OPEN, PAGEMAP, QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS, TRUST_MOVE, WINDOW_PAGES, WITH_DEVICE,
+    WITH_UFFD,
 };
 
 /// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
@@ -148,6 +149,34 @@ fn thread() -> Option<usize> {
     None
 }
 
+/// Ends the calling thread of the program; with it the process, if it is the first thread and the last one besides ours. (Others are
+/// found by the pager, and those that end by an instruction of their own.)
+pub fn exit_thread(status: usize) -> ! {
+    // SAFETY: asks for numbers, ends this thread. The stack of another thread may be cold, and stays so.
+    unsafe {
+        while syscall!(sys::GETTID) != syscall!(sys::GETPID) {
+            syscall!(sys::EXIT, status);
+        }
+    }
+    exit_first_thread(status)
+}
+
+#[inline(never)]
+fn exit_first_thread(status: usize) -> ! {
+    // struct stat of x86-64: the count of links is its third word. Those of a directory: "." and "..", and one for each thread.
+    let mut stat = [0u64; 18];
+    // SAFETY: the kernel writes 144 bytes; nothing comes back from the calls that end.
+    unsafe {
+        let found = syscall!(sys::STAT, c"/proc/self/task".as_ptr(), stat.as_mut_ptr()) == 0;
+        if found && stat[2] <= 4 && thread().is_some() {
+            syscall!(sys::EXIT_GROUP, status);
+        }
+        loop {
+            syscall!(sys::EXIT, status);
+        }
+    }
+}
+
 /// Waits until the thread, which is about to end, has ended.
 fn await_end(thread: usize) {
     // SAFETY: signal 0 asks whether it is there; its stack is nobody's then.
@@ -179,6 +208,24 @@ pub fn leave(why: u32) -> bool {
         unsafe { syscall!(sys::SCHED_YIELD) };
     }
     true
+}
+
+/// Ends as the program's first thread has, whose status is of the form that `wait` gives: the last thread's is that of the process.
+fn end_as(status: usize) -> ! {
+    let (signal, mask) = (status & 0x7f, 0u64);
+    // struct kernel_sigaction: handler, flags, restorer, mask.
+    let default = [0u64; 4];
+    // SAFETY: nobody else runs in this process.
+    unsafe {
+        if signal != 0 {
+            syscall!(sys::SIGACTION, signal, default.as_ptr(), 0, 8);
+            syscall!(sys::SIGPROCMASK, 2, &raw const mask, 0, 8);
+            syscall!(sys::TGKILL, syscall!(sys::GETPID), syscall!(sys::GETTID), signal);
+        }
+        loop {
+            syscall!(sys::EXIT, status >> 8);
+        }
+    }
 }
 
 fn leave_thread() -> ! {
@@ -260,7 +307,7 @@ extern "C" fn main(forked: usize) -> ! {
 
 fn serve(socket: i32) -> ! {
     let mut taker: Option<Taker> = None;
-    let mut lent = -1;
+    let (mut lent, mut pagemap) = (-1, -1);
     // In a told child the thread that forked holds it.
     let told = TOKEN.load(Relaxed) != 0;
     let mut notice = 0;
@@ -300,15 +347,16 @@ fn serve(socket: i32) -> ! {
                 send(socket, &mut reply, None);
             }
             LEND => {
-                if lent >= 0 {
-                    // SAFETY: our own descriptor, in our own table.
-                    unsafe { syscall!(sys::CLOSE, lent) };
-                }
+                close(lent);
                 lent = fd;
                 if depends() && !told {
                     // Our own userfaultfd: whoever dies now, no page of this process reads as zeros.
                     fork::served();
                 }
+            }
+            PAGEMAP => {
+                close(pagemap);
+                pagemap = fd;
             }
             ENGAGE => {
                 if STATE.compare_exchange(IDLE, PAGED, AcqRel, Relaxed).is_err() {
@@ -319,8 +367,8 @@ fn serve(socket: i32) -> ! {
                     // Until the pager has said SERVED: a fork in between would be told nothing.
                     fork::lock();
                 }
-                taker = engage(socket, &command, fd, lent, &mut notice);
-                lent = -1;
+                taker = engage(socket, &command, fd, lent, pagemap, &mut notice);
+                (lent, pagemap) = (-1, -1);
                 if taker.is_none() && tell && !told {
                     fork::unlock();
                 }
@@ -328,6 +376,7 @@ fn serve(socket: i32) -> ! {
             // Nobody has told the pager of this fork: its parent was not paged after all.
             STAY => fork::served(),
             OPEN => map::open(),
+            ALL_ENDED => end_as(command.flags as usize),
             SERVED => {
                 if let Some(taker) = taker.as_ref().filter(|_| command.flags & TELL_FORKS != 0) {
                     fork::tell(taker.ring, notice);
@@ -348,12 +397,20 @@ fn serve(socket: i32) -> ! {
     }
 }
 
+/// Closes a descriptor of our own table, if it is one.
+fn close(fd: i32) {
+    if fd >= 0 {
+        // SAFETY: nobody else has it.
+        unsafe { syscall!(sys::CLOSE, fd) };
+    }
+}
+
 /// Makes what is needed to take pages and tells the pager where it is.
-fn engage(socket: i32, command: &Command, segment: i32, lent: i32, notice: &mut usize) -> Option<Taker> {
+fn engage(socket: i32, command: &Command, segment: i32, lent: i32, pagemap: i32, notice: &mut usize) -> Option<Taker> {
     // SAFETY: all-zero is a valid FromStub.
     let mut reply: FromStub = unsafe { zeroed() };
     reply.kind = ENGAGED;
-    let made = prepare(socket, command, segment, lent, &mut reply);
+    let made = prepare(socket, command, segment, lent, &mut reply).map(|taker| Taker { pagemap, ..taker });
     let uffd = match &made {
         Ok(taker) if command.flags & WITH_UFFD == 0 => Some(taker.uffd),
         Ok(_) => None,
@@ -403,10 +460,13 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     reply.reservation = map::reserve().unwrap_or_default();
     // SAFETY: the segment starts with a ring and stays mapped as long as the process lives.
     let ring = unsafe { &*(segment as *const Ring) };
+    // The program may have touched it already: it is emptied before the first MOVE.
+    ring.touched.store(1, Release);
     lock::keep(window, window_bytes);
     Ok(Taker {
         socket,
         uffd,
+        pagemap: -1,
         ring,
         segment: segment as usize,
         segment_bytes: bytes,

@@ -5,11 +5,14 @@
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall};
-use crate::{agent, socket};
+use crate::{agent, fork, socket};
+use core::mem::size_of;
 use memfit_wire::APART;
 
 const NEW_USER: i32 = 0x1000_0000;
 const NEW_NET: i32 = 0x4000_0000;
+/// CLONE_VM.
+pub const SHARES_MEMORY: i32 = 0x100;
 
 /// Those who start in another network namespace find the pager by a path. Any kind of namespace (0) may be one.
 pub fn apart(flags: i32) {
@@ -37,7 +40,22 @@ pub static CLONE: Next = Next::new(c"clone");
 type Function = extern "C" fn(usize) -> i32;
 type Clone = unsafe extern "C" fn(Function, usize, i32, usize, usize, usize, usize) -> i32;
 
-/// The last three arguments are there or not, as the flags say; they are handed on as they are.
+/// What a child runs that has memory of its own.
+struct Start {
+    function: Function,
+    argument: usize,
+}
+
+/// In such a child, on the stack that the program has given.
+extern "C" fn begin(start: usize) -> i32 {
+    // SAFETY: the child has a copy of its parent's memory, in which the parent waits for its return.
+    let Start { function, argument } = unsafe { (start as *const Start).read() };
+    fork::after_in_child();
+    agent::exit_thread(function(argument) as usize)
+}
+
+/// The last three arguments are there or not, as the flags say; they are handed on as they are. A child with memory of its own is
+/// one of a fork.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clone(
     function: Function,
@@ -51,12 +69,42 @@ unsafe extern "C" fn clone(
     if flags & NEW_NET != 0 {
         apart(flags);
     }
+    let next = CLONE.get();
+    if next == 0 {
+        // SAFETY: sets errno.
+        return unsafe { returned(-38) };
+    }
     // SAFETY: the symbol is libc's function of this type; forwards what the caller answers for. The seventh argument is on the
     // stack in libc's convention as in ours, and is only passed on.
     unsafe {
-        match CLONE.get() {
-            0 => returned(-38),
-            next => core::mem::transmute::<usize, Clone>(next)(function, stack, flags, argument, parent, tls, child),
+        let next = core::mem::transmute::<usize, Clone>(next);
+        if flags & SHARES_MEMORY != 0 || stack == 0 {
+            return next(function, stack, flags, argument, parent, tls, child);
+        }
+        let start = Start { function, argument };
+        fork::before();
+        fork::touch_stack_at(stack);
+        fork::touch(&raw const start as usize, size_of::<Start>());
+        let result = next(begin, stack, flags, &raw const start as usize, parent, tls, child);
+        fork::after_in_parent();
+        result
+    }
+}
+
+/// The same by the bare system call, on the caller's stack.
+///
+/// # Safety
+/// `call` makes a child, and returns in it as well, if it has memory of its own.
+pub unsafe fn fork_by(call: impl Fn() -> isize) -> isize {
+    fork::before();
+    match call() {
+        0 => {
+            fork::after_in_child();
+            0
+        }
+        result => {
+            fork::after_in_parent();
+            result
         }
     }
 }

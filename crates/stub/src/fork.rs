@@ -6,7 +6,6 @@
 //! the pager serves it. What glibc touches in the child before that must be there: it is touched in the parent.
 
 use crate::agent;
-use crate::exec::returned;
 use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -166,7 +165,7 @@ pub extern "C" fn after_in_child() {
 }
 
 /// Brings pages back, as far as they are mapped and readable. Changes nothing.
-fn touch(start: usize, bytes: usize) -> bool {
+pub fn touch(start: usize, bytes: usize) -> bool {
     let from = start & !(PAGE - 1);
     let to = (start + bytes).next_multiple_of(PAGE);
     // SAFETY: MADV_POPULATE_READ reads, and fails where that cannot be done.
@@ -175,7 +174,12 @@ fn touch(start: usize, bytes: usize) -> bool {
 
 fn touch_stack() {
     let here = 0u8;
-    let mut page = (&raw const here as usize) & !(PAGE - 1);
+    touch_stack_at(&raw const here as usize);
+}
+
+/// Pages of a stack that a child may use before it is served.
+pub fn touch_stack_at(top: usize) {
+    let mut page = top & !(PAGE - 1);
     for _ in 0..STACK_PAGES {
         if !touch(page, PAGE) {
             return;
@@ -219,27 +223,24 @@ fn touch_streams() {
     }
 }
 
-/// What the program says of its forks' memory is told, too: what it keeps from them must stay so, and what it gives them
-/// again must not be left open to a child that nobody announces.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: i32) -> i32 {
-    if (advice == HUGEPAGE || advice == NOHUGEPAGE) && RING.load(Relaxed) != 0 {
-        // Paged memory has no huge pages, and the mark on what is paged must stay.
-        return 0;
+/// Whether advice is not to be carried out: paged memory has no huge pages, and the mark on it must stay.
+pub fn overrules(advice: i32) -> bool {
+    (advice == HUGEPAGE || advice == NOHUGEPAGE) && RING.load(Relaxed) != 0
+}
+
+/// The program has said whether its forks get a range, and the pager is told: what it keeps from them must stay so, and
+/// what it gives them again must not be left open to a child that nobody announces.
+pub fn advised(start: usize, bytes: usize, advice: i32) {
+    if (advice != DONTFORK && advice != DOFORK) || RING.load(Relaxed) == 0 {
+        return;
     }
-    // SAFETY: forwards what the caller answers for.
-    let result = unsafe { syscall!(sys::MADVISE, start, bytes, advice) };
-    if result == 0 && (advice == DONTFORK || advice == DOFORK) && RING.load(Relaxed) != 0 {
-        let mask = set_mask(u64::MAX);
-        lock();
-        if let Some(ring) = ring() {
-            ring.fork.start.store(start as u64, Relaxed);
-            ring.fork.end.store((start + bytes.next_multiple_of(PAGE)) as u64, Relaxed);
-            knock(ring, if advice == DONTFORK { KEEP } else { GIVE });
-        }
-        unlock();
-        set_mask(mask);
+    let mask = set_mask(u64::MAX);
+    lock();
+    if let Some(ring) = ring() {
+        ring.fork.start.store(start as u64, Relaxed);
+        ring.fork.end.store((start + bytes.next_multiple_of(PAGE)) as u64, Relaxed);
+        knock(ring, if advice == DONTFORK { KEEP } else { GIVE });
     }
-    // SAFETY: sets errno.
-    unsafe { returned(result) }
+    unlock();
+    set_mask(mask);
 }

@@ -3,10 +3,12 @@
 //! It needs no library, uses no allocator, lock or thread-local of the program's libc, and does
 //! nothing until the pager asks: a constructor starts one sleeping thread (`agent`), which carries
 //! out batches of "take these runs away" (`take`). It stands before the functions that start programs
-//! (`exec`), and before `mmap` (`map`) and `mlockall` (`lock`). Where the kernel tells the pager of no forks, it does (`fork`).
+//! (`exec`), and before `mmap` (`map`), `mprotect` and the like
+//! (`unused`), `madvise` (`advice`) and `mlockall` (`lock`). Where the kernel tells the pager of no forks, it does (`fork`).
 //! It steps aside where it would be forbidden to work (`seccomp`) or the pager could not look (`leave`).
 #![no_std]
 
+mod advice;
 mod agent;
 mod alone;
 mod exec;
@@ -18,6 +20,7 @@ mod seccomp;
 mod socket;
 mod sys;
 mod take;
+mod unused;
 
 use core::arch::global_asm;
 

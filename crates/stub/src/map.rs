@@ -8,6 +8,7 @@
 use crate::exec::returned;
 use crate::socket;
 use crate::sys::{self, syscall, PAGE};
+use crate::unused;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use memfit_wire::{FromStub, FILE, STAY};
 
@@ -145,6 +146,18 @@ fn take(bytes: usize, prot: i32) -> Option<usize> {
     (prot == NO_ACCESS || unsafe { syscall!(sys::MPROTECT, at, bytes, prot) } == 0).then_some(at)
 }
 
+/// The first address of a range that belongs to a reservation and that nobody was given.
+pub fn unused_in(at: usize, bytes: usize) -> Option<usize> {
+    let end = at.checked_add(bytes)?;
+    let of = |base: &AtomicUsize, next: &AtomicUsize, all: usize| {
+        let base = base.load(Relaxed);
+        // 0 before the reservation is opened.
+        let unused = next.load(Relaxed).max(base);
+        (base != 0 && unused < base + all && at < base + all && end > unused).then_some(unused.max(at))
+    };
+    of(&BASE, &NEXT, RESERVATION).or_else(|| of(&FILES_BASE, &FILES_NEXT, FILES_RESERVATION))
+}
+
 /// From now on read-only private mappings of files are filled by the pager.
 pub fn take_files() {
     FILES.store(true, Relaxed);
@@ -198,8 +211,8 @@ unsafe extern "C" fn mremap(at: usize, bytes: usize, new_bytes: usize, flags: i3
         // ENOMEM. SAFETY: sets errno.
         return unsafe { returned(-12) as usize };
     }
-    // SAFETY: forwards what the caller answers for; the fifth argument is looked at only if the flags say that it is there.
-    match unsafe { syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to) } {
+    // SAFETY: forwards what the caller answers for.
+    match unsafe { unused::remap(at, bytes, new_bytes, flags, to) } {
         // SAFETY: sets errno.
         error @ ..0 => unsafe { returned(error) as usize },
         at => at as usize,

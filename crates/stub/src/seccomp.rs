@@ -9,7 +9,7 @@
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE};
-use crate::{alone, leave, map};
+use crate::{advice, agent, alone, leave, map};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::{FILTERED, UNREADABLE};
 
@@ -58,6 +58,7 @@ const WORK: &[Call] = &[
     call(sys::IOCTL, [FD, 0xc028_aa05, AT]),
     call(sys::IOCTL, [FD, 0xc020_aa00, AT]),
     call(sys::IOCTL, [FD, 0x8010_aa01, AT]),
+    call(sys::IOCTL, [FD, 0xc060_6610, AT]),
     Call(sys::IOCTL, [FD, 0xaa00, 0o2004000, 0, 0, 0], true),
     Call(sys::MMAP, [0, PAGE, 0, 0x4022, usize::MAX, 0], false),
     Call(sys::MMAP, [0, PAGE, 0, 1, FD, 0], false),
@@ -236,7 +237,7 @@ unsafe extern "C" fn prctl(option: i32, a: usize, b: usize, c: usize, d: usize) 
     unsafe { returned(by_prctl(option as usize, a, b, c, d)) }
 }
 
-/// libc's function, but for two calls. As that one it reads a last word that may be none.
+/// libc's function, but for the calls below. As that one it reads a last word that may be none.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     // SAFETY: forwards what the caller answers for; sets errno.
@@ -250,10 +251,34 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                 sys::call(number, [a, b, c, 0, 0, 0])
             }
             // As bubblewrap makes its namespaces.
-            sys::CLONE if a & NEW_NET != 0 => {
-                alone::apart(NEW_NET as i32);
-                sys::call(number, [a, b, c, d, e, f])
+            sys::CLONE => {
+                if a & NEW_NET != 0 {
+                    alone::apart(NEW_NET as i32);
+                }
+                let call = || sys::call(number, [a, b, c, d, e, f]);
+                if a & alone::SHARES_MEMORY as usize == 0 && b == 0 {
+                    alone::fork_by(call)
+                } else {
+                    call()
+                }
             }
+            sys::CLONE3 if b >= 64 => {
+                // struct clone_args: flags first, the stack as the sixth of its words.
+                let (flags, stack) = (*(a as *const usize), *(a as *const usize).add(5));
+                if flags & NEW_NET != 0 {
+                    alone::apart(NEW_NET as i32);
+                }
+                let call = || sys::call(number, [a, b, c, d, e, f]);
+                if flags & alone::SHARES_MEMORY as usize == 0 && stack == 0 {
+                    alone::fork_by(call)
+                } else {
+                    call()
+                }
+            }
+            sys::EXIT => agent::exit_thread(a),
+            sys::FORK => alone::fork_by(|| sys::call(number, [0; 6])),
+            sys::MADVISE => advice::advise(a, b, c as i32),
+            sys::PROCESS_MADVISE => advice::advise_process(a, b, c, d, e),
             _ => sys::call(number, [a, b, c, d, e, f]),
         };
         match result {

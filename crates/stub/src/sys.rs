@@ -62,6 +62,7 @@ pub const MMAP: usize = 9;
 pub const MPROTECT: usize = 10;
 pub const MREMAP: usize = 25;
 pub const MUNMAP: usize = 11;
+pub const SIGACTION: usize = 13;
 pub const SIGPROCMASK: usize = 14;
 pub const IOCTL: usize = 16;
 pub const MINCORE: usize = 27;
@@ -77,6 +78,7 @@ pub const RECVMSG: usize = 47;
 pub const EXIT: usize = 60;
 pub const KILL: usize = 62;
 pub const GETPRIORITY: usize = 140;
+pub const MLOCK: usize = 149;
 pub const MUNLOCK: usize = 150;
 pub const MLOCKALL: usize = 151;
 pub const PRCTL: usize = 157;
@@ -88,19 +90,27 @@ pub const UNSHARE: usize = 272;
 pub const SETNS: usize = 308;
 pub const PIDFD_OPEN: usize = 434;
 pub const PIDFD_GETFD: usize = 438;
+pub const PROCESS_MADVISE: usize = 440;
 pub const SCHED_SETATTR: usize = 314;
 pub const PRLIMIT: usize = 302;
 pub const USERFAULTFD: usize = 323;
+pub const MLOCK2: usize = 325;
+pub const PKEY_MPROTECT: usize = 329;
+pub const UNAME: usize = 63;
 pub const UNLINK: usize = 87;
 pub const RMDIR: usize = 84;
 pub const SECCOMP: usize = 317;
 pub const CLONE: usize = 56;
+pub const FORK: usize = 57;
+pub const CLONE3: usize = 435;
 pub const EXECVE: usize = 59;
 pub const CLOSE: usize = 3;
+pub const STAT: usize = 4;
 pub const CLOSE_RANGE: usize = 436;
 
 pub const EAGAIN: i32 = 11;
 pub const EINTR: i32 = 4;
+pub const EINVAL: i32 = 22;
 
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
@@ -174,6 +184,24 @@ pub fn short_turns() {
         attr[2] = nice as u32 as u64;
         syscall!(SCHED_SETATTR, 0, attr.as_ptr(), 0);
     }
+}
+
+/// Whether this is Linux of that version or a later one.
+pub fn is_at_least(major: u32, minor: u32) -> bool {
+    // struct utsname: six texts of 65 bytes, the third of which is the version.
+    let mut names = [0u8; 6 * 65];
+    // SAFETY: the kernel writes as many bytes.
+    unsafe { syscall!(UNAME, names.as_mut_ptr()) };
+    let mut numbers = [0u32; 2];
+    let mut which = 0;
+    for &byte in &names[2 * 65..] {
+        match byte {
+            b'0'..=b'9' => numbers[which] = numbers[which].wrapping_mul(10).wrapping_add(u32::from(byte - b'0')),
+            b'.' if which == 0 => which = 1,
+            _ => break,
+        }
+    }
+    numbers >= [major, minor]
 }
 
 /// Copies pages without calling memcpy of a libc.

@@ -6,6 +6,7 @@
 
 use crate::agent::die;
 use crate::sys::{self, syscall, PAGE};
+use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use memfit_wire::{
     Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, FATAL_BATCH, FATAL_FLUSH, FATAL_WINDOW, IN_MOVE, POPULATE,
@@ -16,6 +17,8 @@ use memfit_wire::{
 pub struct Taker {
     pub socket: i32,
     pub uffd: i32,
+    /// /proc/PID/pagemap of this process, or -1.
+    pub pagemap: i32,
     pub ring: &'static Ring,
     /// Address and bytes of the segment; the ring is at its start.
     pub segment: usize,
@@ -44,10 +47,31 @@ struct UffdioRegister {
     ioctls: u64,
 }
 
+/// struct pm_scan_arg.
+#[repr(C)]
+#[derive(Default)]
+struct PagemapScan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+const PAGEMAP_SCAN: usize = 0xc060_6610;
 const UFFDIO_MOVE: usize = 0xc028_aa05;
 const UFFDIO_REGISTER: usize = 0xc020_aa00;
 const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
 const DONTNEED: usize = 4;
+/// Times that the window is emptied until it is empty: who reads or locks all memory touches each page of it now and then.
+const FLUSHES_MAX: u32 = 10_000;
 
 impl Taker {
     /// Carries the posted batch out. Stops early when it is cancelled.
@@ -82,13 +106,18 @@ impl Taker {
             if !self.enter(number) {
                 break;
             }
+            if ring.touched.swap(0, SeqCst) != 0 {
+                self.flush();
+            }
             self.take(range, pages);
             self.leave();
             if ring.fatal.load(Relaxed) != 0 {
                 break;
             }
         }
-        self.flush();
+        if self.used > 0 {
+            self.flush();
+        }
         ring.finished.store(number, Release);
         sys::futex_wake(&ring.finished);
     }
@@ -173,7 +202,7 @@ impl Taker {
             return;
         }
         let base = self.window + self.used * PAGE;
-        let (mut done, mut moved, mut error) = (0, 0u64, 0);
+        let (mut done, mut moved, mut error, mut unlocked) = (0, 0u64, 0, false);
         while done < pages {
             let (reported, errno) = self.move_pages(base + done * PAGE, address + done * PAGE, pages - done);
             for i in done..done + reported {
@@ -182,6 +211,13 @@ impl Taker {
             done += reported;
             if done == pages {
                 break;
+            }
+            // A window that the program has locked takes no page that is not.
+            if errno == sys::EINVAL && !unlocked {
+                unlocked = true;
+                // SAFETY: our own window.
+                unsafe { syscall!(sys::MUNLOCK, self.window, WINDOW_PAGES * PAGE) };
+                continue;
             }
             if cfg!(feature = "mutants") && self.trust_move {
                 error = errno;
@@ -230,16 +266,31 @@ impl Taker {
         (reported.min(pages), if result < 0 { -result as i32 } else { sys::EAGAIN })
     }
 
-    /// Which of the window's pages are present, as a mask.
+    /// Which of up to 64 pages are present, or in the kernel's swap, as a mask. (mincore takes what is in the kernel's swap
+    /// for absent.)
     fn look(&self, at: usize, pages: usize) -> Option<u64> {
-        let mut present = [0u8; WINDOW_PAGES];
-        // SAFETY: the vector has a byte for every page asked about.
-        if unsafe { syscall!(sys::MINCORE, at, pages * PAGE, present.as_mut_ptr()) } != 0 {
+        const PRESENT_OR_SWAPPED: u64 = 1 << 3 | 1 << 4;
+        let mut found = [[0u64; 3]; WINDOW_PAGES / 2];
+        let mut scan = PagemapScan {
+            size: size_of::<PagemapScan>() as u64,
+            start: at as u64,
+            end: (at + pages * PAGE) as u64,
+            vec: found.as_mut_ptr() as u64,
+            vec_len: found.len() as u64,
+            category_anyof_mask: PRESENT_OR_SWAPPED,
+            ..PagemapScan::default()
+        };
+        // SAFETY: a valid pm_scan_arg; every second page at most begins another of the ranges, for which there is room.
+        let ranges = unsafe { syscall!(sys::IOCTL, self.pagemap, PAGEMAP_SCAN, &raw mut scan) };
+        if ranges < 0 {
             return None;
         }
         let mut mask = 0;
-        for (i, byte) in present.iter().enumerate().take(pages) {
-            mask |= u64::from(byte & 1) << i;
+        for range in found.iter().take(ranges as usize) {
+            let first = (range[0] as usize - at) / PAGE;
+            for page in first..first + (range[1] - range[0]) as usize / PAGE {
+                mask |= 1u64.checked_shl(page as u32).unwrap_or(0);
+            }
         }
         Some(mask)
     }
@@ -261,31 +312,37 @@ impl Taker {
         true
     }
 
-    /// Empties the window without an event.
+    /// Empties the window without an event. Meanwhile a thread of the program that reads or locks all of its memory can fill or
+    /// lock a page: then once more.
     fn flush(&mut self) {
-        if self.used == 0 {
-            return;
-        }
         let range = [self.window as u64, (WINDOW_PAGES * PAGE) as u64];
-        let mut register = UffdioRegister { start: range[0], len: range[1], mode: 1, ioctls: 0 };
-        // SAFETY: all three act on our own window only, whose contents are in staging.
-        let failed = unsafe {
-            syscall!(sys::IOCTL, self.uffd, UFFDIO_UNREGISTER, range.as_ptr()) != 0
-                || (syscall!(sys::MADVISE, self.window, self.used * PAGE, DONTNEED) != 0 && !self.unlock_and_empty())
-                || syscall!(sys::IOCTL, self.uffd, UFFDIO_REGISTER, &raw mut register) != 0
-        };
-        if failed || self.look(self.window, WINDOW_PAGES) != Some(0) {
-            self.ring.fatal.store(FATAL_FLUSH, SeqCst);
-        }
         self.used = 0;
+        for _ in 0..FLUSHES_MAX {
+            let mut register = UffdioRegister { start: range[0], len: range[1], mode: 1, ioctls: 0 };
+            // SAFETY: all three act on our own window only, whose contents are in staging.
+            let failed = unsafe {
+                syscall!(sys::IOCTL, self.uffd, UFFDIO_UNREGISTER, range.as_ptr()) != 0 || {
+                    self.empty();
+                    syscall!(sys::IOCTL, self.uffd, UFFDIO_REGISTER, &raw mut register) != 0
+                }
+            };
+            match self.look(self.window, WINDOW_PAGES) {
+                Some(0) if !failed => return,
+                Some(_) if !failed => {}
+                _ => break,
+            }
+        }
+        self.ring.fatal.store(FATAL_FLUSH, SeqCst);
     }
 
-    /// Locked memory cannot be dropped. A thread of the program is inside of `mlockall`, which unlocks the window only then.
-    fn unlock_and_empty(&self) -> bool {
-        // SAFETY: both act on our own window only.
+    /// Drops the pages of the window. Locked memory cannot be dropped, nor moved to: a program locks all that it has.
+    fn empty(&self) {
+        // SAFETY: all act on our own window only.
         unsafe {
-            syscall!(sys::MUNLOCK, self.window, WINDOW_PAGES * PAGE);
-            syscall!(sys::MADVISE, self.window, self.used * PAGE, DONTNEED) == 0
+            if syscall!(sys::MADVISE, self.window, WINDOW_PAGES * PAGE, DONTNEED) != 0 {
+                syscall!(sys::MUNLOCK, self.window, WINDOW_PAGES * PAGE);
+                syscall!(sys::MADVISE, self.window, WINDOW_PAGES * PAGE, DONTNEED);
+            }
         }
     }
 }

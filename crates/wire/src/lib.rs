@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Both sides refuse another version.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// First word of every message of the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -66,6 +66,13 @@ pub const APART: u32 = 12;
 /// A thread of a program to pager, on a connection of its own, with the descriptor of a file: it has made an empty mapping,
 /// [`FromStub::segment`], which shall be one of the file from the byte [`FromStub::token`] on. The answer is [`STAY`] if it is.
 pub const FILE: u32 = 13;
+
+/// Pager to stub: its /proc/PID/pagemap, for the ENGAGE that follows.
+pub const PAGEMAP: u32 = 14;
+
+/// Pager to stub: all threads of the program have ended, and its process ends with the stub's thread, with the status (as wait gives
+/// it) in [`Command::flags`].
+pub const ALL_ENDED: u32 = 15;
 
 /// [`FromStub::flags`] of LEAVE: a system call filter will not let the stub work.
 pub const FILTERED: u32 = 1;
@@ -143,7 +150,7 @@ pub struct FromStub {
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Command {
-    /// [`LEND`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`], [`STAY`] or [`BYE`].
+    /// [`LEND`], [`PAGEMAP`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`], [`STAY`], [`ALL_ENDED`] or [`BYE`].
     pub kind: u32,
     pub flags: u32,
     /// ENGAGE: bytes of the segment.
@@ -223,6 +230,9 @@ pub struct Ring {
     pub ranges: AtomicU32,
     /// Not 0: the stub found something that must not be; the process must die.
     pub fatal: AtomicU32,
+    /// Not 0: the program has touched the bounce window, and the pager has filled a page of it. The stub must empty the
+    /// window before its next MOVE.
+    pub touched: AtomicU32,
     pub fork: ForkNotice,
     pub range: [Range; BATCH_RANGES],
     /// Staging slot index of every page of the batch.

@@ -8,6 +8,8 @@ mod advise;
 mod budget;
 mod codecs;
 mod death;
+mod hostile;
+mod odd;
 mod ordinary;
 mod pins;
 mod programs;

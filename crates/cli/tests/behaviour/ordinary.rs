@@ -129,6 +129,15 @@ fn bare_clones_crash() {
     bench.same_within("./bare_clone", &[], 60, ONE);
 }
 
+/// libc's functions announce them, whichever of these makes the child.
+#[test]
+fn children_of_clone() {
+    let Some(bench) = Bench::ordinary("clones", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "clones", include_str!("../workloads/clones.c")) else { return };
+    bench.same_within("./clones", &[], 60, FORKS);
+}
+
 /// As root the kernel tells of such children, and they are served.
 #[test]
 fn bare_clones_with_fork_events() {

@@ -150,7 +150,9 @@ fn the_device_has_nothing_to_read() {
     let (_, stats) = noise.right(&["--swap", place.to_str().unwrap()], "", "100 1 seq");
     assert!(number(&stats, "/swap/write_bytes") > 20 << 20);
     let bytes = fs::read(&place).unwrap();
-    assert!(bytes.len() > 20 << 20 && bytes[..4096].iter().all(|&byte| byte == 0));
+    let mark = b"memfit swap tier\n";
+    assert!(bytes.len() > 20 << 20 && bytes.starts_with(mark), "a place that was empty is marked");
+    assert!(bytes[mark.len()..4096].iter().all(|&byte| byte == 0), "and nothing else is written there");
     let secret = b"y secrety secret";
     assert!(!bytes.windows(secret.len()).any(|window| window == secret), "the program's bytes are in the file");
     assert_eq!(fs::metadata(&place).unwrap().uid(), fs::metadata(&noise.bench.directory).unwrap().uid());
@@ -344,7 +346,7 @@ fn a_file_whose_file_system_is_a_program_that_fails() {
     let (ran, stats) = noise.right(&options, "", "80 1 randw");
     assert!(ran.err.contains("it is on fuse") && number(&stats, "/swap/read_bytes") > 8 << 20, "{}", ran.err);
     drop(fuse);
-    let fuse = mount(Some("read-eio=100"));
+    let fuse = mount(Some("read-eio=600"));
     noise.ends(&options, "", "80 1 seq", &["killed process", "noise", "Input/output error"]);
     drop(fuse);
     let fuse = mount(Some("write-eio=40"));
@@ -355,7 +357,7 @@ fn a_file_whose_file_system_is_a_program_that_fails() {
     let (_, stats) = noise.right(&options, "", "80 1 seq");
     assert!(number(&stats, "/swap/errors") > 0, "what was read wrong once is read again: {stats:#}");
     drop(fuse);
-    let fuse = mount(Some("stall=100"));
+    let fuse = mount(Some("stall=600"));
     let (ran, _) = noise.right(&options, "", "80 1 seq");
     assert!(ran.err.contains("the swap tier does not answer"), "{}", ran.err);
     drop(fuse);

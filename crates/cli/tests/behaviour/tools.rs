@@ -4,70 +4,16 @@
 //! Each fills about twice its budget with words that it knows, does what it is here for, and compares all of them.
 
 use crate::support::contents::{assert_contents, assert_contents_eq};
+use crate::support::known::{compare, plainly, program, same, BUDGET, EVICTED};
 use crate::support::process::Ran;
-use crate::support::stats::Stats;
 use crate::support::{memfit, memfit_command, say, skip, Bench, Bounds, FORKS, SEVERAL};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Half of what most programs here fill.
-const BUDGET: u64 = 32 << 20;
-/// Pages that must have been taken away.
-const EVICTED: u64 = 2000;
-/// What a program ends with that may not do here what it is for.
-const REFUSED: i32 = 77;
 /// Nothing can be taken away for a while: the budget does not hold.
 const ANY_PEAK: Bounds = Bounds { evicted_percent: 0, peak_percent: 1000 };
-
-/// A program of `workloads/`, and its bench.
-fn program(name: &str, source: &str) -> Option<Bench> {
-    let bench = Bench::new(name, &["gcc"])?;
-    bench.file("pages.h", include_str!("../workloads/pages.h"));
-    bench.compile(&["gcc"], "program", source)?;
-    Some(bench)
-}
-
-/// What it says without memfit; `None`, said loudly, where it may not do it.
-fn plainly(bench: &Bench, line: &str) -> Option<Ran> {
-    let plain = bench.plain(line);
-    let out = String::from_utf8_lossy(&plain.out).into_owned();
-    if plain.code == Some(REFUSED) {
-        skip(&bench.name, &format!("refused here without memfit, too: {line}: {out}"));
-        return None;
-    }
-    assert_eq!((plain.code, plain.err.as_str()), (Some(0), ""), "without memfit: {line}: {out}");
-    Some(plain)
-}
-
-/// It did the same under memfit, and was paged.
-#[track_caller]
-fn compare(bench: &Bench, plain: &Ran, (managed, stats): (&Ran, &Stats), bounds: Bounds) {
-    let out = |ran: &Ran| String::from_utf8_lossy(&ran.out).into_owned();
-    let code = managed.code;
-    assert_contents_eq!(
-        (code, out(managed)),
-        (Some(0), out(plain)),
-        "{}: {}\n{:#}",
-        bench.name,
-        managed.err,
-        stats.json
-    );
-    assert_eq!(managed.err, "", "{}: {:#}", bench.name, stats.json);
-    let evicted = stats.number("/evictions/pages");
-    assert!(evicted >= EVICTED, "{}: only {evicted} pages were evicted; {:#}", bench.name, stats.json);
-    stats.peak_within(bounds.peak_percent);
-    say(&format!("{:24} {evicted} pages evicted, {:.1} s", bench.name, managed.time.as_secs_f64()));
-}
-
-/// The same with and without memfit.
-fn same(bench: &Bench, line: &str, bounds: Bounds) {
-    let Some(plain) = plainly(bench, line) else { return };
-    let (managed, stats) = bench.managed(line, BUDGET);
-    compare(bench, &plain, (&managed, &stats), bounds);
-    stats.no_warnings();
-}
 
 #[test]
 fn a_userfaultfd_of_its_own() {

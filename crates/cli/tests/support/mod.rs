@@ -3,6 +3,7 @@
 
 pub mod cgroup;
 pub mod contents;
+pub mod known;
 pub mod ordinary;
 pub mod process;
 pub mod recording;

@@ -20,7 +20,10 @@ int main(void) {
             madvise(memory, 4096ul * PAGES, MADV_DONTFORK);
             madvise(memory, 4096ul * PAGES, MADV_DOFORK);
         }
-        pid_t pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+        long pid;
+        register long tls __asm__("r8") = 0, parent __asm__("r10") = 0;
+        __asm__ volatile("syscall" : "=a"(pid) : "a"(SYS_clone), "D"((long)SIGCHLD), "S"(0l), "d"(0l), "r"(parent), "r"(tls)
+                         : "rcx", "r11", "memory");
         if (pid == 0) {
             int wrong = 0;
             for (int page = 0; page < PAGES; page++) wrong |= memory[page][page % 512] != page * 1000 + page % 512 + 1u;

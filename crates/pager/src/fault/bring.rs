@@ -5,8 +5,9 @@ use crate::mutant::{off, Rule};
 use crate::proc::{Broken, ZERO_RUN};
 use crate::stats::SourceKind;
 use memfit_codec::{CodecId, Worker};
-use memfit_core::{Filled, Page, Source, Stored};
+use memfit_core::{Entry, Filled, Load, Page, Source, Stored};
 use memfit_os::uffd::Fill;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,10 +35,7 @@ impl Server {
         let mut fill = self.copy(0, alone);
         // A range over the end of a mapping is refused as a whole.
         while fill == Fill::NotMapped(0) && self.loads.len() > 1 {
-            let rest = self.loads.split_off(self.loads.len() / 2);
-            let mut state = self.shared.lock();
-            rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
-            self.shared.settle(state);
+            self.leave_out(self.loads.len() / 2);
             fill = self.copy(0, false);
         }
         let awake = alone && fill == Fill::Done;
@@ -64,6 +62,10 @@ impl Server {
             Fill::EventPending(n) | Fill::NotMapped(n) | Fill::NoMemory(n) => (n as usize, false),
             Fill::Gone => (0, false),
         };
+        // The page was outside, but the program has one there. An unread event explains it; nothing else does.
+        let outside = |load: &Load| matches!(self.shared.lock().core.entry(self.proc.id, load.page), Entry::Loading(_));
+        let doubled = self.loads.get(from + done).filter(|load| exists && outside(load)).map(|load| load.page);
+        let exists = exists && doubled.is_none();
         let reached = from + done + usize::from(exists);
         let again = reached < count && (done > 0 || exists) && fill != Fill::Gone;
         self.announce(from);
@@ -82,6 +84,12 @@ impl Server {
         self.recall(from);
         if let Some(expected) = self.proc.expected() {
             expected.not_brought(self.loads[from..count].iter().skip(done).map(|load| load.page));
+        }
+        if let Some(page) = doubled.filter(|_| !self.proc.event_pending()) {
+            let (at, history) = (page.address(), crate::flight::history(self.proc.id.0, page.0));
+            return Err(
+                Broken(format!("page {at:#x} was outside, but the program had another page there{history}")).into()
+            );
         }
         match fill {
             Fill::Gone => return Err(End::Gone),
@@ -137,6 +145,23 @@ impl Server {
         }
     }
 
+    /// Pages after a guard page are not brought with the one before it, and the guard stays: the kernel fills a guard page as if
+    /// it were empty.
+    pub(super) fn keep_guards(&mut self) {
+        if self.loads.len() < 2 {
+            return;
+        }
+        let (first, count) = (self.loads[0].page.address(), self.loads.len() as u64);
+        // Where that cannot be told, the page alone is brought.
+        let identity = self.proc.identity.get();
+        let guard = match identity.map(|i| i.pagemap.first_guard(first, first + count * 4096)) {
+            Some(Ok(None)) => return,
+            Some(Ok(Some(guard))) => guard,
+            Some(Err(_)) | None => first,
+        };
+        self.leave_out(((guard - first) / 4096).max(1) as usize);
+    }
+
     /// What would be filled with zeros is read from its file if it is mapped from one.
     pub(super) fn find_files(&mut self) {
         let files = self.proc.files.lock().unwrap();
@@ -152,7 +177,7 @@ impl Server {
         }
         let any = self.loads.iter().any(|load| load.source == Source::File);
         let first_is_new = new > 0 && self.loads[0].source == Source::File;
-        self.shared.files.faults.fetch_add(u64::from(first_is_new), std::sync::atomic::Ordering::Relaxed);
+        self.shared.files.faults.fetch_add(u64::from(first_is_new), Relaxed);
         drop(files);
         let rest = if any { self.loads.split_off(self.loads.len().min(RUN)) } else { Vec::new() };
         if any {
@@ -163,64 +188,92 @@ impl Server {
         }
     }
 
-    /// Reads the load at `first` and those after it that follow it in the same file. Returns how many that are.
-    fn read_file(&self, first: usize, kit: &mut Kit) -> Result<usize, End> {
+    /// How many loads from `first` on follow each other in the same file.
+    fn file_run(&self, first: usize) -> Result<usize, End> {
         let files = self.proc.files.lock().unwrap();
-        let lost = || Broken("the file of an evicted page is no longer known".into());
-        let (file, index) = files.at(self.loads[first].page).ok_or_else(lost)?;
-        let follows = |(i, load): (usize, &memfit_core::Load)| {
+        let (file, index) = files.at(self.loads[first].page).ok_or_else(unknown_file)?;
+        let follows = |(i, load): (usize, &Load)| {
             let next = files.at(load.page).is_some_and(|(f, at)| Arc::ptr_eq(f, file) && at == index + i as u64);
             load.source == Source::File && next
         };
-        let pages = self.loads[first..].iter().enumerate().take_while(|&(i, load)| follows((i, load))).count();
+        Ok(self.loads[first..].iter().enumerate().take_while(|&(i, load)| follows((i, load))).count())
+    }
+
+    /// Reads so many of them.
+    fn read_file(&self, first: usize, pages: usize, kit: &mut Kit) -> Result<(), End> {
+        let files = self.proc.files.lock().unwrap();
+        let (file, index) = files.at(self.loads[first].page).ok_or_else(unknown_file)?;
         let (file, shared) = (Arc::clone(file), &self.shared);
         drop(files);
         let out = &mut kit.page_run.bytes()[first * 4096..(first + pages) * 4096];
         shared.files.read(&file, index, out).map_err(|error| {
-            Broken(format!("cannot read page {:#x} from its file: {error}", self.loads[first].page.address()))
-        })?;
-        Ok(pages)
+            Broken(format!("cannot read page {:#x} from its file: {error}", self.loads[first].page.address())).into()
+        })
     }
 
-    /// Puts the contents of all loads into the run buffer.
+    /// Puts the contents of all loads into the run buffer. Pages that nobody has touched are left out where one of them cannot be
+    /// brought: its process has not missed it yet.
     fn gather(&mut self, kit: &mut Kit) -> Result<(), End> {
-        let mut read = 0;
-        for i in 0..self.loads.len() {
-            if i < read {
-                continue;
-            }
-            if self.loads[i].source == Source::File {
-                read = i + self.read_file(i, kit)?;
-                continue;
-            }
-            let load = self.loads[i];
-            let out = &mut kit.page_run.bytes()[i * 4096..(i + 1) * 4096];
-            match load.source {
-                Source::Zero => out.fill(0),
-                Source::Word(word) => memfit_codec::fill(out, word),
-                Source::File => {}
-                Source::Staged(slot) => {
-                    let segment = self.shared.lock().segments.get(&slot.area).cloned();
-                    let segment = segment.ok_or_else(|| Broken("a staging area is gone".into()))?;
-                    // SAFETY: the core has pinned the object: the slot holds it until `loaded`.
-                    out.copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(slot.index)) });
-                }
-                Source::Pooled { slot, len, codec } => {
-                    // SAFETY: the core has pinned the object: its bytes stay until `loaded`.
-                    let bytes = unsafe { self.shared.memory.read(slot.byte(), len as usize) };
-                    decode(&mut kit.worker, codec, bytes, out, load.page)?;
-                }
-                Source::Swapped { extent, len, codec, .. } => {
-                    let reader = self.reader.as_mut().ok_or_else(|| Broken("there is no swap tier".into()))?;
-                    let bytes = reader.fetch(Stored { extent, len, codec }).map_err(|error| {
-                        Broken(format!("cannot read page {:#x} back: {error}", load.page.address()))
-                    })?;
-                    decode(&mut kit.worker, codec, bytes, out, load.page)?;
-                }
+        let mut next = 0;
+        while next < self.loads.len() {
+            match self.gather_from(next, kit) {
+                Ok(pages) => next += pages,
+                Err(error) if next == 0 => return Err(error),
+                Err(_) => self.leave_out(next),
             }
         }
         Ok(())
     }
+
+    /// Puts the contents of the load at `i`, and of those that come with it, into the run buffer. Returns how many that are.
+    fn gather_from(&mut self, i: usize, kit: &mut Kit) -> Result<usize, End> {
+        let load = self.loads[i];
+        if load.source == Source::File {
+            let pages = self.file_run(i)?;
+            return match self.read_file(i, pages, kit) {
+                // The first page alone may be readable.
+                Err(_) if i == 0 && pages > 1 => self.read_file(i, 1, kit).map(|()| 1),
+                result => result.map(|()| pages),
+            };
+        }
+        let out = &mut kit.page_run.bytes()[i * 4096..(i + 1) * 4096];
+        match load.source {
+            Source::Zero => out.fill(0),
+            Source::Word(word) => memfit_codec::fill(out, word),
+            Source::File => {}
+            Source::Staged(slot) => {
+                let segment = self.shared.lock().segments.get(&slot.area).cloned();
+                let segment = segment.ok_or_else(|| Broken("a staging area is gone".into()))?;
+                // SAFETY: the core has pinned the object: the slot holds it until `loaded`.
+                out.copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(slot.index)) });
+            }
+            Source::Pooled { slot, len, codec } => {
+                // SAFETY: the core has pinned the object: its bytes stay until `loaded`.
+                let bytes = unsafe { self.shared.memory.read(slot.byte(), len as usize) };
+                decode(&mut kit.worker, codec, bytes, out, load.page)?;
+            }
+            Source::Swapped { extent, len, codec, .. } => {
+                let reader = self.reader.as_mut().ok_or_else(|| Broken("there is no swap tier".into()))?;
+                let bytes = reader
+                    .fetch(Stored { extent, len, codec })
+                    .map_err(|error| Broken(format!("cannot read page {:#x} back: {error}", load.page.address())))?;
+                decode(&mut kit.worker, codec, bytes, out, load.page)?;
+            }
+        }
+        Ok(1)
+    }
+
+    /// The loads from `from` on are not served now.
+    pub(super) fn leave_out(&mut self, from: usize) {
+        let rest = self.loads.split_off(from.min(self.loads.len()));
+        let mut state = self.shared.lock();
+        rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
+        self.shared.settle(state);
+    }
+}
+
+fn unknown_file() -> Broken {
+    Broken("the file of an evicted page is no longer known".into())
 }
 
 fn decode(worker: &mut Worker, codec: u8, bytes: &[u8], out: &mut [u8], page: Page) -> Result<(), Broken> {

@@ -1,6 +1,6 @@
 //! Messages of the userfaultfd: read in batches, brought into order, applied; and when they must stay unread.
 
-use super::{End, Server, Waiting, FORK_LOOK, GATE_HELD, QUICK_ROUNDS};
+use super::{End, Server, Waiting, FORK_LOOK, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
 use crate::event::poll2;
 use crate::mutant::{off, Rule};
 use crate::order::Step;
@@ -24,12 +24,24 @@ impl Server {
             return Ok(0);
         }
         let (mut messages, since) = (Vec::new(), Instant::now());
-        let read = self.proc.uffd.read_some(&mut self.inbox, &mut messages, unread);
-        let count = read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
+        let count = self.receive(&mut messages, unread)?;
         let proc = Arc::clone(&self.proc);
         let mut io = proc.io.lock().unwrap();
         self.sort_out(messages, waiting, &mut io, since)?;
         Ok(count)
+    }
+
+    /// Reads at most so many messages. A fork event needs a descriptor for the child, and stays unread without one.
+    fn receive(&mut self, messages: &mut Vec<Event>, most: usize) -> Result<usize, End> {
+        loop {
+            match self.proc.uffd.read_some(&mut self.inbox, messages, most) {
+                Ok(count) => return Ok(count),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
+                    self.shared.spare.give_up(1);
+                }
+                Err(error) => return Err(Broken(format!("cannot read its userfaultfd: {error}")).into()),
+            }
+        }
     }
 
     /// Reads everything that is there; events are handled, faults are added to `waiting`. Returns how many messages
@@ -52,24 +64,37 @@ impl Server {
 
     /// The stub stands still inside of a MOVE: a tracer has stopped it, and may itself wait for a page now. Faults do not
     /// change the address space, and the kernel gives them before events, which must wait.
-    fn read_faults(&mut self, waiting: &mut Vec<Waiting>, io: MutexGuard<'_, Io>) -> Result<usize, End> {
+    fn read_faults(&mut self, waiting: &mut Vec<Waiting>, mut io: MutexGuard<'_, Io>) -> Result<usize, End> {
         let (unread, since, mut messages) = (self.proc.uffd.faults_unread(), Instant::now(), Vec::new());
         if unread == 0 {
             drop(io);
             std::thread::sleep(FORK_LOOK);
             return Ok(0);
         }
-        let read = self.proc.uffd.read_some(&mut self.inbox, &mut messages, unread);
-        let count = read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
+        let count = self.receive(&mut messages, unread)?;
+        let mut strays = Vec::new();
         for message in messages {
             match message {
                 Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
-                other => {
-                    return Err(Broken(format!("{other:?} came while its stub was stopped inside of a move")).into())
-                }
+                other => strays.push(other),
             }
         }
-        Ok(count)
+        if strays.is_empty() {
+            return Ok(count);
+        }
+        // A signal has taken the thread out of a fault since they were counted, and an event came in its place. Nothing is
+        // known of the memory that it is about before the stub has left its MOVE.
+        let said = format!("{:?} came while its stub was stopped inside of a move", strays[0]);
+        strays.into_iter().for_each(|event| self.order.push(event));
+        match self.proc.close_gate_within(STRAY_WAITS) {
+            Gate::Closed => {}
+            Gate::Held => return Err(Broken(said).into()),
+            Gate::Gone => return Err(End::Gone),
+        }
+        self.proc.collect(&self.shared, &mut io, true)?;
+        let read = self.read_all(waiting, &mut io);
+        self.proc.open_gate();
+        read.map(|more| count + more)
     }
 
     /// Reads until no event waits for another one. Till then the picture of the address space is not the
@@ -79,8 +104,7 @@ impl Server {
         loop {
             let mut events = Vec::new();
             let since = Instant::now();
-            let read = self.proc.uffd.read(&mut self.inbox, &mut events);
-            count += read.map_err(|error| Broken(format!("cannot read its userfaultfd: {error}")))?;
+            count += self.receive(&mut events, usize::MAX)?;
             self.sort_out(events, waiting, io, since)?;
             if self.order.is_empty() && !self.order.is_unsure() {
                 return Ok(count);
@@ -182,7 +206,7 @@ impl Server {
     fn apply(&self, event: Event) {
         crate::flight::note(|| format!("process {} handles {event:x?}", self.proc.id.0));
         match event {
-            Event::Fork(child) => crate::control::forked(&self.shared, &self.proc, child),
+            Event::Fork(child) => crate::fork_children::forked(&self.shared, &self.proc, child),
             other => self.event(&other),
         }
     }

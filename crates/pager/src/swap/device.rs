@@ -42,6 +42,8 @@ fn named(directory: &Path) -> io::Result<File> {
 }
 
 fn existing(path: &Path) -> io::Result<File> {
-    let open = |flags| File::options().read(true).write(true).custom_flags(flags).open(path);
+    // A device is ours alone from now on: nobody mounts it, and no other run takes it.
+    let alone = if std::fs::metadata(path)?.file_type().is_block_device() { libc::O_EXCL } else { 0 };
+    let open = |flags| File::options().read(true).write(true).custom_flags(flags | alone).open(path);
     open(libc::O_DIRECT).or_else(|_| open(0))
 }

@@ -1,0 +1,126 @@
+//! Processes that mean no good: other users of the machine, and programs of the tree.
+
+use crate::support::contents::assert_contents_eq;
+use crate::support::known::BUDGET;
+use crate::support::tree::{eventually, Tree};
+use crate::support::{memfit_command, skip, Bench};
+use memfit_os::proctree;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// Fills twice the budget after the others are there, and checks it.
+const SCRIPT: &str =
+    "echo $MEMFIT_SOCKET > new; mv new socket; until test -e go; do sleep 0.02; done; exec ./worked 60 12";
+
+struct Run {
+    bench: Bench,
+    tree: Tree,
+    socket: String,
+    pager: i32,
+}
+
+/// A run that waits for `go`, under a shell line before it.
+fn begin(bench: Bench, before: &str) -> Option<Run> {
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    bench.compile(&["gcc"], "worked", include_str!("../workloads/checked.c"))?;
+    bench.compile(&["gcc"], "knocks", include_str!("../workloads/knocks.c"))?;
+    let memfit = memfit_command().get_program().to_str().unwrap().to_owned();
+    let budget = BUDGET.to_string();
+    let mut command = Command::new("sh");
+    let line = format!("{before} exec {memfit} run -q -m {budget} --stats stats.json -- sh -c '{SCRIPT}'");
+    command.args(["-c", &line]);
+    let tree = Tree::start(command, &bench.directory, true);
+    eventually("the tree's socket", || bench.directory.join("socket").exists());
+    let socket = fs::read_to_string(bench.directory.join("socket")).unwrap().trim().to_owned();
+    let pager = tree.members().pager.expect("the pager runs").pid;
+    Some(Run { bench, tree, socket, pager })
+}
+
+impl Run {
+    fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pager)).unwrap().count()
+    }
+
+    /// Knocks, and stays until it is dropped.
+    fn knock(&self, uid: Option<u32>, count: u32, fds: u32) -> (Child, String) {
+        let mut command = Command::new(self.bench.directory.join("knocks"));
+        command.args([&self.socket, &count.to_string(), &fds.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        uid.into_iter().for_each(|uid| _ = command.uid(uid));
+        let mut child = command.spawn().unwrap();
+        let mut said = String::new();
+        let out = child.stdout.as_mut().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut said).unwrap();
+        (child, said)
+    }
+
+    /// The program does its work all the same.
+    fn ends_well(mut self, words: &str) {
+        self.bench.file("go", "");
+        assert_eq!(self.tree.wait(), 0, "{}", self.tree.errors());
+        assert_contents_eq!(self.tree.text(), "wrong: 0\n", "{}", self.tree.errors());
+        let stats: serde_json::Value =
+            serde_json::from_slice(&fs::read(self.bench.directory.join("stats.json")).unwrap()).unwrap();
+        assert!(stats["evictions"]["pages"].as_u64().unwrap() > 2000, "{stats:#}");
+        assert_eq!(self.tree.errors(), words, "{stats:#}");
+    }
+}
+
+fn end(mut child: Child) {
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn another_user_cannot_take_the_pagers_descriptors() {
+    if memfit_os::process::effective_uid() != 0 {
+        return skip("another_user_cannot_take_the_pagers_descriptors", "only root can become another user");
+    }
+    let Some(run) = Bench::open_to_all("knocks_of_another", &["gcc"]).and_then(|bench| begin(bench, "")) else {
+        return;
+    };
+    let before = run.descriptors();
+    for fds in [0, 2, 20] {
+        let (child, said) = run.knock(Some(65534), 400, fds);
+        assert_eq!(said, "connected 400\n");
+        // None of these connections is kept, and nothing that came by them.
+        eventually("the descriptors are closed", || run.descriptors() <= before + 2);
+        end(child);
+    }
+    run.ends_well("");
+}
+
+#[test]
+fn connections_of_the_own_user_are_bounded() {
+    let Some(run) = Bench::new("knocks_of_its_own", &["gcc"]).and_then(|bench| begin(bench, "")) else { return };
+    let before = run.descriptors();
+    let (child, said) = run.knock(None, 400, 0);
+    assert_eq!(said, "connected 400\n");
+    eventually("some are accepted", || run.descriptors() > before + 100);
+    assert!(run.descriptors() < before + 300, "{} descriptors more", run.descriptors() - before);
+    end(child);
+    run.ends_well("");
+}
+
+/// It neither fails nor turns in a circle, and goes on when they are given back.
+#[test]
+fn a_pager_without_a_descriptor_left_waits() {
+    let Some(run) = Bench::new("knocks_with_few", &["gcc"]).and_then(|bench| begin(bench, "ulimit -n 64 &&")) else {
+        return;
+    };
+    let before = run.descriptors();
+    let (child, said) = run.knock(None, 400, 0);
+    assert!(said.starts_with("connected"), "{said}");
+    eventually("all descriptors are in use", || run.descriptors() >= 62);
+    let ticks = || memfit_os::procfs::user_ticks(run.pager, run.pager).unwrap();
+    let (start, used) = (std::time::Instant::now(), ticks());
+    eventually("a second goes by", || start.elapsed().as_secs() >= 1);
+    // Of the hundred ticks of a second.
+    assert!(ticks() - used < 50, "its control thread turned for {} ticks of a second", ticks() - used);
+    end(child);
+    eventually("they are given back", || run.descriptors() <= before + 2);
+    assert!(proctree::read_stat(run.pager).is_some_and(|pager| !pager.is_dead()));
+    let words =
+        "memfit: not paged, but counted: processes for which the pager has no descriptor left: raise ulimit -n\n";
+    run.ends_well(words);
+}

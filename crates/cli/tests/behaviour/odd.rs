@@ -1,0 +1,64 @@
+//! Odd programs: each does what few programs do, and must not be able to tell that it is paged.
+
+use crate::support::known::{compare, plainly, program, same, BUDGET};
+use crate::support::{FORKS, ONE, SEVERAL};
+
+#[test]
+fn the_lowest_addresses() {
+    let Some(bench) = program("low", include_str!("../workloads/low.c")) else { return };
+    same(&bench, "./program", ONE);
+}
+
+#[test]
+fn guard_pages() {
+    let Some(bench) = program("guards", include_str!("../workloads/guards.c")) else { return };
+    for how in ["libc", "syscall", "bare"] {
+        same(&bench, &format!("./program {how}"), SEVERAL);
+    }
+}
+
+/// Contents that are outside are never given up for others, without a word.
+#[test]
+fn a_page_that_is_outside_and_present_ends_the_process() {
+    let Some(bench) = program("smuggled", include_str!("../workloads/smuggled.c")) else { return };
+    let Some(_) = plainly(&bench, "./program") else { return };
+    let (ran, stats) = bench.managed("./program", BUDGET);
+    let why = "was outside, but the program had another page there";
+    assert!(ran.err.contains(why), "{:?} {}: {:#}", ran.code, ran.err, stats.json);
+    assert_eq!(ran.code, Some(137), "{}", ran.err);
+}
+
+#[test]
+fn all_of_its_memory_is_read_and_locked() {
+    let Some(bench) = program("reader", include_str!("../workloads/reader.c")) else { return };
+    for how in ["read", "lock", "ptrace"] {
+        // What is locked cannot be taken away.
+        let bounds = if how == "lock" { FORKS } else { SEVERAL };
+        same(&bench, &format!("./program {how}"), bounds);
+    }
+}
+
+#[test]
+fn memory_that_others_have_counts_once() {
+    let Some(bench) = program("vforks", include_str!("../workloads/vforks.c")) else { return };
+    same(&bench, "./program", SEVERAL);
+}
+
+/// Its parent is told of its end, and of its status.
+#[test]
+fn the_only_thread_ends_without_its_process() {
+    let Some(bench) = program("ends", include_str!("../workloads/ends.c")) else { return };
+    for how in ["libc", "bare", "strict", "killed"] {
+        let line = format!("for i in 1 2 3; do ./program {how}; echo $?; done 2>/dev/null");
+        let Some(plain) = plainly(&bench, &line) else { return };
+        let (managed, stats) = bench.managed(&line, BUDGET);
+        compare(&bench, &plain, (&managed, &stats), SEVERAL);
+    }
+}
+
+/// Nothing is mapped behind its mappings, as far as it can tell.
+#[test]
+fn addresses_behind_its_mappings() {
+    let Some(bench) = program("behind", include_str!("../workloads/behind.c")) else { return };
+    same(&bench, "./program", SEVERAL);
+}

@@ -1,0 +1,62 @@
+//! Programs that know each word of their memory (`workloads/pages.h`), fill about twice their budget, and say how many words
+//! are wrong: the same with memfit as without it.
+
+use super::contents::assert_contents_eq;
+use super::process::Ran;
+use super::stats::Stats;
+use super::{say, skip, Bench, Bounds};
+
+/// Half of what most programs here fill.
+pub const BUDGET: u64 = 32 << 20;
+/// Pages that must have been taken away.
+pub const EVICTED: u64 = 2000;
+/// What a program ends with that may not do here what it is for.
+pub const REFUSED: i32 = 77;
+
+/// A program of `workloads/`, and its bench.
+pub fn program(name: &str, source: &str) -> Option<Bench> {
+    let bench = Bench::new(name, &["gcc"])?;
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    bench.compile(&["gcc"], "program", source)?;
+    Some(bench)
+}
+
+/// What it says without memfit; `None`, said loudly, where it may not do it.
+pub fn plainly(bench: &Bench, line: &str) -> Option<Ran> {
+    let plain = bench.plain(line);
+    let out = String::from_utf8_lossy(&plain.out).into_owned();
+    if plain.code == Some(REFUSED) {
+        skip(&bench.name, &format!("refused here without memfit, too: {line}: {out}"));
+        return None;
+    }
+    assert_eq!((plain.code, plain.err.as_str()), (Some(0), ""), "without memfit: {line}: {out}");
+    Some(plain)
+}
+
+/// It did the same under memfit, and was paged.
+#[track_caller]
+pub fn compare(bench: &Bench, plain: &Ran, (managed, stats): (&Ran, &Stats), bounds: Bounds) {
+    let out = |ran: &Ran| String::from_utf8_lossy(&ran.out).into_owned();
+    let code = managed.code;
+    assert_contents_eq!(
+        (code, out(managed)),
+        (Some(0), out(plain)),
+        "{}: {}\n{:#}",
+        bench.name,
+        managed.err,
+        stats.json
+    );
+    assert_eq!(managed.err, "", "{}: {:#}", bench.name, stats.json);
+    let evicted = stats.number("/evictions/pages");
+    assert!(evicted >= EVICTED, "{}: only {evicted} pages were evicted; {:#}", bench.name, stats.json);
+    stats.peak_within(bounds.peak_percent);
+    say(&format!("{:24} {evicted} pages evicted, {:.1} s", bench.name, managed.time.as_secs_f64()));
+}
+
+/// The same with and without memfit.
+pub fn same(bench: &Bench, line: &str, bounds: Bounds) {
+    let Some(plain) = plainly(bench, line) else { return };
+    let (managed, stats) = bench.managed(line, BUDGET);
+    compare(bench, &plain, (&managed, &stats), bounds);
+    stats.no_warnings();
+}

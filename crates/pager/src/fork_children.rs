@@ -1,0 +1,243 @@
+//! Fork children of paged processes, where the kernel tells of forks.
+//!
+//! The FORK event gives the pager the child's userfaultfd, and no pid. The child's stub says hello, and the kernel tells the
+//! pid. What belongs together is found by the *beacon*, a page of the parent that is never present: the child's stub touches
+//! it, its fault comes by the child's userfaultfd, and the page that the pager fills by that userfaultfd turns up in the
+//! child's memory, and in nobody else's. Nothing that a program says of itself is believed.
+
+use crate::control::{duplicate, start_fault_thread, Client, Desk};
+use crate::proc::{send_command, Proc, ZERO_PAGE};
+use crate::state::Shared;
+use memfit_os::maps::{not_inherited, Pagemap};
+use memfit_os::procfs;
+use memfit_os::proctree::{self, ProcStat};
+use memfit_os::uffd::{Event, Fill, Inbox, Uffd};
+use memfit_wire::{Command, LEND, STAY};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// The child of a process that was paged in vain has waited so long after its hello, or it is none.
+const NAMED_WITHIN: Duration = Duration::from_millis(100);
+/// How long a touched beacon waits for the hello, which the stub sends before.
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+/// Between two looks whether the process still lives.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Fork children whose pid and userfaultfd are not put together yet.
+#[derive(Default)]
+pub struct Unnamed {
+    /// Stubs that have said hello.
+    clients: Mutex<Vec<Arc<Client>>>,
+    came: Condvar,
+    /// Processes that nobody serves.
+    doomed: Mutex<Vec<Doomed>>,
+}
+
+/// A fork child for which there was no thread or descriptor. Its missing pages would wait for ever.
+struct Doomed {
+    proc: Arc<Proc>,
+    why: String,
+}
+
+impl Unnamed {
+    /// A stub has said hello and will touch its beacon.
+    pub fn add(&self, client: &Arc<Client>) {
+        let mut clients = self.clients.lock().unwrap();
+        clients.retain(|c| !c.gone.load(Relaxed) && c.proc.lock().unwrap().is_none());
+        clients.push(Arc::clone(client));
+        self.came.notify_all();
+    }
+}
+
+/// The stubs that can be the one whose thread `tid` has touched the beacon of a process, before the page is filled. Waits for
+/// one. None if a program touches the page by itself.
+pub fn claims(shared: &Shared, proc: &Proc, tid: u32) -> Vec<Arc<Client>> {
+    let begun = Instant::now();
+    let mut clients = shared.unnamed.clients.lock().unwrap();
+    loop {
+        let found: Vec<_> = clients.iter().filter(|client| may_be(client, proc, tid)).cloned().collect();
+        if !found.is_empty() || begun.elapsed() > HELLO_WITHIN || proc.uffd.gone() {
+            return found;
+        }
+        clients = shared.unnamed.came.wait_timeout(clients, LOOK).unwrap().0;
+    }
+}
+
+/// Whether a stub's process can be the one with that userfaultfd: the thread is one of its own, it is a child of the parent, and
+/// its beacon is not there yet.
+fn may_be(client: &Client, proc: &Proc, tid: u32) -> bool {
+    let open = !client.gone.load(Relaxed) && client.proc.lock().unwrap().is_none();
+    open && procfs::has_task(client.pid, tid)
+        && proctree::read_stat(client.pid).is_some_and(|stat| is_child(&stat, proc.parent_pid.load(Relaxed)))
+        && beacon_is_there(client.pid, proc) == Some(false)
+}
+
+/// Whether a process is a fork child of another one, as far as parents tell: an orphan has another parent, and one made with
+/// CLONE_PARENT that of its parent.
+fn is_child(stat: &ProcStat, parent: i32) -> bool {
+    if parent == 0 || stat.ppid == parent {
+        return true;
+    }
+    proctree::read_stat(parent).is_none_or(|of| of.is_dead() || of.ppid == stat.ppid)
+}
+
+fn beacon_is_there(pid: i32, proc: &Proc) -> Option<bool> {
+    Pagemap::open(pid).ok()?.is_present(proc.beacon.load(Relaxed)).ok()
+}
+
+/// The beacon was filled: the process in which it is now is the one with that userfaultfd. Its stub holds the userfaultfd from now on,
+/// too: the process waits for that, since nobody else would when pager and launcher die.
+pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
+    let mut clients = shared.unnamed.clients.lock().unwrap();
+    let mut theirs = claims.iter().filter(|client| beacon_is_there(client.pid, proc) == Some(true));
+    let (Some(client), None) = (theirs.next(), theirs.next()) else { return };
+    clients.retain(|c| !Arc::ptr_eq(c, client));
+    *client.proc.lock().unwrap() = Some(Arc::clone(proc));
+    if let Ok(uffd) = duplicate(proc.uffd.as_raw_fd()) {
+        send_command(&client.socket, &Command { kind: LEND, ..Command::default() }, Some(&uffd));
+    }
+}
+
+/// Kills fork children that nobody serves, as soon as it is known which processes they are.
+pub fn end_doomed(shared: &Arc<Shared>) {
+    let doomed = std::mem::take(&mut *shared.unnamed.doomed.lock().unwrap());
+    for child in doomed {
+        if child.proc.uffd.gone() {
+            crate::control::remove_process(shared, &child.proc);
+            continue;
+        }
+        // For the looks into /proc.
+        shared.spare.give_up(4);
+        let found = find(shared, &child.proc);
+        shared.spare.refill();
+        if let Some(process) = found {
+            let (pid, comm) = (process.pid, &process.comm);
+            shared.warn(format!("killed process {pid} ({comm}), a fork child: cannot serve its memory: {}", child.why));
+            let _ = proctree::kill_exactly(&process);
+        }
+        shared.unnamed.doomed.lock().unwrap().push(child);
+    }
+}
+
+/// The process with that userfaultfd, by its beacon.
+fn find(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Option<ProcStat> {
+    // An event that is unread keeps the page from being filled. Nothing but a fork of its own is of interest in them.
+    let (mut inbox, mut events) = (Inbox::default(), Vec::new());
+    let _ = proc.uffd.read_some(&mut inbox, &mut events, usize::MAX);
+    for event in events {
+        if let Event::Fork(uffd) = event {
+            forked(shared, proc, uffd);
+        }
+    }
+    let (parent, beacon) = (proc.parent_pid.load(Relaxed), proc.beacon.load(Relaxed));
+    let mut children = proctree::snapshot().ok()?;
+    children.retain(|stat| stat.forked && !stat.is_dead() && is_child(stat, parent));
+    children.retain(|stat| beacon_is_there(stat.pid, proc) == Some(false));
+    if !matches!(proc.uffd.copy_and_wake(beacon, &ZERO_PAGE.0), Fill::Done) {
+        return None;
+    }
+    children.into_iter().find(|stat| beacon_is_there(stat.pid, proc) == Some(true))
+}
+
+/// Fork children that think that their parent was paged, which then could not be, wait for nothing.
+pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
+    let waits = |c: &&Arc<Client>| c.has_beacon && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().unwrap().is_none();
+    let mut waiting = clients.iter().filter(waits).peekable();
+    if waiting.peek().is_some() && desk.shared.procs.lock().unwrap().iter().all(|proc| proc.identity.get().is_some()) {
+        for client in waiting {
+            send_command(&client.socket, &Command { kind: STAY, ..Command::default() }, None);
+        }
+    }
+}
+
+/// A FORK event: the child has what the parent has. Called by the parent's fault thread, its batch
+/// settled, while the parent waits.
+pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
+    let lost = match parent.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()) {
+        Some(text) => not_inherited(&text),
+        None => parent.not_inherited.lock().unwrap().clone(),
+    };
+    let mut state = shared.lock();
+    let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32);
+    for &(start, end) in &lost {
+        state.core.unmapped(id, memfit_core::PageRange::from_addresses(start, end));
+    }
+    // Until the next look at what it shares, all that it has is its parent's.
+    shared.doubled.fetch_add(state.core.present_pages(id) * 4096, Relaxed);
+    shared.settle(state);
+    // Its stub has no other page yet.
+    uffd.probe_at(parent.beacon.load(Relaxed));
+    let (kick, room) = shared.spare.for_child();
+    let child = Arc::new(Proc::new(id, area, uffd, kick));
+    child.parent_pid.store(parent.pid().unwrap_or(0), Relaxed);
+    *child.not_inherited.lock().unwrap() = lost;
+    *child.regions.lock().unwrap() = parent.regions.lock().unwrap().clone();
+    let mut files = parent.files.lock().unwrap().clone();
+    for &(start, end) in child.not_inherited.lock().unwrap().iter() {
+        files.cut(start / 4096, end / 4096);
+    }
+    *child.files.lock().unwrap() = files;
+    child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
+    *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
+    link(parent, &child);
+    shared.procs.lock().unwrap().push(Arc::clone(&child));
+    let full = || Err(std::io::Error::from_raw_os_error(libc::EMFILE));
+    if let Err(error) = if room { start_fault_thread(shared, &child) } else { full() } {
+        shared.unnamed.doomed.lock().unwrap().push(Doomed { proc: child, why: error.to_string() });
+        shared.outbox_event.raise();
+    }
+}
+
+/// They may share pages from now on, and the child has its parent's guard pages.
+pub fn link(parent: &Arc<Proc>, child: &Arc<Proc>) {
+    let guarded = parent.guarded.lock().unwrap().clone();
+    *child.guarded.lock().unwrap() = guarded;
+    for (one, other) in [(parent, child), (child, parent)] {
+        let mut relatives = one.relatives.lock().unwrap();
+        // One that is gone is enough to know that pages were shared.
+        let mut gone = 0;
+        relatives
+            .retain(|r| r.upgrade().is_some_and(|p| !p.removed.load(Relaxed)) || std::mem::replace(&mut gone, 1) == 0);
+        relatives.push(Arc::downgrade(other));
+    }
+}
+
+/// A fork child is known now: what its table says of ranges that it did not inherit, or has replaced
+/// since, must not be believed. What it inherited is still registered. False if it changes its address
+/// space all the time.
+pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
+    for _ in 0..100 {
+        let io = proc.io.lock().unwrap();
+        let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/smaps")) else { return false };
+        if proc.removed.load(Relaxed) {
+            return false;
+        }
+        // An unread event would move or unmap what the table still has elsewhere.
+        if proc.event_pending() {
+            drop(io);
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        let registered = memfit_os::maps::registered(&text);
+        let mut gaps = Vec::new();
+        let mut at = 0;
+        for &(start, end) in &registered {
+            gaps.push((at, start));
+            at = end;
+        }
+        gaps.push((at, 1 << 56));
+        for &(start, end) in &gaps {
+            proc.files.lock().unwrap().cut(start / 4096, end.div_ceil(4096));
+        }
+        let mut state = shared.lock();
+        for (start, end) in gaps {
+            state.core.disown(proc.id, memfit_core::PageRange::from_addresses(start, end));
+        }
+        shared.settle(state);
+        *proc.regions.lock().unwrap() = registered.into_iter().collect();
+        return true;
+    }
+    false
+}

@@ -1,0 +1,227 @@
+//! Connections: who may speak to the pager, and the first message of each.
+//!
+//! Anybody on the machine can connect to an abstract socket. So the pager asks the kernel who has connected before it reads
+//! a byte or takes a descriptor. It keeps a bounded number of connections that have said nothing yet, and where it
+//! has no descriptor for another one, it leaves it to the queue of the kernel for a moment.
+
+use crate::apart::Apart;
+use crate::control::{add_client, Desk};
+use crate::proc::send_command;
+use crate::{files, leave};
+use memfit_os::{proctree, seqpacket};
+use memfit_wire::{Command, FromStub, APART, BYE, FILE, HELLO, LEAVE, MAGIC, STAY, VERSION};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Connections that have said nothing yet, at most.
+const PENDING_MAX: usize = 256;
+/// One is dropped after so long: who connects says why at once, unless it is stopped.
+const PENDING_FOR: Duration = Duration::from_secs(60);
+/// When there are too many, one is dropped that is older than this.
+const PENDING_FOR_WHEN_FULL: Duration = Duration::from_secs(5);
+/// How long nobody is accepted when there is no descriptor for another connection.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A stub says hello as soon as it is connected.
+const HELLO_FOLLOWS: Duration = Duration::from_millis(20);
+
+/// A connection that has said nothing yet.
+struct Pending {
+    socket: OwnedFd,
+    pid: i32,
+    since: Instant,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Newcomers {
+    pending: Vec<Pending>,
+    paused: Option<Instant>,
+}
+
+impl Newcomers {
+    /// What to poll: the listeners as given, but -1 while nobody can be accepted.
+    pub fn listeners(&mut self, given: [RawFd; 2]) -> [RawFd; 2] {
+        if self.paused.is_some_and(|since| since.elapsed() < PAUSE) || self.pending.len() >= PENDING_MAX {
+            return [-1; 2];
+        }
+        self.paused = None;
+        given
+    }
+
+    /// The pending connections, for the same poll.
+    pub fn pending(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.pending.iter().map(|pending| pending.socket.as_raw_fd())
+    }
+
+    /// Reads the first message of those that are `ready`, in the order of [`Newcomers::pending`].
+    pub fn read(&mut self, desk: &Arc<Desk>, ready: &[bool]) {
+        if ready.contains(&true) {
+            // Their descriptors are free, or a client's.
+            self.paused = None;
+        }
+        let all = std::mem::take(&mut self.pending);
+        for (pending, &ready) in all.into_iter().zip(ready) {
+            if ready {
+                first_message(desk, pending);
+            } else {
+                self.pending.push(pending);
+            }
+        }
+        self.expire();
+    }
+
+    fn expire(&mut self) {
+        let limit = if self.pending.len() < PENDING_MAX { PENDING_FOR } else { PENDING_FOR_WHEN_FULL };
+        let stopped = |pid| proctree::read_stat(pid).is_some_and(|process| matches!(process.state, 'T' | 't'));
+        self.pending.retain(|pending| {
+            let keep = pending.since.elapsed() < limit || (stopped(pending.pid) && limit == PENDING_FOR);
+            if !keep {
+                say_bye(&pending.socket);
+            }
+            keep
+        });
+    }
+
+    /// Accepts all who wait and may speak; the others are told to go on alone, unread.
+    pub fn accept(&mut self, desk: &Desk, listener: RawFd) {
+        while self.pending.len() < PENDING_MAX {
+            // SAFETY: accepts on our own listener.
+            let fd = unsafe {
+                let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+                libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags)
+            };
+            if fd < 0 {
+                let error = std::io::Error::last_os_error().raw_os_error();
+                let none_left = matches!(error, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM));
+                if none_left && !turn_away(desk, listener) {
+                    // It stays readable, and would be polled without end.
+                    self.paused = Some(Instant::now());
+                }
+                if none_left && self.paused.is_none() {
+                    continue;
+                }
+                return;
+            }
+            // SAFETY: new and ours.
+            let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+            match seqpacket::peer(socket.as_fd()) {
+                Ok((uid, pid)) if may_ask(uid) || may_join(desk, uid, pid) => {
+                    self.pending.push(Pending { socket, pid, since: Instant::now() });
+                }
+                _ => say_bye(&socket),
+            }
+        }
+    }
+
+    /// The end in order: whoever came too late runs on alone, where it would be killed without a word.
+    pub fn dismiss(mut self, desk: &Desk) {
+        for listener in [desk.config.listener, desk.apart.as_raw_fd()].into_iter().filter(|fd| *fd >= 0) {
+            // SAFETY: from here on nobody can connect; those who could are accepted.
+            unsafe { libc::shutdown(listener, libc::SHUT_RD) };
+            loop {
+                self.accept(desk, listener);
+                let full = self.pending.len() >= PENDING_MAX;
+                self.pending.drain(..).for_each(|pending| say_bye(&pending.socket));
+                if !full {
+                    break;
+                }
+            }
+        }
+        Apart::close(&desk.apart);
+    }
+}
+
+/// Takes one connection, when there is no descriptor left to keep it, and answers it: the process goes on alone, or, as the fork
+/// child of a paged one, which depends on the pager, dies. False if not even that is possible.
+fn turn_away(desk: &Desk, listener: RawFd) -> bool {
+    let spare = &desk.shared.spare;
+    spare.give_up(1);
+    // SAFETY: accepts on our own listener.
+    let fd = unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
+    if fd >= 0 {
+        // SAFETY: new and ours.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let peer = seqpacket::peer(socket.as_fd()).ok().filter(|&(uid, pid)| may_join(desk, uid, pid));
+        let said = peer.and_then(|_| seqpacket::receive_within(socket.as_fd(), HELLO_FOLLOWS).ok().flatten());
+        let hello = said.and_then(|packet| parse(&packet.bytes)).filter(|message| message.kind == HELLO);
+        if let (Some((_, pid)), Some(hello)) = (peer, hello) {
+            let comm = memfit_os::procfs::comm(pid).unwrap_or_default();
+            let depends = hello.beacon != 0 || hello.token != 0;
+            let why = "the pager has no descriptor left: raise ulimit -n";
+            desk.shared.warn(match depends {
+                true => format!("killed process {pid} ({comm}), a fork child: {why}"),
+                // Once for all of them.
+                false => format!("not paged, but counted: processes for which {why}"),
+            });
+            if depends && seqpacket::peer_lives(socket.as_fd()) {
+                // SAFETY: SIGKILL to a process whose stub is connected to us.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+        }
+        say_bye(&socket);
+    }
+    spare.refill();
+    fd >= 0
+}
+
+/// Tells a stub to go on alone.
+pub fn say_bye(socket: &OwnedFd) {
+    send_command(socket, &Command { kind: BYE, ..Command::default() }, None);
+}
+
+/// A stub's hello or a question.
+fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
+    let Ok((uid, pid)) = seqpacket::peer(socket.as_fd()) else { return };
+    let packet = match seqpacket::receive(socket.as_fd()) {
+        Ok(Some(packet)) => packet,
+        Ok(None) => return,
+        // What is cut or has too many descriptors is no stub's.
+        Err(_) => return say_bye(&socket),
+    };
+    match parse(&packet.bytes) {
+        Some(_) if !may_join(desk, uid, pid) => say_bye(&socket),
+        Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
+        Some(request) if request.kind == APART => {
+            if let Err(error) = desk.apart.open() {
+                let place = &desk.config.place;
+                desk.shared.warn(format!("programs in other network namespaces cannot be paged: {place}: {error}"));
+            }
+            send_command(&socket, &Command { kind: STAY, ..Command::default() }, None);
+        }
+        Some(request) if request.kind == FILE => files::asked(desk, socket, pid, request, packet.fd),
+        Some(request) if request.kind == LEAVE => leave::asked(desk, socket, pid, request.flags),
+        None if packet.bytes.starts_with(b"{") => {
+            if may_ask(uid) {
+                let question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
+                let mut answer = crate::stats::live(desk, &question);
+                if seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None).is_err() {
+                    crate::stats::shorten(&mut answer);
+                    let _ = seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None);
+                }
+            }
+        }
+        _ => say_bye(&socket),
+    }
+}
+
+fn may_ask(uid: u32) -> bool {
+    uid == 0 || uid == memfit_os::process::effective_uid()
+}
+
+/// Processes of another user only if they are of the tree, which may have changed its user: others could take memory of the
+/// budget, and the right to a userfaultfd.
+fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
+    uid == memfit_os::process::effective_uid() || proctree::is_at_or_below(pid, desk.config.launcher_pid)
+}
+
+/// A message of a stub.
+pub fn parse(bytes: &[u8]) -> Option<FromStub> {
+    if bytes.len() != size_of::<FromStub>() {
+        return None;
+    }
+    // SAFETY: FromStub is plain integers, any bytes are valid; the length is right.
+    let message: FromStub = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
+    (message.magic == MAGIC && message.version == VERSION).then_some(message)
+}

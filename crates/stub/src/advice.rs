@@ -1,0 +1,112 @@
+//! madvise and process_madvise, where the pager must hear of it.
+//!
+//! MADV_GUARD_INSTALL (Linux 6.13) zaps pages, and the kernel raises no userfaultfd event for it. The pager would give
+//! pages that are outside back after MADV_GUARD_REMOVE, where zeros belong, and would miss the ones that were present.
+//! So three calls take the place of one. The first INSTALL keeps everybody out of the range. MADV_DONTNEED raises the
+//! event by which the pager forgets the pages; it leaves guards alone. The second INSTALL puts guards back: until the pager had
+//! read the event it could fill pages of the range ahead of a fault next to it, and a fill replaces a guard.
+
+use crate::exec::returned;
+use crate::fork;
+use crate::sys::{self, syscall, PAGE};
+use crate::unused::up_to_unused;
+
+const DONTNEED: i32 = 4;
+const GUARD_INSTALL: i32 = 102;
+const ENOMEM: isize = 12;
+
+/// Advice about the memory of this process; the result of the system call.
+///
+/// # Safety
+/// As madvise.
+pub unsafe fn advise(start: usize, bytes: usize, advice: i32) -> isize {
+    if fork::overrules(advice) {
+        return 0;
+    }
+    // SAFETY: forwards what the caller answers for.
+    let result = up_to_unused(start, bytes, |bytes| unsafe { syscall!(sys::MADVISE, start, bytes, advice) });
+    if advice == GUARD_INSTALL {
+        // SAFETY: the caller asks for this.
+        unsafe { tell_guards(start, bytes, result) };
+    } else if result == 0 {
+        fork::advised(start, bytes, advice);
+    }
+    result
+}
+
+/// Guards were installed, or with an error in a part of the range: raises the event for them.
+///
+/// # Safety
+/// The caller has asked for guards in this range.
+unsafe fn tell_guards(start: usize, bytes: usize, result: isize) {
+    // SAFETY: as the caller promises: where there is a guard, there are no contents.
+    unsafe {
+        if result == 0 {
+            syscall!(sys::MADVISE, start, bytes, DONTNEED);
+            syscall!(sys::MADVISE, start, bytes, GUARD_INSTALL);
+            return;
+        }
+        // The kernel stops at the first mapping that cannot have guards, and passes over holes.
+        let mut page = start & !(PAGE - 1);
+        while page < start.saturating_add(bytes) {
+            match syscall!(sys::MADVISE, page, PAGE, GUARD_INSTALL) {
+                0 => {
+                    syscall!(sys::MADVISE, page, PAGE, DONTNEED);
+                    syscall!(sys::MADVISE, page, PAGE, GUARD_INSTALL);
+                }
+                error if error == -ENOMEM => {}
+                _ => return,
+            }
+            page += PAGE;
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: i32) -> i32 {
+    // SAFETY: forwards what the caller answers for; sets errno.
+    unsafe { returned(advise(start, bytes, advice)) }
+}
+
+/// A range of process_madvise.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Iovec {
+    start: usize,
+    bytes: usize,
+}
+
+/// As process_madvise. The kernel takes MADV_GUARD_INSTALL for the calling process only.
+///
+/// # Safety
+/// As process_madvise.
+pub unsafe fn advise_process(pidfd: usize, ranges: usize, count: usize, advice: usize, flags: usize) -> isize {
+    // SAFETY: forwards what the caller answers for; where the kernel has carried out something it has read the ranges.
+    unsafe {
+        let done = syscall!(sys::PROCESS_MADVISE, pidfd, ranges, count, advice, flags);
+        if advice as i32 == GUARD_INSTALL && done > 0 {
+            let mut left = done as usize;
+            for i in 0..count {
+                let Iovec { start, bytes } = *(ranges as *const Iovec).add(i);
+                if left == 0 {
+                    break;
+                }
+                tell_guards(start, bytes.min(left), 0);
+                left -= bytes.min(left);
+            }
+        }
+        done
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn process_madvise(pidfd: i32, ranges: usize, count: usize, advice: i32, flags: u32) -> isize {
+    // SAFETY: forwards what the caller answers for; sets errno.
+    match unsafe { advise_process(pidfd as usize, ranges, count, advice as usize, flags as usize) } {
+        error @ -4095..=-1 => {
+            // SAFETY: sets errno.
+            unsafe { returned(error) as isize }
+        }
+        done => done,
+    }
+}

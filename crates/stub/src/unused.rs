@@ -1,0 +1,110 @@
+//! Addresses of the reservations that nobody has been given yet.
+//!
+//! To the kernel they are mapped, without access. A program knows nothing of them, and what it does to addresses behind a mapping of
+//! its own must come out as where nothing is mapped: the functions here say so, and do the rest of what was asked for. (A bare
+//! system call still finds the reservation.)
+
+use crate::exec::returned;
+use crate::map::unused_in;
+use crate::sys::{self, syscall, PAGE};
+
+const ENOMEM: isize = 12;
+const EFAULT: isize = 14;
+
+/// Makes a call about a range for what of it is the program's, and says where the range goes beyond that: the kernel does the same for
+/// a range with a hole, up to the hole.
+pub fn up_to_unused(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> isize {
+    let Some(unused) = unused_in(at, bytes) else { return call(bytes) };
+    match if unused > at { call(unused - at) } else { 0 } {
+        error @ ..0 => error,
+        _ => -ENOMEM,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mprotect(at: usize, bytes: usize, prot: i32) -> i32 {
+    // SAFETY: forwards what the caller answers for; sets errno.
+    unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MPROTECT, at, bytes, prot))) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pkey_mprotect(at: usize, bytes: usize, prot: i32, key: i32) -> i32 {
+    // SAFETY: as in `mprotect`.
+    unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::PKEY_MPROTECT, at, bytes, prot, key))) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mlock(at: usize, bytes: usize) -> i32 {
+    // SAFETY: as in `mprotect`.
+    unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MLOCK, at, bytes))) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mlock2(at: usize, bytes: usize, flags: u32) -> i32 {
+    // SAFETY: as in `mprotect`.
+    unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MLOCK2, at, bytes, flags))) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mincore(at: usize, bytes: usize, there: *mut u8) -> i32 {
+    // SAFETY: as in `mprotect`.
+    unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MINCORE, at, bytes, there))) }
+}
+
+/// What is behind the program's own mapping is not unmapped: it would be given again.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
+    // SAFETY: as in `mprotect`.
+    unsafe {
+        returned(match unused_in(at, bytes) {
+            Some(unused) if unused <= at => 0,
+            Some(unused) => syscall!(sys::MUNMAP, at, unused - at),
+            None => syscall!(sys::MUNMAP, at, bytes),
+        })
+    }
+}
+
+/// mremap of what is the program's own. Linux 6.17 and later move several mappings at once, but not if they are registered with a
+/// userfaultfd: they are moved one by one then.
+///
+/// # Safety
+/// As mremap.
+pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: usize) -> isize {
+    const MOVES_TO: i32 = 1 | 2;
+    if unused_in(at, bytes).is_some() {
+        return -EFAULT;
+    }
+    // SAFETY: forwards what the caller answers for; the fifth argument is looked at only if the flags say that it is there.
+    unsafe {
+        let result = syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to);
+        let several = flags & MOVES_TO == MOVES_TO && bytes == new_bytes && bytes > PAGE;
+        if result != -EFAULT || !several || !sys::is_at_least(6, 17) {
+            return result;
+        }
+        one_by_one(at, bytes, flags, to)
+    }
+}
+
+/// # Safety
+/// As mremap with a new address.
+unsafe fn one_by_one(at: usize, bytes: usize, flags: i32, to: usize) -> isize {
+    let bytes = bytes.next_multiple_of(PAGE);
+    let (mut done, mut first) = (0, true);
+    while done < bytes {
+        let mut part = bytes - done;
+        loop {
+            // SAFETY: as the caller promises, part by part.
+            match unsafe { syscall!(sys::MREMAP, at + done, part, part, flags, to + done) } {
+                0.. => break,
+                // More than one mapping, or a hole.
+                error if error == -EFAULT && part > PAGE => part = (part / 2).next_multiple_of(PAGE),
+                // The kernel passes over holes, but not over one at the beginning.
+                error if error == -EFAULT && !first => break,
+                error => return error,
+            }
+        }
+        first = false;
+        done += part;
+    }
+    to as isize
+}
