@@ -27,21 +27,21 @@ pub enum Asked<'a> {
     /// `free`: the processes that may give a batch.
     PickVictims {
         most: u32,
-        tick: u32,
+        tick: u64,
         free: &'a [ProcId],
     },
     ClaimRange {
         proc: ProcId,
         range: PageRange,
         most: u32,
-        tick: u32,
+        tick: u64,
     },
     Evicted {
         proc: ProcId,
         first: Page,
         pages: u32,
         answer: Answer,
-        tick: u32,
+        tick: u64,
     },
     Pin {
         proc: ProcId,
@@ -129,7 +129,7 @@ pub enum Asked<'a> {
         closed: bool,
     },
     Look {
-        tick: u32,
+        tick: u64,
     },
     SwapTakes {
         takes: bool,

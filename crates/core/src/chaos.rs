@@ -82,7 +82,7 @@ struct World {
     chosen: VecDeque<WriteBack>,
     flights: Vec<Flight>,
     next_content: Content,
-    tick: u32,
+    tick: u64,
     fail: usize,
     pages: usize,
     stats: HashMap<&'static str, u64>,

@@ -140,7 +140,7 @@ pub struct Core {
     /// Pages that one fault brought back: running mean, in 64ths.
     pub(crate) mean_window: u32,
     /// The tick from which on no pages were taken because those of files are to go first.
-    pub(crate) waits_for_files: Option<u32>,
+    pub(crate) waits_for_files: Option<u64>,
     pub(crate) tunables: Tunables,
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
@@ -384,7 +384,7 @@ impl Core {
     }
 
     /// To be called now and then: the pool may grow or shrink with time.
-    pub fn look(&mut self, tick: u32) {
+    pub fn look(&mut self, tick: u64) {
         self.asked(&Asked::Look { tick });
         self.store.look(tick, self.counters.to_swap, &mut *self.pool);
     }
@@ -453,7 +453,7 @@ impl Core {
     }
 
     /// Totals for statistics; O(runs).
-    pub fn totals(&self, tick: u32) -> Totals {
+    pub fn totals(&self, tick: u64) -> Totals {
         Totals {
             staged: u64::from(self.staging.in_use()),
             quarantined: self.table.procs.iter().flatten().map(|p| p.quarantined_pages).sum(),

@@ -38,12 +38,12 @@ pub struct Answer {
 /// Runs of a queue looked at before giving up when all are pinned.
 const SCAN_RUNS: u32 = 256;
 /// First back-off of a parked run, ticks (milliseconds).
-const PARK_TICKS: u32 = 16;
+const PARK_TICKS: u64 = 16;
 /// The back-off doubles up to `PARK_TICKS << PARK_DOUBLINGS` (16 s).
 const PARK_DOUBLINGS: u8 = 10;
 
 /// Longest wait for a process with pages of files, ticks.
-const FILES_WITHIN: u32 = 20;
+const FILES_WITHIN: u64 = 20;
 
 /// One queue of each process.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl Core {
     pub fn pick_victims(
         &mut self,
         max_pages: usize,
-        tick: u32,
+        tick: u64,
         may: &dyn Fn(ProcId) -> bool,
     ) -> Option<(ProcId, Vec<Victim>)> {
         let all = 0..self.table.procs.len() as u32;
@@ -122,7 +122,7 @@ impl Core {
 
     /// Those that have pages of files have a batch already: what is older elsewhere need not go instead. But a process may be
     /// stopped.
-    fn may_wait_for_files(&mut self, procs: &[ProcId], tick: u32) -> bool {
+    fn may_wait_for_files(&mut self, procs: &[ProcId], tick: u64) -> bool {
         let has_files = |&p: &ProcId| self.table.proc(p).queues[usize::from(FILES)].iter().any(|queue| queue.len > 0);
         if procs.iter().any(has_files) {
             self.waits_for_files = None;
@@ -156,7 +156,7 @@ impl Core {
 
     /// Takes the resident pages of a range out of turn, up to `max_pages`, from its upper end: the
     /// stack of a thread that must be made to wait.
-    pub fn claim_range(&mut self, proc: ProcId, range: PageRange, max_pages: usize, tick: u32) -> Vec<Victim> {
+    pub fn claim_range(&mut self, proc: ProcId, range: PageRange, max_pages: usize, tick: u64) -> Vec<Victim> {
         self.asked(&Asked::ClaimRange { proc, range, most: max_pages as u32, tick });
         let mut runs: Vec<u32> = Vec::new();
         let mut pages = 0;
@@ -261,7 +261,7 @@ impl Core {
     }
 
     /// What came of pages `first .. first + pages` of a batch. What did not move is still in the program.
-    pub fn evicted(&mut self, proc: ProcId, first: Page, pages: u32, answer: Answer, tick: u32) {
+    pub fn evicted(&mut self, proc: ProcId, first: Page, pages: u32, answer: Answer, tick: u64) {
         self.asked(&Asked::Evicted { proc, first, pages, answer, tick });
         let Answer { moved, dropped, park, file } = answer;
         self.trace(Call::Evicted { proc: proc.0, page: first.0, moved, dropped });
@@ -296,7 +296,7 @@ impl Core {
         self.park_runs(proc, first, pages, park, tick);
     }
 
-    fn park_runs(&mut self, proc: ProcId, first: Page, pages: u32, park: bool, tick: u32) {
+    fn park_runs(&mut self, proc: ProcId, first: Page, pages: u32, park: bool, tick: u64) {
         for number in first.run()..=Page(first.0 + u64::from(pages) - 1).run() {
             let Some(run) = self.table.run_of(proc, Page(number * RUN_PAGES)) else { continue };
             let r = &mut self.table.runs[run as usize];
@@ -322,7 +322,7 @@ impl Core {
     /// Lets all parked runs of a process be tried at once: what they waited for has happened.
     pub fn unpark(&mut self, proc: ProcId) {
         self.asked(&Asked::Unpark { proc });
-        self.table.unpark(proc, u32::MAX);
+        self.table.unpark(proc, u64::MAX);
         let runs: Vec<u32> = self.table.proc(proc).runs().values().copied().collect();
         for run in runs {
             self.table.runs[run as usize].park_count = 0;

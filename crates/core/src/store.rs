@@ -70,7 +70,7 @@ pub(crate) struct Store {
     pub leaving: u32,
     stores: u64,
     to_swap: u64,
-    tick: u32,
+    tick: u64,
 }
 
 impl Store {
@@ -261,14 +261,14 @@ impl Store {
     }
 
     /// Looks whether the pool shall grow or shrink, at this tick and with so many pages written to the swap tier so far.
-    pub fn look(&mut self, tick: u32, to_swap: u64, pool: &mut dyn Pool) {
+    pub fn look(&mut self, tick: u64, to_swap: u64, pool: &mut dyn Pool) {
         (self.tick, self.to_swap) = (tick, to_swap);
         self.resize(pool);
     }
 
     fn resize(&mut self, pool: &mut dyn Pool) {
         let Some(sizing) = &mut self.sizing else { return };
-        if let Some(limit) = sizing.check(u64::from(self.tick), self.stores, self.to_swap, &pool.usage()) {
+        if let Some(limit) = sizing.check(self.tick, self.stores, self.to_swap, &pool.usage()) {
             self.full = false;
             self.limit = limit;
             pool.set_limit(limit);

@@ -119,7 +119,7 @@ pub(crate) struct Run {
     /// Age: the value of the core's clock when it was last queued.
     pub stamp: u64,
     /// Not to be tried before this tick (after EBUSY and the like); 0 if it is not parked.
-    pub parked_until: u32,
+    pub parked_until: u64,
     /// Back-off exponent of the parking.
     pub park_count: u8,
     /// How many entries are Resident or Lazy; while this is not 0 the run is either queued or parked.
@@ -150,7 +150,7 @@ pub(crate) struct Proc {
     pub queues: [[List; 2]; QUEUES],
     /// Runs with resident pages that are not to be tried before a tick: they are in no queue, where they would hide
     /// what is behind them.
-    parked: BTreeSet<(u32, u32)>,
+    parked: BTreeSet<(u64, u32)>,
     /// Entries that are Resident, Quarantined, Evicting: pages in the program's memory.
     pub present_pages: u64,
     pub quarantined_pages: u64,
@@ -485,7 +485,7 @@ impl Table {
     }
 
     /// Keeps a run with resident pages from being tried before a tick.
-    pub fn park(&mut self, run: u32, until: u32) {
+    pub fn park(&mut self, run: u32, until: u64) {
         self.take_out(run);
         let r = &mut self.runs[run as usize];
         r.parked_until = until.max(1);
@@ -494,7 +494,7 @@ impl Table {
     }
 
     /// Puts the runs that are parked until then back to the old end of their queues.
-    pub fn unpark(&mut self, proc: ProcId, tick: u32) {
+    pub fn unpark(&mut self, proc: ProcId, tick: u64) {
         let due = self.proc(proc).parked.range(..=(tick, u32::MAX));
         let mut due: Vec<u32> = due.map(|&(_, run)| run).collect();
         due.sort_by_key(|&run| std::cmp::Reverse(self.runs[run as usize].stamp));
@@ -578,7 +578,7 @@ impl Table {
     }
 
     /// Resident pages in parked runs.
-    pub fn parked_pages(&self, tick: u32) -> u64 {
+    pub fn parked_pages(&self, tick: u64) -> u64 {
         let parked = self.procs.iter().flatten().flat_map(|p| p.parked.range((tick + 1, 0)..));
         parked.map(|&(_, run)| u64::from(self.runs[run as usize].resident)).sum()
     }

@@ -281,8 +281,8 @@ impl Encoder {
         difference(out, &mut self.last.object, object.0.into());
     }
 
-    fn tick(&mut self, out: &mut Vec<u8>, tick: u32) {
-        difference(out, &mut self.last.tick, tick.into());
+    fn tick(&mut self, out: &mut Vec<u8>, tick: u64) {
+        difference(out, &mut self.last.tick, tick);
     }
 }
 
@@ -511,9 +511,9 @@ impl<'a> Decoder<'a> {
         Ok(Stored { extent, len, codec: self.byte()? })
     }
 
-    fn tick(&mut self) -> Result<u32, Damaged> {
+    fn tick(&mut self) -> Result<u64, Damaged> {
         self.last.tick = self.last.tick.wrapping_add(self.by()?);
-        u32::try_from(self.last.tick).map_err(|_| Damaged::Wrong)
+        Ok(self.last.tick)
     }
 }
 
@@ -585,7 +585,7 @@ mod tests {
             Asked::Compact { most: 32 },
             Asked::SetBusy { busy: true },
             Asked::ClosePool { closed: false },
-            Asked::Look { tick: u32::MAX },
+            Asked::Look { tick: u64::from(u32::MAX) + 1 },
             Asked::SwapTakes { takes: true },
             Asked::PickWriteback { pressed: false, most_bytes: u32::MAX },
             Asked::BlockOf { object: ObjectId(u32::MAX - 1) },

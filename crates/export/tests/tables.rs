@@ -82,7 +82,7 @@ fn calls() -> Vec<(Asked<'static>, &'static str)> {
         (Asked::Compact { most: 3 }, "most=3"),
         (Asked::SetBusy { busy: true }, "flag=true"),
         (Asked::ClosePool { closed: false }, "flag=false"),
-        (Asked::Look { tick: u32::MAX }, "tick_ms=4294967295"),
+        (Asked::Look { tick: 1 << 32 }, "tick_ms=4294967296"),
         (Asked::SwapTakes { takes: true }, "flag=true"),
         (Asked::PickWriteback { pressed: true, most_bytes: 65536 }, "most=65536 flag=true"),
         (Asked::BlockOf { object: OBJECT }, "object=77"),

@@ -90,7 +90,7 @@ pub struct World<'a> {
     pub s: State,
     pub(crate) scenario: &'a Scenario,
     pub(crate) changes: &'a Changes,
-    pub(crate) tick: u32,
+    pub(crate) tick: u64,
     pub(crate) table: Transitions,
     /// Count transitions; off while a prefix is run again.
     pub recording: bool,

@@ -16,6 +16,8 @@ pub struct Mapping {
     pub stack: bool,
     /// What brk gives.
     pub heap: bool,
+    /// Its access, as PROT_* bits.
+    pub access: u8,
     /// It has no access at all (PROT_NONE): address space that the program has reserved, parts of which
     /// mprotect will open.
     pub reserved: bool,
@@ -25,7 +27,7 @@ pub struct Mapping {
 /// writable or reserved.
 ///
 /// Left out: file mappings (their written pages are few), shared ones, special ones in brackets but
-/// the heap, the stack and named anonymous memory, ranges that can only be read or executed, and the
+/// the heap, the stack and named anonymous memory, ranges that cannot be written, and the
 /// zero-initialised data of the library called `stub`.
 pub fn evictable(maps: &str, stub: &str) -> Vec<Mapping> {
     let (mut out, mut stub_end) = (Vec::new(), "");
@@ -69,11 +71,13 @@ fn parse(line: &str) -> Option<Mapping> {
         (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?);
     let name = fields.next().unwrap_or("");
     let reserved = perms.starts_with("---");
-    if !(perms.starts_with("rw") || reserved) || !perms.ends_with('p') || inode != "0" || !anonymous(name) {
+    if !(perms[1..].starts_with('w') || reserved) || !perms.ends_with('p') || inode != "0" || !anonymous(name) {
         return None;
     }
     let (start, end) = parse_range(range)?;
-    Some(Mapping { start, end, stack: name == "[stack]", heap: name == "[heap]", reserved })
+    let access = perms.bytes().zip([(b'r', 1), (b'w', 2), (b'x', 4)]);
+    let access = access.map(|(has, (letter, bit))| if has == letter { bit } else { 0 }).sum();
+    Some(Mapping { start, end, stack: name == "[stack]", heap: name == "[heap]", access, reserved })
 }
 
 /// The file mappings that can be executed, from the text of /proc/PID/maps.

@@ -8,7 +8,7 @@ use crate::state::Shared;
 use memfit_core::{Entry, Page, PageRange};
 use memfit_os::maps::{self, evictable, Mapping, Maps};
 use memfit_os::procfs;
-use memfit_wire::{Command, BATCH_PAGES, BATCH_RANGES, OPEN};
+use memfit_wire::{Command, BATCH_PAGES, BATCH_RANGES, OPEN, OPEN_WINDOW, WINDOWS};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -89,6 +89,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
         found.again = true;
         return found;
     }
+    open_windows(identity, &mappings);
     pin_threads(shared, proc, identity.pid, &mappings);
     {
         let stacks = proc.stacks.lock().unwrap();
@@ -138,6 +139,18 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
         shared.settle(state);
     }
     found
+}
+
+/// Has the stub open windows of the access that memory of the program has.
+fn open_windows(identity: &Identity, mappings: &[Mapping]) {
+    for (number, access) in WINDOWS.into_iter().enumerate() {
+        let wanted = || mappings.iter().any(|mapping| usize::from(mapping.access) == access);
+        if identity.windows.load(Relaxed) >> number & 1 == 0 && wanted() {
+            identity.windows.fetch_or(1 << number, Relaxed);
+            let command = Command { kind: OPEN_WINDOW, flags: number as u32, ..Command::default() };
+            send_command(&identity.socket, &command, None);
+        }
+    }
 }
 
 /// Mappings with pages that the program has freed with MADV_FREE, which the kernel may drop at any moment

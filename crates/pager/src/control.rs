@@ -620,6 +620,7 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
         maps: Mutex::new(Maps::open(client.pid)?),
         frees_lazily: OnceLock::new(),
         reservation: AtomicU64::new(message.reservation[0]),
+        windows: AtomicU32::new(1),
         forbidden: ranges
             .into_iter()
             .chain([pages(message.beacon, 4096), pages(message.notice, NOTICE_BYTES)])

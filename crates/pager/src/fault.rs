@@ -71,8 +71,11 @@ pub struct Server {
 /// Pages that one fault brings back at most, zeros aside.
 const RUN: usize = 16;
 
-/// Longest wait of one fault for reclaim; then it goes over the budget rather than hang.
-const THROTTLE_MAX: Duration = Duration::from_secs(2);
+/// A wait of one fault for reclaim that the user is told of. It goes on: the budget is a promise, and reclaim says when it
+/// can free nothing.
+const STALL: Duration = Duration::from_secs(10);
+const STALLED: &str =
+    "programs wait for memory for seconds: they use more at once than the budget has room for; raise -m";
 
 /// Longest sleep without faults, ms.
 const IDLE_MS: i32 = 250;
@@ -162,7 +165,8 @@ impl Server {
                 self.wait()?;
             }
             self.reap(&mut waiting);
-            while let Some(fault) = waiting.pop() {
+            // In the order in which they came.
+            for fault in std::mem::take(&mut waiting) {
                 self.served_last = fault.since;
                 self.fault(fault, &mut waiting)?;
             }
@@ -480,11 +484,18 @@ impl Server {
     /// Waits for room. Events are read meanwhile: an unread one would keep this process's pages from
     /// being taken, and the room might have to come from them.
     fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
-        let give_up = Instant::now() + THROTTLE_MAX;
+        let begun = Instant::now();
         // While it forks nothing is taken from it, so that its own faults would wait in vain.
-        while self.shared.must_wait(1) && !self.proc.at_rest() && Instant::now() < give_up {
+        while !self.proc.at_rest() {
+            let seen = self.shared.progress();
+            if !self.shared.must_wait(1) {
+                break;
+            }
+            if begun.elapsed() > STALL {
+                self.shared.warn(STALLED.into());
+            }
             if !self.shared.help() {
-                self.shared.wait_for_progress();
+                self.shared.wait_for_progress(seen);
             }
             let (readable, _) = poll2(self.proc.uffd.as_raw_fd(), -1, 0);
             if readable {

@@ -39,6 +39,8 @@ pub struct Unnamed {
 struct Doomed {
     proc: Arc<Proc>,
     why: String,
+    /// Once it is found.
+    process: Option<ProcStat>,
 }
 
 impl Unnamed {
@@ -103,20 +105,23 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
 /// Kills fork children that nobody serves, as soon as it is known which processes they are.
 pub fn end_doomed(shared: &Arc<Shared>) {
     let doomed = std::mem::take(&mut *shared.unnamed.doomed.lock().unwrap());
-    for child in doomed {
+    for mut child in doomed {
         if child.proc.uffd.gone() {
             crate::control::remove_process(shared, &child.proc);
             continue;
         }
-        // For the looks into /proc.
+        // For the looks into /proc, and for the signal.
         shared.spare.give_up(4);
-        let found = find(shared, &child.proc);
-        shared.spare.refill();
-        if let Some(process) = found {
-            let (pid, comm) = (process.pid, &process.comm);
-            shared.warn(format!("killed process {pid} ({comm}), a fork child: cannot serve its memory: {}", child.why));
-            let _ = proctree::kill_exactly(&process);
+        if child.process.is_none() {
+            child.process = find(shared, &child.proc);
         }
+        if let Some(process) = &child.process {
+            if proctree::kill_exactly(process) {
+                let (pid, comm, why) = (process.pid, &process.comm, &child.why);
+                shared.warn(format!("killed process {pid} ({comm}), a fork child: cannot serve its memory: {why}"));
+            }
+        }
+        shared.spare.refill();
         shared.unnamed.doomed.lock().unwrap().push(child);
     }
 }
@@ -185,7 +190,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     shared.procs.lock().unwrap().push(Arc::clone(&child));
     let full = || Err(std::io::Error::from_raw_os_error(libc::EMFILE));
     if let Err(error) = if room { start_fault_thread(shared, &child) } else { full() } {
-        shared.unnamed.doomed.lock().unwrap().push(Doomed { proc: child, why: error.to_string() });
+        shared.unnamed.doomed.lock().unwrap().push(Doomed { proc: child, why: error.to_string(), process: None });
         shared.outbox_event.raise();
     }
 }

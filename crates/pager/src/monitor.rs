@@ -262,7 +262,9 @@ impl Monitor {
             match client.stage.load(Relaxed) {
                 IDLE if rss.anon >= least && self.may_engage(client) => {
                     if let Err(error) = engage(&self.desk, client) {
-                        self.desk.shared.warn(format!("cannot engage process {}: {error}", client.pid));
+                        self.desk
+                            .shared
+                            .warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
                     }
                 }
                 MANAGED if client.leaving.load(Relaxed) => {}
@@ -287,7 +289,7 @@ impl Monitor {
         for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
             if client.proc.lock().unwrap().is_some() {
                 if let Err(error) = engage(&self.desk, client) {
-                    self.desk.shared.warn(format!("cannot engage process {}: {error}", client.pid));
+                    self.desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
                 }
             }
         }

@@ -12,7 +12,7 @@ use memfit_os::uffd::Uffd;
 use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, IN_MOVE, POPULATE, RING_BYTES, SHIELD};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub struct Identity {
     pub frees_lazily: OnceLock<bool>,
     /// Address of the reservation that the stub has not been told to open; 0 if there is none.
     pub reservation: AtomicU64,
+    /// Windows of the stub that it was told to open, bit i is that of number i.
+    pub windows: AtomicU32,
     /// Ranges that are never taken: the stub's own.
     pub forbidden: Vec<(u64, u64)>,
     /// Arguments and environment, which others read without a fault.

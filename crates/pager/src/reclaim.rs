@@ -413,13 +413,14 @@ impl Reclaimer {
             self.keep(&refused);
             return;
         }
-        while let Some(item) = items.first().copied() {
+        let mut done = 0;
+        while let Some(item) = items.get(done).copied() {
             let mut writer = self.writer.as_mut().and_then(Output::log);
             let room = writer.as_mut().map_or(Room::No, |writer| writer.room(4096, false));
             match (room, writer) {
                 (Room::Later, _) => break,
                 (Room::Yes, Some(writer)) => {
-                    items.remove(0);
+                    done += 1;
                     let area = shared.lock().segments.get(&item.slot.area).cloned();
                     match area {
                         Some(area) => {
@@ -431,11 +432,12 @@ impl Reclaimer {
                     }
                 }
                 _ => {
-                    refused.extend(items.drain(..).map(|item| item.object));
+                    refused.extend(items.drain(done..).map(|item| item.object));
                     self.full();
                 }
             }
         }
+        items.drain(..done);
         if !items.is_empty() {
             shared.raw.lock().unwrap().splice(0..0, items);
         }

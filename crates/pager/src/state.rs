@@ -292,8 +292,8 @@ impl Shared {
     }
 
     /// Milliseconds since the start: the core's tick.
-    pub fn tick(&self) -> u32 {
-        self.started.elapsed().as_millis() as u32
+    pub fn tick(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
     }
 
     /// Wakes the reclaim thread.
@@ -322,9 +322,13 @@ impl Shared {
         short && !self.stuck.load(Relaxed) && !self.ending.load(Relaxed)
     }
 
-    /// Waits for reclaim to get on, a moment at most.
-    pub fn wait_for_progress(&self) {
-        let seen = self.progress.now();
+    /// How far reclaim has got.
+    pub fn progress(&self) -> u64 {
+        self.progress.now()
+    }
+
+    /// Waits for reclaim to get further than that, a moment at most.
+    pub fn wait_for_progress(&self, seen: u64) {
         self.progress.wait(seen, Duration::from_millis(2));
     }
 

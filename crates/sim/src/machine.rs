@@ -475,8 +475,8 @@ impl Machine {
     }
 
     /// Milliseconds, as the core's ticks.
-    fn tick(&self) -> u32 {
-        (self.times.program / 1_000_000) as u32
+    fn tick(&self) -> u64 {
+        self.times.program / 1_000_000
     }
 
     /// Reclaim works for so long.

@@ -106,7 +106,7 @@ pub struct Recorded<R> {
     /// Share of the time that passed in the run which its programs computed, in 1024ths.
     computing: u64,
     at_ns: u64,
-    tick: Option<u32>,
+    tick: Option<u64>,
     /// By the last note, if the run was recorded with its accesses.
     sampled: Option<Sampled>,
     /// Only these pages are told of.
@@ -260,9 +260,9 @@ impl<R: Read> Recorded<R> {
     }
 
     /// Ticks come with some calls, more often than blocks begin.
-    fn ticks(&mut self, tick: u32) {
+    fn ticks(&mut self, tick: u64) {
         if let Some(last) = self.tick.filter(|&last| tick > last) {
-            let ns = u64::from(tick - last) * 1_000_000;
+            let ns = (tick - last) * 1_000_000;
             self.passes(ns);
             self.at_ns += ns;
         }

@@ -13,8 +13,8 @@ use core::mem::{size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{
     Command, FromStub, Ring, ALL_ENDED, BATCH, BYE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND,
-    NOTICE_PAGES, OPEN, PAGEMAP, QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS, TRUST_MOVE, WINDOW_PAGES, WITH_DEVICE,
-    WITH_UFFD,
+    NOTICE_PAGES, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS, TRUST_MOVE, WINDOWS,
+    WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
@@ -376,6 +376,11 @@ fn serve(socket: i32) -> ! {
             // Nobody has told the pager of this fork: its parent was not paged after all.
             STAY => fork::served(),
             OPEN => map::open(),
+            OPEN_WINDOW => {
+                if let Some(taker) = &mut taker {
+                    taker.open_window(command.flags as usize);
+                }
+            }
             ALL_ENDED => end_as(command.flags as usize),
             SERVED => {
                 if let Some(taker) = taker.as_ref().filter(|_| command.flags & TELL_FORKS != 0) {
@@ -441,10 +446,14 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     }
     // SAFETY: our own mapping; MADV_DONTFORK.
     unsafe { syscall!(sys::MADVISE, segment, bytes, 10) };
-    let window_bytes = WINDOW_PAGES * PAGE;
+    let window_bytes = WINDOWS.len() * WINDOW_PAGES * PAGE;
     let window = sys::map_private(&WINDOW, window_bytes).ok_or(12u32)?;
     // SAFETY: our own mapping; MADV_NOHUGEPAGE = 15, a huge page must never lie in the window.
     unsafe { syscall!(sys::MADVISE, window, window_bytes, 15) };
+    // The others are opened when they are needed: a filter may forbid memory that is written and executed.
+    let others = window + WINDOW_PAGES * PAGE;
+    // SAFETY: our own mapping. PROT_NONE.
+    unsafe { syscall!(sys::MPROTECT, others, window_bytes - WINDOW_PAGES * PAGE, 0) };
     if BEACON.load(Relaxed) == 0 && command.flags & TELL_FORKS == 0 {
         // A new mapping that fork children inherit.
         sys::map(&BEACON, PAGE, 0x4022, usize::MAX);
@@ -471,7 +480,9 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
         segment: segment as usize,
         segment_bytes: bytes,
         window,
-        used: 0,
+        used: [0; WINDOWS.len()],
+        opened: 1,
+        likely: 0,
         trust_move: command.flags & TRUST_MOVE != 0,
     })
 }

@@ -10,7 +10,7 @@ use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use memfit_wire::{
     Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, FATAL_BATCH, FATAL_FLUSH, FATAL_WINDOW, IN_MOVE, POPULATE,
-    RING_BYTES, SHIELD, UNSHIELD, WINDOW_PAGES,
+    RING_BYTES, SHIELD, UNSHIELD, WINDOWS, WINDOW_PAGES,
 };
 
 /// What the stub needs to take pages; made when the pager engages the process.
@@ -23,9 +23,14 @@ pub struct Taker {
     /// Address and bytes of the segment; the ring is at its start.
     pub segment: usize,
     pub segment_bytes: usize,
+    /// The first of the windows.
     pub window: usize,
-    /// Pages of the window in use.
-    pub used: usize,
+    /// Pages of each window in use.
+    pub used: [usize; WINDOWS.len()],
+    /// Bit i: window i has its access.
+    pub opened: u32,
+    /// The window that is tried first: the last one that was.
+    pub likely: usize,
     /// Test builds only: believe MOVE's return value.
     pub trust_move: bool,
 }
@@ -93,8 +98,8 @@ impl Taker {
                 self.leave();
                 continue;
             }
-            if self.used + pages > WINDOW_PAGES {
-                self.flush();
+            if self.used.iter().any(|used| used + pages > WINDOW_PAGES) {
+                self.flush(1);
             }
             if flags & POPULATE != 0 {
                 let error = self.populate(range.address.load(Relaxed) as usize, pages);
@@ -107,7 +112,7 @@ impl Taker {
                 break;
             }
             if ring.touched.swap(0, SeqCst) != 0 {
-                self.flush();
+                self.flush(0);
             }
             self.take(range, pages);
             self.leave();
@@ -115,9 +120,7 @@ impl Taker {
                 break;
             }
         }
-        if self.used > 0 {
-            self.flush();
-        }
+        self.flush(1);
         ring.finished.store(number, Release);
         sys::futex_wake(&ring.finished);
     }
@@ -193,30 +196,37 @@ impl Taker {
         }
     }
 
-    /// Moves one range and publishes what came of it. What moved is decided by the window, never by
-    /// the return value: after an internal retry the kernel moves pages it does not report.
+    /// Moves one range and publishes what came of it. Each page goes to the window whose access is that of its memory; what moved is
+    /// decided by the window, never by the return value: after an internal retry the kernel moves pages it does not report.
     fn take(&mut self, range: &Range, pages: usize) {
         let (address, first) = (range.address.load(Relaxed) as usize, range.slot.load(Relaxed) as usize);
-        if pages == 0 || pages > WINDOW_PAGES - self.used || first + pages > BATCH_PAGES {
+        if pages == 0 || self.used.iter().any(|used| pages > WINDOW_PAGES - used) || first + pages > BATCH_PAGES {
             self.ring.fatal.store(FATAL_BATCH, SeqCst);
             return;
         }
-        let base = self.window + self.used * PAGE;
-        let (mut done, mut moved, mut error, mut unlocked) = (0, 0u64, 0, false);
+        let bases: [usize; WINDOWS.len()] = core::array::from_fn(|which| self.window(which) + self.used[which] * PAGE);
+        let (mut done, mut moved, mut error) = (0, [0u64; WINDOWS.len()], 0);
+        // The windows that were unlocked for this range, and those that do not take the next page.
+        let (mut unlocked, mut refused) = (0, 0);
         while done < pages {
-            let (reported, errno) = self.move_pages(base + done * PAGE, address + done * PAGE, pages - done);
+            let which = self.likely;
+            let to = bases[which] + done * PAGE;
+            let (reported, errno) = self.move_pages(to, address + done * PAGE, pages - done);
             for i in done..done + reported {
-                moved |= 1 << i;
+                moved[which] |= 1 << i;
             }
             done += reported;
+            if reported > 0 {
+                refused = 0;
+            }
             if done == pages {
                 break;
             }
             // A window that the program has locked takes no page that is not.
-            if errno == sys::EINVAL && !unlocked {
-                unlocked = true;
+            if errno == sys::EINVAL && unlocked >> which & 1 == 0 {
+                unlocked |= 1 << which;
                 // SAFETY: our own window.
-                unsafe { syscall!(sys::MUNLOCK, self.window, WINDOW_PAGES * PAGE) };
+                unsafe { syscall!(sys::MUNLOCK, self.window(which), WINDOW_PAGES * PAGE) };
                 continue;
             }
             if cfg!(feature = "mutants") && self.trust_move {
@@ -227,11 +237,19 @@ impl Taker {
                 done += 1;
                 continue;
             }
-            let Some(found) = self.look(base + done * PAGE, pages - done) else {
+            let Some(found) = self.look(bases[which] + done * PAGE, pages - done) else {
                 self.ring.fatal.store(FATAL_WINDOW, SeqCst);
                 return;
             };
-            moved |= found << done;
+            if errno == sys::EINVAL && found == 0 {
+                refused |= 1u32 << which;
+                let other = self.opened & !refused;
+                if other != 0 {
+                    self.likely = other.trailing_zeros() as usize;
+                    continue;
+                }
+            }
+            moved[which] |= found << done;
             if error == 0 {
                 error = errno;
             }
@@ -241,17 +259,37 @@ impl Taker {
             }
             // Go on after the page that failed and whatever moved unreported behind it.
             done += 1;
-            while done < pages && moved >> done & 1 == 1 {
+            refused = 0;
+            while done < pages && moved[which] >> done & 1 == 1 {
                 done += 1;
             }
         }
-        if !self.copy_out(base, first, pages, moved) {
-            self.ring.fatal.store(FATAL_BATCH, SeqCst);
-            return;
+        for which in 0..WINDOWS.len() {
+            if !self.copy_out(bases[which], first, pages, moved[which]) {
+                self.ring.fatal.store(FATAL_BATCH, SeqCst);
+                return;
+            }
+            if moved[which] != 0 {
+                self.used[which] += pages;
+            }
         }
-        self.used += pages;
-        range.moved.store(moved, Relaxed);
+        range.moved.store(moved.iter().fold(0, |all, moved| all | moved), Relaxed);
         range.status.store(1 + error as u32, Release);
+    }
+
+    /// Gives a window its access: the program has memory like it. Where that is not allowed the window stays closed, and such
+    /// memory where it is.
+    pub fn open_window(&mut self, which: usize) {
+        let Some(access) = WINDOWS.get(which) else { return };
+        // SAFETY: our own mapping.
+        if unsafe { syscall!(sys::MPROTECT, self.window(which), WINDOW_PAGES * PAGE, *access) } == 0 {
+            self.opened |= 1 << which;
+            self.empty(self.window(which));
+        }
+    }
+
+    fn window(&self, which: usize) -> usize {
+        self.window + which * WINDOW_PAGES * PAGE
     }
 
     /// Pages that the kernel says it moved, and the errno if that was not all.
@@ -312,37 +350,38 @@ impl Taker {
         true
     }
 
-    /// Empties the window without an event. Meanwhile a thread of the program that reads or locks all of its memory can fill or
-    /// lock a page: then once more.
-    fn flush(&mut self) {
-        let range = [self.window as u64, (WINDOW_PAGES * PAGE) as u64];
-        self.used = 0;
+    /// Empties the open windows of which so many pages are in use.
+    fn flush(&mut self, least: usize) {
+        for which in 0..WINDOWS.len() {
+            if self.opened >> which & 1 == 1 && self.used[which] >= least {
+                self.empty(self.window(which));
+                self.used[which] = 0;
+            }
+        }
+    }
+
+    /// Empties a window without an event. Meanwhile a thread of the program that reads or locks all of its memory can fill or lock
+    /// a page: then once more.
+    fn empty(&self, window: usize) {
+        let range = [window as u64, (WINDOW_PAGES * PAGE) as u64];
         for _ in 0..FLUSHES_MAX {
             let mut register = UffdioRegister { start: range[0], len: range[1], mode: 1, ioctls: 0 };
-            // SAFETY: all three act on our own window only, whose contents are in staging.
+            // SAFETY: all act on our own window only, whose contents are in staging. Locked memory cannot be dropped.
             let failed = unsafe {
                 syscall!(sys::IOCTL, self.uffd, UFFDIO_UNREGISTER, range.as_ptr()) != 0 || {
-                    self.empty();
+                    if syscall!(sys::MADVISE, window, WINDOW_PAGES * PAGE, DONTNEED) != 0 {
+                        syscall!(sys::MUNLOCK, window, WINDOW_PAGES * PAGE);
+                        syscall!(sys::MADVISE, window, WINDOW_PAGES * PAGE, DONTNEED);
+                    }
                     syscall!(sys::IOCTL, self.uffd, UFFDIO_REGISTER, &raw mut register) != 0
                 }
             };
-            match self.look(self.window, WINDOW_PAGES) {
+            match self.look(window, WINDOW_PAGES) {
                 Some(0) if !failed => return,
                 Some(_) if !failed => {}
                 _ => break,
             }
         }
         self.ring.fatal.store(FATAL_FLUSH, SeqCst);
-    }
-
-    /// Drops the pages of the window. Locked memory cannot be dropped, nor moved to: a program locks all that it has.
-    fn empty(&self) {
-        // SAFETY: all act on our own window only.
-        unsafe {
-            if syscall!(sys::MADVISE, self.window, WINDOW_PAGES * PAGE, DONTNEED) != 0 {
-                syscall!(sys::MUNLOCK, self.window, WINDOW_PAGES * PAGE);
-                syscall!(sys::MADVISE, self.window, WINDOW_PAGES * PAGE, DONTNEED);
-            }
-        }
     }
 }

@@ -74,6 +74,10 @@ pub const PAGEMAP: u32 = 14;
 /// it) in [`Command::flags`].
 pub const ALL_ENDED: u32 = 15;
 
+/// Pager to stub: the program has memory with the access of the window of [`WINDOWS`] whose number is in [`Command::flags`]; the others
+/// but the first have none until then.
+pub const OPEN_WINDOW: u32 = 16;
+
 /// [`FromStub::flags`] of LEAVE: a system call filter will not let the stub work.
 pub const FILTERED: u32 = 1;
 /// [`FromStub::flags`] of LEAVE: the process cannot be looked at any more through /proc (PR_SET_DUMPABLE, other credentials).
@@ -106,8 +110,10 @@ pub const UNSHIELD: u32 = 4;
 /// Pages whose faults announce a [`ForkNotice`]: the last one that a fork has ended. Between the two nothing may be emptied:
 /// the pager reads no events then.
 pub const NOTICE_PAGES: usize = 2;
-/// Pages in the bounce window.
+/// Pages in a bounce window.
 pub const WINDOW_PAGES: usize = 64;
+/// Access (PROT_*) of the bounce windows, which lie one behind the other: a page moves only between mappings of equal access.
+pub const WINDOWS: [usize; 3] = [3, 7, 2];
 /// Most ranges in a batch.
 pub const BATCH_RANGES: usize = 64;
 /// Most pages in a batch.
@@ -150,7 +156,8 @@ pub struct FromStub {
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Command {
-    /// [`LEND`], [`PAGEMAP`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`], [`STAY`], [`ALL_ENDED`] or [`BYE`].
+    /// [`LEND`], [`PAGEMAP`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`], [`STAY`], [`ALL_ENDED`],
+    /// [`OPEN_WINDOW`] or [`BYE`].
     pub kind: u32,
     pub flags: u32,
     /// ENGAGE: bytes of the segment.

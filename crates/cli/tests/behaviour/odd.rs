@@ -62,3 +62,12 @@ fn addresses_behind_its_mappings() {
     let Some(bench) = program("behind", include_str!("../workloads/behind.c")) else { return };
     same(&bench, "./program", SEVERAL);
 }
+
+/// Pages move only between mappings of equal access.
+#[test]
+fn memory_that_is_executed_or_only_written() {
+    let Some(bench) = program("access", include_str!("../workloads/access.c")) else { return };
+    for access in ["rwx", "w"] {
+        same(&bench, &format!("./program {access}"), ONE);
+    }
+}

@@ -31,7 +31,7 @@ fn the_area_grows_with_its_load() {
     for second in 2..8 {
         bench.core.look(second * 1000);
         limits.push(bench.core.pool_limit() / 64);
-        bench.store(u64::from(second), anonymous(1000));
+        bench.store(second, anonymous(1000));
     }
     // The first zone has less than a whole zone free as soon as there is a page in it.
     assert_eq!(limits[..3], [1, 2, 2]);
