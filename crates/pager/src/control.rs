@@ -14,6 +14,7 @@ use crate::mutant::{off, Rule};
 use crate::newcomers::{parse, say_bye, Newcomers};
 use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, NOTICE_BYTES};
 use crate::record::Recording;
+use crate::room;
 use crate::state::Shared;
 use crate::timeline::Timeline;
 use memfit_os::maps::{Maps, Pagemap};
@@ -133,6 +134,11 @@ const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// Most ended processes that the statistics tell of.
 const PAST_MAX: usize = 1000;
 
+/// Longest time between two looks of the control thread at what makes no descriptor readable; and while a process must be found
+/// and killed.
+const LOOK_MS: i32 = 200;
+const LOOK_FOR_DOOMED_MS: i32 = 20;
+
 /// Not engaged.
 pub const IDLE: u32 = 0;
 /// ENGAGE was sent.
@@ -194,8 +200,9 @@ pub fn run(desk: &Arc<Desk>) {
         let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch), apart];
         let all = fixed.into_iter().chain(newcomers.pending()).chain(clients.iter().map(|c| c.socket.as_raw_fd()));
         let mut fds: Vec<libc::pollfd> = all.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+        let wait = if desk.shared.unnamed.doomed() == 0 { LOOK_MS } else { LOOK_FOR_DOOMED_MS };
         // SAFETY: a live array of its length.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 200) };
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, wait) };
         if fds[1].revents != 0 {
             desk.shared.outbox_event.clear();
         }
@@ -225,6 +232,7 @@ pub fn run(desk: &Arc<Desk>) {
             && desk.clients.lock().unwrap().is_empty()
             && desk.shared.procs.lock().unwrap().is_empty()
             && forks::none_expected(&desk.shared)
+            && desk.shared.unnamed.doomed() == 0
         {
             deliver(desk, launcher_open);
             return newcomers.dismiss(desk);
@@ -312,7 +320,9 @@ fn serves_others(desk: &Desk) -> bool {
     });
     let engaged = |client: &Arc<Client>| client.has_beacon || matches!(client.stage.load(SeqCst), ENGAGING | MANAGED);
     let procs = desk.shared.procs.lock().unwrap().clone();
-    clients.iter().any(engaged) || procs.iter().any(|proc| proc.pid().map_or_else(|| !proc.uffd.gone(), lives))
+    clients.iter().any(engaged)
+        || desk.shared.unnamed.doomed() > 0
+        || procs.iter().any(|proc| proc.pid().map_or_else(|| !proc.uffd.gone(), lives))
 }
 
 fn launcher_left_in_order(desk: &Desk) -> bool {
@@ -417,7 +427,9 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     } else if client.has_beacon {
         desk.shared.unnamed.add(&client);
     }
-    desk.clients.lock().unwrap().push(client);
+    let mut clients = desk.clients.lock().unwrap();
+    clients.push(client);
+    desk.shared.room.clients.store(clients.len(), Relaxed);
 }
 
 fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
@@ -489,12 +501,18 @@ fn remove_client(desk: &Desk, client: &Arc<Client>) {
     if past.len() < PAST_MAX {
         past.push(Row { resident: 0, running: false, ..client.row() });
     }
-    desk.clients.lock().unwrap().retain(|c| !Arc::ptr_eq(c, client));
+    let mut clients = desk.clients.lock().unwrap();
+    clients.retain(|c| !Arc::ptr_eq(c, client));
+    desk.shared.room.clients.store(clients.len(), Relaxed);
 }
 
 /// Asks a stub to make what is needed to be paged.
 pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     let known = client.proc.lock().unwrap().clone();
+    // A fork child was counted with its userfaultfd.
+    if known.is_none() && !desk.shared.room_for_paged() {
+        return Err(room::full());
+    }
     let slots = (desk.shared.sizes.staging / 4096) as usize;
     let segment = Arc::new(Segment::create(slot_offset(slots as u32))?);
     let fd = duplicate(segment.as_raw_fd())?;
@@ -554,7 +572,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
                 shared.settle(state);
                 numbers
             });
-            Arc::new(Proc::new(id, area, uffd, EventFd::new()?))
+            Arc::new(Proc::new(id, area, uffd, Arc::new(EventFd::new()?)))
         }
     };
     proc.uffd.probe_at(message.window[0]);
@@ -579,11 +597,15 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     }
     let _ = proc.identity.set(identity);
     *client.proc.lock().unwrap() = Some(Arc::clone(&proc));
-    *client.expected.lock().unwrap() = None;
     if fresh {
         shared.procs.lock().unwrap().push(Arc::clone(&proc));
-        start_fault_thread(shared, &proc)?;
+        if let Err(error) = start_fault_thread(shared, &proc) {
+            *client.proc.lock().unwrap() = None;
+            remove_process(shared, &proc);
+            return Err(error);
+        }
     }
+    *client.expected.lock().unwrap() = None;
     if !desk.fork_events {
         send_command(&client.socket, &Command { kind: SERVED, flags: TELL_FORKS, ..Command::default() }, None);
     }

@@ -2,8 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Mutex;
-use std::time::Duration;
 
 /// A counter that makes a descriptor readable.
 #[derive(Debug)]
@@ -33,62 +31,6 @@ impl EventFd {
         let mut count = 0u64;
         // SAFETY: eight bytes of a live variable.
         unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
-}
-
-/// Descriptors kept for the moment when no other can be had: without one a fork event cannot be read, and the parent would
-/// wait in its fork for ever; nor could a process be found and told, or killed.
-#[derive(Debug)]
-pub struct Spare(Mutex<Vec<EventFd>>);
-
-/// A fork event, what wakes a thread, a connection, files of /proc while a process is looked for; for a few at once.
-const SPARE: usize = 12;
-/// A process needs so many descriptors to be served.
-const NEEDED: u64 = 12;
-/// Between two tries when none are left.
-const RETRY: Duration = Duration::from_millis(10);
-
-impl Spare {
-    /// All of them.
-    pub fn new() -> io::Result<Spare> {
-        Ok(Spare(Mutex::new((0..SPARE).map(|_| EventFd::new()).collect::<io::Result<_>>()?)))
-    }
-
-    /// What wakes the thread of a fork child, and whether there is room for all else that it takes to serve one.
-    pub fn for_child(&self) -> (EventFd, bool) {
-        loop {
-            self.refill();
-            if let Ok(new) = EventFd::new() {
-                // The lowest free number tells how many are in use.
-                let limit = memfit_os::process::descriptor_limit().map_or(u64::MAX, |(soft, _)| soft);
-                let room = new.as_raw_fd() as u64 + NEEDED <= limit;
-                return (new, room);
-            }
-            if let Some(one) = self.0.lock().unwrap().pop() {
-                return (one, false);
-            }
-            std::thread::sleep(RETRY);
-        }
-    }
-
-    /// Makes room for so many descriptors, or waits a moment for somebody else to give one back.
-    pub fn give_up(&self, count: usize) {
-        let mut kept = self.0.lock().unwrap();
-        if kept.is_empty() {
-            drop(kept);
-            return std::thread::sleep(RETRY);
-        }
-        let left = kept.len().saturating_sub(count);
-        kept.truncate(left);
-    }
-
-    /// Takes back what was given up, as far as there is room.
-    pub fn refill(&self) {
-        let mut kept = self.0.lock().unwrap();
-        while kept.len() < SPARE {
-            let Ok(more) = EventFd::new() else { break };
-            kept.push(more);
-        }
     }
 }
 

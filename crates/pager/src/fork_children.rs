@@ -7,6 +7,7 @@
 
 use crate::control::{duplicate, start_fault_thread, Client, Desk};
 use crate::proc::{send_command, Proc, ZERO_PAGE};
+use crate::room;
 use crate::state::Shared;
 use memfit_os::maps::{not_inherited, Pagemap};
 use memfit_os::procfs;
@@ -39,11 +40,18 @@ pub struct Unnamed {
 struct Doomed {
     proc: Arc<Proc>,
     why: String,
+    /// It has touched a page, so that it is in the list of processes. The event comes before.
+    seen: bool,
     /// Once it is found.
     process: Option<ProcStat>,
 }
 
 impl Unnamed {
+    /// How many must be killed.
+    pub fn doomed(&self) -> usize {
+        self.doomed.lock().unwrap().len()
+    }
+
     /// A stub has said hello and will touch its beacon.
     pub fn add(&self, client: &Arc<Client>) {
         let mut clients = self.clients.lock().unwrap();
@@ -105,15 +113,14 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
 /// Kills fork children that nobody serves, as soon as it is known which processes they are.
 pub fn end_doomed(shared: &Arc<Shared>) {
     let doomed = std::mem::take(&mut *shared.unnamed.doomed.lock().unwrap());
+    let mut left = Vec::new();
     for mut child in doomed {
         if child.proc.uffd.gone() {
             crate::control::remove_process(shared, &child.proc);
             continue;
         }
-        // For the looks into /proc, and for the signal.
-        shared.spare.give_up(4);
         if child.process.is_none() {
-            child.process = find(shared, &child.proc);
+            child.process = find(shared, &mut child);
         }
         if let Some(process) = &child.process {
             if proctree::kill_exactly(process) {
@@ -121,20 +128,26 @@ pub fn end_doomed(shared: &Arc<Shared>) {
                 shared.warn(format!("killed process {pid} ({comm}), a fork child: cannot serve its memory: {why}"));
             }
         }
-        shared.spare.refill();
-        shared.unnamed.doomed.lock().unwrap().push(child);
+        left.push(child);
     }
+    shared.unnamed.doomed.lock().unwrap().append(&mut left);
 }
 
-/// The process with that userfaultfd, by its beacon.
-fn find(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Option<ProcStat> {
+/// The process with that userfaultfd, by its beacon, of which there is one try.
+fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
+    let proc = &child.proc;
     // An event that is unread keeps the page from being filled. Nothing but a fork of its own is of interest in them.
     let (mut inbox, mut events) = (Inbox::default(), Vec::new());
     let _ = proc.uffd.read_some(&mut inbox, &mut events, usize::MAX);
     for event in events {
-        if let Event::Fork(uffd) = event {
-            forked(shared, proc, uffd);
+        match event {
+            Event::Fork(uffd) => forked(shared, proc, uffd),
+            Event::Fault { .. } => child.seen = true,
+            _ => {}
         }
+    }
+    if !child.seen {
+        return None;
     }
     let (parent, beacon) = (proc.parent_pid.load(Relaxed), proc.beacon.load(Relaxed));
     let mut children = proctree::snapshot().ok()?;
@@ -150,7 +163,9 @@ fn find(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Option<ProcStat> {
 pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
     let waits = |c: &&Arc<Client>| c.has_beacon && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().unwrap().is_none();
     let mut waiting = clients.iter().filter(waits).peekable();
-    if waiting.peek().is_some() && desk.shared.procs.lock().unwrap().iter().all(|proc| proc.identity.get().is_some()) {
+    let known = |proc: &Arc<Proc>| proc.identity.get().is_some();
+    let all_known = || desk.shared.unnamed.doomed() == 0 && desk.shared.procs.lock().unwrap().iter().all(known);
+    if waiting.peek().is_some() && all_known() {
         for client in waiting {
             send_command(&client.socket, &Command { kind: STAY, ..Command::default() }, None);
         }
@@ -174,7 +189,9 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     shared.settle(state);
     // Its stub has no other page yet.
     uffd.probe_at(parent.beacon.load(Relaxed));
-    let (kick, room) = shared.spare.for_child();
+    let room = shared.room_for_paged();
+    // One that is killed needs none of its own.
+    let kick = if room { Arc::new(room::event()) } else { Arc::clone(&parent.kick) };
     let child = Arc::new(Proc::new(id, area, uffd, kick));
     child.parent_pid.store(parent.pid().unwrap_or(0), Relaxed);
     *child.not_inherited.lock().unwrap() = lost;
@@ -187,12 +204,13 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
     link(parent, &child);
-    shared.procs.lock().unwrap().push(Arc::clone(&child));
-    let full = || Err(std::io::Error::from_raw_os_error(libc::EMFILE));
-    if let Err(error) = if room { start_fault_thread(shared, &child) } else { full() } {
-        shared.unnamed.doomed.lock().unwrap().push(Doomed { proc: child, why: error.to_string(), process: None });
+    if let Err(error) = if room { start_fault_thread(shared, &child) } else { Err(room::full()) } {
+        let doomed = Doomed { proc: child, why: error.to_string(), seen: false, process: None };
+        shared.unnamed.doomed.lock().unwrap().push(doomed);
         shared.outbox_event.raise();
+        return;
     }
+    shared.procs.lock().unwrap().push(child);
 }
 
 /// They may share pages from now on, and the child has its parent's guard pages.

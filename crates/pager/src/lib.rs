@@ -29,6 +29,7 @@ mod ranges;
 mod reclaim;
 mod record;
 pub mod regions;
+mod room;
 mod sampling;
 mod state;
 mod stats;

@@ -84,9 +84,18 @@ impl Newcomers {
         });
     }
 
-    /// Accepts all who wait and may speak; the others are told to go on alone, unread.
-    pub fn accept(&mut self, desk: &Desk, listener: RawFd) {
+    /// Accepts all who wait and may speak; the others are told to go on alone, unread. False if nobody waits any more.
+    pub fn accept(&mut self, desk: &Desk, listener: RawFd) -> bool {
+        let before = self.pending.len();
         while self.pending.len() < PENDING_MAX {
+            if !desk.shared.room_for_client(self.pending.len()) {
+                // Those who came now are heard first: some may be gone.
+                if self.pending.len() > before {
+                    return true;
+                }
+                // One at a time: it can take a moment, in which clients wait.
+                return turn_away(desk, listener);
+            }
             // SAFETY: accepts on our own listener.
             let fd = unsafe {
                 let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -95,14 +104,11 @@ impl Newcomers {
             if fd < 0 {
                 let error = std::io::Error::last_os_error().raw_os_error();
                 let none_left = matches!(error, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM));
-                if none_left && !turn_away(desk, listener) {
+                if none_left {
                     // It stays readable, and would be polled without end.
                     self.paused = Some(Instant::now());
                 }
-                if none_left && self.paused.is_none() {
-                    continue;
-                }
-                return;
+                return false;
             }
             // SAFETY: new and ours.
             let socket = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -113,6 +119,7 @@ impl Newcomers {
                 _ => say_bye(&socket),
             }
         }
+        true
     }
 
     /// The end in order: whoever came too late runs on alone, where it would be killed without a word.
@@ -121,10 +128,9 @@ impl Newcomers {
             // SAFETY: from here on nobody can connect; those who could are accepted.
             unsafe { libc::shutdown(listener, libc::SHUT_RD) };
             loop {
-                self.accept(desk, listener);
-                let full = self.pending.len() >= PENDING_MAX;
+                let more = self.accept(desk, listener);
                 self.pending.drain(..).for_each(|pending| say_bye(&pending.socket));
-                if !full {
+                if !more {
                     break;
                 }
             }
@@ -133,11 +139,9 @@ impl Newcomers {
     }
 }
 
-/// Takes one connection, when there is no descriptor left to keep it, and answers it: the process goes on alone, or, as the fork
-/// child of a paged one, which depends on the pager, dies. False if not even that is possible.
+/// Takes one connection, when there is no room to keep it, and answers it: the process goes on alone, or, as the fork child of a
+/// paged one, which depends on the pager, dies. False if nobody waits.
 fn turn_away(desk: &Desk, listener: RawFd) -> bool {
-    let spare = &desk.shared.spare;
-    spare.give_up(1);
     // SAFETY: accepts on our own listener.
     let fd = unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
     if fd >= 0 {
@@ -162,7 +166,6 @@ fn turn_away(desk: &Desk, listener: RawFd) -> bool {
         }
         say_bye(&socket);
     }
-    spare.refill();
     fd >= 0
 }
 

@@ -127,7 +127,7 @@ pub struct Proc {
     /// Pages that shall be brought back though nobody has touched them.
     pub wanted: Mutex<Vec<u64>>,
     /// Wakes the fault thread to look at `dead` and `wanted`.
-    pub kick: EventFd,
+    pub kick: Arc<EventFd>,
     /// The control socket is closed, or the memory is gone: no more batches.
     pub dead: AtomicBool,
     /// Mappings in which there were guard pages (MADV_GUARD_INSTALL) when they were registered.
@@ -157,7 +157,7 @@ pub struct ProcCounters {
 
 impl Proc {
     /// With a descriptor whose handshake is done.
-    pub fn new(id: ProcId, area: AreaId, uffd: Uffd, kick: EventFd) -> Proc {
+    pub fn new(id: ProcId, area: AreaId, uffd: Uffd, kick: Arc<EventFd>) -> Proc {
         Proc {
             id,
             area,

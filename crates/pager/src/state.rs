@@ -7,7 +7,6 @@
 use crate::compress::Compressor;
 use crate::config::FromPager;
 use crate::contents::Contents;
-use crate::event::Spare;
 use crate::fault::Kit;
 use crate::files::Files;
 use crate::fork_children::Unnamed;
@@ -15,6 +14,7 @@ use crate::forks::Expected;
 use crate::frames::FrameBook;
 use crate::proc::Proc;
 use crate::regions::Regions;
+use crate::room::Room;
 use crate::sampling::Sampling;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
@@ -55,8 +55,8 @@ pub struct Shared {
     pub procs: Mutex<Vec<Arc<Proc>>>,
     /// Fork children of which the kernel has told, and that have no name yet.
     pub unnamed: Unnamed,
-    /// For when there are no descriptors left.
-    pub spare: Spare,
+    /// For how many processes there are descriptors.
+    pub room: Room,
     /// Children of told forks that have not named themselves.
     pub expected: Mutex<Vec<Arc<Expected>>>,
     /// Files of which programs have mapped pages.
@@ -189,7 +189,7 @@ impl Shared {
             swap,
             procs: Mutex::new(Vec::new()),
             unnamed: Unnamed::default(),
-            spare: Spare::new()?,
+            room: Room::new(),
             expected: Mutex::new(Vec::new()),
             files: Files::new()?,
             scheme,

@@ -3,7 +3,7 @@
 use crate::support::contents::assert_contents_eq;
 use crate::support::known::BUDGET;
 use crate::support::tree::{eventually, Tree};
-use crate::support::{memfit_command, skip, Bench};
+use crate::support::{memfit, memfit_command, skip, Bench};
 use memfit_os::proctree;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -55,14 +55,15 @@ impl Run {
     }
 
     /// The program does its work all the same.
-    fn ends_well(mut self, words: &str) {
+    fn ends_well(mut self, words: &[&str]) {
         self.bench.file("go", "");
         assert_eq!(self.tree.wait(), 0, "{}", self.tree.errors());
         assert_contents_eq!(self.tree.text(), "wrong: 0\n", "{}", self.tree.errors());
         let stats: serde_json::Value =
             serde_json::from_slice(&fs::read(self.bench.directory.join("stats.json")).unwrap()).unwrap();
         assert!(stats["evictions"]["pages"].as_u64().unwrap() > 2000, "{stats:#}");
-        assert_eq!(self.tree.errors(), words, "{stats:#}");
+        let said = self.tree.errors();
+        assert!(said.is_empty() || words.contains(&&*said), "{said}\n{stats:#}");
     }
 }
 
@@ -87,7 +88,7 @@ fn another_user_cannot_take_the_pagers_descriptors() {
         eventually("the descriptors are closed", || run.descriptors() <= before + 2);
         end(child);
     }
-    run.ends_well("");
+    run.ends_well(&[]);
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn connections_of_the_own_user_are_bounded() {
     eventually("some are accepted", || run.descriptors() > before + 100);
     assert!(run.descriptors() < before + 300, "{} descriptors more", run.descriptors() - before);
     end(child);
-    run.ends_well("");
+    run.ends_well(&[]);
 }
 
 /// It neither fails nor turns in a circle, and goes on when they are given back.
@@ -111,7 +112,7 @@ fn a_pager_without_a_descriptor_left_waits() {
     let before = run.descriptors();
     let (child, said) = run.knock(None, 400, 0);
     assert!(said.starts_with("connected"), "{said}");
-    eventually("all descriptors are in use", || run.descriptors() >= 62);
+    eventually("there is no room for more", || run.descriptors() > before + 3);
     let ticks = || memfit_os::procfs::user_ticks(run.pager, run.pager).unwrap();
     let (start, used) = (std::time::Instant::now(), ticks());
     eventually("a second goes by", || start.elapsed().as_secs() >= 1);
@@ -120,7 +121,24 @@ fn a_pager_without_a_descriptor_left_waits() {
     end(child);
     eventually("they are given back", || run.descriptors() <= before + 2);
     assert!(proctree::read_stat(run.pager).is_some_and(|pager| !pager.is_dead()));
+    // Of the script's own processes some may have been turned away as well.
     let words =
         "memfit: not paged, but counted: processes for which the pager has no descriptor left: raise ulimit -n\n";
-    run.ends_well(words);
+    run.ends_well(&[words]);
+}
+
+/// The parent goes on, and so do the children for which there was room; none reads other bytes than it should.
+#[test]
+fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
+    let Some(bench) = Bench::new("many_children", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "many", include_str!("../workloads/many_children.c")) else { return };
+    for limit in [70, 200] {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$@\"");
+        command.args(["-c", &script, "sh", memfit().to_str().unwrap(), "run"]);
+        let (ran, stats) = bench.managed_by(command, "exec ./many 30", BUDGET);
+        assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
+        assert!(ran.err.contains("a fork child: ") && ran.err.contains("no descriptor left"), "{}", ran.err);
+    }
 }

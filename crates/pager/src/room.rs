@@ -1,0 +1,71 @@
+//! How many processes the pager has descriptors for.
+//!
+//! A process is taken on only as long as there is room for all that it may need. So some descriptors are always left for what must not
+//! fail: a fork event, a connection that is turned away, a look into /proc for a process that must be killed.
+
+use crate::event::EventFd;
+use crate::state::Shared;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Descriptors that a paged process takes: userfaultfd, wake-up, segment, pagemap, maps, a thread's stat, io_uring with its wake-up.
+const PAGED: usize = 8;
+/// Those of each process with a stub: its socket and statm.
+const CLIENT: usize = 2;
+/// Those that are left free.
+const RESERVED: usize = 16;
+/// Between two tries when one is missing all the same.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Counts of what takes descriptors.
+#[derive(Debug)]
+pub struct Room {
+    /// Descriptors of the pager itself, and the limit.
+    base: usize,
+    limit: usize,
+    /// Processes with a stub.
+    pub clients: AtomicUsize,
+}
+
+impl Room {
+    /// With the descriptors that are open now.
+    pub fn new() -> Room {
+        let base = std::fs::read_dir("/proc/self/fd").map_or(32, Iterator::count);
+        let limit = memfit_os::process::descriptor_limit().map_or(usize::MAX, |(soft, _)| soft as usize);
+        Room { base, limit, clients: AtomicUsize::new(0) }
+    }
+}
+
+impl Shared {
+    /// Whether another process can be paged.
+    pub fn room_for_paged(&self) -> bool {
+        self.descriptors_left() >= PAGED + CLIENT
+    }
+
+    /// Whether another process can be known, beside connections of whom it is not known yet who they are.
+    pub fn room_for_client(&self, pending: usize) -> bool {
+        self.descriptors_left() >= CLIENT + pending
+    }
+
+    fn descriptors_left(&self) -> usize {
+        let Room { base, limit, clients } = &self.room;
+        let paged = self.procs.lock().unwrap().len() * PAGED + self.unnamed.doomed();
+        limit.saturating_sub(base + RESERVED + clients.load(Relaxed) * CLIENT + paged)
+    }
+}
+
+/// What wakes a thread; waits for a descriptor, of which some are left free for it.
+pub fn event() -> EventFd {
+    loop {
+        match EventFd::new() {
+            Ok(event) => return event,
+            Err(_) => std::thread::sleep(RETRY),
+        }
+    }
+}
+
+/// The error that says so.
+pub fn full() -> io::Error {
+    io::Error::other("the pager has no descriptor left: raise ulimit -n")
+}
