@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+const UFFDIO_UNREGISTER: libc::c_ulong = 0x8010_aa01;
 const UFFDIO_WAKE: libc::c_ulong = 0x8010_aa02;
 const UFFDIO_COPY: libc::c_ulong = 0xc028_aa03;
 const UFFDIO_CONTINUE: libc::c_ulong = 0xc020_aa07;
@@ -148,6 +149,16 @@ impl Uffd {
         let mut arg = [start, len, MODE_MISSING, 0];
         // SAFETY: uffdio_register is four u64.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_REGISTER, arg.as_mut_ptr()) })
+    }
+
+    /// The kernel fills missing pages of a range itself from now on. Threads that wait for one go on.
+    ///
+    /// # Errors
+    /// None of it is registered.
+    pub fn unregister(&self, start: u64, len: u64) -> io::Result<()> {
+        let mut arg = [start, len];
+        // SAFETY: uffdio_range is two u64.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_UNREGISTER, arg.as_mut_ptr()) })
     }
 
     /// Fills pages at `to` with `bytes` without waking anybody.

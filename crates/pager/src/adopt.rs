@@ -238,6 +238,7 @@ fn uncovered(proc: &Proc, forbidden: &[(u64, u64)], start: u64, end: u64) -> Vec
     let mut taken: Vec<(u64, u64)> = forbidden.iter().copied().filter(|&(s, e)| s < end && e > start).collect();
     {
         taken.extend(proc.regions.lock().unwrap().within(start, end));
+        taken.extend(proc.given.lock().unwrap().now().filter(|&(s, e)| s < end && e > start));
     }
     taken.sort_unstable();
     let (mut out, mut at) = (Vec::new(), start);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Time between two looks at what is awaited.
-const LOOK: Duration = Duration::from_millis(1);
+pub const LOOK: Duration = Duration::from_millis(1);
 /// Pages looked at under one hold of the core's lock, and brought back at a time.
 const CHUNK: u64 = 2048;
 
@@ -212,7 +212,7 @@ fn quiet(client: &Client, proc: &Proc) -> bool {
 }
 
 /// Waits until the stub has nothing to do.
-fn settled(shared: &Shared, proc: &Proc) -> bool {
+pub fn settled(shared: &Shared, proc: &Proc) -> bool {
     loop {
         let mut io = proc.io.lock().unwrap();
         if let Err(Broken(why)) = proc.collect(shared, &mut io, false) {
@@ -233,7 +233,7 @@ fn settled(shared: &Shared, proc: &Proc) -> bool {
 }
 
 /// Lets the fault thread bring these pages back, and waits for that; whether there were none. `None` if the process is gone.
-fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> Option<bool> {
+pub fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> Option<bool> {
     // Nobody else could fill what was never read of them.
     let files = proc.files.lock().unwrap().pages();
     let of_file = |page: u64| files.iter().any(|&(first, end)| (first..end).contains(&page));
@@ -262,6 +262,6 @@ fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> Opti
     Some(none)
 }
 
-fn gone(proc: &Proc) -> bool {
+pub fn gone(proc: &Proc) -> bool {
     proc.dead.load(Relaxed) || proc.removed.load(Relaxed) || proc.uffd.gone()
 }

@@ -23,6 +23,7 @@ mod monitor;
 mod mutant;
 mod newcomers;
 mod order;
+mod own_uffd;
 mod proc;
 mod quarantine;
 mod ranges;

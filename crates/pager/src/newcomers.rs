@@ -7,9 +7,9 @@
 use crate::apart::Apart;
 use crate::control::{add_client, Desk};
 use crate::proc::send_command;
-use crate::{files, leave};
+use crate::{files, leave, own_uffd};
 use memfit_os::{proctree, seqpacket};
-use memfit_wire::{Command, FromStub, APART, BYE, FILE, HELLO, LEAVE, MAGIC, STAY, VERSION};
+use memfit_wire::{Command, FromStub, APART, BYE, FILE, HELLO, LEAVE, MAGIC, OWN_UFFD, STAY, VERSION};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -194,6 +194,7 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
             send_command(&socket, &Command { kind: STAY, ..Command::default() }, None);
         }
         Some(request) if request.kind == FILE => files::asked(desk, socket, pid, request, packet.fd),
+        Some(request) if request.kind == OWN_UFFD => own_uffd::asked(desk, socket, pid, request),
         Some(request) if request.kind == LEAVE => leave::asked(desk, socket, pid, request.flags),
         None if packet.bytes.starts_with(b"{") => {
             if may_ask(uid) {

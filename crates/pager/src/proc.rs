@@ -3,6 +3,7 @@
 use crate::event::EventFd;
 use crate::files::FileRanges;
 use crate::forks::{Expected, Shields};
+use crate::own_uffd::Given;
 use crate::ranges::Ranges;
 use crate::state::Shared;
 use memfit_core::{Answer, AreaId, Page, ProcId, Victim};
@@ -122,6 +123,10 @@ pub struct Proc {
     pub shields: Mutex<Shields>,
     /// Ranges that its fork children do not inherit as they are, as last seen of it or of an ancestor.
     pub not_inherited: Mutex<Vec<(u64, u64)>>,
+    /// A part of a range of [`Proc::given`] is brought back: nothing is taken or adopted.
+    pub giving: AtomicBool,
+    /// Ranges that it wants for a userfaultfd of its own.
+    pub given: Mutex<Given>,
     /// Upper ends of its threads' stacks, as address ranges.
     pub stacks: Mutex<Vec<(u64, u64)>>,
     /// Pages that shall be brought back though nobody has touched them.
@@ -174,6 +179,8 @@ impl Proc {
             descriptors: Mutex::default(),
             shields: Mutex::default(),
             not_inherited: Mutex::new(Vec::new()),
+            giving: AtomicBool::new(false),
+            given: Mutex::default(),
             stacks: Mutex::new(Vec::new()),
             wanted: Mutex::new(Vec::new()),
             kick,
@@ -283,7 +290,7 @@ impl Proc {
 
     /// Whether nothing is to be taken from it for now.
     pub fn at_rest(&self) -> bool {
-        self.forking.load(Relaxed) || self.leaving.load(Relaxed)
+        self.forking.load(Relaxed) || self.leaving.load(Relaxed) || self.giving.load(Relaxed)
     }
 
     /// Whether pages are or were shared by fork: MOVE refuses them until they have been written again.

@@ -16,6 +16,7 @@ mod fork;
 mod leave;
 mod lock;
 mod map;
+mod own_uffd;
 mod seccomp;
 mod socket;
 mod sys;

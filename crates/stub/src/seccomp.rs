@@ -9,7 +9,7 @@
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE};
-use crate::{advice, agent, alone, leave, map};
+use crate::{advice, agent, alone, leave, map, own_uffd};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::{FILTERED, UNREADABLE};
 
@@ -275,6 +275,7 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                     call()
                 }
             }
+            sys::IOCTL => own_uffd::control(a, b, c),
             sys::EXIT => agent::exit_thread(a),
             sys::FORK => alone::fork_by(|| sys::call(number, [0; 6])),
             sys::MADVISE => advice::advise(a, b, c as i32),

@@ -67,6 +67,10 @@ pub const APART: u32 = 12;
 /// [`FromStub::segment`], which shall be one of the file from the byte [`FromStub::token`] on. The answer is [`STAY`] if it is.
 pub const FILE: u32 = 13;
 
+/// A thread of a program to pager, on a connection of its own: it registers [`FromStub::segment`], a range, with a userfaultfd of its
+/// own, and the kernel has said EBUSY. The answer is [`STAY`] when the range is not registered with the pager's any more.
+pub const OWN_UFFD: u32 = 17;
+
 /// Pager to stub: its /proc/PID/pagemap, for the ENGAGE that follows.
 pub const PAGEMAP: u32 = 14;
 
@@ -128,7 +132,7 @@ pub const RING_BYTES: usize = 8192;
 pub struct FromStub {
     pub magic: u32,
     pub version: u32,
-    /// [`HELLO`], [`ENGAGED`], [`LEAVE`], [`QUIET`], [`APART`] or [`FILE`].
+    /// [`HELLO`], [`ENGAGED`], [`LEAVE`], [`QUIET`], [`APART`], [`FILE`] or [`OWN_UFFD`].
     pub kind: u32,
     pub flags: u32,
     /// Thread id of the stub in its own PID namespace.

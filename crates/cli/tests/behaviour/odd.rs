@@ -1,6 +1,6 @@
 //! Odd programs: each does what few programs do, and must not be able to tell that it is paged.
 
-use crate::support::known::{compare, plainly, program, same, BUDGET};
+use crate::support::known::{compare, ordinary_program, plainly, program, same, BUDGET};
 use crate::support::{FORKS, ONE, SEVERAL};
 
 #[test]
@@ -70,4 +70,19 @@ fn memory_that_is_executed_or_only_written() {
     for access in ["rwx", "w"] {
         same(&bench, &format!("./program {access}"), ONE);
     }
+}
+
+/// The kernel lets one userfaultfd have a range.
+#[test]
+fn a_userfaultfd_of_its_own() {
+    let Some(bench) = program("own", include_str!("../workloads/own.c")) else { return };
+    for how in ["libc", "syscall"] {
+        same(&bench, &format!("./program {how}"), FORKS);
+    }
+}
+
+#[test]
+fn a_userfaultfd_of_an_ordinary_users_program() {
+    let Some(bench) = ordinary_program("ordinary_own", include_str!("../workloads/own.c")) else { return };
+    same(&bench, "./program libc", FORKS);
 }

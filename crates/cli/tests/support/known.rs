@@ -15,7 +15,15 @@ pub const REFUSED: i32 = 77;
 
 /// A program of `workloads/`, and its bench.
 pub fn program(name: &str, source: &str) -> Option<Bench> {
-    let bench = Bench::new(name, &["gcc"])?;
+    compiled(Bench::new(name, &["gcc"])?, source)
+}
+
+/// The same for an ordinary user.
+pub fn ordinary_program(name: &str, source: &str) -> Option<Bench> {
+    compiled(Bench::ordinary(name, &["gcc"])?, source)
+}
+
+fn compiled(bench: Bench, source: &str) -> Option<Bench> {
     bench.file("pages.h", include_str!("../workloads/pages.h"));
     bench.compile(&["gcc"], "program", source)?;
     Some(bench)

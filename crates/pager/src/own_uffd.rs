@@ -1,0 +1,142 @@
+//! Programs with a userfaultfd of their own.
+//!
+//! The kernel lets one userfaultfd have a range, and says EBUSY to the next. So a thread of the program whose UFFDIO_REGISTER was
+//! refused asks for the range, on a connection of its own (stub/src/own_uffd.rs), and gets it: all its pages come back, and it
+//! is not registered with ours any more. What another userfaultfd has is not taken in again, since the kernel refuses that to us as well.
+
+use crate::control::{Client, Desk, MANAGED};
+use crate::leave::{bring_back, gone, settled, LOOK};
+use crate::proc::{send_command, Proc};
+use crate::state::Shared;
+use memfit_core::{Entry, Page, PageRange};
+use memfit_wire::{Command, FromStub, BATCH_RANGES, BYE, STAY, UNSHIELD};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The program registers a range that it was given within so long; after that it may be taken in again.
+const REGISTERED_WITHIN: Duration = Duration::from_secs(1);
+/// Bytes that are given at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// Ranges that the program has asked for, and when.
+#[derive(Debug, Default)]
+pub struct Given(Vec<(u64, u64, Instant)>);
+
+impl Given {
+    fn add(&mut self, start: u64, end: u64) {
+        self.0.push((start, end, Instant::now()));
+    }
+
+    /// Those that the program is about to register.
+    pub fn now(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.retain(|(.., since)| since.elapsed() < REGISTERED_WITHIN);
+        self.0.iter().map(|&(start, end, _)| (start, end))
+    }
+}
+
+/// A thread of a process asks for a range; the answer goes to its socket.
+pub fn asked(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub) {
+    let desk = Arc::clone(desk);
+    let answer = move || {
+        let kind = if give(&desk, pid, request.segment).is_some() { STAY } else { BYE };
+        send_command(&socket, &Command { kind, ..Command::default() }, None);
+    };
+    // Without a thread the asker's socket is closed, and the refusal stands.
+    let _ = std::thread::Builder::new().name("give".into()).stack_size(256 << 10).spawn(answer);
+}
+
+fn give(desk: &Desk, pid: i32, [start, end]: [u64; 2]) -> Option<()> {
+    if start >= end || (start | end) % 4096 != 0 {
+        return None;
+    }
+    let managed = |client: &&Arc<Client>| client.pid == pid && client.stage.load(Relaxed) == MANAGED;
+    let client = desk.clients.lock().unwrap().iter().rev().find(managed).cloned()?;
+    let proc = client.proc.lock().unwrap().clone()?;
+    let parts: Vec<(u64, u64)> = {
+        // No range is being taken in just now.
+        let _io = proc.io.lock().unwrap();
+        proc.given.lock().unwrap().add(start, end);
+        let regions = proc.regions.lock().unwrap();
+        regions.within(start, end).collect()
+    };
+    for &(start, end) in &parts {
+        let mut at = start;
+        while at < end {
+            let to = end.min(at + CHUNK);
+            room(&desk.shared, &proc);
+            proc.giving.store(true, Relaxed);
+            let given = give_chunk(&desk.shared, &proc, at, to);
+            proc.giving.store(false, Relaxed);
+            given?;
+            proc.given.lock().unwrap().add(at, to);
+            at = to;
+        }
+    }
+    if proc.tells_forks() {
+        let of_these = |&(s, e): &(u64, u64)| parts.iter().any(|&(start, end)| s >= start && e <= end);
+        let shielded: Vec<(u64, u64)> = proc.to_unshield().into_iter().filter(of_these).collect();
+        for chunk in shielded.chunks(BATCH_RANGES) {
+            proc.post_advice(&mut *idle(&desk.shared, &proc)?, chunk, UNSHIELD);
+            proc.ring_bell();
+        }
+        drop(idle(&desk.shared, &proc)?);
+    }
+    proc.given.lock().unwrap().add(start, end);
+    Some(())
+}
+
+/// Waits until the process has no batch, no unread event and no fork under way. `None` if it is gone.
+fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<std::sync::MutexGuard<'a, crate::proc::Io>> {
+    loop {
+        if !settled(shared, proc) || gone(proc) {
+            return None;
+        }
+        let io = proc.io.lock().unwrap();
+        if !io.busy && !proc.event_pending() && !proc.forking.load(Relaxed) {
+            return Some(io);
+        }
+        drop(io);
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Waits until pages may come back.
+fn room(shared: &Shared, proc: &Proc) {
+    loop {
+        let seen = shared.progress();
+        if !shared.must_wait(1) || gone(proc) {
+            return;
+        }
+        shared.wait_for_progress(seen);
+    }
+}
+
+fn give_chunk(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option<()> {
+    let pages = start / 4096..end / 4096;
+    let range = PageRange::from_addresses(start, end);
+    let elsewhere = |entry| matches!(entry, Entry::Out(_) | Entry::Loading(_) | Entry::Evicting(_) | Entry::Filling(_));
+    loop {
+        bring_back(shared, proc, pages.clone())?;
+        // While it is held nothing is taken.
+        let _io = idle(shared, proc)?;
+        let mut state = shared.lock();
+        if proc.removed.load(Relaxed) {
+            return None;
+        }
+        if pages.clone().any(|page| elsewhere(state.core.entry(proc.id, Page(page)))) {
+            shared.settle(state);
+            continue;
+        }
+        state.core.disown(proc.id, range);
+        shared.settle(state);
+        let unregistered = proc.uffd.unregister(start, end - start);
+        proc.forget_region(start, end);
+        // A fault meanwhile has brought a page of zeros.
+        let mut state = shared.lock();
+        state.core.disown(proc.id, range);
+        shared.settle(state);
+        return unregistered.ok();
+    }
+}

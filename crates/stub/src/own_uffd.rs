@@ -1,0 +1,39 @@
+//! Programs with a userfaultfd of their own: a range that is registered with ours is given back to them first.
+
+use crate::exec::returned;
+use crate::socket;
+use crate::sys::{self, syscall};
+use memfit_wire::{FromStub, OWN_UFFD, STAY};
+
+const UFFDIO_REGISTER: u32 = 0xc020_aa00;
+const EBUSY: isize = 16;
+/// Times that the range is asked for: on a machine that stands still the pager can have taken it in again.
+const TRIES: u32 = 5;
+
+/// # Safety
+/// As ioctl.
+pub unsafe fn control(fd: usize, request: usize, argument: usize) -> isize {
+    // SAFETY: forwards what the caller answers for.
+    let call = || unsafe { syscall!(sys::IOCTL, fd, request, argument) };
+    let mut result = call();
+    for _ in 0..TRIES {
+        if result != -EBUSY || request as u32 != UFFDIO_REGISTER {
+            break;
+        }
+        // SAFETY: all-zero is a valid message; the kernel has read the argument, a struct that begins with a range.
+        let mut wish: FromStub = unsafe { core::mem::zeroed() };
+        let [start, bytes] = unsafe { *(argument as *const [u64; 2]) };
+        (wish.kind, wish.segment) = (OWN_UFFD, [start, start.wrapping_add(bytes)]);
+        if socket::ask_with(&mut wish, None) != STAY {
+            break;
+        }
+        result = call();
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ioctl(fd: i32, request: usize, argument: usize) -> i32 {
+    // SAFETY: as in `control`; sets errno.
+    unsafe { returned(control(fd as usize, request, argument)) }
+}
