@@ -105,6 +105,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub swap_size: Option<Size>,
 
+    /// Keep the pool in RAM: the kernel must not write it to its own swap
+    ///
+    /// It takes CAP_IPC_LOCK, or RLIMIT_MEMLOCK (ulimit -l) larger than the budget.
+    #[arg(long)]
+    pub lock_pool: bool,
+
     /// What the swap device is rated to take in writes, such as 9T: the statistics tell how many days that lasts
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub endurance: Option<Size>,

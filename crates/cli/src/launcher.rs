@@ -58,6 +58,8 @@ pub struct Plan {
     pub swap: SwapChoice,
     /// Its largest size, bytes.
     pub swap_size: Option<u64>,
+    /// Pool and staging stay out of the kernel's swap.
+    pub lock_pool: bool,
     /// Bytes that the swap device is rated for.
     pub endurance: Option<u64>,
     /// No summary.
@@ -210,6 +212,7 @@ impl Launcher {
             scheme: plan.scheme.clone(),
             swap: plan.swap.clone(),
             swap_size: plan.swap_size,
+            lock_pool: plan.lock_pool,
             endurance: plan.endurance,
             record: plan.record.as_mut().and_then(RecordFile::take).map(IntoRawFd::into_raw_fd),
             record_access: plan.record_access,

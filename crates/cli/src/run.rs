@@ -93,6 +93,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         scheme,
         swap,
         swap_size,
+        lock_pool: args.lock_pool,
         endurance,
         quiet: args.quiet,
         verbose: args.verbose,

@@ -88,6 +88,14 @@ impl Frames {
         Ok(Frames { base, bytes })
     }
 
+    /// Keeps what is in the frames, now and later, out of the kernel's swap.
+    ///
+    /// # Errors
+    /// As mlock2: `ENOMEM` and `EPERM` when RLIMIT_MEMLOCK is less than all of them.
+    pub fn lock(&self) -> io::Result<()> {
+        lock(self.base, self.bytes)
+    }
+
     /// Bytes `at .. at + len`.
     ///
     /// # Safety
@@ -125,7 +133,7 @@ impl Frames {
     pub unsafe fn release(&self, at: u64, bytes: u64) {
         assert!((at + bytes) as usize <= self.bytes, "release outside the frames");
         // SAFETY: inside the mapping.
-        unsafe { libc::madvise(self.base.add(at as usize).cast(), bytes as usize, libc::MADV_DONTNEED) };
+        unsafe { libc::madvise(self.base.add(at as usize).cast(), bytes as usize, MADV_DONTNEED_LOCKED) };
     }
 }
 
@@ -208,6 +216,14 @@ impl Segment {
     /// Bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Keeps what this process has of it, now and later, out of the kernel's swap.
+    ///
+    /// # Errors
+    /// As [`Frames::lock`].
+    pub fn lock(&self) -> io::Result<()> {
+        lock(self.base, self.bytes)
     }
 
     /// A structure of atomics at the start.
@@ -304,6 +320,18 @@ fn map(bytes: usize, fd: i32, flags: i32) -> io::Result<*mut u8> {
         return Err(io::Error::last_os_error());
     }
     Ok(base.cast())
+}
+
+/// MADV_DONTNEED that also gives locked memory back, of Linux 5.18.
+const MADV_DONTNEED_LOCKED: libc::c_int = 24;
+
+/// Locks pages as they come.
+fn lock(base: *mut u8, bytes: usize) -> io::Result<()> {
+    // SAFETY: a mapping of our own; its contents stay.
+    match unsafe { libc::mlock2(base.cast(), bytes, libc::MLOCK_ONFAULT as libc::c_uint) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Waits while the word is `seen`, at most so long. The word may be in shared memory.

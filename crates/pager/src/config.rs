@@ -28,6 +28,8 @@ pub struct Config {
     pub swap: SwapChoice,
     /// Largest size of each place of the swap tier, bytes.
     pub swap_size: Option<u64>,
+    /// Pool and staging stay out of the kernel's swap.
+    pub lock_pool: bool,
     /// Bytes that the swap device is rated for, for statistics.
     pub endurance: Option<u64>,
     /// The file to which the run is recorded; the pager's from now on.

@@ -515,6 +515,9 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     }
     let slots = (desk.shared.sizes.staging / 4096) as usize;
     let segment = Arc::new(Segment::create(slot_offset(slots as u32))?);
+    if desk.config.lock_pool {
+        segment.lock().map_err(|error| other(format!("--lock-pool: its staging: {error}")))?;
+    }
     let fd = duplicate(segment.as_raw_fd())?;
     let known = known.map(|proc| duplicate(proc.uffd.as_raw_fd())).transpose()?;
     if client.stage.compare_exchange(IDLE, ENGAGING, SeqCst, SeqCst).is_err() {

@@ -87,6 +87,12 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let mut shared = Shared::new(config.scheme.clone(), config.budget_bytes, swap).map_err(|error| {
         (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
     })?;
+    if config.lock_pool {
+        shared.memory.lock().map_err(|error| {
+            let why = format!("--lock-pool: cannot lock the pool: {error}");
+            (format!("{why}; raise RLIMIT_MEMLOCK (ulimit -l), or give CAP_IPC_LOCK"), 1)
+        })?;
+    }
     flight::start(&mut shared.lock().core);
     let launcher = config.to_launcher;
     let tell = move |text| control::send_to_launcher(launcher, &FromPager::Warning { text });

@@ -47,7 +47,7 @@ fn every_preset_runs_a_program_right_and_decides_the_same_again() {
     for preset in PRESETS {
         // Relatives of others only fill their memory and read it once.
         let relative = ["zswap-zbud", "zsmalloc-sr", "apa", "apa+sa", "apa+ca"].contains(&preset.name);
-        let line = if relative { "./mix 36 0" } else { "./mix 36 1 rand" };
+        let line = if relative { "./mix 36 0" } else { "./mix 36 2 rand" };
         let (ran, stats, told) = recorded(&bench, &["-s", preset.name], line, BUDGET);
         assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}: {}", preset.name, ran.err);
         assert_eq!((&stats.json["scheme"], &told["scheme"]), (&preset.name.into(), &preset.name.into()));

@@ -362,3 +362,30 @@ fn a_file_whose_file_system_is_a_program_that_fails() {
     assert!(ran.err.contains("the swap tier does not answer"), "{}", ran.err);
     drop(fuse);
 }
+
+#[test]
+fn the_pool_is_locked() {
+    let Some(bench) = Bench::new("lock_pool", &["setpriv", "prlimit"]) else { return };
+    let of_children = "for s in /proc/[0-9]*/status; do grep -q \"^PPid:.$PPID$\" $s && grep VmLck $s; done; true";
+    let run = |options: &[&str]| {
+        let mut command = memfit_command();
+        command.args(["run", "-q", "-m", "64M"]).args(options).args(["--", "sh", "-c", of_children]);
+        let said = command.current_dir(&bench.directory).output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+        let text = String::from_utf8(said.stdout).unwrap();
+        let kibibytes = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+        kibibytes.max().expect("the pager is among the launcher's children")
+    };
+    let (plain, locked) = (run(&[]), run(&["--lock-pool"]));
+    assert!(locked >= plain + (32 << 10), "{plain} KiB locked without --lock-pool, {locked} with it");
+    if memfit_os::process::effective_uid() != 0 {
+        return skip("lock_pool", "only root can give up CAP_IPC_LOCK");
+    }
+    let memfit = memfit_command().get_program().to_owned();
+    let mut refused = Command::new("setpriv");
+    refused.args(["--bounding-set", "-ipc_lock", "prlimit", "--memlock=65536"]).arg(memfit);
+    let said = refused.args(["run", "-m", "64M", "--lock-pool", "--", "echo", "ran"]).output().unwrap();
+    let error = String::from_utf8(said.stderr).unwrap();
+    assert_eq!((said.status.code(), &*said.stdout), (Some(1), &b""[..]), "{error}");
+    assert!(error.contains("--lock-pool: cannot lock the pool") && error.contains("ulimit -l"), "{error}");
+}
