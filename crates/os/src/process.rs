@@ -172,7 +172,14 @@ fn ignore_group_signals() {
 /// Lifts the limits that a user set for the programs (`ulimit -v`, `-f`, `-n`, `-t`) as far as the hard ones allow: the
 /// pager maps, writes and opens on behalf of all of them.
 fn raise_soft_limits() {
-    for resource in [libc::RLIMIT_NOFILE, libc::RLIMIT_AS, libc::RLIMIT_DATA, libc::RLIMIT_FSIZE, libc::RLIMIT_CPU, libc::RLIMIT_MEMLOCK] {
+    for resource in [
+        libc::RLIMIT_NOFILE,
+        libc::RLIMIT_AS,
+        libc::RLIMIT_DATA,
+        libc::RLIMIT_FSIZE,
+        libc::RLIMIT_CPU,
+        libc::RLIMIT_MEMLOCK,
+    ] {
         if let Ok((_, hard)) = resource_limit(resource) {
             let limit = libc::rlimit { rlim_cur: hard, rlim_max: hard };
             // SAFETY: `limit` is a valid struct. A failure leaves the old limit, which is no worse.

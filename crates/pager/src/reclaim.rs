@@ -11,6 +11,7 @@ use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
 use memfit_core::sizes::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
 use memfit_core::{ObjectId, Origin, BATCH_VICTIMS};
+use memfit_os::kept;
 use memfit_os::procfs::{self, Hold};
 use memfit_os::sched::Cpus;
 use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
@@ -26,6 +27,8 @@ const PACE_PAGES: usize = 64;
 const PACE_WINDOW: Duration = Duration::from_millis(50);
 /// Windows in a row without gain, over the budget, before the user is told: 5 s.
 const SHORT_WINDOWS: u32 = 100;
+/// Kinds of memory that are named then, at most.
+const KEPT_NAMED: usize = 3;
 /// So much over it that there is something to tell, bytes and percent, whichever is more: less is what is under way.
 const SHORT_BYTES: u64 = 1 << 20;
 const SHORT_PERCENT: u64 = 2;
@@ -606,10 +609,32 @@ impl Reclaimer {
                      should until that ends"
                 ),
                 None => format!(
-                    "the budget is {over} MiB too small for what cannot be taken away at the moment; raise -m, or allow a \
-                     swap tier with --swap DIR"
+                    "the budget is {over} MiB too small for what cannot be taken away at the moment{}; raise -m, or allow a \
+                     swap tier with --swap DIR",
+                    self.kept()
                 ),
             });
+        }
+    }
+
+    /// The largest kinds of memory that stay where they are, in words.
+    fn kept(&self) -> String {
+        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
+        let mut all = Vec::new();
+        for pid in procs.iter().filter_map(|proc| proc.pid()) {
+            let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+            all.extend(kept::kept(&smaps).into_iter().map(|(kind, bytes)| (bytes >> 20, kind, pid)));
+        }
+        all.retain(|&(mebibytes, ..)| mebibytes > 0);
+        all.sort_by_key(|&(mebibytes, ..)| std::cmp::Reverse(mebibytes));
+        let of = |&(mebibytes, kind, pid): &(u64, kept::Kept, i32)| {
+            format!("{mebibytes} MiB {kind} of {} ({pid})", procfs::comm(pid).unwrap_or_default())
+        };
+        let named: Vec<String> = all.iter().take(KEPT_NAMED).map(of).collect();
+        if named.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", named.join(", "))
         }
     }
 

@@ -21,8 +21,7 @@ pub unsafe fn control(fd: usize, request: usize, argument: usize) -> isize {
             break;
         }
         // SAFETY: all-zero is a valid message; the kernel has read the argument, a struct that begins with a range.
-        let (mut wish, [start, bytes]) =
-            unsafe { (core::mem::zeroed::<FromStub>(), *(argument as *const [u64; 2])) };
+        let (mut wish, [start, bytes]) = unsafe { (core::mem::zeroed::<FromStub>(), *(argument as *const [u64; 2])) };
         (wish.kind, wish.segment) = (OWN_UFFD, [start, start.wrapping_add(bytes)]);
         if socket::ask_with(&mut wish, None) != STAY {
             break;

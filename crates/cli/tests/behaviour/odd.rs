@@ -1,7 +1,10 @@
 //! Odd programs: each does what few programs do, and must not be able to tell that it is paged.
 
+use crate::support::contents::assert_contents_eq;
 use crate::support::known::{compare, ordinary_program, plainly, program, same, BUDGET};
-use crate::support::{FORKS, ONE, SEVERAL};
+use crate::support::tree::{eventually, Tree};
+use crate::support::{memfit_command, FORKS, ONE, SEVERAL};
+use std::fs;
 
 #[test]
 fn the_lowest_addresses() {
@@ -85,4 +88,28 @@ fn a_userfaultfd_of_its_own() {
 fn a_userfaultfd_of_an_ordinary_users_program() {
     let Some(bench) = ordinary_program("ordinary_own", include_str!("../workloads/own.c")) else { return };
     same(&bench, "./program libc", FORKS);
+}
+
+/// What cannot be taken away is not taken, and named.
+#[test]
+fn memory_that_stays_is_named() {
+    let Some(bench) = program("kept", include_str!("../workloads/kept.c")) else { return };
+    for (how, words) in [
+        ("read-only", "MiB not writable of program ("),
+        ("file", "MiB written in private mappings of files of program ("),
+        ("droppable", "MiB droppable of program ("),
+    ] {
+        bench.file("go", "");
+        if plainly(&bench, &format!("./program {how}")).is_none() {
+            continue;
+        }
+        fs::remove_file(bench.directory.join("go")).unwrap();
+        let mut command = memfit_command();
+        command.args(["run", "-q", "-m", "32M", "--", "./program", how]).current_dir(&bench.directory);
+        let mut tree = Tree::start(command, &bench.directory, true);
+        eventually("it is named", || tree.errors().contains(words));
+        bench.file("go", "");
+        assert_eq!(tree.wait(), 0, "{}", tree.errors());
+        assert_contents_eq!(tree.text(), "wrong: 0\n", "{}", tree.errors());
+    }
 }
