@@ -1,9 +1,9 @@
 //! Processes that mean no good: other users of the machine, and programs of the tree.
 
 use crate::support::contents::assert_contents_eq;
-use crate::support::known::BUDGET;
+use crate::support::known::{program, same, BUDGET};
 use crate::support::tree::{eventually, Tree};
-use crate::support::{memfit, memfit_command, skip, Bench};
+use crate::support::{memfit, memfit_command, skip, Bench, FORKS};
 use memfit_os::proctree;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -141,4 +141,11 @@ fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
         assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
         assert!(ran.err.contains("a fork child: ") && ran.err.contains("no descriptor left"), "{}", ran.err);
     }
+}
+
+/// A userfaultfd is all of a process's memory.
+#[test]
+fn a_process_cannot_take_the_userfaultfd_of_another() {
+    let Some(bench) = program("thief", include_str!("../workloads/thief.c")) else { return };
+    same(&bench, &format!("./program {} {}", memfit_wire::MAGIC, memfit_wire::VERSION), FORKS);
 }

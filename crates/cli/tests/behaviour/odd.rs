@@ -113,3 +113,14 @@ fn memory_that_stays_is_named() {
         assert_contents_eq!(tree.text(), "wrong: 0\n", "{}", tree.errors());
     }
 }
+
+/// Pages that were freed are known to be gone though a thread never sleeps: what is used then has room.
+#[test]
+fn a_thread_that_never_sleeps() {
+    let Some(bench) = program("spinner", include_str!("../workloads/spinner.c")) else { return };
+    let Some(plain) = plainly(&bench, "./program") else { return };
+    let (ran, stats) = bench.managed("./program", BUDGET);
+    compare(&bench, &plain, (&ran, &stats), SEVERAL);
+    let faults = stats.number("/faults/total");
+    assert!(faults < 20_000, "{faults} faults: freed pages took the room of those in use; {:#}", stats.json);
+}
