@@ -124,3 +124,10 @@ fn a_thread_that_never_sleeps() {
     let faults = stats.number("/faults/total");
     assert!(faults < 20_000, "{faults} faults: freed pages took the room of those in use; {:#}", stats.json);
 }
+
+/// What is made in a program lies far from where it has freed something.
+#[test]
+fn holes_stay_holes() {
+    let Some(bench) = program("holes", include_str!("../workloads/holes.c")) else { return };
+    same(&bench, "./program", SEVERAL);
+}
