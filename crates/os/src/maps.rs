@@ -129,10 +129,10 @@ pub fn data_of_libc(maps: &str) -> Vec<(u64, u64)> {
 }
 
 /// The upper ends of writable anonymous mappings behind one without access: there glibc puts the descriptors of threads,
-/// also of ended ones whose stacks it keeps. From the text of /proc/PID/maps.
-pub fn ends_of_stacks(maps: &str) -> Vec<u64> {
+/// also of ended ones whose stacks it keeps. Takes what [`evictable`] gives.
+pub fn ends_of_stacks(mappings: &[Mapping]) -> Vec<u64> {
     let (mut out, mut guard_end) = (Vec::new(), 0);
-    for mapping in evictable(maps, "/") {
+    for mapping in mappings {
         if mapping.reserved {
             guard_end = mapping.end;
         } else if mapping.start == guard_end {
@@ -421,7 +421,7 @@ mod tests {
 7f0000a02000-7f0000a0f000 rw-p 00000000 00:00 0 
 ";
         assert_eq!(data_of_libc(maps), [(0x7f00_0090_2000, 0x7f00_0090_f000)]);
-        assert_eq!(ends_of_stacks(maps), [0x7f00_0080_1000]);
+        assert_eq!(ends_of_stacks(&evictable(maps, "/")), [0x7f00_0080_1000]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Adoption: finding memory of a process that is not registered yet, registering it, and telling the
 //! core which pages are present.
 
+use crate::forks;
 use crate::mutant::{off, Rule};
 use crate::proc::{send_command, Identity, Proc, STOPPED_AFTER};
 use crate::regions::Use;
@@ -277,6 +278,8 @@ fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]
         known.extend(pages.iter().copied());
         pages = known.iter().copied().collect();
     }
+    // A thread that begins now may be seen too late.
+    pages.extend(forks::descriptors_in(mappings).map(Page).filter(|_| !off(Rule::Pins)));
     // ps and the like read them without a fault that we could serve.
     let arguments = proc.identity.get().and_then(|i| i.arguments);
     pages.extend(arguments.into_iter().flat_map(|(s, e)| s / 4096..e.div_ceil(4096)).map(Page));

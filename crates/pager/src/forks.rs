@@ -14,7 +14,8 @@ use crate::proc::{Broken, Identity, Io, Proc};
 use crate::ranges::Ranges;
 use crate::state::Shared;
 use memfit_core::{AreaId, Core, Entry, Page, PageRange, ProcId};
-use memfit_os::{maps, proctree};
+use memfit_os::maps::{self, Mapping};
+use memfit_os::proctree;
 use memfit_wire::{BATCH_RANGES, SHIELD};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering::*;
@@ -249,6 +250,11 @@ fn pieces(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     ranges.flat_map(cut).collect()
 }
 
+/// Where descriptors of threads are, also of ended ones: a new thread begins there without a sign that we would see.
+pub fn descriptors_in(mappings: &[Mapping]) -> impl Iterator<Item = u64> {
+    maps::ends_of_stacks(mappings).into_iter().flat_map(|end| end / 4096 - 2..end / 4096)
+}
+
 /// Pages that glibc touches in a fork child before any handler of ours, though not in the parent: its own variables and the
 /// descriptors of threads that have ended.
 pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
@@ -257,8 +263,7 @@ pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
     let mut maps = identity.maps.lock().unwrap();
     let Ok(text) = maps.read() else { return Vec::new() };
     let data = maps::data_of_libc(text).into_iter().flat_map(|(s, e)| s / 4096..e / 4096);
-    let ends = maps::ends_of_stacks(text).into_iter().flat_map(|end| end / 4096 - 2..end / 4096);
-    data.chain(ends).map(Page).chain(descriptors).collect()
+    data.chain(descriptors_in(&maps::evictable(text, "/"))).map(Page).chain(descriptors).collect()
 }
 
 /// Notes what the child of a fork that is about to happen will lack. Called by the parent's fault thread, its batch settled.

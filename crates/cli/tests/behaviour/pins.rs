@@ -4,7 +4,8 @@
 //! `scripts/mutants` runs the same program with a pager that takes it.
 
 use crate::support::contents::assert_contents;
-use crate::support::{say, Bench};
+use crate::support::known::{compare, plainly, program};
+use crate::support::{say, Bench, SEVERAL};
 
 const BUDGET: u64 = 32 << 20;
 /// glibc's rseq area lies in the descriptor, and the kernel writes to it whenever a thread wakes up.
@@ -41,6 +42,15 @@ fn threads_leave_by_a_bare_system_call() {
 #[test]
 fn threads_of_a_killed_process() {
     ends("threads_killed", "kill", MARKED);
+}
+
+/// A thread that begins between two looks of the pager has its descriptor where an ended one had it.
+#[test]
+fn stacks_that_are_kept_for_new_threads() {
+    let Some(bench) = program("cached", include_str!("../workloads/cached.c")) else { return };
+    let Some(plain) = plainly(&bench, "./program") else { return };
+    let (ran, stats) = bench.managed_with(&OLDEST_FIRST, &format!("{WITHOUT_RSEQ} ./program"), BUDGET);
+    compare(&bench, &plain, (&ran, &stats), SEVERAL);
 }
 
 #[test]
