@@ -65,9 +65,15 @@ impl Core {
         !self.table.proc(proc).doubts.is_empty()
     }
 
+    /// The beginning of a range with so many runs (64 KiB) of which the table has a page, or all of it: who has much to tell
+    /// of gives the lock up in between.
+    pub fn first_part(&self, proc: ProcId, range: PageRange, runs: usize) -> PageRange {
+        self.table.first_part(proc, range, runs)
+    }
+
     /// Whether the table has a page of a range.
     pub fn tracks(&self, proc: ProcId, range: PageRange) -> bool {
-        !self.table.tracked(proc, range).is_empty()
+        self.table.tracks(proc, range)
     }
 
     /// mremap moved `from` to pages starting at `to`.
@@ -132,9 +138,7 @@ impl Core {
     /// event puts into quarantine, again or for the first time, do not belong to it.
     pub fn begin_proof(&mut self, proc: ProcId) -> (u32, Vec<Page>) {
         self.asked(&Asked::BeginProof { proc });
-        let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
-        let tracked = self.table.tracked(proc, all).into_iter();
-        let pages = tracked.filter(|(_, entry)| matches!(entry, Entry::Quarantined(_))).map(|(page, _)| page).collect();
+        let pages = self.table.quarantined(proc);
         let p = self.table.proc_mut(proc);
         let epoch = p.epoch;
         p.epoch = (epoch + 1) & (crate::table::ENTRY_NUMBER_MAX >> 1);

@@ -154,6 +154,8 @@ pub(crate) struct Proc {
     /// Entries that are Resident, Quarantined, Evicting: pages in the program's memory.
     pub present_pages: u64,
     pub quarantined_pages: u64,
+    /// Numbers of the runs that have, or had, a page in quarantine.
+    quarantined_runs: BTreeSet<u64>,
     pub evicting_pages: u64,
     pub area: u32,
     /// Pages that must stay: the kernel needs them when no userfault is served (thread exit).
@@ -250,6 +252,7 @@ impl Table {
             parked: BTreeSet::new(),
             present_pages: 0,
             quarantined_pages: 0,
+            quarantined_runs: BTreeSet::new(),
             evicting_pages: 0,
             area,
             pinned: BTreeSet::new(),
@@ -337,6 +340,9 @@ impl Table {
         let p = self.proc_mut(proc);
         let is = |entry, wanted: Entry| u64::from(std::mem::discriminant(&entry) == std::mem::discriminant(&wanted));
         p.quarantined_pages = p.quarantined_pages + is(new, Entry::Quarantined(0)) - is(old, Entry::Quarantined(0));
+        if matches!(new, Entry::Quarantined(_)) {
+            p.quarantined_runs.insert(page.run());
+        }
         p.evicting_pages = p.evicting_pages + is(new, Entry::Evicting(0)) - is(old, Entry::Evicting(0));
         p.coming_pages = p.coming_pages + coming(new) - coming(old);
         let Run { group, probation, .. } = self.runs[run as usize];
@@ -577,6 +583,46 @@ impl Table {
         out
     }
 
+    /// Whether a page of the range is not Untracked.
+    pub fn tracks(&self, proc: ProcId, range: PageRange) -> bool {
+        if range.pages == 0 {
+            return false;
+        }
+        let (first, last) = (range.first.run(), Page(range.end() - 1).run());
+        self.proc(proc).runs.range(first..=last).any(|(&number, &run)| {
+            let of_range = |index: &u64| (range.first.0..range.end()).contains(&(number * RUN_PAGES + index));
+            (0..RUN_PAGES).filter(of_range).any(|index| self.entry_in(run, index as usize) != Entry::Untracked)
+        })
+    }
+
+    /// The beginning of a range, with so many runs of the process; all of the range if it has no more.
+    pub fn first_part(&self, proc: ProcId, range: PageRange, runs: usize) -> PageRange {
+        if range.pages == 0 {
+            return range;
+        }
+        let (first, last) = (range.first.run(), Page(range.end() - 1).run());
+        match self.proc(proc).runs.range(first..=last).nth(runs.max(1)) {
+            Some((&next, _)) => PageRange { first: range.first, pages: next * RUN_PAGES - range.first.0 },
+            None => range,
+        }
+    }
+
+    /// The pages in quarantine, in address order.
+    pub fn quarantined(&mut self, proc: ProcId) -> Vec<Page> {
+        let runs = std::mem::take(&mut self.proc_mut(proc).quarantined_runs);
+        let mut pages = Vec::new();
+        let mut has_one = |number: &u64| {
+            let Some(run) = self.proc(proc).run(*number) else { return false };
+            let before = pages.len();
+            let of_run = (0..RUN_PAGES as usize).filter(|&i| matches!(self.entry_in(run, i), Entry::Quarantined(_)));
+            pages.extend(of_run.map(|index| Page(number * RUN_PAGES + index as u64)));
+            pages.len() > before
+        };
+        let runs = runs.into_iter().filter(|number| has_one(number)).collect();
+        self.proc_mut(proc).quarantined_runs = runs;
+        pages
+    }
+
     /// Resident pages in parked runs.
     pub fn parked_pages(&self, tick: u64) -> u64 {
         let parked = self.procs.iter().flatten().flat_map(|p| p.parked.range((tick + 1, 0)..));
@@ -604,7 +650,9 @@ impl Table {
                 let count = |f: fn(Entry) -> bool| r.entries.iter().filter(|e| f(e.get())).count() as u64;
                 assert_eq!(count(evictable), u64::from(r.resident));
                 present_pages += count(|e| present(e) == 1);
-                quarantined += count(|e| matches!(e, Entry::Quarantined(_)));
+                let of_run = count(|e| matches!(e, Entry::Quarantined(_)));
+                assert!(of_run == 0 || proc.quarantined_runs.contains(&number));
+                quarantined += of_run;
                 evicting += count(|e| matches!(e, Entry::Evicting(_)));
                 coming_pages += count(|e| coming(e) == 1);
                 let is_parked = proc.parked.contains(&(r.parked_until, run));

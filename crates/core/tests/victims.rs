@@ -139,3 +139,25 @@ fn parked_runs_do_not_hide_the_rest_and_are_tried_again() {
     assert_eq!(core.totals(16).parked, 0);
     core.check();
 }
+
+#[test]
+fn parts_of_a_range_cover_it_and_have_so_many_runs_each() {
+    let mut core = core();
+    let pages = [3, 5 * RUN_PAGES, 6 * RUN_PAGES + 15, 900 * RUN_PAGES, 901 * RUN_PAGES];
+    let process = process(&mut core, pages.into_iter());
+    let mut range = PageRange { first: Page(3), pages: 1 << 40 };
+    let (end, mut firsts) = (range.end(), Vec::new());
+    while range.pages > 0 {
+        let part = core.first_part(process, range, 2);
+        assert_eq!(part.first, range.first, "what has no pages is covered, too");
+        firsts.push(part.first.0);
+        core.removed(process, part);
+        range = PageRange { first: Page(part.end()), pages: end - part.end() };
+    }
+    assert_eq!(firsts, [3, 6 * RUN_PAGES, 901 * RUN_PAGES]);
+    assert_eq!(core.begin_proof(process).1, pages.map(Page));
+    core.unmapped(process, PageRange { first: Page(0), pages: 6 * RUN_PAGES });
+    assert_eq!(core.begin_proof(process).1, pages.map(Page)[2..]);
+    assert!(!core.tracks(process, PageRange { first: Page(0), pages: 6 * RUN_PAGES + 15 }));
+    assert!(core.tracks(process, PageRange { first: Page(6 * RUN_PAGES + 15), pages: 1 }));
+}

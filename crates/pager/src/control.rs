@@ -666,6 +666,8 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     proc.dead.store(true, Relaxed);
     shared.procs.lock().unwrap().retain(|p| !Arc::ptr_eq(p, proc));
     let _io = proc.io.lock().unwrap();
+    shared
+        .in_parts(proc.id, memfit_core::PageRange::from_addresses(0, 1 << 56), |core, part| core.disown(proc.id, part));
     let mut state = shared.lock();
     proc.removed.store(true, Relaxed);
     state.core.remove_process(proc.id);

@@ -21,9 +21,10 @@ use crate::swap::SwapTier;
 use memfit_codec::{Dictionaries, CODEC_IDS};
 use memfit_core::scheme::{Classes, Scheme};
 use memfit_core::sizes::{Marks, Sizes};
-use memfit_core::{AreaId, Compress, Core, Effects, Origin, Tunables};
+use memfit_core::{AreaId, Compress, Core, Effects, Origin, Page, PageRange, ProcId, Tunables};
 use memfit_os::memory::{Frames, Segment};
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -55,6 +56,8 @@ pub struct Shared {
     pub procs: Mutex<Vec<Arc<Proc>>>,
     /// Fork children of which the kernel has told, and that have no name yet.
     pub unnamed: Unnamed,
+    /// Longest time that the core's lock was held, ns.
+    pub longest_hold: AtomicU64,
     /// For how many processes there are descriptors.
     pub room: Room,
     /// Children of told forks that have not named themselves.
@@ -172,6 +175,39 @@ impl Signal {
     }
 }
 
+/// Runs of 64 KiB that the core is told of under one hold of its lock.
+const PART_RUNS: usize = 64;
+
+/// The core, locked.
+pub struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    since: Instant,
+    longest: &'a AtomicU64,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let held = self.since.elapsed().as_nanos() as u64;
+        if held > self.longest.load(Relaxed) {
+            self.longest.fetch_max(held, Relaxed);
+        }
+    }
+}
+
 impl Shared {
     /// With an empty core.
     pub fn new(scheme: Scheme, budget: u64, swap: Option<Arc<SwapTier>>) -> std::io::Result<Shared> {
@@ -189,6 +225,7 @@ impl Shared {
             swap,
             procs: Mutex::new(Vec::new()),
             unnamed: Unnamed::default(),
+            longest_hold: AtomicU64::new(0),
             room: Room::new(),
             expected: Mutex::new(Vec::new()),
             files: Files::new()?,
@@ -226,12 +263,24 @@ impl Shared {
     }
 
     /// The core, locked. Give it back through [`Shared::settle`] when pages or frames changed.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+    pub fn lock(&self) -> Locked<'_> {
+        let state = self.state.lock().unwrap();
+        Locked { state, since: Instant::now(), longest: &self.longest_hold }
+    }
+
+    /// Tells the core of a range of a process, part by part: faults of others are served in between. The process's own `io` is held.
+    pub fn in_parts(&self, proc: ProcId, mut range: PageRange, tell: impl Fn(&mut Core, PageRange)) {
+        while range.pages > 0 {
+            let mut state = self.lock();
+            let part = state.core.first_part(proc, range, PART_RUNS);
+            tell(&mut state.core, part);
+            self.settle(state);
+            range = PageRange { first: Page(part.end()), pages: range.pages - part.pages };
+        }
     }
 
     /// Carries out what the core asked for besides, publishes the totals, unlocks.
-    pub fn settle(&self, mut state: MutexGuard<'_, State>) {
+    pub fn settle(&self, mut state: Locked<'_>) {
         let Effects { moves, spans, extents, punch, closed } = state.core.take_effects();
         for step in moves {
             // SAFETY: the core moved the object, nobody has it pinned, and the lock is held.

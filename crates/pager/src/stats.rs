@@ -266,6 +266,7 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
             "reads": shared.files.reads.load(Relaxed), "read_bytes": shared.files.read_bytes.load(Relaxed),
         },
         "fault_latency_ns": shared.latency.json(),
+        "lock": {"longest_hold_ns": shared.longest_hold.load(Relaxed)},
         "processes": processes(desk, question.brief),
         "warnings": *shared.warnings.lock().unwrap(),
     });

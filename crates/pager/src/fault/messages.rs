@@ -5,7 +5,7 @@ use crate::event::poll2;
 use crate::mutant::{off, Rule};
 use crate::order::Step;
 use crate::proc::{Broken, Gate, Io};
-use memfit_core::{Entry, Page, PageRange};
+use memfit_core::{Core, Entry, Page, PageRange};
 use memfit_os::uffd::Event;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, MutexGuard};
@@ -226,32 +226,33 @@ impl Server {
                 _ => {}
             }
         }
-        let mut state = self.shared.lock();
+        let parts = |start, end, tell: &dyn Fn(&mut Core, PageRange)| {
+            self.shared.in_parts(id, PageRange::from_addresses(start, end), tell);
+        };
         match *event {
             // The stub empties it for its next notice.
             Event::Remove { start, .. } if proc.is_notice(start) => {}
-            Event::Remove { start, end } if off(Rule::Quarantine) => {
-                let range = PageRange::from_addresses(start, end);
-                state.core.removed(id, range);
-                let (epoch, pages) = state.core.begin_proof(id);
-                for page in pages {
-                    state.core.end_quarantine(id, page, epoch, true);
+            Event::Remove { start, end } => {
+                parts(start, end, &|core, part| core.removed(id, part));
+                if off(Rule::Quarantine) {
+                    let mut state = self.shared.lock();
+                    let (epoch, pages) = state.core.begin_proof(id);
+                    pages.into_iter().for_each(|page| state.core.end_quarantine(id, page, epoch, true));
+                    self.shared.settle(state);
                 }
             }
-            Event::Remove { start, end } => {
-                state.core.removed(id, PageRange::from_addresses(start, end));
-            }
             Event::Unmap { start, end } => {
-                state.core.unmapped(id, PageRange::from_addresses(start, end));
+                parts(start, end, &|core, part| core.unmapped(id, part));
                 proc.forget_region(start, end);
             }
             Event::Remap { from, to, len } => {
+                let mut state = self.shared.lock();
                 state.core.remapped(id, PageRange::from_addresses(from, from + len), Page::of(to));
+                self.shared.settle(state);
                 // The kernel takes the registration along.
                 proc.move_region(from, to, len);
             }
             Event::Fault { .. } | Event::Fork(_) => {}
         }
-        self.shared.settle(state);
     }
 }
