@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # An unmodified program in half the memory that it takes: GNU sort on a generated file. First without memfit, to see its
-# natural peak; then with half of it as the budget. The outputs must be equal.
+# natural peak; then with half of it as the budget. The outputs must be equal. DEMO_LINES: lines of that file.
 set -euo pipefail
 memfit=${MEMFIT:-target/release/memfit}
+lines=${DEMO_LINES:-700000}
 [ -x "$memfit" ] || { echo "no $memfit: run 'make build' first" >&2; exit 1; }
 
 directory=$(mktemp -d "${TMPDIR:-/var/tmp}/memfit-demo.XXXXXX")
@@ -23,10 +24,10 @@ sys.exit(code)
 PYTHON
 }
 
-echo "A log of 700,000 lines, written by 40 hosts whose clocks differ, to be sorted by time ..."
-awk 'BEGIN {
+echo "A log of $lines lines, written by 40 hosts whose clocks differ, to be sorted by time ..."
+awk -v lines="$lines" 'BEGIN {
     srand(5)
-    for (i = 0; i < 700000; i++) {
+    for (i = 0; i < lines; i++) {
         t = i / 20 + rand() * 600
         printf "2024-05-01T%02d:%02d:%02d.%03d host%02d service[%d]: GET /catalogue/item/%d?session=%08x status=200 bytes=%d\n",
             int(t / 3600), int(t / 60) % 60, int(t) % 60, int(t * 1000) % 1000, i % 40, 1000 + i % 7,

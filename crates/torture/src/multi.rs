@@ -6,7 +6,7 @@ use crate::rng::{mix2, Rng};
 use crate::status::Status;
 use crate::sys;
 use crate::watchdog::{report_hang, Watchdog};
-use crate::worker::EXIT_AGAIN;
+use crate::worker::{EXIT_AGAIN, REQUESTS};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
@@ -16,8 +16,8 @@ use std::time::Duration;
 struct Worker {
     child: Child,
     watchdog: Watchdog,
-    /// Signal sent that may have ended it.
-    sent: i32,
+    /// It was sent SIGKILL, and will end.
+    killed: bool,
     /// When to continue it, if stopped.
     resume_at: u64,
     finished: bool,
@@ -49,7 +49,7 @@ fn start(opts: &Opts, index: usize, status_fd: i32) -> Result<Worker, String> {
         .spawn()
         .map_err(|e| format!("cannot start a worker: {e}"))?;
     let watchdog = Watchdog::new(opts.stall, opts.threads);
-    Ok(Worker { child, watchdog, sent: 0, resume_at: 0, finished: false })
+    Ok(Worker { child, watchdog, killed: false, resume_at: 0, finished: false })
 }
 
 impl Worker {
@@ -66,11 +66,11 @@ impl Supervisor<'_> {
         self.opts.ops.is_some() || now + 300 * MS < deadline
     }
 
-    /// Some worker that still runs; stopped ones only if `stopped`.
+    /// Some worker that still runs and is not about to end; stopped ones only if `stopped`.
     fn pick(&mut self, stopped: bool) -> Option<usize> {
         let n = self.workers.len();
         let start = self.rng.below(n);
-        let fits = |w: &Worker| !w.finished && (stopped || w.resume_at == 0);
+        let fits = |w: &Worker| !w.finished && !w.killed && (stopped || w.resume_at == 0);
         (0..n).map(|i| (start + i) % n).find(|&i| fits(&self.workers[i]))
     }
 
@@ -100,7 +100,7 @@ impl Supervisor<'_> {
             _ => (libc::SIGUSR2, &self.status.exits),
         };
         counter.fetch_add(1, SeqCst);
-        self.workers[i].sent = signal;
+        self.workers[i].killed = signal == libc::SIGKILL;
         self.workers[i].signal(signal);
         self.workers[i].watchdog.forgive();
     }
@@ -111,8 +111,7 @@ impl Supervisor<'_> {
         match (ended.code(), ended.signal()) {
             (Some(EXIT_OK), _) => worker.finished = true,
             (Some(EXIT_AGAIN), _) => *worker = start(self.opts, i, self.status_fd)?,
-            // A request may come before the worker has its handler.
-            (_, Some(signal)) if signal == worker.sent => *worker = start(self.opts, i, self.status_fd)?,
+            (_, Some(libc::SIGKILL)) if worker.killed => *worker = start(self.opts, i, self.status_fd)?,
             (Some(code), _) => return Ok(Some(code)),
             (None, signal) => {
                 eprintln!("torture: FAILED: process {i} was killed by signal {}", signal.unwrap_or(0));
@@ -176,6 +175,7 @@ impl Supervisor<'_> {
 
 /// Run all workers to the end; the exit status.
 pub fn supervise(opts: &Opts, status: &'static Status, status_fd: i32) -> i32 {
+    sys::hold_signals(&REQUESTS, true); // Workers inherit that.
     let rng = Rng::new(mix2(opts.seed, 7777));
     let (next_stop, next_exit) = (sys::now_ns() + 100 * MS, sys::now_ns() + 200 * MS);
     let mut all = Supervisor { opts, status, status_fd, workers: Vec::new(), rng, next_stop, next_exit };

@@ -219,6 +219,20 @@ pub fn die_with_parent(parent: i32) {
     }
 }
 
+/// Whether signals wait, for the calling thread and for what it starts.
+pub fn hold_signals(signals: &[i32], hold: bool) {
+    let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+    // SAFETY: a zeroed set is a valid place for sigemptyset; sigaddset writes to it, pthread_sigmask reads it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for &signal in signals {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::pthread_sigmask(how, &set, std::ptr::null_mut());
+    }
+}
+
 /// Install a signal handler that gets siginfo.
 pub fn on_signal(signal: i32, flags: i32, handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void)) {
     // SAFETY: a zeroed sigaction is valid; the handler has the type that SA_SIGINFO asks for.

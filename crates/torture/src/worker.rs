@@ -21,6 +21,10 @@ use std::time::Duration;
 /// A worker that was told to exit in the middle leaves with this.
 pub const EXIT_AGAIN: i32 = 42;
 
+/// What a supervisor asks for: exec, exit. They wait from before the start of a worker, and from before its exec, until
+/// its handler stands: without one they would end it.
+pub const REQUESTS: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
+
 static REQUEST: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn request(signal: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
@@ -143,6 +147,7 @@ fn thread_main(world: &World, thread: usize) {
 fn obey() {
     match REQUEST.load(SeqCst) {
         libc::SIGUSR1 => {
+            sys::hold_signals(&REQUESTS, true);
             // The other threads go on until the kernel ends them.
             let e = std::process::Command::new(multi::own_path()).args(std::env::args_os().skip(1)).exec();
             eprintln!("torture: exec of itself failed: {e}");
@@ -159,9 +164,10 @@ fn prepare(who: Who) {
     for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL] {
         sys::on_signal(signal, libc::SA_ONSTACK, crash);
     }
-    for signal in [libc::SIGUSR1, libc::SIGUSR2] {
+    for signal in REQUESTS {
         sys::on_signal(signal, libc::SA_RESTART, request);
     }
+    sys::hold_signals(&REQUESTS, false);
     ops_thread::install_signals();
     if mix2(who.seed, who.process as u64) % 2 == 0 {
         // One arena: all threads' blocks then come from the heap that brk grows.
