@@ -5,12 +5,13 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BENCH_ARGS ?=
 PAPERS_ARGS ?=
+KERNELS ?=
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # Without linking, which takes a C++ compiler and is of use to cargo-fuzz only.
 FUZZ_CHECK := --locked --no-default-features --all-targets
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test soak gate gate-loaded check mutants fuzz bench bench-codecs papers papers-record papers-sim install uninstall clean
+.PHONY: help build run test soak gate gate-loaded check mutants kernels fuzz bench bench-codecs papers papers-record papers-sim install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -44,6 +45,9 @@ check: ## what every change must pass: format, lints, tests, documentation, depe
 
 mutants: ## the tests notice when a rule of the design is switched off: four minutes
 	scripts/mutants
+
+kernels: build ## a part of the tests on several Linux kernels in QEMU; hours; KERNELS="6.12 7" chooses; target/kernels
+	scripts/kernels $(KERNELS)
 
 fuzz: ## decoders and parsers on any input, three minutes each; needs a nightly compiler and cargo-fuzz
 	scripts/fuzz
