@@ -104,14 +104,18 @@ pub fn has_task(pid: i32, namespace_tid: u32) -> bool {
     tasks(pid).into_iter().any(|tid| own_id(tid) == Some(namespace_tid))
 }
 
+fn stat_of(pid: i32, tid: i32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()
+}
+
 /// The one-letter state of a thread (`R`, `S`, `D`, `T`, ...).
 pub fn task_state(pid: i32, tid: i32) -> Option<char> {
-    stat_field(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?, 3)?.chars().next()
+    stat_field(&stat_of(pid, tid)?, 3)?.chars().next()
 }
 
 /// Time that a thread has spent in user mode, in clock ticks of 10 ms. `None` when it is gone.
 pub fn user_ticks(pid: i32, tid: i32) -> Option<u64> {
-    stat_field(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?, 14)?.parse().ok()
+    stat_field(&stat_of(pid, tid)?, 14)?.parse().ok()
 }
 
 /// Time that the first thread of a process has spent on CPUs. `None` when it is gone, or the kernel does not count it.
@@ -122,7 +126,7 @@ pub fn cpu_time(pid: i32) -> Option<Duration> {
 
 /// What a thread that has ended, and is not reaped, ended with, as `wait` gives it: a process's first thread.
 pub fn zombie_status(pid: i32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).ok()?;
+    let stat = stat_of(pid, pid)?;
     (stat_field(&stat, 3)? == "Z").then(|| stat_field(&stat, 52)?.parse().ok())?
 }
 

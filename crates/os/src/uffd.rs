@@ -129,6 +129,10 @@ impl Default for Inbox {
 impl Uffd {
     /// Takes over a descriptor that came from a stub. It may be anything: every later call checks.
     pub fn from_fd(fd: OwnedFd) -> Uffd {
+        // SAFETY: flags of a descriptor of ours. One that waits in a read would hold its thread up for ever.
+        unsafe {
+            libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) | libc::O_NONBLOCK)
+        };
         Uffd { fd, probed: AtomicU64::new(HIGHEST_PAGE) }
     }
 
@@ -297,5 +301,20 @@ fn check(result: libc::c_int) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn no_descriptor_waits_in_a_read() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let uffd = Uffd::from_fd(one.into());
+        // SAFETY: flags of a live descriptor.
+        let flags = unsafe { libc::fcntl(uffd.as_raw_fd(), libc::F_GETFL) };
+        assert_ne!(flags & libc::O_NONBLOCK, 0);
     }
 }

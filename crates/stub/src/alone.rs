@@ -12,7 +12,7 @@ use memfit_wire::APART;
 const NEW_USER: i32 = 0x1000_0000;
 const NEW_NET: i32 = 0x4000_0000;
 /// CLONE_VM.
-pub const SHARES_MEMORY: i32 = 0x100;
+const SHARES_MEMORY: i32 = 0x100;
 
 /// Those who start in another network namespace find the pager by a path. Any kind of namespace (0) may be one.
 pub fn apart(flags: i32) {
@@ -106,6 +106,21 @@ pub unsafe fn fork_by(call: impl Fn() -> isize) -> isize {
             fork::after_in_parent();
             result
         }
+    }
+}
+
+/// A child by clone or clone3, with these flags and stack: bubblewrap makes its namespaces so.
+///
+/// # Safety
+/// As `call`, which makes the child.
+pub unsafe fn clone_by(flags: usize, stack: usize, call: impl Fn() -> isize) -> isize {
+    if flags & NEW_NET as usize != 0 {
+        apart(NEW_NET);
+    }
+    match flags & SHARES_MEMORY as usize == 0 && stack == 0 {
+        // SAFETY: as the caller promises.
+        true => unsafe { fork_by(call) },
+        false => call(),
     }
 }
 

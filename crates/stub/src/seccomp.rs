@@ -16,7 +16,6 @@ use memfit_wire::{FILTERED, UNREADABLE};
 const SET_SECCOMP: usize = 22;
 const SET_DUMPABLE: usize = 4;
 /// CLONE_NEWNET.
-const NEW_NET: usize = 0x4000_0000;
 /// PR_SET_SECCOMP: `SECCOMP_MODE_FILTER`.
 const BY_PRCTL: usize = 2;
 /// seccomp: `SECCOMP_SET_MODE_FILTER`, and its flag for all threads.
@@ -250,30 +249,11 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                 }
                 sys::call(number, [a, b, c, 0, 0, 0])
             }
-            // As bubblewrap makes its namespaces.
-            sys::CLONE => {
-                if a & NEW_NET != 0 {
-                    alone::apart(NEW_NET as i32);
-                }
-                let call = || sys::call(number, [a, b, c, d, e, f]);
-                if a & alone::SHARES_MEMORY as usize == 0 && b == 0 {
-                    alone::fork_by(call)
-                } else {
-                    call()
-                }
-            }
+            sys::CLONE => alone::clone_by(a, b, || sys::call(number, [a, b, c, d, e, f])),
+            // struct clone_args: flags first, the stack as the sixth of its words.
             sys::CLONE3 if b >= 64 => {
-                // struct clone_args: flags first, the stack as the sixth of its words.
-                let (flags, stack) = (*(a as *const usize), *(a as *const usize).add(5));
-                if flags & NEW_NET != 0 {
-                    alone::apart(NEW_NET as i32);
-                }
-                let call = || sys::call(number, [a, b, c, d, e, f]);
-                if flags & alone::SHARES_MEMORY as usize == 0 && stack == 0 {
-                    alone::fork_by(call)
-                } else {
-                    call()
-                }
+                let words = a as *const usize;
+                alone::clone_by(*words, *words.add(5), || sys::call(number, [a, b, c, d, e, f]))
             }
             sys::IOCTL => own_uffd::control(a, b, c),
             sys::EXIT => agent::exit_thread(a),

@@ -141,6 +141,10 @@ fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
         assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
         assert!(ran.err.contains("a fork child: ") && ran.err.contains("no descriptor left"), "{}", ran.err);
     }
+    // With room for all none dies; what they share is more than the budget, and nobody waits for ever.
+    let (ran, stats) = bench.managed("./many 30", BUDGET);
+    assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
+    assert!(ran.err.contains("killed: 0, not forked: 0"), "{}", ran.err);
 }
 
 /// A userfaultfd is all of a process's memory.
