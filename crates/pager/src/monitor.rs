@@ -12,7 +12,7 @@ use memfit_os::proctree;
 use memfit_os::sched::IdleTime;
 use memfit_os::witness;
 use memfit_wire::{Command, ALL_ENDED};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -184,7 +184,10 @@ impl Monitor {
         self.judge_politeness();
         let managed_before = shared.managed.load(Relaxed);
         let (mut total, mut promised) = (self.own_bytes(), 0);
-        let sizes: Vec<(&Arc<Client>, Rss)> = clients.iter().filter_map(|c| Some((c, c.rss.read().ok()?))).collect();
+        // A process counts once, however often it says hello; the last one is that of its stub after an exec.
+        let mut seen = HashSet::new();
+        let newest = clients.iter().rev().filter(|client| seen.insert(client.pid));
+        let sizes: Vec<(&Arc<Client>, Rss)> = newest.filter_map(|c| Some((c, c.rss.read().ok()?))).collect();
         for &(client, ref rss) in &sizes {
             total += client.own(rss.anon) + client.shmem.load(Relaxed);
             promised += promised_bytes(client, rss);
