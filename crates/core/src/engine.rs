@@ -239,11 +239,10 @@ impl Core {
     pub fn remove_process(&mut self, proc: ProcId) {
         self.asked(&Asked::RemoveProcess { proc });
         self.trace(Call::RemoveProcess { proc: proc.0 });
-        let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
-        for (page, entry) in self.table.tracked(proc, all) {
+        for (page, entry) in self.table.tracked(proc, PageRange::ALL) {
             self.forget(proc, page, entry);
         }
-        self.table.prune(proc, all);
+        self.table.prune(proc, PageRange::ALL);
         let area = AreaId(self.table.proc(proc).area);
         self.table.procs[proc.0 as usize] = None;
         self.staging.orphan(area);
@@ -485,8 +484,7 @@ impl Core {
         for (i, proc) in self.table.procs.iter().enumerate() {
             let Some(proc) = proc else { continue };
             evicting += proc.evicting_pages;
-            let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
-            for (_, entry) in self.table.tracked(ProcId(i as u32), all) {
+            for (_, entry) in self.table.tracked(ProcId(i as u32), PageRange::ALL) {
                 if let Entry::Out(object) | Entry::Loading(object) = entry {
                     *refs.entry(object).or_default() += 1;
                 }

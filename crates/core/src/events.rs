@@ -65,8 +65,8 @@ impl Core {
         !self.table.proc(proc).doubts.is_empty()
     }
 
-    /// The beginning of a range with so many runs (64 KiB) of which the table has a page, or all of it: who has much to tell
-    /// of gives the lock up in between.
+    /// The beginning of a range with so many runs (64 KiB) of which the table has a page, or all of it: who has
+    /// much to tell of gives the lock up in between.
     pub fn first_part(&self, proc: ProcId, range: PageRange, runs: usize) -> PageRange {
         self.table.first_part(proc, range, runs)
     }
@@ -114,8 +114,7 @@ impl Core {
         self.asked(&Asked::Forked { parent, slots, present });
         let (child, area) = self.new_process(slots);
         self.trace(Call::Forked { proc: parent.0, child: child.0 });
-        let all = PageRange { first: Page(0), pages: u64::MAX >> 12 };
-        for (page, entry) in self.table.tracked(parent, all) {
+        for (page, entry) in self.table.tracked(parent, PageRange::ALL) {
             match entry {
                 Entry::Out(object) => self.objects.add_ref(ObjectId(object)),
                 Entry::Resident | Entry::Lazy | Entry::Quarantined(_) if !present => continue,

@@ -45,6 +45,9 @@ pub struct PageRange {
 }
 
 impl PageRange {
+    /// All pages of an address space.
+    pub const ALL: PageRange = PageRange { first: Page(0), pages: u64::MAX >> 12 };
+
     /// From byte addresses, `end` exclusive; both page aligned.
     pub fn from_addresses(start: u64, end: u64) -> PageRange {
         PageRange { first: Page::of(start), pages: end.saturating_sub(start).div_ceil(PAGE_BYTES) }

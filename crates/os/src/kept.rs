@@ -1,5 +1,6 @@
 //! Memory that counts and that userfaultfd cannot take away, by what it is.
 
+use crate::maps::{is_head, Head};
 use std::fmt;
 
 /// Why memory stays.
@@ -34,7 +35,7 @@ pub fn kept(smaps: &str) -> Vec<(Kept, u64)> {
     let mut all: Vec<(Kept, u64)> = Vec::new();
     let (mut head, mut anonymous, mut resident) = ("", 0, 0);
     for line in smaps.lines() {
-        if !line.as_bytes().first().is_some_and(u8::is_ascii_uppercase) {
+        if is_head(line) {
             head = line;
         } else if let Some(size) = line.strip_prefix("Rss:") {
             resident = bytes(size);
@@ -60,9 +61,7 @@ fn bytes(size: &str) -> u64 {
 
 fn kind(head: &str, flags: &str) -> Option<Kept> {
     let has = |wanted: &str| flags.split_ascii_whitespace().any(|flag| flag == wanted);
-    let mut fields = head.split_ascii_whitespace();
-    let (_, perms, _, _, inode) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    let name = fields.next().unwrap_or("");
+    let Head { perms, inode, name, .. } = Head::of(head)?;
     if perms.ends_with('s') {
         let of_memory = ["/memfd:", "/dev/zero", "/dev/shm/", "/SYSV"].iter().any(|start| name.starts_with(start));
         return of_memory.then_some(Kept::Shared);

@@ -46,10 +46,8 @@ pub fn evictable(maps: &str, stub: &str) -> Vec<Mapping> {
 /// All anonymous private mappings, whatever their access, from the text of /proc/PID/maps or smaps.
 pub fn private_anonymous(maps: &str) -> Vec<(u64, u64)> {
     let of = |line: &str| {
-        let mut fields = line.split_ascii_whitespace();
-        let range = parse_range(fields.next()?)?;
-        let (perms, inode) = (fields.next()?, fields.nth(2)?);
-        (perms.ends_with('p') && inode == "0" && anonymous(fields.next().unwrap_or(""))).then_some(range)
+        let head = Head::of(line)?;
+        (head.perms.ends_with('p') && head.inode == "0" && anonymous(head.name)).then(|| parse_range(head.range))?
     };
     maps.lines().filter_map(of).collect()
 }
@@ -65,11 +63,30 @@ fn parse_range(text: &str) -> Option<(u64, u64)> {
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
 }
 
+/// What the line of a mapping in /proc/PID/maps says; smaps has more lines behind it.
+pub(crate) struct Head<'a> {
+    pub range: &'a str,
+    pub perms: &'a str,
+    pub inode: &'a str,
+    /// Empty if it has none.
+    pub name: &'a str,
+}
+
+impl Head<'_> {
+    pub fn of(line: &str) -> Option<Head<'_>> {
+        let mut fields = line.split_ascii_whitespace();
+        let (range, perms, inode) = (fields.next()?, fields.next()?, fields.nth(2)?);
+        Some(Head { range, perms, inode, name: fields.next().unwrap_or("") })
+    }
+}
+
+/// Whether a line of /proc/PID/smaps is that of a mapping, and not one of its figures.
+pub(crate) fn is_head(line: &str) -> bool {
+    !line.as_bytes().first().is_some_and(u8::is_ascii_uppercase)
+}
+
 fn parse(line: &str) -> Option<Mapping> {
-    let mut fields = line.split_ascii_whitespace();
-    let (range, perms, _offset, _device, inode) =
-        (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    let name = fields.next().unwrap_or("");
+    let Head { range, perms, inode, name } = Head::of(line)?;
     let reserved = perms.starts_with("---");
     if !(perms[1..].starts_with('w') || reserved) || !perms.ends_with('p') || inode != "0" || !anonymous(name) {
         return None;
@@ -164,7 +181,7 @@ fn with_line(smaps: &str, key: &str, holds: impl Fn(&str) -> bool) -> Vec<(u64, 
             if holds(value) {
                 out.extend(current);
             }
-        } else if !line.as_bytes().first().is_some_and(u8::is_ascii_uppercase) {
+        } else if is_head(line) {
             current = line.split(' ').next().and_then(parse_range);
         }
     }

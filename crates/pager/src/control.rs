@@ -17,6 +17,7 @@ use crate::record::Recording;
 use crate::room;
 use crate::state::Shared;
 use crate::timeline::Timeline;
+use memfit_core::PageRange;
 use memfit_os::maps::{Maps, Pagemap};
 use memfit_os::memory::{file_of, Segment};
 use memfit_os::process::{self, PidFd};
@@ -134,8 +135,8 @@ const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// Most ended processes that the statistics tell of.
 const PAST_MAX: usize = 1000;
 
-/// Longest time between two looks of the control thread at what makes no descriptor readable; and while a process must be found
-/// and killed.
+/// Longest time between two looks of the control thread at what makes no descriptor readable; and while a process
+/// must be found and killed.
 const LOOK_MS: i32 = 200;
 const LOOK_FOR_DOOMED_MS: i32 = 20;
 
@@ -666,8 +667,7 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     proc.dead.store(true, Relaxed);
     shared.procs.lock().unwrap().retain(|p| !Arc::ptr_eq(p, proc));
     let _io = proc.io.lock().unwrap();
-    shared
-        .in_parts(proc.id, memfit_core::PageRange::from_addresses(0, 1 << 56), |core, part| core.disown(proc.id, part));
+    shared.in_parts(proc.id, PageRange::ALL, |core, part| core.disown(proc.id, part));
     let mut state = shared.lock();
     proc.removed.store(true, Relaxed);
     state.core.remove_process(proc.id);

@@ -71,11 +71,11 @@ pub struct Server {
 /// Pages that one fault brings back at most, zeros aside.
 const RUN: usize = 16;
 
-/// Longest wait for reclaim of one fault in a process that shares pages by fork: such a page is freed when it has been taken from
-/// all of them, which can take longer than anybody would wait, and until then each of them counts.
+/// Longest wait for reclaim of one fault in a process that shares pages by fork: such a page is freed when it has been
+/// taken from all of them, which can take longer than anybody would wait, and until then each of them counts.
 const SHARED_WAIT_MAX: Duration = Duration::from_secs(2);
-/// A wait of one fault for reclaim that the user is told of. It goes on: the budget is a promise, and reclaim says when it
-/// can free nothing.
+/// A wait of one fault for reclaim that the user is told of. It goes on: the budget is a promise, and reclaim says when
+/// it can free nothing.
 const STALL: Duration = Duration::from_secs(10);
 const STALLED: &str =
     "programs wait for memory for seconds: they use more at once than the budget has room for; raise -m";
@@ -491,10 +491,8 @@ impl Server {
         // While it forks nothing is taken from it, so that its own faults would wait in vain.
         while !self.proc.at_rest() {
             let seen = self.shared.progress();
-            if !self.shared.must_wait(1) {
-                break;
-            }
-            if begun.elapsed() > SHARED_WAIT_MAX && self.proc.shares() {
+            let long_enough = || begun.elapsed() > SHARED_WAIT_MAX && self.proc.shares();
+            if !self.shared.must_wait(1) || long_enough() {
                 break;
             }
             if begun.elapsed() > STALL {

@@ -187,7 +187,9 @@ impl Monitor {
         // A process counts once, however often it says hello; the last one is that of its stub after an exec.
         let mut seen = HashSet::new();
         let newest = clients.iter().rev().filter(|client| seen.insert(client.pid));
-        let sizes: Vec<(&Arc<Client>, Rss)> = newest.filter_map(|c| Some((c, c.rss.read().ok()?))).collect();
+        let mut sizes: Vec<(&Arc<Client>, Rss)> = newest.filter_map(|c| Some((c, c.rss.read().ok()?))).collect();
+        // The oldest are engaged first.
+        sizes.reverse();
         for &(client, ref rss) in &sizes {
             total += client.own(rss.anon) + client.shmem.load(Relaxed);
             promised += promised_bytes(client, rss);

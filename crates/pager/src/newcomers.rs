@@ -139,8 +139,8 @@ impl Newcomers {
     }
 }
 
-/// Takes one connection, when there is no room to keep it, and answers it: the process goes on alone, or, as the fork child of a
-/// paged one, which depends on the pager, dies. False if nobody waits.
+/// Takes one connection, when there is no room to keep it, and answers it: the process goes on alone, or, as the fork
+/// child of a paged one, which depends on the pager, dies. False if nobody waits.
 fn turn_away(desk: &Desk, listener: RawFd) -> bool {
     // SAFETY: accepts on our own listener.
     let fd = unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC) };

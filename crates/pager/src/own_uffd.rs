@@ -1,18 +1,19 @@
 //! Programs with a userfaultfd of their own.
 //!
-//! The kernel lets one userfaultfd have a range, and says EBUSY to the next. So a thread of the program whose UFFDIO_REGISTER was
-//! refused asks for the range, on a connection of its own (stub/src/own_uffd.rs), and gets it: all its pages come back, and it
-//! is not registered with ours any more. What another userfaultfd has is not taken in again, since the kernel refuses that to us as well.
+//! The kernel lets one userfaultfd have a range, and says EBUSY to the next. So a thread of the program whose
+//! UFFDIO_REGISTER was refused asks for the range, on a connection of its own (stub/src/own_uffd.rs), and gets it: all
+//! its pages come back, and it is not registered with ours any more. What another userfaultfd has is not taken in
+//! again, since the kernel refuses that to us as well.
 
 use crate::control::{Client, Desk, MANAGED};
 use crate::leave::{bring_back, gone, settled, LOOK};
-use crate::proc::{send_command, Proc};
+use crate::proc::{send_command, Io, Proc};
 use crate::state::Shared;
 use memfit_core::{Entry, Page, PageRange};
 use memfit_wire::{Command, FromStub, BATCH_RANGES, BYE, STAY, UNSHIELD};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The program registers a range that it was given within so long; after that it may be taken in again.
@@ -20,19 +21,24 @@ const REGISTERED_WITHIN: Duration = Duration::from_secs(1);
 /// Bytes that are given at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Ranges that the program has asked for, and when.
+/// Ranges that the program has asked for, and since when it has had them; `None` as long as they are brought back.
 #[derive(Debug, Default)]
-pub struct Given(Vec<(u64, u64, Instant)>);
+pub struct Given(Vec<((u64, u64), Option<Instant>)>);
 
 impl Given {
-    fn add(&mut self, start: u64, end: u64) {
-        self.0.push((start, end, Instant::now()));
+    fn begin(&mut self, range: (u64, u64)) {
+        self.0.push((range, None));
     }
 
-    /// Those that the program is about to register.
+    fn end(&mut self, range: (u64, u64)) {
+        let under_way = |one: &&mut ((u64, u64), Option<Instant>)| **one == (range, None);
+        self.0.iter_mut().find(under_way).into_iter().for_each(|(_, since)| *since = Some(Instant::now()));
+    }
+
+    /// Those that it is about to register.
     pub fn now(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.0.retain(|(.., since)| since.elapsed() < REGISTERED_WITHIN);
-        self.0.iter().map(|&(start, end, _)| (start, end))
+        self.0.retain(|(_, since)| since.is_none_or(|since| since.elapsed() < REGISTERED_WITHIN));
+        self.0.iter().map(|&(range, _)| range)
     }
 }
 
@@ -54,23 +60,27 @@ fn give(desk: &Desk, pid: i32, [start, end]: [u64; 2]) -> Option<()> {
     let managed = |client: &&Arc<Client>| client.pid == pid && client.stage.load(Relaxed) == MANAGED;
     let client = desk.clients.lock().unwrap().iter().rev().find(managed).cloned()?;
     let proc = client.proc.lock().unwrap().clone()?;
-    let parts: Vec<(u64, u64)> = {
+    {
         // No range is being taken in just now.
         let _io = proc.io.lock().unwrap();
-        proc.given.lock().unwrap().add(start, end);
-        let regions = proc.regions.lock().unwrap();
-        regions.within(start, end).collect()
-    };
+        proc.given.lock().unwrap().begin((start, end));
+    }
+    let given = give_all(&desk.shared, &proc, start, end);
+    proc.given.lock().unwrap().end((start, end));
+    given
+}
+
+fn give_all(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option<()> {
+    let parts: Vec<(u64, u64)> = proc.regions.lock().unwrap().within(start, end).collect();
     for &(start, end) in &parts {
         let mut at = start;
         while at < end {
             let to = end.min(at + CHUNK);
-            room(&desk.shared, &proc);
+            wait_for_room(shared, proc);
             proc.giving.store(true, Relaxed);
-            let given = give_chunk(&desk.shared, &proc, at, to);
+            let given = give_chunk(shared, proc, at, to);
             proc.giving.store(false, Relaxed);
             given?;
-            proc.given.lock().unwrap().add(at, to);
             at = to;
         }
     }
@@ -78,17 +88,16 @@ fn give(desk: &Desk, pid: i32, [start, end]: [u64; 2]) -> Option<()> {
         let of_these = |&(s, e): &(u64, u64)| parts.iter().any(|&(start, end)| s >= start && e <= end);
         let shielded: Vec<(u64, u64)> = proc.to_unshield().into_iter().filter(of_these).collect();
         for chunk in shielded.chunks(BATCH_RANGES) {
-            proc.post_advice(&mut *idle(&desk.shared, &proc)?, chunk, UNSHIELD);
+            proc.post_advice(&mut *idle(shared, proc)?, chunk, UNSHIELD);
             proc.ring_bell();
         }
-        drop(idle(&desk.shared, &proc)?);
+        drop(idle(shared, proc)?);
     }
-    proc.given.lock().unwrap().add(start, end);
     Some(())
 }
 
 /// Waits until the process has no batch, no unread event and no fork under way. `None` if it is gone.
-fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<std::sync::MutexGuard<'a, crate::proc::Io>> {
+fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<MutexGuard<'a, Io>> {
     loop {
         if !settled(shared, proc) || gone(proc) {
             return None;
@@ -103,7 +112,7 @@ fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<std::sync::MutexGuar
 }
 
 /// Waits until pages may come back.
-fn room(shared: &Shared, proc: &Proc) {
+fn wait_for_room(shared: &Shared, proc: &Proc) {
     loop {
         let seen = shared.progress();
         if !shared.must_wait(1) || gone(proc) {

@@ -89,7 +89,8 @@ fn outside(pid: i32, tid: i32, proves: u64) -> bool {
 /// Pages that are absent have been zapped. Gives those that are present.
 fn let_zapped_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: Vec<Page>, epoch: u32) -> Vec<Page> {
     let Some(identity) = proc.identity.get() else { return pages };
-    // No new event puts one under doubt meanwhile. One that a fault fills is out of quarantine already, and the core leaves it.
+    // No new event puts one under doubt meanwhile. One that a fault fills is out of quarantine already, and the core
+    // leaves it.
     let _io = proc.io.lock().unwrap();
     if proc.removed.load(Relaxed) {
         return pages;

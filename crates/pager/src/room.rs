@@ -1,7 +1,8 @@
 //! How many processes the pager has descriptors for.
 //!
-//! A process is taken on only as long as there is room for all that it may need. So some descriptors are always left for what must not
-//! fail: a fork event, a connection that is turned away, a look into /proc for a process that must be killed.
+//! A process is taken on only as long as there is room for all that it may need. So some descriptors are always left
+//! for what must not fail: a fork event, a connection that is turned away, a look into /proc for a process that must
+//! be killed.
 
 use crate::event::EventFd;
 use crate::state::Shared;
@@ -9,14 +10,15 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Descriptors that a paged process takes: userfaultfd, wake-up, segment, pagemap, maps, a thread's stat, io_uring with its wake-up.
+/// Descriptors that a paged process takes: userfaultfd, wake-up, segment, pagemap, maps, a thread's stat, io_uring with
+/// its wake-up.
 const PAGED: usize = 8;
 /// Those of each process with a stub: its socket and statm.
 const CLIENT: usize = 2;
 /// Those that are left free.
 const RESERVED: usize = 16;
 /// Between two tries when one is missing all the same.
-const RETRY: Duration = Duration::from_millis(10);
+pub const RETRY: Duration = Duration::from_millis(10);
 
 /// Counts of what takes descriptors.
 #[derive(Debug)]

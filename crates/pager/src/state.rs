@@ -268,7 +268,8 @@ impl Shared {
         Locked { state, since: Instant::now(), longest: &self.longest_hold }
     }
 
-    /// Tells the core of a range of a process, part by part: faults of others are served in between. The process's own `io` is held.
+    /// Tells the core of a range of a process, part by part: faults of others are served in between. The process's own
+    /// `io` is held.
     pub fn in_parts(&self, proc: ProcId, mut range: PageRange, tell: impl Fn(&mut Core, PageRange)) {
         while range.pages > 0 {
             let mut state = self.lock();

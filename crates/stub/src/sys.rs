@@ -127,20 +127,21 @@ pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
     Some(at as usize)
 }
 
-/// Where mappings of ours begin: far from where the kernel puts the program, its libraries and its mappings, whose holes must
-/// stay holes. Sanitizers keep what they need of these addresses before our constructor runs.
+/// Where mappings of ours begin: far from where the kernel puts the program, its libraries and its mappings, whose
+/// holes must stay holes. Sanitizers keep what they need of these addresses before our constructor runs.
 const FAR: usize = 0x6400_0000_0000;
 
-/// An address for a mapping of ours, which the kernel takes if it is free. It differs from run to run as much as the stack's.
+/// An address for a mapping of ours, which the kernel takes if it is free. It differs from run to run as much as the
+/// stack's.
 fn far(place: &AtomicUsize) -> usize {
     let here = core::ptr::from_ref(&place) as usize ^ (core::ptr::from_ref(place) as usize) << 16;
     FAR + (here.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36) * PAGE
 }
 
-/// A new mapping, or `-errno`, that is empty and not locked in memory, also where the program has locked all that it will
-/// map (MCL_FUTURE): the kernel fills such a mapping as soon as it can be read, but not one without access. It lies at
-/// `place` if that is free, or far away if that is 0, and is noted there: a fork child's lies where its parent's does, and not in a hole where the
-/// program has something that it keeps from its children (MADV_DONTFORK).
+/// A new mapping, or `-errno`, that is empty and not locked in memory, also where the program has locked all that it
+/// will map (MCL_FUTURE): the kernel fills such a mapping as soon as it can be read, but not one without access. It
+/// lies at `place` if that is free, or far away if that is 0, and is noted there: a fork child's lies where its
+/// parent's does, and not in a hole where the program has something that it keeps from its children (MADV_DONTFORK).
 pub fn map(place: &AtomicUsize, bytes: usize, flags: usize, fd: usize) -> isize {
     // SAFETY: a new mapping; nothing of the program's is touched. PROT_NONE, then PROT_READ | PROT_WRITE.
     unsafe {

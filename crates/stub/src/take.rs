@@ -196,8 +196,9 @@ impl Taker {
         }
     }
 
-    /// Moves one range and publishes what came of it. Each page goes to the window whose access is that of its memory; what moved is
-    /// decided by the window, never by the return value: after an internal retry the kernel moves pages it does not report.
+    /// Moves one range and publishes what came of it. Each page goes to the window whose access is that of its
+    /// memory; what moved is decided by the window, never by the return value: after an internal retry the kernel
+    /// moves pages it does not report.
     fn take(&mut self, range: &Range, pages: usize) {
         let (address, first) = (range.address.load(Relaxed) as usize, range.slot.load(Relaxed) as usize);
         if pages == 0 || self.used.iter().any(|used| pages > WINDOW_PAGES - used) || first + pages > BATCH_PAGES {
@@ -277,8 +278,8 @@ impl Taker {
         range.status.store(1 + error as u32, Release);
     }
 
-    /// Gives a window its access: the program has memory like it. Where that is not allowed the window stays closed, and such
-    /// memory where it is.
+    /// Gives a window its access: the program has memory like it. Where that is not allowed the window stays closed,
+    /// and such memory where it is.
     pub fn open_window(&mut self, which: usize) {
         let Some(access) = WINDOWS.get(which) else { return };
         // SAFETY: our own mapping.
@@ -360,8 +361,8 @@ impl Taker {
         }
     }
 
-    /// Empties a window without an event. Meanwhile a thread of the program that reads or locks all of its memory can fill or lock
-    /// a page: then once more.
+    /// Empties a window without an event. Meanwhile a thread of the program that reads or locks all of its memory can
+    /// fill or lock a page: then once more.
     fn empty(&self, window: usize) {
         let range = [window as u64, (WINDOW_PAGES * PAGE) as u64];
         for _ in 0..FLUSHES_MAX {

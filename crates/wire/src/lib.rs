@@ -67,8 +67,9 @@ pub const APART: u32 = 12;
 /// [`FromStub::segment`], which shall be one of the file from the byte [`FromStub::token`] on. The answer is [`STAY`] if it is.
 pub const FILE: u32 = 13;
 
-/// A thread of a program to pager, on a connection of its own: it registers [`FromStub::segment`], a range, with a userfaultfd of its
-/// own, and the kernel has said EBUSY. The answer is [`STAY`] when the range is not registered with the pager's any more.
+/// A thread of a program to pager, on a connection of its own: it registers [`FromStub::segment`], a range, with a
+/// userfaultfd of its own, and the kernel has said EBUSY. The answer is [`STAY`] when the range is not registered
+/// with the pager's any more.
 pub const OWN_UFFD: u32 = 17;
 
 /// Pager to stub: its /proc/PID/pagemap, for the ENGAGE that follows.
@@ -78,8 +79,8 @@ pub const PAGEMAP: u32 = 14;
 /// it) in [`Command::flags`].
 pub const ALL_ENDED: u32 = 15;
 
-/// Pager to stub: the program has memory with the access of the window of [`WINDOWS`] whose number is in [`Command::flags`]; the others
-/// but the first have none until then.
+/// Pager to stub: the program has memory with the access of the window of [`WINDOWS`] whose number is in
+/// [`Command::flags`]; the others but the first have none until then.
 pub const OPEN_WINDOW: u32 = 16;
 
 /// [`FromStub::flags`] of LEAVE: a system call filter will not let the stub work.
@@ -116,7 +117,8 @@ pub const UNSHIELD: u32 = 4;
 pub const NOTICE_PAGES: usize = 2;
 /// Pages in a bounce window.
 pub const WINDOW_PAGES: usize = 64;
-/// Access (PROT_*) of the bounce windows, which lie one behind the other: a page moves only between mappings of equal access.
+/// Access (PROT_*) of the bounce windows, which lie one behind the other: a page moves only between mappings of equal
+/// access.
 pub const WINDOWS: [usize; 3] = [3, 7, 2];
 /// Most ranges in a batch.
 pub const BATCH_RANGES: usize = 64;
@@ -144,7 +146,7 @@ pub struct FromStub {
     pub segment: [u64; 2],
     pub window: [u64; 2],
     /// A page that the pager registers and that is never populated before the fork child's stub
-    /// touches it: the fault's thread id names the child.
+    /// touches it: the page that is filled then shows which process the child is.
     /// HELLO: that of the parent, if it was paged when it forked; else 0.
     pub beacon: u64,
     /// Address space without access, parts of which the stub will give to the program; zeros: none.

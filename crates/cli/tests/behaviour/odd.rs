@@ -1,7 +1,7 @@
 //! Odd programs: each does what few programs do, and must not be able to tell that it is paged.
 
 use crate::support::contents::assert_contents_eq;
-use crate::support::known::{compare, ordinary_program, plainly, program, same, BUDGET};
+use crate::support::known::{compare, ordinary_program, plainly, program, same, same_each, BUDGET};
 use crate::support::tree::{eventually, Tree};
 use crate::support::{memfit_command, FORKS, ONE, SEVERAL};
 use std::fs;
@@ -15,9 +15,7 @@ fn the_lowest_addresses() {
 #[test]
 fn guard_pages() {
     let Some(bench) = program("guards", include_str!("../workloads/guards.c")) else { return };
-    for how in ["libc", "syscall", "bare"] {
-        same(&bench, &format!("./program {how}"), SEVERAL);
-    }
+    same_each(&bench, &["libc", "syscall", "bare"], SEVERAL);
 }
 
 /// Contents that are outside are never given up for others, without a word.
@@ -34,11 +32,9 @@ fn a_page_that_is_outside_and_present_ends_the_process() {
 #[test]
 fn all_of_its_memory_is_read_and_locked() {
     let Some(bench) = program("reader", include_str!("../workloads/reader.c")) else { return };
-    for how in ["read", "lock", "ptrace"] {
-        // What is locked cannot be taken away.
-        let bounds = if how == "lock" { FORKS } else { SEVERAL };
-        same(&bench, &format!("./program {how}"), bounds);
-    }
+    same_each(&bench, &["read", "ptrace"], SEVERAL);
+    // What is locked cannot be taken away.
+    same_each(&bench, &["lock"], FORKS);
 }
 
 #[test]
@@ -70,18 +66,14 @@ fn addresses_behind_its_mappings() {
 #[test]
 fn memory_that_is_executed_or_only_written() {
     let Some(bench) = program("access", include_str!("../workloads/access.c")) else { return };
-    for access in ["rwx", "w"] {
-        same(&bench, &format!("./program {access}"), ONE);
-    }
+    same_each(&bench, &["rwx", "w"], ONE);
 }
 
 /// The kernel lets one userfaultfd have a range.
 #[test]
 fn a_userfaultfd_of_its_own() {
     let Some(bench) = program("own", include_str!("../workloads/own.c")) else { return };
-    for how in ["libc", "syscall"] {
-        same(&bench, &format!("./program {how}"), FORKS);
-    }
+    same_each(&bench, &["libc", "syscall"], FORKS);
 }
 
 #[test]

@@ -68,3 +68,8 @@ pub fn same(bench: &Bench, line: &str, bounds: Bounds) {
     compare(bench, &plain, (&managed, &stats), bounds);
     stats.no_warnings();
 }
+
+/// The same of one program, called in several ways.
+pub fn same_each(bench: &Bench, ways: &[&str], bounds: Bounds) {
+    ways.iter().for_each(|way| same(bench, &format!("./program {way}"), bounds));
+}

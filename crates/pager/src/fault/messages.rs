@@ -9,7 +9,7 @@ use memfit_core::{Core, Entry, Page, PageRange};
 use memfit_os::uffd::Event;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 impl Server {
     /// As `drain`, but events stay unread until a told fork has ended: see [`forks`].
@@ -37,7 +37,7 @@ impl Server {
             match self.proc.uffd.read_some(&mut self.inbox, messages, most) {
                 Ok(count) => return Ok(count),
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
-                    std::thread::sleep(Duration::from_millis(10));
+                    std::thread::sleep(crate::room::RETRY);
                 }
                 Err(error) => return Err(Broken(format!("cannot read its userfaultfd: {error}")).into()),
             }
