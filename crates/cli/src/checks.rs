@@ -9,6 +9,12 @@ use std::fs;
 
 /// The oldest kernel with UFFDIO_MOVE.
 const KERNEL_MIN: (u32, u32) = (6, 8);
+/// The oldest kernel that has all that memfit makes use of, and what those before it lack.
+const KERNEL_GOOD: (u32, u32) = (6, 12);
+const OLDER_LACK: [((u32, u32), &str); 2] = [
+    ((6, 9), "programs cannot enter another user namespace (unshare, setns)"),
+    ((6, 12), "the pager wakes later while programs keep all processors busy"),
+];
 /// Hard limit of descriptors from which on no tree was seen to run out.
 const DESCRIPTORS_GOOD: u64 = 4096;
 /// Free bytes under which the automatic swap tier is hardly one.
@@ -97,16 +103,28 @@ fn kernel_version() -> Check {
     let (id, name) = ("kernel", "Linux kernel");
     let (release, version) = probe::kernel_version();
     let (major, minor) = KERNEL_MIN;
-    if version >= KERNEL_MIN {
-        return Check::ok(id, name, format!("{release} ({major}.{minor} or later is needed)"));
+    if version < KERNEL_MIN {
+        return Check::missing(id, name, format!("{release} is too old"), kernel_fix());
     }
-    Check::missing(id, name, format!("{release} is too old"), kernel_fix())
+    match lacking_before(version) {
+        lacking if lacking.is_empty() => Check::ok(id, name, format!("{release} ({major}.{minor} or later is needed)")),
+        lacking => Check::optional(id, name, format!("{release}: {lacking}"), kernel_fix_to(KERNEL_GOOD)),
+    }
 }
 
-/// The command which installs a newer kernel here.
+/// What a kernel of that version lacks that a later one has.
+fn lacking_before(version: (u32, u32)) -> String {
+    let lacking: Vec<_> = OLDER_LACK.iter().filter(|(since, _)| version < *since).map(|(_, what)| *what).collect();
+    lacking.join("; ")
+}
+
+/// The command which installs a kernel that is new enough here.
 fn kernel_fix() -> String {
+    kernel_fix_to(KERNEL_MIN)
+}
+
+fn kernel_fix_to((major, minor): (u32, u32)) -> String {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let (major, minor) = KERNEL_MIN;
     let command = kernel_command(&text);
     let command = command.map_or_else(|| "install it".to_owned(), |command| format!("install it: {command}"));
     format!("boot Linux {major}.{minor} or later; {command}")
@@ -311,6 +329,14 @@ mod tests {
             assert_eq!(check.status, Status::Missing);
             assert!(check.fix.is_some_and(|fix| !fix.is_empty()));
         }
+    }
+
+    #[test]
+    fn what_older_kernels_lack_is_named() {
+        assert_eq!(lacking_before((6, 8)).split("; ").count(), 2);
+        assert!(lacking_before((6, 11)).contains("busy"));
+        assert_eq!(lacking_before(KERNEL_GOOD), "");
+        assert_eq!(OLDER_LACK.iter().map(|(since, _)| *since).max(), Some(KERNEL_GOOD));
     }
 
     #[test]
