@@ -3,7 +3,7 @@
 use crate::preload;
 use crate::size::human;
 use memfit_os::probe::{self, feature, UffdAccess, UffdDenied};
-use memfit_os::{limits, process};
+use memfit_os::{inject, limits, process};
 use serde::Serialize;
 use std::fs;
 
@@ -266,6 +266,9 @@ fn ptrace_scope() -> Check {
     let (id, name) = ("yama", "Yama ptrace_scope");
     match probe::yama_ptrace_scope() {
         None => Check::ok(id, name, "the kernel has no Yama"),
+        Some(1) if !inject::is_allowed() => {
+            Check::ok(id, name, "1: each program gets memfit's thread at its start, also if it is never paged")
+        }
         Some(scope) if scope <= 1 || process::has_capability(probe::CAP_SYS_PTRACE) && scope == 2 => {
             Check::ok(id, name, scope.to_string())
         }

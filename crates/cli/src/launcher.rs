@@ -17,7 +17,7 @@ use crate::errors::{describe, Failure};
 use crate::guard::Watch;
 use crate::messages::Messages;
 use crate::output::{OutputFile, RecordFile};
-use crate::preload::{self, FILES_VARIABLE, PID_VARIABLE, PLACE_VARIABLE, SOCKET_VARIABLE};
+use crate::preload::{self, FILES_VARIABLE, PID_VARIABLE, PLACE_VARIABLE, SOCKET_VARIABLE, THREAD_VARIABLE};
 use crate::report;
 use crate::run::Inherited;
 use crate::{swap, Serve};
@@ -25,7 +25,7 @@ use memfit_core::scheme::{Classes, CodecKind, Scheme};
 use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
 use memfit_os::witness::Witness;
-use memfit_os::{proctree, seqpacket};
+use memfit_os::{inject, proctree, seqpacket};
 use memfit_pager::apart;
 use memfit_pager::config::{Config, FromPager, SwapChoice, ToPager};
 use memfit_pager::timeline::Course;
@@ -112,6 +112,10 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     ];
     if plan.scheme.classes != Classes::Anonymous {
         set.push((FILES_VARIABLE, OsString::from("1")));
+    }
+    // What is recorded of accesses is recorded from the beginning.
+    if plan.record_access.is_some() || !inject::is_allowed() {
+        set.push((THREAD_VARIABLE, OsString::from("1")));
     }
     let environment = preload::environment(&plan.stub, &set);
     let prepare = |environment| {

@@ -17,6 +17,8 @@ pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
 pub const PLACE_VARIABLE: &str = "MEMFIT_PLACE";
 /// Tells the stub that the scheme pages clean pages of files.
 pub const FILES_VARIABLE: &str = "MEMFIT_FILES";
+/// Tells the stub to begin with its thread.
+pub const THREAD_VARIABLE: &str = "MEMFIT_THREAD";
 /// Tells the command which launcher it runs under.
 pub const PID_VARIABLE: &str = "MEMFIT_PID";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";

@@ -1,6 +1,7 @@
 //! The system call layer of memfit.
 
 pub mod exec;
+pub mod inject;
 pub mod kept;
 pub mod limits;
 pub mod maps;

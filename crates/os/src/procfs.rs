@@ -95,13 +95,13 @@ pub fn tasks(pid: i32) -> Vec<i32> {
     all
 }
 
-/// Whether a process has a thread of this id in the PID namespace that the process is in.
-pub fn has_task(pid: i32, namespace_tid: u32) -> bool {
+/// The thread of a process that has this id in the PID namespace that the process is in.
+pub fn task(pid: i32, namespace_tid: u32) -> Option<i32> {
     let own_id = |tid: i32| {
         let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
         status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_ascii_whitespace().last()?.parse().ok()
     };
-    tasks(pid).into_iter().any(|tid| own_id(tid) == Some(namespace_tid))
+    tasks(pid).into_iter().find(|&tid| own_id(tid) == Some(namespace_tid))
 }
 
 fn stat_of(pid: i32, tid: i32) -> Option<String> {
@@ -189,6 +189,30 @@ pub fn share_memory(one: i32, other: i32) -> Option<bool> {
     }
 }
 
+/// Who traces a process: 0 if nobody does. `None` when it is gone.
+pub fn tracer(pid: i32) -> Option<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()
+}
+
+/// Whether this is a thread of the calling process, or of nobody any more.
+pub fn is_own_thread(tid: i32) -> bool {
+    let is_there = |path: String| fs::exists(path).unwrap_or(false);
+    is_there(format!("/proc/self/task/{tid}")) || !is_there(format!("/proc/{tid}"))
+}
+
+/// How many system call filters a thread has; `u64::MAX` in strict mode, which allows next to nothing. `None` when it is gone.
+pub fn filters(pid: i32, tid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let value = |key| text.lines().find_map(|line| line.strip_prefix(key)).map_or(Some(0), |v| v.trim().parse().ok());
+    // A kernel without filters has no such lines.
+    if value("Seccomp:")? == 1 {
+        Some(u64::MAX)
+    } else {
+        value("Seccomp_filters:")
+    }
+}
+
 /// Command name of a process.
 pub fn comm(pid: i32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
@@ -200,6 +224,12 @@ pub fn arguments(pid: i32) -> Option<(u64, u64)> {
     let field = |n| stat_field(&stat, n)?.parse::<u64>().ok();
     let (start, end) = (field(48)?, field(51)?.max(field(49)?));
     (start != 0 && start < end).then_some((start, end))
+}
+
+/// Where the stack of a process's first thread began. `None` when it is gone, or where we may not know.
+pub fn start_stack(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat_field(&stat, 28)?.parse().ok().filter(|at| *at != 0)
 }
 
 /// Address of the robust futex list head of a thread: it lies in glibc's `struct pthread`, so it tells
@@ -272,6 +302,6 @@ mod tests {
         let tid = unsafe { libc::gettid() };
         assert!(robust_list(tid).is_some() && may_look(tid));
         let pid = std::process::id() as i32;
-        assert!(tasks(pid).contains(&tid) && has_task(pid, tid as u32) && !has_task(pid, 1 << 30));
+        assert!(tasks(pid).contains(&tid) && task(pid, tid as u32) == Some(tid) && task(pid, 1 << 30).is_none());
     }
 }

@@ -133,20 +133,30 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, i32)> {
     Ok((credentials.uid, credentials.pid))
 }
 
-/// Whether the process that connected has not ended: as long as it has not, its pid is not another's.
-pub fn peer_lives(socket: BorrowedFd<'_>) -> bool {
+/// A descriptor of the process that connected.
+///
+/// # Errors
+/// As `getsockopt` gives them: `ESRCH` when it has ended and its pid is free.
+pub fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     const SO_PEERPIDFD: libc::c_int = 77;
     let mut pidfd: RawFd = -1;
     let mut size = size_of_val(&pidfd) as libc::socklen_t;
     let target = (&raw mut pidfd).cast();
     // SAFETY: the buffer is valid for `size` bytes.
-    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, target, &mut size) };
-    if result != 0 {
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, target, &mut size) })?;
+    Ok(own(pidfd))
+}
+
+/// Whether the process that connected has not ended: as long as it has not, its pid is not another's.
+pub fn peer_lives(socket: BorrowedFd<'_>) -> bool {
+    match peer_descriptor(socket) {
+        Ok(pidfd) => {
+            let ended = crate::process::wait_readable([std::os::fd::AsFd::as_fd(&pidfd)], Some(Duration::ZERO));
+            matches!(ended, Ok([false]))
+        }
         // Its pid is free. No descriptor left: the process is connected and believed.
-        return io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
+        Err(error) => error.raw_os_error() != Some(libc::ESRCH),
     }
-    let pidfd = own(pidfd);
-    matches!(crate::process::wait_readable([std::os::fd::AsFd::as_fd(&pidfd)], Some(Duration::ZERO)), Ok([false]))
 }
 
 /// Room for one descriptor in a control message, aligned as the kernel wants it.

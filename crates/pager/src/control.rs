@@ -17,6 +17,7 @@ use crate::record::Recording;
 use crate::room;
 use crate::state::Shared;
 use crate::timeline::Timeline;
+use crate::wake::{self, Dormant};
 use memfit_core::PageRange;
 use memfit_os::maps::{Maps, Pagemap};
 use memfit_os::memory::{file_of, Segment};
@@ -26,7 +27,7 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, LEND, PAGEMAP, QUIET, SERVED, SOCKET_VARIABLE,
+    Command, FromStub, AGAIN, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, LEND, PAGEMAP, QUIET, SERVED, SOCKET_VARIABLE,
     TELL_FORKS, WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
@@ -36,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ord
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A process whose stub said hello.
+/// A process whose stub has said hello or greeted.
 pub struct Client {
     /// Pid in the pager's namespace.
     pub pid: i32,
@@ -46,10 +47,12 @@ pub struct Client {
     pub forked: bool,
     /// Its parent was paged then, and a FORK event has told of it: it must name itself.
     pub has_beacon: bool,
-    /// When it said hello.
+    /// When it was first heard of.
     pub since: Instant,
-    /// Its control socket.
+    /// Its control socket. A dormant one has none: a descriptor of the process, which can be read when it has ended.
     pub socket: Arc<OwnedFd>,
+    /// Its stub has no thread yet, by which it could be paged.
+    pub dormant: Option<Dormant>,
     /// One of the constants below.
     pub stage: AtomicU32,
     /// Resident sizes.
@@ -148,6 +151,10 @@ pub const ENGAGING: u32 = 1;
 pub const MANAGED: u32 = 2;
 /// It cannot be engaged.
 pub const REFUSED: u32 = 3;
+/// Its stub has no thread yet.
+pub const DORMANT: u32 = 4;
+/// It is being made.
+pub const WAKING: u32 = 5;
 
 /// What the control and monitor threads share.
 pub struct Desk {
@@ -386,41 +393,18 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
         return;
     }
     let expected = forks::take(&desk.shared, hello.token).filter(|_| hello.token != 0);
-    let comm = procfs::comm(pid).unwrap_or_default();
-    desk.left.lock().unwrap().why.remove(&pid);
-    let anon = rss.read().map_or(0, |rss| rss.anon);
     if hello.token != 0 && expected.is_none() {
         // It waits, and lacks what was outside when it was forked.
+        let comm = procfs::comm(pid).unwrap_or_default();
         desk.shared.warn(format!("killed process {pid} ({comm}): it came too late after its fork to be served"));
         // SAFETY: SIGKILL to a process whose stub is connected to us.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         return;
     }
-    let client = Arc::new(Client {
-        pid,
-        tid: hello.tid,
-        forked: hello.flags & FORKED != 0,
-        has_beacon: hello.beacon != 0,
-        since: Instant::now(),
-        socket: Arc::new(socket),
-        // In a long chain of forks each would have a copy of what all share, taken from it by itself.
-        stage: AtomicU32::new(if hello.flags & FORKED_AGAIN == 0 { IDLE } else { REFUSED }),
-        rss,
-        share: AtomicU64::new(if hello.flags & FORKED == 0 { 1000 } else { 0 }),
-        weighed: Mutex::new((if hello.flags & FORKED == 0 { 0 } else { anon }, 0)),
-        unweighed: Mutex::new((hello.flags & FORKED != 0).then(Instant::now)),
-        shmem: AtomicU64::new(0),
-        mapped: AtomicU64::new(0),
-        peak: AtomicU64::new(0),
-        expected: Mutex::new(expected),
-        segment: Mutex::new(None),
-        proc: Mutex::new(None),
-        look: Mutex::new(None),
-        comm,
-        leaving: AtomicBool::new(false),
-        quiet: AtomicU32::new(leave::ASKED),
-        gone: AtomicBool::new(false),
-    });
+    // In a long chain of forks each would have a copy of what all share, taken from it by itself.
+    let stage = if hello.flags & FORKED_AGAIN == 0 { IDLE } else { REFUSED };
+    let client = new_client(desk, socket, pid, hello, rss, stage);
+    *client.expected.lock().unwrap() = expected;
     if hello.token != 0 {
         if let Err(error) = engage(desk, &client) {
             cannot_inherit(desk, &client, &error.to_string());
@@ -428,12 +412,65 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     } else if client.has_beacon {
         desk.shared.unnamed.add(&client);
     }
+    join(desk, client);
+}
+
+/// A process has greeted: its stub has no thread yet. One that is known so far has one more filter.
+pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &FromStub) {
+    let known = desk.clients.lock().unwrap().iter().rfind(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
+    let known = known.as_ref().and_then(|client| client.dormant.as_ref());
+    if let Some(dormant) = known.filter(|dormant| greeting.flags & AGAIN != 0 && dormant.entry == greeting.entry) {
+        return dormant.filters.store(greeting.filters, Relaxed);
+    }
+    // By now it may have ended, and its pid be another's.
+    let Ok(process) = seqpacket::peer_descriptor(socket.as_fd()) else { return };
+    let Ok(rss) = RssReader::open(pid) else { return };
+    if seqpacket::peer_lives(socket.as_fd()) {
+        join(desk, new_client(desk, process, pid, greeting, rss, DORMANT));
+    }
+}
+
+fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: RssReader, stage: u32) -> Arc<Client> {
+    desk.left.lock().unwrap().why.remove(&pid);
+    let (forked, anon) = (message.flags & FORKED != 0, rss.read().map_or(0, |rss| rss.anon));
+    Arc::new(Client {
+        pid,
+        tid: message.tid,
+        forked,
+        has_beacon: message.beacon != 0,
+        since: Instant::now(),
+        socket: Arc::new(socket),
+        dormant: (stage == DORMANT).then(|| Dormant::new(message)),
+        stage: AtomicU32::new(stage),
+        rss,
+        share: AtomicU64::new(if forked { 0 } else { 1000 }),
+        weighed: Mutex::new((if forked { anon } else { 0 }, 0)),
+        unweighed: Mutex::new(forked.then(Instant::now)),
+        shmem: AtomicU64::new(0),
+        mapped: AtomicU64::new(0),
+        peak: AtomicU64::new(0),
+        expected: Mutex::new(None),
+        segment: Mutex::new(None),
+        proc: Mutex::new(None),
+        look: Mutex::new(None),
+        comm: procfs::comm(pid).unwrap_or_default(),
+        leaving: AtomicBool::new(false),
+        quiet: AtomicU32::new(leave::ASKED),
+        gone: AtomicBool::new(false),
+    })
+}
+
+fn join(desk: &Arc<Desk>, client: Arc<Client>) {
+    wake::succeed(desk, &client);
     let mut clients = desk.clients.lock().unwrap();
     clients.push(client);
     desk.shared.room.clients.store(clients.len(), Relaxed);
 }
 
 fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
+    if client.dormant.is_some() {
+        return remove_client(desk, client);
+    }
     let packet = match seqpacket::receive(client.socket.as_fd()) {
         Ok(Some(packet)) => packet,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
@@ -489,7 +526,8 @@ fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
     unsafe { libc::kill(client.pid, libc::SIGKILL) };
 }
 
-fn remove_client(desk: &Desk, client: &Arc<Client>) {
+/// A process has ended, or its stub.
+pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
     client.gone.store(true, Relaxed);
     if let Some(expected) = client.expected.lock().unwrap().take() {
         forks::forget(&desk.shared, &expected);
@@ -505,6 +543,13 @@ fn remove_client(desk: &Desk, client: &Arc<Client>) {
     let mut clients = desk.clients.lock().unwrap();
     clients.retain(|c| !Arc::ptr_eq(c, client));
     desk.shared.room.clients.store(clients.len(), Relaxed);
+}
+
+/// As [`engage`]; the user is told if that cannot be.
+pub fn engage_told(desk: &Desk, client: &Arc<Client>) {
+    if let Err(error) = engage(desk, client) {
+        desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
+    }
 }
 
 /// Asks a stub to make what is needed to be paged.
@@ -640,6 +685,7 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
     let ranges = [message.stack, message.segment, message.window].map(|[s, e]| (s, e));
     Ok(Identity {
         pid: client.pid,
+        tid: client.tid,
         socket: Arc::clone(&client.socket),
         segment: Arc::clone(segment),
         pagemap: Pagemap::open(client.pid)?,

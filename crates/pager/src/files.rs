@@ -9,9 +9,10 @@
 //! raise no SIGBUS; /proc shows no file name; a change of the file is seen in pages that are read after it and not in others,
 //! which POSIX leaves open for private mappings.
 
-use crate::control::{self, Client, Desk, IDLE, MANAGED, REFUSED};
+use crate::control::{self, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::proc::{send_command, Proc};
 use crate::swap::{Hash, Hasher};
+use crate::wake;
 use memfit_core::{Page, PAGE_BYTES};
 use memfit_wire::{Command, FromStub, BYE, STAY};
 use std::collections::{BTreeMap, HashMap};
@@ -227,7 +228,7 @@ pub fn asked(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub, fd:
     let _ = std::thread::Builder::new().name("file".into()).stack_size(128 << 10).spawn(answer);
 }
 
-fn take(desk: &Desk, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<()> {
+fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<()> {
     let [start, end] = request.segment;
     let pages = (start / PAGE_BYTES, end / PAGE_BYTES);
     let whole = [start, end, request.token].iter().all(|at| at % PAGE_BYTES == 0);
@@ -264,7 +265,7 @@ fn take(desk: &Desk, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<()> {
 }
 
 /// The process, which gets its userfaultfd now if it has none.
-fn paged(desk: &Desk, pid: i32) -> Option<Arc<Proc>> {
+fn paged(desk: &Arc<Desk>, pid: i32) -> Option<Arc<Proc>> {
     let begun = Instant::now();
     while begun.elapsed() < PAGED_WITHIN {
         let of_pid = |client: &&Arc<Client>| client.pid == pid && !client.gone.load(Relaxed);
@@ -277,6 +278,7 @@ fn paged(desk: &Desk, pid: i32) -> Option<Arc<Proc>> {
             Some(IDLE) => {
                 client.iter().for_each(|client| _ = control::engage(desk, client));
             }
+            Some(DORMANT) => client.iter().for_each(|client| wake::begin(desk, client)),
             _ => {}
         }
         std::thread::sleep(LOOK);

@@ -79,7 +79,7 @@ pub fn claims(shared: &Shared, proc: &Proc, tid: u32) -> Vec<Arc<Client>> {
 /// its beacon is not there yet.
 fn may_be(client: &Client, proc: &Proc, tid: u32) -> bool {
     let open = !client.gone.load(Relaxed) && client.proc.lock().unwrap().is_none();
-    open && procfs::has_task(client.pid, tid)
+    open && procfs::task(client.pid, tid).is_some()
         && proctree::read_stat(client.pid).is_some_and(|stat| is_child(&stat, proc.parent_pid.load(Relaxed)))
         && beacon_is_there(client.pid, proc) == Some(false)
 }

@@ -5,13 +5,14 @@
 //! registered stays so, and its faults are served, until the process ends; but all of it is there, so that it does not
 //! depend on us any more. It counts towards the budget.
 
-use crate::control::{Client, Desk, ENGAGING, IDLE, MANAGED, REFUSED};
+use crate::control::{Client, Desk, DORMANT, ENGAGING, IDLE, MANAGED, REFUSED};
 use crate::proc::{send_command, Broken, Proc};
 use crate::state::Shared;
+use crate::wake;
 use memfit_core::{Entry, Page};
 use memfit_os::procfs;
 use memfit_os::proctree::ProcStat;
-use memfit_wire::{Command, BATCH_RANGES, BYE, FILTERED, QUIET, STAY, UNSHIELD};
+use memfit_wire::{Command, ALONE, BATCH_RANGES, BYE, CONFINE, FILTERED, QUIET, STAY, UNSHIELD};
 use std::collections::{HashMap, HashSet};
 use std::io::{Error, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -38,6 +39,8 @@ pub enum Why {
     Filtered,
     /// We may not read its files in /proc.
     Unreadable,
+    /// It must have one thread only.
+    Alone,
 }
 
 impl Why {
@@ -49,6 +52,7 @@ impl Why {
                 "its user may not look at it: it is not dumpable (PR_SET_DUMPABLE) or has other credentials; with \
                  CAP_SYS_PTRACE it would be paged"
             }
+            Why::Alone => "it enters a namespace into which the kernel lets only a process of one thread",
         }
     }
 }
@@ -94,22 +98,36 @@ pub fn refused(desk: &Desk, client: &Client, error: &Error) {
 
 /// A thread of a process asks for it; the answer goes to its socket.
 pub fn asked(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, flags: u32) {
-    let why = if flags & FILTERED != 0 { Why::Filtered } else { Why::Unreadable };
+    let why = match flags {
+        FILTERED => Why::Filtered,
+        ALONE => Why::Alone,
+        _ => Why::Unreadable,
+    };
     let client = desk.clients.lock().unwrap().iter().rev().find(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
     match client {
         // CAP_SYS_PTRACE is the right to both.
-        Some(client) if why == Why::Filtered || !desk.fork_events => begin(desk, &client, why, Some(socket)),
+        Some(client) if why != Why::Unreadable || !desk.fork_events => begin(desk, &client, why, Some(socket)),
         _ => answer(&socket, STAY),
     }
+}
+
+/// A process gives up rights: its stub is told, which has them as well.
+pub fn confine(desk: &Desk, asker: &OwnedFd, pid: i32, flags: u32) {
+    let there = |c: &&Arc<Client>| c.pid == pid && c.dormant.is_none() && !c.gone.load(Relaxed);
+    let client = desk.clients.lock().unwrap().iter().rfind(there).cloned();
+    let command = Command { kind: CONFINE, flags, ..Command::default() };
+    let told = client.is_some_and(|client| send_command(&client.socket, &command, None));
+    answer(asker, if told { STAY } else { BYE });
 }
 
 /// Leaves a process, and tells the one who asked when that is done.
 pub fn begin(desk: &Arc<Desk>, client: &Arc<Client>, why: Why, asker: Option<OwnedFd>) {
     let (desk, client) = (Arc::clone(desk), Arc::clone(client));
     let body = move || {
+        let client = wake::settled(&desk, &client);
         if client.leaving.swap(true, SeqCst) {
             // Another thread was first.
-            while !client.gone.load(Relaxed) {
+            while !client.gone.load(Relaxed) && client.dormant.is_none() {
                 std::thread::sleep(LOOK);
             }
         } else {
@@ -127,6 +145,9 @@ fn answer(socket: &OwnedFd, kind: u32) {
 
 fn leave(desk: &Desk, client: &Client, why: Why) {
     let managed = loop {
+        if client.stage.compare_exchange(DORMANT, REFUSED, SeqCst, SeqCst).is_ok() {
+            break false;
+        }
         // The fork child of a paged process lacks pages, and is paged as soon as it is known.
         if client.has_beacon && client.stage.load(SeqCst) == IDLE && !client.gone.load(Relaxed) {
             std::thread::sleep(LOOK);

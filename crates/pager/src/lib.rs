@@ -34,9 +34,11 @@ mod room;
 mod sampling;
 mod state;
 mod stats;
+mod stopped;
 mod swap;
 pub mod timeline;
 mod trainer;
+mod wake;
 
 use config::{Config, FromPager, SwapChoice};
 use contents::Contents;

@@ -1,12 +1,13 @@
 //! The monitor thread: how much the tree uses, when to engage, when to look for new memory.
 
 use crate::adopt;
-use crate::control::{engage, Client, Desk, IDLE, MANAGED, REFUSED};
+use crate::control::{engage_told, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::leave::{self, Why};
 use crate::proc::{send_command, Proc};
 use crate::state::Shared;
 use crate::stats;
 use crate::timeline::Bytes;
+use crate::wake;
 use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree;
 use memfit_os::sched::IdleTime;
@@ -199,7 +200,8 @@ impl Monitor {
         // A stranger may have said hello since it was found.
         let known = total;
         self.strangers.retain(|&pid, stranger| {
-            !clients.iter().any(|c| c.pid == pid) && stranger.bytes().map(|bytes| total += bytes).is_some()
+            !clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed))
+                && stranger.bytes().map(|bytes| total += bytes).is_some()
         });
         // The pager's own figure includes the frames; staging counts once, here.
         let staging = u64::from(shared.lock().core.staging_allocated()) * 4096;
@@ -265,13 +267,8 @@ impl Monitor {
         let least = if self.desk.shared.sampling.is_some() { 0 } else { ENGAGE_BYTES };
         for &(client, ref rss) in sizes {
             match client.stage.load(Relaxed) {
-                IDLE if rss.anon >= least && self.may_engage(client) => {
-                    if let Err(error) = engage(&self.desk, client) {
-                        self.desk
-                            .shared
-                            .warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
-                    }
-                }
+                IDLE if rss.anon >= least && self.may_engage(client) => engage_told(&self.desk, client),
+                DORMANT if rss.anon >= least => wake::begin(&self.desk, client),
                 MANAGED if client.leaving.load(Relaxed) => {}
                 // It has not told us, and its new threads would stay unknown.
                 MANAGED if !self.desk.fork_events && !procfs::may_look(client.pid) => {
@@ -293,9 +290,7 @@ impl Monitor {
     fn engage_children(&self, clients: &[Arc<Client>]) {
         for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
             if client.proc.lock().unwrap().is_some() {
-                if let Err(error) = engage(&self.desk, client) {
-                    self.desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
-                }
+                engage_told(&self.desk, client);
             }
         }
     }
@@ -390,6 +385,7 @@ impl Monitor {
     /// Rare and dear: strangers, shared memory, proportional sizes after forks, quarantine.
     fn slow_look(&mut self, clients: &[Arc<Client>]) {
         let desk = Arc::clone(&self.desk);
+        wake::forget_others(&desk, clients);
         self.find_strangers(clients);
         clients.iter().for_each(|client| end_with_program(client));
         // Once more after the last child has left: its parent's pages are its own again.
@@ -422,7 +418,7 @@ impl Monitor {
             return;
         };
         let own = std::process::id() as i32;
-        let known = |pid: i32| pid == own || clients.iter().any(|c| c.pid == pid);
+        let known = |pid: i32| pid == own || clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed));
         crate::forks::forget_lost(&self.desk.shared, &all, known);
         let mut names = Vec::new();
         let mut seen = HashMap::new();
@@ -533,7 +529,7 @@ fn promised_bytes(client: &Client, rss: &Rss) -> u64 {
 /// A program that has ended without ending its process (a bare SYS_exit of its only thread, or a filter that kills one): the stub's
 /// thread is the last one then, and ends with the status of the first.
 fn end_with_program(client: &Client) {
-    if procfs::threads(client.pid) != 2 {
+    if client.dormant.is_some() || procfs::threads(client.pid) != 2 {
         return;
     }
     if let Some(status) = procfs::zombie_status(client.pid) {

@@ -5,11 +5,13 @@
 //! has no descriptor for another one, it leaves it to the queue of the kernel for a moment.
 
 use crate::apart::Apart;
-use crate::control::{add_client, Desk};
+use crate::control::{add_client, add_dormant, Desk};
 use crate::proc::send_command;
 use crate::{files, leave, own_uffd};
 use memfit_os::{proctree, seqpacket};
-use memfit_wire::{Command, FromStub, APART, BYE, FILE, HELLO, LEAVE, MAGIC, OWN_UFFD, STAY, VERSION};
+use memfit_wire::{
+    Command, FromStub, APART, BYE, CONFINE, FILE, GREETING, HELLO, LEAVE, MAGIC, OWN_UFFD, STAY, VERSION,
+};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,10 +151,11 @@ fn turn_away(desk: &Desk, listener: RawFd) -> bool {
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let peer = seqpacket::peer(socket.as_fd()).ok().filter(|&(uid, pid)| may_join(desk, uid, pid));
         let said = peer.and_then(|_| seqpacket::receive_within(socket.as_fd(), HELLO_FOLLOWS).ok().flatten());
-        let hello = said.and_then(|packet| parse(&packet.bytes)).filter(|message| message.kind == HELLO);
+        let hello =
+            said.and_then(|packet| parse(&packet.bytes)).filter(|message| matches!(message.kind, HELLO | GREETING));
         if let (Some((_, pid)), Some(hello)) = (peer, hello) {
             let comm = memfit_os::procfs::comm(pid).unwrap_or_default();
-            let depends = hello.beacon != 0 || hello.token != 0;
+            let depends = hello.kind == HELLO && (hello.beacon != 0 || hello.token != 0);
             let why = "the pager has no descriptor left: raise ulimit -n";
             desk.shared.warn(match depends {
                 true => format!("killed process {pid} ({comm}), a fork child: {why}"),
@@ -186,6 +189,7 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
     match parse(&packet.bytes) {
         Some(_) if !may_join(desk, uid, pid) => say_bye(&socket),
         Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
+        Some(greeting) if greeting.kind == GREETING => add_dormant(desk, &socket, pid, &greeting),
         Some(request) if request.kind == APART => {
             if let Err(error) = desk.apart.open() {
                 let place = &desk.config.place;
@@ -195,6 +199,7 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
         }
         Some(request) if request.kind == FILE => files::asked(desk, socket, pid, request, packet.fd),
         Some(request) if request.kind == OWN_UFFD => own_uffd::asked(desk, socket, pid, request),
+        Some(request) if request.kind == CONFINE => leave::confine(desk, &socket, pid, request.flags),
         Some(request) if request.kind == LEAVE => leave::asked(desk, socket, pid, request.flags),
         None if packet.bytes.starts_with(b"{") => {
             if may_ask(uid) {

@@ -27,6 +27,8 @@ pub fn slot_offset(index: u32) -> usize {
 pub struct Identity {
     /// Pid in the pager's namespace.
     pub pid: i32,
+    /// Thread id of the stub in its own namespace.
+    pub tid: u32,
     /// The stub's control socket, for doorbells.
     pub socket: Arc<OwnedFd>,
     /// The ring and the staging slots.
@@ -139,6 +141,8 @@ pub struct Proc {
     pub guarded: Mutex<Ranges>,
     /// MOVE has refused a page as shared: there was a fork that we know nothing of, before the process was paged.
     pub refused: AtomicBool,
+    /// A tracer lets its stub run while the process is stopped.
+    pub stub_runs: AtomicBool,
     /// The core does not know the process any more, and its number may be another's. Set with `io`
     /// and the core's lock held, so whoever holds one of them can rely on it.
     pub removed: AtomicBool,
@@ -187,6 +191,7 @@ impl Proc {
             dead: AtomicBool::new(false),
             guarded: Mutex::default(),
             refused: AtomicBool::new(false),
+            stub_runs: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             counters: ProcCounters::default(),
             relatives: Mutex::new(Vec::new()),

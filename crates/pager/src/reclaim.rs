@@ -7,6 +7,7 @@ use crate::contents::Looker;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::sampling::Sampler;
 use crate::state::Shared;
+use crate::stopped;
 use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
 use memfit_core::sizes::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
@@ -310,6 +311,7 @@ impl Reclaimer {
                 proc.wait_finished(number, Duration::from_millis(2));
                 return;
             }
+            stopped::run_stub(&self.shared, &proc);
         }
     }
 

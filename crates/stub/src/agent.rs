@@ -2,26 +2,24 @@
 //!
 //! It is a thread and not a process that shares the memory: it ends with exec and exit by itself, so
 //! the memory of a dead program never outlives it. It has its own empty descriptor table, its own
-//! stack and thread pointer, and blocks every signal.
+//! stack and thread pointer, and blocks every signal. A process gets it when it is to be paged: the pager has a thread of
+//! the program make it (`greeting`). The fork child of a paged process depends on it, and makes it at once.
 
 use crate::socket::{ask, connect, is_known, receive, remove_place, send};
 use crate::sys::{self, syscall, PAGE};
 use crate::take::Taker;
-use crate::{fork, lock, map, seccomp};
+use crate::{confine, fork, greeting, lock, map, seccomp};
 use core::arch::global_asm;
 use core::mem::{size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{
-    Command, FromStub, Ring, ALL_ENDED, BATCH, BYE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO, LEAVE, LEND,
-    NOTICE_PAGES, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS, TRUST_MOVE, WINDOWS,
-    WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, Ring, ALL_ENDED, BATCH, BYE, CLONE_FLAGS, CONFINE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO,
+    LEAVE, LEND, NOTICE_PAGES, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS, TRUST_MOVE,
+    WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
 const STACK_BYTES: usize = 4 * PAGE;
-/// VM | SIGHAND | THREAD | SYSVSEM | FILES | SETTLS. The table is unshared at once.
-const CLONE_FLAGS: usize = 0x100 | 0x800 | 0x10000 | 0x40000 | 0x400 | 0x80000;
-
 /// Address of the beacon page that fork children inherit; 0 before the process is engaged.
 static BEACON: AtomicUsize = AtomicUsize::new(0);
 /// Where our mappings are, or were in the fork parent.
@@ -29,12 +27,10 @@ static STACK: AtomicUsize = AtomicUsize::new(0);
 static SEGMENT: AtomicUsize = AtomicUsize::new(0);
 static WINDOW: AtomicUsize = AtomicUsize::new(0);
 static NOTICE: AtomicUsize = AtomicUsize::new(0);
-/// What the thread is about: [`IDLE`], [`PAGED`] or [`STOPPING`]; its number, 0 before its hello, [`NONE`] at its end; its process;
-/// its socket in its own table.
+/// What the thread is about: [`IDLE`] or [`PAGED`]; its number, 0 before its hello, [`NONE`] at its end; the process that has it.
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
-static CONNECTION: AtomicUsize = AtomicUsize::new(0);
 const NONE: usize = usize::MAX;
 /// Looks for the hello, which comes in under a millisecond.
 const HELLO_LOOKS: u32 = 100_000;
@@ -44,7 +40,8 @@ static LEFT: AtomicBool = AtomicBool::new(false);
 static AWAITED: AtomicBool = AtomicBool::new(false);
 const IDLE: u32 = 0;
 const PAGED: u32 = 1;
-const STOPPING: u32 = 2;
+/// The thread of this process is made: another one would be one too many.
+static MADE: AtomicBool = AtomicBool::new(false);
 /// See [`depends`].
 static DEPENDS: AtomicBool = AtomicBool::new(false);
 /// In a told fork child the pager's number of the fork, for the hello; else 0.
@@ -61,6 +58,12 @@ global_asm!(
     "xor edx, edx",
     "xor r10d, r10d",
     "mov eax, 56",
+    "jmp memfit_stub_entry",
+    // memfit_wire::ENTRY_MARK.
+    ".ascii \"memfitST\"",
+    ".globl memfit_stub_entry",
+    ".hidden memfit_stub_entry",
+    "memfit_stub_entry:",
     "syscall",
     "test rax, rax",
     "jnz 2f",
@@ -75,9 +78,27 @@ global_asm!(
 
 unsafe extern "C" {
     fn memfit_stub_clone(flags: usize, stack: usize, tls: usize, arg: usize) -> isize;
+    fn memfit_stub_entry();
 }
 
-/// Starts the thread; false if that is impossible: the process then runs unmanaged, or, as a told fork child, must not run.
+/// With what the thread is made.
+pub struct Start {
+    /// The instruction of the system call.
+    pub entry: usize,
+    pub stack_pointer: usize,
+    pub thread_pointer: usize,
+}
+
+impl Start {
+    /// On the stack that is there.
+    pub fn here() -> Start {
+        let thread_pointer = STACK.load(Relaxed) + STACK_BYTES - PAGE;
+        Start { entry: memfit_stub_entry as *const () as usize, stack_pointer: thread_pointer - 64, thread_pointer }
+    }
+}
+
+/// Tells the pager of this process, or starts the thread at once; false if neither is possible: the process then runs unmanaged,
+/// or, as a told fork child, must not run.
 pub fn start(forked: bool, token: u64) -> bool {
     if !is_known() || LEFT.load(Relaxed) {
         return false;
@@ -87,6 +108,25 @@ pub fn start(forked: bool, token: u64) -> bool {
     DEPENDS.store(token != 0 || forked && BEACON.load(Relaxed) != 0, Relaxed);
     STATE.store(IDLE, Relaxed);
     THREAD.store(0, Relaxed);
+    PROCESS.store(0, Relaxed);
+    MADE.store(false, Relaxed);
+    confine::forget();
+    let start = Start::here();
+    if !depends() && greeting::send(forked, &start) {
+        return true;
+    }
+    make(forked, stack)
+}
+
+/// Makes the thread of a process that has greeted, instead of waiting for the pager to have it made.
+pub fn make_now() {
+    if let Some(stack) = sys::map_private(&STACK, STACK_BYTES) {
+        make(greeting::is_forked(), stack);
+    }
+}
+
+fn make(forked: bool, stack: usize) -> bool {
+    let start = Start::here();
     // SAFETY: asks for a number.
     PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
     let (all, mut old) = ([u64::MAX], [0u64]);
@@ -94,8 +134,7 @@ pub fn start(forked: bool, token: u64) -> bool {
     // blocked; the new thread gets its own stack and thread pointer and runs `main`.
     unsafe {
         syscall!(sys::SIGPROCMASK, 2, all.as_ptr(), old.as_mut_ptr(), 8);
-        let tls = stack + STACK_BYTES - PAGE;
-        let result = memfit_stub_clone(CLONE_FLAGS, tls - 64, tls, usize::from(forked));
+        let result = memfit_stub_clone(CLONE_FLAGS, start.stack_pointer, start.thread_pointer, usize::from(forked));
         syscall!(sys::SIGPROCMASK, 2, old.as_ptr(), 0, 8);
         if result < 0 {
             syscall!(sys::MUNMAP, stack, STACK_BYTES);
@@ -104,31 +143,27 @@ pub fn start(forked: bool, token: u64) -> bool {
     }
 }
 
-/// Ends the thread, and waits for that; false if the process is paged and needs it, or it cannot be reached: it is in nobody's
-/// reach but through a descriptor of it (Linux 6.9).
-pub fn stop() -> bool {
-    // PIDFD_THREAD.
-    const THREAD_OF_IT: usize = 0o200;
-    let Some(thread) = thread() else { return false };
-    if STATE.compare_exchange(IDLE, STOPPING, AcqRel, Relaxed).is_err() {
-        return false;
-    }
-    // SAFETY: descriptors of our own thread and its socket, closed again; its end is awaited.
-    unsafe {
-        let found = syscall!(sys::PIDFD_OPEN, thread, THREAD_OF_IT);
-        let socket = if found < 0 { found } else { syscall!(sys::PIDFD_GETFD, found, CONNECTION.load(Relaxed), 0) };
-        if found >= 0 {
-            syscall!(sys::CLOSE, found);
-        }
-        if socket < 0 {
-            STATE.store(IDLE, Release);
-            return false;
-        }
-        syscall!(sys::SHUTDOWN, socket, 2);
-        syscall!(sys::CLOSE, socket);
-    }
-    await_end(thread);
-    true
+/// Whether the calling process has the thread.
+pub fn is_there() -> bool {
+    // SAFETY: asks for a number.
+    PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize && THREAD.load(Relaxed) != NONE
+}
+
+/// The same, when it can be asked for something.
+pub fn has_said_hello() -> bool {
+    thread().is_some()
+}
+
+/// Whether it is paged.
+pub fn is_paged() -> bool {
+    STATE.load(Acquire) == PAGED
+}
+
+/// The process has been left for the moment of a call, and may be paged again.
+pub fn start_again() {
+    LEFT.store(false, Release);
+    AWAITED.store(false, Release);
+    start(false, 0);
 }
 
 /// The number of the thread, when it has said hello. `None` if there is none: a child by vfork has our variables, but no thread of
@@ -163,18 +198,24 @@ pub fn exit_thread(status: usize) -> ! {
 
 #[inline(never)]
 fn exit_first_thread(status: usize) -> ! {
-    // struct stat of x86-64: the count of links is its third word. Those of a directory: "." and "..", and one for each thread.
-    let mut stat = [0u64; 18];
-    // SAFETY: the kernel writes 144 bytes; nothing comes back from the calls that end.
+    // SAFETY: nothing comes back from the calls that end.
     unsafe {
-        let found = syscall!(sys::STAT, c"/proc/self/task".as_ptr(), stat.as_mut_ptr()) == 0;
-        if found && stat[2] <= 4 && thread().is_some() {
+        if threads().is_some_and(|threads| threads <= 2) && thread().is_some() {
             syscall!(sys::EXIT_GROUP, status);
         }
         loop {
             syscall!(sys::EXIT, status);
         }
     }
+}
+
+/// How many threads the calling process has, the stub's as well. `None` where there is no /proc.
+pub fn threads() -> Option<u64> {
+    // struct stat of x86-64: the count of links is its third word. Those of a directory: "." and "..", and one for each thread.
+    let mut stat = [0u64; 18];
+    // SAFETY: the kernel writes 144 bytes.
+    let found = unsafe { syscall!(sys::STAT, c"/proc/self/task".as_ptr(), stat.as_mut_ptr()) };
+    (found == 0).then(|| stat[2].saturating_sub(2))
 }
 
 /// Waits until the thread, which is about to end, has ended.
@@ -189,14 +230,18 @@ fn await_end(thread: usize) {
     }
 }
 
-/// Asks the pager to leave this process alone; returns when all of its memory is back and the thread has ended. False if there is
-/// no thread, or the pager can do without this. Not for a signal handler: signals must be blocked.
+/// Asks the pager to leave this process alone; returns when all of its memory is back and the thread, if there is one, has ended.
+/// False if the pager does not know the process, or can do without this. Not for a signal handler: signals must be blocked.
 pub fn leave(why: u32) -> bool {
-    let Some(thread) = thread() else { return false };
+    if thread().is_none() && !greeting::is_alone() {
+        return false;
+    }
     if ask(LEAVE, why) != BYE {
         return false;
     }
     LEFT.store(true, Release);
+    // It may have been made meanwhile.
+    let Some(thread) = thread() else { return true };
     // Another thread may have asked as well: the first one waits for the end, the others for that one.
     if !AWAITED.swap(true, AcqRel) {
         await_end(thread);
@@ -265,6 +310,14 @@ fn give_up() -> ! {
 
 extern "C" fn main(forked: usize) -> ! {
     let name = b"memfit-stub\0";
+    if MADE.swap(true, AcqRel) {
+        loop {
+            // SAFETY: ends this thread only.
+            unsafe { syscall!(sys::EXIT, 0) };
+        }
+    }
+    // SAFETY: asks for a number.
+    PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
     // SAFETY: names this thread, then gives it an empty descriptor table (CLOSE_RANGE_UNSHARE = 2).
     let alone = unsafe {
         syscall!(sys::PRCTL, 15, name.as_ptr());
@@ -291,7 +344,6 @@ extern "C" fn main(forked: usize) -> ! {
     if !send(socket, &mut hello, None) && depends() {
         die();
     }
-    CONNECTION.store(socket as usize, Relaxed);
     THREAD.store(hello.tid as usize, Release);
     if forked != 0 && beacon != 0 {
         // SAFETY: a page of ours; reading it makes the fault that tells the pager whose memory this is.
@@ -318,9 +370,6 @@ fn serve(socket: i32) -> ! {
         let mut command: Command = unsafe { zeroed() };
         let mut fd = -1;
         let got = receive(socket, &mut command, &mut fd);
-        if STATE.load(Acquire) == STOPPING {
-            leave_thread();
-        }
         if got == 0 || taker.is_some() && got != size_of::<Command>() as isize {
             die();
         }
@@ -376,6 +425,7 @@ fn serve(socket: i32) -> ! {
             // Nobody has told the pager of this fork: its parent was not paged after all.
             STAY => fork::served(),
             OPEN => map::open(),
+            CONFINE => confine::obey(command.flags),
             OPEN_WINDOW => {
                 if let Some(taker) = &mut taker {
                     taker.open_window(command.flags as usize);

@@ -1,15 +1,17 @@
-//! Programs that must be alone in their process for a moment: the kernel lets only a single thread into another user
-//! namespace. So the stub's thread ends before such a call and starts anew after it, as long as the process is not paged.
+//! Programs that must be alone in their process for a moment: the kernel lets only a single thread into another user or
+//! time namespace, or leave what threads share. Where that call fails the process is left by the stub, which ends its
+//! thread, and the call is made once more.
 //!
 //! And those that enter another network namespace, where the pager's abstract name is unknown.
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall};
-use crate::{agent, fork, socket};
+use crate::{agent, confine, fork, leave, socket};
 use core::mem::size_of;
-use memfit_wire::APART;
+use memfit_wire::{ALONE, APART};
 
-const NEW_USER: i32 = 0x1000_0000;
+const EINVAL: isize = 22;
+const EUSERS: isize = 87;
 const NEW_NET: i32 = 0x4000_0000;
 /// CLONE_VM.
 const SHARES_MEMORY: i32 = 0x100;
@@ -21,18 +23,24 @@ pub fn apart(flags: i32) {
     }
 }
 
-/// Makes the call `change` with the stub's thread gone, if that can be.
+/// Makes the call `change`, which the kernel refuses with EINVAL or EUSERS to a process of several threads, with the stub's thread gone if
+/// that is the reason. Where it stays it must not keep what the program leaves.
 ///
 /// # Safety
 /// As `change`.
-unsafe fn alone(change: impl Fn() -> isize) -> i32 {
-    let stopped = agent::stop();
-    let result = change();
-    if stopped {
-        agent::start(false, 0);
+unsafe fn alone(change: impl Fn() -> isize) -> isize {
+    confine::begin();
+    let mut result = change();
+    if (result == -EINVAL || result == -EUSERS) && agent::is_there() && agent::threads() == Some(2) {
+        let paged = agent::is_paged();
+        if leave::ask(ALONE) {
+            result = change();
+            if !paged {
+                agent::start_again();
+            }
+        }
     }
-    // SAFETY: sets errno.
-    unsafe { returned(result) }
+    result
 }
 
 /// libc's, which runs a function on another stack.
@@ -124,28 +132,36 @@ pub unsafe fn clone_by(flags: usize, stack: usize, call: impl Fn() -> isize) -> 
     }
 }
 
+/// unshare, by libc's function or the system call.
+///
+/// # Safety
+/// As unshare.
+pub unsafe fn leave_namespaces(flags: i32) -> isize {
+    if flags & NEW_NET != 0 {
+        apart(flags);
+    }
+    // SAFETY: forwards what the caller answers for.
+    unsafe { alone(|| syscall!(sys::UNSHARE, flags)) }
+}
+
+/// setns, as well.
+///
+/// # Safety
+/// As setns.
+pub unsafe fn enter_namespace(fd: i32, kind: i32) -> isize {
+    apart(kind);
+    // SAFETY: forwards what the caller answers for.
+    unsafe { alone(|| syscall!(sys::SETNS, fd, kind)) }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn unshare(flags: i32) -> i32 {
-    // SAFETY: forwards what the caller answers for; sets errno.
-    unsafe {
-        if flags & NEW_NET != 0 {
-            apart(flags);
-        }
-        if flags & NEW_USER == 0 {
-            return returned(syscall!(sys::UNSHARE, flags));
-        }
-        alone(|| syscall!(sys::UNSHARE, flags))
-    }
+    // SAFETY: as above; sets errno.
+    unsafe { returned(leave_namespaces(flags)) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setns(fd: i32, kind: i32) -> i32 {
-    // SAFETY: as in `unshare`.
-    unsafe {
-        apart(kind);
-        if kind & NEW_USER == 0 {
-            return returned(syscall!(sys::SETNS, fd, kind));
-        }
-        alone(|| syscall!(sys::SETNS, fd, kind))
-    }
+    // SAFETY: as above; sets errno.
+    unsafe { returned(enter_namespace(fd, kind)) }
 }

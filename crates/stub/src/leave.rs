@@ -6,7 +6,7 @@
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall};
-use crate::{agent, fork};
+use crate::{agent, confine, fork};
 use memfit_wire::UNREADABLE;
 
 const GET_DUMPABLE: usize = 3;
@@ -45,6 +45,7 @@ macro_rules! changes {
                     return returned(-ENOSYS);
                 }
                 let next: unsafe extern "C" fn($($id: u32),*) -> i32 = core::mem::transmute(next);
+                confine::begin();
                 let result = next($($id),*);
                 if result == 0 {
                     look_again();

@@ -1,8 +1,8 @@
 //! libmemfit.so: the preloaded stub that takes pages away inside the target.
 //!
 //! It needs no library, uses no allocator, lock or thread-local of the program's libc, and does
-//! nothing until the pager asks: a constructor starts one sleeping thread (`agent`), which carries
-//! out batches of "take these runs away" (`take`). It stands before the functions that start programs
+//! nothing until the pager asks: a constructor says that the process is there (`greeting`). When the process is to be
+//! paged it gets one more thread (`agent`), which carries out batches of "take these runs away" (`take`). It stands before the functions that start programs
 //! (`exec`), and before `mmap` (`map`), `mprotect` and the like
 //! (`unused`), `madvise` (`advice`) and `mlockall` (`lock`). Where the kernel tells the pager of no forks, it does (`fork`).
 //! It steps aside where it would be forbidden to work (`seccomp`) or the pager could not look (`leave`).
@@ -11,8 +11,10 @@
 mod advice;
 mod agent;
 mod alone;
+mod confine;
 mod exec;
 mod fork;
+mod greeting;
 mod leave;
 mod lock;
 mod map;
@@ -44,7 +46,7 @@ static CONSTRUCTOR: extern "C" fn(i32, *const *const u8, *const *const u8) = con
 
 /// Runs once when the program starts. glibc passes the environment; another libc passes nothing, and
 /// the program then runs unmanaged.
-extern "C" fn constructor(_argc: i32, _argv: *const *const u8, environment: *const *const u8) {
+extern "C" fn constructor(_argc: i32, argv: *const *const u8, environment: *const *const u8) {
     if gnu_get_libc_version() == 0 {
         return;
     }
@@ -69,6 +71,10 @@ extern "C" fn constructor(_argc: i32, _argv: *const *const u8, environment: *con
             register(Some(fork::before), Some(fork::after_in_parent), Some(fork::after_in_child), core::ptr::null());
         }
     }
+    // SAFETY: as above.
+    let at_once = unsafe { variable(environment, memfit_wire::THREAD_VARIABLE.as_bytes()) }.is_some();
+    // The kernel puts the count of arguments just below them.
+    greeting::begin(at_once, argv as usize - 8);
     agent::start(false, 0);
 }
 

@@ -1,21 +1,25 @@
 //! Programs that forbid themselves system calls (seccomp filters).
 //!
-//! A filter for all threads (TSYNC) covers the stub's, and one of the thread that forks or starts a program the stubs of those. If
-//! it does not let a stub work, the kernel would kill the program for what is ours. So each filter is asked beforehand, by
+//! A filter of the thread that makes the stub's covers that as well, and so does one for all threads (TSYNC); one of the
+//! thread that forks or starts a program covers the stubs of those. If it does not let a stub work, the kernel would kill the
+//! program for what is ours. So each filter is asked beforehand, by
 //! running it over the calls that a stub makes: one that allows them changes nothing. For another one the process gives its memory
 //! back and is left ([`crate::agent::leave`]) before the filter is there; programs that it starts run without a stub.
 //!
-//! Not seen: a filter made by a bare system call. It kills the process, then, or makes the stub fail, which ends a paged one.
+//! Not seen: a filter made by a bare system call. The pager has no thread made where there is such a one. In a process that is paged
+//! by then it kills the process, or makes the stub fail, which ends it.
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE};
-use crate::{advice, agent, alone, leave, map, own_uffd};
+use crate::{advice, agent, alone, confine, greeting, leave, map, own_uffd};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::{FILTERED, UNREADABLE};
 
 const SET_SECCOMP: usize = 22;
 const SET_DUMPABLE: usize = 4;
-/// CLONE_NEWNET.
+const NO_NEW_PRIVS: usize = 38;
+const DROP_CAPABILITY: usize = 24;
+const SECURE_BITS: usize = 28;
 /// PR_SET_SECCOMP: `SECCOMP_MODE_FILTER`.
 const BY_PRCTL: usize = 2;
 /// seccomp: `SECCOMP_SET_MODE_FILTER`, and its flag for all threads.
@@ -39,7 +43,7 @@ pub fn starts_alone() -> bool {
 }
 
 /// A call and whether the stub can do without: it must not kill, then.
-struct Call(usize, [usize; 6], bool);
+pub struct Call(pub usize, [usize; 6], bool);
 
 const fn call(number: usize, args: [usize; 3]) -> Call {
     Call(number, [args[0], args[1], args[2], 0, 0, 0], false)
@@ -50,7 +54,7 @@ const FD: usize = 5;
 const AT: usize = 0x7f00_0000_0000;
 
 /// What the stub's thread does.
-const WORK: &[Call] = &[
+pub const WORK: &[Call] = &[
     call(sys::SENDMSG, [FD, AT, 0x4000]),
     call(sys::RECVMSG, [FD, AT, 0x4000_0000]),
     Call(sys::RECVFROM, [FD, AT, 1, 0x42, 0, 0], false),
@@ -83,7 +87,7 @@ const WORK: &[Call] = &[
 /// What starts one, besides.
 const START: &[Call] = &[
     Call(sys::SIGPROCMASK, [2, AT, AT, 8, 0, 0], false),
-    Call(sys::CLONE, [0xd0f00, AT, 0, 0, AT, 0], false),
+    Call(sys::CLONE, [memfit_wire::CLONE_FLAGS, AT, 0, 0, AT, 0], false),
     Call(sys::PRCTL, [15, AT, 0, 0, 0, 0], true),
     call(sys::CLOSE_RANGE, [0, u32::MAX as usize, 2]),
     call(sys::SOCKET, [1, 0o2000005, 0]),
@@ -100,20 +104,20 @@ const EXEC: Call = call(sys::EXECVE, [AT, AT, AT]);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Instruction {
-    code: u16,
-    jump_true: u8,
-    jump_false: u8,
-    k: u32,
+pub struct Instruction {
+    pub code: u16,
+    pub jump_true: u8,
+    pub jump_false: u8,
+    pub k: u32,
 }
 
 #[repr(C)]
-struct Program {
-    len: u16,
-    filter: *const Instruction,
+pub struct Program {
+    pub len: u16,
+    pub filter: *const Instruction,
 }
 
-const ALLOW: u32 = 0x7fff_0000;
+pub const ALLOW: u32 = 0x7fff_0000;
 const LOG: u32 = 0x7ffc_0000;
 const ERRNO: u32 = 0x0005_0000;
 const KILL: u32 = 0;
@@ -194,13 +198,27 @@ impl Program {
     }
 }
 
-/// Before a filter is installed: makes the process one that it does not hurt.
+/// Makes the call that installs a filter, in a process that it does not hurt.
 ///
 /// # Safety
 /// `program` is null or points to what the kernel expects there.
-unsafe fn prepare(program: *const Program, all_threads: bool) {
+unsafe fn install(program: *const Program, all_threads: bool, call: impl Fn() -> isize) -> isize {
+    // SAFETY: as the caller promises.
+    let approved = unsafe { prepare(program, all_threads) };
+    let result = call();
+    if result >= 0 && approved {
+        greeting::add_filter();
+    }
+    result
+}
+
+/// Before a filter is installed; whether the stub's thread could still be made.
+///
+/// # Safety
+/// As [`install`].
+unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
     // SAFETY: as the caller promises. Some ask with null whether there are filters.
-    let Some(program) = (unsafe { program.as_ref() }).filter(|program| !program.filter.is_null()) else { return };
+    let Some(program) = (unsafe { program.as_ref() }).filter(|program| !program.filter.is_null()) else { return false };
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
     if !program.allows(&call(sys::MPROTECT, [AT, PAGE, 3])) {
         map::close();
@@ -213,20 +231,33 @@ unsafe fn prepare(program: *const Program, all_threads: bool) {
     if !(works && starts && makes) && program.allows(&EXEC) {
         STARTED_ALONE.store(true, Relaxed);
     }
-    if (all_threads && !works) || (program.allows(&FORK) && !(works && starts)) {
+    let hurts = program.allows(&FORK) && !(works && starts);
+    if (all_threads && (!works || confine::is_confined())) || hurts {
+        leave::ask(FILTERED);
+    } else if !all_threads {
+        // One that has no thread yet would have it made under this filter.
+        if greeting::is_alone() && !(works && starts) {
+            agent::make_now();
+        }
+        confine::begin();
+    } else if greeting::is_alone() && !starts {
         leave::ask(FILTERED);
     }
+    works && starts
 }
 
 unsafe fn by_prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
     // SAFETY: forwards what the caller answers for.
     unsafe {
+        let call = || sys::call(sys::PRCTL, [option, a, b, c, d, 0]);
         match option as u32 as usize {
-            SET_SECCOMP if a == BY_PRCTL => prepare(b as *const Program, false),
+            SET_SECCOMP if a == BY_PRCTL => return install(b as *const Program, false, call),
             SET_DUMPABLE if a != 1 => drop(leave::ask(UNREADABLE)),
+            NO_NEW_PRIVS => confine::without_new_privileges(),
+            DROP_CAPABILITY | SECURE_BITS => confine::begin(),
             _ => {}
         }
-        sys::call(sys::PRCTL, [option, a, b, c, d, 0])
+        call()
     }
 }
 
@@ -243,17 +274,20 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
     unsafe {
         let result = match number {
             sys::PRCTL => by_prctl(a, b, c, d, e),
-            sys::SECCOMP => {
-                if a == SET_FILTER {
-                    prepare(c as *const Program, b & ALL_THREADS != 0);
-                }
-                sys::call(number, [a, b, c, 0, 0, 0])
+            sys::SECCOMP if a == SET_FILTER => {
+                install(c as *const Program, b & ALL_THREADS != 0, || sys::call(number, [a, b, c, 0, 0, 0]))
             }
             sys::CLONE => alone::clone_by(a, b, || sys::call(number, [a, b, c, d, e, f])),
             // struct clone_args: flags first, the stack as the sixth of its words.
             sys::CLONE3 if b >= 64 => {
                 let words = a as *const usize;
                 alone::clone_by(*words, *words.add(5), || sys::call(number, [a, b, c, d, e, f]))
+            }
+            sys::UNSHARE => alone::leave_namespaces(a as i32),
+            sys::SETNS => alone::enter_namespace(a as i32, b as i32),
+            number if sys::GIVE_UP.contains(&number) => {
+                confine::begin();
+                sys::call(number, [a, b, c, d, e, f])
             }
             sys::IOCTL => own_uffd::control(a, b, c),
             sys::EXIT => agent::exit_thread(a),

@@ -101,29 +101,36 @@ struct SockaddrUn {
 
 /// A new connection, or `None`: by the abstract name, or, in another network namespace, by the path.
 pub fn connect() -> Option<i32> {
-    by_name().or_else(by_path)
+    by_name(0).or_else(|| by_path(0))
 }
 
-fn by_path() -> Option<i32> {
+/// The same, but `None` as well where it would have to wait.
+pub fn connect_now() -> Option<i32> {
+    // SOCK_NONBLOCK.
+    const NOW: usize = 0o4000;
+    by_name(NOW).or_else(|| by_path(NOW))
+}
+
+fn by_path(how: usize) -> Option<i32> {
     let path = place_socket()?;
     let mut address = SockaddrUn { family: 1, path: [0; 108] };
     // SAFETY: PLACE_ROOM < 108.
     unsafe { sys::copy(address.path.as_mut_ptr() as usize, path.as_ptr() as usize, PLACE_ROOM) };
-    connect_to(&address, 2 + PLACE_ROOM)
+    connect_to(&address, 2 + PLACE_ROOM, how)
 }
 
-fn by_name() -> Option<i32> {
+fn by_name(how: usize) -> Option<i32> {
     let len = SOCKET_NAME_LEN.load(Relaxed);
     let mut address = SockaddrUn { family: 1, path: [0; 108] };
     // SAFETY: len <= SOCKET_NAME_MAX < 107; the name was written before this thread started.
     unsafe { sys::copy(address.path.as_mut_ptr().add(1) as usize, &raw const SOCKET_NAME as usize, len) };
-    connect_to(&address, 2 + 1 + len)
+    connect_to(&address, 2 + 1 + len, how)
 }
 
-fn connect_to(address: &SockaddrUn, bytes: usize) -> Option<i32> {
+fn connect_to(address: &SockaddrUn, bytes: usize, how: usize) -> Option<i32> {
     // SAFETY: an address of so many bytes at most. The socket is SOCK_SEQPACKET | SOCK_CLOEXEC.
     unsafe {
-        let socket = syscall!(sys::SOCKET, 1, 5 | 0o2000000, 0);
+        let socket = syscall!(sys::SOCKET, 1, 5 | 0o2000000 | how, 0);
         if socket < 0 {
             return None;
         }

@@ -58,6 +58,7 @@ macro_rules! weak {
 }
 pub(crate) use weak;
 
+pub const READ: usize = 0;
 pub const MMAP: usize = 9;
 pub const MPROTECT: usize = 10;
 pub const MREMAP: usize = 25;
@@ -72,7 +73,6 @@ pub const SOCKET: usize = 41;
 pub const CONNECT: usize = 42;
 pub const SCHED_YIELD: usize = 24;
 pub const RECVFROM: usize = 45;
-pub const SHUTDOWN: usize = 48;
 pub const SENDMSG: usize = 46;
 pub const RECVMSG: usize = 47;
 pub const EXIT: usize = 60;
@@ -86,10 +86,9 @@ pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;
 pub const EXIT_GROUP: usize = 231;
 pub const TGKILL: usize = 234;
+pub const OPENAT: usize = 257;
 pub const UNSHARE: usize = 272;
 pub const SETNS: usize = 308;
-pub const PIDFD_OPEN: usize = 434;
-pub const PIDFD_GETFD: usize = 438;
 pub const PROCESS_MADVISE: usize = 440;
 pub const SCHED_SETATTR: usize = 314;
 pub const PRLIMIT: usize = 302;
@@ -107,6 +106,10 @@ pub const EXECVE: usize = 59;
 pub const CLOSE: usize = 3;
 pub const STAT: usize = 4;
 pub const CLOSE_RANGE: usize = 436;
+
+/// Calls by which a thread gives up rights: setuid, setgid, setreuid, setregid, setgroups, setresuid, setresgid, setfsuid,
+/// setfsgid, capset, pivot_root, chroot, landlock_restrict_self.
+pub const GIVE_UP: [usize; 13] = [105, 106, 113, 114, 116, 117, 119, 122, 123, 126, 155, 161, 446];
 
 pub const EAGAIN: i32 = 11;
 pub const EINTR: i32 = 4;

@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Both sides refuse another version.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// First word of every message of the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -19,13 +19,25 @@ pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
 pub const PLACE_VARIABLE: &str = "MEMFIT_PLACE";
 /// The environment variable that says, if it is there, that read-only private mappings of files are to be [`FILE`]s.
 pub const FILES_VARIABLE: &str = "MEMFIT_FILES";
-/// Name of the socket in it, with a slash.
+/// The environment variable that says, if it is there, that stubs begin with their thread: see [`GREETING`].
+pub const THREAD_VARIABLE: &str = "MEMFIT_THREAD";
+/// Name of the socket in the directory of [`PLACE_VARIABLE`], with a slash.
 pub const PLACE_SOCKET: &str = "/s";
 /// Longest socket name, bytes; and longest name of that directory.
 pub const SOCKET_NAME_MAX: usize = 100;
 
 /// Stub to pager: a process is there.
 pub const HELLO: u32 = 1;
+/// Stub to pager, on a connection of its own that ends at once: a process is there, whose stub has no thread. When the
+/// process is to be paged, the pager has one of its threads make the system call `clone` at [`FromStub::entry`] (by
+/// ptrace); the stub's thread that begins so says [`HELLO`]. A process that is never paged never has one.
+pub const GREETING: u32 = 18;
+/// What lies before [`FromStub::entry`]: the process is still the program that has told it.
+pub const ENTRY_MARK: [u8; 8] = *b"memfitST";
+/// Flags of that clone, whose fifth argument is the thread pointer: VM | SIGHAND | THREAD | SYSVSEM | FILES | SETTLS | UNTRACED.
+/// The table of descriptors is unshared at once.
+pub const CLONE_FLAGS: usize = 0x100 | 0x800 | 0x10000 | 0x40000 | 0x400 | 0x80000 | 0x80_0000;
+
 /// Pager to stub: make the userfaultfd, map the segment.
 pub const ENGAGE: u32 = 2;
 /// Stub to pager: done, or `error` is an errno.
@@ -83,15 +95,26 @@ pub const ALL_ENDED: u32 = 15;
 /// [`Command::flags`]; the others but the first have none until then.
 pub const OPEN_WINDOW: u32 = 16;
 
+/// A thread of a program to pager, on a connection of its own: its process is about to give up rights, which the stub's thread must
+/// not keep; the answer is [`STAY`] if the pager has passed it on, with the flags. Pager to stub: give them up.
+pub const CONFINE: u32 = 19;
+/// [`FromStub::flags`] and [`Command::flags`] of CONFINE: only those that programs get which the thread starts; else it gets a
+/// filter of system calls.
+pub const NO_NEW_PRIVILEGES: u32 = 1;
+
 /// [`FromStub::flags`] of LEAVE: a system call filter will not let the stub work.
 pub const FILTERED: u32 = 1;
 /// [`FromStub::flags`] of LEAVE: the process cannot be looked at any more through /proc (PR_SET_DUMPABLE, other credentials).
 pub const UNREADABLE: u32 = 2;
+/// [`FromStub::flags`] of LEAVE: it makes a call for which it must have one thread only.
+pub const ALONE: u32 = 4;
 
 /// [`FromStub::flags`]: the process is a fork child of one that had a stub.
 pub const FORKED: u32 = 1;
 /// [`FromStub::flags`] of HELLO: and so is its parent, which had named itself by the same beacon.
 pub const FORKED_AGAIN: u32 = 2;
+/// [`FromStub::flags`] of GREETING: the process has greeted before, and has another number of filters now.
+pub const AGAIN: u32 = 4;
 /// [`Command::flags`] of ENGAGE: the userfaultfd was lent (a fork child has one).
 pub const WITH_UFFD: u32 = 1;
 /// [`Command::flags`] of ENGAGE: `/dev/userfaultfd` was lent.
@@ -134,14 +157,16 @@ pub const RING_BYTES: usize = 8192;
 pub struct FromStub {
     pub magic: u32,
     pub version: u32,
-    /// [`HELLO`], [`ENGAGED`], [`LEAVE`], [`QUIET`], [`APART`], [`FILE`] or [`OWN_UFFD`].
+    /// [`HELLO`], [`GREETING`], [`ENGAGED`], [`LEAVE`], [`CONFINE`], [`QUIET`], [`APART`],
+    /// [`FILE`] or [`OWN_UFFD`].
     pub kind: u32,
     pub flags: u32,
     /// Thread id of the stub in its own PID namespace.
     pub tid: u32,
     /// ENGAGED, QUIET: 0 or an errno.
     pub error: u32,
-    /// Address ranges that must never be taken: stack, window, segment, beacon (`end` exclusive).
+    /// Address ranges that must never be taken: stack, window, segment, beacon (`end` exclusive). GREETING: `stack` is
+    /// the thread's stack pointer and its thread pointer.
     pub stack: [u64; 2],
     pub segment: [u64; 2],
     pub window: [u64; 2],
@@ -153,8 +178,13 @@ pub struct FromStub {
     pub reservation: [u64; 2],
     /// ENGAGED with [`TELL_FORKS`]: the first of the [`NOTICE_PAGES`] whose faults announce a [`ForkNotice`]; else 0.
     pub notice: u64,
-    /// HELLO of a told fork child: the pager's number of the fork. FILE: see there. Else 0.
+    /// HELLO of a told fork child: the pager's number of the fork. GREETING: where the stack of the first thread began, as
+    /// `/proc/PID/stat` says it: another program of the process has another place. FILE: see there. Else 0.
     pub token: u64,
+    /// GREETING: address of a `syscall` instruction, behind which a new thread is the stub's. Else 0.
+    pub entry: u64,
+    /// GREETING: how many system call filters the process has, as far as the stub knows.
+    pub filters: u64,
 }
 
 /// Every message to the stub.
@@ -163,7 +193,7 @@ pub struct FromStub {
 #[allow(missing_docs)]
 pub struct Command {
     /// [`LEND`], [`PAGEMAP`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`], [`STAY`], [`ALL_ENDED`],
-    /// [`OPEN_WINDOW`] or [`BYE`].
+    /// [`OPEN_WINDOW`], [`CONFINE`] or [`BYE`].
     pub kind: u32,
     pub flags: u32,
     /// ENGAGE: bytes of the segment.

@@ -3,7 +3,7 @@
 use crate::support::contents::assert_contents_eq;
 use crate::support::known::{compare, ordinary_program, plainly, program, same, same_each, BUDGET};
 use crate::support::tree::{eventually, Tree};
-use crate::support::{memfit_command, FORKS, ONE, SEVERAL};
+use crate::support::{memfit_command, Bounds, FORKS, ONE, SEVERAL};
 use std::fs;
 
 #[test]
@@ -52,6 +52,47 @@ fn the_only_thread_ends_without_its_process() {
         let Some(plain) = plainly(&bench, &line) else { return };
         let (managed, stats) = bench.managed(&line, BUDGET);
         compare(&bench, &plain, (&managed, &stats), SEVERAL);
+    }
+}
+
+/// A process has no thread of the stub before it is paged, and loses it where it must be alone.
+#[test]
+fn a_process_of_one_thread() {
+    let Some(bench) = program("alone", include_str!("../workloads/alone.c")) else { return };
+    same(&bench, "./program first", FORKS);
+    let Some(plain) = plainly(&bench, "./program last") else { return };
+    let (mut managed, stats) = bench.managed("./program last", BUDGET);
+    let told = "not paged any more, but counted: process ";
+    assert!(managed.err.contains(told) && managed.err.contains("one thread"), "{}: {:#}", managed.err, stats.json);
+    managed.err.clear();
+    // All of it is brought back.
+    compare(&bench, &plain, (&managed, &stats), Bounds { peak_percent: 250, ..FORKS });
+}
+
+/// Its memory is taken for others, and is there when it goes on.
+#[test]
+fn a_stopped_program() {
+    let Some(bench) = program("stopped", include_str!("../workloads/stopped.c")) else { return };
+    same(&bench, "./program", SEVERAL);
+}
+
+/// What its own threads may not do the stub's must not do for them.
+#[test]
+fn what_a_program_gives_up_its_stub_gives_up() {
+    let Some(bench) = program("gives_up", include_str!("../workloads/gives_up.c")) else { return };
+    for (what, rights) in [
+        ("groups", "no new privileges 1, filters 2"),
+        ("filter", "no new privileges 1, filters 2"),
+        ("privileges", "no new privileges 1, filters 0"),
+    ] {
+        let line = format!("./program {what}");
+        let Some(plain) = plainly(&bench, &line) else { continue };
+        let (mut managed, stats) = bench.managed(&line, BUDGET);
+        let out = String::from_utf8_lossy(&managed.out).into_owned();
+        let (stub, own): (Vec<&str>, Vec<&str>) = out.lines().partition(|line| line.starts_with("memfit-stub: "));
+        assert_eq!(stub, [format!("memfit-stub: {rights}")], "{what}: {out}");
+        managed.out = own.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
+        compare(&bench, &plain, (&managed, &stats), ONE);
     }
 }
 

@@ -203,9 +203,11 @@ fn programs_of_other_users() {
 fn filters(bench: &Bench) {
     let never = Fate::Never(FILTERED);
     for (line, fate) in [
-        // For the calling thread, which cannot fork then: the stub's goes on.
+        // For the calling thread, which cannot fork then: the stub's goes on, with a filter of its own.
         ("fill check filter=few,kill check more check", Fate::Paged),
         ("filter=few,kill fill check more check", Fate::Paged),
+        // The stub has not seen it: its thread is not made.
+        ("filter=few,kill,bare fill check more check", never),
         ("fill check filter=few,kill,all check more check", Fate::Left(FILTERED)),
         ("filter=few,trap,all fill check more check", never),
         ("fill check filter=few,errno,all check more check", Fate::Left(FILTERED)),

@@ -1,0 +1,63 @@
+// A program gives up rights when a part of it was paged out; then it says which rights its threads have. "groups" gives up groups,
+// "filter" system calls, "privileges" those of programs that it starts.
+#include "pages.h"
+#include <grp.h>
+#include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+enum { OTHER = 60 };
+
+static void give_up(const char *what) {
+    if (!strcmp(what, "groups")) {
+        if (setgroups(0, NULL)) {
+            printf("setgroups: %s\n", strerror(errno));
+            exit(REFUSED);
+        }
+        return;
+    }
+    MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    if (strcmp(what, "filter")) return;
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mount, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {4, filter};
+    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+static void tell(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) exit(4);
+    for (struct dirent *task; (task = readdir(tasks));) {
+        if (task->d_name[0] == '.') continue;
+        char path[300], line[256], name[64] = "";
+        int privileges = -1, mode = -1;
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *status = fopen(path, "r");
+        while (status && fgets(line, sizeof line, status)) {
+            sscanf(line, "Name: %63s", name);
+            sscanf(line, "NoNewPrivs: %d", &privileges);
+            sscanf(line, "Seccomp: %d", &mode);
+        }
+        if (status) fclose(status);
+        printf("%s: no new privileges %d, filters %d\n", name, privileges, mode);
+    }
+    closedir(tasks);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) return 1;
+    uint64_t *other = map(OTHER * MIB);
+    fill(other, OTHER * MIB, 1);
+    give_up(argv[1]);
+    tell();
+    size_t wrong = check(other, OTHER * MIB, 1);
+    fill(other, OTHER * MIB, 2);
+    printf("wrong: %zu\n", wrong + check(other, OTHER * MIB, 2));
+    return 0;
+}

@@ -1,0 +1,469 @@
+//! Has a thread of another process make one system call, or run while its process is stopped (ptrace).
+//!
+//! The thread is stopped, gets the registers of the call, makes it, and goes on with its own registers as if nothing had
+//! been. No instruction of the program runs meanwhile. What it was about goes on: a system call that the stop has
+//! interrupted is restarted by the kernel, as after any stop (some, such as `epoll_wait`, end with EINTR as they do after
+//! SIGSTOP and SIGCONT).
+//!
+//! A tracer is a thread, and what it traces goes on when it ends: so each attempt has a thread of its own, and whatever
+//! goes wrong ends with that thread.
+
+use crate::probe::CAP_SYS_PTRACE;
+use crate::process::has_capability;
+use std::io;
+use std::mem::size_of;
+use std::time::{Duration, Instant};
+
+/// How long a thread may take to stop: one inside of the kernel (vfork, a device) does not stop before it comes out.
+const STOPS_WITHIN: Duration = Duration::from_millis(20);
+/// Between two looks whether it has.
+const LOOK: Duration = Duration::from_micros(20);
+/// And whether one that runs alone has stopped: it is wanted for a moment only.
+const LOOK_AT_RUNNING: Duration = Duration::from_millis(2);
+/// Of 64-bit code.
+const USER_CODE: u64 = 0x33;
+/// `PTRACE_GET_RSEQ_CONFIGURATION`, `PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG`: Linux 5.13 and 6.4.
+const GET_RSEQ: libc::c_uint = 0x420f;
+const GET_DISPATCH: libc::c_uint = 0x4211;
+/// Signal of a stop at a system call, as PTRACE_O_TRACESYSGOOD marks it.
+const AT_CALL: i32 = libc::SIGTRAP | 0x80;
+
+/// A system call, and where in the process there is an instruction for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// Address of a `syscall` instruction.
+    pub instruction: u64,
+    /// What must lie just before it: tells that the process is still the program that told the address.
+    pub mark: [u8; 8],
+    /// Its number.
+    pub number: u64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// Why a call was not made.
+#[derive(Debug)]
+pub enum Failure {
+    /// We may not trace it, or somebody else does.
+    Refused,
+    /// Not at this moment, or not by this thread.
+    NotNow,
+    /// There is no such instruction: the process runs another program by now.
+    Other,
+    /// The kernel's answer to the call.
+    Call(io::Error),
+}
+
+/// Has the thread `tid` make a call with all signals blocked, and gives its result.
+///
+/// # Errors
+/// See [`Failure`]. The thread then goes on as if nothing had been.
+pub fn call(tid: i32, call: &Call) -> Result<u64, Failure> {
+    let call = *call;
+    let body = move || Tracee::stop(tid)?.make(&call);
+    let tracer = std::thread::Builder::new().name("tracer".into()).stack_size(128 << 10).spawn(body);
+    tracer.map_err(|_| Failure::NotNow)?.join().unwrap_or(Err(Failure::NotNow))
+}
+
+/// Lets one thread of a stopped process run, as long as `wanted` says so; the others stay stopped. When it says no more, or we
+/// end, the thread stops as well, if its process still is. Blocks; for a thread of its own, which ends then.
+///
+/// # Errors
+/// [`Failure::Refused`] where we may not; [`Failure::NotNow`] when the thread has ended.
+pub fn let_run(tid: i32, wanted: impl Fn() -> bool) -> Result<(), Failure> {
+    seize(tid)?;
+    while wanted() {
+        let mut status = 0;
+        // SAFETY: a valid place for the status.
+        match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
+            0 => std::thread::sleep(LOOK_AT_RUNNING),
+            found if found == tid && libc::WIFSTOPPED(status) => {
+                let by_event = status >> 16 == libc::PTRACE_EVENT_STOP;
+                let signal = if by_event { 0 } else { libc::WSTOPSIG(status) };
+                ptrace(libc::PTRACE_CONT, tid, 0, signal as usize)?;
+            }
+            _ => return Err(Failure::NotNow),
+        }
+    }
+    Ok(())
+}
+
+/// Whether this process may trace others of its user that it has not started: not where Yama or a filter forbids it.
+#[must_use]
+pub fn is_allowed() -> bool {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    let scope = scope.ok().and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(0);
+    let by_yama = scope == 0 || scope <= 2 && has_capability(CAP_SYS_PTRACE);
+    // Nobody has this number: ESRCH, unless the call itself is forbidden.
+    let tried = ptrace(libc::PTRACE_CONT, i32::MAX, 0, 0);
+    by_yama && tried.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
+}
+
+/// A stopped thread of a process, as long as the tracer lives.
+struct Tracee {
+    tid: i32,
+    registers: Registers,
+    mask: u64,
+}
+
+type Registers = libc::user_regs_struct;
+
+impl Tracee {
+    fn stop(tid: i32) -> Result<Tracee, Failure> {
+        seize(tid)?;
+        let by_us = wait_for_stop(tid, Some(Instant::now() + STOPS_WITHIN))?;
+        if !by_us {
+            // Its process is stopped: it has no need of more memory.
+            return Err(Failure::NotNow);
+        }
+        let mut mask = 0u64;
+        ptrace(libc::PTRACE_GETSIGMASK, tid, size_of::<u64>(), (&raw mut mask) as usize)?;
+        Ok(Tracee { tid, registers: registers(tid)?, mask })
+    }
+
+    fn make(self, call: &Call) -> Result<u64, Failure> {
+        let result = self.try_to(call);
+        // It may be gone; else it is as it was.
+        let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
+        result
+    }
+
+    fn try_to(&self, call: &Call) -> Result<u64, Failure> {
+        if self.registers.cs != USER_CODE || self.in_sequence()? || self.dispatches() {
+            return Err(Failure::NotNow);
+        }
+        if word(self.tid, call.instruction - 8).ok() != Some(u64::from_ne_bytes(call.mark)) {
+            return Err(Failure::Other);
+        }
+        let [rdi, rsi, rdx, r10, r8, r9] = call.arguments;
+        let (rip, rax) = (call.instruction, call.number);
+        // Minus one: not in a system call that the kernel would restart.
+        let for_call = Registers { rip, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..self.registers };
+        self.set_mask(u64::MAX)?;
+        self.set_registers(&for_call)?;
+        // To the call, and through it.
+        self.go_to_call()?;
+        self.go_to_call()?;
+        let result = registers(self.tid)?.rax as i64;
+        // Only on the way out of another stop does the kernel look whether an interrupted call is to be restarted.
+        ptrace(libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
+        ptrace(libc::PTRACE_CONT, self.tid, 0, 0)?;
+        wait_for_stop(self.tid, None)?;
+        self.set_registers(&self.registers)?;
+        self.set_mask(self.mask)?;
+        match result {
+            -4095..=-1 => Err(Failure::Call(io::Error::from_raw_os_error(-result as i32))),
+            result => Ok(result as u64),
+        }
+    }
+
+    fn set_registers(&self, registers: &Registers) -> io::Result<()> {
+        ptrace(libc::PTRACE_SETREGS, self.tid, 0, std::ptr::from_ref(registers) as usize)
+    }
+
+    fn set_mask(&self, mask: u64) -> io::Result<()> {
+        ptrace(libc::PTRACE_SETSIGMASK, self.tid, size_of::<u64>(), (&raw const mask) as usize)
+    }
+
+    /// Lets it run to the next entry to a system call, or exit from it. All signals are blocked but two.
+    fn go_to_call(&self) -> Result<(), Failure> {
+        loop {
+            ptrace(libc::PTRACE_SYSCALL, self.tid, 0, 0)?;
+            let status = wait(self.tid, None)?;
+            if libc::WSTOPSIG(status) == AT_CALL {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether it is inside of a restartable sequence, which must begin anew if the kernel has moved it to another CPU: the kernel
+    /// would not see that it came from there.
+    fn in_sequence(&self) -> io::Result<bool> {
+        // struct ptrace_rseq_configuration: address, size and signature, flags. The address of the sequence is the second
+        // word of struct rseq; it begins with version and flags, first instruction, length.
+        let mut place = [0u64; 3];
+        let got = ptrace(GET_RSEQ, self.tid, size_of_val(&place), place.as_mut_ptr() as usize);
+        if got.is_err() || place[0] == 0 {
+            return Ok(false);
+        }
+        let sequence = word(self.tid, place[0] + 8)?;
+        if sequence == 0 {
+            return Ok(false);
+        }
+        let (first, length) = (word(self.tid, sequence + 8)?, word(self.tid, sequence + 16)?);
+        Ok((first..=first.saturating_add(length)).contains(&self.registers.rip))
+    }
+
+    /// Whether system calls from elsewhere end in a signal of its own (PR_SET_SYSCALL_USER_DISPATCH).
+    fn dispatches(&self) -> bool {
+        // struct ptrace_sud_config: mode, selector, offset, length.
+        let mut config = [0u64; 4];
+        let got = ptrace(GET_DISPATCH, self.tid, size_of_val(&config), config.as_mut_ptr() as usize);
+        got.is_ok() && config[0] != 0
+    }
+}
+
+/// Becomes the tracer of a thread, and stops it.
+fn seize(tid: i32) -> Result<(), Failure> {
+    let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACESYSGOOD as usize);
+    seized.map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM) => Failure::Refused,
+        _ => Failure::NotNow,
+    })?;
+    Ok(ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?)
+}
+
+/// Waits until a thread stops for us: true, or with its whole process: false. Signals on their way are delivered. It has so long to
+/// stop; without a limit it must not be left before it has.
+fn wait_for_stop(tid: i32, until: Option<Instant>) -> Result<bool, Failure> {
+    loop {
+        let status = wait(tid, until)?;
+        if status >> 16 == libc::PTRACE_EVENT_STOP {
+            return Ok(libc::WSTOPSIG(status) == libc::SIGTRAP);
+        }
+        ptrace(libc::PTRACE_CONT, tid, 0, libc::WSTOPSIG(status) as usize)?;
+    }
+}
+
+/// The status of a stop.
+fn wait(tid: i32, until: Option<Instant>) -> Result<i32, Failure> {
+    let begun = Instant::now();
+    loop {
+        let mut status = 0;
+        // SAFETY: a valid place for the status.
+        match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
+            0 if until.is_some_and(|until| Instant::now() > until) => return Err(Failure::NotNow),
+            0 => std::thread::sleep(LOOK.max(begun.elapsed() / 8)),
+            found if found == tid && libc::WIFSTOPPED(status) => return Ok(status),
+            // It has ended.
+            _ => return Err(Failure::NotNow),
+        }
+    }
+}
+
+fn registers(tid: i32) -> io::Result<Registers> {
+    let mut registers = std::mem::MaybeUninit::<Registers>::zeroed();
+    ptrace(libc::PTRACE_GETREGS, tid, 0, registers.as_mut_ptr() as usize)?;
+    // SAFETY: plain numbers, which the kernel has filled in.
+    Ok(unsafe { registers.assume_init() })
+}
+
+/// A word of its memory.
+fn word(tid: i32, at: u64) -> io::Result<u64> {
+    let mut word = 0u64;
+    ptrace(libc::PTRACE_PEEKDATA, tid, at as usize, (&raw mut word) as usize)?;
+    Ok(word)
+}
+
+/// The system call. Those requests that read or write memory of ours get the address of as much as they use.
+fn ptrace(request: libc::c_uint, tid: i32, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: see above; all callers are in this file.
+    let result = unsafe { libc::syscall(libc::SYS_ptrace, request as usize, tid, address, data) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+impl From<io::Error> for Failure {
+    /// A thread that is traced and gives an error has ended, or is not stopped any more.
+    fn from(_: io::Error) -> Failure {
+        Failure::NotNow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARK: [u8; 8] = *b"callhere";
+
+    /// Address of a `syscall` instruction behind the mark, which a child has as well.
+    fn instruction() -> u64 {
+        let mut code = vec![0xcc; 4096];
+        code[..8].copy_from_slice(&MARK);
+        code[8..10].copy_from_slice(&[0x0f, 0x05]);
+        let access = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        // SAFETY: a new mapping, which is filled and stays.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let at = libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            std::ptr::copy_nonoverlapping(code.as_ptr(), at.cast(), code.len());
+            at as u64 + 8
+        }
+    }
+
+    fn of(instruction: u64, number: libc::c_long, arguments: [u64; 6]) -> Call {
+        Call { instruction, mark: MARK, number: number as u64, arguments }
+    }
+
+    /// A child that runs `body`, which must not allocate, and ends with what that gives.
+    fn child(body: impl Fn() -> i32) -> i32 {
+        // SAFETY: the child makes system calls only, and ends.
+        unsafe {
+            match libc::fork() {
+                0 => libc::_exit(body()),
+                pid => pid,
+            }
+        }
+    }
+
+    fn status(pid: i32) -> i32 {
+        let mut status = 0;
+        // SAFETY: a child of ours.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        status
+    }
+
+    /// A fresh child may not be stoppable at once.
+    fn insist(pid: i32, wish: &Call) -> Result<u64, Failure> {
+        loop {
+            match call(pid, wish) {
+                Err(Failure::NotNow) => std::thread::sleep(Duration::from_millis(1)),
+                result => return result,
+            }
+        }
+    }
+
+    #[test]
+    fn a_sleeper_makes_a_call_and_sleeps_on() {
+        let at = instruction();
+        let pid = child(|| {
+            let time = libc::timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+            // SAFETY: a live timespec.
+            unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) }
+        });
+        let begun = Instant::now();
+        assert_eq!(insist(pid, &of(at, libc::SYS_getppid, [0; 6])).unwrap(), u64::from(std::process::id()));
+        assert_eq!(insist(pid, &of(at, libc::SYS_getpid, [0; 6])).unwrap(), pid as u64);
+        assert_eq!(status(pid), 0);
+        assert!(begun.elapsed() >= Duration::from_millis(250), "its sleep was cut short");
+    }
+
+    #[test]
+    fn a_reader_waits_on_and_its_registers_are_its_own() {
+        let at = instruction();
+        let mut pipe = [0; 2];
+        // SAFETY: two descriptors.
+        assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+        let pid = child(|| {
+            let mut byte = 0u8;
+            // SAFETY: one byte.
+            let got = unsafe { libc::read(pipe[0], (&raw mut byte).cast(), 1) };
+            if got == 1 {
+                i32::from(byte)
+            } else {
+                99
+            }
+        });
+        let place = insist(pid, &of(at, libc::SYS_mmap, [0, 4096, 3, 0x22, u64::MAX, 0])).unwrap();
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        assert!(maps.contains(&format!("{place:x}-")), "{place:x} is not in\n{maps}");
+        match insist(pid, &of(at, libc::SYS_close, [9999, 0, 0, 0, 0, 0])) {
+            Err(Failure::Call(error)) => assert_eq!(error.raw_os_error(), Some(libc::EBADF)),
+            other => panic!("{other:?}"),
+        }
+        // SAFETY: one byte.
+        assert_eq!(unsafe { libc::write(pipe[1], [42u8].as_ptr().cast(), 1) }, 1);
+        assert_eq!(libc::WEXITSTATUS(status(pid)), 42);
+    }
+
+    /// Adds up all numbers while it is stopped again and again.
+    #[test]
+    fn who_computes_gets_the_same_result() {
+        const NUMBERS: u64 = 60_000_000;
+        let at = instruction();
+        let mut pipe = [0; 2];
+        // SAFETY: two descriptors.
+        assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_NONBLOCK) }, 0);
+        let pid = child(|| {
+            let sum = (0..NUMBERS).fold(0u64, |sum, n| std::hint::black_box(sum + n));
+            // SAFETY: eight bytes; then it waits for its end.
+            unsafe {
+                libc::write(pipe[1], (&raw const sum).cast(), 8);
+                libc::pause()
+            }
+        });
+        let (mut made, mut sum) = (0, 0u64);
+        // SAFETY: eight bytes.
+        while unsafe { libc::read(pipe[0], (&raw mut sum).cast(), 8) } != 8 {
+            made += u32::from(call(pid, &of(at, libc::SYS_getpid, [0; 6])).is_ok_and(|result| result == pid as u64));
+        }
+        assert_eq!(sum, NUMBERS * (NUMBERS - 1) / 2, "after {made} calls");
+        assert!(made > 0);
+        // SAFETY: a signal to a child of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        status(pid);
+    }
+
+    #[test]
+    fn a_stopped_one_runs_while_it_is_wanted() {
+        use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+        // SAFETY: a page that parent and child share; atomics are valid for any bytes.
+        let count = unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            let at = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            &*at.cast::<AtomicU64>()
+        };
+        let pid = child(|| loop {
+            count.fetch_add(1, SeqCst);
+        });
+        let grows = || {
+            let before = count.load(SeqCst);
+            (0..200).any(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                count.load(SeqCst) != before
+            })
+        };
+        // SAFETY: signals to a child of ours.
+        let signal = |signal| unsafe { libc::kill(pid, signal) };
+        signal(libc::SIGSTOP);
+        // It may be on its way.
+        while grows() {}
+        let wanted = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            let tracer = scope.spawn(|| let_run(pid, || wanted.load(SeqCst)));
+            while !grows() && !tracer.is_finished() {}
+            wanted.store(false, SeqCst);
+            tracer.join().unwrap().unwrap();
+        });
+        while grows() {}
+        signal(libc::SIGCONT);
+        while !grows() {}
+        signal(libc::SIGKILL);
+        status(pid);
+    }
+
+    #[test]
+    fn who_is_another_program_or_stopped_or_ours_is_left() {
+        let at = instruction();
+        let pid = child(|| loop {
+            // SAFETY: waits for a signal.
+            unsafe { libc::pause() };
+        });
+        let wrong = Call { mark: *b"nowhere!", ..of(at, libc::SYS_getpid, [0; 6]) };
+        assert!(matches!(insist(pid, &wrong), Err(Failure::Other)));
+        assert!(matches!(insist(pid, &of(64, libc::SYS_getpid, [0; 6])), Err(Failure::Other)));
+        // SAFETY: signals to a child of ours.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        let mut stopped = 0;
+        // SAFETY: as in `status`.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut stopped, libc::WUNTRACED) }, pid);
+        // Made or not, it is stopped afterwards.
+        let _ = call(pid, &of(at, libc::SYS_getpid, [0; 6]));
+        while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // SAFETY: as above.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+        assert_eq!(insist(pid, &of(at, libc::SYS_getpid, [0; 6])).unwrap(), pid as u64);
+        // SAFETY: as above.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        status(pid);
+        assert!(matches!(call(pid, &of(at, libc::SYS_getpid, [0; 6])), Err(Failure::NotNow)));
+        // Nobody traces a thread of its own process.
+        assert!(matches!(call(std::process::id() as i32, &wrong), Err(Failure::Refused)));
+    }
+}

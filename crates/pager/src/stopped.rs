@@ -1,0 +1,47 @@
+//! Stopped programs: their memory is taken all the same.
+//!
+//! A signal that stops a process stops the stub's thread as well, and a batch posted to it is not answered. So a thread of
+//! ours becomes the tracer of that one thread and lets it run, until the process goes on or ends. Where we may not, or
+//! a debugger traces the stub's thread, the memory of the process stays.
+
+use crate::proc::Proc;
+use crate::state::Shared;
+use memfit_os::inject;
+use memfit_os::procfs::{self, Hold};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time between two looks whether the process is still stopped.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A batch is not answered: if the process is stopped, lets its stub run.
+pub fn run_stub(shared: &Arc<Shared>, proc: &Arc<Proc>) {
+    let Some(identity) = proc.identity.get() else { return };
+    let pid = identity.pid;
+    if proc.stub_runs.load(Relaxed) || procfs::hold(pid) != Some(Hold::Stopped) || proc.stub_runs.swap(true, SeqCst) {
+        return;
+    }
+    let (shared, tracer_of) = (Arc::clone(shared), Arc::clone(proc));
+    let tid = identity.tid;
+    let body = move || {
+        let looked = Cell::new(Instant::now());
+        let stopped = || {
+            if looked.get().elapsed() >= LOOK {
+                looked.set(Instant::now());
+                return procfs::hold(pid) == Some(Hold::Stopped);
+            }
+            true
+        };
+        let wanted = || !shared.ending.load(Relaxed) && !tracer_of.dead.load(Relaxed) && stopped();
+        if let Some(task) = procfs::task(pid, tid) {
+            // It stays as it is, and is looked at again when its batch is.
+            let _ = inject::let_run(task, wanted);
+        }
+        tracer_of.stub_runs.store(false, SeqCst);
+    };
+    if std::thread::Builder::new().name("tracer".into()).stack_size(128 << 10).spawn(body).is_err() {
+        proc.stub_runs.store(false, SeqCst);
+    }
+}

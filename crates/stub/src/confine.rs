@@ -1,0 +1,176 @@
+//! Programs that give up rights: other credentials, another root or namespace, a filter for the thread that makes it.
+//!
+//! What a thread may do, whoever breaks into its process can do: they share all memory. So the stub's thread follows: it gets a
+//! filter of its own, which allows what the thread is there for and nothing else, and it does not matter any more what
+//! rights it has beside that. A process without the thread has nothing to give up: the thread is made with what the
+//! program has then.
+//!
+//! The kernel refuses a filter for all threads (TSYNC) where one has a filter of its own: `seccomp` leaves the process before.
+
+use crate::exec::{returned, Next};
+use crate::seccomp::{Instruction, Program, ALLOW, WORK};
+use crate::sys::{self, syscall};
+use crate::{agent, fork, socket};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use memfit_wire::{CONFINE, FILTERED, NO_NEW_PRIVILEGES, STAY};
+
+/// The stub's thread has a filter of its own, or none could be made.
+static CONFINED: AtomicBool = AtomicBool::new(false);
+static FAILED: AtomicBool = AtomicBool::new(false);
+/// Counts what it has answered.
+static ANSWERED: AtomicU32 = AtomicU32::new(0);
+/// Its hello may be unread yet.
+const TRIES: u32 = 100;
+
+/// A new process, or a new thread of ours in it.
+pub fn forget() {
+    CONFINED.store(false, Relaxed);
+    FAILED.store(false, Relaxed);
+}
+
+/// Whether it has a filter of its own.
+pub fn is_confined() -> bool {
+    agent::is_there() && CONFINED.load(Acquire)
+}
+
+/// The program is about to give something up: when this returns the stub's thread cannot use it any more.
+pub fn begin() {
+    let mask = fork::set_mask(u64::MAX);
+    if agent::has_said_hello() && !CONFINED.load(Acquire) {
+        tell(0);
+        if FAILED.load(Acquire) {
+            agent::leave(FILTERED);
+        }
+    }
+    fork::set_mask(mask);
+}
+
+/// The program is about to give up the rights of programs that it starts (PR_SET_NO_NEW_PRIVS).
+pub fn without_new_privileges() {
+    let mask = fork::set_mask(u64::MAX);
+    if agent::has_said_hello() && !CONFINED.load(Acquire) {
+        tell(NO_NEW_PRIVILEGES);
+    }
+    fork::set_mask(mask);
+}
+
+/// By way of the pager: nobody else reaches the thread.
+fn tell(flags: u32) {
+    let before = ANSWERED.load(Acquire);
+    for _ in 0..TRIES {
+        if socket::ask(CONFINE, flags) == STAY {
+            while ANSWERED.load(Acquire) == before && agent::is_there() {
+                sys::futex_wait(&ANSWERED, before, 100);
+            }
+            return;
+        }
+        if !agent::is_there() {
+            return;
+        }
+        // SAFETY: lets others run.
+        unsafe { syscall!(sys::SCHED_YIELD) };
+    }
+    FAILED.store(true, Release);
+}
+
+/// In the stub's thread, as the pager says.
+pub fn obey(flags: u32) {
+    const NEW_PRIVILEGES: usize = 38;
+    const SET_SECCOMP: usize = 22;
+    // SAFETY: changes the calling thread only; the program of the filter lives through the call.
+    let confined = unsafe {
+        let mut result = syscall!(sys::PRCTL, NEW_PRIVILEGES, 1, 0, 0, 0);
+        if flags & NO_NEW_PRIVILEGES == 0 && result == 0 {
+            let (code, len) = filter();
+            let program = Program { len, filter: code.as_ptr() };
+            result = syscall!(sys::PRCTL, SET_SECCOMP, 2, &raw const program);
+        }
+        result == 0
+    };
+    FAILED.store(!confined, Release);
+    CONFINED.store(confined && flags & NO_NEW_PRIVILEGES == 0, Release);
+    ANSWERED.fetch_add(1, Release);
+    sys::futex_wake(&ANSWERED);
+}
+
+/// Instructions at most.
+const ROOM: usize = 96;
+const LOAD: u16 = 0x20;
+const IS: u16 = 0x15;
+const RETURN: u16 = 0x06;
+/// ERRNO with EPERM.
+const REFUSE: u32 = 0x0005_0001;
+
+/// The filter: the calls of [`WORK`], those of the thread's end and beginning, signals only to its own process, limits only its own.
+fn filter() -> ([Instruction; ROOM], u16) {
+    const NUMBER: u32 = 0;
+    const ARCH: u32 = 4;
+    const X86_64: u32 = 0xc000_003e;
+    const MORE: [usize; 4] = [sys::SIGACTION, sys::SIGPROCMASK, sys::SCHED_YIELD, sys::USERFAULTFD];
+    let mut code = [Instruction { code: RETURN, jump_true: 0, jump_false: 0, k: REFUSE }; ROOM];
+    let mut len = 0;
+    let mut put = |code_: u16, jump_true: u8, jump_false: u8, k: u32| {
+        code[len] = Instruction { code: code_, jump_true, jump_false, k };
+        len += 1;
+    };
+    let argument = |which: u32| 16 + 8 * which;
+    put(LOAD, 0, 0, ARCH);
+    put(IS, 1, 0, X86_64);
+    put(RETURN, 0, 0, REFUSE);
+    put(LOAD, 0, 0, NUMBER);
+    for number in WORK.iter().map(|call| call.0).chain(MORE).filter(|number| *number != sys::PRLIMIT) {
+        put(IS, 0, 1, number as u32);
+        put(RETURN, 0, 0, ALLOW);
+    }
+    // SAFETY: asks for a number.
+    let pid = unsafe { syscall!(sys::GETPID) } as u32;
+    for number in [sys::KILL, sys::TGKILL] {
+        put(IS, 0, 4, number as u32);
+        put(LOAD, 0, 0, argument(0));
+        put(IS, 0, 1, pid);
+        put(RETURN, 0, 0, ALLOW);
+        put(RETURN, 0, 0, REFUSE);
+    }
+    // Of this process (0), without new limits: a null.
+    put(IS, 0, 10, sys::PRLIMIT as u32);
+    for half in [argument(0), argument(2), argument(2) + 4] {
+        put(LOAD, 0, 0, half);
+        put(IS, 1, 0, 0);
+        put(RETURN, 0, 0, REFUSE);
+    }
+    put(RETURN, 0, 0, ALLOW);
+    put(RETURN, 0, 0, REFUSE);
+    (code, len as u16)
+}
+
+/// libc's function, after the stub's thread has followed.
+macro_rules! gives_up {
+    ($($function:ident $place:ident ($($argument:ident),*)),*) => {$(
+        static $place: Next = {
+            // SAFETY: the bytes end with the only null.
+            unsafe { Next::new(core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($function), "\0").as_bytes())) }
+        };
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $function($($argument: usize),*) -> i32 {
+            // SAFETY: the symbol is libc's function, whose arguments are words at most.
+            unsafe {
+                let next = $place.get();
+                if next == 0 {
+                    return returned(-ENOSYS);
+                }
+                begin();
+                core::mem::transmute::<usize, unsafe extern "C" fn($($argument: usize),*) -> i32>(next)($($argument),*)
+            }
+        }
+    )*};
+}
+const ENOSYS: isize = 38;
+gives_up!(
+    chroot CHROOT (path),
+    pivot_root PIVOT_ROOT (new, old),
+    capset CAPSET (header, data),
+    setgroups SETGROUPS (count, groups),
+    setfsuid SETFSUID (id),
+    setfsgid SETFSGID (id)
+);
