@@ -103,7 +103,14 @@ pub fn receive(socket: &OwnedFd) -> io::Result<Option<Value>> {
 }
 
 fn answer(packet: Option<seqpacket::Packet>) -> io::Result<Option<Value>> {
-    packet.map(|packet| Ok(serde_json::from_slice(&packet.bytes)?)).transpose()
+    let parsed = |packet: seqpacket::Packet| match serde_json::from_slice(&packet.bytes) {
+        // The word that turns away: every other answer is JSON.
+        Err(_) if !packet.bytes.starts_with(b"{") => {
+            Err(io::Error::other("it has no descriptor left: raise ulimit -n"))
+        }
+        other => Ok(other?),
+    };
+    packet.map(parsed).transpose()
 }
 
 /// The pager ended with our question unread.

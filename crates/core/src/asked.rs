@@ -150,10 +150,14 @@ pub enum Asked<'a> {
         from: Extent,
         to: Stored,
     },
+    Inherit {
+        child: ProcId,
+        range: PageRange,
+    },
 }
 
 /// Names of the calls, each at its number in a recording.
-pub const CALL_NAMES: [&str; 33] = [
+pub const CALL_NAMES: [&str; 34] = [
     "add_process",
     "remove_process",
     "adopt",
@@ -187,6 +191,7 @@ pub const CALL_NAMES: [&str; 33] = [
     "block_of",
     "written",
     "relocated",
+    "inherit",
 ];
 
 impl Asked<'_> {
@@ -226,6 +231,7 @@ impl Asked<'_> {
             Asked::BlockOf { .. } => 30,
             Asked::Written { .. } => 31,
             Asked::Relocated { .. } => 32,
+            Asked::Inherit { .. } => 33,
         }
     }
 
@@ -303,8 +309,7 @@ impl Core {
             Asked::Unmapped { proc, range } => self.unmapped(proc, range),
             Asked::Disown { proc, range } => self.disown(proc, range),
             Asked::Remapped { proc, from, to } => self.remapped(proc, from, to),
-            Asked::Forked { parent, slots, present: true } => _ = self.forked(parent, slots),
-            Asked::Forked { parent, slots, present: false } => _ = self.fork_expected(parent, slots),
+            Asked::Forked { parent, slots, present } => _ = self.forked(parent, slots, present),
             Asked::BeginProof { proc } => _ = self.begin_proof(proc),
             Asked::EndDoubts { proc, epoch } => self.end_doubts(proc, epoch),
             Asked::EndQuarantine { proc, page, epoch, present } => self.end_quarantine(proc, page, epoch, present),
@@ -323,6 +328,7 @@ impl Core {
             Asked::BlockOf { object } => _ = self.block_of(object),
             Asked::Written { object, extent } => self.written(object, extent),
             Asked::Relocated { object, from, to } => self.relocated(object, from, to),
+            Asked::Inherit { child, range } => self.inherit(child, range),
         }
         // The pager takes them in the same locked section or the next.
         _ = self.take_effects();

@@ -540,7 +540,8 @@ impl World {
         if self.procs.len() >= 3 || !self.procs[p].loads.is_empty() {
             return;
         }
-        let (id, _) = self.core.forked(self.procs[p].id, 64);
+        let (id, _) = self.core.forked(self.procs[p].id, 64, true);
+        self.core.inherit(id, PageRange::ALL);
         let pages = self.procs[p].pages.clone();
         self.procs.push(Proc { id, pages, loads: Vec::new() });
         self.settle();

@@ -100,21 +100,29 @@ impl Core {
         self.table.prune(proc, from);
     }
 
-    /// fork: the child has what the parent has; evicted contents are shared by reference.
-    pub fn forked(&mut self, parent: ProcId, slots: u32) -> (ProcId, AreaId) {
-        self.forked_with(parent, slots, true)
-    }
-
-    /// A fork is about to happen: its child will need what is outside. What it has in memory is adopted when it is there.
-    pub fn fork_expected(&mut self, parent: ProcId, slots: u32) -> (ProcId, AreaId) {
-        self.forked_with(parent, slots, false)
-    }
-
-    fn forked_with(&mut self, parent: ProcId, slots: u32, present: bool) -> (ProcId, AreaId) {
+    /// fork: a child that has nothing yet. Until [`Core::inherit`] has given it all, part by part, no other call here
+    /// may be about it or change its parent. Without `present` the fork is still to come: what is in memory is adopted
+    /// when the child is there.
+    pub fn forked(&mut self, parent: ProcId, slots: u32, present: bool) -> (ProcId, AreaId) {
         self.asked(&Asked::Forked { parent, slots, present });
         let (child, area) = self.new_process(slots);
         self.trace(Call::Forked { proc: parent.0, child: child.0 });
-        for (page, entry) in self.table.tracked(parent, PageRange::ALL) {
+        // Not what is in doubt: nobody zaps in the child.
+        let (pinned, epoch) = (self.table.proc(parent).pinned.clone(), self.table.proc(parent).epoch);
+        let copy = self.table.proc_mut(child);
+        (copy.pinned, copy.epoch, copy.inherits) = (pinned, epoch, Some((parent, present)));
+        self.counters.forks += 1;
+        (child, area)
+    }
+
+    /// The child of a fork has what its parent has in a range. Evicted contents are shared by reference.
+    ///
+    /// # Panics
+    /// If the process is no child of a fork.
+    pub fn inherit(&mut self, child: ProcId, range: PageRange) {
+        self.asked(&Asked::Inherit { child, range });
+        let (parent, present) = self.table.proc(child).inherits.expect("only the child of a fork inherits");
+        for (page, entry) in self.table.tracked(parent, range) {
             match entry {
                 Entry::Out(object) => self.objects.add_ref(ObjectId(object)),
                 Entry::Resident | Entry::Lazy | Entry::Quarantined(_) if !present => continue,
@@ -125,12 +133,6 @@ impl Core {
             }
             self.table.set(child, page, entry);
         }
-        // Not what is in doubt: nobody zaps in the child.
-        let (pinned, epoch) = (self.table.proc(parent).pinned.clone(), self.table.proc(parent).epoch);
-        let copy = self.table.proc_mut(child);
-        (copy.pinned, copy.epoch) = (pinned, epoch);
-        self.counters.forks += 1;
-        (child, area)
     }
 
     /// Begins a proof: the pages in quarantine now and the epoch to name with them. Pages that a later

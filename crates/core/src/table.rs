@@ -163,6 +163,8 @@ pub(crate) struct Proc {
     /// Raised whenever a proof for the quarantine begins.
     pub epoch: u32,
     pub doubts: Doubts,
+    /// Of the child of a fork: its parent, and whether it has what its parent has in memory.
+    pub inherits: Option<(ProcId, bool)>,
     /// Entries that are Loading or Filling.
     pub coming_pages: u64,
 }
@@ -258,6 +260,7 @@ impl Table {
             pinned: BTreeSet::new(),
             epoch: 0,
             doubts: Doubts::default(),
+            inherits: None,
             coming_pages: 0,
         };
         match self.procs.iter().position(Option::is_none) {

@@ -121,6 +121,7 @@ const PICK_WRITEBACK: u8 = 29;
 const BLOCK_OF: u8 = 30;
 const WRITTEN: u8 = 31;
 const RELOCATED: u8 = 32;
+const INHERIT: u8 = 33;
 /// The first tag of a note.
 const NOTES: u8 = 48;
 const SAMPLED: u8 = 48;
@@ -241,6 +242,7 @@ impl Encoder {
                 difference(out, &mut self.last.unit, from.unit.into());
                 self.stored(out, to);
             }
+            Asked::Inherit { child, range } => self.range(out, INHERIT, child, range),
         }
     }
 
@@ -440,6 +442,7 @@ impl<'a> Decoder<'a> {
                 Asked::Written { object, extent: if flag { Some(self.extent()?) } else { None } }
             }
             RELOCATED => Asked::Relocated { object: self.object()?, from: self.extent()?, to: self.stored()? },
+            INHERIT => Asked::Inherit { child: self.proc()?, range: self.range()? },
             _ => return Err(Damaged::Wrong),
         }))
     }
@@ -592,6 +595,7 @@ mod tests {
             Asked::Written { object, extent: Some(Extent { unit: 0 }) },
             Asked::Written { object, extent: None },
             Asked::Relocated { object, from: Extent { unit: 12 }, to: stored(13) },
+            Asked::Inherit { child: P, range: PageRange::ALL },
         ]
     }
 
@@ -642,7 +646,7 @@ mod tests {
         for damaged in [&[48][..], &[48, 2, 1], &[48, 1, 1], &[48, 2, 0x80, 0x80], &[50, 0xff, 0xff]] {
             assert_eq!(Decoder::new(damaged).item(), Err(Damaged::Short), "{damaged:?}");
         }
-        assert_eq!(Decoder::new(&[33]).item(), Err(Damaged::Wrong));
+        assert_eq!(Decoder::new(&[INHERIT + 1]).item(), Err(Damaged::Wrong));
     }
 
     #[test]

@@ -96,7 +96,10 @@ impl Row {
                 self.at(proc, page);
                 self.name(At::Result, name_of_filled(filled));
             }
-            Asked::Removed { proc, range } | Asked::Unmapped { proc, range } | Asked::Disown { proc, range } => {
+            Asked::Removed { proc, range }
+            | Asked::Unmapped { proc, range }
+            | Asked::Disown { proc, range }
+            | Asked::Inherit { child: proc, range } => {
                 self.range(proc, range);
             }
             Asked::Remapped { proc, from, to } => {

@@ -92,6 +92,7 @@ fn calls() -> Vec<(Asked<'static>, &'static str)> {
             Asked::Relocated { object: OBJECT, from: Extent { unit: 12 }, to: stored },
             "object=77 codec=2 len=1000 unit=9 from_unit=12",
         ),
+        (Asked::Inherit { child: P, range }, "process=3 page=5 pages=6"),
     ]
 }
 

@@ -239,7 +239,11 @@ impl World<'_> {
     fn forked(&mut self) {
         let parent = self.s.procs[0].core_id();
         let before = self.entries();
-        let (id, area) = self.call("forked", |core| core.forked(parent, PAGES as u32));
+        let (id, area) = self.call("forked", |core| {
+            let made = core.forked(parent, PAGES as u32, true);
+            core.inherit(made.0, PageRange::ALL);
+            made
+        });
         let regions = self.s.procs[0].regions;
         let child = &mut self.s.procs[1];
         (child.id, child.regions, child.listed) = (Some((id.0, area.0)), regions, true);

@@ -14,8 +14,9 @@ use std::io;
 use std::mem::size_of;
 use std::time::{Duration, Instant};
 
-/// How long a thread may take to stop: one inside of the kernel (vfork, a device) does not stop before it comes out.
-const STOPS_WITHIN: Duration = Duration::from_millis(20);
+/// How long a thread may take to stop: it needs a CPU, and one inside of the kernel (vfork, a device) does not stop before it
+/// comes out.
+const STOPS_WITHIN: Duration = Duration::from_millis(500);
 /// Between two looks whether it has.
 const LOOK: Duration = Duration::from_micros(20);
 /// And whether one that runs alone has stopped: it is wanted for a moment only.

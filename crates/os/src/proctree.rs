@@ -90,15 +90,25 @@ pub fn read_stat(pid: Pid) -> Option<ProcStat> {
 /// Every process visible in `/proc`, dead ones included.
 ///
 /// # Errors
-/// When `/proc` cannot be listed (not mounted).
+/// When `/proc` cannot be listed (not mounted), or a process cannot be read for lack of a descriptor.
 pub fn snapshot() -> io::Result<Vec<ProcStat>> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A process may end between the listing and the reading.
-        all.extend(read_stat(pid));
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<Pid>().ok()) else { continue };
+        match fs::read(format!("/proc/{pid}/stat")) {
+            Ok(bytes) => all.extend(parse_stat(&String::from_utf8_lossy(&bytes))),
+            Err(error) if no_descriptor(&error) => return Err(error),
+            // A process may end between the listing and the reading.
+            Err(_) => {}
+        }
     }
     Ok(all)
+}
+
+/// Whether an error says that this process, or the machine, has no descriptor left.
+#[must_use]
+pub fn no_descriptor(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// The descendants of `root` within a snapshot, parents before children; `root` itself and everything at or below a

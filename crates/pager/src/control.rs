@@ -412,7 +412,7 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     } else if client.has_beacon {
         desk.shared.unnamed.add(&client);
     }
-    join(desk, client);
+    wake::join(desk, &client);
 }
 
 /// A process has greeted: its stub has no thread yet. One that is known so far has one more filter.
@@ -426,7 +426,7 @@ pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &From
     let Ok(process) = seqpacket::peer_descriptor(socket.as_fd()) else { return };
     let Ok(rss) = RssReader::open(pid) else { return };
     if seqpacket::peer_lives(socket.as_fd()) {
-        join(desk, new_client(desk, process, pid, greeting, rss, DORMANT));
+        wake::join(desk, &new_client(desk, process, pid, greeting, rss, DORMANT));
     }
 }
 
@@ -458,13 +458,6 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         quiet: AtomicU32::new(leave::ASKED),
         gone: AtomicBool::new(false),
     })
-}
-
-fn join(desk: &Arc<Desk>, client: Arc<Client>) {
-    wake::succeed(desk, &client);
-    let mut clients = desk.clients.lock().unwrap();
-    clients.push(client);
-    desk.shared.room.clients.store(clients.len(), Relaxed);
 }
 
 fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
@@ -704,7 +697,8 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
 /// Serves its faults and events from now on.
 pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Result<()> {
     let (shared, proc) = (Arc::clone(shared), Arc::clone(proc));
-    std::thread::Builder::new().name("fault".into()).stack_size(256 << 10).spawn(move || fault::run(shared, proc))?;
+    let thread = std::thread::Builder::new().name("fault".into()).stack_size(256 << 10);
+    thread.spawn(move || fault::run(shared, proc)).map_err(|error| room::no_thread(&error))?;
     Ok(())
 }
 

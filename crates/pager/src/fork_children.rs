@@ -9,11 +9,13 @@ use crate::control::{duplicate, start_fault_thread, Client, Desk};
 use crate::proc::{send_command, Proc, ZERO_PAGE};
 use crate::room;
 use crate::state::Shared;
+use memfit_core::{Core, PageRange};
 use memfit_os::maps::{not_inherited, Pagemap};
 use memfit_os::procfs;
 use memfit_os::proctree::{self, ProcStat};
 use memfit_os::uffd::{Event, Fill, Inbox, Uffd};
 use memfit_wire::{Command, LEND, STAY};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex};
@@ -23,6 +25,11 @@ use std::time::{Duration, Instant};
 const NAMED_WITHIN: Duration = Duration::from_millis(100);
 /// How long a touched beacon waits for the hello, which the stub sends before.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
+/// No address of a program is so high.
+const ADDRESSES: u64 = 1 << 56;
+/// So many fork children that must be killed may wait for it before their parent goes on, and so long it waits at most.
+const DOOMED_MAX: usize = 4;
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// Between two looks whether the process still lives.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -42,6 +49,8 @@ struct Doomed {
     why: String,
     /// It has touched a page, so that it is in the list of processes. The event comes before.
     seen: bool,
+    /// Once its beacon is filled: the processes whose beacon was there before.
+    before: Option<Vec<i32>>,
     /// Once it is found.
     process: Option<ProcStat>,
 }
@@ -50,6 +59,14 @@ impl Unnamed {
     /// How many must be killed.
     pub fn doomed(&self) -> usize {
         self.doomed.lock().unwrap().len()
+    }
+
+    /// Waits until there are few: each has a descriptor that nobody has counted. Called by the fault thread of the parent.
+    pub fn wait_for_few(&self) {
+        let begun = Instant::now();
+        while self.doomed() > DOOMED_MAX && begun.elapsed() < ENDS_WITHIN {
+            std::thread::sleep(room::RETRY / 10);
+        }
     }
 
     /// A stub has said hello and will touch its beacon.
@@ -81,7 +98,7 @@ fn may_be(client: &Client, proc: &Proc, tid: u32) -> bool {
     let open = !client.gone.load(Relaxed) && client.proc.lock().unwrap().is_none();
     open && procfs::task(client.pid, tid).is_some()
         && proctree::read_stat(client.pid).is_some_and(|stat| is_child(&stat, proc.parent_pid.load(Relaxed)))
-        && beacon_is_there(client.pid, proc) == Some(false)
+        && beacon_is_there(client.pid, proc).is_ok_and(|there| !there)
 }
 
 /// Whether a process is a fork child of another one, as far as parents tell: an orphan has another parent, and one made with
@@ -93,15 +110,15 @@ fn is_child(stat: &ProcStat, parent: i32) -> bool {
     proctree::read_stat(parent).is_none_or(|of| of.is_dead() || of.ppid == stat.ppid)
 }
 
-fn beacon_is_there(pid: i32, proc: &Proc) -> Option<bool> {
-    Pagemap::open(pid).ok()?.is_present(proc.beacon.load(Relaxed)).ok()
+fn beacon_is_there(pid: i32, proc: &Proc) -> io::Result<bool> {
+    Pagemap::open(pid)?.is_present(proc.beacon.load(Relaxed))
 }
 
 /// The beacon was filled: the process in which it is now is the one with that userfaultfd. Its stub holds the userfaultfd from now on,
 /// too: the process waits for that, since nobody else would when pager and launcher die.
 pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     let mut clients = shared.unnamed.clients.lock().unwrap();
-    let mut theirs = claims.iter().filter(|client| beacon_is_there(client.pid, proc) == Some(true));
+    let mut theirs = claims.iter().filter(|client| beacon_is_there(client.pid, proc).is_ok_and(|there| there));
     let (Some(client), None) = (theirs.next(), theirs.next()) else { return };
     clients.retain(|c| !Arc::ptr_eq(c, client));
     *client.proc.lock().unwrap() = Some(Arc::clone(proc));
@@ -113,13 +130,15 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
 /// Kills fork children that nobody serves, as soon as it is known which processes they are.
 pub fn end_doomed(shared: &Arc<Shared>) {
     let doomed = std::mem::take(&mut *shared.unnamed.doomed.lock().unwrap());
-    let mut left = Vec::new();
+    let mut left: Vec<Doomed> = Vec::new();
     for mut child in doomed {
         if child.proc.uffd.gone() {
             crate::control::remove_process(shared, &child.proc);
             continue;
         }
-        if child.process.is_none() {
+        // One after the other: it is known by what has changed.
+        let sought = left.iter().any(|other| other.before.is_some() && other.process.is_none());
+        if child.process.is_none() && !sought {
             child.process = find(shared, &mut child);
         }
         if let Some(process) = &child.process {
@@ -133,7 +152,7 @@ pub fn end_doomed(shared: &Arc<Shared>) {
     shared.unnamed.doomed.lock().unwrap().append(&mut left);
 }
 
-/// The process with that userfaultfd, by its beacon, of which there is one try.
+/// The process with that userfaultfd, by its beacon: filled once, and looked for until it is found.
 fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     let proc = &child.proc;
     // An event that is unread keeps the page from being filled. Nothing but a fork of its own is of interest in them.
@@ -149,14 +168,40 @@ fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     if !child.seen {
         return None;
     }
-    let (parent, beacon) = (proc.parent_pid.load(Relaxed), proc.beacon.load(Relaxed));
+    if child.before.is_none() {
+        let before = with_beacon(proc)?.into_iter().map(|stat| stat.pid).collect();
+        if !matches!(proc.uffd.copy_and_wake(proc.beacon.load(Relaxed), &ZERO_PAGE.0), Fill::Done) {
+            return None;
+        }
+        child.before = Some(before);
+    }
+    let before = child.before.as_ref()?;
+    let named: Vec<i32> = shared.procs.lock().unwrap().iter().filter_map(|proc| proc.pid()).collect();
+    let mut found = with_beacon(proc)?;
+    found.retain(|stat| !before.contains(&stat.pid) && !named.contains(&stat.pid));
+    // Another child may have got its own meanwhile: it will have a name, or end.
+    if found.len() == 1 && !proc.uffd.gone() {
+        found.pop()
+    } else {
+        None
+    }
+}
+
+/// Those fork children of its parent that have their beacon. None if there is no descriptor to look at one.
+fn with_beacon(proc: &Proc) -> Option<Vec<ProcStat>> {
+    let parent = proc.parent_pid.load(Relaxed);
     let mut children = proctree::snapshot().ok()?;
     children.retain(|stat| stat.forked && !stat.is_dead() && is_child(stat, parent));
-    children.retain(|stat| beacon_is_there(stat.pid, proc) == Some(false));
-    if !matches!(proc.uffd.copy_and_wake(beacon, &ZERO_PAGE.0), Fill::Done) {
-        return None;
+    let mut found = Vec::new();
+    for stat in children {
+        match beacon_is_there(stat.pid, proc) {
+            Ok(true) => found.push(stat),
+            Err(error) if proctree::no_descriptor(&error) => return None,
+            // It may have ended.
+            Ok(false) | Err(_) => {}
+        }
     }
-    children.into_iter().find(|stat| beacon_is_there(stat.pid, proc) == Some(true))
+    Some(found)
 }
 
 /// Fork children that think that their parent was paged, which then could not be, wait for nothing.
@@ -180,13 +225,19 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
         None => parent.not_inherited.lock().unwrap().clone(),
     };
     let mut state = shared.lock();
-    let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32);
-    for &(start, end) in &lost {
-        state.core.unmapped(id, memfit_core::PageRange::from_addresses(start, end));
-    }
-    // Until the next look at what it shares, all that it has is its parent's.
-    shared.doubled.fetch_add(state.core.present_pages(id) * 4096, Relaxed);
+    let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, true);
     shared.settle(state);
+    let inherit = |core: &mut Core, part| {
+        let before = core.present_pages(id);
+        core.inherit(id, part);
+        // Until the next look at what it shares, all that it has is its parent's.
+        shared.doubled.fetch_add((core.present_pages(id) - before) * 4096, Relaxed);
+    };
+    let mut at = 0;
+    for &(start, end) in lost.iter().chain([&(ADDRESSES, ADDRESSES)]) {
+        shared.in_parts(parent.id, PageRange::from_addresses(at, start), inherit);
+        at = end;
+    }
     // Its stub has no other page yet.
     uffd.probe_at(parent.beacon.load(Relaxed));
     let room = shared.room_for_paged();
@@ -205,7 +256,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
     link(parent, &child);
     if let Err(error) = if room { start_fault_thread(shared, &child) } else { Err(room::full()) } {
-        let doomed = Doomed { proc: child, why: error.to_string(), seen: false, process: None };
+        let doomed = Doomed { proc: child, why: error.to_string(), seen: false, before: None, process: None };
         shared.unnamed.doomed.lock().unwrap().push(doomed);
         shared.outbox_event.raise();
         return;
@@ -250,13 +301,13 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
             gaps.push((at, start));
             at = end;
         }
-        gaps.push((at, 1 << 56));
+        gaps.push((at, ADDRESSES));
         for &(start, end) in &gaps {
             proc.files.lock().unwrap().cut(start / 4096, end.div_ceil(4096));
         }
         let mut state = shared.lock();
         for (start, end) in gaps {
-            state.core.disown(proc.id, memfit_core::PageRange::from_addresses(start, end));
+            state.core.disown(proc.id, PageRange::from_addresses(start, end));
         }
         shared.settle(state);
         *proc.regions.lock().unwrap() = registered.into_iter().collect();

@@ -274,8 +274,9 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
     // Nothing is adopted meanwhile.
     let _io = parent.io.lock().unwrap();
     let mut state = shared.lock();
-    let (id, area) = state.core.fork_expected(parent.id, (shared.sizes.staging / 4096) as u32);
+    let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, false);
     shared.settle(state);
+    shared.in_parts(parent.id, PageRange::ALL, |core, part| core.inherit(id, part));
     let expected = Arc::new(Expected {
         token: token.max(1),
         id,

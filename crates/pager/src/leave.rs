@@ -5,7 +5,7 @@
 //! registered stays so, and its faults are served, until the process ends; but all of it is there, so that it does not
 //! depend on us any more. It counts towards the budget.
 
-use crate::control::{Client, Desk, DORMANT, ENGAGING, IDLE, MANAGED, REFUSED};
+use crate::control::{Client, Desk, ENGAGING, IDLE, MANAGED, REFUSED};
 use crate::proc::{send_command, Broken, Proc};
 use crate::state::Shared;
 use crate::wake;
@@ -145,9 +145,6 @@ fn answer(socket: &OwnedFd, kind: u32) {
 
 fn leave(desk: &Desk, client: &Client, why: Why) {
     let managed = loop {
-        if client.stage.compare_exchange(DORMANT, REFUSED, SeqCst, SeqCst).is_ok() {
-            break false;
-        }
         // The fork child of a paged process lacks pages, and is paged as soon as it is known.
         if client.has_beacon && client.stage.load(SeqCst) == IDLE && !client.gone.load(Relaxed) {
             std::thread::sleep(LOOK);

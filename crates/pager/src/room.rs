@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Descriptors that a paged process takes: userfaultfd, wake-up, segment, pagemap, maps, a thread's stat, io_uring with
-/// its wake-up.
-const PAGED: usize = 8;
+/// its wake-up; and the userfaultfd of a child, which a FORK event brings.
+const PAGED: usize = 9;
 /// Those of each process with a stub: its socket and statm.
 const CLIENT: usize = 2;
 /// Those that are left free.
@@ -70,4 +70,9 @@ pub fn event() -> EventFd {
 /// The error that says so.
 pub fn full() -> io::Error {
     io::Error::other("the pager has no descriptor left: raise ulimit -n")
+}
+
+/// The error when the kernel gives no thread.
+pub fn no_thread(error: &io::Error) -> io::Error {
+    io::Error::other(format!("the pager cannot start a thread: {error}; raise ulimit -u or pids.max"))
 }

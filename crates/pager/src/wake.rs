@@ -10,7 +10,7 @@ use memfit_os::inject::{self, Call, Failure};
 use memfit_os::procfs;
 use memfit_wire::{FromStub, CLONE_FLAGS, ENTRY_MARK};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,12 @@ use std::time::{Duration, Instant};
 const THREADS_MAX: usize = 8;
 /// Time between two attempts: after the first that failed, at most, and where the reason will not go away at once.
 const AGAIN: Duration = Duration::from_millis(1);
-const AGAIN_MAX: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_millis(16);
 const AGAIN_LATER: Duration = Duration::from_millis(250);
+/// So many refusals are an answer.
+const REFUSALS: u32 = 3;
+/// What is in the way is told after so long: debuggers trace their children for a moment.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// A thread that was made says hello within this, unless it gets no CPU.
 const HELLO_WITHIN: Duration = Duration::from_secs(60);
 /// Time between two looks at what is awaited.
@@ -38,7 +42,11 @@ pub struct Dormant {
     pub filters: AtomicU64,
     /// When to try again, and how long to wait after that.
     next: Mutex<(Instant, Duration)>,
+    /// Since when something has been in the way, and whether the user knows it.
+    hindered: Mutex<Option<Instant>>,
     told: AtomicBool,
+    /// Attempts that were refused with nobody to be seen who traces it.
+    refusals: AtomicU32,
 }
 
 impl Dormant {
@@ -52,7 +60,9 @@ impl Dormant {
             start_stack: greeting.token,
             filters: AtomicU64::new(greeting.filters),
             next: Mutex::new((Instant::now(), AGAIN)),
+            hindered: Mutex::new(None),
             told: AtomicBool::new(false),
+            refusals: AtomicU32::new(0),
         }
     }
 
@@ -104,6 +114,8 @@ fn wake(desk: &Desk, client: &Arc<Client>, dormant: &Dormant) {
             return remove_client(desk, client);
         }
         Err(Hindrance::Thread(Failure::Refused)) => match procfs::tracer(client.pid) {
+            // One may just have let go.
+            Some(0) if dormant.refusals.fetch_add(1, Relaxed) < REFUSALS => return sleep_on(Duration::ZERO),
             Some(0) | None => {
                 client.stage.store(REFUSED, SeqCst);
                 return leave::refused(desk, client, &io::Error::from(io::ErrorKind::PermissionDenied));
@@ -114,7 +126,8 @@ fn wake(desk: &Desk, client: &Arc<Client>, dormant: &Dormant) {
         },
         Err(Hindrance::Thread(Failure::Call(error))) => format!("it cannot have another thread: {error}"),
     };
-    if !dormant.told.swap(true, Relaxed) {
+    let since = *dormant.hindered.lock().unwrap().get_or_insert_with(Instant::now);
+    if since.elapsed() > TOLD_AFTER && !dormant.told.swap(true, Relaxed) {
         let who = format!("process {} ({})", client.pid, client.comm);
         desk.shared.warn(format!("not paged for now, but counted: {who}: {why}"));
     }
@@ -188,9 +201,9 @@ pub fn forget_others(desk: &Desk, clients: &[Arc<Client>]) {
     }
 }
 
-/// What is the client of the same process when no thread of it is being made.
+/// What is the client of the same process when no thread of it is being made; if it has none, none will be made.
 pub fn settled(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
-    while client.stage.load(SeqCst) == WAKING && !client.gone.load(Relaxed) {
+    while client.stage.compare_exchange(DORMANT, REFUSED, SeqCst, SeqCst) == Err(WAKING) && !client.gone.load(Relaxed) {
         std::thread::sleep(LOOK);
     }
     let clients = desk.clients.lock().unwrap();
@@ -198,26 +211,28 @@ pub fn settled(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
     if client.gone.load(Relaxed) { clients.iter().rfind(same).unwrap_or(client) } else { client }.clone()
 }
 
-/// The thread of a process that had none has said hello: what was known of the process is its client's from now on. One that
-/// was greeted by another program of the same process has ended.
-pub fn succeed(desk: &Arc<Desk>, client: &Arc<Client>) {
-    let old = {
-        let clients = desk.clients.lock().unwrap();
-        let dormant = |c: &&Arc<Client>| c.pid == client.pid && c.dormant.is_some() && !Arc::ptr_eq(c, client);
-        clients.iter().rfind(dormant).cloned()
-    };
-    let Some(old) = old else { return };
-    if old.stage.load(SeqCst) != WAKING || client.dormant.is_some() {
-        return remove_client(desk, &old);
-    }
-    client.peak.store(old.peak.load(Relaxed), Relaxed);
-    client.share.store(old.share.load(Relaxed), Relaxed);
-    client.shmem.store(old.shmem.load(Relaxed), Relaxed);
-    *client.weighed.lock().unwrap() = *old.weighed.lock().unwrap();
-    *client.unweighed.lock().unwrap() = *old.unweighed.lock().unwrap();
-    old.gone.store(true, Relaxed);
+/// Adds a process to those that are known. Its thread may be the one that was made for it: then what was known of the process is
+/// this client's from now on. One that was greeted by another program of the same process has ended.
+pub fn join(desk: &Arc<Desk>, client: &Arc<Client>) {
     let mut clients = desk.clients.lock().unwrap();
-    clients.retain(|c| !Arc::ptr_eq(c, &old));
+    let old = clients.iter().rfind(|c| c.pid == client.pid && c.dormant.is_some()).cloned();
+    let made = old.as_ref().filter(|old| old.stage.load(SeqCst) == WAKING && client.dormant.is_none());
+    if let Some(old) = made {
+        client.peak.store(old.peak.load(Relaxed), Relaxed);
+        client.share.store(old.share.load(Relaxed), Relaxed);
+        client.shmem.store(old.shmem.load(Relaxed), Relaxed);
+        *client.weighed.lock().unwrap() = *old.weighed.lock().unwrap();
+        *client.unweighed.lock().unwrap() = *old.unweighed.lock().unwrap();
+        // Who looks for the process finds one of the two.
+        old.gone.store(true, Relaxed);
+        clients.retain(|c| !Arc::ptr_eq(c, old));
+    }
+    clients.push(Arc::clone(client));
+    desk.shared.room.clients.store(clients.len(), Relaxed);
     drop(clients);
-    engage_told(desk, client);
+    match (&old, made.is_some()) {
+        (_, true) => engage_told(desk, client),
+        (Some(old), false) => remove_client(desk, old),
+        (None, _) => {}
+    }
 }

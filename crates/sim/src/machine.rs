@@ -303,10 +303,8 @@ impl Machine {
             Event::Forks { parent, child, present } => {
                 let from = self.id(parent);
                 let slots = (self.sizes.staging / PAGE_BYTES) as u32;
-                let (id, _) = match present {
-                    true => self.core.forked(from, slots),
-                    false => self.core.fork_expected(from, slots),
-                };
+                let (id, _) = self.core.forked(from, slots, present);
+                self.core.inherit(id, PageRange::ALL);
                 let mut book = self.book(from).clone();
                 book.inherited(present);
                 self.started(child, id, book);

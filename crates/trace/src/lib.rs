@@ -19,7 +19,7 @@ pub const MAGIC: [u8; 8] = *b"memfit\x00T";
 /// The version of memfit that this is, as heads name it.
 pub const MEMFIT: &str = env!("CARGO_PKG_VERSION");
 /// The format that this version writes, and the only one that it reads.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a page, in every file so far.
 pub const PAGE_BYTES: u32 = 4096;
 /// Most bytes of a head's text, and of a block before compression: what a reader must have room for.

@@ -24,7 +24,7 @@ fn holds(bench: &Bench, line: &str, budget: u64) {
     let file = bench.directory.join("stats.json");
     let mib = |bytes: u64| bytes as f64 / MIB as f64;
     for _ in 0..ATTEMPTS {
-        let group = match Cgroup::new(budget * LIMIT_PERCENT / 100) {
+        let group = match Cgroup::of_memory(budget * LIMIT_PERCENT / 100) {
             Ok(group) => group,
             Err(reason) => return skip(&bench.name, &reason),
         };

@@ -1,5 +1,6 @@
 //! Processes that mean no good: other users of the machine, and programs of the tree.
 
+use crate::support::cgroup::Cgroup;
 use crate::support::contents::assert_contents_eq;
 use crate::support::known::{program, same, BUDGET};
 use crate::support::tree::{eventually, Tree};
@@ -12,6 +13,9 @@ use std::process::{Child, Command, Stdio};
 /// Fills twice the budget after the others are there, and checks it.
 const SCRIPT: &str =
     "echo $MEMFIT_SOCKET > new; mv new socket; until test -e go; do sleep 0.02; done; exec ./worked 60 12";
+
+/// Descriptors that a process of the script may take meanwhile, and another one.
+const PAGED: usize = 14;
 
 struct Run {
     bench: Bench,
@@ -85,7 +89,7 @@ fn another_user_cannot_take_the_pagers_descriptors() {
         let (child, said) = run.knock(Some(65534), 400, fds);
         assert_eq!(said, "connected 400\n");
         // None of these connections is kept, and nothing that came by them.
-        eventually("the descriptors are closed", || run.descriptors() <= before + 2);
+        eventually("the descriptors are closed", || run.descriptors() <= before + PAGED);
         end(child);
     }
     run.ends_well(&[]);
@@ -119,7 +123,7 @@ fn a_pager_without_a_descriptor_left_waits() {
     // Of the hundred ticks of a second.
     assert!(ticks() - used < 50, "its control thread turned for {} ticks of a second", ticks() - used);
     end(child);
-    eventually("they are given back", || run.descriptors() <= before + 2);
+    eventually("they are given back", || run.descriptors() <= before + PAGED);
     assert!(proctree::read_stat(run.pager).is_some_and(|pager| !pager.is_dead()));
     // Of the script's own processes some may have been turned away as well.
     let words =
@@ -145,6 +149,28 @@ fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
     let (ran, stats) = bench.managed("./many 30", BUDGET);
     assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
     assert!(ran.err.contains("killed: 0, not forked: 0"), "{}", ran.err);
+}
+
+/// With a limit of tasks the pager lacks threads, and the kernel some for writes to the swap tier.
+#[test]
+fn fork_children_for_whom_there_is_no_thread_die_alone() {
+    let Some(bench) = Bench::new("many_tasks", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "many", include_str!("../workloads/many_children.c")) else { return };
+    for limit in [14, 30, 45, 70] {
+        let group = match Cgroup::of_tasks(limit) {
+            Ok(group) => group,
+            Err(why) => return skip("fork_children_for_whom_there_is_no_thread_die_alone", &why),
+        };
+        let mut command = group.command(&memfit());
+        command.arg("run");
+        let (ran, stats) = bench.managed_by(command, "exec ./many 30", BUDGET);
+        assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
+        assert!(!ran.err.contains("killed: 0, not forked: 0"), "the limit was not met\n{}", ran.err);
+        let killed = ran.err.matches("killed process").count();
+        assert_eq!(killed, ran.err.matches("cannot start a thread").count(), "{}", ran.err);
+        assert!(!ran.err.contains("swap tier"), "{}", ran.err);
+    }
 }
 
 /// A userfaultfd is all of a process's memory.

@@ -88,7 +88,8 @@ fn daemon(bench: &Bench) {
     let (ran, stats) = bench.managed("./daemon go done", 24 * MIB);
     assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"started\n"[..]), "{}", ran.err);
     assert_eq!(ran.err, "");
-    assert!(stats.number("/evictions/pages") > 1000, "{:#}", stats.json);
+    // How many are out when the command returns depends on who got the CPUs.
+    assert!(stats.number("/evictions/pages") > 100, "{:#}", stats.json);
     assert!(!done.exists(), "the daemon waits");
     let pid = stats.number("/pid") as i32;
     fs::write(go, "").unwrap();

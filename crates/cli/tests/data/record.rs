@@ -113,8 +113,8 @@ fn what_is_no_recording_is_named() {
     directory.all_refuse("text", &["this is no recorded run"]);
     directory.file("head", &whole[..100]);
     directory.all_refuse("head", &["the file is cut, at byte 0"]);
-    directory.file("format", &[&whole[..8], &[2], &whole[9..]].concat());
-    directory.all_refuse("format", &["version 2 of the format, and this memfit reads 1"]);
+    directory.file("format", &[&whole[..8], &[3], &whole[9..]].concat());
+    directory.all_refuse("format", &["version 3 of the format, and this memfit reads 2"]);
     directory.file("more", &[&whole[..], b"x"].concat());
     directory.all_refuse("more", &["more behind the end of the run", &format!("at byte {}", whole.len())]);
     // Several: each is told of.

@@ -1,4 +1,4 @@
-//! A memory control group around one run, of version 1 or 2, removed whatever happens.
+//! A control group around one run, of version 1 or 2, with a limit of memory or of tasks; removed whatever happens.
 
 use std::fs;
 use std::io;
@@ -21,24 +21,37 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// A new group with that limit and no swap. An error says why there can be none here.
-    pub fn new(limit: u64) -> Result<Cgroup, String> {
+    /// A new group with a limit of memory, bytes, and no swap. An error says why there can be none here.
+    pub fn of_memory(limit: u64) -> Result<Cgroup, String> {
         if fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1) {
             return Err("swap is on, and the kernel would use it".into());
         }
-        let (parent, version) = hierarchy()?;
-        remove_old(&parent);
-        let path = parent.join(format!("{PREFIX}{}", std::process::id()));
-        let explain =
-            |error: io::Error| format!("no memory control group in {}: {error}; root can make one", parent.display());
-        fs::create_dir(&path).map_err(explain)?;
-        let group = Cgroup { path, version };
-        let file = if version == Version::One { "memory.limit_in_bytes" } else { "memory.max" };
-        fs::write(group.path.join(file), limit.to_string()).map_err(explain)?;
-        if version == Version::Two {
+        let group = Cgroup::new("memory")?;
+        let file = if group.version == Version::One { "memory.limit_in_bytes" } else { "memory.max" };
+        group.limit(file, limit)?;
+        if group.version == Version::Two {
             let _ = fs::write(group.path.join("memory.swap.max"), "0");
         }
         Ok(group)
+    }
+
+    /// A new group with a limit of tasks: processes and threads.
+    pub fn of_tasks(limit: u64) -> Result<Cgroup, String> {
+        let group = Cgroup::new("pids")?;
+        group.limit("pids.max", limit)?;
+        Ok(group)
+    }
+
+    fn new(controller: &str) -> Result<Cgroup, String> {
+        let (parent, version) = hierarchy(controller)?;
+        remove_old(&parent);
+        let path = parent.join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| none_in(&parent, &error))?;
+        Ok(Cgroup { path, version })
+    }
+
+    fn limit(&self, file: &str, limit: u64) -> Result<(), String> {
+        fs::write(self.path.join(file), limit.to_string()).map_err(|error| none_in(&self.path, &error))
     }
 
     /// A command that joins the group, then becomes `program`; its arguments follow.
@@ -83,14 +96,18 @@ impl Drop for Cgroup {
     }
 }
 
-/// Where groups are made.
-fn hierarchy() -> Result<(PathBuf, Version), String> {
+fn none_in(place: &Path, error: &io::Error) -> String {
+    format!("no control group in {}: {error}; root can make one", place.display())
+}
+
+/// Where groups of a controller are made.
+fn hierarchy(controller: &str) -> Result<(PathBuf, Version), String> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     let mut two = None;
     for line in mounts.lines() {
         let fields: Vec<&str> = line.split(' ').collect();
         match fields[..] {
-            [_, at, "cgroup", options, ..] if options.split(',').any(|option| option == "memory") => {
+            [_, at, "cgroup", options, ..] if options.split(',').any(|option| option == controller) => {
                 return Ok((at.into(), Version::One));
             }
             [_, at, "cgroup2", ..] => two = Some(PathBuf::from(at)),
@@ -99,14 +116,14 @@ fn hierarchy() -> Result<(PathBuf, Version), String> {
     }
     let at = two.ok_or("no control groups are mounted")?;
     let has = |file: &str| {
-        fs::read_to_string(at.join(file)).is_ok_and(|text| text.split_whitespace().any(|word| word == "memory"))
+        fs::read_to_string(at.join(file)).is_ok_and(|text| text.split_whitespace().any(|word| word == controller))
     };
     if !has("cgroup.controllers") {
-        return Err("the control groups here do not count memory".into());
+        return Err(format!("the control groups here have no {controller} controller"));
     }
     if !has("cgroup.subtree_control") {
-        fs::write(at.join("cgroup.subtree_control"), "+memory").map_err(|error| {
-            format!("memory control groups cannot be enabled: {error}; root can, outside a container")
+        fs::write(at.join("cgroup.subtree_control"), format!("+{controller}")).map_err(|error| {
+            format!("control groups of {controller} cannot be enabled: {error}; root can, outside a container")
         })?;
     }
     Ok((at, Version::Two))

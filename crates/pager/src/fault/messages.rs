@@ -206,7 +206,10 @@ impl Server {
     fn apply(&self, event: Event) {
         crate::flight::note(|| format!("process {} handles {event:x?}", self.proc.id.0));
         match event {
-            Event::Fork(child) => crate::fork_children::forked(&self.shared, &self.proc, child),
+            Event::Fork(child) => {
+                crate::fork_children::forked(&self.shared, &self.proc, child);
+                self.shared.unnamed.wait_for_few();
+            }
             other => self.event(&other),
         }
     }

@@ -175,10 +175,14 @@ impl Engine {
         }
         let entry = self.ring.as_mut()?.completion().find(|entry| entry.user_data() != NOBODY)?;
         let token = entry.user_data();
-        self.under_way.retain(|request| request.token != token);
-        let result = match entry.result() {
-            bytes if bytes >= 0 => Ok(bytes as usize),
-            errno => Err(io::Error::from_raw_os_error(-errno)),
+        let at = self.under_way.iter().position(|request| request.token == token);
+        let request = at.map(|at| self.under_way.swap_remove(at));
+        let result = match (entry.result(), request) {
+            (bytes, _) if bytes >= 0 => Ok(bytes as usize),
+            // The kernel had no thread for it (pids.max, RLIMIT_NPROC).
+            // SAFETY: the owner keeps the memory until it has the result.
+            (errno, Some(request)) if errno == -libc::ECANCELED => unsafe { at_once(&request) },
+            (errno, _) => Err(io::Error::from_raw_os_error(-errno)),
         };
         Some((token, result))
     }
