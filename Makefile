@@ -19,8 +19,8 @@ help: ## this list
 build: ## release binaries in target/release
 	$(CARGO) build --release --workspace
 
-run: build ## an unmodified program in half the memory that it takes
-	@MEMFIT=$(TARGET)/release/memfit examples/demo.sh
+run: build ## a job that is killed for lack of memory, and finishes with memfit; ten seconds
+	@MEMFIT=$(TARGET)/release/memfit examples/demo
 
 test: ## all tests of data and behaviour; those that this machine cannot run are listed at the end
 	@tests/run

@@ -7,11 +7,13 @@
 //! read the event it could fill pages of the range ahead of a fault next to it, and a fill replaces a guard.
 
 use crate::exec::returned;
-use crate::fork;
 use crate::sys::{self, syscall, PAGE};
 use crate::unused::up_to_unused;
+use crate::{fills, fork};
 
 const DONTNEED: i32 = 4;
+const POPULATE_READ: i32 = 22;
+const POPULATE_WRITE: i32 = 23;
 const GUARD_INSTALL: i32 = 102;
 const ENOMEM: isize = 12;
 
@@ -22,6 +24,9 @@ const ENOMEM: isize = 12;
 pub unsafe fn advise(start: usize, bytes: usize, advice: i32) -> isize {
     if fork::overrules(advice) {
         return 0;
+    }
+    if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
+        fills::begin(bytes);
     }
     // SAFETY: forwards what the caller answers for.
     let result = up_to_unused(start, bytes, |bytes| unsafe { syscall!(sys::MADVISE, start, bytes, advice) });

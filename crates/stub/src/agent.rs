@@ -30,6 +30,8 @@ static NOTICE: AtomicUsize = AtomicUsize::new(0);
 /// What the thread is about: [`IDLE`] or [`PAGED`]; its number, 0 before its hello, [`NONE`] at its end; the process that has it.
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
 static THREAD: AtomicUsize = AtomicUsize::new(0);
+/// Its number also when it is about to end.
+static SAID_HELLO: AtomicUsize = AtomicUsize::new(0);
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 const NONE: usize = usize::MAX;
 /// Looks for the hello, which comes in under a millisecond.
@@ -40,7 +42,8 @@ static LEFT: AtomicBool = AtomicBool::new(false);
 static AWAITED: AtomicBool = AtomicBool::new(false);
 const IDLE: u32 = 0;
 const PAGED: u32 = 1;
-/// The thread of this process is made: another one would be one too many.
+/// The thread of this process is being made by itself, or runs: another one would be one too many.
+static MAKING: AtomicBool = AtomicBool::new(false);
 static MADE: AtomicBool = AtomicBool::new(false);
 /// See [`depends`].
 static DEPENDS: AtomicBool = AtomicBool::new(false);
@@ -67,13 +70,23 @@ global_asm!(
     "syscall",
     "test rax, rax",
     "jnz 2f",
+    // The second of two that were made ends here: they have the same stack.
+    "mov eax, 1",
+    "xchg byte ptr [rip + {made}], al",
+    "test al, al",
+    "jnz 3f",
     "xor ebp, ebp",
     "mov rdi, r9",
     "call {main}",
     "ud2",
+    "3: mov eax, 60",
+    "xor edi, edi",
+    "syscall",
+    "jmp 3b",
     "2: ret",
     ".size memfit_stub_clone, . - memfit_stub_clone",
     main = sym main,
+    made = sym MADE,
 );
 
 unsafe extern "C" {
@@ -108,8 +121,10 @@ pub fn start(forked: bool, token: u64) -> bool {
     DEPENDS.store(token != 0 || forked && BEACON.load(Relaxed) != 0, Relaxed);
     STATE.store(IDLE, Relaxed);
     THREAD.store(0, Relaxed);
+    SAID_HELLO.store(0, Relaxed);
     PROCESS.store(0, Relaxed);
     MADE.store(false, Relaxed);
+    MAKING.store(false, Relaxed);
     confine::forget();
     let start = Start::here();
     if !depends() && greeting::send(forked, &start) {
@@ -120,6 +135,9 @@ pub fn start(forked: bool, token: u64) -> bool {
 
 /// Makes the thread of a process that has greeted, instead of waiting for the pager to have it made.
 pub fn make_now() {
+    if MAKING.swap(true, AcqRel) {
+        return;
+    }
     if let Some(stack) = sys::map_private(&STACK, STACK_BYTES) {
         make(greeting::is_forked(), stack);
     }
@@ -240,8 +258,11 @@ pub fn leave(why: u32) -> bool {
         return false;
     }
     LEFT.store(true, Release);
-    // It may have been made meanwhile.
-    let Some(thread) = thread() else { return true };
+    // It may have been made meanwhile, and be ending by now.
+    let thread = SAID_HELLO.load(Acquire);
+    if thread == 0 {
+        return true;
+    }
     // Another thread may have asked as well: the first one waits for the end, the others for that one.
     if !AWAITED.swap(true, AcqRel) {
         await_end(thread);
@@ -310,12 +331,6 @@ fn give_up() -> ! {
 
 extern "C" fn main(forked: usize) -> ! {
     let name = b"memfit-stub\0";
-    if MADE.swap(true, AcqRel) {
-        loop {
-            // SAFETY: ends this thread only.
-            unsafe { syscall!(sys::EXIT, 0) };
-        }
-    }
     // SAFETY: asks for a number.
     PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
     // SAFETY: names this thread, then gives it an empty descriptor table (CLOSE_RANGE_UNSHARE = 2).
@@ -344,6 +359,7 @@ extern "C" fn main(forked: usize) -> ! {
     if !send(socket, &mut hello, None) && depends() {
         die();
     }
+    SAID_HELLO.store(hello.tid as usize, Relaxed);
     THREAD.store(hello.tid as usize, Release);
     if forked != 0 && beacon != 0 {
         // SAFETY: a page of ours; reading it makes the fault that tells the pager whose memory this is.

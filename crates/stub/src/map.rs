@@ -6,6 +6,7 @@
 //! and for all other mappings, the kernel chooses as ever.
 
 use crate::exec::returned;
+use crate::fills;
 use crate::socket;
 use crate::sys::{self, syscall, PAGE};
 use crate::unused;
@@ -26,8 +27,9 @@ const RLIMIT_AS: usize = 9;
 
 const READ_ONLY: i32 = 1;
 const PRIVATE: i32 = 2;
-/// MAP_NORESERVE and MAP_POPULATE.
-const HARMLESS_OF_FILES: i32 = 0x4000 | 0x8000;
+const POPULATE: i32 = 0x8000;
+/// Also MAP_NORESERVE.
+const HARMLESS_OF_FILES: i32 = 0x4000 | POPULATE;
 
 /// The scheme pages clean pages of files.
 static FILES: AtomicBool = AtomicBool::new(false);
@@ -225,6 +227,9 @@ unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: 
         if let Some(at) = take(bytes, prot) {
             return at;
         }
+    }
+    if flags & POPULATE != 0 {
+        fills::begin(bytes);
     }
     let of_file = fd >= 0 && flags & !HARMLESS_OF_FILES == PRIVATE && prot == READ_ONLY && offset % PAGE == 0;
     if addr == 0 && of_file && bytes > 0 && FILES.load(Relaxed) && !CLOSED.load(Relaxed) {

@@ -11,7 +11,7 @@
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE};
-use crate::{advice, agent, alone, confine, greeting, leave, map, own_uffd};
+use crate::{advice, agent, alone, confine, fills, greeting, leave, map, own_uffd};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::{FILTERED, UNREADABLE};
 
@@ -272,6 +272,7 @@ unsafe extern "C" fn prctl(option: i32, a: usize, b: usize, c: usize, d: usize) 
 unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     // SAFETY: forwards what the caller answers for; sets errno.
     unsafe {
+        fills::begin_by_number(number, b, c);
         let result = match number {
             sys::PRCTL => by_prctl(a, b, c, d, e),
             sys::SECCOMP if a == SET_FILTER => {

@@ -59,6 +59,10 @@ macro_rules! weak {
 pub(crate) use weak;
 
 pub const READ: usize = 0;
+pub const PREAD: usize = 17;
+pub const READV: usize = 19;
+pub const PREADV: usize = 295;
+pub const PREADV2: usize = 327;
 pub const MMAP: usize = 9;
 pub const MPROTECT: usize = 10;
 pub const MREMAP: usize = 25;

@@ -5,6 +5,7 @@
 //! system call still finds the reservation.)
 
 use crate::exec::returned;
+use crate::fills;
 use crate::map::unused_in;
 use crate::sys::{self, syscall, PAGE};
 
@@ -35,12 +36,14 @@ unsafe extern "C" fn pkey_mprotect(at: usize, bytes: usize, prot: i32, key: i32)
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlock(at: usize, bytes: usize) -> i32 {
+    fills::begin(bytes);
     // SAFETY: as in `mprotect`.
     unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MLOCK, at, bytes))) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlock2(at: usize, bytes: usize, flags: u32) -> i32 {
+    fills::begin(bytes);
     // SAFETY: as in `mprotect`.
     unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MLOCK2, at, bytes, flags))) }
 }

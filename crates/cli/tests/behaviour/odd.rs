@@ -164,3 +164,12 @@ fn holes_stay_holes() {
     let Some(bench) = program("holes", include_str!("../workloads/holes.c")) else { return };
     same(&bench, "./program", SEVERAL);
 }
+
+/// The thread that fills does not come out of the kernel meanwhile, so that nobody could stop it.
+#[test]
+fn calls_that_fill_much_memory() {
+    let Some(bench) = program("long_reads", include_str!("../workloads/long_reads.c")) else { return };
+    for how in ["read", "pread", "readv", "fread"] {
+        same(&bench, &format!("./program make words && ./program {how} words"), SEVERAL);
+    }
+}

@@ -7,6 +7,7 @@ use crate::support::contents::{assert_contents, assert_contents_eq};
 use crate::support::known::{compare, plainly, program, same, BUDGET, EVICTED};
 use crate::support::process::Ran;
 use crate::support::{memfit, memfit_command, say, skip, Bench, Bounds, FORKS, SEVERAL};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -255,4 +256,43 @@ fn io_uring_with_registered_buffers() {
 fn memory_that_fork_children_do_not_get() {
     let Some(bench) = program("wiped", include_str!("../workloads/wiped.c")) else { return };
     same(&bench, "./program", FORKS);
+}
+
+/// docs/stats.md has each key of the statistics, and no other.
+#[test]
+fn statistics_are_documented() {
+    let Some(bench) = Bench::new("documented", &[]) else { return };
+    let (_, stats) = bench.managed("exec true", BUDGET);
+    let mut keys = BTreeSet::new();
+    flatten("", &stats.json, &mut keys);
+    let mut documented = BTreeSet::new();
+    for row in include_str!("../../../../docs/stats.md").lines().filter(|line| line.starts_with("| `")) {
+        let names: Vec<&str> = row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2).collect();
+        let place = names[0].rsplit_once('.').map_or("", |(place, _)| place);
+        documented.extend(names.iter().map(|name| match name.strip_prefix('.') {
+            Some(name) => format!("{place}.{name}"),
+            None => (*name).to_owned(),
+        }));
+    }
+    let sometimes = |key: &String| {
+        key == "processes_left_out" || key.starts_with("codecs.") || key == "fault_latency_ns.by_source.*"
+    };
+    documented.retain(|key| !sometimes(key));
+    assert_eq!(keys, documented);
+}
+
+/// The keys of all values in an object or in an array of objects; those of every source are one, and codecs are left out.
+fn flatten(place: &str, value: &serde_json::Value, keys: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(map) if !matches!(place, "codecs" | "fault_latency_ns.by_source") => {
+            for (key, value) in map {
+                flatten(&if place.is_empty() { key.clone() } else { format!("{place}.{key}") }, value, keys);
+            }
+        }
+        serde_json::Value::Array(rows) if place == "processes" => {
+            rows.iter().for_each(|row| flatten(place, row, keys));
+        }
+        serde_json::Value::Object(_) => {}
+        _ => _ = keys.insert(place.to_owned()),
+    }
 }

@@ -220,6 +220,7 @@ extern "C" fn find_all() {
     for next in [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP, &crate::alone::CLONE] {
         next.get();
     }
+    crate::fills::find_all();
 }
 
 /// What a C function returns for this result of a system call; sets errno.

@@ -1,0 +1,37 @@
+// Fills memory by one call that stays inside of the kernel: "read", "pread", "readv", "fread", "populate" (no file, then what
+// it has is written). Reads the file FILE of words that are their own numbers, and checks all of it twice.
+#include "pages.h"
+#include <fcntl.h>
+#include <sys/uio.h>
+
+enum { BYTES = 96 * (1 << 20) };
+
+int main(int argc, char **argv) {
+    const char *how = argv[1];
+    if (!strcmp(how, "make")) {
+        FILE *file = fopen(argv[2], "w");
+        for (uint64_t i = 0; i < BYTES / sizeof i; i++)
+            if (fwrite(&i, sizeof i, 1, file) != 1) return 3;
+        return fclose(file) != 0;
+    }
+    int populate = strcmp(how, "populate") ? 0 : MAP_POPULATE;
+    uint64_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | populate, -1, 0);
+    if (memory == MAP_FAILED) return 4;
+    int fd = open(argv[2], O_RDONLY);
+    MUST(fd);
+    ssize_t got = BYTES;
+    if (!strcmp(how, "read")) got = read(fd, memory, BYTES);
+    if (!strcmp(how, "pread")) got = pread(fd, memory, BYTES, 0);
+    if (!strcmp(how, "readv")) {
+        struct iovec parts[2] = {{memory, BYTES / 2}, {(char *)memory + BYTES / 2, BYTES / 2}};
+        got = readv(fd, parts, 2);
+    }
+    if (!strcmp(how, "fread")) got = (ssize_t)(fread(memory, sizeof *memory, BYTES / sizeof *memory, fdopen(fd, "r")) * sizeof *memory);
+    if (populate)
+        for (uint64_t i = 0; i < BYTES / sizeof i; i++) memory[i] = i;
+    size_t wrong = 0;
+    for (int round = 0; round < 2; round++)
+        for (uint64_t i = 0; i < BYTES / sizeof i; i++) wrong += memory[i] != i;
+    printf("%zd bytes, wrong: %zu\n", got, wrong);
+    return wrong != 0;
+}

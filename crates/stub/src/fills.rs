@@ -1,0 +1,131 @@
+//! Calls that fill much memory inside of the kernel: a large read, mlock, MAP_POPULATE.
+//!
+//! The pager has a thread of the program make ours (`greeting`), which it can do only when that thread comes out of the
+//! kernel. A program of one thread that reads a file of 10 GiB by one call would fill all of it before. So our thread is
+//! made before such a call.
+//!
+//! The functions that read are cancellation points, where a thread can be unwound. libc's are called last, so that the compiler
+//! jumps to them, and no frame of ours is left.
+
+use crate::exec::{returned, Next};
+use crate::sys::{self, syscall};
+use crate::{agent, greeting};
+use core::mem::transmute;
+
+/// Bytes from which on a call is such a one: the kernel fills them in some 0.2 ms.
+pub const LONG: usize = 1 << 20;
+
+/// A call is about to fill so much.
+pub fn begin(bytes: usize) {
+    if bytes >= LONG && greeting::is_alone() {
+        agent::make_now();
+    }
+}
+
+/// A call by its number, as `syscall` gets it.
+pub fn begin_by_number(number: usize, b: usize, c: usize) {
+    match number {
+        sys::READ | sys::PREAD => begin(c),
+        // SAFETY: the caller gives the kernel so many ranges.
+        sys::READV | sys::PREADV | sys::PREADV2 => begin(unsafe { total(b as *const Iovec, c) }),
+        sys::MLOCK | sys::MLOCK2 => begin(b),
+        _ => {}
+    }
+}
+
+#[repr(C)]
+struct Iovec {
+    base: usize,
+    bytes: usize,
+}
+
+/// Bytes of all ranges; of more than the kernel takes, those of none.
+///
+/// # Safety
+/// There are so many.
+unsafe fn total(ranges: *const Iovec, count: usize) -> usize {
+    const MOST: usize = 1024;
+    if count > MOST || ranges.is_null() {
+        return 0;
+    }
+    // SAFETY: as the caller promises.
+    (0..count).fold(0, |sum: usize, i| sum.saturating_add(unsafe { (*ranges.add(i)).bytes }))
+}
+
+/// At the start: see `exec::next`.
+pub fn find_all() {
+    let all = [
+        &READ,
+        &PREAD,
+        &PREAD64,
+        &READ_CHECKED,
+        &PREAD_CHECKED,
+        &PREAD64_CHECKED,
+        &READV,
+        &PREADV,
+        &PREADV64,
+        &PREADV2,
+        &PREADV64_2,
+        &FREAD,
+        &FREAD_UNLOCKED,
+        &FREAD_CHECKED,
+        &FREAD_UNLOCKED_CHECKED,
+    ];
+    all.iter().for_each(|next| _ = next.get());
+}
+
+/// What a function returns for the result of its system call.
+fn wide(result: isize) -> isize {
+    if result < 0 {
+        // SAFETY: sets errno.
+        unsafe { returned(result) as isize }
+    } else {
+        result
+    }
+}
+
+/// libc's function, or what does instead where there is none.
+macro_rules! reads {
+    ($($function:ident $place:ident ($($argument:ident),*) $bytes:expr, $instead:expr;)*) => {$(
+        static $place: Next = {
+            // SAFETY: the bytes end with the only null.
+            unsafe { Next::new(core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($function), "\0").as_bytes())) }
+        };
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $function($($argument: usize),*) -> isize {
+            // SAFETY: the symbol is libc's function, whose arguments and result are words. The system calls check theirs.
+            unsafe {
+                begin($bytes);
+                match $place.get() {
+                    0 => wide($instead),
+                    next => transmute::<usize, unsafe extern "C" fn($($argument: usize),*) -> isize>(next)($($argument),*),
+                }
+            }
+        }
+    )*};
+}
+
+// No stream can be read without libc. The high half of an offset comes after the low one: 0 on 64 bits.
+reads!(
+    read READ (fd, at, bytes) bytes, syscall!(sys::READ, fd, at, bytes);
+    pread PREAD (fd, at, bytes, offset) bytes, syscall!(sys::PREAD, fd, at, bytes, offset);
+    pread64 PREAD64 (fd, at, bytes, offset) bytes, syscall!(sys::PREAD, fd, at, bytes, offset);
+    __read_chk READ_CHECKED (fd, at, bytes, room) bytes, syscall!(sys::READ, fd, at, bytes.min(room));
+    __pread_chk PREAD_CHECKED (fd, at, bytes, offset, room) bytes, syscall!(sys::PREAD, fd, at, bytes.min(room), offset);
+    __pread64_chk PREAD64_CHECKED (fd, at, bytes, offset, room) bytes,
+        syscall!(sys::PREAD, fd, at, bytes.min(room), offset);
+    readv READV (fd, ranges, count) total(ranges as *const Iovec, count), syscall!(sys::READV, fd, ranges, count);
+    preadv PREADV (fd, ranges, count, offset) total(ranges as *const Iovec, count),
+        syscall!(sys::PREADV, fd, ranges, count, offset);
+    preadv64 PREADV64 (fd, ranges, count, offset) total(ranges as *const Iovec, count),
+        syscall!(sys::PREADV, fd, ranges, count, offset);
+    preadv2 PREADV2 (fd, ranges, count, offset, flags) total(ranges as *const Iovec, count),
+        syscall!(sys::PREADV2, fd, ranges, count, offset, 0, flags);
+    preadv64v2 PREADV64_2 (fd, ranges, count, offset, flags) total(ranges as *const Iovec, count),
+        syscall!(sys::PREADV2, fd, ranges, count, offset, 0, flags);
+    fread FREAD (at, size, count, stream) size.saturating_mul(count), 0;
+    fread_unlocked FREAD_UNLOCKED (at, size, count, stream) size.saturating_mul(count), 0;
+    __fread_chk FREAD_CHECKED (at, room, size, count, stream) size.saturating_mul(count), 0;
+    __fread_unlocked_chk FREAD_UNLOCKED_CHECKED (at, room, size, count, stream) size.saturating_mul(count), 0;
+);
