@@ -11,8 +11,9 @@ use std::fs;
 const KERNEL_MIN: (u32, u32) = (6, 8);
 /// The oldest kernel that has all that memfit makes use of, and what those before it lack.
 const KERNEL_GOOD: (u32, u32) = (6, 12);
-const OLDER_LACK: [((u32, u32), &str); 2] = [
+const OLDER_LACK: [((u32, u32), &str); 3] = [
     ((6, 9), "programs cannot enter another user namespace (unshare, setns)"),
+    ((6, 11), "memory that programs have made read-only is not paged"),
     ((6, 12), "the pager wakes later while programs keep all processors busy"),
 ];
 /// Hard limit of descriptors from which on no tree was seen to run out.
@@ -336,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_older_kernels_lack_is_named() {
-        assert_eq!(lacking_before((6, 8)).split("; ").count(), 2);
+        assert_eq!(lacking_before((6, 8)).split("; ").count(), 3);
         assert!(lacking_before((6, 11)).contains("busy"));
         assert_eq!(lacking_before(KERNEL_GOOD), "");
         assert_eq!(OLDER_LACK.iter().map(|(since, _)| *since).max(), Some(KERNEL_GOOD));

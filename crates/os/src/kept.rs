@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Kept {
     /// mlock.
     Locked,
-    /// Private memory that cannot be written at the moment: a page moves only between writable mappings.
+    /// Private memory that cannot be written at the moment, where it is not opened for its pages.
     ReadOnly,
     /// Pages of private file mappings that were written.
     File,
@@ -30,8 +30,9 @@ impl fmt::Display for Kept {
     }
 }
 
-/// Bytes of each kind, the most first, from the text of /proc/PID/smaps.
-pub fn kept(smaps: &str) -> Vec<(Kept, u64)> {
+/// Bytes of each kind, the most first, from the text of /proc/PID/smaps. `closed`: read-only mappings are not opened
+/// though they are registered.
+pub fn kept(smaps: &str, closed: bool) -> Vec<(Kept, u64)> {
     let mut all: Vec<(Kept, u64)> = Vec::new();
     let (mut head, mut anonymous, mut resident) = ("", 0, 0);
     for line in smaps.lines() {
@@ -42,7 +43,7 @@ pub fn kept(smaps: &str) -> Vec<(Kept, u64)> {
         } else if let Some(size) = line.strip_prefix("Anonymous:") {
             anonymous = bytes(size);
         } else if let Some(flags) = line.strip_prefix("VmFlags:") {
-            let Some(kind) = kind(head, flags) else { continue };
+            let Some(kind) = kind(head, flags, closed) else { continue };
             let size = if kind == Kept::Shared { resident } else { anonymous };
             match all.iter_mut().find(|(one, _)| *one == kind) {
                 Some((_, sum)) => *sum += size,
@@ -59,7 +60,7 @@ fn bytes(size: &str) -> u64 {
     size.split_ascii_whitespace().next().and_then(|kibibytes| kibibytes.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-fn kind(head: &str, flags: &str) -> Option<Kept> {
+fn kind(head: &str, flags: &str, closed: bool) -> Option<Kept> {
     let has = |wanted: &str| flags.split_ascii_whitespace().any(|flag| flag == wanted);
     let Head { perms, inode, name, .. } = Head::of(head)?;
     if perms.ends_with('s') {
@@ -70,6 +71,8 @@ fn kind(head: &str, flags: &str) -> Option<Kept> {
         () if has("lo") => Some(Kept::Locked),
         () if has("dp") => Some(Kept::Droppable),
         () if inode != "0" => Some(Kept::File),
+        // What is registered for write protection ("uw") is opened, if it can be read.
+        () if has("uw") && perms.starts_with('r') && !closed => None,
         () if !perms[1..].starts_with('w') && !perms.starts_with("---") => Some(Kept::ReadOnly),
         () => None,
     }
@@ -94,6 +97,7 @@ mod tests {
         add("60000-70000 rw-s 00000000 00:01 12 /memfd:some (deleted)", 64, 0, "rd wr sh mr mw me ms");
         add("70000-80000 rw-s 00000000 08:01 12 /var/data", 5000, 0, "rd wr sh mr mw me ms");
         add("80000-90000 rw-p 00000000 00:00 0 ", 28, 28, "rd wr mr mw me wf dd dp");
+        add("a0000-b0000 r-xp 00000000 00:00 0 ", 512, 512, "rd ex mr mw me ac um uw");
         add("90000-a0000 ---p 00000000 00:00 0 ", 4, 4, "mr mw me");
         let k = |kibibytes: u64| kibibytes << 10;
         let expected = [
@@ -103,7 +107,8 @@ mod tests {
             (Kept::Droppable, k(28)),
             (Kept::Locked, k(12)),
         ];
-        assert_eq!(kept(&smaps), expected);
-        assert_eq!(kept(""), []);
+        assert_eq!(kept(&smaps, false), expected);
+        assert_eq!(kept(&smaps, true)[0], (Kept::ReadOnly, k(320 + 512)));
+        assert_eq!(kept("", false), []);
     }
 }

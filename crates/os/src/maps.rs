@@ -23,11 +23,23 @@ pub struct Mapping {
     pub reserved: bool,
 }
 
+impl Mapping {
+    /// Whether it can be written.
+    pub fn writable(&self) -> bool {
+        self.access & 2 != 0
+    }
+
+    /// Whether it can be read, and not be written.
+    pub fn read_only(&self) -> bool {
+        self.access & 3 == 1
+    }
+}
+
 /// The anonymous, private mappings of `maps`, the text of /proc/PID/maps, in address order, that are
-/// writable or reserved.
+/// writable, reserved, or can be read.
 ///
 /// Left out: file mappings (their written pages are few), shared ones, special ones in brackets but
-/// the heap, the stack and named anonymous memory, ranges that cannot be written, and the
+/// the heap, the stack and named anonymous memory, ranges that can only be executed, and the
 /// zero-initialised data of the library called `stub`.
 pub fn evictable(maps: &str, stub: &str) -> Vec<Mapping> {
     let (mut out, mut stub_end) = (Vec::new(), "");
@@ -55,6 +67,21 @@ pub fn private_anonymous(maps: &str) -> Vec<(u64, u64)> {
 /// Whether a mapping of that name and without a file is plain memory, not one of the kernel's own.
 fn anonymous(name: &str) -> bool {
     name.is_empty() || name == "[heap]" || name.starts_with("[anon:") || name == "[stack]"
+}
+
+/// Whether the kernel says what the mapping of an address is (PROCMAP_QUERY, Linux 6.11). Asked once.
+pub fn can_ask() -> bool {
+    // struct procmap_query: its size, nothing, an address; what comes back fills the rest.
+    const WORDS: usize = 13;
+    const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let mut query = [0u64; WORDS];
+        (query[0], query[2]) = (size_of_val(&query) as u64, &raw const query as u64);
+        // SAFETY: a valid procmap_query.
+        let ask = |maps: File| unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, query.as_mut_ptr()) } == 0;
+        File::open("/proc/self/maps").is_ok_and(ask)
+    })
 }
 
 /// Two hexadecimal addresses with a hyphen between.
@@ -88,7 +115,11 @@ pub(crate) fn is_head(line: &str) -> bool {
 fn parse(line: &str) -> Option<Mapping> {
     let Head { range, perms, inode, name } = Head::of(line)?;
     let reserved = perms.starts_with("---");
-    if !(perms[1..].starts_with('w') || reserved) || !perms.ends_with('p') || inode != "0" || !anonymous(name) {
+    if !(perms.starts_with('r') || perms[1..].starts_with('w') || reserved)
+        || !perms.ends_with('p')
+        || inode != "0"
+        || !anonymous(name)
+    {
         return None;
     }
     let (start, end) = parse_range(range)?;
@@ -138,7 +169,7 @@ pub fn data_of_libc(maps: &str) -> Vec<(u64, u64)> {
             && ["libc.so", "libc-", "ld-linux", "ld-", "libpthread"].iter().any(|l| name.starts_with(l))
         {
             libc_end = end;
-        } else if start == libc_end && parse(line).is_some_and(|m| !m.reserved) {
+        } else if start == libc_end && parse(line).is_some_and(|m| m.writable()) {
             out.push((start, end));
         }
     }
@@ -152,7 +183,7 @@ pub fn ends_of_stacks(mappings: &[Mapping]) -> Vec<u64> {
     for mapping in mappings {
         if mapping.reserved {
             guard_end = mapping.end;
-        } else if mapping.start == guard_end {
+        } else if mapping.start == guard_end && mapping.writable() {
             out.push(mapping.end);
         }
     }
@@ -366,6 +397,14 @@ impl Pagemap {
         Ok(())
     }
 
+    /// Whether a range holds a page that takes memory: one that is not the kernel's zero page.
+    pub fn holds_memory(&self, start: u64, end: u64) -> io::Result<bool> {
+        let (any, mut found) = (PAGE_IS_PRESENT | PAGE_IS_SWAPPED, false);
+        let wanted = Wanted { any, none: PAGE_IS_PFNZERO, say: 0, pages: 1 };
+        self.scan(start, end, wanted, |_, _, _| found = true)?;
+        Ok(found)
+    }
+
     /// Whether the page at an address is present.
     pub fn is_present(&self, address: u64) -> io::Result<bool> {
         let mut seen = false;
@@ -396,12 +435,14 @@ mod tests {
     }
 
     #[test]
-    fn picks_anonymous_private_mappings_that_are_writable_or_reserved() {
+    fn picks_anonymous_private_mappings_that_are_writable_reserved_or_read() {
         let maps = "\
 55d0c0a00000-55d0c0a21000 rw-p 00000000 00:00 0                          [heap]
 7f0000000000-7f0000100000 rw-p 00000000 00:00 0 
 7f0000100000-7f0000200000 ---p 00000000 00:00 0 
-7f0000200000-7f0000280000 r--p 00000000 00:00 0 
+7f0000200000-7f0000270000 r--p 00000000 00:00 0 
+7f0000270000-7f0000278000 r-xp 00000000 00:00 0 
+7f0000278000-7f0000280000 --xp 00000000 00:00 0 
 7f0000280000-7f0000281000 rw-p 00001000 fe:00 78                         /opt/libmemfit.so
 7f0000281000-7f0000290000 rw-p 00000000 00:00 0 
 7f0000300000-7f0000400000 rw-s 00000000 00:01 7                          /memfd:x (deleted)
@@ -409,12 +450,15 @@ mod tests {
 7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]
 7ffc00100000-7ffc00104000 r--p 00000000 00:00 0                          [vvar]
 ";
-        let got: Vec<_> = evictable(maps, "/libmemfit.so").iter().map(|m| (m.start, m.stack, m.reserved)).collect();
+        let found = evictable(maps, "/libmemfit.so");
+        let got: Vec<_> = found.iter().map(|m| (m.start, m.stack, m.reserved, m.read_only())).collect();
         let want = [
-            (0x55d0_c0a0_0000, false, false),
-            (0x7f00_0000_0000, false, false),
-            (0x7f00_0010_0000, false, true),
-            (0x7ffc_0000_0000, true, false),
+            (0x55d0_c0a0_0000, false, false, false),
+            (0x7f00_0000_0000, false, false, false),
+            (0x7f00_0010_0000, false, true, false),
+            (0x7f00_0020_0000, false, false, true),
+            (0x7f00_0027_0000, false, false, true),
+            (0x7ffc_0000_0000, true, false, false),
         ];
         assert_eq!(got, want);
     }

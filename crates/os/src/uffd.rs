@@ -3,6 +3,7 @@
 //! Errnos get their meaning here. The unsafety of userfaultfd lies in what registering and filling do
 //! to *another* process's memory, which no type here can guard: the pager's page table does.
 
+use crate::maps;
 use crate::probe::feature;
 use std::fs::File;
 use std::io;
@@ -14,9 +15,11 @@ const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_UNREGISTER: libc::c_ulong = 0x8010_aa01;
 const UFFDIO_WAKE: libc::c_ulong = 0x8010_aa02;
 const UFFDIO_COPY: libc::c_ulong = 0xc028_aa03;
+const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
 const UFFDIO_CONTINUE: libc::c_ulong = 0xc020_aa07;
 const DONTWAKE: u64 = 1;
 const MODE_MISSING: u64 = 1;
+const MODE_PROTECT: u64 = 2;
 const PAGE: u64 = 4096;
 
 pub use feature::EVENT_FORK;
@@ -39,6 +42,8 @@ pub enum Event {
         address: u64,
         /// Write access.
         write: bool,
+        /// To a page that is there, but write-protected ([`Uffd::unprotect`]).
+        protected: bool,
         /// Thread id in the process's own PID namespace.
         tid: u32,
     },
@@ -150,7 +155,16 @@ impl Uffd {
 
     /// Registers a range for missing pages. Idempotent.
     pub fn register(&self, start: u64, len: u64) -> io::Result<()> {
-        let mut arg = [start, len, MODE_MISSING, 0];
+        self.register_for(start, len, MODE_MISSING)
+    }
+
+    /// Registers memory of the program: where the stub takes pages of read-only mappings, for write protection as well.
+    pub fn register_memory(&self, start: u64, len: u64) -> io::Result<()> {
+        self.register_for(start, len, if maps::can_ask() { MODE_MISSING | MODE_PROTECT } else { MODE_MISSING })
+    }
+
+    fn register_for(&self, start: u64, len: u64, mode: u64) -> io::Result<()> {
+        let mut arg = [start, len, mode, 0];
         // SAFETY: uffdio_register is four u64.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_REGISTER, arg.as_mut_ptr()) })
     }
@@ -190,6 +204,20 @@ impl Uffd {
             libc::ESRCH => Fill::Gone,
             libc::ENOMEM => Fill::NoMemory(done),
             _ => Fill::NotMapped(done),
+        }
+    }
+
+    /// A page can be written again, as far as its mapping can; wakes those who wait to write to it.
+    pub fn unprotect(&self, page: u64) -> Fill {
+        let mut arg = [page, PAGE, 0];
+        // SAFETY: uffdio_writeprotect is three u64.
+        if unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_WRITEPROTECT, arg.as_mut_ptr()) } == 0 {
+            return Fill::Done;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EAGAIN) => Fill::EventPending(0),
+            Some(libc::ESRCH) => Fill::Gone,
+            _ => Fill::NotMapped(0),
         }
     }
 
@@ -266,7 +294,7 @@ fn decode(message: &Message) -> Option<Event> {
     let [a, b, c] = message.arg;
     Some(match message.event {
         // flags, address, ptid
-        0x12 => Event::Fault { address: b, write: a & 1 != 0, tid: c as u32 },
+        0x12 => Event::Fault { address: b, write: a & 1 != 0, protected: a & 2 != 0, tid: c as u32 },
         0x13 => {
             // SAFETY: the kernel made this descriptor for us while we read.
             let fd = unsafe { OwnedFd::from_raw_fd(a as u32 as RawFd) };
@@ -308,6 +336,15 @@ fn check(result: libc::c_int) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_write_to_a_protected_page_is_told_from_one_to_a_missing_page() {
+        for (flags, is_protected) in [(0u64, false), (1, false), (3, true)] {
+            let message = Message { event: 0x12, reserved: [0; 7], arg: [flags, 0x7000, 42] };
+            let Some(Event::Fault { address, write, protected, tid }) = decode(&message) else { panic!("no fault") };
+            assert_eq!((address, write, protected, tid), (0x7000, flags != 0, is_protected, 42));
+        }
+    }
 
     #[test]
     fn no_descriptor_waits_in_a_read() {

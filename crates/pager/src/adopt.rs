@@ -75,7 +75,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     let mut mappings = {
         let mut maps = identity.maps.lock().unwrap();
         match maps.read() {
-            Ok(text) => evictable(text, STUB),
+            Ok(text) => takeable(text),
             Err(_) => return found,
         }
     };
@@ -106,8 +106,10 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     let fresh: Vec<Range> = mappings
         .iter()
         .filter(|m| !m.reserved || opens_unseen(identity, m))
-        .flat_map(|m| uncovered(proc, &identity.forbidden, m.start, m.end))
-        .filter(|&(start, end)| proc.uffd.register(start, end - start).is_ok())
+        .flat_map(|m| uncovered(proc, &identity.forbidden, m.start, m.end).into_iter().map(move |part| (m, part)))
+        .filter(|&(m, part)| m.writable() || m.reserved || holds_memory(identity, part))
+        .map(|(_, part)| part)
+        .filter(|&(start, end)| proc.uffd.register_memory(start, end - start).is_ok())
         .collect();
     found.registered = fresh.iter().map(|(start, end)| end - start).sum();
     // Before the look at the pages: what the kernel drops after it is in one of these mappings.
@@ -142,7 +144,20 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     found
 }
 
-/// Has the stub open windows of the access that memory of the program has.
+/// The mappings whose pages can be taken.
+fn takeable(maps: &str) -> Vec<Mapping> {
+    let mut found = evictable(maps, STUB);
+    found.retain(|mapping| !mapping.read_only() || maps::can_ask());
+    found
+}
+
+/// Whether a part of a read-only mapping is worth registering: what was never written there takes no memory as long as
+/// the kernel serves it.
+fn holds_memory(identity: &Identity, (start, end): Range) -> bool {
+    identity.pagemap.holds_memory(start, end).unwrap_or(false)
+}
+
+/// Has the stub open windows of the access that memory of the program has. (For read-only memory it does so itself.)
 fn open_windows(identity: &Identity, mappings: &[Mapping]) {
     for (number, access) in WINDOWS.into_iter().enumerate() {
         let wanted = || mappings.iter().any(|mapping| usize::from(mapping.access) == access);
@@ -214,7 +229,7 @@ fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Presen
     let mut maps = maps.lock().unwrap();
     let Ok(text) = maps.read() else { return (regions, out) };
     let (mut page, mut range) = (0, 0);
-    for mapping in evictable(text, STUB) {
+    for mapping in takeable(text) {
         while pages.get(page).is_some_and(|p| p.1 <= mapping.start) {
             page += 1;
         }

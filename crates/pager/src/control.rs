@@ -19,7 +19,7 @@ use crate::state::Shared;
 use crate::timeline::Timeline;
 use crate::wake::{self, Dormant};
 use memfit_core::PageRange;
-use memfit_os::maps::{Maps, Pagemap};
+use memfit_os::maps::{self, Maps, Pagemap};
 use memfit_os::memory::{file_of, Segment};
 use memfit_os::process::{self, PidFd};
 use memfit_os::procfs::{self, RssReader};
@@ -27,8 +27,8 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, AGAIN, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, LEND, PAGEMAP, QUIET, SERVED, SOCKET_VARIABLE,
-    TELL_FORKS, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, AGAIN, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, LEND, MAPS, PAGEMAP, QUIET, SERVED,
+    SOCKET_VARIABLE, TELL_FORKS, WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
 use std::fs::File;
@@ -575,6 +575,12 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     // Where it cannot be opened the process will not be paged: see `identity`.
     if let Ok(pagemap) = Pagemap::open(client.pid).and_then(|pagemap| pagemap.as_fd().try_clone_to_owned()) {
         send_command(&client.socket, &Command { kind: PAGEMAP, ..Command::default() }, Some(&pagemap));
+    }
+    if maps::can_ask() {
+        let maps = File::open(format!("/proc/{}/maps", client.pid)).map(OwnedFd::from);
+        if let Ok(maps) = maps {
+            send_command(&client.socket, &Command { kind: MAPS, ..Command::default() }, Some(&maps));
+        }
     }
     if !desk.fork_events {
         command.flags |= TELL_FORKS;

@@ -104,6 +104,15 @@ struct Waiting {
     address: u64,
     tid: u32,
     since: Instant,
+    /// To write, to a page that is there and write-protected.
+    protected: bool,
+}
+
+impl Waiting {
+    /// A page that is wanted though nobody has touched it.
+    fn wanted(address: u64) -> Waiting {
+        Waiting { address, tid: 0, since: Instant::now(), protected: false }
+    }
 }
 
 /// What stops the fault thread.
@@ -158,7 +167,7 @@ impl Server {
         let mut waiting = Vec::new();
         loop {
             let wanted = std::mem::take(&mut *self.proc.wanted.lock().unwrap());
-            waiting.extend(wanted.into_iter().map(|address| Waiting { address, tid: 0, since: Instant::now() }));
+            waiting.extend(wanted.into_iter().map(Waiting::wanted));
             if !self.proc.expected().is_some_and(|fork| fork.may_wait(u32::MAX)) {
                 waiting.append(&mut self.postponed);
             }
@@ -259,6 +268,9 @@ impl Server {
         self.served = fault.tid;
         self.behave();
         self.follow(fault.tid);
+        if fault.protected {
+            return self.unprotect(fault, more);
+        }
         if self.proc.is_notice(page.address()) {
             return self.notice(fault, more);
         }
@@ -330,6 +342,43 @@ impl Server {
         }
         self.proc.counters.faults.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    /// The program writes to a page that is write-protected: the stub takes it from a read-only mapping, or has left it
+    /// there. When the mapping is as it was, the writer tries again: it gets SIGSEGV, or another fault if the page is
+    /// outside by now.
+    fn unprotect(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
+        let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
+        loop {
+            // With `io` held the page comes into no batch.
+            let io = proc.io.lock().unwrap();
+            if !matches!(self.shared.lock().core.entry(proc.id, page), Entry::Evicting(_)) {
+                match proc.uffd.unprotect(page.address()) {
+                    Fill::EventPending(_) => {}
+                    Fill::Gone => return Err(End::Gone),
+                    Fill::Done => return Ok(()),
+                    _ => {
+                        proc.uffd.wake(page.address(), 4096);
+                        return Ok(());
+                    }
+                }
+                drop(io);
+                if proc.expected().is_some_and(|fork| fork.may_wait(fault.tid)) {
+                    self.postponed.push(fault);
+                    return Ok(());
+                }
+                self.drain(more)?;
+                if proc.uffd.gone() {
+                    return Err(End::Gone);
+                }
+                continue;
+            }
+            drop(io);
+            if !self.settle_batch()? {
+                self.postponed.push(fault);
+                return Ok(());
+            }
+        }
     }
 
     /// The program has touched the bounce window: some read, or lock, all that they have. It finds zeros. The stub does not take such
@@ -420,7 +469,7 @@ impl Server {
         self.advise(&proc.to_unshield(), UNSHIELD)?;
         for page in forks::used_by_libc(&proc) {
             while matches!(self.shared.lock().core.entry(proc.id, page), Entry::Out(_)) {
-                self.fault(Waiting { address: page.address(), tid: 0, since: Instant::now() }, more)?;
+                self.fault(Waiting::wanted(page.address()), more)?;
                 self.wait_for_reads(more);
             }
         }

@@ -250,7 +250,7 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
             std::thread::sleep(LOOK);
             continue;
         }
-        proc.uffd.register(start, end - start).ok()?;
+        proc.uffd.register_memory(start, end - start).ok()?;
         // All that the program maps is filled by the kernel (mlockall): with zeros.
         let mut empty = true;
         proc.identity.get()?.pagemap.present(start, end, |_, _, _| empty = false).ok()?;

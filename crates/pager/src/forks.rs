@@ -342,7 +342,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
         moved(shared, proc, &mine, (from, to, len))?;
     }
     for (start, end) in mine.iter() {
-        proc.uffd.register(start, end - start).map_err(|e| broken("registered", e))?;
+        proc.uffd.register_memory(start, end - start).map_err(|e| broken("registered", e))?;
     }
     let mut state = shared.lock();
     for (start, end) in mine.gaps(0, ADDRESSES_END) {

@@ -75,6 +75,8 @@ pub const NOTICE_BYTES: u64 = memfit_wire::NOTICE_PAGES as u64 * 4096;
 const HOLE: u32 = 1 + libc::ENOMEM as u32;
 /// The same of one with a page that is shared, or that a device uses.
 const REFUSED: u32 = 1 + libc::EBUSY as u32;
+/// The same of one in memory that cannot be made writable for it.
+const NOT_OPENED: u32 = 1 + libc::EACCES as u32;
 /// How long a MOVE of the stub is awaited awake: one takes 2 to 60 us, and to sleep and be woken by another CPU 40.
 const GATE_SPIN: Duration = Duration::from_micros(50);
 
@@ -141,6 +143,8 @@ pub struct Proc {
     pub guarded: Mutex<Ranges>,
     /// MOVE has refused a page as shared: there was a fork that we know nothing of, before the process was paged.
     pub refused: AtomicBool,
+    /// Memory that is read-only could not be opened: a policy forbids it.
+    pub closed: AtomicBool,
     /// A tracer lets its stub run while the process is stopped.
     pub stub_runs: AtomicBool,
     /// The core does not know the process any more, and its number may be another's. Set with `io`
@@ -191,6 +195,7 @@ impl Proc {
             dead: AtomicBool::new(false),
             guarded: Mutex::default(),
             refused: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             stub_runs: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             counters: ProcCounters::default(),
@@ -418,6 +423,8 @@ impl Proc {
             };
             if status == REFUSED {
                 self.refused.store(true, Relaxed);
+            } else if status == NOT_OPENED {
+                self.closed.store(true, Relaxed);
             }
             let dropped = if victim.lazy { !moved & valid & !self.present_mask(victim.first, pages) } else { 0 };
             let file = self.clean_mask(shared, victim, moved);

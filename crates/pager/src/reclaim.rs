@@ -623,9 +623,11 @@ impl Reclaimer {
     fn kept(&self) -> String {
         let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
         let mut all = Vec::new();
-        for pid in procs.iter().filter_map(|proc| proc.pid()) {
+        for (proc, pid) in procs.iter().filter_map(|proc| Some((proc, proc.pid()?))) {
             let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-            all.extend(kept::kept(&smaps).into_iter().map(|(kind, bytes)| (bytes >> 20, kind, pid)));
+            all.extend(
+                kept::kept(&smaps, proc.closed.load(Relaxed)).into_iter().map(|(kind, bytes)| (bytes >> 20, kind, pid)),
+            );
         }
         all.retain(|&(mebibytes, ..)| mebibytes > 0);
         all.sort_by_key(|&(mebibytes, ..)| std::cmp::Reverse(mebibytes));

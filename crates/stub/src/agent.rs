@@ -14,8 +14,8 @@ use core::mem::{size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{
     Command, FromStub, Ring, ALL_ENDED, BATCH, BYE, CLONE_FLAGS, CONFINE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO,
-    LEAVE, LEND, NOTICE_PAGES, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS, TRUST_MOVE,
-    WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    LEAVE, LEND, MAPS, NOTICE_PAGES, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS,
+    TRUST_MOVE, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
@@ -375,7 +375,7 @@ extern "C" fn main(forked: usize) -> ! {
 
 fn serve(socket: i32) -> ! {
     let mut taker: Option<Taker> = None;
-    let (mut lent, mut pagemap) = (-1, -1);
+    let (mut lent, mut pagemap, mut maps) = (-1, -1, -1);
     // In a told child the thread that forked holds it.
     let told = TOKEN.load(Relaxed) != 0;
     let mut notice = 0;
@@ -423,6 +423,10 @@ fn serve(socket: i32) -> ! {
                 close(pagemap);
                 pagemap = fd;
             }
+            MAPS => {
+                close(maps);
+                maps = fd;
+            }
             ENGAGE => {
                 if STATE.compare_exchange(IDLE, PAGED, AcqRel, Relaxed).is_err() {
                     leave_thread();
@@ -432,8 +436,8 @@ fn serve(socket: i32) -> ! {
                     // Until the pager has said SERVED: a fork in between would be told nothing.
                     fork::lock();
                 }
-                taker = engage(socket, &command, fd, lent, pagemap, &mut notice);
-                (lent, pagemap) = (-1, -1);
+                taker = engage(socket, &command, fd, lent, &mut notice).map(|taker| Taker { pagemap, maps, ..taker });
+                (lent, pagemap, maps) = (-1, -1, -1);
                 if taker.is_none() && tell && !told {
                     fork::unlock();
                 }
@@ -444,7 +448,7 @@ fn serve(socket: i32) -> ! {
             CONFINE => confine::obey(command.flags),
             OPEN_WINDOW => {
                 if let Some(taker) = &mut taker {
-                    taker.open_window(command.flags as usize);
+                    let _ = taker.open_window(command.flags as usize);
                 }
             }
             ALL_ENDED => end_as(command.flags as usize),
@@ -477,11 +481,11 @@ fn close(fd: i32) {
 }
 
 /// Makes what is needed to take pages and tells the pager where it is.
-fn engage(socket: i32, command: &Command, segment: i32, lent: i32, pagemap: i32, notice: &mut usize) -> Option<Taker> {
+fn engage(socket: i32, command: &Command, segment: i32, lent: i32, notice: &mut usize) -> Option<Taker> {
     // SAFETY: all-zero is a valid FromStub.
     let mut reply: FromStub = unsafe { zeroed() };
     reply.kind = ENGAGED;
-    let made = prepare(socket, command, segment, lent, &mut reply).map(|taker| Taker { pagemap, ..taker });
+    let made = prepare(socket, command, segment, lent, &mut reply);
     let uffd = match &made {
         Ok(taker) if command.flags & WITH_UFFD == 0 => Some(taker.uffd),
         Ok(_) => None,
@@ -542,6 +546,7 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
         socket,
         uffd,
         pagemap: -1,
+        maps: -1,
         ring,
         segment: segment as usize,
         segment_bytes: bytes,
@@ -549,6 +554,9 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
         used: [0; WINDOWS.len()],
         opened: 1,
         likely: 0,
+        read_only: false,
+        opens: 0,
+        splits: 0,
         trust_move: command.flags & TRUST_MOVE != 0,
     })
 }

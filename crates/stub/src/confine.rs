@@ -94,14 +94,15 @@ pub fn obey(flags: u32) {
 }
 
 /// Instructions at most.
-const ROOM: usize = 96;
+const ROOM: usize = 112;
 const LOAD: u16 = 0x20;
 const IS: u16 = 0x15;
 const RETURN: u16 = 0x06;
 /// ERRNO with EPERM.
 const REFUSE: u32 = 0x0005_0001;
 
-/// The filter: the calls of [`WORK`], those of the thread's end and beginning, signals only to its own process, limits only its own.
+/// The filter: the calls of [`WORK`], those of the thread's end and beginning, signals only to its own process, limits
+/// and memory only its own.
 fn filter() -> ([Instruction; ROOM], u16) {
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;
@@ -124,7 +125,7 @@ fn filter() -> ([Instruction; ROOM], u16) {
     }
     // SAFETY: asks for a number.
     let pid = unsafe { syscall!(sys::GETPID) } as u32;
-    for number in [sys::KILL, sys::TGKILL] {
+    for number in [sys::KILL, sys::TGKILL, sys::PROCESS_VM_READV] {
         put(IS, 0, 4, number as u32);
         put(LOAD, 0, 0, argument(0));
         put(IS, 0, 1, pid);

@@ -5,9 +5,9 @@
 //! child have the memory, takes nothing any more, and notes what is outside; the child waits in its first handler until
 //! the pager serves it. What glibc touches in the child before that must be there: it is touched in the parent.
 
-use crate::agent;
 use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE};
+use crate::{access, agent};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{Ring, FORK_BEGINS, FORK_ENDED, GIVE, KEEP, NOTICE_PAGES};
 
@@ -118,6 +118,8 @@ pub extern "C" fn before() {
     lock();
     MASK.store(mask, Relaxed);
     TOKEN.store(0, Relaxed);
+    // The child would have what the stub has open.
+    access::enter();
     let Some(ring) = ring() else { return };
     knock(ring, FORK_BEGINS);
     TOKEN.store(ring.fork.token.load(SeqCst), Relaxed);
@@ -129,6 +131,7 @@ pub extern "C" fn before() {
 
 /// In the forking thread, whether there is a child or not.
 pub extern "C" fn after_in_parent() {
+    access::leave();
     if TOKEN.load(Relaxed) != 0 {
         if let Some(ring) = ring() {
             knock(ring, FORK_ENDED);
@@ -145,6 +148,7 @@ pub extern "C" fn after_in_child() {
     let token = TOKEN.load(Relaxed);
     RING.store(0, Relaxed);
     READY.store(0, Relaxed);
+    access::forget();
     // It was not inherited.
     locked::keep(0, 0);
     let started = agent::start(true, token);

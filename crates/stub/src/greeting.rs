@@ -4,6 +4,7 @@
 //! program can make ours (see [`GREETING`]). Where the pager could not have it do so, the thread is made at once: if
 //! somebody traces the process, or ptrace is forbidden.
 
+use crate::access;
 use crate::agent::{self, Start};
 use crate::socket;
 use crate::sys::{self, syscall};
@@ -24,9 +25,14 @@ static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 /// Called once, by the constructor. `at_once`: the user's machine does not let the pager have threads made.
 pub fn begin(at_once: bool, start_stack: usize) {
     START_STACK.store(start_stack, Relaxed);
-    let status = if at_once { None } else { status() };
-    AT_ONCE.store(status.is_none_or(|[tracer, _]| tracer != 0), Relaxed);
-    FILTERS.store(status.map_or(0, |[_, filters]| filters), Relaxed);
+    let status = status();
+    AT_ONCE.store(at_once || status.is_none_or(|[tracer, _]| tracer != 0), Relaxed);
+    let filters = status.map_or(0, |[_, filters]| filters);
+    FILTERS.store(filters, Relaxed);
+    // What it forbids is not known here. (Where one forbids to make executed memory, there is none.)
+    if filters > 0 || status.is_none() {
+        access::keep_shared();
+    }
 }
 
 /// Tells the pager; false if the thread must be made now.

@@ -4,10 +4,12 @@
 //! nothing until the pager asks: a constructor says that the process is there (`greeting`). When the process is to be
 //! paged it gets one more thread (`agent`), which carries out batches of "take these runs away" (`take`). It stands before the functions that start programs
 //! (`exec`), and before `mmap` (`map`), `mprotect` and the like
-//! (`unused`), `madvise` (`advice`) and `mlockall` (`lock`), and calls that fill much memory (`fills`). Where the kernel tells the pager of no forks, it does (`fork`).
-//! It steps aside where it would be forbidden to work (`seccomp`) or the pager could not look (`leave`).
+//! (`unused`; `access` keeps them apart from what the stub does to mappings), `madvise` (`advice`), `mlockall` (`lock`),
+//! and calls that fill much memory (`fills`). Where the kernel tells the pager of no forks, it does (`fork`). It steps
+//! aside where it would be forbidden to work (`seccomp`) or the pager could not look (`leave`).
 #![no_std]
 
+mod access;
 mod advice;
 mod agent;
 mod alone;

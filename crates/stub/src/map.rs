@@ -5,6 +5,7 @@
 //! mprotect opens the next part of it, which stays registered. Each address is given once; when all are used,
 //! and for all other mappings, the kernel chooses as ever.
 
+use crate::access::{changing_if, replaces};
 use crate::exec::returned;
 use crate::fills;
 use crate::socket;
@@ -24,6 +25,8 @@ const HARMLESS: i32 = 0x4000 | 0x20000;
 const NO_ACCESS: i32 = 0;
 const READ_WRITE: i32 = 3;
 const RLIMIT_AS: usize = 9;
+/// Of shmat.
+pub const SHM_REMAP: i32 = 0o40000;
 
 const READ_ONLY: i32 = 1;
 const PRIVATE: i32 = 2;
@@ -239,9 +242,20 @@ unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: 
         }
     }
     // SAFETY: forwards what the caller answers for.
-    match unsafe { syscall!(sys::MMAP, addr, bytes, prot, flags, fd, offset) } {
+    match changing_if(replaces(flags), || unsafe { syscall!(sys::MMAP, addr, bytes, prot, flags, fd, offset) }) {
         // SAFETY: sets errno.
         error @ ..0 => unsafe { returned(error) as usize },
+        at => at as usize,
+    }
+}
+
+/// It replaces what is there only with SHM_REMAP.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shmat(id: i32, addr: usize, flags: i32) -> usize {
+    // SAFETY: forwards what the caller answers for.
+    match changing_if(flags & SHM_REMAP != 0, || unsafe { syscall!(sys::SHMAT, id, addr, flags) }) {
+        // SAFETY: sets errno.
+        error @ -4095..=-1 => unsafe { returned(error) as isize as usize },
         at => at as usize,
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE};
-use crate::{advice, agent, alone, confine, fills, greeting, leave, map, own_uffd};
+use crate::{access, advice, agent, alone, confine, fills, greeting, leave, map, own_uffd};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::{FILTERED, UNREADABLE};
 
@@ -62,10 +62,13 @@ pub const WORK: &[Call] = &[
     call(sys::IOCTL, [FD, 0xc020_aa00, AT]),
     call(sys::IOCTL, [FD, 0x8010_aa01, AT]),
     call(sys::IOCTL, [FD, 0xc060_6610, AT]),
+    Call(sys::IOCTL, [FD, access::WRITE_PROTECT, AT, 0, 0, 0], true),
+    Call(sys::IOCTL, [FD, access::PROCMAP_QUERY, AT, 0, 0, 0], true),
     Call(sys::IOCTL, [FD, 0xaa00, 0o2004000, 0, 0, 0], true),
     Call(sys::MMAP, [0, PAGE, 0, 0x4022, usize::MAX, 0], false),
     Call(sys::MMAP, [0, PAGE, 0, 1, FD, 0], false),
     call(sys::MPROTECT, [AT, PAGE, 3]),
+    call(sys::MPROTECT, [AT, PAGE, 1]),
     call(sys::MUNMAP, [AT, PAGE, 0]),
     call(sys::MUNLOCK, [AT, PAGE, 0]),
     call(sys::MADVISE, [AT, PAGE, 4]),
@@ -99,6 +102,9 @@ const START: &[Call] = &[
 
 /// fork, as glibc makes it, and the start of a program.
 const FORK: Call = call(sys::CLONE, [0x120_0011, 0, 0]);
+/// What it does without where it is not allowed: pages of read-only memory that is executed, or shared by a fork, stay.
+const EXECUTED: [Call; 2] = [call(sys::MPROTECT, [AT, PAGE, 5]), call(sys::MPROTECT, [AT, PAGE, 7])];
+const UNSHARE: Call = Call(sys::PROCESS_VM_READV, [4321, AT, 1, AT, 64, 0], true);
 const MAKE: Call = Call(sys::USERFAULTFD, [0o2004000, 0, 0, 0, 0, 0], true);
 const EXEC: Call = call(sys::EXECVE, [AT, AT, AT]);
 
@@ -223,6 +229,12 @@ unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
     if !program.allows(&call(sys::MPROTECT, [AT, PAGE, 3])) {
         map::close();
     }
+    if !all(&EXECUTED) {
+        access::keep_executed();
+    }
+    if !program.allows(&UNSHARE) {
+        access::keep_shared();
+    }
     let (works, starts, makes) = (all(WORK), all(START), program.allows(&MAKE));
     if !makes {
         KILLS.store(true, Relaxed);
@@ -291,6 +303,11 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                 sys::call(number, [a, b, c, d, e, f])
             }
             sys::IOCTL => own_uffd::control(a, b, c),
+            sys::MPROTECT | sys::PKEY_MPROTECT | sys::MUNMAP | sys::MREMAP | sys::MSEAL => {
+                access::changing(|| sys::call(number, [a, b, c, d, e, f]))
+            }
+            sys::MMAP => access::changing_if(access::replaces(d as i32), || sys::call(number, [a, b, c, d, e, f])),
+            sys::SHMAT => access::changing_if(c as i32 & map::SHM_REMAP != 0, || sys::call(number, [a, b, c, d, e, f])),
             sys::EXIT => agent::exit_thread(a),
             sys::FORK => alone::fork_by(|| sys::call(number, [0; 6])),
             sys::MADVISE => advice::advise(a, b, c as i32),

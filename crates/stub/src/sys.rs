@@ -98,6 +98,9 @@ pub const SCHED_SETATTR: usize = 314;
 pub const PRLIMIT: usize = 302;
 pub const USERFAULTFD: usize = 323;
 pub const MLOCK2: usize = 325;
+pub const MSEAL: usize = 462;
+pub const SHMAT: usize = 30;
+pub const PROCESS_VM_READV: usize = 310;
 pub const PKEY_MPROTECT: usize = 329;
 pub const UNAME: usize = 63;
 pub const UNLINK: usize = 87;
@@ -117,6 +120,7 @@ pub const GIVE_UP: [usize; 13] = [105, 106, 113, 114, 116, 117, 119, 122, 123, 1
 
 pub const EAGAIN: i32 = 11;
 pub const EINTR: i32 = 4;
+pub const EACCES: i32 = 13;
 pub const EINVAL: i32 = 22;
 
 /// Bytes in a page.

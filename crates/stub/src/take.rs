@@ -3,14 +3,17 @@
 //! The window is registered on the process's own userfaultfd, so that a MOVE fails while an event is
 //! unread. Emptying it must raise no event: it is unregistered for the moment of the MADV_DONTNEED,
 //! which costs 2 us for a whole window.
+//!
+//! A run of a read-only mapping is opened for its MOVE: see [`crate::access`].
 
+use crate::access::{self, Closed, Opened, Opening};
 use crate::agent::die;
 use crate::sys::{self, syscall, PAGE};
 use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use memfit_wire::{
-    Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, FATAL_BATCH, FATAL_FLUSH, FATAL_WINDOW, IN_MOVE, POPULATE,
-    RING_BYTES, SHIELD, UNSHIELD, WINDOWS, WINDOW_PAGES,
+    Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, FATAL_ACCESS, FATAL_BATCH, FATAL_FLUSH, FATAL_WINDOW, IN_MOVE,
+    POPULATE, RING_BYTES, SHIELD, UNSHIELD, WINDOWS, WINDOW_PAGES,
 };
 
 /// What the stub needs to take pages; made when the pager engages the process.
@@ -19,6 +22,8 @@ pub struct Taker {
     pub uffd: i32,
     /// /proc/PID/pagemap of this process, or -1.
     pub pagemap: i32,
+    /// /proc/PID/maps of this process, or -1: then pages of read-only mappings stay.
+    pub maps: i32,
     pub ring: &'static Ring,
     /// Address and bytes of the segment; the ring is at its start.
     pub segment: usize,
@@ -31,6 +36,11 @@ pub struct Taker {
     pub opened: u32,
     /// The window that is tried first: the last one that was.
     pub likely: usize,
+    /// The last page that was tried is in a read-only mapping.
+    pub read_only: bool,
+    /// Runs that were opened, and of those that were looked at how many stayed split from their mapping.
+    pub opens: u32,
+    pub splits: u32,
     /// Test builds only: believe MOVE's return value.
     pub trust_move: bool,
 }
@@ -77,6 +87,46 @@ const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
 const DONTNEED: usize = 4;
 /// Times that the window is emptied until it is empty: who reads or locks all memory touches each page of it now and then.
 const FLUSHES_MAX: u32 = 10_000;
+
+/// One of so many runs is looked at, and so many of those may stay split ([`Closed::Split`]) in a process: about 2000
+/// in all, and the kernel gives it 65 530 mappings.
+const SPLITS_LOOK: u32 = 16;
+const SPLITS_MAX: u32 = 125;
+
+/// A range that is being moved.
+struct Moves {
+    address: usize,
+    /// Where its first page would be in each window.
+    bases: [usize; WINDOWS.len()],
+    /// Pages that are dealt with, moved or not.
+    done: usize,
+    /// Which have moved, to each window.
+    moved: [u64; WINDOWS.len()],
+    /// The first that was not 0.
+    error: i32,
+    /// The windows that were unlocked for this range.
+    unlocked: u32,
+}
+
+impl Moves {
+    fn fail(&mut self, errno: i32) {
+        if self.error == 0 {
+            self.error = errno;
+        }
+    }
+}
+
+/// What came of pages that may be in a read-only mapping.
+enum ReadOnly {
+    /// They are not; the page of the range at which their mapping ends.
+    No(usize),
+    /// They are dealt with.
+    Done,
+    /// Nothing more moves now.
+    Stop,
+    /// [`Ring::fatal`] is set.
+    Fatal,
+}
 
 impl Taker {
     /// Carries the posted batch out. Stops early when it is cancelled.
@@ -157,6 +207,12 @@ impl Taker {
             if run > 0 {
                 // SAFETY: writes no byte.
                 let result = unsafe { syscall!(sys::MADVISE, address + at * PAGE, run * PAGE, 23) };
+                // Nobody writes to a read-only mapping. A page there that the kernel may drop it keeps once it has
+                // moved.
+                if result == -(sys::EINVAL as isize) && self.maps >= 0 {
+                    access::unshare(address, present);
+                    return 0;
+                }
                 if result < 0 {
                     return -result as i32;
                 }
@@ -205,66 +261,12 @@ impl Taker {
             self.ring.fatal.store(FATAL_BATCH, SeqCst);
             return;
         }
-        let bases: [usize; WINDOWS.len()] = core::array::from_fn(|which| self.window(which) + self.used[which] * PAGE);
-        let (mut done, mut moved, mut error) = (0, [0u64; WINDOWS.len()], 0);
-        // The windows that were unlocked for this range, and those that do not take the next page.
-        let (mut unlocked, mut refused) = (0, 0);
-        while done < pages {
-            let which = self.likely;
-            let to = bases[which] + done * PAGE;
-            let (reported, errno) = self.move_pages(to, address + done * PAGE, pages - done);
-            for i in done..done + reported {
-                moved[which] |= 1 << i;
-            }
-            done += reported;
-            if reported > 0 {
-                refused = 0;
-            }
-            if done == pages {
-                break;
-            }
-            // A window that the program has locked takes no page that is not.
-            if errno == sys::EINVAL && unlocked >> which & 1 == 0 {
-                unlocked |= 1 << which;
-                // SAFETY: our own window.
-                unsafe { syscall!(sys::MUNLOCK, self.window(which), WINDOW_PAGES * PAGE) };
-                continue;
-            }
-            if cfg!(feature = "mutants") && self.trust_move {
-                error = errno;
-                if errno == sys::EAGAIN {
-                    break;
-                }
-                done += 1;
-                continue;
-            }
-            let Some(found) = self.look(bases[which] + done * PAGE, pages - done) else {
-                self.ring.fatal.store(FATAL_WINDOW, SeqCst);
-                return;
-            };
-            if errno == sys::EINVAL && found == 0 {
-                refused |= 1u32 << which;
-                let other = self.opened & !refused;
-                if other != 0 {
-                    self.likely = other.trailing_zeros() as usize;
-                    continue;
-                }
-            }
-            moved[which] |= found << done;
-            if error == 0 {
-                error = errno;
-            }
-            if found & 1 == 0 && errno == sys::EAGAIN {
-                // An event is pending: nothing more moves before it is read.
-                break;
-            }
-            // Go on after the page that failed and whatever moved unreported behind it.
-            done += 1;
-            refused = 0;
-            while done < pages && moved[which] >> done & 1 == 1 {
-                done += 1;
-            }
+        let bases = core::array::from_fn(|which| self.window(which) + self.used[which] * PAGE);
+        let mut moves = Moves { address, bases, done: 0, moved: [0; WINDOWS.len()], error: 0, unlocked: 0 };
+        if !self.move_up_to(&mut moves, pages, None) {
+            return;
         }
+        let Moves { bases, moved, error, .. } = moves;
         for which in 0..WINDOWS.len() {
             if !self.copy_out(bases[which], first, pages, moved[which]) {
                 self.ring.fatal.store(FATAL_BATCH, SeqCst);
@@ -278,15 +280,158 @@ impl Taker {
         range.status.store(1 + error as u32, Release);
     }
 
+    /// Moves pages of a range from the first that is not done up to `end`, to the windows that take them or, what is
+    /// `open`, to the one that takes such memory. Stops at an event. False if what moved cannot be told.
+    fn move_up_to(&mut self, moves: &mut Moves, end: usize, open: Option<usize>) -> bool {
+        // Those that do not take the next page.
+        let mut refused = 0;
+        let mut ask = self.read_only;
+        // The page in front of which the kernel was asked last, and where the mapping ends that it is in: a move beyond
+        // that is refused as a whole.
+        let (mut asked, mut mapped) = (usize::MAX, end);
+        while moves.done < end {
+            if ask && open.is_none() {
+                (ask, asked) = (false, moves.done);
+                match self.take_read_only(moves, end) {
+                    ReadOnly::No(upto) => {
+                        self.read_only = false;
+                        mapped = upto;
+                    }
+                    ReadOnly::Done => {
+                        self.read_only = true;
+                        continue;
+                    }
+                    ReadOnly::Stop => break,
+                    ReadOnly::Fatal => return false,
+                }
+            }
+            let (done, which) = (moves.done, open.unwrap_or(self.likely));
+            let to = moves.bases[which] + done * PAGE;
+            let upto = if done < mapped { mapped.min(end) } else { end };
+            let (reported, errno) = self.move_pages(to, moves.address + done * PAGE, upto - done);
+            for i in done..done + reported {
+                moves.moved[which] |= 1 << i;
+            }
+            let done = done + reported;
+            moves.done = done;
+            if reported > 0 {
+                refused = 0;
+            }
+            if done == upto {
+                continue;
+            }
+            if errno == sys::EINVAL && open.is_none() && self.maps >= 0 && asked != done {
+                ask = true;
+                continue;
+            }
+            // A window that the program has locked takes no page that is not.
+            if errno == sys::EINVAL && moves.unlocked >> which & 1 == 0 {
+                moves.unlocked |= 1 << which;
+                // SAFETY: our own window.
+                unsafe { syscall!(sys::MUNLOCK, self.window(which), WINDOW_PAGES * PAGE) };
+                continue;
+            }
+            if cfg!(feature = "mutants") && self.trust_move {
+                moves.error = errno;
+                if errno == sys::EAGAIN {
+                    break;
+                }
+                moves.done += 1;
+                continue;
+            }
+            let Some(found) = self.look(moves.bases[which] + done * PAGE, end - done) else {
+                self.ring.fatal.store(FATAL_WINDOW, SeqCst);
+                return false;
+            };
+            if errno == sys::EINVAL && found == 0 {
+                if open.is_some() {
+                    // It holds for all of the mapping.
+                    moves.fail(errno);
+                    moves.done = end;
+                    break;
+                }
+                refused |= 1u32 << which;
+                let other = self.opened & !refused;
+                if other != 0 {
+                    self.likely = other.trailing_zeros() as usize;
+                    continue;
+                }
+            }
+            moves.moved[which] |= found << done;
+            moves.fail(errno);
+            if found & 1 == 0 && errno == sys::EAGAIN {
+                // An event is pending: nothing more moves before it is read.
+                break;
+            }
+            // Go on after the page that failed and whatever moved unreported behind it.
+            moves.done += 1;
+            refused = 0;
+            while moves.done < end && moves.moved[which] >> moves.done & 1 == 1 {
+                moves.done += 1;
+            }
+        }
+        true
+    }
+
+    /// If the next page is in a read-only mapping: moves what of the range is in that.
+    fn take_read_only(&mut self, moves: &mut Moves, end: usize) -> ReadOnly {
+        let from = moves.done;
+        let opened = match Opened::open(self.uffd, self.maps, moves.address + from * PAGE, (end - from) * PAGE) {
+            Opening::Open(opened) => opened,
+            Opening::No(address) => return ReadOnly::No((address - moves.address) / PAGE),
+            Opening::Failed(errno) => {
+                moves.fail(errno);
+                moves.done = end;
+                return if errno == sys::EAGAIN { ReadOnly::Stop } else { ReadOnly::Done };
+            }
+        };
+        let upto = from + opened.bytes() / PAGE;
+        let (mut known, mut left) = (true, true);
+        match WINDOWS.iter().position(|access| *access == opened.access()) {
+            Some(which) if self.open_window(which) => {
+                known = self.move_up_to(moves, upto, Some(which));
+                let all = moves.moved[which] >> from;
+                left = all.trailing_ones() < (upto - from) as u32;
+            }
+            _ => {
+                moves.fail(sys::EACCES);
+                moves.done = upto;
+            }
+        }
+        self.opens = self.opens.wrapping_add(1);
+        match opened.close(!left, self.opens % SPLITS_LOOK == 0) {
+            Closed::Whole => {}
+            Closed::Split => {
+                self.splits += 1;
+                if self.splits >= SPLITS_MAX {
+                    self.maps = -1;
+                }
+            }
+            Closed::Never => {
+                self.ring.fatal.store(FATAL_ACCESS, SeqCst);
+                return ReadOnly::Fatal;
+            }
+        }
+        match known {
+            false => ReadOnly::Fatal,
+            true if moves.done < upto => ReadOnly::Stop,
+            true => ReadOnly::Done,
+        }
+    }
+
     /// Gives a window its access: the program has memory like it. Where that is not allowed the window stays closed,
-    /// and such memory where it is.
-    pub fn open_window(&mut self, which: usize) {
-        let Some(access) = WINDOWS.get(which) else { return };
+    /// and such memory where it is. Whether it is open.
+    pub fn open_window(&mut self, which: usize) -> bool {
+        let Some(access) = WINDOWS.get(which) else { return false };
+        if self.opened >> which & 1 == 1 {
+            return true;
+        }
         // SAFETY: our own mapping.
         if unsafe { syscall!(sys::MPROTECT, self.window(which), WINDOW_PAGES * PAGE, *access) } == 0 {
             self.opened |= 1 << which;
             self.empty(self.window(which));
         }
+        self.opened >> which & 1 == 1
     }
 
     fn window(&self, which: usize) -> usize {

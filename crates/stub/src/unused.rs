@@ -4,6 +4,7 @@
 //! its own must come out as where nothing is mapped: the functions here say so, and do the rest of what was asked for. (A bare
 //! system call still finds the reservation.)
 
+use crate::access::changing;
 use crate::exec::returned;
 use crate::fills;
 use crate::map::unused_in;
@@ -22,16 +23,27 @@ pub fn up_to_unused(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> i
     }
 }
 
+/// A call that changes the access of a range, or whether it may be changed.
+fn protect(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> isize {
+    changing(|| up_to_unused(at, bytes, call))
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mprotect(at: usize, bytes: usize, prot: i32) -> i32 {
     // SAFETY: forwards what the caller answers for; sets errno.
-    unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MPROTECT, at, bytes, prot))) }
+    unsafe { returned(protect(at, bytes, |bytes| syscall!(sys::MPROTECT, at, bytes, prot))) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pkey_mprotect(at: usize, bytes: usize, prot: i32, key: i32) -> i32 {
     // SAFETY: as in `mprotect`.
-    unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::PKEY_MPROTECT, at, bytes, prot, key))) }
+    unsafe { returned(protect(at, bytes, |bytes| syscall!(sys::PKEY_MPROTECT, at, bytes, prot, key))) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mseal(at: usize, bytes: usize, flags: usize) -> i32 {
+    // SAFETY: as in `mprotect`.
+    unsafe { returned(protect(at, bytes, |bytes| syscall!(sys::MSEAL, at, bytes, flags))) }
 }
 
 #[unsafe(no_mangle)]
@@ -61,8 +73,8 @@ unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
     unsafe {
         returned(match unused_in(at, bytes) {
             Some(unused) if unused <= at => 0,
-            Some(unused) => syscall!(sys::MUNMAP, at, unused - at),
-            None => syscall!(sys::MUNMAP, at, bytes),
+            Some(unused) => changing(|| syscall!(sys::MUNMAP, at, unused - at)),
+            None => changing(|| syscall!(sys::MUNMAP, at, bytes)),
         })
     }
 }
@@ -79,12 +91,12 @@ pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: u
     }
     // SAFETY: forwards what the caller answers for; the fifth argument is looked at only if the flags say that it is there.
     unsafe {
-        let result = syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to);
+        let result = changing(|| syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to));
         let several = flags & MOVES_TO == MOVES_TO && bytes == new_bytes && bytes > PAGE;
         if result != -EFAULT || !several || !sys::is_at_least(6, 17) {
             return result;
         }
-        one_by_one(at, bytes, flags, to)
+        changing(|| one_by_one(at, bytes, flags, to))
     }
 }
 

@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Both sides refuse another version.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// First word of every message of the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -86,6 +86,10 @@ pub const OWN_UFFD: u32 = 17;
 
 /// Pager to stub: its /proc/PID/pagemap, for the ENGAGE that follows.
 pub const PAGEMAP: u32 = 14;
+
+/// Pager to stub: its /proc/PID/maps, for the ENGAGE that follows, where the kernel answers PROCMAP_QUERY: then pages
+/// of read-only mappings are taken, too. What is registered with the userfaultfd is so for write protection as well.
+pub const MAPS: u32 = 20;
 
 /// Pager to stub: all threads of the program have ended, and its process ends with the stub's thread, with the status (as wait gives
 /// it) in [`Command::flags`].
@@ -192,8 +196,8 @@ pub struct FromStub {
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Command {
-    /// [`LEND`], [`PAGEMAP`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`], [`STAY`], [`ALL_ENDED`],
-    /// [`OPEN_WINDOW`], [`CONFINE`] or [`BYE`].
+    /// [`LEND`], [`PAGEMAP`], [`MAPS`], [`ENGAGE`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`], [`STAY`],
+    /// [`ALL_ENDED`], [`OPEN_WINDOW`], [`CONFINE`] or [`BYE`].
     pub kind: u32,
     pub flags: u32,
     /// ENGAGE: bytes of the segment.
@@ -235,6 +239,8 @@ pub const FATAL_WINDOW: u32 = 1;
 pub const FATAL_FLUSH: u32 = 2;
 /// [`Ring::fatal`]: the pager's batch made no sense.
 pub const FATAL_BATCH: u32 = 3;
+/// [`Ring::fatal`]: memory that was opened to take its pages could not be made read-only again.
+pub const FATAL_ACCESS: u32 = 4;
 
 /// Contiguous pages to take.
 #[repr(C)]

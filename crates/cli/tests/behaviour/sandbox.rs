@@ -219,13 +219,20 @@ fn filters(bench: &Bench) {
         ("fill check filter=most,errno,all check more fork threads check", Fate::Paged),
         ("filter=most,kill,all fill check more fork threads check", Fate::Paged),
         ("filter=most,errno exec fill check more fork threads check", Fate::Paged),
+        // What it does without: pages that are shared, or executed, stay.
+        ("fill protect check filter=most,kill,all check fork threads check", Fate::Paged),
+        ("fill code check filter=noexec,kill,all check fork threads check", Fate::Paged),
+        ("fill code check filter=noexec,errno check fork threads check", Fate::Paged),
     ] {
         same(bench, run(bench, &[]), &format!("exec ./filtered {line}"), fate);
     }
     // A new program that knows nothing of the filter.
-    let line = "./filtered filter=most,kill exec fill check more fork threads check";
-    let (ran, stats) = bench.managed(line, BUDGET);
-    assert_contents_eq!((ran.code, text(&ran)), (Some(0), text(&bench.plain(line))), "{}\n{:#}", ran.err, stats.json);
+    for what in ["check more", "protect check"] {
+        let line = format!("./filtered filter=most,kill exec fill {what} fork threads check");
+        let (ran, stats) = bench.managed(&line, BUDGET);
+        let plain = text(&bench.plain(&line));
+        assert_contents_eq!((ran.code, text(&ran)), (Some(0), plain), "{line}: {}\n{:#}", ran.err, stats.json);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
-// A program that forbids itself system calls. The words are done in turn: "fill" memory, "check" it, "fork" a child that checks it
-// and changes some, "threads" that do, "exec" the other words in a new program, and filters: what they allow ("work": what a
+// A program that forbids itself system calls. The words are done in turn: "fill" memory, "protect" it (read-only) or make it "code" (and
+// executed), "check" it, "fork" a child that checks it and changes some, "threads" that do, "exec" the other words in a new program, and filters: what they allow ("work": what a
 // program without files needs; "few": read, write, exit, mmap; "most": all but userfaultfd, io_uring and some more, as container
-// engines do), what they do with the rest ("kill", "trap", "errno"), for whom ("all": threads, else the calling one), and whether by
+// engines do; "noexec": all but mprotect to memory that is executed), what they do with the rest ("kill", "trap", "errno"), for whom ("all": threads, else the calling one), and whether by
 // an instruction of their own ("bare"), as in filter=work,kill,all.
 #include "pages.h"
 #include <linux/audit.h>
@@ -14,6 +14,7 @@
 
 enum { BYTES = 56 * (1 << 20) };
 static uint64_t *memory;
+static int protected;
 
 static const int FEW[] = {SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_rt_sigreturn, -1};
 // With what fork, threads and malloc need; not what the stub's thread does.
@@ -23,11 +24,12 @@ static const int WORK[] = {SYS_read,      SYS_write,          SYS_exit,         
                            SYS_wait4,     SYS_rt_sigprocmask, SYS_set_robust_list, SYS_gettid,    SYS_getpid,
                            SYS_prctl,     SYS_rseq,           SYS_sched_yield,    SYS_tgkill,     SYS_openat,
                            SYS_sched_getaffinity, SYS_close,      SYS_rt_sigaction,   SYS_getrandom, -1};
+static const int NONE[] = {-1};
 static const int MOST_BUT[] = {SYS_userfaultfd, SYS_io_uring_setup, SYS_ptrace, SYS_process_vm_readv, SYS_pidfd_getfd, SYS_mount, -1};
 
 static void install(const char *how) {
-    int deny = strstr(how, "most") != NULL;
-    const int *calls = deny ? MOST_BUT : strstr(how, "few") ? FEW : WORK;
+    int exec = strstr(how, "noexec") != NULL, deny = exec || strstr(how, "most") != NULL;
+    const int *calls = exec ? NONE : deny ? MOST_BUT : strstr(how, "few") ? FEW : WORK;
     unsigned other = strstr(how, "kill") ? SECCOMP_RET_KILL_PROCESS : strstr(how, "trap") ? SECCOMP_RET_TRAP : SECCOMP_RET_ERRNO | EPERM;
     struct sock_filter code[80];
     int n = 0;
@@ -38,6 +40,12 @@ static void install(const char *how) {
     for (; *calls >= 0; calls++) {
         code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)*calls, 0, 1);
         code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, deny ? other : SECCOMP_RET_ALLOW);
+    }
+    if (exec) {
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 3);
+        code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2]));
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1);
+        code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, other);
     }
     code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, deny ? SECCOMP_RET_ALLOW : other);
     struct sock_fprog program = {(unsigned short)n, code};
@@ -75,6 +83,9 @@ int main(int argc, char **argv) {
             fill(memory, BYTES, 1);
         } else if (!strcmp(word, "check")) {
             say("wrong", (long)check(memory, BYTES, 1));
+        } else if (!strcmp(word, "protect") || !strcmp(word, "code")) {
+            protected = 1;
+            MUST(mprotect(memory, BYTES, PROT_READ | (*word == 'c' ? PROT_EXEC : 0)));
         } else if (!strcmp(word, "more")) {
             // New mappings, large and small.
             size_t wrong = 0;
@@ -90,6 +101,7 @@ int main(int argc, char **argv) {
             MUST(child);
             if (!child) {
                 size_t wrong = check(memory, BYTES, 1);
+                if (protected) MUST(mprotect(memory, BYTES / 4, PROT_READ | PROT_WRITE));
                 fill(memory, BYTES / 4, 7);
                 wrong += check(memory, BYTES / 4, 7);
                 _exit(wrong != 0);

@@ -75,7 +75,9 @@ impl Server {
         let mut strays = Vec::new();
         for message in messages {
             match message {
-                Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
+                Event::Fault { address, tid, protected, .. } => {
+                    waiting.push(Waiting { address, tid, since, protected })
+                }
                 other => strays.push(other),
             }
         }
@@ -156,7 +158,9 @@ impl Server {
                 }
             }
             match event {
-                Event::Fault { address, tid, .. } => waiting.push(Waiting { address, tid, since }),
+                Event::Fault { address, tid, protected, .. } => {
+                    waiting.push(Waiting { address, tid, since, protected })
+                }
                 other => {
                     crate::flight::note(|| format!("process {} reads {other:x?}", self.proc.id.0));
                     self.order.push(other);
