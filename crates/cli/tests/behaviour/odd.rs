@@ -222,6 +222,7 @@ fn holes_stay_holes() {
 fn calls_that_fill_much_memory() {
     let Some(bench) = program("long_reads", include_str!("../workloads/long_reads.c")) else { return };
     for how in ["read", "pread", "readv", "fread"] {
-        same(&bench, &format!("./program make words && ./program {how} words"), SEVERAL);
+        // Without a thread of ours: 800 %. On a busy machine it comes when a part is read.
+        same(&bench, &format!("./program make words && ./program {how} words"), FORKS);
     }
 }

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <sys/uio.h>
 
-enum { BYTES = 96 * (1 << 20) };
+enum { BYTES = 256 * (1 << 20) };
 
 int main(int argc, char **argv) {
     const char *how = argv[1];
