@@ -27,7 +27,7 @@ fn sort_without_forks() {
 }
 
 /// What memfit says when it has to kill a child because nobody can tell what it should have: another thread dropped memory at
-/// the very moment of the fork (README, known limits).
+/// the very moment of the fork (docs/limits.md).
 const UNCLEAR: &str = "another thread of its parent";
 
 /// Runs a line until no child had to be killed for that, three times at most.

@@ -262,7 +262,8 @@ fn memory_that_fork_children_do_not_get() {
 #[test]
 fn statistics_are_documented() {
     let Some(bench) = Bench::new("documented", &[]) else { return };
-    let (_, stats) = bench.managed("exec true", BUDGET);
+    // Long enough to be listed.
+    let (_, stats) = bench.managed("exec sleep 1", BUDGET);
     let mut keys = BTreeSet::new();
     flatten("", &stats.json, &mut keys);
     let mut documented = BTreeSet::new();
