@@ -11,7 +11,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 FUZZ_CHECK := --locked --no-default-features --all-targets
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test soak gate gate-loaded check mutants kernels fuzz bench bench-codecs papers papers-record papers-sim install uninstall clean
+.PHONY: help build run test soak gate gate-loaded check mutants kernels docs fuzz bench bench-codecs papers papers-record papers-sim install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -48,6 +48,9 @@ mutants: ## the tests notice when a rule of the design is switched off: four min
 
 kernels: build ## a part of the tests on several Linux kernels in QEMU; hours; KERNELS="6.12 7" chooses; target/kernels
 	scripts/kernels $(KERNELS)
+
+docs: ## the documents as a site in target/book/html; needs mdbook
+	@scripts/docs
 
 fuzz: ## decoders and parsers on any input, three minutes each; needs a nightly compiler and cargo-fuzz
 	scripts/fuzz
