@@ -72,6 +72,8 @@ pub struct Client {
     pub peak: AtomicU64,
     /// As the child of a told fork: what is known of it, until it is paged.
     pub expected: Mutex<Option<Arc<Expected>>>,
+    /// Its stub has said [`ENGAGED`], with its userfaultfd, and it waits since for its parent to come out of the fork.
+    ready: Mutex<Option<(FromStub, Option<OwnedFd>, Instant)>>,
     /// Segment sent with ENGAGE.
     pub segment: Mutex<Option<Arc<Segment>>>,
     /// Once it has a userfaultfd.
@@ -200,6 +202,7 @@ pub fn run(desk: &Arc<Desk>) {
         tell_silence(&desk.shared);
         deliver(desk, launcher_open);
         let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+        clients.iter().for_each(|client| manage_ready(desk, client));
         fork_children::release_independent(desk, &clients);
         fork_children::end_doomed(&desk.shared);
         let open = |fd: RawFd| if launcher_open { fd } else { -1 };
@@ -450,6 +453,7 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         mapped: AtomicU64::new(0),
         peak: AtomicU64::new(0),
         expected: Mutex::new(None),
+        ready: Mutex::new(None),
         segment: Mutex::new(None),
         proc: Mutex::new(None),
         look: Mutex::new(None),
@@ -490,7 +494,18 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
         return;
     }
-    match manage(desk, client, &message, packet.fd) {
+    *client.ready.lock().unwrap() = Some((message, packet.fd, Instant::now()));
+    manage_ready(desk, client);
+}
+
+/// A stub has made what it needs. The child of a told fork is served when all is known that its parent changed meanwhile.
+fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
+    let mut ready = client.ready.lock().unwrap();
+    let expected = client.expected.lock().unwrap().clone();
+    let waits = |since| expected.is_some_and(|expected| expected.waits_for_parent(since));
+    let Some((message, fd, _)) = ready.take_if(|(_, _, since)| !waits(*since)) else { return };
+    drop(ready);
+    match manage(desk, client, &message, fd) {
         Ok(()) => client.stage.store(MANAGED, Relaxed),
         Err(error) => not_managed(desk, client, &error),
     }

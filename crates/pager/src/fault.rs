@@ -95,6 +95,8 @@ const STRAY_WAITS: Duration = Duration::from_secs(10);
 /// Looks for events that are to come, at the same distance, before they get rarer.
 const QUICK_ROUNDS: u32 = 20;
 
+/// How long the pager reads changes of other threads at a fork's end, if there is always one unread.
+const CHANGES_TOLD: Duration = Duration::from_millis(50);
 /// Time between two looks for faults while the program forks.
 const FORK_LOOK: Duration = Duration::from_micros(50);
 
@@ -433,7 +435,7 @@ impl Server {
                 let token = self.fork_begins(fault.tid, more)?;
                 fork.token.store(token, SeqCst);
             }
-            FORK_ENDED => self.fork_ended()?,
+            FORK_ENDED => self.fork_ended(more)?,
             KEEP => proc.keep_from_children(range().0, range().1),
             GIVE => {
                 proc.give_to_children(range().0, range().1);
@@ -485,9 +487,29 @@ impl Server {
         self.reap(more);
     }
 
-    fn fork_ended(&mut self) -> Result<(), End> {
-        if let Some(expected) = self.proc.expected.lock().unwrap().take() {
+    /// Changes that other threads made before the fork may be told of only now: their events are queued after them.
+    fn fork_ended(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
+        if let Some(expected) = self.proc.expected() {
             expected.ended();
+            let ended = Instant::now();
+            let complete = loop {
+                let count = self.drain(more)?;
+                if !self.proc.event_pending() {
+                    break true;
+                }
+                if self.proc.uffd.gone() {
+                    return Err(End::Gone);
+                }
+                if ended.elapsed() > CHANGES_TOLD {
+                    break false;
+                }
+                if count == 0 {
+                    std::thread::sleep(FORK_LOOK);
+                }
+            };
+            expected.told(complete);
+            *self.proc.expected.lock().unwrap() = None;
+            self.shared.outbox_event.raise();
         }
         if let Some(identity) = self.proc.identity.get() {
             self.proc.open_shields(identity);

@@ -7,8 +7,10 @@
 //!
 //! What other threads of the parent do to its memory in the meantime may have been before or after the moment that the child
 //! has it from. So their events stay unread until the fork has ended: who drops memory waits that long before it does. Only a
-//! fault that cannot be served otherwise makes the pager read them.
+//! fault that cannot be served otherwise makes the pager read them. The child is served when all changes of the address space
+//! are known: [`fork_changes`] says which of them the child has.
 
+use crate::fork_changes::{self, Change};
 use crate::fork_children::link;
 use crate::proc::{Broken, Identity, Io, Proc};
 use crate::ranges::Ranges;
@@ -31,6 +33,9 @@ const ADDRESSES_END: u64 = 1 << 56;
 const ADVICE_BYTES: u64 = 1 << 42;
 /// Pages handled under one hold of the core's lock.
 const CHUNK: usize = 256;
+/// How long a child waits for its parent to come out of the fork and to be through with the changes of other threads. A parent
+/// that is stopped does not.
+const PARENT_IS_THROUGH: Duration = Duration::from_millis(500);
 /// How long a fork's child may take from the fork's end to its first sign of life, before it is asked whether there is one.
 const CHILD_COMES: Duration = Duration::from_secs(1);
 
@@ -41,6 +46,10 @@ pub struct Shields {
     pub open: Ranges,
     /// What the program itself keeps from them.
     kept: Ranges,
+    /// What was shielded: it has the mark. All that is outside is there.
+    marked: Ranges,
+    /// Registered since the batch was posted that shields: it may not have been there yet.
+    late: Ranges,
     /// Changes when `open` loses ranges that may be in a batch.
     pub generation: u32,
 }
@@ -48,7 +57,24 @@ pub struct Shields {
 impl Shields {
     /// A range was registered.
     pub fn registered(&mut self, start: u64, end: u64) {
-        self.kept.gaps(start, end).into_iter().for_each(|(s, e)| self.open.add(s, e));
+        for (s, e) in self.kept.gaps(start, end) {
+            self.open.add(s, e);
+            self.late.add(s, e);
+        }
+    }
+
+    /// What is open is being shielded.
+    pub fn posted(&mut self) -> u32 {
+        self.late = Ranges::default();
+        self.generation
+    }
+
+    /// A range is shielded, since the batch of that generation was posted.
+    pub fn shielded(&mut self, start: u64, end: u64) {
+        for (s, e) in self.late.gaps(start, end) {
+            self.open.cut(s, e);
+            self.marked.add(s, e);
+        }
     }
 
     /// A range is not the mapping any more that it was.
@@ -57,17 +83,15 @@ impl Shields {
             self.generation += 1;
         }
         self.kept.cut(start, end);
+        self.marked.cut(start, end);
     }
 
     /// The kernel takes what was said of the range along; what was to be said of it is to be said there.
     pub fn moved(&mut self, from: u64, to: u64, len: u64) {
-        let there = |(s, e): (u64, u64)| (s - from + to, e - from + to);
-        let (open, kept): (Vec<_>, Vec<_>) = (
-            self.open.within(from, from + len).map(there).collect(),
-            self.kept.within(from, from + len).map(there).collect(),
-        );
-        open.into_iter().for_each(|(s, e)| self.open.add(s, e));
-        kept.into_iter().for_each(|(s, e)| self.kept.add(s, e));
+        for ranges in [&mut self.open, &mut self.kept, &mut self.marked] {
+            let there: Vec<_> = ranges.within(from, from + len).map(|(s, e)| (s - from + to, e - from + to)).collect();
+            there.into_iter().for_each(|(s, e)| ranges.add(s, e));
+        }
     }
 }
 
@@ -85,6 +109,8 @@ pub struct Expected {
     forker: u32,
     children: Option<String>,
     descriptors: BTreeSet<Page>,
+    /// What was marked in the parent then.
+    marked: Ranges,
     since: Instant,
     /// What happened in the parent since, until the fork had ended: some of it before there was a child.
     window: Mutex<Window>,
@@ -92,13 +118,15 @@ pub struct Expected {
 
 #[derive(Debug, Default)]
 struct Window {
-    /// Pages that were brought back.
+    /// Pages that were brought back, by the addresses that they had before all changes.
     brought: HashSet<u64>,
     /// Ranges that the program dropped.
     dropped: Vec<Dropped>,
-    /// Ranges that it moved: from, to, bytes.
-    moved: Vec<(u64, u64, u64)>,
+    /// Changes of its address space.
+    changes: Vec<Change>,
     ended: Option<Instant>,
+    /// The parent goes on, and all changes before its fork's end are known: no event was unread for a moment.
+    told: Option<bool>,
 }
 
 /// A range that another thread was about to drop while the parent forked.
@@ -106,6 +134,8 @@ struct Window {
 struct Dropped {
     start: u64,
     end: u64,
+    /// So many changes came before.
+    changes: usize,
     /// Certainly before the child was made.
     before: bool,
     /// A page of it that was in memory when the child was expected.
@@ -121,19 +151,20 @@ impl Expected {
     /// Pages are about to be brought back in the parent. Said before: the thread that waits for one may have forked before
     /// this one runs again.
     pub fn bring_back(&self, pages: impl Iterator<Item = Page>) {
-        self.window.lock().unwrap().brought.extend(pages.map(|page| page.0));
+        let Window { brought, changes, .. } = &mut *self.window.lock().unwrap();
+        brought.extend(pages.map(|page| Page::of(fork_changes::first_address(changes, page.address())).0));
     }
 
     /// They could not be.
     pub fn not_brought(&self, pages: impl Iterator<Item = Page>) {
-        let mut window = self.window.lock().unwrap();
+        let Window { brought, changes, .. } = &mut *self.window.lock().unwrap();
         for page in pages {
-            window.brought.remove(&page.0);
+            brought.remove(&Page::of(fork_changes::first_address(changes, page.address())).0);
         }
     }
 
     /// A range of the parent is about to be zapped; the thread `served` made the pager read of it. `resident` finds a page of
-    /// it that is in memory, other than those that it shall leave out.
+    /// it that is in memory, other than those that it shall leave out. What is read after the fork's end happens after it.
     pub fn dropped(
         &self,
         (start, end): (u64, u64),
@@ -141,22 +172,38 @@ impl Expected {
         resident: impl FnOnce(&dyn Fn(Page) -> bool) -> Option<Page>,
     ) {
         let mut window = self.window.lock().unwrap();
+        if window.ended.is_some() {
+            return;
+        }
         // What was brought back may be in the parent alone.
-        let witness = resident(&|page| window.brought.contains(&page.0));
+        let first = |page: Page| Page::of(fork_changes::first_address(&window.changes, page.address()));
+        let witness = resident(&|page| window.brought.contains(&first(page).0));
         // It waits since it faulted, and there is no child.
         let now = || self.parent.upgrade().and_then(|parent| children(&parent, self.forker));
         let before = served == self.forker && self.children.is_some() && self.children == now();
-        window.dropped.push(Dropped { start, end, before, witness });
+        let changes = window.changes.len();
+        window.dropped.push(Dropped { start, end, changes, before, witness });
     }
 
-    /// A range of the parent was moved.
-    pub fn moved(&self, from: u64, to: u64, len: u64) {
-        self.window.lock().unwrap().moved.push((from, to, len));
+    /// The parent's address space was changed.
+    pub fn changed(&self, change: Change) {
+        self.window.lock().unwrap().changes.push(change);
     }
 
     /// The parent has come out of the fork.
     pub fn ended(&self) {
         self.window.lock().unwrap().ended = Some(Instant::now());
+    }
+
+    /// The parent goes on; whether no event was unread for a moment since.
+    pub fn told(&self, all: bool) {
+        self.window.lock().unwrap().told = Some(all);
+    }
+
+    /// Whether the child that is ready since then shall wait for its parent.
+    pub fn waits_for_parent(&self, ready: Instant) -> bool {
+        let lives = || self.parent.upgrade().is_some_and(|parent| !parent.removed.load(Relaxed));
+        self.window.lock().unwrap().told.is_none() && ready.elapsed() < PARENT_IS_THROUGH && lives()
     }
 }
 
@@ -200,6 +247,17 @@ impl Proc {
         }
         let parts: Vec<_> = kept.flat_map(|(s, e)| plain.within(s, e).collect::<Vec<_>>()).collect();
         pieces(parts.into_iter().flat_map(|(s, e)| own.gaps(s, e)))
+    }
+
+    /// What of the registered memory has the mark and comes to fork children.
+    fn marked(&self, smaps: &str) -> Ranges {
+        let (shields, regions) = (self.shields.lock().unwrap(), self.regions.lock().unwrap());
+        let mut marked: Ranges =
+            shields.marked.iter().flat_map(|(s, e)| regions.within(s, e).collect::<Vec<_>>()).collect();
+        for (start, end) in shields.kept.iter().chain(maps::wiped_in_children(smaps)) {
+            marked.cut(start, end);
+        }
+        marked
     }
 
     /// After a fork: all is to be shielded again, as whole mappings, so that none is split.
@@ -277,6 +335,8 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
     let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, false);
     shared.settle(state);
     shared.in_parts(parent.id, PageRange::ALL, |core, part| core.inherit(id, part));
+    let smaps = parent.identity.get().and_then(|i| std::fs::read_to_string(format!("/proc/{}/smaps", i.pid)).ok());
+    let marked = parent.marked(smaps.as_deref().unwrap_or_default());
     let expected = Arc::new(Expected {
         token: token.max(1),
         id,
@@ -285,6 +345,7 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
         forker,
         children: children(parent, forker),
         descriptors: parent.descriptors.lock().unwrap().clone(),
+        marked,
         since: Instant::now(),
         window: Mutex::default(),
     });
@@ -338,34 +399,41 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     let lazy: Ranges = maps::lazily_freed(&smaps).into_iter().collect();
     let mine = marked(&smaps, &identity.forbidden);
     let window = expected.window.lock().unwrap();
-    for &(from, to, len) in &window.moved {
-        moved(shared, proc, &mine, (from, to, len))?;
-    }
     for (start, end) in mine.iter() {
         proc.uffd.register_memory(start, end - start).map_err(|e| broken("registered", e))?;
     }
-    let mut state = shared.lock();
-    for (start, end) in mine.gaps(0, ADDRESSES_END) {
-        state.core.disown(proc.id, PageRange::from_addresses(start, end));
-    }
-    shared.settle(state);
     let mut present = Vec::new();
     for (start, end) in mine.iter() {
         let found = |s: u64, e: u64, zero| present.extend((s..e).step_by(4096).map(|at| (Page::of(at), zero)));
         identity.pagemap.present(start, end, found).map_err(|e| broken("looked at", e))?;
     }
+    let before = changes(shared, proc, expected, &window, &mine, &present)?;
+    let mut state = shared.lock();
+    for (start, end) in mine.gaps(0, ADDRESSES_END) {
+        state.core.disown(proc.id, PageRange::from_addresses(start, end));
+    }
+    shared.settle(state);
     for range in &window.dropped {
-        for (s, e) in mine.within(range.start, range.end) {
-            dropped(shared, proc, PageRange::from_addresses(s, e), range, &present)?;
+        let carried = |start, end| fork_changes::carried(&window.changes, &before, range.changes, (start, end));
+        let Some(now) = carried(range.start, range.end) else { continue };
+        let witness = range.witness.and_then(|page| {
+            let now = carried(page.address(), page.address() + 4096)?;
+            let (start, _) = now.iter().next()?;
+            Some(Page::of(start))
+        });
+        for (s, e) in now.iter().flat_map(|(s, e)| mine.within(s, e).collect::<Vec<_>>()) {
+            dropped(shared, proc, PageRange::from_addresses(s, e), (range.before, witness), &present)?;
         }
     }
+    let made: Vec<Change> = window.changes.iter().zip(&before).filter(|(_, &before)| before).map(|(&c, _)| c).collect();
     for chunk in present.chunks(CHUNK) {
         let mut state = shared.lock();
         for &(page, zero) in chunk {
             let at = page.address();
+            let first = || Page::of(fork_changes::first_address(&made, at)).0;
             if matches!(state.core.entry(proc.id, page), Entry::Out(_)) {
                 // Brought back in the parent before there was a child: it has got it, too. Else it is a new, empty page.
-                if !window.brought.contains(&page.0) {
+                if !window.brought.contains(&first()) {
                     shared.settle(state);
                     return Err(Broken(format!("page {at:#x} was touched in a fork child before it could be served")));
                 }
@@ -400,21 +468,44 @@ fn marked(smaps: &str, forbidden: &[(u64, u64)]) -> Ranges {
     out
 }
 
-/// A range of the parent was moved at the moment of the fork. In the child it is either still there or at its new place.
-fn moved(shared: &Shared, proc: &Proc, marked: &Ranges, (from, to, len): (u64, u64, u64)) -> Result<(), Broken> {
-    let stays = marked.meets(from, from + len);
-    if stays && !marked.meets(to, to + len) {
-        return Ok(());
+/// Makes the changes in the child's table that the child has, and says which.
+fn changes(
+    shared: &Shared,
+    proc: &Proc,
+    expected: &Expected,
+    window: &Window,
+    mine: &Ranges,
+    present: &[(Page, bool)],
+) -> Result<Vec<bool>, Broken> {
+    let changes = &window.changes[..];
+    if window.told != Some(true) && fork_changes::more_has_changed(changes, &expected.marked, mine) {
+        return Err(Broken("another thread of its parent changed its address space while it was forked".into()));
     }
     let mut state = shared.lock();
-    let pages = PageRange::from_addresses(from, from + len);
-    if stays && any_out(&state.core, proc.id, pages).is_some() {
-        shared.settle(state);
-        return Err(Broken(format!("another thread of its parent moved {from:#x} while it was forked")));
+    let outside = |start, end| {
+        let pages = PageRange::from_addresses(start, end);
+        let all = (pages.first.0..pages.end()).map(Page);
+        let out = all.filter(|&page| matches!(state.core.entry(proc.id, page), Entry::Out(_)));
+        out.map(Page::address).collect()
+    };
+    let touched = |at, first| is_present(present, Page::of(at)) && !window.brought.contains(&Page::of(first).0);
+    let before = fork_changes::made_before(changes, &expected.marked, mine, outside, touched);
+    for (change, _) in changes.iter().zip(before.iter().flatten()).filter(|(_, &before)| before) {
+        match *change {
+            Change::Unmapped(start, end) | Change::Came(start, end) => {
+                state.core.disown(proc.id, PageRange::from_addresses(start, end));
+            }
+            Change::Moved(from, to, len) => {
+                state.core.remapped(proc.id, PageRange::from_addresses(from, from + len), Page::of(to));
+            }
+        }
     }
-    state.core.remapped(proc.id, pages, Page::of(to));
     shared.settle(state);
-    Ok(())
+    before.map_err(|at| Broken(format!("another thread of its parent changed what is at {at:#x} while it was forked")))
+}
+
+fn is_present(present: &[(Page, bool)], page: Page) -> bool {
+    present.binary_search_by_key(&page.0, |p| p.0 .0).is_ok()
 }
 
 /// A range of the parent was about to be zapped at the moment of the fork. Before it nothing of it is needed any more; after
@@ -423,15 +514,14 @@ fn dropped(
     shared: &Shared,
     proc: &Proc,
     range: PageRange,
-    how: &Dropped,
+    (before, witness): (bool, Option<Page>),
     present: &[(Page, bool)],
 ) -> Result<(), Broken> {
     let mut state = shared.lock();
     let Some(page) = any_out(&state.core, proc.id, range) else { return Ok(()) };
-    let is_present = |page: Page| present.binary_search_by_key(&page.0, |p| p.0 .0).is_ok();
-    let result = match how.witness {
-        Some(witness) if !how.before && is_present(witness) => Ok(()),
-        None if !how.before => {
+    let result = match witness {
+        Some(witness) if !before && is_present(present, witness) => Ok(()),
+        None if !before => {
             let at = page.address();
             Err(Broken(format!("another thread of its parent dropped page {at:#x} while it was forked")))
         }
@@ -459,4 +549,25 @@ pub fn kept_by_program(proc: &Proc, pid: i32) {
 /// Whether nobody is expected any more.
 pub fn none_expected(shared: &Shared) -> bool {
     shared.expected.lock().unwrap().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_while_a_range_is_shielded_stays_open() {
+        let mut shields = Shields::default();
+        shields.registered(0x1000, 0x9000);
+        let posted = shields.posted();
+        shields.registered(0x9000, 0xa000);
+        shields.registered(0x4000, 0x5000);
+        shields.shielded(0x1000, 0x9000);
+        assert_eq!(shields.generation, posted, "the rest is shielded");
+        assert_eq!(shields.open.iter().collect::<Vec<_>>(), [(0x4000, 0x5000), (0x9000, 0xa000)]);
+        assert_eq!(shields.marked.iter().collect::<Vec<_>>(), [(0x1000, 0x4000), (0x5000, 0x9000)]);
+        shields.moved(0x1000, 0x2_0000, 0x1000);
+        shields.unmapped(0x1000, 0x2000);
+        assert!(shields.marked.meets(0x2_0000, 0x2_1000) && !shields.marked.meets(0x1000, 0x2000));
+    }
 }

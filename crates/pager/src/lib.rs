@@ -15,6 +15,7 @@ mod event;
 mod fault;
 mod files;
 mod flight;
+mod fork_changes;
 mod fork_children;
 mod forks;
 mod frames;

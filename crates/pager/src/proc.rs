@@ -342,7 +342,7 @@ impl Proc {
             range.flags.store(flag, Relaxed);
         }
         io.shields = if flag == SHIELD { ranges.to_vec() } else { Vec::new() };
-        io.generation = self.shields.lock().unwrap().generation;
+        io.generation = self.shields.lock().unwrap().posted();
         self.publish(ring, io, ranges.len());
     }
 
@@ -453,7 +453,7 @@ impl Proc {
                 for ((start, end), range) in shielded.into_iter().zip(&ring.range).take_while(|_| current) {
                     // Where there is a hole, UNMAP is to come.
                     if matches!(range.status.load(Acquire), 1 | HOLE) {
-                        shields.open.cut(start, end);
+                        shields.shielded(start, end);
                     }
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::{End, Server, Waiting, FORK_LOOK, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
 use crate::event::poll2;
+use crate::fork_changes::Change;
 use crate::mutant::{off, Rule};
 use crate::order::Step;
 use crate::proc::{Broken, Gate, Io};
@@ -192,6 +193,9 @@ impl Server {
         match step {
             Step::Handle(event) => self.apply(event),
             Step::Came(start, end) => {
+                if let Some(expected) = self.proc.expected() {
+                    expected.changed(Change::Came(start, end));
+                }
                 let mut state = self.shared.lock();
                 state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
                 self.shared.settle(state);
@@ -229,7 +233,8 @@ impl Server {
                         pages.find(|&page| state.core.entry(id, page) == Entry::Resident)
                     });
                 }
-                Event::Remap { from, to, len } => expected.moved(from, to, len),
+                Event::Unmap { start, end } => expected.changed(Change::Unmapped(start, end)),
+                Event::Remap { from, to, len } => expected.changed(Change::Moved(from, to, len)),
                 _ => {}
             }
         }

@@ -1,0 +1,274 @@
+//! What other threads of a process changed in its address space while one of them forked: before the child had its copy,
+//! or after.
+//!
+//! The kernel tells of the changes, and not of the moment of the fork. But the child shows it: what is paged is marked in the
+//! parent ([`memfit_wire::SHIELD`]), and the mark is copied. Changes that touch each other's ranges are in order, so there
+//! is one moment between them that fits the child's marks. Changes that do not are judged apart.
+
+use crate::ranges::Ranges;
+use std::collections::BTreeMap;
+
+type Range = (u64, u64);
+
+/// One change, in addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// A mapping has gone.
+    Unmapped(u64, u64),
+    /// A mapping was moved: from, to, bytes.
+    Moved(u64, u64, u64),
+    /// A mapping has come that nobody knew of.
+    Came(u64, u64),
+}
+
+impl Change {
+    /// What it touches; the second is the place to which something was moved.
+    fn touches(self) -> [Range; 2] {
+        match self {
+            Change::Unmapped(start, end) | Change::Came(start, end) => [(start, end), (0, 0)],
+            Change::Moved(from, to, len) => [(from, from + len), (to, to + len)],
+        }
+    }
+}
+
+/// What is paged as it would be after some of the changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct View {
+    marked: Ranges,
+    /// Places from which something was moved. With MREMAP_DONTUNMAP a mapping stays there.
+    unsure: Ranges,
+    /// Address of each page that is outside, and its address before all changes.
+    outside: BTreeMap<u64, u64>,
+}
+
+impl View {
+    fn apply(&mut self, change: Change) {
+        let [(start, end), _] = change.touches();
+        let marked: Vec<Range> = self.marked.within(start, end).collect();
+        let outside: Vec<(u64, u64)> = self.outside.range(start..end).map(|(&at, &first)| (at, first)).collect();
+        self.clear(start, end);
+        match change {
+            Change::Unmapped(..) => {}
+            Change::Came(..) => self.marked.add(start, end),
+            Change::Moved(from, to, len) => {
+                self.clear(to, to + len);
+                self.unsure.add(start, end);
+                marked.into_iter().for_each(|(s, e)| self.marked.add(s - from + to, e - from + to));
+                self.outside.extend(outside.into_iter().map(|(at, first)| (at - from + to, first)));
+            }
+        }
+    }
+
+    fn clear(&mut self, start: u64, end: u64) {
+        self.marked.cut(start, end);
+        self.unsure.cut(start, end);
+        self.outside.retain(|at, _| !(start..end).contains(at));
+    }
+
+    /// None if the child lacks something. Else how many bytes it has besides, since a mapping has grown; and those where a
+    /// mapping must have stayed (MREMAP_DONTUNMAP), which few programs ask for.
+    fn differs(&self, touched: &Ranges, child: &Ranges) -> Option<(u64, u64)> {
+        let sum = |parts: &mut dyn Iterator<Item = Range>| parts.map(|(s, e)| e - s).sum::<u64>();
+        let gaps = |whole: &Ranges, of: &Ranges| -> u64 {
+            whole.iter().map(|(s, e)| sum(&mut of.gaps(s, e).into_iter())).sum()
+        };
+        let stays = self.unsure.iter().map(|(s, e)| sum(&mut child.within(s, e))).sum();
+        let sure: Ranges = touched.iter().flat_map(|(s, e)| self.unsure.gaps(s, e)).collect();
+        let there: Ranges = sure.iter().flat_map(|(s, e)| child.within(s, e).collect::<Vec<_>>()).collect();
+        (gaps(&self.marked, child) == 0).then(|| (gaps(&there, &self.marked), stays))
+    }
+}
+
+/// A number of changes after which the child may have its copy.
+struct Fit {
+    differs: (u64, u64),
+    count: usize,
+    /// What is outside in the child then.
+    pages: BTreeMap<u64, u64>,
+}
+
+/// Which of the changes were made before the child had its copy.
+///
+/// `had` is what was marked in the parent before all changes, `child` what is in the child. `outside` gives the pages of a
+/// range that were outside before all changes. `touched` says whether the child has, at the first address, a page
+/// though the one that was at the second address before all changes is outside: then it cannot be that one. The error
+/// is an address of which the child does not tell.
+pub fn made_before(
+    changes: &[Change],
+    had: &Ranges,
+    child: &Ranges,
+    outside: impl Fn(u64, u64) -> Vec<u64>,
+    touched: impl Fn(u64, u64) -> bool,
+) -> Result<Vec<bool>, u64> {
+    let mut before = vec![false; changes.len()];
+    for (ranges, members) in groups(changes) {
+        let part = |whole: &Ranges| ranges.iter().flat_map(|(s, e)| whole.within(s, e).collect::<Vec<_>>()).collect();
+        let pages = ranges.iter().flat_map(|(s, e)| outside(s, e)).map(|at| (at, at)).collect();
+        let mut view = View { marked: part(had), unsure: Ranges::default(), outside: pages };
+        let mut fits = Vec::new();
+        for count in 0..=members.len() {
+            if count > 0 {
+                view.apply(changes[members[count - 1]]);
+            }
+            let mut pages = view.outside.clone();
+            pages.retain(|&at, _| child.meets(at, at + 1));
+            let refuted = pages.iter().any(|(&at, &first)| touched(at, first));
+            let fit = view.differs(&ranges, child).filter(|_| !refuted);
+            fits.extend(fit.map(|differs| Fit { differs, count, pages }));
+        }
+        let start = ranges.iter().next().map_or(0, |(start, _)| start);
+        let best = fits.iter().min_by_key(|fit| fit.differs).ok_or(start)?;
+        if fits.iter().any(|other| other.differs == best.differs && other.pages != best.pages) {
+            return Err(start);
+        }
+        members[..best.count].iter().for_each(|&i| before[i] = true);
+    }
+    Ok(before)
+}
+
+/// Whether the child's marks show a change of which no event has told: something has gone and something has come.
+pub fn more_has_changed(changes: &[Change], had: &Ranges, child: &Ranges) -> bool {
+    let known: Ranges = changes.iter().flat_map(|change| change.touches()).collect();
+    let lacks = |whole: &Ranges, other: &Ranges| {
+        let missing = whole.iter().flat_map(|(s, e)| other.gaps(s, e));
+        missing.flat_map(|(s, e)| known.gaps(s, e)).next().is_some()
+    };
+    lacks(had, child) && lacks(child, had)
+}
+
+/// Changes that touch each other's ranges, and the ranges.
+fn groups(changes: &[Change]) -> Vec<(Ranges, Vec<usize>)> {
+    let mut groups: Vec<(Ranges, Vec<usize>)> = Vec::new();
+    for (i, change) in changes.iter().enumerate() {
+        let mut mine = (change.touches().into_iter().collect::<Ranges>(), vec![i]);
+        let (met, apart): (Vec<_>, Vec<_>) =
+            groups.drain(..).partition(|(ranges, _)| mine.0.iter().any(|(s, e)| ranges.meets(s, e)));
+        groups = apart;
+        for (ranges, members) in met {
+            ranges.iter().for_each(|(s, e)| mine.0.add(s, e));
+            mine.1.extend(members);
+        }
+        mine.1.sort_unstable();
+        groups.push(mine);
+    }
+    groups
+}
+
+/// The address before all changes of what is at an address after them.
+pub fn first_address(changes: &[Change], at: u64) -> u64 {
+    changes.iter().rev().fold(at, |at, change| match *change {
+        Change::Moved(from, to, len) if (to..to + len).contains(&at) => at - to + from,
+        _ => at,
+    })
+}
+
+/// Where a range is after some of the changes: those from `since` on of which `before` says that they came before the child.
+/// None if the child was made before that of it that `changes` has earlier.
+pub fn carried(changes: &[Change], before: &[bool], since: usize, range: Range) -> Option<Ranges> {
+    let mut at: Ranges = [range].into_iter().collect();
+    let meets = |change: &Change| change.touches().into_iter().any(|(s, e)| at.meets(s, e));
+    if changes[..since].iter().zip(before).any(|(change, &before)| !before && meets(change)) {
+        return None;
+    }
+    for (&change, _) in changes[since..].iter().zip(&before[since..]).filter(|(_, &before)| before) {
+        let mut view = View { marked: at, unsure: Ranges::default(), outside: BTreeMap::new() };
+        if let Change::Came(start, end) = change {
+            view.clear(start, end);
+        } else {
+            view.apply(change);
+        }
+        at = view.marked;
+    }
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn ranges(parts: &[Range]) -> Ranges {
+        parts.iter().map(|&(s, e)| (s * PAGE, e * PAGE)).collect()
+    }
+
+    fn unmapped(start: u64, end: u64) -> Change {
+        Change::Unmapped(start * PAGE, end * PAGE)
+    }
+
+    fn moved(from: u64, to: u64, len: u64) -> Change {
+        Change::Moved(from * PAGE, to * PAGE, len * PAGE)
+    }
+
+    /// With all pages outside, and none of them in the child.
+    fn decided(changes: &[Change], had: &[Range], child: &[Range], there: &[u64]) -> Result<Vec<bool>, u64> {
+        let had = ranges(had);
+        let outside = |s, e| had.within(s, e).flat_map(|(s, e)| (s..e).step_by(PAGE as usize)).collect();
+        let touched = |at: u64, _| there.contains(&(at / PAGE));
+        made_before(changes, &had, &ranges(child), outside, touched).map_err(|at| at / PAGE)
+    }
+
+    #[test]
+    fn what_is_marked_in_the_child_tells() {
+        let had = [(10, 20), (30, 40)];
+        let both = [unmapped(10, 20), moved(30, 50, 10)];
+        assert_eq!(decided(&both, &had, &[(10, 20), (30, 40)], &[]), Ok(vec![false, false]));
+        assert_eq!(decided(&both, &had, &[(30, 40)], &[]), Ok(vec![true, false]));
+        assert_eq!(decided(&both, &had, &[(10, 20), (50, 60)], &[]), Ok(vec![false, true]), "each for itself");
+        assert_eq!(decided(&both, &had, &[(50, 60)], &[]), Ok(vec![true, true]));
+        // Of MREMAP_DONTUNMAP a mapping stays.
+        assert_eq!(decided(&both, &had, &[(30, 40), (50, 60)], &[]), Ok(vec![true, true]));
+    }
+
+    #[test]
+    fn memory_is_moved_to_a_place_that_another_thread_has_just_left() {
+        let had = [(10, 20), (30, 40)];
+        let changes = [unmapped(10, 20), moved(30, 10, 10)];
+        assert_eq!(decided(&changes, &had, &[(10, 20), (30, 40)], &[]), Ok(vec![false, false]));
+        assert_eq!(decided(&changes, &had, &[(30, 40)], &[]), Ok(vec![true, false]));
+        assert_eq!(decided(&changes, &had, &[(10, 20)], &[]), Ok(vec![true, true]));
+        // A third mapping comes to where the second was: the marks are the same before and after.
+        let had = [(10, 20), (30, 40), (50, 60)];
+        let circle = [unmapped(10, 20), moved(30, 10, 10), moved(50, 30, 10), unmapped(50, 60), moved(90, 50, 10)];
+        assert_eq!(decided(&circle[..3], &had, &[(10, 20), (30, 40)], &[]), Ok(vec![true; 3]));
+        assert_eq!(decided(&circle[..3], &had, &[(10, 20), (50, 60)], &[]), Ok(vec![true, true, false]));
+        let circle = [moved(10, 90, 10), moved(30, 10, 10), moved(90, 30, 10)];
+        assert_eq!(decided(&circle, &had, &[(10, 20), (30, 40), (50, 60)], &[]), Err(10));
+    }
+
+    #[test]
+    fn a_page_that_is_there_refutes_that_it_is_outside() {
+        let had = [(10, 20), (30, 40)];
+        let circle = [moved(10, 90, 10), moved(30, 10, 10), moved(90, 30, 10)];
+        let outside = |s: u64, e: u64| if (s..e).contains(&(15 * PAGE)) { vec![15 * PAGE] } else { Vec::new() };
+        let child = ranges(&had);
+        let there = |page: u64| move |at: u64, _| at == page * PAGE;
+        assert_eq!(made_before(&circle, &ranges(&had), &child, outside, there(15)), Ok(vec![true; 3]));
+        assert_eq!(made_before(&circle, &ranges(&had), &child, outside, there(35)), Ok(vec![false; 3]));
+        let both = |at, _| at == 15 * PAGE || at == 35 * PAGE;
+        assert_eq!(made_before(&circle, &ranges(&had), &child, outside, both), Err(10 * PAGE));
+    }
+
+    #[test]
+    fn a_mapping_that_has_grown_does_not_matter() {
+        assert_eq!(decided(&[unmapped(10, 30)], &[(10, 20)], &[(10, 30)], &[]), Ok(vec![false]));
+        assert_eq!(decided(&[unmapped(10, 30)], &[(10, 20)], &[], &[]), Ok(vec![true]));
+        let (had, grown, gone) = (ranges(&[(10, 20)]), ranges(&[(10, 30)]), ranges(&[(12, 20)]));
+        assert!(!more_has_changed(&[], &had, &grown) && !more_has_changed(&[], &had, &gone));
+        let elsewhere = ranges(&[(50, 60)]);
+        assert!(more_has_changed(&[], &had, &elsewhere) && !more_has_changed(&[moved(10, 50, 10)], &had, &elsewhere));
+    }
+
+    #[test]
+    fn a_range_is_carried_along() {
+        let changes = [moved(10, 50, 10), unmapped(52, 54), moved(50, 80, 2)];
+        let at = |before: [bool; 3], since, range: Range| {
+            carried(&changes, &before, since, (range.0 * PAGE, range.1 * PAGE))
+        };
+        assert_eq!(at([true; 3], 0, (10, 20)), Some(ranges(&[(54, 60), (80, 82)])));
+        assert_eq!(at([true; 3], 1, (50, 51)), Some(ranges(&[(80, 81)])));
+        assert_eq!(at([true, false, false], 0, (10, 20)), Some(ranges(&[(50, 60)])));
+        assert_eq!(at([false; 3], 1, (50, 51)), None, "the child has the memory where it was");
+        assert_eq!(at([false; 3], 1, (30, 31)), Some(ranges(&[(30, 31)])));
+    }
+}
