@@ -502,7 +502,11 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
 fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
     let mut ready = client.ready.lock().unwrap();
     let expected = client.expected.lock().unwrap().clone();
-    let waits = |since| expected.is_some_and(|expected| expected.waits_for_parent(since));
+    let child = client.proc.lock().unwrap().clone();
+    let waits = |since| match &expected {
+        Some(expected) => expected.waits_for_parent(since),
+        None => child.as_ref().is_some_and(|child| fork_children::waits_for_parent(child, since)),
+    };
     let Some((message, fd, _)) = ready.take_if(|(_, _, since)| !waits(*since)) else { return };
     drop(ready);
     match manage(desk, client, &message, fd) {
@@ -652,9 +656,14 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     *proc.comm.lock().unwrap() = client.comm.clone();
     match &expected {
         Some(expected) => forks::inherit(shared, &proc, &identity, expected).map_err(|Broken(why)| other(why))?,
-        None if !fresh && !fork_children::confirm(shared, &proc, client.pid) => {
-            return Err(other("its address space could not be confirmed after fork".into()));
-        }
+        None if !fresh => match fork_children::confirm(shared, &proc, client.pid) {
+            Ok(true) => {}
+            Ok(false) => return Err(other("its address space could not be confirmed after fork".into())),
+            Err(Broken(why)) => {
+                cannot_inherit(desk, client, &why);
+                return Err(other(why));
+            }
+        },
         None if fresh && !desk.fork_events => forks::kept_by_program(&proc, client.pid),
         None => {}
     }
@@ -726,6 +735,7 @@ pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Re
 /// The process's memory is gone: everything of it is freed.
 pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     proc.dead.store(true, Relaxed);
+    fork_children::all_told(shared, proc);
     shared.procs.lock().unwrap().retain(|p| !Arc::ptr_eq(p, proc));
     let _io = proc.io.lock().unwrap();
     shared.in_parts(proc.id, PageRange::ALL, |core, part| core.disown(proc.id, part));

@@ -189,7 +189,12 @@ impl Server {
 
     /// Until there is something to do.
     fn wait(&mut self) -> Result<(), End> {
-        let wait = if self.proc.dead.load(Relaxed) { 2 } else { self.idle_wait() };
+        let wait = match self.idle_wait() {
+            // The event of its fork ends when it runs again, which makes nothing readable.
+            _ if !self.proc.newborn.lock().unwrap().is_empty() => 1,
+            _ if self.proc.dead.load(Relaxed) => 2,
+            wait => wait,
+        };
         let device = self.reader.as_ref().map_or(-1, Reader::fd);
         let fds = [self.proc.uffd.as_raw_fd(), self.proc.kick.as_raw_fd(), device];
         let mut ready = [false; 3];

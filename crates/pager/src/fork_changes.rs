@@ -1,8 +1,9 @@
 //! What other threads of a process changed in its address space while one of them forked: before the child had its copy,
 //! or after.
 //!
-//! The kernel tells of the changes, and not of the moment of the fork. But the child shows it: what is paged is marked in the
-//! parent ([`memfit_wire::SHIELD`]), and the mark is copied. Changes that touch each other's ranges are in order, so there
+//! The kernel tells of the changes, and not of the moment of the fork: where it tells of forks, too, their order is not that of
+//! the events. But the child shows it: what is paged is marked in the parent, and the mark is copied. The mark is
+//! the registration, or, where the kernel does not tell of forks, advice ([`memfit_wire::SHIELD`]). Changes that touch each other's ranges are in order, so there
 //! is one moment between them that fits the child's marks. Changes that do not are judged apart.
 
 use crate::ranges::Ranges;
@@ -124,6 +125,18 @@ pub fn made_before(
         members[..best.count].iter().for_each(|&i| before[i] = true);
     }
     Ok(before)
+}
+
+/// What a child has from its parent, as far as it is known when the kernel tells of the fork. Events of changes before the
+/// fork can be queued behind it.
+#[derive(Debug)]
+pub struct Inherited {
+    /// What was registered.
+    pub had: Ranges,
+    /// What the parent's events have told of since.
+    pub changes: Vec<Change>,
+    /// No event was unread for a moment: there are no more.
+    pub told: bool,
 }
 
 /// Whether the child's marks show a change of which no event has told: something has gone and something has come.

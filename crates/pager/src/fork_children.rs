@@ -6,7 +6,10 @@
 //! child's memory, and in nobody else's. Nothing that a program says of itself is believed.
 
 use crate::control::{duplicate, start_fault_thread, Client, Desk};
-use crate::proc::{send_command, Proc, ZERO_PAGE};
+use crate::fork_changes::Inherited;
+use crate::forks::{self, PARENT_IS_THROUGH};
+use crate::proc::{send_command, Broken, Proc, ZERO_PAGE};
+use crate::ranges::Ranges;
 use crate::room;
 use crate::state::Shared;
 use memfit_core::{Core, PageRange};
@@ -252,6 +255,12 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
         files.cut(start / 4096, end / 4096);
     }
     *child.files.lock().unwrap() = files;
+    let mut had = child.regions.lock().unwrap().clone();
+    for &(start, end) in child.not_inherited.lock().unwrap().iter() {
+        had.cut(start, end);
+    }
+    *child.inherited.lock().unwrap() = Some(Inherited { had, changes: Vec::new(), told: false });
+    parent.newborn.lock().unwrap().push(Arc::downgrade(&child));
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
     link(parent, &child);
@@ -262,6 +271,21 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
         return;
     }
     shared.procs.lock().unwrap().push(child);
+}
+
+/// All changes before the forks of a process are known.
+pub fn all_told(shared: &Shared, parent: &Proc) {
+    for child in parent.newborn.lock().unwrap().drain(..).filter_map(|child| child.upgrade()) {
+        if let Some(inherited) = &mut *child.inherited.lock().unwrap() {
+            inherited.told = true;
+        }
+    }
+    shared.outbox_event.raise();
+}
+
+/// Whether a child that is ready since then shall wait until all is known that its parent has changed before the fork.
+pub fn waits_for_parent(child: &Proc, ready: Instant) -> bool {
+    ready.elapsed() < PARENT_IS_THROUGH && child.inherited.lock().unwrap().as_ref().is_some_and(|all| !all.told)
 }
 
 /// They may share pages from now on, and the child has its parent's guard pages.
@@ -280,13 +304,13 @@ pub fn link(parent: &Arc<Proc>, child: &Arc<Proc>) {
 
 /// A fork child is known now: what its table says of ranges that it did not inherit, or has replaced
 /// since, must not be believed. What it inherited is still registered. False if it changes its address
-/// space all the time.
-pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
+/// space all the time; an error if it cannot go on with right data.
+pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool, Broken> {
     for _ in 0..100 {
         let io = proc.io.lock().unwrap();
-        let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/smaps")) else { return false };
+        let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/smaps")) else { return Ok(false) };
         if proc.removed.load(Relaxed) {
-            return false;
+            return Ok(false);
         }
         // An unread event would move or unmap what the table still has elsewhere.
         if proc.event_pending() {
@@ -294,14 +318,14 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         }
-        let registered = memfit_os::maps::registered(&text);
-        let mut gaps = Vec::new();
-        let mut at = 0;
-        for &(start, end) in &registered {
-            gaps.push((at, start));
-            at = end;
+        let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
+        if let Some(inherited) = proc.inherited.lock().unwrap().take().filter(|all| !all.changes.is_empty()) {
+            let pagemap =
+                Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
+            let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
+            forks::apply_made(shared, proc, &inherited.changes, &inherited.had, &registered, touched)?;
         }
-        gaps.push((at, ADDRESSES));
+        let gaps = registered.gaps(0, ADDRESSES);
         for &(start, end) in &gaps {
             proc.files.lock().unwrap().cut(start / 4096, end.div_ceil(4096));
         }
@@ -310,8 +334,8 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
             state.core.disown(proc.id, PageRange::from_addresses(start, end));
         }
         shared.settle(state);
-        *proc.regions.lock().unwrap() = registered.into_iter().collect();
-        return true;
+        *proc.regions.lock().unwrap() = registered;
+        return Ok(true);
     }
-    false
+    Ok(false)
 }

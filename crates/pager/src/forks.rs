@@ -35,7 +35,7 @@ const ADVICE_BYTES: u64 = 1 << 42;
 const CHUNK: usize = 256;
 /// How long a child waits for its parent to come out of the fork and to be through with the changes of other threads. A parent
 /// that is stopped does not.
-const PARENT_IS_THROUGH: Duration = Duration::from_millis(500);
+pub const PARENT_IS_THROUGH: Duration = Duration::from_millis(500);
 /// How long a fork's child may take from the fork's end to its first sign of life, before it is asked whether there is one.
 const CHILD_COMES: Duration = Duration::from_secs(1);
 
@@ -477,10 +477,22 @@ fn changes(
     mine: &Ranges,
     present: &[(Page, bool)],
 ) -> Result<Vec<bool>, Broken> {
-    let changes = &window.changes[..];
-    if window.told != Some(true) && fork_changes::more_has_changed(changes, &expected.marked, mine) {
+    if window.told != Some(true) && fork_changes::more_has_changed(&window.changes, &expected.marked, mine) {
         return Err(Broken("another thread of its parent changed its address space while it was forked".into()));
     }
+    let touched = |at, first| is_present(present, Page::of(at)) && !window.brought.contains(&Page::of(first).0);
+    apply_made(shared, proc, &window.changes, &expected.marked, mine, touched)
+}
+
+/// As [`fork_changes::made_before`], and makes those changes in the child's table.
+pub fn apply_made(
+    shared: &Shared,
+    proc: &Proc,
+    changes: &[Change],
+    had: &Ranges,
+    has: &Ranges,
+    touched: impl Fn(u64, u64) -> bool,
+) -> Result<Vec<bool>, Broken> {
     let mut state = shared.lock();
     let outside = |start, end| {
         let pages = PageRange::from_addresses(start, end);
@@ -488,8 +500,7 @@ fn changes(
         let out = all.filter(|&page| matches!(state.core.entry(proc.id, page), Entry::Out(_)));
         out.map(Page::address).collect()
     };
-    let touched = |at, first| is_present(present, Page::of(at)) && !window.brought.contains(&Page::of(first).0);
-    let before = fork_changes::made_before(changes, &expected.marked, mine, outside, touched);
+    let before = fork_changes::made_before(changes, had, has, outside, touched);
     for (change, _) in changes.iter().zip(before.iter().flatten()).filter(|(_, &before)| before) {
         match *change {
             Change::Unmapped(start, end) | Change::Came(start, end) => {

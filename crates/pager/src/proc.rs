@@ -2,6 +2,7 @@
 
 use crate::event::EventFd;
 use crate::files::FileRanges;
+use crate::fork_changes::Inherited;
 use crate::forks::{Expected, Shields};
 use crate::own_uffd::Given;
 use crate::ranges::Ranges;
@@ -152,6 +153,10 @@ pub struct Proc {
     pub removed: AtomicBool,
     /// Pages present at the last look that the core does not have, for statistics.
     pub counters: ProcCounters,
+    /// As a fork child whose memory is not confirmed yet, if the kernel tells of forks.
+    pub inherited: Mutex<Option<Inherited>>,
+    /// Such children of its own, until all changes before their forks are known.
+    pub newborn: Mutex<Vec<Weak<Proc>>>,
     /// Pid of its fork parent, if that was known; else 0.
     pub parent_pid: AtomicI32,
     /// Its fork parent and children: they may share pages with it.
@@ -198,6 +203,8 @@ impl Proc {
             closed: AtomicBool::new(false),
             stub_runs: AtomicBool::new(false),
             removed: AtomicBool::new(false),
+            inherited: Mutex::default(),
+            newborn: Mutex::default(),
             counters: ProcCounters::default(),
             relatives: Mutex::new(Vec::new()),
             comm: Mutex::new(String::new()),

@@ -3,13 +3,14 @@
 use super::{End, Server, Waiting, FORK_LOOK, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
 use crate::event::poll2;
 use crate::fork_changes::Change;
+use crate::fork_children;
 use crate::mutant::{off, Rule};
 use crate::order::Step;
 use crate::proc::{Broken, Gate, Io};
 use memfit_core::{Core, Entry, Page, PageRange};
 use memfit_os::uffd::Event;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Instant;
 
 impl Server {
@@ -59,6 +60,9 @@ impl Server {
         let result = self.read_all(waiting, &mut io);
         if gated {
             proc.open_gate();
+        }
+        if !proc.newborn.lock().unwrap().is_empty() && !proc.event_pending() {
+            fork_children::all_told(&self.shared, &proc);
         }
         result
     }
@@ -193,9 +197,7 @@ impl Server {
         match step {
             Step::Handle(event) => self.apply(event),
             Step::Came(start, end) => {
-                if let Some(expected) = self.proc.expected() {
-                    expected.changed(Change::Came(start, end));
-                }
+                self.changed(Change::Came(start, end));
                 let mut state = self.shared.lock();
                 state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
                 self.shared.settle(state);
@@ -215,28 +217,42 @@ impl Server {
         crate::flight::note(|| format!("process {} handles {event:x?}", self.proc.id.0));
         match event {
             Event::Fork(child) => {
-                crate::fork_children::forked(&self.shared, &self.proc, child);
+                fork_children::forked(&self.shared, &self.proc, child);
                 self.shared.unnamed.wait_for_few();
             }
             other => self.event(&other),
         }
     }
 
+    /// Fork children may have that, or not.
+    fn changed(&self, change: Change) {
+        if let Some(expected) = self.proc.expected() {
+            expected.changed(change);
+        }
+        for child in self.proc.newborn.lock().unwrap().iter().filter_map(Weak::upgrade) {
+            if let Some(inherited) = &mut *child.inherited.lock().unwrap() {
+                inherited.changes.push(change);
+            }
+        }
+    }
+
     fn event(&self, event: &Event) {
         let (proc, id) = (&self.proc, self.proc.id);
         if let Some(expected) = proc.expected() {
-            match *event {
-                Event::Remove { start, end } if !proc.is_notice(start) => {
+            if let Event::Remove { start, end } = *event {
+                if !proc.is_notice(start) {
                     expected.dropped((start, end), self.served, |skip| {
                         let state = self.shared.lock();
                         let mut pages = (start / 4096..end / 4096).map(Page).filter(|&page| !skip(page));
                         pages.find(|&page| state.core.entry(id, page) == Entry::Resident)
                     });
                 }
-                Event::Unmap { start, end } => expected.changed(Change::Unmapped(start, end)),
-                Event::Remap { from, to, len } => expected.changed(Change::Moved(from, to, len)),
-                _ => {}
             }
+        }
+        match *event {
+            Event::Unmap { start, end } => self.changed(Change::Unmapped(start, end)),
+            Event::Remap { from, to, len } => self.changed(Change::Moved(from, to, len)),
+            _ => {}
         }
         let parts = |start, end, tell: &dyn Fn(&mut Core, PageRange)| {
             self.shared.in_parts(id, PageRange::from_addresses(start, end), tell);
