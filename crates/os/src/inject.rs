@@ -29,6 +29,9 @@ const GET_DISPATCH: libc::c_uint = 0x4211;
 /// Signal of a stop at a system call, as PTRACE_O_TRACESYSGOOD marks it.
 const AT_CALL: i32 = libc::SIGTRAP | 0x80;
 
+/// Results of interrupted calls inside of the kernel: ERESTARTSYS to ERESTART_RESTARTBLOCK.
+const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
+
 /// A system call, and where in the process there is an instruction for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
@@ -146,16 +149,23 @@ impl Tracee {
         self.go_to_call()?;
         self.go_to_call()?;
         let result = registers(self.tid)?.rax as i64;
-        // Only on the way out of another stop does the kernel look whether an interrupted call is to be restarted.
-        ptrace(libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
-        ptrace(libc::PTRACE_CONT, self.tid, 0, 0)?;
-        wait_for_stop(self.tid, None)?;
+        if self.call_restarts() {
+            // The kernel looks for that only on the way out of another stop.
+            ptrace(libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
+            ptrace(libc::PTRACE_CONT, self.tid, 0, 0)?;
+            wait_for_stop(self.tid, None)?;
+        }
         self.set_registers(&self.registers)?;
         self.set_mask(self.mask)?;
         match result {
             -4095..=-1 => Err(Failure::Call(io::Error::from_raw_os_error(-result as i32))),
             result => Ok(result as u64),
         }
+    }
+
+    /// Whether the stop has interrupted a system call that the kernel restarts.
+    fn call_restarts(&self) -> bool {
+        self.registers.orig_rax as i64 >= 0 && RESTARTS.contains(&(self.registers.rax as i64))
     }
 
     fn set_registers(&self, registers: &Registers) -> io::Result<()> {
