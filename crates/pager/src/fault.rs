@@ -17,7 +17,7 @@ use crate::swap::{Aligned, Have, Reader};
 use memfit_codec::{Dictionaries, Worker};
 use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
 use memfit_os::procfs::TaskStat;
-use memfit_os::uffd::{Fill, Inbox};
+use memfit_os::uffd::{Event, Fill, Inbox};
 use memfit_wire::{BATCH_RANGES, FORK_BEGINS, FORK_ENDED, GIVE, KEEP, SHIELD, UNSHIELD};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -111,6 +111,14 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// A fault that was read then; anything else is given back.
+    fn of(message: Event, since: Instant) -> Result<Waiting, Event> {
+        match message {
+            Event::Fault { address, tid, protected, .. } => Ok(Waiting { address, tid, since, protected }),
+            other => Err(other),
+        }
+    }
+
     /// A page that is wanted though nobody has touched it.
     fn wanted(address: u64) -> Waiting {
         Waiting { address, tid: 0, since: Instant::now(), protected: false }

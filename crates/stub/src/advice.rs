@@ -7,7 +7,7 @@
 //! read the event it could fill pages of the range ahead of a fault next to it, and a fill replaces a guard.
 
 use crate::exec::returned;
-use crate::sys::{self, syscall, PAGE};
+use crate::sys::{self, syscall, Iovec, PAGE};
 use crate::unused::up_to_unused;
 use crate::{fills, fork};
 
@@ -73,14 +73,6 @@ unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: i32) -> i32 {
     unsafe { returned(advise(start, bytes, advice)) }
 }
 
-/// A range of process_madvise.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Iovec {
-    start: usize,
-    bytes: usize,
-}
-
 /// As process_madvise. The kernel takes MADV_GUARD_INSTALL for the calling process only.
 ///
 /// # Safety
@@ -92,7 +84,7 @@ pub unsafe fn advise_process(pidfd: usize, ranges: usize, count: usize, advice: 
         if advice as i32 == GUARD_INSTALL && done > 0 {
             let mut left = done as usize;
             for i in 0..count {
-                let Iovec { start, bytes } = *(ranges as *const Iovec).add(i);
+                let Iovec { base: start, bytes } = *(ranges as *const Iovec).add(i);
                 if left == 0 {
                     break;
                 }

@@ -9,7 +9,7 @@
 
 use crate::exec::{returned, Next};
 use crate::seccomp::{Instruction, Program, ALLOW, WORK};
-use crate::sys::{self, syscall};
+use crate::sys::{self, syscall, ENOSYS};
 use crate::{agent, fork, socket};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use memfit_wire::{CONFINE, FILTERED, NO_NEW_PRIVILEGES, STAY};
@@ -147,10 +147,7 @@ fn filter() -> ([Instruction; ROOM], u16) {
 /// libc's function, after the stub's thread has followed.
 macro_rules! gives_up {
     ($($function:ident $place:ident ($($argument:ident),*)),*) => {$(
-        static $place: Next = {
-            // SAFETY: the bytes end with the only null.
-            unsafe { Next::new(core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($function), "\0").as_bytes())) }
-        };
+        static $place: Next = Next::of(concat!(stringify!($function), "\0"));
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $function($($argument: usize),*) -> i32 {
@@ -166,7 +163,6 @@ macro_rules! gives_up {
         }
     )*};
 }
-const ENOSYS: isize = 38;
 gives_up!(
     chroot CHROOT (path),
     pivot_root PIVOT_ROOT (new, old),

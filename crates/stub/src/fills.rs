@@ -8,7 +8,7 @@
 //! jumps to them, and no frame of ours is left.
 
 use crate::exec::{returned, Next};
-use crate::sys::{self, syscall};
+use crate::sys::{self, syscall, Iovec};
 use crate::{agent, greeting};
 use core::mem::transmute;
 
@@ -31,12 +31,6 @@ pub fn begin_by_number(number: usize, b: usize, c: usize) {
         sys::MLOCK | sys::MLOCK2 => begin(b),
         _ => {}
     }
-}
-
-#[repr(C)]
-struct Iovec {
-    base: usize,
-    bytes: usize,
 }
 
 /// Bytes of all ranges; of more than the kernel takes, those of none.
@@ -87,10 +81,7 @@ fn wide(result: isize) -> isize {
 /// libc's function, or what does instead where there is none.
 macro_rules! reads {
     ($($function:ident $place:ident ($($argument:ident),*) $bytes:expr, $instead:expr;)*) => {$(
-        static $place: Next = {
-            // SAFETY: the bytes end with the only null.
-            unsafe { Next::new(core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($function), "\0").as_bytes())) }
-        };
+        static $place: Next = Next::of(concat!(stringify!($function), "\0"));
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $function($($argument: usize),*) -> isize {

@@ -5,12 +5,11 @@
 //! such a process gives all of its memory back and is left: see [`agent::leave`].
 
 use crate::exec::{returned, Next};
-use crate::sys::{self, syscall};
+use crate::sys::{self, syscall, ENOSYS};
 use crate::{agent, confine, fork};
 use memfit_wire::UNREADABLE;
 
 const GET_DUMPABLE: usize = 3;
-const ENOSYS: isize = 38;
 
 /// Asks to be left, with signals blocked.
 pub fn ask(why: u32) -> bool {
@@ -31,10 +30,7 @@ fn look_again() {
 /// Functions that change credentials, of ids only: libc's own do the work, for all threads that it knows.
 macro_rules! changes {
     ($($function:ident $place:ident ($($id:ident),*)),*) => {$(
-        static $place: Next = {
-            // SAFETY: the bytes end with the only null.
-            unsafe { Next::new(core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($function), "\0").as_bytes())) }
-        };
+        static $place: Next = Next::of(concat!(stringify!($function), "\0"));
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $function($($id: u32),*) -> i32 {

@@ -1,6 +1,6 @@
 //! The stub's connection to the pager: one packet a message, with at most one descriptor.
 
-use crate::sys::{self, syscall};
+use crate::sys::{self, syscall, Iovec};
 use core::mem::{size_of, zeroed, MaybeUninit};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use memfit_wire::{Command, FromStub, MAGIC, PLACE_SOCKET, SOCKET_NAME_MAX, VERSION};
@@ -143,12 +143,6 @@ fn connect_to(address: &SockaddrUn, bytes: usize, how: usize) -> Option<i32> {
 }
 
 #[repr(C)]
-struct Iovec {
-    base: *mut u8,
-    len: usize,
-}
-
-#[repr(C)]
 struct Msghdr {
     name: *mut u8,
     name_len: u32,
@@ -178,7 +172,7 @@ pub fn send(socket: i32, message: &mut FromStub, fd: Option<i32>) -> bool {
     unsafe {
         message.tid = syscall!(sys::GETTID) as u32;
         let mut control = Control { len: 20, level: 1, kind: 1, fd: fd.unwrap_or(-1), padding: 0 };
-        let mut iov = Iovec { base: (message as *mut FromStub).cast(), len: size_of::<FromStub>() };
+        let mut iov = Iovec { base: message as *mut FromStub as usize, bytes: size_of::<FromStub>() };
         let mut header: Msghdr = zeroed();
         header.iov = &raw mut iov;
         header.iov_len = 1;
@@ -196,7 +190,7 @@ pub fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
     // SAFETY: as in `send`; the kernel writes at most the sizes given. MSG_CMSG_CLOEXEC = 0x40000000.
     unsafe {
         loop {
-            let mut iov = Iovec { base: (command as *mut Command).cast(), len: size_of::<Command>() };
+            let mut iov = Iovec { base: command as *mut Command as usize, bytes: size_of::<Command>() };
             let mut header: Msghdr = zeroed();
             header.iov = &raw mut iov;
             header.iov_len = 1;

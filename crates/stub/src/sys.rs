@@ -4,6 +4,19 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+/// There is no such call.
+pub const ENOSYS: isize = 38;
+
+/// A range of memory, as the kernel takes several of them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Iovec {
+    /// Its address.
+    pub base: usize,
+    /// Its length.
+    pub bytes: usize,
+}
+
 /// One system call with up to six arguments; a negative result is `-errno`.
 ///
 /// # Safety

@@ -79,11 +79,9 @@ impl Server {
         let count = self.receive(&mut messages, unread)?;
         let mut strays = Vec::new();
         for message in messages {
-            match message {
-                Event::Fault { address, tid, protected, .. } => {
-                    waiting.push(Waiting { address, tid, since, protected })
-                }
-                other => strays.push(other),
+            match Waiting::of(message, since) {
+                Ok(fault) => waiting.push(fault),
+                Err(other) => strays.push(other),
             }
         }
         if strays.is_empty() {
@@ -162,11 +160,9 @@ impl Server {
                     self.fault(fault, &mut Vec::new())?;
                 }
             }
-            match event {
-                Event::Fault { address, tid, protected, .. } => {
-                    waiting.push(Waiting { address, tid, since, protected })
-                }
-                other => {
+            match Waiting::of(event, since) {
+                Ok(fault) => waiting.push(fault),
+                Err(other) => {
                     crate::flight::note(|| format!("process {} reads {other:x?}", self.proc.id.0));
                     self.order.push(other);
                 }

@@ -2,7 +2,7 @@
 
 use super::file::{self, EMPTY};
 use super::{Text, Texts, AT_EMPTY_PATH};
-use crate::sys::syscall;
+use crate::sys::{syscall, ENOSYS};
 use core::arch::global_asm;
 use core::ffi::CStr;
 use core::mem::{transmute, MaybeUninit};
@@ -12,7 +12,6 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const SYS_EXECVE: usize = 59;
 const SYS_EXECVEAT: usize = 322;
 const ENOENT: isize = 2;
-const ENOSYS: i32 = 38;
 
 // Symbols of the program's libc, weak: their addresses, null where they are missing.
 macro_rules! weak {
@@ -140,7 +139,7 @@ pub unsafe fn spawn(
     // SAFETY: as in `execve`. Nothing can stand in: actions and attributes are libc's own.
     unsafe {
         match next.get() {
-            0 => ENOSYS,
+            0 => ENOSYS as i32,
             next => transmute::<usize, Spawn>(next)(pid, path, actions, attributes, argv, envp),
         }
     }
@@ -160,6 +159,14 @@ impl Next {
     /// Of that name.
     pub const fn new(name: &'static CStr) -> Next {
         Next { name, at: AtomicUsize::new(Next::UNKNOWN) }
+    }
+
+    /// Of the name before a null, as macros make it.
+    pub const fn of(name: &'static str) -> Next {
+        match CStr::from_bytes_with_nul(name.as_bytes()) {
+            Ok(name) => Next::new(name),
+            Err(_) => panic!("the only null must be the last byte"),
+        }
     }
 
     /// The address; 0 if there is none.
