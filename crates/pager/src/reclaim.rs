@@ -26,7 +26,7 @@ const _: () = assert!(BATCH_VICTIMS <= BATCH_RANGES);
 /// Pages that reclaim must gain in a window to be worth waiting for.
 const PACE_PAGES: usize = 64;
 const PACE_WINDOW: Duration = Duration::from_millis(50);
-/// Windows in a row without gain, over the budget, before the user is told: 5 s.
+/// Windows without gain before the user is told, 5 s, if the programs are over the budget all the time.
 const SHORT_WINDOWS: u32 = 100;
 /// Kinds of memory that are named then, at most.
 const KEPT_NAMED: usize = 3;
@@ -94,6 +94,7 @@ pub fn run(shared: Arc<Shared>) {
     while !shared.ending.load(Relaxed) {
         if shared.free() >= shared.marks().low as i64 {
             shared.stuck.store(false, Relaxed);
+            reclaimer.short_windows = 0;
             reclaimer.flush();
             let nap = reclaimer.sample().min(reclaimer.nap());
             seen = shared.wait_for_work(seen, nap);
@@ -107,9 +108,7 @@ pub fn run(shared: Arc<Shared>) {
             let gained = reclaimer.round();
             pace.gained += gained;
             if let Some(enough) = pace.judge() {
-                if !enough {
-                    reclaimer.tell_shortage();
-                }
+                reclaimer.tell_shortage(enough);
                 shared.stuck.store(!enough, Relaxed);
             }
             shared.made_progress();
@@ -583,13 +582,17 @@ impl Reclaimer {
         }
     }
 
-    /// Nothing can be freed now, and faults go on over the budget: says so once, when it lasts; and ends the run when no place
-    /// is left for what does not compress, before the machine or a container's limit has to.
-    fn tell_shortage(&mut self) {
+    /// After each window: if nothing could be freed in it (it did not gain enough) faults go on over the budget. Says so once,
+    /// when it lasts; and ends the run when no place is left for what does not compress, before the machine or a container's
+    /// limit has to.
+    fn tell_shortage(&mut self, enough: bool) {
         let over = -self.shared.free();
         let budget = self.shared.sizes.budget;
         let short = over > SHORT_BYTES.max(budget / 100 * SHORT_PERCENT) as i64;
-        self.short_windows = if short { self.short_windows + 1 } else { 0 };
+        self.short_windows = if short { self.short_windows + u32::from(!enough) } else { 0 };
+        if enough {
+            return;
+        }
         let hopeless = over > (budget / 100 * FAR_OVER_PERCENT) as i64 && !self.swap_gives() && self.pool_is_full();
         self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
         if self.hopeless_windows == HOPELESS_WINDOWS {
