@@ -18,6 +18,7 @@ const SAMPLE: Duration = Duration::from_millis(10);
 const SHARED_MAYBE: u64 = 8 << 20;
 
 pub struct Limits {
+    /// On a machine of usual speed.
     pub time: Duration,
     /// Whether the peak is wanted: looking for it takes a part of a CPU, and holds up a program that is paged.
     pub peak: bool,
@@ -67,6 +68,7 @@ pub fn run(mut command: Command, directory: &Path, limits: &Limits) -> Ran {
     }
     command.env("LC_ALL", "C").env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1").process_group(0);
     dies_with_this_thread(&mut command);
+    let time = limits.time * super::slowness();
     let start = Instant::now();
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let root = child.id() as i32;
@@ -80,7 +82,7 @@ pub fn run(mut command: Command, directory: &Path, limits: &Limits) -> Ran {
         if limits.peak {
             sizes.sample(&tree_by_lists(root));
         }
-        if !timed_out && start.elapsed() > limits.time {
+        if !timed_out && start.elapsed() > time {
             timed_out = true;
             let tree = tree_of(root);
             hang = report(&tree);

@@ -102,6 +102,12 @@ impl Stats {
         assert_eq!(self.json["warnings"], serde_json::json!([]), "{:#}", self.json);
     }
 
+    /// As if these words had not been said.
+    pub fn forget_warning(&mut self, words: &str) {
+        let warnings = self.json["warnings"].as_array_mut().unwrap();
+        warnings.retain(|warning| !warning.as_str().unwrap().contains(words));
+    }
+
     #[track_caller]
     pub fn peak_within(&self, percent: u64) {
         let (peak, budget) = (self.number("/peak/total_bytes"), self.number("/budget_bytes"));

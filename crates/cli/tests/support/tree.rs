@@ -10,14 +10,17 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Time for everything that usually takes milliseconds: only a hang takes longer.
-pub const LIMIT: Duration = Duration::from_secs(120);
+fn limit() -> Duration {
+    Duration::from_secs(120) * super::slowness()
+}
 
 /// Waits until it holds.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
+    let limit = limit();
+    let deadline = Instant::now() + limit;
     while !condition() {
-        assert!(Instant::now() < deadline, "not within {LIMIT:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
         std::thread::sleep(Duration::from_millis(3));
     }
 }
@@ -121,9 +124,9 @@ impl Tree {
     /// Waits until nobody is left, and gives the time that it took.
     #[track_caller]
     pub fn wait_for_all(&mut self, context: &str) -> Duration {
-        let time = self.wait_within(LIMIT);
+        let time = self.wait_within(limit());
         let left = || self.alive().iter().map(what_it_does).collect::<String>();
-        time.unwrap_or_else(|| panic!("left after {LIMIT:?}:\n{}{context}", left()))
+        time.unwrap_or_else(|| panic!("left after {:?}:\n{}{context}", limit(), left()))
     }
 
     /// As `wait_for_all`; `None` when somebody is left. One that calls exec just now has no environment for a moment, so
@@ -145,7 +148,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + limit();
         while Instant::now() < deadline {
             let alive = self.alive();
             if alive.is_empty() {
@@ -217,7 +220,7 @@ impl Traces {
     /// cleaning up.
     #[track_caller]
     pub fn nothing_added(&self, directory: &Path, ids: &[i32], context: &str) {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + limit();
         loop {
             let added = self.added(directory, ids);
             if added.is_empty() {
