@@ -200,6 +200,16 @@ pub fn lazily_freed(smaps: &str) -> Vec<(u64, u64)> {
     with_line(smaps, "LazyFree:", |size| !size.trim_start().starts_with("0 "))
 }
 
+/// MAP_DROPPABLE mappings: the kernel may drop their pages at any time, without an event. From the text of /proc/PID/smaps.
+pub fn droppable(smaps: &str) -> Vec<(u64, u64)> {
+    with_flag(smaps, &["dp"])
+}
+
+/// All mappings in the text of /proc/PID/smaps.
+pub fn in_smaps(smaps: &str) -> Vec<(u64, u64)> {
+    with_line(smaps, "VmFlags:", |_| true)
+}
+
 fn with_flag(smaps: &str, wanted: &[&str]) -> Vec<(u64, u64)> {
     with_line(smaps, "VmFlags:", |flags| flags.split_ascii_whitespace().any(|f| wanted.contains(&f)))
 }
@@ -498,6 +508,14 @@ mod tests {
         let smaps = "7f00-7f10 rw-p 00000000 00:00 0 \nLazyFree:              0 kB\nVmFlags: rd wr \n\
                      8f00-8f10 rw-p 00000000 00:00 0 \nLazyFree:            128 kB\nVmFlags: rd wr \n";
         assert_eq!(lazily_freed(smaps), [(0x8f00, 0x8f10)]);
+    }
+
+    #[test]
+    fn finds_droppable_mappings() {
+        let smaps = "7f00-7f10 rw-p 00000000 00:00 0 \nVmFlags: rd wr wf dd sd \n\
+                     8f00-8f10 rw-p 00000000 00:00 0 \nVmFlags: rd wr wf dd dp \n";
+        assert_eq!(droppable(smaps), [(0x8f00, 0x8f10)]);
+        assert_eq!(in_smaps(smaps), [(0x7f00, 0x7f10), (0x8f00, 0x8f10)]);
     }
 
     #[test]

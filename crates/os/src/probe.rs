@@ -13,6 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::OnceLock;
 
 /// Bit of CAP_SYS_PTRACE.
 pub const CAP_SYS_PTRACE: u32 = 19;
@@ -205,7 +206,12 @@ struct Pages {
 
 impl Pages {
     fn new(len: usize) -> io::Result<Self> {
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        Self::of_type(len, libc::MAP_PRIVATE)
+    }
+
+    /// `kind`: one of those in MAP_TYPE.
+    fn of_type(len: usize, kind: libc::c_int) -> io::Result<Self> {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, kind | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe { libc::mmap(ptr::null_mut(), len, access, flags, -1, 0) };
         if start == libc::MAP_FAILED {
@@ -253,6 +259,21 @@ pub fn try_move() -> Result<(), String> {
         return Err(format!("UFFDIO_MOVE: the data did not move ({arrived:#x}, {left:#x})"));
     }
     Ok(())
+}
+
+/// Whether a userfaultfd takes memory whose pages the kernel drops without an event (MAP_DROPPABLE). Linux 6.11 to 6.16 do
+/// so; those before have no such memory. Tried once; true where it cannot be tried.
+#[must_use]
+pub fn takes_droppable() -> bool {
+    const MAP_DROPPABLE: libc::c_int = 8;
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let Ok(pages) = Pages::of_type(page_bytes(), MAP_DROPPABLE) else { return false };
+        let Ok((uffd, _)) = open_userfaultfd() else { return true };
+        let (start, len) = (pages.start as u64, pages.len as u64);
+        let mut register = UffdioRegister { start, len, mode: UFFDIO_REGISTER_MODE_MISSING, ioctls: 0 };
+        handshake(&uffd, 0).is_err() || ioctl(&uffd, UFFDIO_REGISTER, &mut register).is_ok()
+    })
 }
 
 /// Whether `PAGEMAP_SCAN` (Linux 6.7) finds a page of this process.

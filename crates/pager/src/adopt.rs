@@ -8,7 +8,7 @@ use crate::regions::Use;
 use crate::state::Shared;
 use memfit_core::{Entry, Page, PageRange};
 use memfit_os::maps::{self, evictable, Mapping, Maps};
-use memfit_os::procfs;
+use memfit_os::{probe, procfs};
 use memfit_wire::{Command, BATCH_PAGES, BATCH_RANGES, OPEN, OPEN_WINDOW, WINDOWS};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -103,10 +103,12 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
         }
         mappings.retain(|m| wanted(m, &stacks));
     }
+    let droppable = droppable(identity);
+    let never: Vec<Range> = identity.forbidden.iter().chain(droppable).copied().collect();
     let fresh: Vec<Range> = mappings
         .iter()
         .filter(|m| !m.reserved || opens_unseen(identity, m))
-        .flat_map(|m| uncovered(proc, &identity.forbidden, m.start, m.end).into_iter().map(move |part| (m, part)))
+        .flat_map(|m| uncovered(proc, &never, m.start, m.end).into_iter().map(move |part| (m, part)))
         .filter(|&(m, part)| m.writable() || m.reserved || holds_memory(identity, part))
         .map(|(_, part)| part)
         .filter(|&(start, end)| proc.uffd.register_memory(start, end - start).is_ok())
@@ -180,6 +182,24 @@ fn lazily_freed(identity: &Identity) -> Vec<Range> {
     let found = maps::lazily_freed(&text);
     let _ = identity.frees_lazily.set(!found.is_empty());
     found
+}
+
+/// Its droppable memory, which the kernel drops instead of writing it to swap. Looked for when a process is adopted: all
+/// its pages are walked for it. What is mapped later is paged like other memory, see [`may_be_dropped`].
+fn droppable(identity: &Identity) -> &[Range] {
+    if !probe::takes_droppable() {
+        return &[];
+    }
+    let look = || std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
+    identity.droppable.get_or_init(|| maps::droppable(&look()))
+}
+
+/// Whether the kernel can have dropped a page without an event, or its mapping is gone with all of the process.
+pub fn may_be_dropped(proc: &Proc, page: Page) -> bool {
+    let Some(identity) = proc.identity.get().filter(|_| probe::takes_droppable()) else { return false };
+    let text = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
+    let among = |found: Vec<Range>| found.iter().any(|&(start, end)| (start..end).contains(&page.address()));
+    among(maps::droppable(&text)) || !among(maps::in_smaps(&text))
 }
 
 /// Whether a process runs without the stub. One whose loader has not mapped libc yet may get it; one that has both will say hello

@@ -714,6 +714,7 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
         pagemap: Pagemap::open(client.pid)?,
         maps: Mutex::new(Maps::open(client.pid)?),
         frees_lazily: OnceLock::new(),
+        droppable: OnceLock::new(),
         reservation: AtomicU64::new(message.reservation[0]),
         windows: AtomicU32::new(1),
         forbidden: ranges

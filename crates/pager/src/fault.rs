@@ -6,6 +6,7 @@
 mod bring;
 mod messages;
 
+use crate::adopt;
 use crate::event::{poll, poll2};
 use crate::fork_children;
 use crate::forks;
@@ -612,8 +613,8 @@ impl Server {
                 Ok(false)
             }
             Fill::Gone => Err(End::Gone),
-            // Its guard is gone again: the page is empty.
-            Fill::Done if proc.may_be_guarded(page) => {
+            // Its guard is gone again, or the kernel has dropped it: the page is empty.
+            Fill::Done if proc.may_be_guarded(page) || adopt::may_be_dropped(&proc, page) => {
                 self.proc.uffd.wake(page.address(), 4096);
                 Ok(true)
             }

@@ -40,6 +40,8 @@ pub struct Identity {
     pub maps: Mutex<Maps>,
     /// Whether it had pages freed with MADV_FREE when it was adopted.
     pub frees_lazily: OnceLock<bool>,
+    /// Its droppable memory when it was adopted, where a userfaultfd would take that.
+    pub droppable: OnceLock<Vec<(u64, u64)>>,
     /// Address of the reservation that the stub has not been told to open; 0 if there is none.
     pub reservation: AtomicU64,
     /// Windows of the stub that it was told to open, bit i is that of number i.

@@ -222,6 +222,13 @@ fn memory_that_stays_is_named() {
     }
 }
 
+/// Pages of the program's may go without an event, from memory that userfaultfd takes before Linux 6.17.
+#[test]
+fn memory_that_the_kernel_drops() {
+    let Some(bench) = program("dropped", include_str!("../workloads/dropped.c")) else { return };
+    same(&bench, "./program", SEVERAL);
+}
+
 /// Pages that were freed are known to be gone though a thread never sleeps: what is used then has room.
 #[test]
 fn a_thread_that_never_sleeps() {
