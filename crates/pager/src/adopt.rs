@@ -194,10 +194,11 @@ fn droppable(identity: &Identity) -> &[Range] {
     identity.droppable.get_or_init(|| maps::droppable(&look()))
 }
 
-/// Whether the kernel can have dropped a page without an event, or its mapping is gone with all of the process.
+/// Whether the kernel can have dropped a page without an event, or its mapping is gone with all of the process. Not if
+/// nobody may look: then the page was lost.
 pub fn may_be_dropped(proc: &Proc, page: Page) -> bool {
     let Some(identity) = proc.identity.get().filter(|_| probe::takes_droppable()) else { return false };
-    let text = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)) else { return false };
     let among = |found: Vec<Range>| found.iter().any(|&(start, end)| (start..end).contains(&page.address()));
     among(maps::droppable(&text)) || !among(maps::in_smaps(&text))
 }
