@@ -94,7 +94,8 @@ fn what_a_program_gives_up_its_stub_gives_up() {
         let (stub, own): (Vec<&str>, Vec<&str>) = out.lines().partition(|line| line.starts_with("memfit-stub: "));
         assert_eq!(stub, [format!("memfit-stub: {rights}")], "{what}: {out}");
         managed.out = own.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
-        compare(&bench, &plain, (&managed, &stats), ONE);
+        // It fills all at once: how far that goes depends on when the pager gets a CPU.
+        compare(&bench, &plain, (&managed, &stats), SEVERAL);
     }
 }
 

@@ -1,5 +1,6 @@
 //! `memfit top` over trees that are paged: on a terminal of the test's own, and into a pipe.
 
+use crate::support::stats::live;
 use crate::support::terminal::Terminal;
 use crate::support::tree::{eventually, Tree};
 use crate::support::{memfit, memfit_command, skip, Bench, PYTHON};
@@ -22,16 +23,10 @@ fn paged(name: &str) -> Option<(Bench, Tree, String)> {
     let tree = Tree::start(command, &bench.directory, true);
     let pid = tree.root().to_string();
     eventually("the program is paged", || {
-        let out = memfit_command().args(["stat", "--json"]).output().unwrap().stdout;
-        let trees: serde_json::Value = serde_json::from_slice(&out).unwrap();
-        let ours = trees.as_array().unwrap().iter().find(|tree| tree["pid"] == tree_number(&pid)).cloned();
+        let ours = live(memfit_command(), pid.parse().unwrap());
         ours.is_some_and(|tree| tree["faults"]["pool"].as_u64() > Some(0))
     });
     Some((bench, tree, pid))
-}
-
-fn tree_number(pid: &str) -> i64 {
-    pid.parse().unwrap()
 }
 
 fn top(arguments: &[&str]) -> Command {

@@ -165,9 +165,14 @@ impl Bench {
     /// As `managed`, with more options of `memfit run`.
     #[track_caller]
     pub fn managed_with(&self, options: &[&str], line: &str, budget: u64) -> (Ran, Stats) {
-        let mut command = self.user.as_ref().map_or_else(memfit_command, |user| user.command(&[]));
+        let mut command = self.memfit();
         command.arg("run").args(options);
         self.managed_by(command, line, budget)
+    }
+
+    /// memfit of the user who runs the programs.
+    pub fn memfit(&self) -> Command {
+        self.user.as_ref().map_or_else(memfit_command, |user| user.command(&[]))
     }
 
     /// As `managed`, with the words up to the options given.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 pub struct Stats {
     pub json: Value,
@@ -52,6 +53,13 @@ const NUMBERS: [&str; 41] = [
     "/fault_latency_ns/p99",
     "/fault_latency_ns/max",
 ];
+
+/// What a tree that runs says of itself, by the pid of its first process, to this memfit.
+pub fn live(mut memfit: Command, pid: i32) -> Option<Value> {
+    let out = memfit.args(["stat", "--json"]).output().unwrap().stdout;
+    let trees: Value = serde_json::from_slice(&out).unwrap();
+    trees.as_array().unwrap().iter().find(|tree| tree["pid"] == pid).cloned()
+}
 
 impl Stats {
     /// Reads the file and checks all that holds for every run.

@@ -46,6 +46,7 @@ int main(int argc, char **argv) {
     }
     uint64_t *other = map(OTHER * MIB);
     fill(other, OTHER * MIB, 1);
+    wait_until_paged(OTHER * MIB);
     printf("wrong: %zu\n", check(other, OTHER * MIB, 1));
     if (!first) {
         alone();

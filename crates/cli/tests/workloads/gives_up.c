@@ -54,6 +54,7 @@ int main(int argc, char **argv) {
     if (argc < 2) return 1;
     uint64_t *other = map(OTHER * MIB);
     fill(other, OTHER * MIB, 1);
+    wait_until_paged(OTHER * MIB);
     give_up(argv[1]);
     tell();
     size_t wrong = check(other, OTHER * MIB, 1);

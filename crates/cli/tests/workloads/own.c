@@ -32,6 +32,7 @@ int main(int argc, char **argv) {
     size_t wrong = 0, half = SERVED * MIB / 2;
     fill(served, SERVED * MIB, ROUND);
     fill(other, WORKED_ON * MIB, 1);
+    wait_until_paged((SERVED + WORKED_ON) * MIB);
     uffd = syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY);
     if (uffd < 0) return REFUSED;
     struct uffdio_api api = {.api = UFFD_API};
