@@ -10,6 +10,7 @@ int main(int argc, char **argv) {
     pid_t *children = calloc(count, sizeof *children);
     uint64_t *memory = map(MEMORY * MIB);
     fill(memory, MEMORY * MIB, 1);
+    wait_until_paged(MEMORY * MIB);
     MUST(pipe(ends));
     for (int i = 0; i < count; i++) {
         children[i] = fork();
