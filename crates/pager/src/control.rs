@@ -501,6 +501,9 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
 /// A stub has made what it needs. The child of a told fork is served when all is known that its parent changed meanwhile.
 fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
     let mut ready = client.ready.lock().unwrap();
+    if ready.is_none() {
+        return;
+    }
     let expected = client.expected.lock().unwrap().clone();
     let child = client.proc.lock().unwrap().clone();
     let waits = |since| match &expected {

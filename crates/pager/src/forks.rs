@@ -250,11 +250,11 @@ impl Proc {
     }
 
     /// What of the registered memory has the mark and comes to fork children.
-    fn marked(&self, smaps: &str) -> Ranges {
+    fn marked(&self) -> Ranges {
         let (shields, regions) = (self.shields.lock().unwrap(), self.regions.lock().unwrap());
         let mut marked: Ranges =
             shields.marked.iter().flat_map(|(s, e)| regions.within(s, e).collect::<Vec<_>>()).collect();
-        for (start, end) in shields.kept.iter().chain(maps::wiped_in_children(smaps)) {
+        for (start, end) in shields.kept.iter() {
             marked.cut(start, end);
         }
         marked
@@ -335,8 +335,6 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
     let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, false);
     shared.settle(state);
     shared.in_parts(parent.id, PageRange::ALL, |core, part| core.inherit(id, part));
-    let smaps = parent.identity.get().and_then(|i| std::fs::read_to_string(format!("/proc/{}/smaps", i.pid)).ok());
-    let marked = parent.marked(smaps.as_deref().unwrap_or_default());
     let expected = Arc::new(Expected {
         token: token.max(1),
         id,
@@ -345,7 +343,7 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
         forker,
         children: children(parent, forker),
         descriptors: parent.descriptors.lock().unwrap().clone(),
-        marked,
+        marked: parent.marked(),
         since: Instant::now(),
         window: Mutex::default(),
     });
@@ -397,7 +395,11 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     let broken = |what: &str, error: std::io::Error| Broken(format!("its memory cannot be {what} after fork: {error}"));
     let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).map_err(|e| broken("looked at", e))?;
     let lazy: Ranges = maps::lazily_freed(&smaps).into_iter().collect();
-    let mine = marked(&smaps, &identity.forbidden);
+    let marked = marked(&smaps, &identity.forbidden);
+    let mut mine = marked.clone();
+    for (start, end) in maps::wiped_in_children(&smaps) {
+        mine.cut(start, end);
+    }
     let window = expected.window.lock().unwrap();
     for (start, end) in mine.iter() {
         proc.uffd.register_memory(start, end - start).map_err(|e| broken("registered", e))?;
@@ -407,7 +409,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
         let found = |s: u64, e: u64, zero| present.extend((s..e).step_by(4096).map(|at| (Page::of(at), zero)));
         identity.pagemap.present(start, end, found).map_err(|e| broken("looked at", e))?;
     }
-    let before = changes(shared, proc, expected, &window, &mine, &present)?;
+    let before = changes(shared, proc, expected, &window, &marked, &present)?;
     let mut state = shared.lock();
     for (start, end) in mine.gaps(0, ADDRESSES_END) {
         state.core.disown(proc.id, PageRange::from_addresses(start, end));
@@ -457,12 +459,12 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     Ok(())
 }
 
-/// What a fork child has of paged memory: neither wiped nor the stub's own, which may lie where something was.
+/// What a fork child has of paged memory, wiped or not: not the stub's own, which may lie where something was.
 fn marked(smaps: &str, forbidden: &[(u64, u64)]) -> Ranges {
     let plain: Ranges = maps::private_anonymous(smaps).into_iter().collect();
     let marked = maps::without_huge_pages(smaps).into_iter();
     let mut out: Ranges = marked.flat_map(|(s, e)| plain.within(s, e).collect::<Vec<_>>()).collect();
-    for (start, end) in maps::wiped_in_children(smaps).into_iter().chain(forbidden.iter().copied()) {
+    for &(start, end) in forbidden {
         out.cut(start, end);
     }
     out
@@ -474,14 +476,14 @@ fn changes(
     proc: &Proc,
     expected: &Expected,
     window: &Window,
-    mine: &Ranges,
+    marked: &Ranges,
     present: &[(Page, bool)],
 ) -> Result<Vec<bool>, Broken> {
-    if window.told != Some(true) && fork_changes::more_has_changed(&window.changes, &expected.marked, mine) {
+    if window.told != Some(true) && fork_changes::more_has_changed(&window.changes, &expected.marked, marked) {
         return Err(Broken("another thread of its parent changed its address space while it was forked".into()));
     }
     let touched = |at, first| is_present(present, Page::of(at)) && !window.brought.contains(&Page::of(first).0);
-    apply_made(shared, proc, &window.changes, &expected.marked, mine, touched)
+    apply_made(shared, proc, &window.changes, &expected.marked, marked, touched)
 }
 
 /// As [`fork_changes::made_before`], and makes those changes in the child's table.
@@ -494,12 +496,8 @@ pub fn apply_made(
     touched: impl Fn(u64, u64) -> bool,
 ) -> Result<Vec<bool>, Broken> {
     let mut state = shared.lock();
-    let outside = |start, end| {
-        let pages = PageRange::from_addresses(start, end);
-        let all = (pages.first.0..pages.end()).map(Page);
-        let out = all.filter(|&page| matches!(state.core.entry(proc.id, page), Entry::Out(_)));
-        out.map(Page::address).collect()
-    };
+    let outside =
+        |start, end| all_out(&state.core, proc.id, PageRange::from_addresses(start, end)).map(Page::address).collect();
     let before = fork_changes::made_before(changes, had, has, outside, touched);
     for (change, _) in changes.iter().zip(before.iter().flatten()).filter(|(_, &before)| before) {
         match *change {
@@ -529,7 +527,7 @@ fn dropped(
     present: &[(Page, bool)],
 ) -> Result<(), Broken> {
     let mut state = shared.lock();
-    let Some(page) = any_out(&state.core, proc.id, range) else { return Ok(()) };
+    let Some(page) = all_out(&state.core, proc.id, range).next() else { return Ok(()) };
     let result = match witness {
         Some(witness) if !before && is_present(present, witness) => Ok(()),
         None if !before => {
@@ -545,10 +543,10 @@ fn dropped(
     result
 }
 
-/// A page of a range that is outside.
-fn any_out(core: &Core, proc: ProcId, range: PageRange) -> Option<Page> {
+/// The pages of a range that are outside.
+fn all_out(core: &Core, proc: ProcId, range: PageRange) -> impl Iterator<Item = Page> + '_ {
     let pages = (range.first.0..range.end()).map(Page);
-    pages.into_iter().find(|&page| matches!(core.entry(proc, page), Entry::Out(_)))
+    pages.filter(move |&page| matches!(core.entry(proc, page), Entry::Out(_)))
 }
 
 /// What the program keeps from its fork children when it begins to be paged.

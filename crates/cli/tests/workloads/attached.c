@@ -2,7 +2,6 @@
 // number, a cold address that is outside, if there can be one, and the byte there to "ready", and goes on until there is a
 // file "done".
 #include "pages.h"
-#include <pthread.h>
 #include <sys/prctl.h>
 
 enum { COLD = 8, HOT = 56 };

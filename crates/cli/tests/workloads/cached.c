@@ -1,7 +1,6 @@
 // Threads end, their stacks are kept by glibc, and memory gets short. Then new threads begin on these stacks and end at once by
 // a bare system call: what the kernel needs of their descriptors must never have been taken.
 #include "pages.h"
-#include <pthread.h>
 #include <sys/syscall.h>
 
 enum { THREADS = 4, MEMORY = 60, ROUNDS = 3 };

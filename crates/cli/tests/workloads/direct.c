@@ -1,17 +1,11 @@
 // Reads past the page cache (O_DIRECT) into memory that is taken away at the same time: into pages that are outside, into
 // parts of pages, and from two threads. Each byte is checked.
 #include "pages.h"
-#include <pthread.h>
 
 enum { FILE_BYTES = 8 << 20, BYTES = 32 << 20, READS = 600, SECTOR = 512 };
 
 static int file;
 static volatile int done;
-
-static uint64_t next(uint64_t *state) {
-    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-    return *state;
-}
 
 // Keeps the pager busy.
 static void *churn(void *arg) {

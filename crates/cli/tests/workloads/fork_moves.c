@@ -1,15 +1,9 @@
 // Threads unmap, map and move their memory all the time, also while one of them forks. Each child reads what its thread had,
 // and every thread what it has.
 #include "pages.h"
-#include <pthread.h>
 #include <sys/syscall.h>
 
 enum { THREADS = 4, BLOCKS = 60, BLOCK_PAGES = 64, ROUNDS = 600 };
-
-static uint64_t next(uint64_t *x) {
-    *x ^= *x << 13, *x ^= *x >> 7, *x ^= *x << 17;
-    return *x;
-}
 
 static volatile size_t forks;
 
@@ -66,13 +60,8 @@ static void *changer(void *argument) {
 
 int main(void) {
     pthread_t threads[THREADS];
-    size_t wrong = 0;
-    for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, changer, (void *)(i + 17));
-    for (int i = 0; i < THREADS; i++) {
-        void *result;
-        pthread_join(threads[i], &result);
-        wrong += (size_t)result;
-    }
+    start_threads(threads, THREADS, changer, 17);
+    size_t wrong = join_threads(threads, THREADS);
     printf("wrong: %zu, forked: %d\n", wrong, forks > 20);
     return wrong != 0;
 }

@@ -3,7 +3,6 @@
 #include "pages.h"
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 

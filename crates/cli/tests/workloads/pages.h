@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,28 @@ static inline size_t check_empty(const uint64_t *p, size_t bytes) {
     size_t wrong = 0;
     for (size_t i = 0; i < bytes / 8; i++) wrong += p[i] != 0;
     return wrong;
+}
+
+// The next of a series of random numbers.
+static inline uint64_t next(uint64_t *x) {
+    *x ^= *x << 13, *x ^= *x >> 7, *x ^= *x << 17;
+    return *x;
+}
+
+// Starts threads; their arguments are numbers from the first on.
+static inline void start_threads(pthread_t *threads, int count, void *(*body)(void *), uintptr_t first) {
+    for (int i = 0; i < count; i++) pthread_create(&threads[i], NULL, body, (void *)(first + i));
+}
+
+// Waits for them; the sum of their results.
+static inline size_t join_threads(pthread_t *threads, int count) {
+    size_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        sum += (size_t)result;
+    }
+    return sum;
 }
 
 // Waits, a minute at most, until memfit has evicted a quarter of what was filled, however busy the machine is. Returns at once

@@ -1,7 +1,6 @@
 // Reads all that it has mapped, again and again, as a conservative collector or a leak checker does: by itself ("read"), by
 // locking it and unlocking it again ("lock"), by process_vm_readv ("ptrace"). Meanwhile a thread works on its memory.
 #include "pages.h"
-#include <pthread.h>
 #include <sys/uio.h>
 
 enum { OTHER = 60, ROUNDS = 12 };

@@ -1,6 +1,5 @@
 // Memory that is filled and then made read-only, several times the budget, and what programs do to it meanwhile.
 #include "pages.h"
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -10,11 +9,6 @@ enum { MEMORY = 120, BLOCK_PAGES = 64, THREADS = 4 };
 static uint64_t *memory;
 static volatile int ending;
 static int zero;
-
-static uint64_t next(uint64_t *x) {
-    *x ^= *x << 13, *x ^= *x >> 7, *x ^= *x << 17;
-    return *x;
-}
 
 // Whether the system calls would be refused to write there.
 static int refuses(void *p) { return read(zero, p, 1) == -1 && errno == EFAULT; }
@@ -123,7 +117,7 @@ static size_t signals(void) {
     MUST(sigaction(SIGBUS, &action, NULL));
     memory = filled(bytes, 1, PROT_READ);
     pthread_t threads[2];
-    for (uintptr_t i = 0; i < 2; i++) pthread_create(&threads[i], NULL, writer, (void *)(i + 99));
+    start_threads(threads, 2, writer, 99);
     wrong += check(memory, bytes, 1) + check_randomly(memory, bytes, 1, 3, 1) + check(memory, bytes, 1);
     ending = 1;
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
@@ -197,14 +191,8 @@ static void *changer(void *argument) { return (void *)change((uintptr_t)argument
 
 static size_t calls(void) {
     pthread_t threads[THREADS];
-    size_t wrong = 0;
-    for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, changer, (void *)(i + 17));
-    for (int i = 0; i < THREADS; i++) {
-        void *result;
-        pthread_join(threads[i], &result);
-        wrong += (size_t)result;
-    }
-    return wrong;
+    start_threads(threads, THREADS, changer, 17);
+    return join_threads(threads, THREADS);
 }
 
 // A part of it changes its access all the time, and is what it was made.
@@ -235,15 +223,11 @@ static size_t flip(void) {
     size_t bytes = MEMORY / 3 * MIB, wrong = 0;
     memory = filled(bytes, 1, PROT_READ);
     pthread_t threads[2];
-    for (uintptr_t i = 0; i < 2; i++) pthread_create(&threads[i], NULL, flipper, (void *)(i + 50));
+    start_threads(threads, 2, flipper, 50);
     // The others have their turns, too.
     for (int round = 0; round < 10 || flips < 1000; round++) wrong += check(memory, bytes, 1);
     ending = 1;
-    for (int i = 0; i < 2; i++) {
-        void *result;
-        pthread_join(threads[i], &result);
-        wrong += (size_t)result;
-    }
+    wrong += join_threads(threads, 2);
     return wrong + check(memory, bytes, 1);
 }
 

@@ -1,6 +1,5 @@
 // Touches of known pages at known times, and processes that look after their memory while it is taken away again and again.
 #include "pages.h"
-#include <pthread.h>
 
 enum { PAGES = 1024, TOUCHED = 256, ROUNDS = 8, CHILDREN = 3, CHECKS = 12 };
 

@@ -1,6 +1,5 @@
 // Frees most of its memory while a thread computes without a system call, and works on the rest.
 #include "pages.h"
-#include <pthread.h>
 
 enum { FREED = 24, KEPT = 20, ROUNDS = 200 };
 

@@ -2,7 +2,6 @@
 // user then ("user"), or then and by a bare system call, of which no library hears ("bare"). After that it uses threads and, if
 // it was not bare, fork children.
 #include "pages.h"
-#include <pthread.h>
 #include <sys/prctl.h>
 
 enum { THREADS = 8, ROUNDS = 3, PART = 7 * (1 << 20) };

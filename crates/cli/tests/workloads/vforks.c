@@ -1,6 +1,5 @@
 // Fills memory while children that have the same memory (vfork, clone with CLONE_VM) live for seconds.
 #include "pages.h"
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 
