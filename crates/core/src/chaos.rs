@@ -92,9 +92,17 @@ const PAGES_MAX: u64 = 400;
 /// First block of the second device.
 const FAR: u32 = 64 * 100;
 
+/// So many neighbours are in a run.
+const NEIGHBOURS: u64 = 4;
+
 fn at(number: u64) -> Page {
-    // Two neighbours in a run.
-    Page(number / 2 * RUN_PAGES + number % 2)
+    Page(number / NEIGHBOURS * RUN_PAGES + number % NEIGHBOURS)
+}
+
+/// The number of a page, if it is one of those.
+fn number_of(page: Page) -> Option<u64> {
+    let number = page.0 / RUN_PAGES * NEIGHBOURS + page.0 % RUN_PAGES;
+    (page.0 % RUN_PAGES < NEIGHBOURS).then_some(number)
 }
 
 impl World {
@@ -235,12 +243,15 @@ impl World {
             let all: Vec<_> = loads
                 .iter()
                 .map(|load| {
-                    let number = load.page.0 / RUN_PAGES * 2 + load.page.0 % RUN_PAGES;
-                    (*load, self.procs[p].pages.get(&number).copied())
+                    let content = number_of(load.page).and_then(|number| self.procs[p].pages.get(&number));
+                    (*load, content.copied())
                 })
                 .collect();
+            if all.iter().any(|(load, _)| load.page < at(number)) {
+                self.count("below");
+            }
             for (load, content) in &all {
-                if load.page.0 % RUN_PAGES < 2 {
+                if number_of(load.page).is_some() {
                     self.verify(load, *content);
                 }
             }
@@ -254,18 +265,17 @@ impl World {
         let loads = std::mem::take(&mut self.procs[p].loads);
         let id = self.procs[p].id;
         for (load, content) in loads {
-            let ours = load.page.0 % RUN_PAGES < 2;
-            if ours {
+            let ours = number_of(load.page);
+            if ours.is_some() {
                 self.verify(&load, content);
             }
-            if !ours || self.random.one_in(6) {
+            let Some(number) = ours.filter(|_| !self.random.one_in(6)) else {
                 self.core.loaded(id, load.page, Filled::Retry);
                 continue;
-            }
+            };
             let file = content.is_some_and(is_file);
             self.core.loaded(id, load.page, if file { Filled::Read } else { Filled::Done });
             if load.source == Source::Zero {
-                let number = load.page.0 / RUN_PAGES * 2 + load.page.0 % RUN_PAGES;
                 let content = self.fresh();
                 self.procs[p].pages.insert(number, content);
             }
@@ -292,7 +302,7 @@ impl World {
         let victims = self.core.claim_range(id, PageRange { first: page, pages: 1 }, 1, self.tick);
         let Some(victim) = victims.first() else { return };
         // The run may have another page that is taken instead.
-        let taken = victim.first.0 / RUN_PAGES * 2 + victim.first.0 % RUN_PAGES;
+        let taken = number_of(victim.first).expect("a page that is used");
         let moved = u64::from(!self.random.one_in(8));
         let content = self.procs[p].pages[&taken];
         let area = self.area(id);
@@ -527,9 +537,16 @@ impl World {
                 self.pick(8);
                 self.compress();
             }
-            116..124 => {
+            116..120 => {
                 self.begin_load(p, number);
                 self.end_load(p);
+            }
+            120..124 => {
+                // Downwards through a run.
+                for number in (number / NEIGHBOURS * NEIGHBOURS..=number).rev() {
+                    self.begin_load(p, number);
+                    self.end_load(p);
+                }
             }
             124..128 => self.land(),
             _ => self.begin_write(),
@@ -551,7 +568,7 @@ impl World {
         if !self.procs[p].loads.is_empty() {
             return;
         }
-        let first = number / 2 * 2;
+        let first = number / NEIGHBOURS * NEIGHBOURS;
         let range = PageRange { first: at(first), pages: RUN_PAGES * (1 + self.random.below(4) as u64) };
         self.core.unmapped(self.procs[p].id, range);
         self.procs[p].pages.retain(|&n, _| !(range.first.0..range.end()).contains(&at(n).0));
@@ -736,10 +753,11 @@ const SCHEMES: &[(&str, &[&str])] = &[
 
 fn all(frames: u32, blocks: u32, steps: u32) {
     let seeds: u64 = std::env::var("CHAOS_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
-    let mut failed = Vec::new();
+    let (mut failed, mut below) = (Vec::new(), 0);
     for (preset, overrides) in SCHEMES {
         for seed in 0..seeds {
             let result = std::panic::catch_unwind(|| run(preset, overrides, frames, blocks, seed, steps));
+            below += result.as_ref().map_or(0, |stats| stats.get("below").copied().unwrap_or(0));
             if let Err(why) = result {
                 let why =
                     why.downcast_ref::<String>().cloned().or_else(|| why.downcast_ref::<&str>().map(|s| s.to_string()));
@@ -749,6 +767,7 @@ fn all(frames: u32, blocks: u32, steps: u32) {
         }
     }
     assert!(failed.is_empty(), "\n{}", failed.join("\n"));
+    assert!(below > 0, "no fault brought pages below it");
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub enum Call {
     Victims { proc: u32, pages: u32 },
     Victim { proc: u32, page: u64, pages: u32 },
     Evicted { proc: u32, page: u64, moved: u64, dropped: u64 },
-    Fault { proc: u32, page: u64, loads: u32 },
+    Fault { proc: u32, page: u64, loads: u32, below: u32 },
     Loaded { proc: u32, page: u64, done: bool },
     Removed { proc: u32, page: u64, pages: u64 },
     Unmapped { proc: u32, page: u64, pages: u64 },

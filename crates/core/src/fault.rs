@@ -6,6 +6,7 @@ use crate::engine::{Call, Core};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::Place;
 use crate::pool::Slot;
+use crate::streams::Window;
 use crate::table::{Age, Entry, Origin};
 
 /// Where the bytes of a page to be filled are.
@@ -93,9 +94,11 @@ const READ_AHEAD: u32 = 8;
 const SEQUENCE_PAGES: u32 = 4;
 
 impl Core {
-    /// A fault at `page`, inside the registered range `limit`. Adds the pages to fill to `loads`, the
-    /// faulting one first; each of them must be answered by [`Core::loaded`]. Not more than `most`: those whose
-    /// bytes the pager has at hand, or one where each touch shall be seen.
+    /// A fault at `page`, inside the registered range `limit`. Adds the pages to fill to `loads`:
+    /// the faulting one and those above it, then those below it, each of the two parts contiguous
+    /// and in ascending order. Each page must be answered by [`Core::loaded`], in any order. Not
+    /// more than `most`: those whose bytes the pager has at hand, or one where each touch shall be
+    /// seen.
     pub fn fault(&mut self, proc: ProcId, page: Page, limit: PageRange, most: u32, loads: &mut Vec<Load>) -> Fault {
         self.asked(&Asked::Fault { proc, page, limit, most });
         let entry = self.table.get(proc, page);
@@ -117,11 +120,12 @@ impl Core {
             Entry::Loading(_) | Entry::Filling(_) => Fault::Busy,
         };
         self.counters.faults += u64::from(answer == Fault::Load);
-        self.trace(Call::Fault { proc: proc.0, page: page.0, loads: (loads.len() - before) as u32 });
+        let below = loads[before..].iter().filter(|load| load.page < page).count() as u32;
+        self.trace(Call::Fault { proc: proc.0, page: page.0, loads: (loads.len() - before) as u32 - below, below });
         answer
     }
 
-    fn window(&mut self, proc: ProcId, page: Page, max: u32, zeros: bool) -> u32 {
+    fn window(&mut self, proc: ProcId, page: Page, max: u32, zeros: bool) -> Window {
         let table = &self.table;
         self.streams[proc.0 as usize].window(page.0, max, zeros, |pages| table.all_resident(proc, pages))
     }
@@ -129,7 +133,7 @@ impl Core {
     fn fill_zero(&mut self, proc: ProcId, page: Page, limit: PageRange, most: u32, loads: &mut Vec<Load>) -> Fault {
         let max = self.tunables.scheme.fault.zero_run_pages.min(most.max(1));
         let window = self.window(proc, page, max, true);
-        for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
+        for number in page.0..(page.0 + u64::from(window.ahead)).min(limit.end().max(page.0 + 1)) {
             if self.table.get(proc, Page(number)) != Entry::Untracked {
                 break;
             }
@@ -149,7 +153,8 @@ impl Core {
         if self.stored(proc, page).is_some() {
             let window = self.window(proc, page, self.tunables.scheme.fault.around_pages, false);
             // An object that lies across two pages is no sequence.
-            let pages = if window > 2 { (window * READ_AHEAD).min(most) } else { window };
+            let far = window.ahead > 2 && !window.down;
+            let pages = if far { (window.ahead * READ_AHEAD).min(most) } else { window.ahead };
             self.swapped_run(proc, page, pages, out);
         }
     }
@@ -194,28 +199,42 @@ impl Core {
         // The stream of a page in the swap tier was asked about already, and is not made shorter by this.
         let max = self.tunables.scheme.fault.around_pages.min(most.max(1));
         let window = self.window(proc, page, max, false);
-        for number in page.0..(page.0 + u64::from(window)).min(limit.end().max(page.0 + 1)) {
+        for number in page.0..(page.0 + u64::from(window.ahead)).min(limit.end().max(page.0 + 1)) {
             let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
             let source = self.source(ObjectId(object));
             // A fault in RAM does not wait for a disk because of a neighbour.
             if matches!(source, Source::Swapped { .. }) && !from_swap {
                 break;
             }
-            self.objects.pin(ObjectId(object));
-            self.read_begins(ObjectId(object), &source);
-            self.table.set(proc, Page(number), Entry::Loading(object));
-            let swapped = matches!(source, Source::Swapped { .. });
-            if swapped || matches!(source, Source::Pooled { .. }) {
-                self.table.came_back(proc, Page(number), swapped);
-            }
-            if swapped {
-                self.objects.came_back(ObjectId(object));
-            }
-            loads.push(Load { page: Page(number), source });
-            self.counters.around_pages += u64::from(number > page.0);
+            self.begin_load(proc, Page(number), ObjectId(object), source, loads);
         }
+        let below = loads.len();
+        for number in (page.0.saturating_sub(window.behind.into()).max(limit.first.0)..page.0).rev() {
+            let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
+            let source = self.source(ObjectId(object));
+            if matches!(source, Source::Swapped { .. } | Source::File) {
+                break;
+            }
+            self.begin_load(proc, Page(number), ObjectId(object), source, loads);
+        }
+        loads[below..].reverse();
+        self.counters.around_pages += (loads.len() - before - 1) as u64;
         self.mean_window = self.mean_window - self.mean_window / 64 + (loads.len() - before) as u32;
         Fault::Load
+    }
+
+    fn begin_load(&mut self, proc: ProcId, page: Page, object: ObjectId, source: Source, loads: &mut Vec<Load>) {
+        self.objects.pin(object);
+        self.read_begins(object, &source);
+        self.table.set(proc, page, Entry::Loading(object.0));
+        let swapped = matches!(source, Source::Swapped { .. });
+        if swapped || matches!(source, Source::Pooled { .. }) {
+            self.table.came_back(proc, page, swapped);
+        }
+        if swapped {
+            self.objects.came_back(object);
+        }
+        loads.push(Load { page, source });
     }
 
     /// Whether most evicted pages come back in sequence. Then a pass over the data brings most of it back, and some more

@@ -1,10 +1,16 @@
 //! Fault-around: how many pages one fault brings, from the faults before it.
 //!
-//! A few streams per process remember where a sequential reader would fault next. Of two faults in a row that come there the second
-//! doubles the stream's window (each, for pages of zeros): small blocks of neighbours shall not make it large. A fault a
-//! little further halves it: the reader leaves pages out, and what is brought in vain must be evicted again. A fault that no
-//! stream expected starts a new stream with a window of one page, in the place of the least recently used one. Pages between
-//! that are resident do not break a stream: they raise no fault.
+//! A few streams per process remember where a sequential reader would fault next. Of two faults in a row that come there
+//! the second doubles the stream's window (each, for pages of zeros): small blocks of neighbours shall not make it large. A
+//! fault a little further halves it: the reader leaves pages out, and what is brought in vain must be evicted again. A
+//! fault that no stream expected starts a new stream with a window of one page, in the place of the least recently used
+//! one. Pages between that are resident do not break a stream: they raise no fault.
+//!
+//! Descents do the same for readers that go downwards, apart from the streams: a program that goes downwards by chance
+//! loses none of its streams. The reader may go through a few pages in another order: a program that frees its objects
+//! from the last to the first touches the header of each block as well, at the low end. When it has come back to pages
+//! that it had left out, such pages come along from then on, and the fault counts as expected. Pages of zeros are never
+//! brought downwards.
 
 use std::ops::Range;
 
@@ -15,15 +21,70 @@ const SKIPPED_PAGES: u32 = 4;
 const BRIDGE_WINDOW: u32 = 8;
 const BRIDGE_PAGES: u64 = 512;
 
+/// What to bring with a fault.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Pages from the faulting one on upwards, it included.
+    pub ahead: u32,
+    /// Pages below it.
+    pub behind: u32,
+    /// Whether the reader goes downwards.
+    pub down: bool,
+}
+
+impl Window {
+    fn at_most(self, max: u32) -> Window {
+        let ahead = self.ahead.min(max);
+        Window { ahead, behind: self.behind.min(max - ahead), ..self }
+    }
+}
+
+/// A window that grows with faults that come where they are expected.
 #[derive(Debug, Clone, Copy, Default)]
-struct Stream {
-    /// Page of the last fault.
-    page: u64,
-    /// Page after the last one that was brought.
-    next: u64,
+struct Growth {
+    /// 0: not in use.
     window: u32,
     /// Whether the next fault doubles the window if it comes where it is expected.
     grows: bool,
+}
+
+impl Growth {
+    const NEW: Growth = Growth { window: 1, grows: false };
+
+    fn fault(&mut self, expected: bool, zeros: bool, max: u32) {
+        let window = match (expected, self.grows || zeros) {
+            (true, true) => self.window * 2,
+            (true, false) => self.window,
+            (false, _) => (self.window / 2).max(1),
+        };
+        (self.window, self.grows) = (window.min(max), expected && !self.grows);
+    }
+
+    fn passes(&self, between: Range<u64>, resident: impl Fn(Range<u64>) -> bool) -> bool {
+        self.window >= BRIDGE_WINDOW && between.end - between.start <= BRIDGE_PAGES && resident(between)
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Stream {
+    /// Page of the last fault, and what it brought.
+    page: u64,
+    brought: Window,
+    /// Page after the last one that was brought upwards.
+    next: u64,
+    growth: Growth,
+    used: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Descent {
+    /// Lowest page that was brought.
+    low: u64,
+    growth: Growth,
+    /// Pages that were left out last, from the first to the one after the last.
+    left_out: (u64, u64),
+    /// Whether the reader has come back to such pages.
+    comes_back: bool,
     used: u64,
 }
 
@@ -31,41 +92,71 @@ struct Stream {
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     streams: [Stream; STREAMS],
+    descents: [Descent; STREAMS],
     clock: u64,
 }
 
 impl Streams {
-    /// Pages to bring with a fault at `page`, 1..=max, forward. `resident`: whether all of these pages are in the
-    /// program, so that a reader passes them without a fault. `zeros`: they are new. A fault that is asked about again gets the same
-    /// answer.
-    pub fn window(&mut self, page: u64, max: u32, zeros: bool, resident: impl Fn(Range<u64>) -> bool) -> u32 {
+    /// Pages to bring with a fault at `page`, 1..=max. `resident`: whether all of these pages are in the program, so that a
+    /// reader passes them without a fault. `zeros`: they are new. A fault that is asked about again gets the same answer.
+    pub fn window(&mut self, page: u64, max: u32, zeros: bool, resident: impl Fn(Range<u64>) -> bool) -> Window {
         self.clock += 1;
-        if let Some(again) = self.streams.iter().find(|s| s.window > 0 && s.page == page && s.used + 64 > self.clock) {
-            return again.window.min(max);
+        let recent = |s: &&Stream| s.growth.window > 0 && s.page == page && s.used + 64 > self.clock;
+        if let Some(again) = self.streams.iter().find(recent) {
+            return again.brought.at_most(max);
         }
-        let skips = |s: &Stream| page - s.next <= u64::from(s.window.min(SKIPPED_PAGES));
-        let passes = |s: &Stream| s.window >= BRIDGE_WINDOW && page - s.next <= BRIDGE_PAGES && resident(s.next..page);
-        let hit = |s: &&mut Stream| s.window > 0 && page >= s.next && (skips(s) || passes(s));
-        let stream = match self.streams.iter_mut().find(hit) {
-            Some(stream) => {
-                let expected = page == stream.next || resident(stream.next..page);
-                let window = match (expected, stream.grows || zeros) {
-                    (true, true) => stream.window * 2,
-                    (true, false) => stream.window,
-                    (false, _) => (stream.window / 2).max(1),
-                };
-                (stream.window, stream.grows) = (window.min(max), expected && !stream.grows);
-                stream
-            }
-            None => {
-                let i = (0..STREAMS).min_by_key(|&i| self.streams[i].used).unwrap_or(0);
-                (self.streams[i].window, self.streams[i].grows) = (1, false);
-                &mut self.streams[i]
-            }
+        let descent = if zeros { Window::default() } else { self.descend(page, max, &resident) };
+        let stream = self.stream(page, max, zeros, &resident);
+        let ahead = stream.growth.window.max(descent.ahead);
+        stream.brought = Window { ahead, ..descent }.at_most(max);
+        (stream.page, stream.next) = (page, page + u64::from(stream.brought.ahead));
+        stream.brought
+    }
+
+    /// The stream of a fault, its window as it is now.
+    fn stream(&mut self, page: u64, max: u32, zeros: bool, resident: impl Fn(Range<u64>) -> bool) -> &mut Stream {
+        let skips = |s: &Stream| page - s.next <= u64::from(s.growth.window.min(SKIPPED_PAGES));
+        let passes = |s: &Stream| s.growth.passes(s.next..page, &resident);
+        let hit = |s: &Stream| s.growth.window > 0 && page >= s.next && (skips(s) || passes(s));
+        let found = self.streams.iter().position(hit);
+        let i = found.unwrap_or_else(|| (0..STREAMS).min_by_key(|&i| self.streams[i].used).unwrap_or(0));
+        let stream = &mut self.streams[i];
+        stream.used = self.clock;
+        match found {
+            Some(_) => stream.growth.fault(page == stream.next || resident(stream.next..page), zeros, max),
+            None => stream.growth = Growth::NEW,
+        }
+        stream
+    }
+
+    /// What a reader that goes downwards wants with a fault.
+    fn descend(&mut self, page: u64, max: u32, resident: impl Fn(Range<u64>) -> bool) -> Window {
+        let clock = self.clock;
+        let alone = Window { ahead: 1, behind: 0, down: false };
+        let comes_back = |d: &&mut Descent| d.growth.window > 0 && (d.left_out.0..d.left_out.1).contains(&page);
+        if let Some(descent) = self.descents.iter_mut().find(comes_back) {
+            let goes_down = descent.comes_back || descent.growth.window > 1;
+            let ahead = (descent.left_out.1 - page) as u32;
+            (descent.left_out.1, descent.comes_back, descent.used) = (page, true, clock);
+            return if goes_down { Window { ahead, behind: 0, down: true } } else { alone };
+        }
+        let near = |d: &Descent| d.low - page - 1 <= u64::from(SKIPPED_PAGES);
+        let passes = |d: &Descent| d.growth.passes(page + 1..d.low, &resident);
+        let falls = |d: &&mut Descent| d.growth.window > 0 && page < d.low && (near(d) || passes(d));
+        let Some(descent) = self.descents.iter_mut().find(falls) else {
+            let i = (0..STREAMS).min_by_key(|&i| self.descents[i].used).unwrap_or(0);
+            self.descents[i] = Descent { low: page, growth: Growth::NEW, used: clock, ..Descent::default() };
+            return alone;
         };
-        (stream.used, stream.page) = (self.clock, page);
-        stream.next = page + u64::from(stream.window);
-        stream.window
+        let between = (page + 1, descent.low);
+        let passed = between.0 == between.1 || resident(between.0..between.1);
+        descent.growth.fault(passed || descent.comes_back, false, max);
+        let along = if passed || !descent.comes_back { 0 } else { (between.1 - between.0) as u32 };
+        descent.left_out = if passed || descent.comes_back { (0, 0) } else { between };
+        let behind = descent.growth.window - 1;
+        let window = Window { ahead: 1 + along, behind, down: behind + along > 0 }.at_most(max);
+        (descent.low, descent.used) = (page.saturating_sub(window.behind.into()), clock);
+        window
     }
 }
 
@@ -73,10 +164,17 @@ impl Streams {
 mod tests {
     use super::*;
 
+    /// The window of a fault that goes upwards.
+    fn up(streams: &mut Streams, page: u64, resident: impl Fn(Range<u64>) -> bool) -> u32 {
+        let window = streams.window(page, 16, false, resident);
+        assert_eq!((window.behind, window.down), (0, false), "at {page}");
+        window.ahead
+    }
+
     /// Streams after so many faults of a sequential reader from page 100 on, and the next page.
     fn sequential(faults: u32) -> (Streams, u64) {
         let (mut streams, mut page) = (Streams::default(), 100);
-        (0..faults).for_each(|_| page += u64::from(streams.window(page, 16, false, |_| false)));
+        (0..faults).for_each(|_| page += u64::from(up(&mut streams, page, |_| false)));
         (streams, page)
     }
 
@@ -85,33 +183,30 @@ mod tests {
         let mut windows = Vec::new();
         let (mut streams, mut page) = sequential(0);
         for _ in 0..11 {
-            windows.push(streams.window(page, 16, false, |_| false));
+            windows.push(up(&mut streams, page, |_| false));
             page += u64::from(windows[windows.len() - 1]);
         }
         assert_eq!(windows, [1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 16]);
-        let zeros: Vec<u32> = [0, 1, 3, 7].iter().map(|at| streams.window(700 + at, 16, true, |_| false)).collect();
+        let zeros: Vec<u32> =
+            [0, 1, 3, 7].iter().map(|at| streams.window(700 + at, 16, true, |_| false).ahead).collect();
         assert_eq!(zeros, [1, 2, 4, 8]);
-        assert_eq!(streams.window(9_000, 16, false, |_| false), 1);
-        assert_eq!(streams.window(5_000, 16, false, |_| false), 1);
-        assert_eq!(streams.window(page, 16, false, |_| false), 16, "random faults between do not disturb a stream");
+        assert_eq!(up(&mut streams, 9_000, |_| false), 1);
+        assert_eq!(up(&mut streams, 5_000, |_| false), 1);
+        assert_eq!(up(&mut streams, page, |_| false), 16, "random faults between do not disturb a stream");
     }
 
     #[test]
     fn halves_on_a_reader_that_leaves_pages_out() {
         let (mut streams, page) = sequential(9);
-        assert_eq!(streams.window(page + 3, 16, false, |pages| pages != (page..page + 3)), 8, "three pages left out");
-        assert_eq!(streams.window(page + 13, 16, false, |_| false), 4);
-        assert_eq!(streams.window(page + 17, 16, false, |_| false), 4);
-        assert_eq!(streams.window(page + 21, 16, false, |_| false), 8);
-        assert_eq!(
-            streams.window(page + 30, 16, false, |pages| pages == (page + 29..page + 30)),
-            8,
-            "resident, not left out"
-        );
+        assert_eq!(up(&mut streams, page + 3, |pages| pages != (page..page + 3)), 8, "three pages left out");
+        assert_eq!(up(&mut streams, page + 13, |_| false), 4);
+        assert_eq!(up(&mut streams, page + 17, |_| false), 4);
+        assert_eq!(up(&mut streams, page + 21, |_| false), 8);
+        assert_eq!(up(&mut streams, page + 30, |pages| pages == (page + 29..page + 30)), 8, "resident, not left out");
         // Every other block of 8 pages: two of each are brought in vain. With twice as many pages at each fault it would be seven.
         let (mut streams, mut vain, mut page) = (Streams::default(), 0, 0);
         while page < 8000 {
-            let window = streams.window(page, 16, false, |_| false);
+            let window = up(&mut streams, page, |_| false);
             let end = page + u64::from(window);
             vain += (page..end).filter(|page| page / 8 % 2 == 1).count();
             page = (end..).find(|page| page / 8 % 2 == 0).unwrap();
@@ -122,20 +217,113 @@ mod tests {
     #[test]
     fn a_fault_that_is_asked_about_again_gets_the_same_window() {
         let (mut streams, page) = sequential(8);
-        assert_eq!(streams.window(page, 16, false, |_| false), 16);
-        assert_eq!(streams.window(7_000, 16, false, |_| false), 1);
-        assert_eq!(streams.window(page, 16, false, |_| false), 16);
-        assert_eq!(streams.window(page + 16, 16, false, |_| false), 16);
+        assert_eq!(up(&mut streams, page, |_| false), 16);
+        assert_eq!(up(&mut streams, 7_000, |_| false), 1);
+        assert_eq!(up(&mut streams, page, |_| false), 16);
+        assert_eq!(up(&mut streams, page + 16, |_| false), 16);
     }
 
     #[test]
     fn a_stream_goes_on_behind_resident_pages() {
         let (mut streams, page) = sequential(9);
         let resident = |pages: Range<u64>| pages == (page..page + 400);
-        assert_eq!(streams.window(page + 400, 16, false, resident), 16);
-        assert_eq!(streams.window(page + 800, 16, false, |_| false), 1, "not all of them resident");
-        assert_eq!(streams.window(page + 816, 16, false, |_| false), 1, "too far");
-        assert_eq!(streams.window(page + 1329 + 1, 16, false, |_| true), 1, "too far");
-        assert_eq!(streams.window(page + 1000, 16, false, |_| true), 1, "a new stream is not followed");
+        assert_eq!(up(&mut streams, page + 400, resident), 16);
+        assert_eq!(up(&mut streams, page + 800, |_| false), 1, "not all of them resident");
+        assert_eq!(up(&mut streams, page + 816, |_| false), 1, "too far");
+        assert_eq!(up(&mut streams, page + 1329 + 1, |_| true), 1, "too far");
+        assert_eq!(up(&mut streams, page + 1000, |_| true), 1, "a new stream is not followed");
+    }
+
+    /// Faults of a reader of these pages: page, pages from there on, pages below.
+    fn faults(streams: &mut Streams, pages: impl Iterator<Item = u64>) -> Vec<(u64, u32, u32)> {
+        let mut there = std::collections::BTreeSet::new();
+        let mut faults = Vec::new();
+        for page in pages {
+            if !there.contains(&page) {
+                let window = streams.window(page, 16, false, |mut pages| pages.all(|page| there.contains(&page)));
+                there.extend(page.saturating_sub(window.behind.into())..page + u64::from(window.ahead));
+                faults.push((page, window.ahead, window.behind));
+            }
+        }
+        faults
+    }
+
+    #[test]
+    fn goes_downwards_with_a_descending_reader() {
+        let mut streams = Streams::default();
+        let behind: Vec<u32> = faults(&mut streams, (0..1000).rev()).into_iter().map(|(_, _, behind)| behind).collect();
+        assert_eq!(behind[..11], [0, 0, 1, 1, 3, 3, 7, 7, 15, 15, 15]);
+        assert_eq!(behind.len(), 8 + (1000 - 30usize).div_ceil(16));
+        assert_eq!(up(&mut streams, 5_000, |_| false), 1, "others do not");
+    }
+
+    #[test]
+    fn a_descending_reader_may_go_through_its_blocks_in_another_order() {
+        for order in [[3, 0, 2, 1], [3, 0, 1, 2], [1, 3, 0, 2], [0, 3, 1, 2], [2, 1, 3, 0]] {
+            let pages = (0..250).rev().flat_map(|block| order.map(|page| block * 4 + page));
+            let faults = faults(&mut Streams::default(), pages);
+            assert!(faults.len() < 85, "{order:?}: {} faults for 1000 pages", faults.len());
+            assert!(faults.iter().all(|&(_, ahead, behind)| ahead + behind <= 16), "{faults:?}");
+        }
+        // Blocks of four pages: those that were left out come along when the reader has come back
+        // to some.
+        let mut streams = Streams::default();
+        let pages = [15, 14, 13, 12, 11, 8, 10, 9, 7, 4, 6, 5];
+        let got = faults(&mut streams, pages.into_iter());
+        let first = [(15, 1, 0), (14, 1, 0), (13, 1, 1), (11, 1, 1), (8, 1, 0), (9, 1, 0)];
+        assert_eq!(got, [&first[..], &[(7, 1, 0), (4, 3, 1)]].concat());
+    }
+
+    #[test]
+    fn halves_on_a_descending_reader_that_leaves_pages_out() {
+        let mut streams = Streams::default();
+        let last = faults(&mut streams, (800..1000).rev()).pop().unwrap();
+        let low = last.0 - 15;
+        let behind = [3, 14, 21].map(|by| streams.window(low - by, 16, false, |_| false).behind);
+        assert_eq!(behind, [7, 3, 1], "none of those that are left out is wanted");
+        let vain: u32 = faults(&mut Streams::default(), (0..1000).rev().step_by(2)).iter().map(|f| f.1 + f.2 - 1).sum();
+        assert_eq!(vain, 0, "every other page");
+    }
+
+    #[test]
+    fn only_what_is_likely_to_go_on_goes_downwards() {
+        let (mut streams, page) = sequential(5);
+        assert_eq!(up(&mut streams, page, |_| false), 4);
+        assert_eq!(up(&mut streams, 99, |_| false), 1, "the page below a stream with a large window");
+        assert_eq!(up(&mut streams, 97, |_| false), 1, "a page is left out");
+        assert_eq!(up(&mut streams, 95, |pages| pages == (96..97)), 1, "it is resident");
+        for stride in [3, 5, 17] {
+            let got = faults(&mut Streams::default(), (0..1000).rev().step_by(stride));
+            assert!(got.iter().all(|&(_, ahead, behind)| (ahead, behind) == (1, 0)), "{stride}: {got:?}");
+        }
+        let mut streams = Streams::default();
+        let zeros: Vec<Window> = [9, 8, 7, 6].iter().map(|&page| streams.window(page, 16, true, |_| false)).collect();
+        assert!(zeros.iter().all(|w| (w.ahead, w.behind, w.down) == (1, 0, false)), "zeros: {zeros:?}");
+    }
+
+    #[test]
+    fn a_descending_stream_goes_on_below_resident_pages() {
+        let mut streams = Streams::default();
+        let last = faults(&mut streams, (500..1000).rev()).pop().unwrap();
+        let low = last.0 - 15;
+        assert_eq!(streams.window(low - 401, 16, false, |pages| pages == (low - 400..low)).behind, 15);
+        let low = low - 416;
+        assert_eq!(streams.window(low - 20, 16, false, |_| false).behind, 0, "not all of them resident");
+    }
+
+    #[test]
+    fn a_fault_below_that_is_asked_about_again_gets_the_same_window() {
+        let mut streams = Streams::default();
+        faults(&mut streams, (0..100).rev().take(14));
+        let first = streams.window(85, 16, false, |_| false);
+        assert_eq!(first, Window { ahead: 1, behind: 7, down: true });
+        assert_eq!(streams.window(85, 16, false, |_| true), first);
+        assert_eq!(
+            streams.window(85, 4, false, |_| false),
+            Window { behind: 3, ..first },
+            "not more than there may be"
+        );
+        let next = [77, 69].map(|page| streams.window(page, 16, false, |_| false).behind);
+        assert_eq!(next, [7, 15], "and goes on where it was");
     }
 }

@@ -2,6 +2,7 @@
 //! the papers. The numbers of the rules are those of docs/schemes.md.
 
 mod schemes {
+    mod around;
     pub mod bench;
     mod cervera99;
     mod ezswap;

@@ -47,6 +47,8 @@ pub struct FaultThread {
     waiting: Vec<PageNo>,
     serving: Option<PageNo>,
     loads: Vec<(PageNo, Place)>,
+    /// The faulting page and those above it, while `loads` has those below it.
+    above: Vec<(PageNo, Place)>,
     values: Vec<u8>,
     from: u8,
     /// Events that a broken rule postpones.
@@ -254,6 +256,7 @@ impl World<'_> {
     fn next_fault(&mut self, proc: usize) {
         let f = &mut self.s.faults[proc];
         f.loads.clear();
+        f.above.clear();
         f.values.clear();
         f.from = 0;
         f.serving = f.waiting.pop();
@@ -281,6 +284,11 @@ impl World<'_> {
         self.say(|| format!("asks the core about page {number}: {answer:?} {}", loads.len()));
         let f = &mut self.s.faults[proc];
         f.loads = loads.iter().map(|l| ((l.page.0 - BASE) as PageNo, l.source.into())).collect();
+        // Those below come first, by a COPY of their own.
+        if let Some(below) = f.loads.iter().position(|&(page, _)| page < number) {
+            let below = f.loads.split_off(below);
+            f.above = std::mem::replace(&mut f.loads, below);
+        }
         (f.from, f.pc) = match answer {
             Fault::Load => (0, Pc::Copy),
             Fault::Present => (0, Pc::Verify),
@@ -307,7 +315,7 @@ impl World<'_> {
         if from == 0 {
             values = f.loads.iter().map(|&(_, place)| self.read_source(place)).collect::<Result<_, _>>()?;
         }
-        let (first, alone) = (f.loads[from].0, f.loads.len() == 1);
+        let (first, alone) = (f.loads[from].0, f.above.is_empty() && f.loads.len() == 1);
         let fill = self.fill(proc, first, &values[from..]);
         if alone && fill == Fill::Done {
             self.say(|| format!("wakes page {first} with the copy"));
@@ -320,7 +328,8 @@ impl World<'_> {
 
     /// Tells the core what came of the loads from `from` on.
     fn finish(&mut self, proc: usize, mut fill: Fill) {
-        let awake = self.s.faults[proc].loads.len() == 1 && fill == Fill::Done;
+        let below = !self.s.faults[proc].above.is_empty();
+        let awake = !below && self.s.faults[proc].loads.len() == 1 && fill == Fill::Done;
         if fill == Fill::Again(0) && !self.changes.keeps(Rule::R5Done) {
             fill = Fill::Done;
         }
@@ -347,10 +356,18 @@ impl World<'_> {
             }
         });
         let lost = fill == Fill::NotMapped && from == 0;
+        let above = if again { Vec::new() } else { std::mem::take(&mut self.s.faults[proc].above) };
         if fill == Fill::Gone {
+            self.call("loaded", |core| {
+                above.iter().for_each(|&(number, _)| core.loaded(id, page(number), Filled::Retry));
+            });
             self.s.faults[proc].pc = Pc::Gone;
         } else if again {
             (self.s.faults[proc].from, self.s.faults[proc].pc) = (reached as u8, Pc::Copy);
+        } else if below {
+            let f = &mut self.s.faults[proc];
+            f.values.clear();
+            (f.loads, f.from, f.pc) = (above, 0, Pc::Copy);
         } else if reached > 0 || lost {
             let pages = reached.max(1);
             if !awake {

@@ -33,6 +33,20 @@ pub fn around() -> Scenario {
     Scenario::new("fault-around", &[Staged(1), Staged(2), Staged(3)], &[a, b]).posts(1, 1).with(|s| s.around = 2)
 }
 
+/// Fault-around of a reader that goes downwards, beside a thread that writes to the page below.
+pub fn around_below() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[Read(3), Read(2), Read(1), Read(0)], &[Write(0, 5), Read(0)]);
+    let init = [Staged(1), Pooled(2), Staged(3), Staged(4)];
+    Scenario::new("fault-around downwards", &init, &[a, b]).posts(1, 1).with(|s| s.around = 2)
+}
+
+/// The page below is zapped, or unmapped, while it is brought.
+pub fn around_below_a_removal() -> Scenario {
+    let (a, b): (&[Op], &[Op]) = (&[Read(3), Read(2), Read(1)], &[DontNeed(0, 1), Read(0), Unmap(0, 1)]);
+    let init = [Staged(1), Staged(2), Staged(3), Staged(4)];
+    Scenario::new("fault-around downwards beside MADV_DONTNEED", &init, &[a, b]).with(|s| s.around = 2)
+}
+
 /// MADV_DONTNEED of evicted and resident pages.
 pub fn dontneed() -> Scenario {
     let script: &[Op] = &[DontNeed(0, 2), Read(0), Write(1, 5), Read(1), Read(0)];
@@ -339,9 +353,9 @@ pub fn all() -> Vec<Scenario> {
         misreport(),
     ];
     let last = [cancelled(), exit(), handed_over(), child_moves(), zero_page(), free_and_evicted()];
+    let last = [last.to_vec(), vec![around_below(), around_below_a_removal()]].concat();
     let last =
-        [last.to_vec(), vec![hole(), moved_into_a_hole(), grown_and_evicted(), grown_and_moved(), freed_twice()]]
-            .concat();
+        [last, vec![hole(), moved_into_a_hole(), grown_and_evicted(), grown_and_moved(), freed_twice()]].concat();
     let races =
         [races.to_vec(), vec![places_in_a_chain(), place_reused_and_removed(), place_reused_and_forked()]].concat();
     [plain.to_vec(), more.to_vec(), races, rest.to_vec(), last].concat()

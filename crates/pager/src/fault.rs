@@ -320,6 +320,7 @@ impl Server {
             let source = self.loads.first().map(|load| load.source);
             let done = match answer {
                 Fault::Load => {
+                    self.bring_below(page)?;
                     self.keep_guards();
                     self.find_files();
                     self.load(page, fault.since)?

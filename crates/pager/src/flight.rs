@@ -54,7 +54,9 @@ pub fn history(proc: u32, page: u64) -> String {
         Call::Released { proc: p, page: first, .. } => within(p, first, 1),
         Call::Victim { proc: p, page: first, pages } => within(p, first, pages.into()),
         Call::Evicted { proc: p, page: first, .. } => within(p, first, 64),
-        Call::Fault { proc: p, page: first, loads } => within(p, first, u64::from(loads).max(1)),
+        Call::Fault { proc: p, page: at, loads, below } => {
+            within(p, at - u64::from(below), u64::from(loads.max(1) + below))
+        }
         Call::Removed { proc: p, page: first, pages } | Call::Unmapped { proc: p, page: first, pages } => {
             within(p, first, pages)
         }

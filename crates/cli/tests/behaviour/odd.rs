@@ -106,6 +106,21 @@ fn addresses_behind_its_mappings() {
     same(&bench, "./program", SEVERAL);
 }
 
+/// A reader that goes downwards: most pages come with the one above them, and all are right.
+#[test]
+fn memory_that_is_read_downwards() {
+    let Some(bench) = program("downwards", include_str!("../workloads/downwards.c")) else { return };
+    for way in ["pages", "blocks", "pieces", "holes"] {
+        let line = format!("./program {way}");
+        let Some(plain) = plainly(&bench, &line) else { return };
+        let (managed, stats) = bench.managed(&line, BUDGET);
+        compare(&bench, &plain, (&managed, &stats), SEVERAL);
+        let back: u64 = ["staged", "filled", "pool"].iter().map(|of| stats.number(&format!("/faults/{of}"))).sum();
+        let around = stats.number("/faults/around_pages");
+        assert!(around >= 2 * back, "{way}: {around} pages came with {back}: {:#}", stats.json);
+    }
+}
+
 /// Pages move only between mappings of equal access.
 #[test]
 fn memory_that_is_executed_or_only_written() {

@@ -5,6 +5,7 @@ use memfit_core::{
     Answer, Coded, Core, Counters, Effects, Entry, Extent, Fault, Filled, Origin, Page, PageRange, Placed, ProcId,
     Source, Tunables, WriteBack, RUN_PAGES,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Where a page went.
@@ -201,6 +202,22 @@ impl Bench {
         let limit = PageRange { first: self.at(page), pages: 1 };
         assert_eq!(self.core.fault(self.proc, self.at(page), limit, 1, &mut loads), Fault::Load, "page {page}");
         loads[0].source
+    }
+
+    /// A fault inside of a registered range: the pages and where they come from, in the order of
+    /// the core's answer.
+    pub fn fault(&mut self, page: u64, limit: Range<u64>, most: u32) -> Vec<(u64, Source)> {
+        let loads = self.begin_fault(page, limit, most);
+        loads.iter().for_each(|&(page, _)| self.end_load(page));
+        loads
+    }
+
+    /// The same, while the bytes are being read.
+    pub fn begin_fault(&mut self, page: u64, limit: Range<u64>, most: u32) -> Vec<(u64, Source)> {
+        let limit = PageRange { first: self.at(limit.start), pages: (limit.end - limit.start) * self.stride };
+        let mut loads = Vec::new();
+        assert_eq!(self.core.fault(self.proc, self.at(page), limit, most, &mut loads), Fault::Load, "page {page}");
+        loads.iter().map(|load| (load.page.0 / self.stride, load.source)).collect()
     }
 
     /// The program passes over so many neighbours: what each fault brings.

@@ -7,6 +7,7 @@ use crate::stats::SourceKind;
 use memfit_codec::{CodecId, Worker};
 use memfit_core::{Entry, Filled, Load, Page, Source, Stored};
 use memfit_os::uffd::Fill;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +25,68 @@ impl Server {
             self.shared.return_kit(kit);
         }
         answer
+    }
+
+    /// Brings the pages below the faulting one, if there are any among the loads, and leaves the
+    /// others in `self.loads`. They come first: the program goes on with them as soon as it has its
+    /// own.
+    pub(super) fn bring_below(&mut self, page: Page) -> Result<(), End> {
+        let Some(first) = self.loads.iter().position(|load| load.page < page) else { return Ok(()) };
+        let below = self.loads.split_off(first);
+        let above = std::mem::replace(&mut self.loads, below);
+        let result = self.load_below();
+        self.loads = above;
+        if result.is_err() {
+            self.leave_out(0);
+        }
+        result
+    }
+
+    /// Fills the pages of `self.loads`, which nobody waits for: what cannot be brought is left out.
+    /// Those that are brought are next to the faulting page or, after an error, a part without
+    /// those above it.
+    fn load_below(&mut self) -> Result<(), End> {
+        self.keep_sampled();
+        let guarded = self.loads.is_empty() || self.first_guard().is_some();
+        if guarded {
+            self.leave_out(0);
+            return Ok(());
+        }
+        let mut kit = self.shared.take_kit();
+        let mut next = 0;
+        while next < self.loads.len() {
+            match self.gather_from(next, &mut kit) {
+                Ok(pages) => next += pages,
+                Err(_) => self.leave_out(next),
+            }
+        }
+        self.kit = Some(kit);
+        let result = if self.loads.is_empty() { Ok(()) } else { self.copy_below() };
+        if let Some(kit) = self.kit.take() {
+            self.shared.return_kit(kit);
+        }
+        result
+    }
+
+    fn copy_below(&mut self) -> Result<(), End> {
+        let mut from = 0;
+        let mut fill = self.copy(from, false);
+        // A range over the beginning of a mapping is refused as a whole.
+        while fill == Fill::NotMapped(0) && self.loads.len() - from > 1 {
+            let half = (self.loads.len() - from).div_ceil(2);
+            self.retry_later(from..from + half);
+            from += half;
+            fill = self.copy(from, false);
+        }
+        self.finish(fill, from).map(drop)
+    }
+
+    /// Pages whose touches shall be seen are not brought from above.
+    fn keep_sampled(&mut self) {
+        let Some(sampling) = &self.shared.sampling else { return };
+        let unseen = self.loads.iter().rposition(|load| sampling.most(load.page) == 1).map_or(0, |last| last + 1);
+        self.retry_later(0..unseen);
+        self.loads.drain(..unseen);
     }
 
     fn bring(&mut self, page: Page, since: Instant) -> Result<bool, End> {
@@ -151,15 +214,20 @@ impl Server {
         if self.loads.len() < 2 {
             return;
         }
+        if let Some(guard) = self.first_guard() {
+            self.leave_out(guard.max(1));
+        }
+    }
+
+    /// Which of the loads is the first guard page. Where that cannot be told, it may be each of
+    /// them.
+    fn first_guard(&self) -> Option<usize> {
         let (first, count) = (self.loads[0].page.address(), self.loads.len() as u64);
-        // Where that cannot be told, the page alone is brought.
         let identity = self.proc.identity.get();
-        let guard = match identity.map(|i| i.pagemap.first_guard(first, first + count * 4096)) {
-            Some(Ok(None)) => return,
-            Some(Ok(Some(guard))) => guard,
-            Some(Err(_)) | None => first,
-        };
-        self.leave_out(((guard - first) / 4096).max(1) as usize);
+        match identity.map(|i| i.pagemap.first_guard(first, first + count * 4096)) {
+            Some(Ok(guard)) => guard.map(|guard| ((guard - first) / 4096) as usize),
+            Some(Err(_)) | None => Some(0),
+        }
     }
 
     /// What would be filled with zeros is read from its file if it is mapped from one.
@@ -265,9 +333,14 @@ impl Server {
 
     /// The loads from `from` on are not served now.
     pub(super) fn leave_out(&mut self, from: usize) {
-        let rest = self.loads.split_off(from.min(self.loads.len()));
+        self.retry_later(from.min(self.loads.len())..self.loads.len());
+        self.loads.truncate(from);
+    }
+
+    /// Tells the core that these loads are not served now.
+    fn retry_later(&self, loads: Range<usize>) {
         let mut state = self.shared.lock();
-        rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
+        self.loads[loads].iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
         self.shared.settle(state);
     }
 }
