@@ -1,4 +1,5 @@
-//! Sets `memfit_avx512` for compilers that have the AVX-512 intrinsics: Rust 1.89, which is newer than the oldest that must do.
+//! Sets `memfit_avx512` for compilers that have the AVX-512 intrinsics: Rust 1.89, which is newer
+//! than the oldest that must do.
 
 use std::process::Command;
 

@@ -1,5 +1,6 @@
-//! Writes what the targets start from into fuzz/corpus: packed pages of every kind by every codec, pages, the presets,
-//! and what /proc says about this process. A fuzzer alone takes long to find a valid zstd frame.
+//! Writes what the targets start from into fuzz/corpus: packed pages of every kind by every codec,
+//! pages, the presets, and what /proc says about this process. A fuzzer alone takes long to find a
+//! valid zstd frame.
 //!
 //! `cargo run --no-default-features --example seeds`, in fuzz/.
 

@@ -1,4 +1,5 @@
-//! Any bytes in place of compressed ones: every codec restores something or refuses, and stays inside its buffers.
+//! Any bytes in place of compressed ones: every codec restores something or refuses, and stays
+//! inside its buffers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +7,8 @@ use memfit_codec::{generate::trained_worker, Corrupt, Worker, CODECS, MAX_UNIT, 
 use memfit_fuzz::Guarded;
 use std::cell::RefCell;
 
-/// Lengths of originals: a page mostly, then runs, small ones, odd ones, and those that are to be refused.
+/// Lengths of originals: a page mostly, then runs, small ones, odd ones, and those that are to be
+/// refused.
 fn length(choice: u8) -> usize {
     match choice {
         0..=127 => PAGE,

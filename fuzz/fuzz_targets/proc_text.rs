@@ -1,4 +1,5 @@
-//! Any text in place of /proc/PID/maps, smaps and stat, in which programs choose names: nothing panics.
+//! Any text in place of /proc/PID/maps, smaps and stat, in which programs choose names: nothing
+//! panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

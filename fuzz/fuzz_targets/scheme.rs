@@ -1,4 +1,5 @@
-//! Any text as a scheme, and as overrides: it is refused with a message, or it means the same when it is written out.
+//! Any text as a scheme, and as overrides: it is refused with a message, or it means the same when
+//! it is written out.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -5,8 +5,8 @@ use std::ptr;
 
 const PAGE: usize = 4096;
 
-/// Bytes that end where the memory ends: the first access past them is a crash, also one by C code that no sanitizer
-/// has seen. The byte before the first may be accessible.
+/// Bytes that end where the memory ends: the first access past them is a crash, also one by C code
+/// that no sanitizer has seen. The byte before the first may be accessible.
 pub struct Guarded {
     mapping: *mut u8,
     mapped: usize,
@@ -67,9 +67,10 @@ impl Drop for Guarded {
     }
 }
 
-/// A page from a fuzzer's bytes. A control byte for each 32-bit word says what it is: zero, a word from up to 63 words
-/// before, such a word with other low bytes, or a new one. So short inputs give pages that compress, by every way that
-/// a coder may know. With 0xff in front the rest is the page, as it is.
+/// A page from a fuzzer's bytes. A control byte for each 32-bit word says what it is: zero, a word
+/// from up to 63 words before, such a word with other low bytes, or a new one. So short inputs give
+/// pages that compress, by every way that a coder may know. With 0xff in front the rest is the
+/// page, as it is.
 pub fn page(data: &[u8]) -> Vec<u8> {
     let mut page = vec![0; PAGE];
     if let Some((0xff, raw)) = data.split_first() {

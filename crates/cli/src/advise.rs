@@ -1,7 +1,9 @@
-//! `memfit advise`: what budget, scheme and swap tier a program wants, what it would cost with less, and why.
+//! `memfit advise`: what budget, scheme and swap tier a program wants, what it would cost with
+//! less, and why.
 //!
-//! The answer comes from simulations: of each scheme to choose from the smallest budget that keeps the program quick enough, by the
-//! curves of `memfit sim --curve`. Several recordings are of one program, which gets what the worst of them wants.
+//! The answer comes from simulations: of each scheme to choose from the smallest budget that keeps
+//! the program quick enough, by the curves of `memfit sim --curve`. Several recordings are of one
+//! program, which gets what the worst of them wants.
 
 mod at_end;
 mod choice;
@@ -32,7 +34,8 @@ use std::sync::Arc;
 use subject::{Basis, Subject, Wanted};
 use words::text;
 
-/// What a user would choose from: everything of ours, compressed RAM alone or before a swap device, and a swap device alone.
+/// What a user would choose from: everything of ours, compressed RAM alone or before a swap device,
+/// and a swap device alone.
 const SCHEMES: [&str; 4] = ["memfit", "zram", "zswap-zsmalloc", "swap"];
 /// Smaller budgets that are told of, percent of the one that is advised.
 const LESS_PERCENT: [u64; 2] = [75, 50];
@@ -177,7 +180,8 @@ impl Advice {
 /// Advises, and writes what was asked for.
 ///
 /// # Errors
-/// When the command line is wrong, a recording cannot be used or cannot tell, or a file cannot be written.
+/// When the command line is wrong, a recording cannot be used or cannot tell, or a file cannot be
+/// written.
 pub fn run(args: &AdviseArgs) -> Result<i32, Failure> {
     let is_stdout = |path: &Path| path.as_os_str() == "-";
     let file = args.toml.as_deref().filter(|path| !is_stdout(path));
@@ -276,7 +280,8 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
     Ok(Advice { slowdown, scheme, budget, device, needs, costs, without_swap, pool, swap, contents })
 }
 
-/// Recordings without accesses say nothing of other budgets: beside others that do they are left out.
+/// Recordings without accesses say nothing of other budgets: beside others that do they are left
+/// out.
 fn leave_out_what_cannot_tell(subjects: &mut Vec<Subject>) {
     let blind = |subject: &Subject| matches!(subject.basis, Basis::Faults { .. });
     if subjects.iter().all(blind) {

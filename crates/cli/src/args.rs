@@ -1,7 +1,7 @@
 //! The command line: one definition for parsing, help, manual pages and completions.
 
 use crate::errors::Failure;
-use crate::size::{self, Size};
+use crate::size_parsing::{self, Size};
 use crate::top::view::Sort;
 use clap::{value_parser, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use memfit_core::scheme::CodecKind;
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Fit any program into the memory you have.
 ///
-/// memfit runs an unmodified program, and all that it starts, within a memory budget: pages in excess are compressed,
-/// and what does not compress goes to a disk.
+/// memfit runs an unmodified program, and all that it starts, within a memory budget: pages in
+/// excess are compressed, and what does not compress goes to a disk.
 #[derive(Debug, Parser)]
 #[command(name = "memfit", version, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Cli {
@@ -29,18 +29,20 @@ pub struct Cli {
 pub enum Command {
     /// Run a command, and all that it starts, within a memory budget
     ///
-    /// The exit status is that of the command: its code, or 128+n if signal n killed it. 127 says that the command was
-    /// not found and 126 that it cannot be executed, 2 that the command line of memfit is wrong, 1 that memfit failed.
+    /// The exit status is that of the command: its code, or 128+n if signal n killed it. 127 says
+    /// that the command was not found and 126 that it cannot be executed, 2 that the command line
+    /// of memfit is wrong, 1 that memfit failed.
     Run(RunArgs),
     /// Simulate recorded runs, or workloads that are made, under any scheme and in any budget
     ///
-    /// The same code decides as in a run; devices and codecs are counted and priced instead of used. docs/workloads.md lists
-    /// the workloads that can be made, docs/devices.md the devices and costs.
+    /// The same code decides as in a run; devices and codecs are counted and priced instead of
+    /// used. docs/workloads.md lists the workloads that can be made, docs/devices.md the devices
+    /// and costs.
     Sim(SimArgs),
     /// Say what budget, scheme and swap tier a program wants, what it would cost with less, and why
     ///
-    /// The answer is simulated, from recordings of memfit run --record FILE --record-access. memfit run --advise does both at once. Of
-    /// several recordings the one that wants most decides.
+    /// The answer is simulated, from recordings of memfit run --record FILE --record-access. memfit
+    /// run --advise does both at once. Of several recordings the one that wants most decides.
     Advise(AdviseArgs),
     /// Tell what this machine can do, and how to fix what it cannot
     ///
@@ -52,20 +54,24 @@ pub enum Command {
     Stat(StatArgs),
     /// Watch a running tree: budget, faults, compression, swap, processes
     ///
-    /// On a terminal it fills the screen; ? shows the keys and what the numbers mean. Elsewhere, and with --iterations, it
-    /// prints a line an interval for each tree; the rates of the first line are averages since the start of the tree.
+    /// On a terminal it fills the screen; ? shows the keys and what the numbers mean. Elsewhere,
+    /// and with --iterations, it prints a line an interval for each tree; the rates of the first
+    /// line are averages since the start of the tree.
     ///
-    /// The exit status is 0 when the trees have ended, nobody reads any more or you leave, and 1 when there is no tree.
+    /// The exit status is 0 when the trees have ended, nobody reads any more or you leave, and 1
+    /// when there is no tree.
     Top(TopArgs),
     /// Tell what recorded runs hold, replay them, or write them as tables
     ///
-    /// `memfit run --record FILE` records a run. The exit status is 1 for a recording that is damaged or cannot be read, that
-    /// decides otherwise when it is replayed, and for a table that cannot be written. A recording that ends early, as that of a
-    /// run that was killed, is good up to there.
+    /// `memfit run --record FILE` records a run. The exit status is 1 for a recording that is
+    /// damaged or cannot be read, that decides otherwise when it is replayed, and for a table that
+    /// cannot be written. A recording that ends early, as that of a run that was killed, is good up
+    /// to there.
     Trace(TraceArgs),
     /// Make an HTML page of figures and tables that a JSON file describes
     ///
-    /// For results of your own, such as of several runs, to look like the pages of --report. docs/report.md has the form.
+    /// For results of your own, such as of several runs, to look like the pages of --report.
+    /// docs/report.md has the form.
     Report(ReportArgs),
     /// Write the manual pages or the completions of a shell
     #[command(name = "__generate", hide = true)]
@@ -75,10 +81,12 @@ pub enum Command {
 /// `memfit run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Budget of the whole tree: bytes with K, M, G, T (powers of 1024), or % of the cgroup memory limit or RAM
+    /// Budget of the whole tree: bytes with K, M, G, T (powers of 1024), or % of the cgroup memory
+    /// limit or RAM
     ///
-    /// Without this option it is 90 % of the memory limit of the control group if there is one, else 75 % of RAM.
-    #[arg(short, long, value_name = "SIZE|PCT", value_parser = size::parse)]
+    /// Without this option it is 90 % of the memory limit of the control group if there is one,
+    /// else 75 % of RAM.
+    #[arg(short, long, value_name = "SIZE|PCT", value_parser = size_parsing::parse)]
     pub memory: Option<Size>,
 
     /// How pages are kept: the name of a preset or a TOML file
@@ -89,11 +97,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_override)]
     pub set: Vec<String>,
 
-    /// Where pages go that RAM cannot hold even compressed: a directory on a disk, a file, or 'none'
+    /// Where pages go that RAM cannot hold even compressed: a directory on a disk, a file, or
+    /// 'none'
     ///
-    /// In a directory memfit makes a file that only it can see and that vanishes with it. A file or device of yours is
-    /// overwritten, unless it holds data or is in use: then memfit refuses it. Without this option memfit chooses a directory
-    /// on a disk. Given several times, each place is used when those before it are full.
+    /// In a directory memfit makes a file that only it can see and that vanishes with it. A file or
+    /// device of yours is overwritten, unless it holds data or is in use: then memfit refuses it.
+    /// Without this option memfit chooses a directory on a disk. Given several times, each place is
+    /// used when those before it are full.
     #[arg(long, value_name = "DIR|FILE|none", value_hint = ValueHint::AnyPath)]
     pub swap: Vec<PathBuf>,
 
@@ -102,7 +112,7 @@ pub struct RunArgs {
     pub swap_overwrite: bool,
 
     /// Largest size of the swap tier, of each place if there are several; written as the budget
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size_parsing::parse)]
     pub swap_size: Option<Size>,
 
     /// Keep the pool in RAM: the kernel must not write it to its own swap
@@ -111,53 +121,62 @@ pub struct RunArgs {
     #[arg(long)]
     pub lock_pool: bool,
 
-    /// What the swap device is rated to take in writes, such as 9T: the statistics tell how many days that lasts
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    /// What the swap device is rated to take in writes, such as 9T: the statistics tell how many
+    /// days that lasts
+    #[arg(long, value_name = "SIZE", value_parser = size_parsing::parse)]
     pub endurance: Option<Size>,
 
     /// Write final statistics to FILE as JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stats: Option<PathBuf>,
 
-    /// Write what the run did to FILE at the end, as a page for a browser: memory, faults, compression and swap over time
+    /// Write what the run did to FILE at the end, as a page for a browser: memory, faults,
+    /// compression and swap over time
     ///
-    /// The page is one HTML file that needs nothing else. It is also written when the command fails or is killed.
+    /// The page is one HTML file that needs nothing else. It is also written when the command fails
+    /// or is killed.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
 
     /// Record every decision of the run to FILE, for memfit trace
     ///
-    /// It can be read up to its last second also when the run is killed. When the file takes no more, the recording ends there
-    /// and the run goes on, with a warning. It holds page numbers, sizes, times and the command, no contents of memory but the
-    /// word of pages that repeat one.
+    /// It can be read up to its last second also when the run is killed. When the file takes no
+    /// more, the recording ends there and the run goes on, with a warning. It holds page numbers,
+    /// sizes, times and the command, no contents of memory but the word of pages that repeat one.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
 
-    /// Record accesses, too: nearly all touches of a sample of the pages, for simulations in other budgets
+    /// Record accesses, too: nearly all touches of a sample of the pages, for simulations in other
+    /// budgets
     ///
-    /// Sampled pages are taken out of the programs several times a second, also when the memory would suffice, and all processes are paged
-    /// from their beginning: this costs more time than a recording alone, and more than no recording. PERCENT, 1 to 100, is the most of
-    /// the time that the faults on sampled pages may take, 5 if it is left out: with more, more pages are sampled, and looked at more often.
+    /// Sampled pages are taken out of the programs several times a second, also when the memory
+    /// would suffice, and all processes are paged from their beginning: this costs more time than a
+    /// recording alone, and more than no recording. PERCENT, 1 to 100, is the most of the time that
+    /// the faults on sampled pages may take, 5 if it is left out: with more, more pages are
+    /// sampled, and looked at more often.
     #[arg(long, requires = "record", value_name = "PERCENT", num_args = 0..=1, require_equals = true,
           value_parser = value_parser!(u32).range(1..=100))]
     pub record_access: Option<Option<u32>>,
 
-    /// Record what pages hold, too, when they are compressed: a hash, and what each of several codecs makes of them
+    /// Record what pages hold, too, when they are compressed: a hash, and what each of several
+    /// codecs makes of them
     ///
-    /// Without codecs all but the slowest ones; 'all' are all. Those of the scheme are always among them. With --record-access
-    /// sampled pages are looked at, too, with 2 % of a CPU at most; without this option those alone, by the codecs of the scheme. The
-    /// hash says which pages of the run hold the same, and nothing else; but who has a page in mind can compare the lengths. Each page
-    /// takes the time of all codecs.
+    /// Without codecs all but the slowest ones; 'all' are all. Those of the scheme are always among
+    /// them. With --record-access sampled pages are looked at, too, with 2 % of a CPU at most;
+    /// without this option those alone, by the codecs of the scheme. The hash says which pages of
+    /// the run hold the same, and nothing else; but who has a page in mind can compare the lengths.
+    /// Each page takes the time of all codecs.
     #[arg(
         long, requires = "record", value_name = "CODEC,...", num_args = 0..=1, require_equals = true,
         default_missing_value = USUAL_CODECS, value_parser = parse_codecs
     )]
     pub record_contents: Option<Codecs>,
 
-    /// Say at the end what budget, scheme and swap tier the command wants: on standard error, or as TOML in FILE
+    /// Say at the end what budget, scheme and swap tier the command wants: on standard error, or as
+    /// TOML in FILE
     ///
-    /// Its accesses are recorded, as --record-access=20 does, and simulated when it has ended, as memfit advise does. That tells most in a
-    /// budget that is never reached.
+    /// Its accesses are recorded, as --record-access=20 does, and simulated when it has ended, as
+    /// memfit advise does. That tells most in a budget that is never reached.
     #[arg(long, value_name = "FILE.toml", num_args = 0..=1, require_equals = true, value_hint = ValueHint::FilePath)]
     pub advise: Option<Option<PathBuf>>,
 
@@ -240,38 +259,42 @@ impl Simulated {
 /// `memfit sim`
 #[derive(Debug, Args)]
 pub struct SimArgs {
-    /// Recordings of memfit run --record, or workloads that are made, such as zipf:pages=100000,skew=0.8
+    /// Recordings of memfit run --record, or workloads that are made, such as
+    /// zipf:pages=100000,skew=0.8
     #[arg(required = true, value_name = "RECORDING|WORKLOAD", value_hint = ValueHint::FilePath)]
     pub workloads: Vec<String>,
 
     /// Schemes to compare: presets or TOML files, or 'lru'
     ///
-    /// Without this option a recording has its own, and a workload that is made the preset memfit. 'lru' is a yardstick and no
-    /// scheme: the faults of plain LRU if all of the budget were for pages, any number of pages. Of a recording it knows only
-    /// what the run has faulted on. See docs/lru.md.
+    /// Without this option a recording has its own, and a workload that is made the preset memfit.
+    /// 'lru' is a yardstick and no scheme: the faults of plain LRU if all of the budget were for
+    /// pages, any number of pages. Of a recording it knows only what the run has faulted on. See
+    /// docs/lru.md.
     #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',')]
     pub scheme: Vec<String>,
 
     /// Budgets: bytes with K, M, G, T, or % of what the workload needs
     ///
     /// Without this option that of the recording, or 50%.
-    #[arg(short, long, value_name = "SIZE|PCT,...", value_delimiter = ',', value_parser = size::parse_of_need)]
+    #[arg(short, long, value_name = "SIZE|PCT,...", value_delimiter = ',', value_parser = size_parsing::parse_of_need)]
     pub memory: Vec<Size>,
 
     /// Numbers of the schemes to try, in all combinations; may be repeated
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = parse_override)]
     pub set: Vec<String>,
 
-    /// Which pages are in the programs' memory: as in the recorded run at each moment, or what the scheme leaves there
+    /// Which pages are in the programs' memory: as in the recorded run at each moment, or what the
+    /// scheme leaves there
     ///
-    /// A recording has the faults of its run, but no touches of pages that were in memory. So its replay is exact only with the
-    /// pages in memory that were there, whatever the budget: then the schemes differ in what becomes of the others. With
-    /// 'simulated' touches in between are missing, and a smaller budget looks better than it is.
+    /// A recording has the faults of its run, but no touches of pages that were in memory. So its
+    /// replay is exact only with the pages in memory that were there, whatever the budget: then the
+    /// schemes differ in what becomes of the others. With 'simulated' touches in between are
+    /// missing, and a smaller budget looks better than it is.
     #[arg(long, value_enum, value_name = "WHICH")]
     pub residents: Option<ResidentsArg>,
 
     /// Size of the swap tier; 0: there is none
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size_parsing::parse)]
     pub swap_size: Option<Size>,
 
     /// Write all columns to FILE as JSON; - is standard output
@@ -286,7 +309,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub parquet: Option<PathBuf>,
 
-    /// Simulate a range of budgets, and look for the smallest that keeps the programs quick enough: see --slowdown
+    /// Simulate a range of budgets, and look for the smallest that keeps the programs quick enough:
+    /// see --slowdown
     ///
     /// Without -m the range is 10 % to 120 % of what the workload needs.
     #[arg(long)]
@@ -304,17 +328,20 @@ pub struct SimArgs {
 /// `memfit advise`
 #[derive(Debug, Args)]
 pub struct AdviseArgs {
-    /// Recordings of memfit run --record, or workloads that are made, such as zipf:pages=100000,skew=0.8
+    /// Recordings of memfit run --record, or workloads that are made, such as
+    /// zipf:pages=100000,skew=0.8
     #[arg(required = true, value_name = "RECORDING|WORKLOAD", value_hint = ValueHint::FilePath)]
     pub workloads: Vec<String>,
 
-    /// Schemes to choose from, presets or TOML files: the first one, unless another needs clearly less
+    /// Schemes to choose from, presets or TOML files: the first one, unless another needs clearly
+    /// less
     ///
     /// Without this option memfit, zram, zswap-zsmalloc and swap.
     #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',')]
     pub scheme: Vec<String>,
 
-    /// Write the scheme, with the advice as comments, to FILE as TOML for memfit run -s; - is standard output
+    /// Write the scheme, with the advice as comments, to FILE as TOML for memfit run -s; - is
+    /// standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub toml: Option<PathBuf>,
 
@@ -369,7 +396,8 @@ pub struct StatArgs {
 /// `memfit top`
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// The tree to begin with: the process number that memfit stat shows, or that of any of its processes
+    /// The tree to begin with: the process number that memfit stat shows, or that of any of its
+    /// processes
     #[arg(value_name = "PID")]
     pub pid: Option<i32>,
 
@@ -400,16 +428,18 @@ pub struct TraceArgs {
 pub enum TraceCommand {
     /// Tell what recordings hold, and whether they are whole
     ///
-    /// Command, version, scheme, budget, time, processes, calls by kind, bytes. One that was cut says at which byte.
+    /// Command, version, scheme, budget, time, processes, calls by kind, bytes. One that was cut
+    /// says at which byte.
     Info(TraceInfoArgs),
     /// Replay recordings, and compare each decision with that of the run
     ///
-    /// Only the version of memfit that recorded a run decides the same again; a recording of another one is refused.
+    /// Only the version of memfit that recorded a run decides the same again; a recording of
+    /// another one is refused.
     Verify(TraceVerifyArgs),
     /// Write a recording as a table, Parquet or CSV, a row for each call
     ///
-    /// docs/trace.md has the columns. The table appears whole or not at all; that of a recording that was cut ends where it was
-    /// cut, with a warning.
+    /// docs/trace.md has the columns. The table appears whole or not at all; that of a recording
+    /// that was cut ends where it was cut, with a warning.
     Export(TraceExportArgs),
     /// Simulate a workload that is made, and record that
     ///
@@ -444,7 +474,8 @@ pub struct TraceExportArgs {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 
-    /// A row for each page whose contents were recorded, and not for each call: see memfit run --record-contents
+    /// A row for each page whose contents were recorded, and not for each call: see memfit run
+    /// --record-contents
     #[arg(long)]
     pub contents: bool,
 
@@ -476,7 +507,7 @@ pub struct TraceGenerateArgs {
     pub set: Vec<String>,
 
     /// Budget: bytes with K, M, G, T, or % of what the workload needs
-    #[arg(short, long, value_name = "SIZE|PCT", default_value = "50%", value_parser = size::parse_of_need)]
+    #[arg(short, long, value_name = "SIZE|PCT", default_value = "50%", value_parser = size_parsing::parse_of_need)]
     pub memory: Size,
 }
 

@@ -1,7 +1,8 @@
-//! What memfit needs of a machine and what it likes to have: each item with the command that repairs it.
+//! What memfit needs of a machine and what it likes to have: each item with the command that
+//! repairs it.
 
 use crate::preload;
-use crate::size::human;
+use crate::size_parsing::human;
 use memfit_os::probe::{self, feature, UffdAccess, UffdDenied};
 use memfit_os::{inject, limits, process};
 use serde::Serialize;

@@ -1,7 +1,8 @@
 //! `memfit doctor`: what this machine can do, and how to fix what it cannot.
 //!
 //! JSON, schema 1: `{"schema":1, "version":"...", "ok":bool, "checks":[{"id":"...", "name":"...",
-//! "status":"ok"|"missing"|"optional", "detail":"...", "fix":"..."|null}]}`. `ok` is false when any check is missing.
+//! "status":"ok"|"missing"|"optional", "detail":"...", "fix":"..."|null}]}`. `ok` is false when any
+//! check is missing.
 
 use crate::args::DoctorArgs;
 use crate::checks::{self, Check, Status};

@@ -1,7 +1,8 @@
 //! Failures that end memfit, and how they are told.
 //!
-//! A message says what was wrong, where, and what to do next. Exit status: 2 when the command line can never be right,
-//! 1 when it could not be done here and now, 126 and 127 as a shell for a command that cannot run.
+//! A message says what was wrong, where, and what to do next. Exit status: 2 when the command line
+//! can never be right, 1 when it could not be done here and now, 126 and 127 as a shell for a
+//! command that cannot run.
 
 use memfit_os::exec::ExecError;
 use std::ffi::OsStr;

@@ -1,14 +1,15 @@
 //! Keeping programs from wrong data after the launcher has ended.
 //!
-//! While the launcher lives it holds every userfaultfd open, since it shares the pager's descriptor table. When it ends
-//! before the last of the tree, the pager serves on alone, and its death would make evicted pages read as zeros. So a
-//! guard stays behind which shares the table too: when the pager ends, it kills what the pager still managed.
+//! While the launcher lives it holds every userfaultfd open, since it shares the pager's descriptor
+//! table. When it ends before the last of the tree, the pager serves on alone, and its death would
+//! make evicted pages read as zeros. So a guard stays behind which shares the table too: when the
+//! pager ends, it kills what the pager still managed.
 //!
 //! An orderly end of the pager leaves nothing managed; programs without the stub are never touched.
 
 use memfit_os::process::{self, Pid, PidFd};
 use memfit_os::proctree::{self, ProcStat};
-use memfit_pager::apart;
+use memfit_pager::netns_fallback;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ pub struct Watch {
     /// `MEMFIT_SOCKET=...` of the run, which finds those that were started later.
     pub environment_entry: String,
     /// Directory that the pager may have made.
-    pub place: PathBuf,
+    pub fallback_dir: PathBuf,
     /// The stub, as it shows in the maps of managed programs.
     pub stub: String,
 }
@@ -37,7 +38,7 @@ impl Watch {
         if let Ok(pager) = PidFd::open(self.pager) {
             while !matches!(process::wait_readable([pager.as_fd()], None), Ok([true]) | Err(_)) {}
         }
-        apart::remove(&self.place);
+        netns_fallback::remove(&self.fallback_dir);
         let deadline = Instant::now() + KILL_TIMEOUT;
         while Instant::now() < deadline {
             let managed = self.managed();
@@ -100,7 +101,7 @@ mod tests {
             tree: Vec::new(),
             environment_entry: "MEMFIT_SOCKET=guard-test".into(),
             stub: stub.into(),
-            place: "/nonexistent/place".into(),
+            fallback_dir: "/nonexistent/fallback_dir".into(),
         };
         let (wrong, right) = (watch("/nonexistent/libmemfit.so"), watch(&stub));
         pager.wait().unwrap();

@@ -6,28 +6,30 @@
 //!                     +-- pager failed: say, end      +-- pager died or Fatal: kill the tree, say why, end with 1
 //! ```
 //!
-//! It shares its descriptor table with the pager, which keeps every userfaultfd open when the pager dies: until the
-//! tree is killed its threads wait, and never read a wrong page. For the same reason it closes no descriptor but its
-//! own, and it cannot see the death of the pager on the socket between them: that comes as a child's end.
+//! It shares its descriptor table with the pager, which keeps every userfaultfd open when the pager
+//! dies: until the tree is killed its threads wait, and never read a wrong page. For the same
+//! reason it closes no descriptor but its own, and it cannot see the death of the pager on the
+//! socket between them: that comes as a child's end.
 //!
-//! The main loop never blocks on anything but its poll. Messages go through a thread (see `messages`), and the tree is
-//! killed before anything is said about it: the program may hold the lock of the terminal.
+//! The main loop never blocks on anything but its poll. Messages go through a thread (see
+//! `messages`), and the tree is killed before anything is said about it: the program may hold the
+//! lock of the terminal.
 
 use crate::errors::{describe, Failure};
 use crate::guard::Watch;
 use crate::messages::Messages;
 use crate::output::{OutputFile, RecordFile};
-use crate::preload::{self, FILES_VARIABLE, PID_VARIABLE, PLACE_VARIABLE, SOCKET_VARIABLE, THREAD_VARIABLE};
+use crate::preload::{self, FALLBACK_VARIABLE, FILES_VARIABLE, PID_VARIABLE, SOCKET_VARIABLE, THREAD_VARIABLE};
 use crate::report;
 use crate::run::Inherited;
 use crate::{swap, Serve};
 use memfit_core::scheme::{Classes, CodecKind, Scheme};
 use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
-use memfit_os::witness::Witness;
+use memfit_os::signal_probe::SignalProbe;
 use memfit_os::{inject, proctree, seqpacket};
-use memfit_pager::apart;
 use memfit_pager::config::{Config, FromPager, SwapChoice, ToPager};
+use memfit_pager::netns_fallback;
 use memfit_pager::timeline::Course;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -37,7 +39,8 @@ use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How far the pager is behind its programs among the kernel's victims, thousandths of the memory of the machine.
+/// How far the pager is behind its programs among the kernel's victims, thousandths of the memory
+/// of the machine.
 const OOM_DISTANCE: i32 = 500;
 /// How long the pager may take to start.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -104,10 +107,11 @@ pub struct Ended {
 /// When the command could not be started, or the tree had to be killed.
 pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     let random = |error| Failure::system("get random bytes", &error);
-    let (socket_name, place) = (unique_name().map_err(random)?, format!("/tmp/{}", unique_name().map_err(random)?));
+    let (socket_name, fallback_dir) =
+        (unique_name().map_err(random)?, format!("/tmp/{}", unique_name().map_err(random)?));
     let mut set = vec![
         (SOCKET_VARIABLE, OsString::from(&socket_name)),
-        (PLACE_VARIABLE, OsString::from(&place)),
+        (FALLBACK_VARIABLE, OsString::from(&fallback_dir)),
         (PID_VARIABLE, OsString::from(std::process::id().to_string())),
     ];
     if plan.scheme.classes != Classes::Anonymous {
@@ -128,14 +132,15 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
         executable = prepare(std::env::vars_os().collect())?;
     }
 
-    let mut launcher = Launcher::start(&mut plan, &socket_name, &place)?;
+    let mut launcher = Launcher::start(&mut plan, &socket_name, &fallback_dir)?;
     if let Some(signal) = launcher.wait_until_ready()? {
         return Ok(Ended { code: 128 + signal, peak: None, wholly: false });
     }
     let spawned = executable.spawn(&plan.inherited.signals);
     let spawned = spawned.map_err(|error| Failure::system("start a process", &error))?;
     let command = spawned.map_err(|error| Failure::command(&plan.command[0], error))?;
-    // The whole tree dies with the pager, which holds most of its memory: when the machine is out of memory, a program shall go.
+    // The whole tree dies with the pager, which holds most of its memory: when the machine is out
+    // of memory, a program shall go.
     if process::move_oom_score(launcher.pager, -OOM_DISTANCE).is_err() {
         let _ = process::move_oom_score(command, OOM_DISTANCE);
     }
@@ -143,7 +148,8 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     if let Some(record) = plan.record.take() {
         record.keep();
     }
-    // From here on nobody may wait for the end of a pipe because of us: only standard error is still needed.
+    // From here on nobody may wait for the end of a pipe because of us: only standard error is
+    // still needed.
     plan.inherited.descriptors.close();
     process::detach_standard(&[0, 1]);
 
@@ -175,14 +181,15 @@ struct Launcher {
     pager_end: Option<Change>,
     command: Option<Pid>,
     command_end: Option<Change>,
-    /// Children that we had before we started anything: our program was executed by a process that had them.
-    strangers: HashSet<Pid>,
+    /// Children that we had before we started anything: our program was executed by a process that
+    /// had them.
+    other_children: HashSet<Pid>,
     socket: OwnedFd,
     signals: SignalFd,
     /// Directory that the pager may have made.
-    place: PathBuf,
+    fallback_dir: PathBuf,
     /// Without one, which is unlikely, signals to the group reach the command twice.
-    witness: Option<Witness>,
+    signal_probe: Option<SignalProbe>,
     messages: Option<Messages>,
     ready: bool,
     /// Why the pager cannot go on, and with which status we end.
@@ -199,16 +206,16 @@ struct Launcher {
 
 /// Starting and ending.
 impl Launcher {
-    fn start(plan: &mut Plan, socket_name: &str, place: &str) -> Result<Self, Failure> {
+    fn start(plan: &mut Plan, socket_name: &str, fallback_dir: &str) -> Result<Self, Failure> {
         let system = |what: &'static str| move |error: io::Error| Failure::system(what, &error);
-        let strangers = if process::has_children() {
+        let other_children = if process::has_children() {
             proctree::own_children().map_err(system("list processes in /proc"))?.into_iter().collect()
         } else {
             HashSet::new()
         };
         process::become_subreaper().map_err(system("adopt orphaned processes"))?;
         let signals = SignalFd::take_over().map_err(system("take over signals"))?;
-        let witness = Witness::start().ok();
+        let signal_probe = SignalProbe::start().ok();
         let (socket, pager_socket) = seqpacket::pair().map_err(system("make a socket"))?;
         let listener = seqpacket::listen_abstract(socket_name).map_err(system("make a socket"))?;
         let config = Config {
@@ -224,7 +231,7 @@ impl Launcher {
             timeline: plan.report.is_some(),
             command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             socket_name: socket_name.to_owned(),
-            place: place.to_owned(),
+            fallback_dir: fallback_dir.to_owned(),
             // The pager owns these; in the shared table, closing them here would close them there.
             listener: listener.into_raw_fd(),
             to_launcher: pager_socket.into_raw_fd(),
@@ -240,11 +247,11 @@ impl Launcher {
             pager_end: None,
             command: None,
             command_end: None,
-            strangers,
+            other_children,
             socket,
             signals,
-            place: place.into(),
-            witness,
+            fallback_dir: fallback_dir.into(),
+            signal_probe,
             messages: None,
             ready: false,
             failed: None,
@@ -353,7 +360,8 @@ impl Launcher {
         }
     }
 
-    /// Ends the pager, or leaves it with a guard if parts of the tree live on. Whether all have ended.
+    /// Ends the pager, or leaves it with a guard if parts of the tree live on. Whether all have
+    /// ended.
     fn leave(mut self, plan: &Plan, socket_name: String) -> bool {
         if plan.advise && !self.tree().is_empty() {
             self.say("--advise: no advice is given, as processes of the run live on, and so does its recording");
@@ -369,19 +377,21 @@ impl Launcher {
                 tree,
                 environment_entry: format!("{SOCKET_VARIABLE}={socket_name}"),
                 stub: plan.stub.to_string_lossy().into_owned(),
-                place: self.place.clone(),
+                fallback_dir: self.fallback_dir.clone(),
             };
             let signals = &plan.inherited.signals;
             let _ = process::spawn_sharing_descriptors(c"memfit-guard", signals, move || watch.run());
         }
-        // The pager shares these: with them it would hold the terminal and pipes of whoever started us.
+        // The pager shares these: with them it would hold the terminal and pipes of whoever started
+        // us.
         process::detach_standard(&[0, 1, 2]);
         std::mem::forget(self);
         false
     }
 
-    /// Whether the pager goes on for processes outside of the tree, which got the environment of it. Those that are not paged
-    /// are told by the pager to go on alone; it ends if there are no others.
+    /// Whether the pager goes on for processes outside of the tree, which got the environment of
+    /// it. Those that are not paged are told by the pager to go on alone; it ends if there are no
+    /// others.
     fn others_are_served(&mut self) -> bool {
         if self.pager_end.is_some() {
             return false;
@@ -398,16 +408,21 @@ impl Launcher {
 
     /// The living members of the tree. Mostly there is none, which costs little to see.
     fn tree(&self) -> Vec<proctree::ProcStat> {
-        let outsiders = self.outsiders();
+        let non_descendants = self.non_descendants();
         match proctree::own_children() {
-            Ok(children) if children.iter().all(|child| outsiders.contains(child)) => Vec::new(),
-            _ => proctree::descendants(self.me, &outsiders).unwrap_or_default(),
+            Ok(children) if children.iter().all(|child| non_descendants.contains(child)) => Vec::new(),
+            _ => proctree::descendants(self.me, &non_descendants).unwrap_or_default(),
         }
     }
 
     /// Children that do not belong to the tree.
-    fn outsiders(&self) -> HashSet<Pid> {
-        self.strangers.iter().copied().chain([self.pager]).chain(self.witness.as_ref().map(Witness::pid)).collect()
+    fn non_descendants(&self) -> HashSet<Pid> {
+        self.other_children
+            .iter()
+            .copied()
+            .chain([self.pager])
+            .chain(self.signal_probe.as_ref().map(SignalProbe::pid))
+            .collect()
     }
 
     /// Fails, with the tree killed, when the pager cannot go on.
@@ -443,11 +458,11 @@ impl Launcher {
 
     /// Kills all descendants but the pager; gives the names of those that do not die.
     fn kill_tree(&mut self) -> String {
-        let outsiders = self.outsiders();
+        let non_descendants = self.non_descendants();
         let deadline = Instant::now() + KILL_TIMEOUT;
         let mut pause = Duration::from_micros(200);
         loop {
-            let alive = proctree::kill_descendants(self.me, &outsiders).unwrap_or_default();
+            let alive = proctree::kill_descendants(self.me, &non_descendants).unwrap_or_default();
             if alive.is_empty() || Instant::now() >= deadline {
                 let names = alive.iter().map(|process| format!("{} ({})", process.pid, process.comm));
                 return names.collect::<Vec<_>>().join(", ");
@@ -467,7 +482,7 @@ impl Drop for Launcher {
         if self.pager_end == Some(Change::Exited(0)) {
             return;
         }
-        apart::remove(&self.place);
+        netns_fallback::remove(&self.fallback_dir);
         if self.pager_end.is_some() {
             return;
         }
@@ -518,18 +533,18 @@ impl Launcher {
                 ended => self.command_end = Some(ended),
             }
         } else if !matches!(change, Change::Stopped(_)) {
-            self.strangers.remove(&pid);
-            self.witness = self.witness.take().filter(|witness| witness.pid() != pid);
+            self.other_children.remove(&pid);
+            self.signal_probe = self.signal_probe.take().filter(|signal_probe| signal_probe.pid() != pid);
         }
     }
 
     /// Whether a signal that has arrived was sent to our whole process group.
     fn had_the_group(&mut self, signal: i32) -> bool {
-        let had = self.witness.as_ref().is_some_and(|witness| witness.has_seen(signal));
+        let had = self.signal_probe.as_ref().is_some_and(|signal_probe| signal_probe.has_seen(signal));
         if had {
             // Another one for the next time; the old one is a child that ends.
-            self.strangers.extend(self.witness.as_ref().map(Witness::pid));
-            self.witness = Witness::start().ok();
+            self.other_children.extend(self.signal_probe.as_ref().map(SignalProbe::pid));
+            self.signal_probe = SignalProbe::start().ok();
         }
         had
     }
@@ -541,12 +556,13 @@ impl Launcher {
 
     /// Stops when the command does, as the shell that waits for us watches us and not the command.
     ///
-    /// Only under a terminal, where somebody can continue the job: elsewhere the one who stopped the command continues
-    /// the command, and we would stay behind.
+    /// Only under a terminal, where somebody can continue the job: elsewhere the one who stopped
+    /// the command continues the command, and we would stay behind.
     fn stop_with_command(&mut self, signal: i32) {
         let (Some(own), Some(command)) = (proctree::read_stat(self.me), self.command) else { return };
         let by_job_control = matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
-        // A shell as the command has a process group of its own, and stops itself with SIGSTOP for `suspend`.
+        // A shell as the command has a process group of its own, and stops itself with SIGSTOP for
+        // `suspend`.
         let in_foreground =
             own.in_foreground() || proctree::read_stat(command).is_some_and(|stat| stat.in_foreground());
         if own.tty_nr != 0 && (by_job_control || in_foreground) {
@@ -566,9 +582,9 @@ impl Launcher {
 
     /// Hands a signal on if it was meant for the command.
     ///
-    /// What the terminal sends reaches its whole process group, the command included; so does what somebody sends to the group, as
-    /// `timeout` does: it is not meant to reach it twice. What a member of the tree sends to us alone is not for the command, which
-    /// may be the sender.
+    /// What the terminal sends reaches its whole process group, the command included; so does what
+    /// somebody sends to the group, as `timeout` does: it is not meant to reach it twice. What a
+    /// member of the tree sends to us alone is not for the command, which may be the sender.
     fn on_signal(&mut self, arrived: Arrived) {
         let Arrived { signal, from_process, sender, value } = arrived;
         let (Some(command), None) = (self.command, self.command_end) else {
@@ -580,7 +596,8 @@ impl Launcher {
         match signal {
             libc::SIGCHLD => {}
             libc::SIGCONT => self.continue_command(),
-            // A terminal that is gone tells only the leader of its session, and the end of that one tells the others.
+            // A terminal that is gone tells only the leader of its session, and the end of that one
+            // tells the others.
             libc::SIGHUP if !from_process && process::leads_session() => {
                 let _ = process::send_signal(command, signal, None);
             }

@@ -1,8 +1,8 @@
 //! The command line of memfit, one file per command.
 //!
-//! `run` resolves what was typed (`args`) into a plan (`run`, `size`, `swap`, `preload`, `output`), and the `launcher`
-//! executes it: it starts the pager and the command, and then waits, forwards and reports. `checks` knows what the
-//! kernel must offer; `doctor` prints it.
+//! `run` resolves what was typed (`args`) into a plan (`run`, `size`, `swap`, `preload`, `output`),
+//! and the `launcher` executes it: it starts the pager and the command, and then waits, forwards
+//! and reports. `checks` knows what the kernel must offer; `doctor` prints it.
 //!
 //! It is a library so that the launcher can be tested with a pager that misbehaves on purpose.
 #![forbid(unsafe_code)]
@@ -23,7 +23,7 @@ pub mod report;
 pub mod run;
 pub mod schemes;
 pub mod sim;
-pub mod size;
+pub mod size_parsing;
 pub mod stat;
 pub mod swap;
 pub mod top;

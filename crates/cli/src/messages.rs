@@ -1,8 +1,8 @@
 //! Lines on standard error while the command runs.
 //!
-//! They are written by a thread of their own: a terminal or pipe whose lock is held by a program that waits for an
-//! evicted page blocks its writers, and the main loop must never wait for the programs it guards. Lines are bounded in
-//! rate and in number; what is left out is counted.
+//! They are written by a thread of their own: a terminal or pipe whose lock is held by a program
+//! that waits for an evicted page blocks its writers, and the main loop must never wait for the
+//! programs it guards. Lines are bounded in rate and in number; what is left out is counted.
 
 use memfit_os::process::write_stderr;
 use std::sync::mpsc::{sync_channel, SyncSender, TrySendError};
@@ -78,7 +78,8 @@ impl Messages {
         }
     }
 
-    /// Prints what is queued and ends the printer; true when it has ended, so that this process has one thread less.
+    /// Prints what is queued and ends the printer; true when it has ended, so that this process has
+    /// one thread less.
     pub fn finish(mut self) -> bool {
         if self.left_out > 0 {
             let text = format!("{} more messages were left out", self.left_out);

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// A file to be written at the end of a run, made sure of at its start.
 ///
-/// A regular file is written beside its final place and renamed. Anything else that already exists (a terminal, a
-/// pipe, `/dev/null`) is written directly, as it cannot be replaced.
+/// A regular file is written beside its final place and renamed. Anything else that already exists
+/// (a terminal, a pipe, `/dev/null`) is written directly, as it cannot be replaced.
 #[derive(Debug)]
 pub struct OutputFile {
     target: PathBuf,
@@ -88,7 +88,8 @@ impl OutputFile {
     }
 }
 
-/// A file that is written during the run, and is of use also when that ends early. What it held is gone.
+/// A file that is written during the run, and is of use also when that ends early. What it held is
+/// gone.
 #[derive(Debug)]
 pub struct RecordFile {
     file: Option<File>,
@@ -110,8 +111,8 @@ impl RecordFile {
         Ok(Self { file: Some(file), new: is_new.then(|| path.to_owned()) })
     }
 
-    /// A file for ourselves, without a name or soon without one: it is gone when nobody has it open, however we end. And
-    /// another handle of it.
+    /// A file for ourselves, without a name or soon without one: it is gone when nobody has it
+    /// open, however we end. And another handle of it.
     ///
     /// # Errors
     /// When the directory for temporary files takes none.
@@ -153,7 +154,8 @@ impl Drop for RecordFile {
     }
 }
 
-/// Standard output, where an option knows it, is not opened: the others shall not make a file of that name.
+/// Standard output, where an option knows it, is not opened: the others shall not make a file of
+/// that name.
 fn no_dash(option: &str, path: &Path) -> Result<(), Failure> {
     match path.as_os_str() == "-" {
         true => Err(Failure::usage(format!(

@@ -13,8 +13,9 @@ pub const FILE_NAME: &str = "libmemfit.so";
 pub const STUB_VARIABLE: &str = "MEMFIT_STUB";
 /// Tells the stub where its pager listens (abstract socket name without the NUL).
 pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
-/// Tells the stub where its pager listens for programs in other network namespaces (a directory that may come to be).
-pub const PLACE_VARIABLE: &str = "MEMFIT_PLACE";
+/// Tells the stub where its pager listens for programs in other network namespaces (a directory
+/// that may come to be).
+pub const FALLBACK_VARIABLE: &str = "MEMFIT_PLACE";
 /// Tells the stub that the scheme pages clean pages of files.
 pub const FILES_VARIABLE: &str = "MEMFIT_FILES";
 /// Tells the stub to begin with its thread.
@@ -23,7 +24,8 @@ pub const THREAD_VARIABLE: &str = "MEMFIT_THREAD";
 pub const PID_VARIABLE: &str = "MEMFIT_PID";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// The absolute path of the stub: `$MEMFIT_STUB`, else beside this program, else `../lib/memfit` from there.
+/// The absolute path of the stub: `$MEMFIT_STUB`, else beside this program, else `../lib/memfit`
+/// from there.
 ///
 /// # Errors
 /// When none of these can be read, or the loader could not be told its path.

@@ -6,8 +6,8 @@ use crate::checks::{self, Check, Status};
 use crate::errors::Failure;
 use crate::launcher::{self, Plan};
 use crate::output::{OutputFile, RecordFile};
-use crate::preload::{self, PLACE_VARIABLE, SOCKET_VARIABLE};
-use crate::size::{human, Size};
+use crate::preload::{self, FALLBACK_VARIABLE, SOCKET_VARIABLE};
+use crate::size_parsing::{human, Size};
 use crate::{swap, Serve};
 use memfit_core::scheme::{Scheme, PRESETS};
 use memfit_os::exec::Executable;
@@ -20,12 +20,15 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-/// The smallest budget that is tried, bytes: staging, the pager's own memory and a program's loader need most of it.
+/// The smallest budget that is tried, bytes: staging, the pager's own memory and a program's loader
+/// need most of it.
 pub const BUDGET_MIN_BYTES: u64 = 16 << 20;
-/// Most of the time that faults on sampled pages take, percent, if nothing else is asked for; and if advice is: that wants more of them.
+/// Most of the time that faults on sampled pages take, percent, if nothing else is asked for; and
+/// if advice is: that wants more of them.
 const ACCESS_PERCENT: u32 = 5;
 const ADVICE_PERCENT: u32 = 20;
-/// Share of a control group's limit that is taken by default: the rest is for page tables, files and the kernel.
+/// Share of a control group's limit that is taken by default: the rest is for page tables, files
+/// and the kernel.
 const CGROUP_PERCENT: u64 = 90;
 /// Share of RAM that is taken by default: the rest is for everybody else.
 const RAM_PERCENT: u64 = 75;
@@ -243,11 +246,12 @@ fn outer_run_lives() -> bool {
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
     };
     // In another network namespace its name is unknown.
-    let by_path = || env::var_os(PLACE_VARIABLE).map(|place| seqpacket::connect_at(&Path::new(&place).join("s")));
+    let by_path = || env::var_os(FALLBACK_VARIABLE).map(|place| seqpacket::connect_at(&Path::new(&place).join("s")));
     lives(seqpacket::connect_abstract(&name)) || by_path().is_some_and(lives)
 }
 
-/// Our environment, in which the stub is preloaded even if somebody between the outer run and us took it out.
+/// Our environment, in which the stub is preloaded even if somebody between the outer run and us
+/// took it out.
 fn env_with_stub() -> Vec<(OsString, OsString)> {
     match preload::find_stub() {
         Ok(stub) => preload::environment(&stub, &[]),

@@ -10,7 +10,7 @@ pub mod table;
 use crate::args::{ResidentsArg, SimArgs};
 use crate::errors::Failure;
 use crate::output::OutputFile;
-use crate::size::{human, Size};
+use crate::size_parsing::{human, Size};
 use curve::Found;
 use memfit_core::scheme::Scheme;
 use memfit_core::PAGE_BYTES;
@@ -30,9 +30,11 @@ pub const SWAP_BYTES: u64 = 16 << 30;
 const BUDGET_PERCENT: f64 = 50.0;
 /// Smallest budget that is simulated, bytes: staging alone takes 256 KiB.
 pub const BUDGET_MIN: u64 = 1 << 20;
-/// Budgets of a curve at first, in steps of a tenth of what the workload needs: watermarks and metadata take some more.
+/// Budgets of a curve at first, in steps of a tenth of what the workload needs: watermarks and
+/// metadata take some more.
 pub const CURVE_STEPS: u64 = 12;
-/// Budgets tried between two of them, and how often that is done: at the end they differ by a 36th of a step.
+/// Budgets tried between two of them, and how often that is done: at the end they differ by a 36th
+/// of a step.
 pub const CLOSER_STEPS: u64 = 6;
 /// See above.
 pub const CLOSER_ROUNDS: usize = 2;
@@ -321,16 +323,16 @@ impl Sim<'_> {
         let progress = &self.progress;
         let mut outcomes = Vec::new();
         if !setups.is_empty() {
-            let mut feed = open(&known.source, computing, only)?;
-            let swept = sweep(&mut *feed, &setups, jobs, &mut |far| progress.show(&known.name, machines, far));
+            let mut source = open(&known.source, computing, only)?;
+            let swept = sweep(&mut *source, &setups, jobs, &mut |far| progress.show(&known.name, machines, far));
             outcomes = swept.map_err(|error| failed(&known.name, &error))?;
             progress.done(machines);
         }
         let mut curve = None;
         if called.iter().any(|called| called.lru) {
             // All sizes at once, in a run of its own.
-            let mut feed = open(&known.source, computing, only)?;
-            let seen = lru(&mut *feed, &mut |far| progress.show(&known.name, plain_lru, far));
+            let mut source = open(&known.source, computing, only)?;
+            let seen = lru(&mut *source, &mut |far| progress.show(&known.name, plain_lru, far));
             curve = Some(seen.map_err(|error| failed(&known.name, &error))?);
             progress.done(plain_lru);
         }

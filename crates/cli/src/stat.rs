@@ -2,7 +2,7 @@
 
 use crate::args::StatArgs;
 use crate::errors::{describe, Failure};
-use crate::size::human;
+use crate::size_parsing::human;
 use crate::trees::{self, Question};
 use memfit_os::proctree;
 use serde_json::Value;
@@ -12,8 +12,8 @@ use std::fmt::Write;
 /// Prints all trees; 0 also when there is none.
 ///
 /// # Errors
-/// When trees cannot be listed or nothing can be printed. A single tree that does not answer is told on standard error
-/// and gives exit status 1.
+/// When trees cannot be listed or nothing can be printed. A single tree that does not answer is
+/// told on standard error and gives exit status 1.
 pub fn run(args: &StatArgs) -> Result<i32, Failure> {
     let mut answers = Vec::new();
     let mut code = 0;
@@ -106,7 +106,8 @@ fn row(pid: &str, value: &Value) -> [String; 9] {
     ]
 }
 
-/// How many processes of the list still run: those that ended are listed too, and a pid that was used again twice.
+/// How many processes of the list still run: those that ended are listed too, and a pid that was
+/// used again twice.
 fn living(list: &[Value]) -> usize {
     let pid = |process: &Value| i32::try_from(process.get("pid")?.as_i64()?).ok();
     let pids: HashSet<i32> = list.iter().filter_map(pid).collect();

@@ -28,8 +28,8 @@ pub fn place_names(choice: &SwapChoice) -> String {
 /// Turns the options into a choice with absolute paths.
 ///
 /// # Errors
-/// When a place does not exist, is in RAM, cannot be written, is in use, or holds data that may not be overwritten; when `none`
-/// is not alone, or a place is named twice.
+/// When a place does not exist, is in RAM, cannot be written, is in use, or holds data that may not
+/// be overwritten; when `none` is not alone, or a place is named twice.
 pub fn choose(options: &[PathBuf], overwrite: bool) -> Result<SwapChoice, Failure> {
     match options {
         [] => return Ok(SwapChoice::Auto),
@@ -87,7 +87,8 @@ fn check(path: &Path, overwrite: bool) -> Result<(), String> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     if kind.is_block_device() {
-        // The kernel refuses this for a device that is mounted, or part of an array or a volume group, or a swap area in use.
+        // The kernel refuses this for a device that is mounted, or part of an array or a volume
+        // group, or a swap area in use.
         options.custom_flags(libc::O_EXCL);
     }
     let file = options.open(path).map_err(|error| match error.raw_os_error() {
@@ -103,12 +104,14 @@ fn check(path: &Path, overwrite: bool) -> Result<(), String> {
             "it holds {what}, which memfit would overwrite; empty it first, mark it with mkswap, or say --swap-overwrite"
         ));
     }
-    // A place that cannot be written is the pager's business; without a mark it is judged anew the next time.
+    // A place that cannot be written is the pager's business; without a mark it is judged anew the
+    // next time.
     let _ = mark(&file);
     Ok(())
 }
 
-/// At the start of what memfit has overwritten before, and may overwrite again. The pager leaves the first page alone.
+/// At the start of what memfit has overwritten before, and may overwrite again. The pager leaves
+/// the first page alone.
 const MARK: &[u8] = b"memfit swap tier\n";
 
 /// Marks a place as one of memfit's, unless it has a mark.
@@ -120,7 +123,8 @@ fn mark(file: &File) -> io::Result<()> {
     }
 }
 
-/// Bytes at both ends of a file or device that are looked at. Of the signatures that libblkid knows all but a few lie there.
+/// Bytes at both ends of a file or device that are looked at. Of the signatures that libblkid knows
+/// all but a few lie there.
 const LOOKED_AT: u64 = 1 << 20;
 
 /// What a file or device holds; `None` if that is nothing, a swap area, or what a run has left.

@@ -1,10 +1,12 @@
 //! The running trees of this user, and what their pagers tell.
 //!
-//! A tree is found by the abstract socket of its pager, `memfit-<uid>-<pid of the launcher>-<random>`. The pager gets
-//! one packet, `{"stat":1}`, and answers with one: the keys of `--stats` as far as they are known while it runs, and
-//! `now` (like `peak`, at this moment). `{"stat":1,"brief":true}` leaves out what costs the pager time in proportion to
-//! the size of the tree: `now.pages`, and the processes that have ended. Where an answer would not fit into a packet,
-//! `processes` has the largest running ones, and `processes_left_out` says how many others run.
+//! A tree is found by the abstract socket of its pager, `memfit-<uid>-<pid of the
+//! launcher>-<random>`. The pager gets one packet, `{"stat":1}`, and answers with one: the keys of
+//! `--stats` as far as they are known while it runs, and `now` (like `peak`, at this moment).
+//! `{"stat":1,"brief":true}` leaves out what costs the pager time in proportion to the size of the
+//! tree: `now.pages`, and the processes that have ended. Where an answer would not fit into a
+//! packet, `processes` has the largest running ones, and `processes_left_out` says how many others
+//! run.
 
 use crate::errors::Failure;
 use memfit_os::{process, seqpacket};
@@ -58,8 +60,8 @@ impl Tree {
         self.socket_name.split('-').nth(2).unwrap_or("?")
     }
 
-    /// Asks; the answer can be read from the socket when it comes. `None` when the tree has ended, or the socket belongs
-    /// to somebody else.
+    /// Asks; the answer can be read from the socket when it comes. `None` when the tree has ended,
+    /// or the socket belongs to somebody else.
     ///
     /// # Errors
     /// As the system calls give them.
@@ -121,7 +123,8 @@ fn ended(error: &io::Error) -> bool {
 /// Names of listening pagers of `uid` in `/proc/net/unix`, sorted, each once.
 fn socket_names(table: &str, uid: u32) -> Vec<String> {
     let prefix = format!("@memfit-{uid}-");
-    // Num RefCount Protocol Flags Type St Inode Path; the flag is that of a listener, type 5 is SOCK_SEQPACKET.
+    // Num RefCount Protocol Flags Type St Inode Path; the flag is that of a listener, type 5 is
+    // SOCK_SEQPACKET.
     let name = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
         let (flags, kind) = (fields.nth(3)?, fields.next()?);

@@ -1,7 +1,8 @@
 //! The launcher with pagers that misbehave on purpose.
 //!
-//! This program is its own subject: called with `FAKE_PAGER` set it is `memfit` with that pager, else it runs the tests
-//! by calling itself. It has no test harness because the launcher must start with a single thread.
+//! This program is its own subject: called with `FAKE_PAGER` set it is `memfit` with that pager,
+//! else it runs the tests by calling itself. It has no test harness because the launcher must start
+//! with a single thread.
 
 mod support;
 
@@ -332,7 +333,8 @@ fn signals_reach_the_command_once() {
 /// The command has those already; one that has left the group has them from us alone.
 fn signals_to_the_group_arrive_once() {
     let count = "n=0; trap 'n=$((n+1)); echo got' USR1 TERM INT HUP; trap 'exit $n' WINCH; echo go; while :; do sleep 0.01; done";
-    // A shell with job control gives its jobs, not itself, another group: python becomes the leader of one and then the shell.
+    // A shell with job control gives its jobs, not itself, another group: python becomes the leader
+    // of one and then the shell.
     let leave = "import os, sys; os.setpgid(0, 0); os.execvp('sh', ['sh', '-c', sys.argv[1]])";
     for leaves in [false, true] {
         let words: &[&str] = if leaves { &["python3", "-c", leave, count] } else { &["sh", "-c", count] };
@@ -354,7 +356,8 @@ fn signals_to_the_group_arrive_once() {
     }
 }
 
-/// As timeout(1) does: it tells its child and then its whole group, so that the command has the second one directly.
+/// As timeout(1) does: it tells its child and then its whole group, so that the command has the
+/// second one directly.
 fn timeout_of_the_group() {
     let script = "trap 'echo got' TERM; echo go; n=0; while [ $n -lt 20 ]; do sleep 0.05; n=$((n+1)); done";
     let mut run = memfit("good", &["run", "-q", "--", "sh", "-c", script]).process_group(0).spawn().unwrap();
@@ -387,7 +390,8 @@ fn inherited_state() {
     assert_eq!(managed.lines().take(2).collect::<Vec<_>>(), plain.lines().take(2).collect::<Vec<_>>());
     assert_eq!(managed.lines().last(), Some("3"), "MEMFIT_SOCKET, MEMFIT_PID and this test's MEMFIT_STUB");
 
-    // What the parent ignores stays ignored; the pipe is the one that Rust's runtime interferes with.
+    // What the parent ignores stays ignored; the pipe is the one that Rust's runtime interferes
+    // with.
     let mut command = Command::new("env");
     command.args(["--ignore-signal=PIPE,HUP,CHLD"]).arg(std::env::current_exe().unwrap());
     command.args(["run", "-q", "--", "grep", "SigIgn", "/proc/self/status"]);
@@ -412,7 +416,8 @@ fn no_descriptor_leaks() {
 }
 
 fn pipes_end_with_the_command() {
-    // The command closes its output and lives on: a reader sees the end at once, though launcher and pager live.
+    // The command closes its output and lives on: a reader sees the end at once, though launcher
+    // and pager live.
     let script = "echo x; exec >&- 2>&-; read line; exit 0";
     let mut command = memfit("good", &["run", "-q", "--", "sh", "-c", script]);
     let mut run = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -477,7 +482,8 @@ fn guard_outlives_the_launcher() {
 }
 
 fn former_children_are_spared() {
-    // A shell that replaces itself by memfit leaves its children to it; they are no part of the tree.
+    // A shell that replaces itself by memfit leaves its children to it; they are no part of the
+    // tree.
     let exe = std::env::current_exe().unwrap();
     let script = format!(
         "sleep 100 >/dev/null 2>&1 & echo $!; exec {} run -- sh -c 'sleep 100 & : >$FAKE_FLAG; wait'",

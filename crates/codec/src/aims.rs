@@ -2,8 +2,9 @@
 
 use crate::Aim;
 
-/// Resident share of the budget below which few bytes are worth more time, percent: each frame saved is a page in the
-/// program's memory, and a fault less. Not for pages that come back in sequence, unless very little is left.
+/// Resident share of the budget below which few bytes are worth more time, percent: each frame
+/// saved is a page in the program's memory, and a fault less. Not for pages that come back in
+/// sequence, unless very little is left.
 const TIGHT_PERCENT: u64 = 80;
 const VERY_TIGHT_PERCENT: u64 = 40;
 /// Compressed pages after which is looked anew at how many of them went on to the swap tier.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 pub(crate) trait Codec: Send {
     /// Compresses `src` into `dst` in fewer than `limit` bytes, or gives up. Never allocates.
     ///
-    /// `id` is one of those whose entries name this family. [`Worker`] has checked `src.len() <= MAX_UNIT`, a multiple of 8,
-    /// not 0, and `0 < limit <= dst.len()`.
+    /// `id` is one of those whose entries name this family. [`Worker`] has checked `src.len() <=
+    /// MAX_UNIT`, a multiple of 8, not 0, and `0 < limit <= dst.len()`.
     fn compress(&mut self, id: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize>;
 
     /// Fills `dst` exactly from `src`, which may be anything at all.
@@ -31,7 +31,8 @@ impl CodecId {
     pub const WORD_MASK: CodecId = CodecId(3);
     /// Zstandard level -1, magicless frames.
     pub const ZSTD_FAST: CodecId = CodecId(4);
-    /// Zstandard level 1 with the first trained dictionary, magicless frames. Those after it have the numbers after it.
+    /// Zstandard level 1 with the first trained dictionary, magicless frames. Those after it have
+    /// the numbers after it.
     pub const ZSTD_TRAINED: CodecId = CodecId(5);
     /// LZ4 block format, by the slower search.
     pub const LZ4HC: CodecId = CodecId(8);
@@ -55,8 +56,8 @@ impl CodecId {
         CodecId::ZSTD_TRAINED.with(dictionary)
     }
 
-    /// This codec with the newest of `count` dictionaries, if it needs one; as long as there is none, its relative that needs
-    /// none.
+    /// This codec with the newest of `count` dictionaries, if it needs one; as long as there is
+    /// none, its relative that needs none.
     pub fn newest(self, count: usize) -> CodecId {
         match (self, count) {
             (CodecId::ZSTD_TRAINED, 0) => CodecId::ZSTD,
@@ -118,7 +119,8 @@ const fn codec(id: CodecId, name: &'static str, about: &'static str, family: Cod
     CodecEntry { id, name, about, family, make }
 }
 
-/// Every codec there is. Order is that of help texts; identity is the id. Ratios and times: `make bench-codecs`.
+/// Every codec there is. Order is that of help texts; identity is the id. Ratios and times: `make
+/// bench-codecs`.
 #[rustfmt::skip]
 pub static CODECS: &[CodecEntry] = &[
     codec(CodecId::LZ4, "lz4", "general purpose, fast to decompress", CodecId::LZ4, |_| Lz4::boxed()),
@@ -168,8 +170,9 @@ impl std::fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
-/// All contexts and scratch memory of one thread. What a codec needs is made when it is first used: at most about 1 MiB for
-/// those that [`crate::Aim`] weighs, and a thread that only decompresses needs less than a fifth of that.
+/// All contexts and scratch memory of one thread. What a codec needs is made when it is first used:
+/// at most about 1 MiB for those that [`crate::Aim`] weighs, and a thread that only decompresses
+/// needs less than a fifth of that.
 pub struct Worker {
     /// Family of each id, so that a lookup on the fault path is two bounds checks.
     families: [Option<u8>; CODEC_IDS],
@@ -196,15 +199,16 @@ impl Worker {
         }
     }
 
-    /// Compresses `src` into the start of `dst` and returns the compressed length in bytes, which is `< limit`.
+    /// Compresses `src` into the start of `dst` and returns the compressed length in bytes, which
+    /// is `< limit`.
     ///
-    /// `None`: `src` did not get below `limit` bytes (what `dst` then holds is unspecified), or the codec's dictionary is
-    /// not there.
+    /// `None`: `src` did not get below `limit` bytes (what `dst` then holds is unspecified), or the
+    /// codec's dictionary is not there.
     ///
     /// # Panics
     ///
-    /// Programmer errors: an unknown `codec`, `dst.len() < limit`, or `src` longer than [`MAX_UNIT`] or no multiple
-    /// of 8 bytes.
+    /// Programmer errors: an unknown `codec`, `dst.len() < limit`, or `src` longer than
+    /// [`MAX_UNIT`] or no multiple of 8 bytes.
     pub fn compress(&mut self, codec: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
         assert!(src.len() <= MAX_UNIT && src.len() % 8 == 0, "unit of {} bytes", src.len());
         assert!(limit <= dst.len(), "limit {limit} beyond a buffer of {} bytes", dst.len());
@@ -219,8 +223,8 @@ impl Worker {
 
     /// Restores the original into `dst`, whose length is the exact original length in bytes.
     ///
-    /// On [`Corrupt`] the contents of `dst` are unspecified. Damaged input may also decode to wrong bytes without an
-    /// error: keep a checksum where that matters.
+    /// On [`Corrupt`] the contents of `dst` are unspecified. Damaged input may also decode to wrong
+    /// bytes without an error: keep a checksum where that matters.
     pub fn decompress(&mut self, codec: CodecId, src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
         if dst.is_empty() || dst.len() > MAX_UNIT || dst.len() % 8 != 0 {
             return Err(Corrupt);

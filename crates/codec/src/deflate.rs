@@ -1,7 +1,7 @@
 //! DEFLATE (RFC 1951), raw, by libdeflate: LZ77 and Huffman codes, on a whole unit at a time.
 //!
-//! Why libdeflate: it takes whole buffers, stops where the room ends, decodes into an exact slice, and allocates only when its
-//! contexts are made; zlib's relatives (zlib-rs, miniz_oxide) stream.
+//! Why libdeflate: it takes whole buffers, stops where the room ends, decodes into an exact slice,
+//! and allocates only when its contexts are made; zlib's relatives (zlib-rs, miniz_oxide) stream.
 
 use crate::codec::{Codec, CodecId, Corrupt};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};

@@ -1,21 +1,25 @@
-//! What a page would compress to, guessed from the bytes at its start: the test before an admission to the pool.
+//! What a page would compress to, guessed from the bytes at its start: the test before an admission
+//! to the pool.
 //!
-//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access 2019, equation 3: the entropy
-//! of the first 512 bytes of a page, `H = - sum P(b) log2 P(b)`, 0 to 8 bits, divided by 8, stands for compressed / original
-//! length. It sees how often each byte occurs and not in what order: a page that repeats the bytes 0 to 255 is taken for
+//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access
+//! 2019, equation 3: the entropy of the first 512 bytes of a page, `H = - sum P(b) log2 P(b)`, 0 to
+//! 8 bits, divided by 8, stands for compressed / original length. It sees how often each byte
+//! occurs and not in what order: a page that repeats the bytes 0 to 255 is taken for
 //! incompressible, and so is one whose first half is random.
 //!
-//! With the number `n` of each byte that is `9 - sum n log2 n / 512`: one addition for each of 256, from a table of `n log2 n`
-//! in fixed point. The result is the formula's to the nearest unit but for a few hundredths, and the same on every machine.
+//! With the number `n` of each byte that is `9 - sum n log2 n / 512`: one addition for each of 256,
+//! from a table of `n log2 n` in fixed point. The result is the formula's to the nearest unit but
+//! for a few hundredths, and the same on every machine.
 
-/// Bytes at the start of a page that count. There, the correlation of their entropy with that of whole pages is 0.955; of 256
-/// bytes, 0.938.
+/// Bytes at the start of a page that count. There, the correlation of their entropy with that of
+/// whole pages is 0.955; of 256 bytes, 0.938.
 pub const ENTROPY_BYTES: usize = 512;
 
 /// The entropy of bytes that are all alike frequent, 8 bits; the ratio 1.
 pub const ENTROPY_MAX: u32 = 1 << 16;
 
-/// Fraction bits of [`N_LOG_N`] beyond those of the result: rounding of all 256 kinds then is a thirtieth of its unit.
+/// Fraction bits of [`N_LOG_N`] beyond those of the result: rounding of all 256 kinds then is a
+/// thirtieth of its unit.
 const SPARE_BITS: u32 = 12;
 
 /// `n log2 n` in fractions of the result's unit: 1 is a 512th of an eighth of 65536, 16 units.
@@ -24,12 +28,13 @@ static N_LOG_N: [u32; ENTROPY_BYTES + 1] = n_log_n();
 /// `512 log2 512`: the sum of a page of one byte.
 const ALL_ALIKE: u32 = (9 * 512 * 16) << SPARE_BITS;
 
-/// Tables that count every fourth byte each: equal neighbours do not wait for each other then, and a count fits a byte.
+/// Tables that count every fourth byte each: equal neighbours do not wait for each other then, and
+/// a count fits a byte.
 const TABLES: usize = 4;
 const _: () = assert!(ENTROPY_BYTES / TABLES <= u8::MAX as usize);
 
-/// The ratio that the entropy of the first [`ENTROPY_BYTES`] of a page lets expect, in 1/65536: 0 (one repeated byte) to
-/// [`ENTROPY_MAX`].
+/// The ratio that the entropy of the first [`ENTROPY_BYTES`] of a page lets expect, in 1/65536: 0
+/// (one repeated byte) to [`ENTROPY_MAX`].
 ///
 /// # Panics
 /// If `page` is shorter.
@@ -60,7 +65,8 @@ const fn n_log_n() -> [u32; ENTROPY_BYTES + 1] {
     table
 }
 
-/// The logarithm of `n`, with so many bits of fraction. Each squaring of a number from 1 to 2 gives the next one.
+/// The logarithm of `n`, with so many bits of fraction. Each squaring of a number from 1 to 2 gives
+/// the next one.
 const fn log2(n: u64, bits: u32) -> u64 {
     let mut log = n.ilog2() as u64;
     let mut x = (n as u128) << (63 - n.ilog2());

@@ -1,4 +1,5 @@
-//! Contents of pages as programs leave them, made from a seed: for tests, benchmarks and the simulator.
+//! Contents of pages as programs leave them, made from a seed: for tests, benchmarks and the
+//! simulator.
 
 /// xorshift64*: small, fast and the same everywhere. Not for secrets.
 #[derive(Clone, Debug)]

@@ -1,4 +1,5 @@
-//! What the Lempel-Ziv coders of our own share: output with a bound, copies, comparisons. All in safe Rust.
+//! What the Lempel-Ziv coders of our own share: output with a bound, copies, comparisons. All in
+//! safe Rust.
 
 use crate::codec::Corrupt;
 
@@ -72,7 +73,8 @@ impl<'a> In<'a> {
         Ok(u16::from_le_bytes(*first))
     }
 
-    /// Copies `len` bytes to `dst[to..]`. May write up to [`STEP`] bytes there, which a later copy overwrites.
+    /// Copies `len` bytes to `dst[to..]`. May write up to [`STEP`] bytes there, which a later copy
+    /// overwrites.
     #[inline]
     pub(crate) fn literals(&mut self, dst: &mut [u8], to: usize, len: usize) -> Result<(), Corrupt> {
         let (first, rest) = self.bytes.split_at_checked(len).ok_or(Corrupt)?;
@@ -88,8 +90,8 @@ impl<'a> In<'a> {
 /// Bytes that are copied at once where there is room: a move of a register.
 const STEP: usize = 16;
 
-/// Repeats at `dst[to..to + len]` what is `distance` bytes before it; they may overlap. May write up to [`STEP`] bytes
-/// there, which a later copy overwrites.
+/// Repeats at `dst[to..to + len]` what is `distance` bytes before it; they may overlap. May write
+/// up to [`STEP`] bytes there, which a later copy overwrites.
 #[inline]
 pub(crate) fn repeat(dst: &mut [u8], to: usize, distance: usize, len: usize) -> Result<(), Corrupt> {
     if distance == 0 || distance > to || len > dst.len() - to {

@@ -1,16 +1,17 @@
 //! LZ4 blocks by the reference C library, with a reusable external state.
 //!
-//! Why C: measured on 4 KiB pages, `lz4_flex` compresses as fast (within 10 % either way) and decompresses most
-//! pages as fast, but pages of long runs 2 to 30 times slower; its block API allocates the hash table on each call
-//! and wants a worst-case output buffer. Here the state is ours, and the output bound is the caller's limit.
+//! Why C: measured on 4 KiB pages, `lz4_flex` compresses as fast (within 10 % either way) and
+//! decompresses most pages as fast, but pages of long runs 2 to 30 times slower; its block API
+//! allocates the hash table on each call and wants a worst-case output buffer. Here the state is
+//! ours, and the output bound is the caller's limit.
 
 #![allow(unsafe_code)] // foreign functions
 
 use crate::codec::{Codec, CodecId, Corrupt};
 use std::os::raw::{c_char, c_int, c_void};
 
-/// Bytes of the external state: `LZ4_sizeofState()` of every 1.x release is 16 KiB plus a few words. Checked in
-/// `boxed`.
+/// Bytes of the external state: `LZ4_sizeofState()` of every 1.x release is 16 KiB plus a few
+/// words. Checked in `boxed`.
 const STATE_WORDS: usize = (16 * 1024 + 128) / 8;
 
 /// Search effort given up per step; 1 is LZ4's default.
@@ -46,8 +47,9 @@ impl Lz4 {
 impl Codec for Lz4 {
     fn compress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
         let room = &mut dst[..limit - 1];
-        // SAFETY: state is aligned and long enough (checked in `boxed`) and is initialised by the call; both buffers
-        // are passed with their true lengths, which fit c_int because units are at most 64 KiB.
+        // SAFETY: state is aligned and long enough (checked in `boxed`) and is initialised by the
+        // call; both buffers are passed with their true lengths, which fit c_int because units are
+        // at most 64 KiB.
         let len = unsafe {
             LZ4_compress_fast_extState(
                 self.state.as_mut_ptr().cast(),
@@ -70,7 +72,8 @@ impl Codec for Lz4 {
 pub(crate) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), Corrupt> {
     let src_len = c_int::try_from(src.len()).map_err(|_| Corrupt)?;
     let dst_len = c_int::try_from(dst.len()).map_err(|_| Corrupt)?;
-    // SAFETY: the bounded decoder reads at most src_len and writes at most dst_len bytes whatever src holds.
+    // SAFETY: the bounded decoder reads at most src_len and writes at most dst_len bytes whatever
+    // src holds.
     let len = unsafe { lz4_sys::LZ4_decompress_safe(src.as_ptr().cast(), dst.as_mut_ptr().cast(), src_len, dst_len) };
     if len == dst_len {
         Ok(())

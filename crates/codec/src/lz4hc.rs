@@ -1,4 +1,5 @@
-//! LZ4 blocks by the slower search of the reference C library (`LZ4_compress_HC`): smaller, and as fast to decompress.
+//! LZ4 blocks by the slower search of the reference C library (`LZ4_compress_HC`): smaller, and as
+//! fast to decompress.
 
 #![allow(unsafe_code)] // foreign functions
 
@@ -11,7 +12,8 @@ use std::os::raw::{c_char, c_int, c_void};
 /// The library's default, and the kernel's: hash chains of up to 256 candidates.
 const LEVEL: c_int = 9;
 
-// Stable API of liblz4 but for `fastReset`, which is exported by static builds such as lz4-sys's; not declared by it.
+// Stable API of liblz4 but for `fastReset`, which is exported by static builds such as lz4-sys's;
+// not declared by it.
 extern "C" {
     fn LZ4_sizeofStateHC() -> c_int;
     fn LZ4_initStreamHC(buffer: *mut c_void, size: usize) -> *mut c_void;
@@ -50,8 +52,9 @@ impl Codec for Lz4Hc {
     fn compress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
         let state = self.state.get_or_insert_with(new_state);
         let room = &mut dst[..limit - 1];
-        // SAFETY: `state` was initialised by the library and is used by nobody else (what it remembers of earlier buffers it
-        // does not follow: each call starts anew); both buffers are passed with their true lengths.
+        // SAFETY: `state` was initialised by the library and is used by nobody else (what it
+        // remembers of earlier buffers it does not follow: each call starts anew); both buffers are
+        // passed with their true lengths.
         let len = unsafe {
             LZ4_compress_HC_extStateHC_fastReset(
                 state.as_mut_ptr().cast(),

@@ -1,18 +1,20 @@
 //! LZO1X, the format of the kernel's `lzo` and of liblzo2's LZO1X-1 and LZO1X-999, in safe Rust.
 //!
-//! Both directions are written from the description of the bit stream in Linux' `Documentation/staging/lzo.rst` (version 0:
-//! without the run lengths of lzo-rle), not from anybody's code. The decoder reads whatever conforms; the encoder is of the
-//! kind of LZO1X-1: greedy, one candidate by a hash of four bytes, longer steps where nothing repeats. The bytes differ from
-//! those of liblzo2, their number hardly; `tests/lzo.rs` checks both directions against it.
+//! Both directions are written from the description of the bit stream in Linux'
+//! `Documentation/staging/lzo.rst` (version 0: without the run lengths of lzo-rle), not from
+//! anybody's code. The decoder reads whatever conforms; the encoder is of the kind of LZO1X-1:
+//! greedy, one candidate by a hash of four bytes, longer steps where nothing repeats. The bytes
+//! differ from those of liblzo2, their number hardly; `tests/lzo.rs` checks both directions against
+//! it.
 //!
-//! Why not a crate: `lzo1x` and `rust-lzo` are under the GPL, `lzokay` is slow and wants room for the worst case,
-//! `lzo` decodes only.
+//! Why not a crate: `lzo1x` and `rust-lzo` are under the GPL, `lzokay` is slow and wants room for
+//! the worst case, `lzo` decodes only.
 //!
 //! # Format
 //!
-//! A stream of instructions. *State* is the number of literals of the last one: 0 to 3, or 4 for "four or more". S is the
-//! number of literals that follow a match. A length of 0 in its field goes on in bytes: 255 for each zero byte, and the
-//! first other one.
+//! A stream of instructions. *State* is the number of literals of the last one: 0 to 3, or 4 for
+//! "four or more". S is the number of literals that follow a match. A length of 0 in its field goes
+//! on in bytes: 255 for each zero byte, and the first other one.
 //!
 //! | first byte | | then | means |
 //! |---|---|---|---|
@@ -32,7 +34,8 @@ use crate::{
     MAX_UNIT, PAGE,
 };
 
-/// Places by hash of four bytes: 8 KiB for pages, which are cleared for each; 16 KiB for longer units.
+/// Places by hash of four bytes: 8 KiB for pages, which are cleared for each; 16 KiB for longer
+/// units.
 const TABLE_LOG: u32 = 13;
 const TABLE_LOG_PAGE: u32 = 12;
 /// Shortest match that is looked for.
@@ -47,8 +50,8 @@ const STEP_LOG: usize = 5;
 const END: [u8; 3] = [0x11, 0, 0];
 
 pub(crate) struct Lzo {
-    /// Place in the unit of the last four bytes with this hash. What is not there yet is 0, a place like any other: all
-    /// candidates are compared.
+    /// Place in the unit of the last four bytes with this hash. What is not there yet is 0, a place
+    /// like any other: all candidates are compared.
     table: Box<[u16; 1 << TABLE_LOG]>,
 }
 
@@ -207,7 +210,8 @@ mod tests {
         let with = |instructions: &[u8]| [&[17 + 16], &literals[..], instructions, &END].concat();
         let after = |more: &[u8]| Ok([&literals[..], more].concat());
         assert_eq!(decoded(&with(&[]), 16), after(&[]));
-        // 01LDDDSS: three bytes, distance 1 + 1·8 + 2, then one literal; and with L, from the start.
+        // 01LDDDSS: three bytes, distance 1 + 1·8 + 2, then one literal; and with L, from the
+        // start.
         assert_eq!(decoded(&with(&[0x40 | 2 << 2 | 1, 1, 99]), 20), after(&[5, 6, 7, 99]));
         assert_eq!(decoded(&with(&[0x60 | 7 << 2, 1]), 20), after(&[0, 1, 2, 3]));
         assert_eq!(decoded(&with(&[0xe0 | 7 << 2, 1]), 24), after(&[0, 1, 2, 3, 4, 5, 6, 7]));

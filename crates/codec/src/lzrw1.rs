@@ -1,12 +1,14 @@
-//! LZRW1: R. N. Williams, "An Extremely Fast Ziv-Lempel Data Compression Algorithm", DCC 1991, section 3.
+//! LZRW1: R. N. Williams, "An Extremely Fast Ziv-Lempel Data Compression Algorithm", DCC 1991,
+//! section 3.
 //!
-//! Groups of sixteen items, each group after a control word of 16 bits, least significant first: 0 is a literal byte, 1 a
-//! copy of 3 to 16 bytes from 1 to 4095 back. A copy is two bytes: the distance's bits 8 to 11 and length - 1, then the
-//! distance's low byte. Constants of the paper: 4096 places, hash of three bytes with the multiplier 40543, copies of
-//! 16 bytes at most, only literals in the last 16.
+//! Groups of sixteen items, each group after a control word of 16 bits, least significant first: 0
+//! is a literal byte, 1 a copy of 3 to 16 bytes from 1 to 4095 back. A copy is two bytes: the
+//! distance's bits 8 to 11 and length - 1, then the distance's low byte. Constants of the paper:
+//! 4096 places, hash of three bytes with the multiplier 40543, copies of 16 bytes at most, only
+//! literals in the last 16.
 //!
-//! Deviations: no flag in front (a unit that does not shrink is not kept), and the table, which the paper leaves as it is,
-//! is cleared first, so that the same input gives the same output.
+//! Deviations: no flag in front (a unit that does not shrink is not kept), and the table, which the
+//! paper leaves as it is, is cleared first, so that the same input gives the same output.
 
 use crate::{
     codec::{Codec, CodecId, Corrupt},
@@ -109,8 +111,8 @@ impl Codec for Lzrw1 {
 mod tests {
     use super::*;
 
-    /// By hand from the paper: three literals, a copy of 16 from 3 back, one of 16 from where such bytes began an item last, and
-    /// literals at the end.
+    /// By hand from the paper: three literals, a copy of 16 from 3 back, one of 16 from where such
+    /// bytes began an item last, and literals at the end.
     #[test]
     fn follows_the_paper() {
         let src: Vec<u8> = b"abc".iter().copied().cycle().take(40).collect();

@@ -1,8 +1,10 @@
-//! Pages that are one repeated 8-byte word: zero pages above all, then fills of -1, NaN or a colour.
+//! Pages that are one repeated 8-byte word: zero pages above all, then fills of -1, NaN or a
+//! colour.
 //!
 //! They need no pool space, only the word, and are found before any codec runs.
 
-/// Words compared between two looks at the result: short enough to leave early, long enough to vectorise.
+/// Words compared between two looks at the result: short enough to leave early, long enough to
+/// vectorise.
 const BLOCK: usize = 32;
 
 /// The word (native byte order) of which `page` is a repetition, or `None`.
@@ -26,7 +28,8 @@ pub fn same_filled(page: &[u8]) -> Option<u64> {
     Some(word)
 }
 
-/// Fills `page` with repetitions of `word` (native byte order); a last part shorter than 8 bytes gets its start.
+/// Fills `page` with repetitions of `word` (native byte order); a last part shorter than 8 bytes
+/// gets its start.
 pub fn fill(page: &mut [u8], word: u64) {
     let bytes = word.to_ne_bytes();
     let mut words = page.chunks_exact_mut(8);

@@ -1,10 +1,11 @@
 //! The compressors of Wilson and Kaplan for pages of words and pointers: what WKdm and WK4x4 share.
 //!
-//! P. R. Wilson, S. F. Kaplan, Y. Smaragdakis, "The Case for Compressed Caching in Virtual Memory Systems", USENIX 1999,
-//! section 2; S. F. Kaplan, "Compressed Caching and Modern Virtual Memory Simulation", thesis, 1999, chapter 2. A word of 32
-//! bits is compared with a dictionary of the 16 words seen last, more or less: it is zero, equals one of them, has its upper
-//! 22 bits, or is new. Constants of the paper: words of 32 bits, 16 entries, 22 and 10 bits, tags of 2 bits. The two differ in
-//! how a word finds its entries ([`Entries`]).
+//! P. R. Wilson, S. F. Kaplan, Y. Smaragdakis, "The Case for Compressed Caching in Virtual Memory
+//! Systems", USENIX 1999, section 2; S. F. Kaplan, "Compressed Caching and Modern Virtual Memory
+//! Simulation", thesis, 1999, chapter 2. A word of 32 bits is compared with a dictionary of the 16
+//! words seen last, more or less: it is zero, equals one of them, has its upper 22 bits, or is new.
+//! Constants of the paper: words of 32 bits, 16 entries, 22 and 10 bits, tags of 2 bits. The two
+//! differ in how a word finds its entries ([`Entries`]).
 //!
 //! # Format
 //!
@@ -17,8 +18,8 @@
 //! | low bits | 10 bits for each tag 1, three in each little-endian word of 32 bits |
 //! | words | 4 bytes for each tag 2, little-endian |
 //!
-//! Deviations from the authors' code: no header of lengths (12 to 16 bytes), streams packed in the order of the words, and the
-//! order of the streams.
+//! Deviations from the authors' code: no header of lengths (12 to 16 bytes), streams packed in the
+//! order of the words, and the order of the streams.
 
 use crate::{codec::Corrupt, lz::word32, MAX_UNIT};
 
@@ -38,8 +39,8 @@ const EQUAL: u8 = 3;
 pub(crate) trait Entries {
     fn new() -> Self;
 
-    /// The entry, 0 to 15, that is worth a comparison most: one that equals `word`, else one that has its upper bits, if there
-    /// is one among those where `word` may be.
+    /// The entry, 0 to 15, that is worth a comparison most: one that equals `word`, else one that
+    /// has its upper bits, if there is one among those where `word` may be.
     fn find(&self, word: u32) -> usize;
 
     fn at(&self, index: usize) -> u32;
@@ -51,8 +52,8 @@ pub(crate) trait Entries {
     fn insert(&mut self, word: u32);
 }
 
-/// A number of 32 bits that depends on the upper 22 of a word. The authors look up 8 of them in a table of random numbers; this
-/// one takes all 22 (Fibonacci hashing).
+/// A number of 32 bits that depends on the upper 22 of a word. The authors look up 8 of them in a
+/// table of random numbers; this one takes all 22 (Fibonacci hashing).
 #[inline]
 pub(crate) fn hash(word: u32) -> u32 {
     (word >> LOW_BITS).wrapping_mul(0x9e37_79b1)

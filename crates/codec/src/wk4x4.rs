@@ -1,7 +1,9 @@
-//! WK4x4: the coder of Wilson and Kaplan with a set-associative dictionary; see [`crate::wk`] for papers and format.
+//! WK4x4: the coder of Wilson and Kaplan with a set-associative dictionary; see [`crate::wk`] for
+//! papers and format.
 //!
-//! Four sets of four words, each set in the order of last use; the hash of a word's upper 22 bits says which set. A new word
-//! takes the place of the one that was not used for the longest. An index is 4 · set + place in that order.
+//! Four sets of four words, each set in the order of last use; the hash of a word's upper 22 bits
+//! says which set. A new word takes the place of the one that was not used for the longest. An
+//! index is 4 · set + place in that order.
 
 use crate::{
     codec::{Codec, CodecId, Corrupt},

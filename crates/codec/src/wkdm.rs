@@ -1,6 +1,8 @@
-//! WKdm: the coder of Wilson and Kaplan with a direct-mapped dictionary; see [`crate::wk`] for papers and format.
+//! WKdm: the coder of Wilson and Kaplan with a direct-mapped dictionary; see [`crate::wk`] for
+//! papers and format.
 //!
-//! A word may be in one place only, that of the hash of its upper 22 bits, and replaces what is there.
+//! A word may be in one place only, that of the hash of its upper 22 bits, and replaces what is
+//! there.
 
 use crate::{
     codec::{Codec, CodecId, Corrupt},

@@ -1,4 +1,5 @@
-//! Zstandard, with reusable contexts and the smallest frame: no magic, content size, checksum or dictionary id.
+//! Zstandard, with reusable contexts and the smallest frame: no magic, content size, checksum or
+//! dictionary id.
 
 use crate::{
     codec::{Codec, CodecId, Corrupt},
@@ -7,16 +8,19 @@ use crate::{
 use std::sync::Arc;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 
-/// The level of `zstd`. Higher ones cost 2 to 10 times the time for a few percent on units this small.
+/// The level of `zstd`. Higher ones cost 2 to 10 times the time for a few percent on units this
+/// small.
 const LEVEL: i32 = 1;
-/// The level of `zstd-fast`, which leaves out the Huffman coding of literals. Pages of SQLite, CPython and records become
-/// 0.287, 0.166, 0.133 of their size in 13.4, 8.8, 8.6 us and come back in 4.9, 3.7, 2.5; level 1: 0.277, 0.160, 0.133 in 18.1,
-/// 13.6, 12.3 us, and back in 7.1, 5.3, 2.7. But text: 0.32 instead of 0.24.
+/// The level of `zstd-fast`, which leaves out the Huffman coding of literals. Pages of SQLite,
+/// CPython and records become 0.287, 0.166, 0.133 of their size in 13.4, 8.8, 8.6 us and come back
+/// in 4.9, 3.7, 2.5; level 1: 0.277, 0.160, 0.133 in 18.1, 13.6, 12.3 us, and back in 7.1, 5.3,
+/// 2.7. But text: 0.32 instead of 0.24.
 const FAST_LEVEL: i32 = -1;
 
-/// The level of `zstd-strong`, by the heaps of seven programs (pages without one of a single word). Ratio with a dictionary, and
-/// without: level 1 0.260, 0.236; 3 0.253, 0.237; 6 0.222, 0.232; 9 0.220, 0.232; 12 0.215, 0.220; 15 0.206, 0.215; 19 0.204, 0.214.
-/// Without, in units of 16 and 64 KiB: level 1 0.212, 0.206; 6 0.208, 0.205; 12 0.196, 0.198; 19 0.188, 0.176. Level 12 takes
+/// The level of `zstd-strong`, by the heaps of seven programs (pages without one of a single word).
+/// Ratio with a dictionary, and without: level 1 0.260, 0.236; 3 0.253, 0.237; 6 0.222, 0.232; 9
+/// 0.220, 0.232; 12 0.215, 0.220; 15 0.206, 0.215; 19 0.204, 0.214. Without, in units of 16 and 64
+/// KiB: level 1 0.212, 0.206; 6 0.208, 0.205; 12 0.196, 0.198; 19 0.188, 0.176. Level 12 takes
 /// about three times as long as 6, and 19 three to four times as long as 12, for a few percent.
 const STRONG_LEVEL: i32 = 12;
 
@@ -32,7 +36,8 @@ pub(crate) struct Zstd {
     dictionaries: Arc<Dictionaries>,
 }
 
-/// Two contexts, because zstd frees and re-makes the memory of one that was made for much longer inputs.
+/// Two contexts, because zstd frees and re-makes the memory of one that was made for much longer
+/// inputs.
 struct Writer {
     level: i32,
     page: Option<CCtx<'static>>,

@@ -1,4 +1,5 @@
-//! Every codec of the table: round trips over all kinds of pages, and input that no compressor made.
+//! Every codec of the table: round trips over all kinds of pages, and input that no compressor
+//! made.
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::{
@@ -161,7 +162,8 @@ fn a_dictionary_makes_pages_like_its_samples_smaller() {
             others.chunks(PAGE).map(|page| worker.compress(id, page, &mut packed, PAGE).unwrap_or(PAGE)).sum()
         };
         let (plain, trained) = (sum(CodecId::ZSTD), sum(CodecId::ZSTD_TRAINED));
-        // Not for every kind: small integers come out larger, which is why plain zstd is still asked.
+        // Not for every kind: small integers come out larger, which is why plain zstd is still
+        // asked.
         if trained * 10 < plain * 9 {
             smaller.push(generator.name);
         }

@@ -1,5 +1,6 @@
-//! How well the entropy of a page's first bytes tells that of the whole page, and what it compresses to: figures 5 and 6
-//! of ezswap, on generated pages. `--nocapture` shows the correlations; `make bench-codecs` prints those of real heaps.
+//! How well the entropy of a page's first bytes tells that of the whole page, and what it
+//! compresses to: figures 5 and 6 of ezswap, on generated pages. `--nocapture` shows the
+//! correlations; `make bench-codecs` prints those of real heaps.
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::generate::{Rng, GENERATORS};
@@ -45,7 +46,8 @@ fn s6_tells_the_entropy_of_the_page_and_the_ratio_of_lzo() {
             quarter.push((bits(&page[..ENTROPY_BYTES / 2]), whole));
             let len = worker.compress(CodecId::LZO, &page, &mut packed, PAGE).unwrap_or(PAGE);
             ratio.push((estimate, len as f64 / PAGE as f64));
-            // Made to mislead it: equal parts of all bytes in a row, and pages that end unlike they begin.
+            // Made to mislead it: equal parts of all bytes in a row, and pages that end unlike they
+            // begin.
             if !["bytes-0-255", "half-random"].contains(&generator.name) {
                 usual.push((estimate, len as f64 / PAGE as f64));
             }

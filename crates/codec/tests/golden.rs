@@ -1,8 +1,9 @@
 //! What each codec makes of fixed bytes: a change of a format, or of a library, is noticed.
 //!
-//! A line of `vectors/golden.txt` is a codec, length and checksum of its compressed page, and the bytes of a small unit. The
-//! bytes must be read for ever, whoever writes differently since. `MEMFIT_BLESS=1` writes the file; a codec's bytes may change in
-//! it only if the old ones are still read.
+//! A line of `vectors/golden.txt` is a codec, length and checksum of its compressed page, and the
+//! bytes of a small unit. The bytes must be read for ever, whoever writes differently since.
+//! `MEMFIT_BLESS=1` writes the file; a codec's bytes may change in it only if the old ones are
+//! still read.
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::generate::{trained_worker, Rng, GENERATORS};

@@ -1,12 +1,13 @@
-//! A replacement policy of one's own, from outside of the core: the unit with the fewest bytes to write leaves first.
+//! A replacement policy of one's own, from outside of the core: the unit with the fewest bytes to
+//! write leaves first.
 //!
 //!     cargo run -p memfit-core --example toy_policy
 //!
-//! In the core it would be this file in `src/replacement/` and a line in `REPLACEMENTS`; then schemes can name it, it is in
-//! `memfit schemes`, and the model tests run it.
+//! In the core it would be this file in `src/replacement/` and a line in `REPLACEMENTS`; then
+//! schemes can name it, it is in `memfit schemes`, and the model tests run it.
 
 use memfit_core::pool::{PoolParams, Unit, UnitView, POOLS};
-use memfit_core::replacement::{find, Chooser, Policy, PolicyParams, Zpage};
+use memfit_core::replacement::{find, Policy, PolicyParams, ReplacementMode, Zpage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes in each unit that can leave, and those on their way.
@@ -74,7 +75,7 @@ fn written(mut policy: Box<dyn Policy>) -> u64 {
 }
 
 fn main() {
-    let Chooser::Policy(lru) = (find("unit-lru").expect("a replacement").make)(&PolicyParams::default()) else {
+    let ReplacementMode::Policy(lru) = (find("unit-lru").expect("a replacement").make)(&PolicyParams::default()) else {
         unreachable!("it is a policy")
     };
     let (lru, ours) = (written(lru), written(Box::<FewestBytes>::default()));

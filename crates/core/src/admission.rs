@@ -1,33 +1,37 @@
-//! Selective admission: only pages that are worth as much as the mean of the pool are compressed and put into it.
+//! Selective admission: only pages that are worth as much as the mean of the pool are compressed
+//! and put into it.
 //!
-//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access 2019,
-//! section III.B:
+//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access
+//! 2019, section III.B:
 //!
 //! ```text
 //! benefit of a page = cost / estimated ratio                                        (equation 1)
 //! mean benefit      = capacity * mean cost * hit rate / mean ratio of the pool      (equation 2)
 //! ```
 //!
-//! *Cost* is what is saved when the page is found in the pool: [`COST_FILE`], [`COST_ANONYMOUS`]. A *ratio* is compressed /
-//! original length: that of a new page is estimated from its entropy, those in the pool are known. *Capacity* is the part of
-//! the pool that is in use, and *hit rate* the part of the last 256 pages brought in that came from the pool.
+//! *Cost* is what is saved when the page is found in the pool: [`COST_FILE`], [`COST_ANONYMOUS`]. A
+//! *ratio* is compressed / original length: that of a new page is estimated from its entropy, those
+//! in the pool are known. *Capacity* is the part of the pool that is in use, and *hit rate* the
+//! part of the last 256 pages brought in that came from the pool.
 //!
 //! What the paper leaves open:
 //!
 //! - The ratios in the pool are the real ones; a page that did not compress has the ratio 1.
-//! - The whole of which capacity is a part is the pool's limit, not what it has of it. After the limit was lowered it may be
-//!   above 1: nothing is cut off, since the pool should become smaller then.
-//! - A page of entropy 0 is always worth it, and any page is while the pool is empty or no hit is remembered.
+//! - The whole of which capacity is a part is the pool's limit, not what it has of it. After the
+//!   limit was lowered it may be above 1: nothing is cut off, since the pool should become smaller
+//!   then.
+//! - A page of entropy 0 is always worth it, and any page is while the pool is empty or no hit is
+//!   remembered.
 //!
-//! Whether a page that was never offered to the pool counts as a miss is up to the caller (`admission.offered_window`), and
-//! so is what becomes of a page that is not admitted.
+//! Whether a page that was never offered to the pool counts as a miss is up to the caller
+//! (`admission.offered_window`), and so is what becomes of a page that is not admitted.
 
 use crate::pool::FRAME_BYTES;
 
 /// Cost of a clean page of a file that is not in the pool: one read (III.B).
 pub const COST_FILE: u64 = 1;
-/// Cost of an anonymous page that is not in the pool: one read, and a write, which takes as long as two to four random
-/// reads of flash (III.B).
+/// Cost of an anonymous page that is not in the pool: one read, and a write, which takes as long as
+/// two to four random reads of flash (III.B).
 pub const COST_ANONYMOUS: u64 = 4;
 
 /// Pages that the hit rate is about.
@@ -52,7 +56,8 @@ pub struct Selective {
     bytes: u64,
 }
 
-/// What a zpage counts in the mean ratio: at most a page, however one that did not compress is stored.
+/// What a zpage counts in the mean ratio: at most a page, however one that did not compress is
+/// stored.
 fn bytes_of(csize_bytes: u32) -> u64 {
     u64::from(csize_bytes.min(FRAME_BYTES))
 }
@@ -95,11 +100,12 @@ impl Selective {
         self.bytes -= bytes_of(csize_bytes);
     }
 
-    /// Whether a page is worth its place: `r_est_65536` is its estimated ratio in 1/65536. Of the pool's `total_bytes`,
-    /// the zpages take `used_bytes`, with what each leaves unused at the end of its chunks.
+    /// Whether a page is worth its place: `r_est_65536` is its estimated ratio in 1/65536. Of the
+    /// pool's `total_bytes`, the zpages take `used_bytes`, with what each leaves unused at the end
+    /// of its chunks.
     ///
-    /// Exact: both sides are multiplied by what they would be divided by. With fewer than 2^32 zpages no product comes
-    /// near 2^128.
+    /// Exact: both sides are multiplied by what they would be divided by. With fewer than 2^32
+    /// zpages no product comes near 2^128.
     pub fn admits(&self, r_est_65536: u32, file: bool, used_bytes: u64, total_bytes: u64) -> bool {
         let (worth, per) = self.average(used_bytes, total_bytes);
         let ours = u128::from(cost_of(file)) * u128::from(RATIO_ONE / AVERAGE_UNIT) * per;
@@ -121,14 +127,15 @@ impl Selective {
         self.hits
     }
 
-    /// Equation 2 as a fraction, to be multiplied by [`AVERAGE_UNIT`]. The number of zpages, by which the costs and the
-    /// ratios would be divided, is left out of both.
+    /// Equation 2 as a fraction, to be multiplied by [`AVERAGE_UNIT`]. The number of zpages, by
+    /// which the costs and the ratios would be divided, is left out of both.
     fn average(&self, used_bytes: u64, total_bytes: u64) -> (u128, u128) {
         let worth = u128::from(used_bytes) * u128::from(self.cost) * u128::from(self.hits);
         (worth, u128::from(total_bytes) * u128::from(self.bytes))
     }
 
-    /// Panics unless the number of hits is that of the window, and the sums can be those of so many zpages.
+    /// Panics unless the number of hits is that of the window, and the sums can be those of so many
+    /// zpages.
     pub fn check(&self) {
         assert_eq!(self.hits, self.window.iter().map(|word| word.count_ones()).sum::<u32>());
         assert!((self.zpages * COST_FILE..=self.zpages * COST_ANONYMOUS).contains(&self.cost), "{self:?}");

@@ -3,7 +3,7 @@
 mod region;
 
 use crate::ids::Extent;
-use region::Region;
+use region::BlockRegion;
 use std::ops::Range;
 
 /// Bytes of a block.
@@ -31,27 +31,31 @@ pub fn byte_in_block(extent: Extent) -> u32 {
 
 /// Which blocks of the swap tier are free, and how many objects are in the others.
 ///
-/// A block that was handed out holds one object: the page it was taken for, or the write under way. Where several objects
-/// share a block, [`BlockMap::take`] adds them when it has been written, and then the writer's own is released:
+/// A block that was handed out holds one object: the page it was taken for, or the write under way.
+/// Where several objects share a block, [`BlockMap::take`] adds them when it has been written, and
+/// then the writer's own is released:
 ///
 /// ```text
 /// alloc_run(1) -> block 7: 1     take(7, 3): 4     release(7): 3 objects     3 more releases: free
 /// ```
 ///
-/// So a write that failed, or that of a buffer all of whose objects were freed meanwhile, needs nothing but that release.
+/// So a write that failed, or that of a buffer all of whose objects were freed meanwhile, needs
+/// nothing but that release.
 ///
-/// Places are *reserved* by number before anybody knows where the pages will lie (Cervera 1999, rule 3: a page whose
-/// compressed size is not known yet may need a whole block). Reserved and used blocks together are never more than there
-/// are: to hand out a block against a reservation, first end the reservation, then allocate.
+/// Places are *reserved* by number before anybody knows where the pages will lie (Cervera 1999,
+/// rule 3: a page whose compressed size is not known yet may need a whole block). Reserved and used
+/// blocks together are never more than there are: to hand out a block against a reservation, first
+/// end the reservation, then allocate.
 ///
-/// "Lowest" means: of the first range given that has what is needed, its lowest block. So devices are filled in order of
-/// priority if their ranges are given so. No run crosses the border of a range, even if the next one has the next number.
+/// "Lowest" means: of the first range given that has what is needed, its lowest block. So devices
+/// are filled in order of priority if their ranges are given so. No run crosses the border of a
+/// range, even if the next one has the next number.
 ///
-/// Handing out, releasing and searching are O(log blocks), for runs plus their length. Tables grow as blocks are first
-/// used: 2.2 bytes a block.
+/// Handing out, releasing and searching are O(log blocks), for runs plus their length. Tables grow
+/// as blocks are first used: 2.2 bytes a block.
 #[derive(Debug)]
 pub struct BlockMap {
-    regions: Vec<Region>,
+    regions: Vec<BlockRegion>,
     total: u32,
     used: u32,
     reserved: u32,
@@ -59,34 +63,37 @@ pub struct BlockMap {
 }
 
 impl BlockMap {
-    /// For these blocks: one range per device, in order of priority, disjoint, below [`BLOCKS_MAX`].
+    /// For these blocks: one range per device, in order of priority, disjoint, below
+    /// [`BLOCKS_MAX`].
     pub fn new(ranges: &[Range<u32>]) -> BlockMap {
         let mut sorted: Vec<&Range<u32>> = ranges.iter().filter(|range| !range.is_empty()).collect();
-        let regions: Vec<Region> = sorted.iter().map(|range| Region::new(range)).collect();
+        let regions: Vec<BlockRegion> = sorted.iter().map(|range| BlockRegion::new(range)).collect();
         sorted.sort_unstable_by_key(|range| range.start);
         assert!(sorted.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?} overlap");
         assert!(sorted.last().is_none_or(|last| last.end <= BLOCKS_MAX), "{ranges:?} has too high numbers");
-        let total = regions.iter().map(Region::blocks).sum();
+        let total = regions.iter().map(BlockRegion::blocks).sum();
         BlockMap { regions, total, used: 0, reserved: 0, splits: 0 }
     }
 
-    /// Hands out the next free block after the one handed out last on that device; it holds one object. `None` if all
-    /// blocks are used or reserved.
+    /// Hands out the next free block after the one handed out last on that device; it holds one
+    /// object. `None` if all blocks are used or reserved.
     ///
-    /// Next fit, as the slots of a swap area are handed out: pages that leave together become neighbours, and their
-    /// writes one. Devices are used in order of priority, each from the start again before the next one.
+    /// Next fit, as the slots of a swap area are handed out: pages that leave together become
+    /// neighbours, and their writes one. Devices are used in order of priority, each from the start
+    /// again before the next one.
     pub fn alloc(&mut self) -> Option<u32> {
         if !self.has_room(1) {
             return None;
         }
-        let block = self.regions.iter_mut().find_map(Region::take_next);
+        let block = self.regions.iter_mut().find_map(BlockRegion::take_next);
         self.used += 1;
         Some(block.expect("a block is free"))
     }
 
-    /// Hands out `blocks` blocks in as few contiguous runs as possible, each block with one object: the lowest run that is
-    /// long enough; if there is none, the longest ones and the lowest run that takes the rest. They come in rising order
-    /// on each device, and in order of devices. Empty if not all of them can be had.
+    /// Hands out `blocks` blocks in as few contiguous runs as possible, each block with one object:
+    /// the lowest run that is long enough; if there is none, the longest ones and the lowest run
+    /// that takes the rest. They come in rising order on each device, and in order of devices.
+    /// Empty if not all of them can be had.
     pub fn alloc_run(&mut self, blocks: u32) -> Vec<Range<u32>> {
         let mut runs: Vec<(usize, Range<u32>)> = Vec::new();
         if !self.has_room(blocks) {
@@ -154,21 +161,22 @@ impl BlockMap {
         self.reserved
     }
 
-    /// Runs handed out beyond one for each [`BlockMap::alloc_run`], since the start: seeks that fragmentation costs.
+    /// Runs handed out beyond one for each [`BlockMap::alloc_run`], since the start: seeks that
+    /// fragmentation costs.
     pub fn splits(&self) -> u64 {
         self.splits
     }
 
     /// Heap bytes.
     pub fn metadata_bytes(&self) -> u64 {
-        let regions: u64 = self.regions.iter().map(Region::metadata_bytes).sum();
-        regions + (self.regions.capacity() * size_of::<Region>()) as u64
+        let regions: u64 = self.regions.iter().map(BlockRegion::metadata_bytes).sum();
+        regions + (self.regions.capacity() * size_of::<BlockRegion>()) as u64
     }
 
     /// Panics unless every invariant holds; O(blocks), for tests.
     pub fn check(&self) {
-        self.regions.iter().for_each(Region::check);
-        assert_eq!(self.regions.iter().map(Region::used).sum::<u32>(), self.used);
+        self.regions.iter().for_each(BlockRegion::check);
+        assert_eq!(self.regions.iter().map(BlockRegion::used).sum::<u32>(), self.used);
         assert!(
             u64::from(self.used) + u64::from(self.reserved) <= u64::from(self.total),
             "more is promised than there is"
@@ -180,18 +188,18 @@ impl BlockMap {
     }
 
     fn first_run(&mut self, blocks: u32) -> Option<(usize, Range<u32>)> {
-        let find = |(i, region): (usize, &mut Region)| Some((i, region.first_run(blocks)?));
+        let find = |(i, region): (usize, &mut BlockRegion)| Some((i, region.first_run(blocks)?));
         let (region, start) = self.regions.iter_mut().enumerate().find_map(find)?;
         Some((region, start..start + blocks))
     }
 
     /// The lowest of the longest free runs.
     fn longest_run(&mut self) -> (usize, Range<u32>) {
-        let longest = self.regions.iter_mut().map(Region::longest).max().unwrap_or(0);
+        let longest = self.regions.iter_mut().map(BlockRegion::longest).max().unwrap_or(0);
         self.first_run(longest).expect("a block is free")
     }
 
-    fn region_mut(&mut self, block: u32) -> &mut Region {
+    fn region_mut(&mut self, block: u32) -> &mut BlockRegion {
         let region = self.regions.iter_mut().find(|region| region.range().contains(&block));
         region.unwrap_or_else(|| panic!("block {block} is on no device"))
     }

@@ -1,4 +1,5 @@
-//! The core under every scheme, with the bytes: a small pager that does all in any order and lets writes fail.
+//! The core under every scheme, with the bytes: a small pager that does all in any order and lets
+//! writes fail.
 
 use crate::blocks::{block_of, byte_in_block};
 use crate::pool::{Slot, Span};
@@ -175,7 +176,7 @@ impl World {
         }
     }
 
-    fn settle(&mut self) {
+    fn apply_effects(&mut self) {
         let Effects { moves, spans, extents, .. } = self.core.take_effects();
         for step in moves {
             self.count("moves");
@@ -258,7 +259,7 @@ impl World {
             self.procs[p].loads = all;
             self.count("loads");
         }
-        self.settle();
+        self.apply_effects();
     }
 
     fn end_load(&mut self, p: usize) {
@@ -280,7 +281,7 @@ impl World {
                 self.procs[p].pages.insert(number, content);
             }
         }
-        self.settle();
+        self.apply_effects();
     }
 
     fn fresh(&mut self) -> Content {
@@ -312,7 +313,7 @@ impl World {
         let answer = Answer { moved, file: moved & u64::from(is_file(content)), ..Answer::default() };
         let first = victim.first;
         self.core.evicted(id, first, 1, answer, self.tick);
-        self.settle();
+        self.apply_effects();
     }
 
     fn area(&self, id: ProcId) -> u32 {
@@ -324,7 +325,7 @@ impl World {
             return;
         }
         self.core.pick_compress(max, &mut self.compressing);
-        self.settle();
+        self.apply_effects();
     }
 
     fn compress(&mut self) -> Option<Placed> {
@@ -338,7 +339,7 @@ impl World {
         let origin = if self.random.one_in(2) { Origin::Direct } else { Origin::Background };
         let estimate = self.core.wants_estimate().then(|| (len * 16).min(65536));
         let offered = if self.core.wants_offer() { self.core.offer(item.object, origin, estimate) } else { None };
-        self.settle();
+        self.apply_effects();
         let placed = offered.unwrap_or_else(|| {
             let coded_as = match len {
                 len if len >= 4096 || len > self.core.len_max() => Coded::Incompressible,
@@ -355,7 +356,7 @@ impl World {
                 self.memory[slot.byte() as usize..][..bytes.len()].copy_from_slice(&bytes);
                 self.held.insert(item.object.0, content);
             }
-            self.settle();
+            self.apply_effects();
             placed
         });
         match placed {
@@ -378,7 +379,7 @@ impl World {
             self.count("due");
         }
         self.core.pick_writeback(pressed, bytes, &mut victims);
-        self.settle();
+        self.apply_effects();
         if self.log() {
             let taken: u32 = victims.iter().map(|v| crate::swap_log::stored_bytes(v.len)).sum();
             assert!(taken <= bytes, "{taken} bytes for a batch of {bytes}");
@@ -461,7 +462,7 @@ impl World {
             }
             None => {
                 self.core.written(item.object, None);
-                self.settle();
+                self.apply_effects();
             }
         }
     }
@@ -482,7 +483,7 @@ impl World {
                 self.log.remove(&extent.unit);
             }
         }
-        self.settle();
+        self.apply_effects();
     }
 
     fn step(&mut self) {
@@ -518,7 +519,7 @@ impl World {
                     let (from, to) = (step.from.byte() as usize, step.to.byte() as usize);
                     self.memory.copy_within(from..from + step.len as usize, to);
                 }
-                self.settle();
+                self.apply_effects();
             }
             93 => {
                 self.core.look(self.tick);
@@ -526,7 +527,7 @@ impl World {
                     let closed = self.random.one_in(3) && self.core.overflows();
                     self.core.close_pool(closed);
                 }
-                self.settle();
+                self.apply_effects();
             }
             94 => self.fork(p),
             95..97 if self.random.one_in(3) => self.unmap(p, number),
@@ -561,7 +562,7 @@ impl World {
         self.core.inherit(id, PageRange::ALL);
         let pages = self.procs[p].pages.clone();
         self.procs.push(Proc { id, pages, loads: Vec::new() });
-        self.settle();
+        self.apply_effects();
     }
 
     fn unmap(&mut self, p: usize, number: u64) {
@@ -572,7 +573,7 @@ impl World {
         let range = PageRange { first: at(first), pages: RUN_PAGES * (1 + self.random.below(4) as u64) };
         self.core.unmapped(self.procs[p].id, range);
         self.procs[p].pages.retain(|&n, _| !(range.first.0..range.end()).contains(&at(n).0));
-        self.settle();
+        self.apply_effects();
     }
 
     fn remove(&mut self, p: usize, number: u64) {
@@ -585,16 +586,16 @@ impl World {
             self.core.removed(id, PageRange { first: at(number), pages: 1 });
             // Nobody is inside of the call any more.
             let (epoch, _) = self.core.begin_proof(id);
-            self.core.end_doubts(id, epoch);
+            self.core.end_zap_pending(id, epoch);
             self.procs[p].pages.remove(&number);
         }
-        self.settle();
+        self.apply_effects();
     }
 
     fn exit(&mut self, p: usize) {
         let proc = self.procs.swap_remove(p);
         self.core.remove_process(proc.id);
-        self.settle();
+        self.apply_effects();
     }
 
     /// All that is under way ends.
@@ -619,7 +620,7 @@ impl World {
                 if self.core.fault(id, page, PageRange { first: page, pages: 1 }, 1, &mut loads) == Fault::Load {
                     self.verify(&loads[0], Some(self.procs[p].pages[&number]));
                     self.core.loaded(id, page, Filled::Retry);
-                    self.settle();
+                    self.apply_effects();
                 }
             }
         }
@@ -632,11 +633,11 @@ impl World {
         self.verify_all();
         self.goes_on();
         self.verify_all();
-        assert_eq!(self.core.store.leaving, 0, "frames that leave");
-        assert!(self.core.store.sealed.is_empty());
+        assert_eq!(self.core.pool_control.leaving, 0, "frames that leave");
+        assert!(self.core.pool_control.sealed.is_empty());
         while let Some(proc) = self.procs.pop() {
             self.core.remove_process(proc.id);
-            self.settle();
+            self.apply_effects();
         }
         self.core.check();
         let usage = self.core.pool_usage();
@@ -647,11 +648,12 @@ impl World {
         assert!(!self.core.pool_is_full(), "full, and nothing is in it");
         if !self.log() && self.tier_blocks() > 0 {
             let all = self.tier_blocks();
-            assert!(self.core.store.blocks_for(all).is_some(), "blocks are reserved for nobody");
+            assert!(self.core.pool_control.blocks_for(all).is_some(), "blocks are reserved for nobody");
         }
     }
 
-    /// With nothing under way and a device that works, what is staged finds a place as long as there are blocks.
+    /// With nothing under way and a device that works, what is staged finds a place as long as
+    /// there are blocks.
     fn goes_on(&mut self) {
         for round in 0.. {
             for number in 0..self.pages as u64 {
@@ -686,7 +688,7 @@ impl World {
             let decided = record.decided[again.number() as usize];
             assert_eq!(again.decided(), decided, "call {}: {last}", again.number());
             last = format!("{asked:?}");
-            again.again(&asked);
+            again.replay(&asked);
         }
         again.check();
         assert_eq!((again.number(), again.decided()), (self.core.number(), self.core.decided()));
@@ -785,7 +787,8 @@ fn any_order_with_a_tiny_pool() {
     all(5, 100, 4000);
 }
 
-/// What does not compress is due after a turn or two: there is room for it until then, and one in two may stay.
+/// What does not compress is due after a turn or two: there is room for it until then, and one in
+/// two may stay.
 #[test]
 fn any_order_with_raw_pages_in_a_roomy_pool() {
     let mut due = 0;

@@ -1,19 +1,22 @@
 //! Where a run is queued when its pages come back: the two ways, and the duel between them.
 //!
-//! *Young*: at the young end, so that the oldest leave first (FIFO; what is touched again soon after it left comes back from
-//! staging). Good for programs that stay with some pages for a while. On a loop over a little more than fits it keeps
-//! nothing: each page leaves just before it is wanted.
+//! *Young*: at the young end, so that the oldest leave first (FIFO; what is touched again soon
+//! after it left comes back from staging). Good for programs that stay with some pages for a while.
+//! On a loop over a little more than fits it keeps nothing: each page leaves just before it is
+//! wanted.
 //!
-//! *Bimodal*: on probation, in a queue of its own that leaves first; one run in [`BIMODAL_EVERY`], and what is touched again
-//! from staging, goes to the young end. On a loop most of what is resident stays, and only the rest comes and goes.
+//! *Bimodal*: on probation, in a queue of its own that leaves first; one run in [`BIMODAL_EVERY`],
+//! and what is touched again from staging, goes to the young end. On a loop most of what is
+//! resident stays, and only the rest comes and goes.
 //!
-//! Which of the two is better is found by set dueling (Qureshi et al., "Adaptive Insertion Policies for High Performance
-//! Caching", ISCA 2007, sections 4 and 5, there for the sets of a processor's cache): a sample of the runs always does the one,
-//! another sample the other, both with their fair share of the memory, and the rest follows whichever brings fewer pages
-//! back.
+//! Which of the two is better is found by set dueling (Qureshi et al., "Adaptive Insertion Policies
+//! for High Performance Caching", ISCA 2007, sections 4 and 5, there for the sets of a processor's
+//! cache): a sample of the runs always does the one, another sample the other, both with their fair
+//! share of the memory, and the rest follows whichever brings fewer pages back.
 //!
-//! The same for the objects in the pool, which leave it for the swap tier: there the runs of a sample are those of the pages that
-//! they hold, *back* is from the tier, and a page that comes from the tier goes on probation.
+//! The same for the objects in the pool, which leave it for the swap tier: there the runs of a
+//! sample are those of the pages that they hold, *back* is from the tier, and a page that comes
+//! from the tier goes on probation.
 
 use crate::scheme::ReclaimKind;
 
@@ -26,18 +29,19 @@ pub(crate) const YOUNG_LEADERS: u8 = 1;
 pub(crate) const BIMODAL_LEADERS: u8 = 2;
 /// One run in so many belongs to each sample.
 const LEADERS_EVERY: u64 = 16;
-/// One run in so many that comes back goes to the young end though it does *bimodal*: so that the part which stays changes
-/// with what the program does (section 4.2 there: 1/32).
+/// One run in so many that comes back goes to the young end though it does *bimodal*: so that the
+/// part which stays changes with what the program does (section 4.2 there: 1/32).
 const BIMODAL_EVERY: u32 = 32;
 /// Part of a group's resident pages that are on probation at least: time to be touched again.
 const PROBATION_PART: u64 = 16;
 /// Pages brought back in both samples between two verdicts.
 const WINDOW: u64 = 1024;
-/// *Bimodal* must bring back fewer pages by a part of so many to be taken: its runs leave one by one, which costs more.
-/// In the pool it may bring back more by as much: what goes on at once need not be compressed or written if it was not changed.
+/// *Bimodal* must bring back fewer pages by a part of so many to be taken: its runs leave one by
+/// one, which costs more. In the pool it may bring back more by as much: what goes on at once need
+/// not be compressed or written if it was not changed.
 const MARGIN: u64 = 12;
-/// Objects in a row that go to the young end though their group does *bimodal*: neighbours, so that what is read together stays
-/// together.
+/// Objects in a row that go to the young end though their group does *bimodal*: neighbours, so that
+/// what is read together stays together.
 const TOGETHER: u32 = 64;
 /// Tracked pages below which a sample says nothing.
 const SAMPLE_MIN: u64 = 64;

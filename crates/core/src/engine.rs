@@ -1,13 +1,13 @@
 //! The core: one object that takes every decision, one numbered call at a time.
 
-use crate::asked::{Asked, Recorder};
+use crate::core_call::{CoreCall, Recorder};
 use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::{Objects, Place};
 use crate::pool::{Handle, Move, Pool, PoolUsage, Span};
-use crate::replacement::Chooser;
+use crate::pool_control::PoolControl;
+use crate::replacement::ReplacementMode;
 use crate::scheme::{AdmissionKind, ReclaimKind, Scheme, SwapFormat};
 use crate::staging::Staging;
-use crate::store::Store;
 use crate::streams::Streams;
 use crate::table::{Entry, Table, LAZY_BIT};
 use std::ops::Range;
@@ -134,7 +134,7 @@ pub struct Core {
     pub(crate) objects: Objects,
     pub(crate) staging: Staging,
     pub(crate) pool: Box<dyn Pool>,
-    pub(crate) store: Store,
+    pub(crate) pool_control: PoolControl,
     pub(crate) owners: Vec<u32>,
     pub(crate) streams: Vec<Streams>,
     /// Pages that one fault brought back: running mean, in 64ths.
@@ -157,29 +157,29 @@ impl Core {
     pub fn new(tunables: Tunables) -> Core {
         let scheme = Arc::clone(&tunables.scheme);
         let pool = scheme.pool.make(tunables.area_frames, tunables.pool_frames);
-        let chooser = scheme.replacement.make(tunables.pool_frames);
-        Core::with(tunables, pool, chooser)
+        let mode = scheme.replacement.make(tunables.pool_frames);
+        Core::with(tunables, pool, mode)
     }
 
     /// The same with a pool and a replacement of one's own.
-    pub fn with(tunables: Tunables, mut pool: Box<dyn Pool>, chooser: Chooser) -> Core {
-        let queue = match &chooser {
-            Chooser::Queue(kind) => *kind,
-            Chooser::Nobody | Chooser::Policy(_) => ReclaimKind::SecondChance,
+    pub fn with(tunables: Tunables, mut pool: Box<dyn Pool>, mode: ReplacementMode) -> Core {
+        let queue = match &mode {
+            ReplacementMode::Queue(kind) => *kind,
+            ReplacementMode::Nobody | ReplacementMode::Policy(_) => ReclaimKind::SecondChance,
         };
         let copies = tunables.scheme.swap_format.kind == SwapFormat::CompressedExtents;
         let admission = &tunables.scheme.admission;
-        let raw_apart = matches!(chooser, Chooser::Queue(_))
+        let raw_apart = matches!(mode, ReplacementMode::Queue(_))
             && admission.kind == AdmissionKind::SizeCap
             && admission.raw_percent > 0;
-        let store = Store::new(&tunables, chooser);
-        pool.set_limit(store.limit_frames());
+        let pool_control = PoolControl::new(&tunables, mode);
+        pool.set_limit(pool_control.limit_frames());
         Core {
             table: Table::new(tunables.scheme.reclaim.kind),
             objects: Objects::new(queue, copies, raw_apart),
             staging: Staging::new(tunables.staging_slots),
             pool,
-            store,
+            pool_control,
             owners: Vec::new(),
             streams: Vec::new(),
             mean_window: 64,
@@ -219,7 +219,7 @@ impl Core {
 
     /// A new process with an empty table and a staging area of `slots` slots.
     pub fn add_process(&mut self, slots: u32) -> (ProcId, AreaId) {
-        self.asked(&Asked::AddProcess { slots });
+        self.record(&CoreCall::AddProcess { slots });
         self.new_process(slots)
     }
 
@@ -235,9 +235,9 @@ impl Core {
         (proc, area)
     }
 
-    /// The process is gone: all that it had is freed. Its batch must have been settled.
+    /// The process is gone: all that it had is freed. Its batch must have been drained.
     pub fn remove_process(&mut self, proc: ProcId) {
-        self.asked(&Asked::RemoveProcess { proc });
+        self.record(&CoreCall::RemoveProcess { proc });
         self.trace(Call::RemoveProcess { proc: proc.0 });
         for (page, entry) in self.table.tracked(proc, PageRange::ALL) {
             self.forget(proc, page, entry);
@@ -289,19 +289,19 @@ impl Core {
             Place::Swapped(extent) => self.unswap(id, extent),
             Place::Dropped => {}
         }
-        self.store.unreserve(id);
-        self.store.unblock();
+        self.pool_control.unreserve(id);
+        self.pool_control.unblock();
         self.objects.release(id);
     }
 
     /// Moves zpages out of nearly empty zspages. The pager copies the bytes in the order given,
     /// before it releases the core.
     pub fn compact(&mut self, max_moves: usize) -> Vec<Move> {
-        self.asked(&Asked::Compact { most: max_moves as u32 });
+        self.record(&CoreCall::Compact { most: max_moves as u32 });
         let mut moves = Vec::new();
         let (objects, owners) = (&self.objects, &self.owners);
         // A policy knows which zpage is in which unit.
-        if !matches!(self.store.chooser, Chooser::Policy(_)) {
+        if !matches!(self.pool_control.mode, ReplacementMode::Policy(_)) {
             self.pool.compact(max_moves, &movable(objects, owners), &mut moves, &mut self.effects.spans);
         }
         self.counters.compaction_moves += moves.len() as u64;
@@ -319,9 +319,9 @@ impl Core {
         std::mem::take(&mut self.effects)
     }
 
-    /// The same for who has nothing else to do about it than to free swap space: `freed` is called for each extent and its
-    /// length in bytes. Keeps the memory of the lists.
-    pub fn settle(&mut self, mut freed: impl FnMut(Extent, u16)) {
+    /// The same for who has nothing else to do about it than to free swap space: `freed` is called
+    /// for each extent and its length in bytes. Keeps the memory of the lists.
+    pub fn apply_effects(&mut self, mut freed: impl FnMut(Extent, u16)) {
         self.collect();
         let Effects { moves, spans, extents, punch, closed } = &mut self.effects;
         extents.drain(..).for_each(|(extent, len)| freed(extent, len));
@@ -342,7 +342,8 @@ impl Core {
         self.table.get(proc, page)
     }
 
-    /// The slot of a page that is staged, and whose bytes nobody is busy with; it is so only while the caller lets no other call in.
+    /// The slot of a page that is staged, and whose bytes nobody is busy with; it is so only while
+    /// the caller lets no other call in.
     pub fn staged(&self, proc: ProcId, page: Page) -> Option<StagingSlot> {
         match self.entry(proc, page) {
             Entry::Out(object) => match self.objects.place_of(ObjectId(object)) {
@@ -358,50 +359,52 @@ impl Core {
         &self.counters
     }
 
-    /// Whether there is no room for a further page: it need not be compressed before something has left the pool.
+    /// Whether there is no room for a further page: it need not be compressed before something has
+    /// left the pool.
     pub fn pool_is_full(&self) -> bool {
-        self.store.full
+        self.pool_control.full
     }
 
     /// Whether the pool shall give pages to the swap tier though the next one has room.
     pub fn wants_room(&self) -> bool {
-        self.store.wants_room(|| self.pool.usage()) || (self.store.swap && self.objects.overdue().is_some())
+        self.pool_control.wants_room(|| self.pool.usage())
+            || (self.pool_control.swap && self.objects.overdue().is_some())
     }
 
     /// Whether new pages go on to the swap tier when the pool takes none, since nothing leaves it.
     pub fn overflows(&self) -> bool {
-        self.store.swap && matches!(self.store.chooser, Chooser::Nobody)
+        self.pool_control.swap && matches!(self.pool_control.mode, ReplacementMode::Nobody)
     }
 
     /// From now on, or no longer: the pool takes nothing that could go to the swap tier.
     pub fn close_pool(&mut self, closed: bool) {
-        self.asked(&Asked::ClosePool { closed });
-        self.store.closed = closed;
+        self.record(&CoreCall::ClosePool { closed });
+        self.pool_control.closed = closed;
         if !closed {
-            self.store.unblock();
+            self.pool_control.unblock();
         }
     }
 
     /// To be called now and then: the pool may grow or shrink with time.
     pub fn look(&mut self, tick: u64) {
-        self.asked(&Asked::Look { tick });
-        self.store.look(tick, self.counters.to_swap, &mut *self.pool);
+        self.record(&CoreCall::Look { tick });
+        self.pool_control.look(tick, self.counters.to_swap, &mut *self.pool);
     }
 
     /// The block of the swap tier that belongs to an object which is being written as it is.
     pub fn block_of(&mut self, id: ObjectId) -> Option<u32> {
-        self.asked(&Asked::BlockOf { object: id });
-        self.store.slot(id)
+        self.record(&CoreCall::BlockOf { object: id });
+        self.pool_control.slot(id)
     }
 
     /// Blocks of the swap tier in use.
     pub fn blocks_in_use(&self) -> u32 {
-        self.store.blocks_in_use()
+        self.pool_control.blocks_in_use()
     }
 
     /// Frames that the pool may use now.
     pub fn pool_limit(&self) -> u32 {
-        self.store.limit_frames()
+        self.pool_control.limit_frames()
     }
 
     /// Use of the pool.
@@ -444,11 +447,12 @@ impl Core {
         u64::from(self.staging.in_use())
     }
 
-    /// Whether the swap tier takes pages now; as long as it does not, incompressible ones go to the pool.
+    /// Whether the swap tier takes pages now; as long as it does not, incompressible ones go to the
+    /// pool.
     pub fn swap_takes(&mut self, takes: bool) {
-        self.asked(&Asked::SwapTakes { takes });
-        self.store.swap = takes;
-        self.store.unblock();
+        self.record(&CoreCall::SwapTakes { takes });
+        self.pool_control.swap = takes;
+        self.pool_control.unblock();
     }
 
     /// Totals for statistics; O(runs).
@@ -471,7 +475,7 @@ impl Core {
     /// Bytes of the core's own tables.
     pub fn metadata_bytes(&self) -> u64 {
         let owners = self.owners.capacity() as u64 * 4;
-        let pool = self.pool.metadata_bytes() + self.store.metadata_bytes();
+        let pool = self.pool.metadata_bytes() + self.pool_control.metadata_bytes();
         self.table.metadata_bytes() + self.objects.metadata_bytes() + pool + owners
     }
 
@@ -502,7 +506,7 @@ impl Core {
         assert_eq!(slots, u64::from(self.staging.in_use()), "staging slots in use");
         assert_eq!(zpages, self.pool.usage().zpages, "zpages");
         self.objects.check();
-        self.store.check(&self.objects);
+        self.pool_control.check(&self.objects);
     }
 }
 

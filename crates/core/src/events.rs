@@ -1,7 +1,7 @@
-//! What the program does to its address space. Every call here needs the process's batch settled and
-//! no fault of it half served: the process's fault thread makes these calls itself.
+//! What the program does to its address space. Every call here needs the process's batch drained
+//! and no fault of it half served: the process's fault thread makes these calls itself.
 
-use crate::asked::Asked;
+use crate::core_call::CoreCall;
 use crate::engine::{Call, Core};
 use crate::ids::{AreaId, ObjectId, Page, PageRange, ProcId};
 use crate::table::Entry;
@@ -10,7 +10,7 @@ impl Core {
     /// MADV_DONTNEED, MADV_FREE and the like: evicted contents are gone at once; pages that are
     /// present may be zapped at any moment from now on and are quarantined.
     pub fn removed(&mut self, proc: ProcId, range: PageRange) {
-        self.asked(&Asked::Removed { proc, range });
+        self.record(&CoreCall::Removed { proc, range });
         self.trace(Call::Removed { proc: proc.0, page: range.first.0, pages: range.pages });
         let epoch = self.table.proc(proc).epoch;
         for (page, entry) in self.table.tracked(proc, range) {
@@ -21,21 +21,21 @@ impl Core {
                 }
                 Entry::Out(_) => self.forget(proc, page, entry),
                 Entry::Untracked | Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_) => {
-                    self.unsettled(page, entry)
+                    self.not_drained(page, entry)
                 }
             }
         }
-        self.table.proc_mut(proc).doubts.add(range, epoch);
+        self.table.proc_mut(proc).zap_pending.add(range, epoch);
         self.table.prune(proc, range);
     }
 
     /// munmap, or a mapping put over the range.
     pub fn unmapped(&mut self, proc: ProcId, range: PageRange) {
-        self.asked(&Asked::Unmapped { proc, range });
+        self.record(&CoreCall::Unmapped { proc, range });
         self.trace(Call::Unmapped { proc: proc.0, page: range.first.0, pages: range.pages });
         for (page, entry) in self.table.tracked(proc, range) {
             if matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
-                self.unsettled(page, entry);
+                self.not_drained(page, entry);
             }
             self.forget(proc, page, entry);
         }
@@ -45,7 +45,7 @@ impl Core {
     /// Forgets what the table has of a range that the process did not inherit. Pages that are being
     /// filled just now are left: the kernel refuses that by itself.
     pub fn disown(&mut self, proc: ProcId, range: PageRange) {
-        self.asked(&Asked::Disown { proc, range });
+        self.record(&CoreCall::Disown { proc, range });
         self.trace(Call::Unmapped { proc: proc.0, page: range.first.0, pages: range.pages });
         for (page, entry) in self.table.tracked(proc, range) {
             if !matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
@@ -56,17 +56,17 @@ impl Core {
     }
 
     /// The newest epoch in which a REMOVE of the page was read whose zap may be still to come.
-    pub fn doubtful(&self, proc: ProcId, page: Page) -> Option<u32> {
-        self.table.proc(proc).doubts.of(page)
+    pub fn zap_pending_since(&self, proc: ProcId, page: Page) -> Option<u32> {
+        self.table.proc(proc).zap_pending.of(page)
     }
 
     /// Whether there is such a page.
-    pub fn doubts(&self, proc: ProcId) -> bool {
-        !self.table.proc(proc).doubts.is_empty()
+    pub fn has_zap_pending(&self, proc: ProcId) -> bool {
+        !self.table.proc(proc).zap_pending.is_empty()
     }
 
-    /// The beginning of a range with so many runs (64 KiB) of which the table has a page, or all of it: who has
-    /// much to tell of gives the lock up in between.
+    /// The beginning of a range with so many runs (64 KiB) of which the table has a page, or all of
+    /// it: who has much to tell of gives the lock up in between.
     pub fn first_part(&self, proc: ProcId, range: PageRange, runs: usize) -> PageRange {
         self.table.first_part(proc, range, runs)
     }
@@ -78,12 +78,12 @@ impl Core {
 
     /// mremap moved `from` to pages starting at `to`.
     pub fn remapped(&mut self, proc: ProcId, from: PageRange, to: Page) {
-        self.asked(&Asked::Remapped { proc, from, to });
+        self.record(&CoreCall::Remapped { proc, from, to });
         self.trace(Call::Remapped { proc: proc.0, from: from.first.0, to: to.0, pages: from.pages });
         let moved = self.table.tracked(proc, from);
         for &(page, entry) in &moved {
             if matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
-                self.unsettled(page, entry);
+                self.not_drained(page, entry);
             }
             self.table.set(proc, page, Entry::Untracked);
         }
@@ -100,14 +100,14 @@ impl Core {
         self.table.prune(proc, from);
     }
 
-    /// fork: a child that has nothing yet. Until [`Core::inherit`] has given it all, part by part, no other call here
-    /// may be about it or change its parent. Without `present` the fork is still to come: what is in memory is adopted
-    /// when the child is there.
+    /// fork: a child that has nothing yet. Until [`Core::inherit`] has given it all, part by part,
+    /// no other call here may be about it or change its parent. Without `present` the fork is still
+    /// to come: what is in memory is adopted when the child is there.
     pub fn forked(&mut self, parent: ProcId, slots: u32, present: bool) -> (ProcId, AreaId) {
-        self.asked(&Asked::Forked { parent, slots, present });
+        self.record(&CoreCall::Forked { parent, slots, present });
         let (child, area) = self.new_process(slots);
         self.trace(Call::Forked { proc: parent.0, child: child.0 });
-        // Not what is in doubt: nobody zaps in the child.
+        // Not zap-pending ranges: nobody zaps in the child.
         let (pinned, epoch) = (self.table.proc(parent).pinned.clone(), self.table.proc(parent).epoch);
         let copy = self.table.proc_mut(child);
         (copy.pinned, copy.epoch, copy.inherits) = (pinned, epoch, Some((parent, present)));
@@ -115,12 +115,13 @@ impl Core {
         (child, area)
     }
 
-    /// The child of a fork has what its parent has in a range. Evicted contents are shared by reference.
+    /// The child of a fork has what its parent has in a range. Evicted contents are shared by
+    /// reference.
     ///
     /// # Panics
     /// If the process is no child of a fork.
     pub fn inherit(&mut self, child: ProcId, range: PageRange) {
-        self.asked(&Asked::Inherit { child, range });
+        self.record(&CoreCall::Inherit { child, range });
         let (parent, present) = self.table.proc(child).inherits.expect("only the child of a fork inherits");
         for (page, entry) in self.table.tracked(parent, range) {
             match entry {
@@ -128,17 +129,17 @@ impl Core {
                 Entry::Resident | Entry::Lazy | Entry::Quarantined(_) if !present => continue,
                 Entry::Resident | Entry::Lazy | Entry::Quarantined(_) => {}
                 Entry::Untracked | Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_) => {
-                    self.unsettled(page, entry)
+                    self.not_drained(page, entry)
                 }
             }
             self.table.set(child, page, entry);
         }
     }
 
-    /// Begins a proof: the pages in quarantine now and the epoch to name with them. Pages that a later
-    /// event puts into quarantine, again or for the first time, do not belong to it.
+    /// Begins a proof: the pages in quarantine now and the epoch to name with them. Pages that a
+    /// later event puts into quarantine, again or for the first time, do not belong to it.
     pub fn begin_proof(&mut self, proc: ProcId) -> (u32, Vec<Page>) {
-        self.asked(&Asked::BeginProof { proc });
+        self.record(&CoreCall::BeginProof { proc });
         let pages = self.table.quarantined(proc);
         let p = self.table.proc_mut(proc);
         let epoch = p.epoch;
@@ -147,21 +148,22 @@ impl Core {
         (epoch, pages)
     }
 
-    /// The proof of `epoch` holds: no thread is still inside of a call whose event was read before it began.
-    pub fn end_doubts(&mut self, proc: ProcId, epoch: u32) {
-        self.asked(&Asked::EndDoubts { proc, epoch });
+    /// The proof of `epoch` holds: no thread is still inside of a call whose event was read before
+    /// it began.
+    pub fn end_zap_pending(&mut self, proc: ProcId, epoch: u32) {
+        self.record(&CoreCall::EndZapPending { proc, epoch });
         let p = self.table.proc_mut(proc);
-        p.doubts.over(epoch);
+        p.zap_pending.over(epoch);
         // What is being filled just now can have been zapped already, and is not in the table yet.
         if p.coming_pages == 0 {
-            p.doubts.end();
+            p.zap_pending.end();
         }
     }
 
-    /// The same for a page in quarantine. A page that is present was freed lazily and can be evicted again; one that is absent was
-    /// zapped.
+    /// The same for a page in quarantine. A page that is present was freed lazily and can be
+    /// evicted again; one that is absent was zapped.
     pub fn end_quarantine(&mut self, proc: ProcId, page: Page, epoch: u32, present: bool) {
-        self.asked(&Asked::EndQuarantine { proc, page, epoch, present });
+        self.record(&CoreCall::EndQuarantine { proc, page, epoch, present });
         match self.table.get(proc, page) {
             Entry::Quarantined(e) if e <= epoch => {
                 self.table.set(proc, page, if present { Entry::Lazy } else { Entry::Untracked });
@@ -172,7 +174,7 @@ impl Core {
         }
     }
 
-    fn unsettled(&self, page: Page, entry: Entry) -> ! {
-        panic!("an event changes page {:#x}, which is {entry:?}: its batch was not settled", page.address())
+    fn not_drained(&self, page: Page, entry: Entry) -> ! {
+        panic!("an event changes page {:#x}, which is {entry:?}: its batch was not drained", page.address())
     }
 }

@@ -1,6 +1,6 @@
 //! Taking pages away: adoption, choice of victims, what came of a batch.
 
-use crate::asked::Asked;
+use crate::core_call::CoreCall;
 use crate::engine::{Call, Core};
 use crate::ids::{AreaId, Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
 use crate::table::{evictable, Age, Entry, Run, FILES, LAZY_BIT};
@@ -27,7 +27,8 @@ pub struct Victim {
 pub struct Answer {
     /// Those that are in their slots now.
     pub moved: u64,
-    /// Those, of a lazy victim, that are nowhere: the kernel has dropped them, and they read as zeros.
+    /// Those, of a lazy victim, that are nowhere: the kernel has dropped them, and they read as
+    /// zeros.
     pub dropped: u64,
     /// The others are not to be tried again for a while.
     pub park: bool,
@@ -53,11 +54,12 @@ struct Queue {
 }
 
 impl Core {
-    /// A page of a registered range that is present: from now on it can be evicted. With `zero` it is
-    /// the kernel's zero page: a fork child may lack it, and a fault there then gives zeros. What it holds can be from
-    /// before a REMOVE whose zap is to come. Returns false if the table had the page already.
+    /// A page of a registered range that is present: from now on it can be evicted. With `zero` it
+    /// is the kernel's zero page: a fork child may lack it, and a fault there then gives zeros.
+    /// What it holds can be from before a REMOVE whose zap is to come. Returns false if the table
+    /// had the page already.
     pub fn adopt(&mut self, proc: ProcId, page: Page, zero: bool) -> bool {
-        self.asked(&Asked::Adopt { proc, page, zero });
+        self.record(&CoreCall::Adopt { proc, page, zero });
         if self.table.get(proc, page) != Entry::Untracked {
             return false;
         }
@@ -71,9 +73,10 @@ impl Core {
         true
     }
 
-    /// Chooses up to `max_pages` victims, all of one process for which `may` holds: of the group of runs that has most to
-    /// give, what is on probation before the rest if that shall leave first, the process whose oldest run is the
-    /// oldest of all, and its oldest runs. They become Evicting and hold their slots.
+    /// Chooses up to `max_pages` victims, all of one process for which `may` holds: of the group of
+    /// runs that has most to give, what is on probation before the rest if that shall leave first,
+    /// the process whose oldest run is the oldest of all, and its oldest runs. They become Evicting
+    /// and hold their slots.
     pub fn pick_victims(
         &mut self,
         max_pages: usize,
@@ -83,7 +86,7 @@ impl Core {
         let all = 0..self.table.procs.len() as u32;
         let procs: Vec<ProcId> =
             all.map(ProcId).filter(|p| self.table.procs[p.0 as usize].is_some() && may(*p)).collect();
-        self.asked(&Asked::PickVictims { most: max_pages as u32, tick, free: &procs });
+        self.record(&CoreCall::PickVictims { most: max_pages as u32, tick, free: &procs });
         procs.iter().for_each(|&proc| self.table.unpark(proc, tick));
         let files_first = self.files_first();
         if files_first && !procs.is_empty() && self.may_wait_for_files(&procs, tick) {
@@ -120,8 +123,8 @@ impl Core {
         oldest(files..files + 1).saturating_mul(faster) >= oldest(0..files)
     }
 
-    /// Those that have pages of files have a batch already: what is older elsewhere need not go instead. But a process may be
-    /// stopped.
+    /// Those that have pages of files have a batch already: what is older elsewhere need not go
+    /// instead. But a process may be stopped.
     fn may_wait_for_files(&mut self, procs: &[ProcId], tick: u64) -> bool {
         let has_files = |&p: &ProcId| self.table.proc(p).queues[usize::from(FILES)].iter().any(|queue| queue.len > 0);
         if procs.iter().any(has_files) {
@@ -157,7 +160,7 @@ impl Core {
     /// Takes the resident pages of a range out of turn, up to `max_pages`, from its upper end: the
     /// stack of a thread that must be made to wait.
     pub fn claim_range(&mut self, proc: ProcId, range: PageRange, max_pages: usize, tick: u64) -> Vec<Victim> {
-        self.asked(&Asked::ClaimRange { proc, range, most: max_pages as u32, tick });
+        self.record(&CoreCall::ClaimRange { proc, range, most: max_pages as u32, tick });
         let mut runs: Vec<u32> = Vec::new();
         let mut pages = 0;
         for (page, entry) in self.table.tracked(proc, range).into_iter().rev() {
@@ -190,8 +193,8 @@ impl Core {
         pinned.fold(resident, |mask, page| mask & !(1 << page.index()))
     }
 
-    /// Moves runs of which nothing can be taken, since all is pinned, from the old end of the queue to
-    /// the young one. Left there they would make their process the next victim for ever.
+    /// Moves runs of which nothing can be taken, since all is pinned, from the old end of the queue
+    /// to the young one. Left there they would make their process the next victim for ever.
     fn pass_pinned(&mut self, proc: ProcId, queue: Queue) {
         for _ in 0..SCAN_RUNS {
             let head = self.head(proc, queue);
@@ -208,8 +211,9 @@ impl Core {
         (head != NIL && self.takeable(head) != 0).then(|| self.table.runs[head as usize].stamp)
     }
 
-    /// The oldest runs, as many as a batch takes whole: of the first one a part may have to do. What a batch has no room for is
-    /// not to be among them: they are claimed by address, and those at the upper end would stay however old they are.
+    /// The oldest runs, as many as a batch takes whole: of the first one a part may have to do.
+    /// What a batch has no room for is not to be among them: they are claimed by address, and those
+    /// at the upper end would stay however old they are.
     fn choose_runs(&self, proc: ProcId, queue: Queue, max_pages: usize) -> Vec<u32> {
         let (mut runs, mut i) = (Vec::new(), self.head(proc, queue));
         let (mut pages, mut victims, mut pinned) = (0, 0, 0);
@@ -260,9 +264,10 @@ impl Core {
         victims
     }
 
-    /// What came of pages `first .. first + pages` of a batch. What did not move is still in the program.
+    /// What came of pages `first .. first + pages` of a batch. What did not move is still in the
+    /// program.
     pub fn evicted(&mut self, proc: ProcId, first: Page, pages: u32, answer: Answer, tick: u64) {
-        self.asked(&Asked::Evicted { proc, first, pages, answer, tick });
+        self.record(&CoreCall::Evicted { proc, first, pages, answer, tick });
         let Answer { moved, dropped, park, file } = answer;
         self.trace(Call::Evicted { proc: proc.0, page: first.0, moved, dropped });
         let area = AreaId(self.table.proc(proc).area);
@@ -278,7 +283,7 @@ impl Core {
                 let file = file >> i & 1 == 1;
                 let object = self.objects.create(slot, region(proc, page), page.run(), fetched, file);
                 if !file {
-                    self.store.reserve(object);
+                    self.pool_control.reserve(object);
                 }
                 self.table.set(proc, page, Entry::Out(object.0));
                 self.counters.evicted += 1;
@@ -311,17 +316,17 @@ impl Core {
         }
     }
 
-    /// Sets the pages of a process that must stay in its memory. Those that are out already come back
-    /// by the faults of their users.
+    /// Sets the pages of a process that must stay in its memory. Those that are out already come
+    /// back by the faults of their users.
     pub fn pin(&mut self, proc: ProcId, pages: impl Iterator<Item = Page>) {
         let pages: Vec<Page> = pages.collect();
-        self.asked(&Asked::Pin { proc, pages: &pages });
+        self.record(&CoreCall::Pin { proc, pages: &pages });
         self.table.proc_mut(proc).pinned = pages.into_iter().collect();
     }
 
     /// Lets all parked runs of a process be tried at once: what they waited for has happened.
     pub fn unpark(&mut self, proc: ProcId) {
-        self.asked(&Asked::Unpark { proc });
+        self.record(&CoreCall::Unpark { proc });
         self.table.unpark(proc, u64::MAX);
         let runs: Vec<u32> = self.table.proc(proc).runs().values().copied().collect();
         for run in runs {

@@ -1,15 +1,18 @@
-//! Which of three factors matters: a 2^3 factorial experiment, as in Jain's "The Art of Computer Systems Performance
-//! Analysis" (1991), with one measurement for each combination of a low and a high level.
+//! Which of three factors matters: a 2^3 factorial experiment, as in Jain's "The Art of Computer
+//! Systems Performance Analysis" (1991), with one measurement for each combination of a low and a
+//! high level.
 //!
-//! The effect of a factor, or of several together, is half of what the result changes between its levels: the mean of all
-//! results, each with the sign `+` where the factor is high and `-` where it is low; for several, the product of the signs.
-//! Its share in the variation is its square among the squares of all seven effects. Nothing here takes part in
-//! decisions, so it may count in floating point.
+//! The effect of a factor, or of several together, is half of what the result changes between its
+//! levels: the mean of all results, each with the sign `+` where the factor is high and `-` where
+//! it is low; for several, the product of the signs. Its share in the variation is its square among
+//! the squares of all seven effects. Nothing here takes part in decisions, so it may count in
+//! floating point.
 
 /// Number of combinations.
 pub const RUNS: usize = 8;
 
-/// The seven effects in the order of [`Study`], for factors A, B and C: as a set of bits, A is 1, B is 2, C is 4.
+/// The seven effects in the order of [`Study`], for factors A, B and C: as a set of bits, A is 1, B
+/// is 2, C is 4.
 pub const EFFECTS: [usize; 7] = [0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111];
 
 /// The names of [`EFFECTS`] for factors of these names.
@@ -25,13 +28,15 @@ pub fn names(factors: [&str; 3]) -> [String; 7] {
 pub struct Study {
     /// Mean of the results, in their unit.
     pub mean: f64,
-    /// The effects A, B, C, AB, AC, BC, ABC, in that unit: a high level adds so much to the mean, a low one takes it away.
+    /// The effects A, B, C, AB, AC, BC, ABC, in that unit: a high level adds so much to the mean, a
+    /// low one takes it away.
     pub effects: [f64; 7],
     /// Their shares in the variation, percent; 0 if all results are equal.
     pub shares: [f64; 7],
 }
 
-/// Evaluates an experiment. Result `i` is that with the factors high whose bits are set in `i`, as in [`EFFECTS`].
+/// Evaluates an experiment. Result `i` is that with the factors high whose bits are set in `i`, as
+/// in [`EFFECTS`].
 pub fn study(results: &[f64; RUNS]) -> Study {
     let effect = |factors: usize| {
         let signed = results.iter().enumerate().map(|(run, result)| {
@@ -54,7 +59,8 @@ pub fn study(results: &[f64; RUNS]) -> Study {
 mod tests {
     use super::*;
 
-    /// Worked by hand: y = 40 + 20 a + 10 b + 5 ab, in all combinations of a, b = -1, 1, and c without effect.
+    /// Worked by hand: y = 40 + 20 a + 10 b + 5 ab, in all combinations of a, b = -1, 1, and c
+    /// without effect.
     #[test]
     fn effects_by_hand() {
         let results = [15.0, 45.0, 25.0, 75.0, 15.0, 45.0, 25.0, 75.0];
@@ -89,11 +95,12 @@ mod tests {
         assert_eq!(study(&[3.0; RUNS]), Study { mean: 3.0, effects: [0.0; 7], shares: [0.0; 7] });
     }
 
-    /// Tables 7 and 8 of Tuduce and Gross 2005: from the times of qsim their shares, to the last digit or one off.
+    /// Tables 7 and 8 of Tuduce and Gross 2005: from the times of qsim their shares, to the last
+    /// digit or one off.
     #[test]
     fn table_8_follows_from_table_7() {
-        // CF 4 and 14, blocks of 64 and 1024 bytes, zones of 2 and 8 MiB. For each CF the columns of Table 7:
-        // 2 MiB with 64 and 1024 bytes, 8 MiB with 64 and 1024 bytes.
+        // CF 4 and 14, blocks of 64 and 1024 bytes, zones of 2 and 8 MiB. For each CF the columns
+        // of Table 7: 2 MiB with 64 and 1024 bytes, 8 MiB with 64 and 1024 bytes.
         let table_7 = [
             ([245.30, 258.30, 688.96, 165.64], [147.38, 253.49, 144.51, 152.63]),
             ([2229.04, 1796.98, 2803.01, 552.47], [595.96, 1980.51, 551.54, 660.04]),

@@ -1,7 +1,7 @@
 //! Bringing pages back.
 
-use crate::asked::Asked;
 use crate::blocks::byte_in_block;
+use crate::core_call::CoreCall;
 use crate::engine::{Call, Core};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::Place;
@@ -58,7 +58,7 @@ pub enum Fault {
     Load,
     /// The table has the page in the program: verify that it is, then wake.
     Present,
-    /// The page is in a batch: settle the batch, then ask again.
+    /// The page is in a batch: drain the batch, then ask again.
     Evicting,
     /// A fault on the same page is being served.
     Busy,
@@ -100,7 +100,7 @@ impl Core {
     /// more than `most`: those whose bytes the pager has at hand, or one where each touch shall be
     /// seen.
     pub fn fault(&mut self, proc: ProcId, page: Page, limit: PageRange, most: u32, loads: &mut Vec<Load>) -> Fault {
-        self.asked(&Asked::Fault { proc, page, limit, most });
+        self.record(&CoreCall::Fault { proc, page, limit, most });
         let entry = self.table.get(proc, page);
         let before = loads.len();
         let answer = match entry {
@@ -146,10 +146,10 @@ impl Core {
     }
 
     /// Where the bytes are of the pages from `page` on that are out in the swap tier, and the
-    /// longer one pass over them, the further, but not more than `most`: what to read from the device before [`Core::fault`].
-    /// Empty if `page` is elsewhere.
+    /// longer one pass over them, the further, but not more than `most`: what to read from the
+    /// device before [`Core::fault`]. Empty if `page` is elsewhere.
     pub fn swapped_ahead(&mut self, proc: ProcId, page: Page, most: u32, out: &mut Vec<Stored>) {
-        self.asked(&Asked::SwappedAhead { proc, page, most });
+        self.record(&CoreCall::SwappedAhead { proc, page, most });
         if self.stored(proc, page).is_some() {
             let window = self.window(proc, page, self.tunables.scheme.fault.around_pages, false);
             // An object that lies across two pages is no sequence.
@@ -196,7 +196,8 @@ impl Core {
         }
         let from_swap = matches!(source, Source::Swapped { .. });
         let before = loads.len();
-        // The stream of a page in the swap tier was asked about already, and is not made shorter by this.
+        // The stream of a page in the swap tier was asked about already, and is not made shorter by
+        // this.
         let max = self.tunables.scheme.fault.around_pages.min(most.max(1));
         let window = self.window(proc, page, max, false);
         for number in page.0..(page.0 + u64::from(window.ahead)).min(limit.end().max(page.0 + 1)) {
@@ -237,8 +238,8 @@ impl Core {
         loads.push(Load { page, source });
     }
 
-    /// Whether most evicted pages come back in sequence. Then a pass over the data brings most of it back, and some more
-    /// resident pages would save little of that.
+    /// Whether most evicted pages come back in sequence. Then a pass over the data brings most of
+    /// it back, and some more resident pages would save little of that.
     pub fn in_sequence(&self) -> bool {
         self.mean_window >= SEQUENCE_PAGES * 64
     }
@@ -252,7 +253,7 @@ impl Core {
                 let (slot, len) = self.pool.slot(handle);
                 Source::Pooled { slot, len, codec }
             }
-            Place::Swapped(extent) => match self.store.clean_frame(extent) {
+            Place::Swapped(extent) => match self.pool_control.clean_frame(extent) {
                 Some(frame) => {
                     let slot = Slot { frame, offset: byte_in_block(extent) as u16 };
                     Source::Pooled { slot, len: u32::from(len), codec }
@@ -263,20 +264,21 @@ impl Core {
         }
     }
 
-    /// Pages come in from files of which the core knows nothing. Literally each is a request that the pool could not answer
-    /// (ezswap 5.11); by `admission.offered_window` they do not count.
+    /// Pages come in from files of which the core knows nothing. Literally each is a request that
+    /// the pool could not answer (ezswap 5.11); by `admission.offered_window` they do not count.
     pub fn read_elsewhere(&mut self, pages: u32) {
-        self.asked(&Asked::ReadElsewhere { pages });
+        self.record(&CoreCall::ReadElsewhere { pages });
         if let Some(selective) =
-            self.store.selective.as_mut().filter(|_| self.tunables.scheme.admission.offered_window == 0)
+            self.pool_control.selective.as_mut().filter(|_| self.tunables.scheme.admission.offered_window == 0)
         {
             (0..pages).for_each(|_| selective.paged_in(false));
         }
     }
 
-    /// A thread will read an object's bytes, and a request for a page is a hit of the pool or a miss (ezswap, rule S4).
+    /// A thread will read an object's bytes, and a request for a page is a hit of the pool or a
+    /// miss (ezswap, rule S4).
     fn read_begins(&mut self, id: ObjectId, source: &Source) {
-        if let Some(selective) = &mut self.store.selective {
+        if let Some(selective) = &mut self.pool_control.selective {
             match source {
                 Source::Pooled { .. } => selective.paged_in(true),
                 Source::Swapped { .. } | Source::File => selective.paged_in(false),
@@ -284,7 +286,7 @@ impl Core {
             }
         }
         if let Place::Swapped(extent) = self.objects.place_of(id) {
-            if let Some(unit) = self.store.read_begins(extent) {
+            if let Some(unit) = self.pool_control.read_begins(extent) {
                 self.pool.seal(unit, true);
             }
         }
@@ -293,7 +295,7 @@ impl Core {
     pub(crate) fn read_ends(&mut self, id: ObjectId) {
         self.objects.unpin(id);
         if let Place::Swapped(extent) = self.objects.place_of(id) {
-            if let Some(unit) = self.store.read_ends(extent) {
+            if let Some(unit) = self.pool_control.read_ends(extent) {
                 self.pool.seal(unit, false);
             }
         }
@@ -301,7 +303,7 @@ impl Core {
 
     /// What came of one page of a fault's list.
     pub fn loaded(&mut self, proc: ProcId, page: Page, filled: Filled) {
-        self.asked(&Asked::Loaded { proc, page, filled });
+        self.record(&CoreCall::Loaded { proc, page, filled });
         self.trace(Call::Loaded { proc: proc.0, page: page.0, done: matches!(filled, Filled::Done | Filled::Read) });
         let mut file = filled == Filled::Read;
         match (self.table.get(proc, page), filled) {
@@ -322,7 +324,7 @@ impl Core {
             (Entry::Filling(_), Filled::Done | Filled::Read) => {
                 self.table.set(proc, page, self.table.came_now(proc, page))
             }
-            // Present already: a page that was in doubt still is.
+            // Present already: a page whose zap was pending still is one.
             (Entry::Filling(origin), Filled::Exists) => {
                 let before = Origin::entry(origin);
                 let found = self.table.found(proc, page);
@@ -335,7 +337,7 @@ impl Core {
         }
         let p = self.table.proc_mut(proc);
         if p.coming_pages == 0 {
-            p.doubts.end();
+            p.zap_pending.end();
         }
     }
 }

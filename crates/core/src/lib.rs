@@ -7,11 +7,11 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
-mod asked;
 pub mod blocks;
+pub mod budget;
 #[cfg(test)]
 mod chaos;
-mod doubt;
+mod core_call;
 mod duel;
 mod engine;
 mod events;
@@ -23,21 +23,21 @@ mod ids;
 mod list;
 mod object;
 pub mod pool;
+mod pool_control;
 mod reclaim;
 pub mod replacement;
 pub mod sample;
 pub mod scheme;
-pub mod sizes;
-pub mod sizing;
 mod staging;
-mod store;
 mod streams;
 pub mod swap_log;
 mod table;
 pub mod trace;
 mod writeback;
+mod zap_pending;
+pub mod zone_sizing;
 
-pub use asked::{Asked, Recorder, CALL_NAMES};
+pub use core_call::{CoreCall, Recorder, CALL_NAMES};
 pub use engine::{Call, Core, Counters, Effects, Totals, TraceHook, Tunables};
 pub use evict::{Answer, Victim, BATCH_VICTIMS, VICTIM_PAGES};
 pub use fault::{Fault, Filled, Load, Source, Stored};

@@ -1,6 +1,6 @@
 //! Evicted contents: one object per distinct evicted page, shared by reference count.
 
-use crate::asked::Decided;
+use crate::core_call::Decided;
 use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
 use crate::ids::{AreaId, Extent, ObjectId, StagingSlot, NIL};
@@ -66,7 +66,8 @@ impl Object {
         usize::from((self.tag & GROUP) >> GROUP_SHIFT)
     }
 
-    /// Whether it went through the pool, or will: what does not compress says nothing about which of its pages leave.
+    /// Whether it went through the pool, or will: what does not compress says nothing about which
+    /// of its pages leave.
     fn counts(&self) -> bool {
         self.codec != 0
     }
@@ -107,12 +108,14 @@ const QUEUES: usize = 2 * GROUPS + 1;
 /// Fewest stores that count as one turn of the pool; the pools of `chaos` hold few pages.
 const TURN_MIN: u64 = if cfg!(test) { 8 } else { 1024 };
 
-/// Pages in the pool as they were. They save nothing there, so each stays only as long as it may well be wanted: between one
-/// and two turns of the pool, in which it takes as many pages as it holds.
+/// Pages in the pool as they were. They save nothing there, so each stays only as long as it may
+/// well be wanted: between one and two turns of the pool, in which it takes as many pages as it
+/// holds.
 #[derive(Debug)]
 struct Raw {
     list: List,
-    /// The youngest of those that were there when this turn began, and when the last one did: [`NIL`] if there is none.
+    /// The youngest of those that were there when this turn began, and when the last one did:
+    /// [`NIL`] if there is none.
     marks: [u32; 2],
     /// Stores of this turn.
     stores: u64,
@@ -134,7 +137,8 @@ pub(crate) struct Objects {
     live: u32,
     /// Staged objects, oldest first: the inactive list.
     pub staged: List,
-    /// Pooled objects, oldest first, of each group of runs: those that stay, and those on probation.
+    /// Pooled objects, oldest first, of each group of runs: those that stay, and those on
+    /// probation.
     pooled: [[List; 2]; GROUPS],
     /// Pooled objects that did not compress, oldest first, if they are apart.
     raw: Option<Raw>,
@@ -180,8 +184,8 @@ impl Objects {
         }
     }
 
-    /// A new object with one reference, at the young end of its queue: a page of this run. `fetched`: it came from the swap tier
-    /// before. `file`: it is a clean page of a file.
+    /// A new object with one reference, at the young end of its queue: a page of this run.
+    /// `fetched`: it came from the swap tier before. `file`: it is a clean page of a file.
     pub fn create(&mut self, slot: StagingSlot, region: u32, run: u64, fetched: bool, file: bool) -> ObjectId {
         // Not the sample of the resident pages: what those do would be taken for what these do.
         let group = self.duel.group(run.wrapping_add(SAMPLE_OFFSET));
@@ -297,8 +301,8 @@ impl Objects {
         }
     }
 
-    /// An object that has been compressed goes into the pool for the first time: whether it is on probation there, by where
-    /// its page came from last.
+    /// An object that has been compressed goes into the pool for the first time: whether it is on
+    /// probation there, by where its page came from last.
     pub fn judge(&mut self, id: ObjectId) {
         let o = &mut self.all[id.0 as usize];
         if o.tag & FETCHED != 0 && !self.duel.on_probation(o.group() as u8) {
@@ -306,8 +310,8 @@ impl Objects {
         }
     }
 
-    /// Whether the page of an object in the swap tier, if it comes back and leaves unchanged, shall be found there again: what does
-    /// not compress, and what will not stay in the pool.
+    /// Whether the page of an object in the swap tier, if it comes back and leaves unchanged, shall
+    /// be found there again: what does not compress, and what will not stay in the pool.
     pub fn keeps(&self, id: ObjectId) -> bool {
         let o = &self.all[id.0 as usize];
         self.keeps_copies && self.keeps_some(o)
@@ -317,7 +321,8 @@ impl Objects {
         !o.counts() || (self.duel.bimodal(o.group() as u8) && self.copies.try_for(o.region))
     }
 
-    /// Whether it would leave the pool before the others: its page came from the swap tier, where it may be still.
+    /// Whether it would leave the pool before the others: its page came from the swap tier, where
+    /// it may be still.
     pub fn goes_on(&mut self, id: ObjectId) -> bool {
         let o = &self.all[id.0 as usize];
         let goes = self.keeps_copies
@@ -368,7 +373,8 @@ impl Objects {
         Some((raw.list.head, raw.marks[1]))
     }
 
-    /// The oldest pooled object of each queue, in the order in which the queues give up theirs: first what saves nothing.
+    /// The oldest pooled object of each queue, in the order in which the queues give up theirs:
+    /// first what saves nothing.
     pub fn oldest_pooled(&self) -> [u32; QUEUES] {
         let mut heads = [NIL; QUEUES];
         heads[0] = self.raw.as_ref().map_or(NIL, |raw| raw.list.head);
@@ -385,7 +391,8 @@ impl Objects {
         self.pooled.as_flattened().iter().map(|list| u64::from(list.len)).sum::<u64>() + self.raw_pooled()
     }
 
-    /// As [`Objects::place`] for a staged object, but at the old end of its queue: it is next again.
+    /// As [`Objects::place`] for a staged object, but at the old end of its queue: it is next
+    /// again.
     pub fn place_front(&mut self, id: ObjectId, place: Place) {
         self.place(id, place);
         if let Place::Staged(_) = place {

@@ -1,13 +1,13 @@
 //! From staging to the pool, or past it to the swap tier.
 
-use crate::asked::Asked;
+use crate::core_call::CoreCall;
 use crate::engine::{Call, Core};
 use crate::fault::Stored;
 use crate::grow::reserve_tight;
 use crate::ids::{ObjectId, StagingSlot, NIL, PAGE_BYTES};
 use crate::object::Place;
 use crate::pool::{Slot, Span};
-use crate::replacement::{Chooser, Zpage};
+use crate::replacement::{ReplacementMode, Zpage};
 use crate::scheme::{AdmissionKind, Classes, RoutingKind};
 
 /// A staged page to compress.
@@ -65,14 +65,15 @@ pub enum Origin {
     Background,
     /// A program waits for the room.
     Direct,
-    /// Its process gives up all of its pages instead of being killed (hybrid18, rules 4 and 9). Nobody asks for that yet.
+    /// Its process gives up all of its pages instead of being killed (hybrid18, rules 4 and 9).
+    /// Nobody asks for that yet.
     Process,
 }
 
 impl Core {
     /// The oldest staged pages, up to `max`.
     pub fn pick_compress(&mut self, max: usize, out: &mut Vec<Compress>) {
-        self.asked(&Asked::PickCompress { most: max.saturating_sub(out.len()) as u32 });
+        self.record(&CoreCall::PickCompress { most: max.saturating_sub(out.len()) as u32 });
         let mut i = self.objects.staged.head;
         while i != NIL && out.len() < max {
             let (id, next) = (ObjectId(i), self.objects.next(i));
@@ -84,10 +85,10 @@ impl Core {
         }
     }
 
-    /// Whether a staged page would go on to the swap tier soon, and came from there: then it is worth to look whether its bytes
-    /// are there still ([`Coded::Stored`]) before it is compressed.
+    /// Whether a staged page would go on to the swap tier soon, and came from there: then it is
+    /// worth to look whether its bytes are there still ([`Coded::Stored`]) before it is compressed.
     pub fn goes_on(&mut self, id: ObjectId) -> bool {
-        self.asked(&Asked::GoesOn { object: id });
+        self.record(&CoreCall::GoesOn { object: id });
         self.objects.goes_on(id)
     }
 
@@ -102,28 +103,30 @@ impl Core {
 
     /// Whether [`Core::offer`] wants an estimate of what a page compresses to.
     pub fn wants_estimate(&self) -> bool {
-        self.store.selective.is_some()
+        self.pool_control.selective.is_some()
     }
 
-    /// Whether programs wait for a CPU, and a page is read quickly from the swap tier, which takes pages.
+    /// Whether programs wait for a CPU, and a page is read quickly from the swap tier, which takes
+    /// pages.
     pub fn set_busy(&mut self, busy: bool) {
-        self.asked(&Asked::SetBusy { busy });
-        self.store.busy = busy;
+        self.record(&CoreCall::SetBusy { busy });
+        self.pool_control.busy = busy;
     }
 
     /// Longest result of a codec that is of use, bytes.
     pub fn len_max(&self) -> u32 {
         let admission = &self.tunables.scheme.admission;
         match (admission.kind, admission.cap_below_percent) {
-            (AdmissionKind::SizeCap, 100) => self.store.cap(),
+            (AdmissionKind::SizeCap, 100) => self.pool_control.cap(),
             _ => PAGE_BYTES as u32 - 1,
         }
     }
 
-    /// A page that was picked, before it is compressed. `None`: it shall be, and [`Core::compressed`] is called next.
-    /// Otherwise it was decided without that. `estimate` is the entropy of its first bytes, in 65536ths of what bytes can have.
+    /// A page that was picked, before it is compressed. `None`: it shall be, and
+    /// [`Core::compressed`] is called next. Otherwise it was decided without that. `estimate` is
+    /// the entropy of its first bytes, in 65536ths of what bytes can have.
     pub fn offer(&mut self, id: ObjectId, origin: Origin, estimate: Option<u32>) -> Option<Placed> {
-        self.asked(&Asked::Offer { object: id, origin, estimate });
+        self.record(&CoreCall::Offer { object: id, origin, estimate });
         let Place::Compressing(slot) = self.objects.place_of(id) else {
             panic!("object {} is not being compressed", id.0)
         };
@@ -134,9 +137,9 @@ impl Core {
         let (admission, routing) = (scheme.admission.kind, scheme.routing.kind);
         let file = self.objects.is_file(id);
         let in_advance = routing == RoutingKind::ByOrigin && origin == Origin::Background && !file;
-        let not_worth = match (&self.store.selective, estimate) {
+        let not_worth = match (&self.pool_control.selective, estimate) {
             (Some(selective), Some(estimate)) => {
-                let total = u64::from(self.store.limit_frames()) * PAGE_BYTES;
+                let total = u64::from(self.pool_control.limit_frames()) * PAGE_BYTES;
                 !selective.admits(estimate, file, self.pool.usage().used_bytes, total)
             }
             _ => false,
@@ -152,8 +155,8 @@ impl Core {
         Some(placed)
     }
 
-    /// A staged page does not go into the pool: a clean page of a file is dropped, any other goes to the swap tier as it is, if
-    /// that takes it.
+    /// A staged page does not go into the pool: a clean page of a file is dropped, any other goes
+    /// to the swap tier as it is, if that takes it.
     fn leave_out(&mut self, id: ObjectId, slot: StagingSlot) -> Option<Placed> {
         if self.objects.is_file(id) {
             self.staging.give_back(slot);
@@ -161,7 +164,7 @@ impl Core {
             self.counters.file_dropped += 1;
             return Some(Placed::Nothing);
         }
-        self.store.takes_raw(id).then(|| {
+        self.pool_control.takes_raw(id).then(|| {
             self.objects.place(id, Place::WritingRaw(slot));
             Placed::Swap
         })
@@ -169,7 +172,7 @@ impl Core {
 
     /// The codec is done with a page.
     pub fn compressed(&mut self, id: ObjectId, coded: Coded) -> Placed {
-        self.asked(&Asked::Compressed { object: id, coded });
+        self.record(&CoreCall::Compressed { object: id, coded });
         let len = if let Coded::Bytes { len, .. } = coded { len } else { 0 };
         self.trace(Call::Compressed { object: id.0, len });
         let undone = !self.effects.spans.is_empty() || !self.effects.moves.is_empty();
@@ -216,13 +219,16 @@ impl Core {
         }
     }
 
-    /// A page that does not compress: what admission by size leaves out, unless it is one of few; any other takes a frame.
+    /// A page that does not compress: what admission by size leaves out, unless it is one of few;
+    /// any other takes a frame.
     fn put_raw_into_pool(&mut self, id: ObjectId, slot: StagingSlot) -> Placed {
         let len = PAGE_BYTES as u32;
-        let (store, pool) = (&self.store, &self.pool);
-        if !store.keeps_len(len, || pool.usage()) {
+        let (control, pool) = (&self.pool_control, &self.pool);
+        if !control.keeps_len(len, || pool.usage()) {
             let share = u64::from(self.tunables.scheme.admission.raw_percent);
-            if self.objects.keeps_raw() && !store.full && self.objects.raw_pooled() * 100 < pool.usage().zpages * share
+            if self.objects.keeps_raw()
+                && !control.full
+                && self.objects.raw_pooled() * 100 < pool.usage().zpages * share
             {
                 let placed = self.put_into_pool(id, slot, 0, len);
                 self.counters.raw_kept += u64::from(matches!(placed, Placed::Pool { .. }));
@@ -236,8 +242,8 @@ impl Core {
     }
 
     fn put_into_pool(&mut self, id: ObjectId, staging: StagingSlot, codec: u8, len: u32) -> Placed {
-        let (store, pool) = (&self.store, &self.pool);
-        if codec != 0 && !store.keeps_len(len, || pool.usage()) {
+        let (control, pool) = (&self.pool_control, &self.pool);
+        if codec != 0 && !control.keeps_len(len, || pool.usage()) {
             // Found out after compressing it (zsmalloc-sr, rule 15).
             self.counters.incompressible += 1;
             if let Some(placed) = self.leave_out(id, staging) {
@@ -245,9 +251,9 @@ impl Core {
             }
         }
         // Frames that are missing; none if something else is.
-        let placed = match self.store.may_store(self.objects.live()) {
+        let placed = match self.pool_control.may_store(self.objects.live()) {
             true => self.pool.place(len).map_err(|full| {
-                let missing = (full.frames_used + full.frames_needed).saturating_sub(self.store.limit_frames());
+                let missing = (full.frames_used + full.frames_needed).saturating_sub(self.pool_control.limit_frames());
                 Some(missing.max(1))
             }),
             false => Err(None),
@@ -276,25 +282,25 @@ impl Core {
         let file = self.objects.is_file(id);
         let unit = self.pool.unit(placed.handle);
         if placed.slot.offset == 0 {
-            self.store.buffer_begun(placed.slot.frame);
+            self.pool_control.buffer_begun(placed.slot.frame);
         }
-        if let Some(selective) = &mut self.store.selective {
+        if let Some(selective) = &mut self.pool_control.selective {
             selective.entered(len, file);
         }
-        if let Chooser::Policy(policy) = &mut self.store.chooser {
+        if let ReplacementMode::Policy(policy) = &mut self.pool_control.mode {
             policy.stored(Zpage { handle: placed.handle, len, file }, unit, self.pool.view(unit));
-            let before = self.store.due.len();
-            policy.due(&mut self.store.due);
+            let before = self.pool_control.due.len();
+            policy.due(&mut self.pool_control.due);
             // From now on they are as they will be written.
-            self.store.due[before..].iter().for_each(|&due| self.pool.seal(due, true));
+            self.pool_control.due[before..].iter().for_each(|&due| self.pool.seal(due, true));
         }
-        self.store.stored(&mut *self.pool);
+        self.pool_control.stored(&mut *self.pool);
         self.objects.stored(self.pool.usage().zpages);
     }
 
     /// There is no room: a new page goes elsewhere if nothing leaves the pool, else it waits.
     fn no_room(&mut self, id: ObjectId, staging: StagingSlot, missing: Option<u32>) -> Placed {
-        let waits = !matches!(self.store.chooser, Chooser::Nobody) && self.store.limit_frames() > 0;
+        let waits = !matches!(self.pool_control.mode, ReplacementMode::Nobody) && self.pool_control.limit_frames() > 0;
         if !waits {
             if let Some(placed) = self.leave_out(id, staging) {
                 self.counters.pool_full += 1;
@@ -302,9 +308,9 @@ impl Core {
             }
         }
         self.objects.place_front(id, Place::Staged(staging));
-        self.store.full = true;
-        self.store.blocked = !waits || missing.is_none();
-        self.store.needed = missing.unwrap_or(1);
+        self.pool_control.full = true;
+        self.pool_control.blocked = !waits || missing.is_none();
+        self.pool_control.needed = missing.unwrap_or(1);
         Placed::Full
     }
 }

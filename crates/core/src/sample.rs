@@ -1,11 +1,15 @@
-//! Which part of the address space is watched when a run is recorded with its accesses, and how much of it.
+//! Which part of the address space is watched when a run is recorded with its accesses, and how
+//! much of it.
 //!
-//! The pages of sampled regions are taken away again and again, so that nearly all touches of them are faults, which a recording has.
-//! A region is 16 pages, aligned, and sampled if the [`hash`] of its number is below a threshold: no randomness, and the same
-//! for all processes, so that what a fork child has of its parent is sampled in both. A simulation that looks at sampled regions alone,
-//! in a budget that is smaller by the sampled share ([`Sampled::rate`]), sees a small likeness of the run (SHARDS: Waldspurger et al., FAST 2015).
+//! The pages of sampled regions are taken away again and again, so that nearly all touches of them
+//! are faults, which a recording has. A region is 16 pages, aligned, and sampled if the [`hash`] of
+//! its number is below a threshold: no randomness, and the same for all processes, so that what a
+//! fork child has of its parent is sampled in both. A simulation that looks at sampled regions
+//! alone, in a budget that is smaller by the sampled share ([`Sampled::rate`]), sees a small
+//! likeness of the run (SHARDS: Waldspurger et al., FAST 2015).
 //!
-//! The threshold only ever falls ([`Governor`]), so that a region that is sampled at the end was so all the time.
+//! The threshold only ever falls ([`Governor`]), so that a region that is sampled at the end was so
+//! all the time.
 
 use crate::engine::Core;
 use crate::ids::{ObjectId, Page, ProcId, RUN_PAGES};
@@ -24,8 +28,8 @@ pub fn region_of(page: Page) -> u64 {
 /// How far the state of splitmix64 goes on with each number: 2^64 in terms of the golden ratio.
 pub const SPLITMIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What splitmix64 (Steele, Lea and Flood, OOPSLA 2014) gives first from this state: a number that belongs to this one and looks like
-/// chance.
+/// What splitmix64 (Steele, Lea and Flood, OOPSLA 2014) gives first from this state: a number that
+/// belongs to this one and looks like chance.
 pub fn mix(n: u64) -> u64 {
     let mixed = n.wrapping_add(SPLITMIX_STEP);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,8 +47,9 @@ pub fn hash(region: u64) -> u32 {
 pub struct Sampled {
     /// A region is sampled if its [`hash`] is below this.
     pub threshold: u32,
-    /// Longest time between two passes over the sampled pages, ms: what is touched more often than there are passes is seen once
-    /// in each. There is one earlier when [`Governor::grain`] pages have come back.
+    /// Longest time between two passes over the sampled pages, ms: what is touched more often than
+    /// there are passes is seen once in each. There is one earlier when [`Governor::grain`] pages
+    /// have come back.
     pub period_ms: u32,
 }
 
@@ -73,14 +78,16 @@ pub struct Limits {
     pub period_max_ms: u32,
 }
 
-/// With fewer sampled pages than one in so many of those that may be, they are looked at less often when their faults take too long; else
-/// fewer are sampled.
+/// With fewer sampled pages than one in so many of those that may be, they are looked at less often
+/// when their faults take too long; else fewer are sampled.
 const FEW_PART: u64 = 4;
-/// And with fewer than one in so many the sample stays, whatever its faults take: a smaller one would tell nothing.
+/// And with fewer than one in so many the sample stays, whatever its faults take: a smaller one
+/// would tell nothing.
 const LEAST_PART: u64 = 8;
 /// There is no pass earlier than this part of the period after one.
 const GAP_PART: u32 = 16;
-/// One sampled page in so many may come back until they are taken again, with the first period; with longer ones more.
+/// One sampled page in so many may come back until they are taken again, with the first period;
+/// with longer ones more.
 const GRAIN_PART: u64 = 16;
 /// After a change they may be ahead of their time by this part of what they may be at first.
 const SETTLE_PART: u64 = 4;
@@ -89,8 +96,9 @@ const AHEAD_S: u64 = 4;
 
 /// Decides how much is sampled.
 ///
-/// Pages above the limit halve the threshold. The time of faults is paid from an allowance that grows with the time that
-/// passes, up to that of some seconds, so that a program may fill its memory first. When it is used up the threshold halves, or the period doubles.
+/// Pages above the limit halve the threshold. The time of faults is paid from an allowance that
+/// grows with the time that passes, up to that of some seconds, so that a program may fill its
+/// memory first. When it is used up the threshold halves, or the period doubles.
 #[derive(Debug, Clone)]
 pub struct Governor {
     limits: Limits,
@@ -115,8 +123,9 @@ impl Governor {
         self.now
     }
 
-    /// With so many sampled pages in the programs or staged, those that came back are taken again when they are so many: which of
-    /// them was touched first and which last is not seen, nor that one was touched again meanwhile.
+    /// With so many sampled pages in the programs or staged, those that came back are taken again
+    /// when they are so many: which of them was touched first and which last is not seen, nor that
+    /// one was touched again meanwhile.
     pub fn grain(&self, pages: u64) -> u64 {
         let longer = u64::from(self.now.period_ms / self.limits.period_ms.max(1)).max(1);
         (pages * longer / GRAIN_PART).max(1)
@@ -127,8 +136,8 @@ impl Governor {
         u64::from(self.now.period_ms) * 1000 / u64::from(GAP_PART)
     }
 
-    /// So many sampled pages there are, in the programs or staged, and so long the faults on sampled pages took in the last so
-    /// many ms. Whether something has changed.
+    /// So many sampled pages there are, in the programs or staged, and so long the faults on
+    /// sampled pages took in the last so many ms. Whether something has changed.
     pub fn judge(&mut self, pages: u64, faults_us: u64, elapsed_ms: u64) -> bool {
         let before = self.now;
         let mut pages = pages;
@@ -155,7 +164,7 @@ impl Governor {
 
 /// A sampled region of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
+pub struct SampledRegion {
     /// Its number: address / 64 KiB.
     pub number: u64,
     /// Its pages in the program, in a batch or staged.
@@ -164,7 +173,7 @@ pub struct Region {
     pub takeable: u32,
 }
 
-impl Region {
+impl SampledRegion {
     /// First page.
     pub fn first(&self) -> Page {
         Page(self.number * REGION_PAGES)
@@ -172,15 +181,15 @@ impl Region {
 }
 
 impl Core {
-    /// Sampled regions of a process that have pages, from region `from` on, in order; looks at `most` of them, if there are so
-    /// many. The region to go on from, if that was not all.
+    /// Sampled regions of a process that have pages, from region `from` on, in order; looks at
+    /// `most` of them, if there are so many. The region to go on from, if that was not all.
     pub fn sampled_regions(
         &self,
         proc: ProcId,
         from: u64,
         most: usize,
         sampled: Sampled,
-        out: &mut Vec<Region>,
+        out: &mut Vec<SampledRegion>,
     ) -> Option<u64> {
         // A region is a run.
         let runs = self.table.proc(proc).runs().range(from..);
@@ -198,7 +207,7 @@ impl Core {
                 pages += u32::from(self.is_near(entry));
             }
             if pages > 0 {
-                out.push(Region { number, pages, takeable });
+                out.push(SampledRegion { number, pages, takeable });
             }
         }
         None
@@ -268,7 +277,7 @@ mod tests {
 
     /// Each period every sampled page is touched.
     #[test]
-    fn faults_settle_within_the_budget_and_leave_a_sample() {
+    fn faults_converge_within_the_budget_and_leave_a_sample() {
         for all in [2_000u64, 20_000, 1_000_000] {
             let mut governor = Governor::new(LIMITS);
             let mut pages = all;
@@ -281,9 +290,9 @@ mod tests {
                 a_second <= 5000 && pages >= LIMITS.pages / FEW_PART / 2,
                 "{all}: {pages} pages, {a_second} a second"
             );
-            let settled = governor.sampled();
+            let sampled = governor.sampled();
             (0..100).for_each(|_| _ = judged(&mut governor, pages, pages));
-            assert_eq!(governor.sampled(), settled);
+            assert_eq!(governor.sampled(), sampled);
         }
     }
 

@@ -1,20 +1,22 @@
 //! Schemes: one choice on each axis, and numbers.
 //!
-//! A scheme is read from TOML and `--set key=value` overrides, and checked strictly: an unknown key, a wrong type, a
-//! number out of range or an impossible combination is an error that says where it is and what is allowed. A key that
-//! is left out has its default, which is that of the preset `memfit`.
+//! A scheme is read from TOML and `--set key=value` overrides, and checked strictly: an unknown
+//! key, a wrong type, a number out of range or an impossible combination is an error that says
+//! where it is and what is allowed. A key that is left out has its default, which is that of the
+//! preset `memfit`.
 //!
-//! Everything is driven by tables: [`AXES`] and [`NUMBERS`] are the keys with their help, and parsing, messages,
-//! listing and [`Scheme::to_toml`] walk them. A new choice is a line in an `axis!`, a new number a field and an entry in
-//! [`NUMBERS`], a new preset a file and a line in [`PRESETS`]. Pools come from [`crate::pool::POOLS`], and what chooses the
-//! zpages that leave them from [`crate::replacement::REPLACEMENTS`].
+//! Everything is driven by tables: [`AXES`] and [`NUMBERS`] are the keys with their help, and
+//! parsing, messages, listing and [`Scheme::to_toml`] walk them. A new choice is a line in an
+//! `axis!`, a new number a field and an entry in [`NUMBERS`], a new preset a file and a line in
+//! [`PRESETS`]. Pools come from [`crate::pool::POOLS`], and what chooses the zpages that leave them
+//! from [`crate::replacement::REPLACEMENTS`].
 
 mod error;
 mod parse;
 mod rules;
 
 use crate::pool::{Pool, PoolEntry, PoolParams, FRAME_BYTES, POOLS};
-use crate::replacement::{find, Chooser, PolicyParams, ReplacementEntry, REPLACEMENTS};
+use crate::replacement::{find, PolicyParams, ReplacementEntry, ReplacementMode, REPLACEMENTS};
 use parse::{line_of, Builder, Value};
 use std::fmt::Write;
 use toml::de::DeTable;
@@ -224,7 +226,8 @@ pub struct Scheme {
     pub fault: FaultScheme,
 }
 
-/// Makes the part of a [`Scheme`] that has numbers. What they mean and their units are in [`NUMBERS`].
+/// Makes the part of a [`Scheme`] that has numbers. What they mean and their units are in
+/// [`NUMBERS`].
 macro_rules! part {
     ($(#[$doc:meta])* $type:ident { $($field:ident: $field_type:ty,)+ }) => {
         $(#[$doc])*
@@ -283,7 +286,8 @@ part! {
 }
 
 impl PoolScheme {
-    /// What a pool over a frame area of `area_frames`, of which it may use `limit_frames`, is made from.
+    /// What a pool over a frame area of `area_frames`, of which it may use `limit_frames`, is made
+    /// from.
     pub fn params(&self, area_frames: u32, limit_frames: u32) -> PoolParams {
         PoolParams {
             area_frames,
@@ -304,7 +308,7 @@ impl PoolScheme {
 
 impl ReplacementScheme {
     /// Without anything known, for a pool of so many frames.
-    pub fn make(&self, limit_frames: u32) -> Chooser {
+    pub fn make(&self, limit_frames: u32) -> ReplacementMode {
         (self.kind.make)(&PolicyParams {
             seed: u64::from(self.seed),
             limit_frames,
@@ -494,8 +498,8 @@ impl Default for Scheme {
 }
 
 impl Scheme {
-    /// Reads a scheme from TOML, then applies overrides `KEY=VALUE` in order. Combinations are checked last, so that
-    /// two overrides may pass through an impossible one.
+    /// Reads a scheme from TOML, then applies overrides `KEY=VALUE` in order. Combinations are
+    /// checked last, so that two overrides may pass through an impossible one.
     pub fn parse(text: &str, overrides: &[String]) -> Result<Scheme, SchemeError> {
         let scheme = Scheme { name: "unnamed".into(), summary: String::new(), ..Scheme::default() };
         let mut builder = Builder { scheme, origins: Vec::new() };

@@ -1,23 +1,26 @@
 //! Fault-around: how many pages one fault brings, from the faults before it.
 //!
-//! A few streams per process remember where a sequential reader would fault next. Of two faults in a row that come there
-//! the second doubles the stream's window (each, for pages of zeros): small blocks of neighbours shall not make it large. A
-//! fault a little further halves it: the reader leaves pages out, and what is brought in vain must be evicted again. A
-//! fault that no stream expected starts a new stream with a window of one page, in the place of the least recently used
+//! A few streams per process remember where a sequential reader would fault next. Of two faults in
+//! a row that come there the second doubles the stream's window (each, for pages of zeros): small
+//! blocks of neighbours shall not make it large. A fault a little further halves it: the reader
+//! leaves pages out, and what is brought in vain must be evicted again. A fault that no stream
+//! expected starts a new stream with a window of one page, in the place of the least recently used
 //! one. Pages between that are resident do not break a stream: they raise no fault.
 //!
-//! Descents do the same for readers that go downwards, apart from the streams: a program that goes downwards by chance
-//! loses none of its streams. The reader may go through a few pages in another order: a program that frees its objects
-//! from the last to the first touches the header of each block as well, at the low end. When it has come back to pages
-//! that it had left out, such pages come along from then on, and the fault counts as expected. Pages of zeros are never
-//! brought downwards.
+//! Descents do the same for readers that go downwards, apart from the streams: a program that goes
+//! downwards by chance loses none of its streams. The reader may go through a few pages in another
+//! order: a program that frees its objects from the last to the first touches the header of each
+//! block as well, at the low end. When it has come back to pages that it had left out, such pages
+//! come along from then on, and the fault counts as expected. Pages of zeros are never brought
+//! downwards.
 
 use std::ops::Range;
 
 const STREAMS: usize = 8;
 /// Most pages that a sequential reader leaves out: a header, a freed neighbour.
 const SKIPPED_PAGES: u32 = 4;
-/// Pages of this many a fault make a stream that is followed over resident pages, and so many of them at most (2 MiB).
+/// Pages of this many a fault make a stream that is followed over resident pages, and so many of
+/// them at most (2 MiB).
 const BRIDGE_WINDOW: u32 = 8;
 const BRIDGE_PAGES: u64 = 512;
 
@@ -97,8 +100,9 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Pages to bring with a fault at `page`, 1..=max. `resident`: whether all of these pages are in the program, so that a
-    /// reader passes them without a fault. `zeros`: they are new. A fault that is asked about again gets the same answer.
+    /// Pages to bring with a fault at `page`, 1..=max. `resident`: whether all of these pages are
+    /// in the program, so that a reader passes them without a fault. `zeros`: they are new. A fault
+    /// that is asked about again gets the same answer.
     pub fn window(&mut self, page: u64, max: u32, zeros: bool, resident: impl Fn(Range<u64>) -> bool) -> Window {
         self.clock += 1;
         let recent = |s: &&Stream| s.growth.window > 0 && s.page == page && s.used + 64 > self.clock;
@@ -203,7 +207,8 @@ mod tests {
         assert_eq!(up(&mut streams, page + 17, |_| false), 4);
         assert_eq!(up(&mut streams, page + 21, |_| false), 8);
         assert_eq!(up(&mut streams, page + 30, |pages| pages == (page + 29..page + 30)), 8, "resident, not left out");
-        // Every other block of 8 pages: two of each are brought in vain. With twice as many pages at each fault it would be seven.
+        // Every other block of 8 pages: two of each are brought in vain. With twice as many pages
+        // at each fault it would be seven.
         let (mut streams, mut vain, mut page) = (Streams::default(), 0, 0);
         while page < 8000 {
             let window = up(&mut streams, page, |_| false);

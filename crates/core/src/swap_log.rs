@@ -1,9 +1,10 @@
 //! Space of the swap tier: a log of segments over one or several devices.
 //!
-//! Objects are appended to an open segment. One that is freed leaves a hole; a segment without live objects is used again.
-//! When holes make up more than what is live, the segment with the most of them is cleaned: its live objects are appended
-//! anew, which frees it (Rosenblum and Ousterhout 1992, section 3; the greedy choice: objects here are as cold as their
-//! neighbours). As long as a device can still grow, that is cheaper.
+//! Objects are appended to an open segment. One that is freed leaves a hole; a segment without live
+//! objects is used again. When holes make up more than what is live, the segment with the most of
+//! them is cleaned: its live objects are appended anew, which frees it (Rosenblum and Ousterhout
+//! 1992, section 3; the greedy choice: objects here are as cold as their neighbours). As long as a
+//! device can still grow, that is cheaper.
 //!
 //! No bytes and no I/O: the pager tells what it has written.
 
@@ -21,7 +22,8 @@ pub const SEGMENTS_MAX: u32 = (1u64 << 32 >> 12) as u32;
 const FOR_CLEANING: u32 = 2;
 /// Holes that are never cleaned while there is space, bytes.
 const HOLES_ALLOWED: u64 = 32 << 20;
-/// Live part above which cleaning a segment does not pay, percent: at 80, five bytes are read and four written for one.
+/// Live part above which cleaning a segment does not pay, percent: at 80, five bytes are read and
+/// four written for one.
 const CLEAN_BELOW: u64 = 80;
 /// The same when space is scarce: better slow than full.
 const CLEAN_BELOW_SCARCE: u64 = 95;
@@ -77,7 +79,8 @@ struct Segment {
     live: u32,
     /// Number of this use of the segment, never the same twice.
     sequence: u64,
-    /// Objects appended in this use, in order; those that have left since are found out by asking where they are.
+    /// Objects appended in this use, in order; those that have left since are found out by asking
+    /// where they are.
     objects: Vec<ObjectId>,
     /// Their units, counted from the start of the segment.
     units: Vec<u16>,
@@ -149,8 +152,8 @@ impl SwapLog {
         SwapLog::default()
     }
 
-    /// A further device, used when those before it are full. Of `bytes` it holds whole segments; the first of them stays
-    /// as it is if it is `reserved`.
+    /// A further device, used when those before it are full. Of `bytes` it holds whole segments;
+    /// the first of them stays as it is if it is `reserved`.
     pub fn add_device(&mut self, bytes: u64, reserved: bool) -> DeviceId {
         let first = self.devices.last().map_or(0, |last| last.first + last.limit);
         let limit = (bytes / u64::from(SEGMENT_BYTES)).min(u64::from(SEGMENTS_MAX - first)) as u32;
@@ -283,8 +286,8 @@ impl SwapLog {
         self.openable() <= FOR_CLEANING + self.used / 16
     }
 
-    /// The segment to clean now, with the objects that were appended to it, if cleaning pays. It is not chosen again until
-    /// [`SwapLog::cleaned`].
+    /// The segment to clean now, with the objects that were appended to it, if cleaning pays. It is
+    /// not chosen again until [`SwapLog::cleaned`].
     pub fn victim(&mut self) -> Option<(SegmentId, Vec<ObjectId>)> {
         let usage = self.usage();
         let holes = usage.used_bytes - usage.live_bytes;
@@ -306,7 +309,8 @@ impl SwapLog {
         Some((SegmentId(number), s.objects.clone()))
     }
 
-    /// The cleaning ended; what is still live stays where it is. With `bad` the segment is not used again.
+    /// The cleaning ended; what is still live stays where it is. With `bad` the segment is not used
+    /// again.
     pub fn cleaned(&mut self, segment: SegmentId, bad: bool) {
         let s = self.at_mut(segment);
         if s.condition == Condition::Cleaning {

@@ -3,13 +3,13 @@
 //! A run holds sixteen entries of 4 bytes. Runs of a process are found through a B-tree keyed by
 //! run number, so that ranges (munmap, mremap) cost only what they cover.
 
-use crate::asked::Decided;
-use crate::doubt::Doubts;
+use crate::core_call::Decided;
 use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
 use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::list::{Linked, Links, List};
 use crate::scheme::ReclaimKind;
+use crate::zap_pending::ZapPending;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,10 @@ pub enum Entry {
     /// In the program's memory when a REMOVE event came; it may be zapped at any moment. The number
     /// is the process's epoch at the last such event.
     Quarantined(u32),
-    /// Present, but a fault that finds it absent gives zeros: after MADV_FREE, its quarantine over, the
-    /// kernel may drop it until it is written; what came into a range after a REMOVE of it was read may be zapped by
-    /// that; and a mapping of the zero page is not copied by fork if nothing in its VMA was ever written.
+    /// Present, but a fault that finds it absent gives zeros: after MADV_FREE, its quarantine over,
+    /// the kernel may drop it until it is written; what came into a range after a REMOVE of it was
+    /// read may be zapped by that; and a mapping of the zero page is not copied by fork if nothing
+    /// in its VMA was ever written.
     Lazy,
     /// In a batch that the stub was asked to take away; the slot waits for it. With `LAZY_BIT` it
     /// was Lazy before.
@@ -39,7 +40,8 @@ pub enum Entry {
     Filling(u32),
 }
 
-/// What a page was before it was [`Entry::Filling`]. Neither a proof nor a batch touches it meanwhile.
+/// What a page was before it was [`Entry::Filling`]. Neither a proof nor a batch touches it
+/// meanwhile.
 pub(crate) struct Origin;
 
 impl Origin {
@@ -122,7 +124,8 @@ pub(crate) struct Run {
     pub parked_until: u64,
     /// Back-off exponent of the parking.
     pub park_count: u8,
-    /// How many entries are Resident or Lazy; while this is not 0 the run is either queued or parked.
+    /// How many entries are Resident or Lazy; while this is not 0 the run is either queued or
+    /// parked.
     pub resident: u8,
     /// Which of its process's queues it belongs to.
     pub group: u8,
@@ -148,8 +151,8 @@ pub(crate) struct Proc {
     found: Cell<(u64, u32)>,
     /// Runs with resident pages, oldest first, of each group: those on probation, and the others.
     pub queues: [[List; 2]; QUEUES],
-    /// Runs with resident pages that are not to be tried before a tick: they are in no queue, where they would hide
-    /// what is behind them.
+    /// Runs with resident pages that are not to be tried before a tick: they are in no queue, where
+    /// they would hide what is behind them.
     parked: BTreeSet<(u64, u32)>,
     /// Entries that are Resident, Quarantined, Evicting: pages in the program's memory.
     pub present_pages: u64,
@@ -162,7 +165,7 @@ pub(crate) struct Proc {
     pub pinned: BTreeSet<Page>,
     /// Raised whenever a proof for the quarantine begins.
     pub epoch: u32,
-    pub doubts: Doubts,
+    pub zap_pending: ZapPending,
     /// Of the child of a fork: its parent, and whether it has what its parent has in memory.
     pub inherits: Option<(ProcId, bool)>,
     /// Entries that are Loading or Filling.
@@ -259,7 +262,7 @@ impl Table {
             area,
             pinned: BTreeSet::new(),
             epoch: 0,
-            doubts: Doubts::default(),
+            zap_pending: ZapPending::default(),
             inherits: None,
             coming_pages: 0,
         };
@@ -305,12 +308,13 @@ impl Table {
 
     /// The entry of a page that has just come.
     pub fn came_now(&self, proc: ProcId, page: Page) -> Entry {
-        self.proc(proc).doubts.of(page).map_or(Entry::Resident, |_| Entry::Lazy)
+        self.proc(proc).zap_pending.of(page).map_or(Entry::Resident, |_| Entry::Lazy)
     }
 
-    /// The entry of a page that is found in the program's memory: what it holds can be from before a REMOVE.
+    /// The entry of a page that is found in the program's memory: what it holds can be from before
+    /// a REMOVE.
     pub fn found(&self, proc: ProcId, page: Page) -> Entry {
-        self.proc(proc).doubts.of(page).map_or(Entry::Resident, Entry::Quarantined)
+        self.proc(proc).zap_pending.of(page).map_or(Entry::Resident, Entry::Quarantined)
     }
 
     pub fn run_of(&self, proc: ProcId, page: Page) -> Option<u32> {
@@ -385,7 +389,8 @@ impl Table {
         }
     }
 
-    /// A page of a file has come, or one that is none: its run ages with its kind. Of a run with both it is the last one.
+    /// A page of a file has come, or one that is none: its run ages with its kind. Of a run with
+    /// both it is the last one.
     pub fn is_of_file(&mut self, proc: ProcId, page: Page, file: bool) {
         let Some(run) = self.run_of(proc, page) else { return };
         let Run { number, group, probation, resident, .. } = self.runs[run as usize];
@@ -441,7 +446,8 @@ impl Table {
         self.enqueue(run, self.runs[run as usize].probation);
     }
 
-    /// Puts a run with resident pages to the young end of a queue of its group, unless it is parked.
+    /// Puts a run with resident pages to the young end of a queue of its group, unless it is
+    /// parked.
     fn enqueue(&mut self, run: u32, probation: bool) {
         if self.runs[run as usize].parked_until != 0 {
             return;
@@ -598,7 +604,8 @@ impl Table {
         })
     }
 
-    /// The beginning of a range, with so many runs of the process; all of the range if it has no more.
+    /// The beginning of a range, with so many runs of the process; all of the range if it has no
+    /// more.
     pub fn first_part(&self, proc: ProcId, range: PageRange, runs: usize) -> PageRange {
         if range.pages == 0 {
             return range;

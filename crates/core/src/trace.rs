@@ -1,17 +1,18 @@
 //! Calls of the core as bytes: what a recording holds between the borders of its blocks.
 //!
-//! A call is its tag (one byte: the number in the low six bits, two flags above), then its arguments as LEB128 numbers. Pages, objects,
-//! units of the swap tier and ticks are differences from the last one of their kind, in zigzag form: 0, -1, 1, -2 are 0, 1, 2, 3. At the
-//! beginning of a block all of them are 0. docs/trace.md has the table of the calls.
+//! A call is its tag (one byte: the number in the low six bits, two flags above), then its
+//! arguments as LEB128 numbers. Pages, objects, units of the swap tier and ticks are differences
+//! from the last one of their kind, in zigzag form: 0, -1, 1, -2 are 0, 1, 2, 3. At the beginning
+//! of a block all of them are 0. docs/trace.md has the table of the calls.
 //!
-//! Between calls there can be notes, whose tags are from 48 on. They are no calls and have no numbers; each says how long it is, so that
-//! a reader can leave out those that it does not know.
+//! Between calls there can be notes, whose tags are from 48 on. They are no calls and have no
+//! numbers; each says how long it is, so that a reader can leave out those that it does not know.
 
 mod contents;
 
 pub use contents::{Contents, Whose, CODECS_MAX, LEN_MAX};
 
-use crate::asked::Asked;
+use crate::core_call::CoreCall;
 use crate::evict::Answer;
 use crate::fault::{Filled, Stored};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId};
@@ -45,7 +46,7 @@ pub enum Note {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'a> {
     /// The next call.
-    Call(Asked<'a>),
+    Call(CoreCall<'a>),
     /// What is said before it.
     Note(Note),
 }
@@ -106,7 +107,7 @@ const DISOWN: u8 = 14;
 const REMAPPED: u8 = 15;
 const FORKED: u8 = 16;
 const BEGIN_PROOF: u8 = 17;
-const END_DOUBTS: u8 = 18;
+const END_ZAP_PENDING: u8 = 18;
 const END_QUARANTINE: u8 = 19;
 const PICK_COMPRESS: u8 = 20;
 const GOES_ON: u8 = 21;
@@ -148,23 +149,23 @@ impl Encoder {
     }
 
     /// Appends a call.
-    pub fn call(&mut self, out: &mut Vec<u8>, asked: &Asked<'_>) {
-        match *asked {
-            Asked::AddProcess { slots } => tagged(out, ADD_PROCESS, 0, &[slots.into()]),
-            Asked::RemoveProcess { proc } => tagged(out, REMOVE_PROCESS, 0, &[proc.0.into()]),
-            Asked::Adopt { proc, page, zero } => self.at(out, ADOPT, zero.into(), proc, page),
-            Asked::PickVictims { most, tick, free } => {
+    pub fn call(&mut self, out: &mut Vec<u8>, call: &CoreCall<'_>) {
+        match *call {
+            CoreCall::AddProcess { slots } => tagged(out, ADD_PROCESS, 0, &[slots.into()]),
+            CoreCall::RemoveProcess { proc } => tagged(out, REMOVE_PROCESS, 0, &[proc.0.into()]),
+            CoreCall::Adopt { proc, page, zero } => self.at(out, ADOPT, zero.into(), proc, page),
+            CoreCall::PickVictims { most, tick, free } => {
                 tagged(out, PICK_VICTIMS, 0, &[most.into()]);
                 self.tick(out, tick);
                 number(out, free.len() as u64);
                 free.iter().for_each(|proc| number(out, proc.0.into()));
             }
-            Asked::ClaimRange { proc, range, most, tick } => {
+            CoreCall::ClaimRange { proc, range, most, tick } => {
                 self.range(out, CLAIM_RANGE, proc, range);
                 number(out, most.into());
                 self.tick(out, tick);
             }
-            Asked::Evicted { proc, first, pages, answer, tick } => {
+            CoreCall::Evicted { proc, first, pages, answer, tick } => {
                 let Answer { moved, dropped, park, file } = answer;
                 // Mostly all of them have moved, and nothing else.
                 let all = u64::MAX >> (64 - pages.clamp(1, 64));
@@ -176,12 +177,12 @@ impl Encoder {
                 }
                 self.tick(out, tick);
             }
-            Asked::Pin { proc, pages } => {
+            CoreCall::Pin { proc, pages } => {
                 tagged(out, PIN, 0, &[proc.0.into(), pages.len() as u64]);
                 pages.iter().for_each(|page| difference(out, &mut self.last.page, page.0));
             }
-            Asked::Unpark { proc } => tagged(out, UNPARK, 0, &[proc.0.into()]),
-            Asked::Fault { proc, page, limit, most } => {
+            CoreCall::Unpark { proc } => tagged(out, UNPARK, 0, &[proc.0.into()]),
+            CoreCall::Fault { proc, page, limit, most } => {
                 // Most readers take as many as there are.
                 self.at(out, FAULT, u8::from(most == u32::MAX), proc, page);
                 let mut from = page.0;
@@ -191,58 +192,58 @@ impl Encoder {
                     number(out, most.into());
                 }
             }
-            Asked::SwappedAhead { proc, page, most } => {
+            CoreCall::SwappedAhead { proc, page, most } => {
                 self.at(out, SWAPPED_AHEAD, 0, proc, page);
                 number(out, most.into());
             }
-            Asked::ReadElsewhere { pages } => tagged(out, READ_ELSEWHERE, 0, &[pages.into()]),
-            Asked::Loaded { proc, page, filled } => self.at(out, LOADED, filled as u8, proc, page),
-            Asked::Removed { proc, range } => self.range(out, REMOVED, proc, range),
-            Asked::Unmapped { proc, range } => self.range(out, UNMAPPED, proc, range),
-            Asked::Disown { proc, range } => self.range(out, DISOWN, proc, range),
-            Asked::Remapped { proc, from, to } => {
+            CoreCall::ReadElsewhere { pages } => tagged(out, READ_ELSEWHERE, 0, &[pages.into()]),
+            CoreCall::Loaded { proc, page, filled } => self.at(out, LOADED, filled as u8, proc, page),
+            CoreCall::Removed { proc, range } => self.range(out, REMOVED, proc, range),
+            CoreCall::Unmapped { proc, range } => self.range(out, UNMAPPED, proc, range),
+            CoreCall::Disown { proc, range } => self.range(out, DISOWN, proc, range),
+            CoreCall::Remapped { proc, from, to } => {
                 self.range(out, REMAPPED, proc, from);
                 difference(out, &mut self.last.page, to.0);
             }
-            Asked::Forked { parent, slots, present } => {
+            CoreCall::Forked { parent, slots, present } => {
                 tagged(out, FORKED, present.into(), &[parent.0.into(), slots.into()]);
             }
-            Asked::BeginProof { proc } => tagged(out, BEGIN_PROOF, 0, &[proc.0.into()]),
-            Asked::EndDoubts { proc, epoch } => tagged(out, END_DOUBTS, 0, &[proc.0.into(), epoch.into()]),
-            Asked::EndQuarantine { proc, page, epoch, present } => {
+            CoreCall::BeginProof { proc } => tagged(out, BEGIN_PROOF, 0, &[proc.0.into()]),
+            CoreCall::EndZapPending { proc, epoch } => tagged(out, END_ZAP_PENDING, 0, &[proc.0.into(), epoch.into()]),
+            CoreCall::EndQuarantine { proc, page, epoch, present } => {
                 self.at(out, END_QUARANTINE, present.into(), proc, page);
                 number(out, epoch.into());
             }
-            Asked::PickCompress { most } => tagged(out, PICK_COMPRESS, 0, &[most.into()]),
-            Asked::GoesOn { object } => self.of(out, GOES_ON, 0, object),
-            Asked::Offer { object, origin, estimate } => {
+            CoreCall::PickCompress { most } => tagged(out, PICK_COMPRESS, 0, &[most.into()]),
+            CoreCall::GoesOn { object } => self.of(out, GOES_ON, 0, object),
+            CoreCall::Offer { object, origin, estimate } => {
                 self.of(out, OFFER, u8::from(estimate.is_some()), object);
                 number(out, origin as u64);
                 estimate.into_iter().for_each(|estimate| number(out, estimate.into()));
             }
-            Asked::Compressed { object, coded } => self.compressed(out, object, coded),
-            Asked::Compact { most } => tagged(out, COMPACT, 0, &[most.into()]),
-            Asked::SetBusy { busy } => tagged(out, SET_BUSY, busy.into(), &[]),
-            Asked::ClosePool { closed } => tagged(out, CLOSE_POOL, closed.into(), &[]),
-            Asked::Look { tick } => {
+            CoreCall::Compressed { object, coded } => self.compressed(out, object, coded),
+            CoreCall::Compact { most } => tagged(out, COMPACT, 0, &[most.into()]),
+            CoreCall::SetBusy { busy } => tagged(out, SET_BUSY, busy.into(), &[]),
+            CoreCall::ClosePool { closed } => tagged(out, CLOSE_POOL, closed.into(), &[]),
+            CoreCall::Look { tick } => {
                 tagged(out, LOOK, 0, &[]);
                 self.tick(out, tick);
             }
-            Asked::SwapTakes { takes } => tagged(out, SWAP_TAKES, takes.into(), &[]),
-            Asked::PickWriteback { pressed, most_bytes } => {
+            CoreCall::SwapTakes { takes } => tagged(out, SWAP_TAKES, takes.into(), &[]),
+            CoreCall::PickWriteback { pressed, most_bytes } => {
                 tagged(out, PICK_WRITEBACK, pressed.into(), &[most_bytes.into()]);
             }
-            Asked::BlockOf { object } => self.of(out, BLOCK_OF, 0, object),
-            Asked::Written { object, extent } => {
+            CoreCall::BlockOf { object } => self.of(out, BLOCK_OF, 0, object),
+            CoreCall::Written { object, extent } => {
                 self.of(out, WRITTEN, u8::from(extent.is_some()), object);
                 extent.into_iter().for_each(|extent| difference(out, &mut self.last.unit, extent.unit.into()));
             }
-            Asked::Relocated { object, from, to } => {
+            CoreCall::Relocated { object, from, to } => {
                 self.of(out, RELOCATED, 0, object);
                 difference(out, &mut self.last.unit, from.unit.into());
                 self.stored(out, to);
             }
-            Asked::Inherit { child, range } => self.range(out, INHERIT, child, range),
+            CoreCall::Inherit { child, range } => self.range(out, INHERIT, child, range),
         }
     }
 
@@ -303,9 +304,9 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// When the bytes are not those of an encoder.
-    pub fn call(&mut self) -> Result<Option<Asked<'_>>, Damaged> {
+    pub fn call(&mut self) -> Result<Option<CoreCall<'_>>, Damaged> {
         while self.note()?.is_some() {}
-        self.asked()
+        self.core_call()
     }
 
     /// The next call or note; `None` at the end.
@@ -315,7 +316,7 @@ impl<'a> Decoder<'a> {
     pub fn item(&mut self) -> Result<Option<Item<'_>>, Damaged> {
         match self.note()? {
             Some(note) => Ok(Some(Item::Note(note))),
-            None => Ok(self.asked()?.map(Item::Call)),
+            None => Ok(self.core_call()?.map(Item::Call)),
         }
     }
 
@@ -342,15 +343,15 @@ impl<'a> Decoder<'a> {
         Ok(Some(note))
     }
 
-    fn asked(&mut self) -> Result<Option<Asked<'_>>, Damaged> {
+    fn core_call(&mut self) -> Result<Option<CoreCall<'_>>, Damaged> {
         let Some((&first, rest)) = self.bytes.split_first() else { return Ok(None) };
         self.bytes = rest;
         let (tag, flags) = (first & ((1 << FLAGS_SHIFT) - 1), first >> FLAGS_SHIFT);
         let flag = flags & 1 == 1;
         Ok(Some(match tag {
-            ADD_PROCESS => Asked::AddProcess { slots: self.small()? },
-            REMOVE_PROCESS => Asked::RemoveProcess { proc: self.proc()? },
-            ADOPT => Asked::Adopt { proc: self.proc()?, page: self.page()?, zero: flag },
+            ADD_PROCESS => CoreCall::AddProcess { slots: self.small()? },
+            REMOVE_PROCESS => CoreCall::RemoveProcess { proc: self.proc()? },
+            ADOPT => CoreCall::Adopt { proc: self.proc()?, page: self.page()?, zero: flag },
             PICK_VICTIMS => {
                 let (most, tick) = (self.small()?, self.tick()?);
                 self.procs.clear();
@@ -358,11 +359,11 @@ impl<'a> Decoder<'a> {
                     let proc = self.proc()?;
                     self.procs.push(proc);
                 }
-                Asked::PickVictims { most, tick, free: &self.procs }
+                CoreCall::PickVictims { most, tick, free: &self.procs }
             }
             CLAIM_RANGE => {
                 let (proc, range) = (self.proc()?, self.range()?);
-                Asked::ClaimRange { proc, range, most: self.small()?, tick: self.tick()? }
+                CoreCall::ClaimRange { proc, range, most: self.small()?, tick: self.tick()? }
             }
             EVICTED => {
                 let (proc, first, pages) = (self.proc()?, self.page()?, self.small()?);
@@ -374,7 +375,7 @@ impl<'a> Decoder<'a> {
                     false => (self.number()?, self.number()?, self.number()?),
                 };
                 let answer = Answer { moved, dropped, park: flags & 2 != 0, file };
-                Asked::Evicted { proc, first, pages, answer, tick: self.tick()? }
+                CoreCall::Evicted { proc, first, pages, answer, tick: self.tick()? }
             }
             PIN => {
                 let proc = self.proc()?;
@@ -383,33 +384,33 @@ impl<'a> Decoder<'a> {
                     let page = self.page()?;
                     self.pages.push(page);
                 }
-                Asked::Pin { proc, pages: &self.pages }
+                CoreCall::Pin { proc, pages: &self.pages }
             }
-            UNPARK => Asked::Unpark { proc: self.proc()? },
+            UNPARK => CoreCall::Unpark { proc: self.proc()? },
             FAULT => {
                 let (proc, page) = (self.proc()?, self.page()?);
                 let first = Page(page.0.wrapping_add(self.by()?));
                 let limit = PageRange { first, pages: self.number()? };
-                Asked::Fault { proc, page, limit, most: if flag { u32::MAX } else { self.small()? } }
+                CoreCall::Fault { proc, page, limit, most: if flag { u32::MAX } else { self.small()? } }
             }
-            SWAPPED_AHEAD => Asked::SwappedAhead { proc: self.proc()?, page: self.page()?, most: self.small()? },
-            READ_ELSEWHERE => Asked::ReadElsewhere { pages: self.small()? },
+            SWAPPED_AHEAD => CoreCall::SwappedAhead { proc: self.proc()?, page: self.page()?, most: self.small()? },
+            READ_ELSEWHERE => CoreCall::ReadElsewhere { pages: self.small()? },
             LOADED => {
                 let filled = [Filled::Done, Filled::Read, Filled::Exists, Filled::Retry][usize::from(flags)];
-                Asked::Loaded { proc: self.proc()?, page: self.page()?, filled }
+                CoreCall::Loaded { proc: self.proc()?, page: self.page()?, filled }
             }
-            REMOVED => Asked::Removed { proc: self.proc()?, range: self.range()? },
-            UNMAPPED => Asked::Unmapped { proc: self.proc()?, range: self.range()? },
-            DISOWN => Asked::Disown { proc: self.proc()?, range: self.range()? },
-            REMAPPED => Asked::Remapped { proc: self.proc()?, from: self.range()?, to: self.page()? },
-            FORKED => Asked::Forked { parent: self.proc()?, slots: self.small()?, present: flag },
-            BEGIN_PROOF => Asked::BeginProof { proc: self.proc()? },
-            END_DOUBTS => Asked::EndDoubts { proc: self.proc()?, epoch: self.small()? },
+            REMOVED => CoreCall::Removed { proc: self.proc()?, range: self.range()? },
+            UNMAPPED => CoreCall::Unmapped { proc: self.proc()?, range: self.range()? },
+            DISOWN => CoreCall::Disown { proc: self.proc()?, range: self.range()? },
+            REMAPPED => CoreCall::Remapped { proc: self.proc()?, from: self.range()?, to: self.page()? },
+            FORKED => CoreCall::Forked { parent: self.proc()?, slots: self.small()?, present: flag },
+            BEGIN_PROOF => CoreCall::BeginProof { proc: self.proc()? },
+            END_ZAP_PENDING => CoreCall::EndZapPending { proc: self.proc()?, epoch: self.small()? },
             END_QUARANTINE => {
-                Asked::EndQuarantine { proc: self.proc()?, page: self.page()?, epoch: self.small()?, present: flag }
+                CoreCall::EndQuarantine { proc: self.proc()?, page: self.page()?, epoch: self.small()?, present: flag }
             }
-            PICK_COMPRESS => Asked::PickCompress { most: self.small()? },
-            GOES_ON => Asked::GoesOn { object: self.object()? },
+            PICK_COMPRESS => CoreCall::PickCompress { most: self.small()? },
+            GOES_ON => CoreCall::GoesOn { object: self.object()? },
             OFFER => {
                 let object = self.object()?;
                 let origin = match self.number()? {
@@ -418,7 +419,7 @@ impl<'a> Decoder<'a> {
                     2 => Origin::Process,
                     _ => return Err(Damaged::Wrong),
                 };
-                Asked::Offer { object, origin, estimate: if flag { Some(self.small()?) } else { None } }
+                CoreCall::Offer { object, origin, estimate: if flag { Some(self.small()?) } else { None } }
             }
             COMPRESSED => {
                 let object = self.object()?;
@@ -428,21 +429,21 @@ impl<'a> Decoder<'a> {
                     2 => Coded::Word(self.word()?),
                     _ => Coded::Stored(self.stored()?),
                 };
-                Asked::Compressed { object, coded }
+                CoreCall::Compressed { object, coded }
             }
-            COMPACT => Asked::Compact { most: self.small()? },
-            SET_BUSY => Asked::SetBusy { busy: flag },
-            CLOSE_POOL => Asked::ClosePool { closed: flag },
-            LOOK => Asked::Look { tick: self.tick()? },
-            SWAP_TAKES => Asked::SwapTakes { takes: flag },
-            PICK_WRITEBACK => Asked::PickWriteback { pressed: flag, most_bytes: self.small()? },
-            BLOCK_OF => Asked::BlockOf { object: self.object()? },
+            COMPACT => CoreCall::Compact { most: self.small()? },
+            SET_BUSY => CoreCall::SetBusy { busy: flag },
+            CLOSE_POOL => CoreCall::ClosePool { closed: flag },
+            LOOK => CoreCall::Look { tick: self.tick()? },
+            SWAP_TAKES => CoreCall::SwapTakes { takes: flag },
+            PICK_WRITEBACK => CoreCall::PickWriteback { pressed: flag, most_bytes: self.small()? },
+            BLOCK_OF => CoreCall::BlockOf { object: self.object()? },
             WRITTEN => {
                 let object = self.object()?;
-                Asked::Written { object, extent: if flag { Some(self.extent()?) } else { None } }
+                CoreCall::Written { object, extent: if flag { Some(self.extent()?) } else { None } }
             }
-            RELOCATED => Asked::Relocated { object: self.object()?, from: self.extent()?, to: self.stored()? },
-            INHERIT => Asked::Inherit { child: self.proc()?, range: self.range()? },
+            RELOCATED => CoreCall::Relocated { object: self.object()?, from: self.extent()?, to: self.stored()? },
+            INHERIT => CoreCall::Inherit { child: self.proc()?, range: self.range()? },
             _ => return Err(Damaged::Wrong),
         }))
     }
@@ -535,71 +536,71 @@ mod tests {
         Stored { extent: Extent { unit }, len: 4096, codec: 9 }
     }
 
-    fn evicted(pages: u32, answer: Answer) -> Asked<'static> {
-        Asked::Evicted { proc: P, first: Page(64), pages, answer, tick: 7 }
+    fn evicted(pages: u32, answer: Answer) -> CoreCall<'static> {
+        CoreCall::Evicted { proc: P, first: Page(64), pages, answer, tick: 7 }
     }
 
     /// Each call at least once, with numbers at the ends of what they can be.
-    fn calls() -> Vec<Asked<'static>> {
+    fn calls() -> Vec<CoreCall<'static>> {
         let whole = Answer { moved: u64::MAX, ..Answer::default() };
         let part = Answer { moved: 0b1011, dropped: 0b100, park: true, file: 0b1000 };
         let parked = Answer { park: true, ..whole };
         let (page, object) = (Page(0x7_ffff_ffff), O);
         vec![
-            Asked::AddProcess { slots: 0 },
-            Asked::RemoveProcess { proc: ProcId(u32::MAX) },
-            Asked::Adopt { proc: P, page, zero: true },
-            Asked::PickVictims { most: 128, tick: 1_000_000, free: &[P, ProcId(0), ProcId(500)] },
-            Asked::PickVictims { most: 128, tick: 999_999, free: &[] },
-            Asked::ClaimRange { proc: P, range: range(0, u64::MAX >> 12), most: 32, tick: 0 },
+            CoreCall::AddProcess { slots: 0 },
+            CoreCall::RemoveProcess { proc: ProcId(u32::MAX) },
+            CoreCall::Adopt { proc: P, page, zero: true },
+            CoreCall::PickVictims { most: 128, tick: 1_000_000, free: &[P, ProcId(0), ProcId(500)] },
+            CoreCall::PickVictims { most: 128, tick: 999_999, free: &[] },
+            CoreCall::ClaimRange { proc: P, range: range(0, u64::MAX >> 12), most: 32, tick: 0 },
             evicted(64, whole),
             evicted(64, parked),
             evicted(4, part),
             evicted(1, Answer { moved: 1, ..Answer::default() }),
             evicted(1, Answer::default()),
-            Asked::Pin { proc: P, pages: &[Page(1), Page(0), Page(1 << 35)] },
-            Asked::Unpark { proc: P },
-            Asked::Fault { proc: P, page, limit: range(0x7_0000_0000, 1 << 33), most: u32::MAX },
-            Asked::Fault { proc: P, page: Page(0), limit: range(0, 1), most: 0 },
-            Asked::SwappedAhead { proc: P, page, most: 128 },
-            Asked::ReadElsewhere { pages: 16 },
-            Asked::Loaded { proc: P, page, filled: Filled::Done },
-            Asked::Loaded { proc: P, page, filled: Filled::Read },
-            Asked::Loaded { proc: P, page, filled: Filled::Exists },
-            Asked::Loaded { proc: P, page, filled: Filled::Retry },
-            Asked::Removed { proc: P, range: range(5, 6) },
-            Asked::Unmapped { proc: P, range: range(6, 0) },
-            Asked::Disown { proc: P, range: range(7, 1 << 51) },
-            Asked::Remapped { proc: P, from: range(100, 50), to: Page(1 << 34) },
-            Asked::Forked { parent: P, slots: 48, present: true },
-            Asked::Forked { parent: P, slots: 48, present: false },
-            Asked::BeginProof { proc: P },
-            Asked::EndDoubts { proc: P, epoch: 1 << 27 },
-            Asked::EndQuarantine { proc: P, page, epoch: 1, present: true },
-            Asked::PickCompress { most: u32::MAX },
-            Asked::GoesOn { object },
-            Asked::Offer { object, origin: Origin::Background, estimate: None },
-            Asked::Offer { object, origin: Origin::Direct, estimate: Some(65536) },
-            Asked::Offer { object: ObjectId(0), origin: Origin::Process, estimate: Some(0) },
-            Asked::Compressed { object, coded: Coded::Incompressible },
-            Asked::Compressed { object, coded: Coded::Bytes { codec: 255, len: 4095 } },
-            Asked::Compressed { object, coded: Coded::Word(u64::MAX) },
-            Asked::Compressed { object, coded: Coded::Stored(stored(u32::MAX)) },
-            Asked::Compact { most: 32 },
-            Asked::SetBusy { busy: true },
-            Asked::ClosePool { closed: false },
-            Asked::Look { tick: u64::from(u32::MAX) + 1 },
-            Asked::SwapTakes { takes: true },
-            Asked::PickWriteback { pressed: false, most_bytes: u32::MAX },
-            Asked::BlockOf { object: ObjectId(u32::MAX - 1) },
-            Asked::Written { object, extent: Some(Extent { unit: 0 }) },
-            Asked::Written { object, extent: None },
-            Asked::Relocated { object, from: Extent { unit: 12 }, to: stored(13) },
-            Asked::Inherit { child: P, range: PageRange::ALL },
+            CoreCall::Pin { proc: P, pages: &[Page(1), Page(0), Page(1 << 35)] },
+            CoreCall::Unpark { proc: P },
+            CoreCall::Fault { proc: P, page, limit: range(0x7_0000_0000, 1 << 33), most: u32::MAX },
+            CoreCall::Fault { proc: P, page: Page(0), limit: range(0, 1), most: 0 },
+            CoreCall::SwappedAhead { proc: P, page, most: 128 },
+            CoreCall::ReadElsewhere { pages: 16 },
+            CoreCall::Loaded { proc: P, page, filled: Filled::Done },
+            CoreCall::Loaded { proc: P, page, filled: Filled::Read },
+            CoreCall::Loaded { proc: P, page, filled: Filled::Exists },
+            CoreCall::Loaded { proc: P, page, filled: Filled::Retry },
+            CoreCall::Removed { proc: P, range: range(5, 6) },
+            CoreCall::Unmapped { proc: P, range: range(6, 0) },
+            CoreCall::Disown { proc: P, range: range(7, 1 << 51) },
+            CoreCall::Remapped { proc: P, from: range(100, 50), to: Page(1 << 34) },
+            CoreCall::Forked { parent: P, slots: 48, present: true },
+            CoreCall::Forked { parent: P, slots: 48, present: false },
+            CoreCall::BeginProof { proc: P },
+            CoreCall::EndZapPending { proc: P, epoch: 1 << 27 },
+            CoreCall::EndQuarantine { proc: P, page, epoch: 1, present: true },
+            CoreCall::PickCompress { most: u32::MAX },
+            CoreCall::GoesOn { object },
+            CoreCall::Offer { object, origin: Origin::Background, estimate: None },
+            CoreCall::Offer { object, origin: Origin::Direct, estimate: Some(65536) },
+            CoreCall::Offer { object: ObjectId(0), origin: Origin::Process, estimate: Some(0) },
+            CoreCall::Compressed { object, coded: Coded::Incompressible },
+            CoreCall::Compressed { object, coded: Coded::Bytes { codec: 255, len: 4095 } },
+            CoreCall::Compressed { object, coded: Coded::Word(u64::MAX) },
+            CoreCall::Compressed { object, coded: Coded::Stored(stored(u32::MAX)) },
+            CoreCall::Compact { most: 32 },
+            CoreCall::SetBusy { busy: true },
+            CoreCall::ClosePool { closed: false },
+            CoreCall::Look { tick: u64::from(u32::MAX) + 1 },
+            CoreCall::SwapTakes { takes: true },
+            CoreCall::PickWriteback { pressed: false, most_bytes: u32::MAX },
+            CoreCall::BlockOf { object: ObjectId(u32::MAX - 1) },
+            CoreCall::Written { object, extent: Some(Extent { unit: 0 }) },
+            CoreCall::Written { object, extent: None },
+            CoreCall::Relocated { object, from: Extent { unit: 12 }, to: stored(13) },
+            CoreCall::Inherit { child: P, range: PageRange::ALL },
         ]
     }
 
-    fn encoded(calls: &[Asked<'_>]) -> Vec<u8> {
+    fn encoded(calls: &[CoreCall<'_>]) -> Vec<u8> {
         let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
         calls.iter().for_each(|call| encoder.call(&mut bytes, call));
         bytes
@@ -651,13 +652,15 @@ mod tests {
 
     #[test]
     fn what_follows_each_other_is_short() {
-        let loads: Vec<Asked<'_>> =
-            (0..16).map(|i| Asked::Loaded { proc: P, page: Page(0x7_1234_5678 + i), filled: Filled::Done }).collect();
+        let loads: Vec<CoreCall<'_>> = (0..16)
+            .map(|i| CoreCall::Loaded { proc: P, page: Page(0x7_1234_5678 + i), filled: Filled::Done })
+            .collect();
         // Tag, process, difference; the first one has its page.
         assert_eq!(encoded(&loads).len(), 16 * 3 + 5);
     }
 
-    /// A block that ends too early or has another byte somewhere gives calls or an error, and no more calls than bytes.
+    /// A block that ends too early or has another byte somewhere gives calls or an error, and no
+    /// more calls than bytes.
     #[test]
     fn damaged_bytes_are_no_more_than_an_error() {
         let bytes = encoded(&calls());

@@ -1,10 +1,11 @@
 //! Every policy against a model: a store of units as the pools fill them, without bytes.
 //!
-//! Two policies of the same seed are told the same, so that they must give the same answers. What they name is checked against
-//! the contract of `Policy`: only units that are known and not taken, none twice, and at least one when room is needed.
+//! Two policies of the same seed are told the same, so that they must give the same answers. What
+//! they name is checked against the contract of `Policy`: only units that are known and not taken,
+//! none twice, and at least one when room is needed.
 
 use memfit_core::pool::{Handle, Unit, UnitView, FRAME_BYTES};
-use memfit_core::replacement::{Chooser, Policy, PolicyParams, ReplacementEntry, Zpage, REPLACEMENTS};
+use memfit_core::replacement::{Policy, PolicyParams, ReplacementEntry, ReplacementMode, Zpage, REPLACEMENTS};
 use proptest::prelude::*;
 
 /// How the units of a pool are filled.
@@ -103,8 +104,8 @@ struct Model {
 /// A policy of that entry, if it makes one.
 fn policy(entry: &ReplacementEntry, params: &PolicyParams) -> Option<Box<dyn Policy>> {
     match (entry.make)(params) {
-        Chooser::Policy(policy) => Some(policy),
-        Chooser::Nobody | Chooser::Queue(_) => None,
+        ReplacementMode::Policy(policy) => Some(policy),
+        ReplacementMode::Nobody | ReplacementMode::Queue(_) => None,
     }
 }
 
@@ -407,7 +408,8 @@ fn long_seeded_run() {
     }
 }
 
-/// A policy is asked until nothing is left: each unit is named once, and none that was returned is lost.
+/// A policy is asked until nothing is left: each unit is named once, and none that was returned is
+/// lost.
 #[test]
 fn every_unit_is_named() {
     for mut model in models(&PolicyParams { limit_frames: 1 << 20, ..PolicyParams::default() }) {

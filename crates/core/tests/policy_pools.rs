@@ -1,11 +1,11 @@
 //! Every replacement policy beside a real pool of each kind that it works with.
 //!
-//! The model is the engine in miniature: it stores and removes at random; when the pool is full it asks for victims, seals
-//! them, and empties them at once, in part, or later. What is named is checked against the contract of [`Policy`], and what
-//! the pool does against the seals.
+//! The model is the engine in miniature: it stores and removes at random; when the pool is full it
+//! asks for victims, seals them, and empties them at once, in part, or later. What is named is
+//! checked against the contract of [`Policy`], and what the pool does against the seals.
 
 use memfit_core::pool::{Handle, Pool, PoolEntry, PoolParams, Unit, UnitView, POOLS};
-use memfit_core::replacement::{Chooser, Policy, PolicyParams, ReplacementEntry, Zpage, REPLACEMENTS};
+use memfit_core::replacement::{Policy, PolicyParams, ReplacementEntry, ReplacementMode, Zpage, REPLACEMENTS};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames that the pool may use.
@@ -184,8 +184,8 @@ fn policies() -> impl Iterator<Item = (&'static ReplacementEntry, Vec<&'static P
 
 fn policy(entry: &ReplacementEntry) -> Option<Box<dyn Policy>> {
     match (entry.make)(&PolicyParams { limit_frames: LIMIT_FRAMES, ..PolicyParams::default() }) {
-        Chooser::Policy(policy) => Some(policy),
-        Chooser::Nobody | Chooser::Queue(_) => None,
+        ReplacementMode::Policy(policy) => Some(policy),
+        ReplacementMode::Nobody | ReplacementMode::Queue(_) => None,
     }
 }
 

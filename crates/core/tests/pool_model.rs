@@ -1,8 +1,9 @@
 //! Every pool against a model: a map of what was stored, and a frame area of real bytes.
 //!
-//! The model writes a pattern at the slot of each placed object, copies bytes when told to, and looks at them again.
-//! An overlap or a lost move shows as a wrong byte, a frame freed too early as poison. After each step the units are
-//! looked at as well: each object is in one, and they are as their views say.
+//! The model writes a pattern at the slot of each placed object, copies bytes when told to, and
+//! looks at them again. An overlap or a lost move shows as a wrong byte, a frame freed too early as
+//! poison. After each step the units are looked at as well: each object is in one, and they are as
+//! their views say.
 
 use memfit_core::pool::{find, Handle, Move, Pool, PoolEntry, PoolFull, PoolParams, Slot, Span, Unit, LEN_MAX, POOLS};
 use proptest::prelude::*;
@@ -17,12 +18,13 @@ const TIDIES: &[&str] = &["z3fold"];
 #[derive(Debug, Clone)]
 enum Op {
     Place(u32),
-    /// Removes the live object at this rank, modulo their number, and tidies its unit. Objects whose handle leaves the
-    /// remainder 0 modulo the second number stay where they are.
+    /// Removes the live object at this rank, modulo their number, and tidies its unit. Objects
+    /// whose handle leaves the remainder 0 modulo the second number stay where they are.
     Remove(usize, u32),
     /// Seals the unit of the object at this rank, or takes the seal off.
     Seal(usize),
-    /// Moves at most so many; objects whose handle leaves the remainder 0 modulo the second number stay.
+    /// Moves at most so many; objects whose handle leaves the remainder 0 modulo the second number
+    /// stay.
     Compact(usize, u32),
     Limit(u32),
 }
@@ -280,7 +282,8 @@ impl Model {
     }
 }
 
-/// Lengths as codecs make them: mostly a fifth to three quarters of a page, some tiny ones and some incompressible.
+/// Lengths as codecs make them: mostly a fifth to three quarters of a page, some tiny ones and some
+/// incompressible.
 fn len() -> impl Strategy<Value = u32> {
     prop_oneof![6 => 800..3000u32, 2 => 1..200u32, 1 => 3000..=LEN_MAX, 1 => Just(LEN_MAX), 2 => Just(1360u32)]
 }
@@ -419,7 +422,8 @@ impl Thirds {
     }
 }
 
-/// Where zsmalloc puts each object, worked out by hand. The comments give the slots in use of frames 0, 1, 2.
+/// Where zsmalloc puts each object, worked out by hand. The comments give the slots in use of
+/// frames 0, 1, 2.
 #[test]
 fn zsmalloc_fills_the_fullest() {
     let entry = find("zsmalloc").unwrap();
@@ -434,7 +438,8 @@ fn zsmalloc_fills_the_fullest() {
     // 3 2 1: the hole in frame 1 comes before frame 2.
     assert_eq!(thirds.remove(1, 1), none);
     assert_eq!(thirds.place(), (1, 1, none));
-    // 2 1 1: frame 0 first. 3 1 1: of equal ones that which became so last, frame 1; of its holes the newest.
+    // 2 1 1: frame 0 first. 3 1 1: of equal ones that which became so last, frame 1; of its holes
+    // the newest.
     assert_eq!([thirds.remove(0, 0), thirds.remove(1, 0), thirds.remove(1, 2)], [none; 3]);
     assert_eq!([thirds.place(), thirds.place()], [(0, 0, none), (1, 2, none)]);
     // 3 2 1: three more fit, a fourth would need a fourth frame.
@@ -442,7 +447,8 @@ fn zsmalloc_fills_the_fullest() {
     let full = thirds.pool.place(1360).unwrap_err();
     assert_eq!(full, PoolFull { frames_used: 3, frames_needed: 1, frames_max: 3 });
     assert_eq!(full.to_string(), "pool is full: 3 frames in use, 1 more needed, at most 3");
-    // 2 3 1 -> 3 3 0: compaction moves the lone object of frame 2 to the hole of frame 0, unless it must stay.
+    // 2 3 1 -> 3 3 0: compaction moves the lone object of frame 2 to the hole of frame 0, unless it
+    // must stay.
     assert_eq!([thirds.remove(0, 1), thirds.remove(2, 0), thirds.remove(2, 2)], [none; 3]);
     let (handle, mut moves, mut freed) = (thirds.at[&(2, 1)], Vec::new(), Vec::new());
     thirds.pool.compact(10, &|_| false, &mut moves, &mut freed);

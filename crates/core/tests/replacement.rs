@@ -1,5 +1,5 @@
-//! What each way of replacement brings back on known patterns: a program of which so many pages may be resident, in
-//! miniature.
+//! What each way of replacement brings back on known patterns: a program of which so many pages may
+//! be resident, in miniature.
 
 use memfit_core::replacement::find;
 use memfit_core::scheme::{ReclaimKind, Scheme};
@@ -185,7 +185,8 @@ fn what_came_from_the_tier_and_is_unchanged_goes_back_unwritten() {
 fn the_pool_follows_work_on_one_part_after_the_other() {
     // Twenty passes over an eighth, which just fits into RAM, then over the next.
     let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 12, PAGES * 20, || twenty_passes_over_each(PAGES / 8));
-    // The samples cost something: their shares are fair over all pages, and not over the part that is in use.
+    // The samples cost something: their shares are fair over all pages, and not over the part that
+    // is in use.
     assert!(second * 8 < bimodal && dueling < bimodal / 3, "{second} {bimodal} {dueling}");
 }
 
@@ -208,7 +209,8 @@ fn random_touches_cost_the_same_whatever_is_done() {
 
 #[test]
 fn what_is_used_all_the_time_stays_while_a_scan_passes() {
-    // Two touches in three go to a twentieth of the pages, the third goes on through all the others.
+    // Two touches in three go to a twentieth of the pages, the third goes on through all the
+    // others.
     let turns = PAGES * 10;
     let [second, bimodal, dueling] = costs(PAGES / 4, turns, || {
         let (mut next, mut scan) = (random(3), 0);

@@ -1,4 +1,5 @@
-//! Schemes: what is accepted, each kind of error with its message, overrides, and the way back to TOML.
+//! Schemes: what is accepted, each kind of error with its message, overrides, and the way back to
+//! TOML.
 
 use memfit_core::scheme::{CodecKind, Scheme, AXES, NUMBERS, PRESETS};
 
@@ -36,7 +37,8 @@ fn presets_parse_under_their_names() {
     }
 }
 
-/// Each number of a preset stands below its unit, its range and its default, as `memfit schemes NAME` shows them.
+/// Each number of a preset stands below its unit, its range and its default, as `memfit schemes
+/// NAME` shows them.
 #[test]
 fn presets_tell_units_and_defaults() {
     for preset in PRESETS {

@@ -22,7 +22,8 @@ macro_rules! columns {
             maybe("word", Type::Bits),
             $(maybe($name, Type::Number),)*
         ];
-        /// Numbers of the codecs, first and last, in the order of their columns: those of all dictionaries share one.
+        /// Numbers of the codecs, first and last, in the order of their columns: those of all
+        /// dictionaries share one.
         const CODECS: &[[u8; 2]] = &[$([$codec, $last],)*];
     };
 }

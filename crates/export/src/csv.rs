@@ -1,4 +1,5 @@
-//! Comma-separated text. No value has a comma, a quote or the end of a line in it: there is nothing to quote.
+//! Comma-separated text. No value has a comma, a quote or the end of a line in it: there is nothing
+//! to quote.
 
 use crate::columns::Column;
 use crate::row::{Row, Value};

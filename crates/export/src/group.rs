@@ -72,7 +72,8 @@ fn schema(of: &str, columns: &[Column]) -> Result<Schema, ParquetError> {
 }
 
 impl<W: Write + Send> Parquet<W> {
-    /// Begins a file. `of`: what a row is; `about`, JSON: what the rows are of, which goes with the file.
+    /// Begins a file. `of`: what a row is; `about`, JSON: what the rows are of, which goes with the
+    /// file.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,8 +1,9 @@
-//! Tables for pandas, polars, DuckDB and the like: recorded runs, a row a call and a column for each thing that calls carry, or a row
-//! for each page whose contents were recorded; and any other as [`Parquet`].
+//! Tables for pandas, polars, DuckDB and the like: recorded runs, a row a call and a column for
+//! each thing that calls carry, or a row for each page whose contents were recorded; and any other
+//! as [`Parquet`].
 //!
-//! [`COLUMNS`] and [`CONTENTS_COLUMNS`] say what there is; docs/trace.md says it to people. Memory is bounded: a block of the recording and, for Parquet,
-//! a group of rows.
+//! [`COLUMNS`] and [`CONTENTS_COLUMNS`] say what there is; docs/trace.md says it to people. Memory
+//! is bounded: a block of the recording and, for Parquet, a group of rows.
 #![forbid(unsafe_code)]
 
 mod columns;

@@ -1,7 +1,7 @@
 //! A row: that of a call here.
 
 use crate::columns::{At, COLUMNS};
-use memfit_core::{Asked, Coded, Extent, Filled, ObjectId, Origin, Page, PageRange, ProcId, Stored};
+use memfit_core::{Coded, CoreCall, Extent, Filled, ObjectId, Origin, Page, PageRange, ProcId, Stored};
 use std::fmt::Write;
 
 /// What a row has in a column.
@@ -41,7 +41,7 @@ impl Row {
     }
 
     /// Becomes the row of a call.
-    pub fn fill(&mut self, number: u64, time_ns: u64, asked: &Asked<'_>) {
+    pub fn fill(&mut self, number: u64, time_ns: u64, asked: &CoreCall<'_>) {
         self.values.clear();
         self.values.resize(COLUMNS.len(), Value::Nothing);
         self.has_list = false;
@@ -49,23 +49,25 @@ impl Row {
         self.number(At::TimeNs, time_ns);
         self.name(At::Call, asked.name());
         match *asked {
-            Asked::AddProcess { slots } => self.number(At::Slots, slots),
-            Asked::RemoveProcess { proc } | Asked::Unpark { proc } | Asked::BeginProof { proc } => self.process(proc),
-            Asked::Adopt { proc, page, zero } => {
+            CoreCall::AddProcess { slots } => self.number(At::Slots, slots),
+            CoreCall::RemoveProcess { proc } | CoreCall::Unpark { proc } | CoreCall::BeginProof { proc } => {
+                self.process(proc)
+            }
+            CoreCall::Adopt { proc, page, zero } => {
                 self.at(proc, page);
                 self.flag(zero);
             }
-            Asked::PickVictims { most, tick, free } => {
+            CoreCall::PickVictims { most, tick, free } => {
                 self.most(most);
                 self.number(At::TickMs, tick);
                 self.list(free.iter().map(|proc| proc.0.into()));
             }
-            Asked::ClaimRange { proc, range, most, tick } => {
+            CoreCall::ClaimRange { proc, range, most, tick } => {
                 self.range(proc, range);
                 self.most(most);
                 self.number(At::TickMs, tick);
             }
-            Asked::Evicted { proc, first, pages, answer, tick } => {
+            CoreCall::Evicted { proc, first, pages, answer, tick } => {
                 self.range(proc, PageRange { first, pages: pages.into() });
                 self.number(At::Moved, answer.moved);
                 self.number(At::Dropped, answer.dropped);
@@ -73,12 +75,12 @@ impl Row {
                 self.flag(answer.park);
                 self.number(At::TickMs, tick);
             }
-            Asked::Pin { proc, pages } => {
+            CoreCall::Pin { proc, pages } => {
                 self.process(proc);
                 self.number(At::Pages, pages.len() as u64);
                 self.list(pages.iter().map(|page| page.0));
             }
-            Asked::Fault { proc, page, limit, most } => {
+            CoreCall::Fault { proc, page, limit, most } => {
                 self.at(proc, page);
                 self.number(At::MappingPage, limit.first.0);
                 self.number(At::MappingPages, limit.pages);
@@ -87,64 +89,66 @@ impl Row {
                     self.most(most);
                 }
             }
-            Asked::SwappedAhead { proc, page, most } => {
+            CoreCall::SwappedAhead { proc, page, most } => {
                 self.at(proc, page);
                 self.most(most);
             }
-            Asked::ReadElsewhere { pages } => self.number(At::Pages, pages),
-            Asked::Loaded { proc, page, filled } => {
+            CoreCall::ReadElsewhere { pages } => self.number(At::Pages, pages),
+            CoreCall::Loaded { proc, page, filled } => {
                 self.at(proc, page);
                 self.name(At::Result, name_of_filled(filled));
             }
-            Asked::Removed { proc, range }
-            | Asked::Unmapped { proc, range }
-            | Asked::Disown { proc, range }
-            | Asked::Inherit { child: proc, range } => {
+            CoreCall::Removed { proc, range }
+            | CoreCall::Unmapped { proc, range }
+            | CoreCall::Disown { proc, range }
+            | CoreCall::Inherit { child: proc, range } => {
                 self.range(proc, range);
             }
-            Asked::Remapped { proc, from, to } => {
+            CoreCall::Remapped { proc, from, to } => {
                 self.range(proc, from);
                 self.number(At::ToPage, to.0);
             }
-            Asked::Forked { parent, slots, present } => {
+            CoreCall::Forked { parent, slots, present } => {
                 self.process(parent);
                 self.number(At::Slots, slots);
                 self.flag(present);
             }
-            Asked::EndDoubts { proc, epoch } => {
+            CoreCall::EndZapPending { proc, epoch } => {
                 self.process(proc);
                 self.number(At::Epoch, epoch);
             }
-            Asked::EndQuarantine { proc, page, epoch, present } => {
+            CoreCall::EndQuarantine { proc, page, epoch, present } => {
                 self.at(proc, page);
                 self.number(At::Epoch, epoch);
                 self.flag(present);
             }
-            Asked::PickCompress { most } | Asked::Compact { most } => self.most(most),
-            Asked::GoesOn { object } | Asked::BlockOf { object } => self.object(object),
-            Asked::Offer { object, origin, estimate } => {
+            CoreCall::PickCompress { most } | CoreCall::Compact { most } => self.most(most),
+            CoreCall::GoesOn { object } | CoreCall::BlockOf { object } => self.object(object),
+            CoreCall::Offer { object, origin, estimate } => {
                 self.object(object);
                 self.name(At::Origin, name_of_origin(origin));
                 if let Some(estimate) = estimate {
                     self.number(At::Entropy, estimate);
                 }
             }
-            Asked::Compressed { object, coded } => self.compressed(object, coded),
-            Asked::SetBusy { busy: flag } | Asked::ClosePool { closed: flag } | Asked::SwapTakes { takes: flag } => {
+            CoreCall::Compressed { object, coded } => self.compressed(object, coded),
+            CoreCall::SetBusy { busy: flag }
+            | CoreCall::ClosePool { closed: flag }
+            | CoreCall::SwapTakes { takes: flag } => {
                 self.flag(flag);
             }
-            Asked::Look { tick } => self.number(At::TickMs, tick),
-            Asked::PickWriteback { pressed, most_bytes } => {
+            CoreCall::Look { tick } => self.number(At::TickMs, tick),
+            CoreCall::PickWriteback { pressed, most_bytes } => {
                 self.most(most_bytes);
                 self.flag(pressed);
             }
-            Asked::Written { object, extent } => {
+            CoreCall::Written { object, extent } => {
                 self.object(object);
                 if let Some(Extent { unit }) = extent {
                     self.number(At::Unit, unit);
                 }
             }
-            Asked::Relocated { object, from, to } => {
+            CoreCall::Relocated { object, from, to } => {
                 self.object(object);
                 self.number(At::FromUnit, from.unit);
                 self.stored(to);

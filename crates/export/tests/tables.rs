@@ -15,84 +15,84 @@ const P: ProcId = ProcId(3);
 const OBJECT: ObjectId = ObjectId(77);
 
 /// Each call, with each of its choices, and what its row must have besides number, time and name.
-fn calls() -> Vec<(Asked<'static>, &'static str)> {
+fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
     let (page, range) = (Page(1 << 35), PageRange { first: Page(5), pages: 6 });
     let stored = Stored { extent: Extent { unit: 9 }, len: 1000, codec: 2 };
     let answer = Answer { moved: u64::MAX, dropped: 1 << 63, park: true, file: 5 };
     let most = u32::MAX;
     vec![
-        (Asked::AddProcess { slots: 153 }, "slots=153"),
-        (Asked::RemoveProcess { proc: P }, "process=3"),
-        (Asked::Adopt { proc: P, page, zero: true }, "process=3 page=34359738368 flag=true"),
-        (Asked::PickVictims { most: 4, tick: 8, free: &[P, ProcId(0)] }, "tick_ms=8 most=4 list=3 0"),
-        (Asked::PickVictims { most: 4, tick: 8, free: &[] }, "tick_ms=8 most=4 list="),
-        (Asked::ClaimRange { proc: P, range, most: 9, tick: 10 }, "process=3 page=5 pages=6 tick_ms=10 most=9"),
+        (CoreCall::AddProcess { slots: 153 }, "slots=153"),
+        (CoreCall::RemoveProcess { proc: P }, "process=3"),
+        (CoreCall::Adopt { proc: P, page, zero: true }, "process=3 page=34359738368 flag=true"),
+        (CoreCall::PickVictims { most: 4, tick: 8, free: &[P, ProcId(0)] }, "tick_ms=8 most=4 list=3 0"),
+        (CoreCall::PickVictims { most: 4, tick: 8, free: &[] }, "tick_ms=8 most=4 list="),
+        (CoreCall::ClaimRange { proc: P, range, most: 9, tick: 10 }, "process=3 page=5 pages=6 tick_ms=10 most=9"),
         (
-            Asked::Evicted { proc: P, first: Page(5), pages: 64, answer, tick: 11 },
+            CoreCall::Evicted { proc: P, first: Page(5), pages: 64, answer, tick: 11 },
             "process=3 page=5 pages=64 tick_ms=11 moved=18446744073709551615 dropped=9223372036854775808 file=5 flag=true",
         ),
-        (Asked::Pin { proc: P, pages: &[Page(7), Page(9)] }, "process=3 pages=2 list=7 9"),
-        (Asked::Unpark { proc: P }, "process=3"),
+        (CoreCall::Pin { proc: P, pages: &[Page(7), Page(9)] }, "process=3 pages=2 list=7 9"),
+        (CoreCall::Unpark { proc: P }, "process=3"),
         (
-            Asked::Fault { proc: P, page: Page(8), limit: range, most: 16 },
+            CoreCall::Fault { proc: P, page: Page(8), limit: range, most: 16 },
             "process=3 page=8 mapping_page=5 mapping_pages=6 most=16",
         ),
-        (Asked::Fault { proc: P, page: Page(8), limit: range, most }, "process=3 page=8 mapping_page=5 mapping_pages=6"),
-        (Asked::SwappedAhead { proc: P, page: Page(8), most: 1 }, "process=3 page=8 most=1"),
-        (Asked::ReadElsewhere { pages: 12 }, "pages=12"),
-        (Asked::Loaded { proc: P, page: Page(8), filled: Filled::Done }, "process=3 page=8 result=done"),
-        (Asked::Loaded { proc: P, page: Page(8), filled: Filled::Read }, "process=3 page=8 result=read"),
-        (Asked::Loaded { proc: P, page: Page(8), filled: Filled::Exists }, "process=3 page=8 result=exists"),
-        (Asked::Loaded { proc: P, page: Page(8), filled: Filled::Retry }, "process=3 page=8 result=retry"),
-        (Asked::Removed { proc: P, range }, "process=3 page=5 pages=6"),
-        (Asked::Unmapped { proc: P, range }, "process=3 page=5 pages=6"),
-        (Asked::Disown { proc: P, range }, "process=3 page=5 pages=6"),
-        (Asked::Remapped { proc: P, from: range, to: Page(0) }, "process=3 page=5 pages=6 to_page=0"),
-        (Asked::Forked { parent: P, slots: 4, present: false }, "process=3 slots=4 flag=false"),
-        (Asked::BeginProof { proc: P }, "process=3"),
-        (Asked::EndDoubts { proc: P, epoch: 2 }, "process=3 epoch=2"),
+        (CoreCall::Fault { proc: P, page: Page(8), limit: range, most }, "process=3 page=8 mapping_page=5 mapping_pages=6"),
+        (CoreCall::SwappedAhead { proc: P, page: Page(8), most: 1 }, "process=3 page=8 most=1"),
+        (CoreCall::ReadElsewhere { pages: 12 }, "pages=12"),
+        (CoreCall::Loaded { proc: P, page: Page(8), filled: Filled::Done }, "process=3 page=8 result=done"),
+        (CoreCall::Loaded { proc: P, page: Page(8), filled: Filled::Read }, "process=3 page=8 result=read"),
+        (CoreCall::Loaded { proc: P, page: Page(8), filled: Filled::Exists }, "process=3 page=8 result=exists"),
+        (CoreCall::Loaded { proc: P, page: Page(8), filled: Filled::Retry }, "process=3 page=8 result=retry"),
+        (CoreCall::Removed { proc: P, range }, "process=3 page=5 pages=6"),
+        (CoreCall::Unmapped { proc: P, range }, "process=3 page=5 pages=6"),
+        (CoreCall::Disown { proc: P, range }, "process=3 page=5 pages=6"),
+        (CoreCall::Remapped { proc: P, from: range, to: Page(0) }, "process=3 page=5 pages=6 to_page=0"),
+        (CoreCall::Forked { parent: P, slots: 4, present: false }, "process=3 slots=4 flag=false"),
+        (CoreCall::BeginProof { proc: P }, "process=3"),
+        (CoreCall::EndZapPending { proc: P, epoch: 2 }, "process=3 epoch=2"),
         (
-            Asked::EndQuarantine { proc: P, page: Page(8), epoch: 2, present: true },
+            CoreCall::EndQuarantine { proc: P, page: Page(8), epoch: 2, present: true },
             "process=3 page=8 epoch=2 flag=true",
         ),
-        (Asked::PickCompress { most }, "most=4294967295"),
-        (Asked::GoesOn { object: OBJECT }, "object=77"),
-        (Asked::Offer { object: OBJECT, origin: Origin::Background, estimate: None }, "object=77 origin=background"),
+        (CoreCall::PickCompress { most }, "most=4294967295"),
+        (CoreCall::GoesOn { object: OBJECT }, "object=77"),
+        (CoreCall::Offer { object: OBJECT, origin: Origin::Background, estimate: None }, "object=77 origin=background"),
         (
-            Asked::Offer { object: OBJECT, origin: Origin::Direct, estimate: Some(0) },
+            CoreCall::Offer { object: OBJECT, origin: Origin::Direct, estimate: Some(0) },
             "object=77 origin=direct entropy=0",
         ),
         (
-            Asked::Offer { object: OBJECT, origin: Origin::Process, estimate: Some(65536) },
+            CoreCall::Offer { object: OBJECT, origin: Origin::Process, estimate: Some(65536) },
             "object=77 origin=process entropy=65536",
         ),
-        (Asked::Compressed { object: OBJECT, coded: Coded::Incompressible }, "object=77 result=incompressible"),
+        (CoreCall::Compressed { object: OBJECT, coded: Coded::Incompressible }, "object=77 result=incompressible"),
         (
-            Asked::Compressed { object: OBJECT, coded: Coded::Bytes { codec: 255, len: 4095 } },
+            CoreCall::Compressed { object: OBJECT, coded: Coded::Bytes { codec: 255, len: 4095 } },
             "object=77 result=bytes codec=255 len=4095",
         ),
         (
-            Asked::Compressed { object: OBJECT, coded: Coded::Word(u64::MAX) },
+            CoreCall::Compressed { object: OBJECT, coded: Coded::Word(u64::MAX) },
             "object=77 result=word word=18446744073709551615",
         ),
         (
-            Asked::Compressed { object: OBJECT, coded: Coded::Stored(stored) },
+            CoreCall::Compressed { object: OBJECT, coded: Coded::Stored(stored) },
             "object=77 result=stored codec=2 len=1000 unit=9",
         ),
-        (Asked::Compact { most: 3 }, "most=3"),
-        (Asked::SetBusy { busy: true }, "flag=true"),
-        (Asked::ClosePool { closed: false }, "flag=false"),
-        (Asked::Look { tick: 1 << 32 }, "tick_ms=4294967296"),
-        (Asked::SwapTakes { takes: true }, "flag=true"),
-        (Asked::PickWriteback { pressed: true, most_bytes: 65536 }, "most=65536 flag=true"),
-        (Asked::BlockOf { object: OBJECT }, "object=77"),
-        (Asked::Written { object: OBJECT, extent: Some(Extent { unit: 0 }) }, "object=77 unit=0"),
-        (Asked::Written { object: OBJECT, extent: None }, "object=77"),
+        (CoreCall::Compact { most: 3 }, "most=3"),
+        (CoreCall::SetBusy { busy: true }, "flag=true"),
+        (CoreCall::ClosePool { closed: false }, "flag=false"),
+        (CoreCall::Look { tick: 1 << 32 }, "tick_ms=4294967296"),
+        (CoreCall::SwapTakes { takes: true }, "flag=true"),
+        (CoreCall::PickWriteback { pressed: true, most_bytes: 65536 }, "most=65536 flag=true"),
+        (CoreCall::BlockOf { object: OBJECT }, "object=77"),
+        (CoreCall::Written { object: OBJECT, extent: Some(Extent { unit: 0 }) }, "object=77 unit=0"),
+        (CoreCall::Written { object: OBJECT, extent: None }, "object=77"),
         (
-            Asked::Relocated { object: OBJECT, from: Extent { unit: 12 }, to: stored },
+            CoreCall::Relocated { object: OBJECT, from: Extent { unit: 12 }, to: stored },
             "object=77 codec=2 len=1000 unit=9 from_unit=12",
         ),
-        (Asked::Inherit { child: P, range }, "process=3 page=5 pages=6"),
+        (CoreCall::Inherit { child: P, range }, "process=3 page=5 pages=6"),
     ]
 }
 
@@ -110,7 +110,7 @@ fn head() -> Head {
 
 /// All calls, again and again, in blocks of so many.
 fn recording(head: &Head, count: usize, in_block: usize) -> Vec<u8> {
-    let all: Vec<Asked<'_>> = calls().into_iter().map(|(asked, _)| asked).cycle().take(count).collect();
+    let all: Vec<CoreCall<'_>> = calls().into_iter().map(|(asked, _)| asked).cycle().take(count).collect();
     let mut writer = Writer::new(Vec::new(), head).unwrap();
     for (i, part) in all.chunks(in_block).enumerate() {
         let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
@@ -185,7 +185,7 @@ fn contents_are_a_table_of_their_own() {
     let notes = [(of_object, None), (of_page, Some(u64::MAX))];
     let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
     for (whose, word) in notes {
-        encoder.call(&mut bytes, &Asked::Look { tick: 1 });
+        encoder.call(&mut bytes, &CoreCall::Look { tick: 1 });
         let contents = Contents { whose, hash: 1 << 63, entropy: 5, word, lens };
         encoder.note(&mut bytes, Note::Contents(contents));
     }

@@ -64,7 +64,8 @@ impl Cell {
         fits
     }
 
-    /// As it is in a fork child, or after mremap: removals under way in the old place do not reach it.
+    /// As it is in a fork child, or after mremap: removals under way in the old place do not reach
+    /// it.
     pub fn elsewhere(self) -> Cell {
         Cell { removals: 0, since: 0, ..self }
     }

@@ -6,7 +6,8 @@ use crate::PageNo;
 /// A rule that a run leaves out, with its number in the design if it has one there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// 3: events are read while the stub may be inside a MOVE; the batch is settled as if it were not.
+    /// 3: events are read while the stub may be inside a MOVE; the batch is drained as if it were
+    ///    not.
     R3Gate,
     /// 3: events are read and handled, and the batch goes on.
     R3Cancel,
@@ -16,11 +17,11 @@ pub enum Rule {
     R5Done,
     /// 5: EAGAIN is retried without reading the events.
     R5Retry,
-    /// 6: a busy page is not settled before its mremap.
+    /// 6: a busy page is not drained before its mremap.
     R6,
     /// 8: pages present at a REMOVE stay resident.
     R8,
-    /// 11: evictions in flight are not settled before a FORK.
+    /// 11: evictions in flight are not drained before a FORK.
     R11,
     /// 20: the faults of a read are served before its events.
     R20,
@@ -32,23 +33,24 @@ pub enum Rule {
     RemapOrder,
     /// `io` is let go while such a REMAP waits.
     RemapLocked,
-    /// What leaves the target of a REMAP does not wait until all events are read, though memory that nobody knew of may
-    /// have been there before.
+    /// What leaves the target of a REMAP does not wait until all events are read, though memory
+    /// that nobody knew of may have been there before.
     Grown,
     /// A fork child's table is believed where the child has nothing registered.
     Confirm,
-    /// A fork child is confirmed by what was registered before its `io` was taken, events pending or not.
+    /// A fork child is confirmed by what was registered before its `io` was taken, events pending
+    /// or not.
     ConfirmLocked,
     /// A page that should be there is verified without `io`, by what the table said before.
     VerifyLocked,
     /// Pages come, and are adopted, as if the zap of every REMOVE were over when it is read.
-    Doubt,
+    ZapPending,
     /// Pages after MADV_FREE are moved as they are: the kernel may drop them in the window.
     Populate,
     /// 21: pages are adopted without a look for pending events.
     R21,
-    /// Pages are adopted without a proof that their mappings are registered: a range that was registered can have had
-    /// holes.
+    /// Pages are adopted without a proof that their mappings are registered: a range that was
+    /// registered can have had holes.
     Registered,
     /// That proof is made with a page that the table has, and that may be in a batch.
     ProofUnknown,
@@ -108,8 +110,8 @@ pub struct Scenario {
     pub around: u8,
     /// The pager's threads may hold a process in a list while it ends.
     pub stale_lists: bool,
-    /// The child is engaged too: looks for new memory may be at the child.
-    pub child_engaged: bool,
+    /// The child is attached too: looks for new memory may be at the child.
+    pub child_attached: bool,
 }
 
 impl Scenario {

@@ -1,4 +1,5 @@
-//! The fault thread of a process, as `fault.rs` of the pager has it: read, handle events, serve faults.
+//! The fault thread of a process, as `fault.rs` of the pager has it: read, handle events, serve
+//! faults.
 
 use crate::config::Rule;
 use crate::kernel::{Event, Fill, Message};
@@ -26,8 +27,8 @@ pub enum Pc {
     Finish(Fill),
     /// Before the COPY that verifies a page which should be there.
     Verify,
-    /// Before `settle_batch` takes `io` and closes the gate.
-    Settle,
+    /// Before `drain_batch` takes `io` and closes the gate.
+    DrainBatch,
     /// Waits for the stub to leave its MOVE.
     Collect,
     /// The memory is gone.
@@ -63,10 +64,11 @@ impl World<'_> {
             Pc::Idle => p.id.is_some() && (mm.gone || (mm.readable() && free)),
             // In between it would only find the same event pending again.
             Pc::Drain => free && (mm.readable() || mm.changing == 0 || mm.gone || !self.s.faults[proc].late.is_empty()),
-            // While events wait for another one, only that or the end of the waiting is worth a look.
+            // While events wait for another one, only that or the end of the waiting is worth a
+            // look.
             Pc::Read if self.waits_locked(proc) => mm.readable() || mm.changing == 0 || mm.gone,
             Pc::Read | Pc::Collect => self.gate_clear(proc),
-            Pc::Settle | Pc::Remove => free,
+            Pc::DrainBatch | Pc::Remove => free,
             Pc::Verify => free || !self.changes.keeps(Rule::VerifyLocked),
             // Without rule 5 it spins until the event is handled, which nobody does.
             Pc::Ask if mm.changing > 0 && !self.changes.keeps(Rule::R5Retry) => false,
@@ -85,7 +87,7 @@ impl World<'_> {
             Pc::Copy => self.copy_loads(proc)?,
             Pc::Finish(fill) => self.finish(proc, fill),
             Pc::Verify => self.verify(proc)?,
-            Pc::Settle => self.begin_io(proc, Pc::Collect),
+            Pc::DrainBatch => self.begin_io(proc, Pc::Collect),
             Pc::Collect => {
                 self.collect(proc, true)?;
                 self.end_io(proc);
@@ -173,7 +175,7 @@ impl World<'_> {
             self.s.faults[proc].late = events;
             return Ok(());
         }
-        if self.settles_first(&events) {
+        if self.drains_first(&events) {
             self.collect(proc, true)?;
         }
         let is_fork = |e: &Event| *e == Event::Fork;
@@ -187,7 +189,7 @@ impl World<'_> {
         self.handle_all(proc, events)
     }
 
-    fn settles_first(&self, events: &[Event]) -> bool {
+    fn drains_first(&self, events: &[Event]) -> bool {
         let broken = |event: &Event| match event {
             Event::Remap { .. } => !self.changes.keeps(Rule::R6),
             Event::Fork => !self.changes.keeps(Rule::R11),
@@ -209,8 +211,8 @@ impl World<'_> {
             }
             Event::Remove { first, pages } => {
                 self.call("removed", |core| core.removed(id, range(first, pages)));
-                if !self.changes.keeps(Rule::Doubt) {
-                    self.call("end_doubts", |core| core.end_doubts(id, u32::MAX));
+                if !self.changes.keeps(Rule::ZapPending) {
+                    self.call("end_zap_pending", |core| core.end_zap_pending(id, u32::MAX));
                 }
             }
             Event::Unmap { first, pages } => {
@@ -292,7 +294,7 @@ impl World<'_> {
         (f.from, f.pc) = match answer {
             Fault::Load => (0, Pc::Copy),
             Fault::Present => (0, Pc::Verify),
-            Fault::Evicting => (0, Pc::Settle),
+            Fault::Evicting => (0, Pc::DrainBatch),
             Fault::Busy => return self.next_fault(proc),
         };
     }
@@ -384,8 +386,8 @@ impl World<'_> {
         self.s.faults[proc].pc = if self.changes.keeps(Rule::R5Retry) { Pc::Drain } else { Pc::Ask };
     }
 
-    /// The table says that the page is there. If it is not, a page was lost. With `io` held, no batch takes it between
-    /// the question and the proof.
+    /// The table says that the page is there. If it is not, a page was lost. With `io` held, no
+    /// batch takes it between the question and the proof.
     fn verify(&mut self, proc: usize) -> Result<(), String> {
         let number = self.faulting(proc);
         let entry = self.core.entry(self.s.procs[proc].core_id(), page(number));

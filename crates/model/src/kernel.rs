@@ -1,8 +1,8 @@
 //! The kernel's side of one process: page tables, mappings, the userfaultfd with its queues.
 //!
-//! Follows Linux 6.18: a message of a fault goes before one of an event; an event counts as pending from the change of
-//! the mappings until the thread that raised it goes on; COPY and MOVE fail with EAGAIN while one is pending; MOVE
-//! looks at the registration of its destination only.
+//! Follows Linux 6.18: a message of a fault goes before one of an event; an event counts as pending
+//! from the change of the mappings until the thread that raised it goes on; COPY and MOVE fail with
+//! EAGAIN while one is pending; MOVE looks at the registration of its destination only.
 
 use crate::cell::Cell;
 use crate::{PageNo, PAGES};
@@ -206,7 +206,8 @@ impl Mm {
         Fill::Done
     }
 
-    /// UFFDIO_MOVE of `pages` pages into the window at `to`: the pages it carried out and what stopped it.
+    /// UFFDIO_MOVE of `pages` pages into the window at `to`: the pages it carried out and what
+    /// stopped it.
     pub fn take(&mut self, first: PageNo, pages: u8, to: usize) -> (u8, Errno) {
         if self.changing > 0 {
             return (0, Errno::Again);

@@ -1,21 +1,23 @@
 //! Model check of the page-state machine.
 //!
-//! The decisions are the real ones: every step drives [`memfit_core::Core`]. Around it this crate models, as small
-//! atomic steps, what the core cannot see: the program's threads, the kernel's page tables and userfaultfd queues,
-//! the stub with its gate, and the threads of the pager with their locks. [`search::explore`] tries the orders of
-//! these steps, with a bound on preemptions, and stops at the first order that
+//! The decisions are the real ones: every step drives [`memfit_core::Core`]. Around it this crate
+//! models, as small atomic steps, what the core cannot see: the program's threads, the kernel's
+//! page tables and userfaultfd queues, the stub with its gate, and the threads of the pager with
+//! their locks. [`search::explore`] tries the orders of these steps, with a bound on preemptions,
+//! and stops at the first order that
 //!
 //! * lets the program read a value that no order of its own calls explains,
 //! * makes the pager stop with "a page was lost", or the core panic,
 //! * leaves somebody waiting for ever, or leaves memory behind after the last exit.
 //!
-//! [`config::Rule`] switches off one rule at a time in the modelled pager or stub; the search must then find a
-//! violation.
+//! [`config::Rule`] switches off one rule at a time in the modelled pager or stub; the search must
+//! then find a violation.
 //!
-//! What is simplified: memory is sequentially consistent; one page holds one small number; a process is one run of
-//! [`PAGES`] pages; system calls are cut where the kernel drops its locks; codecs and disks never fail. Left out: the
-//! throttle and the brake, pins, MADV_POPULATE_WRITE of pages that were shared, ranges that fork does not inherit,
-//! mremap onto a mapping, batches of a fork child.
+//! What is simplified: memory is sequentially consistent; one page holds one small number; a
+//! process is one run of [`PAGES`] pages; system calls are cut where the kernel drops its locks;
+//! codecs and disks never fail. Left out: the throttle and the brake, pins, MADV_POPULATE_WRITE of
+//! pages that were shared, ranges that fork does not inherit, mremap onto a mapping, batches of a
+//! fork child.
 #![forbid(unsafe_code)]
 
 pub mod cell;

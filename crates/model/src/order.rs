@@ -1,7 +1,8 @@
 //! In which order events are handled.
 //!
-//! The kernel queues an event after it has released the locks of the mappings: events of several threads may be queued
-//! in another order than their changes were made. Alone they would be handled as they come.
+//! The kernel queues an event after it has released the locks of the mappings: events of several
+//! threads may be queued in another order than their changes were made. Alone they would be handled
+//! as they come.
 
 use crate::config::Rule;
 use crate::kernel::Event;
@@ -42,8 +43,8 @@ fn covers(pages: Pages, page: usize) -> bool {
 }
 
 impl World<'_> {
-    /// Handles events in their order, but for those that must wait for one behind them. While one waits, nobody may do
-    /// anything by what the pager knows: `io` is held until its time has come.
+    /// Handles events in their order, but for those that must wait for one behind them. While one
+    /// waits, nobody may do anything by what the pager knows: `io` is held until its time has come.
     pub(crate) fn handle_all(&mut self, proc: usize, events: Vec<Event>) -> Result<(), String> {
         self.s.procs[proc].postponed.extend(events);
         while let Some(i) = self.next_event(proc) {
@@ -66,7 +67,7 @@ impl World<'_> {
             self.collect(proc, true)?;
             while !self.s.procs[proc].postponed.is_empty() {
                 let event = self.s.procs[proc].postponed.remove(0);
-                self.settle_event(proc, event);
+                self.resolve_event(proc, event);
             }
             self.s.procs[proc].unsure = [false; PAGES];
         }
@@ -74,10 +75,10 @@ impl World<'_> {
     }
 
     /// Handles an event when all are read.
-    fn settle_event(&mut self, proc: usize, event: Event) {
+    fn resolve_event(&mut self, proc: usize, event: Event) {
         if self.changes.keeps(Rule::RemapOrder) {
             while let Some(late) = self.late_for(proc, target(&event)) {
-                late.into_iter().for_each(|event| self.settle_event(proc, event));
+                late.into_iter().for_each(|event| self.resolve_event(proc, event));
             }
         }
         let mut late = [false; PAGES];
@@ -106,7 +107,8 @@ impl World<'_> {
         }
     }
 
-    /// Takes the events by which a mapping had left a place before the REMAP that is to be handled next came there.
+    /// Takes the events by which a mapping had left a place before the REMAP that is to be handled
+    /// next came there.
     fn late_for(&mut self, proc: usize, place: Pages) -> Option<Vec<Event>> {
         for at in 0..self.s.procs[proc].postponed.len() {
             let event = self.s.procs[proc].postponed[at];
@@ -124,8 +126,8 @@ impl World<'_> {
         None
     }
 
-    /// Whether the first UNMAP of a page is of what was there before the mapping that came. The process is killed if that
-    /// cannot be told.
+    /// Whether the first UNMAP of a page is of what was there before the mapping that came. The
+    /// process is killed if that cannot be told.
     fn is_late(&mut self, proc: usize, event: Option<&Event>, page: usize) -> bool {
         if self.s.mm[proc].gone {
             return false;
@@ -147,7 +149,8 @@ impl World<'_> {
         false
     }
 
-    /// The first event that need not wait: its target is free, and none before it waits that it must follow.
+    /// The first event that need not wait: its target is free, and none before it waits that it
+    /// must follow.
     fn next_event(&self, proc: usize) -> Option<usize> {
         let p = &self.s.procs[proc];
         let tracked = |i: usize| {

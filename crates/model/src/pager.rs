@@ -139,8 +139,8 @@ impl World<'_> {
         all
     }
 
-    /// Takes the answers that are there. With `cancel` (the gate must be closed) the untried ranges go back to the
-    /// program and the stub drops them.
+    /// Takes the answers that are there. With `cancel` (the gate must be closed) the untried ranges
+    /// go back to the program and the stub drops them.
     pub(crate) fn collect(&mut self, proc: usize, cancel: bool) -> Result<(), String> {
         let (p, ring) = (&self.s.procs[proc], &self.s.ring);
         if !p.busy || (p.removed && self.changes.keeps(Rule::R22)) {

@@ -1,4 +1,5 @@
-//! The program: threads with short scripts, cut into the steps between which the kernel drops its locks.
+//! The program: threads with short scripts, cut into the steps between which the kernel drops its
+//! locks.
 
 use crate::kernel::{Event, Pte};
 use crate::world::{Actor, World};

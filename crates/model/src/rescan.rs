@@ -51,7 +51,7 @@ impl World<'_> {
         if self.s.look != Look::Idle {
             return vec![0];
         }
-        let child = |&p: &u8| p == 0 || self.scenario.child_engaged;
+        let child = |&p: &u8| p == 0 || self.scenario.child_attached;
         (0..2).filter(child).filter(|&p| self.s.left.rescans > 0 && self.s.procs[usize::from(p)].listed).collect()
     }
 
@@ -89,7 +89,8 @@ impl World<'_> {
     fn read_maps(&mut self, proc: u8) {
         self.s.left.rescans -= 1;
         if proc == 1 && !self.s.child_known {
-            // The child's stub is ready: what the table says of ranges that it does not have must not be believed.
+            // The child's stub is ready: what the table says of ranges that it does not have must
+            // not be believed.
             self.s.child_known = true;
             let registered = std::array::from_fn(|i| self.s.mm[1].registered(i as u8));
             self.say(|| format!("reads what the child has registered: {}", list(&registered)));
@@ -129,7 +130,8 @@ impl World<'_> {
         self.s.procs[1].regions = registered;
     }
 
-    /// A range is registered if something is mapped in it: then everything that is, and what is not is a hole.
+    /// A range is registered if something is mapped in it: then everything that is, and what is not
+    /// is a hole.
     fn register(&mut self, proc: u8, maps: Maps) {
         let p = usize::from(proc);
         if self.s.procs[p].removed && self.changes.keeps(Rule::R22) {
@@ -151,8 +153,9 @@ impl World<'_> {
         self.s.look = Look::Registered(proc, fresh);
     }
 
-    /// A mapping is registered as a whole or not at all, so filling one of its present pages tells. Not one that the
-    /// table has: it may be in a batch, and gone when it is filled. Without a present page it is believed.
+    /// A mapping is registered as a whole or not at all, so filling one of its present pages tells.
+    /// Not one that the table has: it may be in a batch, and gone when it is filled. Without a
+    /// present page it is believed.
     fn prove(&mut self, proc: u8, fresh: [bool; PAGES], seen: Present, maps: Maps) {
         let (mut regions, mut proved) = ([false; PAGES], [None; PAGES]);
         for range in mappings(&maps) {
@@ -204,10 +207,10 @@ impl World<'_> {
         }
     }
 
-    /// Whether a page is in quarantine or a range in doubt.
+    /// Whether a page is in quarantine or a range is zap-pending.
     fn to_prove(&self) -> bool {
         let quarantined = self.core.quarantined_pages(self.s.procs[0].core_id()) > 0;
-        quarantined || self.core.doubts(self.s.procs[0].core_id())
+        quarantined || self.core.has_zap_pending(self.s.procs[0].core_id())
     }
 
     fn asleep(&self, thread: u8) -> bool {
@@ -267,7 +270,7 @@ impl World<'_> {
     fn let_go(&mut self, epoch: u32, pages: &[PageNo]) {
         let id = self.s.procs[0].core_id();
         let pages = if self.s.mm[0].gone { &[] } else { pages };
-        self.call("end_doubts", |core| core.end_doubts(id, epoch));
+        self.call("end_zap_pending", |core| core.end_zap_pending(id, epoch));
         for &number in pages {
             let present = self.s.mm[0].pte[usize::from(number)].is_some();
             self.say(|| format!("ends the quarantine of page {number}, present: {present}"));

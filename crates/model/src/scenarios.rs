@@ -95,8 +95,8 @@ pub fn adoption() -> Scenario {
     Scenario::new("adoption", &[Plain(1), Plain(2)], &[script]).posts(1, 2).rescans(2)
 }
 
-/// Memory with a hole when it is registered; something is mapped into the hole later. UFFDIO_REGISTER of a range
-/// registers what is mapped then, and no event tells of the rest.
+/// Memory with a hole when it is registered; something is mapped into the hole later.
+/// UFFDIO_REGISTER of a range registers what is mapped then, and no event tells of the rest.
 pub fn hole() -> Scenario {
     let (a, b): (&[Op], &[Op]) =
         (&[Unmap(1, 1), Await(0), Signal(1)], &[Map(1, 1), Write(1, 5), Signal(0), Await(1), Read(1)]);
@@ -118,7 +118,8 @@ pub fn grown_and_evicted() -> Scenario {
     Scenario::new("eviction of grown memory", &[Grown], &[a, b]).posts(1, 1).rescans(1)
 }
 
-/// An mremap of grown memory, whose place another thread's mapping gets while the pager looks for new memory.
+/// An mremap of grown memory, whose place another thread's mapping gets while the pager looks for
+/// new memory.
 pub fn grown_and_moved() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[remap(1, 3, 1), Read(3)], &[Map(1, 1), Write(1, 5), Read(1)]);
     Scenario::new("mremap of grown memory", &[Resident(1), Grown], &[a, b]).rescans(1)
@@ -167,7 +168,7 @@ pub fn fork_beside_unmap() -> Scenario {
     let child: &[Op] = &[Unmap(0, 1), Map(0, 1), Read(0)];
     let scenario =
         Scenario::new("fork beside munmap", &[Staged(1), Hole, Resident(2)], &[a, b]).rescans(2).child(child);
-    scenario.with(|s| s.child_engaged = true)
+    scenario.with(|s| s.child_attached = true)
 }
 
 /// A fork child moves memory while the pager gets to know it.
@@ -175,7 +176,7 @@ pub fn child_moves() -> Scenario {
     let child: &[Op] = &[remap(0, 2, 1), Read(2)];
     let scenario =
         Scenario::new("a child's mremap while it is confirmed", &[Staged(1)], &[&[Fork]]).rescans(1).child(child);
-    scenario.with(|s| s.child_engaged = true)
+    scenario.with(|s| s.child_attached = true)
 }
 
 /// A page that was only read, and so is the zero page, in parent and child.
@@ -202,13 +203,15 @@ pub fn place_reused_by_mremap() -> Scenario {
     Scenario::new("mremap to where another mremap left", &[Staged(1), Hole, Staged(2)], &[a, b])
 }
 
-/// The place that one thread's munmap leaves gets another thread's mapping, whose place gets a third one's.
+/// The place that one thread's munmap leaves gets another thread's mapping, whose place gets a
+/// third one's.
 pub fn places_in_a_chain() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[remap(0, 2, 1), Read(2)], &[remap(2, 4, 1), Read(4)]);
     Scenario::new("mremaps in a chain", &[Staged(1), Hole, Staged(2), Hole, Staged(3)], &[a, b, &[Unmap(4, 1)]])
 }
 
-/// One thread's munmap leaves a place, another thread's mremap gets it, and MADV_DONTNEED empties it.
+/// One thread's munmap leaves a place, another thread's mremap gets it, and MADV_DONTNEED empties
+/// it.
 pub fn place_reused_and_removed() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[remap(0, 2, 1), DontNeed(2, 1), Read(2)], &[Unmap(2, 1)]);
     Scenario::new("MADV_DONTNEED where an mremap went", &[Staged(1), Hole, Staged(2)], &[a, b])
@@ -238,7 +241,8 @@ pub fn place_unmapped_again() -> Scenario {
     Scenario::new("munmap of where another one had left", &[Staged(1), Hole, Staged(2)], &[a, b]).rescans(1)
 }
 
-/// The same as the first, and the pager did not know that the place was registered: its mapping had grown.
+/// The same as the first, and the pager did not know that the place was registered: its mapping had
+/// grown.
 pub fn grown_place_reused() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), Read(0)]);
     Scenario::new("mremap to where grown memory was", &[Grown, Hole, Staged(2)], &[a, b])

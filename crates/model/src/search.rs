@@ -1,6 +1,8 @@
-//! Tries the orders of steps: depth first, with a bound on preemptions, leaving out states seen before.
+//! Tries the orders of steps: depth first, with a bound on preemptions, leaving out states seen
+//! before.
 //!
-//! The core cannot be copied, so a state is reached again by running its choices again from the start.
+//! The core cannot be copied, so a state is reached again by running its choices again from the
+//! start.
 
 use crate::config::{Changes, Scenario};
 use crate::table::Transitions;
@@ -20,7 +22,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// For the tests; `MEMFIT_MODEL_DEPTH` adds preemptions, `MEMFIT_MODEL_SECONDS` sets the time of one search.
+    /// For the tests; `MEMFIT_MODEL_DEPTH` adds preemptions, `MEMFIT_MODEL_SECONDS` sets the time
+    /// of one search.
     pub fn of(preemptions: u8) -> Bounds {
         let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
         let more = number("MEMFIT_MODEL_DEPTH").unwrap_or(0) as u8;
@@ -99,8 +102,8 @@ struct Search<'a> {
     outcome: Outcome,
 }
 
-/// Tries all orders with 0, then 1, ... preemptions up to the bound; stops at the first number with a violation, and
-/// gives the shortest run found with that number.
+/// Tries all orders with 0, then 1, ... preemptions up to the bound; stops at the first number with
+/// a violation, and gives the shortest run found with that number.
 pub fn explore(scenario: &Scenario, changes: &Changes, bounds: Bounds) -> Outcome {
     quiet_panics();
     let begun = Instant::now();

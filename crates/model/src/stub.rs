@@ -1,4 +1,5 @@
-//! The stub: the gate and the batch, one atomic access or system call a step, as `take.rs` has them.
+//! The stub: the gate and the batch, one atomic access or system call a step, as `take.rs` has
+//! them.
 
 use crate::config::Rule;
 use crate::kernel::{Errno, Pte};
@@ -176,8 +177,8 @@ impl World<'_> {
         };
     }
 
-    /// Writes the pages of a range without changing them. Stops at the first that cannot be written: what fails is not
-    /// moved.
+    /// Writes the pages of a range without changing them. Stops at the first that cannot be
+    /// written: what fails is not moved.
     fn populate(&mut self) {
         let Range { first, slots, .. } = &self.s.ring.ranges[usize::from(self.s.stub.range)].posted;
         let pages = *first..first + slots.len() as PageNo;

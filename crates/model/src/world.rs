@@ -300,7 +300,8 @@ impl<'a> World<'a> {
             }
         }
         for id in self.s.procs.iter().filter(|p| !p.removed).filter_map(|p| p.id) {
-            (0..PAGES as PageNo).for_each(|i| self.core.doubtful(memfit_core::ProcId(id.0), page(i)).hash(&mut hasher));
+            (0..PAGES as PageNo)
+                .for_each(|i| self.core.zap_pending_since(memfit_core::ProcId(id.0), page(i)).hash(&mut hasher));
         }
         let t = self.core.totals(0);
         (t.staged, t.inactive, t.pooled, t.filled, t.swapped, t.objects).hash(&mut hasher);

@@ -1,6 +1,7 @@
 //! Every program in every order within the bound.
 //!
-//! `MEMFIT_MODEL_DEPTH=1 cargo test --release -p memfit-model -- --nocapture` goes one preemption further.
+//! `MEMFIT_MODEL_DEPTH=1 cargo test --release -p memfit-model -- --nocapture` goes one preemption
+//! further.
 
 use memfit_model::config::Changes;
 use memfit_model::scenarios;

@@ -1,4 +1,5 @@
-//! Each rule of the design is needed: without it the search finds a violation, and prints the shortest run to it.
+//! Each rule of the design is needed: without it the search finds a violation, and prints the
+//! shortest run to it.
 
 use memfit_model::config::{Changes, Rule, Scenario};
 use memfit_model::scenarios as s;
@@ -42,7 +43,7 @@ fn rule_5_events_are_read_before_the_retry() {
 }
 
 #[test]
-fn rule_6_busy_pages_are_settled_before_a_remap() {
+fn rule_6_busy_pages_are_drained_before_a_remap() {
     breaks(Rule::R6, &s::moved());
 }
 
@@ -52,7 +53,7 @@ fn rule_8_removed_pages_are_quarantined() {
 }
 
 #[test]
-fn rule_11_evictions_are_settled_before_a_fork() {
+fn rule_11_evictions_are_drained_before_a_fork() {
     breaks(Rule::R11, &s::fork());
 }
 
@@ -112,20 +113,20 @@ fn a_page_is_verified_with_io_held() {
 }
 
 #[test]
-fn a_page_in_doubt_is_not_lost() {
-    breaks(Rule::Doubt, &s::touched_during_removal());
-    breaks(Rule::Doubt, &s::zeros_around_then_moved());
-    breaks(Rule::Doubt, &s::zeros_around_and_proof());
+fn a_zap_pending_page_is_not_lost() {
+    breaks(Rule::ZapPending, &s::touched_during_removal());
+    breaks(Rule::ZapPending, &s::zeros_around_then_moved());
+    breaks(Rule::ZapPending, &s::zeros_around_and_proof());
 }
 
 #[test]
-fn a_page_in_doubt_is_adopted_in_quarantine() {
-    breaks(Rule::Doubt, &s::adopted_and_removed());
+fn a_zap_pending_page_is_adopted_in_quarantine() {
+    breaks(Rule::ZapPending, &s::adopted_and_removed());
 }
 
 #[test]
-fn a_page_that_is_moved_into_doubt_is_not_lost() {
-    breaks(Rule::Doubt, &s::moved_into_a_removal());
+fn a_page_that_is_moved_into_a_zap_pending_range_is_not_lost() {
+    breaks(Rule::ZapPending, &s::moved_into_a_removal());
 }
 
 #[test]

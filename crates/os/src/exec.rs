@@ -1,4 +1,5 @@
-//! Executing a command as a shell would: search, script fallback, and a failure that reaches the caller.
+//! Executing a command as a shell would: search, script fallback, and a failure that reaches the
+//! caller.
 //!
 //! Everything that needs memory is made before the fork.
 
@@ -62,7 +63,8 @@ impl Executable {
             && header == *b"\x7fELF\x01"
     }
 
-    /// `command` is the program and its arguments; the program is looked up in `path` if it has no slash.
+    /// `command` is the program and its arguments; the program is looked up in `path` if it has no
+    /// slash.
     ///
     /// # Errors
     /// When a string holds a NUL byte or the command is empty.
@@ -89,8 +91,9 @@ impl Executable {
         self.prepare().execute()
     }
 
-    /// Starts it in a child of this process, in the same process group, with the inherited signals. It is killed when
-    /// this thread ends before it: nobody else can know a command that has not said hello yet.
+    /// Starts it in a child of this process, in the same process group, with the inherited signals.
+    /// It is killed when this thread ends before it: nobody else can know a command that has not
+    /// said hello yet.
     ///
     /// The outer error is ours (no process, no pipe), the inner one that of the command.
     ///
@@ -179,7 +182,8 @@ impl Prepared<'_> {
     fn execute(&self) -> ExecError {
         let mut worst = libc::ENOENT;
         for (file, script) in self.candidates.iter().zip(&self.scripts) {
-            // SAFETY: all arrays end with NULL and point to strings owned by the `Executable` behind `self`.
+            // SAFETY: all arrays end with NULL and point to strings owned by the `Executable`
+            // behind `self`.
             unsafe { libc::execve(file.as_ptr(), self.argv.0.as_ptr(), self.envp.0.as_ptr()) };
             let mut errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
             if errno == libc::ENOEXEC {

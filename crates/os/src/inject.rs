@@ -1,12 +1,13 @@
-//! Has a thread of another process make one system call, or run while its process is stopped (ptrace).
+//! Has a thread of another process make one system call, or run while its process is stopped
+//! (ptrace).
 //!
-//! The thread is stopped, gets the registers of the call, makes it, and goes on with its own registers as if nothing had
-//! been. No instruction of the program runs meanwhile. What it was about goes on: a system call that the stop has
-//! interrupted is restarted by the kernel, as after any stop (some, such as `epoll_wait`, end with EINTR as they do after
-//! SIGSTOP and SIGCONT).
+//! The thread is stopped, gets the registers of the call, makes it, and goes on with its own
+//! registers as if nothing had been. No instruction of the program runs meanwhile. What it was
+//! about goes on: a system call that the stop has interrupted is restarted by the kernel, as after
+//! any stop (some, such as `epoll_wait`, end with EINTR as they do after SIGSTOP and SIGCONT).
 //!
-//! A tracer is a thread, and what it traces goes on when it ends: so each attempt has a thread of its own, and whatever
-//! goes wrong ends with that thread.
+//! A tracer is a thread, and what it traces goes on when it ends: so each attempt has a thread of
+//! its own, and whatever goes wrong ends with that thread.
 
 use crate::probe::CAP_SYS_PTRACE;
 use crate::process::has_capability;
@@ -14,8 +15,8 @@ use std::io;
 use std::mem::size_of;
 use std::time::{Duration, Instant};
 
-/// How long a thread may take to stop: it needs a CPU, and one inside of the kernel (vfork, a device) does not stop before it
-/// comes out.
+/// How long a thread may take to stop: it needs a CPU, and one inside of the kernel (vfork, a
+/// device) does not stop before it comes out.
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
 /// Between two looks whether it has.
 const LOOK: Duration = Duration::from_micros(20);
@@ -37,7 +38,8 @@ const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 pub struct Call {
     /// Address of a `syscall` instruction.
     pub instruction: u64,
-    /// What must lie just before it: tells that the process is still the program that told the address.
+    /// What must lie just before it: tells that the process is still the program that told the
+    /// address.
     pub mark: [u8; 8],
     /// Its number.
     pub number: u64,
@@ -69,8 +71,9 @@ pub fn call(tid: i32, call: &Call) -> Result<u64, Failure> {
     tracer.map_err(|_| Failure::NotNow)?.join().unwrap_or(Err(Failure::NotNow))
 }
 
-/// Lets one thread of a stopped process run, as long as `wanted` says so; the others stay stopped. When it says no more, or we
-/// end, the thread stops as well, if its process still is. Blocks; for a thread of its own, which ends then.
+/// Lets one thread of a stopped process run, as long as `wanted` says so; the others stay stopped.
+/// When it says no more, or we end, the thread stops as well, if its process still is. Blocks; for
+/// a thread of its own, which ends then.
 ///
 /// # Errors
 /// [`Failure::Refused`] where we may not; [`Failure::NotNow`] when the thread has ended.
@@ -92,7 +95,8 @@ pub fn let_run(tid: i32, wanted: impl Fn() -> bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether this process may trace others of its user that it has not started: not where Yama or a filter forbids it.
+/// Whether this process may trace others of its user that it has not started: not where Yama or a
+/// filter forbids it.
 #[must_use]
 pub fn is_allowed() -> bool {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
@@ -176,7 +180,8 @@ impl Tracee {
         ptrace(libc::PTRACE_SETSIGMASK, self.tid, size_of::<u64>(), (&raw const mask) as usize)
     }
 
-    /// Lets it run to the next entry to a system call, or exit from it. All signals are blocked but two.
+    /// Lets it run to the next entry to a system call, or exit from it. All signals are blocked but
+    /// two.
     fn go_to_call(&self) -> Result<(), Failure> {
         loop {
             ptrace(libc::PTRACE_SYSCALL, self.tid, 0, 0)?;
@@ -187,11 +192,12 @@ impl Tracee {
         }
     }
 
-    /// Whether it is inside of a restartable sequence, which must begin anew if the kernel has moved it to another CPU: the kernel
-    /// would not see that it came from there.
+    /// Whether it is inside of a restartable sequence, which must begin anew if the kernel has
+    /// moved it to another CPU: the kernel would not see that it came from there.
     fn in_sequence(&self) -> io::Result<bool> {
-        // struct ptrace_rseq_configuration: address, size and signature, flags. The address of the sequence is the second
-        // word of struct rseq; it begins with version and flags, first instruction, length.
+        // struct ptrace_rseq_configuration: address, size and signature, flags. The address of the
+        // sequence is the second word of struct rseq; it begins with version and flags, first
+        // instruction, length.
         let mut place = [0u64; 3];
         let got = ptrace(GET_RSEQ, self.tid, size_of_val(&place), place.as_mut_ptr() as usize);
         if got.is_err() || place[0] == 0 {
@@ -205,7 +211,8 @@ impl Tracee {
         Ok((first..=first.saturating_add(length)).contains(&self.registers.rip))
     }
 
-    /// Whether system calls from elsewhere end in a signal of its own (PR_SET_SYSCALL_USER_DISPATCH).
+    /// Whether system calls from elsewhere end in a signal of its own
+    /// (PR_SET_SYSCALL_USER_DISPATCH).
     fn dispatches(&self) -> bool {
         // struct ptrace_sud_config: mode, selector, offset, length.
         let mut config = [0u64; 4];
@@ -224,8 +231,8 @@ fn seize(tid: i32) -> Result<(), Failure> {
     Ok(ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?)
 }
 
-/// Waits until a thread stops for us: true, or with its whole process: false. Signals on their way are delivered. It has so long to
-/// stop; without a limit it must not be left before it has.
+/// Waits until a thread stops for us: true, or with its whole process: false. Signals on their way
+/// are delivered. It has so long to stop; without a limit it must not be left before it has.
 fn wait_for_stop(tid: i32, until: Option<Instant>) -> Result<bool, Failure> {
     loop {
         let status = wait(tid, until)?;
@@ -266,7 +273,8 @@ fn word(tid: i32, at: u64) -> io::Result<u64> {
     Ok(word)
 }
 
-/// The system call. Those requests that read or write memory of ours get the address of as much as they use.
+/// The system call. Those requests that read or write memory of ours get the address of as much as
+/// they use.
 fn ptrace(request: libc::c_uint, tid: i32, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: see above; all callers are in this file.
     let result = unsafe { libc::syscall(libc::SYS_ptrace, request as usize, tid, address, data) };

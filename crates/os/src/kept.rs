@@ -30,8 +30,8 @@ impl fmt::Display for Kept {
     }
 }
 
-/// Bytes of each kind, the most first, from the text of /proc/PID/smaps. `closed`: read-only mappings are not opened
-/// though they are registered.
+/// Bytes of each kind, the most first, from the text of /proc/PID/smaps. `closed`: read-only
+/// mappings are not opened though they are registered.
 pub fn kept(smaps: &str, closed: bool) -> Vec<(Kept, u64)> {
     let mut all: Vec<(Kept, u64)> = Vec::new();
     let (mut head, mut anonymous, mut resident) = ("", 0, 0);

@@ -12,5 +12,5 @@ pub mod procfs;
 pub mod proctree;
 pub mod sched;
 pub mod seqpacket;
+pub mod signal_probe;
 pub mod uffd;
-pub mod witness;

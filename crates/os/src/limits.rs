@@ -1,7 +1,8 @@
-//! How much memory this process may use: RAM of the machine and memory limits of its control groups.
+//! How much memory this process may use: RAM of the machine and memory limits of its control
+//! groups.
 //!
-//! A limit holds for the group and all groups below it, so the smallest one on the way to the root counts. Both
-//! layouts are read, and both at once on hybrid systems:
+//! A limit holds for the group and all groups below it, so the smallest one on the way to the root
+//! counts. Both layouts are read, and both at once on hybrid systems:
 //!
 //! | | v1 | v2 |
 //! |---|---|---|
@@ -9,12 +10,14 @@
 //! | mount in `mountinfo` | type `cgroup`, super option `memory` | type `cgroup2` |
 //! | files | `memory.limit_in_bytes`, none = a huge number | `memory.max` and `memory.high`, none = `max` |
 //!
-//! `memory.high` counts as a limit: a tree above it is throttled by the kernel, which is what a budget is to prevent.
+//! `memory.high` counts as a limit: a tree above it is throttled by the kernel, which is what a
+//! budget is to prevent.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// v1 writes "no limit" as the largest multiple of the page size in an i64; anything near it is none.
+/// v1 writes "no limit" as the largest multiple of the page size in an i64; anything near it is
+/// none.
 const UNLIMITED_FROM_BYTES: u64 = 1 << 60;
 
 /// A memory limit of a control group.
@@ -52,7 +55,8 @@ pub fn cgroup_limit() -> Option<CgroupLimit> {
     smallest_limit(&cgroup, &mountinfo, |path| fs::read_to_string(path).ok())
 }
 
-/// The same from the contents of `/proc/self/cgroup` and `/proc/self/mountinfo`, with `read` for the limit files.
+/// The same from the contents of `/proc/self/cgroup` and `/proc/self/mountinfo`, with `read` for
+/// the limit files.
 #[must_use]
 pub fn smallest_limit(cgroup: &str, mountinfo: &str, read: impl Fn(&Path) -> Option<String>) -> Option<CgroupLimit> {
     let mut best: Option<CgroupLimit> = None;
@@ -148,8 +152,9 @@ fn group_path(cgroup: &str, version: Version) -> Option<PathBuf> {
 
 /// The directories from the group of the process up to the mount point, the group's first.
 ///
-/// The mount may show only a part of the hierarchy (containers): then the path is taken below its root, and if the
-/// group is not below it (another namespace, `/../..`), the mount point itself is the nearest that can be seen.
+/// The mount may show only a part of the hierarchy (containers): then the path is taken below its
+/// root, and if the group is not below it (another namespace, `/../..`), the mount point itself is
+/// the nearest that can be seen.
 fn directories_up(mount: &CgroupMount, group: &Path) -> Vec<PathBuf> {
     let below = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
     let below = if below.components().all(|part| matches!(part, Component::Normal(_))) { below } else { Path::new("") };

@@ -18,8 +18,8 @@ pub struct Mapping {
     pub heap: bool,
     /// Its access, as PROT_* bits.
     pub access: u8,
-    /// It has no access at all (PROT_NONE): address space that the program has reserved, parts of which
-    /// mprotect will open.
+    /// It has no access at all (PROT_NONE): address space that the program has reserved, parts of
+    /// which mprotect will open.
     pub reserved: bool,
 }
 
@@ -35,8 +35,8 @@ impl Mapping {
     }
 }
 
-/// The anonymous, private mappings of `maps`, the text of /proc/PID/maps, in address order, that are
-/// writable, reserved, or can be read.
+/// The anonymous, private mappings of `maps`, the text of /proc/PID/maps, in address order, that
+/// are writable, reserved, or can be read.
 ///
 /// Left out: file mappings (their written pages are few), shared ones, special ones in brackets but
 /// the heap, the stack and named anonymous memory, ranges that can only be executed, and the
@@ -69,7 +69,8 @@ fn anonymous(name: &str) -> bool {
     name.is_empty() || name == "[heap]" || name.starts_with("[anon:") || name == "[stack]"
 }
 
-/// Whether the kernel says what the mapping of an address is (PROCMAP_QUERY, Linux 6.11). Asked once.
+/// Whether the kernel says what the mapping of an address is (PROCMAP_QUERY, Linux 6.11). Asked
+/// once.
 pub fn can_ask() -> bool {
     // struct procmap_query: its size, nothing, an address; what comes back fills the rest.
     const WORDS: usize = 13;
@@ -158,8 +159,8 @@ pub fn wiped_in_children(smaps: &str) -> Vec<(u64, u64)> {
     with_flag(smaps, &["wf"])
 }
 
-/// Where glibc and its loader keep their zero-initialised variables: the anonymous mappings directly behind the writable
-/// ones of their files, from the text of /proc/PID/maps.
+/// Where glibc and its loader keep their zero-initialised variables: the anonymous mappings
+/// directly behind the writable ones of their files, from the text of /proc/PID/maps.
 pub fn data_of_libc(maps: &str) -> Vec<(u64, u64)> {
     let (mut out, mut libc_end) = (Vec::new(), 0);
     for line in maps.lines() {
@@ -176,8 +177,9 @@ pub fn data_of_libc(maps: &str) -> Vec<(u64, u64)> {
     out
 }
 
-/// The upper ends of writable anonymous mappings behind one without access: there glibc puts the descriptors of threads,
-/// also of ended ones whose stacks it keeps. Takes what [`evictable`] gives.
+/// The upper ends of writable anonymous mappings behind one without access: there glibc puts the
+/// descriptors of threads, also of ended ones whose stacks it keeps. Takes what [`evictable`]
+/// gives.
 pub fn ends_of_stacks(mappings: &[Mapping]) -> Vec<u64> {
     let (mut out, mut guard_end) = (Vec::new(), 0);
     for mapping in mappings {
@@ -200,7 +202,8 @@ pub fn lazily_freed(smaps: &str) -> Vec<(u64, u64)> {
     with_line(smaps, "LazyFree:", |size| !size.trim_start().starts_with("0 "))
 }
 
-/// MAP_DROPPABLE mappings: the kernel may drop their pages at any time, without an event. From the text of /proc/PID/smaps.
+/// MAP_DROPPABLE mappings: the kernel may drop their pages at any time, without an event. From the
+/// text of /proc/PID/smaps.
 pub fn droppable(smaps: &str) -> Vec<(u64, u64)> {
     with_flag(smaps, &["dp"])
 }
@@ -253,7 +256,7 @@ impl Maps {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Region {
+struct ScanRegion {
     start: u64,
     end: u64,
     categories: u64,
@@ -350,7 +353,8 @@ impl Pagemap {
 
     /// Calls `found` with every maximal range of pages that are present (or in the kernel's swap)
     /// between two addresses; the last argument says that it is the kernel's zero page, mapped for
-    /// reading. Guard pages (MADV_GUARD_INSTALL) are left out where the kernel tells them from swapped ones.
+    /// reading. Guard pages (MADV_GUARD_INSTALL) are left out where the kernel tells them from
+    /// swapped ones.
     pub fn present(&self, start: u64, end: u64, mut found: impl FnMut(u64, u64, bool)) -> io::Result<()> {
         let any = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
         let none = if guards() == Guards::Reported { PAGE_IS_GUARD } else { 0 };
@@ -358,7 +362,8 @@ impl Pagemap {
         self.scan(start, end, wanted, |s, e, is| found(s, e, is & PAGE_IS_PFNZERO != 0))
     }
 
-    /// The first guard page between two addresses. Linux 6.13 and 6.14 do not tell it from a page in the kernel's swap.
+    /// The first guard page between two addresses. Linux 6.13 and 6.14 do not tell it from a page
+    /// in the kernel's swap.
     ///
     /// # Errors
     /// As the ioctl gives them.
@@ -374,7 +379,7 @@ impl Pagemap {
     }
 
     fn scan(&self, start: u64, end: u64, wanted: Wanted, mut found: impl FnMut(u64, u64, u64)) -> io::Result<()> {
-        let mut regions = [Region::default(); 128];
+        let mut regions = [ScanRegion::default(); 128];
         let mut at = start;
         while at < end {
             let mut arg = ScanArg {
@@ -391,7 +396,8 @@ impl Pagemap {
                 category_anyof_mask: wanted.any,
                 return_mask: wanted.say,
             };
-            // SAFETY: the argument is a valid pm_scan_arg; the kernel writes at most vec_len regions.
+            // SAFETY: the argument is a valid pm_scan_arg; the kernel writes at most vec_len
+            // regions.
             let count = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
             if count < 0 {
                 return Err(io::Error::last_os_error());

@@ -7,8 +7,9 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Brings this process's code into memory and keeps it there, as far as RLIMIT_MEMLOCK lets it: under pressure in a
-/// control group the kernel drops clean file pages first, and who frees memory must not wait for a disk.
+/// Brings this process's code into memory and keeps it there, as far as RLIMIT_MEMLOCK lets it:
+/// under pressure in a control group the kernel drops clean file pages first, and who frees memory
+/// must not wait for a disk.
 pub fn keep_code() {
     let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for (start, end) in crate::maps::code(&text) {
@@ -22,8 +23,9 @@ pub fn keep_code() {
     }
 }
 
-/// What this process gives back goes to the system and not to one of its threads: two heaps for all of them, and each larger
-/// piece for itself. By default glibc has eight heaps for each CPU, and what was freed in one is of no use in another.
+/// What this process gives back goes to the system and not to one of its threads: two heaps for all
+/// of them, and each larger piece for itself. By default glibc has eight heaps for each CPU, and
+/// what was freed in one is of no use in another.
 pub fn keep_no_heaps() {
     // SAFETY: both take numbers.
     unsafe {
@@ -41,7 +43,8 @@ pub fn undumpable() {
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
 }
 
-/// Keeps whole pages in memory, out of core dumps and of children, as far as RLIMIT_MEMLOCK lets it.
+/// Keeps whole pages in memory, out of core dumps and of children, as far as RLIMIT_MEMLOCK lets
+/// it.
 pub fn keep_secret(at: *const u8, bytes: usize) {
     let at = at.cast_mut().cast::<libc::c_void>();
     // SAFETY: none of them changes the contents of the mapping.
@@ -169,7 +172,8 @@ pub fn file_of(contents: &[u8]) -> io::Result<File> {
 /// Whether a descriptor's file can be mapped for reading, as a program would.
 ///
 /// # Errors
-/// As mmap gives them: `EBADF` and `EACCES` for one that is not open for reading, `ENODEV` for a file that cannot be mapped.
+/// As mmap gives them: `EBADF` and `EACCES` for one that is not open for reading, `ENODEV` for a
+/// file that cannot be mapped.
 pub fn may_map(file: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: a new mapping, which is not read, and is given back.
     unsafe {
@@ -232,7 +236,8 @@ impl Segment {
     /// `T` must consist of atomics only, be valid for any bytes, and fit.
     pub unsafe fn header<T>(&self) -> &T {
         assert!(size_of::<T>() <= self.bytes);
-        // SAFETY: the mapping is page aligned and lives as long as `self`; the caller vouches for T.
+        // SAFETY: the mapping is page aligned and lives as long as `self`; the caller vouches for
+        // T.
         unsafe { &*self.base.cast::<T>() }
     }
 
@@ -268,8 +273,9 @@ impl Drop for Segment {
     }
 }
 
-/// A page-aligned buffer that is mapped for itself, so that all of it goes back to the system: glibc's heap keeps what it cuts
-/// off for the alignment, and was found to keep 10 MiB of 0.5 in use.
+/// A page-aligned buffer that is mapped for itself, so that all of it goes back to the system:
+/// glibc's heap keeps what it cuts off for the alignment, and was found to keep 10 MiB of 0.5 in
+/// use.
 pub struct Aligned {
     base: *mut u8,
     bytes: usize,

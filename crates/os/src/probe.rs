@@ -1,7 +1,8 @@
-//! What this kernel and this user's rights allow: asked, not guessed from version numbers where it can be tried.
+//! What this kernel and this user's rights allow: asked, not guessed from version numbers where it
+//! can be tried.
 //!
-//! Every probe leaves the process as it was. None takes more than some microseconds, so that each run can make those
-//! that it depends on.
+//! Every probe leaves the process as it was. None takes more than some microseconds, so that each
+//! run can make those that it depends on.
 
 use crate::maps::Pagemap;
 use crate::process::has_capability;
@@ -32,7 +33,8 @@ pub mod feature {
     pub const THREAD_ID: u64 = 1 << 8;
     /// Pages can be moved.
     pub const MOVE: u64 = 1 << 16;
-    /// The features that memfit cannot do without, with their names; [`crate::uffd::REQUIRED`] is the mask.
+    /// The features that memfit cannot do without, with their names; [`crate::uffd::REQUIRED`] is
+    /// the mask.
     pub const REQUIRED: [(&str, u64); 5] = [
         ("MOVE", MOVE),
         ("EVENT_REMAP", EVENT_REMAP),
@@ -118,7 +120,8 @@ pub enum UffdDenied {
     NotBuilt,
     /// This user may not.
     NoPermission,
-    /// A seccomp filter, as in containers, refuses the call or may do so, and the device is not there or not open to this user.
+    /// A seccomp filter, as in containers, refuses the call or may do so, and the device is not
+    /// there or not open to this user.
     Filtered,
     /// Something else, an `errno`.
     Other(i32),
@@ -173,7 +176,8 @@ fn from_device(flags: libc::c_int) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The `UFFDIO_API` handshake with the wanted features; gives all that the kernel knows. Once per descriptor.
+/// The `UFFDIO_API` handshake with the wanted features; gives all that the kernel knows. Once per
+/// descriptor.
 ///
 /// # Errors
 /// `EINVAL` when a wanted feature is unknown, `EPERM` when it needs a right (EVENT_FORK).
@@ -253,7 +257,8 @@ pub fn try_move() -> Result<(), String> {
     ioctl(&uffd, UFFDIO_MOVE, &mut request).map_err(|error| step("UFFDIO_MOVE", error))?;
     drop(uffd); // Unregisters: reading cannot hang, whatever happened.
 
-    // SAFETY: both pages are mapped readable; volatile because the kernel changed them behind the compiler's back.
+    // SAFETY: both pages are mapped readable; volatile because the kernel changed them behind the
+    // compiler's back.
     let (arrived, left) = unsafe { (target.start.add(page - 1).read_volatile(), source.start.read_volatile()) };
     if (arrived, left) != (0xA5, 0) {
         return Err(format!("UFFDIO_MOVE: the data did not move ({arrived:#x}, {left:#x})"));
@@ -261,8 +266,9 @@ pub fn try_move() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a userfaultfd takes memory whose pages the kernel drops without an event (MAP_DROPPABLE). Linux 6.11 to 6.16 do
-/// so; those before have no such memory. Tried once; true where it cannot be tried.
+/// Whether a userfaultfd takes memory whose pages the kernel drops without an event
+/// (MAP_DROPPABLE). Linux 6.11 to 6.16 do so; those before have no such memory. Tried once; true
+/// where it cannot be tried.
 #[must_use]
 pub fn takes_droppable() -> bool {
     const MAP_DROPPABLE: libc::c_int = 8;
@@ -302,7 +308,8 @@ fn bracketed(text: &str) -> Option<&str> {
     text.split_once('[')?.1.split_once(']').map(|(chosen, _)| chosen)
 }
 
-/// Yama's restriction of ptrace (0 none, 1 own children, 2 administrator, 3 nobody); `None` without Yama.
+/// Yama's restriction of ptrace (0 none, 1 own children, 2 administrator, 3 nobody); `None` without
+/// Yama.
 #[must_use]
 pub fn yama_ptrace_scope() -> Option<u32> {
     fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
@@ -399,9 +406,9 @@ pub fn can_make_file(directory: &Path) -> io::Result<()> {
     fs::remove_file(&file)
 }
 
-/// The directory in which the swap tier is made when the user names none: the first of `/var/tmp`, `$TMPDIR`,
-/// `$XDG_CACHE_HOME`, `~/.cache`, `/tmp` and the current directory that is on a disk and writable; those with less
-/// than 1 GiB free only if all are so.
+/// The directory in which the swap tier is made when the user names none: the first of `/var/tmp`,
+/// `$TMPDIR`, `$XDG_CACHE_HOME`, `~/.cache`, `/tmp` and the current directory that is on a disk and
+/// writable; those with less than 1 GiB free only if all are so.
 #[must_use]
 pub fn default_swap_directory() -> Option<PathBuf> {
     let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -1,7 +1,7 @@
 //! Processes: the pager's clone, waiting, signals, inherited descriptors.
 //!
-//! The launcher is single-threaded while it starts others, so that the child of a clone or fork may do ordinary work.
-//! Nothing here keeps state but the signal dispositions found at start.
+//! The launcher is single-threaded while it starts others, so that the child of a clone or fork may
+//! do ordinary work. Nothing here keeps state but the signal dispositions found at start.
 
 use std::ffi::CStr;
 use std::fs;
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// Process id as the kernel counts them.
 pub type Pid = i32;
 
-/// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`, so it has to be
-/// asked earlier; the command gets the disposition that we got.
+/// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`,
+/// so it has to be asked earlier; the command gets the disposition that we got.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note_sigpipe() {
@@ -51,9 +51,11 @@ pub fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
-/// Names the calling thread; of a main thread this is the name of the process in `ps`. Cut at 15 bytes.
+/// Names the calling thread; of a main thread this is the name of the process in `ps`. Cut at 15
+/// bytes.
 pub fn set_name(name: &CStr) {
-    // SAFETY: `name` is NUL-terminated and the kernel copies at most 16 bytes. It cannot fail with a valid pointer.
+    // SAFETY: `name` is NUL-terminated and the kernel copies at most 16 bytes. It cannot fail with
+    // a valid pointer.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
@@ -80,17 +82,17 @@ pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Clones this process with a *shared descriptor table* (everything else is copied) and runs `body` in the child; the
-/// child ends with status 1 if that returns.
+/// Clones this process with a *shared descriptor table* (everything else is copied) and runs `body`
+/// in the child; the child ends with status 1 if that returns.
 ///
-/// The raw clone leaves glibc's idea of the child's main thread stale (its cached thread id), so `body` runs in a new
-/// thread of the child while the main one waits. The child leads a session of its own, so that no terminal stops it,
-/// and ignores the signals that are sent to whole groups of processes, such as SIGTERM at shutdown: it has to outlive
-/// the programs that it serves.
+/// The raw clone leaves glibc's idea of the child's main thread stale (its cached thread id), so
+/// `body` runs in a new thread of the child while the main one waits. The child leads a session of
+/// its own, so that no terminal stops it, and ignores the signals that are sent to whole groups of
+/// processes, such as SIGTERM at shutdown: it has to outlive the programs that it serves.
 ///
 /// # Errors
-/// When this process has more than one thread (another one may hold a lock for ever in the copy), or as `clone` and
-/// `/proc` give them.
+/// When this process has more than one thread (another one may hold a lock for ever in the copy),
+/// or as `clone` and `/proc` give them.
 pub fn spawn_sharing_descriptors(
     name: &CStr,
     inherited: &InheritedSignals,
@@ -102,9 +104,9 @@ pub fn spawn_sharing_descriptors(
     }
     let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
     let unused: libc::c_long = 0;
-    // SAFETY: without CLONE_VM this is a fork: the child goes on with a copy of this stack (stack argument 0). With a
-    // single thread no lock is held by anybody else, so the child may use the allocator. The remaining arguments are
-    // unused with these flags.
+    // SAFETY: without CLONE_VM this is a fork: the child goes on with a copy of this stack (stack
+    // argument 0). With a single thread no lock is held by anybody else, so the child may use the
+    // allocator. The remaining arguments are unused with these flags.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, unused, unused, unused, unused) };
     match pid {
         -1 => Err(io::Error::last_os_error()),
@@ -124,8 +126,9 @@ pub fn spawn_sharing_descriptors(
     }
 }
 
-/// Makes the kernel choose a process later (less than 0) or sooner as a victim when memory is out, in thousandths of the
-/// memory that there is. Sooner is always allowed, later only with CAP_SYS_RESOURCE.
+/// Makes the kernel choose a process later (less than 0) or sooner as a victim when memory is out,
+/// in thousandths of the memory that there is. Sooner is always allowed, later only with
+/// CAP_SYS_RESOURCE.
 ///
 /// # Errors
 /// When that is not allowed, or the process is gone.
@@ -169,8 +172,8 @@ fn ignore_group_signals() {
     }
 }
 
-/// Lifts the limits that a user set for the programs (`ulimit -v`, `-f`, `-n`, `-t`) as far as the hard ones allow: the
-/// pager maps, writes and opens on behalf of all of them.
+/// Lifts the limits that a user set for the programs (`ulimit -v`, `-f`, `-n`, `-t`) as far as the
+/// hard ones allow: the pager maps, writes and opens on behalf of all of them.
 fn raise_soft_limits() {
     for resource in [
         libc::RLIMIT_NOFILE,
@@ -260,7 +263,8 @@ impl InheritedSignals {
 pub struct Arrived {
     /// Its number.
     pub signal: i32,
-    /// Whether a process sent it (kill, tgkill, sigqueue) and not the kernel (terminal, child, limit).
+    /// Whether a process sent it (kill, tgkill, sigqueue) and not the kernel (terminal, child,
+    /// limit).
     pub from_process: bool,
     /// The sender; 0 when it is outside of this pid namespace or not a process.
     pub sender: Pid,
@@ -272,15 +276,16 @@ pub struct Arrived {
 pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
-    /// Blocks all signals but those of a crash and turns them into reads. Also sets SIGCHLD to its default: a parent
-    /// that ignored it would make our children vanish unwaited.
+    /// Blocks all signals but those of a crash and turns them into reads. Also sets SIGCHLD to its
+    /// default: a parent that ignored it would make our children vanish unwaited.
     ///
     /// # Errors
     /// As the system calls give them.
     pub fn take_over() -> io::Result<Self> {
         let crash =
             [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
-        // SAFETY: all zeros is a valid set, and the calls below get valid pointers to it and valid signal numbers.
+        // SAFETY: all zeros is a valid set, and the calls below get valid pointers to it and valid
+        // signal numbers.
         let set = unsafe {
             let mut set: libc::sigset_t = mem::zeroed();
             libc::sigfillset(&mut set);
@@ -377,7 +382,8 @@ impl PidFd {
         check(result as libc::c_int).map(drop)
     }
 
-    /// How the process ended, if it has and its parent has taken note. Linux 6.15 and later tell it to everybody.
+    /// How the process ended, if it has and its parent has taken note. Linux 6.15 and later tell it
+    /// to everybody.
     #[must_use]
     pub fn end(&self) -> Option<Change> {
         // struct pidfd_info as of its first version: mask, control group, eleven ids, exit status.
@@ -386,7 +392,8 @@ impl PidFd {
         const PIDFD_INFO_EXIT: u32 = 1 << 3;
         let mut info = [0u32; WORDS];
         info[0] = PIDFD_INFO_EXIT;
-        // SAFETY: the kernel reads and writes as many bytes as the request says, which the array has.
+        // SAFETY: the kernel reads and writes as many bytes as the request says, which the array
+        // has.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), PIDFD_GET_INFO, info.as_mut_ptr()) };
         if result != 0 || info[0] & PIDFD_INFO_EXIT == 0 {
             return None;
@@ -423,7 +430,8 @@ pub enum Change {
 #[must_use]
 pub fn next_child_change() -> Option<(Pid, Change)> {
     let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG;
-    // SAFETY: all zeros is a valid siginfo; `waitid` fills it and leaves the pid 0 when there is nothing.
+    // SAFETY: all zeros is a valid siginfo; `waitid` fills it and leaves the pid 0 when there is
+    // nothing.
     let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
     // SAFETY: `info` is valid for writing.
     check(unsafe { libc::waitid(libc::P_ALL, 0, &mut info, options) }).ok()?;
@@ -464,7 +472,8 @@ pub fn wait_readable<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Option<D
 
 /// The descriptors that were open when this process started, but for the three standard ones.
 ///
-/// Launcher and pager must not hold them: whoever waits for the end of a pipe would wait for them too.
+/// Launcher and pager must not hold them: whoever waits for the end of a pipe would wait for them
+/// too.
 pub struct InheritedDescriptors(Vec<RawFd>);
 
 impl InheritedDescriptors {
@@ -473,7 +482,8 @@ impl InheritedDescriptors {
     pub fn note() -> Self {
         let listed = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         let mut fds: Vec<RawFd> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        // The listing itself used a descriptor, closed by now. SAFETY: F_GETFD reads a flag of any number.
+        // The listing itself used a descriptor, closed by now. SAFETY: F_GETFD reads a flag of any
+        // number.
         fds.retain(|fd| *fd > 2 && unsafe { libc::fcntl(*fd, libc::F_GETFD) } != -1);
         Self(fds)
     }
@@ -481,7 +491,8 @@ impl InheritedDescriptors {
     /// Closes them in this process, and so in every process which shares its table.
     pub fn close(&mut self) {
         for fd in self.0.drain(..) {
-            // SAFETY: it was open before `main`, so no owner in this program knows it, and it is closed only once.
+            // SAFETY: it was open before `main`, so no owner in this program knows it, and it is
+            // closed only once.
             unsafe { libc::close(fd) };
         }
     }

@@ -55,8 +55,8 @@ impl RssReader {
         field_kib(&text, "RssShmem:")
     }
 
-    /// Proportional sizes (anonymous, shared memory): pages that n processes have count 1/n in each.
-    /// Walks the page tables: milliseconds per GiB.
+    /// Proportional sizes (anonymous, shared memory): pages that n processes have count 1/n in
+    /// each. Walks the page tables: milliseconds per GiB.
     pub fn proportional(&self) -> Option<(u64, u64)> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         Some((field_kib(&text, "Pss_Anon:"), field_kib(&text, "Pss_Shmem:")))
@@ -75,9 +75,9 @@ pub fn threads(pid: i32) -> u64 {
     fs::metadata(format!("/proc/{pid}/task")).map_or(0, |task| task.nlink().saturating_sub(2))
 }
 
-/// Thread ids of a process, and maybe of some that have just ended. The kernel's list breaks off at a thread that ends
-/// while it is made, so it is read again, a few times, until it has not changed and has as many as the directory's link
-/// count says.
+/// Thread ids of a process, and maybe of some that have just ended. The kernel's list breaks off at
+/// a thread that ends while it is made, so it is read again, a few times, until it has not changed
+/// and has as many as the directory's link count says.
 pub fn tasks(pid: i32) -> Vec<i32> {
     let path = format!("/proc/{pid}/task");
     let (mut all, mut last) = (Vec::new(), Vec::new());
@@ -118,13 +118,15 @@ pub fn user_ticks(pid: i32, tid: i32) -> Option<u64> {
     stat_field(&stat_of(pid, tid)?, 14)?.parse().ok()
 }
 
-/// Time that the first thread of a process has spent on CPUs. `None` when it is gone, or the kernel does not count it.
+/// Time that the first thread of a process has spent on CPUs. `None` when it is gone, or the kernel
+/// does not count it.
 pub fn cpu_time(pid: i32) -> Option<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// What a thread that has ended, and is not reaped, ended with, as `wait` gives it: a process's first thread.
+/// What a thread that has ended, and is not reaped, ended with, as `wait` gives it: a process's
+/// first thread.
 pub fn zombie_status(pid: i32) -> Option<u32> {
     let stat = stat_of(pid, pid)?;
     (stat_field(&stat, 3)? == "Z").then(|| stat_field(&stat, 52)?.parse().ok())?
@@ -178,7 +180,8 @@ fn held(status: &str) -> Option<Hold> {
     }
 }
 
-/// Whether two processes have the same memory (vfork, clone with CLONE_VM). `None` where the kernel does not say.
+/// Whether two processes have the same memory (vfork, clone with CLONE_VM). `None` where the kernel
+/// does not say.
 pub fn share_memory(one: i32, other: i32) -> Option<bool> {
     const KCMP_VM: libc::c_int = 1;
     // SAFETY: compares by numbers.
@@ -201,7 +204,8 @@ pub fn is_own_thread(tid: i32) -> bool {
     is_there(format!("/proc/self/task/{tid}")) || !is_there(format!("/proc/{tid}"))
 }
 
-/// How many system call filters a thread has; `u64::MAX` in strict mode, which allows next to nothing. `None` when it is gone.
+/// How many system call filters a thread has; `u64::MAX` in strict mode, which allows next to
+/// nothing. `None` when it is gone.
 pub fn filters(pid: i32, tid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let value = |key| text.lines().find_map(|line| line.strip_prefix(key)).map_or(Some(0), |v| v.trim().parse().ok());
@@ -218,7 +222,8 @@ pub fn comm(pid: i32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
 }
 
-/// Where a process's arguments and environment are, as one range of addresses: others read them with `ps`.
+/// Where a process's arguments and environment are, as one range of addresses: others read them
+/// with `ps`.
 pub fn arguments(pid: i32) -> Option<(u64, u64)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let field = |n| stat_field(&stat, n)?.parse::<u64>().ok();
@@ -226,14 +231,15 @@ pub fn arguments(pid: i32) -> Option<(u64, u64)> {
     (start != 0 && start < end).then_some((start, end))
 }
 
-/// Where the stack of a process's first thread began. `None` when it is gone, or where we may not know.
+/// Where the stack of a process's first thread began. `None` when it is gone, or where we may not
+/// know.
 pub fn start_stack(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat_field(&stat, 28)?.parse().ok().filter(|at| *at != 0)
 }
 
-/// Address of the robust futex list head of a thread: it lies in glibc's `struct pthread`, so it tells
-/// where the thread pointer is. `None` without permission or list.
+/// Address of the robust futex list head of a thread: it lies in glibc's `struct pthread`, so it
+/// tells where the thread pointer is. `None` without permission or list.
 pub fn robust_list(tid: i32) -> Option<u64> {
     let (mut head, mut len) = (0u64, 0usize);
     // SAFETY: the kernel writes the two words.

@@ -1,10 +1,12 @@
 //! Finding the descendants of a process from `/proc`.
 //!
-//! The tree below a subreaper never loses a member: an orphan is handed to the subreaper, not to init. So a walk over
-//! parent ids finds everything the command ever started, whatever sessions and process groups it made.
+//! The tree below a subreaper never loses a member: an orphan is handed to the subreaper, not to
+//! init. So a walk over parent ids finds everything the command ever started, whatever sessions and
+//! process groups it made.
 //!
-//! A pid alone names a process only while nobody reaps it. [`ProcStat`] therefore carries the start time, and
-//! [`kill_descendants`] signals through a pidfd whose start time was compared after it was opened.
+//! A pid alone names a process only while nobody reaps it. [`ProcStat`] therefore carries the start
+//! time, and [`kill_descendants`] signals through a pidfd whose start time was compared after it
+//! was opened.
 
 use crate::process::{Pid, PidFd};
 use std::collections::HashSet;
@@ -28,9 +30,11 @@ pub struct ProcStat {
     pub tty_nr: i32,
     /// Foreground process group of the terminal; -1 is none.
     pub tpgid: Pid,
-    /// Made by fork, and not the start of a program since: its pages are its parent's until it writes to them.
+    /// Made by fork, and not the start of a program since: its pages are its parent's until it
+    /// writes to them.
     pub forked: bool,
-    /// Clock ticks between boot and the start of the process: with `pid` it names a process for good.
+    /// Clock ticks between boot and the start of the process: with `pid` it names a process for
+    /// good.
     pub start_ticks: u64,
 }
 
@@ -90,7 +94,8 @@ pub fn read_stat(pid: Pid) -> Option<ProcStat> {
 /// Every process visible in `/proc`, dead ones included.
 ///
 /// # Errors
-/// When `/proc` cannot be listed (not mounted), or a process cannot be read for lack of a descriptor.
+/// When `/proc` cannot be listed (not mounted), or a process cannot be read for lack of a
+/// descriptor.
 pub fn snapshot() -> io::Result<Vec<ProcStat>> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -111,8 +116,8 @@ pub fn no_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// The descendants of `root` within a snapshot, parents before children; `root` itself and everything at or below a
-/// pid in `except` is left out.
+/// The descendants of `root` within a snapshot, parents before children; `root` itself and
+/// everything at or below a pid in `except` is left out.
 #[must_use]
 pub fn descendants_in<'a>(all: &'a [ProcStat], root: Pid, except: &HashSet<Pid>) -> Vec<&'a ProcStat> {
     let mut seen: HashSet<Pid> = except.clone();
@@ -141,7 +146,8 @@ pub fn descendants(root: Pid, except: &HashSet<Pid>) -> io::Result<Vec<ProcStat>
     Ok(descendants_in(&all, root, except).into_iter().filter(|process| !process.is_dead()).cloned().collect())
 }
 
-/// Whether `pid` is `root` or below it, now. Bounded: a chain of parents deeper than 4096 counts as not below.
+/// Whether `pid` is `root` or below it, now. Bounded: a chain of parents deeper than 4096 counts as
+/// not below.
 #[must_use]
 pub fn is_at_or_below(pid: Pid, root: Pid) -> bool {
     let mut current = pid;
@@ -157,9 +163,9 @@ pub fn is_at_or_below(pid: Pid, root: Pid) -> bool {
     false
 }
 
-/// The living descendants of `root`, at a cost that grows with them alone, where [`descendants`] reads all of `/proc`
-/// (some milliseconds). A child whose sibling ends meanwhile can be missed. Falls back to [`descendants`] on kernels
-/// built without the lists of children.
+/// The living descendants of `root`, at a cost that grows with them alone, where [`descendants`]
+/// reads all of `/proc` (some milliseconds). A child whose sibling ends meanwhile can be missed.
+/// Falls back to [`descendants`] on kernels built without the lists of children.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -175,8 +181,9 @@ pub fn descendants_by_lists(root: Pid) -> io::Result<Vec<ProcStat>> {
     Ok(found)
 }
 
-/// The direct children of a process, ended but unreaped ones included, from `/proc/PID/task/TID/children`: some
-/// microseconds a thread. `None` if the process is gone or the kernel has no such files.
+/// The direct children of a process, ended but unreaped ones included, from
+/// `/proc/PID/task/TID/children`: some microseconds a thread. `None` if the process is gone or the
+/// kernel has no such files.
 fn children(pid: Pid) -> Option<Vec<Pid>> {
     let mut children = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
@@ -192,7 +199,8 @@ fn children(pid: Pid) -> Option<Vec<Pid>> {
     Some(children)
 }
 
-/// The direct children of this process, ended but unreaped ones included; cheap where the kernel has lists of them.
+/// The direct children of this process, ended but unreaped ones included; cheap where the kernel
+/// has lists of them.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -204,10 +212,11 @@ pub fn own_children() -> io::Result<Vec<Pid>> {
     }
 }
 
-/// Living processes of anybody whose initial environment holds `entry` (as `NAME=value`), except this process.
+/// Living processes of anybody whose initial environment holds `entry` (as `NAME=value`), except
+/// this process.
 ///
-/// It reads what the kernel lets it: processes of other users are skipped. Programs can overwrite their environment,
-/// so this is a net for stragglers and not proof.
+/// It reads what the kernel lets it: processes of other users are skipped. Programs can overwrite
+/// their environment, so this is a net for stragglers and not proof.
 ///
 /// # Errors
 /// When `/proc` cannot be listed.
@@ -228,7 +237,8 @@ pub fn kill_exactly(process: &ProcStat) -> bool {
     same && pidfd.signal(libc::SIGKILL).is_ok()
 }
 
-/// Sends SIGKILL to every living descendant of `root` outside `except` once, and returns those that were alive.
+/// Sends SIGKILL to every living descendant of `root` outside `except` once, and returns those that
+/// were alive.
 ///
 /// A process that forks while the list is made escapes one round: call it until it returns nothing.
 ///
@@ -326,8 +336,8 @@ mod tests {
             assert!(Instant::now() < until, "never seen by its environment");
         }
 
-        let stranger = ProcStat { start_ticks: sleeper.start_ticks + 1, ..sleeper.clone() };
-        assert!(!kill_exactly(&stranger), "a reused pid must not be killed");
+        let other = ProcStat { start_ticks: sleeper.start_ticks + 1, ..sleeper.clone() };
+        assert!(!kill_exactly(&other), "a reused pid must not be killed");
         while !kill_descendants(root, &HashSet::new()).unwrap().is_empty() {}
         assert!(child.wait().unwrap().code().is_some());
     }

@@ -58,9 +58,9 @@ pub fn may_leave_idle_class() -> bool {
     std::thread::spawn(attempt).join().unwrap_or(false)
 }
 
-/// Makes the calling thread one of SCHED_IDLE or an ordinary one again. A CPU that runs only idle-class
-/// threads counts as free when the kernel places a thread that wakes: the woken one stays on its CPU.
-/// Returns false if that is not allowed: see [`may_leave_idle_class`].
+/// Makes the calling thread one of SCHED_IDLE or an ordinary one again. A CPU that runs only
+/// idle-class threads counts as free when the kernel places a thread that wakes: the woken one
+/// stays on its CPU. Returns false if that is not allowed: see [`may_leave_idle_class`].
 pub fn set_idle_class(idle: bool) -> bool {
     let policy = if idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
     let param = libc::sched_param { sched_priority: 0 };
@@ -97,8 +97,8 @@ impl IdleTime {
         self.cpus.count()
     }
 
-    /// The idle share of the time since the last call that gave one, percent, if that is so long ago. It is counted in hundredths
-    /// of a second.
+    /// The idle share of the time since the last call that gave one, percent, if that is so long
+    /// ago. It is counted in hundredths of a second.
     pub fn percent(&mut self, window: Duration) -> Option<u64> {
         let elapsed = self.since.elapsed();
         if elapsed < window {
@@ -135,7 +135,8 @@ pub fn usual() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
 }
 
-/// Length of a turn on the CPU that a hurried thread asks for, ns: the shortest that Linux gives.
+/// Length of a turn on the CPU that a thread with short slices asks for, ns: the shortest that
+/// Linux gives.
 const SHORT_TURN: u64 = 100_000;
 
 /// `struct sched_attr` of linux/sched/types.h, its first version.
@@ -152,8 +153,9 @@ struct SchedAttr {
 }
 
 /// Lets the calling thread run soon when it wakes: short turns (Linux 6.12: who asks for less runs
-/// first; older kernels ignore it) and nice -10, if that is allowed. Threads it starts inherit both.
-pub fn hurry() {
+/// first; older kernels ignore it) and nice -10, if that is allowed. Threads it starts inherit
+/// both.
+pub fn ask_short_slices() {
     // SAFETY: changes the calling thread only: on Linux PRIO_PROCESS 0 is a thread.
     unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, -10);

@@ -1,5 +1,6 @@
-//! Unix sockets that keep message boundaries (`SOCK_SEQPACKET`): between launcher and pager, and for clients of a pager
-//! through a name in the abstract namespace, which leaves nothing in the file system.
+//! Unix sockets that keep message boundaries (`SOCK_SEQPACKET`): between launcher and pager, and
+//! for clients of a pager through a name in the abstract namespace, which leaves nothing in the
+//! file system.
 
 use std::io;
 use std::mem;
@@ -9,7 +10,8 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
-/// Largest packet that is accepted, bytes. The kernel's own default bound of a send buffer is near it.
+/// Largest packet that is accepted, bytes. The kernel's own default bound of a send buffer is near
+/// it.
 pub const PACKET_BYTES_MAX: usize = 256 << 10;
 
 const TYPE: libc::c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
@@ -103,7 +105,8 @@ fn listen(address: &libc::sockaddr_un, size: libc::socklen_t) -> io::Result<Owne
     Ok(socket)
 }
 
-/// A socket connected to that name. It does not block: a listener whose queue is full gives `WouldBlock`.
+/// A socket connected to that name. It does not block: a listener whose queue is full gives
+/// `WouldBlock`.
 ///
 /// # Errors
 /// When nobody listens, and as the system calls give them.
@@ -147,7 +150,8 @@ pub fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(own(pidfd))
 }
 
-/// Whether the process that connected has not ended: as long as it has not, its pid is not another's.
+/// Whether the process that connected has not ended: as long as it has not, its pid is not
+/// another's.
 pub fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     match peer_descriptor(socket) {
         Ok(pidfd) => {
@@ -209,7 +213,8 @@ pub struct Packet {
 /// Takes the next packet without blocking; `None` when the other end is closed.
 ///
 /// # Errors
-/// `WouldBlock` when there is none, `InvalidData` when it was cut or has several descriptors, and as `recvmsg` gives them.
+/// `WouldBlock` when there is none, `InvalidData` when it was cut or has several descriptors, and
+/// as `recvmsg` gives them.
 pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut bytes = vec![0; PACKET_BYTES_MAX];
     let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -243,8 +248,8 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
 /// All descriptors that came, so that none is left open.
 fn received_fds(header: &libc::msghdr) -> Vec<OwnedFd> {
     let mut fds = Vec::new();
-    // SAFETY: the header was filled by recvmsg and its control buffer is alive; the macros stay within the length that the
-    // kernel has set, and every descriptor in it is new and ours.
+    // SAFETY: the header was filled by recvmsg and its control buffer is alive; the macros stay
+    // within the length that the kernel has set, and every descriptor in it is new and ours.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
@@ -335,7 +340,8 @@ mod tests {
             let bytes = sent * size_of::<RawFd>();
             let mut control = vec![0u64; 4 + bytes.div_ceil(8)];
             let mut data = libc::iovec { iov_base: b"x".as_ptr().cast_mut().cast(), iov_len: 1 };
-            // SAFETY: all zeros is a valid header; the control buffer is aligned and has room for the descriptors.
+            // SAFETY: all zeros is a valid header; the control buffer is aligned and has room for
+            // the descriptors.
             unsafe {
                 let mut header: libc::msghdr = mem::zeroed();
                 (header.msg_iov, header.msg_iovlen) = (&mut data, 1);

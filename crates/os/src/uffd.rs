@@ -1,7 +1,7 @@
 //! userfaultfd as the pager uses it: descriptors of other processes.
 //!
-//! Errnos get their meaning here. The unsafety of userfaultfd lies in what registering and filling do
-//! to *another* process's memory, which no type here can guard: the pager's page table does.
+//! Errnos get their meaning here. The unsafety of userfaultfd lies in what registering and filling
+//! do to *another* process's memory, which no type here can guard: the pager's page table does.
 
 use crate::maps;
 use crate::probe::feature;
@@ -99,7 +99,8 @@ pub struct Uffd {
     probed: AtomicU64,
 }
 
-/// Highest page of user space: an address that every kernel accepts, for probes of a process without a page of ours.
+/// Highest page of user space: an address that every kernel accepts, for probes of a process
+/// without a page of ours.
 const HIGHEST_PAGE: u64 = 0x7fff_ffff_e000;
 
 /// What the kernel says of a page and of the userfaultfd.
@@ -134,14 +135,16 @@ impl Default for Inbox {
 impl Uffd {
     /// Takes over a descriptor that came from a stub. It may be anything: every later call checks.
     pub fn from_fd(fd: OwnedFd) -> Uffd {
-        // SAFETY: flags of a descriptor of ours. One that waits in a read would hold its thread up for ever.
+        // SAFETY: flags of a descriptor of ours. One that waits in a read would hold its thread up
+        // for ever.
         unsafe {
             libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) | libc::O_NONBLOCK)
         };
         Uffd { fd, probed: AtomicU64::new(HIGHEST_PAGE) }
     }
 
-    /// Sets the page that [`Uffd::gone`] and [`Uffd::event_pending`] name: one that the program does not use.
+    /// Sets the page that [`Uffd::gone`] and [`Uffd::event_pending`] name: one that the program
+    /// does not use.
     pub fn probe_at(&self, page: u64) {
         self.probed.store(page, Relaxed);
     }
@@ -158,7 +161,8 @@ impl Uffd {
         self.register_for(start, len, MODE_MISSING)
     }
 
-    /// Registers memory of the program: where the stub takes pages of read-only mappings, for write protection as well.
+    /// Registers memory of the program: where the stub takes pages of read-only mappings, for write
+    /// protection as well.
     pub fn register_memory(&self, start: u64, len: u64) -> io::Result<()> {
         self.register_for(start, len, if maps::can_ask() { MODE_MISSING | MODE_PROTECT } else { MODE_MISSING })
     }
@@ -169,7 +173,8 @@ impl Uffd {
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_REGISTER, arg.as_mut_ptr()) })
     }
 
-    /// The kernel fills missing pages of a range itself from now on. Threads that wait for one go on.
+    /// The kernel fills missing pages of a range itself from now on. Threads that wait for one go
+    /// on.
     ///
     /// # Errors
     /// None of it is registered.
@@ -221,8 +226,9 @@ impl Uffd {
         }
     }
 
-    /// Asks about a page without changing anything: UFFDIO_CONTINUE maps a page that is in the page cache, and private
-    /// anonymous memory has none. (UFFDIO_COPY would fill a page that the program has at the address.)
+    /// Asks about a page without changing anything: UFFDIO_CONTINUE maps a page that is in the page
+    /// cache, and private anonymous memory has none. (UFFDIO_COPY would fill a page that the
+    /// program has at the address.)
     fn probe(&self, at: u64) -> Probe {
         let mut arg = [at, PAGE, 0, 0];
         // SAFETY: uffdio_continue is four u64.
@@ -238,7 +244,8 @@ impl Uffd {
         }
     }
 
-    /// Whether a page lies in a registered mapping. None while an event is pending, and when the memory is gone.
+    /// Whether a page lies in a registered mapping. None while an event is pending, and when the
+    /// memory is gone.
     pub fn is_registered(&self, at: u64) -> Option<bool> {
         match self.probe(at) {
             Probe::Registered => Some(true),

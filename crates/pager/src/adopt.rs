@@ -1,5 +1,5 @@
-//! Adoption: finding memory of a process that is not registered yet, registering it, and telling the
-//! core which pages are present.
+//! Adoption: finding memory of a process that is not registered yet, registering it, and telling
+//! the core which pages are present.
 
 use crate::forks;
 use crate::mutant::{off, Rule};
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// File name of the stub in /proc/PID/maps.
 const STUB: &str = "/libmemfit.so";
-/// Distance of the robust list head from the thread pointer in glibc's `struct pthread`, and size of
-/// that structure, with room for other versions (2.31 to 2.42: head at 0x2e0, size up to 0x980).
+/// Distance of the robust list head from the thread pointer in glibc's `struct pthread`, and size
+/// of that structure, with room for other versions (2.31 to 2.42: head at 0x2e0, size up to 0x980).
 const HEAD_OFFSET: u64 = 0x2e0;
 const PTHREAD_BYTES: u64 = 0xc00;
 /// Upper part of the main stack that is taken away to make the thread wait.
@@ -25,7 +25,8 @@ const STACK_BYTES: u64 = 128 << 10;
 
 /// Largest mapping that is taken for a thread's stack: 8 MiB are usual.
 const STACK_MAPPING_MAX: u64 = 16 << 20;
-/// Smallest reserved mapping that is registered: malloc's arenas, a runtime's heap, but no guard pages.
+/// Smallest reserved mapping that is registered: malloc's arenas, a runtime's heap, but no guard
+/// pages.
 const RESERVED_BYTES: u64 = 64 << 10;
 
 /// Addresses from the first to one past the last.
@@ -57,8 +58,8 @@ pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
     found
 }
 
-/// As [`rescan`], for the stacks of its threads only: so that [`brake`] works before all else is
-/// registered. Faults on them are few.
+/// As [`rescan`], for the stacks of its threads only: so that [`throttle_stacks`] works before all
+/// else is registered. Faults on them are few.
 pub fn stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
     take_in(shared, proc, false, is_stack)
 }
@@ -79,8 +80,8 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
             Err(_) => return found,
         }
     };
-    // Held throughout: no event is read between the registration and the adoption. What was unmapped
-    // since the look at the maps cannot be registered, or is something else that may be.
+    // Held throughout: no event is read between the registration and the adoption. What was
+    // unmapped since the look at the maps cannot be registered, or is something else that may be.
     let _io = proc.io.lock().unwrap();
     if proc.removed.load(Relaxed) {
         return found;
@@ -121,7 +122,8 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
         let _ = identity.pagemap.present(start, end, |s, e, zero| unknown(shared, proc, s, e, zero, &mut pages));
     }
     let (regions, pages) = confirmed(proc, &identity.maps, fresh, &pages);
-    // An unmapping that began after the look has an event pending now: then what was seen may be gone.
+    // An unmapping that began after the look has an event pending now: then what was seen may be
+    // gone.
     if proc.event_pending() && !off(Rule::AdoptPending) {
         found.again = true;
         return found;
@@ -141,7 +143,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
                 found.adopted += u64::from(state.core.adopt(proc.id, Page(page), zero));
             }
         }
-        shared.settle(state);
+        shared.apply_effects(state);
     }
     found
 }
@@ -153,13 +155,14 @@ fn takeable(maps: &str) -> Vec<Mapping> {
     found
 }
 
-/// Whether a part of a read-only mapping is worth registering: what was never written there takes no memory as long as
-/// the kernel serves it.
+/// Whether a part of a read-only mapping is worth registering: what was never written there takes
+/// no memory as long as the kernel serves it.
 fn holds_memory(identity: &Identity, (start, end): Range) -> bool {
     identity.pagemap.holds_memory(start, end).unwrap_or(false)
 }
 
-/// Has the stub open windows of the access that memory of the program has. (For read-only memory it does so itself.)
+/// Has the stub open windows of the access that memory of the program has. (For read-only memory it
+/// does so itself.)
 fn open_windows(identity: &Identity, mappings: &[Mapping]) {
     for (number, access) in WINDOWS.into_iter().enumerate() {
         let wanted = || mappings.iter().any(|mapping| usize::from(mapping.access) == access);
@@ -171,9 +174,9 @@ fn open_windows(identity: &Identity, mappings: &[Mapping]) {
     }
 }
 
-/// Mappings with pages that the program has freed with MADV_FREE, which the kernel may drop at any moment
-/// from now on. Looked for when a process is adopted, and later only if it had such: all its pages are
-/// walked for it. What is freed after the registration raises an event.
+/// Mappings with pages that the program has freed with MADV_FREE, which the kernel may drop at any
+/// moment from now on. Looked for when a process is adopted, and later only if it had such: all its
+/// pages are walked for it. What is freed after the registration raises an event.
 fn lazily_freed(identity: &Identity) -> Vec<Range> {
     if identity.frees_lazily.get() == Some(&false) {
         return Vec::new();
@@ -184,8 +187,9 @@ fn lazily_freed(identity: &Identity) -> Vec<Range> {
     found
 }
 
-/// Its droppable memory, which the kernel drops instead of writing it to swap. Looked for when a process is adopted: all
-/// its pages are walked for it. What is mapped later is paged like other memory, see [`may_be_dropped`].
+/// Its droppable memory, which the kernel drops instead of writing it to swap. Looked for when a
+/// process is adopted: all its pages are walked for it. What is mapped later is paged like other
+/// memory, see [`may_be_dropped`].
 fn droppable(identity: &Identity) -> &[Range] {
     if !probe::takes_droppable() {
         return &[];
@@ -194,8 +198,8 @@ fn droppable(identity: &Identity) -> &[Range] {
     identity.droppable.get_or_init(|| maps::droppable(&look()))
 }
 
-/// Whether the kernel can have dropped a page without an event, or its mapping is gone with all of the process. Not if
-/// nobody may look: then the page was lost.
+/// Whether the kernel can have dropped a page without an event, or its mapping is gone with all of
+/// the process. Not if nobody may look: then the page was lost.
 pub fn may_be_dropped(proc: &Proc, page: Page) -> bool {
     let Some(identity) = proc.identity.get().filter(|_| probe::takes_droppable()) else { return false };
     let Ok(text) = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)) else { return false };
@@ -203,8 +207,8 @@ pub fn may_be_dropped(proc: &Proc, page: Page) -> bool {
     among(maps::droppable(&text)) || !among(maps::in_smaps(&text))
 }
 
-/// Whether a process runs without the stub. One whose loader has not mapped libc yet may get it; one that has both will say hello
-/// as soon as it runs.
+/// Whether a process runs without the stub. One whose loader has not mapped libc yet may get it;
+/// one that has both will say hello as soon as it runs.
 pub fn is_without_stub(pid: i32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let maps = |library: &str| text.lines().any(|line| line.ends_with(library));
@@ -227,9 +231,9 @@ fn unknown(shared: &Shared, proc: &Proc, start: u64, end: u64, zero: bool, out: 
     }
 }
 
-/// Whether a reserved mapping is worth registering: a part of it that mprotect opens later would be a
-/// mapping of its own, unregistered, and so would every step of a heap that grows in it. Pages that are
-/// in it already stay unknown, so it must have none.
+/// Whether a reserved mapping is worth registering: a part of it that mprotect opens later would be
+/// a mapping of its own, unregistered, and so would every step of a heap that grows in it. Pages
+/// that are in it already stay unknown, so it must have none.
 fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
     let mut empty = true;
     mapping.end - mapping.start >= RESERVED_BYTES
@@ -237,11 +241,12 @@ fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
         && empty
 }
 
-/// The parts of `fresh` and of the present ranges in it that lie in registered mappings. A range that was
-/// registered can have had holes, in which the program has mapped something since: that is not
-/// registered, and a page taken from it would read as zeros later. A mapping is registered as a whole or
-/// not at all, so the kernel is asked about one of its present pages. One that is
-/// registered now was so at the look. One without a present page is believed: there is nothing to take.
+/// The parts of `fresh` and of the present ranges in it that lie in registered mappings. A range
+/// that was registered can have had holes, in which the program has mapped something since: that is
+/// not registered, and a page taken from it would read as zeros later. A mapping is registered as a
+/// whole or not at all, so the kernel is asked about one of its present pages. One that is
+/// registered now was so at the look. One without a present page is believed: there is nothing to
+/// take.
 fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Present]) -> (Vec<Range>, Vec<Present>) {
     if pages.is_empty() {
         return (fresh, Vec::new());
@@ -291,8 +296,8 @@ fn uncovered(proc: &Proc, forbidden: &[(u64, u64)], start: u64, end: u64) -> Vec
     out
 }
 
-/// Pins the pages around every thread pointer: at a thread's exit the kernel touches `struct pthread`
-/// and serves no userfault for it. Notes where the stacks are.
+/// Pins the pages around every thread pointer: at a thread's exit the kernel touches `struct
+/// pthread` and serves no userfault for it. Notes where the stacks are.
 fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]) {
     let mut pages = Vec::new();
     let mut stacks: Vec<(u64, u64)> =
@@ -330,28 +335,28 @@ fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]
     }
 }
 
-/// Longest that one brake waits for its process's stub.
-const BRAKE_WAIT: Duration = Duration::from_millis(2);
+/// Longest that one throttle waits for its process's stub.
+const THROTTLE_WAIT: Duration = Duration::from_millis(2);
 
-/// Makes the threads of a process wait: takes the tops of their stacks away. They fault at once, and
-/// the fault waits for room (`Shared::throttle`). The only brake on a program that fills memory which
-/// is not registered yet, faster than it can be taken away. Returns when they are gone, or after a
-/// moment: a stopped process does not answer, but neither does it grow.
-pub fn brake(shared: &Arc<Shared>, proc: &Arc<Proc>) {
+/// Makes the threads of a process wait: takes the tops of their stacks away. They fault at once,
+/// and the fault waits for room (`Shared::throttle`). The only throttle of a program that fills
+/// memory which is not registered yet, faster than it can be taken away. Returns when they are
+/// gone, or after a moment: a stopped process does not answer, but neither does it grow.
+pub fn throttle_stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     let Some(mut io) = soon(&proc.io) else { return };
     if io.busy && io.posted.is_some_and(|at| at.elapsed() < STOPPED_AFTER) {
-        proc.wait_finished(io.number, BRAKE_WAIT);
+        proc.wait_finished(io.number, THROTTLE_WAIT);
         // What is broken, reclaim finds as well and deals with.
         let _ = proc.collect(shared, &mut io, false);
     }
     if !proc.idle(&io) {
         return;
     }
-    if proc.post_shields(&mut io) {
+    if proc.post_dontfork(&mut io) {
         let number = io.number;
         drop(io);
         proc.ring_bell();
-        proc.wait_finished(number, BRAKE_WAIT);
+        proc.wait_finished(number, THROTTLE_WAIT);
         return;
     }
     let stacks = proc.stacks.lock().unwrap().clone();
@@ -367,14 +372,14 @@ pub fn brake(shared: &Arc<Shared>, proc: &Arc<Proc>) {
             break;
         }
     }
-    shared.settle(state);
+    shared.apply_effects(state);
     if !victims.is_empty() {
         proc.post(&mut io, victims);
         let number = io.number;
         // Its fault thread needs `io` to read events.
         drop(io);
         proc.ring_bell();
-        proc.wait_finished(number, BRAKE_WAIT);
+        proc.wait_finished(number, THROTTLE_WAIT);
     }
 }
 

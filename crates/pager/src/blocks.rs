@@ -1,4 +1,5 @@
-//! Writing pages to the swap tier in blocks, for the schemes that do: whole pages into their slots, or whole buffers.
+//! Writing pages to the swap tier in blocks, for the schemes that do: whole pages into their slots,
+//! or whole buffers.
 
 use crate::state::Shared;
 use crate::swap::{Aligned, BlockWriter, Item};
@@ -31,7 +32,7 @@ impl BlockOutput {
             let mut victims = Vec::new();
             let mut state = shared.lock();
             state.core.pick_writeback(pressed, u32::MAX, &mut victims);
-            shared.settle(state);
+            shared.apply_effects(state);
             self.chosen.extend(victims);
             self.go_on(shared, writer);
         }
@@ -51,7 +52,7 @@ impl BlockOutput {
                 if !self.write_page(shared, writer, &first) {
                     let mut state = shared.lock();
                     state.core.written(first.object, None);
-                    shared.settle(state);
+                    shared.apply_effects(state);
                     shared.fatal("the compressed bytes of a page are damaged".into());
                 }
             }
@@ -59,7 +60,8 @@ impl BlockOutput {
         writer.flush();
     }
 
-    /// A page as it was in the program (ezswap 5.17, tuduce05 rule 9). False if its bytes are damaged.
+    /// A page as it was in the program (ezswap 5.17, tuduce05 rule 9). False if its bytes are
+    /// damaged.
     fn write_page(&mut self, shared: &Shared, writer: &mut BlockWriter, victim: &WriteBack) -> bool {
         // SAFETY: while the object is being written its bytes stay.
         let bytes = unsafe { shared.memory.read(victim.slot.byte(), victim.len as usize) };
@@ -75,7 +77,8 @@ impl BlockOutput {
         true
     }
 
-    /// Begins to write pages from staging into their slots. What is left in `items` must wait; `refused` stays in staging.
+    /// Begins to write pages from staging into their slots. What is left in `items` must wait;
+    /// `refused` stays in staging.
     pub fn write_raw(
         &mut self,
         shared: &Shared,

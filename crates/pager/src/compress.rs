@@ -3,9 +3,9 @@
 use crate::state::Shared;
 use crate::swap::Aligned;
 use crate::trainer::Trainer;
-use memfit_codec::{Aim, Aims, Choice, Chooser, CodecId, Dictionaries, Pressure, Worker};
+use memfit_codec::{Aim, Aims, Choice, CodecId, CodecSelector, Dictionaries, Pressure, Worker};
+use memfit_core::budget::SLOW_DEVICE_NS;
 use memfit_core::scheme::CodecKind;
-use memfit_core::sizes::SLOW_DEVICE_NS;
 use memfit_core::trace::Whose;
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ pub struct Compressor {
     dictionaries: Arc<Dictionaries>,
     /// Only one of the compressors has it.
     trainer: Option<Trainer>,
-    chooser: Chooser,
+    selector: CodecSelector,
     page: Aligned,
     coded: Box<[u8]>,
     second: Box<[u8]>,
@@ -42,7 +42,7 @@ impl Compressor {
             worker: Worker::with(dictionaries),
             dictionaries: Arc::clone(dictionaries),
             trainer,
-            chooser: Chooser::new(),
+            selector: CodecSelector::new(),
             page: Aligned::new(4096),
             coded: vec![0; 8192].into(),
             second: vec![0; 8192].into(),
@@ -52,7 +52,8 @@ impl Compressor {
         }
     }
 
-    /// Compresses up to `max` of the oldest staged pages. What must be written to the swap tier is added to `Shared::raw`.
+    /// Compresses up to `max` of the oldest staged pages. What must be written to the swap tier is
+    /// added to `Shared::raw`.
     pub fn compress(&mut self, shared: &Shared, max: usize, origin: Origin) -> Outcome {
         let mut picked = std::mem::take(&mut self.picked);
         picked.clear();
@@ -72,7 +73,7 @@ impl Compressor {
             slow_device: || shared.swap.as_ref().is_some_and(|swap| swap.is_slow(SLOW_DEVICE_NS)),
             dictionaries: self.dictionaries.count(),
         });
-        shared.settle(state);
+        shared.apply_effects(state);
         let mut outcome = Outcome::default();
         for &item in &picked {
             match self.compress_one(shared, item, origin) {
@@ -106,7 +107,7 @@ impl Compressor {
             let estimate = wants_estimate.then(|| memfit_codec::entropy(self.page.bytes()));
             let mut state = shared.lock();
             let placed = state.core.offer(item.object, origin, estimate);
-            shared.settle(state);
+            shared.apply_effects(state);
             if let Some(placed) = placed {
                 return placed;
             }
@@ -139,7 +140,7 @@ impl Compressor {
             // SAFETY: the core gave this place to this object alone, and its lock is held.
             unsafe { shared.memory.write(slot.byte(), bytes) };
         }
-        shared.settle(state);
+        shared.apply_effects(state);
         if let Coded::Bytes { codec, len } = coded {
             let count = &shared.codecs[usize::from(codec)];
             count.pages.fetch_add(1, Relaxed);
@@ -160,7 +161,7 @@ impl Compressor {
         let fixed = fixed(shared.scheme.codec.kind);
         let key = u64::from(region);
         let limit = len_max + 1;
-        let choice = fixed.map_or_else(|| self.chooser.choose(key, self.aim), Choice::Use);
+        let choice = fixed.map_or_else(|| self.selector.choose(key, self.aim), Choice::Use);
         let page = &*self.page.bytes();
         let mut best: Option<(CodecId, usize)> = None;
         match choice {
@@ -169,7 +170,7 @@ impl Compressor {
                 let real = codec.newest(self.dictionaries.count());
                 let len = self.worker.compress(real, page, &mut self.coded, limit);
                 if fixed.is_none() {
-                    self.chooser.record(key, codec, 4096, len);
+                    self.selector.record(key, codec, 4096, len);
                 }
                 best = len.map(|len| (real, len));
             }
@@ -177,7 +178,7 @@ impl Compressor {
                 for &codec in codecs {
                     let real = codec.newest(self.dictionaries.count());
                     let len = self.worker.compress(real, page, &mut self.second, limit);
-                    self.chooser.record(key, codec, 4096, len);
+                    self.selector.record(key, codec, 4096, len);
                     if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
                         best = Some((real, len));
                         std::mem::swap(&mut self.coded, &mut self.second);

@@ -13,7 +13,8 @@ pub enum SwapChoice {
     Auto,
     /// No swap tier: nothing is ever written to a disk.
     None,
-    /// Directories (an unlinked file is made in each), files or devices to use, each when those before it are full.
+    /// Directories (an unlinked file is made in each), files or devices to use, each when those
+    /// before it are full.
     Paths(Vec<PathBuf>),
 }
 
@@ -36,7 +37,8 @@ pub struct Config {
     pub record: Option<RawFd>,
     /// Touches of sampled pages are recorded, too; percent of the time that their faults may take.
     pub record_access: Option<u32>,
-    /// What pages hold is recorded, too: as these codecs see it. Empty: as those of the scheme do, of sampled pages alone.
+    /// What pages hold is recorded, too: as these codecs see it. Empty: as those of the scheme do,
+    /// of sampled pages alone.
     pub record_contents: Vec<CodecKind>,
     /// The launcher gets a [`FromPager::Course`] before the statistics.
     pub timeline: bool,
@@ -45,7 +47,7 @@ pub struct Config {
     /// Name of the abstract unix socket, without the leading NUL.
     pub socket_name: String,
     /// Directory for a socket that is reached from other network namespaces; not there yet.
-    pub place: String,
+    pub fallback_dir: String,
     /// The listening SOCK_SEQPACKET socket.
     pub listener: RawFd,
     /// The pager's end of the SOCK_SEQPACKET pair to the launcher.
@@ -87,8 +89,8 @@ pub enum FromPager {
         /// One line for the terminal.
         summary: String,
     },
-    /// Answer to [`ToPager::TreeEnded`]: processes outside of the tree are paged, and will be served to their end. Where there is
-    /// none the pager ends.
+    /// Answer to [`ToPager::TreeEnded`]: processes outside of the tree are paged, and will be
+    /// served to their end. Where there is none the pager ends.
     Serves,
 }
 

@@ -1,8 +1,9 @@
 //! What pages hold, for recordings: a hash, and what each of some codecs makes of them.
 //!
-//! Two kinds of pages are looked at: those that are about to be compressed, by who compresses them; and, when accesses are recorded,
-//! sampled ones in staging, most of which come back before anybody compresses them. These are copied while the core's lock is held:
-//! as long as it is, a staged page keeps its slot, so that nothing has to be done to it. The rest is done to the copy.
+//! Two kinds of pages are looked at: those that are about to be compressed, by who compresses them;
+//! and, when accesses are recorded, sampled ones in staging, most of which come back before anybody
+//! compresses them. These are copied while the core's lock is held: as long as it is, a staged page
+//! keeps its slot, so that nothing has to be done to it. The rest is done to the copy.
 
 use crate::compress::fixed;
 use crate::proc::{slot_offset, Proc};
@@ -52,8 +53,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// With a new random key. The codecs of the scheme are among those that are tried in any case, and for a sample the one of
-    /// the kernel's designs, so that these can be compared.
+    /// With a new random key. The codecs of the scheme are among those that are tried in any case,
+    /// and for a sample the one of the kernel's designs, so that these can be compared.
     ///
     /// # Errors
     /// When the kernel has no random bytes.
@@ -97,7 +98,7 @@ impl Contents {
 }
 
 /// Looks at the sample, step by step.
-pub struct Looker {
+pub struct ContentScanner {
     shared: Arc<Shared>,
     worker: Worker,
     page: Aligned,
@@ -114,12 +115,12 @@ pub struct Looker {
     next_round: Instant,
 }
 
-impl Looker {
+impl ContentScanner {
     /// If the run is recorded with accesses.
-    pub fn new(shared: &Arc<Shared>) -> Option<Looker> {
+    pub fn new(shared: &Arc<Shared>) -> Option<ContentScanner> {
         shared.sampling.as_ref().and(shared.contents.as_ref())?;
         let now = Instant::now();
-        Some(Looker {
+        Some(ContentScanner {
             shared: Arc::clone(shared),
             worker: Worker::with(&shared.dictionaries),
             page: Aligned::new(PAGE),

@@ -2,17 +2,17 @@
 //! managed processes.
 
 use crate::adopt;
-use crate::apart::Apart;
 use crate::config::{Config, FromPager, ToPager};
+use crate::detach::{self, Detached};
 use crate::event::EventFd;
 use crate::fault;
 use crate::fork_children;
 use crate::forks::{self, Expected};
-use crate::leave::{self, Left};
 use crate::monitor::Look;
 use crate::mutant::{off, Rule};
+use crate::netns_fallback::NetnsFallback;
 use crate::newcomers::{parse, say_bye, Newcomers};
-use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, NOTICE_BYTES};
+use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, DOORBELL_BYTES};
 use crate::record::Recording;
 use crate::room;
 use crate::state::Shared;
@@ -27,8 +27,8 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
-    Command, FromStub, AGAIN, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, LEND, MAPS, PAGEMAP, QUIET, SERVED,
-    SOCKET_VARIABLE, TELL_FORKS, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, AGAIN, ANNOUNCE_FORKS, ATTACH, ATTACHED, FORKED, FORKED_AGAIN, LEND, MAPS, PAGEMAP, QUIET,
+    SERVED, SOCKET_VARIABLE, WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
 use std::fs::File;
@@ -49,7 +49,8 @@ pub struct Client {
     pub has_beacon: bool,
     /// When it was first heard of.
     pub since: Instant,
-    /// Its control socket. A dormant one has none: a descriptor of the process, which can be read when it has ended.
+    /// Its control socket. A dormant one has none: a descriptor of the process, which can be read
+    /// when it has ended.
     pub socket: Arc<OwnedFd>,
     /// Its stub has no thread yet, by which it could be paged.
     pub dormant: Option<Dormant>,
@@ -59,8 +60,8 @@ pub struct Client {
     pub rss: RssReader,
     /// Share of its anonymous pages that is its own, in thousandths, at the last sample.
     pub share: AtomicU64,
-    /// How much it had when that was looked at, and how much of it was its own, bytes. A new fork child has nothing of its
-    /// own: it is all its parent's. What came since is its own.
+    /// How much it had when that was looked at, and how much of it was its own, bytes. A new fork
+    /// child has nothing of its own: it is all its parent's. What came since is its own.
     pub weighed: Mutex<(u64, u64)>,
     /// Since when it is known, until its share is.
     pub unweighed: Mutex<Option<Instant>>,
@@ -72,9 +73,10 @@ pub struct Client {
     pub peak: AtomicU64,
     /// As the child of a told fork: what is known of it, until it is paged.
     pub expected: Mutex<Option<Arc<Expected>>>,
-    /// Its stub has said [`ENGAGED`], with its userfaultfd, and it waits since for its parent to come out of the fork.
+    /// Its stub has said [`ATTACHED`], with its userfaultfd, and it waits since for its parent to
+    /// come out of the fork.
     ready: Mutex<Option<(FromStub, Option<OwnedFd>, Instant)>>,
-    /// Segment sent with ENGAGE.
+    /// Segment sent with ATTACH.
     pub segment: Mutex<Option<Arc<Segment>>>,
     /// Once it has a userfaultfd.
     pub proc: Mutex<Option<Arc<Proc>>>,
@@ -83,7 +85,7 @@ pub struct Client {
     /// Command name at hello.
     pub comm: String,
     /// It is not to be paged any more, and what its stub says to [`QUIET`].
-    pub leaving: AtomicBool,
+    pub detaching: AtomicBool,
     /// See there.
     pub quiet: AtomicU32,
     /// The socket was closed.
@@ -140,18 +142,18 @@ const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// Most ended processes that the statistics tell of.
 const PAST_MAX: usize = 1000;
 
-/// Longest time between two looks of the control thread at what makes no descriptor readable; and while a process
-/// must be found and killed.
+/// Longest time between two looks of the control thread at what makes no descriptor readable; and
+/// while a process must be found and killed.
 const LOOK_MS: i32 = 200;
 const LOOK_FOR_DOOMED_MS: i32 = 20;
 
-/// Not engaged.
+/// Not attached.
 pub const IDLE: u32 = 0;
-/// ENGAGE was sent.
-pub const ENGAGING: u32 = 1;
+/// ATTACH was sent.
+pub const ATTACHING: u32 = 1;
 /// It is paged.
 pub const MANAGED: u32 = 2;
-/// It cannot be engaged.
+/// It cannot be attached.
 pub const REFUSED: u32 = 3;
 /// Its stub has no thread yet.
 pub const DORMANT: u32 = 4;
@@ -169,7 +171,7 @@ pub struct Desk {
     /// Fork events can be had (CAP_SYS_PTRACE).
     pub fork_events: bool,
     /// The way out of other network namespaces.
-    pub apart: Apart,
+    pub netns_fallback: NetnsFallback,
     /// Set when the command has ended.
     pub ended: Mutex<Option<ToPager>>,
     /// Set when the tree has, and nobody else is paged.
@@ -177,7 +179,7 @@ pub struct Desk {
     /// Clients that ended, for the statistics.
     pub past: Mutex<Vec<Row>>,
     /// Processes without a stub of which we know why.
-    pub left: Mutex<Left>,
+    pub detached: Mutex<Detached>,
     /// If the run is recorded.
     pub recording: Option<Recording>,
     /// If the run gets a report. Locked before all else.
@@ -188,7 +190,7 @@ pub struct Desk {
 
 /// Runs until the pager may end.
 pub fn run(desk: &Arc<Desk>) {
-    memfit_os::sched::hurry();
+    memfit_os::sched::ask_short_slices();
     let launcher = desk.config.to_launcher;
     let mut newcomers = Newcomers::default();
     let mut launcher_open = true;
@@ -207,8 +209,8 @@ pub fn run(desk: &Arc<Desk>) {
         fork_children::end_doomed(&desk.shared);
         let open = |fd: RawFd| if launcher_open { fd } else { -1 };
         let watch = alive.as_ref().map_or(-1, |fd| fd.as_fd().as_raw_fd());
-        let [listener, apart] = newcomers.listeners([desk.config.listener, desk.apart.as_raw_fd()]);
-        let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch), apart];
+        let [listener, netns_fallback] = newcomers.listeners([desk.config.listener, desk.netns_fallback.as_raw_fd()]);
+        let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch), netns_fallback];
         let all = fixed.into_iter().chain(newcomers.pending()).chain(clients.iter().map(|c| c.socket.as_raw_fd()));
         let mut fds: Vec<libc::pollfd> = all.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         let wait = if desk.shared.unnamed.doomed() == 0 { LOOK_MS } else { LOOK_FOR_DOOMED_MS };
@@ -230,7 +232,7 @@ pub fn run(desk: &Arc<Desk>) {
             from_client(desk, client);
         }
         newcomers.read(desk, &ready[first..first + count]);
-        for (i, listener) in [(0, listener), (4, apart)] {
+        for (i, listener) in [(0, listener), (4, netns_fallback)] {
             if ready[i] {
                 newcomers.accept(desk, listener);
             }
@@ -268,7 +270,8 @@ fn deliver(desk: &Desk, open: bool) {
     }
 }
 
-/// Longest message that goes as a packet, bytes: far below the kernel's bound of a send buffer (`net.core.wmem_default`, 208 KiB).
+/// Longest message that goes as a packet, bytes: far below the kernel's bound of a send buffer
+/// (`net.core.wmem_default`, 208 KiB).
 const PACKET_BYTES: usize = 32 << 10;
 
 /// One message; retried for a moment when the launcher does not keep up.
@@ -316,22 +319,22 @@ fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
     true
 }
 
-/// The tree has ended. Whether others are paged, who have got no more of it than its environment. Those who are not are told to
-/// go on alone, if nobody is.
+/// The tree has ended. Whether others are paged, who have got no more of it than its environment.
+/// Those who are not are told to go on alone, if nobody is.
 fn serves_others(desk: &Desk) -> bool {
     let lives = |pid: i32| proctree::read_stat(pid).is_some_and(|process| !process.is_dead());
     let mut clients = desk.clients.lock().unwrap().clone();
     clients.retain(|client| lives(client.pid));
-    // Who is not engaged now will not be. The fork child of a paged process needs us all the same.
+    // Who is not attached now will not be. The fork child of a paged process needs us all the same.
     clients.retain(|client| {
         client.has_beacon || client.stage.compare_exchange(IDLE, REFUSED, SeqCst, SeqCst).is_err() || {
             say_bye(&client.socket);
             false
         }
     });
-    let engaged = |client: &Arc<Client>| client.has_beacon || matches!(client.stage.load(SeqCst), ENGAGING | MANAGED);
+    let attached = |client: &Arc<Client>| client.has_beacon || matches!(client.stage.load(SeqCst), ATTACHING | MANAGED);
     let procs = desk.shared.procs.lock().unwrap().clone();
-    clients.iter().any(engaged)
+    clients.iter().any(attached)
         || desk.shared.unnamed.doomed() > 0
         || procs.iter().any(|proc| proc.pid().map_or_else(|| !proc.uffd.gone(), lives))
 }
@@ -340,11 +343,11 @@ fn launcher_left_in_order(desk: &Desk) -> bool {
     desk.ended.lock().unwrap().is_some()
 }
 
-/// The launcher died: nobody holds the descriptors but us, so the tree ends before we do; also those who have no stub, or
-/// whose stub has not said hello yet.
+/// The launcher died: nobody holds the descriptors but us, so the tree ends before we do; also
+/// those who have no stub, or whose stub has not said hello yet.
 fn abandon(desk: &Desk) {
     desk.shared.ending.store(true, Relaxed);
-    desk.apart.close();
+    desk.netns_fallback.close();
     let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
     let mut tree: Vec<ProcStat> = clients.iter().filter_map(|client| proctree::read_stat(client.pid)).collect();
     let entry = format!("{SOCKET_VARIABLE}={}", desk.config.socket_name);
@@ -409,7 +412,7 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     let client = new_client(desk, socket, pid, hello, rss, stage);
     *client.expected.lock().unwrap() = expected;
     if hello.token != 0 {
-        if let Err(error) = engage(desk, &client) {
+        if let Err(error) = attach(desk, &client) {
             cannot_inherit(desk, &client, &error.to_string());
         }
     } else if client.has_beacon {
@@ -434,7 +437,7 @@ pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &From
 }
 
 fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: RssReader, stage: u32) -> Arc<Client> {
-    desk.left.lock().unwrap().why.remove(&pid);
+    desk.detached.lock().unwrap().why.remove(&pid);
     let (forked, anon) = (message.flags & FORKED != 0, rss.read().map_or(0, |rss| rss.anon));
     Arc::new(Client {
         pid,
@@ -458,8 +461,8 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         proc: Mutex::new(None),
         look: Mutex::new(None),
         comm: procfs::comm(pid).unwrap_or_default(),
-        leaving: AtomicBool::new(false),
-        quiet: AtomicU32::new(leave::ASKED),
+        detaching: AtomicBool::new(false),
+        quiet: AtomicU32::new(detach::REQUESTED),
         gone: AtomicBool::new(false),
     })
 }
@@ -472,16 +475,16 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
         Ok(Some(packet)) => packet,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
         // There is no descriptor left for the one that came with it.
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData && client.stage.load(Relaxed) == ENGAGING => {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData && client.stage.load(Relaxed) == ATTACHING => {
             return not_managed(desk, client, &other("there is no descriptor left for its memory".into()));
         }
         _ => return remove_client(desk, client),
     };
     let Some(message) = parse(&packet.bytes) else { return remove_client(desk, client) };
     if message.kind == QUIET {
-        client.quiet.store(if message.error == 0 { leave::IS_QUIET } else { leave::FORKS }, Relaxed);
+        client.quiet.store(if message.error == 0 { detach::IS_QUIET } else { detach::FORKS }, Relaxed);
     }
-    if message.kind != ENGAGED || client.stage.load(Relaxed) != ENGAGING {
+    if message.kind != ATTACHED || client.stage.load(Relaxed) != ATTACHING {
         return;
     }
     let told = client.expected.lock().unwrap().is_some();
@@ -498,7 +501,8 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     manage_ready(desk, client);
 }
 
-/// A stub has made what it needs. The child of a told fork is served when all is known that its parent changed meanwhile.
+/// A stub has made what it needs. The child of a told fork is served when all is known that its
+/// parent changed meanwhile.
 fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
     let mut ready = client.ready.lock().unwrap();
     if ready.is_none() {
@@ -528,7 +532,7 @@ fn not_managed(desk: &Arc<Desk>, client: &Arc<Client>, error: &std::io::Error) {
         // Its forks wait for an answer.
         send_command(&client.socket, &Command { kind: SERVED, ..Command::default() }, None);
     }
-    leave::refused(desk, client, error);
+    detach::refused(desk, client, error);
 }
 
 /// The child of a told fork cannot be served, and cannot go on with right data.
@@ -560,15 +564,15 @@ pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
     desk.shared.room.clients.store(clients.len(), Relaxed);
 }
 
-/// As [`engage`]; the user is told if that cannot be.
-pub fn engage_told(desk: &Desk, client: &Arc<Client>) {
-    if let Err(error) = engage(desk, client) {
+/// As [`attach`]; the user is told if that cannot be.
+pub fn attach_or_warn(desk: &Desk, client: &Arc<Client>) {
+    if let Err(error) = attach(desk, client) {
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
     }
 }
 
 /// Asks a stub to make what is needed to be paged.
-pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
+pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     let known = client.proc.lock().unwrap().clone();
     // A fork child was counted with its userfaultfd.
     if known.is_none() && !desk.shared.room_for_paged() {
@@ -581,11 +585,11 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     }
     let fd = duplicate(segment.as_raw_fd())?;
     let known = known.map(|proc| duplicate(proc.uffd.as_raw_fd())).transpose()?;
-    if client.stage.compare_exchange(IDLE, ENGAGING, SeqCst, SeqCst).is_err() {
+    if client.stage.compare_exchange(IDLE, ATTACHING, SeqCst, SeqCst).is_err() {
         // It wants to be left.
         return Ok(());
     }
-    let mut command = Command { kind: ENGAGE, flags: 0, segment_bytes: segment.bytes() as u64 };
+    let mut command = Command { kind: ATTACH, flags: 0, segment_bytes: segment.bytes() as u64 };
     let lend = Command { kind: LEND, ..Command::default() };
     if let Some(uffd) = &known {
         command.flags = WITH_UFFD;
@@ -605,7 +609,7 @@ pub fn engage(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
         }
     }
     if !desk.fork_events {
-        command.flags |= TELL_FORKS;
+        command.flags |= ANNOUNCE_FORKS;
     }
     if off(Rule::Window) {
         command.flags |= memfit_wire::TRUST_MOVE;
@@ -639,7 +643,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
             let (id, area) = expected.as_ref().map(|e| (e.id, e.area)).unwrap_or_else(|| {
                 let mut state = shared.lock();
                 let numbers = state.core.add_process((shared.sizes.staging / 4096) as u32);
-                shared.settle(state);
+                shared.apply_effects(state);
                 numbers
             });
             Arc::new(Proc::new(id, area, uffd, Arc::new(EventFd::new()?)))
@@ -651,9 +655,9 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         register(&proc.uffd, message.beacon, 4096)?;
         proc.beacon.store(message.beacon, Relaxed);
     }
-    if message.notice != 0 {
-        register(&proc.uffd, message.notice, NOTICE_BYTES)?;
-        proc.notice.store(message.notice, Relaxed);
+    if message.doorbell != 0 {
+        register(&proc.uffd, message.doorbell, DOORBELL_BYTES)?;
+        proc.doorbell.store(message.doorbell, Relaxed);
     }
     shared.lock().segments.insert(proc.area, segment);
     *proc.comm.lock().unwrap() = client.comm.clone();
@@ -682,9 +686,9 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     }
     *client.expected.lock().unwrap() = None;
     if !desk.fork_events {
-        send_command(&client.socket, &Command { kind: SERVED, flags: TELL_FORKS, ..Command::default() }, None);
+        send_command(&client.socket, &Command { kind: SERVED, flags: ANNOUNCE_FORKS, ..Command::default() }, None);
     }
-    if shared.free() < shared.sizes.engage as i64 || shared.promised.load(Relaxed) {
+    if shared.free() < shared.sizes.register as i64 || shared.commit_pressure.load(Relaxed) {
         adopt::rescan(shared, &proc);
         shared.want_reclaim();
     } else {
@@ -693,8 +697,8 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     Ok(())
 }
 
-/// Of memory that is gone the kernel says ENOMEM here, and ESRCH everywhere else. After an exec the process has other memory, so that its
-/// size does not tell.
+/// Of memory that is gone the kernel says ENOMEM here, and ESRCH everywhere else. After an exec the
+/// process has other memory, so that its size does not tell.
 fn register(uffd: &Uffd, start: u64, bytes: u64) -> std::io::Result<()> {
     uffd.register(start, bytes).map_err(|error| match uffd.gone() {
         true => std::io::Error::from_raw_os_error(libc::ESRCH),
@@ -722,7 +726,7 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
         windows: AtomicU32::new(1),
         forbidden: ranges
             .into_iter()
-            .chain([pages(message.beacon, 4096), pages(message.notice, NOTICE_BYTES)])
+            .chain([pages(message.beacon, 4096), pages(message.doorbell, DOORBELL_BYTES)])
             .collect(),
         arguments: procfs::arguments(client.pid),
     })
@@ -752,7 +756,7 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
         }
     }
     let nothing_swapped = state.core.swapped_total() == 0;
-    shared.settle(state);
+    shared.apply_effects(state);
     if let Some(swap) = shared.swap.as_ref().filter(|_| nothing_swapped) {
         swap.forget_copies();
     }

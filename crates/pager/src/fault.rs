@@ -1,7 +1,8 @@
-//! The fault thread of one process: reads its userfaultfd, tells the core of events, brings pages back.
+//! The fault thread of one process: reads its userfaultfd, tells the core of events, brings pages
+//! back.
 //!
-//! One thread does all of this for a process, so that no event can change the table while a fault of
-//! the same process is half served.
+//! One thread does all of this for a process, so that no event can change the table while a fault
+//! of the same process is half served.
 
 mod bring;
 mod messages;
@@ -19,7 +20,7 @@ use memfit_codec::{Dictionaries, Worker};
 use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event, Fill, Inbox};
-use memfit_wire::{BATCH_RANGES, FORK_BEGINS, FORK_ENDED, GIVE, KEEP, SHIELD, UNSHIELD};
+use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, GIVE, KEEP};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
@@ -28,16 +29,17 @@ use std::time::{Duration, Instant};
 /// Most faults between two looks at the CPU of the faulting thread.
 const FOLLOW_EVERY: u32 = 64;
 
-/// What it takes to put pages together. Threads share few of them: there is one thread for each process.
-pub struct Kit {
+/// What it takes to put pages together. Threads share few of them: there is one thread for each
+/// process.
+pub struct FaultBuffers {
     worker: Worker,
     page_run: Aligned,
 }
 
-impl Kit {
+impl FaultBuffers {
     /// Contexts are made at their first use.
-    pub fn new(dictionaries: &Arc<Dictionaries>) -> Kit {
-        Kit { worker: Worker::with(dictionaries), page_run: Aligned::new(RUN * 4096) }
+    pub fn new(dictionaries: &Arc<Dictionaries>) -> FaultBuffers {
+        FaultBuffers { worker: Worker::with(dictionaries), page_run: Aligned::new(RUN * 4096) }
     }
 }
 
@@ -46,14 +48,14 @@ pub struct Server {
     shared: Arc<Shared>,
     proc: Arc<Proc>,
     /// While the loads have contents: these are in it. Else all are zeros.
-    kit: Option<Kit>,
+    buffers: Option<FaultBuffers>,
     /// Of the swap tier, if there is one.
     reader: Option<Reader>,
     /// Faults that wait for what is being read.
     reading: Vec<Waiting>,
     inbox: Inbox,
     loads: Vec<Load>,
-    polite: bool,
+    idle_class: bool,
     cpu: Option<usize>,
     /// Of the thread that faulted last.
     stat: Option<(u32, TaskStat)>,
@@ -72,11 +74,12 @@ pub struct Server {
 /// Pages that one fault brings back at most, zeros aside.
 const RUN: usize = 16;
 
-/// Longest wait for reclaim of one fault in a process that shares pages by fork: such a page is freed when it has been
-/// taken from all of them, which can take longer than anybody would wait, and until then each of them counts.
+/// Longest wait for reclaim of one fault in a process that shares pages by fork: such a page is
+/// freed when it has been taken from all of them, which can take longer than anybody would wait,
+/// and until then each of them counts.
 const SHARED_WAIT_MAX: Duration = Duration::from_secs(2);
-/// A wait of one fault for reclaim that the user is told of. It goes on: the budget is a promise, and reclaim says when
-/// it can free nothing.
+/// A wait of one fault for reclaim that the user is told of. It goes on: the budget is a promise,
+/// and reclaim says when it can free nothing.
 const STALL: Duration = Duration::from_secs(10);
 const STALLED: &str =
     "programs wait for memory for seconds: they use more at once than the budget has room for; raise -m";
@@ -90,13 +93,15 @@ const RESTS_AFTER: Duration = Duration::from_secs(1);
 /// So long a MOVE never takes, unless its thread is stopped or does not get a CPU.
 const GATE_HELD: Duration = Duration::from_millis(20);
 
-/// How long an event that was read by accident, with the stub inside of a MOVE, waits for the end of that.
+/// How long an event that was read by accident, with the stub inside of a MOVE, waits for the end
+/// of that.
 const STRAY_WAITS: Duration = Duration::from_secs(10);
 
 /// Looks for events that are to come, at the same distance, before they get rarer.
 const QUICK_ROUNDS: u32 = 20;
 
-/// How long the pager reads changes of other threads at a fork's end, if there is always one unread.
+/// How long the pager reads changes of other threads at a fork's end, if there is always one
+/// unread.
 const CHANGES_TOLD: Duration = Duration::from_millis(50);
 /// Time between two looks for faults while the program forks.
 const FORK_LOOK: Duration = Duration::from_micros(50);
@@ -147,12 +152,12 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
     let mut server = Server {
         shared: Arc::clone(&shared),
         proc: Arc::clone(&proc),
-        kit: None,
+        buffers: None,
         reader: shared.swap.clone().map(|swap| Reader::new(swap, shared.sizes.budget)),
         reading: Vec::new(),
         inbox: Inbox::default(),
         loads: Vec::with_capacity(64),
-        polite: false,
+        idle_class: false,
         cpu: None,
         stat: None,
         order: Order::default(),
@@ -182,8 +187,8 @@ impl Server {
             if !self.proc.expected().is_some_and(|fork| fork.may_wait(u32::MAX)) {
                 waiting.append(&mut self.postponed);
             }
-            // On one CPU the program ran before its wake-up returned, and its next fault is there already. If not, it
-            // runs on another, or waits for something else.
+            // On one CPU the program ran before its wake-up returned, and its next fault is there
+            // already. If not, it runs on another, or waits for something else.
             if self.drain_faults(&mut waiting)? == 0 && waiting.is_empty() {
                 self.wait()?;
             }
@@ -247,8 +252,9 @@ impl Server {
         }
     }
 
-    /// Whether the page's bytes are in the swap tier and not at hand; then they are being read, with those that will be
-    /// wanted next. Else, how many pages from this one on could be filled at once.
+    /// Whether the page's bytes are in the swap tier and not at hand; then they are being read,
+    /// with those that will be wanted next. Else, how many pages from this one on could be filled
+    /// at once.
     fn read_first(&mut self, page: Page) -> Result<u32, ()> {
         let Some(reader) = self.reader.as_mut().filter(|_| self.shared.has_swapped()) else { return Ok(u32::MAX) };
         let mut ahead = std::mem::take(&mut self.ahead);
@@ -263,10 +269,12 @@ impl Server {
                 reader.want(&ahead);
                 Err(())
             }
-            // What comes after is read while the program is busy with these, and not in their place.
+            // What comes after is read while the program is busy with these, and not in their
+            // place.
             (all, known) => {
                 ahead[..known].iter().for_each(|&stored| reader.keep(stored));
-                // Long reads, and not one for the few pages that have come into sight since the last fault.
+                // Long reads, and not one for the few pages that have come into sight since the
+                // last fault.
                 let coming = ahead[known..].iter().take_while(|&&stored| reader.have(stored) == Have::Coming).count();
                 if all - known - coming >= most / 2 || known + coming < most / 4 {
                     reader.want(&ahead[known + coming..]);
@@ -287,8 +295,8 @@ impl Server {
         if fault.protected {
             return self.unprotect(fault, more);
         }
-        if self.proc.is_notice(page.address()) {
-            return self.notice(fault, more);
+        if self.proc.is_doorbell(page.address()) {
+            return self.doorbell(fault, more);
         }
         let is_beacon = page.address() == self.proc.beacon.load(Relaxed) && page.0 != 0;
         let stubs_own =
@@ -316,7 +324,7 @@ impl Server {
             let mut state = self.shared.lock();
             let most = self.shared.sampling.as_ref().map_or(most, |sampling| most.min(sampling.most(page)));
             let answer = state.core.fault(self.proc.id, page, limit, most, &mut self.loads);
-            self.shared.settle(state);
+            self.shared.apply_effects(state);
             let source = self.loads.first().map(|load| load.source);
             let done = match answer {
                 Fault::Load => {
@@ -327,7 +335,7 @@ impl Server {
                 }
                 Fault::Present => self.verify_present(page)?,
                 Fault::Evicting => {
-                    if !self.settle_batch()? {
+                    if !self.drain_batch()? {
                         // Others need not wait for it.
                         self.postponed.push(fault);
                         return Ok(());
@@ -361,9 +369,9 @@ impl Server {
         Ok(())
     }
 
-    /// The program writes to a page that is write-protected: the stub takes it from a read-only mapping, or has left it
-    /// there. When the mapping is as it was, the writer tries again: it gets SIGSEGV, or another fault if the page is
-    /// outside by now.
+    /// The program writes to a page that is write-protected: the stub takes it from a read-only
+    /// mapping, or has left it there. When the mapping is as it was, the writer tries again: it
+    /// gets SIGSEGV, or another fault if the page is outside by now.
     fn unprotect(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
         let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
         loop {
@@ -391,15 +399,16 @@ impl Server {
                 continue;
             }
             drop(io);
-            if !self.settle_batch()? {
+            if !self.drain_batch()? {
                 self.postponed.push(fault);
                 return Ok(());
             }
         }
     }
 
-    /// The program has touched the bounce window: some read, or lock, all that they have. It finds zeros. The stub does not take such
-    /// a page for one that it has moved: no MOVE runs now, and before the next one it empties the window.
+    /// The program has touched the bounce window: some read, or lock, all that they have. It finds
+    /// zeros. The stub does not take such a page for one that it has moved: no MOVE runs now, and
+    /// before the next one it empties the window.
     fn window_touched(&mut self, fault: Waiting) -> Result<(), End> {
         let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
         let Some(ring) = proc.ring() else { return Ok(()) };
@@ -420,7 +429,8 @@ impl Server {
                 return Ok(());
             }
             Fill::Gone => return Err(End::Gone),
-            // It is there, or the stub has the window unregistered for the moment: then the kernel fills it.
+            // It is there, or the stub has the window unregistered for the moment: then the kernel
+            // fills it.
             _ => {}
         }
         proc.uffd.wake(page.address(), 4096);
@@ -430,14 +440,14 @@ impl Server {
     /// A fault is served: what accesses cost that are recorded.
     fn sampled(&self, page: Page, source: Option<Source>, since: Instant) {
         if let (Some(sampling), Some(source)) = (&self.shared.sampling, source) {
-            if sampling.faulted(self.proc.id, page, &source, since.elapsed(), self.polite) {
+            if sampling.faulted(self.proc.id, page, &source, since.elapsed(), self.idle_class) {
                 self.shared.want_reclaim();
             }
         }
     }
 
     /// A thread of the program has something to say about its forks, and waits.
-    fn notice(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
+    fn doorbell(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
         let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
         let Some(fork) = proc.ring().map(|ring| &ring.fork) else { return Ok(()) };
         let range = || {
@@ -454,7 +464,7 @@ impl Server {
             KEEP => proc.keep_from_children(range().0, range().1),
             GIVE => {
                 proc.give_to_children(range().0, range().1);
-                self.shield_all()?;
+                self.dontfork_all()?;
             }
             _ => {}
         }
@@ -477,13 +487,14 @@ impl Server {
         }
     }
 
-    /// A fork is about to happen. From here to its end nothing is taken, so what is in memory after this is in the child.
+    /// A fork is about to happen. From here to its end nothing is taken, so what is in memory after
+    /// this is in the child.
     fn fork_begins(&mut self, forker: u32, more: &mut Vec<Waiting>) -> Result<u64, End> {
         let proc = Arc::clone(&self.proc);
         proc.forking.store(true, SeqCst);
-        while !self.settle_batch()? {}
+        while !self.drain_batch()? {}
         self.drain(more)?;
-        self.advise(&proc.to_unshield(), UNSHIELD)?;
+        self.advise(&proc.to_dofork(), DOFORK)?;
         for page in forks::used_by_libc(&proc) {
             while matches!(self.shared.lock().core.entry(proc.id, page), Entry::Out(_)) {
                 self.fault(Waiting::wanted(page.address()), more)?;
@@ -502,7 +513,8 @@ impl Server {
         self.reap(more);
     }
 
-    /// Changes that other threads made before the fork may be told of only now: their events are queued after them.
+    /// Changes that other threads made before the fork may be told of only now: their events are
+    /// queued after them.
     fn fork_ended(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
         if let Some(expected) = self.proc.expected() {
             expected.ended();
@@ -527,18 +539,19 @@ impl Server {
             self.shared.outbox_event.raise();
         }
         if let Some(identity) = self.proc.identity.get() {
-            self.proc.open_shields(identity);
+            self.proc.reopen_dontfork(identity);
         }
-        self.shield_all()?;
+        self.dontfork_all()?;
         self.proc.forking.store(false, SeqCst);
         self.shared.want_reclaim();
         Ok(())
     }
 
-    /// Shields what is open. What cannot be shielded now is tried again before something is taken.
-    fn shield_all(&mut self) -> Result<(), End> {
+    /// Keeps from children what is open. What cannot be kept from children now is tried again
+    /// before something is taken.
+    fn dontfork_all(&mut self) -> Result<(), End> {
         let open = self.proc.open_pieces();
-        self.advise(&open, SHIELD)
+        self.advise(&open, DONTFORK)
     }
 
     /// Lets the stub give advice about ranges, and waits until it is done.
@@ -570,8 +583,8 @@ impl Server {
         }
     }
 
-    /// Waits for room. Events are read meanwhile: an unread one would keep this process's pages from
-    /// being taken, and the room might have to come from them.
+    /// Waits for room. Events are read meanwhile: an unread one would keep this process's pages
+    /// from being taken, and the room might have to come from them.
     fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
         let begun = Instant::now();
         // While it forks nothing is taken from it, so that its own faults would wait in vain.
@@ -628,8 +641,9 @@ impl Server {
         }
     }
 
-    /// A fault on a page of the batch: its answer is there or comes at once. False if the stub is stopped in the middle of it.
-    fn settle_batch(&mut self) -> Result<bool, End> {
+    /// A fault on a page of the batch: its answer is there or comes at once. False if the stub is
+    /// stopped in the middle of it.
+    fn drain_batch(&mut self) -> Result<bool, End> {
         let proc = Arc::clone(&self.proc);
         let mut io = proc.io.lock().unwrap();
         let gated = io.busy;
@@ -647,21 +661,22 @@ impl Server {
         Ok(true)
     }
 
-    /// An ordinary thread that wakes another one sends it to a CPU that is idle, if there is one: then every
-    /// fault costs two wake-ups of idle CPUs (20 us each in a virtual machine) instead of two switches on
-    /// one. A CPU that runs only threads of SCHED_IDLE counts as free, so the woken thread goes on where it
-    /// was. This one then runs when that one waits for its next page; where more threads want a CPU than
-    /// there are it would wait for too long, and is an ordinary one.
+    /// An ordinary thread that wakes another one sends it to a CPU that is idle, if there is one:
+    /// then every fault costs two wake-ups of idle CPUs (20 us each in a virtual machine) instead
+    /// of two switches on one. A CPU that runs only threads of SCHED_IDLE counts as free, so the
+    /// woken thread goes on where it was. This one then runs when that one waits for its next page;
+    /// where more threads want a CPU than there are it would wait for too long, and is an ordinary
+    /// one.
     fn behave(&mut self) {
-        let polite = self.shared.polite.load(Relaxed);
-        if polite != self.polite {
-            self.polite = polite;
-            memfit_os::sched::set_idle_class(polite);
+        let idle_class = self.shared.idle_class.load(Relaxed);
+        if idle_class != self.idle_class {
+            self.idle_class = idle_class;
+            memfit_os::sched::set_idle_class(idle_class);
         }
     }
 
-    /// Moves this thread to the CPU of the thread that faults: a hand-over on one CPU is a third of the cost
-    /// of one between two.
+    /// Moves this thread to the CPU of the thread that faults: a hand-over on one CPU is a third of
+    /// the cost of one between two.
     fn follow(&mut self, tid: u32) {
         if self.until_look > 0 {
             self.until_look -= 1;

@@ -1,13 +1,17 @@
-//! Private read-only mappings of files whose pages are in the budget (schemes with `classes` = file-dropped or file-pooled).
+//! Private read-only mappings of files whose pages are in the budget (schemes with `classes` =
+//! file-dropped or file-pooled).
 //!
-//! To the kernel such a mapping is anonymous and empty: the stub makes it instead of the one that the program asked for, and the
-//! pager fills it with what is in the file. So its pages can be taken away like all others. A page that still holds what was
-//! read is *clean*: it can be dropped, and be read again. Whether it does is told by a keyed hash of its contents, so that a
-//! program which writes there (after mprotect, or by mistake) loses nothing: that page is an anonymous one from then on.
+//! To the kernel such a mapping is anonymous and empty: the stub makes it instead of the one that
+//! the program asked for, and the pager fills it with what is in the file. So its pages can be
+//! taken away like all others. A page that still holds what was read is *clean*: it can be dropped,
+//! and be read again. Whether it does is told by a keyed hash of its contents, so that a program
+//! which writes there (after mprotect, or by mistake) loses nothing: that page is an anonymous one
+//! from then on.
 //!
-//! Different from a mapping by the kernel: a write by mistake raises no SIGSEGV; pages behind the end of the file are zeros and
-//! raise no SIGBUS; /proc shows no file name; a change of the file is seen in pages that are read after it and not in others,
-//! which POSIX leaves open for private mappings.
+//! Different from a mapping by the kernel: a write by mistake raises no SIGSEGV; pages behind the
+//! end of the file are zeros and raise no SIGBUS; /proc shows no file name; a change of the file is
+//! seen in pages that are read after it and not in others, which POSIX leaves open for private
+//! mappings.
 
 use crate::control::{self, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::proc::{send_command, Proc};
@@ -37,7 +41,8 @@ const FILE_PAGES_MAX: u64 = 1 << 24;
 #[derive(Debug)]
 pub struct MappedFile {
     file: File,
-    /// Past the page cache, which would keep what the budget does not count, if the file system can.
+    /// Past the page cache, which would keep what the budget does not count, if the file system
+    /// can.
     direct: Option<File>,
     /// What each page had when it was read last.
     hashes: Mutex<Vec<Option<Hash>>>,
@@ -143,8 +148,9 @@ impl Files {
         })
     }
 
-    /// The file of a descriptor that a program has given: a regular file that this descriptor may read and map, whatever the
-    /// pager itself may do. Nothing is opened before that is known: the pager may have other rights than the program.
+    /// The file of a descriptor that a program has given: a regular file that this descriptor may
+    /// read and map, whatever the pager itself may do. Nothing is opened before that is known: the
+    /// pager may have other rights than the program.
     fn open(&self, fd: &OwnedFd) -> io::Result<Arc<MappedFile>> {
         // The program's own description, as a mapping by the kernel would hold it.
         let file = File::from(fd.try_clone()?);
@@ -159,7 +165,8 @@ impl Files {
             return Ok(known);
         }
         open.retain(|_, file| file.strong_count() > 0);
-        // The same file, which may be read: only past the page cache. Not waiting for one who has a lease on it.
+        // The same file, which may be read: only past the page cache. Not waiting for one who has a
+        // lease on it.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(path).ok();
         let mapped = Arc::new(MappedFile { file, direct, hashes: Mutex::default() });
@@ -167,7 +174,8 @@ impl Files {
         Ok(mapped)
     }
 
-    /// Fills whole pages with those of the file from `index` on; zeros behind its end. `out` is aligned as for O_DIRECT.
+    /// Fills whole pages with those of the file from `index` on; zeros behind its end. `out` is
+    /// aligned as for O_DIRECT.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -218,7 +226,7 @@ impl Files {
 }
 
 /// A thread of a program has made a mapping that shall be one of a file: see [`memfit_wire::FILE`].
-pub fn asked(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub, fd: Option<OwnedFd>) {
+pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub, fd: Option<OwnedFd>) {
     let desk = Arc::clone(desk);
     let answer = move || {
         let taken = fd.is_some_and(|fd| take(&desk, pid, &request, &fd).is_some());
@@ -232,7 +240,8 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
     let [start, end] = request.segment;
     let pages = (start / PAGE_BYTES, end / PAGE_BYTES);
     let whole = [start, end, request.token].iter().all(|at| at % PAGE_BYTES == 0);
-    // Where programs tell of their forks themselves, what was never read would be missing in a child.
+    // Where programs tell of their forks themselves, what was never read would be missing in a
+    // child.
     if !whole || start >= end || !desk.shared.takes_files() || !desk.fork_events {
         return None;
     }
@@ -276,7 +285,7 @@ fn paged(desk: &Arc<Desk>, pid: i32) -> Option<Arc<Proc>> {
             // One that has just begun has not said hello yet; one that was left never will.
             None if begun.elapsed() > KNOWN_WITHIN => return None,
             Some(IDLE) => {
-                client.iter().for_each(|client| _ = control::engage(desk, client));
+                client.iter().for_each(|client| _ = control::attach(desk, client));
             }
             Some(DORMANT) => client.iter().for_each(|client| wake::begin(desk, client)),
             _ => {}

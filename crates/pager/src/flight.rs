@@ -1,5 +1,5 @@
-//! The flight recorder: the last calls of the core, for the report when a page is lost. Only in builds
-//! with the feature `flight-recorder`.
+//! The flight recorder: the last calls of the core, for the report when a page is lost. Only in
+//! builds with the feature `flight-recorder`.
 
 use memfit_core::{Call, Core};
 use std::collections::VecDeque;

@@ -1,10 +1,12 @@
-//! What other threads of a process changed in its address space while one of them forked: before the child had its copy,
-//! or after.
+//! What other threads of a process changed in its address space while one of them forked: before
+//! the child had its copy, or after.
 //!
-//! The kernel tells of the changes, and not of the moment of the fork: where it tells of forks, too, their order is not that of
-//! the events. But the child shows it: what is paged is marked in the parent, and the mark is copied. The mark is
-//! the registration, or, where the kernel does not tell of forks, advice ([`memfit_wire::SHIELD`]). Changes that touch each other's ranges are in order, so there
-//! is one moment between them that fits the child's marks. Changes that do not are judged apart.
+//! The kernel tells of the changes, and not of the moment of the fork: where it tells of forks,
+//! too, their order is not that of the events. But the child shows it: what is paged is marked in
+//! the parent, and the mark is copied. The mark is the registration, or, where the kernel does not
+//! tell of forks, advice ([`memfit_wire::DONTFORK`]). Changes that touch each other's ranges are in
+//! order, so there is one moment between them that fits the child's marks. Changes that do not are
+//! judged apart.
 
 use crate::ranges::Ranges;
 use std::collections::BTreeMap;
@@ -66,8 +68,9 @@ impl View {
         self.outside.retain(|at, _| !(start..end).contains(at));
     }
 
-    /// None if the child lacks something. Else how many bytes it has besides, since a mapping has grown; and those where a
-    /// mapping must have stayed (MREMAP_DONTUNMAP), which few programs ask for.
+    /// None if the child lacks something. Else how many bytes it has besides, since a mapping has
+    /// grown; and those where a mapping must have stayed (MREMAP_DONTUNMAP), which few programs ask
+    /// for.
     fn differs(&self, touched: &Ranges, child: &Ranges) -> Option<(u64, u64)> {
         let sum = |parts: &mut dyn Iterator<Item = Range>| parts.map(|(s, e)| e - s).sum::<u64>();
         let gaps = |whole: &Ranges, of: &Ranges| -> u64 {
@@ -90,10 +93,11 @@ struct Fit {
 
 /// Which of the changes were made before the child had its copy.
 ///
-/// `had` is what was marked in the parent before all changes, `child` what is in the child. `outside` gives the pages of a
-/// range that were outside before all changes. `touched` says whether the child has, at the first address, a page
-/// though the one that was at the second address before all changes is outside: then it cannot be that one. The error
-/// is an address of which the child does not tell.
+/// `had` is what was marked in the parent before all changes, `child` what is in the child.
+/// `outside` gives the pages of a range that were outside before all changes. `touched` says
+/// whether the child has, at the first address, a page though the one that was at the second
+/// address before all changes is outside: then it cannot be that one. The error is an address of
+/// which the child does not tell.
 pub fn made_before(
     changes: &[Change],
     had: &Ranges,
@@ -127,8 +131,8 @@ pub fn made_before(
     Ok(before)
 }
 
-/// What a child has from its parent, as far as it is known when the kernel tells of the fork. Events of changes before the
-/// fork can be queued behind it.
+/// What a child has from its parent, as far as it is known when the kernel tells of the fork.
+/// Events of changes before the fork can be queued behind it.
 #[derive(Debug)]
 pub struct Inherited {
     /// What was registered.
@@ -139,7 +143,8 @@ pub struct Inherited {
     pub told: bool,
 }
 
-/// Whether the child's marks show a change of which no event has told: something has gone and something has come.
+/// Whether the child's marks show a change of which no event has told: something has gone and
+/// something has come.
 pub fn more_has_changed(changes: &[Change], had: &Ranges, child: &Ranges) -> bool {
     let known: Ranges = changes.iter().flat_map(|change| change.touches()).collect();
     let lacks = |whole: &Ranges, other: &Ranges| {
@@ -175,8 +180,9 @@ pub fn first_address(changes: &[Change], at: u64) -> u64 {
     })
 }
 
-/// Where a range is after some of the changes: those from `since` on of which `before` says that they came before the child.
-/// None if the child was made before that of it that `changes` has earlier.
+/// Where a range is after some of the changes: those from `since` on of which `before` says that
+/// they came before the child. None if the child was made before that of it that `changes` has
+/// earlier.
 pub fn carried(changes: &[Change], before: &[bool], since: usize, range: Range) -> Option<Ranges> {
     let mut at: Ranges = [range].into_iter().collect();
     let meets = |change: &Change| change.touches().into_iter().any(|(s, e)| at.meets(s, e));

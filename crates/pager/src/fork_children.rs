@@ -1,9 +1,10 @@
 //! Fork children of paged processes, where the kernel tells of forks.
 //!
-//! The FORK event gives the pager the child's userfaultfd, and no pid. The child's stub says hello, and the kernel tells the
-//! pid. What belongs together is found by the *beacon*, a page of the parent that is never present: the child's stub touches
-//! it, its fault comes by the child's userfaultfd, and the page that the pager fills by that userfaultfd turns up in the
-//! child's memory, and in nobody else's. Nothing that a program says of itself is believed.
+//! The FORK event gives the pager the child's userfaultfd, and no pid. The child's stub says hello,
+//! and the kernel tells the pid. What belongs together is found by the *beacon*, a page of the
+//! parent that is never present: the child's stub touches it, its fault comes by the child's
+//! userfaultfd, and the page that the pager fills by that userfaultfd turns up in the child's
+//! memory, and in nobody else's. Nothing that a program says of itself is believed.
 
 use crate::control::{duplicate, start_fault_thread, Client, Desk};
 use crate::fork_changes::Inherited;
@@ -30,7 +31,8 @@ const NAMED_WITHIN: Duration = Duration::from_millis(100);
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// No address of a program is so high.
 const ADDRESSES: u64 = 1 << 56;
-/// So many fork children that must be killed may wait for it before their parent goes on, and so long it waits at most.
+/// So many fork children that must be killed may wait for it before their parent goes on, and so
+/// long it waits at most.
 const DOOMED_MAX: usize = 4;
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// Between two looks whether the process still lives.
@@ -64,7 +66,8 @@ impl Unnamed {
         self.doomed.lock().unwrap().len()
     }
 
-    /// Waits until there are few: each has a descriptor that nobody has counted. Called by the fault thread of the parent.
+    /// Waits until there are few: each has a descriptor that nobody has counted. Called by the
+    /// fault thread of the parent.
     pub fn wait_for_few(&self) {
         let begun = Instant::now();
         while self.doomed() > DOOMED_MAX && begun.elapsed() < ENDS_WITHIN {
@@ -81,8 +84,8 @@ impl Unnamed {
     }
 }
 
-/// The stubs that can be the one whose thread `tid` has touched the beacon of a process, before the page is filled. Waits for
-/// one. None if a program touches the page by itself.
+/// The stubs that can be the one whose thread `tid` has touched the beacon of a process, before the
+/// page is filled. Waits for one. None if a program touches the page by itself.
 pub fn claims(shared: &Shared, proc: &Proc, tid: u32) -> Vec<Arc<Client>> {
     let begun = Instant::now();
     let mut clients = shared.unnamed.clients.lock().unwrap();
@@ -95,8 +98,8 @@ pub fn claims(shared: &Shared, proc: &Proc, tid: u32) -> Vec<Arc<Client>> {
     }
 }
 
-/// Whether a stub's process can be the one with that userfaultfd: the thread is one of its own, it is a child of the parent, and
-/// its beacon is not there yet.
+/// Whether a stub's process can be the one with that userfaultfd: the thread is one of its own, it
+/// is a child of the parent, and its beacon is not there yet.
 fn may_be(client: &Client, proc: &Proc, tid: u32) -> bool {
     let open = !client.gone.load(Relaxed) && client.proc.lock().unwrap().is_none();
     open && procfs::task(client.pid, tid).is_some()
@@ -104,8 +107,8 @@ fn may_be(client: &Client, proc: &Proc, tid: u32) -> bool {
         && beacon_is_there(client.pid, proc).is_ok_and(|there| !there)
 }
 
-/// Whether a process is a fork child of another one, as far as parents tell: an orphan has another parent, and one made with
-/// CLONE_PARENT that of its parent.
+/// Whether a process is a fork child of another one, as far as parents tell: an orphan has another
+/// parent, and one made with CLONE_PARENT that of its parent.
 fn is_child(stat: &ProcStat, parent: i32) -> bool {
     if parent == 0 || stat.ppid == parent {
         return true;
@@ -117,8 +120,9 @@ fn beacon_is_there(pid: i32, proc: &Proc) -> io::Result<bool> {
     Pagemap::open(pid)?.is_present(proc.beacon.load(Relaxed))
 }
 
-/// The beacon was filled: the process in which it is now is the one with that userfaultfd. Its stub holds the userfaultfd from now on,
-/// too: the process waits for that, since nobody else would when pager and launcher die.
+/// The beacon was filled: the process in which it is now is the one with that userfaultfd. Its stub
+/// holds the userfaultfd from now on, too: the process waits for that, since nobody else would when
+/// pager and launcher die.
 pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     let mut clients = shared.unnamed.clients.lock().unwrap();
     let mut theirs = claims.iter().filter(|client| beacon_is_there(client.pid, proc).is_ok_and(|there| there));
@@ -158,7 +162,8 @@ pub fn end_doomed(shared: &Arc<Shared>) {
 /// The process with that userfaultfd, by its beacon: filled once, and looked for until it is found.
 fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     let proc = &child.proc;
-    // An event that is unread keeps the page from being filled. Nothing but a fork of its own is of interest in them.
+    // An event that is unread keeps the page from being filled. Nothing but a fork of its own is of
+    // interest in them.
     let (mut inbox, mut events) = (Inbox::default(), Vec::new());
     let _ = proc.uffd.read_some(&mut inbox, &mut events, usize::MAX);
     for event in events {
@@ -190,7 +195,8 @@ fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     }
 }
 
-/// Those fork children of its parent that have their beacon. None if there is no descriptor to look at one.
+/// Those fork children of its parent that have their beacon. None if there is no descriptor to look
+/// at one.
 fn with_beacon(proc: &Proc) -> Option<Vec<ProcStat>> {
     let parent = proc.parent_pid.load(Relaxed);
     let mut children = proctree::snapshot().ok()?;
@@ -221,7 +227,7 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
 }
 
 /// A FORK event: the child has what the parent has. Called by the parent's fault thread, its batch
-/// settled, while the parent waits.
+/// drained, while the parent waits.
 pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let lost = match parent.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()) {
         Some(text) => not_inherited(&text),
@@ -229,7 +235,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     };
     let mut state = shared.lock();
     let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, true);
-    shared.settle(state);
+    shared.apply_effects(state);
     let inherit = |core: &mut Core, part| {
         let before = core.present_pages(id);
         core.inherit(id, part);
@@ -283,7 +289,8 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
     shared.outbox_event.raise();
 }
 
-/// Whether a child that is ready since then shall wait until all is known that its parent has changed before the fork.
+/// Whether a child that is ready since then shall wait until all is known that its parent has
+/// changed before the fork.
 pub fn waits_for_parent(child: &Proc, ready: Instant) -> bool {
     ready.elapsed() < PARENT_IS_THROUGH && child.inherited.lock().unwrap().as_ref().is_some_and(|all| !all.told)
 }
@@ -302,9 +309,9 @@ pub fn link(parent: &Arc<Proc>, child: &Arc<Proc>) {
     }
 }
 
-/// A fork child is known now: what its table says of ranges that it did not inherit, or has replaced
-/// since, must not be believed. What it inherited is still registered. False if it changes its address
-/// space all the time; an error if it cannot go on with right data.
+/// A fork child is known now: what its table says of ranges that it did not inherit, or has
+/// replaced since, must not be believed. What it inherited is still registered. False if it changes
+/// its address space all the time; an error if it cannot go on with right data.
 pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool, Broken> {
     for _ in 0..100 {
         let io = proc.io.lock().unwrap();
@@ -333,7 +340,7 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
         for (start, end) in gaps {
             state.core.disown(proc.id, PageRange::from_addresses(start, end));
         }
-        shared.settle(state);
+        shared.apply_effects(state);
         *proc.regions.lock().unwrap() = registered;
         return Ok(true);
     }

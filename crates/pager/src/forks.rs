@@ -1,14 +1,16 @@
 //! Forks that the kernel does not tell of (an ordinary user has no fork events): the program does.
 //!
-//! Before the fork the stub says so: nothing is taken from then on, what is registered is given to fork children, and what
-//! is outside is noted for one ([`Expected`]). The child waits until its stub has said hello with the number of the fork:
-//! then its memory is registered, and what it lacks is found in the note. A fork that nobody announces meets [`Shields`]:
-//! the child lacks what is paged, and crashes rather than read zeros.
+//! Before the fork the stub says so: nothing is taken from then on, what is registered is given to
+//! fork children, and what is outside is noted for one ([`Expected`]). The child waits until its
+//! stub has said hello with the number of the fork: then its memory is registered, and what it
+//! lacks is found in the note. A fork that nobody announces meets [`Dontfork`]: the child lacks
+//! what is paged, and crashes rather than read zeros.
 //!
-//! What other threads of the parent do to its memory in the meantime may have been before or after the moment that the child
-//! has it from. So their events stay unread until the fork has ended: who drops memory waits that long before it does. Only a
-//! fault that cannot be served otherwise makes the pager read them. The child is served when all changes of the address space
-//! are known: [`fork_changes`] says which of them the child has.
+//! What other threads of the parent do to its memory in the meantime may have been before or after
+//! the moment that the child has it from. So their events stay unread until the fork has ended: who
+//! drops memory waits that long before it does. Only a fault that cannot be served otherwise makes
+//! the pager read them. The child is served when all changes of the address space are known:
+//! [`fork_changes`] says which of them the child has.
 
 use crate::fork_changes::{self, Change};
 use crate::fork_children::link;
@@ -18,14 +20,14 @@ use crate::state::Shared;
 use memfit_core::{AreaId, Core, Entry, Page, PageRange, ProcId};
 use memfit_os::maps::{self, Mapping};
 use memfit_os::proctree;
-use memfit_wire::{BATCH_RANGES, SHIELD};
+use memfit_wire::{BATCH_RANGES, DONTFORK};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a fault of another thread waits for the end of a fork rather than make the pager read events. It may hold a lock
-/// that the forking thread needs.
+/// How long a fault of another thread waits for the end of a fork rather than make the pager read
+/// events. It may hold a lock that the forking thread needs.
 const FAULTS_WAIT: Duration = Duration::from_millis(10);
 /// End of the addresses of programs.
 const ADDRESSES_END: u64 = 1 << 56;
@@ -33,28 +35,30 @@ const ADDRESSES_END: u64 = 1 << 56;
 const ADVICE_BYTES: u64 = 1 << 42;
 /// Pages handled under one hold of the core's lock.
 const CHUNK: usize = 256;
-/// How long a child waits for its parent to come out of the fork and to be through with the changes of other threads. A parent
-/// that is stopped does not.
+/// How long a child waits for its parent to come out of the fork and to be through with the changes
+/// of other threads. A parent that is stopped does not.
 pub const PARENT_IS_THROUGH: Duration = Duration::from_millis(500);
-/// How long a fork's child may take from the fork's end to its first sign of life, before it is asked whether there is one.
+/// How long a fork's child may take from the fork's end to its first sign of life, before it is
+/// asked whether there is one.
 const CHILD_COMES: Duration = Duration::from_secs(1);
 
 /// What of a process is kept from fork children, and what not yet.
 #[derive(Debug, Default)]
-pub struct Shields {
-    /// Registered, but not kept from fork children yet: nothing is taken from the process while there is any.
+pub struct Dontfork {
+    /// Registered, but not kept from fork children yet: nothing is taken from the process while
+    /// there is any.
     pub open: Ranges,
     /// What the program itself keeps from them.
     kept: Ranges,
-    /// What was shielded: it has the mark. All that is outside is there.
+    /// What was kept from children: it has the mark. All that is outside is there.
     marked: Ranges,
-    /// Registered since the batch was posted that shields: it may not have been there yet.
+    /// Registered since the DONTFORK batch was posted: it may not have been there yet.
     late: Ranges,
     /// Changes when `open` loses ranges that may be in a batch.
     pub generation: u32,
 }
 
-impl Shields {
+impl Dontfork {
     /// A range was registered.
     pub fn registered(&mut self, start: u64, end: u64) {
         for (s, e) in self.kept.gaps(start, end) {
@@ -63,14 +67,14 @@ impl Shields {
         }
     }
 
-    /// What is open is being shielded.
+    /// What is open is being kept from children.
     pub fn posted(&mut self) -> u32 {
         self.late = Ranges::default();
         self.generation
     }
 
-    /// A range is shielded, since the batch of that generation was posted.
-    pub fn shielded(&mut self, start: u64, end: u64) {
+    /// A range is kept from children, since the batch of that generation was posted.
+    pub fn kept_from_children(&mut self, start: u64, end: u64) {
         for (s, e) in self.late.gaps(start, end) {
             self.open.cut(s, e);
             self.marked.add(s, e);
@@ -86,7 +90,8 @@ impl Shields {
         self.marked.cut(start, end);
     }
 
-    /// The kernel takes what was said of the range along; what was to be said of it is to be said there.
+    /// The kernel takes what was said of the range along; what was to be said of it is to be said
+    /// there.
     pub fn moved(&mut self, from: u64, to: u64, len: u64) {
         for ranges in [&mut self.open, &mut self.kept, &mut self.marked] {
             let there: Vec<_> = ranges.within(from, from + len).map(|(s, e)| (s - from + to, e - from + to)).collect();
@@ -112,7 +117,8 @@ pub struct Expected {
     /// What was marked in the parent then.
     marked: Ranges,
     since: Instant,
-    /// What happened in the parent since, until the fork had ended: some of it before there was a child.
+    /// What happened in the parent since, until the fork had ended: some of it before there was a
+    /// child.
     window: Mutex<Window>,
 }
 
@@ -125,7 +131,8 @@ struct Window {
     /// Changes of its address space.
     changes: Vec<Change>,
     ended: Option<Instant>,
-    /// The parent goes on, and all changes before its fork's end are known: no event was unread for a moment.
+    /// The parent goes on, and all changes before its fork's end are known: no event was unread for
+    /// a moment.
     told: Option<bool>,
 }
 
@@ -139,7 +146,7 @@ struct Dropped {
     /// Certainly before the child was made.
     before: bool,
     /// A page of it that was in memory when the child was expected.
-    witness: Option<Page>,
+    resident_page: Option<Page>,
 }
 
 impl Expected {
@@ -148,8 +155,8 @@ impl Expected {
         tid != 0 && tid != self.forker && self.since.elapsed() < FAULTS_WAIT
     }
 
-    /// Pages are about to be brought back in the parent. Said before: the thread that waits for one may have forked before
-    /// this one runs again.
+    /// Pages are about to be brought back in the parent. Said before: the thread that waits for one
+    /// may have forked before this one runs again.
     pub fn bring_back(&self, pages: impl Iterator<Item = Page>) {
         let Window { brought, changes, .. } = &mut *self.window.lock().unwrap();
         brought.extend(pages.map(|page| Page::of(fork_changes::first_address(changes, page.address())).0));
@@ -163,8 +170,9 @@ impl Expected {
         }
     }
 
-    /// A range of the parent is about to be zapped; the thread `served` made the pager read of it. `resident` finds a page of
-    /// it that is in memory, other than those that it shall leave out. What is read after the fork's end happens after it.
+    /// A range of the parent is about to be zapped; the thread `served` made the pager read of it.
+    /// `resident` finds a page of it that is in memory, other than those that it shall leave out.
+    /// What is read after the fork's end happens after it.
     pub fn dropped(
         &self,
         (start, end): (u64, u64),
@@ -177,12 +185,12 @@ impl Expected {
         }
         // What was brought back may be in the parent alone.
         let first = |page: Page| Page::of(fork_changes::first_address(&window.changes, page.address()));
-        let witness = resident(&|page| window.brought.contains(&first(page).0));
+        let resident_page = resident(&|page| window.brought.contains(&first(page).0));
         // It waits since it faulted, and there is no child.
         let now = || self.parent.upgrade().and_then(|parent| children(&parent, self.forker));
         let before = served == self.forker && self.children.is_some() && self.children == now();
         let changes = window.changes.len();
-        window.dropped.push(Dropped { start, end, changes, before, witness });
+        window.dropped.push(Dropped { start, end, changes, before, resident_page });
     }
 
     /// The parent's address space was changed.
@@ -216,32 +224,34 @@ impl Proc {
         self.expected.lock().unwrap().clone()
     }
 
-    /// Posts what is to be shielded, if there is something; the bell is to be rung when `io` is free. The process must be idle.
-    pub fn post_shields(&self, io: &mut Io) -> bool {
+    /// Posts what is to be kept from children, if there is something; the bell is to be rung when
+    /// `io` is free. The process must be idle.
+    pub fn post_dontfork(&self, io: &mut Io) -> bool {
         let open = self.open_pieces();
         if open.is_empty() {
             return false;
         }
-        self.post_advice(io, &open[..open.len().min(BATCH_RANGES)], SHIELD);
+        self.post_advice(io, &open[..open.len().min(BATCH_RANGES)], DONTFORK);
         true
     }
 
     /// What is not kept from fork children yet.
     pub fn open_pieces(&self) -> Vec<(u64, u64)> {
-        pieces(self.shields.lock().unwrap().open.iter())
+        pieces(self.dontfork.lock().unwrap().open.iter())
     }
 
-    /// What is kept from fork children though the program would have given it to them: what was shielded, and what has grown
-    /// out of it since or was shielded by mistake, because another mapping had taken its place.
-    pub fn to_unshield(&self) -> Vec<(u64, u64)> {
+    /// What is kept from fork children though the program would have given it to them: what was
+    /// kept from children, and what has grown out of it since or was kept from children by mistake,
+    /// because another mapping had taken its place.
+    pub fn to_dofork(&self) -> Vec<(u64, u64)> {
         let Some(identity) = self.identity.get() else { return Vec::new() };
         let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
-        let mut own = self.shields.lock().unwrap().kept.clone();
+        let mut own = self.dontfork.lock().unwrap().kept.clone();
         identity.forbidden.iter().for_each(|&(s, e)| own.add(s, e));
         let plain: Ranges = maps::private_anonymous(&smaps).into_iter().collect();
         let kept = maps::not_in_children(&smaps).into_iter();
         if smaps.is_empty() {
-            // We may not look any more; what is registered was shielded.
+            // We may not look any more; what is registered was kept from children.
             let regions: Vec<_> = self.regions.lock().unwrap().iter().collect();
             return pieces(regions.into_iter().flat_map(|(s, e)| own.gaps(s, e)));
         }
@@ -251,46 +261,47 @@ impl Proc {
 
     /// What of the registered memory has the mark and comes to fork children.
     fn marked(&self) -> Ranges {
-        let (shields, regions) = (self.shields.lock().unwrap(), self.regions.lock().unwrap());
+        let (dontfork, regions) = (self.dontfork.lock().unwrap(), self.regions.lock().unwrap());
         let mut marked: Ranges =
-            shields.marked.iter().flat_map(|(s, e)| regions.within(s, e).collect::<Vec<_>>()).collect();
-        for (start, end) in shields.kept.iter() {
+            dontfork.marked.iter().flat_map(|(s, e)| regions.within(s, e).collect::<Vec<_>>()).collect();
+        for (start, end) in dontfork.kept.iter() {
             marked.cut(start, end);
         }
         marked
     }
 
-    /// After a fork: all is to be shielded again, as whole mappings, so that none is split.
-    pub fn open_shields(&self, identity: &Identity) {
+    /// After a fork: all is to be kept from children again, as whole mappings, so that none is
+    /// split.
+    pub fn reopen_dontfork(&self, identity: &Identity) {
         let all = match identity.maps.lock().unwrap().read() {
             Ok(text) => maps::private_anonymous(text),
             Err(_) => Vec::new(),
         };
-        let mut shields = self.shields.lock().unwrap();
+        let mut dontfork = self.dontfork.lock().unwrap();
         let regions = self.regions.lock().unwrap();
         let parts = all.into_iter().filter(|&(s, e)| regions.meets(s, e)).chain(regions.iter());
-        let parts: Vec<_> = parts.flat_map(|(s, e)| shields.kept.gaps(s, e)).collect();
-        shields.open = parts.into_iter().collect();
+        let parts: Vec<_> = parts.flat_map(|(s, e)| dontfork.kept.gaps(s, e)).collect();
+        dontfork.open = parts.into_iter().collect();
         for &(s, e) in &identity.forbidden {
-            shields.open.cut(s, e);
+            dontfork.open.cut(s, e);
         }
-        shields.generation += 1;
+        dontfork.generation += 1;
     }
 
     /// The program keeps a range from its fork children.
     pub fn keep_from_children(&self, start: u64, end: u64) {
-        let mut shields = self.shields.lock().unwrap();
-        shields.kept.add(start, end);
-        shields.open.cut(start, end);
-        shields.generation += 1;
+        let mut dontfork = self.dontfork.lock().unwrap();
+        dontfork.kept.add(start, end);
+        dontfork.open.cut(start, end);
+        dontfork.generation += 1;
     }
 
-    /// The program gives a range to its fork children, which has taken our shield off.
+    /// The program gives a range to its fork children, which has undone our DONTFORK.
     pub fn give_to_children(&self, start: u64, end: u64) {
-        let mut shields = self.shields.lock().unwrap();
-        shields.kept.cut(start, end);
+        let mut dontfork = self.dontfork.lock().unwrap();
+        dontfork.kept.cut(start, end);
         let parts: Vec<_> = self.regions.lock().unwrap().within(start, end).collect();
-        parts.into_iter().for_each(|(s, e)| shields.open.add(s, e));
+        parts.into_iter().for_each(|(s, e)| dontfork.open.add(s, e));
     }
 }
 
@@ -308,13 +319,14 @@ fn pieces(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     ranges.flat_map(cut).collect()
 }
 
-/// Where descriptors of threads are, also of ended ones: a new thread begins there without a sign that we would see.
+/// Where descriptors of threads are, also of ended ones: a new thread begins there without a sign
+/// that we would see.
 pub fn descriptors_in(mappings: &[Mapping]) -> impl Iterator<Item = u64> {
     maps::ends_of_stacks(mappings).into_iter().flat_map(|end| end / 4096 - 2..end / 4096)
 }
 
-/// Pages that glibc touches in a fork child before any handler of ours, though not in the parent: its own variables and the
-/// descriptors of threads that have ended.
+/// Pages that glibc touches in a fork child before any handler of ours, though not in the parent:
+/// its own variables and the descriptors of threads that have ended.
 pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
     let Some(identity) = proc.identity.get() else { return Vec::new() };
     let descriptors = proc.descriptors.lock().unwrap().clone();
@@ -324,7 +336,8 @@ pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
     data.chain(descriptors_in(&maps::evictable(text, "/"))).map(Page).chain(descriptors).collect()
 }
 
-/// Notes what the child of a fork that is about to happen will lack. Called by the parent's fault thread, its batch settled.
+/// Notes what the child of a fork that is about to happen will lack. Called by the parent's fault
+/// thread, its batch drained.
 pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected> {
     let mut token = 0u64;
     // SAFETY: eight bytes of a live variable.
@@ -333,7 +346,7 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
     let _io = parent.io.lock().unwrap();
     let mut state = shared.lock();
     let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, false);
-    shared.settle(state);
+    shared.apply_effects(state);
     shared.in_parts(parent.id, PageRange::ALL, |core, part| core.inherit(id, part));
     let expected = Arc::new(Expected {
         token: token.max(1),
@@ -363,12 +376,12 @@ pub fn take(shared: &Shared, token: u64) -> Option<Arc<Expected>> {
 pub fn forget(shared: &Shared, expected: &Expected) {
     let mut state = shared.lock();
     state.core.remove_process(expected.id);
-    shared.settle(state);
+    shared.apply_effects(state);
     shared.outbox_event.raise();
 }
 
-/// Forgets children that never were, or died before they named themselves: a fork can fail. There is none as long as a
-/// process of the tree may be one.
+/// Forgets children that never were, or died before they named themselves: a fork can fail. There
+/// is none as long as a process of the tree may be one.
 pub fn forget_lost(shared: &Shared, processes: &[proctree::ProcStat], known: impl Fn(i32) -> bool) {
     let over = |e: &Arc<Expected>| {
         let window = e.window.lock().unwrap();
@@ -387,10 +400,12 @@ pub fn forget_lost(shared: &Shared, processes: &[proctree::ProcStat], known: imp
     lost.iter().for_each(|expected| forget(shared, expected));
 }
 
-/// The child is there: registers what it inherited, and makes its table true. On an error it cannot go on with right data.
+/// The child is there: registers what it inherited, and makes its table true. On an error it cannot
+/// go on with right data.
 ///
-/// Other threads of the parent could change its memory while it was forked: before or after the moment that the child has
-/// it from. What is paged is marked ([`memfit_wire::SHIELD`]), and so tells whether it is the old mapping.
+/// Other threads of the parent could change its memory while it was forked: before or after the
+/// moment that the child has it from. What is paged is marked ([`memfit_wire::DONTFORK`]), and so
+/// tells whether it is the old mapping.
 pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expected: &Expected) -> Result<(), Broken> {
     let broken = |what: &str, error: std::io::Error| Broken(format!("its memory cannot be {what} after fork: {error}"));
     let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).map_err(|e| broken("looked at", e))?;
@@ -414,17 +429,17 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     for (start, end) in mine.gaps(0, ADDRESSES_END) {
         state.core.disown(proc.id, PageRange::from_addresses(start, end));
     }
-    shared.settle(state);
+    shared.apply_effects(state);
     for range in &window.dropped {
         let carried = |start, end| fork_changes::carried(&window.changes, &before, range.changes, (start, end));
         let Some(now) = carried(range.start, range.end) else { continue };
-        let witness = range.witness.and_then(|page| {
+        let resident_page = range.resident_page.and_then(|page| {
             let now = carried(page.address(), page.address() + 4096)?;
             let (start, _) = now.iter().next()?;
             Some(Page::of(start))
         });
         for (s, e) in now.iter().flat_map(|(s, e)| mine.within(s, e).collect::<Vec<_>>()) {
-            dropped(shared, proc, PageRange::from_addresses(s, e), (range.before, witness), &present)?;
+            dropped(shared, proc, PageRange::from_addresses(s, e), (range.before, resident_page), &present)?;
         }
     }
     let made: Vec<Change> = window.changes.iter().zip(&before).filter(|(_, &before)| before).map(|(&c, _)| c).collect();
@@ -434,32 +449,34 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
             let at = page.address();
             let first = || Page::of(fork_changes::first_address(&made, at)).0;
             if matches!(state.core.entry(proc.id, page), Entry::Out(_)) {
-                // Brought back in the parent before there was a child: it has got it, too. Else it is a new, empty page.
+                // Brought back in the parent before there was a child: it has got it, too. Else it
+                // is a new, empty page.
                 if !window.brought.contains(&first()) {
-                    shared.settle(state);
+                    shared.apply_effects(state);
                     return Err(Broken(format!("page {at:#x} was touched in a fork child before it could be served")));
                 }
                 state.core.disown(proc.id, PageRange { first: page, pages: 1 });
             }
             state.core.adopt(proc.id, page, zero || lazy.meets(at, at + 1));
         }
-        shared.settle(state);
+        shared.apply_effects(state);
     }
     drop(window);
     // Until the next look at what it shares, all that it has is its parent's.
     let state = shared.lock();
     shared.doubled.fetch_add(state.core.present_pages(proc.id) * 4096, Relaxed);
-    shared.settle(state);
+    shared.apply_effects(state);
     *proc.regions.lock().unwrap() = mine;
     *proc.descriptors.lock().unwrap() = expected.descriptors.clone();
-    proc.open_shields(identity);
+    proc.reopen_dontfork(identity);
     if let Some(parent) = expected.parent.upgrade().filter(|p| !p.removed.load(Relaxed)) {
         link(&parent, proc);
     }
     Ok(())
 }
 
-/// What a fork child has of paged memory, wiped or not: not the stub's own, which may lie where something was.
+/// What a fork child has of paged memory, wiped or not: not the stub's own, which may lie where
+/// something was.
 fn marked(smaps: &str, forbidden: &[(u64, u64)]) -> Ranges {
     let plain: Ranges = maps::private_anonymous(smaps).into_iter().collect();
     let marked = maps::without_huge_pages(smaps).into_iter();
@@ -509,7 +526,7 @@ pub fn apply_made(
             }
         }
     }
-    shared.settle(state);
+    shared.apply_effects(state);
     before.map_err(|at| Broken(format!("another thread of its parent changed what is at {at:#x} while it was forked")))
 }
 
@@ -517,19 +534,19 @@ fn is_present(present: &[(Page, bool)], page: Page) -> bool {
     present.binary_search_by_key(&page.0, |p| p.0 .0).is_ok()
 }
 
-/// A range of the parent was about to be zapped at the moment of the fork. Before it nothing of it is needed any more; after
-/// it all is, and a page that was in memory then tells which.
+/// A range of the parent was about to be zapped at the moment of the fork. Before it nothing of it
+/// is needed any more; after it all is, and a page that was in memory then tells which.
 fn dropped(
     shared: &Shared,
     proc: &Proc,
     range: PageRange,
-    (before, witness): (bool, Option<Page>),
+    (before, resident_page): (bool, Option<Page>),
     present: &[(Page, bool)],
 ) -> Result<(), Broken> {
     let mut state = shared.lock();
     let Some(page) = all_out(&state.core, proc.id, range).next() else { return Ok(()) };
-    let result = match witness {
-        Some(witness) if !before && is_present(present, witness) => Ok(()),
+    let result = match resident_page {
+        Some(resident_page) if !before && is_present(present, resident_page) => Ok(()),
         None if !before => {
             let at = page.address();
             Err(Broken(format!("another thread of its parent dropped page {at:#x} while it was forked")))
@@ -539,7 +556,7 @@ fn dropped(
             Ok(())
         }
     };
-    shared.settle(state);
+    shared.apply_effects(state);
     result
 }
 
@@ -552,7 +569,7 @@ fn all_out(core: &Core, proc: ProcId, range: PageRange) -> impl Iterator<Item = 
 /// What the program keeps from its fork children when it begins to be paged.
 pub fn kept_by_program(proc: &Proc, pid: i32) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    proc.shields.lock().unwrap().kept = maps::not_in_children(&text).into_iter().collect();
+    proc.dontfork.lock().unwrap().kept = maps::not_in_children(&text).into_iter().collect();
 }
 
 /// Whether nobody is expected any more.
@@ -565,18 +582,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_while_a_range_is_shielded_stays_open() {
-        let mut shields = Shields::default();
-        shields.registered(0x1000, 0x9000);
-        let posted = shields.posted();
-        shields.registered(0x9000, 0xa000);
-        shields.registered(0x4000, 0x5000);
-        shields.shielded(0x1000, 0x9000);
-        assert_eq!(shields.generation, posted, "the rest is shielded");
-        assert_eq!(shields.open.iter().collect::<Vec<_>>(), [(0x4000, 0x5000), (0x9000, 0xa000)]);
-        assert_eq!(shields.marked.iter().collect::<Vec<_>>(), [(0x1000, 0x4000), (0x5000, 0x9000)]);
-        shields.moved(0x1000, 0x2_0000, 0x1000);
-        shields.unmapped(0x1000, 0x2000);
-        assert!(shields.marked.meets(0x2_0000, 0x2_1000) && !shields.marked.meets(0x1000, 0x2000));
+    fn a_range_registered_during_dontfork_stays_open() {
+        let mut dontfork = Dontfork::default();
+        dontfork.registered(0x1000, 0x9000);
+        let posted = dontfork.posted();
+        dontfork.registered(0x9000, 0xa000);
+        dontfork.registered(0x4000, 0x5000);
+        dontfork.kept_from_children(0x1000, 0x9000);
+        assert_eq!(dontfork.generation, posted, "the rest is kept from children");
+        assert_eq!(dontfork.open.iter().collect::<Vec<_>>(), [(0x4000, 0x5000), (0x9000, 0xa000)]);
+        assert_eq!(dontfork.marked.iter().collect::<Vec<_>>(), [(0x1000, 0x4000), (0x5000, 0x9000)]);
+        dontfork.moved(0x1000, 0x2_0000, 0x1000);
+        dontfork.unmapped(0x1000, 0x2000);
+        assert!(dontfork.marked.meets(0x2_0000, 0x2_1000) && !dontfork.marked.meets(0x1000, 0x2000));
     }
 }

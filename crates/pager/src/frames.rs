@@ -3,8 +3,8 @@
 use memfit_core::pool::Span;
 use memfit_os::memory::Frames;
 
-/// Free frames that stay backed, since giving back and touching again costs more than so little memory is worth: one in
-/// so many of the area, and at least and at most so many.
+/// Free frames that stay backed, since giving back and touching again costs more than so little
+/// memory is worth: one in so many of the area, and at least and at most so many.
 const SPARE_SHARE: u32 = 1024;
 const SPARE_FRAMES: [u32; 2] = [32, 512];
 

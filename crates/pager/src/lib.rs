@@ -1,16 +1,16 @@
 //! The pager process: faults, events, reclaim, staging, swap tier.
 //!
 //! Threads: one fault thread per managed process (`fault`), one that reclaims (`reclaim`), one that
-//! watches the budget (`monitor`), one for stubs and the launcher (`control`). All decisions are taken
-//! in `memfit_core`, behind one lock (`state`).
+//! watches the budget (`monitor`), one for stubs and the launcher (`control`). All decisions are
+//! taken in `memfit_core`, behind one lock (`state`).
 
 mod adopt;
-pub mod apart;
 mod blocks;
 mod compress;
 pub mod config;
 mod contents;
 mod control;
+mod detach;
 mod event;
 mod fault;
 mod files;
@@ -19,9 +19,9 @@ mod fork_changes;
 mod fork_children;
 mod forks;
 mod frames;
-mod leave;
 mod monitor;
 mod mutant;
+pub mod netns_fallback;
 mod newcomers;
 mod order;
 mod own_uffd;
@@ -121,10 +121,10 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         device: control::open_device(),
         fork_events,
         ended: Mutex::new(None),
-        apart: apart::Apart::new(&config.place),
+        netns_fallback: netns_fallback::NetnsFallback::new(&config.fallback_dir),
         over: false.into(),
         past: Mutex::new(Vec::new()),
-        left: Mutex::default(),
+        detached: Mutex::default(),
         recording,
         timeline: config.timeline.then(Mutex::default),
         config,

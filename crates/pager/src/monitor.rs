@@ -1,8 +1,8 @@
-//! The monitor thread: how much the tree uses, when to engage, when to look for new memory.
+//! The monitor thread: how much the tree uses, when to attach, when to look for new memory.
 
 use crate::adopt;
-use crate::control::{engage_told, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
-use crate::leave::{self, Why};
+use crate::control::{attach_or_warn, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
+use crate::detach::{self, Why};
 use crate::proc::{send_command, Proc};
 use crate::state::Shared;
 use crate::stats;
@@ -11,7 +11,7 @@ use crate::wake;
 use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree;
 use memfit_os::sched::IdleTime;
-use memfit_os::witness;
+use memfit_os::signal_probe;
 use memfit_wire::{Command, ALL_ENDED};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,19 +23,21 @@ const FILL_RATE: u64 = 2 << 30;
 /// Shortest and longest sleep between samples.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// Longest sleep while there is a process that has just begun, which may fill memory at any moment; and of its age so great a part:
-/// it may end soon, and what it had most of is part of the peak.
+/// Longest sleep while there is a process that has just begun, which may fill memory at any moment;
+/// and of its age so great a part: it may end soon, and what it had most of is part of the peak.
 const SLEEP_YOUNG: Duration = Duration::from_millis(4);
 const SLEEP_AGE_PART: u32 = 8;
 /// And while accesses are recorded: what is touched in new memory before it is found is not seen.
 const SLEEP_SAMPLING: Duration = Duration::from_millis(10);
-/// Smallest process that is engaged, bytes.
-const ENGAGE_BYTES: u64 = 256 << 10;
-/// Time between two looks for processes without a stub, and at proportional sizes; after a fork, and
-/// when a process left that could have shared pages, and how long a fork child must live to be looked at.
+/// Smallest process that is attached, bytes.
+const ATTACH_BYTES: u64 = 256 << 10;
+/// Time between two looks for processes without a stub, and at proportional sizes; after a fork,
+/// and when a process left that could have shared pages, and how long a fork child must live to be
+/// looked at.
 const SLOW_LOOK: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(20);
-/// Within this a fork child, or a program with a stub, has said hello, or it cannot: it is in another network namespace, say.
+/// Within this a fork child, or a program with a stub, has said hello, or it cannot: it is in
+/// another network namespace, say.
 const COMES_AT_ALL: Duration = Duration::from_secs(2);
 /// Smallest one of those that is told of.
 const TOLD_BYTES: u64 = 1 << 20;
@@ -47,27 +49,29 @@ const HELLO_TAKES: Duration = Duration::from_millis(10);
 const COMES_WITHOUT_CPU: Duration = Duration::from_secs(60);
 /// Pages taken from fork relatives after which what they share is looked at again.
 const SHARED_TAKEN: u64 = 512;
-/// Growth of unregistered memory that counts: between two samples as fast, since the last look as worth another one. The
-/// kernel counts pages by CPU, and `statm` misses up to 32 pages of each: bytes, and bytes a CPU (of 16 at most).
+/// Growth of unregistered memory that counts: between two samples as fast, since the last look as
+/// worth another one. The kernel counts pages by CPU, and `statm` misses up to 32 pages of each:
+/// bytes, and bytes a CPU (of 16 at most).
 const GROWTH_BYTES: u64 = 512 << 10;
 const GROWTH_BYTES_CPU: u64 = 128 << 10;
-/// How long the hurried watermarks hold after such growth.
-const HURRY_FOR: Duration = Duration::from_millis(100);
-/// Time between two looks at how many threads want a CPU, and how long fault threads stay ordinary ones
-/// after they were too many.
+/// How long the fast-growth watermarks hold after such growth.
+const FAST_GROWTH_FOR: Duration = Duration::from_millis(100);
+/// Time between two looks at how many threads want a CPU, and how long fault threads stay ordinary
+/// ones after they were too many.
 const JUDGE_EVERY: Duration = Duration::from_millis(20);
-/// The CPUs are full when they were idle for less than so many percent of so long; and until it is more than so many: what is done
-/// about it leaves them some.
+/// The CPUs are full when they were idle for less than so many percent of so long; and until it is
+/// more than so many: what is done about it leaves them some.
 const IDLE_PERCENT: u64 = 15;
 const IDLE_AGAIN_PERCENT: u64 = 50;
 const IDLE_WINDOW: Duration = Duration::from_millis(200);
-const IMPOLITE_FOR: Duration = Duration::from_millis(500);
-/// A look that takes longer than this is one that the program is held for, when there is little room.
+const CONTENDED_FOR: Duration = Duration::from_millis(500);
+/// A look that takes longer than this is one that the program is held for, when there is little
+/// room.
 const LONG_LOOK: Duration = Duration::from_micros(300);
 /// Time between two looks at which threads there are.
 const THREADS_EVERY: Duration = Duration::from_millis(5);
-/// A look at a process that took 1 ms is followed by the next after so many, at least; and after unregistered memory has
-/// grown.
+/// A look at a process that took 1 ms is followed by the next after so many, at least; and after
+/// unregistered memory has grown.
 const PACE: u32 = 24;
 const GROWN_PACE: u32 = 4;
 
@@ -84,8 +88,8 @@ struct Monitor {
     launcher: Option<RssReader>,
     cpus: u64,
     /// Processes of the tree without a stub.
-    strangers: HashMap<i32, Stranger>,
-    strangers_warned: bool,
+    unmanaged: HashMap<i32, Unmanaged>,
+    unmanaged_warned: bool,
     last_slow: Option<Instant>,
     slow_cost: Duration,
     /// Processes at the last slow look, and whether there were fork children among them.
@@ -94,33 +98,34 @@ struct Monitor {
     last_shared: u64,
     shared_before: bool,
     last_total: u64,
-    hurry_until: Instant,
+    fast_growth_until: Instant,
     last_judged: Instant,
     idle: IdleTime,
-    crowd: f64,
+    runnable: f64,
     full_until: Instant,
-    may_be_polite: bool,
+    may_be_idle_class: bool,
     /// Threads that want a CPU, fault threads left out: a running mean.
     wanted_cpus: f64,
-    impolite_until: Instant,
+    contended_until: Instant,
 }
 
 /// A process of the tree whose stub has not said hello, or that has none.
-struct Stranger {
+struct Unmanaged {
     rss: RssReader,
     since: Instant,
     /// Not the start of a program: what it has is its parent's, and its stub may be on its way.
     forked: bool,
 }
 
-impl Stranger {
+impl Unmanaged {
     fn bytes(&self) -> Option<u64> {
         let anon = self.rss.read().ok()?.anon;
         Some(if self.forked && self.since.elapsed() < COMES_AT_ALL { 0 } else { anon })
     }
 }
 
-/// The last look for memory of a process that is not registered yet: when, what it found, what it cost.
+/// The last look for memory of a process that is not registered yet: when, what it found, what it
+/// cost.
 #[derive(Clone, Copy)]
 pub struct Look {
     at: Instant,
@@ -135,27 +140,28 @@ pub struct Look {
 
 /// Runs until the pager ends.
 pub fn run(desk: Arc<Desk>) {
-    // A sample that comes late is memory over the budget. Without the right to do so nothing changes.
-    memfit_os::sched::hurry();
+    // A sample that comes late is memory over the budget. Without the right to do so nothing
+    // changes.
+    memfit_os::sched::ask_short_slices();
     let Ok(own) = RssReader::open(std::process::id() as i32) else { return };
     let launcher = RssReader::open(desk.config.launcher_pid).ok();
     let now = Instant::now();
     let mut monitor = Monitor {
-        may_be_polite: memfit_os::sched::may_leave_idle_class(),
-        hurry_until: now,
+        may_be_idle_class: memfit_os::sched::may_leave_idle_class(),
+        fast_growth_until: now,
         last_judged: now,
         idle: IdleTime::new(),
-        crowd: 0.0,
+        runnable: 0.0,
         full_until: now,
         wanted_cpus: 0.0,
-        impolite_until: now,
+        contended_until: now,
         desk,
         since: now,
         own,
         launcher,
         cpus: memfit_os::probe::usable_cores() as u64,
-        strangers: HashMap::new(),
-        strangers_warned: false,
+        unmanaged: HashMap::new(),
+        unmanaged_warned: false,
         last_slow: None,
         slow_cost: Duration::ZERO,
         last_clients: 0,
@@ -182,26 +188,27 @@ impl Monitor {
             self.last_clients = clients.len();
             self.last_shared = shared_evictions(shared);
         }
-        self.judge_politeness();
+        self.judge_sched_class();
         let managed_before = shared.managed.load(Relaxed);
-        let (mut total, mut promised) = (self.own_bytes(), 0);
-        // A process counts once, however often it says hello; the last one is that of its stub after an exec.
+        let (mut total, mut commit_pressure) = (self.own_bytes(), 0);
+        // A process counts once, however often it says hello; the last one is that of its stub
+        // after an exec.
         let mut seen = HashSet::new();
         let newest = clients.iter().rev().filter(|client| seen.insert(client.pid));
         let mut sizes: Vec<(&Arc<Client>, Rss)> = newest.filter_map(|c| Some((c, c.rss.read().ok()?))).collect();
-        // The oldest are engaged first.
+        // The oldest are attached first.
         sizes.reverse();
         for &(client, ref rss) in &sizes {
             total += client.own(rss.anon) + client.shmem.load(Relaxed);
-            promised += promised_bytes(client, rss);
+            commit_pressure += commit_bytes(client, rss);
             client.peak.fetch_max(rss.anon, Relaxed);
             client.mapped.store(rss.mapped, Relaxed);
         }
-        // A stranger may have said hello since it was found.
+        // An unmanaged process may have said hello since it was found.
         let known = total;
-        self.strangers.retain(|&pid, stranger| {
+        self.unmanaged.retain(|&pid, unmanaged| {
             !clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed))
-                && stranger.bytes().map(|bytes| total += bytes).is_some()
+                && unmanaged.bytes().map(|bytes| total += bytes).is_some()
         });
         // The pager's own figure includes the frames; staging counts once, here.
         let staging = u64::from(shared.lock().core.staging_allocated()) * 4096;
@@ -210,29 +217,29 @@ impl Monitor {
         let unmanaged = (total + staging).saturating_sub(managed);
         let grew = unmanaged > shared.unmanaged.swap(unmanaged, Relaxed) + self.growth_bytes();
         let free = shared.free();
-        let little = free < shared.sizes.engage as i64;
+        let little = free < shared.sizes.register as i64;
         if grew && little {
-            self.hurry_until = Instant::now() + HURRY_FOR;
+            self.fast_growth_until = Instant::now() + FAST_GROWTH_FOR;
         }
-        let hurry = Instant::now() < self.hurry_until;
-        shared.hurry.store(hurry, Relaxed);
+        let fast_growth = Instant::now() < self.fast_growth_until;
+        shared.fast_growth.store(fast_growth, Relaxed);
         self.note_peaks(total + staging, &sizes, total - known);
         let grown = (total + staging).saturating_sub(std::mem::replace(&mut self.last_total, total + staging));
         // As much again as since the last sample, some times over, must fit.
-        let pressure = free < (shared.sizes.engage.max(grown * 4)) as i64;
+        let pressure = free < (shared.sizes.register.max(grown * 4)) as i64;
         let braking = free < 0 || (grew && pressure);
         shared.braking.store(braking, Relaxed);
         if braking {
             // First of all: the look at new memory takes long when there is much of it.
             let procs = shared.procs.lock().unwrap().clone();
-            procs.iter().for_each(|proc| adopt::brake(shared, proc));
+            procs.iter().for_each(|proc| adopt::throttle_stacks(shared, proc));
         }
         let sampling = shared.sampling.is_some();
-        let promised = sampling || (free < shared.sizes.promise as i64 && promised as i64 > free);
-        shared.promised.store(promised, Relaxed);
-        self.engage_children(&clients);
-        if pressure || promised || free < shared.sizes.arm as i64 {
-            self.engage_and_look(&sizes, pressure || promised);
+        let commit_pressure = sampling || (free < shared.sizes.commit_pressure as i64 && commit_pressure as i64 > free);
+        shared.commit_pressure.store(commit_pressure, Relaxed);
+        self.attach_children(&clients);
+        if pressure || commit_pressure || free < shared.sizes.attach as i64 {
+            self.attach_and_rescan(&sizes, pressure || commit_pressure);
         }
         if free < shared.marks().low as i64 {
             shared.want_reclaim();
@@ -262,17 +269,17 @@ impl Monitor {
     }
 
     /// Arms processes that have grown; `look`: looks for memory to register as well.
-    fn engage_and_look(&self, sizes: &[(&Arc<Client>, Rss)], look: bool) {
+    fn attach_and_rescan(&self, sizes: &[(&Arc<Client>, Rss)], look: bool) {
         // Accesses are recorded from the beginning.
-        let least = if self.desk.shared.sampling.is_some() { 0 } else { ENGAGE_BYTES };
+        let least = if self.desk.shared.sampling.is_some() { 0 } else { ATTACH_BYTES };
         for &(client, ref rss) in sizes {
             match client.stage.load(Relaxed) {
-                IDLE if rss.anon >= least && self.may_engage(client) => engage_told(&self.desk, client),
+                IDLE if rss.anon >= least && self.may_attach(client) => attach_or_warn(&self.desk, client),
                 DORMANT if rss.anon >= least => wake::begin(&self.desk, client),
-                MANAGED if client.leaving.load(Relaxed) => {}
+                MANAGED if client.detaching.load(Relaxed) => {}
                 // It has not told us, and its new threads would stay unknown.
                 MANAGED if !self.desk.fork_events && !procfs::may_look(client.pid) => {
-                    leave::begin(&self.desk, client, Why::Unreadable, None);
+                    detach::begin(&self.desk, client, Why::Unreadable, None);
                 }
                 MANAGED if look => {
                     let proc = client.proc.lock().unwrap().clone();
@@ -285,18 +292,18 @@ impl Monitor {
         }
     }
 
-    /// A fork child of a paged process has a userfaultfd, and holds pages of its parent's: what it shares with it can be taken
-    /// from both or not at all.
-    fn engage_children(&self, clients: &[Arc<Client>]) {
+    /// A fork child of a paged process has a userfaultfd, and holds pages of its parent's: what it
+    /// shares with it can be taken from both or not at all.
+    fn attach_children(&self, clients: &[Arc<Client>]) {
         for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
             if client.proc.lock().unwrap().is_some() {
-                engage_told(&self.desk, client);
+                attach_or_warn(&self.desk, client);
             }
         }
     }
 
     /// A fork child of a paged process has a userfaultfd already, and must name itself first.
-    fn may_engage(&self, client: &Client) -> bool {
+    fn may_attach(&self, client: &Client) -> bool {
         !client.has_beacon || client.proc.lock().unwrap().is_some()
     }
 
@@ -310,21 +317,22 @@ impl Monitor {
             let grown = unmanaged > last.unmanaged + growth;
             let mut due = grown || rss.mapped != last.mapped || last.again;
             if !due && last.threads_at.elapsed() > THREADS_EVERY {
-                // A thread on the stack of an ended one maps nothing, and must be pinned all the same.
+                // A thread on the stack of an ended one maps nothing, and must be pinned all the
+                // same.
                 last.threads_at = Instant::now();
                 threads = Some(thread_set(proc));
                 due = threads != Some(last.threads);
             }
             // Looks at a process with thousands of mappings must not take all the time.
-            let emergency = shared.hurry.load(Relaxed) && grown;
+            let emergency = shared.fast_growth.load(Relaxed) && grown;
             let pace = if grown { GROWN_PACE } else { PACE };
             if !due || (last.at.elapsed() < last.cost * pace && !emergency) {
                 return;
             }
         }
-        if shared.hurry.load(Relaxed) && known.is_some_and(|last| last.cost > LONG_LOOK) {
+        if shared.fast_growth.load(Relaxed) && known.is_some_and(|last| last.cost > LONG_LOOK) {
             shared.braking.store(true, Relaxed);
-            adopt::brake(shared, proc);
+            adopt::throttle_stacks(shared, proc);
         }
         let start = Instant::now();
         // Before the look: a thread that comes during it is new at the next.
@@ -344,9 +352,10 @@ impl Monitor {
         });
     }
 
-    /// Whether fault threads may step back when they wake somebody, and wait for a device awake: not when more threads want a
-    /// CPU than there are, since they, or those, would then wait long for theirs.
-    fn judge_politeness(&mut self) {
+    /// Whether fault threads may step back when they wake somebody, and wait for a device awake:
+    /// not when more threads want a CPU than there are, since they, or those, would then wait long
+    /// for theirs.
+    fn judge_sched_class(&mut self) {
         let shared = Arc::clone(&self.desk.shared);
         let elapsed = self.last_judged.elapsed();
         if elapsed < JUDGE_EVERY {
@@ -354,39 +363,42 @@ impl Monitor {
         }
         self.last_judged = Instant::now();
         let (running, cpus) = memfit_os::sched::runnable();
-        // A fault thread that has stepped back stays runnable while its program runs; we run as well.
+        // A fault thread that has stepped back stays runnable while its program runs; we run as
+        // well.
         let procs = shared.procs.lock().unwrap().len() as u64;
         let wanted = running.saturating_sub(procs + 1);
-        self.judge_crowd(running, procs);
+        self.judge_contention(running, procs);
         self.wanted_cpus = (self.wanted_cpus * 3.0 + wanted as f64) / 4.0;
         if self.wanted_cpus > cpus as f64 + 0.5 {
-            self.impolite_until = Instant::now() + IMPOLITE_FOR;
+            self.contended_until = Instant::now() + CONTENDED_FOR;
         }
-        let enough = Instant::now() >= self.impolite_until;
+        let enough = Instant::now() >= self.contended_until;
         shared.cpus_suffice.store(enough, Relaxed);
-        shared.polite.store(enough && self.may_be_polite, Relaxed);
+        shared.idle_class.store(enough && self.may_be_idle_class, Relaxed);
     }
 
-    /// Whether programs wait for a CPU: more threads want one than there are, of those that the fault threads do not keep; or there
-    /// are more processes than CPUs, which have next to no idle time. One program alone waits for its pages, not for a CPU.
-    fn judge_crowd(&mut self, running: u64, procs: u64) {
+    /// Whether programs wait for a CPU: more threads want one than there are, of those that the
+    /// fault threads do not keep; or there are more processes than CPUs, which have next to no idle
+    /// time. One program alone waits for its pages, not for a CPU.
+    fn judge_contention(&mut self, running: u64, procs: u64) {
         let (shared, cpus) = (&self.desk.shared, self.idle.cpus());
         let wanted = running.saturating_sub(procs.min(cpus) + 1);
         let full = shared.cpus_full.load(Relaxed);
-        self.crowd = (self.crowd * 3.0 + wanted as f64) / 4.0;
+        self.runnable = (self.runnable * 3.0 + wanted as f64) / 4.0;
         let least = if full { IDLE_AGAIN_PERCENT } else { IDLE_PERCENT };
         let no_idle_time = self.idle.percent(IDLE_WINDOW).is_some_and(|percent| percent < least);
-        if self.crowd > cpus as f64 + 0.5 || (procs > cpus && no_idle_time) {
-            self.full_until = Instant::now() + IMPOLITE_FOR;
+        if self.runnable > cpus as f64 + 0.5 || (procs > cpus && no_idle_time) {
+            self.full_until = Instant::now() + CONTENDED_FOR;
         }
         shared.cpus_full.store(Instant::now() < self.full_until, Relaxed);
     }
 
-    /// Rare and dear: strangers, shared memory, proportional sizes after forks, quarantine.
+    /// Rare and dear: unmanaged processes, shared memory, proportional sizes after forks,
+    /// quarantine.
     fn slow_look(&mut self, clients: &[Arc<Client>]) {
         let desk = Arc::clone(&self.desk);
         wake::forget_others(&desk, clients);
-        self.find_strangers(clients);
+        self.find_unmanaged(clients);
         clients.iter().for_each(|client| end_with_program(client));
         // Once more after the last child has left: its parent's pages are its own again.
         let forks = clients.iter().any(|c| c.forked) || self.shared_before;
@@ -413,7 +425,7 @@ impl Monitor {
         crate::quarantine::release(&desk.shared);
     }
 
-    fn find_strangers(&mut self, clients: &[Arc<Client>]) {
+    fn find_unmanaged(&mut self, clients: &[Arc<Client>]) {
         let Ok(all) = proctree::descendants_by_lists(self.desk.config.launcher_pid) else {
             return;
         };
@@ -422,39 +434,39 @@ impl Monitor {
         crate::forks::forget_lost(&self.desk.shared, &all, known);
         let mut names = Vec::new();
         let mut seen = HashMap::new();
-        // The launcher's witness has no memory of its own.
-        for process in all.iter().filter(|p| !known(p.pid) && p.comm != witness::NAME) {
+        // The launcher's group-signal probe has no memory of its own.
+        for process in all.iter().filter(|p| !known(p.pid) && p.comm != signal_probe::NAME) {
             if shares_memory(process, clients) {
                 continue;
             }
-            let old = self.strangers.remove(&process.pid).filter(|old| old.forked == process.forked);
-            let Some(stranger) = old.or_else(|| {
+            let old = self.unmanaged.remove(&process.pid).filter(|old| old.forked == process.forked);
+            let Some(unmanaged) = old.or_else(|| {
                 let rss = RssReader::open(process.pid).ok()?;
-                Some(Stranger { rss, since: Instant::now(), forked: process.forked })
+                Some(Unmanaged { rss, since: Instant::now(), forked: process.forked })
             }) else {
                 continue;
             };
-            let waited = stranger.since.elapsed();
+            let waited = unmanaged.since.elapsed();
             // A small one is not worth a word: `unshare` that waits for its child, say.
-            let large = || stranger.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
-            let left = self.desk.left.lock().unwrap().of(process);
+            let large = || unmanaged.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
+            let left = self.desk.detached.lock().unwrap().of(process);
             let has_run = || {
                 let time = procfs::cpu_time(process.pid);
                 waited >= COMES_WITHOUT_CPU || time.is_none_or(|time| time >= HELLO_TAKES)
             };
-            let late = || waited >= STUB_COMES && !stranger.forked && adopt::is_without_stub(process.pid);
+            let late = || waited >= STUB_COMES && !unmanaged.forked && adopt::is_without_stub(process.pid);
             if let Some(why) = left {
                 if large() {
-                    leave::tell(&self.desk, process.pid, &process.comm, why, "");
+                    detach::tell(&self.desk, process.pid, &process.comm, why, "");
                 }
             } else if late() || (waited >= COMES_AT_ALL && large() && has_run()) {
                 names.push(process.comm.clone());
             }
-            seen.insert(process.pid, stranger);
+            seen.insert(process.pid, unmanaged);
         }
-        self.strangers = seen;
-        if !names.is_empty() && !self.strangers_warned {
-            self.strangers_warned = true;
+        self.unmanaged = seen;
+        if !names.is_empty() && !self.unmanaged_warned {
+            self.unmanaged_warned = true;
             names.dedup();
             names.truncate(5);
             self.desk.shared.warn(format!(
@@ -465,15 +477,15 @@ impl Monitor {
         }
     }
 
-    /// `strangers`: bytes of processes without a stub.
-    fn note_peaks(&self, total: u64, sizes: &[(&Arc<Client>, Rss)], strangers: u64) {
+    /// `unmanaged`: bytes of processes without a stub.
+    fn note_peaks(&self, total: u64, sizes: &[(&Arc<Client>, Rss)], unmanaged: u64) {
         let shared = &self.desk.shared;
         let timeline = self.desk.timeline.as_ref().map(|timeline| timeline.lock().unwrap());
         if let Some(mut timeline) = timeline {
             shared.peak.total.fetch_max(total, Relaxed);
             if timeline.wants(total) {
                 let seen = sizes.iter().map(|(c, rss)| (c.pid, &*c.comm, c.own(rss.anon) + c.shmem.load(Relaxed)));
-                timeline.look(bytes(shared, total), seen, strangers);
+                timeline.look(bytes(shared, total), seen, unmanaged);
             }
             let now = shared.started.elapsed().as_nanos() as u64;
             if timeline.is_due(now) {
@@ -517,7 +529,7 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
 }
 
 /// Bytes that the process can fill without another mapping and without a fault that we see.
-fn promised_bytes(client: &Client, rss: &Rss) -> u64 {
+fn commit_bytes(client: &Client, rss: &Rss) -> u64 {
     match (client.stage.load(Relaxed), *client.look.lock().unwrap()) {
         (MANAGED, Some(look)) => rss.data.saturating_sub(look.data),
         (REFUSED, _) => 0,
@@ -526,8 +538,9 @@ fn promised_bytes(client: &Client, rss: &Rss) -> u64 {
     }
 }
 
-/// A program that has ended without ending its process (a bare SYS_exit of its only thread, or a filter that kills one): the stub's
-/// thread is the last one then, and ends with the status of the first.
+/// A program that has ended without ending its process (a bare SYS_exit of its only thread, or a
+/// filter that kills one): the stub's thread is the last one then, and ends with the status of the
+/// first.
 fn end_with_program(client: &Client) {
     if client.dormant.is_some() || procfs::threads(client.pid) != 2 {
         return;
@@ -537,8 +550,8 @@ fn end_with_program(client: &Client) {
     }
 }
 
-/// Whether a process has the memory of another one, which counts it: its parent's, for vfork and most others, or, when that has
-/// ended, that of one of the same size.
+/// Whether a process has the memory of another one, which counts it: its parent's, for vfork and
+/// most others, or, when that has ended, that of one of the same size.
 fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>]) -> bool {
     let same = |other: i32| procfs::share_memory(process.pid, other) == Some(true);
     if same(process.ppid) {
@@ -551,8 +564,8 @@ fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>]) -> bool 
     mapped > 0 && as_large.into_iter().any(|client| same(client.pid))
 }
 
-/// A number that changes with the set of threads, and when one of them sets its robust list: before that
-/// nobody can tell where its descriptor is.
+/// A number that changes with the set of threads, and when one of them sets its robust list: before
+/// that nobody can tell where its descriptor is.
 fn thread_set(proc: &Proc) -> u64 {
     let mix = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let of = |&tid: &i32| mix(mix(tid as u64 + 1) ^ procfs::robust_list(tid).unwrap_or(0));
@@ -595,7 +608,8 @@ mod tests {
         let ms = |ms| longest_sleep(Duration::from_millis(ms)).as_millis();
         assert_eq!([0, 30, 120, 800, 10_000].map(ms), [4, 4, 15, 100, 100]);
         assert_eq!(longest_sleep(Duration::MAX), SLEEP_MAX);
-        // From its start on, whatever the length of its life: the last eighth of it may be missing, or 4 ms.
+        // From its start on, whatever the length of its life: the last eighth of it may be missing,
+        // or 4 ms.
         let mut at = Duration::ZERO;
         while at < Duration::from_secs(1) {
             let sleep = longest_sleep(at);

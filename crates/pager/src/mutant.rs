@@ -14,8 +14,8 @@ pub enum Rule {
     Window,
     /// 5: EAGAIN means that an event is to be read first.
     EventPending,
-    /// 6: a batch is settled before mremap changes the table.
-    Settle,
+    /// 6: a batch is drained before mremap changes the table.
+    DrainBatch,
     /// 8: pages present at a REMOVE event are quarantined.
     Quarantine,
     /// 20: events before faults of the same read.
@@ -37,7 +37,7 @@ fn chosen() -> Option<Rule> {
             "3" => Rule::Gate,
             "3a" => Rule::Window,
             "5" => Rule::EventPending,
-            "6" => Rule::Settle,
+            "6" => Rule::DrainBatch,
             "8" => Rule::Quarantine,
             "20" => Rule::EventsFirst,
             "21" => Rule::AdoptPending,

@@ -1,16 +1,17 @@
 //! Connections: who may speak to the pager, and the first message of each.
 //!
-//! Anybody on the machine can connect to an abstract socket. So the pager asks the kernel who has connected before it reads
-//! a byte or takes a descriptor. It keeps a bounded number of connections that have said nothing yet, and where it
-//! has no descriptor for another one, it leaves it to the queue of the kernel for a moment.
+//! Anybody on the machine can connect to an abstract socket. So the pager asks the kernel who has
+//! connected before it reads a byte or takes a descriptor. It keeps a bounded number of connections
+//! that have said nothing yet, and where it has no descriptor for another one, it leaves it to the
+//! queue of the kernel for a moment.
 
-use crate::apart::Apart;
 use crate::control::{add_client, add_dormant, Desk};
+use crate::netns_fallback::NetnsFallback;
 use crate::proc::send_command;
-use crate::{files, leave, own_uffd};
+use crate::{detach, files, own_uffd};
 use memfit_os::{proctree, seqpacket};
 use memfit_wire::{
-    Command, FromStub, APART, BYE, CONFINE, FILE, GREETING, HELLO, LEAVE, MAGIC, OWN_UFFD, STAY, VERSION,
+    Command, FromStub, BYE, CONFINE, DETACH, FILE, GREETING, HELLO, MAGIC, NETNS_FALLBACK, OWN_UFFD, STAY, VERSION,
 };
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -86,7 +87,8 @@ impl Newcomers {
         });
     }
 
-    /// Accepts all who wait and may speak; the others are told to go on alone, unread. False if nobody waits any more.
+    /// Accepts all who wait and may speak; the others are told to go on alone, unread. False if
+    /// nobody waits any more.
     pub fn accept(&mut self, desk: &Desk, listener: RawFd) -> bool {
         let before = self.pending.len();
         while self.pending.len() < PENDING_MAX {
@@ -124,9 +126,10 @@ impl Newcomers {
         true
     }
 
-    /// The end in order: whoever came too late runs on alone, where it would be killed without a word.
+    /// The end in order: whoever came too late runs on alone, where it would be killed without a
+    /// word.
     pub fn dismiss(mut self, desk: &Desk) {
-        for listener in [desk.config.listener, desk.apart.as_raw_fd()].into_iter().filter(|fd| *fd >= 0) {
+        for listener in [desk.config.listener, desk.netns_fallback.as_raw_fd()].into_iter().filter(|fd| *fd >= 0) {
             // SAFETY: from here on nobody can connect; those who could are accepted.
             unsafe { libc::shutdown(listener, libc::SHUT_RD) };
             loop {
@@ -137,12 +140,13 @@ impl Newcomers {
                 }
             }
         }
-        Apart::close(&desk.apart);
+        NetnsFallback::close(&desk.netns_fallback);
     }
 }
 
-/// Takes one connection, when there is no room to keep it, and answers it: the process goes on alone, or, as the fork
-/// child of a paged one, which depends on the pager, dies. False if nobody waits.
+/// Takes one connection, when there is no room to keep it, and answers it: the process goes on
+/// alone, or, as the fork child of a paged one, which depends on the pager, dies. False if nobody
+/// waits.
 fn turn_away(desk: &Desk, listener: RawFd) -> bool {
     // SAFETY: accepts on our own listener.
     let fd = unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
@@ -190,17 +194,17 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
         Some(_) if !may_join(desk, uid, pid) => say_bye(&socket),
         Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
         Some(greeting) if greeting.kind == GREETING => add_dormant(desk, &socket, pid, &greeting),
-        Some(request) if request.kind == APART => {
-            if let Err(error) = desk.apart.open() {
-                let place = &desk.config.place;
+        Some(request) if request.kind == NETNS_FALLBACK => {
+            if let Err(error) = desk.netns_fallback.open() {
+                let place = &desk.config.fallback_dir;
                 desk.shared.warn(format!("programs in other network namespaces cannot be paged: {place}: {error}"));
             }
             send_command(&socket, &Command { kind: STAY, ..Command::default() }, None);
         }
-        Some(request) if request.kind == FILE => files::asked(desk, socket, pid, request, packet.fd),
-        Some(request) if request.kind == OWN_UFFD => own_uffd::asked(desk, socket, pid, request),
-        Some(request) if request.kind == CONFINE => leave::confine(desk, &socket, pid, request.flags),
-        Some(request) if request.kind == LEAVE => leave::asked(desk, socket, pid, request.flags),
+        Some(request) if request.kind == FILE => files::requested(desk, socket, pid, request, packet.fd),
+        Some(request) if request.kind == OWN_UFFD => own_uffd::requested(desk, socket, pid, request),
+        Some(request) if request.kind == CONFINE => detach::confine(desk, &socket, pid, request.flags),
+        Some(request) if request.kind == DETACH => detach::requested(desk, socket, pid, request.flags),
         None if packet.bytes.starts_with(b"{") => {
             if may_ask(uid) {
                 let question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
@@ -219,8 +223,8 @@ fn may_ask(uid: u32) -> bool {
     uid == 0 || uid == memfit_os::process::effective_uid()
 }
 
-/// Processes of another user only if they are of the tree, which may have changed its user: others could take memory of the
-/// budget, and the right to a userfaultfd.
+/// Processes of another user only if they are of the tree, which may have changed its user: others
+/// could take memory of the budget, and the right to a userfaultfd.
 fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
     uid == memfit_os::process::effective_uid() || proctree::is_at_or_below(pid, desk.config.launcher_pid)
 }

@@ -1,16 +1,18 @@
 //! In which order the events of one process are handled.
 //!
-//! The kernel queues an event after it has released the lock of the address space: events of several
-//! threads can be queued in another order than their changes were made. A mapping can have been moved
-//! to a place whose own UNMAP or REMAP is still to come. Then the REMAP waits, and behind it what changes the same pages.
+//! The kernel queues an event after it has released the lock of the address space: events of
+//! several threads can be queued in another order than their changes were made. A mapping can have
+//! been moved to a place whose own UNMAP or REMAP is still to come. Then the REMAP waits, and
+//! behind it what changes the same pages.
 //!
-//! The place may also have been memory that nobody knew of: a registered mapping that grew in place, of which no event tells.
-//! Then the REMAP was handled already when that memory's own UNMAP comes. So what leaves the target of such a REMAP waits as
-//! well.
+//! The place may also have been memory that nobody knew of: a registered mapping that grew in
+//! place, of which no event tells. Then the REMAP was handled already when that memory's own UNMAP
+//! comes. So what leaves the target of such a REMAP waits as well.
 //!
-//! What leaves the place can be of the mapping before or of the one that came: its thread goes on as soon as the REMAP is
-//! read. Therefore all wait until no event is unread. Then the kernel is asked whether a mapping is there now, and each UNMAP
-//! is of a mapping that was: one more than those that came account for is of the one before.
+//! What leaves the place can be of the mapping before or of the one that came: its thread goes on
+//! as soon as the REMAP is read. Therefore all wait until no event is unread. Then the kernel is
+//! asked whether a mapping is there now, and each UNMAP is of a mapping that was: one more than
+//! those that came account for is of the one before.
 
 use crate::ranges::Ranges;
 use memfit_os::uffd::Event;
@@ -58,8 +60,9 @@ impl Order {
         self.unsure = Ranges::default();
     }
 
-    /// Takes the first event that need not wait. `occupied` says whether some of a range belongs to a
-    /// registered mapping, as far as the events handled so far tell, `alone` whether a single thread raises all events.
+    /// Takes the first event that need not wait. `occupied` says whether some of a range belongs to
+    /// a registered mapping, as far as the events handled so far tell, `alone` whether a single
+    /// thread raises all events.
     pub fn next(&mut self, occupied: impl Fn(u64, u64) -> bool, alone: impl Fn() -> bool) -> Option<Event> {
         let free = |&i: &usize| {
             let event = &self.events[i];
@@ -85,21 +88,22 @@ impl Order {
         all
     }
 
-    /// Takes all: no event is unread. `there` says whether the page at an address is in a registered mapping now.
+    /// Takes all: no event is unread. `there` says whether the page at an address is in a
+    /// registered mapping now.
     pub fn rest(&mut self, there: impl Fn(u64) -> bool) -> Vec<Step> {
         let mut steps = Vec::new();
         while let Some(event) = self.events.pop_front() {
-            self.settle(event, &there, &mut steps);
+            self.resolve(event, &there, &mut steps);
         }
         self.all_read();
         steps
     }
 
-    fn settle(&mut self, event: Event, there: &impl Fn(u64) -> bool, steps: &mut Vec<Step>) {
+    fn resolve(&mut self, event: Event, there: &impl Fn(u64) -> bool, steps: &mut Vec<Step>) {
         while let Some(place) = target(&event) {
             match self.late_for(place, there) {
                 Ok(late) if late.is_empty() => break,
-                Ok(late) => late.into_iter().for_each(|event| self.settle(event, there, steps)),
+                Ok(late) => late.into_iter().for_each(|event| self.resolve(event, there, steps)),
                 Err(unclear) => {
                     steps.push(unclear);
                     break;
@@ -133,7 +137,8 @@ impl Order {
         }
     }
 
-    /// Takes the events by which a mapping had left a place before the REMAP that is to be handled next came there.
+    /// Takes the events by which a mapping had left a place before the REMAP that is to be handled
+    /// next came there.
     fn late_for(&mut self, place: Range, there: &impl Fn(u64) -> bool) -> Result<Vec<Event>, Step> {
         for i in 0..self.events.len() {
             let Event::Unmap { start, end } = self.events[i] else { continue };
@@ -148,8 +153,9 @@ impl Order {
         Ok(Vec::new())
     }
 
-    /// Whether the first UNMAP of a page among `event` and those that still wait is of a mapping that had left it before a
-    /// REMAP came there, which is handled already or next; and with it a move away, if there is one.
+    /// Whether the first UNMAP of a page among `event` and those that still wait is of a mapping
+    /// that had left it before a REMAP came there, which is handled already or next; and with it a
+    /// move away, if there is one.
     fn is_late(&self, event: Option<&Event>, page: u64, there: bool) -> Result<bool, Step> {
         let all = || event.into_iter().chain(&self.events);
         let of = |event: &&Event| covers(changed(event), page);
@@ -216,7 +222,7 @@ mod tests {
     }
 
     /// What is done when all is read and some places are occupied at first: nothing of it before.
-    fn settled(events: impl IntoIterator<Item = Event>, occupied: &[Range], there: &[Range]) -> String {
+    fn resolved(events: impl IntoIterator<Item = Event>, occupied: &[Range], there: &[Range]) -> String {
         let mut order = order(events);
         let next = order.next(|start, end| occupied.iter().any(|&place| overlap(place, (start, end))), || false);
         assert!(next.is_none(), "{next:x?} does not wait");
@@ -230,32 +236,32 @@ mod tests {
 
     #[test]
     fn a_move_waits_until_its_place_was_left() {
-        assert_eq!(settled([remap(A, B), unmap(B)], &[A, B], &[B]), handled([unmap(B), remap(A, B)]));
+        assert_eq!(resolved([remap(A, B), unmap(B)], &[A, B], &[B]), handled([unmap(B), remap(A, B)]));
         let moved = [remap(A, B), remap(B, C), unmap(B)];
-        assert_eq!(settled(moved, &[A, B, C], &[B, C]), handled([remap(B, C), unmap(B), remap(A, B)]));
+        assert_eq!(resolved(moved, &[A, B, C], &[B, C]), handled([remap(B, C), unmap(B), remap(A, B)]));
     }
 
     #[test]
     fn in_a_chain_of_moves_the_last_place_is_left_first() {
         let events = [remap(A, B), remap(B, C), unmap(B), unmap(C)];
-        assert_eq!(settled(events, &[A, B, C], &[B, C]), handled([unmap(C), remap(B, C), unmap(B), remap(A, B)]));
+        assert_eq!(resolved(events, &[A, B, C], &[B, C]), handled([unmap(C), remap(B, C), unmap(B), remap(A, B)]));
     }
 
     #[test]
     fn what_changes_the_moved_pages_stays_behind_the_move() {
         let remove = || Event::Remove { start: A.0, end: A.1 };
         let events = [remap(A, B), remove(), unmap(B)];
-        assert_eq!(settled(events, &[A, B], &[B]), handled([unmap(B), remap(A, B), remove()]));
+        assert_eq!(resolved(events, &[A, B], &[B]), handled([unmap(B), remap(A, B), remove()]));
     }
 
     #[test]
     fn the_memory_that_came_may_leave_as_well() {
         let events = [remap(A, B), unmap(B), unmap(B)];
-        assert_eq!(settled(events, &[A, B], &[]), handled([unmap(B), remap(A, B), unmap(B)]));
+        assert_eq!(resolved(events, &[A, B], &[]), handled([unmap(B), remap(A, B), unmap(B)]));
         // Nothing was there: the place is believed to be occupied in vain.
         let events = [remap(A, B), remap(B, C), unmap(B)];
-        assert_eq!(settled(events, &[A, B, C], &[C]), handled([remap(A, B), remap(B, C), unmap(B)]));
-        let unclear = settled([remap(A, B), remap(B, C), unmap(B), unmap(B)], &[A, B, C], &[C]);
+        assert_eq!(resolved(events, &[A, B, C], &[C]), handled([remap(A, B), remap(B, C), unmap(B)]));
+        let unclear = resolved([remap(A, B), remap(B, C), unmap(B), unmap(B)], &[A, B, C], &[C]);
         assert!(unclear.starts_with("[Unclear(3000)"), "{unclear}");
     }
 
@@ -270,7 +276,8 @@ mod tests {
         Event::Unmap { start: range.0, end: range.1 }
     }
 
-    /// What is done about `later`, which is read after memory was moved from `A` to `B`, of which nothing was known.
+    /// What is done about `later`, which is read after memory was moved from `A` to `B`, of which
+    /// nothing was known.
     fn after_a_move_to_b(later: impl IntoIterator<Item = Event>, there: bool) -> String {
         let mut order = order([remap(A, B)]);
         assert!(order.next(|_, _| false, || false).is_some());

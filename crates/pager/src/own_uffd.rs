@@ -1,27 +1,30 @@
 //! Programs with a userfaultfd of their own.
 //!
-//! The kernel lets one userfaultfd have a range, and says EBUSY to the next. So a thread of the program whose
-//! UFFDIO_REGISTER was refused asks for the range, on a connection of its own (stub/src/own_uffd.rs), and gets it: all
-//! its pages come back, and it is not registered with ours any more. What another userfaultfd has is not taken in
-//! again, since the kernel refuses that to us as well.
+//! The kernel lets one userfaultfd have a range, and says EBUSY to the next. So a thread of the
+//! program whose UFFDIO_REGISTER was refused asks for the range, on a connection of its own
+//! (stub/src/own_uffd.rs), and gets it: all its pages come back, and it is not registered with ours
+//! any more. What another userfaultfd has is not taken in again, since the kernel refuses that to
+//! us as well.
 
 use crate::control::{Client, Desk, MANAGED};
-use crate::leave::{bring_back, gone, settled, LOOK};
+use crate::detach::{bring_back, drained, gone, LOOK};
 use crate::proc::{send_command, Io, Proc};
 use crate::state::Shared;
 use memfit_core::{Entry, Page, PageRange};
-use memfit_wire::{Command, FromStub, BATCH_RANGES, BYE, STAY, UNSHIELD};
+use memfit_wire::{Command, FromStub, BATCH_RANGES, BYE, DOFORK, STAY};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The program registers a range that it was given within so long; after that it may be taken in again.
+/// The program registers a range that it was given within so long; after that it may be taken in
+/// again.
 const REGISTERED_WITHIN: Duration = Duration::from_secs(1);
 /// Bytes that are given at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Ranges that the program has asked for, and since when it has had them; `None` as long as they are brought back.
+/// Ranges that the program has asked for, and since when it has had them; `None` as long as they
+/// are brought back.
 #[derive(Debug, Default)]
 pub struct Given(Vec<((u64, u64), Option<Instant>)>);
 
@@ -43,7 +46,7 @@ impl Given {
 }
 
 /// A thread of a process asks for a range; the answer goes to its socket.
-pub fn asked(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub) {
+pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub) {
     let desk = Arc::clone(desk);
     let answer = move || {
         let kind = if give(&desk, pid, request.segment).is_some() { STAY } else { BYE };
@@ -86,9 +89,9 @@ fn give_all(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option<(
     }
     if proc.tells_forks() {
         let of_these = |&(s, e): &(u64, u64)| parts.iter().any(|&(start, end)| s >= start && e <= end);
-        let shielded: Vec<(u64, u64)> = proc.to_unshield().into_iter().filter(of_these).collect();
-        for chunk in shielded.chunks(BATCH_RANGES) {
-            proc.post_advice(&mut *idle(shared, proc)?, chunk, UNSHIELD);
+        let dontfork: Vec<(u64, u64)> = proc.to_dofork().into_iter().filter(of_these).collect();
+        for chunk in dontfork.chunks(BATCH_RANGES) {
+            proc.post_advice(&mut *idle(shared, proc)?, chunk, DOFORK);
             proc.ring_bell();
         }
         drop(idle(shared, proc)?);
@@ -96,10 +99,11 @@ fn give_all(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option<(
     Some(())
 }
 
-/// Waits until the process has no batch, no unread event and no fork under way. `None` if it is gone.
+/// Waits until the process has no batch, no unread event and no fork under way. `None` if it is
+/// gone.
 fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<MutexGuard<'a, Io>> {
     loop {
-        if !settled(shared, proc) || gone(proc) {
+        if !drained(shared, proc) || gone(proc) {
             return None;
         }
         let io = proc.io.lock().unwrap();
@@ -135,17 +139,17 @@ fn give_chunk(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option
             return None;
         }
         if pages.clone().any(|page| elsewhere(state.core.entry(proc.id, Page(page)))) {
-            shared.settle(state);
+            shared.apply_effects(state);
             continue;
         }
         state.core.disown(proc.id, range);
-        shared.settle(state);
+        shared.apply_effects(state);
         let unregistered = proc.uffd.unregister(start, end - start);
         proc.forget_region(start, end);
         // A fault meanwhile has brought a page of zeros.
         let mut state = shared.lock();
         state.core.disown(proc.id, range);
-        shared.settle(state);
+        shared.apply_effects(state);
         return unregistered.ok();
     }
 }

@@ -3,7 +3,7 @@
 use crate::event::EventFd;
 use crate::files::FileRanges;
 use crate::fork_changes::Inherited;
-use crate::forks::{Expected, Shields};
+use crate::forks::{Dontfork, Expected};
 use crate::own_uffd::Given;
 use crate::ranges::Ranges;
 use crate::state::Shared;
@@ -11,7 +11,7 @@ use memfit_core::{Answer, AreaId, Page, ProcId, Victim};
 use memfit_os::maps::{self, Maps, Pagemap};
 use memfit_os::memory::{futex_wait, futex_wake, Segment};
 use memfit_os::uffd::Uffd;
-use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, IN_MOVE, POPULATE, RING_BYTES, SHIELD};
+use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, DONTFORK, IN_MOVE, POPULATE, RING_BYTES};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -59,8 +59,9 @@ pub struct Io {
     pub number: u32,
     /// Its ranges; `None` once answered or cancelled.
     pub ranges: Vec<Option<Victim>>,
-    /// If it takes nothing, but shields ranges: those, and which state of the shields they are from.
-    pub shields: Vec<(u64, u64)>,
+    /// If it takes nothing, but keeps ranges from children: those, and which state of the DONTFORK
+    /// ranges they are from.
+    pub dontfork: Vec<(u64, u64)>,
     pub generation: u32,
     /// The stub has not said that it is done with `number`.
     pub busy: bool,
@@ -72,15 +73,16 @@ pub struct Io {
 
 /// A batch without an answer for so long belongs to a stopped process: nobody waits for it.
 pub const STOPPED_AFTER: Duration = Duration::from_millis(50);
-/// Bytes of the notice pages.
-pub const NOTICE_BYTES: u64 = memfit_wire::NOTICE_PAGES as u64 * 4096;
+/// Bytes of the doorbell pages.
+pub const DOORBELL_BYTES: u64 = memfit_wire::DOORBELL_PAGES as u64 * 4096;
 /// [`memfit_wire::Range::status`] of a range with a hole.
 const HOLE: u32 = 1 + libc::ENOMEM as u32;
 /// The same of one with a page that is shared, or that a device uses.
 const REFUSED: u32 = 1 + libc::EBUSY as u32;
 /// The same of one in memory that cannot be made writable for it.
 const NOT_OPENED: u32 = 1 + libc::EACCES as u32;
-/// How long a MOVE of the stub is awaited awake: one takes 2 to 60 us, and to sleep and be woken by another CPU 40.
+/// How long a MOVE of the stub is awaited awake: one takes 2 to 60 us, and to sleep and be woken by
+/// another CPU 40.
 const GATE_SPIN: Duration = Duration::from_micros(50);
 
 /// What came of closing the gate.
@@ -117,18 +119,20 @@ pub struct Proc {
     /// Its mappings of files that are filled by us.
     pub files: Mutex<FileRanges>,
     /// The pages by whose faults its forks are told; 0: the kernel tells of them.
-    pub notice: AtomicU64,
+    pub doorbell: AtomicU64,
     /// A told fork is under way: nothing is taken or adopted.
     pub forking: AtomicBool,
     /// It is not to be paged any more: nothing is taken or adopted.
-    pub leaving: AtomicBool,
+    pub detaching: AtomicBool,
     /// The child of the fork under way.
     pub expected: Mutex<Option<Arc<Expected>>>,
-    /// If its forks are told: descriptors of threads, also of ended ones, which glibc touches in a fork child.
+    /// If its forks are told: descriptors of threads, also of ended ones, which glibc touches in a
+    /// fork child.
     pub descriptors: Mutex<BTreeSet<Page>>,
     /// What is kept from fork children that nobody announces.
-    pub shields: Mutex<Shields>,
-    /// Ranges that its fork children do not inherit as they are, as last seen of it or of an ancestor.
+    pub dontfork: Mutex<Dontfork>,
+    /// Ranges that its fork children do not inherit as they are, as last seen of it or of an
+    /// ancestor.
     pub not_inherited: Mutex<Vec<(u64, u64)>>,
     /// A part of a range of [`Proc::given`] is brought back: nothing is taken or adopted.
     pub giving: AtomicBool,
@@ -144,7 +148,8 @@ pub struct Proc {
     pub dead: AtomicBool,
     /// Mappings in which there were guard pages (MADV_GUARD_INSTALL) when they were registered.
     pub guarded: Mutex<Ranges>,
-    /// MOVE has refused a page as shared: there was a fork that we know nothing of, before the process was paged.
+    /// MOVE has refused a page as shared: there was a fork that we know nothing of, before the
+    /// process was paged.
     pub refused: AtomicBool,
     /// Memory that is read-only could not be opened: a policy forbids it.
     pub closed: AtomicBool,
@@ -187,12 +192,12 @@ impl Proc {
             io: Mutex::new(Io::default()),
             regions: Mutex::default(),
             files: Mutex::default(),
-            notice: AtomicU64::new(0),
+            doorbell: AtomicU64::new(0),
             forking: AtomicBool::new(false),
-            leaving: AtomicBool::new(false),
+            detaching: AtomicBool::new(false),
             expected: Mutex::default(),
             descriptors: Mutex::default(),
-            shields: Mutex::default(),
+            dontfork: Mutex::default(),
             not_inherited: Mutex::new(Vec::new()),
             giving: AtomicBool::new(false),
             given: Mutex::default(),
@@ -240,8 +245,8 @@ impl Proc {
         self.identity.get().is_some_and(|identity| matches!(identity.pagemap.first_guard(start, end), Ok(Some(_))))
     }
 
-    /// Whether a page can have been zapped without an event: there are or were guard pages in its mapping, and the stub
-    /// does not see those that a bare system call installs.
+    /// Whether a page can have been zapped without an event: there are or were guard pages in its
+    /// mapping, and the stub does not see those that a bare system call installs.
     pub fn may_be_guarded(&self, page: Page) -> bool {
         let at = page.address();
         if self.guarded.lock().unwrap().around(at).is_some() {
@@ -259,7 +264,7 @@ impl Proc {
         self.guarded.lock().unwrap().cut(start, end);
         self.files.lock().unwrap().cut(start / 4096, end / 4096);
         if self.tells_forks() {
-            self.shields.lock().unwrap().unmapped(start, end);
+            self.dontfork.lock().unwrap().unmapped(start, end);
             self.descriptors.lock().unwrap().retain(|page| page.address() < start || page.address() >= end);
         }
     }
@@ -268,7 +273,7 @@ impl Proc {
     pub fn add_region(&self, start: u64, end: u64) {
         self.regions.lock().unwrap().add(start, end);
         if self.tells_forks() {
-            self.shields.lock().unwrap().registered(start, end);
+            self.dontfork.lock().unwrap().registered(start, end);
         }
     }
 
@@ -280,19 +285,19 @@ impl Proc {
         }
         self.files.lock().unwrap().shift(from / 4096, to / 4096, len / 4096);
         if self.tells_forks() {
-            self.shields.lock().unwrap().moved(from, to, len);
+            self.dontfork.lock().unwrap().moved(from, to, len);
         }
     }
 
     /// Whether the kernel does not tell of its forks, but it does.
     pub fn tells_forks(&self) -> bool {
-        self.notice.load(Relaxed) != 0
+        self.doorbell.load(Relaxed) != 0
     }
 
     /// Whether an address is one of those by which forks are told.
-    pub fn is_notice(&self, address: u64) -> bool {
-        let first = self.notice.load(Relaxed);
-        first != 0 && (first..first + NOTICE_BYTES).contains(&address)
+    pub fn is_doorbell(&self, address: u64) -> bool {
+        let first = self.doorbell.load(Relaxed);
+        first != 0 && (first..first + DOORBELL_BYTES).contains(&address)
     }
 
     /// Lets the fault thread bring pages back.
@@ -309,16 +314,18 @@ impl Proc {
 
     /// Whether nothing is to be taken from it for now.
     pub fn at_rest(&self) -> bool {
-        self.forking.load(Relaxed) || self.leaving.load(Relaxed) || self.giving.load(Relaxed)
+        self.forking.load(Relaxed) || self.detaching.load(Relaxed) || self.giving.load(Relaxed)
     }
 
-    /// Whether pages are or were shared by fork: MOVE refuses them until they have been written again.
+    /// Whether pages are or were shared by fork: MOVE refuses them until they have been written
+    /// again.
     pub fn shares(&self) -> bool {
         self.refused.load(Relaxed) || !self.relatives.lock().unwrap().is_empty()
     }
 
-    /// Posts a batch. The pages are Evicting until answered. `io` shall be released before [`Proc::ring_bell`]: the stub that it
-    /// wakes may take this CPU at once, and the fault thread needs `io`.
+    /// Posts a batch. The pages are Evicting until answered. `io` shall be released before
+    /// [`Proc::ring_bell`]: the stub that it wakes may take this CPU at once, and the fault thread
+    /// needs `io`.
     pub fn post(&self, io: &mut Io, victims: Vec<Victim>) {
         let Some(ring) = self.ring() else { return };
         assert!(victims.len() <= BATCH_RANGES, "a batch of {} ranges", victims.len());
@@ -340,7 +347,7 @@ impl Proc {
         self.publish(ring, io, io.ranges.len());
     }
 
-    /// Posts a batch that takes nothing: advice about ranges, `flag` is SHIELD or UNSHIELD.
+    /// Posts a batch that takes nothing: advice about ranges, `flag` is DONTFORK or DOFORK.
     pub fn post_advice(&self, io: &mut Io, ranges: &[(u64, u64)], flag: u32) {
         let Some(ring) = self.ring() else { return };
         for (range, &(start, end)) in ring.range.iter().zip(ranges) {
@@ -350,8 +357,8 @@ impl Proc {
             range.status.store(0, Relaxed);
             range.flags.store(flag, Relaxed);
         }
-        io.shields = if flag == SHIELD { ranges.to_vec() } else { Vec::new() };
-        io.generation = self.shields.lock().unwrap().posted();
+        io.dontfork = if flag == DONTFORK { ranges.to_vec() } else { Vec::new() };
+        io.generation = self.dontfork.lock().unwrap().posted();
         self.publish(ring, io, ranges.len());
     }
 
@@ -370,7 +377,8 @@ impl Proc {
         send_command(&identity.socket, &command, None);
     }
 
-    /// Keeps the stub out of MOVE until [`Proc::open_gate`]. Gives up after so long: then the gate is open.
+    /// Keeps the stub out of MOVE until [`Proc::open_gate`]. Gives up after so long: then the gate
+    /// is open.
     pub fn close_gate_within(&self, limit: Duration) -> Gate {
         let Some(ring) = self.ring() else { return Gate::Closed };
         let mut seen = ring.gate.fetch_or(CLOSED, SeqCst) | CLOSED;
@@ -402,8 +410,8 @@ impl Proc {
         futex_wake(&ring.gate);
     }
 
-    /// Takes the answers that are there; returns how many pages were taken away. With `cancel` (the gate must be closed) the untried ranges go
-    /// back to the program and the stub drops them.
+    /// Takes the answers that are there; returns how many pages were taken away. With `cancel` (the
+    /// gate must be closed) the untried ranges go back to the program and the stub drops them.
     pub fn collect(&self, shared: &Shared, io: &mut MutexGuard<'_, Io>, cancel: bool) -> Result<usize, Broken> {
         let Some(ring) = self.ring() else { return Ok(0) };
         if !io.busy || self.removed.load(Relaxed) {
@@ -452,17 +460,18 @@ impl Proc {
         for (first, pages, answer) in answers {
             state.core.evicted(self.id, first, pages, answer, tick);
         }
-        shared.settle(state);
+        shared.apply_effects(state);
         if done {
-            let shielded = std::mem::take(&mut io.shields);
-            // An UNMAP that is not read yet can be of a range that was another mapping when it was shielded.
-            if !shielded.is_empty() && !self.event_pending() {
-                let mut shields = self.shields.lock().unwrap();
-                let current = io.generation == shields.generation;
-                for ((start, end), range) in shielded.into_iter().zip(&ring.range).take_while(|_| current) {
+            let posted = std::mem::take(&mut io.dontfork);
+            // An UNMAP that is not read yet can be of a range that was another mapping when it was
+            // kept from children.
+            if !posted.is_empty() && !self.event_pending() {
+                let mut dontfork = self.dontfork.lock().unwrap();
+                let current = io.generation == dontfork.generation;
+                for ((start, end), range) in posted.into_iter().zip(&ring.range).take_while(|_| current) {
                     // Where there is a hole, UNMAP is to come.
                     if matches!(range.status.load(Acquire), 1 | HOLE) {
-                        shields.shielded(start, end);
+                        dontfork.kept_from_children(start, end);
                     }
                 }
             }
@@ -515,8 +524,9 @@ impl Proc {
         self.uffd.event_pending()
     }
 
-    /// Fail-stop: the process cannot go on with right data. Kills it and says why; without a pid to kill,
-    /// which only a fork child that has not named itself lacks, the whole tree ends, and the answer is false.
+    /// Fail-stop: the process cannot go on with right data. Kills it and says why; without a pid to
+    /// kill, which only a fork child that has not named itself lacks, the whole tree ends, and the
+    /// answer is false.
     pub fn stop(&self, shared: &Shared, why: &str) -> bool {
         let who = format!("process {} ({})", self.pid().unwrap_or(0), self.comm.lock().unwrap());
         let Some(pid) = self.pid() else {

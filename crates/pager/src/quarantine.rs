@@ -1,13 +1,16 @@
 //! The way out of quarantine.
 //!
 //! A page present at a REMOVE event may be zapped at any later moment, until the thread that raised
-//! the event has left its madvise. A page that is absent has been zapped: it is out of quarantine at once. What is still
-//! present when every thread has been seen outside of its madvise stays (MADV_FREE, or it was zapped and filled again by a fault
-//! that we did not need to serve). A thread is outside
+//! the event has left its madvise. A page that is absent has been zapped: it is out of quarantine
+//! at once. What is still present when every thread has been seen outside of its madvise stays
+//! (MADV_FREE, or it was zapped and filled again by a fault that we did not need to serve). A
+//! thread is outside
 //!
-//! - in an interruptible sleep, stopped, or ended: between the event and the zap it sleeps interruptibly nowhere;
-//! - when it has run in user mode for longer than the zap of all these pages takes: the kernel counts user time by samples, and
-//!   time in the kernel could appear as user time, but a zap has no more time than it takes.
+//! - in an interruptible sleep, stopped, or ended: between the event and the zap it sleeps
+//!   interruptibly nowhere;
+//! - when it has run in user mode for longer than the zap of all these pages takes: the kernel
+//!   counts user time by samples, and time in the kernel could appear as user time, but a zap has
+//!   no more time than it takes.
 
 use crate::proc::Proc;
 use crate::state::Shared;
@@ -55,9 +58,9 @@ pub fn release(shared: &Arc<Shared>) {
             continue;
         }
         let quarantined = state.core.quarantined_pages(proc.id) >= WORTH_PAGES;
-        let doubted = state.core.doubts(proc.id);
+        let zap_pending = state.core.has_zap_pending(proc.id);
         match proofs.get(&proc.id.0) {
-            None if quarantined || doubted => {
+            None if quarantined || zap_pending => {
                 let (epoch, pages) = state.core.begin_proof(proc.id);
                 drop(state);
                 let suspect = |tid| Some((tid, procfs::user_ticks(identity.pid, tid)?));
@@ -80,7 +83,8 @@ pub fn release(shared: &Arc<Shared>) {
     }
 }
 
-/// Whether a thread is certainly not between a REMOVE event and its zap; `proves` is user time that it can have only outside.
+/// Whether a thread is certainly not between a REMOVE event and its zap; `proves` is user time that
+/// it can have only outside.
 fn outside(pid: i32, tid: i32, proves: u64) -> bool {
     matches!(procfs::task_state(pid, tid), None | Some('S' | 'T' | 't' | 'Z' | 'X'))
         || procfs::user_ticks(pid, tid).is_none_or(|ticks| ticks >= proves)
@@ -89,8 +93,8 @@ fn outside(pid: i32, tid: i32, proves: u64) -> bool {
 /// Pages that are absent have been zapped. Gives those that are present.
 fn let_zapped_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: Vec<Page>, epoch: u32) -> Vec<Page> {
     let Some(identity) = proc.identity.get() else { return pages };
-    // No new event puts one under doubt meanwhile. One that a fault fills is out of quarantine already, and the core
-    // leaves it.
+    // No new event makes a page zap-pending meanwhile. One that a fault fills is out of quarantine
+    // already, and the core leaves it.
     let _io = proc.io.lock().unwrap();
     if proc.removed.load(Relaxed) {
         return pages;
@@ -110,7 +114,7 @@ fn let_zapped_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: Vec<Page>, epoch
         for &page in run.iter().filter(|page| present.binary_search(page).is_err()) {
             state.core.end_quarantine(proc.id, page, epoch, false);
         }
-        shared.settle(state);
+        shared.apply_effects(state);
         left.extend(present);
     }
     left
@@ -118,12 +122,12 @@ fn let_zapped_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: Vec<Page>, epoch
 
 fn let_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: &[Page], epoch: u32) {
     let Some(identity) = proc.identity.get() else { return };
-    // A new event in between would put pages under new doubt: none is read while this is held.
+    // A new event in between would make pages zap-pending again: none is read while this is held.
     let _io = proc.io.lock().unwrap();
     if proc.removed.load(Relaxed) || proc.event_pending() {
         return;
     }
-    shared.lock().core.end_doubts(proc.id, epoch);
+    shared.lock().core.end_zap_pending(proc.id, epoch);
     for chunk in pages.chunks(CHUNK_PAGES) {
         let mut state = shared.lock();
         for &page in chunk {
@@ -131,6 +135,6 @@ fn let_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: &[Page], epoch: u32) {
                 state.core.end_quarantine(proc.id, page, epoch, present);
             }
         }
-        shared.settle(state);
+        shared.apply_effects(state);
     }
 }

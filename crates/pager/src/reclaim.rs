@@ -3,14 +3,14 @@
 
 use crate::blocks::BlockOutput;
 use crate::compress::Compressor;
-use crate::contents::Looker;
+use crate::contents::ContentScanner;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::sampling::Sampler;
 use crate::state::Shared;
 use crate::stopped;
 use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
-use memfit_core::sizes::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
+use memfit_core::budget::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
 use memfit_core::{ObjectId, Origin, BATCH_VICTIMS};
 use memfit_os::kept;
 use memfit_os::procfs::{self, Hold};
@@ -26,11 +26,13 @@ const _: () = assert!(BATCH_VICTIMS <= BATCH_RANGES);
 /// Pages that reclaim must gain in a window to be worth waiting for.
 const PACE_PAGES: usize = 64;
 const PACE_WINDOW: Duration = Duration::from_millis(50);
-/// Windows without gain before the user is told, 5 s, if the programs are over the budget all the time.
+/// Windows without gain before the user is told, 5 s, if the programs are over the budget all the
+/// time.
 const SHORT_WINDOWS: u32 = 100;
 /// Kinds of memory that are named then, at most.
 const KEPT_NAMED: usize = 3;
-/// So much over it that there is something to tell, bytes and percent, whichever is more: less is what is under way.
+/// So much over it that there is something to tell, bytes and percent, whichever is more: less is
+/// what is under way.
 const SHORT_BYTES: u64 = 1 << 20;
 const SHORT_PERCENT: u64 = 2;
 /// Windows in a row before it is.
@@ -55,7 +57,7 @@ struct Reclaimer {
     blocks: BlockOutput,
     /// If accesses are recorded.
     sampler: Option<Sampler>,
-    looker: Option<Looker>,
+    scanner: Option<ContentScanner>,
     cpus: Cpus,
     avoids: Option<usize>,
     idle_rounds: u32,
@@ -78,7 +80,7 @@ pub fn run(shared: Arc<Shared>) {
         writer: shared.swap.clone().map(Output::new),
         blocks: BlockOutput::new(&shared.dictionaries),
         sampler: Sampler::new(&shared),
-        looker: Looker::new(&shared),
+        scanner: ContentScanner::new(&shared),
         cpus: Cpus::of_this_thread(),
         avoids: None,
         idle_rounds: 0,
@@ -126,8 +128,8 @@ pub fn run(shared: Arc<Shared>) {
     }
 }
 
-/// How much reclaim gains. When it is next to nothing (pages shared after a fork, a stopped process)
-/// faults do not wait for it: they would wait for ever.
+/// How much reclaim gains. When it is next to nothing (pages shared after a fork, a stopped
+/// process) faults do not wait for it: they would wait for ever.
 struct Pace {
     since: Instant,
     gained: usize,
@@ -175,7 +177,8 @@ impl Reclaimer {
         gained
     }
 
-    /// Takes sampled pages away and looks at what they hold, if accesses are recorded. Returns when there is more to do.
+    /// Takes sampled pages away and looks at what they hold, if accesses are recorded. Returns when
+    /// there is more to do.
     fn sample(&mut self) -> Duration {
         if self.sampler.is_none() {
             return Duration::MAX;
@@ -188,14 +191,15 @@ impl Reclaimer {
             self.compress(COMPRESS_CHUNK);
             self.write_raw();
         }
-        step.within.min(self.looker.as_mut().map_or(Duration::MAX, Looker::step))
+        step.within.min(self.scanner.as_mut().map_or(Duration::MAX, ContentScanner::step))
     }
 
-    /// Leaves the CPU to a program that is alone: its fault thread has stepped back there (SCHED_IDLE), so that the kernel
-    /// takes the CPU for free and puts this thread on it, and the program waits until this one sleeps.
+    /// Leaves the CPU to a program that is alone: its fault thread has stepped back there
+    /// (SCHED_IDLE), so that the kernel takes the CPU for free and puts this thread on it, and the
+    /// program waits until this one sleeps.
     fn make_way(&mut self) {
         let shared = &self.shared;
-        let alone = shared.polite.load(Relaxed) && shared.procs.lock().unwrap().len() == 1;
+        let alone = shared.idle_class.load(Relaxed) && shared.procs.lock().unwrap().len() == 1;
         let avoids = if alone { shared.fault_cpu.load(Relaxed).checked_sub(1) } else { None };
         if avoids != self.avoids {
             self.avoids = avoids;
@@ -213,7 +217,8 @@ impl Reclaimer {
         let unmanaged = self.shared.unmanaged.load(Relaxed);
         let below = self.shared.sizes.below_floor(present, unmanaged, &pool, self.can_write());
         if overflows {
-            // Nothing leaves the pool: it stays as large as it is, and the programs' pages go on to the swap tier.
+            // Nothing leaves the pool: it stays as large as it is, and the programs' pages go on to
+            // the swap tier.
             self.shared.lock().core.close_pool(below);
         }
         below && !overflows
@@ -224,7 +229,7 @@ impl Reclaimer {
         let mut state = self.shared.lock();
         state.core.look(self.shared.tick());
         let wants = state.core.wants_room();
-        self.shared.settle(state);
+        self.shared.apply_effects(state);
         wants
     }
 
@@ -254,13 +259,13 @@ impl Reclaimer {
                 .filter(|p| !tried.contains(&p.id))
                 .filter_map(|p| p.io.try_lock().ok().filter(|io| p.idle(io)).map(|io| (p, io)))
                 .collect();
-            let mut shielding = Vec::new();
+            let mut dontfork_posted = Vec::new();
             free.retain_mut(|(p, io)| {
-                let posted = p.post_shields(io);
-                shielding.extend(posted.then(|| Arc::clone(p)));
+                let posted = p.post_dontfork(io);
+                dontfork_posted.extend(posted.then(|| Arc::clone(p)));
                 !posted
             });
-            shielding.iter().for_each(|p| p.ring_bell());
+            dontfork_posted.iter().for_each(|p| p.ring_bell());
             if free.is_empty() {
                 return;
             }
@@ -268,7 +273,7 @@ impl Reclaimer {
             let max = (self.shared.scheme.reclaim.batch_pages as usize).min(BATCH_PAGES);
             let mut state = self.shared.lock();
             let picked = state.core.pick_victims(max, self.shared.tick(), &|id| ids.contains(&id));
-            self.shared.settle(state);
+            self.shared.apply_effects(state);
             let Some((id, victims)) = picked else { return };
             let Some((proc, io)) = free.iter_mut().find(|(p, _)| p.id == id) else { return };
             proc.post(io, victims);
@@ -337,8 +342,9 @@ impl Reclaimer {
         outcome.done
     }
 
-    /// Frees frames: by compaction if it pays, else by writing the coldest objects to the swap tier; unless it is pressed, only
-    /// those that are due. Returns how many frames or objects that were.
+    /// Frees frames: by compaction if it pays, else by writing the coldest objects to the swap
+    /// tier; unless it is pressed, only those that are due. Returns how many frames or objects that
+    /// were.
     fn make_pool_smaller(&mut self, pressed: bool) -> usize {
         match self.compact() {
             0 => self.write_back(pressed),
@@ -367,11 +373,12 @@ impl Reclaimer {
             unsafe { self.shared.memory.shift(step.from.byte(), step.to.byte(), step.len as usize) };
         }
         let freed = before.saturating_sub(state.core.pool_usage().frames) as usize;
-        self.shared.settle(state);
+        self.shared.apply_effects(state);
         freed
     }
 
-    /// Begins to write a segment of the coldest pooled objects. Returns how many objects of earlier ones have left.
+    /// Begins to write a segment of the coldest pooled objects. Returns how many objects of earlier
+    /// ones have left.
     fn write_back(&mut self, pressed: bool) -> usize {
         let shared = Arc::clone(&self.shared);
         let gained = self.written();
@@ -394,7 +401,7 @@ impl Reclaimer {
         let mut victims = Vec::new();
         let mut state = shared.lock();
         state.core.pick_writeback(pressed, bytes, &mut victims);
-        shared.settle(state);
+        shared.apply_effects(state);
         for victim in victims {
             // SAFETY: while the object is being written its bytes stay.
             let bytes = unsafe { shared.memory.read(victim.slot.byte(), victim.len as usize) };
@@ -455,7 +462,7 @@ impl Reclaimer {
         }
         let mut state = self.shared.lock();
         objects.iter().for_each(|&object| state.core.written(object, None));
-        self.shared.settle(state);
+        self.shared.apply_effects(state);
     }
 
     /// Sends off what waits for more to come.
@@ -493,7 +500,7 @@ impl Reclaimer {
             if error.is_some() && !writer.usable() {
                 state.core.swap_takes(false);
             }
-            self.shared.settle(state);
+            self.shared.apply_effects(state);
             failures.extend(error);
         }
         if let Some(Output::Blocks(writer)) = &mut self.writer {
@@ -582,9 +589,9 @@ impl Reclaimer {
         }
     }
 
-    /// After each window: if nothing could be freed in it (it did not gain enough) faults go on over the budget. Says so once,
-    /// when it lasts; and ends the run when no place is left for what does not compress, before the machine or a container's
-    /// limit has to.
+    /// After each window: if nothing could be freed in it (it did not gain enough) faults go on
+    /// over the budget. Says so once, when it lasts; and ends the run when no place is left for
+    /// what does not compress, before the machine or a container's limit has to.
     fn tell_shortage(&mut self, enough: bool) {
         let over = -self.shared.free();
         let budget = self.shared.sizes.budget;

@@ -1,11 +1,12 @@
-//! Recording a run: the calls of the core are encoded under its lock and written to the file by a thread of their own.
+//! Recording a run: the calls of the core are encoded under its lock and written to the file by a
+//! thread of their own.
 //!
-//! What was not written when the pager dies is lost: a second of the run at most. When the file takes no more, the recording
-//! ends there and the run goes on.
+//! What was not written when the pager dies is lost: a second of the run at most. When the file
+//! takes no more, the recording ends there and the run goes on.
 
 use crate::config::Config;
 use memfit_core::trace::Note;
-use memfit_core::{Asked, Core};
+use memfit_core::{Core, CoreCall};
 use memfit_trace::{Begins, Filled, Head, Tape, Writer};
 use std::fs::File;
 use std::io;
@@ -39,7 +40,7 @@ struct Live {
 }
 
 impl Live {
-    fn call(&mut self, number: u64, decided: u64, asked: &Asked<'_>) {
+    fn call(&mut self, number: u64, decided: u64, asked: &CoreCall<'_>) {
         if self.failed.load(Relaxed) {
             return;
         }
@@ -97,8 +98,8 @@ pub struct Recording {
     ended: Mutex<Receiver<()>>,
 }
 
-/// Begins to record to the file of the configuration, if there is one. `tell`: for what goes wrong with the file, at once or later;
-/// the run goes on in any case.
+/// Begins to record to the file of the configuration, if there is one. `tell`: for what goes wrong
+/// with the file, at once or later; the run goes on in any case.
 ///
 /// # Errors
 /// When no thread can be started.

@@ -1,9 +1,9 @@
-//! What became of pages by where they were in the programs, for the report: heap, stack, files or other memory of a process, in
-//! equal parts of its address space.
+//! What became of pages by where they were in the programs, for the report: heap, stack, files or
+//! other memory of a process, in equal parts of its address space.
 //!
-//! Where a page was is noted for its staging slot when it is taken, and read when it was compressed. A part is 1 MiB at first; when
-//! there are 1024 rows, parts double in size until half of them are left. So all takes about 300 KiB at most, and 4 bytes for each
-//! staging slot.
+//! Where a page was is noted for its staging slot when it is taken, and read when it was
+//! compressed. A part is 1 MiB at first; when there are 1024 rows, parts double in size until half
+//! of them are left. So all takes about 300 KiB at most, and 4 bytes for each staging slot.
 
 use crate::proc::Proc;
 use memfit_core::{AreaId, Coded, Page, ProcId, StagingSlot, Victim, PAGE_BYTES};
@@ -54,7 +54,8 @@ pub struct Region {
     pub end: u64,
     /// Pages that were compressed and their bytes afterwards, by the codec's name.
     pub codecs: BTreeMap<String, (u64, u64)>,
-    /// Pages that no codec made small enough, also those that were not tried as those around them did not become smaller.
+    /// Pages that no codec made small enough, also those that were not tried as those around them
+    /// did not become smaller.
     pub incompressible: u64,
     /// Pages that repeat one word.
     pub filled: u64,
@@ -239,7 +240,8 @@ impl Regions {
         self.0.lock().unwrap().became(slot, coded);
     }
 
-    /// The [`REGIONS_MAX`] largest regions at most, in as small parts as that allows; all others as the last one.
+    /// The [`REGIONS_MAX`] largest regions at most, in as small parts as that allows; all others as
+    /// the last one.
     pub fn largest(&self) -> Vec<Region> {
         let mut rows = self.0.lock().unwrap().rows.clone();
         rows.numbers.retain(|_, number| rows.rows[*number as usize].pages() > 0);

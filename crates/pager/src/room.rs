@@ -1,8 +1,8 @@
 //! How many processes the pager has descriptors for.
 //!
-//! A process is taken on only as long as there is room for all that it may need. So some descriptors are always left
-//! for what must not fail: a fork event, a connection that is turned away, a look into /proc for a process that must
-//! be killed.
+//! A process is taken on only as long as there is room for all that it may need. So some
+//! descriptors are always left for what must not fail: a fork event, a connection that is turned
+//! away, a look into /proc for a process that must be killed.
 
 use crate::event::EventFd;
 use crate::state::Shared;
@@ -10,8 +10,8 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Descriptors that a paged process takes: userfaultfd, wake-up, segment, pagemap, maps, a thread's stat, io_uring with
-/// its wake-up; and the userfaultfd of a child, which a FORK event brings.
+/// Descriptors that a paged process takes: userfaultfd, wake-up, segment, pagemap, maps, a thread's
+/// stat, io_uring with its wake-up; and the userfaultfd of a child, which a FORK event brings.
 const PAGED: usize = 9;
 /// Those of each process with a stub: its socket and statm.
 const CLIENT: usize = 2;
@@ -45,7 +45,8 @@ impl Shared {
         self.descriptors_left() >= PAGED + CLIENT
     }
 
-    /// Whether another process can be known, beside connections of whom it is not known yet who they are.
+    /// Whether another process can be known, beside connections of whom it is not known yet who
+    /// they are.
     pub fn room_for_client(&self, pending: usize) -> bool {
         self.descriptors_left() >= CLIENT + pending
     }

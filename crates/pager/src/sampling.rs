@@ -1,14 +1,15 @@
-//! Accesses of a sample of the address space, for recordings: its pages are taken away again and again, whether memory is short or not,
-//! so that nearly all touches of them are faults.
+//! Accesses of a sample of the address space, for recordings: its pages are taken away again and
+//! again, whether memory is short or not, so that nearly all touches of them are faults.
 //!
-//! It is an eviction like any other: `claim_range`, a batch to the stub, staging. The reclaim thread does it between its rounds, when
-//! memory is not short: in passes over all that is sampled, and between them over what has come back since ([`Governor::grain`]). What is
-//! sampled, and how often, is decided in `memfit_core::sample`.
+//! It is an eviction like any other: `claim_range`, a batch to the stub, staging. The reclaim
+//! thread does it between its rounds, when memory is not short: in passes over all that is sampled,
+//! and between them over what has come back since ([`Governor::grain`]). What is sampled, and how
+//! often, is decided in `memfit_core::sample`.
 
 use crate::proc::{Proc, STOPPED_AFTER};
 use crate::record::Notes;
 use crate::state::Shared;
-use memfit_core::sample::{region_of, Governor, Limits, Region, Sampled, REGION_PAGES};
+use memfit_core::sample::{region_of, Governor, Limits, Sampled, SampledRegion, REGION_PAGES};
 use memfit_core::trace::Note;
 use memfit_core::{Core, Page, PageRange, ProcId, Source, Victim};
 use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
@@ -20,7 +21,8 @@ use std::time::{Duration, Instant};
 const PAGES: u64 = 4096;
 /// And most of the staging slots, of which reclaim needs some: one in so many.
 const SLOTS_PART: u64 = 2;
-/// What a fault takes besides the time in which it is served: two changes of threads, on one CPU or between two that others want, too.
+/// What a fault takes besides the time in which it is served: two changes of threads, on one CPU or
+/// between two that others want, too.
 const SWITCHES_US: u64 = 6;
 const SWITCHES_BUSY_US: u64 = 30;
 /// First and longest time between two passes over all, ms.
@@ -42,7 +44,8 @@ const AGAIN_MAX: usize = 64;
 /// What all threads know of the sample.
 pub struct Sampling {
     threshold: AtomicU32,
-    /// Time in faults on sampled pages that would not have been, or not singly; since the last judgement.
+    /// Time in faults on sampled pages that would not have been, or not singly; since the last
+    /// judgement.
     faults_us: AtomicU64,
     /// Regions with pages that have come back since the last pass, one for each page.
     back: Mutex<Vec<(ProcId, u64)>>,
@@ -54,7 +57,8 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// From the beginning of a recording on; says so there. Faults on sampled pages may take so many percent of the time.
+    /// From the beginning of a recording on; says so there. Faults on sampled pages may take so
+    /// many percent of the time.
     pub fn new(core: &Core, slots: u64, percent: u32, notes: Notes) -> Sampling {
         let sampling = Sampling {
             threshold: AtomicU32::new(0),
@@ -77,7 +81,8 @@ impl Sampling {
         }
     }
 
-    /// From now on this holds. With the core's lock held, so that the note is between the right calls.
+    /// From now on this holds. With the core's lock held, so that the note is between the right
+    /// calls.
     fn tell(&self, core: &Core, sampled: Sampled) {
         self.threshold.store(sampled.threshold, Relaxed);
         self.notes.note(core, Note::Sampled(sampled));
@@ -88,7 +93,8 @@ impl Sampling {
         Sampled { threshold: self.threshold.load(Relaxed), period_ms: 0 }
     }
 
-    /// Most pages that a fault may bring: a sampled one alone, since a page that is brought ahead is touched unseen.
+    /// Most pages that a fault may bring: a sampled one alone, since a page that is brought ahead
+    /// is touched unseen.
     pub fn most(&self, page: Page) -> u32 {
         let sampled = self.sampled();
         let next = (region_of(page) + 1) * REGION_PAGES;
@@ -99,8 +105,8 @@ impl Sampling {
         }
     }
 
-    /// Counts a fault that took so long to be served, `calm`: while there are enough CPUs. Whether it is time to look at their sum, or
-    /// to take pages again.
+    /// Counts a fault that took so long to be served, `calm`: while there are enough CPUs. Whether
+    /// it is time to look at their sum, or to take pages again.
     pub fn faulted(&self, proc: ProcId, page: Page, source: &Source, served: Duration, calm: bool) -> bool {
         if !self.sampled().has(page) {
             return false;
@@ -269,7 +275,7 @@ impl Sampler {
     }
 
     /// In chunks: the core's lock must stay free for faults.
-    fn regions(&self, proc: &Proc) -> Vec<Region> {
+    fn regions(&self, proc: &Proc) -> Vec<SampledRegion> {
         let (mut regions, mut from) = (Vec::new(), Some(0));
         while let Some(at) = from {
             let state = self.shared.lock();
@@ -302,7 +308,7 @@ impl Sampler {
             if part.regions.is_empty() {
                 return false;
             }
-            if !proc.post_shields(&mut io) {
+            if !proc.post_dontfork(&mut io) {
                 let victims = claim(shared, proc, &mut part.regions);
                 if victims.is_empty() {
                     short |= !part.regions.is_empty();
@@ -318,7 +324,8 @@ impl Sampler {
     }
 }
 
-/// Claims regions from the last one on, as many as there are slots for and a batch takes. With the process's `io` held.
+/// Claims regions from the last one on, as many as there are slots for and a batch takes. With the
+/// process's `io` held.
 fn claim(shared: &Shared, proc: &Proc, regions: &mut Vec<u64>) -> Vec<Victim> {
     let mut victims: Vec<Victim> = Vec::new();
     let mut pages = 0;
@@ -334,7 +341,7 @@ fn claim(shared: &Shared, proc: &Proc, regions: &mut Vec<u64>) -> Vec<Victim> {
         pages += claimed.iter().map(|victim| victim.slots.len() as u64).sum::<u64>();
         victims.extend(claimed);
     }
-    shared.settle(state);
+    shared.apply_effects(state);
     victims
 }
 

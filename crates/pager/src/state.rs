@@ -1,13 +1,14 @@
 //! What all threads of the pager share, and the order of its locks.
 //!
 //! Locks, outermost first: `Shared::procs`, [`Proc::io`](crate::proc::Proc), [`Shared::state`]. A
-//! thread that holds an inner one never takes an outer one. No lock is held over a codec, a disk or a
-//! wait for another process, with one exception: `io` of one process while its stub leaves a MOVE.
+//! thread that holds an inner one never takes an outer one. No lock is held over a codec, a disk or
+//! a wait for another process, with one exception: `io` of one process while its stub leaves a
+//! MOVE.
 
 use crate::compress::Compressor;
 use crate::config::FromPager;
 use crate::contents::Contents;
-use crate::fault::Kit;
+use crate::fault::FaultBuffers;
 use crate::files::Files;
 use crate::fork_children::Unnamed;
 use crate::forks::Expected;
@@ -19,8 +20,8 @@ use crate::sampling::Sampling;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
 use memfit_codec::{Dictionaries, CODEC_IDS};
+use memfit_core::budget::{Marks, Sizes};
 use memfit_core::scheme::{Classes, Scheme};
-use memfit_core::sizes::{Marks, Sizes};
 use memfit_core::{AreaId, Compress, Core, Effects, Origin, Page, PageRange, ProcId, Tunables};
 use memfit_os::memory::{Frames, Segment};
 use std::collections::HashMap;
@@ -39,8 +40,8 @@ pub struct State {
     pub segments: HashMap<AreaId, Arc<Segment>>,
 }
 
-/// Kits that are kept: as many faults as are usually served at once.
-const KITS: usize = 4;
+/// Fault buffers that are kept: as many faults as are usually served at once.
+const FAULT_BUFFERS: usize = 4;
 /// Pages that a waiting fault compresses before it looks again: under 100 us.
 const HELP_PAGES: usize = 4;
 
@@ -72,7 +73,8 @@ pub struct Shared {
     pub unmanaged: AtomicU64,
     /// Bytes that the core knows of: present pages, staging, frames.
     pub managed: AtomicU64,
-    /// Bytes that `managed` counts twice, for processes that share pages after a fork; set by the monitor.
+    /// Bytes that `managed` counts twice, for processes that share pages after a fork; set by the
+    /// monitor.
     pub doubled: AtomicU64,
     /// Largest sum of both seen by the monitor.
     pub peak: Peaks,
@@ -80,24 +82,24 @@ pub struct Shared {
     pub stuck: AtomicBool,
     /// No more threads want a CPU than there are.
     pub cpus_suffice: AtomicBool,
-    /// Programs wait for a CPU: see `Monitor::judge_crowd`.
+    /// Programs wait for a CPU: see `Monitor::judge_contention`.
     pub cpus_full: AtomicBool,
     /// They suffice, and fault threads may leave the idle class again: see `fault::Server::behave`.
-    pub polite: AtomicBool,
+    pub idle_class: AtomicBool,
     /// The CPU on which faults are served, plus one; 0 if none or unknown.
     pub fault_cpu: AtomicUsize,
-    /// Unregistered memory grows fast and little is left: the hurried watermarks hold.
-    pub hurry: AtomicBool,
+    /// Unregistered memory grows fast and little is left: the fast-growth watermarks hold.
+    pub fast_growth: AtomicBool,
     /// It has just grown: threads must be held until it is registered.
     pub braking: AtomicBool,
     /// Programs have mapped more than can fit: new mappings are registered before they are filled.
-    pub promised: AtomicBool,
+    pub commit_pressure: AtomicBool,
     /// The pager is about to end.
     pub ending: AtomicBool,
     /// Staged pages that the core wants written to the swap tier as they are.
     pub raw: Mutex<Vec<Compress>>,
     /// Those that no fault thread uses now.
-    kits: Mutex<Vec<Kit>>,
+    fault_buffers: Mutex<Vec<FaultBuffers>>,
     /// For faults that wait: one of them at a time compresses, too.
     helper: Mutex<Compressor>,
     /// What pages were compressed with: kept to the end.
@@ -238,14 +240,14 @@ impl Shared {
             stuck: AtomicBool::new(false),
             cpus_suffice: AtomicBool::new(false),
             cpus_full: AtomicBool::new(false),
-            polite: AtomicBool::new(false),
+            idle_class: AtomicBool::new(false),
             fault_cpu: AtomicUsize::new(0),
-            hurry: AtomicBool::new(false),
+            fast_growth: AtomicBool::new(false),
             braking: AtomicBool::new(false),
-            promised: AtomicBool::new(false),
+            commit_pressure: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             raw: Mutex::new(Vec::new()),
-            kits: Mutex::new(Vec::new()),
+            fault_buffers: Mutex::new(Vec::new()),
             helper: Mutex::new(Compressor::new(&dictionaries, None)),
             dictionaries,
             sampling: None,
@@ -262,26 +264,27 @@ impl Shared {
         })
     }
 
-    /// The core, locked. Give it back through [`Shared::settle`] when pages or frames changed.
+    /// The core, locked. Give it back through [`Shared::apply_effects`] when pages or frames
+    /// changed.
     pub fn lock(&self) -> Locked<'_> {
         let state = self.state.lock().unwrap();
         Locked { state, since: Instant::now(), longest: &self.longest_hold }
     }
 
-    /// Tells the core of a range of a process, part by part: faults of others are served in between. The process's own
-    /// `io` is held.
+    /// Tells the core of a range of a process, part by part: faults of others are served in
+    /// between. The process's own `io` is held.
     pub fn in_parts(&self, proc: ProcId, mut range: PageRange, tell: impl Fn(&mut Core, PageRange)) {
         while range.pages > 0 {
             let mut state = self.lock();
             let part = state.core.first_part(proc, range, PART_RUNS);
             tell(&mut state.core, part);
-            self.settle(state);
+            self.apply_effects(state);
             range = PageRange { first: Page(part.end()), pages: range.pages - part.pages };
         }
     }
 
     /// Carries out what the core asked for besides, publishes the totals, unlocks.
-    pub fn settle(&self, mut state: Locked<'_>) {
+    pub fn apply_effects(&self, mut state: Locked<'_>) {
         let Effects { moves, spans, extents, punch, closed } = state.core.take_effects();
         for step in moves {
             // SAFETY: the core moved the object, nobody has it pinned, and the lock is held.
@@ -334,8 +337,8 @@ impl Shared {
 
     /// The watermarks that hold now.
     pub fn marks(&self) -> Marks {
-        if self.hurry.load(Relaxed) {
-            self.sizes.hurried
+        if self.fast_growth.load(Relaxed) {
+            self.sizes.fast_growth
         } else {
             self.sizes.calm
         }
@@ -382,8 +385,8 @@ impl Shared {
         self.progress.wait(seen, Duration::from_millis(2));
     }
 
-    /// Direct reclaim: what a fault that must wait can do meanwhile, on the CPU that its program has left. False if
-    /// there is nothing to do, or somebody does it.
+    /// Direct reclaim: what a fault that must wait can do meanwhile, on the CPU that its program
+    /// has left. False if there is nothing to do, or somebody does it.
     pub fn help(&self) -> bool {
         let state = self.lock();
         let few = state.core.totals_staged() < self.sizes.staging / 4096 / 2;
@@ -399,16 +402,16 @@ impl Shared {
     }
 
     /// The one that was used last, which the CPU's caches may still have.
-    pub fn take_kit(&self) -> Kit {
-        let kept = self.kits.lock().unwrap().pop();
-        kept.unwrap_or_else(|| Kit::new(&self.dictionaries))
+    pub fn take_buffers(&self) -> FaultBuffers {
+        let kept = self.fault_buffers.lock().unwrap().pop();
+        kept.unwrap_or_else(|| FaultBuffers::new(&self.dictionaries))
     }
 
     /// For the next fault, or away with it.
-    pub fn return_kit(&self, kit: Kit) {
-        let mut kits = self.kits.lock().unwrap();
-        if kits.len() < KITS {
-            kits.push(kit);
+    pub fn return_buffers(&self, buffers: FaultBuffers) {
+        let mut fault_buffers = self.fault_buffers.lock().unwrap();
+        if fault_buffers.len() < FAULT_BUFFERS {
+            fault_buffers.push(buffers);
         }
     }
 

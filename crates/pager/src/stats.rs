@@ -155,8 +155,8 @@ const PROCESSES_IN_A_PACKET: usize = 500;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Question {
-    /// Without what takes time in proportion to the tree: for those who ask every second. The pages by state are counted
-    /// under the core's lock, and of ended processes there can be many.
+    /// Without what takes time in proportion to the tree: for those who ask every second. The pages
+    /// by state are counted under the core's lock, and of ended processes there can be many.
     pub brief: bool,
 }
 
@@ -279,8 +279,8 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
     json
 }
 
-/// Keeps those running processes that have most memory, so that an answer fits into one packet, and tells how many others
-/// run.
+/// Keeps those running processes that have most memory, so that an answer fits into one packet, and
+/// tells how many others run.
 pub fn shorten(answer: &mut Value) {
     let Some(rows) = answer["processes"].as_array_mut() else { return };
     rows.retain(|row| row["running"] == true);

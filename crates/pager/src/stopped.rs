@@ -1,8 +1,9 @@
 //! Stopped programs: their memory is taken all the same.
 //!
-//! A signal that stops a process stops the stub's thread as well, and a batch posted to it is not answered. So a thread of
-//! ours becomes the tracer of that one thread and lets it run, until the process goes on or ends. Where we may not, or
-//! a debugger traces the stub's thread, the memory of the process stays.
+//! A signal that stops a process stops the stub's thread as well, and a batch posted to it is not
+//! answered. So a thread of ours becomes the tracer of that one thread and lets it run, until the
+//! process goes on or ends. Where we may not, or a debugger traces the stub's thread, the memory of
+//! the process stays.
 
 use crate::proc::Proc;
 use crate::state::Shared;

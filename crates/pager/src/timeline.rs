@@ -1,13 +1,14 @@
-//! What a run did over time, for its report: samples at a bounded number, and memory by process. No clock and no I/O: the
-//! monitor brings the numbers, and this keeps what is worth it.
+//! What a run did over time, for its report: samples at a bounded number, and memory by process. No
+//! clock and no I/O: the monitor brings the numbers, and this keeps what is worth it.
 //!
-//! A sample is taken every 20 ms, or as often as the monitor looks. When there are [`SAMPLES_MAX`], each two become one and the
-//! interval doubles: an hour has one every 2.6 s. Of all looks between two samples, and of two samples that become one, the one
-//! with the highest total is kept as it was, so that its parts add up to it and the peak of the run stays. Counts go on
-//! from the start of the run, so the later ones of two hold both.
+//! A sample is taken every 20 ms, or as often as the monitor looks. When there are [`SAMPLES_MAX`],
+//! each two become one and the interval doubles: an hour has one every 2.6 s. Of all looks between
+//! two samples, and of two samples that become one, the one with the highest total is kept as it
+//! was, so that its parts add up to it and the peak of the run stays. Counts go on from the start
+//! of the run, so the later ones of two hold both.
 //!
-//! Bounded: a sample takes 200 bytes and 8 for each of up to 32 processes, so all of them 1 MiB at most; for a moment half of
-//! that again, when they are halved, and as text when the run has ended.
+//! Bounded: a sample takes 200 bytes and 8 for each of up to 32 processes, so all of them 1 MiB at
+//! most; for a moment half of that again, when they are halved, and as text when the run has ended.
 
 use crate::regions::Region;
 use serde::{Deserialize, Serialize};
@@ -16,8 +17,9 @@ use serde::{Deserialize, Serialize};
 pub const SAMPLES_MAX: usize = 2048;
 /// Most processes that are told apart in the end: those that had most at a time.
 pub const PROCESSES_MAX: usize = 16;
-/// Largest processes that a sample holds. One of the largest of the run is one of the largest at its peak, so none is missed;
-/// while more than so many others are larger it counts among the others.
+/// Largest processes that a sample holds. One of the largest of the run is one of the largest at
+/// its peak, so none is missed; while more than so many others are larger it counts among the
+/// others.
 const LISTED: usize = 32;
 /// Nanoseconds between two samples at first.
 const INTERVAL_NS: u64 = 20_000_000;
@@ -30,7 +32,8 @@ pub struct Bytes {
     pub total: u64,
     /// In the programs' memory, and known to the pager: can be taken out.
     pub resident: u64,
-    /// In the programs' memory, and not registered; and the pager's and launcher's own memory but the tables.
+    /// In the programs' memory, and not registered; and the pager's and launcher's own memory but
+    /// the tables.
     pub unmanaged: u64,
     /// Taken out, and neither compressed nor written yet.
     pub staged: u64,
@@ -47,9 +50,10 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Makes the parts add up to the total: it comes from the kernel, some moments before the pager's own figures.
+    /// Makes the parts add up to the total: it comes from the kernel, some moments before the
+    /// pager's own figures.
     #[must_use]
-    pub fn settled(mut self) -> Bytes {
+    pub fn scaled_to_total(mut self) -> Bytes {
         let mut left = self.total;
         for part in [&mut self.metadata, &mut self.staged, &mut self.pool, &mut self.resident] {
             *part = left.min(*part);
@@ -87,7 +91,8 @@ pub const SOURCES: [&str; 6] = ["zero", "staged", "filled", "pool", "swap", "fil
 pub struct Sample {
     /// The end of what it stands for, nanoseconds since the start of the pager.
     pub at_ns: u64,
-    /// The moment with the highest total since the sample before it; but the swap tier's use is its own highest.
+    /// The moment with the highest total since the sample before it; but the swap tier's use is its
+    /// own highest.
     pub bytes: Bytes,
     /// Up to its end.
     pub counts: Counts,
@@ -100,7 +105,8 @@ pub struct ProcessCourse {
     pub pid: i32,
     /// Its name when it had most.
     pub comm: String,
-    /// Its own anonymous and shared memory that was resident, bytes, for each sample; 0 where there is none.
+    /// Its own anonymous and shared memory that was resident, bytes, for each sample; 0 where there
+    /// is none.
     pub bytes: Vec<u64>,
 }
 
@@ -199,7 +205,7 @@ impl Timeline {
         others += all.iter().skip(LISTED).map(|(_, _, bytes)| bytes).sum::<u64>();
         let pages = |bytes: u64| u32::try_from(bytes / PAGE).unwrap_or(u32::MAX);
         let listed = all.iter().take(LISTED).map(|&(pid, _, bytes)| (pid, pages(bytes))).collect();
-        let look = Look { bytes: bytes.settled(), processes: listed, others };
+        let look = Look { bytes: bytes.scaled_to_total(), processes: listed, others };
         self.highest = Some(match self.highest.take() {
             Some(before) => before.or(look),
             None => look,
@@ -317,7 +323,7 @@ mod tests {
         let samples = &course.samples;
         assert!(samples.len() > SAMPLES_MAX / 2 - 2 && samples.len() < SAMPLES_MAX, "{}", samples.len());
         let highest = samples.iter().max_by_key(|sample| sample.bytes.total).unwrap();
-        assert_eq!(highest.bytes, Bytes { swap: MIB, ..bytes(500 * MIB).settled() }, "as it was");
+        assert_eq!(highest.bytes, Bytes { swap: MIB, ..bytes(500 * MIB).scaled_to_total() }, "as it was");
         assert!(highest.at_ns.abs_diff(31_337 * 50 * MS) <= 3200 * MS, "{}", highest.at_ns);
         assert_eq!(course.processes[0].bytes.iter().max(), Some(&(500 * MIB)));
         assert!(samples.is_sorted_by_key(|sample| sample.at_ns) && samples.is_sorted_by_key(|s| s.counts.evicted));
@@ -389,8 +395,8 @@ mod tests {
     fn parts_add_up_to_the_total() {
         let odd = Bytes { total: 10, resident: 9, staged: 2, pool: 3, metadata: 1, ..Bytes::default() };
         let parts = |b: Bytes| [b.resident, b.unmanaged, b.staged, b.pool, b.metadata];
-        assert_eq!(parts(odd.settled()), [4, 0, 2, 3, 1]);
-        assert_eq!(parts(Bytes { total: 20, ..odd }.settled()), [9, 5, 2, 3, 1]);
+        assert_eq!(parts(odd.scaled_to_total()), [4, 0, 2, 3, 1]);
+        assert_eq!(parts(Bytes { total: 20, ..odd }.scaled_to_total()), [9, 5, 2, 3, 1]);
     }
 
     #[test]

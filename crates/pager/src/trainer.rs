@@ -2,8 +2,9 @@
 
 use memfit_codec::{Dictionaries, DICTIONARIES_MAX, PAGE, TRAINING_PAGES};
 
-/// Each dictionary's samples: how many pages are compressed before the first, and how many between two. An early one, soon
-/// of use; then one from the first 16 MiB and one from the first 256 MiB, for programs that change.
+/// Each dictionary's samples: how many pages are compressed before the first, and how many between
+/// two. An early one, soon of use; then one from the first 16 MiB and one from the first 256 MiB,
+/// for programs that change.
 const PLANS: [Plan; DICTIONARIES_MAX] =
     [Plan { from: 64, every: 4 }, Plan { from: 2048, every: 32 }, Plan { from: 32_768, every: 512 }];
 /// Budget below which none is made, bytes: three of them and a training take 1.2 MiB.
@@ -28,8 +29,8 @@ impl Trainer {
         Trainer { enabled: budget >= BUDGET_MIN, seen: 0, samples: Vec::new() }
     }
 
-    /// A page that zstd compresses. Makes a dictionary when there are samples enough: 3 to 10 ms, at most
-    /// [`DICTIONARIES_MAX`] times.
+    /// A page that zstd compresses. Makes a dictionary when there are samples enough: 3 to 10 ms,
+    /// at most [`DICTIONARIES_MAX`] times.
     pub fn saw(&mut self, page: &[u8], dictionaries: &Dictionaries) {
         let Some(plan) = PLANS.get(dictionaries.count()).filter(|_| self.enabled) else { return };
         self.seen += 1;

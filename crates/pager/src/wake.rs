@@ -1,11 +1,12 @@
 //! Processes whose stub has no thread yet: they get it when they are to be paged.
 //!
-//! Most processes of a tree are never paged. So a stub only greets, and the pager knows where a thread of the program can
-//! make the stub's (wire: `GREETING`). When the monitor wants the process to be paged, a thread of ours has one of the
-//! program's make it (`memfit_os::inject`); it says hello, and the process is asked to be paged as any other.
+//! Most processes of a tree are never paged. So a stub only greets, and the pager knows where a
+//! thread of the program can make the stub's (wire: `GREETING`). When the monitor wants the process
+//! to be paged, a thread of ours has one of the program's make it (`memfit_os::inject`); it says
+//! hello, and the process is asked to be paged as any other.
 
-use crate::control::{engage_told, remove_client, Client, Desk, DORMANT, REFUSED, WAKING};
-use crate::leave::{self, Why};
+use crate::control::{attach_or_warn, remove_client, Client, Desk, DORMANT, REFUSED, WAKING};
+use crate::detach::{self, Why};
 use memfit_os::inject::{self, Call, Failure};
 use memfit_os::procfs;
 use memfit_wire::{FromStub, CLONE_FLAGS, ENTRY_MARK};
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Threads tried at a time.
 const THREADS_MAX: usize = 8;
-/// Time between two attempts: after the first that failed, at most, and where the reason will not go away at once.
+/// Time between two attempts: after the first that failed, at most, and where the reason will not
+/// go away at once.
 const AGAIN: Duration = Duration::from_millis(1);
 const AGAIN_MAX: Duration = Duration::from_millis(16);
 const AGAIN_LATER: Duration = Duration::from_millis(250);
@@ -104,8 +106,8 @@ fn wake(desk: &Desk, client: &Arc<Client>, dormant: &Dormant) {
         Ok(()) => return wait_for_hello(desk, client),
         Err(Hindrance::Filter) => {
             client.stage.store(REFUSED, SeqCst);
-            desk.left.lock().unwrap().why.insert(client.pid, Why::Filtered);
-            return leave::tell(desk, client.pid, &client.comm, Why::Filtered, "");
+            desk.detached.lock().unwrap().why.insert(client.pid, Why::Filtered);
+            return detach::tell(desk, client.pid, &client.comm, Why::Filtered, "");
         }
         Err(Hindrance::Thread(Failure::NotNow)) => return sleep_on(Duration::ZERO),
         Err(Hindrance::Thread(Failure::Other)) => {
@@ -118,7 +120,7 @@ fn wake(desk: &Desk, client: &Arc<Client>, dormant: &Dormant) {
             Some(0) if dormant.refusals.fetch_add(1, Relaxed) < REFUSALS => return sleep_on(Duration::ZERO),
             Some(0) | None => {
                 client.stage.store(REFUSED, SeqCst);
-                return leave::refused(desk, client, &io::Error::from(io::ErrorKind::PermissionDenied));
+                return detach::refused(desk, client, &io::Error::from(io::ErrorKind::PermissionDenied));
             }
             // A thread of ours that has given up lets go when it has ended.
             Some(tracer) if procfs::is_own_thread(tracer) => return sleep_on(Duration::ZERO),
@@ -190,8 +192,8 @@ fn wait_for_hello(desk: &Desk, client: &Client) {
     }
 }
 
-/// Processes that run another program by now, which has not greeted, are nobody's: what they have is counted as that of those
-/// without a stub.
+/// Processes that run another program by now, which has not greeted, are nobody's: what they have
+/// is counted as that of those without a stub.
 pub fn forget_others(desk: &Desk, clients: &[Arc<Client>]) {
     for client in clients.iter().filter(|client| client.stage.load(Relaxed) == DORMANT) {
         let began = client.dormant.as_ref().map(|dormant| dormant.start_stack);
@@ -201,8 +203,9 @@ pub fn forget_others(desk: &Desk, clients: &[Arc<Client>]) {
     }
 }
 
-/// What is the client of the same process when no thread of it is being made; if it has none, none will be made.
-pub fn settled(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
+/// What is the client of the same process when no thread of it is being made; if it has none, none
+/// will be made.
+pub fn current_client(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
     while client.stage.compare_exchange(DORMANT, REFUSED, SeqCst, SeqCst) == Err(WAKING) && !client.gone.load(Relaxed) {
         std::thread::sleep(LOOK);
     }
@@ -211,8 +214,9 @@ pub fn settled(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
     if client.gone.load(Relaxed) { clients.iter().rfind(same).unwrap_or(client) } else { client }.clone()
 }
 
-/// Adds a process to those that are known. Its thread may be the one that was made for it: then what was known of the process is
-/// this client's from now on. One that was greeted by another program of the same process has ended.
+/// Adds a process to those that are known. Its thread may be the one that was made for it: then
+/// what was known of the process is this client's from now on. One that was greeted by another
+/// program of the same process has ended.
 pub fn join(desk: &Arc<Desk>, client: &Arc<Client>) {
     let mut clients = desk.clients.lock().unwrap();
     let old = clients.iter().rfind(|c| c.pid == client.pid && c.dormant.is_some()).cloned();
@@ -231,7 +235,7 @@ pub fn join(desk: &Arc<Desk>, client: &Arc<Client>) {
     desk.shared.room.clients.store(clients.len(), Relaxed);
     drop(clients);
     match (&old, made.is_some()) {
-        (_, true) => engage_told(desk, client),
+        (_, true) => attach_or_warn(desk, client),
         (Some(old), false) => remove_client(desk, old),
         (None, _) => {}
     }

@@ -136,7 +136,8 @@ fn single_writes_ns(run: &Run) -> f64 {
     (pages - writes.random()) as f64 * costs.random_ns as f64 - writes.sequential as f64 * costs.sequential_ns as f64
 }
 
-/// Mean compressed size of all that was compressed, a page that does not get smaller counting as a whole one.
+/// Mean compressed size of all that was compressed, a page that does not get smaller counting as a
+/// whole one.
 fn ratio(run: &Run) -> Option<f64> {
     let tally = &run.end.tally;
     let (before, after) = tally.coded_bytes;

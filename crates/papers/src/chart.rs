@@ -109,8 +109,8 @@ impl Chart {
         names.iter().any(|name| drawn(name))
     }
 
-    /// The figure: ours, those of recorded programs, and dashed in the same colour what is published. `None` if there are no numbers
-    /// of ours for it.
+    /// The figure: ours, those of recorded programs, and dashed in the same colour what is
+    /// published. `None` if there are no numbers of ours for it.
     pub fn figure(&self, ours: &Numbers, recorded: &Numbers, published: &Numbers, verdict: &str) -> Option<Figure> {
         let mut series = Vec::new();
         for (colour, (label, pattern)) in self.series.iter().enumerate() {

@@ -56,7 +56,8 @@ fn correlations(n: &mut Numbers, of: &str, seen: &[Seen]) {
     n.set(format!("correlation(lzo {of})"), correlation(seen.iter().map(|s| (s.half, s.ratio))));
 }
 
-/// Kinds that do what byte entropy cannot see, on purpose: a page whose second half is another, and one that repeats.
+/// Kinds that do what byte entropy cannot see, on purpose: a page whose second half is another, and
+/// one that repeats.
 const MISJUDGED: [&str; 2] = ["half-random", "bytes-0-255"];
 
 /// Names of the numbers of one kind of page.

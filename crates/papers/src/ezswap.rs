@@ -49,7 +49,8 @@ const BUDGET: f64 = 38.0 * 20.0 * MIB;
 const SWAP: f64 = 1024.0 * MIB;
 const DWELL_MS: u64 = 1500;
 const DROPPED: &str = "classes=file-dropped";
-/// So that pages of files leave 20 to 40 times as often as others under plain swap, as in the paper.
+/// So that pages of files leave 20 to 40 times as often as others under plain swap, as in the
+/// paper.
 const FILE_AGE: &str = "reclaim.file_age=48";
 const CONFIGS: [(&str, &str, bool); 8] = [
     ("swap", "swap", true),

@@ -90,7 +90,8 @@ const RATED: f64 = 9.0 * 1_099_511_627_776.0;
 /// Time in use after a launch at the phone's size, and to read a page of a file: equation 3.
 const DWELL_NS: f64 = 10_800_000_000.0;
 const FILE_NS: u64 = 195_300;
-/// Of the processor to start an application at the phone's size: with its file a start takes two seconds. Assumed.
+/// Of the processor to start an application at the phone's size: with its file a start takes two
+/// seconds. Assumed.
 const START_NS: f64 = 1_000_000_000.0;
 
 fn scale(plan: &Plan) -> f64 {
@@ -118,7 +119,8 @@ fn jobs(plan: &Plan) -> Vec<Job> {
             let (preset, more, swap): (_, &[&str], _) = match scheme {
                 "zram" => ("zram", &["sizing=fixed", "codec.same_filled=0"], 0.0),
                 "zswap" => ("zswap-zbud", &[], ram / 4.0),
-                // memfit gives pages in zRAM a slot as well: so that storage is a space of its own, as many more of them.
+                // memfit gives pages in zRAM a slot as well: so that storage is a space of its own,
+                // as many more of them.
                 _ => ("hybrid18", &[], ram / 4.0 + ram * ZRAM * COMPRESSES),
             };
             let space = ["sizing.pool_permille=125"];

@@ -1,4 +1,5 @@
-//! Simulations: each a workload under one setup, all of them on a few threads, with what was counted at each mark.
+//! Simulations: each a workload under one setup, all of them on a few threads, with what was
+//! counted at each mark.
 
 use crate::phone::Phone;
 use crate::recorded::{Played, LOOKED};
@@ -106,7 +107,8 @@ impl Run {
         self.snaps.iter().find(|snap| snap.mark == mark)
     }
 
-    /// At that mark, or where it is not reached at the start: recordings have no marks of their programs.
+    /// At that mark, or where it is not reached at the start: recordings have no marks of their
+    /// programs.
     pub fn mark_or_start(&self, mark: u32) -> &Snap {
         self.mark(mark).unwrap_or(&self.start)
     }
@@ -213,9 +215,9 @@ pub struct Watched<'a> {
     near: Near,
 }
 
-/// Reads that the device's own buffer answers: of the page after the one that was read last, with no other transfer between. It
-/// lies in the same block or in the next one, since pages leave in their order; the simulator counts the second read of a block
-/// as one anywhere.
+/// Reads that the device's own buffer answers: of the page after the one that was read last, with
+/// no other transfer between. It lies in the same block or in the next one, since pages leave in
+/// their order; the simulator counts the second read of a block as one anywhere.
 #[derive(Default)]
 struct Near {
     last: Option<(u32, u64)>,

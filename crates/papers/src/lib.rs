@@ -1,7 +1,8 @@
-//! The figures and tables of five papers, simulated: what each prints, beside what the simulator makes of it.
+//! The figures and tables of five papers, simulated: what each prints, beside what the simulator
+//! makes of it.
 //!
-//! Each paper has its own file with its published values, its simulations and its [`Statement`]s; [`PAPERS`] lists them.
-//! Everything follows from a seed, and is the same on every machine.
+//! Each paper has its own file with its published values, its simulations and its [`Statement`]s;
+//! [`PAPERS`] lists them. Everything follows from a seed, and is the same on every machine.
 #![forbid(unsafe_code)]
 
 mod cervera;
@@ -74,8 +75,9 @@ impl Result<'_> {
     }
 }
 
-/// Simulates these papers on so many threads, and what was recorded of their programs. `files`: pages of these are looked at as well
-/// as those that are made. `progress` is told how many simulations are done, and of how many.
+/// Simulates these papers on so many threads, and what was recorded of their programs. `files`:
+/// pages of these are looked at as well as those that are made. `progress` is told how many
+/// simulations are done, and of how many.
 pub fn run<'a>(
     papers: &[&'a Paper],
     plan: &Plan,

@@ -1,5 +1,6 @@
-//! Applications of a phone that stay in the background until memory is short: then the largest of them is killed, and its next
-//! launch starts it anew. What is killed depends on the scheme, so that this is no workload that is the same for all.
+//! Applications of a phone that stay in the background until memory is short: then the largest of
+//! them is killed, and its next launch starts it anew. What is killed depends on the scheme, so
+//! that this is no workload that is the same for all.
 //!
 //! Sizes and touches are those of the workload `hybrid18`.
 
@@ -43,7 +44,8 @@ const BLOCK: u64 = 8;
 const DATA: u64 = 256;
 const FILE: u64 = 1 << 20;
 const TOUCH_NS: u64 = 1000;
-/// Less memory than this is little, percent: background reclaim is under way, and would have to stop.
+/// Less memory than this is little, percent: background reclaim is under way, and would have to
+/// stop.
 const LOW_PERCENT: u64 = 2;
 /// Frames of the pool, and blocks of swap, that are left when it is full.
 const FULL: u32 = 16;
@@ -100,7 +102,8 @@ impl Phone {
         (0..self.apps).map(|app| self.size(app)).map(|(data, file)| (data + file) as f64 * 4096.0).sum()
     }
 
-    /// Runs it. Mark `turn * (apps + 1) + app` is the end of a launch, that of one more application the end of a turn.
+    /// Runs it. Mark `turn * (apps + 1) + app` is the end of a launch, that of one more application
+    /// the end of a turn.
     pub fn run(&self, watched: &mut Watched<'_>) {
         let alive = (0..self.apps).map(|_| None).collect();
         let mut session = Session { phone: self, watched, alive, starts: 0, over_budget: 0 };
@@ -117,7 +120,8 @@ impl Phone {
         }
     }
 
-    /// Whether a page is one that each launch touches (`turn` 0), or that the use of a turn touches.
+    /// Whether a page is one that each launch touches (`turn` 0), or that the use of a turn
+    /// touches.
     fn wanted(&self, app: usize, page: u64, turn: u64) -> bool {
         let random = hash(self.seed ^ hash((page / BLOCK) ^ ((app as u64) << 40)));
         if random % 100 < HOT {

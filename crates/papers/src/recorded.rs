@@ -1,16 +1,17 @@
 //! Recordings of real programs, in place of those that are made up.
 //!
-//! `bench/papers.py record` writes them, each of a program under a scheme: `PAPER/WORKLOAD/CONFIG.memfit`, with the names of the
-//! simulations that they stand beside, blanks as `_`. A recording is simulated under its own scheme in its own budget, with the
-//! pages in memory that were there then: so the order of faults and the sizes of pages are those of the run, and what is computed is
-//! what the paper's device and processor make of it.
+//! `bench/papers.py record` writes them, each of a program under a scheme:
+//! `PAPER/WORKLOAD/CONFIG.memfit`, with the names of the simulations that they stand beside, blanks
+//! as `_`. A recording is simulated under its own scheme in its own budget, with the pages in
+//! memory that were there then: so the order of faults and the sizes of pages are those of the run,
+//! and what is computed is what the paper's device and processor make of it.
 
 use crate::lab::{Job, Load, Plan, Watched};
 use crate::Paper;
 use memfit_codec::CodecId;
 use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
-use memfit_sim::{first_look, Batch, Event, Feed, Recorded, Residents, Setup};
+use memfit_sim::{first_look, Batch, Event, EventSource, Recorded, Residents, Setup};
 use memfit_trace::Reader;
 use std::collections::HashMap;
 use std::fs;
@@ -29,7 +30,8 @@ const DEVICE: &str = "ssd-nvme";
 const LOOK_EVERY: u64 = 4096;
 /// In place of a mark of the workload: a look at all counts.
 pub const LOOKED: u32 = u32::MAX - 1;
-/// Marks: the second program begins, and ends. A fork child that is on its way to a program of its own is none.
+/// Marks: the second program begins, and ends. A fork child that is on its way to a program of its
+/// own is none.
 const SECOND_BEGINS: u32 = 0;
 const SECOND_ENDS: u32 = 1;
 
@@ -93,7 +95,8 @@ impl Recordings {
                 }
             }
         }
-        // A program computes as long under each scheme; waiting that is not priced, and other programs, only add to it.
+        // A program computes as long under each scheme; waiting that is not priced, and other
+        // programs, only add to it.
         let mut least: HashMap<(String, String), f64> = HashMap::new();
         let of = |recording: &Recording| (recording.paper.clone(), recording.name.0.clone());
         for recording in &out.all {
@@ -209,7 +212,8 @@ impl Recording {
     }
 }
 
-/// How many times as long a processor computes as that of the machine that records: as many times as its LZO takes.
+/// How many times as long a processor computes as that of the machine that records: as many times
+/// as its LZO takes.
 fn slower(costs: &CostTable) -> f64 {
     let lzo = |costs: &CostTable| costs.codec(CodecId::LZO.0).compress_ns as f64;
     lzo(costs) / lzo(&crate::lab::costs(COSTS))
@@ -230,9 +234,9 @@ impl Played {
     /// If it is not what was replayed when it was read.
     pub fn run(&self, watched: &mut Watched<'_>) {
         let reader = Reader::new(&self.bytes[..]).expect("it was read before");
-        let mut feed = Recorded::new(reader, 1.0).expect("it was replayed before");
+        let mut source = Recorded::new(reader, 1.0).expect("it was replayed before");
         let (mut batch, mut count, mut started) = (Batch::default(), 0, Vec::new());
-        while feed.fill(&mut batch).expect("it was replayed before") {
+        while source.fill(&mut batch).expect("it was replayed before") {
             let events = std::mem::take(&mut batch.events);
             // What its pages hold.
             watched.machine.batch(&batch);

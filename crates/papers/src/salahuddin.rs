@@ -129,8 +129,9 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
     n
 }
 
-/// Sizes of the classes by the rule of the kernel of that time: candidates 16 bytes apart; of 1 to 4 pages those that are used best
-/// in whole percent; neighbours with as many pages and objects are one class.
+/// Sizes of the classes by the rule of the kernel of that time: candidates 16 bytes apart; of 1 to
+/// 4 pages those that are used best in whole percent; neighbours with as many pages and objects are
+/// one class.
 fn classes() -> Vec<u32> {
     let mut out: Vec<(u32, u32, u32)> = Vec::new();
     for size in (32..=4096).step_by(16) {
@@ -145,8 +146,8 @@ fn classes() -> Vec<u32> {
     out.into_iter().map(|(size, ..)| size).collect()
 }
 
-/// Percent of the memory of all zpages that those of each class take, of the pages of browser and program as the workload mixes
-/// them.
+/// Percent of the memory of all zpages that those of each class take, of the pages of browser and
+/// program as the workload mixes them.
 fn shares() -> Vec<f64> {
     // Tenths; the browser has 650 of 2150 MB.
     const BROWSER: [(f64, &str); 4] = [(1.0, "zero"), (5.0, "py-objects"), (2.0, "pointers"), (2.0, "random")];

@@ -174,7 +174,8 @@ impl Statement {
         out
     }
 
-    /// What recordings make of it: its numbers, as far as there are any, and whether it holds if that is all of them.
+    /// What recordings make of it: its numbers, as far as there are any, and whether it holds if
+    /// that is all of them.
     pub fn told_recorded(&self, recorded: &Numbers) -> String {
         if self.numbers.iter().all(|name| recorded.get(name).is_none()) {
             return "–".into();

@@ -111,8 +111,8 @@ const QSIM: [(&str, f64, f64, f64, f64); 7] = [
     ("2.6 1", 2.66, 1.0, 51_569.0, 52.19),
     ("2.6 1.5", 2.66, 1.5, 13_319.0, 40.05),
 ];
-/// Sizes of Tables 6 to 8: name, GB, times of Table 7 in s by CF (4, 14), then zone and block (2 MB 64 B, 2 MB 1024 B, 8 MB 64 B,
-/// 8 MB 1024 B); shares of Table 8.
+/// Sizes of Tables 6 to 8: name, GB, times of Table 7 in s by CF (4, 14), then zone and block (2 MB
+/// 64 B, 2 MB 1024 B, 8 MB 64 B, 8 MB 1024 B); shares of Table 8.
 type Grid = (&'static str, f64, [[f64; 4]; 2], [f64; 7]);
 const GRIDS: [Grid; 4] = [
     (
@@ -179,8 +179,9 @@ impl Bench<'_> {
         self.jobs.push(Job { name: (workload.into(), config.into()), load: Load::Made(spec.into()), setup });
     }
 
-    /// Overrides of an area that adapts: entries a page, bytes of a block, MB of a zone at the paper's size. The smaller all is, the
-    /// earlier a zone is full, and the more often it is looked at.
+    /// Overrides of an area that adapts: entries a page, bytes of a block, MB of a zone at the
+    /// paper's size. The smaller all is, the earlier a zone is full, and the more often it is
+    /// looked at.
     fn area(&self, scale: f64, entries: u32, block: u32, zone: f64) -> Vec<String> {
         let kib = ((zone * 1024.0 / scale / 4.0).round() * 4.0).max(ZONE_MIN);
         vec![
@@ -192,7 +193,8 @@ impl Bench<'_> {
         ]
     }
 
-    /// The same of a fixed size, MB of 1 GB: rounded up, as what is missing of a zone costs all of it.
+    /// The same of a fixed size, MB of 1 GB: rounded up, as what is missing of a zone costs all of
+    /// it.
     fn fixed(&self, entries: u32, mb: f64) -> Vec<String> {
         let mut out = self.area(self.scale, entries, 128, 4.0);
         out.extend(["sizing=fixed".into(), format!("sizing.pool_permille={}", (mb / 1.024).ceil())]);
@@ -228,7 +230,8 @@ fn smv_scale(plan: &Plan) -> f64 {
     plan.divisor(SMV_SCALE, SMV_SCALE_QUICK)
 }
 
-/// Moves of agents for each page, by GB: with so many plain swap takes about the printed time in 1 GB.
+/// Moves of agents for each page, by GB: with so many plain swap takes about the printed time in 1
+/// GB.
 const MOVES: [(f64, f64); 4] = [(1.33, 1.6), (1.77, 5.6), (1.99, 7.0), (2.66, 5.6)];
 const MOVES_GRID: f64 = 2.0;
 const MOVES_QUICK: f64 = 0.5;
@@ -324,8 +327,8 @@ fn levels() -> impl Iterator<Item = ([usize; 3], String)> {
     })
 }
 
-/// Percent of the variation that each effect explains, of the times in the order of [`levels`]: q = (1/8) sum of sign * time,
-/// share = q^2 / the sum of all seven.
+/// Percent of the variation that each effect explains, of the times in the order of [`levels`]: q =
+/// (1/8) sum of sign * time, share = q^2 / the sum of all seven.
 fn shares(times: [f64; 8]) -> [f64; 7] {
     const OF: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
     let squares = OF.map(|factors| {

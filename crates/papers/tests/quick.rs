@@ -45,7 +45,8 @@ fn record(path: &Path, preset: &str, overrides: &[&str]) {
     recorder.finish(&mut machine).unwrap();
 }
 
-/// With what a user may have there: two that can be used, one that belongs to nothing, and one that is damaged.
+/// With what a user may have there: two that can be used, one that belongs to nothing, and one that
+/// is damaged.
 fn recorded() -> Folder {
     let folder = Folder(std::env::temp_dir().join(format!("memfit-papers-{}", std::process::id())));
     record(&folder.0.join("cervera/fft/plain.memfit"), "swap", &["fault.around_pages=1"]);
@@ -115,7 +116,8 @@ fn recordings_are_beside(results: &[Result<'_>], recordings: &Recordings, page: 
     let pair = |name: &str| [&cervera.numbers, &cervera.recorded].map(|numbers| numbers.get(name).unwrap());
     let [made, real] = pair("ratio(fft)");
     assert!((made - real).abs() < 0.02, "{made}, recorded {real}");
-    // And its time, though on another processor and device: what it computes is found out from the recording.
+    // And its time, though on another processor and device: what it computes is found out from the
+    // recording.
     let [made, real] = pair("speedup(fft)");
     assert!((made - real).abs() < 0.05, "{made}, recorded {real}");
     assert_eq!(cervera.recorded.get("ratio(sort)"), None);

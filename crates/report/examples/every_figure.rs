@@ -1,4 +1,5 @@
-//! A page with each kind of figure, of invented numbers: `cargo run -p memfit-report --example every_figure > page.html`.
+//! A page with each kind of figure, of invented numbers: `cargo run -p memfit-report --example
+//! every_figure > page.html`.
 
 use memfit_report::{join, Axis, Cell, Column, Figure, Kind, Mark, Report, Section, Series, Table, Unit};
 use std::io;

@@ -1,9 +1,10 @@
-//! Figures and tables as one HTML page that needs nothing else: no network, no fonts, no second file.
+//! Figures and tables as one HTML page that needs nothing else: no network, no fonts, no second
+//! file.
 //!
-//! A caller describes what is to be seen, in plain units (bytes, nanoseconds, seconds), here or as JSON ([`Report::from_json`]), and
-//! [`Report::write`] makes the page:
-//! drawn by uPlot (assets/uplot-*), light and dark, each figure with its numbers as a table. What is too long to be drawn is
-//! thinned here, so that the page of an hour's run stays below 2 MB; peaks stay.
+//! A caller describes what is to be seen, in plain units (bytes, nanoseconds, seconds), here or as
+//! JSON ([`Report::from_json`]), and [`Report::write`] makes the page: drawn by uPlot
+//! (assets/uplot-*), light and dark, each figure with its numbers as a table. What is too long to
+//! be drawn is thinned here, so that the page of an hour's run stays below 2 MB; peaks stay.
 //!
 //! ```
 //! use memfit_report::{Axis, Figure, Kind, Mark, Report, Section, Series, Unit};
@@ -29,9 +30,11 @@ mod unit;
 use serde::Deserialize;
 pub use unit::Unit;
 
-/// Most points of a series that a page holds; what is longer is thinned, so that lowest and highest values stay.
+/// Most points of a series that a page holds; what is longer is thinned, so that lowest and highest
+/// values stay.
 pub const POINTS_MAX: usize = 1500;
-/// Most numbers of all long series of a page: with more of them, each gets fewer points than [`POINTS_MAX`].
+/// Most numbers of all long series of a page: with more of them, each gets fewer points than
+/// [`POINTS_MAX`].
 pub const NUMBERS_MAX: usize = 160_000;
 /// And the fewest points that a long series gets, however many there are.
 pub const POINTS_MIN: usize = 100;
@@ -77,15 +80,16 @@ pub struct Section {
 pub enum Kind {
     /// Lines, for what was sampled. A missing value is a gap.
     Lines,
-    /// Lines with a marker at each point, for what was measured at a few places. They go on over missing values, so that series
-    /// may have places of their own ([`join`]).
+    /// Lines with a marker at each point, for what was measured at a few places. They go on over
+    /// missing values, so that series may have places of their own ([`join`]).
     Curves,
     /// Markers alone.
     Points,
-    /// Areas on top of each other, the first one at the bottom, of values that are not negative. A missing value counts as nothing.
+    /// Areas on top of each other, the first one at the bottom, of values that are not negative. A
+    /// missing value counts as nothing.
     Stacked,
-    /// Each value holds from its place to the next one: what changes at once, or a histogram. The last place only ends what
-    /// began before it; its values are not drawn.
+    /// Each value holds from its place to the next one: what changes at once, or a histogram. The
+    /// last place only ends what began before it; its values are not drawn.
     Steps,
     /// Bars beside each other for each place, which is a name.
     Bars,
@@ -95,8 +99,8 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "places are an array of numbers, or one of names")]
 pub enum Places {
-    /// In the unit of the axis. Those that are not finite are left out, and so are those that are not positive on a logarithmic
-    /// axis; what is not in order is sorted.
+    /// In the unit of the axis. Those that are not finite are left out, and so are those that are
+    /// not positive on a logarithmic axis; what is not in order is sorted.
     Numbers(Vec<f64>),
     /// At equal distances.
     Names(Vec<String>),
@@ -122,13 +126,14 @@ pub struct Axis {
 pub struct Series {
     /// What it is, in a few words.
     pub name: String,
-    /// A value for each place, in the unit of the y axis; `None`, and what is not finite, is missing, as are those behind the end.
+    /// A value for each place, in the unit of the y axis; `None`, and what is not finite, is
+    /// missing, as are those behind the end.
     pub values: Vec<Option<f64>>,
     /// Dashed: not measured here, such as what a paper published.
     #[serde(default)]
     pub dashed: bool,
-    /// The colour, counted from 0, of [`COLOURS`]; `None` is the one of its position. The same thing in several figures, or
-    /// ours and the paper's value of it, should have one colour.
+    /// The colour, counted from 0, of [`COLOURS`]; `None` is the one of its position. The same
+    /// thing in several figures, or ours and the paper's value of it, should have one colour.
     #[serde(default)]
     pub colour: Option<usize>,
 }
@@ -300,7 +305,8 @@ impl From<Option<f64>> for Cell {
     }
 }
 
-/// Curves of (x, y) with places of their own as places and values for one figure of [`Kind::Curves`].
+/// Curves of (x, y) with places of their own as places and values for one figure of
+/// [`Kind::Curves`].
 pub fn join(curves: &[Vec<(f64, f64)>]) -> (Vec<f64>, Vec<Vec<Option<f64>>>) {
     let mut places: Vec<f64> = curves.iter().flatten().map(|&(x, _)| x).filter(|x| x.is_finite()).collect();
     places.sort_by(f64::total_cmp);

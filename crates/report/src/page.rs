@@ -239,7 +239,8 @@ struct Drawn {
     x: Scale,
     y: Scale,
     data: Vec<Vec<Short>>,
-    /// Each two rows are the lowest and the highest values of a stretch, and no row is a single moment.
+    /// Each two rows are the lowest and the highest values of a stretch, and no row is a single
+    /// moment.
     pairs: bool,
     series: Vec<DrawnSeries>,
     marks: Vec<DrawnMark>,
@@ -269,8 +270,8 @@ struct DrawnMark {
     label: String,
 }
 
-/// How an axis writes its numbers. A linear one has one multiple of its unit for all, and values come in it; on a logarithmic one
-/// each number has the multiple that fits it.
+/// How an axis writes its numbers. A linear one has one multiple of its unit for all, and values
+/// come in it; on a logarithmic one each number has the multiple that fits it.
 #[derive(Serialize)]
 struct Scale {
     /// With the unit.
@@ -481,7 +482,8 @@ fn escaped_owned(text: String) -> String {
     escaped(&text).into_owned()
 }
 
-/// JSON that may stand in a script element: of these characters it has some in strings only, where they may be written so.
+/// JSON that may stand in a script element: of these characters it has some in strings only, where
+/// they may be written so.
 fn json(value: &impl Serialize) -> io::Result<String> {
     let text = serde_json::to_string(value).map_err(io::Error::other)?;
     Ok(text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))

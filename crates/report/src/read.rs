@@ -1,4 +1,5 @@
-//! A page that another program describes, as JSON. docs/report.md has the form: the fields of [`Report`] by their names.
+//! A page that another program describes, as JSON. docs/report.md has the form: the fields of
+//! [`Report`] by their names.
 
 use crate::{Figure, Places, Report, Table, COLOURS};
 

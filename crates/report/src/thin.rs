@@ -14,11 +14,11 @@ pub(crate) struct Rows {
 /// How a bucket becomes two rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// The lowest and the highest value of each series, in their order, at the bucket's first and last place. A peak so stays as
-    /// high as it was, and moves by less than a bucket.
+    /// The lowest and the highest value of each series, in their order, at the bucket's first and
+    /// last place. A peak so stays as high as it was, and moves by less than a bucket.
     Each,
-    /// The rows with the lowest and the highest sum, as they were, and the first and the last one of all: bands of a stack belong
-    /// together.
+    /// The rows with the lowest and the highest sum, as they were, and the first and the last one
+    /// of all: bands of a stack belong together.
     Sums,
 }
 

@@ -84,7 +84,8 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// For those values: at least `precision` digits of the largest one, and one more if small ones would show nothing else.
+    /// For those values: at least `precision` digits of the largest one, and one more if small ones
+    /// would show nothing else.
     pub(crate) fn of(unit: Unit, values: impl Iterator<Item = f64> + Clone, precision: i32) -> Shown {
         let largest = values.clone().fold(0.0, |largest: f64, value| largest.max(value.abs()));
         let (by, _, suffix) = unit.multiple(largest);

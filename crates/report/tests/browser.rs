@@ -1,4 +1,5 @@
-//! The page in a real browser: all is drawn, read aloud, switched; nothing goes wrong and nothing is asked of the network.
+//! The page in a real browser: all is drawn, read aloud, switched; nothing goes wrong and nothing
+//! is asked of the network.
 
 use memfit_report::{Axis, Figure, Kind, Mark, Report, Section, Series, Unit};
 use serde_json::Value;

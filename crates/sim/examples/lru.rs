@@ -1,5 +1,6 @@
-//! Hits of plain LRU: `cargo run --release -p memfit-sim --example lru -- WORKLOAD PAGES...` writes a line `pages,hits,hits` for
-//! each size, the first by stack distances, the second of a list of that size alone. They are the same.
+//! Hits of plain LRU: `cargo run --release -p memfit-sim --example lru -- WORKLOAD PAGES...` writes
+//! a line `pages,hits,hits` for each size, the first by stack distances, the second of a list of
+//! that size alone. They are the same.
 
 use memfit_sim::generate::Spec;
 use memfit_sim::lru::{Distances, Lru};

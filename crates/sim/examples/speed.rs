@@ -1,13 +1,15 @@
-//! How many events a second the simulator takes, on one core: `cargo run --release -p memfit-sim --example speed -- [ROUNDS]`.
+//! How many events a second the simulator takes, on one core: `cargo run --release -p memfit-sim
+//! --example speed -- [ROUNDS]`.
 //!
-//! The events are made beforehand. Rounds go over all cases, and the fastest of each counts: other programs only make it slower.
+//! The events are made beforehand. Rounds go over all cases, and the fastest of each counts: other
+//! programs only make it slower.
 
 use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::generate::Spec;
 use memfit_sim::lru::{Distances, Lru};
-use memfit_sim::{replay, Batch, Contents, Feed, Machine, Recorder, Residents, Setup};
+use memfit_sim::{replay, Batch, Contents, EventSource, Machine, Recorder, Residents, Setup};
 use memfit_trace::Reader;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,9 +29,9 @@ fn setup(preset: &str, percent: u64) -> Setup {
 }
 
 fn events(spec: &str) -> Vec<Batch> {
-    let mut feed = Spec::parse(spec).expect("a workload").make();
+    let mut source = Spec::parse(spec).expect("a workload").make();
     let (mut batches, mut batch) = (Vec::new(), Batch::default());
-    while feed.fill(&mut batch).expect("it is made") {
+    while source.fill(&mut batch).expect("it is made") {
         batches.push(batch.hand_over());
     }
     batches

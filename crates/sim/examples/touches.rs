@@ -1,7 +1,9 @@
-//! Writes what a workload touches as plain text, for other simulators: a line `process,page` a touch.
+//! Writes what a workload touches as plain text, for other simulators: a line `process,page` a
+//! touch.
 //!
-//! `cargo run --release -p memfit-sim --example touches -- [--frees] WORKLOAD > FILE`, such as `zipf:pages=10000,skew=1.0`. With
-//! `--frees` there is a line `process,page,free` for each page that was touched and is freed; without, nothing is told of it.
+//! `cargo run --release -p memfit-sim --example touches -- [--frees] WORKLOAD > FILE`, such as
+//! `zipf:pages=10000,skew=1.0`. With `--frees` there is a line `process,page,free` for each page
+//! that was touched and is freed; without, nothing is told of it.
 
 use memfit_sim::generate::Spec;
 use memfit_sim::Event;

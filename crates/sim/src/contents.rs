@@ -14,7 +14,8 @@ const SEED: u64 = 1;
 /// Room for as many generators.
 const GENERATORS_MAX: usize = 64;
 
-/// As many contents of recorded pages are told from each other, 5 MiB of them. The others are the nearest by [`Content::rough`].
+/// As many contents of recorded pages are told from each other, 5 MiB of them. The others are the
+/// nearest by [`Content::rough`].
 const EXACT_MAX: usize = 1 << 16;
 
 /// Names a [`Content`] of [`Contents`].
@@ -26,9 +27,11 @@ pub struct ContentId(pub u32);
 pub struct Content {
     /// It is one word, repeated.
     pub word: Option<u64>,
-    /// Entropy of its first bytes, as [`memfit_codec::entropy`] says; `None` where nobody has asked.
+    /// Entropy of its first bytes, as [`memfit_codec::entropy`] says; `None` where nobody has
+    /// asked.
     pub entropy: Option<u32>,
-    /// Bytes that each codec by number makes of it; [`PAGE`] and more: it does not get smaller; 0: not known.
+    /// Bytes that each codec by number makes of it; [`PAGE`] and more: it does not get smaller; 0:
+    /// not known.
     lens: [u16; CODEC_IDS + 1],
 }
 
@@ -69,8 +72,8 @@ impl Content {
         Content { word: same_filled(page), entropy: Some(entropy(page)), lens }
     }
 
-    /// What this codec has made of it. Of a trained one whichever dictionary was used, or else what its relative without one
-    /// has made of it; 0: neither was tried.
+    /// What this codec has made of it. Of a trained one whichever dictionary was used, or else what
+    /// its relative without one has made of it; 0: neither was tried.
     fn tried(&self, codec: CodecId) -> u16 {
         let first = usize::from(codec.0);
         let relative = codec.newest(0);
@@ -83,8 +86,8 @@ impl Content {
         }
     }
 
-    /// Bytes that a codec makes of it, `None` if it does not get smaller. Of a codec that was not tried: what another one has
-    /// made of it, the smallest.
+    /// Bytes that a codec makes of it, `None` if it does not get smaller. Of a codec that was not
+    /// tried: what another one has made of it, the smallest.
     pub fn len(&self, codec: CodecId) -> Option<u16> {
         let known = match self.tried(codec) {
             0 => self.lens.iter().copied().filter(|&len| len > 0).min().unwrap_or(PAGE as u16),
@@ -138,7 +141,8 @@ impl Contents {
         })
     }
 
-    /// Names a content, or one that is alike when there are many: nearly every page that is written to is another one.
+    /// Names a content, or one that is alike when there are many: nearly every page that is written
+    /// to is another one.
     pub fn near(&mut self, content: Content) -> ContentId {
         if self.all.len() < EXACT_MAX || self.names.contains_key(&content) {
             return self.intern(content);
@@ -192,8 +196,8 @@ impl Contents {
     }
 }
 
-/// Samples of a generator. They are compressed by the first simulation that meets it, which takes some milliseconds, and are the
-/// same for all others.
+/// Samples of a generator. They are compressed by the first simulation that meets it, which takes
+/// some milliseconds, and are the same for all others.
 fn samples(kind: u16) -> &'static [Content] {
     static MADE: [OnceLock<Vec<Content>>; GENERATORS_MAX] = [const { OnceLock::new() }; GENERATORS_MAX];
     let kind = usize::from(kind);

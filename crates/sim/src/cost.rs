@@ -8,8 +8,8 @@ use crate::fields::{find, Absent, Embedded, Key, Problem, TableError, Values};
 /// Every table of costs that is built in; the first is the default.
 pub static COSTS: &[Embedded] = embedded!("costs", "measured" "han18" "cervera99");
 
-/// Names of the codecs by the numbers that stand beside compressed pages, which never change; 0 is a page as it is.
-/// Those with a dictionary have a number for each of three.
+/// Names of the codecs by the numbers that stand beside compressed pages, which never change; 0 is
+/// a page as it is. Those with a dictionary have a number for each of three.
 const CODECS: [&str; 18] = [
     "",
     "lz4",
@@ -152,17 +152,18 @@ impl CostTable {
         })
     }
 
-    /// The table of this name, or the one in the file at this path: what has a `/` or ends in `.toml` is a path.
+    /// The table of this name, or the one in the file at this path: what has a `/` or ends in
+    /// `.toml` is a path.
     ///
     /// # Errors
-    /// If there is none, with the names of those that there are; if the file cannot be read; and what
-    /// [`CostTable::parse`] says.
+    /// If there is none, with the names of those that there are; if the file cannot be read; and
+    /// what [`CostTable::parse`] says.
     pub fn find(name_or_path: &str) -> Result<CostTable, TableError> {
         find("table of costs", name_or_path, COSTS, CostTable::parse)
     }
 
-    /// Costs of a codec by its number; nothing for 0, which is a page as it is. A number that no codec has, which a
-    /// damaged recording can hold, costs nothing either.
+    /// Costs of a codec by its number; nothing for 0, which is a page as it is. A number that no
+    /// codec has, which a damaged recording can hold, costs nothing either.
     pub fn codec(&self, number: u8) -> CodecCosts {
         self.codecs.get(usize::from(number)).copied().unwrap_or_default()
     }

@@ -1,8 +1,8 @@
 //! Devices that a swap tier or files can be on, and what an operation costs there.
 //!
-//! An operation takes a fixed time, which is another one when it goes on where the last one ended, and a time for each
-//! byte. Up to [`Device::queue_depth`] fixed times pass at once; bytes are transferred one after the other.
-//! docs/devices.md says what that leaves out.
+//! An operation takes a fixed time, which is another one when it goes on where the last one ended,
+//! and a time for each byte. Up to [`Device::queue_depth`] fixed times pass at once; bytes are
+//! transferred one after the other. docs/devices.md says what that leaves out.
 //!
 //! A device is a TOML file in `devices` and a line in [`DEVICES`].
 
@@ -39,8 +39,8 @@ pub struct Costs {
     pub random_ns: u64,
     /// Fixed time of an operation that begins where the last one ended, ns.
     pub sequential_ns: u64,
-    /// Time for each 4096 bytes, ns: a byte takes a 4096th of it. So a data sheet's rate fits a whole number: 4096 ns
-    /// are 1 GB/s.
+    /// Time for each 4096 bytes, ns: a byte takes a 4096th of it. So a data sheet's rate fits a
+    /// whole number: 4096 ns are 1 GB/s.
     pub transfer_4k_ns: u64,
 }
 
@@ -109,7 +109,8 @@ impl Transfers {
         self.operations.saturating_sub(self.sequential)
     }
 
-    /// Bytes that pass, in units of a device. Exact if each operation is less than a unit, or if all are whole units.
+    /// Bytes that pass, in units of a device. Exact if each operation is less than a unit, or if
+    /// all are whole units.
     pub fn padded_bytes(&self, unit_bytes: u64) -> u64 {
         self.bytes.max(self.operations.saturating_mul(unit_bytes))
     }
@@ -181,11 +182,12 @@ impl Device {
         })
     }
 
-    /// The device of this name, or the one in the file at this path: what has a `/` or ends in `.toml` is a path.
+    /// The device of this name, or the one in the file at this path: what has a `/` or ends in
+    /// `.toml` is a path.
     ///
     /// # Errors
-    /// If there is none, with the names of those that there are; if the file cannot be read; and what
-    /// [`Device::parse`] says.
+    /// If there is none, with the names of those that there are; if the file cannot be read; and
+    /// what [`Device::parse`] says.
     pub fn find(name_or_path: &str) -> Result<Device, TableError> {
         find("device", name_or_path, DEVICES, Device::parse)
     }
@@ -231,7 +233,8 @@ impl Device {
         Some(u64::try_from(of(read, reads) + of(write, writes)).unwrap_or(u64::MAX))
     }
 
-    /// Days until the rated bytes are written if it goes on like this, if the device wears and anything was written.
+    /// Days until the rated bytes are written if it goes on like this, if the device wears and
+    /// anything was written.
     pub fn days_to_rated_writes(&self, written_bytes: u64, in_ns: u64) -> Option<f64> {
         const DAY_NS: f64 = 86_400e9;
         let rated = self.rated_bytes? as f64;

@@ -1,5 +1,5 @@
-//! Tables of numbers as TOML, read strictly: what is unknown, missing, of another type or out of range is an error that
-//! says where it is and what is allowed. Devices and costs are such tables.
+//! Tables of numbers as TOML, read strictly: what is unknown, missing, of another type or out of
+//! range is an error that says where it is and what is allowed. Devices and costs are such tables.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -243,7 +243,8 @@ fn siblings(name: &str, keys: &[Key]) -> Vec<String> {
     allowed
 }
 
-/// What is built in under this name, or the file at this path: what has a `/` or ends in `.toml` is a path.
+/// What is built in under this name, or the file at this path: what has a `/` or ends in `.toml` is
+/// a path.
 pub(crate) fn find<T>(
     kind: &'static str,
     name_or_path: &str,

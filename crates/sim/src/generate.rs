@@ -1,4 +1,5 @@
-//! Programs that were never run: workloads by name, each from a seed. docs/workloads.md says what each is after.
+//! Programs that were never run: workloads by name, each from a seed. docs/workloads.md says what
+//! each is after.
 
 mod apps;
 mod basic;
@@ -16,7 +17,8 @@ use crate::workload::Workload;
 /// What a parameter is measured in, and so how it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Pages of 4 KiB; or a size with K, M or G behind it (binary), which is rounded to whole pages.
+    /// Pages of 4 KiB; or a size with K, M or G behind it (binary), which is rounded to whole
+    /// pages.
     Pages,
     /// A whole number.
     Count,

@@ -1,4 +1,5 @@
-//! Recorded runs again, and programs that were never run: what a scheme would do about them, without memory or time.
+//! Recorded runs again, and programs that were never run: what a scheme would do about them,
+//! without memory or time.
 //!
 //! See docs/trace.md for what a recording holds.
 #![forbid(unsafe_code)]
@@ -6,10 +7,9 @@
 mod contents;
 pub mod cost;
 pub mod device;
-mod feed;
+mod event_source;
 mod fields;
 pub mod generate;
-mod habits;
 mod hash;
 pub mod lru;
 mod machine;
@@ -18,17 +18,18 @@ pub mod price;
 mod recorded;
 mod replay;
 mod sweep;
+mod working_set;
 mod workload;
 mod write;
 
 pub use contents::{kind, Content, ContentId, Contents};
-pub use feed::{Batch, Far, Feed, BATCH};
+pub use event_source::{Batch, EventSource, Far, BATCH};
 pub use fields::{Embedded, Problem, TableError};
-pub use habits::Habits;
 pub use machine::{BySource, Machine, Reached, Residents, Setup, Tally, Times};
 pub use measure::{first_look, footprint, First, Footprint};
 pub use recorded::{Noted, Recorded};
 pub use replay::{replay, Replay, ReplayError};
 pub use sweep::{counts, sweep, threads, Outcome};
+pub use working_set::WorkingSet;
 pub use workload::{Event, How, Workload, UNKNOWN};
 pub use write::Recorder;

@@ -1,19 +1,21 @@
-//! Plain LRU over pages, as a yardstick: what a memory of so many pages would hit that always gives up the page which was used
-//! least recently, and does nothing else. It has no staging, no pool and no read-ahead, and all of its memory is for pages.
+//! Plain LRU over pages, as a yardstick: what a memory of so many pages would hit that always gives
+//! up the page which was used least recently, and does nothing else. It has no staging, no pool and
+//! no read-ahead, and all of its memory is for pages.
 //!
-//! A page is a page of a process: what a child shares with its parent is a page of its own from its first touch on. Pages that
-//! are freed leave the memory, and what was theirs is free until it is used again; pages that are moved keep their place in the
-//! order.
+//! A page is a page of a process: what a child shares with its parent is a page of its own from its
+//! first touch on. Pages that are freed leave the memory, and what was theirs is free until it is
+//! used again; pages that are moved keep their place in the order.
 //!
-//! [`Distances`] has all sizes at once, by stack distances (R. L. Mattson, J. Gecsei, D. R. Slutz and I. L. Traiger, "Evaluation
-//! techniques for storage hierarchies", IBM Systems Journal 9(2), 1970). [`Lru`] is one size, done as one would do it.
+//! [`Distances`] has all sizes at once, by stack distances (R. L. Mattson, J. Gecsei, D. R. Slutz
+//! and I. L. Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2),
+//! 1970). [`Lru`] is one size, done as one would do it.
 
 mod distances;
 mod table;
 
 pub use distances::{Curve, Distances};
 
-use crate::feed::{Batch, Far, Feed};
+use crate::event_source::{Batch, EventSource, Far};
 use crate::replay::ReplayError;
 use crate::workload::Event;
 pub(crate) use table::Table;
@@ -66,7 +68,8 @@ impl Hits {
     }
 }
 
-/// A page that is known. Number 0 is the head of the list: next to it are the pages that were used last and longest ago.
+/// A page that is known. Number 0 is the head of the list: next to it are the pages that were used
+/// last and longest ago.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     newer: u32,
@@ -193,14 +196,14 @@ impl Pages for Lru {
 /// Plain LRU of every size, over a whole workload. `progress` is called now and then.
 ///
 /// # Errors
-/// When the feed ends by one.
-pub fn lru(feed: &mut dyn Feed, progress: &mut dyn FnMut(Far)) -> Result<Curve, ReplayError> {
+/// When the source ends by one.
+pub fn lru(source: &mut dyn EventSource, progress: &mut dyn FnMut(Far)) -> Result<Curve, ReplayError> {
     let mut distances = Distances::new();
     let (mut batch, mut events) = (Batch::default(), 0);
-    while feed.fill(&mut batch)? {
+    while source.fill(&mut batch)? {
         batch.events.iter().for_each(|event| distances.event(event));
         events += batch.events.len() as u64;
-        progress(Far { events, share: feed.share() });
+        progress(Far { events, share: source.share() });
     }
     Ok(distances.curve())
 }

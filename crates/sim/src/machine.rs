@@ -1,30 +1,31 @@
-//! A machine that runs a workload under a scheme: the core decides as in the pager, and what the pager would do is counted and
-//! priced instead of done.
+//! A machine that runs a workload under a scheme: the core decides as in the pager, and what the
+//! pager would do is counted and priced instead of done.
 //!
-//! There are two clocks, of two CPUs: the programs' and that of reclaim. Reclaim works in the background until it has worked
-//! through the time that has passed; a program that finds too little memory free waits for it. Programs run one after the
-//! other, as the workload says. A fault waits for its read; writes are waited for by reclaim alone, and only when more
-//! of them are under way than the pager allows. What this leaves out: several CPUs for the programs, threads, the kernel's page
-//! cache, and what the pager itself uses (some MiB).
+//! There are two clocks, of two CPUs: the programs' and that of reclaim. Reclaim works in the
+//! background until it has worked through the time that has passed; a program that finds too little
+//! memory free waits for it. Programs run one after the other, as the workload says. A fault waits
+//! for its read; writes are waited for by reclaim alone, and only when more of them are under way
+//! than the pager allows. What this leaves out: several CPUs for the programs, threads, the
+//! kernel's page cache, and what the pager itself uses (some MiB).
 
-mod book;
 mod fault;
 mod reclaim;
+mod shadow;
 mod tier;
 
 use crate::contents::{ContentId, Contents};
 use crate::cost::CostTable;
 use crate::device::{Device, Transfers};
-use crate::feed::Batch;
+use crate::event_source::Batch;
 use crate::hash::NumberMap;
 use crate::workload::Event;
-use book::Book;
-use memfit_codec::{by_name, Aims, Chooser, CodecId, CODEC_IDS};
+use memfit_codec::{by_name, Aims, CodecId, CodecSelector, CODEC_IDS};
+use memfit_core::budget::{Sizes, COMPRESS_CHUNK};
 use memfit_core::scheme::{CodecKind, Scheme, SwapFormat};
-use memfit_core::sizes::{Sizes, COMPRESS_CHUNK};
 use memfit_core::{
     Answer, Compress, Core, Counters, Load, Page, PageRange, ProcId, Stored, Tunables, WriteBack, PAGE_BYTES,
 };
+use shadow::ShadowPages;
 use std::sync::Arc;
 use tier::Tier;
 
@@ -33,8 +34,8 @@ use tier::Tier;
 pub enum Residents {
     /// What the scheme takes away in the budget; what touches bring back.
     Simulated,
-    /// Those of the recorded run at each moment: it says what leaves and what is brought back. What becomes of the pages that
-    /// are out is the scheme's.
+    /// Those of the recorded run at each moment: it says what leaves and what is brought back. What
+    /// becomes of the pages that are out is the scheme's.
     AsRecorded,
 }
 
@@ -49,8 +50,9 @@ pub struct Setup {
     pub swap_bytes: u64,
     /// Which pages are resident.
     pub residents: Residents,
-    /// Share of the programs' pages that the workload has, 1 if it has all. In a miniature the budget is smaller and all that is
-    /// done costs more by it, and counts are made larger again (Waldspurger et al., USENIX ATC 2017).
+    /// Share of the programs' pages that the workload has, 1 if it has all. In a miniature the
+    /// budget is smaller and all that is done costs more by it, and counts are made larger again
+    /// (Waldspurger et al., USENIX ATC 2017).
     pub rate: f64,
     /// What is done in RAM, and how long it takes.
     pub costs: Arc<CostTable>,
@@ -107,7 +109,8 @@ pub struct Tally {
     pub cleaning_reads: Transfers,
     /// Writes to it.
     pub writes: Transfers,
-    /// Bytes of the pages in them themselves, before they were moved by cleaning, and without padding.
+    /// Bytes of the pages in them themselves, before they were moved by cleaning, and without
+    /// padding.
     pub object_bytes: u64,
     /// Pages read from files for the first time.
     pub file_first: u64,
@@ -214,9 +217,9 @@ pub struct Machine {
     /// The core's numbers of the workload's processes.
     procs: NumberMap<u32, ProcId>,
     last_proc: Option<(u32, ProcId)>,
-    books: Vec<Option<Book>>,
+    shadows: Vec<Option<ShadowPages>>,
     tier: Tier,
-    chooser: Chooser,
+    selector: CodecSelector,
     aims: Aims,
     /// The one codec of the scheme, if it has but one.
     codec: Option<CodecId>,
@@ -261,9 +264,9 @@ impl Machine {
             objects: Vec::new(),
             procs: NumberMap::default(),
             last_proc: None,
-            books: Vec::new(),
+            shadows: Vec::new(),
             tier,
-            chooser: Chooser::new(),
+            selector: CodecSelector::new(),
             aims: Aims::default(),
             codec: (scheme.codec.kind != CodecKind::Auto).then(|| by_name(scheme.codec.kind.name()).expect("a codec")),
             tally: Tally::default(),
@@ -289,7 +292,7 @@ impl Machine {
             }
             Event::Starts { proc } => {
                 let (id, _) = self.core.add_process((self.sizes.staging / PAGE_BYTES) as u32);
-                self.started(proc, id, Book::new());
+                self.started(proc, id, ShadowPages::new());
             }
             Event::Ends { proc } => {
                 let id = self.id(proc);
@@ -297,7 +300,7 @@ impl Machine {
                 self.core.remove_process(id);
                 self.procs.remove(&proc);
                 self.last_proc = None;
-                self.books[id.0 as usize] = None;
+                self.shadows[id.0 as usize] = None;
                 self.settle();
             }
             Event::Forks { parent, child, present } => {
@@ -305,14 +308,14 @@ impl Machine {
                 let slots = (self.sizes.staging / PAGE_BYTES) as u32;
                 let (id, _) = self.core.forked(from, slots, present);
                 self.core.inherit(id, PageRange::ALL);
-                let mut book = self.book(from).clone();
-                book.inherited(present);
-                self.started(child, id, book);
+                let mut shadow = self.shadow(from).clone();
+                shadow.inherited(present);
+                self.started(child, id, shadow);
                 self.settle();
             }
             Event::Maps { proc, first, pages, kind } => {
                 let id = self.id(proc);
-                self.book(id).map(first, pages, kind);
+                self.shadow(id).map(first, pages, kind);
             }
             Event::Present { proc, page } => {
                 let id = self.id(proc);
@@ -336,7 +339,7 @@ impl Machine {
             Event::Moves { proc, first, pages, to } => {
                 let id = self.id(proc);
                 let mut copied = Vec::new();
-                self.book(id).remap(first, pages, to, |page| copied.push(page));
+                self.shadow(id).remap(first, pages, to, |page| copied.push(page));
                 copied.into_iter().for_each(|page| self.tier.drop_copy(id, page));
                 self.core.remapped(id, range(first, pages), Page(to));
                 self.settle();
@@ -361,14 +364,14 @@ impl Machine {
         batch.events.iter().for_each(|&event| self.event(event));
     }
 
-    fn started(&mut self, proc: u32, id: ProcId, book: Book) {
+    fn started(&mut self, proc: u32, id: ProcId, shadow: ShadowPages) {
         self.procs.insert(proc, id);
         self.last_proc = None;
         let index = id.0 as usize;
-        if self.books.len() <= index {
-            self.books.resize_with(index + 1, || None);
+        if self.shadows.len() <= index {
+            self.shadows.resize_with(index + 1, || None);
         }
-        self.books[index] = Some(book);
+        self.shadows[index] = Some(shadow);
     }
 
     /// # Panics
@@ -384,31 +387,31 @@ impl Machine {
         }
     }
 
-    fn book(&mut self, id: ProcId) -> &mut Book {
-        self.books[id.0 as usize].as_mut().expect("a started process has a book")
+    fn shadow(&mut self, id: ProcId) -> &mut ShadowPages {
+        self.shadows[id.0 as usize].as_mut().expect("a started process has shadow pages")
     }
 
     /// What pages hold is gone.
     fn forget(&mut self, id: ProcId, first: u64, pages: u64) {
-        let (books, tier) = (&mut self.books, &mut self.tier);
-        let book = books[id.0 as usize].as_mut().expect("a started process has a book");
-        book.forget(first, pages, |page| tier.drop_copy(id, page));
+        let (shadows, tier) = (&mut self.shadows, &mut self.tier);
+        let shadow = shadows[id.0 as usize].as_mut().expect("a started process has shadow pages");
+        shadow.forget(first, pages, |page| tier.drop_copy(id, page));
     }
 
     /// Takes note of a page that a recorded run has evicted then.
     fn leaves(&mut self, id: ProcId, page: u64, content: Option<ContentId>, file: bool) {
-        let info = self.book(id).page(page);
+        let info = self.shadow(id).page(page);
         info.file = file;
         let before = info.content();
         if let Some(content) = content {
             info.written = true;
             info.holds(content);
             // Only what is changed is held against a copy of it.
-            if before != Some(content) && std::mem::take(&mut self.book(id).page(page).copied) {
+            if before != Some(content) && std::mem::take(&mut self.shadow(id).page(page).copied) {
                 self.tier.drop_copy(id, page);
             }
         }
-        if self.residents == Residents::Simulated || !self.book(id).page(page).resident {
+        if self.residents == Residents::Simulated || !self.shadow(id).page(page).resident {
             return;
         }
         // The recorded run may have had more room in staging.
@@ -425,13 +428,13 @@ impl Machine {
     fn taken(&mut self, id: ProcId, first: u64, pages: u32) {
         let (mut moved, mut file) = (0, 0);
         for i in 0..pages {
-            let book = self.book(id);
+            let shadow = self.shadow(id);
             let page = first + u64::from(i);
-            let info = book.page(page);
+            let info = shadow.page(page);
             info.resident = false;
             file |= u64::from(info.file) << i;
-            if book.shared > 0 {
-                book.unshare(page);
+            if shadow.shared > 0 {
+                shadow.unshare(page);
             }
             moved |= 1u64 << i;
         }
@@ -452,13 +455,13 @@ impl Machine {
 
     /// What a page holds now.
     fn content_of(&mut self, id: ProcId, page: u64) -> ContentId {
-        let (books, contents) = (&mut self.books, &mut self.contents);
-        let book = books[id.0 as usize].as_mut().expect("it has a book");
-        let info = *book.page(page);
+        let (shadows, contents) = (&mut self.shadows, &mut self.contents);
+        let shadow = shadows[id.0 as usize].as_mut().expect("it has shadow pages");
+        let info = *shadow.page(page);
         if let Some(content) = info.content() {
             return content;
         }
-        let kind = match book.mapping(page) {
+        let kind = match shadow.mapping(page) {
             Some((_, _, kind)) if info.written || info.file => Some(kind),
             _ => None,
         };
@@ -468,7 +471,7 @@ impl Machine {
             Some(_) => contents.noise(),
             None => contents.zeros(),
         };
-        book.page(page).holds(content);
+        shadow.page(page).holds(content);
         content
     }
 
@@ -486,7 +489,7 @@ impl Machine {
     /// What the core wants to be done besides.
     fn settle(&mut self) {
         let tier = &mut self.tier;
-        self.core.settle(|extent, len| tier.release(extent, len));
+        self.core.apply_effects(|extent, len| tier.release(extent, len));
     }
 
     /// Bytes in use.
@@ -494,7 +497,7 @@ impl Machine {
         let pages =
             self.core.present_total() + u64::from(self.core.pool_frames()) + u64::from(self.core.staging_allocated());
         // What a child shares is there once.
-        let shared: u64 = self.books.iter().flatten().map(|book| book.shared).sum();
+        let shared: u64 = self.shadows.iter().flatten().map(|shadow| shadow.shared).sum();
         (pages - shared) * PAGE_BYTES
     }
 

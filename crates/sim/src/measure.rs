@@ -3,7 +3,7 @@
 use crate::contents::Contents;
 use crate::cost::CostTable;
 use crate::device::Device;
-use crate::feed::{Batch, Far, Feed};
+use crate::event_source::{Batch, EventSource, Far};
 use crate::hash::NumberMap;
 use crate::machine::{Machine, Residents, Setup};
 use crate::recorded::{Noted, Recorded};
@@ -14,10 +14,12 @@ use memfit_trace::Reader;
 use std::io::Read;
 use std::sync::Arc;
 
-/// Least share of a run's time that counts as computing: a model's costs are not those of the machine that ran it.
+/// Least share of a run's time that counts as computing: a model's costs are not those of the
+/// machine that ran it.
 const COMPUTING_MIN: f64 = 0.05;
 
-/// Most pages that a workload has at once: what it would need to keep all in memory. Pages of files count.
+/// Most pages that a workload has at once: what it would need to keep all in memory. Pages of files
+/// count.
 #[derive(Debug, Default)]
 pub struct Footprint {
     /// Bits of 64 pages, by process.
@@ -79,13 +81,13 @@ impl Footprint {
 /// The footprint of a whole workload. `progress` is called now and then.
 ///
 /// # Errors
-/// When the feed ends by one.
-pub fn footprint(feed: &mut dyn Feed, progress: &mut dyn FnMut(Far)) -> Result<Footprint, ReplayError> {
+/// When the source ends by one.
+pub fn footprint(source: &mut dyn EventSource, progress: &mut dyn FnMut(Far)) -> Result<Footprint, ReplayError> {
     let mut footprint = Footprint::default();
     let mut batch = Batch::default();
-    while feed.fill(&mut batch)? {
+    while source.fill(&mut batch)? {
         batch.events.iter().for_each(|event| footprint.see(event));
-        progress(Far { events: footprint.events(), share: feed.share() });
+        progress(Far { events: footprint.events(), share: source.share() });
     }
     Ok(footprint)
 }
@@ -97,7 +99,8 @@ pub struct First {
     pub footprint: u64,
     /// Events that it is as a workload, without those of time.
     pub events: u64,
-    /// Share of its time in which the programs computed; the rest they waited for pages, by these costs.
+    /// Share of its time in which the programs computed; the rest they waited for pages, by these
+    /// costs.
     pub computing: f64,
     /// Calls that were replayed, each with the same decision as then.
     pub calls: u64,
@@ -111,8 +114,8 @@ pub struct First {
     pub end: Option<String>,
 }
 
-/// Simulates a recorded run as it was, under its own scheme, to see how much of its time was waiting. `length`: bytes of the
-/// recording, if that is known; `progress` is called now and then.
+/// Simulates a recorded run as it was, under its own scheme, to see how much of its time was
+/// waiting. `length`: bytes of the recording, if that is known; `progress` is called now and then.
 ///
 /// # Errors
 /// When it cannot be replayed.

@@ -1,10 +1,11 @@
 //! What a simulation did, and what that costs on a device.
 //!
-//! The program waits for its faults: the hand-off, what is decompressed and copied for them, and reads, one after the
-//! other. Everything else is done beside it, by the pager and by the device. Each of the two takes its time as well;
-//! when one needs longer than the program with its waits, reclaim cannot keep up, there is no room, and the program
-//! waits for the difference ([`Price::stalled_ns`]). So a run takes as long as the slowest of the three, which is the
-//! least that it can take.
+//! The program waits for its faults: the hand-off, what is decompressed and copied for them, and
+//! reads, one after the other. Everything else is done beside it, by the pager and by the device.
+//! Each of the two takes its time as well; when one needs longer than the program with its waits,
+//! reclaim cannot keep up, there is no room, and the program waits for the difference
+//! ([`Price::stalled_ns`]). So a run takes as long as the slowest of the three, which is the least
+//! that it can take.
 
 use crate::cost::CostTable;
 use crate::device::{Device, Transfers};
@@ -97,8 +98,8 @@ pub struct Price {
     pub stalled_ns: u64,
     /// What the pager worked while the program did not wait for it, ns.
     pub pager_ns: u64,
-    /// Time of all reads, ns: one after the other those that faults waited for, the others as many at once as the
-    /// device takes.
+    /// Time of all reads, ns: one after the other those that faults waited for, the others as many
+    /// at once as the device takes.
     pub device_read_ns: u64,
     /// Time of all writes, ns, as many at once as the device takes.
     pub device_write_ns: u64,
@@ -106,14 +107,14 @@ pub struct Price {
     pub energy_nj: Option<u64>,
     /// Bytes written, in units of the device.
     pub written_bytes: u64,
-    /// Days until what the device is rated for is written if it goes on like this, if it is rated and anything was
-    /// written.
+    /// Days until what the device is rated for is written if it goes on like this, if it is rated
+    /// and anything was written.
     pub days_to_rated_writes: Option<f64>,
 }
 
 impl Price {
-    /// Time of all operations one after the other, ns: what a model without any overlap, such as that of Han et al.
-    /// (their equation 1), takes for the cost. It leaves the stalls out.
+    /// Time of all operations one after the other, ns: what a model without any overlap, such as
+    /// that of Han et al. (their equation 1), takes for the cost. It leaves the stalls out.
     pub fn operations_ns(&self) -> u64 {
         sum([self.program_ns - self.stalled_ns, self.pager_ns, self.device_write_ns])
     }
@@ -138,7 +139,8 @@ pub fn price(counts: &Counts, costs: &CostTable, device: &Device, run_ns: u64) -
     let waited_ns = device.read_ns(&waited, 1);
     let device_write_ns = device.write_ns(writes, u64::MAX);
     let reads = both(&waited, &counts.beside_reads);
-    // A device that takes several operations at once is not blocked by the one that a fault waits for.
+    // A device that takes several operations at once is not blocked by the one that a fault waits
+    // for.
     let busy_ns = device.read_ns(&reads, u64::MAX).saturating_add(device_write_ns);
     let length_ns = sum([run_ns, faults_ns, waited_ns]);
     let stalled_ns = busy_ns.max(pager_ns).saturating_sub(length_ns);

@@ -1,21 +1,24 @@
 //! A recorded run as a workload: what its programs did, without what its scheme decided.
 //!
-//! The recording is replayed exactly meanwhile, which says where each page is, and that all was read right.
+//! The recording is replayed exactly meanwhile, which says where each page is, and that all was
+//! read right.
 //!
-//! What pages hold is known when they have been compressed, which is later than they have left: events wait until it is known,
-//! at most [`WAITING`] of them. A run that is recorded with contents says what several codecs make of each page, and of some of the
-//! sample also when nobody compressed them. Of a page that was wanted before anybody looked nothing new is known: it holds what it
-//! held last, or else what was last found in its region, or else, in a miniature, what one of the pages held that were looked at.
+//! What pages hold is known when they have been compressed, which is later than they have left:
+//! events wait until it is known, at most [`WAITING`] of them. A run that is recorded with contents
+//! says what several codecs make of each page, and of some of the sample also when nobody
+//! compressed them. Of a page that was wanted before anybody looked nothing new is known: it holds
+//! what it held last, or else what was last found in its region, or else, in a miniature, what one
+//! of the pages held that were looked at.
 
 use crate::contents::{Content, ContentId, Contents};
-use crate::feed::{Batch, Feed, BATCH};
+use crate::event_source::{Batch, EventSource, BATCH};
 use crate::hash::{NumberMap, NumberSet};
 use crate::replay::{begins, ReplayError};
 use crate::workload::{Event, How, UNKNOWN};
 use memfit_codec::CodecId;
 use memfit_core::sample::{mix, Sampled, REGION_PAGES};
 use memfit_core::trace::{Contents as Held, Damaged, Decoder, Item, Note, Whose};
-use memfit_core::{Asked, Coded, Core, Entry, Filled, ObjectId, Page, PageRange};
+use memfit_core::{Coded, Core, CoreCall, Entry, Filled, ObjectId, Page, PageRange};
 use memfit_trace::{Block, ReadError, Reader, MEMFIT};
 use std::collections::VecDeque;
 use std::io::Read;
@@ -121,7 +124,8 @@ pub struct Recorded<R> {
 }
 
 impl<R: Read> Recorded<R> {
-    /// Begins to read. `computing`: the share of the run's time in which its programs computed, 0 to 1; the rest was waiting.
+    /// Begins to read. `computing`: the share of the run's time in which its programs computed, 0
+    /// to 1; the rest was waiting.
     ///
     /// # Errors
     /// When there can be no such run.
@@ -172,7 +176,8 @@ impl<R: Read> Recorded<R> {
         self.core.number()
     }
 
-    /// Tells of sampled pages alone. Those that nobody has looked at hold what one of `others` does.
+    /// Tells of sampled pages alone. Those that nobody has looked at hold what one of `others`
+    /// does.
     #[must_use]
     pub fn of_sample(self, sampled: Sampled, others: Arc<[Content]>) -> Recorded<R> {
         Recorded { only: Some(sampled), others, ..self }
@@ -189,8 +194,9 @@ impl<R: Read> Recorded<R> {
         Recorded { length, ..self }
     }
 
-    /// What is sampled as far as was read, which is further than the events that were handed out: nearly all touches of these pages are
-    /// in the recording. `None` if the run was recorded without accesses.
+    /// What is sampled as far as was read, which is further than the events that were handed out:
+    /// nearly all touches of these pages are in the recording. `None` if the run was recorded
+    /// without accesses.
     pub fn sampled(&self) -> Option<Sampled> {
         self.sampled
     }
@@ -242,7 +248,7 @@ impl<R: Read> Recorded<R> {
             };
             left = left.checked_sub(1).ok_or(wrong(Damaged::Wrong))?;
             self.before(&asked);
-            self.core.again(&asked);
+            self.core.replay(&asked);
             self.after(&asked);
         }
         if left == 0 {
@@ -277,7 +283,8 @@ impl<R: Read> Recorded<R> {
         self.only.is_none_or(|sampled| sampled.has(page))
     }
 
-    /// The part of a mapping around a page of which is told: a fault in a simulation brings no other pages.
+    /// The part of a mapping around a page of which is told: a fault in a simulation brings no
+    /// other pages.
     fn told_of(&self, page: Page, limit: PageRange) -> PageRange {
         if self.only.is_none() {
             return limit;
@@ -288,16 +295,16 @@ impl<R: Read> Recorded<R> {
     }
 
     /// What can only be seen before the core has done it.
-    fn before(&mut self, asked: &Asked<'_>) {
+    fn before(&mut self, asked: &CoreCall<'_>) {
         match *asked {
-            Asked::RemoveProcess { proc } => {
+            CoreCall::RemoveProcess { proc } => {
                 self.push(Event::Ends { proc: proc.0 });
                 self.mapped.remove(&proc.0);
                 self.found.retain(|&(other, _), _| other != proc.0);
                 self.seen.retain(|&(other, _), _| other != proc.0);
                 self.faults.retain(|&(other, _)| other != proc.0);
             }
-            Asked::Fault { proc, page, limit, .. } => {
+            CoreCall::Fault { proc, page, limit, .. } => {
                 self.faults.insert((proc.0, page.0));
                 let limit = self.told_of(page, limit);
                 if limit.pages > 0 && self.mapped.insert(proc.0, limit) != Some(limit) {
@@ -305,7 +312,7 @@ impl<R: Read> Recorded<R> {
                     self.push(Event::Maps { proc: proc.0, first, pages, kind: UNKNOWN });
                 }
             }
-            Asked::Loaded { proc, page, filled } => {
+            CoreCall::Loaded { proc, page, filled } => {
                 let entry = self.core.entry(proc, page);
                 if filled == Filled::Retry {
                     return;
@@ -329,44 +336,46 @@ impl<R: Read> Recorded<R> {
                     (_, false) => Event::Brought { proc, page },
                 });
             }
-            Asked::Removed { proc, range } | Asked::Unmapped { proc, range } | Asked::Disown { proc, range } => {
+            CoreCall::Removed { proc, range }
+            | CoreCall::Unmapped { proc, range }
+            | CoreCall::Disown { proc, range } => {
                 self.push(Event::Frees { proc: proc.0, first: range.first.0, pages: range.pages });
             }
-            Asked::Remapped { proc, from, to } => {
+            CoreCall::Remapped { proc, from, to } => {
                 self.push(Event::Moves { proc: proc.0, first: from.first.0, pages: from.pages, to: to.0 });
             }
-            Asked::Compressed { object, coded } => self.known(object.0, coded),
-            Asked::Offer { object, estimate, .. } => {
+            CoreCall::Compressed { object, coded } => self.known(object.0, coded),
+            CoreCall::Offer { object, estimate, .. } => {
                 if let Some(left) = self.left.get_mut(&object.0) {
                     left.entropy = estimate;
                 }
             }
-            Asked::PickVictims { tick, .. } | Asked::Look { tick } => self.ticks(tick),
-            Asked::Evicted { tick, .. } if tick > 0 => self.ticks(tick),
+            CoreCall::PickVictims { tick, .. } | CoreCall::Look { tick } => self.ticks(tick),
+            CoreCall::Evicted { tick, .. } if tick > 0 => self.ticks(tick),
             _ => {}
         }
     }
 
     /// What can only be seen afterwards.
-    fn after(&mut self, asked: &Asked<'_>) {
+    fn after(&mut self, asked: &CoreCall<'_>) {
         match *asked {
-            Asked::AddProcess { .. } => {
+            CoreCall::AddProcess { .. } => {
                 let proc = self.core.last_process().0;
                 self.push(Event::Starts { proc });
             }
-            Asked::Forked { parent, present, .. } => {
+            CoreCall::Forked { parent, present, .. } => {
                 let child = self.core.last_process().0;
                 self.push(Event::Forks { parent: parent.0, child, present });
             }
-            Asked::Adopt { proc, page, .. } if self.tells(page) => {
+            CoreCall::Adopt { proc, page, .. } if self.tells(page) => {
                 self.push(Event::Present { proc: proc.0, page: page.0 })
             }
-            Asked::EndQuarantine { proc, page, present: true, .. }
+            CoreCall::EndQuarantine { proc, page, present: true, .. }
                 if self.tells(page) && matches!(self.core.entry(proc, page), Entry::Resident | Entry::Lazy) =>
             {
                 self.push(Event::Present { proc: proc.0, page: page.0 });
             }
-            Asked::Evicted { proc, first, pages, answer, .. } => {
+            CoreCall::Evicted { proc, first, pages, answer, .. } => {
                 for i in 0..u64::from(pages) {
                     let page = first.0 + i;
                     if !self.tells(Page(page)) {
@@ -466,7 +475,8 @@ impl<R: Read> Recorded<R> {
         self.events.len()
     }
 
-    /// Nobody will say what this page held: what was seen of it, or what its region holds, if the page itself has nothing to go by.
+    /// Nobody will say what this page held: what was seen of it, or what its region holds, if the
+    /// page itself has nothing to go by.
     fn guess(&mut self, event: u64) {
         let index = (event - self.gone) as usize;
         if let Some(&Event::Leaves { proc, page, content: None, .. }) = self.events.get(index) {
@@ -484,7 +494,7 @@ impl<R: Read> Recorded<R> {
     }
 }
 
-impl<R: Read + Send> Feed for Recorded<R> {
+impl<R: Read + Send> EventSource for Recorded<R> {
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, ReplayError> {
         batch.clear();
         loop {

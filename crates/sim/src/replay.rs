@@ -11,7 +11,8 @@ use std::io::Read;
 pub struct Replay {
     /// Calls that were done again.
     pub calls: u64,
-    /// Those up to which all decisions were the same: all of them, but for the last block of a recording that was cut.
+    /// Those up to which all decisions were the same: all of them, but for the last block of a
+    /// recording that was cut.
     pub compared: u64,
     /// Time of the run that they took, ns; that of the last block's beginning if it was cut.
     pub run_ns: u64,
@@ -24,7 +25,8 @@ pub struct Replay {
 /// A recording that cannot be replayed.
 #[derive(Debug)]
 pub enum ReplayError {
-    /// Another version of memfit recorded it, this one: it may decide otherwise, or hold calls for impossible.
+    /// Another version of memfit recorded it, this one: it may decide otherwise, or hold calls for
+    /// impossible.
     Version(String),
     /// No core can be made for it.
     Head(HeadError),
@@ -84,7 +86,7 @@ pub fn replay<R: Read>(reader: &mut Reader<R>) -> Result<Replay, ReplayError> {
                     let mut decoder = Decoder::new(bytes);
                     for _ in 0..calls {
                         let asked = decoder.call().map_err(wrong)?.ok_or(wrong(Damaged::Short))?;
-                        core.again(&asked);
+                        core.replay(&asked);
                     }
                 }
             }

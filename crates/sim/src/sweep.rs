@@ -1,7 +1,7 @@
 //! Several machines, fed with the same events.
 
 use crate::contents::Contents;
-use crate::feed::{Batch, Far, Feed};
+use crate::event_source::{Batch, EventSource, Far};
 use crate::machine::{Machine, Reached, Setup, Tally, Times};
 use crate::price::{price, Codings, Counts, FaultCounts};
 use crate::replay::ReplayError;
@@ -33,7 +33,8 @@ pub struct Outcome {
     pub operations_ns: u64,
     /// Energy of the device beyond that of an idle one, nJ, if it is known.
     pub energy_nj: Option<u64>,
-    /// Days until the device's rated writes are used up if it goes on like this, if that is known and anything was written.
+    /// Days until the device's rated writes are used up if it goes on like this, if that is known
+    /// and anything was written.
     pub days_to_rated_writes: Option<f64>,
 }
 
@@ -56,7 +57,8 @@ impl Outcome {
         }
     }
 
-    /// The program's time in terms of what it would take if all of its pages stayed in memory; `None` if it never computes.
+    /// The program's time in terms of what it would take if all of its pages stayed in memory;
+    /// `None` if it never computes.
     pub fn slowdown(&self) -> Option<f64> {
         (self.times.computes > 0).then(|| self.times.program as f64 / self.times.computes as f64)
     }
@@ -98,12 +100,12 @@ pub fn threads(machines: usize) -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(machines).max(1)
 }
 
-/// Feeds machines of all these setups, on so many threads. `progress` is called now and then.
+/// Runs machines of all these setups, on so many threads. `progress` is called now and then.
 ///
 /// # Errors
-/// When the feed ends by one.
+/// When the source ends by one.
 pub fn sweep(
-    feed: &mut dyn Feed,
+    source: &mut dyn EventSource,
     setups: &[Setup],
     threads: usize,
     progress: &mut dyn FnMut(Far),
@@ -127,7 +129,7 @@ pub fn sweep(
         let mut events = 0;
         let mut batch = Batch::default();
         let fed = loop {
-            match feed.fill(&mut batch) {
+            match source.fill(&mut batch) {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
                 Err(error) => break Err(error),
@@ -138,7 +140,7 @@ pub fn sweep(
                 // That thread has panicked, and says so when it is joined.
                 break Ok(());
             }
-            progress(Far { events, share: feed.share() });
+            progress(Far { events, share: source.share() });
         };
         drop(inputs);
         let mut parts: Vec<_> = handles

@@ -1,4 +1,5 @@
-//! What programs do to their memory, as the simulator takes it: from a generator, or from a recorded run.
+//! What programs do to their memory, as the simulator takes it: from a generator, or from a
+//! recorded run.
 
 use crate::contents::ContentId;
 
@@ -16,8 +17,9 @@ pub enum How {
     File,
 }
 
-/// One thing that happens. Pages are numbers of pages of 4 KiB in the address space of a process. Processes have the
-/// numbers that the workload gives them, in use from [`Event::Starts`] or [`Event::Forks`] to [`Event::Ends`].
+/// One thing that happens. Pages are numbers of pages of 4 KiB in the address space of a process.
+/// Processes have the numbers that the workload gives them, in use from [`Event::Starts`] or
+/// [`Event::Forks`] to [`Event::Ends`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A process without any memory.
@@ -40,7 +42,8 @@ pub enum Event {
         present: bool,
     },
     /// Memory is mapped: its pages will hold, when they are written, what this generator of
-    /// [`memfit_codec::generate::GENERATORS`] makes. Until then they are zeros. May be said again with another one.
+    /// [`memfit_codec::generate::GENERATORS`] makes. Until then they are zeros. May be said again
+    /// with another one.
     Maps {
         /// The process.
         proc: u32,
@@ -51,7 +54,8 @@ pub enum Event {
         /// Index of the generator.
         kind: u16,
     },
-    /// A page is in memory, without a fault: a recorded run has found it there when it began to manage it.
+    /// A page is in memory, without a fault: a recorded run has found it there when it began to
+    /// manage it.
     Present {
         /// The process.
         proc: u32,
@@ -67,7 +71,8 @@ pub enum Event {
         /// For what.
         how: How,
     },
-    /// A page comes back beside the one before it, without being used: a recorded run has brought it.
+    /// A page comes back beside the one before it, without being used: a recorded run has brought
+    /// it.
     Brought {
         /// The process.
         proc: u32,
@@ -117,7 +122,8 @@ pub enum Event {
     },
 }
 
-/// A source of events, the same each time from the same seed. Its memory does not grow with the number of events.
+/// A source of events, the same each time from the same seed. Its memory does not grow with the
+/// number of events.
 pub trait Workload: Iterator<Item = Event> + Send {
     /// Says what a mark is, for tables.
     fn mark(&self, mark: u32) -> String {

@@ -2,8 +2,8 @@
 
 use memfit_core::scheme::{Scheme, PRESETS};
 use memfit_sim::{
-    cost::CostTable, device::Device, kind, replay, Batch, Contents, Event, Feed, How, Machine, Recorded, Recorder,
-    Residents, Setup,
+    cost::CostTable, device::Device, kind, replay, Batch, Contents, Event, EventSource, How, Machine, Recorded,
+    Recorder, Residents, Setup,
 };
 use memfit_trace::Reader;
 use std::sync::Arc;

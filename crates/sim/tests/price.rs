@@ -25,7 +25,8 @@ fn han(counts: &Counts) -> Price {
     price(counts, &costs("han18"), &device("emmc-han"), 1000 * SECOND)
 }
 
-/// The five operations of Han et al.: pages from files, in from and out to storage, out of and in to zRAM.
+/// The five operations of Han et al.: pages from files, in from and out to storage, out of and in
+/// to zRAM.
 fn operations(fi: u64, si: u64, so: u64, zi: u64, zo: u64) -> Counts {
     let mut counts = Counts {
         faults: FaultCounts { file: fi, swap: si, pool: zi, ..FaultCounts::default() },
@@ -103,9 +104,9 @@ fn han_wear() {
     assert_eq!(days(29 * GB) as u64, 635, "zSWAP: 29 GB");
 }
 
-/// Reads at random, each of which makes room by a write: Tuduce and Gross give sizes, accesses and seconds of their
-/// benchmark `rand` without compression, on the G5 with 1 GB. Linux writes several pages at once, but not all: the time
-/// lies between.
+/// Reads at random, each of which makes room by a write: Tuduce and Gross give sizes, accesses and
+/// seconds of their benchmark `rand` without compression, on the G5 with 1 GB. Linux writes several
+/// pages at once, but not all: the time lies between.
 #[test]
 fn tuduce_rand_without_compression() {
     for (gb, accesses, seconds) in
@@ -126,7 +127,8 @@ fn tuduce_rand_without_compression() {
     }
 }
 
-/// Cervera et al. pay one seek for all full buffers: 8 of 4 KiB with 32 pages, against 32 pages one by one.
+/// Cervera et al. pay one seek for all full buffers: 8 of 4 KiB with 32 pages, against 32 pages one
+/// by one.
 #[test]
 fn cervera_one_seek_for_many_pages() {
     let (disk, lzo) = (device("hdd-1999"), costs("cervera99").codec(LZO));
@@ -137,7 +139,8 @@ fn cervera_one_seek_for_many_pages() {
     assert!(disk.read_ns(&transfers(1, 0, 4096), 1) > 200 * lzo.decompress_ns);
 }
 
-/// ezswap reckons with 1 for a page that costs a read to get back, 4 for one that costs a write before.
+/// ezswap reckons with 1 for a page that costs a read to get back, 4 for one that costs a write
+/// before.
 #[test]
 fn ezswap_an_anonymous_page_costs_four_times_a_clean_one() {
     let (emmc, page) = (device("emmc-ezswap"), transfers(1, 0, 4096));
@@ -146,10 +149,10 @@ fn ezswap_an_anonymous_page_costs_four_times_a_clean_one() {
     assert!(both.abs_diff(4 * read) < 4, "{both} ns against {read}");
 }
 
-/// Operations of 4 KiB a second, one at a time and as many at once as the device takes. The rates one at a time are the
-/// published ones, but for ufs-3.1's; of those at once, all but three: a queue depth for both directions is chosen by
-/// the writes, so reads of ssd-sata come to half of the published 98 000 and those of ssd-nvme to nine tenths of a
-/// million.
+/// Operations of 4 KiB a second, one at a time and as many at once as the device takes. The rates
+/// one at a time are the published ones, but for ufs-3.1's; of those at once, all but three: a
+/// queue depth for both directions is chosen by the writes, so reads of ssd-sata come to half of
+/// the published 98 000 and those of ssd-nvme to nine tenths of a million.
 #[test]
 fn published_rates() {
     let thousand = transfers(1000, 0, 4096);

@@ -1,4 +1,5 @@
-//! Every workload of the table: the same each time, within the memory it has mapped, as large as its paper says.
+//! Every workload of the table: the same each time, within the memory it has mapped, as large as
+//! its paper says.
 
 use memfit_codec::generate::GENERATORS;
 use memfit_sim::generate::{Param, Spec, Unit, WorkloadEntry, WORKLOADS};
@@ -40,7 +41,8 @@ struct Seen {
     ns: u64,
 }
 
-/// Which pages of a process are mapped (1) and were touched (2), and as what (4: as pages of files).
+/// Which pages of a process are mapped (1) and were touched (2), and as what (4: as pages of
+/// files).
 type Pages = Vec<u8>;
 
 /// By number: those that were never started, and those that have ended, are none.
@@ -116,8 +118,8 @@ fn check(text: &str) -> Seen {
     seen
 }
 
-/// At defaults: workload, processes that start in all, MiB that it should take at most at a time by what it is after; and what it
-/// does: pages that hold something at most, events.
+/// At defaults: workload, processes that start in all, MiB that it should take at most at a time by
+/// what it is after; and what it does: pages that hold something at most, events.
 const SIZES: &[(&str, u64, f64, u64, u64)] = &[
     ("scan", 1, 154.0, 39424, 237_477),
     ("uniform", 1, 154.0, 39424, 1_043_490),
@@ -192,7 +194,8 @@ fn the_same_seed_does_the_same() {
     for entry in WORKLOADS {
         let first = |text: &str| hash_of_the_first(text, 150_000);
         assert_eq!(first(entry.name), first(entry.name), "{}", entry.name);
-        // One matrix and one film have nothing to them that is by chance; of several, what the pages hold is.
+        // One matrix and one film have nothing to them that is by chance; of several, what the
+        // pages hold is.
         let (chance, more) = match entry.name {
             "thrasher" => (false, ""),
             "fft" | "xanim" => (true, "processes=2,"),

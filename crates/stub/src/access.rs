@@ -1,16 +1,20 @@
-//! Memory that the program may not write, and calls that must not meet it while the stub has it open.
+//! Memory that the program may not write, and calls that must not meet it while the stub has it
+//! open.
 //!
-//! A page moves only out of a mapping that may be written. So the stub gives a run of pages of a read-only mapping
-//! write access for the microseconds of its MOVE, and takes it away again. Before that it write-protects the pages by
-//! userfaultfd: who writes to one waits for the pager, and gets SIGSEGV when the access is as it was.
+//! A page moves only out of a mapping that may be written. So the stub gives a run of pages of a
+//! read-only mapping write access for the microseconds of its MOVE, and takes it away again. Before
+//! that it write-protects the pages by userfaultfd: who writes to one waits for the pager, and gets
+//! SIGSEGV when the access is as it was.
 //!
-//! Calls of the program that change mappings, or copy them (fork), would see the wrong access, or have theirs
-//! overwritten. Those made by libc's functions keep the stub out meanwhile, and wait where it was first. They count
-//! themselves instead of taking a lock: a handler of a signal can make such a call in the middle of another one. The
-//! stub never waits for them. A bare system call passes by: then the range can keep the access that it had before that
-//! call, or be written in this moment.
+//! Calls of the program that change mappings, or copy them (fork), would see the wrong access, or
+//! have theirs overwritten. Those made by libc's functions keep the stub out meanwhile, and wait
+//! where it was first. They count themselves instead of taking a lock: a handler of a signal can
+//! make such a call in the middle of another one. The stub never waits for them. A bare system call
+//! passes by: then the range can keep the access that it had before that call, or be written in
+//! this moment.
 //!
-//! A call that is left by `longjmp` from such a handler keeps the stub out for good: read-only memory stays, then.
+//! A call that is left by `longjmp` from such a handler keeps the stub out for good: read-only
+//! memory stays, then.
 
 use crate::agent;
 use crate::sys::{self, syscall};
@@ -26,21 +30,22 @@ const MAP_FIXED: i32 = 0x10;
 /// MAP_SHARED of what [`ask`] says.
 const SHARED: u64 = 8;
 
-/// How many threads of the program are in such a call, with or without [`WANTED`]; or [`OPEN`], with or without
-/// [`SLEEPER`].
+/// How many threads of the program are in such a call, with or without [`WANTED`]; or [`OPEN`],
+/// with or without [`SLEEPER`].
 static CALLS: AtomicU32 = AtomicU32::new(0);
 /// The stub has something open.
 const OPEN: u32 = 1 << 31;
 /// And somebody sleeps until it has not.
 const SLEEPER: u32 = 1 << 30;
-/// The stub waits for a moment without such calls: those that begin wait as well, but not for long. (One may be made by
-/// a handler in the middle of another one.)
+/// The stub waits for a moment without such calls: those that begin wait as well, but not for long.
+/// (One may be made by a handler in the middle of another one.)
 const WANTED: u32 = 1 << 29;
-/// Looks of the stub before it says so: most calls take a few microseconds. How often it sleeps after that, at most a
-/// millisecond each.
+/// Looks of the stub before it says so: most calls take a few microseconds. How often it sleeps
+/// after that, at most a millisecond each.
 const TRIES: u32 = 50;
 const WAITS: u32 = 3;
-/// Looks of a thread of the program while the stub waits; and while something is open, before it sleeps.
+/// Looks of a thread of the program while the stub waits; and while something is open, before it
+/// sleeps.
 const PATIENCE: u32 = 10_000;
 const SPINS: u32 = 2000;
 /// How often it sleeps, 100 ms each, before it doubts that the stub is there.
@@ -144,7 +149,8 @@ fn end() {
     }
 }
 
-/// A filter will not let memory that is executed be made writable: when this returns none is open, nor will be.
+/// A filter will not let memory that is executed be made writable: when this returns none is open,
+/// nor will be.
 pub fn keep_executed() {
     EXECUTED_STAYS.store(true, Relaxed);
     changing(|| ());
@@ -214,7 +220,8 @@ pub fn ask(maps: i32, address: usize) -> Option<Mapping> {
     Some(Mapping { start, end, access: query.access as usize & 7, plain })
 }
 
-/// A run of pages of a read-only mapping that may be written for the moment, by nobody but the stub.
+/// A run of pages of a read-only mapping that may be written for the moment, by nobody but the
+/// stub.
 pub struct Opened {
     uffd: i32,
     maps: i32,
@@ -238,8 +245,8 @@ pub enum Opening {
 pub enum Closed {
     /// All is as it was.
     Whole,
-    /// The run is a mapping of its own now. Its memory was never promised by the kernel's accounting (it is filled, but
-    /// the program could never write there), and is now.
+    /// The run is a mapping of its own now. Its memory was never promised by the kernel's
+    /// accounting (it is filled, but the program could never write there), and is now.
     Split,
     /// It could not be closed.
     Never,
@@ -300,12 +307,13 @@ impl Opened {
         unsafe { syscall!(sys::IOCTL, self.uffd, WRITE_PROTECT, argument.as_ptr()) }
     }
 
-    /// Gives it the access that it had. `empty`: no page of it is left. `look`: say whether it stays split.
+    /// Gives it the access that it had. `empty`: no page of it is left. `look`: say whether it
+    /// stays split.
     pub fn close(self, empty: bool, look: bool) -> Closed {
         let Opened { maps, start, bytes, mapping, .. } = self;
         let closed = self.close_pages();
-        // Only now: who waits to write must find it closed. A failure leaves the protection to the pager, which takes
-        // it off when it stops somebody.
+        // Only now: who waits to write must find it closed. A failure leaves the protection to the
+        // pager, which takes it off when it stops somebody.
         if !empty {
             self.protect(false);
         }
@@ -336,8 +344,9 @@ impl Opened {
     }
 }
 
-/// Makes present pages exclusive that were shared by a fork, without writing: to read a byte of them by this call
-/// copies those that are still shared. Where that is not allowed they stay shared.
+/// Makes present pages exclusive that were shared by a fork, without writing: to read a byte of
+/// them by this call copies those that are still shared. Where that is not allowed they stay
+/// shared.
 pub fn unshare(address: usize, present: u64) {
     UNSHARING.store(true, SeqCst);
     if !SHARED_STAYS.load(SeqCst) {

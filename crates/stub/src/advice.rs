@@ -1,10 +1,12 @@
 //! madvise and process_madvise, where the pager must hear of it.
 //!
-//! MADV_GUARD_INSTALL (Linux 6.13) zaps pages, and the kernel raises no userfaultfd event for it. The pager would give
-//! pages that are outside back after MADV_GUARD_REMOVE, where zeros belong, and would miss the ones that were present.
-//! So three calls take the place of one. The first INSTALL keeps everybody out of the range. MADV_DONTNEED raises the
-//! event by which the pager forgets the pages; it leaves guards alone. The second INSTALL puts guards back: until the pager had
-//! read the event it could fill pages of the range ahead of a fault next to it, and a fill replaces a guard.
+//! MADV_GUARD_INSTALL (Linux 6.13) zaps pages, and the kernel raises no userfaultfd event for it.
+//! The pager would give pages that are outside back after MADV_GUARD_REMOVE, where zeros belong,
+//! and would miss the ones that were present. So three calls take the place of one. The first
+//! INSTALL keeps everybody out of the range. MADV_DONTNEED raises the event by which the pager
+//! forgets the pages; it leaves guards alone. The second INSTALL puts guards back: until the pager
+//! had read the event it could fill pages of the range ahead of a fault next to it, and a fill
+//! replaces a guard.
 
 use crate::exec::returned;
 use crate::sys::{self, syscall, Iovec, PAGE};
@@ -78,7 +80,8 @@ unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: i32) -> i32 {
 /// # Safety
 /// As process_madvise.
 pub unsafe fn advise_process(pidfd: usize, ranges: usize, count: usize, advice: usize, flags: usize) -> isize {
-    // SAFETY: forwards what the caller answers for; where the kernel has carried out something it has read the ranges.
+    // SAFETY: forwards what the caller answers for; where the kernel has carried out something it
+    // has read the ranges.
     unsafe {
         let done = syscall!(sys::PROCESS_MADVISE, pidfd, ranges, count, advice, flags);
         if advice as i32 == GUARD_INSTALL && done > 0 {

@@ -1,9 +1,10 @@
 //! The stub's thread: says hello, sleeps until the pager needs pages, takes them.
 //!
-//! It is a thread and not a process that shares the memory: it ends with exec and exit by itself, so
-//! the memory of a dead program never outlives it. It has its own empty descriptor table, its own
-//! stack and thread pointer, and blocks every signal. A process gets it when it is to be paged: the pager has a thread of
-//! the program make it (`greeting`). The fork child of a paged process depends on it, and makes it at once.
+//! It is a thread and not a process that shares the memory: it ends with exec and exit by itself,
+//! so the memory of a dead program never outlives it. It has its own empty descriptor table, its
+//! own stack and thread pointer, and blocks every signal. A process gets it when it is to be paged:
+//! the pager has a thread of the program make it (`greeting`). The fork child of a paged process
+//! depends on it, and makes it at once.
 
 use crate::socket::{ask, connect, is_known, receive, remove_place, send};
 use crate::sys::{self, syscall, PAGE};
@@ -13,21 +14,22 @@ use core::arch::global_asm;
 use core::mem::{size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{
-    Command, FromStub, Ring, ALL_ENDED, BATCH, BYE, CLONE_FLAGS, CONFINE, ENGAGE, ENGAGED, FORKED, FORKED_AGAIN, HELLO,
-    LEAVE, LEND, MAPS, NOTICE_PAGES, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RING_BYTES, SERVED, STAY, TELL_FORKS,
-    TRUST_MOVE, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    Command, FromStub, Ring, ALL_ENDED, ANNOUNCE_FORKS, ATTACH, ATTACHED, BATCH, BYE, CLONE_FLAGS, CONFINE, DETACH,
+    DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, LEND, MAPS, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RING_BYTES, SERVED,
+    STAY, TRUST_MOVE, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
 const STACK_BYTES: usize = 4 * PAGE;
-/// Address of the beacon page that fork children inherit; 0 before the process is engaged.
+/// Address of the beacon page that fork children inherit; 0 before the process is attached.
 static BEACON: AtomicUsize = AtomicUsize::new(0);
 /// Where our mappings are, or were in the fork parent.
 static STACK: AtomicUsize = AtomicUsize::new(0);
 static SEGMENT: AtomicUsize = AtomicUsize::new(0);
 static WINDOW: AtomicUsize = AtomicUsize::new(0);
-static NOTICE: AtomicUsize = AtomicUsize::new(0);
-/// What the thread is about: [`IDLE`] or [`PAGED`]; its number, 0 before its hello, [`NONE`] at its end; the process that has it.
+static DOORBELL: AtomicUsize = AtomicUsize::new(0);
+/// What the thread is about: [`IDLE`] or [`PAGED`]; its number, 0 before its hello, [`NONE`] at its
+/// end; the process that has it.
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 /// Its number also when it is about to end.
@@ -47,7 +49,7 @@ static MAKING: AtomicBool = AtomicBool::new(false);
 static MADE: AtomicBool = AtomicBool::new(false);
 /// See [`depends`].
 static DEPENDS: AtomicBool = AtomicBool::new(false);
-/// In a told fork child the pager's number of the fork, for the hello; else 0.
+/// In an announced fork child the pager's number of the fork, for the hello; else 0.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 
 global_asm!(
@@ -110,8 +112,8 @@ impl Start {
     }
 }
 
-/// Tells the pager of this process, or starts the thread at once; false if neither is possible: the process then runs unmanaged,
-/// or, as a told fork child, must not run.
+/// Tells the pager of this process, or starts the thread at once; false if neither is possible: the
+/// process then runs unmanaged, or, as a told fork child, must not run.
 pub fn start(forked: bool, token: u64) -> bool {
     if !is_known() || LEFT.load(Relaxed) {
         return false;
@@ -133,7 +135,8 @@ pub fn start(forked: bool, token: u64) -> bool {
     make(forked, stack)
 }
 
-/// Makes the thread of a process that has greeted, instead of waiting for the pager to have it made.
+/// Makes the thread of a process that has greeted, instead of waiting for the pager to have it
+/// made.
 pub fn make_now() {
     if MAKING.swap(true, AcqRel) {
         return;
@@ -184,8 +187,8 @@ pub fn start_again() {
     start(false, 0);
 }
 
-/// The number of the thread, when it has said hello. `None` if there is none: a child by vfork has our variables, but no thread of
-/// ours.
+/// The number of the thread, when it has said hello. `None` if there is none: a child by vfork has
+/// our variables, but no thread of ours.
 fn thread() -> Option<usize> {
     // SAFETY: asks for a number.
     if PROCESS.load(Relaxed) != unsafe { syscall!(sys::GETPID) } as usize {
@@ -202,10 +205,12 @@ fn thread() -> Option<usize> {
     None
 }
 
-/// Ends the calling thread of the program; with it the process, if it is the first thread and the last one besides ours. (Others are
-/// found by the pager, and those that end by an instruction of their own.)
+/// Ends the calling thread of the program; with it the process, if it is the first thread and the
+/// last one besides ours. (Others are found by the pager, and those that end by an instruction of
+/// their own.)
 pub fn exit_thread(status: usize) -> ! {
-    // SAFETY: asks for numbers, ends this thread. The stack of another thread may be cold, and stays so.
+    // SAFETY: asks for numbers, ends this thread. The stack of another thread may be cold, and
+    // stays so.
     unsafe {
         while syscall!(sys::GETTID) != syscall!(sys::GETPID) {
             syscall!(sys::EXIT, status);
@@ -229,7 +234,8 @@ fn exit_first_thread(status: usize) -> ! {
 
 /// How many threads the calling process has, the stub's as well. `None` where there is no /proc.
 pub fn threads() -> Option<u64> {
-    // struct stat of x86-64: the count of links is its third word. Those of a directory: "." and "..", and one for each thread.
+    // struct stat of x86-64: the count of links is its third word. Those of a directory: "." and
+    // "..", and one for each thread.
     let mut stat = [0u64; 18];
     // SAFETY: the kernel writes 144 bytes.
     let found = unsafe { syscall!(sys::STAT, c"/proc/self/task".as_ptr(), stat.as_mut_ptr()) };
@@ -248,13 +254,14 @@ fn await_end(thread: usize) {
     }
 }
 
-/// Asks the pager to leave this process alone; returns when all of its memory is back and the thread, if there is one, has ended.
-/// False if the pager does not know the process, or can do without this. Not for a signal handler: signals must be blocked.
-pub fn leave(why: u32) -> bool {
+/// Asks the pager to leave this process alone; returns when all of its memory is back and the
+/// thread, if there is one, has ended. False if the pager does not know the process, or can do
+/// without this. Not for a signal handler: signals must be blocked.
+pub fn detach(why: u32) -> bool {
     if thread().is_none() && !greeting::is_alone() {
         return false;
     }
-    if ask(LEAVE, why) != BYE {
+    if ask(DETACH, why) != BYE {
         return false;
     }
     LEFT.store(true, Release);
@@ -263,7 +270,8 @@ pub fn leave(why: u32) -> bool {
     if thread == 0 {
         return true;
     }
-    // Another thread may have asked as well: the first one waits for the end, the others for that one.
+    // Another thread may have asked as well: the first one waits for the end, the others for that
+    // one.
     if !AWAITED.swap(true, AcqRel) {
         await_end(thread);
         return true;
@@ -276,7 +284,8 @@ pub fn leave(why: u32) -> bool {
     true
 }
 
-/// Ends as the program's first thread has, whose status is of the form that `wait` gives: the last thread's is that of the process.
+/// Ends as the program's first thread has, whose status is of the form that `wait` gives: the last
+/// thread's is that of the process.
 fn end_as(status: usize) -> ! {
     let (signal, mask) = (status & 0x7f, 0u64);
     // struct kernel_sigaction: handler, flags, restorer, mask.
@@ -302,8 +311,8 @@ fn leave_thread() -> ! {
     }
 }
 
-/// The pager is gone without a word: if this process depends on it evicted pages are lost, and so it must not go on; if not,
-/// its run is at an end all the same.
+/// The pager is gone without a word: if this process depends on it evicted pages are lost, and so
+/// it must not go on; if not, its run is at an end all the same.
 pub fn die() -> ! {
     remove_place();
     // SAFETY: SIGKILL to our own process.
@@ -321,7 +330,8 @@ pub fn depends() -> bool {
     DEPENDS.load(Relaxed)
 }
 
-/// The thread cannot serve: in the fork child of a paged process, which depends on it, that is the end.
+/// The thread cannot serve: in the fork child of a paged process, which depends on it, that is the
+/// end.
 fn give_up() -> ! {
     if depends() {
         die();
@@ -362,7 +372,8 @@ extern "C" fn main(forked: usize) -> ! {
     SAID_HELLO.store(hello.tid as usize, Relaxed);
     THREAD.store(hello.tid as usize, Release);
     if forked != 0 && beacon != 0 {
-        // SAFETY: a page of ours; reading it makes the fault that tells the pager whose memory this is.
+        // SAFETY: a page of ours; reading it makes the fault that tells the pager whose memory this
+        // is.
         unsafe {
             if again {
                 syscall!(sys::MADVISE, beacon, PAGE, 4);
@@ -378,7 +389,7 @@ fn serve(socket: i32) -> ! {
     let (mut lent, mut pagemap, mut maps) = (-1, -1, -1);
     // In a told child the thread that forked holds it.
     let told = TOKEN.load(Relaxed) != 0;
-    let mut notice = 0;
+    let mut doorbell = 0;
     // Forks are kept out.
     let mut quiet = false;
     loop {
@@ -415,7 +426,8 @@ fn serve(socket: i32) -> ! {
                 close(lent);
                 lent = fd;
                 if depends() && !told {
-                    // Our own userfaultfd: whoever dies now, no page of this process reads as zeros.
+                    // Our own userfaultfd: whoever dies now, no page of this process reads as
+                    // zeros.
                     fork::served();
                 }
             }
@@ -427,18 +439,18 @@ fn serve(socket: i32) -> ! {
                 close(maps);
                 maps = fd;
             }
-            ENGAGE => {
+            ATTACH => {
                 if STATE.compare_exchange(IDLE, PAGED, AcqRel, Relaxed).is_err() {
                     leave_thread();
                 }
-                let tell = command.flags & TELL_FORKS != 0;
-                if tell && !told {
+                let announce = command.flags & ANNOUNCE_FORKS != 0;
+                if announce && !told {
                     // Until the pager has said SERVED: a fork in between would be told nothing.
                     fork::lock();
                 }
-                taker = engage(socket, &command, fd, lent, &mut notice).map(|taker| Taker { pagemap, maps, ..taker });
+                taker = attach(socket, &command, fd, lent, &mut doorbell).map(|taker| Taker { pagemap, maps, ..taker });
                 (lent, pagemap, maps) = (-1, -1, -1);
-                if taker.is_none() && tell && !told {
+                if taker.is_none() && announce && !told {
                     fork::unlock();
                 }
             }
@@ -453,8 +465,8 @@ fn serve(socket: i32) -> ! {
             }
             ALL_ENDED => end_as(command.flags as usize),
             SERVED => {
-                if let Some(taker) = taker.as_ref().filter(|_| command.flags & TELL_FORKS != 0) {
-                    fork::tell(taker.ring, notice);
+                if let Some(taker) = taker.as_ref().filter(|_| command.flags & ANNOUNCE_FORKS != 0) {
+                    fork::announce(taker.ring, doorbell);
                 }
                 if told {
                     fork::served();
@@ -481,10 +493,10 @@ fn close(fd: i32) {
 }
 
 /// Makes what is needed to take pages and tells the pager where it is.
-fn engage(socket: i32, command: &Command, segment: i32, lent: i32, notice: &mut usize) -> Option<Taker> {
+fn attach(socket: i32, command: &Command, segment: i32, lent: i32, doorbell: &mut usize) -> Option<Taker> {
     // SAFETY: all-zero is a valid FromStub.
     let mut reply: FromStub = unsafe { zeroed() };
-    reply.kind = ENGAGED;
+    reply.kind = ATTACHED;
     let made = prepare(socket, command, segment, lent, &mut reply);
     let uffd = match &made {
         Ok(taker) if command.flags & WITH_UFFD == 0 => Some(taker.uffd),
@@ -494,7 +506,7 @@ fn engage(socket: i32, command: &Command, segment: i32, lent: i32, notice: &mut 
             None
         }
     };
-    *notice = reply.notice as usize;
+    *doorbell = reply.doorbell as usize;
     send(socket, &mut reply, uffd);
     // SAFETY: the segment is mapped and the userfaultfd kept; only the device is no longer needed.
     unsafe {
@@ -520,16 +532,17 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     let window = sys::map_private(&WINDOW, window_bytes).ok_or(12u32)?;
     // SAFETY: our own mapping; MADV_NOHUGEPAGE = 15, a huge page must never lie in the window.
     unsafe { syscall!(sys::MADVISE, window, window_bytes, 15) };
-    // The others are opened when they are needed: a filter may forbid memory that is written and executed.
+    // The others are opened when they are needed: a filter may forbid memory that is written and
+    // executed.
     let others = window + WINDOW_PAGES * PAGE;
     // SAFETY: our own mapping. PROT_NONE.
     unsafe { syscall!(sys::MPROTECT, others, window_bytes - WINDOW_PAGES * PAGE, 0) };
-    if BEACON.load(Relaxed) == 0 && command.flags & TELL_FORKS == 0 {
+    if BEACON.load(Relaxed) == 0 && command.flags & ANNOUNCE_FORKS == 0 {
         // A new mapping that fork children inherit.
         sys::map(&BEACON, PAGE, 0x4022, usize::MAX);
     }
-    if command.flags & TELL_FORKS != 0 {
-        reply.notice = sys::map_private(&NOTICE, NOTICE_PAGES * PAGE).ok_or(12u32)? as u64;
+    if command.flags & ANNOUNCE_FORKS != 0 {
+        reply.doorbell = sys::map_private(&DOORBELL, DOORBELL_PAGES * PAGE).ok_or(12u32)? as u64;
     }
     let stack = STACK.load(Relaxed);
     reply.stack = [stack as u64, (stack + STACK_BYTES) as u64];
@@ -561,7 +574,8 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     })
 }
 
-/// A userfaultfd for this process: by the device that the pager lent, or by the system call, for which a filter may kill.
+/// A userfaultfd for this process: by the device that the pager lent, or by the system call, for
+/// which a filter may kill.
 fn make_uffd(command: &Command, device: i32) -> Result<i32, u32> {
     const FLAGS: usize = 0o2000000 | 0o4000; // O_CLOEXEC | O_NONBLOCK
     const USERFAULTFD_IOC_NEW: usize = 0xaa00;

@@ -1,14 +1,14 @@
-//! Programs that must be alone in their process for a moment: the kernel lets only a single thread into another user or
-//! time namespace, or leave what threads share. Where that call fails the process is left by the stub, which ends its
-//! thread, and the call is made once more.
+//! Programs that must be alone in their process for a moment: the kernel lets only a single thread
+//! into another user or time namespace, or leave what threads share. Where that call fails the
+//! process is detached by the stub, which ends its thread, and the call is made once more.
 //!
 //! And those that enter another network namespace, where the pager's abstract name is unknown.
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall};
-use crate::{agent, confine, fork, leave, socket};
+use crate::{agent, confine, detach, fork, socket};
 use core::mem::size_of;
-use memfit_wire::{ALONE, APART};
+use memfit_wire::{ALONE, NETNS_FALLBACK};
 
 const EINVAL: isize = 22;
 const EUSERS: isize = 87;
@@ -16,15 +16,17 @@ const NEW_NET: i32 = 0x4000_0000;
 /// CLONE_VM.
 const SHARES_MEMORY: i32 = 0x100;
 
-/// Those who start in another network namespace find the pager by a path. Any kind of namespace (0) may be one.
-pub fn apart(flags: i32) {
+/// Those who start in another network namespace find the pager by a path. Any kind of namespace (0)
+/// may be one.
+pub fn unshare_network(flags: i32) {
     if flags & NEW_NET != 0 || flags == 0 {
-        socket::ask(APART, 0);
+        socket::ask(NETNS_FALLBACK, 0);
     }
 }
 
-/// Makes the call `change`, which the kernel refuses with EINVAL or EUSERS to a process of several threads, with the stub's thread gone if
-/// that is the reason. Where it stays it must not keep what the program leaves.
+/// Makes the call `change`, which the kernel refuses with EINVAL or EUSERS to a process of several
+/// threads, with the stub's thread gone if that is the reason. Where it stays it must not keep what
+/// the program leaves.
 ///
 /// # Safety
 /// As `change`.
@@ -33,7 +35,7 @@ unsafe fn alone(change: impl Fn() -> isize) -> isize {
     let mut result = change();
     if (result == -EINVAL || result == -EUSERS) && agent::is_there() && agent::threads() == Some(2) {
         let paged = agent::is_paged();
-        if leave::ask(ALONE) {
+        if detach::ask(ALONE) {
             result = change();
             if !paged {
                 agent::start_again();
@@ -56,14 +58,15 @@ struct Start {
 
 /// In such a child, on the stack that the program has given.
 extern "C" fn begin(start: usize) -> i32 {
-    // SAFETY: the child has a copy of its parent's memory, in which the parent waits for its return.
+    // SAFETY: the child has a copy of its parent's memory, in which the parent waits for its
+    // return.
     let Start { function, argument } = unsafe { (start as *const Start).read() };
     fork::after_in_child();
     agent::exit_thread(function(argument) as usize)
 }
 
-/// The last three arguments are there or not, as the flags say; they are handed on as they are. A child with memory of its own is
-/// one of a fork.
+/// The last three arguments are there or not, as the flags say; they are handed on as they are. A
+/// child with memory of its own is one of a fork.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clone(
     function: Function,
@@ -75,15 +78,15 @@ unsafe extern "C" fn clone(
     child: usize,
 ) -> i32 {
     if flags & NEW_NET != 0 {
-        apart(flags);
+        unshare_network(flags);
     }
     let next = CLONE.get();
     if next == 0 {
         // SAFETY: sets errno.
         return unsafe { returned(-38) };
     }
-    // SAFETY: the symbol is libc's function of this type; forwards what the caller answers for. The seventh argument is on the
-    // stack in libc's convention as in ours, and is only passed on.
+    // SAFETY: the symbol is libc's function of this type; forwards what the caller answers for. The
+    // seventh argument is on the stack in libc's convention as in ours, and is only passed on.
     unsafe {
         let next = core::mem::transmute::<usize, Clone>(next);
         if flags & SHARES_MEMORY != 0 || stack == 0 {
@@ -123,7 +126,7 @@ pub unsafe fn fork_by(call: impl Fn() -> isize) -> isize {
 /// As `call`, which makes the child.
 pub unsafe fn clone_by(flags: usize, stack: usize, call: impl Fn() -> isize) -> isize {
     if flags & NEW_NET as usize != 0 {
-        apart(NEW_NET);
+        unshare_network(NEW_NET);
     }
     match flags & SHARES_MEMORY as usize == 0 && stack == 0 {
         // SAFETY: as the caller promises.
@@ -138,7 +141,7 @@ pub unsafe fn clone_by(flags: usize, stack: usize, call: impl Fn() -> isize) -> 
 /// As unshare.
 pub unsafe fn leave_namespaces(flags: i32) -> isize {
     if flags & NEW_NET != 0 {
-        apart(flags);
+        unshare_network(flags);
     }
     // SAFETY: forwards what the caller answers for.
     unsafe { alone(|| syscall!(sys::UNSHARE, flags)) }
@@ -149,7 +152,7 @@ pub unsafe fn leave_namespaces(flags: i32) -> isize {
 /// # Safety
 /// As setns.
 pub unsafe fn enter_namespace(fd: i32, kind: i32) -> isize {
-    apart(kind);
+    unshare_network(kind);
     // SAFETY: forwards what the caller answers for.
     unsafe { alone(|| syscall!(sys::SETNS, fd, kind)) }
 }

@@ -1,11 +1,13 @@
-//! Programs that give up rights: other credentials, another root or namespace, a filter for the thread that makes it.
+//! Programs that give up rights: other credentials, another root or namespace, a filter for the
+//! thread that makes it.
 //!
-//! What a thread may do, whoever breaks into its process can do: they share all memory. So the stub's thread follows: it gets a
-//! filter of its own, which allows what the thread is there for and nothing else, and it does not matter any more what
-//! rights it has beside that. A process without the thread has nothing to give up: the thread is made with what the
-//! program has then.
+//! What a thread may do, whoever breaks into its process can do: they share all memory. So the
+//! stub's thread follows: it gets a filter of its own, which allows what the thread is there for
+//! and nothing else, and it does not matter any more what rights it has beside that. A process
+//! without the thread has nothing to give up: the thread is made with what the program has then.
 //!
-//! The kernel refuses a filter for all threads (TSYNC) where one has a filter of its own: `seccomp` leaves the process before.
+//! The kernel refuses a filter for all threads (TSYNC) where one has a filter of its own: `seccomp`
+//! leaves the process before.
 
 use crate::exec::{returned, Next};
 use crate::seccomp::{Instruction, Program, ALLOW, WORK};
@@ -33,13 +35,14 @@ pub fn is_confined() -> bool {
     agent::is_there() && CONFINED.load(Acquire)
 }
 
-/// The program is about to give something up: when this returns the stub's thread cannot use it any more.
+/// The program is about to give something up: when this returns the stub's thread cannot use it any
+/// more.
 pub fn begin() {
     let mask = fork::set_mask(u64::MAX);
     if agent::has_said_hello() && !CONFINED.load(Acquire) {
         tell(0);
         if FAILED.load(Acquire) {
-            agent::leave(FILTERED);
+            agent::detach(FILTERED);
         }
     }
     fork::set_mask(mask);
@@ -101,8 +104,8 @@ const RETURN: u16 = 0x06;
 /// ERRNO with EPERM.
 const REFUSE: u32 = 0x0005_0001;
 
-/// The filter: the calls of [`WORK`], those of the thread's end and beginning, signals only to its own process, limits
-/// and memory only its own.
+/// The filter: the calls of [`WORK`], those of the thread's end and beginning, signals only to its
+/// own process, limits and memory only its own.
 fn filter() -> ([Instruction; ROOM], u16) {
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;

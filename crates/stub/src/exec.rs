@@ -1,13 +1,15 @@
-//! Programs that cannot load the stub: the exec family, which drops our variables for 32-bit programs.
+//! Programs that cannot load the stub: the exec family, which drops our variables for 32-bit
+//! programs.
 //!
-//! The loader of a 32-bit program would complain about the 64-bit library in `LD_PRELOAD`. So the functions that start
-//! programs are interposed. Each looks at the file first. If that is a 32-bit program, or a script of one, it forwards
-//! with a copy of the environment that lacks the stub and `MEMFIT_*`. In all other cases, and whenever something is
-//! unclear, it forwards what it got: the true function then also finds the errors.
+//! The loader of a 32-bit program would complain about the 64-bit library in `LD_PRELOAD`. So the
+//! functions that start programs are interposed. Each looks at the file first. If that is a 32-bit
+//! program, or a script of one, it forwards with a copy of the environment that lacks the stub and
+//! `MEMFIT_*`. In all other cases, and whenever something is unclear, it forwards what it got: the
+//! true function then also finds the errors.
 //!
-//! All this may run in a signal handler, with a lock of libc held, or in a vfork child that shares the memory of its
-//! suspended parent: it uses the stack and raw system calls only, and those that every program's loader makes too, so
-//! that no sandbox in which programs can start forbids them.
+//! All this may run in a signal handler, with a lock of libc held, or in a vfork child that shares
+//! the memory of its suspended parent: it uses the stack and raw system calls only, and those that
+//! every program's loader makes too, so that no sandbox in which programs can start forbids them.
 
 mod file;
 mod filter;
@@ -109,13 +111,14 @@ unsafe extern "C" fn posix_spawnp(
     }
 }
 
-/// The variadic arguments that the caller put on its stack. Those after the terminating null are not arguments: they
-/// are never read, so it does not matter that there may be fewer.
+/// The variadic arguments that the caller put on its stack. Those after the terminating null are
+/// not arguments: they are never read, so it does not matter that there may be fewer.
 #[repr(C)]
 struct Stacked([Text; STACKED_MAX]);
 
-// libc's own `execl` and relatives call what lies below them directly, so they are interposed, too. In this calling
-// convention a variadic function gets its arguments as one with so many parameters does.
+// libc's own `execl` and relatives call what lies below them directly, so they are interposed, too.
+// In this calling convention a variadic function gets its arguments as one with so many parameters
+// does.
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execl(path: Text, a: Text, b: Text, c: Text, d: Text, e: Text, rest: Stacked) -> i32 {
@@ -149,7 +152,8 @@ struct List {
 
 impl List {
     /// # Safety
-    /// `rest` is where the caller put what is not in registers, and it put an argument with this index.
+    /// `rest` is where the caller put what is not in registers, and it put an argument with this
+    /// index.
     unsafe fn get(&self, i: usize) -> Text {
         match self.registers.get(i) {
             Some(text) => *text,

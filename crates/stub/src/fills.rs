@@ -1,11 +1,11 @@
 //! Calls that fill much memory inside of the kernel: a large read, mlock, MAP_POPULATE.
 //!
-//! The pager has a thread of the program make ours (`greeting`), which it can do only when that thread comes out of the
-//! kernel. A program of one thread that reads a file of 10 GiB by one call would fill all of it before. So our thread is
-//! made before such a call.
+//! The pager has a thread of the program make ours (`greeting`), which it can do only when that
+//! thread comes out of the kernel. A program of one thread that reads a file of 10 GiB by one call
+//! would fill all of it before. So our thread is made before such a call.
 //!
-//! The functions that read are cancellation points, where a thread can be unwound. libc's are called last, so that the compiler
-//! jumps to them, and no frame of ours is left.
+//! The functions that read are cancellation points, where a thread can be unwound. libc's are
+//! called last, so that the compiler jumps to them, and no frame of ours is left.
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall, Iovec};
@@ -85,7 +85,8 @@ macro_rules! reads {
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $function($($argument: usize),*) -> isize {
-            // SAFETY: the symbol is libc's function, whose arguments and result are words. The system calls check theirs.
+            // SAFETY: the symbol is libc's function, whose arguments and result are words. The
+            // system calls check theirs.
             unsafe {
                 begin($bytes);
                 match $place.get() {
@@ -97,7 +98,8 @@ macro_rules! reads {
     )*};
 }
 
-// No stream can be read without libc. The high half of an offset comes after the low one: 0 on 64 bits.
+// No stream can be read without libc. The high half of an offset comes after the low one: 0 on 64
+// bits.
 reads!(
     read READ (fd, at, bytes) bytes, syscall!(sys::READ, fd, at, bytes);
     pread PREAD (fd, at, bytes, offset) bytes, syscall!(sys::PREAD, fd, at, bytes, offset);

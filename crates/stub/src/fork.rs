@@ -1,22 +1,24 @@
 //! fork where the kernel has no fork events for the pager (an ordinary user).
 //!
-//! A fork child is not registered, and would read zeros where a page is outside. So what is paged is kept from fork
-//! children (MADV_DONTFORK): one that nobody has announced crashes. fork() announces itself: before it the pager lets the
-//! child have the memory, takes nothing any more, and notes what is outside; the child waits in its first handler until
-//! the pager serves it. What glibc touches in the child before that must be there: it is touched in the parent.
+//! A fork child is not registered, and would read zeros where a page is outside. So what is paged
+//! is kept from fork children (MADV_DONTFORK): one that nobody has announced crashes. fork()
+//! announces itself: before it the pager lets the child have the memory, takes nothing any more,
+//! and notes what is outside; the child waits in its first handler until the pager serves it. What
+//! glibc touches in the child before that must be there: it is touched in the parent.
 
 use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE};
 use crate::{access, agent};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use memfit_wire::{Ring, FORK_BEGINS, FORK_ENDED, GIVE, KEEP, NOTICE_PAGES};
+use memfit_wire::{Ring, DOORBELL_PAGES, FORK_BEGINS, FORK_ENDED, GIVE, KEEP};
 
-/// Held by a thread that forks, from before the fork to after it in parent and child, and by the stub's thread while the
-/// process becomes a paged one. 0: free, 1: held, 2: held and somebody waits.
+/// Held by a thread that forks, from before the fork to after it in parent and child, and by the
+/// stub's thread while the process becomes a paged one. 0: free, 1: held, 2: held and somebody
+/// waits.
 static LOCK: AtomicU32 = AtomicU32::new(0);
 /// The ring; 0: forks need not be told. Written with the lock held.
 static RING: AtomicUsize = AtomicUsize::new(0);
-static NOTICE: AtomicUsize = AtomicUsize::new(0);
+static DOORBELL: AtomicUsize = AtomicUsize::new(0);
 /// The pager's number of the fork under way; 0: it was not told.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 /// In the child of a paged process: the pager serves its memory.
@@ -63,8 +65,8 @@ pub fn unlock() {
 }
 
 /// The process is paged: its forks are told from now on. With the lock held.
-pub fn tell(ring: &'static Ring, notice: usize) {
-    NOTICE.store(notice, Relaxed);
+pub fn announce(ring: &'static Ring, doorbell: usize) {
+    DOORBELL.store(doorbell, Relaxed);
     RING.store(core::ptr::from_ref(ring) as usize, Release);
 }
 
@@ -77,7 +79,8 @@ pub fn hush() -> bool {
     true
 }
 
-/// In the child of a paged process: its memory is served, the thread that came out of fork may go on.
+/// In the child of a paged process: its memory is served, the thread that came out of fork may go
+/// on.
 pub fn served() {
     READY.store(1, Release);
     sys::futex_wake(&READY);
@@ -88,10 +91,10 @@ fn ring() -> Option<&'static Ring> {
     unsafe { (RING.load(Acquire) as *const Ring).as_ref() }
 }
 
-/// Makes the pager read the notice; returns when it has done so. With the lock held.
+/// Makes the pager read the doorbell; returns when it has done so. With the lock held.
 fn knock(ring: &Ring, what: u32) {
     ring.fork.what.store(what, SeqCst);
-    let (first, bytes) = (NOTICE.load(Relaxed), NOTICE_PAGES * PAGE);
+    let (first, bytes) = (DOORBELL.load(Relaxed), DOORBELL_PAGES * PAGE);
     // SAFETY: pages of ours, empty or zeros. The thread that reads one waits for the pager.
     unsafe {
         if what == FORK_ENDED {
@@ -142,8 +145,9 @@ pub extern "C" fn after_in_parent() {
     set_mask(mask);
 }
 
-/// In the child, before all other handlers but those registered before us: the stub's thread was not inherited, start
-/// another; in a told child, wait until the pager serves it, in another one of a paged process until the stub can hold it.
+/// In the child, before all other handlers but those registered before us: the stub's thread was
+/// not inherited, start another; in a told child, wait until the pager serves it, in another one of
+/// a paged process until the stub can hold it.
 pub extern "C" fn after_in_child() {
     let token = TOKEN.load(Relaxed);
     RING.store(0, Relaxed);
@@ -155,8 +159,8 @@ pub extern "C" fn after_in_child() {
     if token != 0 && !started {
         agent::die();
     }
-    // In the child of a paged process all that it reads may be elsewhere: until its stub holds the descriptor by which that
-    // comes back, it would read zeros when pager and launcher die.
+    // In the child of a paged process all that it reads may be elsewhere: until its stub holds the
+    // descriptor by which that comes back, it would read zeros when pager and launcher die.
     if started && agent::depends() {
         while READY.load(Acquire) == 0 {
             sys::futex_wait(&READY, 0, 1000);
@@ -227,13 +231,15 @@ fn touch_streams() {
     }
 }
 
-/// Whether advice is not to be carried out: paged memory has no huge pages, and the mark on it must stay.
+/// Whether advice is not to be carried out: paged memory has no huge pages, and the mark on it must
+/// stay.
 pub fn overrules(advice: i32) -> bool {
     (advice == HUGEPAGE || advice == NOHUGEPAGE) && RING.load(Relaxed) != 0
 }
 
-/// The program has said whether its forks get a range, and the pager is told: what it keeps from them must stay so, and
-/// what it gives them again must not be left open to a child that nobody announces.
+/// The program has said whether its forks get a range, and the pager is told: what it keeps from
+/// them must stay so, and what it gives them again must not be left open to a child that nobody
+/// announces.
 pub fn advised(start: usize, bytes: usize, advice: i32) {
     if (advice != DONTFORK && advice != DOFORK) || RING.load(Relaxed) == 0 {
         return;

@@ -1,8 +1,9 @@
 //! A process without a thread of ours: most are never paged, and then nothing of them is another's.
 //!
-//! The constructor, and in a fork child the first handler, tell the pager that the process is there, and where a thread of the
-//! program can make ours (see [`GREETING`]). Where the pager could not have it do so, the thread is made at once: if
-//! somebody traces the process, or ptrace is forbidden.
+//! The constructor, and in a fork child the first handler, tell the pager that the process is
+//! there, and where a thread of the program can make ours (see [`GREETING`]). Where the pager could
+//! not have it do so, the thread is made at once: if somebody traces the process, or ptrace is
+//! forbidden.
 
 use crate::access;
 use crate::agent::{self, Start};
@@ -22,14 +23,16 @@ static FILTERS: AtomicUsize = AtomicUsize::new(0);
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Called once, by the constructor. `at_once`: the user's machine does not let the pager have threads made.
+/// Called once, by the constructor. `at_once`: the user's machine does not let the pager have
+/// threads made.
 pub fn begin(at_once: bool, start_stack: usize) {
     START_STACK.store(start_stack, Relaxed);
     let status = status();
     AT_ONCE.store(at_once || status.is_none_or(|[tracer, _]| tracer != 0), Relaxed);
     let filters = status.map_or(0, |[_, filters]| filters);
     FILTERS.store(filters, Relaxed);
-    // What it forbids is not known here. (Where one forbids to make executed memory, there is none.)
+    // What it forbids is not known here. (Where one forbids to make executed memory, there is
+    // none.)
     if filters > 0 || status.is_none() {
         access::keep_shared();
     }

@@ -1,12 +1,13 @@
 //! libmemfit.so: the preloaded stub that takes pages away inside the target.
 //!
 //! It needs no library, uses no allocator, lock or thread-local of the program's libc, and does
-//! nothing until the pager asks: a constructor says that the process is there (`greeting`). When the process is to be
-//! paged it gets one more thread (`agent`), which carries out batches of "take these runs away" (`take`). It stands before the functions that start programs
-//! (`exec`), and before `mmap` (`map`), `mprotect` and the like
-//! (`unused`; `access` keeps them apart from what the stub does to mappings), `madvise` (`advice`), `mlockall` (`lock`),
-//! and calls that fill much memory (`fills`). Where the kernel tells the pager of no forks, it does (`fork`). It steps
-//! aside where it would be forbidden to work (`seccomp`) or the pager could not look (`leave`).
+//! nothing until the pager asks: a constructor says that the process is there (`greeting`). When
+//! the process is to be paged it gets one more thread (`agent`), which carries out batches of "take
+//! these runs away" (`take`). It stands before the functions that start programs (`exec`), and
+//! before `mmap` (`map`), `mprotect` and the like (`unused`; `access` keeps them apart from what
+//! the stub does to mappings), `madvise` (`advice`), `mlockall` (`lock`), and calls that fill much
+//! memory (`fills`). Where the kernel tells the pager of no forks, it does (`fork`). It steps aside
+//! where it would be forbidden to work (`seccomp`) or the pager could not look (`detach`).
 #![no_std]
 
 mod access;
@@ -14,11 +15,11 @@ mod advice;
 mod agent;
 mod alone;
 mod confine;
+mod detach;
 mod exec;
 mod fills;
 mod fork;
 mod greeting;
-mod leave;
 mod lock;
 mod map;
 mod own_uffd;
@@ -47,8 +48,8 @@ type RegisterAtFork = extern "C" fn(AtFork, AtFork, AtFork, *const u8) -> i32;
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn(i32, *const *const u8, *const *const u8) = constructor;
 
-/// Runs once when the program starts. glibc passes the environment; another libc passes nothing, and
-/// the program then runs unmanaged.
+/// Runs once when the program starts. glibc passes the environment; another libc passes nothing,
+/// and the program then runs unmanaged.
 extern "C" fn constructor(_argc: i32, argv: *const *const u8, environment: *const *const u8) {
     if gnu_get_libc_version() == 0 {
         return;
@@ -59,7 +60,7 @@ extern "C" fn constructor(_argc: i32, argv: *const *const u8, environment: *cons
         return;
     }
     // SAFETY: as above.
-    if let Some(place) = unsafe { variable(environment, memfit_wire::PLACE_VARIABLE.as_bytes()) } {
+    if let Some(place) = unsafe { variable(environment, memfit_wire::FALLBACK_VARIABLE.as_bytes()) } {
         socket::set_place(place);
     }
     // SAFETY: as above.

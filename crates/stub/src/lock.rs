@@ -1,8 +1,9 @@
 //! Programs that lock all of their memory.
 //!
-//! `mlockall` means the bounce window too. But a locked window takes locked pages, cannot be emptied, and is filled by
-//! the kernel. So in a paged process it locks what there is without filling it (MCL_ONFAULT), and the window is unlocked
-//! again: what is outside comes back when it is touched, and stays then.
+//! `mlockall` means the bounce window too. But a locked window takes locked pages, cannot be
+//! emptied, and is filled by the kernel. So in a paged process it locks what there is without
+//! filling it (MCL_ONFAULT), and the window is unlocked again: what is outside comes back when it
+//! is touched, and stays then.
 
 use crate::exec::returned;
 use crate::sys::{self, syscall};
@@ -12,7 +13,7 @@ const CURRENT: i32 = 1;
 const FUTURE: i32 = 2;
 const ON_FAULT: i32 = 4;
 
-/// The bounce window; 0 bytes before the process is engaged.
+/// The bounce window; 0 bytes before the process is attached.
 static WINDOW: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 

@@ -1,9 +1,9 @@
 //! Anonymous memory that is registered from its first page on.
 //!
-//! The pager finds new mappings by looking, and a program that fills many small ones is faster than that. So
-//! once a process is paged, plain anonymous mappings come out of a reservation that the pager has registered:
-//! mprotect opens the next part of it, which stays registered. Each address is given once; when all are used,
-//! and for all other mappings, the kernel chooses as ever.
+//! The pager finds new mappings by looking, and a program that fills many small ones is faster than
+//! that. So once a process is paged, plain anonymous mappings come out of a reservation that the
+//! pager has registered: mprotect opens the next part of it, which stays registered. Each address
+//! is given once; when all are used, and for all other mappings, the kernel chooses as ever.
 
 use crate::access::{changing_if, replaces};
 use crate::exec::returned;
@@ -36,8 +36,8 @@ const HARMLESS_OF_FILES: i32 = 0x4000 | POPULATE;
 
 /// The scheme pages clean pages of files.
 static FILES: AtomicBool = AtomicBool::new(false);
-/// Address space for their mappings, bytes. Each address is given once: the pager could take an event of what was there before
-/// for one of the new mapping.
+/// Address space for their mappings, bytes. Each address is given once: the pager could take an
+/// event of what was there before for one of the new mapping.
 const FILES_RESERVATION: usize = 64 << 30;
 static FILES_BASE: AtomicUsize = AtomicUsize::new(0);
 /// The next address to give.
@@ -50,8 +50,8 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// Nothing is given out of it any more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Makes the reservation, or finds the one that a fork child inherited. None under a limit of the address
-/// space: that belongs to the program.
+/// Makes the reservation, or finds the one that a fork child inherited. None under a limit of the
+/// address space: that belongs to the program.
 pub fn reserve() -> Option<[u64; 2]> {
     if BASE.load(Relaxed) == 0 {
         BASE.store(addresses(RESERVATION)?, Relaxed);
@@ -84,8 +84,8 @@ pub fn close() {
     CLOSED.store(true, Relaxed);
 }
 
-/// The program limits its own address space, which must not be used up by what we have reserved: what nobody was given is
-/// given back, and nothing is given from now on.
+/// The program limits its own address space, which must not be used up by what we have reserved:
+/// what nobody was given is given back, and nothing is given from now on.
 fn give_back() {
     for (base, next, bytes) in [(&BASE, &NEXT, RESERVATION), (&FILES_BASE, &FILES_NEXT, FILES_RESERVATION)] {
         let base = base.load(Relaxed);
@@ -168,8 +168,9 @@ pub fn take_files() {
     FILES.store(true, Relaxed);
 }
 
-/// A mapping of a file that the pager fills: to the kernel it is anonymous, and the pages in it can be taken away like all others.
-/// It may be written to, since only such pages can be moved; what would be, the pager would find out and keep.
+/// A mapping of a file that the pager fills: to the kernel it is anonymous, and the pages in it can
+/// be taken away like all others. It may be written to, since only such pages can be moved; what
+/// would be, the pager would find out and keep.
 ///
 /// # Safety
 /// As mmap.
@@ -185,7 +186,8 @@ unsafe fn of_file(bytes: usize, fd: i32, offset: usize) -> Option<usize> {
     let (whole, end) = (bytes.checked_next_multiple_of(PAGE)?, FILES_BASE.load(Acquire) + FILES_RESERVATION);
     let next = |at: usize| (at != 0 && whole <= end - at).then(|| at + whole);
     let at = FILES_NEXT.fetch_update(AcqRel, Acquire, next).ok()?;
-    // SAFETY: addresses of the reservation that nobody else has or will get. MAP_NORESERVE, MAP_FIXED.
+    // SAFETY: addresses of the reservation that nobody else has or will get. MAP_NORESERVE,
+    // MAP_FIXED.
     let mapped = unsafe { syscall!(sys::MMAP, at, whole, READ_WRITE, PRIVATE_ANONYMOUS | 0x4010, usize::MAX, 0) };
     if mapped < 0 {
         return None;
@@ -208,7 +210,8 @@ fn is_of_file(at: usize) -> bool {
     base != 0 && (base..base + FILES_RESERVATION).contains(&at)
 }
 
-/// To the kernel a mapping of a file is anonymous: what it grew by would be zeros, and so would what it left behind.
+/// To the kernel a mapping of a file is anonymous: what it grew by would be zeros, and so would
+/// what it left behind.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mremap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: usize) -> usize {
     const DONT_UNMAP: i32 = 4;

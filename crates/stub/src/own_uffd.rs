@@ -1,4 +1,5 @@
-//! Programs with a userfaultfd of their own: a range that is registered with ours is given back to them first.
+//! Programs with a userfaultfd of their own: a range that is registered with ours is given back to
+//! them first.
 
 use crate::exec::returned;
 use crate::socket;
@@ -7,7 +8,8 @@ use memfit_wire::{FromStub, OWN_UFFD, STAY};
 
 const UFFDIO_REGISTER: u32 = 0xc020_aa00;
 const EBUSY: isize = 16;
-/// Times that the range is asked for: on a machine that stands still the pager can have taken it in again.
+/// Times that the range is asked for: on a machine that stands still the pager can have taken it in
+/// again.
 const TRIES: u32 = 5;
 
 /// # Safety
@@ -20,7 +22,8 @@ pub unsafe fn control(fd: usize, request: usize, argument: usize) -> isize {
         if result != -EBUSY || request as u32 != UFFDIO_REGISTER {
             break;
         }
-        // SAFETY: all-zero is a valid message; the kernel has read the argument, a struct that begins with a range.
+        // SAFETY: all-zero is a valid message; the kernel has read the argument, a struct that
+        // begins with a range.
         let (mut wish, [start, bytes]) = unsafe { (core::mem::zeroed::<FromStub>(), *(argument as *const [u64; 2])) };
         (wish.kind, wish.segment) = (OWN_UFFD, [start, start.wrapping_add(bytes)]);
         if socket::ask_with(&mut wish, None) != STAY {

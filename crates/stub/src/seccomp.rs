@@ -1,17 +1,20 @@
 //! Programs that forbid themselves system calls (seccomp filters).
 //!
-//! A filter of the thread that makes the stub's covers that as well, and so does one for all threads (TSYNC); one of the
-//! thread that forks or starts a program covers the stubs of those. If it does not let a stub work, the kernel would kill the
-//! program for what is ours. So each filter is asked beforehand, by
-//! running it over the calls that a stub makes: one that allows them changes nothing. For another one the process gives its memory
-//! back and is left ([`crate::agent::leave`]) before the filter is there; programs that it starts run without a stub.
+//! A filter of the thread that makes the stub's covers that as well, and so does one for all
+//! threads (TSYNC); one of the thread that forks or starts a program covers the stubs of those. If
+//! it does not let a stub work, the kernel would kill the program for what is ours. So each filter
+//! is asked beforehand, by running it over the calls that a stub makes: one that allows them
+//! changes nothing. For another one the process gives its memory back and is detached
+//! ([`crate::agent::detach`]) before the filter is there; programs that it starts run without a
+//! stub.
 //!
-//! Not seen: a filter made by a bare system call. The pager has no thread made where there is such a one. In a process that is paged
-//! by then it kills the process, or makes the stub fail, which ends it.
+//! Not seen: a filter made by a bare system call. The pager has no thread made where there is such
+//! a one. In a process that is paged by then it kills the process, or makes the stub fail, which
+//! ends it.
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE};
-use crate::{access, advice, agent, alone, confine, fills, greeting, leave, map, own_uffd};
+use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::{FILTERED, UNREADABLE};
 
@@ -29,7 +32,8 @@ const ALL_THREADS: usize = 1;
 /// Programs that are started here would be killed by what their stub does.
 static STARTED_ALONE: AtomicBool = AtomicBool::new(false);
 
-/// The system call userfaultfd would kill this process. It is needed only where the pager has no device to lend.
+/// The system call userfaultfd would kill this process. It is needed only where the pager has no
+/// device to lend.
 static KILLS: AtomicBool = AtomicBool::new(false);
 
 /// Whether that call is not to be tried.
@@ -102,7 +106,8 @@ const START: &[Call] = &[
 
 /// fork, as glibc makes it, and the start of a program.
 const FORK: Call = call(sys::CLONE, [0x120_0011, 0, 0]);
-/// What it does without where it is not allowed: pages of read-only memory that is executed, or shared by a fork, stay.
+/// What it does without where it is not allowed: pages of read-only memory that is executed, or
+/// shared by a fork, stay.
 const EXECUTED: [Call; 2] = [call(sys::MPROTECT, [AT, PAGE, 5]), call(sys::MPROTECT, [AT, PAGE, 7])];
 const UNSHARE: Call = Call(sys::PROCESS_VM_READV, [4321, AT, 1, AT, 64, 0], true);
 const MAKE: Call = Call(sys::USERFAULTFD, [0o2004000, 0, 0, 0, 0, 0], true);
@@ -129,8 +134,8 @@ const ERRNO: u32 = 0x0005_0000;
 const KILL: u32 = 0;
 
 impl Program {
-    /// What the kernel would do with a call: classic BPF over `struct seccomp_data`. What is no program of that kind, which the
-    /// kernel refuses, kills.
+    /// What the kernel would do with a call: classic BPF over `struct seccomp_data`. What is no
+    /// program of that kind, which the kernel refuses, kills.
     fn verdict(&self, call: &Call) -> u32 {
         let word = |offset: usize| -> u32 {
             let (half, high) = ((offset % 8) / 4, |x: u64| (x >> 32) as u32);
@@ -245,7 +250,7 @@ unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
     }
     let hurts = program.allows(&FORK) && !(works && starts);
     if (all_threads && (!works || confine::is_confined())) || hurts {
-        leave::ask(FILTERED);
+        detach::ask(FILTERED);
     } else if !all_threads {
         // One that has no thread yet would have it made under this filter.
         if greeting::is_alone() && !(works && starts) {
@@ -253,7 +258,7 @@ unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
         }
         confine::begin();
     } else if greeting::is_alone() && !starts {
-        leave::ask(FILTERED);
+        detach::ask(FILTERED);
     }
     works && starts
 }
@@ -264,7 +269,7 @@ unsafe fn by_prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> isi
         let call = || sys::call(sys::PRCTL, [option, a, b, c, d, 0]);
         match option as u32 as usize {
             SET_SECCOMP if a == BY_PRCTL => return install(b as *const Program, false, call),
-            SET_DUMPABLE if a != 1 => drop(leave::ask(UNREADABLE)),
+            SET_DUMPABLE if a != 1 => drop(detach::ask(UNREADABLE)),
             NO_NEW_PRIVS => confine::without_new_privileges(),
             DROP_CAPABILITY | SECURE_BITS => confine::begin(),
             _ => {}

@@ -7,7 +7,8 @@ use memfit_wire::{Command, FromStub, MAGIC, PLACE_SOCKET, SOCKET_NAME_MAX, VERSI
 
 static mut SOCKET_NAME: [u8; SOCKET_NAME_MAX] = [0; SOCKET_NAME_MAX];
 static SOCKET_NAME_LEN: AtomicUsize = AtomicUsize::new(0);
-/// The directory of the socket that is reached from other network namespaces, with a null; 0 bytes: none.
+/// The directory of the socket that is reached from other network namespaces, with a null; 0 bytes:
+/// none.
 static mut PLACE: [u8; PLACE_ROOM] = [0; PLACE_ROOM];
 static PLACE_LEN: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of the longest path of it, with a null.
@@ -63,8 +64,8 @@ pub fn remove_place() {
     }
 }
 
-/// Says something that has nothing to do with the stub's thread on a connection of its own; the kind of the answer, 0 if there is
-/// none.
+/// Says something that has nothing to do with the stub's thread on a connection of its own; the
+/// kind of the answer, 0 if there is none.
 pub fn ask(kind: u32, flags: u32) -> u32 {
     // SAFETY: all-zero is a valid message.
     let mut request: FromStub = unsafe { zeroed() };
@@ -99,7 +100,8 @@ struct SockaddrUn {
     path: [u8; 108],
 }
 
-/// A new connection, or `None`: by the abstract name, or, in another network namespace, by the path.
+/// A new connection, or `None`: by the abstract name, or, in another network namespace, by the
+/// path.
 pub fn connect() -> Option<i32> {
     by_name(0).or_else(|| by_path(0))
 }
@@ -187,7 +189,8 @@ pub fn send(socket: i32, message: &mut FromStub, fd: Option<i32>) -> bool {
 /// Waits for a message: its bytes, or `-errno`, and in `fd` the descriptor that came with it.
 pub fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
     let mut control = MaybeUninit::<Control>::zeroed();
-    // SAFETY: as in `send`; the kernel writes at most the sizes given. MSG_CMSG_CLOEXEC = 0x40000000.
+    // SAFETY: as in `send`; the kernel writes at most the sizes given. MSG_CMSG_CLOEXEC =
+    // 0x40000000.
     unsafe {
         loop {
             let mut iov = Iovec { base: command as *mut Command as usize, bytes: size_of::<Command>() };
@@ -197,7 +200,8 @@ pub fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
             header.control = control.as_mut_ptr().cast();
             header.control_len = size_of::<Control>();
             let got = syscall!(sys::RECVMSG, socket, &raw mut header, 0x4000_0000);
-            // ECONNRESET, 104, comes once when the other end left something unread, before what it said last.
+            // ECONNRESET, 104, comes once when the other end left something unread, before what it
+            // said last.
             if got == -(sys::EINTR as isize) || got == -104 {
                 continue;
             }

@@ -23,7 +23,8 @@ pub struct Iovec {
 /// As the system call: pointers must be valid for what the kernel does with them.
 pub unsafe fn call(number: usize, args: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the kernel keeps all registers but rax, rcx and r11; the caller answers for the arguments.
+    // SAFETY: the kernel keeps all registers but rax, rcx and r11; the caller answers for the
+    // arguments.
     unsafe {
         asm!("syscall",
             inlateout("rax") number as isize => result,
@@ -49,7 +50,8 @@ macro_rules! syscall {
 }
 pub(crate) use syscall;
 
-/// A function `$name()` that gives the address of the program's symbol of that name: 0 where there is none.
+/// A function `$name()` that gives the address of the program's symbol of that name: 0 where there
+/// is none.
 macro_rules! weak {
     ($name:ident, $getter:ident) => {
         core::arch::global_asm!(
@@ -127,8 +129,8 @@ pub const CLOSE: usize = 3;
 pub const STAT: usize = 4;
 pub const CLOSE_RANGE: usize = 436;
 
-/// Calls by which a thread gives up rights: setuid, setgid, setreuid, setregid, setgroups, setresuid, setresgid, setfsuid,
-/// setfsgid, capset, pivot_root, chroot, landlock_restrict_self.
+/// Calls by which a thread gives up rights: setuid, setgid, setreuid, setregid, setgroups,
+/// setresuid, setresgid, setfsuid, setfsgid, capset, pivot_root, chroot, landlock_restrict_self.
 pub const GIVE_UP: [usize; 13] = [105, 106, 113, 114, 116, 117, 119, 122, 123, 126, 155, 161, 446];
 
 pub const EAGAIN: i32 = 11;
@@ -151,23 +153,26 @@ pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
     Some(at as usize)
 }
 
-/// Where mappings of ours begin: far from where the kernel puts the program, its libraries and its mappings, whose
-/// holes must stay holes. Sanitizers keep what they need of these addresses before our constructor runs.
+/// Where mappings of ours begin: far from where the kernel puts the program, its libraries and its
+/// mappings, whose holes must stay holes. Sanitizers keep what they need of these addresses before
+/// our constructor runs.
 const FAR: usize = 0x6400_0000_0000;
 
-/// An address for a mapping of ours, which the kernel takes if it is free. It differs from run to run as much as the
-/// stack's.
+/// An address for a mapping of ours, which the kernel takes if it is free. It differs from run to
+/// run as much as the stack's.
 fn far(place: &AtomicUsize) -> usize {
     let here = core::ptr::from_ref(&place) as usize ^ (core::ptr::from_ref(place) as usize) << 16;
     FAR + (here.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36) * PAGE
 }
 
-/// A new mapping, or `-errno`, that is empty and not locked in memory, also where the program has locked all that it
-/// will map (MCL_FUTURE): the kernel fills such a mapping as soon as it can be read, but not one without access. It
-/// lies at `place` if that is free, or far away if that is 0, and is noted there: a fork child's lies where its
-/// parent's does, and not in a hole where the program has something that it keeps from its children (MADV_DONTFORK).
+/// A new mapping, or `-errno`, that is empty and not locked in memory, also where the program has
+/// locked all that it will map (MCL_FUTURE): the kernel fills such a mapping as soon as it can be
+/// read, but not one without access. It lies at `place` if that is free, or far away if that is 0,
+/// and is noted there: a fork child's lies where its parent's does, and not in a hole where the
+/// program has something that it keeps from its children (MADV_DONTFORK).
 pub fn map(place: &AtomicUsize, bytes: usize, flags: usize, fd: usize) -> isize {
-    // SAFETY: a new mapping; nothing of the program's is touched. PROT_NONE, then PROT_READ | PROT_WRITE.
+    // SAFETY: a new mapping; nothing of the program's is touched. PROT_NONE, then PROT_READ |
+    // PROT_WRITE.
     unsafe {
         let wanted = match place.load(Relaxed) {
             0 => far(place),
@@ -212,10 +217,11 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     unsafe { syscall!(FUTEX, word.as_ptr(), 1, i32::MAX, 0, 0, 0) };
 }
 
-/// Asks for turns of 100 us on the CPU, the shortest: the thread then runs soon after it wakes, also
-/// where the program keeps all CPUs busy. Linux before 6.12 ignores it.
+/// Asks for turns of 100 us on the CPU, the shortest: the thread then runs soon after it wakes,
+/// also where the program keeps all CPUs busy. Linux before 6.12 ignores it.
 pub fn short_turns() {
-    // The first version of struct sched_attr: size, policy, flags, nice, priority, runtime, two more.
+    // The first version of struct sched_attr: size, policy, flags, nice, priority, runtime, two
+    // more.
     let mut attr = [48u64, 0, 0, 100_000, 0, 0];
     // SAFETY: changes this thread only; the kernel reads 48 bytes.
     unsafe {

@@ -1,8 +1,8 @@
 //! Taking runs of pages away: MOVE into the bounce window, copy into staging, empty the window.
 //!
-//! The window is registered on the process's own userfaultfd, so that a MOVE fails while an event is
-//! unread. Emptying it must raise no event: it is unregistered for the moment of the MADV_DONTNEED,
-//! which costs 2 us for a whole window.
+//! The window is registered on the process's own userfaultfd, so that a MOVE fails while an event
+//! is unread. Emptying it must raise no event: it is unregistered for the moment of the
+//! MADV_DONTNEED, which costs 2 us for a whole window.
 //!
 //! A run of a read-only mapping is opened for its MOVE: see [`crate::access`].
 
@@ -12,11 +12,11 @@ use crate::sys::{self, syscall, PAGE};
 use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use memfit_wire::{
-    Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, FATAL_ACCESS, FATAL_BATCH, FATAL_FLUSH, FATAL_WINDOW, IN_MOVE,
-    POPULATE, RING_BYTES, SHIELD, UNSHIELD, WINDOWS, WINDOW_PAGES,
+    Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, DOFORK, DONTFORK, FATAL_ACCESS, FATAL_BATCH, FATAL_FLUSH,
+    FATAL_WINDOW, IN_MOVE, POPULATE, RING_BYTES, WINDOWS, WINDOW_PAGES,
 };
 
-/// What the stub needs to take pages; made when the pager engages the process.
+/// What the stub needs to take pages; made when the pager attaches the process.
 pub struct Taker {
     pub socket: i32,
     pub uffd: i32,
@@ -38,7 +38,8 @@ pub struct Taker {
     pub likely: usize,
     /// The last page that was tried is in a read-only mapping.
     pub read_only: bool,
-    /// Runs that were opened, and of those that were looked at how many stayed split from their mapping.
+    /// Runs that were opened, and of those that were looked at how many stayed split from their
+    /// mapping.
     pub opens: u32,
     pub splits: u32,
     /// Test builds only: believe MOVE's return value.
@@ -85,11 +86,12 @@ const UFFDIO_MOVE: usize = 0xc028_aa05;
 const UFFDIO_REGISTER: usize = 0xc020_aa00;
 const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
 const DONTNEED: usize = 4;
-/// Times that the window is emptied until it is empty: who reads or locks all memory touches each page of it now and then.
+/// Times that the window is emptied until it is empty: who reads or locks all memory touches each
+/// page of it now and then.
 const FLUSHES_MAX: u32 = 10_000;
 
-/// One of so many runs is looked at, and so many of those may stay split ([`Closed::Split`]) in a process: about 2000
-/// in all, and the kernel gives it 65 530 mappings.
+/// One of so many runs is looked at, and so many of those may stay split ([`Closed::Split`]) in a
+/// process: about 2000 in all, and the kernel gives it 65 530 mappings.
 const SPLITS_LOOK: u32 = 16;
 const SPLITS_MAX: u32 = 125;
 
@@ -140,11 +142,11 @@ impl Taker {
         for range in &ring.range[..ranges] {
             let pages = range.pages.load(Relaxed) as usize;
             let flags = range.flags.load(Relaxed);
-            if flags & (SHIELD | UNSHIELD) != 0 {
+            if flags & (DONTFORK | DOFORK) != 0 {
                 if !self.enter(number) {
                     break;
                 }
-                Self::shield(range, pages, flags);
+                Self::dontfork(range, pages, flags);
                 self.leave();
                 continue;
             }
@@ -175,13 +177,14 @@ impl Taker {
         sys::futex_wake(&ring.finished);
     }
 
-    /// Keeps a range from fork children, or lets them have it: MADV_DONTFORK is 10, MADV_DOFORK 11. What was kept is marked
-    /// for good by MADV_NOHUGEPAGE, 15, of which it has no other use: a child shows by it whether a mapping is that one.
-    fn shield(range: &Range, pages: usize, flags: u32) {
+    /// Keeps a range from fork children, or lets them have it: MADV_DONTFORK is 10, MADV_DOFORK 11.
+    /// What was kept is marked for good by MADV_NOHUGEPAGE, 15, of which it has no other use: a
+    /// child shows by it whether a mapping is that one.
+    fn dontfork(range: &Range, pages: usize, flags: u32) {
         let (start, bytes) = (range.address.load(Relaxed), pages * PAGE);
         // SAFETY: changes no byte.
         let result = unsafe {
-            if flags & SHIELD != 0 {
+            if flags & DONTFORK != 0 {
                 let kept = syscall!(sys::MADVISE, start, bytes, 10);
                 let marked = syscall!(sys::MADVISE, start, bytes, 15);
                 if kept != 0 {
@@ -196,9 +199,10 @@ impl Taker {
         range.status.store((1 - result) as u32, Release);
     }
 
-    /// Makes the present pages of a range exclusive to the program and dirty, so that the kernel does not
-    /// drop one on its way. Outside the gate: this may fault. Returns 0 or the errno: MADV_POPULATE_WRITE
-    /// (23) stops at the first page that it cannot write, and nothing behind that may be moved.
+    /// Makes the present pages of a range exclusive to the program and dirty, so that the kernel
+    /// does not drop one on its way. Outside the gate: this may fault. Returns 0 or the errno:
+    /// MADV_POPULATE_WRITE (23) stops at the first page that it cannot write, and nothing behind
+    /// that may be moved.
     fn populate(&self, address: usize, pages: usize) -> i32 {
         let Some(present) = self.look(address, pages.min(WINDOW_PAGES)) else { return 0 };
         let mut at = 0;
@@ -207,8 +211,8 @@ impl Taker {
             if run > 0 {
                 // SAFETY: writes no byte.
                 let result = unsafe { syscall!(sys::MADVISE, address + at * PAGE, run * PAGE, 23) };
-                // Nobody writes to a read-only mapping. A page there that the kernel may drop it keeps once it has
-                // moved.
+                // Nobody writes to a read-only mapping. A page there that the kernel may drop it
+                // keeps once it has moved.
                 if result == -(sys::EINVAL as isize) && self.maps >= 0 {
                     access::unshare(address, present);
                     return 0;
@@ -252,9 +256,9 @@ impl Taker {
         }
     }
 
-    /// Moves one range and publishes what came of it. Each page goes to the window whose access is that of its
-    /// memory; what moved is decided by the window, never by the return value: after an internal retry the kernel
-    /// moves pages it does not report.
+    /// Moves one range and publishes what came of it. Each page goes to the window whose access is
+    /// that of its memory; what moved is decided by the window, never by the return value: after an
+    /// internal retry the kernel moves pages it does not report.
     fn take(&mut self, range: &Range, pages: usize) {
         let (address, first) = (range.address.load(Relaxed) as usize, range.slot.load(Relaxed) as usize);
         if pages == 0 || self.used.iter().any(|used| pages > WINDOW_PAGES - used) || first + pages > BATCH_PAGES {
@@ -280,14 +284,15 @@ impl Taker {
         range.status.store(1 + error as u32, Release);
     }
 
-    /// Moves pages of a range from the first that is not done up to `end`, to the windows that take them or, what is
-    /// `open`, to the one that takes such memory. Stops at an event. False if what moved cannot be told.
+    /// Moves pages of a range from the first that is not done up to `end`, to the windows that take
+    /// them or, what is `open`, to the one that takes such memory. Stops at an event. False if what
+    /// moved cannot be told.
     fn move_up_to(&mut self, moves: &mut Moves, end: usize, open: Option<usize>) -> bool {
         // Those that do not take the next page.
         let mut refused = 0;
         let mut ask = self.read_only;
-        // The page in front of which the kernel was asked last, and where the mapping ends that it is in: a move beyond
-        // that is refused as a whole.
+        // The page in front of which the kernel was asked last, and where the mapping ends that it
+        // is in: a move beyond that is refused as a whole.
         let (mut asked, mut mapped) = (usize::MAX, end);
         while moves.done < end {
             if ask && open.is_none() {
@@ -419,8 +424,8 @@ impl Taker {
         }
     }
 
-    /// Gives a window its access: the program has memory like it. Where that is not allowed the window stays closed,
-    /// and such memory where it is. Whether it is open.
+    /// Gives a window its access: the program has memory like it. Where that is not allowed the
+    /// window stays closed, and such memory where it is. Whether it is open.
     pub fn open_window(&mut self, which: usize) -> bool {
         let Some(access) = WINDOWS.get(which) else { return false };
         if self.opened >> which & 1 == 1 {
@@ -450,8 +455,8 @@ impl Taker {
         (reported.min(pages), if result < 0 { -result as i32 } else { sys::EAGAIN })
     }
 
-    /// Which of up to 64 pages are present, or in the kernel's swap, as a mask. (mincore takes what is in the kernel's swap
-    /// for absent.)
+    /// Which of up to 64 pages are present, or in the kernel's swap, as a mask. (mincore takes what
+    /// is in the kernel's swap for absent.)
     fn look(&self, at: usize, pages: usize) -> Option<u64> {
         const PRESENT_OR_SWAPPED: u64 = 1 << 3 | 1 << 4;
         let mut found = [[0u64; 3]; WINDOW_PAGES / 2];
@@ -464,7 +469,8 @@ impl Taker {
             category_anyof_mask: PRESENT_OR_SWAPPED,
             ..PagemapScan::default()
         };
-        // SAFETY: a valid pm_scan_arg; every second page at most begins another of the ranges, for which there is room.
+        // SAFETY: a valid pm_scan_arg; every second page at most begins another of the ranges, for
+        // which there is room.
         let ranges = unsafe { syscall!(sys::IOCTL, self.pagemap, PAGEMAP_SCAN, &raw mut scan) };
         if ranges < 0 {
             return None;
@@ -506,13 +512,14 @@ impl Taker {
         }
     }
 
-    /// Empties a window without an event. Meanwhile a thread of the program that reads or locks all of its memory can
-    /// fill or lock a page: then once more.
+    /// Empties a window without an event. Meanwhile a thread of the program that reads or locks all
+    /// of its memory can fill or lock a page: then once more.
     fn empty(&self, window: usize) {
         let range = [window as u64, (WINDOW_PAGES * PAGE) as u64];
         for _ in 0..FLUSHES_MAX {
             let mut register = UffdioRegister { start: range[0], len: range[1], mode: 1, ioctls: 0 };
-            // SAFETY: all act on our own window only, whose contents are in staging. Locked memory cannot be dropped.
+            // SAFETY: all act on our own window only, whose contents are in staging. Locked memory
+            // cannot be dropped.
             let failed = unsafe {
                 syscall!(sys::IOCTL, self.uffd, UFFDIO_UNREGISTER, range.as_ptr()) != 0 || {
                     if syscall!(sys::MADVISE, window, WINDOW_PAGES * PAGE, DONTNEED) != 0 {

@@ -1,8 +1,9 @@
 //! Addresses of the reservations that nobody has been given yet.
 //!
-//! To the kernel they are mapped, without access. A program knows nothing of them, and what it does to addresses behind a mapping of
-//! its own must come out as where nothing is mapped: the functions here say so, and do the rest of what was asked for. (A bare
-//! system call still finds the reservation.)
+//! To the kernel they are mapped, without access. A program knows nothing of them, and what it does
+//! to addresses behind a mapping of its own must come out as where nothing is mapped: the functions
+//! here say so, and do the rest of what was asked for. (A bare system call still finds the
+//! reservation.)
 
 use crate::access::changing;
 use crate::exec::returned;
@@ -13,8 +14,8 @@ use crate::sys::{self, syscall, PAGE};
 const ENOMEM: isize = 12;
 const EFAULT: isize = 14;
 
-/// Makes a call about a range for what of it is the program's, and says where the range goes beyond that: the kernel does the same for
-/// a range with a hole, up to the hole.
+/// Makes a call about a range for what of it is the program's, and says where the range goes beyond
+/// that: the kernel does the same for a range with a hole, up to the hole.
 pub fn up_to_unused(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> isize {
     let Some(unused) = unused_in(at, bytes) else { return call(bytes) };
     match if unused > at { call(unused - at) } else { 0 } {
@@ -79,8 +80,8 @@ unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
     }
 }
 
-/// mremap of what is the program's own. Linux 6.17 and later move several mappings at once, but not if they are registered with a
-/// userfaultfd: they are moved one by one then.
+/// mremap of what is the program's own. Linux 6.17 and later move several mappings at once, but not
+/// if they are registered with a userfaultfd: they are moved one by one then.
 ///
 /// # Safety
 /// As mremap.
@@ -89,7 +90,8 @@ pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: u
     if unused_in(at, bytes).is_some() {
         return -EFAULT;
     }
-    // SAFETY: forwards what the caller answers for; the fifth argument is looked at only if the flags say that it is there.
+    // SAFETY: forwards what the caller answers for; the fifth argument is looked at only if the
+    // flags say that it is there.
     unsafe {
         let result = changing(|| syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to));
         let several = flags & MOVES_TO == MOVES_TO && bytes == new_bytes && bytes > PAGE;

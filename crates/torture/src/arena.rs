@@ -1,7 +1,9 @@
-//! An address range of a thread's own, reserved without access, in which it places mappings where it wants.
+//! An address range of a thread's own, reserved without access, in which it places mappings where
+//! it wants.
 //!
-//! It lies far below the place where the kernel puts new mappings (top down), so a hole that a test leaves in it for
-//! a moment is not taken by somebody else's mmap. If that happens all the same, the hole is given up for good.
+//! It lies far below the place where the kernel puts new mappings (top down), so a hole that a test
+//! leaves in it for a moment is not taken by somebody else's mmap. If that happens all the same,
+//! the hole is given up for good.
 
 use crate::content::PAGE;
 use crate::rng::Rng;

@@ -1,6 +1,8 @@
-//! What the bytes of a page are: a pure function of region key, page index, version and number of patches.
+//! What the bytes of a page are: a pure function of region key, page index, version and number of
+//! patches.
 //!
-//! Nothing of this is stored: whoever knows a page's [`Tag`] and its few bytes of model can build it again.
+//! Nothing of this is stored: whoever knows a page's [`Tag`] and its few bytes of model can build
+//! it again.
 
 use crate::rng::{mix, mix2, Rng};
 
@@ -26,7 +28,8 @@ impl PageBuf {
 
     /// The bytes, in memory order.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: an array of u64 is PAGE initialised bytes without padding, and u8 has no alignment.
+        // SAFETY: an array of u64 is PAGE initialised bytes without padding, and u8 has no
+        // alignment.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), PAGE) }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::content::{PageBuf, Patch, MAX_PATCHES, PAGE};
-use crate::model::{compare, Event, History, Mismatch, PageModel, Prot, Region, Seen};
+use crate::model::{compare, Event, History, Mismatch, PageModel, Prot, Seen, TestRegion};
 use crate::ops::OPS;
 use crate::ops_heap::Heap;
 use crate::ops_io::Io;
@@ -59,7 +59,7 @@ pub struct Ctx<'w> {
     /// Version that the current operation gives to the pages it changes.
     pub version: u32,
     /// Its regions.
-    pub regions: Vec<Region>,
+    pub regions: Vec<TestRegion>,
     /// Pages in them.
     pub mapped: usize,
     /// Most pages in them.
@@ -113,7 +113,8 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// Start operation number `op_no`: its random numbers depend on nothing but the seed and this number.
+    /// Start operation number `op_no`: its random numbers depend on nothing but the seed and this
+    /// number.
     pub fn begin(&mut self, op_no: u64) {
         self.who.op_no = op_no;
         self.rng = Rng::new(mix2(self.seed, op_no));
@@ -159,7 +160,8 @@ impl<'w> Ctx<'w> {
         self.remember(what, run);
     }
 
-    /// Remember what happens to a run and depends on luck (what the kernel did with lazily freed pages, for one).
+    /// Remember what happens to a run and depends on luck (what the kernel did with lazily freed
+    /// pages, for one).
     pub fn remember(&mut self, what: &'static str, run: Run) {
         let region = &mut self.regions[run.r];
         let first = region.base + run.first as u32;
@@ -178,7 +180,7 @@ impl<'w> Ctx<'w> {
     /// Add a region that was just mapped, all zero.
     pub fn add_region(&mut self, span: Span, in_arena: bool) -> usize {
         let key = self.new_key();
-        self.regions.push(Region::new(key, span.addr(), span.pages(), in_arena, self.version));
+        self.regions.push(TestRegion::new(key, span.addr(), span.pages(), in_arena, self.version));
         self.mapped += span.pages();
         self.regions.len() - 1
     }
@@ -314,7 +316,8 @@ impl<'w> Ctx<'w> {
         self.write_to(run, self.span(run));
     }
 
-    /// Give a run new contents, but put the bytes somewhere else (from where they will be brought here).
+    /// Give a run new contents, but put the bytes somewhere else (from where they will be brought
+    /// here).
     pub fn write_to(&mut self, run: Run, memory: Span) {
         for (at, i) in run.range().enumerate() {
             let region = &mut self.regions[run.r];
@@ -325,7 +328,8 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// Put the bytes of a run at another place. Lazy pages become certain by that: they get the bytes they had.
+    /// Put the bytes of a run at another place. Lazy pages become certain by that: they get the
+    /// bytes they had.
     pub fn copy_to(&mut self, run: Run, memory: Span) {
         for (at, i) in run.range().enumerate() {
             self.regions[run.r].expect(i, &mut self.expected);
@@ -350,7 +354,8 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// The write ends the page's lazy state: it is now exactly the old bytes or zeros, with the patch.
+    /// The write ends the page's lazy state: it is now exactly the old bytes or zeros, with the
+    /// patch.
     fn patch_lazy(&mut self, run: Run) {
         self.note("patch lazy", run);
         let (memory, i) = (self.span(run), run.first);
@@ -363,7 +368,8 @@ impl<'w> Ctx<'w> {
         patch.apply(&mut self.expected);
         memory.copy_out(0, &mut self.found);
         if self.expected.0 == self.found.0 {
-            // The old bytes stayed; a page of one model entry cannot say "old with a newer patch", so write it anew.
+            // The old bytes stayed; a page of one model entry cannot say "old with a newer patch",
+            // so write it anew.
             self.remember("rewrite", run);
             self.write_to(run, memory);
         } else {

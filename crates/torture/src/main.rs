@@ -1,5 +1,6 @@
-//! Verifying torture program: changes its memory and its mappings at random, in many threads and processes, and
-//! knows at every moment what each byte must be. A plain program: whoever pages its memory must not be noticed.
+//! Verifying torture program: changes its memory and its mappings at random, in many threads and
+//! processes, and knows at every moment what each byte must be. A plain program: whoever pages its
+//! memory must not be noticed.
 
 mod arena;
 mod content;

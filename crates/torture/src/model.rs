@@ -103,7 +103,7 @@ impl History {
 
 /// Consecutive pages of one origin.
 #[derive(Clone, Debug)]
-pub struct Region {
+pub struct TestRegion {
     /// Random number that its contents depend on.
     pub key: u64,
     /// Address of its first page.
@@ -118,11 +118,11 @@ pub struct Region {
     pub history: History,
 }
 
-impl Region {
+impl TestRegion {
     /// Fresh zero pages.
-    pub fn new(key: u64, addr: usize, count: usize, in_arena: bool, version: u32) -> Region {
+    pub fn new(key: u64, addr: usize, count: usize, in_arena: bool, version: u32) -> TestRegion {
         let pages = vec![PageModel::zero(version); count];
-        Region { key, addr, base: 0, pages, in_arena, history: History::new() }
+        TestRegion { key, addr, base: 0, pages, in_arena, history: History::new() }
     }
 
     /// Number of pages.
@@ -159,8 +159,8 @@ impl Region {
     }
 
     /// Everything from page `at` on becomes a region of its own.
-    pub fn split_off(&mut self, at: usize) -> Region {
-        Region {
+    pub fn split_off(&mut self, at: usize) -> TestRegion {
+        TestRegion {
             key: self.key,
             addr: self.addr + at * PAGE,
             base: self.base + at as u32,
@@ -211,13 +211,13 @@ mod tests {
     use super::*;
     use crate::content::fill_base;
 
-    fn written(count: usize) -> Region {
-        let mut region = Region::new(77, 0x10000, count, false, 0);
+    fn written(count: usize) -> TestRegion {
+        let mut region = TestRegion::new(77, 0x10000, count, false, 0);
         (0..count).for_each(|i| region.renew(i, 3));
         region
     }
 
-    fn image(region: &Region, i: usize) -> PageBuf {
+    fn image(region: &TestRegion, i: usize) -> PageBuf {
         let mut buf = PageBuf::zeroed();
         region.expect(i, &mut buf);
         buf

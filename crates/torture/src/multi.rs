@@ -1,4 +1,5 @@
-//! The supervisor of several processes: starts, stops, kills and restarts workers, and collects how they end.
+//! The supervisor of several processes: starts, stops, kills and restarts workers, and collects how
+//! they end.
 
 use crate::opts::Opts;
 use crate::report::{EXIT_BROKEN, EXIT_MISMATCH, EXIT_OK, EXIT_STALL};
@@ -60,7 +61,8 @@ impl Worker {
 }
 
 impl Supervisor<'_> {
-    /// Before this time workers may still be disturbed; near the end they are left alone, to finish in time.
+    /// Before this time workers may still be disturbed; near the end they are left alone, to finish
+    /// in time.
     fn may_disturb(&self, now: u64) -> bool {
         let deadline = self.status.deadline_ns.load(SeqCst);
         self.opts.ops.is_some() || now + 300 * MS < deadline
@@ -105,7 +107,8 @@ impl Supervisor<'_> {
         self.workers[i].watchdog.forgive();
     }
 
-    /// A worker ended: `Some` status to leave with, or go on (restarting it where that was our wish).
+    /// A worker ended: `Some` status to leave with, or go on (restarting it where that was our
+    /// wish).
     fn ended(&mut self, i: usize, ended: ExitStatus) -> Result<Option<i32>, String> {
         let worker = &mut self.workers[i];
         match (ended.code(), ended.signal()) {

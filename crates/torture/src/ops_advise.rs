@@ -11,7 +11,8 @@ fn dropped(ctx: &mut Ctx, run: Run) {
     ctx.regions[run.r].pages[run.range()].iter_mut().for_each(|p| p.drop_bytes(version));
 }
 
-/// Drop pages; if the run ends with its region and another one follows, some of that in the same call.
+/// Drop pages; if the run ends with its region and another one follows, some of that in the same
+/// call.
 pub fn dontneed(ctx: &mut Ctx) {
     let run = ctx.pick_run(256);
     let mut runs = vec![run];
@@ -56,7 +57,8 @@ const HARMLESS: [(&str, i32); 8] = [
     ("normal", libc::MADV_NORMAL),
 ];
 
-/// Advice that changes no byte; huge-page advice only for whole regions, lest there be too many mappings.
+/// Advice that changes no byte; huge-page advice only for whole regions, lest there be too many
+/// mappings.
 pub fn advise(ctx: &mut Ctx) {
     let mut run = ctx.pick_run(128);
     ctx.make(run, Need::Write);
@@ -90,7 +92,8 @@ pub fn advise(ctx: &mut Ctx) {
     ctx.verify(one, "after advice");
 }
 
-/// Change protection; sometimes check that the kernel keeps to it; sometimes leave it so for a while.
+/// Change protection; sometimes check that the kernel keeps to it; sometimes leave it so for a
+/// while.
 pub fn protect(ctx: &mut Ctx) {
     let run = ctx.pick_run(256);
     let (prot, name) = match ctx.rng.below(4) {

@@ -1,4 +1,5 @@
-//! Children: what they inherit is checked there, both sides write, and the parent's memory must not change.
+//! Children: what they inherit is checked there, both sides write, and the parent's memory must not
+//! change.
 
 use crate::ctx::{Ctx, Need, Run};
 use crate::report::{self, EXIT_OK};
@@ -65,7 +66,8 @@ fn child(ctx: &mut Ctx, wiped: Option<usize>, seed: u64, parent: i32) -> ! {
 fn run_child(ctx: &mut Ctx, wiped: Option<usize>, seed: u64, meanwhile: impl FnOnce(&mut Ctx)) -> Result<(), Errno> {
     // SAFETY: plain query.
     let parent = unsafe { libc::getpid() };
-    // SAFETY: the child uses only memory that it inherits and async-signal-safe calls, and then exits.
+    // SAFETY: the child uses only memory that it inherits and async-signal-safe calls, and then
+    // exits.
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => return Err(sys::errno()),

@@ -117,7 +117,8 @@ fn readv_all(fd: &OwnedFd, span: Span) -> Result<(), Errno> {
 }
 
 fn pwrite_all(fd: &OwnedFd, span: Span, offset: usize) -> Result<(), Errno> {
-    // SAFETY: the kernel reads test memory (and writes other test memory, if this is /proc/self/mem).
+    // SAFETY: the kernel reads test memory (and writes other test memory, if this is
+    // /proc/self/mem).
     all(span, &|s, done, n| unsafe { libc::pwrite(fd.as_raw_fd(), at(s, done), n, (offset + done) as i64) })
 }
 
@@ -156,8 +157,8 @@ fn chunk_pages(channel: Channel, io: &Io) -> usize {
     }
 }
 
-/// Access through /proc/PID/mem (as by ptrace) cannot wait for a userfaultfd: the kernel gives EIO for a
-/// page that is outside. Then the pages are touched first and the access is tried again.
+/// Access through /proc/PID/mem (as by ptrace) cannot wait for a userfaultfd: the kernel gives EIO
+/// for a page that is outside. Then the pages are touched first and the access is tried again.
 fn by_memory_file(pages: Span, access: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for _ in 0..1000 {
         match access() {
@@ -206,7 +207,8 @@ fn transfer(io: &Io, channel: Channel, from: Span, to: Span, variant: bool) -> R
     }
 }
 
-/// Send pages out and compare the copy, or bring new contents in; or from pages to pages through both.
+/// Send pages out and compare the copy, or bring new contents in; or from pages to pages through
+/// both.
 fn exchange(ctx: &mut Ctx, channel: Channel, names: (&'static str, &'static str)) {
     let run = ctx.pick_run(SCRATCH_PAGES);
     let variant = ctx.rng.one_in(2);
@@ -269,8 +271,9 @@ pub fn expect_efault(ctx: &mut Ctx, run: Run, prot: Prot) {
     let scratch = ctx.scratch.sub(0, 1);
     let result = if prot == Prot::None {
         let result = write_all(send, page);
-        // Some kernels (6.12) leave an empty buffer in the pipe, in the place of a page, until something behind it is
-        // read: so many of them that a later write would wait for a reader forever.
+        // Some kernels (6.12) leave an empty buffer in the pipe, in the place of a page, until
+        // something behind it is read: so many of them that a later write would wait for a reader
+        // forever.
         let sent = write_all(send, scratch);
         ctx.must("write to a pipe", sent);
         result

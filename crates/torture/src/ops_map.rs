@@ -1,7 +1,7 @@
 //! mmap, munmap, mremap.
 
 use crate::ctx::{Ctx, Need, Run, MAX_REGIONS};
-use crate::model::{Prot, Region};
+use crate::model::{Prot, TestRegion};
 use crate::sys::{Errno, Span, RW};
 
 /// Largest region, in pages.
@@ -136,7 +136,7 @@ pub fn munmap(ctx: &mut Ctx) {
 }
 
 /// Take a run out of its region: what follows it becomes a region of its own.
-fn cut_out(ctx: &mut Ctx, run: Run) -> Region {
+fn cut_out(ctx: &mut Ctx, run: Run) -> TestRegion {
     let mut middle = ctx.regions[run.r].split_off(run.first);
     let tail = middle.split_off(run.count);
     ctx.mapped -= run.count;
@@ -226,7 +226,8 @@ fn grow(ctx: &mut Ctx, r: usize) {
     }
 }
 
-/// Different protections make several mappings, which cannot be resized and only sometimes be moved.
+/// Different protections make several mappings, which cannot be resized and only sometimes be
+/// moved.
 fn one_prot(ctx: &mut Ctx, r: usize) {
     let pages = &ctx.regions[r].pages;
     if pages.iter().any(|p| p.prot != pages[0].prot) {
@@ -260,8 +261,9 @@ fn try_grow_in_place(ctx: &mut Ctx, r: usize, whole: Span, more: usize) -> bool 
     }
 }
 
-/// Move a whole region to `pages` pages (at least as many as it has). Where the kernel refuses because the range
-/// consists of several mappings, do by hand what it would have done, so that the outcome is the same; true then.
+/// Move a whole region to `pages` pages (at least as many as it has). Where the kernel refuses
+/// because the range consists of several mappings, do by hand what it would have done, so that the
+/// outcome is the same; true then.
 fn relocate(ctx: &mut Ctx, r: usize, pages: usize, flags: i32, target: usize) -> bool {
     let old = ctx.span(ctx.whole(r));
     let (new, by_hand) = match old.remap(pages, flags, target) {
@@ -284,7 +286,8 @@ fn relocate(ctx: &mut Ctx, r: usize, pages: usize, flags: i32, target: usize) ->
     by_hand
 }
 
-/// Copy a region to a new place, readable and writable, and take the old one away. The model stays as it is.
+/// Copy a region to a new place, readable and writable, and take the old one away. The model stays
+/// as it is.
 fn move_by_hand(ctx: &mut Ctx, r: usize, pages: usize, flags: i32, target: usize) -> Span {
     ctx.refused();
     let whole = ctx.whole(r);
@@ -344,7 +347,8 @@ fn move_part(ctx: &mut Ctx, r: usize) {
     if ctx.regions[part].in_arena || ctx.rng.one_in(2) {
         return move_fixed(ctx, part);
     }
-    // Same size and MAYMOVE alone does nothing; growing by a page makes it move, because its own tail is behind it.
+    // Same size and MAYMOVE alone does nothing; growing by a page makes it move, because its own
+    // tail is behind it.
     if ctx.mapped < ctx.limit {
         grow(ctx, part);
     }

@@ -2,7 +2,7 @@
 
 use crate::content::{stream_word, PageBuf, WORDS};
 use crate::ctx::{Ctx, Need};
-use crate::model::{compare, Region};
+use crate::model::{compare, TestRegion};
 use crate::report::{self, Who};
 use crate::rng::mix2;
 use crate::status::ThreadStatus;
@@ -18,7 +18,8 @@ thread_local! {
     static SIGNALS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Fill the thread's storage with the words of a seed, first checking that it holds those of `old` (0: zeros).
+/// Fill the thread's storage with the words of a seed, first checking that it holds those of `old`
+/// (0: zeros).
 fn use_tls(who: &Who, old: u64, new: u64) {
     STORE.with_borrow_mut(|words| {
         for (i, word) in words.iter_mut().enumerate() {
@@ -32,7 +33,7 @@ fn use_tls(who: &Who, old: u64, new: u64) {
 }
 
 /// Compare a whole region without changing the model.
-fn check_frozen(who: &Who, stats: &ThreadStatus, region: &Region) {
+fn check_frozen(who: &Who, stats: &ThreadStatus, region: &TestRegion) {
     let memory = Span::owned(region.addr, region.len());
     let (mut expected, mut found) = (PageBuf::zeroed(), PageBuf::zeroed());
     for i in 0..region.len() {
@@ -45,7 +46,7 @@ fn check_frozen(who: &Who, stats: &ThreadStatus, region: &Region) {
     stats.add_verified(region.len() as u64);
 }
 
-fn short_thread(who: &Who, stats: &ThreadStatus, region: &Region, seed: u64) {
+fn short_thread(who: &Who, stats: &ThreadStatus, region: &TestRegion, seed: u64) {
     use_tls(who, 0, seed);
     check_frozen(who, stats, region);
     recurse(who, stats, 8, seed);

@@ -1,11 +1,13 @@
 //! Pages that several threads use at the same time, on purpose.
 //!
-//! The race area consists of slots of eight pages. Four are *flip* pages: their owner writes versions, drops and
-//! frees them, while every thread reads them under a sequence count, so that a reader knows exactly which values are
-//! possible. Four are *neighbours*, interleaved or behind, whose mapping the owner changes in every way.
+//! The race area consists of slots of eight pages. Four are *flip* pages: their owner writes
+//! versions, drops and frees them, while every thread reads them under a sequence count, so that a
+//! reader knows exactly which values are possible. Four are *neighbours*, interleaved or behind,
+//! whose mapping the owner changes in every way.
 //!
-//! The counter area consists of pages with atomic counters that every thread increments, words that belong to one
-//! thread each, and one mutex with the counter that it guards. Each thread keeps its own tally; the sums must match.
+//! The counter area consists of pages with atomic counters that every thread increments, words that
+//! belong to one thread each, and one mutex with the counter that it guards. Each thread keeps its
+//! own tally; the sums must match.
 
 use crate::content::PAGE;
 use crate::ctx::Ctx;
@@ -112,7 +114,8 @@ impl RaceArea {
         self.states[flip].store(version * PHASES + phase, SeqCst);
     }
 
-    /// Drop a run of flip pages of one slot (a run of one, if they are interleaved with neighbours).
+    /// Drop a run of flip pages of one slot (a run of one, if they are interleaved with
+    /// neighbours).
     fn drop_bytes(&self, flip: usize, count: usize) -> Result<(), Errno> {
         (flip..flip + count).for_each(|f| self.set_phase(f, DROPPING));
         self.span.sub(self.flip_page(flip), count).advise(libc::MADV_DONTNEED)?;
@@ -198,7 +201,8 @@ fn check_junk(ctx: &Ctx, span: Span, seed: Option<u64>, what: &str) {
     }
 }
 
-/// Change the mapping of pages next to flip pages that others read. Ends with the page mapped, its bytes irrelevant.
+/// Change the mapping of pages next to flip pages that others read. Ends with the page mapped, its
+/// bytes irrelevant.
 pub fn neighbour(ctx: &mut Ctx) {
     let slot = own_slot(ctx);
     let area = &ctx.world.race;

@@ -1,7 +1,7 @@
 //! Reports of failures, written from a fixed buffer: the heap may be what is broken.
 
 use crate::content::{fill_base, kind_for, PageBuf, Tag, PAGE};
-use crate::model::{History, Mismatch, Region};
+use crate::model::{History, Mismatch, TestRegion};
 use crate::ops::OPS;
 use crate::status::Status;
 use crate::sys;
@@ -158,7 +158,7 @@ fn write_history(out: &mut RawOut, history: &History, page: Option<u32>) {
 }
 
 /// What the bytes found could be.
-fn explain(out: &mut RawOut, region: &Region, i: usize, found: &PageBuf) {
+fn explain(out: &mut RawOut, region: &TestRegion, i: usize, found: &PageBuf) {
     if found.is_zero() {
         let _ = writeln!(out, "  the page is all zero");
         return;
@@ -187,7 +187,7 @@ fn explain(out: &mut RawOut, region: &Region, i: usize, found: &PageBuf) {
 pub fn wrong_page(
     who: &Who,
     how: &str,
-    region: &Region,
+    region: &TestRegion,
     i: usize,
     bad: Mismatch,
     found: &PageBuf,
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn an_old_version_is_recognised() {
-        let mut region = Region::new(5, 0x10000, 2, false, 1);
+        let mut region = TestRegion::new(5, 0x10000, 2, false, 1);
         region.history.push(crate::model::Event { version: 1, ..Default::default() });
         let mut old = PageBuf::zeroed();
         // A version whose content is not zero.

@@ -1,4 +1,5 @@
-//! Small deterministic random numbers: splitmix64, because every operation starts a stream of its own.
+//! Small deterministic random numbers: splitmix64, because every operation starts a stream of its
+//! own.
 
 /// The splitmix64 finaliser: a bijection that spreads every input bit over the whole word.
 #[inline]
@@ -31,7 +32,8 @@ impl Rng {
         mix(self.0)
     }
 
-    /// Uniform in `0..n`; 0 when `n` is 0. The tiny bias of the multiplication does not matter here.
+    /// Uniform in `0..n`; 0 when `n` is 0. The tiny bias of the multiplication does not matter
+    /// here.
     #[inline]
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
@@ -48,7 +50,8 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// In `0..n`, small values far more likely (cube of a uniform number): gives hot and cold places.
+    /// In `0..n`, small values far more likely (cube of a uniform number): gives hot and cold
+    /// places.
     pub fn skewed(&mut self, n: usize) -> usize {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         ((n as f64 * unit * unit * unit) as usize).min(n.saturating_sub(1))

@@ -2,7 +2,7 @@
 
 use crate::content::PageBuf;
 use crate::ctx::Ctx;
-use crate::model::{compare, Event, History, Region, Seen};
+use crate::model::{compare, Event, History, Seen, TestRegion};
 use crate::report::{self, Who};
 use crate::rng::{mix2, Rng};
 use crate::sys::{Errno, Span, RW};
@@ -10,7 +10,7 @@ use std::sync::RwLock;
 
 /// A region and the number of its last change.
 pub struct Shared {
-    region: Region,
+    region: TestRegion,
     version: u32,
 }
 
@@ -22,7 +22,7 @@ impl Shared {
     pub fn create(pages: usize, seed: u64) -> Result<Vec<RwLock<Shared>>, Errno> {
         let make = |i: usize| {
             let span = Span::map(PAGES, RW, 0)?;
-            let region = Region::new(mix2(seed, i as u64), span.addr(), PAGES, false, 0);
+            let region = TestRegion::new(mix2(seed, i as u64), span.addr(), PAGES, false, 0);
             let mut shared = Shared { region, version: 0 };
             shared.write(0, PAGES);
             Ok(RwLock::new(shared))

@@ -1,4 +1,5 @@
-//! Counters in shared memory: they survive the death and exec of a worker, and show whether it makes progress.
+//! Counters in shared memory: they survive the death and exec of a worker, and show whether it
+//! makes progress.
 
 use crate::ops::{MAX_OPS, OPS};
 use crate::sys::{self, Errno};
@@ -95,7 +96,8 @@ impl Status {
         if at == libc::MAP_FAILED {
             return Err(sys::errno());
         }
-        // SAFETY: never unmapped; page aligned; all fields are atomics, for which any bytes are valid.
+        // SAFETY: never unmapped; page aligned; all fields are atomics, for which any bytes are
+        // valid.
         Ok(unsafe { &*at.cast() })
     }
 

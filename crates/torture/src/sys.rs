@@ -1,4 +1,5 @@
-//! System calls on ranges of pages, and access to their bytes without ever making a Rust reference to them.
+//! System calls on ranges of pages, and access to their bytes without ever making a Rust reference
+//! to them.
 
 use crate::content::{PageBuf, PAGE};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,9 +46,10 @@ const ANON: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// A range of whole pages that this program mapped for its tests.
 ///
-/// No Rust object lives in such memory and no reference into it is kept; bytes are moved in and out by copies and
-/// atomic operations. So changing its mapping cannot break Rust's rules: at worst an access ends in a signal, which
-/// is a failed test. Whoever keeps a `Span` must not use it after giving the range back.
+/// No Rust object lives in such memory and no reference into it is kept; bytes are moved in and out
+/// by copies and atomic operations. So changing its mapping cannot break Rust's rules: at worst an
+/// access ends in a signal, which is a failed test. Whoever keeps a `Span` must not use it after
+/// giving the range back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     addr: usize,
@@ -55,7 +57,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// A range known to belong to this program's tests: part of a live region or of a reserved address range.
+    /// A range known to belong to this program's tests: part of a live region or of a reserved
+    /// address range.
     pub fn owned(addr: usize, pages: usize) -> Span {
         assert!(addr % PAGE == 0 && addr >= 0x10000, "not a test range: {addr:#x}");
         Span { addr, len: pages * PAGE }
@@ -69,7 +72,8 @@ impl Span {
     /// Map at a given address (with one of the FIXED flags) or near it.
     pub fn map_at(addr: usize, pages: usize, prot: i32, flags: i32) -> Result<Span, Errno> {
         let len = pages * PAGE;
-        // SAFETY: a new anonymous mapping; with MAP_FIXED the caller's range is test memory, see `Span`.
+        // SAFETY: a new anonymous mapping; with MAP_FIXED the caller's range is test memory, see
+        // `Span`.
         let got = unsafe { libc::mmap(addr as *mut _, len, prot, ANON | flags, -1, 0) };
         if got == libc::MAP_FAILED {
             return Err(errno());
@@ -168,8 +172,8 @@ impl Span {
 
     fn with_word<T>(self, word: usize, f: impl FnOnce(&AtomicU64) -> T) -> T {
         assert!(word * 8 < self.len, "word outside of the range");
-        // SAFETY: aligned, inside test memory, only accessed atomically while the reference lives (by convention of
-        // the callers); the reference does not leave this function.
+        // SAFETY: aligned, inside test memory, only accessed atomically while the reference lives
+        // (by convention of the callers); the reference does not leave this function.
         f(unsafe { &*((self.addr + word * 8) as *const AtomicU64) })
     }
 
@@ -222,7 +226,8 @@ pub fn die_with_parent(parent: i32) {
 /// Whether signals wait, for the calling thread and for what it starts.
 pub fn hold_signals(signals: &[i32], hold: bool) {
     let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
-    // SAFETY: a zeroed set is a valid place for sigemptyset; sigaddset writes to it, pthread_sigmask reads it.
+    // SAFETY: a zeroed set is a valid place for sigemptyset; sigaddset writes to it,
+    // pthread_sigmask reads it.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);

@@ -21,8 +21,8 @@ use std::time::Duration;
 /// A worker that was told to exit in the middle leaves with this.
 pub const EXIT_AGAIN: i32 = 42;
 
-/// What a supervisor asks for: exec, exit. They wait from before the start of a worker, and from before its exec, until
-/// its handler stands: without one they would end it.
+/// What a supervisor asks for: exec, exit. They wait from before the start of a worker, and from
+/// before its exec, until its handler stands: without one they would end it.
 pub const REQUESTS: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
 
 static REQUEST: AtomicI32 = AtomicI32::new(0);
@@ -63,7 +63,8 @@ extern "C" fn crash(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_voi
         }
     }
     out.flush(2);
-    // SAFETY: restores the default action; the instruction is then tried again and ends the process.
+    // SAFETY: restores the default action; the instruction is then tried again and ends the
+    // process.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     if code <= 0 {
         // Sent by somebody: nothing will be tried again.

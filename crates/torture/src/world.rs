@@ -29,7 +29,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Divide `size` bytes: a sixth stays for the program itself, page buffers, the model and the allocator's waste.
+    /// Divide `size` bytes: a sixth stays for the program itself, page buffers, the model and the
+    /// allocator's waste.
     pub fn new(size: usize, threads: usize) -> Plan {
         let pages = size / PAGE * 5 / 6 - threads * crate::ctx::SCRATCH_PAGES;
         let per_thread = pages * 3 / 4 / threads;

@@ -1,5 +1,5 @@
-//! Runs the program without any memory limit, in several mixes: it must find nothing, unless something is broken on
-//! purpose, which it must find.
+//! Runs the program without any memory limit, in several mixes: it must find nothing, unless
+//! something is broken on purpose, which it must find.
 
 use std::process::{Command, Output};
 

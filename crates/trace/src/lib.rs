@@ -1,7 +1,8 @@
 //! A recorded run as a file: see docs/trace.md for each byte.
 //!
-//! A file is a head, blocks, and an end. Each is checked by a CRC-32 of its own, so that a file that was cut is good up to the last
-//! whole block, and what is damaged is found where it is. Numbers are little-endian.
+//! A file is a head, blocks, and an end. Each is checked by a CRC-32 of its own, so that a file
+//! that was cut is good up to the last whole block, and what is damaged is found where it is.
+//! Numbers are little-endian.
 #![forbid(unsafe_code)]
 
 mod head;
@@ -22,13 +23,14 @@ pub const MEMFIT: &str = env!("CARGO_PKG_VERSION");
 pub const VERSION: u16 = 2;
 /// Bytes of a page, in every file so far.
 pub const PAGE_BYTES: u32 = 4096;
-/// Most bytes of a head's text, and of a block before compression: what a reader must have room for.
+/// Most bytes of a head's text, and of a block before compression: what a reader must have room
+/// for.
 pub const HEAD_MAX: u32 = 1 << 20;
 /// As many bytes of calls as are kept together at most.
 pub const BLOCK_MAX: u32 = 1 << 20;
 
-/// Bytes before those of a block: its kind, three zeros, lengths of what is stored and of the calls, number of calls, number of the
-/// first one, hash of what was decided before it, time.
+/// Bytes before those of a block: its kind, three zeros, lengths of what is stored and of the
+/// calls, number of calls, number of the first one, hash of what was decided before it, time.
 const BLOCK_HEAD: usize = 40;
 /// A block of calls.
 const CALLS: u8 = b'C';

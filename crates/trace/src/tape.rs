@@ -2,7 +2,7 @@
 
 use crate::write::Begins;
 use memfit_core::trace::{Encoder, Note};
-use memfit_core::Asked;
+use memfit_core::CoreCall;
 
 /// Bytes of calls from which on a block is full.
 pub const BLOCK_BYTES: usize = 32 << 10;
@@ -28,15 +28,17 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// Takes a call; `begins` says where the block begins if it is the first of one. Whether the block is full.
-    pub fn call(&mut self, begins: impl FnOnce() -> Begins, asked: &Asked<'_>) -> bool {
+    /// Takes a call; `begins` says where the block begins if it is the first of one. Whether the
+    /// block is full.
+    pub fn call(&mut self, begins: impl FnOnce() -> Begins, asked: &CoreCall<'_>) -> bool {
         self.begin(begins);
         self.encoder.call(&mut self.bytes, asked);
         self.calls += 1;
         self.bytes.len() >= BLOCK_BYTES
     }
 
-    /// Takes a note, which has no number: if a block begins with it, then at the call that comes next. Whether the block is full.
+    /// Takes a note, which has no number: if a block begins with it, then at the call that comes
+    /// next. Whether the block is full.
     pub fn note(&mut self, begins: impl FnOnce() -> Begins, note: Note) -> bool {
         self.begin(begins);
         self.encoder.note(&mut self.bytes, note);

@@ -4,7 +4,8 @@ use crate::{Head, BLOCK_HEAD, BLOCK_MAX, CALLS, END, MAGIC, VERSION};
 use std::io::{self, Write};
 use zstd_safe::CCtx;
 
-/// zstd level. Its tables are taken out of the budget of the run that is recorded: those of level 3 were half a megabyte, and files not 10 % smaller.
+/// zstd level. Its tables are taken out of the budget of the run that is recorded: those of level 3
+/// were half a megabyte, and files not 10 % smaller.
 const LEVEL: i32 = 1;
 
 /// Where a block begins.

@@ -3,7 +3,7 @@
 use memfit_core::sample::Sampled;
 use memfit_core::scheme::Scheme;
 use memfit_core::trace::{Decoder, Encoder, Item, Note};
-use memfit_core::{Asked, Page, PageRange, ProcId, Tunables};
+use memfit_core::{CoreCall, Page, PageRange, ProcId, Tunables};
 use memfit_trace::{Begins, Block, Head, HeadError, ReadError, Reader, Reason, Tape, Writer};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn calls(block: u64) -> Vec<u8> {
     for i in 0..CALLS {
         let limit = PageRange { first: Page(0), pages: 1 << 20 };
         let page = Page(block * 1000 + i * i % 91);
-        encoder.call(&mut bytes, &Asked::Fault { proc: ProcId(1), page, limit, most: 16 });
+        encoder.call(&mut bytes, &CoreCall::Fault { proc: ProcId(1), page, limit, most: 16 });
     }
     bytes
 }
@@ -84,7 +84,7 @@ fn what_was_written_comes_back() {
     assert!(matches!(read(&bytes), (BLOCKS, true, None)));
     let calls = calls(2);
     let mut decoder = Decoder::new(&calls);
-    assert!(matches!(decoder.call(), Ok(Some(Asked::Fault { page: Page(2000), .. }))));
+    assert!(matches!(decoder.call(), Ok(Some(CoreCall::Fault { page: Page(2000), .. }))));
 }
 
 /// A file that was cut anywhere gives all blocks before, and says where the next one would be.
@@ -159,7 +159,7 @@ fn notes_are_not_counted() {
     let note = |threshold| Note::Sampled(Sampled { threshold, period_ms: 100 });
     let mut tape = Tape::default();
     tape.note(|| begins(3), note(7));
-    tape.call(|| begins(4), &Asked::Look { tick: 1 });
+    tape.call(|| begins(4), &CoreCall::Look { tick: 1 });
     tape.note(|| begins(5), note(6));
     let mut writer = Writer::new(Vec::new(), &head("memfit")).unwrap();
     let filled = tape.take().unwrap();

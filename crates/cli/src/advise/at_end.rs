@@ -24,7 +24,8 @@ pub struct AtEnd {
 }
 
 impl AtEnd {
-    /// Makes a place for a recording, if none was asked for, and makes sure of the file for the advice.
+    /// Makes a place for a recording, if none was asked for, and makes sure of the file for the
+    /// advice.
     ///
     /// # Errors
     /// When one of the two cannot be made.
@@ -42,8 +43,8 @@ impl AtEnd {
         Ok(AtEnd { path, recording, output, quiet: args.quiet })
     }
 
-    /// Tells. The run has its own exit status: what goes wrong here is told and no more. `peak`: most memory that there was,
-    /// bytes.
+    /// Tells. The run has its own exit status: what goes wrong here is told and no more. `peak`:
+    /// most memory that there was, bytes.
     pub fn tell(self, peak: Option<u64>) {
         let AtEnd { path, recording, output, quiet } = self;
         let told = || -> Result<(), Failure> {

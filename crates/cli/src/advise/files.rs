@@ -62,7 +62,8 @@ fn as_file(path: &std::path::Path) -> String {
     }
 }
 
-/// The scheme, with the advice in its comments: what is no part of a scheme is there as a command line.
+/// The scheme, with the advice in its comments: what is no part of a scheme is there as a command
+/// line.
 pub fn toml(advice: &Advice, options: &Options<'_>) -> String {
     let mut out = String::new();
     for line in format!("memfit advise {}\n\n{}", env!("CARGO_PKG_VERSION"), text(advice, options)).lines() {
@@ -99,8 +100,8 @@ pub fn json(advice: &Advice, options: &Options<'_>) -> String {
             "working_set_bytes": subject.working_set(),
             "working_set_at_most_bytes": subject.working_set_at_most(),
             "working_set_ns": subject.window_ns(),
-            "touches_again": subject.habits.again,
-            "in_sequence": subject.habits.in_sequence,
+            "touches_again": subject.working_set.again,
+            "in_sequence": subject.working_set.in_sequence,
             "smallest": schemes.collect::<Vec<Value>>(),
             "pool_bytes": need.outcome.tally.peak_pool_bytes,
             "swap_bytes": in_swap(&need.outcome),

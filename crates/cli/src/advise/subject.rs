@@ -1,4 +1,5 @@
-//! A workload that somebody wants to know the needs of: what its recording can tell, and its simulations.
+//! A workload that somebody wants to know the needs of: what its recording can tell, and its
+//! simulations.
 
 use super::choice::at_most;
 use super::Options;
@@ -9,22 +10,25 @@ use crate::sim::progress::{Part, Progress};
 use crate::sim::source::{failed, open, Known, Source};
 use crate::sim::table::Row;
 use crate::sim::{BUDGET_MIN, CLOSER_ROUNDS, CLOSER_STEPS, CURVE_STEPS, SWAP_BYTES};
+use memfit_core::budget::Sizes;
 use memfit_core::scheme::Scheme;
-use memfit_core::sizes::Sizes;
 use memfit_core::PAGE_BYTES;
-use memfit_sim::{sweep, threads, Habits, Outcome, Residents, Setup};
+use memfit_sim::{sweep, threads, Outcome, Residents, Setup, WorkingSet};
 use std::sync::Arc;
 
 /// Of what is used again within this time the pages are counted, where all touches are known, ns.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// Periods of a recording's sampling in which a page that is used all the time is seen at least once.
+/// Periods of a recording's sampling in which a page that is used all the time is seen at least
+/// once.
 const PERIODS: u64 = 2;
-/// Times that a budget is raised until the working set stays in memory: the pool becomes smaller meanwhile.
+/// Times that a budget is raised until the working set stays in memory: the pool becomes smaller
+/// meanwhile.
 const RAISES: usize = 4;
 /// With less of the pages known than this, percent, it is said that contents are not known.
 const KNOWN_PERCENT: f64 = 50.0;
-/// What memfit itself needs besides the tables that grow with the programs, bytes, and what it does not page of each process: the
-/// stack of its thread, data of libraries. Together they were 1.7 to 2.4 MiB in runs of a C program, sort and Python.
+/// What memfit itself needs besides the tables that grow with the programs, bytes, and what it does
+/// not page of each process: the stack of its thread, data of libraries. Together they were 1.7 to
+/// 2.4 MiB in runs of a C program, sort and Python.
 const OWN: u64 = 1 << 20;
 const PROCESS: u64 = 2 << 20;
 
@@ -42,7 +46,8 @@ pub enum Basis {
         /// Of what is used more often, ms, this is not known.
         period_ms: u32,
     },
-    /// None of pages that were in memory, in the budget of the run, bytes: only that one can be judged.
+    /// None of pages that were in memory, in the budget of the run, bytes: only that one can be
+    /// judged.
     Faults {
         /// Bytes.
         budget: u64,
@@ -56,7 +61,7 @@ pub struct Subject {
     /// What is known of its touches.
     pub basis: Basis,
     /// What it does with its pages.
-    pub habits: Habits,
+    pub working_set: WorkingSet,
     /// What it needs besides its pages, bytes; `None`: nobody has measured.
     pub besides: Option<u64>,
 }
@@ -95,10 +100,10 @@ impl Subject {
             }
             Some((None, budget)) => Basis::Faults { budget },
         };
-        let mut subject = Subject { known, basis, habits: Habits::default(), besides: None };
-        let mut feed = subject.feed()?;
-        subject.habits =
-            Habits::of(&mut *feed, subject.window_ns()).map_err(|error| failed(&subject.known.name, &error))?;
+        let mut subject = Subject { known, basis, working_set: WorkingSet::default(), besides: None };
+        let mut source = subject.source()?;
+        subject.working_set =
+            WorkingSet::of(&mut *source, subject.window_ns()).map_err(|error| failed(&subject.known.name, &error))?;
         Ok(subject)
     }
 
@@ -138,17 +143,17 @@ impl Subject {
 
     /// Bytes that it uses again and again, each at least once in that time.
     pub fn working_set(&self) -> u64 {
-        ((self.habits.working_set() * PAGE_BYTES) as f64 / self.rate()) as u64
+        ((self.working_set.most_pages() * PAGE_BYTES) as f64 / self.rate()) as u64
     }
 
     /// The same at most, by so large a sample.
     pub fn working_set_at_most(&self) -> u64 {
-        at_most(self.working_set(), self.habits.working_set(), self.rate()).min(self.footprint())
+        at_most(self.working_set(), self.working_set.most_pages(), self.rate()).min(self.footprint())
     }
 
     /// Whether it is known of most pages that left, or would, what they hold.
     pub fn contents_are_known(&self) -> bool {
-        self.habits.known as f64 * 100.0 >= KNOWN_PERCENT * self.habits.pages.max(1) as f64
+        self.working_set.known as f64 * 100.0 >= KNOWN_PERCENT * self.working_set.pages.max(1) as f64
     }
 
     /// Codecs of a scheme of which it is not known what they make of the pages.
@@ -161,11 +166,11 @@ impl Subject {
         match (self.basis, self.besides) {
             (Basis::Made, _) => 0,
             (_, Some(bytes)) => bytes,
-            (_, None) => OWN + PROCESS * self.habits.processes().max(1) + outcome.tables_bytes,
+            (_, None) => OWN + PROCESS * self.working_set.processes().max(1) + outcome.tables_bytes,
         }
     }
 
-    fn feed(&self) -> Result<Box<dyn memfit_sim::Feed>, Failure> {
+    fn source(&self) -> Result<Box<dyn memfit_sim::EventSource>, Failure> {
         let of = self.known.recorded.as_ref();
         let only = of.and_then(|of| Some((of.sampled?.0, &of.noted)));
         open(&self.known.source, of.map_or(1.0, |of| of.computing), only)
@@ -195,7 +200,7 @@ impl Subject {
         let part = Part { simulations: setups.len() as u64, events: self.known.events, at_once: false };
         progress.plan(part);
         progress.begin();
-        let swept = sweep(&mut *self.feed()?, &setups, jobs, &mut |far| progress.show(&self.known.name, part, far));
+        let swept = sweep(&mut *self.source()?, &setups, jobs, &mut |far| progress.show(&self.known.name, part, far));
         progress.end();
         let outcomes = swept.map_err(|error| failed(&self.known.name, &error))?;
         let row = |(wanted, outcome): (&Wanted, Outcome)| Row {
@@ -239,8 +244,9 @@ impl Subject {
         Ok(rows)
     }
 
-    /// A budget, from `row` on, in which all that is used again and again stays in memory as it is: where a recording sees a page
-    /// once in a while, what such a page would cost outside is not known.
+    /// A budget, from `row` on, in which all that is used again and again stays in memory as it is:
+    /// where a recording sees a page once in a while, what such a page would cost outside is not
+    /// known.
     ///
     /// # Errors
     /// See [`Subject::simulate`].

@@ -6,12 +6,13 @@ use super::subject::{Basis, Subject};
 use super::{Advice, Cost, Options};
 use crate::layout::wrapped;
 use crate::run::BUDGET_MIN_BYTES;
-use crate::size::human;
+use crate::size_parsing::human;
 use std::fmt::Write;
 
 /// A sample of fewer pages is a guess.
 const SAMPLE_LEAST: u64 = 1024;
-/// Shares of touches in sequence, percent: below the first it is at random, from the second on in sequence.
+/// Shares of touches in sequence, percent: below the first it is at random, from the second on in
+/// sequence.
 const SEQUENCE_PERCENT: (f64, f64) = (25.0, 75.0);
 
 /// All of it.
@@ -205,11 +206,11 @@ fn working_set(advice: &Advice) -> Option<String> {
 }
 
 fn sequence(advice: &Advice) -> Option<String> {
-    let habits = &advice.worst().subject.habits;
-    if habits.again == 0 || matches!(advice.worst().subject.basis, Basis::Faults { .. }) {
+    let working_set = &advice.worst().subject.working_set;
+    if working_set.again == 0 || matches!(advice.worst().subject.basis, Basis::Faults { .. }) {
         return None;
     }
-    let share = habits.in_sequence as f64 * 100.0 / habits.again as f64;
+    let share = working_set.in_sequence as f64 * 100.0 / working_set.again as f64;
     Some(match share {
         _ if share >= SEQUENCE_PERCENT.1 => {
             format!("It goes through its memory in sequence ({share:.0} % of the pages used follow another): one fault brings several.")

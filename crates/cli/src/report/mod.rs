@@ -1,8 +1,8 @@
 //! `memfit run --report`: what a run did, as a page.
 //!
-//! [`of`] turns the final statistics and the course of the run into a [`Report`]; what its sentences say is computed from
-//! the same numbers that are drawn. A run in which nothing was paged gets a short page. [`command`] makes pages of what others
-//! describe.
+//! [`of`] turns the final statistics and the course of the run into a [`Report`]; what its
+//! sentences say is computed from the same numbers that are drawn. A run in which nothing was paged
+//! gets a short page. [`command`] makes pages of what others describe.
 
 pub mod command;
 mod faults;
@@ -16,7 +16,8 @@ use memfit_report::{Axis, Report, Section, Unit};
 use serde_json::Value;
 use words::{count, duration, size, times};
 
-/// Most points of a figure of rates: each is a mean over what lies between, so that a figure shows more than noise.
+/// Most points of a figure of rates: each is a mean over what lies between, so that a figure shows
+/// more than noise.
 const RATES_MAX: usize = 240;
 /// And the shortest time that it is a mean over, nanoseconds.
 const RATES_NS: u64 = 50_000_000;
@@ -195,7 +196,8 @@ impl Stretch {
     }
 }
 
-/// The run in at most [`RATES_MAX`] stretches of about the same length; from its start, when all was 0.
+/// The run in at most [`RATES_MAX`] stretches of about the same length; from its start, when all
+/// was 0.
 fn stretches(samples: &[Sample]) -> Vec<Stretch> {
     let end = samples.last().map_or(0, |sample| sample.at_ns);
     let step = (end / RATES_MAX as u64).max(RATES_NS);

@@ -17,7 +17,8 @@ fn ratio(region: &Region) -> Option<f64> {
     (pages >= RATIO_PAGES).then(|| (pages * PAGE) as f64 / bytes.max(1) as f64)
 }
 
-/// With a name each, process by process and from low addresses to high ones; the process that had most pages compressed is the first.
+/// With a name each, process by process and from low addresses to high ones; the process that had
+/// most pages compressed is the first.
 fn named(regions: &[Region]) -> Vec<(String, &Region)> {
     let mut processes: Vec<(i32, &str)> = Vec::new();
     for region in regions {

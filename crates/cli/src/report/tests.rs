@@ -226,7 +226,8 @@ fn stretches_go_from_the_start_to_the_end() {
         let ends = all.first().map(|first| first.from.at_ns).zip(all.last().map(|last| last.to.at_ns));
         assert_eq!(ends, (count > 0).then_some((0, count * 100 * MS)));
     }
-    // The last one is made at the end of the run, perhaps just after another; no stretch is so short that its rate is noise.
+    // The last one is made at the end of the run, perhaps just after another; no stretch is so
+    // short that its rate is noise.
     let all = stretches(&[0, 20, 40, 60, 80, 99, 112, 115].map(sample));
     assert_eq!(all.iter().map(|stretch| stretch.to.at_ns / MS).collect::<Vec<_>>(), [60, 115]);
 }

@@ -1,6 +1,6 @@
 //! Numbers in sentences. Spaces before units do not break.
 
-use crate::size::human;
+use crate::size_parsing::human;
 
 /// Bytes.
 pub(super) fn size(bytes: u64) -> String {

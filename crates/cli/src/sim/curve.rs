@@ -1,7 +1,7 @@
 //! The smallest budget in which a scheme keeps a program quick enough.
 
 use super::table::Row;
-use crate::size::human;
+use crate::size_parsing::human;
 
 /// What was found for a workload and a scheme.
 #[derive(Debug, Clone, PartialEq)]

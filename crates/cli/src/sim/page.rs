@@ -2,7 +2,7 @@
 
 use super::curve::Found;
 use super::table::Row;
-use crate::size::human;
+use crate::size_parsing::human;
 use memfit_report::{join, Axis, Figure, Kind, Mark, Report, Section, Series, Table, Unit};
 
 /// The page of a sweep. `found`: the smallest budgets that keep the bound, if they were looked for.

@@ -47,13 +47,14 @@ impl Work {
     }
 }
 
-/// Events of a part when its feed is so far.
+/// Events of a part when its source is so far.
 fn reached(part: Part, far: Far) -> u64 {
     let share = far.share.unwrap_or(far.events as f64 / part.events.max(1) as f64);
     (share.min(1.0) * part.events() as f64) as u64
 }
 
-/// Counts in events of simulations: a workload has as many of them as it has, times the machines that it is fed to.
+/// Counts in events of simulations: a workload has as many of them as it has, times the machines
+/// that it is fed to.
 pub struct Progress {
     bar: ProgressBar,
     began: Instant,

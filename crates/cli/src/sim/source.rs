@@ -7,7 +7,7 @@ use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::generate::{find, Spec, WORKLOADS};
-use memfit_sim::{first_look, footprint, Feed, Noted, Recorded, ReplayError};
+use memfit_sim::{first_look, footprint, EventSource, Noted, Recorded, ReplayError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -54,11 +54,11 @@ pub struct Known {
     pub recorded: Option<Of>,
 }
 
-/// A feed of the workload, from its beginning.
+/// A source of the workload, from its beginning.
 ///
 /// # Errors
 /// When there can be none.
-pub fn open(source: &Source, computing: f64, only: Option<Sample<'_>>) -> Result<Box<dyn Feed>, Failure> {
+pub fn open(source: &Source, computing: f64, only: Option<Sample<'_>>) -> Result<Box<dyn EventSource>, Failure> {
     match source {
         Source::Recording(path) => {
             let path_name = Path::new(path);
@@ -82,7 +82,8 @@ pub fn failed(path: &str, error: &ReplayError) -> Failure {
 }
 
 impl Known {
-    /// Looks at what was named. `size`: what one needs that is made up is wanted, for which it runs once more.
+    /// Looks at what was named. `size`: what one needs that is made up is wanted, for which it runs
+    /// once more.
     ///
     /// # Errors
     /// When there is no such thing, or it cannot be used.
@@ -143,8 +144,8 @@ impl Known {
 
 /// Pages that a workload has at once, and its events.
 fn needs(name: &str, source: &Source, only: Option<Sample<'_>>, progress: &Progress) -> Result<(u64, u64), Failure> {
-    let mut feed = open(source, 1.0, only)?;
-    let need = footprint(&mut *feed, &mut |far| progress.looks(name, far));
+    let mut source = open(source, 1.0, only)?;
+    let need = footprint(&mut *source, &mut |far| progress.looks(name, far));
     let need = need.map_err(|error| failed(name, &error))?;
     Ok((need.pages(), need.events()))
 }

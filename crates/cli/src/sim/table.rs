@@ -1,7 +1,7 @@
 //! Results of simulations: one table of columns for the terminal, CSV, JSON and Parquet.
 
 use crate::report::words::duration;
-use crate::size::human;
+use crate::size_parsing::human;
 use memfit_export::Type;
 use memfit_report::{Cell, Unit};
 use memfit_sim::Outcome;

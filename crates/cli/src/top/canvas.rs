@@ -1,4 +1,5 @@
-//! A picture of the screen: cells, and the escape sequences that turn one picture into the next. Pure.
+//! A picture of the screen: cells, and the escape sequences that turn one picture into the next.
+//! Pure.
 
 use std::fmt::Write;
 use termion::{color, cursor, style};
@@ -151,7 +152,8 @@ impl Canvas {
         self.cells.chunks(self.width.max(1)).map(row).collect()
     }
 
-    /// What turns the picture on the screen into this one. `old` is `None` when nobody knows what is on the screen.
+    /// What turns the picture on the screen into this one. `old` is `None` when nobody knows what
+    /// is on the screen.
     #[must_use]
     pub fn changes_since(&self, old: Option<&Canvas>, colours: bool) -> String {
         let old = old.filter(|old| (old.width, old.height) == (self.width, self.height));

@@ -1,7 +1,8 @@
 //! The screen of `memfit top` as a picture. Pure.
 //!
-//! From the top: the tree, its budget as a bar, faults by source, what became of the pages, warnings, processes, keys.
-//! What is less needed gives way when the screen is small; a wide one has the facts beside the faults.
+//! From the top: the tree, its budget as a bar, faults by source, what became of the pages,
+//! warnings, processes, keys. What is less needed gives way when the screen is small; a wide one
+//! has the facts beside the faults.
 
 use super::canvas::{fit, width, wrap, Canvas, Colour, Style};
 use super::help;
@@ -198,7 +199,8 @@ fn parts(sample: &Sample) -> [(char, &'static str, u64, Style); 5] {
     ]
 }
 
-/// Columns for each part. Their ends are rounded and not their widths, so that together they are as long as the sum.
+/// Columns for each part. Their ends are rounded and not their widths, so that together they are as
+/// long as the sum.
 fn columns(parts: &[u64], whole: u64, width: usize) -> Vec<usize> {
     let mut sum = 0u64;
     let mut done = 0;
@@ -212,7 +214,8 @@ fn columns(parts: &[u64], whole: u64, width: usize) -> Vec<usize> {
     parts.iter().map(&mut next).collect()
 }
 
-/// The whole bar is the budget; when more is used, all that is used, with a mark where the budget ends.
+/// The whole bar is the budget; when more is used, all that is used, with a mark where the budget
+/// ends.
 fn bar(canvas: &mut Canvas, sample: &Sample) {
     let Some(room) = canvas.width().checked_sub(2) else { return };
     let parts = parts(sample);

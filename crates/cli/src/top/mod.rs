@@ -1,10 +1,12 @@
 //! `memfit top`: the running trees of this user, again and again.
 //!
-//! On a terminal it is a screen (`live`), elsewhere lines (`follow`). What is shown is computed apart from all input and
-//! output: `sample` reads answers and makes rates of them, `view` is what keys do, `draw` and `help` make a picture of it
-//! (`canvas`), `plain` a line, with numbers written by `units`. Only `terminal` touches the terminal.
+//! On a terminal it is a screen (`live`), elsewhere lines (`follow`). What is shown is computed
+//! apart from all input and output: `sample` reads answers and makes rates of them, `view` is what
+//! keys do, `draw` and `help` make a picture of it (`canvas`), `plain` a line, with numbers written
+//! by `units`. Only `terminal` touches the terminal.
 //!
-//! One question an interval goes to one pager; it is the brief one, whose cost does not grow with the memory of the tree.
+//! One question an interval goes to one pager; it is the brief one, whose cost does not grow with
+//! the memory of the tree.
 
 pub mod canvas;
 pub mod draw;

@@ -93,7 +93,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Reads an answer; what is missing is 0 or empty, so that an older pager can be looked at, too.
+    /// Reads an answer; what is missing is 0 or empty, so that an older pager can be looked at,
+    /// too.
     #[must_use]
     pub fn parse(answer: &Value) -> Self {
         let number = |pointer: &str| answer.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
@@ -154,8 +155,8 @@ impl Sample {
         (self.pool_pages > 0 && self.pool_bytes > 0).then(|| (self.pool_pages * 4096) as f64 / self.pool_bytes as f64)
     }
 
-    /// What counts towards the budget and is none of the other parts: memory of programs that is not paged (yet), and
-    /// memfit's own code and stacks.
+    /// What counts towards the budget and is none of the other parts: memory of programs that is
+    /// not paged (yet), and memfit's own code and stacks.
     #[must_use]
     pub fn unpaged_bytes(&self) -> u64 {
         let parts = self.resident_bytes + self.staged_bytes + self.pool_bytes + self.metadata_bytes;

@@ -11,7 +11,8 @@ use termion::event::Key;
 use termion::raw::{IntoRawMode, RawTerminal};
 use termion::{cursor, screen, style};
 
-/// The settings to go back to, for as long as the terminal is ours. Here so that a panic finds them.
+/// The settings to go back to, for as long as the terminal is ours. Here so that a panic finds
+/// them.
 static TAKEN: Mutex<Option<RawTerminal<File>>> = Mutex::new(None);
 
 /// How long the rest of a key's escape sequence may take: longer, and it was the Escape key.
@@ -113,7 +114,8 @@ pub fn size() -> (usize, usize) {
     }
 }
 
-/// Whether we may use the terminal now, and are no job in the background. True when it is not the one that jobs belong to.
+/// Whether we may use the terminal now, and are no job in the background. True when it is not the
+/// one that jobs belong to.
 #[must_use]
 pub fn is_ours() -> bool {
     let own = memfit_os::proctree::read_stat(std::process::id() as i32);
@@ -146,8 +148,8 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// What terminals send for keys; other things that they send are skipped. (termion's own parser panics when a sequence is cut
-/// off.)
+/// What terminals send for keys; other things that they send are skipped. (termion's own parser
+/// panics when a sequence is cut off.)
 fn parse_keys(bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     let mut rest = bytes;

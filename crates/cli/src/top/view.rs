@@ -158,7 +158,8 @@ impl View {
         }
     }
 
-    /// Puts the processes in order. Equal ones are in the order of their numbers, so that rows do not jump.
+    /// Puts the processes in order. Equal ones are in the order of their numbers, so that rows do
+    /// not jump.
     pub fn arrange(&self, processes: &mut [Process], rates: &Rates) {
         let rate = |process: &Process| rates.processes.get(&process.pid).map_or(0.0, |(faults, _)| *faults);
         let by_column = |a: &Process, b: &Process| match self.sort {

@@ -7,7 +7,8 @@ use serde_json::{json, Map, Value};
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Most hashes that are kept to count the different ones, 16 MiB of them: of more, every second one and so on.
+/// Most hashes that are kept to count the different ones, 16 MiB of them: of more, every second one
+/// and so on.
 const HASHES_MAX: usize = 1 << 20;
 
 /// Different hashes: exact up to [`HASHES_MAX`], then an estimate.
@@ -71,7 +72,8 @@ impl Pages {
         self.compressed + self.sampled > 0
     }
 
-    /// Name, pages and compressed / original length of each codec that was tried, the smallest first; all dictionaries together.
+    /// Name, pages and compressed / original length of each codec that was tried, the smallest
+    /// first; all dictionaries together.
     fn ratios(&self) -> Vec<(&'static str, u64, f64)> {
         let mut all: Vec<(&'static str, u64, u64)> = Vec::new();
         for (codec, &(pages, bytes)) in (0..).zip(&self.codecs) {

@@ -4,7 +4,7 @@ use super::grouped;
 use crate::args::TraceGenerateArgs;
 use crate::errors::Failure;
 use crate::output::OutputFile;
-use crate::size::{human, Size};
+use crate::size_parsing::{human, Size};
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::generate::Spec;

@@ -4,10 +4,10 @@ use super::contents::Pages;
 use super::{cut, grouped, length, open, unreadable};
 use crate::args::TraceInfoArgs;
 use crate::errors::Failure;
-use crate::size::human;
+use crate::size_parsing::human;
 use memfit_core::scheme::Scheme;
 use memfit_core::trace::{Damaged, Decoder, Item, Note};
-use memfit_core::{Asked, CALL_NAMES};
+use memfit_core::{CoreCall, CALL_NAMES};
 use memfit_trace::{Block, Head, ReadError, Reader, Reason, PAGE_BYTES};
 use serde_json::{json, Map, Value};
 use std::fmt::Write;
@@ -144,15 +144,15 @@ impl Seen {
         }
     }
 
-    fn count(&mut self, asked: &Asked<'_>, living: &mut u64) {
+    fn count(&mut self, asked: &CoreCall<'_>, living: &mut u64) {
         self.calls[asked.kind()] += 1;
         match asked {
-            Asked::AddProcess { .. } | Asked::Forked { .. } => {
+            CoreCall::AddProcess { .. } | CoreCall::Forked { .. } => {
                 self.processes += 1;
                 *living += 1;
                 self.most_processes = self.most_processes.max(*living);
             }
-            Asked::RemoveProcess { .. } => *living = living.saturating_sub(1),
+            CoreCall::RemoveProcess { .. } => *living = living.saturating_sub(1),
             _ => {}
         }
     }
@@ -253,7 +253,8 @@ fn text(path: &Path, head: &Head, seen: &Seen, ending: &str, length: Option<u64>
 
 /// Date and time of day, of seconds since 1970.
 fn utc(seconds: u64) -> String {
-    // Years begin in March here, so that the day that not all years have is the last one. 400 years have 146097 days.
+    // Years begin in March here, so that the day that not all years have is the last one. 400 years
+    // have 146097 days.
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

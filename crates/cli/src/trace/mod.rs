@@ -15,7 +15,8 @@ use std::path::Path;
 /// Does it, and gives the exit status.
 ///
 /// # Errors
-/// When it cannot be done. Of several files each is looked at, and what is wrong with one is told at once.
+/// When it cannot be done. Of several files each is looked at, and what is wrong with one is told
+/// at once.
 pub fn run(command: &TraceCommand) -> Result<i32, Failure> {
     match command {
         TraceCommand::Info(args) => info::run(args),

@@ -48,7 +48,8 @@ fn verify(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// The core holds some calls for impossible, and ends the program: that must not look as if nobody knew of it.
+/// The core holds some calls for impossible, and ends the program: that must not look as if nobody
+/// knew of it.
 fn explain_panics(path: &Path) {
     let path = path.display().to_string();
     std::panic::set_hook(Box::new(move |info| {

@@ -1,5 +1,6 @@
-//! The budget seen from outside: a memory control group of 1.05 times its size around launcher, pager and program, and
-//! the kernel must not kill anybody. Data compress well, so RAM alone suffices.
+//! The budget seen from outside: a memory control group of 1.05 times its size around launcher,
+//! pager and program, and the kernel must not kill anybody. Data compress well, so RAM alone
+//! suffices.
 
 use crate::support::cgroup::Cgroup;
 use crate::support::contents::assert_contents_eq;
@@ -7,7 +8,8 @@ use crate::support::watch::Watch;
 use crate::support::{memfit, say, skip, Bench, PYTHON};
 use std::time::Duration;
 
-/// Limit of the control group, percent of the budget: page tables, thread stacks and files have the rest.
+/// Limit of the control group, percent of the budget: page tables, thread stacks and files have the
+/// rest.
 const LIMIT_PERCENT: u64 = 105;
 const MIB: u64 = 1 << 20;
 

@@ -1,5 +1,5 @@
-//! Every codec that a scheme can name, end to end: a program in half of its memory reads back what it wrote, and the
-//! statistics count its pages under the codec's name.
+//! Every codec that a scheme can name, end to end: a program in half of its memory reads back what
+//! it wrote, and the statistics count its pages under the codec's name.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::{say, sized, Bench};

@@ -1,5 +1,5 @@
-//! Nobody survives, and nothing is left: pager, launcher and programs are killed at any moment and in any order, and
-//! terminals, signals and `timeout` do what they do without memfit.
+//! Nobody survives, and nothing is left: pager, launcher and programs are killed at any moment and
+//! in any order, and terminals, signals and `timeout` do what they do without memfit.
 //!
 //! `MEMFIT_DEATH_TRIALS` and `MEMFIT_DEATH_SEED` set how many times processes are killed, and when.
 
@@ -84,7 +84,8 @@ fn kill(members: &Members, order: &[Who], random: &mut Random) -> Vec<Who> {
     killed
 }
 
-/// The moments of a run at which somebody is killed, and whether both processes are paged at that time for sure.
+/// The moments of a run at which somebody is killed, and whether both processes are paged at that
+/// time for sure.
 fn wait_for_a_moment(tree: &Tree, random: &mut Random) -> (bool, String) {
     match random.below(4) {
         // While everything is being started.
@@ -145,7 +146,8 @@ fn trial(bench: &Bench, seed: u64) -> Option<Duration> {
         second = killed;
     }
 
-    // A process that starts when pager and launcher are dead finds nobody. It has all its pages, and lives on.
+    // A process that starts when pager and launcher are dead finds nobody. It has all its pages,
+    // and lives on.
     let unknown = !paged && [&first[..], &second[..]].concat().contains(&Pager) && launcher;
     let time = match unknown {
         true => tree.wait_within(Duration::from_secs(10)),
@@ -195,8 +197,9 @@ fn kills_at_any_moment() {
     ));
 }
 
-/// A fork child depends on its userfaultfd before it has said so: nobody but pager and launcher holds that at first. Both die, in
-/// the middle of forks, at the same moment for the children: the launcher is stopped before the pager is killed.
+/// A fork child depends on its userfaultfd before it has said so: nobody but pager and launcher
+/// holds that at first. Both die, in the middle of forks, at the same moment for the children: the
+/// launcher is stopped before the pager is killed.
 #[test]
 fn kills_in_the_middle_of_forks() {
     let Some(bench) = bench("kills_in_forks", &[]) else { return };
@@ -377,7 +380,8 @@ fn hang_up_of_the_terminal() {
     }
 }
 
-/// As `timeout -s KILL` does. The pager is in no group but its own, and has to end what is in another one.
+/// As `timeout -s KILL` does. The pager is in no group but its own, and has to end what is in
+/// another one.
 #[test]
 fn kill_of_the_process_group() {
     let Some(bench) = bench("kill_group", &["setsid"]) else { return };
@@ -396,7 +400,8 @@ fn kill_of_the_process_group() {
     before.nothing_added(&bench.directory, &[root], "kill of the process group");
 }
 
-/// The first process of a PID namespace takes no SIGKILL from itself, and must not see a wrong page.
+/// The first process of a PID namespace takes no SIGKILL from itself, and must not see a wrong
+/// page.
 #[test]
 fn first_process_of_a_namespace() {
     let Some(bench) = bench("namespace", &["unshare"]) else { return };

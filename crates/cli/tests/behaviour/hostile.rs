@@ -131,7 +131,8 @@ fn a_pager_without_a_descriptor_left_waits() {
     run.ends_well(&[words]);
 }
 
-/// The parent goes on, and so do the children for which there was room; none reads other bytes than it should.
+/// The parent goes on, and so do the children for which there was room; none reads other bytes than
+/// it should.
 #[test]
 fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
     let Some(bench) = Bench::new("many_children", &["gcc"]) else { return };
@@ -145,7 +146,8 @@ fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
         assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
         assert!(ran.err.contains("a fork child: ") && ran.err.contains("no descriptor left"), "{}", ran.err);
     }
-    // With room for all none dies; what they share is more than the budget, and nobody waits for ever.
+    // With room for all none dies; what they share is more than the budget, and nobody waits for
+    // ever.
     let (ran, stats) = bench.managed("./many 30", BUDGET);
     assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
     assert!(ran.err.contains("killed: 0, not forked: 0"), "{}", ran.err);

@@ -128,7 +128,8 @@ fn memory_that_is_executed_or_only_written() {
     same_each(&bench, &["rwx", "w"], ONE);
 }
 
-/// Four times the budget is filled at once: usually within 5 %, but 2.3 times was seen on a busy machine. Unpaged it is 4 times.
+/// Four times the budget is filled at once: usually within 5 %, but 2.3 times was seen on a busy
+/// machine. Unpaged it is 4 times.
 const READ_ONLY: Bounds = Bounds { peak_percent: 300, ..SEVERAL };
 
 /// A program with read-only memory, whose pages can be taken here.
@@ -207,7 +208,8 @@ fn a_userfaultfd_of_an_ordinary_users_program() {
     same(&bench, "./program libc", FORKS);
 }
 
-/// What cannot be taken away is not taken, and named; read-only memory where the kernel is as one before Linux 6.11.
+/// What cannot be taken away is not taken, and named; read-only memory where the kernel is as one
+/// before Linux 6.11.
 #[test]
 fn memory_that_stays_is_named() {
     let Some(bench) = program("kept", include_str!("../workloads/kept.c")) else { return };
@@ -238,14 +240,16 @@ fn memory_that_stays_is_named() {
     }
 }
 
-/// Pages of the program's may go without an event, from memory that userfaultfd takes before Linux 6.17.
+/// Pages of the program's may go without an event, from memory that userfaultfd takes before Linux
+/// 6.17.
 #[test]
 fn memory_that_the_kernel_drops() {
     let Some(bench) = program("dropped", include_str!("../workloads/dropped.c")) else { return };
     same(&bench, "./program", SEVERAL);
 }
 
-/// Pages that were freed are known to be gone though a thread never sleeps: what is used then has room.
+/// Pages that were freed are known to be gone though a thread never sleeps: what is used then has
+/// room.
 #[test]
 fn a_thread_that_never_sleeps() {
     let Some(bench) = program("spinner", include_str!("../workloads/spinner.c")) else { return };

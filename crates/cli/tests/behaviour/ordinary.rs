@@ -1,5 +1,6 @@
-//! What an ordinary user gets, who has access to `/dev/userfaultfd` alone: no fork events, so that programs tell of their forks
-//! themselves (crates/stub/src/fork.rs). Each child must have every byte of its parent.
+//! What an ordinary user gets, who has access to `/dev/userfaultfd` alone: no fork events, so that
+//! programs tell of their forks themselves (crates/stub/src/fork.rs). Each child must have every
+//! byte of its parent.
 
 use super::torture::{SOAK, STALLED};
 use crate::support::contents::assert_contents_eq;
@@ -26,8 +27,8 @@ fn sort_without_forks() {
     bench.same("sort -S 300M --parallel=2 -o output input", &["output"], 65);
 }
 
-/// What memfit says when it has to kill a child because nobody can tell what it should have: another thread dropped memory at
-/// the very moment of the fork (docs/limits.md).
+/// What memfit says when it has to kill a child because nobody can tell what it should have:
+/// another thread dropped memory at the very moment of the fork (docs/limits.md).
 const UNCLEAR: &str = "another thread of its parent";
 
 /// Runs a line until no child had to be killed for that, three times at most.

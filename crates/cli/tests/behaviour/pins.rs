@@ -1,5 +1,6 @@
-//! Threads that end while their memory is cold. The kernel then marks their robust mutexes and clears their thread ids,
-//! and waits for nobody: what it needs of a thread's descriptor must not have been taken away.
+//! Threads that end while their memory is cold. The kernel then marks their robust mutexes and
+//! clears their thread ids, and waits for nobody: what it needs of a thread's descriptor must not
+//! have been taken away.
 //!
 //! `scripts/mutants` runs the same program with a pager that takes it.
 
@@ -8,10 +9,11 @@ use crate::support::known::{compare, plainly, program};
 use crate::support::{say, Bench, SEVERAL};
 
 const BUDGET: u64 = 32 << 20;
-/// glibc's rseq area lies in the descriptor, and the kernel writes to it whenever a thread wakes up.
+/// glibc's rseq area lies in the descriptor, and the kernel writes to it whenever a thread wakes
+/// up.
 const WITHOUT_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
-/// The oldest pages leave, whatever they are: the default may find that it does better when it keeps a part of them, and
-/// with it a cold stack.
+/// The oldest pages leave, whatever they are: the default may find that it does better when it
+/// keeps a part of them, and with it a cold stack.
 const OLDEST_FIRST: [&str; 2] = ["--set", "reclaim=second-chance"];
 const MARKED: &str = "8 of 8 mutexes marked\n";
 const JOINED: &str = "8 of 8 threads joined\n";
@@ -44,7 +46,8 @@ fn threads_of_a_killed_process() {
     ends("threads_killed", "kill", MARKED);
 }
 
-/// A thread that begins between two looks of the pager has its descriptor where an ended one had it.
+/// A thread that begins between two looks of the pager has its descriptor where an ended one had
+/// it.
 #[test]
 fn stacks_that_are_kept_for_new_threads() {
     let Some(bench) = program("cached", include_str!("../workloads/cached.c")) else { return };

@@ -1,7 +1,9 @@
-//! Real programs under tight budgets: what they print must be what they print without memfit, byte for byte.
+//! Real programs under tight budgets: what they print must be what they print without memfit, byte
+//! for byte.
 //!
-//! Every test measures the natural peak first and takes a part of it as the budget; it fails when less than a quarter
-//! of that peak was really taken away, so that nothing passes by not being paged. One line a test goes to the terminal.
+//! Every test measures the natural peak first and takes a part of it as the budget; it fails when
+//! less than a quarter of that peak was really taken away, so that nothing passes by not being
+//! paged. One line a test goes to the terminal.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::{find, Bench, Bounds, FORKS, ONE, PYTHON, SEVERAL};
@@ -126,7 +128,8 @@ fn threads() {
 fn lazily_freed_pages() {
     let Some(bench) = Bench::new("lazily_freed_pages", &["gcc"]) else { return };
     let Some(_) = bench.compile(&["gcc"], "freed", include_str!("../workloads/freed.c")) else { return };
-    // A fixed budget: what the kernel drops, and when, must meet memory that is registered and not yet taken away.
+    // A fixed budget: what the kernel drops, and when, must meet memory that is registered and not
+    // yet taken away.
     let (managed, stats) = bench.managed("./freed", 62 << 20);
     assert_contents_eq!((managed.code, &*managed.out), (Some(0), &b"wrong: 0\n"[..]), "{:#}", stats.json);
     assert_eq!(managed.err, "", "{:#}", stats.json);
@@ -188,7 +191,8 @@ fn redis_saves_in_a_child() {
     bench.same_bgsave();
 }
 
-/// A program that cannot be paged runs as ever, beside one that is; it is named once, and nothing else is said.
+/// A program that cannot be paged runs as ever, beside one that is; it is named once, and nothing
+/// else is said.
 fn unmanaged(name: &str, compiler: &[&str], bits: u32) {
     let Some(bench) = Bench::new(name, &[compiler[0], PYTHON]) else { return };
     let Some(_) = bench.compile(compiler, name, include_str!("../workloads/unmanaged.c")) else { return };

@@ -1,5 +1,5 @@
-//! Recorded runs: `memfit run --record` and `memfit trace`. The programs see nothing of it, and every recording is replayed with the
-//! same decisions.
+//! Recorded runs: `memfit run --record` and `memfit trace`. The programs see nothing of it, and
+//! every recording is replayed with the same decisions.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::recording::{as_tables, bench, good, info, recorded, text, FILE, MIB};

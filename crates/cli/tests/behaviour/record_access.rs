@@ -1,5 +1,5 @@
-//! `memfit run --record-access`: pages of a sample are taken away again and again, and come back as they were; the recording has their
-//! touches, and can be replayed.
+//! `memfit run --record-access`: pages of a sample are taken away again and again, and come back as
+//! they were; the recording has their touches, and can be replayed.
 
 use super::torture::{SOAK, STALLED};
 use crate::support::contents::assert_contents_eq;

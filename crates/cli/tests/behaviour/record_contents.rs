@@ -1,5 +1,6 @@
-//! `memfit run --record-contents`: a recording says what several codecs make of each page that is compressed, and of pages of the
-//! sample; it is replayed as any other, and simulations of other codecs have real sizes.
+//! `memfit run --record-contents`: a recording says what several codecs make of each page that is
+//! compressed, and of pages of the sample; it is replayed as any other, and simulations of other
+//! codecs have real sizes.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::process::{self, Limits, Ran};
@@ -7,7 +8,7 @@ use crate::support::{memfit_command, Bench, RUN_TIMEOUT};
 use memfit_codec::generate::{Rng, GENERATORS};
 use memfit_codec::{by_name, entropy, same_filled, CodecId, Worker, PAGE};
 use memfit_core::trace::{Contents, Decoder, Item, Note, Whose, LEN_MAX};
-use memfit_core::{Asked, Coded};
+use memfit_core::{Coded, CoreCall};
 use memfit_sim::replay;
 use memfit_trace::{Block, Reader};
 use serde_json::Value;
@@ -83,7 +84,7 @@ fn notes(directory: &Path, all: bool) -> Vec<Contents> {
                         assert!(all && looked.insert(object, contents).is_none(), "{object:?} twice");
                     }
                 }
-                Item::Call(Asked::Compressed { object, coded }) if all => {
+                Item::Call(CoreCall::Compressed { object, coded }) if all => {
                     let note = looked.remove(&object).expect("it was looked at");
                     match coded {
                         Coded::Word(word) => assert_eq!(note.word, Some(word)),
@@ -174,7 +175,8 @@ fn simulations(directory: &Path, expected: &HashSet<Key>, names: &[&str]) {
     for (i, name) in names.iter().enumerate() {
         let (ratio, err) = sim(name);
         assert_eq!(err, "", "{name}");
-        // Pages that do not compress well are not counted; of the others all kinds leave about as often.
+        // Pages that do not compress well are not counted; of the others all kinds leave about as
+        // often.
         let lens = expected.iter().filter(|key| key.1.is_none()).map(|key| f64::from(key.2[i]));
         let lens: Vec<f64> = lens.filter(|&len| len < 3000.0).collect();
         let mean = lens.iter().sum::<f64>() / lens.len() as f64 / PAGE as f64;

@@ -290,7 +290,8 @@ fn check(browser: &Path, directory: &Path, page: &Page) {
     assert_eq!(seen["drawn"], Value::from(page.titles()));
 }
 
-/// Pages of results that are there, made by the real program: those of the papers, and a made-up comparison.
+/// Pages of results that are there, made by the real program: those of the papers, and a made-up
+/// comparison.
 #[test]
 fn reports_of_the_benches() {
     let Some(python) = find(PYTHON) else { return skip("reports_of_the_benches", "there is no Python") };

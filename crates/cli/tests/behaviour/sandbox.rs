@@ -1,5 +1,6 @@
-//! Sandboxes: of memfit as a whole, and those that programs make for themselves. Where a program cannot be paged any more it goes
-//! on with all of its memory, is counted, and is named with the reason.
+//! Sandboxes: of memfit as a whole, and those that programs make for themselves. Where a program
+//! cannot be paged any more it goes on with all of its memory, is counted, and is named with the
+//! reason.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::process::Ran;
@@ -11,7 +12,8 @@ use std::process::Command;
 const BUDGET: u64 = 32 << 20;
 /// Pages that are taken away at least from a program that is paged.
 const EVICTED: u64 = 2000;
-/// Rights given up once more, in namespaces where the user is what he is outside; memfit is the first process.
+/// Rights given up once more, in namespaces where the user is what he is outside; memfit is the
+/// first process.
 const CONTAINER: [&str; 17] = [
     "unshare",
     "--user",
@@ -43,7 +45,8 @@ fn compiled(bench: &Bench) {
     bench.compile(&["gcc"], "container", include_str!("../workloads/container.c")).expect("it compiles");
 }
 
-/// Two benches: of root, and of an ordinary user. In a place that all can read, for programs that become others.
+/// Two benches: of root, and of an ordinary user. In a place that all can read, for programs that
+/// become others.
 fn open_to_all(name: &str) -> Option<Bench> {
     let bench = Bench::open_to_all(name, &["gcc", "setpriv", "unshare"])?;
     compiled(&bench);
@@ -137,7 +140,8 @@ fn in_namespaces_without_rights() {
     }
 }
 
-/// The abstract socket is unknown in another network namespace; the path is, and is gone at the end.
+/// The abstract socket is unknown in another network namespace; the path is, and is gone at the
+/// end.
 fn another_network(bench: &Bench) {
     let ways = ["unshare --user --map-root-user --net", "unshare --user --net --mount --pid --fork"];
     if !ways.iter().all(|way| bench.plain(&format!("{way} true")).code == Some(0)) {
@@ -184,7 +188,8 @@ fn programs_that_nobody_may_look_at() {
     same(&bench, run(&bench, &[]), "./unreadable bare", Fate::Left(UNREADABLE));
 }
 
-/// Nor may root without the right to (as in containers) look at those of others, also those that become others.
+/// Nor may root without the right to (as in containers) look at those of others, also those that
+/// become others.
 #[test]
 fn programs_of_other_users() {
     let Some(bench) = open_to_all("other_users") else { return };
@@ -200,11 +205,13 @@ fn programs_of_other_users() {
     }
 }
 
-/// Filters that programs make for themselves, before and after they are paged, for one thread and for all, the stub's included.
+/// Filters that programs make for themselves, before and after they are paged, for one thread and
+/// for all, the stub's included.
 fn filters(bench: &Bench) {
     let never = Fate::Never(FILTERED);
     for (line, fate) in [
-        // For the calling thread, which cannot fork then: the stub's goes on, with a filter of its own.
+        // For the calling thread, which cannot fork then: the stub's goes on, with a filter of its
+        // own.
         ("fill check filter=few,kill check more check", Fate::Paged),
         ("filter=few,kill fill check more check", Fate::Paged),
         // The stub has not seen it: its thread is not made.
@@ -248,7 +255,8 @@ fn filters_of_an_ordinary_users_programs() {
     filters(&bench);
 }
 
-/// A container engine's filter around all of memfit forbids userfaultfd(2); the device is open, or it is not.
+/// A container engine's filter around all of memfit forbids userfaultfd(2); the device is open, or
+/// it is not.
 #[test]
 fn in_a_container_engines_filter() {
     let Some(bench) = ordinary("engine") else { return };

@@ -56,8 +56,8 @@ fn every_preset_runs_a_program_right_and_decides_the_same_again() {
     }
 }
 
-/// Clean pages of files: filled from the file, dropped or pooled, the program's own once it writes to them; with forks, moves
-/// and unmappings.
+/// Clean pages of files: filled from the file, dropped or pooled, the program's own once it writes
+/// to them; with forks, moves and unmappings.
 #[test]
 fn pages_of_files_are_in_the_budget() {
     let Some(bench) = Bench::new("schemes_files", &["gcc"]) else { return };
@@ -77,7 +77,8 @@ fn pages_of_files_are_in_the_budget() {
     assert_eq!((stats.number("/faults/file"), stats.number("/files/reads")), (0, 0));
 }
 
-/// Where the kernel tells of no forks they stay the kernel's: what was never read would be missing in a child.
+/// Where the kernel tells of no forks they stay the kernel's: what was never read would be missing
+/// in a child.
 #[test]
 fn pages_of_files_of_an_ordinary_user() {
     let Some(bench) = Bench::ordinary("schemes_files_ordinary", &["gcc"]) else { return };

@@ -1,5 +1,6 @@
-//! The swap tier with data that do not compress: what comes back, what is on the device, and trouble of every kind. A page is
-//! right or the program is ended with a reason; never wrong, never a hang without a word.
+//! The swap tier with data that do not compress: what comes back, what is on the device, and
+//! injected of every kind. A page is right or the program is ended with a reason; never wrong,
+//! never a hang without a word.
 
 use crate::support::contents::{assert_contents, assert_contents_eq};
 use crate::support::process::Ran;
@@ -42,7 +43,7 @@ impl Noise {
         command
     }
 
-    /// Runs it with trouble of the device.
+    /// Runs it with injected of the device.
     #[track_caller]
     fn run(&self, options: &[&str], faults: &str, noise: &str) -> Ran {
         let ran = self.bench.checked(self.command(options, faults, noise), noise);
@@ -142,7 +143,8 @@ fn several_places_are_filled_in_order() {
     assert_eq!(fs::read_dir(a).unwrap().count(), 0, "the file has no name");
 }
 
-/// Of a file of the user's: the first page stays, and what is in it afterwards tells nothing about the program.
+/// Of a file of the user's: the first page stays, and what is in it afterwards tells nothing about
+/// the program.
 #[test]
 fn the_device_has_nothing_to_read() {
     let Some(noise) = Noise::but("secrecy", "if (i < 2) return 0x7465726365732079ull;") else { return };
@@ -189,7 +191,8 @@ fn a_device_that_loses_data() {
     }
 }
 
-/// What cannot be written stays in memory: the program goes on if there is room for that, and else is told.
+/// What cannot be written stays in memory: the program goes on if there is room for that, and else
+/// is told.
 #[test]
 fn a_device_that_takes_no_writes() {
     let Some(noise) = Noise::new("no_writes") else { return };
@@ -305,10 +308,10 @@ struct Fuse {
 }
 
 impl Fuse {
-    fn new(program: &Path, place: PathBuf, trouble: Option<&str>) -> Result<Fuse, String> {
+    fn new(program: &Path, place: PathBuf, injected: Option<&str>) -> Result<Fuse, String> {
         fs::create_dir_all(&place).unwrap();
         let mut command = Command::new(program);
-        command.arg(&place).arg("300").args(trouble).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg(&place).arg("300").args(injected).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut server = command.spawn().map_err(|error| error.to_string())?;
         let mut line = [0; 8];
         if server.stdout.take().unwrap().read_exact(&mut line).is_err() {
@@ -333,7 +336,7 @@ fn a_file_whose_file_system_is_a_program_that_fails() {
     let Some(program) = noise.bench.compile(&["gcc"], "fusefile", include_str!("../workloads/fusefile.c")) else {
         return;
     };
-    let mount = |trouble| match Fuse::new(&program, noise.bench.directory.join("mounted"), trouble) {
+    let mount = |injected| match Fuse::new(&program, noise.bench.directory.join("mounted"), injected) {
         Ok(fuse) => Some(fuse),
         Err(reason) => {
             skip("fuse", &format!("no file system in user space here: {reason}"));

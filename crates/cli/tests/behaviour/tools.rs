@@ -1,7 +1,9 @@
-//! Programs that use what memfit uses: userfaultfd, LD_PRELOAD, ptrace; and those that change what it relies on:
-//! descriptors, limits, locked memory, memory that devices fill or fork children do not get.
+//! Programs that use what memfit uses: userfaultfd, LD_PRELOAD, ptrace; and those that change what
+//! it relies on: descriptors, limits, locked memory, memory that devices fill or fork children do
+//! not get.
 //!
-//! Each fills about twice its budget with words that it knows, does what it is here for, and compares all of them.
+//! Each fills about twice its budget with words that it knows, does what it is here for, and
+//! compares all of them.
 
 use crate::support::contents::{assert_contents, assert_contents_eq};
 use crate::support::known::{compare, plainly, program, same, BUDGET, EVICTED};
@@ -28,7 +30,8 @@ fn library(name: &str) -> Option<PathBuf> {
     places.iter().map(|place| Path::new(place).join(name)).find(|path| path.is_file())
 }
 
-/// An allocator before libc's: preloaded into memfit as well, or added by the command to what is preloaded already.
+/// An allocator before libc's: preloaded into memfit as well, or added by the command to what is
+/// preloaded already.
 fn allocator(name: &str, file: &str) {
     let Some(path) = library(file) else {
         return skip(name, &format!("there is no {file}; tests/setup installs it"));
@@ -79,8 +82,8 @@ fn a_preload_that_replaces_the_stub() {
     assert!(stats.number("/peak/total_bytes") > 8 << 20, "{:#}", stats.json);
 }
 
-/// Runs the program, and `look` with its process number, a cold address and the byte there, when it is paged; then it
-/// ends. What came of the look is judged by `right` when all is over.
+/// Runs the program, and `look` with its process number, a cold address and the byte there, when it
+/// is paged; then it ends. What came of the look is judged by `right` when all is over.
 fn attached<T>(name: &str, tool: &str, look: impl Fn(&Bench, [&str; 3]) -> T, right: impl Fn(T)) {
     if crate::support::find(tool).is_none() {
         return skip(name, &format!("there is no {tool}; tests/setup installs it"));
@@ -99,7 +102,8 @@ fn attached<T>(name: &str, tool: &str, look: impl Fn(&Bench, [&str; 3]) -> T, ri
         bench.file("done", "");
         (looked, ran.join().unwrap())
     });
-    // Where it is held for long, that is told, or where that has just ended, that the budget does not hold.
+    // Where it is held for long, that is told, or where that has just ended, that the budget does
+    // not hold.
     let traced = |line: &str| line.contains("is traced by") && line.contains(tool);
     let told = |line: &&str| traced(line) || line.starts_with("memfit: the budget is ");
     let others: String = managed.err.lines().filter(|line| !told(line)).collect();
@@ -138,8 +142,8 @@ fn gdb_attaches() {
     });
 }
 
-/// To the first thread only. With `-f` it stops the stub's, too, where that must not wait for long, and can wait for a page
-/// itself that only the stub can give back.
+/// To the first thread only. With `-f` it stops the stub's, too, where that must not wait for long,
+/// and can wait for a page itself that only the stub can give back.
 #[test]
 fn strace_attaches() {
     let look = |bench: &Bench, [pid, ..]: [&str; 3]| {
@@ -282,7 +286,8 @@ fn statistics_are_documented() {
     assert_eq!(keys, documented);
 }
 
-/// The keys of all values in an object or in an array of objects; those of every source are one, and codecs are left out.
+/// The keys of all values in an object or in an array of objects; those of every source are one,
+/// and codecs are left out.
 fn flatten(place: &str, value: &serde_json::Value, keys: &mut BTreeSet<String>) {
     match value {
         serde_json::Value::Object(map) if !matches!(place, "codecs" | "fault_latency_ns.by_source") => {

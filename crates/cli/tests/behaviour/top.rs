@@ -10,7 +10,8 @@ use memfit_os::proctree::read_stat;
 use std::process::Command;
 use std::time::Duration;
 
-/// Ends what a screen program does to a terminal: the cursor is there again, and the screen of before.
+/// Ends what a screen program does to a terminal: the cursor is there again, and the screen of
+/// before.
 const LEFT: &str = "\x1b[?25h\x1b[?1049l";
 
 /// A program with more memory than its budget that works on, and the number by which top knows it.
@@ -66,7 +67,8 @@ fn shows(terminal: &mut Terminal, word: &str) {
 fn a_screen_over_a_paged_program() {
     let Some((bench, tree, pid)) = paged("top_screen") else { return };
     let Some((mut terminal, mut screen, before)) = in_terminal(&bench, top(&["-d", "0.1", &pid])) else { return };
-    // Of the header, the legend, the faults, the facts and the processes; the last names the row of python.
+    // Of the header, the legend, the faults, the facts and the processes; the last names the row of
+    // python.
     for word in ["budget 32.0M", "resident", "staged", "FAULTS", "p99", "ratio", "no errors", "RESIDENT", "python3\x1b"]
     {
         shows(&mut terminal, word);

@@ -1,5 +1,6 @@
-//! The torture program under memfit: it changes its memory and mappings at random and knows what every byte must be.
-//! Over the set of runs every way of a page from one state to another must have been taken.
+//! The torture program under memfit: it changes its memory and mappings at random and knows what
+//! every byte must be. Over the set of runs every way of a page from one state to another must have
+//! been taken.
 
 use crate::support::contents::assert_contents;
 use crate::support::{memfit, say, sized, Bench};

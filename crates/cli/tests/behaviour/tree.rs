@@ -1,4 +1,5 @@
-//! Whole trees under one budget: processes are born, change, die and outlive each other, and what they had is free again.
+//! Whole trees under one budget: processes are born, change, die and outlive each other, and what
+//! they had is free again.
 
 use crate::support::contents::{assert_contents, assert_contents_eq};
 use crate::support::stats::live;
@@ -19,7 +20,8 @@ fn python(name: &str) -> Option<Bench> {
     Some(bench)
 }
 
-/// After processes that ended in every way nothing of them is left in the pager, and the next ones have the whole budget.
+/// After processes that ended in every way nothing of them is left in the pager, and the next ones
+/// have the whole budget.
 #[test]
 fn what_ended_is_free_again() {
     let Some(bench) = python("ended_is_free") else { return };
@@ -82,7 +84,8 @@ fn a_thousand_children_of_an_ordinary_user() {
     bench.same_within("./children", &[], 65, FORKS);
 }
 
-/// The run returns when the command does; what lives on is served to its end, and then the pager goes.
+/// The run returns when the command does; what lives on is served to its end, and then the pager
+/// goes.
 fn daemon(bench: &Bench) {
     let Some(_) = bench.compile(&["gcc"], "daemon", include_str!("../workloads/daemon.c")) else { return };
     let (go, done) = (bench.directory.join("go"), bench.directory.join("done"));
@@ -118,8 +121,8 @@ fn daemons_of_an_ordinary_user() {
     daemon(&bench);
 }
 
-/// Processes that are not of the tree, but got its environment, outlive the run: a small one alone, one that is paged with the pager,
-/// which serves it to its end.
+/// Processes that are not of the tree, but got its environment, outlive the run: a small one alone,
+/// one that is paged with the pager, which serves it to its end.
 #[test]
 fn outsiders_outlive_the_run() {
     let Some(bench) = Bench::new("outsiders", &["gcc"]) else { return };
@@ -163,7 +166,8 @@ fn outsiders_outlive_the_run() {
     }
 }
 
-/// A process of another user that got the environment from somewhere is sent away: it runs on, without a part in the budget.
+/// A process of another user that got the environment from somewhere is sent away: it runs on,
+/// without a part in the budget.
 #[test]
 fn another_user_does_not_join() {
     let Some(bench) = Bench::open_to_all("another_user", &["gcc"]) else { return };
@@ -243,7 +247,8 @@ fn nested_runs_share_the_outer_budget() {
     assert!(named, "{:#}", stats.json["processes"]);
 }
 
-/// A server of many processes with shared memory, whose user is another one: PostgreSQL refuses root.
+/// A server of many processes with shared memory, whose user is another one: PostgreSQL refuses
+/// root.
 #[test]
 fn postgresql() {
     let Some(bench) = Bench::open_to_all("postgresql", &["setpriv"]) else { return };
@@ -260,7 +265,8 @@ fn postgresql() {
     let line = script("serve");
     let plain = bench.plain(&line);
     assert_eq!(plain.code, Some(0), "{}", plain.err);
-    // Without a limit the servers take about 150 MiB together; 15 of them have nearly 1 MiB each that cannot be taken away.
+    // Without a limit the servers take about 150 MiB together; 15 of them have nearly 1 MiB each
+    // that cannot be taken away.
     let budget = 96 * MIB;
     let (ran, stats) = bench.managed(&line, budget);
     bench.plain(&script("remove"));
@@ -271,7 +277,8 @@ fn postgresql() {
     assert!(paged > 500, "{:#}", stats.json);
 }
 
-/// The kernel waits for nobody when it writes a core dump, so that what was outside is missing there: memfit says so.
+/// The kernel waits for nobody when it writes a core dump, so that what was outside is missing
+/// there: memfit says so.
 #[test]
 fn core_dumps_are_told() {
     let Some(bench) = Bench::new("core_dumps", &["gcc"]) else { return };

@@ -83,7 +83,8 @@ fn a_recording_without_accesses_tells_of_its_own_budget_alone() {
     let little = said("little");
     assert!(little.contains("more than the 10 MiB that it had") && little.contains("room for everything"), "{little}");
     assert!(little.contains("tells of its own budget") && !little.contains("75 % of that"), "{little}");
-    // It has what the codec of its own scheme made of the pages: by that no other scheme is advised, but one can be asked for.
+    // It has what the codec of its own scheme made of the pages: by that no other scheme is
+    // advised, but one can be asked for.
     assert!(little.contains("What lzo would make of the pages was not recorded: zram, zswap-zsmalloc are"), "{little}");
     let swap = words(&advise(&here.0, &["little", "-s", "memfit,swap"]).stdout);
     assert!(!swap.contains("was not recorded"), "{swap}");

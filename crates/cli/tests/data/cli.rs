@@ -1,5 +1,5 @@
-//! Black-box tests of the `memfit` program: exit statuses and messages. They need no root and no working userfaultfd
-//! but where they say so.
+//! Black-box tests of the `memfit` program: exit statuses and messages. They need no root and no
+//! working userfaultfd but where they say so.
 
 use memfit_os::probe;
 use std::fs;

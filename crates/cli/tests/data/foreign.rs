@@ -1,5 +1,5 @@
-//! Programs that cannot load the stub: they start without a complaint of their loader, and the interposed functions
-//! that start programs do exactly what libc's do.
+//! Programs that cannot load the stub: they start without a complaint of their loader, and the
+//! interposed functions that start programs do exactly what libc's do.
 //!
 //! The stub is preloaded by hand and the socket leads nowhere: its thread then just leaves.
 
@@ -26,7 +26,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Starts a program in the way that its first argument names, and tells what came of it if it returns.
+/// Starts a program in the way that its first argument names, and tells what came of it if it
+/// returns.
 const STARTER: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -230,7 +231,8 @@ fn filtered(preload: &str) -> String {
     format!(" LD_PRELOAD={preload} MEMFIT_SOCKET=- MEMFIT_PID=- KEPT=as it is")
 }
 
-/// Starts the program in each way; `expected` is the end of its line when it has the starter's environment.
+/// Starts the program in each way; `expected` is the end of its line when it has the starter's
+/// environment.
 fn every_way(place: &Place, starter: &str, program: &str, bits: &str, preload: &str, expected: &str) {
     for way in WAYS {
         if starter.contains("musl") && way.starts_with("execveat") || way == "execveat-null" {

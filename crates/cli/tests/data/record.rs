@@ -1,10 +1,10 @@
-//! `memfit trace` over files that are no whole recording, or none that this version can replay: what is wrong is told with the name and
-//! the place.
+//! `memfit trace` over files that are no whole recording, or none that this version can replay:
+//! what is wrong is told with the name and the place.
 
 use crate::support::recording::{as_tables, good, info, text, trace, FILE};
 use memfit_core::scheme::Scheme;
 use memfit_core::trace::Encoder;
-use memfit_core::{Asked, ProcId, Tunables};
+use memfit_core::{CoreCall, ProcId, Tunables};
 use memfit_trace::{Begins, Block, Head, Reader, Writer};
 use serde_json::Value;
 use std::fs;
@@ -64,13 +64,14 @@ fn head() -> Head {
     Head::of(&tunables, 1 << 30, vec!["sort".into(), "a b".into()], 1_700_000_000)
 }
 
-/// Three blocks of harmless calls, and `last` as the fourth; before the end nothing was decided but `decided`.
-fn recording(head: &Head, last: &Asked<'_>, decided: u64) -> Vec<u8> {
+/// Three blocks of harmless calls, and `last` as the fourth; before the end nothing was decided but
+/// `decided`.
+fn recording(head: &Head, last: &CoreCall<'_>, decided: u64) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), head).unwrap();
     for block in 0..4u64 {
         let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
         for i in 0..100 {
-            let look = Asked::Look { tick: i };
+            let look = CoreCall::Look { tick: i };
             encoder.call(&mut bytes, if (block, i) == (3, 99) { last } else { &look });
         }
         writer.block(Begins { first: block * 100 + 1, decided: 0, at_ns: block << 30 }, 100, &bytes).unwrap();
@@ -78,7 +79,7 @@ fn recording(head: &Head, last: &Asked<'_>, decided: u64) -> Vec<u8> {
     writer.end(Begins { first: 401, decided, at_ns: 4 << 30 }).unwrap()
 }
 
-const HARMLESS: Asked<'static> = Asked::Look { tick: 100 };
+const HARMLESS: CoreCall<'static> = CoreCall::Look { tick: 100 };
 
 /// Offsets of all parts but the head.
 fn parts(bytes: &[u8]) -> Vec<u64> {
@@ -174,7 +175,7 @@ fn a_replay_that_cannot_be_the_same_is_explained() {
     assert_eq!(info(&directory.0, "scheme")["whole"], true);
     directory.file("otherwise", &recording(&head(), &HARMLESS, 77));
     directory.refuses(&["verify", "otherwise"], 1, &["otherwise: ", "decides otherwise", "between calls 300 and 401"]);
-    directory.file("impossible", &recording(&head(), &Asked::RemoveProcess { proc: ProcId(9) }, 0));
+    directory.file("impossible", &recording(&head(), &CoreCall::RemoveProcess { proc: ProcId(9) }, 0));
     directory.refuses(
         &["verify", "impossible"],
         1,

@@ -42,7 +42,8 @@ fn what_is_advised_costs_what_is_said_and_so_does_less() {
     assert_eq!(scheme.name, json["scheme"].as_str().unwrap());
     assert!(toml.contains("# ") && toml.contains("memfit run -m ") && toml.contains("./worked 32 32"), "{toml}");
     let budget = json["budget_bytes"].as_u64().unwrap();
-    // How much exactly is a matter of time, which passes more quickly where others want the CPUs; how often pages come back is not.
+    // How much exactly is a matter of time, which passes more quickly where others want the CPUs;
+    // how often pages come back is not.
     assert!((16 << 20..=(USED + REST + 8) << 20).contains(&budget), "{json:#}");
     let touches = (USED << 20) / 4096 * ROUNDS;
     let live = |budget: u64| {
@@ -55,8 +56,9 @@ fn what_is_advised_costs_what_is_said_and_so_does_less() {
         costs.map(|cost| (cost["budget_bytes"].as_u64().unwrap(), cost["faults"].as_u64().unwrap())).collect();
     // Half of the smallest budgets is less than there can be.
     assert!(said.len() >= 2 && said[0].0 == budget, "{json:#}");
-    // Faults fall from a quarter of the touches to none within a tenth of the budget, and how much of a sample is used is chance:
-    // what is said must be what happens in a budget from the next smaller one to a larger one.
+    // Faults fall from a quarter of the touches to none within a tenth of the budget, and how much
+    // of a sample is used is chance: what is said must be what happens in a budget from the next
+    // smaller one to a larger one.
     let more = budget / 100 * MORE_PERCENT;
     let all: Vec<(u64, u64)> =
         [more].into_iter().chain(said.iter().map(|&(budget, _)| budget)).map(|budget| (budget, live(budget))).collect();

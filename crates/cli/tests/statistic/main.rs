@@ -1,4 +1,5 @@
-//! Statistic: predictions against what happens, which hold in most runs. `make soak` runs them; they are not in the gate.
+//! Statistic: predictions against what happens, which hold in most runs. `make soak` runs them;
+//! they are not in the gate.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,5 @@
-//! A control group around one run, of version 1 or 2, with a limit of memory or of tasks; removed whatever happens.
+//! A control group around one run, of version 1 or 2, with a limit of memory or of tasks; removed
+//! whatever happens.
 
 use std::fs;
 use std::io;
@@ -21,7 +22,8 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// A new group with a limit of memory, bytes, and no swap. An error says why there can be none here.
+    /// A new group with a limit of memory, bytes, and no swap. An error says why there can be none
+    /// here.
     pub fn of_memory(limit: u64) -> Result<Cgroup, String> {
         if fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1) {
             return Err("swap is on, and the kernel would use it".into());

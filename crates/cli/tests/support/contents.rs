@@ -1,5 +1,6 @@
-//! Contents inside of tests of behaviour. Such a test is run again when it fails; but a program that got a wrong byte, or ended in another
-//! way than it does without memfit, is never forgiven: the failure is noted in a file, and `make test` fails though the test passes then.
+//! Contents inside of tests of behaviour. Such a test is run again when it fails; but a program
+//! that got a wrong byte, or ended in another way than it does without memfit, is never forgiven:
+//! the failure is noted in a file, and `make test` fails though the test passes then.
 
 use std::fs::File;
 use std::io::Write;

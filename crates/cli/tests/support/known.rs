@@ -1,5 +1,5 @@
-//! Programs that know each word of their memory (`workloads/pages.h`), fill about twice their budget, and say how many words
-//! are wrong: the same with memfit as without it.
+//! Programs that know each word of their memory (`workloads/pages.h`), fill about twice their
+//! budget, and say how many words are wrong: the same with memfit as without it.
 
 use super::contents::assert_contents_eq;
 use super::process::Ran;

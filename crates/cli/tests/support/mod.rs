@@ -24,16 +24,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Time that one run of a program may take: a few seconds are usual, and only a hang takes longer than this, however busy the machine is.
+/// Time that one run of a program may take: a few seconds are usual, and only a hang takes longer
+/// than this, however busy the machine is.
 pub const RUN_TIMEOUT: Duration = Duration::from_secs(300);
-/// What memfit says when a program waits for memory for ten seconds. On an emulated machine it is no sign of anything.
+/// What memfit says when a program waits for memory for ten seconds. On an emulated machine it is
+/// no sign of anything.
 const STALLED: &str = "programs wait for memory for seconds: ";
 /// Smallest budget that memfit takes.
 const BUDGET_MIN: u64 = 16 << 20;
 /// What a run must show besides the right output.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Pages evicted at least, percent of the natural peak, so that nothing passes by not being paged.
+    /// Pages evicted at least, percent of the natural peak, so that nothing passes by not being
+    /// paged.
     pub evicted_percent: u64,
     /// Largest peak, percent of the budget.
     pub peak_percent: u64,
@@ -41,10 +44,12 @@ pub struct Bounds {
 
 /// Usually the peak is within 2 % of the budget; a busy machine gets some more.
 pub const ONE: Bounds = Bounds { evicted_percent: 25, peak_percent: 130 };
-/// Several processes or threads that start and grow at the same moment, or are stopped while they hold most of the memory:
-/// usually within 2 %, but 1.49 was seen once for processes that are killed and exec in the middle.
+/// Several processes or threads that start and grow at the same moment, or are stopped while they
+/// hold most of the memory: usually within 2 %, but 1.49 was seen once for processes that are
+/// killed and exec in the middle.
 pub const SEVERAL: Bounds = Bounds { evicted_percent: 15, peak_percent: 200 };
-/// What fork relatives share is known late, and nothing is taken in the middle of a fork: usually within 25 %.
+/// What fork relatives share is known late, and nothing is taken in the middle of a fork: usually
+/// within 25 %.
 pub const FORKS: Bounds = Bounds { evicted_percent: 15, peak_percent: 400 };
 
 /// The program of Debian's redis-tools that is the server, too, when it is started by that name.
@@ -61,8 +66,8 @@ pub fn sized<T>(gate: T, soak: T) -> T {
     }
 }
 
-/// How many times slower than usual this machine is: scripts/kernels says so of an emulated one. All limits of time are as
-/// many times longer, and nothing else changes.
+/// How many times slower than usual this machine is: scripts/kernels says so of an emulated one.
+/// All limits of time are as many times longer, and nothing else changes.
 pub fn slowness() -> u32 {
     let factor = std::env::var("MEMFIT_TEST_SLOWNESS").ok();
     factor.map_or(1, |factor| factor.parse().expect("MEMFIT_TEST_SLOWNESS is a number"))
@@ -73,7 +78,8 @@ pub fn say(text: &str) {
     memfit_os::process::write_stderr(&format!("{text}\n"));
 }
 
-/// Notes a test that cannot run here: on the terminal, and for `make test` in a file that it shows at the end.
+/// Notes a test that cannot run here: on the terminal, and for `make test` in a file that it shows
+/// at the end.
 pub fn skip(test: &str, reason: &str) {
     say(&format!("SKIPPED {test}: {reason}"));
     if let Some(path) = std::env::var_os("MEMFIT_TEST_SKIPPED") {
@@ -204,7 +210,8 @@ impl Bench {
         ran
     }
 
-    /// The same output, and the same `files`, with a budget of `percent` of the natural peak as without one.
+    /// The same output, and the same `files`, with a budget of `percent` of the natural peak as
+    /// without one.
     #[track_caller]
     pub fn same(&self, line: &str, files: &[&str], percent: u64) {
         self.same_within(line, files, percent, ONE);
@@ -237,7 +244,8 @@ impl Bench {
         stats.peak_within(bounds.peak_percent);
     }
 
-    /// A redis server saves in a fork child, with half of the memory that it takes; see workloads/bgsave.py. The peak is told.
+    /// A redis server saves in a fork child, with half of the memory that it takes; see
+    /// workloads/bgsave.py. The peak is told.
     #[track_caller]
     pub fn same_bgsave(&self) {
         self.file("bgsave.py", include_str!("../workloads/bgsave.py"));

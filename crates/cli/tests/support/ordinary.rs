@@ -1,5 +1,6 @@
-//! Runs memfit as an ordinary user who has access to `/dev/userfaultfd` and no right besides: uid 65534, no capabilities, in a
-//! mount namespace of its own where that device is open to all. Needs root to set that up.
+//! Runs memfit as an ordinary user who has access to `/dev/userfaultfd` and no right besides: uid
+//! 65534, no capabilities, in a mount namespace of its own where that device is open to all. Needs
+//! root to set that up.
 
 use super::{memfit, skip, Bench};
 use std::fs;

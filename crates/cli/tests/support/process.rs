@@ -20,7 +20,8 @@ const SHARED_MAYBE: u64 = 8 << 20;
 pub struct Limits {
     /// On a machine of usual speed.
     pub time: Duration,
-    /// Whether the peak is wanted: looking for it takes a part of a CPU, and holds up a program that is paged.
+    /// Whether the peak is wanted: looking for it takes a part of a CPU, and holds up a program
+    /// that is paged.
     pub peak: bool,
 }
 
@@ -36,15 +37,16 @@ pub struct Ran {
     pub out: Vec<u8>,
     pub err: String,
     pub time: Duration,
-    /// Largest sum of the anonymous memory of the tree that was seen, bytes; 0 if that was not wanted.
+    /// Largest sum of the anonymous memory of the tree that was seen, bytes; 0 if that was not
+    /// wanted.
     pub peak: u64,
     pub timed_out: bool,
     /// What everybody did when the time was over.
     pub hang: String,
 }
 
-/// Kills what the command starts when the thread that starts it ends, so that nothing is left when a test is ended from outside for
-/// taking too long. memfit ends its tree then.
+/// Kills what the command starts when the thread that starts it ends, so that nothing is left when
+/// a test is ended from outside for taking too long. memfit ends its tree then.
 pub fn dies_with_this_thread(command: &mut Command) {
     let die = || {
         // SAFETY: a plain system call on the child itself.
@@ -57,8 +59,8 @@ pub fn dies_with_this_thread(command: &mut Command) {
     unsafe { command.pre_exec(die) };
 }
 
-/// Runs a command to its end or to the end of its time; then its tree is killed. The environment is small and the same
-/// everywhere, so that outputs can be compared.
+/// Runs a command to its end or to the end of its time; then its tree is killed. The environment is
+/// small and the same everywhere, so that outputs can be compared.
 pub fn run(mut command: Command, directory: &Path, limits: &Limits) -> Ran {
     let (out, err) = (directory.join("stdout"), directory.join("stderr"));
     command.current_dir(directory).stdin(Stdio::null());
@@ -101,14 +103,16 @@ pub fn run(mut command: Command, directory: &Path, limits: &Limits) -> Ran {
     }
 }
 
-/// The program and its descendants; and those whose parents left, as long as they are in its process group.
+/// The program and its descendants; and those whose parents left, as long as they are in its
+/// process group.
 fn tree_of(root: i32) -> Vec<ProcStat> {
     let Ok(all) = proctree::snapshot() else { return Vec::new() };
     let below: HashSet<i32> = proctree::descendants_in(&all, root, &HashSet::new()).iter().map(|p| p.pid).collect();
     all.into_iter().filter(|p| p.pid == root || below.contains(&p.pid)).filter(|p| !p.is_dead()).collect()
 }
 
-/// The same at a cost that grows with the tree alone; one whose sibling ends just now can be missing.
+/// The same at a cost that grows with the tree alone; one whose sibling ends just now can be
+/// missing.
 fn tree_by_lists(root: i32) -> Vec<ProcStat> {
     let below = proctree::descendants_by_lists(root).unwrap_or_default();
     proctree::read_stat(root).into_iter().chain(below).collect()

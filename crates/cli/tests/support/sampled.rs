@@ -1,11 +1,12 @@
-//! Recordings of the touches of sampled pages: what is in them, and a program whose touches are known.
+//! Recordings of the touches of sampled pages: what is in them, and a program whose touches are
+//! known.
 
 use super::contents::assert_contents;
 use super::stats::Stats;
 use super::{say, Bench};
 use memfit_core::sample::{Sampled, EVERYTHING};
 use memfit_core::trace::{Decoder, Item, Note};
-use memfit_core::{Asked, Page};
+use memfit_core::{CoreCall, Page};
 use memfit_sim::replay;
 use memfit_trace::{Block, Reader};
 use std::fs::File;
@@ -45,7 +46,7 @@ pub fn recording(bench: &Bench) -> Found {
                 Item::Call(asked) => {
                     assert!(!found.sampled.is_empty(), "it begins with what is sampled");
                     calls += 1;
-                    if let Asked::Fault { page, .. } = asked {
+                    if let CoreCall::Fault { page, .. } = asked {
                         found.faults.push(page);
                     }
                 }
@@ -85,7 +86,8 @@ pub struct Known {
     pub others: Vec<usize>,
 }
 
-/// Records a program whose touches are known. None may be made up; that few are missing is up to the machine.
+/// Records a program whose touches are known. None may be made up; that few are missing is up to
+/// the machine.
 #[track_caller]
 pub fn known(bench: &Bench) -> Option<Known> {
     if !compiled(bench) {

@@ -1,4 +1,5 @@
-//! A run of memfit with its whole tree, found again whoever of it dies: every process of it has a mark in its environment.
+//! A run of memfit with its whole tree, found again whoever of it dies: every process of it has a
+//! mark in its environment.
 
 use memfit_os::proctree::{self, ProcStat};
 use std::collections::BTreeSet;
@@ -45,7 +46,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Starts a command with its mark; its output goes to files in the directory, unless it has been given to something.
+    /// Starts a command with its mark; its output goes to files in the directory, unless it has
+    /// been given to something.
     pub fn start(mut command: Command, directory: &Path, own_output: bool) -> Tree {
         let (out, err) = (directory.join("out"), directory.join("err"));
         if own_output {
@@ -129,8 +131,8 @@ impl Tree {
         time.unwrap_or_else(|| panic!("left after {:?}:\n{}{context}", limit(), left()))
     }
 
-    /// As `wait_for_all`; `None` when somebody is left. One that calls exec just now has no environment for a moment, so
-    /// that two looks must agree.
+    /// As `wait_for_all`; `None` when somebody is left. One that calls exec just now has no
+    /// environment for a moment, so that two looks must agree.
     pub fn wait_within(&mut self, limit: Duration) -> Option<Duration> {
         let start = Instant::now();
         let mut gone_after = None;
@@ -179,7 +181,8 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// As they are now. Others work on this machine too: only what has memfit in its name is looked at.
+    /// As they are now. Others work on this machine too: only what has memfit in its name is looked
+    /// at.
     pub fn now(directory: &Path) -> Traces {
         let ours = |text: &String| text.contains("memfit");
         let shared = ["/tmp", "/var/tmp", "/dev/shm", "/run"].map(Path::new);
@@ -199,8 +202,8 @@ impl Traces {
         }
     }
 
-    /// What is there now and was not before. `ids`: pids of the run, one of which is in the name of everything that memfit
-    /// makes where others make things too.
+    /// What is there now and was not before. `ids`: pids of the run, one of which is in the name of
+    /// everything that memfit makes where others make things too.
     fn added(&self, directory: &Path, ids: &[i32]) -> Vec<String> {
         let now = Traces::now(directory);
         let new =
@@ -216,8 +219,8 @@ impl Traces {
         all
     }
 
-    /// Nothing has been added since. A while is given to what is nobody's: other threads of this test, the kernel's own
-    /// cleaning up.
+    /// Nothing has been added since. A while is given to what is nobody's: other threads of this
+    /// test, the kernel's own cleaning up.
     #[track_caller]
     pub fn nothing_added(&self, directory: &Path, ids: &[i32], context: &str) {
         let deadline = Instant::now() + limit();

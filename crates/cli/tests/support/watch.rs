@@ -1,5 +1,5 @@
-//! Whether the machine gave its CPUs to the test: a virtual machine can lose one for many milliseconds, in which the
-//! other fills memory and nobody in memfit runs.
+//! Whether the machine gave its CPUs to the test: a virtual machine can lose one for many
+//! milliseconds, in which the other fills memory and nobody in memfit runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// One real-time thread on each CPU: whenever it comes late, that CPU ran nothing of ours, and no ordinary thread.
+/// One real-time thread on each CPU: whenever it comes late, that CPU ran nothing of ours, and no
+/// ordinary thread.
 pub struct Watch {
     end: Arc<AtomicBool>,
     late: Arc<AtomicU64>,
@@ -23,7 +24,8 @@ impl Watch {
             std::thread::spawn(move || {
                 memfit_os::sched::run_on(cpu);
                 let param = libc::sched_param { sched_priority: 50 };
-                // SAFETY: changes the calling thread only. Without the right to, a busy machine must not look like a lost one.
+                // SAFETY: changes the calling thread only. Without the right to, a busy machine
+                // must not look like a lost one.
                 if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) } != 0 {
                     return;
                 }

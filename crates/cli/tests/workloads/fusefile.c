@@ -19,7 +19,7 @@ enum { ROOT = FUSE_ROOT_ID, SWAP = 2, MOST = 128 << 10 };
 static int fd;
 static uint64_t bytes;
 static unsigned char *data;
-static const char *trouble = "";
+static const char *injected = "";
 static long nth = -1;
 
 static void answer(uint64_t unique, int error, const void *body, size_t len) {
@@ -36,9 +36,9 @@ static struct fuse_attr attributes(uint64_t node) {
     return a;
 }
 
-/* Whether this request is the one, or one of those, that trouble was ordered for. */
+/* Whether this request is the one, or one of those, that injected was ordered for. */
 static int is(const char *kind, long count) {
-    if (nth < 0 || strcmp(kind, trouble)) return 0;
+    if (nth < 0 || strcmp(kind, injected)) return 0;
     return !strcmp(kind, "stall") ? count == nth : !strcmp(kind, "flip") ? count % nth == 0 : count >= nth;
 }
 
@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
         char *equals = strchr(argv[3], '=');
         if (!equals) return 2;
         *equals = 0;
-        trouble = argv[3];
+        injected = argv[3];
         nth = strtol(equals + 1, 0, 10);
     }
     fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);

@@ -1,4 +1,5 @@
-//! The C library's LZO1X-1, if this machine has liblzo2: for comparison only. memfit does not use it.
+//! The C library's LZO1X-1, if this machine has liblzo2: for comparison only. memfit does not use
+//! it.
 
 #![allow(unsafe_code)] // foreign functions
 
@@ -53,7 +54,8 @@ impl LibLzo {
         // The library's worst case.
         self.room.resize(src.len() + src.len() / 16 + 64 + 3, 0);
         let mut len = 0;
-        // SAFETY: the buffers have the lengths given and the worst case's; `work` has what LZO1X-1 asks for.
+        // SAFETY: the buffers have the lengths given and the worst case's; `work` has what LZO1X-1
+        // asks for.
         let result = unsafe {
             (self.compress)(src.as_ptr(), src.len(), self.room.as_mut_ptr(), &mut len, self.work.as_mut_ptr().cast())
         };

@@ -1,10 +1,13 @@
-//! Every codec on generated pages and on pages of real heaps: ratio, microseconds per page to compress and to decompress, as
-//! Markdown tables. `make bench-codecs` takes the samples and runs this.
+//! Every codec on generated pages and on pages of real heaps: ratio, microseconds per page to
+//! compress and to decompress, as Markdown tables. `make bench-codecs` takes the samples and runs
+//! this.
 //!
-//! `bench_codecs [DIRECTORY]`: each `NAME.pages` in it is a heap, runs of [`RUN`] pages that were neighbours.
+//! `bench_codecs [DIRECTORY]`: each `NAME.pages` in it is a heap, runs of [`RUN`] pages that were
+//! neighbours.
 //!
-//! Ratio is compressed / original length, where a page that does not shrink counts whole. Pages of one repeated word are
-//! left out: no codec ever sees them. The dictionary is trained on pages of the set, which are not measured then.
+//! Ratio is compressed / original length, where a page that does not shrink counts whole. Pages of
+//! one repeated word are left out: no codec ever sees them. The dictionary is trained on pages of
+//! the set, which are not measured then.
 
 mod liblzo;
 mod measure;

@@ -6,7 +6,8 @@ use std::{hint::black_box, time::Instant};
 
 /// Passes over a set, of which the median counts.
 const PASSES: usize = 5;
-/// Pages that are compressed for their time: many enough that no codec learns them by heart, few enough for the slow ones.
+/// Pages that are compressed for their time: many enough that no codec learns them by heart, few
+/// enough for the slow ones.
 pub const TIMED_PAGES: usize = 512;
 
 /// Microseconds per page: median, least and most of the passes.

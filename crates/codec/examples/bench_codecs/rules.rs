@@ -1,8 +1,10 @@
-//! What rules of choice would make of the real heaps: which codecs to weigh, and how much better a slower one must be.
+//! What rules of choice would make of the real heaps: which codecs to weigh, and how much better a
+//! slower one must be.
 //!
-//! As in the chooser: the first is taken up to the score "good enough", else each slower one that is better than the best so
-//! far by "worth". Here the verdict is by the mean of a run of pages, samples cost nothing, and times are the least of the
-//! passes: what else runs on the machine only adds.
+//! As in the codec selector: the first is taken up to the score "good enough", else each slower one
+//! that is better than the best so far by "worth". Here the verdict is by the mean of a run of
+//! pages, samples cost nothing, and times are the least of the passes: what else runs on the
+//! machine only adds.
 
 use crate::Heap;
 

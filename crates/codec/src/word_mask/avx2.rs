@@ -1,7 +1,7 @@
 //! The word-mask coder with AVX2: eight words at a time, the same bytes as [`super::portable`].
 //!
-//! Memory is touched only through slices with checked bounds (a few predictable branches per group); `unsafe` is
-//! there for the instruction set alone.
+//! Memory is touched only through slices with checked bounds (a few predictable branches per
+//! group); `unsafe` is there for the instruction set alone.
 
 #![allow(unsafe_code)] // vector instructions
 
@@ -29,7 +29,8 @@ pub(super) fn decode(s: &Scratch, dst: &mut [u8]) {
     unsafe { decode_avx2(s, dst) }
 }
 
-/// Best code of each lane: the greatest whose predictor differs from `x` in no more bytes than the payload holds.
+/// Best code of each lane: the greatest whose predictor differs from `x` in no more bytes than the
+/// payload holds.
 #[target_feature(enable = "avx2,popcnt")]
 #[inline]
 #[allow(unused_unsafe)] // calls of intrinsics without pointers are safe in a newer Rust than ours may be
@@ -99,13 +100,15 @@ unsafe fn encode_avx2(src: &[u8], s: &mut Scratch, limit: usize) -> Option<Used>
                 _mm_storel_epi64(room.as_mut_ptr().cast(), _mm_shuffle_epi8(codes, gather));
                 used.codes += mask.count_ones() as usize;
 
-                // A product with 0x0101.. sums bytes: byte j holds the length of words 0 to j, at most 32.
+                // A product with 0x0101.. sums bytes: byte j holds the length of words 0 to j, at
+                // most 32.
                 let ends =
                     (_mm_cvtsi128_si64(_mm_shuffle_epi8(lengths, codes)) as u64).wrapping_mul(0x0101_0101_0101_0101);
                 let starts = ends << 8;
                 let room: &mut [u8; 36] = array_mut(&mut s.payload, used.payload);
                 for (j, word) in group.chunks_exact(4).enumerate() {
-                    // A whole word each; the next one overwrites what is too much. The mask is for the compiler.
+                    // A whole word each; the next one overwrites what is too much. The mask is for
+                    // the compiler.
                     let at = (starts >> (8 * j) & 31) as usize;
                     room[at..at + 4].copy_from_slice(word);
                 }
@@ -166,7 +169,8 @@ unsafe fn decode_group(
     // SAFETY: all loads are of arrays borrowed from slices; the caller has AVX2.
     unsafe {
         let zero = _mm256_setzero_si256();
-        // Codes to their lanes; a zero lane gets the top bit, so that both lookups give it length 0, distance 0.
+        // Codes to their lanes; a zero lane gets the top bit, so that both lookups give it length
+        // 0, distance 0.
         let spread = _mm_loadl_epi64(SPREAD[usize::from(mask)].as_ptr().cast());
         let codes = _mm_shuffle_epi8(_mm_loadl_epi64(codes.as_ptr().cast()), spread);
         let codes = _mm_or_si128(codes, _mm_and_si128(spread, _mm_set1_epi8(-128)));
@@ -194,8 +198,8 @@ unsafe fn decode_group(
         let bytes = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), _mm256_add_epi8(start, byte));
         let bytes = _mm256_and_si256(bytes, held);
 
-        // Index of the predictor relative to this group: negative means an earlier group. Only the low three bits
-        // select a lane, which is what -8..-1 (prev) and -16..-9 (prev2) need.
+        // Index of the predictor relative to this group: negative means an earlier group. Only the
+        // low three bits select a lane, which is what -8..-1 (prev) and -16..-9 (prev2) need.
         let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
         let mut from = _mm256_sub_epi32(lane, distance);
         let before = _mm256_blendv_epi8(
@@ -207,8 +211,8 @@ unsafe fn decode_group(
         let outside = _mm256_cmpgt_epi32(zero, from);
         let mut x = _mm256_or_si256(bytes, _mm256_and_si256(before, _mm256_and_si256(predicted, outside)));
 
-        // Predictors within the group form chains of up to eight; follow them by doubling. `keep` is what a lane
-        // still lacks and takes from lane `from`.
+        // Predictors within the group form chains of up to eight; follow them by doubling. `keep`
+        // is what a lane still lacks and takes from lane `from`.
         let mut keep = _mm256_andnot_si256(outside, predicted);
         for _ in 0..3 {
             x = _mm256_or_si256(x, _mm256_and_si256(_mm256_permutevar8x32_epi32(x, from), keep));

@@ -1,10 +1,13 @@
-//! The word-mask coder with AVX-512: sixteen words at a time, the same bytes as [`super::portable`].
+//! The word-mask coder with AVX-512: sixteen words at a time, the same bytes as
+//! [`super::portable`].
 //!
-//! Two groups fill a register, so the sixteen words before are one register, too, and every predictor is within reach of a
-//! shift over both. VBMI2 moves bytes together and apart by a mask: what takes tables with [`super::avx2`] are single
-//! instructions here. (Ice Lake, Zen 4 and later.)
+//! Two groups fill a register, so the sixteen words before are one register, too, and every
+//! predictor is within reach of a shift over both. VBMI2 moves bytes together and apart by a mask:
+//! what takes tables with [`super::avx2`] are single instructions here. (Ice Lake, Zen 4 and
+//! later.)
 //!
-//! Memory is touched only through slices with checked bounds; `unsafe` is there for the instruction set alone.
+//! Memory is touched only through slices with checked bounds; `unsafe` is there for the instruction
+//! set alone.
 
 #![allow(unsafe_code)] // vector instructions
 #![allow(clippy::incompatible_msrv, reason = "build.rs leaves this file out for compilers without these intrinsics")]
@@ -48,8 +51,8 @@ pub(super) fn decode(s: &Scratch, dst: &mut [u8]) {
     unsafe { decode_avx512(s, dst) }
 }
 
-/// Best code of each lane: the greatest whose predictor differs from `x` in no more bytes than the payload holds. `prev` are
-/// the sixteen words before.
+/// Best code of each lane: the greatest whose predictor differs from `x` in no more bytes than the
+/// payload holds. `prev` are the sixteen words before.
 #[cfg_attr(not(memfit_avx512_model), target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt"))]
 #[inline]
 #[allow(unused_unsafe)] // calls of intrinsics without pointers are safe in a newer Rust than ours may be
@@ -162,7 +165,8 @@ unsafe fn decode_avx512(s: &Scratch, dst: &mut [u8]) {
                 at_payload += held.count_ones() as usize;
                 x = _mm512_maskz_expand_epi8(held, _mm512_loadu_si512(payload.as_ptr().cast()));
 
-                // Where the predictor is; below 0 in `prev`, of which the low four bits select the lane.
+                // Where the predictor is; below 0 in `prev`, of which the low four bits select the
+                // lane.
                 let mut from = _mm512_sub_epi32(lane, distance);
                 let predicted = _mm512_test_epi32_mask(distance, distance);
                 let outside = _mm512_cmplt_epi32_mask(from, _mm512_setzero_si512()) & predicted;
@@ -170,8 +174,8 @@ unsafe fn decode_avx512(s: &Scratch, dst: &mut [u8]) {
                 let before = _mm512_maskz_permutexvar_epi32(outside, from, prev);
                 x = _mm512_or_si512(x, _mm512_and_si512(before, lacking));
 
-                // Predictors within the block form chains of up to sixteen; follow them by doubling. `keep` is what a lane
-                // still lacks and takes from lane `from`.
+                // Predictors within the block form chains of up to sixteen; follow them by
+                // doubling. `keep` is what a lane still lacks and takes from lane `from`.
                 let mut keep = _mm512_maskz_mov_epi32(predicted & !outside, lacking);
                 for _ in 0..4 {
                     x = _mm512_or_si512(x, _mm512_and_si512(_mm512_permutexvar_epi32(from, x), keep));

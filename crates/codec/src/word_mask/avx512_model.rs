@@ -1,5 +1,6 @@
-//! The instructions that [`super::avx512`] uses, in plain Rust after Intel's description of each, so that the coder can be tested
-//! on a CPU without them: `RUSTFLAGS="--cfg memfit_avx512_model" cargo test -p memfit-codec --lib word_mask`.
+//! The instructions that [`super::avx512`] uses, in plain Rust after Intel's description of each,
+//! so that the coder can be tested on a CPU without them: `RUSTFLAGS="--cfg memfit_avx512_model"
+//! cargo test -p memfit-codec --lib word_mask`.
 #![allow(unsafe_code, missing_docs, non_camel_case_types, clippy::too_many_arguments)] // loads and stores, and their names
 #![allow(clippy::missing_safety_doc, reason = "as the real ones")]
 

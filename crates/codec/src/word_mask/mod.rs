@@ -1,15 +1,17 @@
 //! word-mask: memfit's word-pattern coder for pages of integers, pointers and small objects.
 //!
-//! A relative of WKdm and BDI made for vector registers. WKdm looks words up in a hashed dictionary, one word after
-//! the other; here a word is compared with its predecessors at a few *fixed distances*, which eight lanes can do at
-//! once, and which fit what memory holds: arrays (distance 1 or 2), records of 16, 32, 48 and 64 bytes (4, 8, 12,
-//! 16), pointer halves (2). On heap pages of CPython and node this also packs tighter than WKdm's dictionary.
+//! A relative of WKdm and BDI made for vector registers. WKdm looks words up in a hashed
+//! dictionary, one word after the other; here a word is compared with its predecessors at a few
+//! *fixed distances*, which eight lanes can do at once, and which fit what memory holds: arrays
+//! (distance 1 or 2), records of 16, 32, 48 and 64 bytes (4, 8, 12, 16), pointer halves (2). On
+//! heap pages of CPython and node this also packs tighter than WKdm's dictionary.
 //!
 //! # Format
 //!
-//! The input is a sequence of little-endian 32-bit *words* in *groups* of eight; the last group is padded with zero
-//! words, and sixteen zero words are imagined before the first. Four streams follow each other without a header; all
-//! lengths follow from the original length and the earlier streams:
+//! The input is a sequence of little-endian 32-bit *words* in *groups* of eight; the last group is
+//! padded with zero words, and sixteen zero words are imagined before the first. Four streams
+//! follow each other without a header; all lengths follow from the original length and the earlier
+//! streams:
 //!
 //! | stream | content |
 //! |---|---|
@@ -18,11 +20,13 @@
 //! | codes | one nibble per such word, low nibble first; an unused last nibble is 0 |
 //! | payload | the low 0 to 4 bytes of each such word, as its code says |
 //!
-//! A code names a predictor, the word `distance` words earlier (distance 0: the value 0), and how many low bytes
-//! differ from it; the bytes above are the predictor's. Codes are ordered by gain, and the encoder takes the
-//! greatest that fits, so the encoding of an input is unique: all [`Coder`]s must agree byte for byte.
+//! A code names a predictor, the word `distance` words earlier (distance 0: the value 0), and how
+//! many low bytes differ from it; the bytes above are the predictor's. Codes are ordered by gain,
+//! and the encoder takes the greatest that fits, so the encoding of an input is unique: all
+//! [`Coder`]s must agree byte for byte.
 //!
-//! Cost for 4 KiB: 16 bytes of map, up to 128 of masks, half a byte and the payload per non-zero word.
+//! Cost for 4 KiB: 16 bytes of map, up to 128 of masks, half a byte and the payload per non-zero
+//! word.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -55,7 +59,8 @@ const SLACK: usize = 64;
 
 /// Distance in words from which each code predicts; 0 predicts zero. At most 16.
 ///
-/// Chosen greedily on heap pages of CPython and node and on arrays of integers, floats and pointers.
+/// Chosen greedily on heap pages of CPython and node and on arrays of integers, floats and
+/// pointers.
 const DISTANCE: [u8; 16] = [0, 12, 8, 2, 2, 0, 12, 8, 2, 0, 16, 12, 8, 4, 2, 1];
 
 /// Payload bytes of each code.
@@ -119,8 +124,8 @@ impl Coder {
         *BEST.get_or_init(|| Coder::ALL.iter().copied().rfind(usable).unwrap_or(Coder::Portable))
     }
 
-    /// Whether its tests have run on such a CPU, or an emulated one. With AVX-512 only on a model of the instructions: so it is
-    /// compared with the portable one once in each process.
+    /// Whether its tests have run on such a CPU, or an emulated one. With AVX-512 only on a model
+    /// of the instructions: so it is compared with the portable one once in each process.
     fn is_proven(self) -> bool {
         match self {
             #[cfg(all(target_arch = "x86_64", memfit_avx512))]
@@ -129,7 +134,8 @@ impl Coder {
         }
     }
 
-    /// Whether it makes of some pages what the portable one makes, and restores them: half a millisecond.
+    /// Whether it makes of some pages what the portable one makes, and restores them: half a
+    /// millisecond.
     fn agrees(self) -> bool {
         let (mut rng, mut words) = (Rng::new(512), [0u32; PAGE / 4]);
         let (mut portable, mut other) = (WordMask::new(Coder::Portable), WordMask::new(self));
@@ -237,8 +243,9 @@ fn pack(s: &Scratch, groups: usize, used: Used, out: &mut [u8]) -> Option<usize>
 
 /// Splits `src` into the streams of [`Scratch`] and checks every length.
 ///
-/// After `Ok`, and only then, the coders may rely on this: masks of all groups are set, words beyond `len` are zero,
-/// there is one code per mask bit, and the payload is as long as the codes ask for (so at most [`MAX_UNIT`]).
+/// After `Ok`, and only then, the coders may rely on this: masks of all groups are set, words
+/// beyond `len` are zero, there is one code per mask bit, and the payload is as long as the codes
+/// ask for (so at most [`MAX_UNIT`]).
 fn unpack(src: &[u8], len: usize, s: &mut Scratch) -> Result<Used, Corrupt> {
     let groups = len.div_ceil(GROUP);
     let (map, rest) = src.split_at_checked(groups.div_ceil(8)).ok_or(Corrupt)?;
@@ -276,7 +283,8 @@ fn unpack(src: &[u8], len: usize, s: &mut Scratch) -> Result<Used, Corrupt> {
 /// Codes whose lengths add up to no more than a byte holds.
 const LENGTH_BLOCK: usize = 32;
 
-/// Sum of [`LENGTH`] over at most [`LENGTH_BLOCK`] codes, by comparisons because the compiler can vectorise those.
+/// Sum of [`LENGTH`] over at most [`LENGTH_BLOCK`] codes, by comparisons because the compiler can
+/// vectorise those.
 fn payload_length(codes: &[u8]) -> usize {
     let length = |c: u8| u8::from(c < 1) + u8::from(c < 4) + u8::from(c < 6) + u8::from(c < 10);
     usize::from(codes.iter().fold(0u8, |sum, &c| sum + length(c)))

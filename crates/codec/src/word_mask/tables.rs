@@ -3,7 +3,8 @@
 
 /// `GATHER[m]` moves the bytes at the set bits of `m` to the front.
 pub(super) static GATHER: [[u8; 8]; 256] = tables().0;
-/// `SPREAD[m]` moves the front bytes to the set bits of `m`; 0x80 (which a shuffle turns to 0) elsewhere.
+/// `SPREAD[m]` moves the front bytes to the set bits of `m`; 0x80 (which a shuffle turns to 0)
+/// elsewhere.
 pub(super) static SPREAD: [[u8; 8]; 256] = tables().1;
 
 const fn tables() -> ([[u8; 8]; 256], [[u8; 8]; 256]) {

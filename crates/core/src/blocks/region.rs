@@ -1,9 +1,9 @@
 //! The blocks of one device: which are free, where the free runs are, how many objects are in each.
 //!
-//! One bit per block says free or used. A *leaf* of 512 blocks knows its free runs at the start, at the end and the
-//! longest one; a binary tree over the leaves knows the same of every aligned piece, so that the lowest run of any
-//! length and the next free block are a walk down the tree. Only the lowest blocks, as far as any was looked for, are
-//! in the tables:
+//! One bit per block says free or used. A *leaf* of 512 blocks knows its free runs at the start, at
+//! the end and the longest one; a binary tree over the leaves knows the same of every aligned
+//! piece, so that the lowest run of any length and the next free block are a walk down the tree.
+//! Only the lowest blocks, as far as any was looked for, are in the tables:
 //!
 //! ```text
 //! blocks       |<----------- seen: leaves in the tables ----------->|<- free, not in the tables ->|
@@ -18,7 +18,8 @@ const LEAF_WORDS: usize = 8;
 /// Blocks of a leaf.
 pub(super) const LEAF: u32 = LEAF_WORDS as u32 * WORD;
 
-/// The free runs of an aligned piece, in blocks: at its start, at its end, and the longest anywhere in it.
+/// The free runs of an aligned piece, in blocks: at its start, at its end, and the longest anywhere
+/// in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Runs {
     head: u32,
@@ -109,7 +110,7 @@ impl Iterator for FreeRuns<'_> {
 
 /// Contiguous blocks. Inside, they are counted from 0.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(super) struct BlockRegion {
     first: u32,
     blocks: u32,
     used: u32,
@@ -123,10 +124,10 @@ pub(super) struct Region {
     cursor: u32,
 }
 
-impl Region {
+impl BlockRegion {
     pub fn new(range: &std::ops::Range<u32>) -> Self {
         let (free, counts, levels) = (Vec::new(), Vec::new(), Vec::new());
-        Region { first: range.start, blocks: range.end - range.start, used: 0, free, counts, levels, cursor: 0 }
+        BlockRegion { first: range.start, blocks: range.end - range.start, used: 0, free, counts, levels, cursor: 0 }
     }
 
     pub fn blocks(&self) -> u32 {
@@ -141,8 +142,8 @@ impl Region {
         self.first..self.first + self.blocks
     }
 
-    /// Takes the next free block after the one that was taken last, from the start again when there is none up to
-    /// the end.
+    /// Takes the next free block after the one that was taken last, from the start again when there
+    /// is none up to the end.
     pub fn take_next(&mut self) -> Option<u32> {
         if self.used == self.blocks {
             return None;

@@ -51,7 +51,8 @@ fn rule_5_8_fewest_runs() {
     // 6 and the lowest of 5; then 1 left, which the lowest run takes.
     assert_eq!(map.alloc_run(12), [5..6, 40..45, 60..66]);
     assert_eq!(map.splits(), 2);
-    // Two runs do: the longest (70..75), and the lowest that takes the other 2 (6..8), not the next longest (10..14).
+    // Two runs do: the longest (70..75), and the lowest that takes the other 2 (6..8), not the next
+    // longest (10..14).
     assert_eq!(map.alloc_run(7), [6..8, 70..75]);
     assert_eq!((map.splits(), map.free_blocks()), (3, 4));
     // All or nothing.
@@ -74,7 +75,8 @@ fn runs_do_not_cross_devices() {
     assert_eq!(map.alloc_run(3), [1..4]);
 }
 
-/// Cervera rules 16 and 17, and the check of 2.5: three of four pages free nothing, the fourth frees the block.
+/// Cervera rules 16 and 17, and the check of 2.5: three of four pages free nothing, the fourth
+/// frees the block.
 #[test]
 fn rule_16_17_a_block_is_free_with_its_last_page() {
     let mut map = BlockMap::new(&[0..4]);

@@ -1,9 +1,10 @@
-//! Buffers of one frame that are filled from the front, in the manner of Cervera, Cortes and Becerra, "Improving
-//! Application Performance through Swap Compression" (USENIX/FREENIX 1999). Rules are numbered as
-//! in our notes on it, its open points 5.1 to 5.15.
+//! Buffers of one frame that are filled from the front, in the manner of Cervera, Cortes and
+//! Becerra, "Improving Application Performance through Swap Compression" (USENIX/FREENIX 1999).
+//! Rules are numbered as in our notes on it, its open points 5.1 to 5.15.
 //!
-//! A zpage is appended behind the last one of the oldest dirty buffer with room for it (rule 4); it never lies in two buffers
-//! (rule 5). When none has room, a fresh frame is taken up to the limit, then the clean buffer that was cleaned longest ago.
+//! A zpage is appended behind the last one of the oldest dirty buffer with room for it (rule 4); it
+//! never lies in two buffers (rule 5). When none has room, a fresh frame is taken up to the limit,
+//! then the clean buffer that was cleaned longest ago.
 //!
 //! ```text
 //!            place                    last zpage left
@@ -19,24 +20,27 @@
 //!                                       dirty
 //! ```
 //!
-//! * **dirty**: takes zpages. When all of them have left it is free at once, without a write. Room of a zpage that left is
-//!   not used again before that (rule 17).
+//! * **dirty**: takes zpages. When all of them have left it is free at once, without a write. Room
+//!   of a zpage that left is not used again before that (rule 17).
 //! * **sealed**: is being written, takes none.
-//! * **clean**: has no zpages: what it held is on the device, but can still be read here (rule 13) until the frame is used
-//!   for new ones. A clean buffer that is sealed is being read and not used again until it is unsealed; then it has the
-//!   place in the queue that it had. The owner knows which bytes a clean buffer holds and finds out that they are gone by a
-//!   [`Placed`] at offset 0 of that frame.
+//! * **clean**: has no zpages: what it held is on the device, but can still be read here (rule 13)
+//!   until the frame is used for new ones. A clean buffer that is sealed is being read and not used
+//!   again until it is unsealed; then it has the place in the queue that it had. The owner knows
+//!   which bytes a clean buffer holds and finds out that they are gone by a [`Placed`] at offset 0
+//!   of that frame.
 //!
-//! **Limit below the use.** A buffer whose zpages leave while more frames are in use than the limit allows does not
-//! become clean but free. Clean buffers from before may still be used for new zpages, since that takes no memory;
-//! otherwise a pool all of whose frames are clean would be full for ever. To shrink at once, discard them.
+//! **Limit below the use.** A buffer whose zpages leave while more frames are in use than the limit
+//! allows does not become clean but free. Clean buffers from before may still be used for new
+//! zpages, since that takes no memory; otherwise a pool all of whose frames are clean would be full
+//! for ever. To shrink at once, discard them.
 //!
-//! Deviations: a zpage starts at a multiple of 8 bytes, because that is what places on the device are counted in (at most
-//! 7 bytes lost). Finding the buffer is O(log buffers); removing a zpage takes as many steps as zpages were appended to
-//! its buffer after it, at most 511 and none in the order that [`Pool::zpages`] gives.
+//! Deviations: a zpage starts at a multiple of 8 bytes, because that is what places on the device
+//! are counted in (at most 7 bytes lost). Finding the buffer is O(log buffers); removing a zpage
+//! takes as many steps as zpages were appended to its buffer after it, at most 511 and none in the
+//! order that [`Pool::zpages`] gives.
 //!
-//! Metadata: 12 bytes per zpage, 12 per frame, 6.2 per dirty buffer; the last doubles when many buffers are gone. There is
-//! up to 1/8 of slack.
+//! Metadata: 12 bytes per zpage, 12 per frame, 6.2 per dirty buffer; the last doubles when many
+//! buffers are gone. There is up to 1/8 of slack.
 
 mod age;
 
@@ -66,7 +70,8 @@ const UNITS: u16 = (FRAME_BYTES / BLOCK_UNIT_BYTES) as u16;
 /// A frame.
 #[derive(Debug, Clone, Copy)]
 struct Buffer {
-    /// Clean: neighbours in the queue of clean buffers. Otherwise see [`Buffer::newest`] and [`Buffer::position`].
+    /// Clean: neighbours in the queue of clean buffers. Otherwise see [`Buffer::newest`] and
+    /// [`Buffer::position`].
     links: Links,
     /// Where the next zpage would go, in units of 8 bytes; 0: the frame is not in use.
     filled: u16,
@@ -187,7 +192,8 @@ impl Buffers {
         Ok((frame, grew))
     }
 
-    /// The clean buffer cleaned longest ago that nobody reads. The walk is over those being read, which are few.
+    /// The clean buffer cleaned longest ago that nobody reads. The walk is over those being read,
+    /// which are few.
     fn oldest_clean(&self) -> Option<u32> {
         let one = |frame: u32| (frame != NIL).then_some(frame);
         let mut queue =

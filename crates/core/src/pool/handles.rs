@@ -120,8 +120,9 @@ impl HandleTable {
         place
     }
 
-    /// Cuts free entries off the end, and sorts the free list so that low entries are used first and the next trim
-    /// finds more. Does nothing until enough was removed to pay for the pass, so it is O(1) per removal.
+    /// Cuts free entries off the end, and sorts the free list so that low entries are used first
+    /// and the next trim finds more. Does nothing until enough was removed to pay for the pass, so
+    /// it is O(1) per removal.
     pub fn trim(&mut self) {
         if (self.removed as usize) < self.entries.len() / 4 || self.live as usize > self.entries.len() / 2 {
             return;

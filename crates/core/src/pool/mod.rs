@@ -1,8 +1,9 @@
 //! Pools: where compressed pages lie in 4 KiB frames.
 //!
-//! A pool places sizes and never sees a byte. Its owner (the pager, or the simulator) has a *frame area*: a contiguous
-//! range of virtual addresses cut into frames, of which only the frames in use are backed by memory. The pool says
-//! which bytes of the area an object gets, which frames came into use for it and which ones became free.
+//! A pool places sizes and never sees a byte. Its owner (the pager, or the simulator) has a *frame
+//! area*: a contiguous range of virtual addresses cut into frames, of which only the frames in use
+//! are backed by memory. The pool says which bytes of the area an object gets, which frames came
+//! into use for it and which ones became free.
 //!
 //! ```text
 //! frame area   | frame 0 | frame 1 | frame 2 | frame 3 | ...
@@ -10,17 +11,17 @@
 //!              | slot | slot | slot | slot|               a slot may run over a frame border
 //! ```
 //!
-//! Terms: a *zpage* is one compressed page; its [`Handle`] names it as long as it lives; its [`Slot`] changes only by
-//! [`Pool::compact`] and [`Pool::tidy`]. Everything is by index: no pointers, no clock, no randomness, so the same calls
-//! give the same answers.
+//! Terms: a *zpage* is one compressed page; its [`Handle`] names it as long as it lives; its
+//! [`Slot`] changes only by [`Pool::compact`] and [`Pool::tidy`]. Everything is by index: no
+//! pointers, no clock, no randomness, so the same calls give the same answers.
 //!
-//! A new pool is one file and one line in [`POOLS`]; the line gives it a name in schemes, help text and the model test
-//! in `tests/pool_model.rs`.
+//! A new pool is one file and one line in [`POOLS`]; the line gives it a name in schemes, help text
+//! and the model test in `tests/pool_model.rs`.
 
 pub mod buffers;
-mod folds;
 mod handles;
 pub mod span;
+mod zbud_z3fold;
 pub mod zones;
 pub mod zsmalloc;
 
@@ -141,14 +142,16 @@ pub struct PoolUsage {
     pub zpages: u64,
     /// Their bytes, as given to [`Pool::place`].
     pub stored_bytes: u64,
-    /// What they take: the same, with what each leaves unused at the end of its slot, chunks or blocks.
+    /// What they take: the same, with what each leaves unused at the end of its slot, chunks or
+    /// blocks.
     pub used_bytes: u64,
     /// Frames in use.
     pub frames: u32,
 }
 
-/// What an eviction frees as a whole: the zpages that share frames and cannot be freed alone. Its number is that of its
-/// first frame; where zpages do not share anything, each is a unit of its own and has its handle's number.
+/// What an eviction frees as a whole: the zpages that share frames and cannot be freed alone. Its
+/// number is that of its first frame; where zpages do not share anything, each is a unit of its own
+/// and has its handle's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unit(pub u32);
 
@@ -163,7 +166,8 @@ pub struct UnitView {
     pub capacity: u16,
     /// Frames that are free when it is empty.
     pub frames: u16,
-    /// Bytes that a further zpage could have, or would leave free: in whole chunks where the pool counts in chunks.
+    /// Bytes that a further zpage could have, or would leave free: in whole chunks where the pool
+    /// counts in chunks.
     pub free_bytes: u32,
 }
 
@@ -182,7 +186,8 @@ pub struct Move {
 
 /// Places objects in frames.
 ///
-/// A dead handle and a length out of range are bugs of the caller: every method panics on them where it can tell.
+/// A dead handle and a length out of range are bugs of the caller: every method panics on them
+/// where it can tell.
 pub trait Pool: Send {
     /// Finds room for an object of `len` bytes, `1..=`[`LEN_MAX`].
     fn place(&mut self, len: u32) -> Result<Placed, PoolFull>;
@@ -193,8 +198,8 @@ pub trait Pool: Send {
     /// Forgets an object. The returned frames became free: their memory may go back to the system.
     fn remove(&mut self, handle: Handle) -> Span;
 
-    /// Sets how many frames may be in use. Below the present use it drops nothing: [`Pool::place`] then only fills
-    /// free slots of frames that are in use anyway.
+    /// Sets how many frames may be in use. Below the present use it drops nothing: [`Pool::place`]
+    /// then only fills free slots of frames that are in use anyway.
     fn set_limit(&mut self, frames: u32);
 
     /// Totals; O(1).
@@ -210,9 +215,10 @@ pub trait Pool: Send {
 
     /// Moves objects together so that frames become free, at most `max_moves` of them.
     ///
-    /// The slots are those of afterwards at once; the caller carries out the moves in the order of `out` before any
-    /// other call that depends on bytes, and only then gives back the frames of `freed`. Objects for which `movable`
-    /// says no stay where they are. Both vectors are appended to.
+    /// The slots are those of afterwards at once; the caller carries out the moves in the order of
+    /// `out` before any other call that depends on bytes, and only then gives back the frames of
+    /// `freed`. Objects for which `movable` says no stay where they are. Both vectors are appended
+    /// to.
     fn compact(
         &mut self,
         max_moves: usize,
@@ -230,14 +236,16 @@ pub trait Pool: Send {
     /// The zpages of a unit in use, appended to `out`.
     fn zpages(&self, unit: Unit, out: &mut Vec<Handle>);
 
-    /// From now on, or no longer: no zpage is placed in this unit, which is being evicted. It ends with the unit.
+    /// From now on, or no longer: no zpage is placed in this unit, which is being evicted. It ends
+    /// with the unit.
     fn seal(&mut self, unit: Unit, sealed: bool);
 
-    /// Whether the unit has no zpages, but its frame is in use for what it held: that is there to be read until
-    /// [`Pool::place`] gives the frame to a new zpage, which is then at its start. False for a frame that is not in use.
+    /// Whether the unit has no zpages, but its frame is in use for what it held: that is there to
+    /// be read until [`Pool::place`] gives the frame to a new zpage, which is then at its start.
+    /// False for a frame that is not in use.
     ///
-    /// Such a unit came from a sealed one whose last zpage was removed. To seal it means that somebody reads it: its
-    /// frame is not given away until it is unsealed.
+    /// Such a unit came from a sealed one whose last zpage was removed. To seal it means that
+    /// somebody reads it: its frame is not given away until it is unsealed.
     fn clean(&self, _unit: Unit) -> bool {
         false
     }
@@ -247,8 +255,8 @@ pub trait Pool: Send {
         Span::EMPTY
     }
 
-    /// After a removal from a unit that is still in use: moves its zpages together, where the pool does that within units.
-    /// As [`Pool::compact`], but for one unit.
+    /// After a removal from a unit that is still in use: moves its zpages together, where the pool
+    /// does that within units. As [`Pool::compact`], but for one unit.
     fn tidy(&mut self, _unit: Unit, _movable: &dyn Fn(Handle) -> bool, _out: &mut Vec<Move>) {}
 
     /// Panics unless every invariant holds; O(n), for tests.
@@ -258,13 +266,14 @@ pub trait Pool: Send {
 /// What a pool is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolParams {
-    /// Frames in the frame area. With spans of up to `chain_frames` frames, `chain_frames * limit_frames + 64` frames
-    /// can never be too fragmented (see [`span`]); twice the limit is ample in practice. Address space, not memory.
+    /// Frames in the frame area. With spans of up to `chain_frames` frames, `chain_frames *
+    /// limit_frames + 64` frames can never be too fragmented (see [`span`]); twice the limit is
+    /// ample in practice. Address space, not memory.
     pub area_frames: u32,
     /// First limit, frames; see [`Pool::set_limit`].
     pub limit_frames: u32,
-    /// Most contiguous frames that share slots, `1..=`[`span::SPAN_MAX`]. More frames waste fewer bytes at the end of
-    /// a zspage and are emptied more rarely.
+    /// Most contiguous frames that share slots, `1..=`[`span::SPAN_MAX`]. More frames waste fewer
+    /// bytes at the end of a zspage and are emptied more rarely.
     pub chain_frames: u32,
     /// Zones: bytes of a block, a power of two from 32 to 4096.
     pub block_bytes: u32,
@@ -297,14 +306,16 @@ pub struct PoolEntry {
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// [`Pool::compact`] moves zpages between frames until less than a unit's worth of room is left.
+    /// [`Pool::compact`] moves zpages between frames until less than a unit's worth of room is
+    /// left.
     pub compacts: bool,
     /// Makes an empty pool.
     pub make: fn(&PoolParams) -> Box<dyn Pool>,
 }
 
 /// Every pool.
-pub static POOLS: &[PoolEntry] = &[zsmalloc::ENTRY, folds::ZBUD, folds::Z3FOLD, zones::ENTRY, buffers::ENTRY];
+pub static POOLS: &[PoolEntry] =
+    &[zsmalloc::ENTRY, zbud_z3fold::ZBUD, zbud_z3fold::Z3FOLD, zones::ENTRY, buffers::ENTRY];
 
 /// The pool of that name.
 pub fn find(name: &str) -> Option<&'static PoolEntry> {
@@ -325,7 +336,8 @@ impl fmt::Debug for PoolEntry {
     }
 }
 
-/// Gives memory back once less than half of a table is used. The slack left makes the next growth cheap.
+/// Gives memory back once less than half of a table is used. The slack left makes the next growth
+/// cheap.
 fn shrink_loose<T>(table: &mut Vec<T>) {
     if table.capacity() > 2 * table.len() + 64 {
         table.shrink_to(table.len() + table.len() / 8);

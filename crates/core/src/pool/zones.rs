@@ -1,9 +1,11 @@
-//! Zones of blocks in the manner of Tuduce and Gross, "Adaptive Main Memory Compression", USENIX 2005.
+//! Zones of blocks in the manner of Tuduce and Gross, "Adaptive Main Memory Compression", USENIX
+//! 2005.
 //!
-//! The compressed area is a chain of equal zones, each of contiguous frames cut into equal blocks. A page of `len` bytes
-//! takes `ceil(len / block_bytes)` blocks and one comp-page entry, all in one zone: the first of the chain that has them.
-//! A zone is added at the end of the chain when the limit has room for a whole one, and is given back whole, so that the
-//! area can follow the need in cheap, coarse steps (see [`crate::sizing`]).
+//! The compressed area is a chain of equal zones, each of contiguous frames cut into equal blocks.
+//! A page of `len` bytes takes `ceil(len / block_bytes)` blocks and one comp-page entry, all in one
+//! zone: the first of the chain that has them. A zone is added at the end of the chain when the
+//! limit has room for a whole one, and is given back whole, so that the area can follow the need in
+//! cheap, coarse steps (see [`crate::zone_sizing`]).
 //!
 //! ```text
 //! chain    zone 0  ->  zone 1  ->  zone 4         a zone is `zone_frames` frames of the frame area
@@ -11,30 +13,37 @@
 //!          | entry | entry | ...                  handle of each page in it, `entries_per_frame * zone_frames` of them
 //! ```
 //!
-//! What it costs: the unused part of each page's last block; free blocks of a zone whose entries have run out, when pages
-//! compress better than `entries_per_frame`; and tables, see [`printed_overhead`].
+//! What it costs: the unused part of each page's last block; free blocks of a zone whose entries
+//! have run out, when pages compress better than `entries_per_frame`; and tables, see
+//! [`printed_overhead`].
 //!
 //! **What differs from the paper.**
 //!
-//! * The paper links the blocks of a page by a `next` in each, wherever they are in the zone. Here they lie in a row,
-//!   since readers take the bytes of a page as one run without asking the pool. So a page can find enough free blocks but
-//!   no run of them: then it goes to the next zone that has one, or to a new zone, or is refused; after the last two
-//!   [`Pool::compact`] moves pages of the zone with most free blocks together until it has the run. How often that is, with
-//!   pages of 600 to 3200 bytes replaced at random (`how_often_runs_are_too_short`): while a tenth of the blocks is free
-//!   hardly any is refused, though of several zones the first ones are passed by in most cases, since what is free in
-//!   them is scattered; zones that are to be quite full get no fuller than 93 to 95 %, with compaction 94 to 96 %.
-//! * A zone that has become empty is given back at once, as every pool here does with frames, though the limit allows it;
-//!   the next one is new, at the end of the chain. Free room is a matter of the limit, not of the zones in use.
-//! * To be deleted is, as there, the zone with the fewest used blocks (the later of equal ones), but not in one go: from
-//!   [`Pool::set_limit`] on it is *condemned*, takes no page, and [`Pool::compact`] moves its pages to the others by first
-//!   fit, as many as it may. If no page leaves to make room it stays, and is pardoned when the limit rises.
-//! * A limit or an area that is smaller than a zone when the pool is made makes the zones smaller, see [`zone_frames`].
+//! * The paper links the blocks of a page by a `next` in each, wherever they are in the zone. Here
+//!   they lie in a row, since readers take the bytes of a page as one run without asking the pool.
+//!   So a page can find enough free blocks but no run of them: then it goes to the next zone that
+//!   has one, or to a new zone, or is refused; after the last two [`Pool::compact`] moves pages of
+//!   the zone with most free blocks together until it has the run. How often that is, with pages of
+//!   600 to 3200 bytes replaced at random (`how_often_runs_are_too_short`): while a tenth of the
+//!   blocks is free hardly any is refused, though of several zones the first ones are passed by in
+//!   most cases, since what is free in them is scattered; zones that are to be quite full get no
+//!   fuller than 93 to 95 %, with compaction 94 to 96 %.
+//! * A zone that has become empty is given back at once, as every pool here does with frames,
+//!   though the limit allows it; the next one is new, at the end of the chain. Free room is a
+//!   matter of the limit, not of the zones in use.
+//! * To be deleted is, as there, the zone with the fewest used blocks (the later of equal ones),
+//!   but not in one go: from [`Pool::set_limit`] on it is *condemned*, takes no page, and
+//!   [`Pool::compact`] moves its pages to the others by first fit, as many as it may. If no page
+//!   leaves to make room it stays, and is pardoned when the limit rises.
+//! * A limit or an area that is smaller than a zone when the pool is made makes the zones smaller,
+//!   see [`zone_frames`].
 //! * A zone has no more entries than blocks, and at most 524,288.
-//! * The hash table and the LRU list are not here: objects are found by number, and their order is that of the policy.
-//!   Handles stay when pages move, so that order does too.
+//! * The hash table and the LRU list are not here: objects are found by number, and their order is
+//!   that of the policy. Handles stay when pages move, so that order does too.
 //!
-//! Metadata: 8 bytes per zpage (handle) and per zone 4 per entry, up to 5/16 per block and about 100. For 4 MiB in blocks of
-//! 128 bytes with 4 entries per frame that is 0.6 %, with a zpage in every entry 1.4 %; in the paper 8.6 %.
+//! Metadata: 8 bytes per zpage (handle) and per zone 4 per entry, up to 5/16 per block and about
+//! 100. For 4 MiB in blocks of 128 bytes with 4 entries per frame that is 0.6 %, with a zpage in
+//! every entry 1.4 %; in the paper 8.6 %.
 
 mod blocks;
 mod chain;
@@ -62,8 +71,8 @@ pub(super) const ENTRY: PoolEntry = PoolEntry {
 /// Most entries of a zone: what the class and slot number of a handle's place can name together.
 const ENTRIES_MAX: u32 = CLASSES_MAX as u32 * SLOTS_MAX;
 
-/// Frames of a zone of the pool that is made of these: as they say, but not more than the area, nor than the first limit if
-/// that is not 0. What steers the limit must count in the same zones.
+/// Frames of a zone of the pool that is made of these: as they say, but not more than the area, nor
+/// than the first limit if that is not 0. What steers the limit must count in the same zones.
 pub fn zone_frames(params: &PoolParams) -> u32 {
     let limit = if params.limit_frames == 0 { u32::MAX } else { params.limit_frames };
     params.zone_frames.min(params.area_frames).min(limit).max(1)
@@ -78,8 +87,8 @@ pub struct PrintedOverhead {
     pub entry_table: u64,
 }
 
-/// Equation 1 of the paper: what the tables of a zone of `zone_bytes` took there. The size of an entry, 24 bytes, is not
-/// printed but follows from its fields.
+/// Equation 1 of the paper: what the tables of a zone of `zone_bytes` took there. The size of an
+/// entry, 24 bytes, is not printed but follows from its fields.
 pub fn printed_overhead(zone_bytes: u64, block_bytes: u64, entries_per_frame: u64) -> PrintedOverhead {
     const INT: u64 = 4;
     PrintedOverhead {
@@ -115,7 +124,8 @@ struct Zones {
     condemned: u32,
     stored_bytes: u64,
     used_blocks: u64,
-    /// Blocks of the largest page since the last compaction that found blocks enough, but in no zone in a row; 0 for none.
+    /// Blocks of the largest page since the last compaction that found blocks enough, but in no
+    /// zone in a row; 0 for none.
     wanted: u32,
     /// Pages that went to a later zone, or a new one, than that which had blocks enough.
     passed_by: u64,
@@ -175,7 +185,8 @@ impl Zones {
         self.zones[zone as usize].as_mut().expect("the zone is in use")
     }
 
-    /// The handle table's words for it: the block counted over the area, and the entry in two parts.
+    /// The handle table's words for it: the block counted over the area, and the entry in two
+    /// parts.
     fn pack(&self, home: Home) -> Place {
         let block = home.zone * self.blocks_per_zone() + home.first;
         let (class, slot) = ((home.entry / SLOTS_MAX) as u8, (home.entry % SLOTS_MAX) as u16);
@@ -203,8 +214,8 @@ impl Zones {
         self.chain.set(zone, room);
     }
 
-    /// First zone with a run of so many blocks; and whether an earlier one has the blocks, but not in a row. If there is
-    /// no such run at all, compaction is to make one.
+    /// First zone with a run of so many blocks; and whether an earlier one has the blocks, but not
+    /// in a row. If there is no such run at all, compaction is to make one.
     fn first_fit(&mut self, blocks: u32) -> (Option<u32>, bool) {
         let (by_count, by_run) = (self.chain.first_by_count(blocks), self.chain.first_by_run(blocks));
         let passes_by = by_count != by_run;
@@ -255,8 +266,8 @@ impl Zones {
         own + self.handles.metadata_bytes() + self.chain.metadata_bytes() + self.numbers.metadata_bytes()
     }
 
-    /// Condemns zones beyond the limit, those with the fewest used blocks first and of equal ones the later; or pardons
-    /// in the opposite order. O(zones) if there is anything to do.
+    /// Condemns zones beyond the limit, those with the fewest used blocks first and of equal ones
+    /// the later; or pardons in the opposite order. O(zones) if there is anything to do.
     fn balance(&mut self) {
         let excess = self.chain.live().saturating_sub(self.limit / self.zone_frames);
         let condemn = excess > self.condemned;
@@ -281,14 +292,15 @@ impl Zones {
     }
 
     /// Puts a page into a zone that has a run for it.
-    fn settle(&mut self, zone: u32, len: u32) -> Home {
+    fn place_in(&mut self, zone: u32, len: u32) -> Home {
         let blocks = self.blocks_of(len);
         let (entry, first) = self.zone_mut(zone).take(blocks);
         self.refresh(zone);
         Home { zone, entry, first, len }
     }
 
-    /// Moves pages out of a condemned zone, by first fit, until `end` moves are in `out`; its frames if it is empty then.
+    /// Moves pages out of a condemned zone, by first fit, until `end` moves are in `out`; its
+    /// frames if it is empty then.
     fn relocate(
         &mut self,
         zone: u32,
@@ -296,7 +308,8 @@ impl Zones {
         movable: &dyn Fn(Handle) -> bool,
         out: &mut Vec<Move>,
     ) -> Option<Span> {
-        // Room only becomes less on the way: what is not smaller than a page that did not fit does not fit either.
+        // Room only becomes less on the way: what is not smaller than a page that did not fit does
+        // not fit either.
         let mut too_large = u32::MAX;
         for entry in 0..self.entries {
             if out.len() >= end || too_large == 1 {
@@ -312,7 +325,7 @@ impl Zones {
                 too_large = blocks;
                 continue;
             };
-            let to = self.settle(target, home.len);
+            let to = self.place_in(target, home.len);
             self.zone_mut(target).set_owner(to.entry, handle);
             self.zone_mut(zone).put(entry, home.first, blocks);
             self.handles.set(handle, self.pack(to));
@@ -321,7 +334,8 @@ impl Zones {
         (self.zone(zone).pages() == 0).then(|| self.release(zone))
     }
 
-    /// Moves the last pages of a zone to lower places in it, until there is a run of `wanted` blocks. Whether there is.
+    /// Moves the last pages of a zone to lower places in it, until there is a run of `wanted`
+    /// blocks. Whether there is.
     fn tidy_zone(
         &mut self,
         zone: u32,
@@ -352,8 +366,8 @@ impl Zones {
         self.zone(zone).blocks.longest() >= wanted
     }
 
-    /// Makes the run that was wanted since the last compaction, if there is none still, in the zone with most free blocks.
-    /// Whether that is done.
+    /// Makes the run that was wanted since the last compaction, if there is none still, in the zone
+    /// with most free blocks. Whether that is done.
     fn tidy(&mut self, end: usize, movable: &dyn Fn(Handle) -> bool, out: &mut Vec<Move>) -> bool {
         let wanted = std::mem::take(&mut self.wanted);
         if wanted == 0 || self.chain.first_by_run(wanted).is_some() {
@@ -384,7 +398,7 @@ impl Pool for Zones {
             }
         };
         self.passed_by += u64::from(passed_by);
-        let home = self.settle(zone, len);
+        let home = self.place_in(zone, len);
         let handle = self.handles.insert(self.pack(home));
         self.zone_mut(zone).set_owner(home.entry, handle);
         self.stored_bytes += u64::from(len);
@@ -434,8 +448,9 @@ impl Pool for Zones {
         self.shared_bytes() + u64::from(self.chain.live()) * of_a_zone
     }
 
-    /// Empties condemned zones, those with the fewest used blocks first; makes a run if pages found blocks enough, but
-    /// none in a row; and tries again if that helped. O(pages of these zones) per round.
+    /// Empties condemned zones, those with the fewest used blocks first; makes a run if pages found
+    /// blocks enough, but none in a row; and tries again if that helped. O(pages of these zones)
+    /// per round.
     fn compact(
         &mut self,
         max_moves: usize,
@@ -504,7 +519,8 @@ impl Pool for Zones {
             stored_bytes += u64::from(home.len);
             blocks_of_pages += u64::from(blocks);
         }
-        // All blocks of pages are in use, and no more blocks are in use than pages have: so no block has two pages.
+        // All blocks of pages are in use, and no more blocks are in use than pages have: so no
+        // block has two pages.
         assert_eq!((stored_bytes, blocks_of_pages), (self.stored_bytes, self.used_blocks));
     }
 }

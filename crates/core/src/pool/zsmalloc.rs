@@ -1,23 +1,24 @@
 //! Size classes in the manner of Linux' zsmalloc, made from its description.
 //!
-//! A zspage is `1..=chain_frames` contiguous frames cut into equal slots. Slots are of 32, 48, 64, .. 4096 bytes; each
-//! size takes the zspage that uses most of its frames in whole percent, the shortest of equal ones; neighbours whose
-//! zspages have as many frames and slots are one class. With 4 frames these are the 69 classes of the kernel. An object
-//! goes to a free slot of the fullest zspage of its class, so that the others run empty; an empty zspage gives its frames
-//! back at once. Compaction empties the emptiest zspages into the fullest ones.
+//! A zspage is `1..=chain_frames` contiguous frames cut into equal slots. Slots are of 32, 48, 64,
+//! .. 4096 bytes; each size takes the zspage that uses most of its frames in whole percent, the
+//! shortest of equal ones; neighbours whose zspages have as many frames and slots are one class.
+//! With 4 frames these are the 69 classes of the kernel. An object goes to a free slot of the
+//! fullest zspage of its class, so that the others run empty; an empty zspage gives its frames back
+//! at once. Compaction empties the emptiest zspages into the fullest ones.
 //!
-//! What differs from the kernel: zspages are contiguous in the frame area, so an object that crosses a frame border is
-//! still one run of bytes and needs no copy to be read; objects are placed by 8 fullness groups, not 4, so that a zspage
-//! just a quarter full counts as one that is almost full; the back pointer that compaction needs is beside the objects,
-//! not inside them.
+//! What differs from the kernel: zspages are contiguous in the frame area, so an object that
+//! crosses a frame border is still one run of bytes and needs no copy to be read; objects are
+//! placed by 8 fullness groups, not 4, so that a zspage just a quarter full counts as one that is
+//! almost full; the back pointer that compaction needs is beside the objects, not inside them.
 //!
 //! Objects that fill a frame need none of this: they have a handle and a frame.
 //!
 //! A [`Unit`] is a zspage, or such a frame. A sealed zspage is in no group: nothing finds it.
 //!
-//! Metadata per zpage: 8 bytes (handle), + 4 per slot (owner) and 16 per zspage unless it fills a frame, + 0.14 per
-//! frame, + 8 per frame once somebody asked about a unit. The tables have up to 1/8 slack while they grow, up to 1/2
-//! after they shrank.
+//! Metadata per zpage: 8 bytes (handle), + 4 per slot (owner) and 16 per zspage unless it fills a
+//! frame, + 0.14 per frame, + 8 per frame once somebody asked about a unit. The tables have up to
+//! 1/8 slack while they grow, up to 1/2 after they shrank.
 
 mod class;
 mod units;
@@ -49,7 +50,8 @@ const SLOT_MIN: u32 = 32;
 const STEPS: usize = (LEN_MAX / STEP) as usize;
 const _: () = assert!(LEN_MAX % STEP == 0 && STEPS <= CLASSES_MAX);
 
-/// The class of objects that get a frame of their own. It has no zspages: [`Place::zspage`] is the frame.
+/// The class of objects that get a frame of their own. It has no zspages: [`Place::zspage`] is the
+/// frame.
 const WHOLE: u8 = 0;
 
 /// The pool.
@@ -447,11 +449,13 @@ mod tests {
         pool.check();
     }
 
-    /// Rules 6 and 7: the zspage that is almost full comes first; at the limit what needs a new one is refused.
+    /// Rules 6 and 7: the zspage that is almost full comes first; at the limit what needs a new one
+    /// is refused.
     #[test]
     fn z6_z7_room_is_looked_for_in_almost_full_zspages_first() {
         let mut pool = pool(4);
-        // Class 40: 6 slots of 672 bytes in a frame. Frame 0 gets 1 object (at most a quarter), frame 1 has 5 then.
+        // Class 40: 6 slots of 672 bytes in a frame. Frame 0 gets 1 object (at most a quarter),
+        // frame 1 has 5 then.
         let placed: Vec<Placed> = (0..12).map(|_| pool.place(672).unwrap()).collect();
         for old in placed[1..6].iter().chain(&placed[11..]) {
             assert!(pool.remove(old.handle).is_empty());
@@ -493,7 +497,8 @@ mod tests {
         pool.compact(10, &|_| true, &mut moves, &mut freed);
         assert_eq!(moves.iter().map(|m| (m.from.frame, m.to.frame)).collect::<Vec<_>>(), [(2, 1)]);
         assert_eq!(freed, [Span { first: 2, frames: 1 }]);
-        // Frame 1 has room for one more; then there must be a new frame though five slots are free in sealed ones.
+        // Frame 1 has room for one more; then there must be a new frame though five slots are free
+        // in sealed ones.
         assert_eq!([0; 2].map(|_| pool.place(1360).unwrap().slot.frame), [1, 2]);
         // Frame 2 alone cannot be emptied: the free slots of sealed zspages are no room.
         pool.compact(10, &|_| true, &mut moves, &mut freed);

@@ -1,23 +1,27 @@
-//! Full buffers leave together, in the manner of Cervera, Cortes and Becerra, "Improving Application Performance through
-//! Swap Compression" (USENIX/FREENIX 1999). Rules are numbered as in our notes on it, its open points 5.1 to 5.15.
+//! Full buffers leave together, in the manner of Cervera, Cortes and Becerra, "Improving
+//! Application Performance through Swap Compression" (USENIX/FREENIX 1999). Rules are numbered as
+//! in our notes on it, its open points 5.1 to 5.15.
 //!
-//! A buffer is *full* if it has less free space than a compressed page takes on average, over the last 100 (rule 7). When
-//! room is needed, all full buffers leave at once, so that one contiguous write takes them (rule 8); if none is full, the
-//! one with most data (rule 9). They leave early as soon as a part of all buffers is full (rule 10), but not while others
-//! are being written (rule 11). What waits for the write (rule 12) is up to the caller.
+//! A buffer is *full* if it has less free space than a compressed page takes on average, over the
+//! last 100 (rule 7). When room is needed, all full buffers leave at once, so that one contiguous
+//! write takes them (rule 8); if none is full, the one with most data (rule 9). They leave early as
+//! soon as a part of all buffers is full (rule 10), but not while others are being written (rule
+//! 11). What waits for the write (rule 12) is up to the caller.
 //!
-//! The average changes with each page, and with it which buffers are full. Free space is counted in units of 8 bytes, as
-//! the pool places, so there are 513 amounts of it; for each there is a list of the buffers that have it, and
-//! the full ones are those in the lists below a bound. How many these are is kept up to date: when the bound moves, by
-//! the lengths of the lists that it passes. From 100 pages on it moves by at most 6 lists per page.
+//! The average changes with each page, and with it which buffers are full. Free space is counted in
+//! units of 8 bytes, as the pool places, so there are 513 amounts of it; for each there is a list
+//! of the buffers that have it, and the full ones are those in the lists below a bound. How many
+//! these are is kept up to date: when the bound moves, by the lengths of the lists that it passes.
+//! From 100 pages on it moves by at most 6 lists per page.
 //!
-//! Choices where the paper says nothing: before any page was seen, the average is taken to be 2048 bytes (5.9). Full buffers
-//! are named in order of age. Of those with equally much data the one goes that has had it longest. The part that is
-//! full is of the frames that the pool may have when it is made, rounded up and at least one (5.11).
+//! Choices where the paper says nothing: before any page was seen, the average is taken to be 2048
+//! bytes (5.9). Full buffers are named in order of age. Of those with equally much data the one
+//! goes that has had it longest. The part that is full is of the frames that the pool may have when
+//! it is made, rounded up and at least one (5.11).
 //!
 //! Metadata: 16 bytes per frame up to the highest that is in use, and 6 KiB.
 
-use super::{Chooser, Policy, PolicyParams, ReplacementEntry, Zpage};
+use super::{Policy, PolicyParams, ReplacementEntry, ReplacementMode, Zpage};
 use crate::blocks::BLOCK_UNIT_BYTES;
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
@@ -28,7 +32,7 @@ pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     name: "full-buffers",
     help: "all buffers with less room than the last 100 pages took on average, together; else the fullest one",
     pools: &["buffers"],
-    make: |params| Chooser::Policy(Box::new(FullBuffers::new(params))),
+    make: |params| ReplacementMode::Policy(Box::new(FullBuffers::new(params))),
 };
 
 /// Pages that the average is over.
@@ -62,7 +66,8 @@ impl Average {
         self.pages = (self.pages + 1).min(PAGES);
     }
 
-    /// The smallest amount of free space that is not less than the average. Exact: no rounding of the average.
+    /// The smallest amount of free space that is not less than the average. Exact: no rounding of
+    /// the average.
     fn bound(&self) -> usize {
         let (sum, pages) = if self.pages == 0 { (AVERAGE_FIRST, 1) } else { (self.sum, self.pages as u32) };
         sum.div_ceil(pages * BLOCK_UNIT_BYTES) as usize
@@ -473,8 +478,9 @@ mod tests {
         leave(&mut policy(1, 1), 3, 0, 0);
     }
 
-    /// Check of 2.5: 16 buffers and pages of 1000 bytes: 4 a buffer; at one half the first cleaning begins when the 8th is
-    /// full, and takes 8 buffers with 32 pages. The next ones are filled meanwhile, and then the clean ones again.
+    /// Check of 2.5: 16 buffers and pages of 1000 bytes: 4 a buffer; at one half the first cleaning
+    /// begins when the 8th is full, and takes 8 buffers with 32 pages. The next ones are filled
+    /// meanwhile, and then the clean ones again.
     #[test]
     fn cleaning_with_the_pool() {
         let make = crate::pool::find("buffers").unwrap().make;

@@ -1,28 +1,32 @@
 //! A weighted lottery over how well the frames of a pool are filled, and with what.
 //!
-//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access 2019, section III.C: each frame
-//! belongs to a category by its number of zpages, how many of them are clean pages of files, and its share of free space. The
-//! fewer and larger its zpages, and the less it costs to evict them and to read them again, the less is lost with it: the weight
-//! of a category is the reciprocal of the benefit (equation 1 there, see [`crate::admission`]) of its fullest frame, times
-//! 10 000 (figure 7). A category has as many tickets as it has frames, times its weight (equation 4); one ticket of all is
-//! drawn, and the victim is the tail of the list of its category. That it is not always the heaviest leaves new frames time to
-//! be filled up.
+//! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access
+//! 2019, section III.C: each frame belongs to a category by its number of zpages, how many of them
+//! are clean pages of files, and its share of free space. The fewer and larger its zpages, and the
+//! less it costs to evict them and to read them again, the less is lost with it: the weight of a
+//! category is the reciprocal of the benefit (equation 1 there, see [`crate::admission`]) of its
+//! fullest frame, times 10 000 (figure 7). A category has as many tickets as it has frames, times
+//! its weight (equation 4); one ticket of all is drawn, and the victim is the tail of the list of
+//! its category. That it is not always the heaviest leaves new frames time to be filled up.
 //!
-//! A zpage is stamped with a global count when it is stored, and a frame has the sum of its zpages' stamps: one that is put into
-//! a list goes to the head if it is younger by that than the mean of the frames there, otherwise to the tail.
+//! A zpage is stamped with a global count when it is stored, and a frame has the sum of its zpages'
+//! stamps: one that is put into a list goes to the head if it is younger by that than the mean of
+//! the frames there, otherwise to the tail.
 //!
 //! What the paper leaves open:
 //!
-//! - Frames of which more than half is free belong to the last category of their row; with `extra_bins` the formula is
-//!   continued for them. Frames with three zpages have one category in any case.
+//! - Frames of which more than half is free belong to the last category of their row; with
+//!   `extra_bins` the formula is continued for them. Frames with three zpages have one category in
+//!   any case.
 //! - Columns include their upper bound.
-//! - A frame with just the mean of the stamps goes to the tail. In an empty list, both ends are the same.
+//! - A frame with just the mean of the stamps goes to the tail. In an empty list, both ends are the
+//!   same.
 //! - The draw is from 0 up to but not including the sum of all tickets, by a generator with a seed.
 //! - The sums are beside the frames and not inside them, and these lists take no part in placing.
 //!
 //! Memory: 24 bytes a frame, 8 a zpage.
 
-use super::{Chooser, Policy, PolicyParams, ReplacementEntry, Zpage};
+use super::{Policy, PolicyParams, ReplacementEntry, ReplacementMode, Zpage};
 use crate::admission::{COST_ANONYMOUS, COST_FILE};
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
@@ -34,13 +38,14 @@ pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     name: "lottery",
     help: "frames by lot, with more tickets for those with few, large pages that cost little to bring back",
     pools: &["z3fold"],
-    make: |params| Chooser::Policy(Box::new(Lottery::new(params))),
+    make: |params| ReplacementMode::Policy(Box::new(Lottery::new(params))),
 };
 
 /// Most zpages of a frame.
 const ZPAGES_MAX: usize = 3;
 
-/// Columns of the rows of one, two and three zpages, up to a whole frame free; and how many of them there are in the paper.
+/// Columns of the rows of one, two and three zpages, up to a whole frame free; and how many of them
+/// there are in the paper.
 const COLUMNS: [usize; ZPAGES_MAX] = [8, 4, 1];
 const PRINTED: [usize; ZPAGES_MAX] = [4, 2, 1];
 
@@ -57,7 +62,8 @@ const NO_STAMP: u64 = u64::MAX;
 /// Tickets of one frame in each category: `W` of equation 4.
 const WEIGHTS: [u64; CATEGORIES] = weights();
 
-/// The weight of `n` zpages, `f` of them of files, with `free` of `of` parts free at least: half is rounded up.
+/// The weight of `n` zpages, `f` of them of files, with `free` of `of` parts free at least: half is
+/// rounded up.
 const fn weight(n: u64, f: u64, free: u64, of: u64) -> u64 {
     let cost = COST_ANONYMOUS * (n - f) + COST_FILE * f;
     // The mean ratio of the zpages is (of - free) / of / n.
@@ -191,7 +197,8 @@ impl Lottery {
         self.tickets += WEIGHTS[index];
     }
 
-    /// Takes a frame out of its list, if it is in one. Its stamps must be what they were when it was put there.
+    /// Takes a frame out of its list, if it is in one. Its stamps must be what they were when it
+    /// was put there.
     fn unlink(&mut self, unit: Unit) {
         let Frame { list, stamps, .. } = *self.frame(unit);
         if list == TAKEN {
@@ -310,7 +317,8 @@ fn entry<T: Copy>(table: &mut Vec<T>, number: u32, blank: T) -> &mut T {
     &mut table[number]
 }
 
-/// Cuts blank entries off the end, and gives their memory back once it is more than that of the others.
+/// Cuts blank entries off the end, and gives their memory back once it is more than that of the
+/// others.
 fn cut<T>(table: &mut Vec<T>, is_blank: impl Fn(&T) -> bool) {
     while table.last().is_some_and(&is_blank) {
         table.pop();
@@ -437,7 +445,8 @@ mod tests {
                     let own = weight_of(n, f, chunks, extra_bins);
                     assert!(chunks == 0 || own <= weight_of(n, f, chunks - 1, extra_bins));
                     assert!(f == 0 || own > weight_of(n, f - 1, chunks, extra_bins));
-                    // With one zpage more, of either kind. The extra ones of two zpages go below those of three.
+                    // With one zpage more, of either kind. The extra ones of two zpages go below
+                    // those of three.
                     if n < 3 && (!extra_bins || chunks <= 32) {
                         assert!(own > weight_of(n + 1, f, chunks, extra_bins));
                         assert!(own > weight_of(n + 1, f + 1, chunks, extra_bins));
@@ -496,7 +505,8 @@ mod tests {
             policy.check();
             out.iter().map(|unit| unit.0).collect::<Vec<_>>()
         };
-        // Both lists have risen to the head one by one, so each gives its oldest, which has the lowest number.
+        // Both lists have risen to the head one by one, so each gives its oldest, which has the
+        // lowest number.
         for seed in 1..20 {
             let out = victims(seed);
             assert_eq!(out.len(), 10, "all, and each once");
@@ -562,14 +572,16 @@ mod tests {
     fn c7_younger_than_the_mean_to_the_head() {
         let mut policy = lottery(false);
         let lone = category(1, 0, 0, false);
-        // Frame 9 has stamps 0 and 2, frame 8 has 1 and 3; then 0, 1 and 2 with stamps 4, 5 and 6, alone each.
+        // Frame 9 has stamps 0 and 2, frame 8 has 1 and 3; then 0, 1 and 2 with stamps 4, 5 and 6,
+        // alone each.
         for (i, unit) in [(0, 9), (1, 8), (2, 9), (3, 8)] {
             policy.stored(zpage(100 + i, false), Unit(unit), view(1 + (i / 2) as u16, 0));
         }
         (0..3).for_each(|unit| fill(&mut policy, unit, 1, 0, 0));
         // Into the empty list; 5 > 4; 6 > 4.5.
         assert_eq!(order(&policy, lone), [2, 1, 0]);
-        // Frame 9 keeps stamp 0, below the mean of 4, 5 and 6; frame 8 stamp 3, below that of 4, 5, 6 and 0.
+        // Frame 9 keeps stamp 0, below the mean of 4, 5 and 6; frame 8 stamp 3, below that of 4, 5,
+        // 6 and 0.
         policy.left(zpage(102, false), Unit(9), view(1, 0));
         assert_eq!(order(&policy, lone), [2, 1, 0, 9]);
         policy.left(zpage(101, false), Unit(8), view(1, 0));
@@ -600,7 +612,8 @@ mod tests {
         policy.check();
     }
 
-    /// C8: what is taken is emptied by the owner; its sums stay right meanwhile, and nothing draws it.
+    /// C8: what is taken is emptied by the owner; its sums stay right meanwhile, and nothing draws
+    /// it.
     #[test]
     fn c8_taken_frames() {
         let mut policy = lottery(false);

@@ -1,10 +1,11 @@
 //! Replacement: which zpages leave the pool when it needs room.
 //!
-//! A [`Policy`] works on units ([`crate::pool::Unit`]): it hears of each zpage that is stored in one or leaves it, and names
-//! the units to be evicted. It sees no bytes and no pool: what it must know of a unit comes with the call.
+//! A [`Policy`] works on units ([`crate::pool::Unit`]): it hears of each zpage that is stored in
+//! one or leaves it, and names the units to be evicted. It sees no bytes and no pool: what it must
+//! know of a unit comes with the call.
 //!
-//! A new policy is one file and one line in [`REPLACEMENTS`]; the line gives it a name in schemes, help text and the model
-//! test in `tests/policy_model.rs`.
+//! A new policy is one file and one line in [`REPLACEMENTS`]; the line gives it a name in schemes,
+//! help text and the model test in `tests/policy_model.rs`.
 
 mod full_buffers;
 mod lottery;
@@ -28,9 +29,10 @@ pub struct Zpage {
 
 /// Chooses units to evict.
 ///
-/// A unit is *known* from the first zpage stored in it until the last one has left, and *taken* from the moment when
-/// [`Policy::victims`] or [`Policy::due`] names it until it is empty or [`Policy::returned`]. A taken unit is not named
-/// again; zpages may still leave it, but none is stored.
+/// A unit is *known* from the first zpage stored in it until the last one has left, and *taken*
+/// from the moment when [`Policy::victims`] or [`Policy::due`] names it until it is empty or
+/// [`Policy::returned`]. A taken unit is not named again; zpages may still leave it, but none is
+/// stored.
 pub trait Policy: Send {
     /// A zpage was stored in a unit, which is now as `view` says.
     fn stored(&mut self, zpage: Zpage, unit: Unit, view: UnitView);
@@ -38,11 +40,12 @@ pub trait Policy: Send {
     /// A zpage left its unit, which is now as `view` says; with no zpages left it is forgotten.
     fn left(&mut self, zpage: Zpage, unit: Unit, view: UnitView);
 
-    /// Room is needed: takes the units to be evicted now, at least one if any is known that is not taken, and appends them
-    /// to `out`.
+    /// Room is needed: takes the units to be evicted now, at least one if any is known that is not
+    /// taken, and appends them to `out`.
     fn victims(&mut self, out: &mut Vec<Unit>);
 
-    /// Takes units to be evicted though no room is needed yet. Asked after each zpage that was stored.
+    /// Takes units to be evicted though no room is needed yet. Asked after each zpage that was
+    /// stored.
     fn due(&mut self, _out: &mut Vec<Unit>) {}
 
     /// A taken unit could not be emptied: it is as any other again.
@@ -76,7 +79,7 @@ impl Default for PolicyParams {
 }
 
 /// What chooses the zpages that leave the pool.
-pub enum Chooser {
+pub enum ReplacementMode {
     /// Nothing: what does not fit goes elsewhere.
     Nobody,
     /// Queues of single zpages, kept with the objects: see `duel`.
@@ -94,7 +97,7 @@ pub struct ReplacementEntry {
     /// Names of the pools that it works with; empty for all.
     pub pools: &'static [&'static str],
     /// Makes it, without anything known.
-    pub make: fn(&PolicyParams) -> Chooser,
+    pub make: fn(&PolicyParams) -> ReplacementMode,
 }
 
 /// Every replacement.
@@ -103,19 +106,19 @@ pub static REPLACEMENTS: &[ReplacementEntry] = &[
         name: "oldest",
         help: "single pages, those first that were stored first",
         pools: SINGLE,
-        make: |_| Chooser::Queue(ReclaimKind::SecondChance),
+        make: |_| ReplacementMode::Queue(ReclaimKind::SecondChance),
     },
     ReplacementEntry {
         name: "bimodal",
         help: "single pages; what came from swap leaves first again, but for one in 32",
         pools: SINGLE,
-        make: |_| Chooser::Queue(ReclaimKind::Bimodal),
+        make: |_| ReplacementMode::Queue(ReclaimKind::Bimodal),
     },
     ReplacementEntry {
         name: "dueling",
         help: "either of the two, whichever brings fewer pages back from swap on a sample of them",
         pools: SINGLE,
-        make: |_| Chooser::Queue(ReclaimKind::Dueling),
+        make: |_| ReplacementMode::Queue(ReclaimKind::Dueling),
     },
     unit_lru::ENTRY,
     round_robin::BY_LIST,
@@ -127,7 +130,7 @@ pub static REPLACEMENTS: &[ReplacementEntry] = &[
         name: "none",
         help: "nothing leaves: when the pool is full, new pages go elsewhere",
         pools: &[],
-        make: |_| Chooser::Nobody,
+        make: |_| ReplacementMode::Nobody,
     },
 ];
 

@@ -1,9 +1,10 @@
 //! Round robin over size classes and fullness groups: write-back for zsmalloc.
 //!
-//! After Salahuddin and Shin, *Selective Rejection Technique for Compressed Object at Compressed Swap Cache*. Each class
-//! sorts its zspages into three groups by how full they are; each group is a list, least recently used first. A store
-//! moves the zspage to the end of the list of its group, and so does a change of the group; a load that leaves it in its
-//! group does not. Nothing is known about the order between classes, so the victims are taken in turns:
+//! After Salahuddin and Shin, *Selective Rejection Technique for Compressed Object at Compressed
+//! Swap Cache*. Each class sorts its zspages into three groups by how full they are; each group is
+//! a list, least recently used first. A store moves the zspage to the end of the list of its group,
+//! and so does a change of the group; a load that leaves it in its group does not. Nothing is known
+//! about the order between classes, so the victims are taken in turns:
 //!
 //! ```text
 //! class 1                     class 2                     class 3
@@ -17,16 +18,18 @@
 //! - `round-robin-class`: over the classes; of a class the emptiest group that has any.
 //! - `round-robin-group`: over the three groups; the oldest of each over all classes.
 //!
-//! What differs from the paper: the pseudocode forgets what earlier turns freed and does not end when nothing is left;
-//! here each call takes one zspage, and the caller adds up the frames. Full zspages are in lists too, or they would never
-//! leave. The number of classes is not known in advance: a turn that finds nothing behind the marker begins anew, which
-//! is the same. A zspage that was taken and could not be emptied comes back as most recently used.
+//! What differs from the paper: the pseudocode forgets what earlier turns freed and does not end
+//! when nothing is left; here each call takes one zspage, and the caller adds up the frames. Full
+//! zspages are in lists too, or they would never leave. The number of classes is not known in
+//! advance: a turn that finds nothing behind the marker begins anew, which is the same. A zspage
+//! that was taken and could not be emptied comes back as most recently used.
 //!
-//! When not to use it: it writes up to 256 small objects to free the 3 frames of their zspage, the worst there is.
+//! When not to use it: it writes up to 256 small objects to free the 3 frames of their zspage, the
+//! worst there is.
 //!
 //! Metadata: 12 bytes per frame up to the highest one in use, 36 per class.
 
-use super::{Chooser, Policy, ReplacementEntry, Zpage};
+use super::{Policy, ReplacementEntry, ReplacementMode, Zpage};
 use crate::grow::reserve_tight;
 use crate::ids::NIL;
 use crate::list::{Linked, Links, List};
@@ -37,18 +40,18 @@ pub(super) const BY_LIST: ReplacementEntry = ReplacementEntry {
     name: "round-robin",
     help: "whole zspages, in turns from each fullness group of each size class, the least recently used first",
     pools: &["zsmalloc"],
-    make: |_| Chooser::Policy(Box::new(RoundRobin::new(Turns::Lists))),
+    make: |_| ReplacementMode::Policy(Box::new(RoundRobin::new(Turns::Lists))),
 };
 pub(super) const BY_CLASS: ReplacementEntry = ReplacementEntry {
     name: "round-robin-class",
     help: "whole zspages, in turns from each size class, of its emptiest fullness group the least recently used",
-    make: |_| Chooser::Policy(Box::new(RoundRobin::new(Turns::Classes))),
+    make: |_| ReplacementMode::Policy(Box::new(RoundRobin::new(Turns::Classes))),
     ..BY_LIST
 };
 pub(super) const BY_GROUP: ReplacementEntry = ReplacementEntry {
     name: "round-robin-group",
     help: "whole zspages, in turns from each fullness group, the least recently used of all size classes",
-    make: |_| Chooser::Policy(Box::new(RoundRobin::new(Turns::Groups))),
+    make: |_| ReplacementMode::Policy(Box::new(RoundRobin::new(Turns::Groups))),
     ..BY_LIST
 };
 
@@ -63,7 +66,8 @@ enum Turns {
 /// Fullness groups of a class.
 const GROUPS: usize = 3;
 
-/// The fullness group of a zspage that is not empty: almost empty (to a quarter), almost full, full.
+/// The fullness group of a zspage that is not empty: almost empty (to a quarter), almost full,
+/// full.
 fn group(view: UnitView) -> usize {
     match (view.zpages, view.capacity) {
         (n, capacity) if n == capacity => 2,
@@ -104,7 +108,8 @@ struct RoundRobin {
     nodes: Vec<Node>,
     /// `GROUPS` for each class, or for all of them; see [`RoundRobin::list_of`].
     lists: Vec<List>,
-    /// Where the next turn begins; survives from call to call. May be the number of lists, which is the first again.
+    /// Where the next turn begins; survives from call to call. May be the number of lists, which is
+    /// the first again.
     marker: usize,
 }
 
@@ -324,8 +329,8 @@ mod tests {
         assert_eq!(policy.list(1, 0), [3]);
     }
 
-    /// Groups by class: 0 has almost empty 10 and 15, full 13; 1 has almost empty 17, almost full 12; 2 has almost empty
-    /// 14, full 11 and 16.
+    /// Groups by class: 0 has almost empty 10 and 15, full 13; 1 has almost empty 17, almost full
+    /// 12; 2 has almost empty 14, full 11 and 16.
     fn example(turns: Turns) -> RoundRobin {
         let mut policy = RoundRobin::new(turns);
         let stores = [(0, 1), (2, 8), (1, 5), (0, 8), (2, 1), (0, 2), (2, 8), (1, 2)];
@@ -457,8 +462,8 @@ mod tests {
         let mut swap = Swap::new(6);
         assert_eq!((0..512).map(|_| swap.store(48)).sum::<u32>(), 0);
         assert_eq!((swap.store(48), swap.written), (3, 256));
-        // The marker is behind this class. So the turns begin anew, and the list of the almost empty zspage comes before
-        // that of the full one, which is older.
+        // The marker is behind this class. So the turns begin anew, and the list of the almost
+        // empty zspage comes before that of the full one, which is older.
         assert_eq!((swap.store(4096), swap.written), (3, 257));
     }
 

@@ -1,15 +1,16 @@
 //! Whole units, that first in which nothing was stored for longest.
 //!
-//! As zswap evicts from zbud and z3fold: J. Kim, C. Kim, E. Seo, *ezswap: Enhanced Compressed Swap Scheme for Mobile
-//! Devices*, IEEE Access 2019 (here `Z10`); the same for zbud in M. Salahuddin, D. Shin, *Selective Rejection Technique for
-//! Compressed Object at Compressed Swap Cache*. Only a store makes a unit new: no load does, for it takes the page away.
+//! As zswap evicts from zbud and z3fold: J. Kim, C. Kim, E. Seo, *ezswap: Enhanced Compressed Swap
+//! Scheme for Mobile Devices*, IEEE Access 2019 (here `Z10`); the same for zbud in M. Salahuddin,
+//! D. Shin, *Selective Rejection Technique for Compressed Object at Compressed Swap Cache*. Only a
+//! store makes a unit new: no load does, for it takes the page away.
 //!
-//! What the papers leave open: a unit that could not be emptied counts as new, so that the others come first and it does
-//! not hold up those who wait for room.
+//! What the papers leave open: a unit that could not be emptied counts as new, so that the others
+//! come first and it does not hold up those who wait for room.
 //!
 //! Metadata: 12 bytes per unit number up to the highest that is known.
 
-use super::{Chooser, Policy, ReplacementEntry, Zpage};
+use super::{Policy, ReplacementEntry, ReplacementMode, Zpage};
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
 use crate::pool::{Unit, UnitView};
@@ -19,7 +20,7 @@ pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     name: "unit-lru",
     help: "whole frames or zspages, that first in which nothing was stored for longest",
     pools: &["zbud", "z3fold", "zsmalloc"],
-    make: |_| Chooser::Policy(Box::new(UnitLru::new())),
+    make: |_| ReplacementMode::Policy(Box::new(UnitLru::new())),
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,7 +278,8 @@ mod tests {
             let mut both = Evicting::new(pool, 3);
             let handles: Vec<Handle> = (0..3 * most).map(|_| both.store(1000)).collect();
             assert_eq!(both.evicted, []);
-            // A load takes a page out of the oldest frame. A new one goes there: now frame 1 is the oldest.
+            // A load takes a page out of the oldest frame. A new one goes there: now frame 1 is the
+            // oldest.
             both.remove(handles[0]);
             both.store(1300);
             both.store(1000);

@@ -1,4 +1,5 @@
-//! The note about what a page holds: sizes and a hash, no bytes but the word of a page that repeats one.
+//! The note about what a page holds: sizes and a hash, no bytes but the word of a page that repeats
+//! one.
 
 use super::{number, Damaged, Decoder};
 use crate::ids::{ObjectId, Page, ProcId};
@@ -15,7 +16,8 @@ const HAS_WORD: u64 = 2;
 /// What was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// A page that is being compressed: the next `offer` or `compressed` of this object is about these bytes.
+    /// A page that is being compressed: the next `offer` or `compressed` of this object is about
+    /// these bytes.
     Object(ObjectId),
     /// A page of the sample that was staged.
     Page {
@@ -33,7 +35,8 @@ pub enum Whose {
 pub struct Contents {
     /// Which.
     pub whose: Whose,
-    /// The same for pages of one recording that hold the same, and of no meaning beyond: its key is nowhere.
+    /// The same for pages of one recording that hold the same, and of no meaning beyond: its key is
+    /// nowhere.
     pub hash: u64,
     /// Of its first 512 bytes, in 65536ths.
     pub entropy: u32,

@@ -1,4 +1,5 @@
-//! A program of single pages under a scheme: pages are stored and loaded one by one, and one sees where each goes.
+//! A program of single pages under a scheme: pages are stored and loaded one by one, and one sees
+//! where each goes.
 
 use memfit_core::scheme::Scheme;
 use memfit_core::{
@@ -46,7 +47,8 @@ pub fn file(len: u32) -> Contents {
 pub struct Bench {
     pub core: Core,
     proc: ProcId,
-    /// From one page to the next: each is in a run of its own, so that it is taken alone, unless they shall be neighbours.
+    /// From one page to the next: each is in a run of its own, so that it is taken alone, unless
+    /// they shall be neighbours.
     pub stride: u64,
     /// Writes that have not ended, if they shall not end at once.
     pub under_way: Option<Vec<WriteBack>>,
@@ -75,7 +77,7 @@ impl Bench {
         Page(page * self.stride)
     }
 
-    fn settle(&mut self) -> Effects {
+    fn apply_effects(&mut self) -> Effects {
         self.core.take_effects()
     }
 
@@ -86,7 +88,8 @@ impl Bench {
         self.core.check();
     }
 
-    /// The next pages that leave the program, one by one; `clean`: those of files hold what is in them.
+    /// The next pages that leave the program, one by one; `clean`: those of files hold what is in
+    /// them.
     pub fn victims(&mut self, count: usize, clean: bool) -> Vec<u64> {
         let mut pages = Vec::new();
         for _ in 0..count {
@@ -117,7 +120,7 @@ impl Bench {
         assert_eq!(victims.len(), 1, "page {} can be taken", page.0);
         let answer = Answer { moved: 1, file: u64::from(contents.file), ..Answer::default() };
         self.core.evicted(self.proc, page, 1, answer, 0);
-        self.settle();
+        self.apply_effects();
     }
 
     /// Stores a page, with as much write-back as that needs.
@@ -147,7 +150,7 @@ impl Bench {
                 }
                 Placed::Full => None,
             };
-            self.settle();
+            self.apply_effects();
             if self.core.wants_room() || went.is_none() {
                 self.give_up(went.is_none());
             }
@@ -168,7 +171,7 @@ impl Bench {
     fn give_up(&mut self, pressed: bool) -> usize {
         let mut victims = Vec::new();
         self.core.pick_writeback(pressed, u32::MAX, &mut victims);
-        self.settle();
+        self.apply_effects();
         let count = victims.len();
         match &mut self.under_way {
             Some(under_way) => under_way.extend(victims),
@@ -185,14 +188,14 @@ impl Bench {
             self.written.push(block);
         }
         self.core.written(victim.object, well.then_some(to));
-        self.settle();
+        self.apply_effects();
     }
 
     /// Where a page's bytes would come from.
     pub fn source(&mut self, page: u64) -> Source {
         let source = self.begin_load(page);
         self.core.loaded(self.proc, self.at(page), Filled::Retry);
-        self.settle();
+        self.apply_effects();
         source
     }
 
@@ -231,20 +234,20 @@ impl Bench {
             page.0 += loads.len() as u64;
             faults.push(loads.iter().map(|load| load.source).collect());
         }
-        self.settle();
+        self.apply_effects();
         faults
     }
 
     /// It could not be filled now.
     pub fn retry_load(&mut self, page: u64) {
         self.core.loaded(self.proc, self.at(page), Filled::Retry);
-        self.settle();
+        self.apply_effects();
         self.core.check();
     }
 
     pub fn end_load(&mut self, page: u64) {
         self.core.loaded(self.proc, self.at(page), Filled::Done);
-        self.settle();
+        self.apply_effects();
         self.core.check();
     }
 
@@ -258,7 +261,7 @@ impl Bench {
     /// The program frees it.
     pub fn free(&mut self, page: u64) {
         self.core.unmapped(self.proc, PageRange { first: self.at(page), pages: 1 });
-        self.settle();
+        self.apply_effects();
         self.core.check();
     }
 }
@@ -284,6 +287,6 @@ impl Bench {
         let object = picked[0].object;
         assert!(self.core.offer(object, contents.origin, None).is_none());
         self.core.compressed(object, Coded::Bytes { codec: 1, len: contents.len });
-        self.settle();
+        self.apply_effects();
     }
 }

@@ -4,8 +4,8 @@ use super::bench::{anonymous, extent, in_pool, Bench, Went};
 use memfit_core::blocks::{block_of, byte_in_block};
 use memfit_core::Source;
 
-/// 2.5: 16 buffers, pages of 1000 bytes, four in each (rules 4 to 8, 10): the first cleaning starts when the eighth buffer is
-/// full, and writes eight adjacent blocks with 32 pages.
+/// 2.5: 16 buffers, pages of 1000 bytes, four in each (rules 4 to 8, 10): the first cleaning starts
+/// when the eighth buffer is full, and writes eight adjacent blocks with 32 pages.
 #[test]
 fn the_first_cleaning_by_hand() {
     let mut bench = Bench::new("cervera99", &[], 16, 1000);
@@ -20,7 +20,8 @@ fn the_first_cleaning_by_hand() {
     assert!((0..32).all(|page| in_pool(&bench.source(page))));
 }
 
-/// Rules 13 to 15: a clean buffer is read from until it is used again, oldest first (5.6); then the block.
+/// Rules 13 to 15: a clean buffer is read from until it is used again, oldest first (5.6); then the
+/// block.
 #[test]
 fn clean_buffers_are_used_again() {
     let mut bench = Bench::new("cervera99", &[], 16, 1000);
@@ -80,7 +81,8 @@ fn no_gain_above_one_half() {
     assert_eq!(bench.counters().to_swap as usize, bench.written.len());
 }
 
-/// Rules 1 to 3: a page is taken only if a whole block is certain for it (5.14), and if the table of pages has room.
+/// Rules 1 to 3: a page is taken only if a whole block is certain for it (5.14), and if the table
+/// of pages has room.
 #[test]
 fn a_full_device_refuses() {
     let mut bench = Bench::new("cervera99", &[], 4, 6);
@@ -92,7 +94,8 @@ fn a_full_device_refuses() {
     assert_eq!(taken, 16, "pages for twice the size of the device");
 }
 
-/// Rule 18: a page that is freed while its buffer is being written is gone when the write has ended.
+/// Rule 18: a page that is freed while its buffer is being written is gone when the write has
+/// ended.
 #[test]
 fn freed_while_it_is_written() {
     let mut bench = Bench::new("cervera99", &[], 16, 1000);
@@ -109,7 +112,7 @@ fn freed_while_it_is_written() {
 
 /// Rule 2: no page is freed while its block is being read; who unmaps it waits.
 #[test]
-#[should_panic(expected = "was not settled")]
+#[should_panic(expected = "was not drained")]
 fn rule_2_not_freed_while_it_is_read() {
     let mut bench = Bench::new("cervera99", &[], 4, 1000);
     (0..20).for_each(|page| _ = bench.store(page, anonymous(1000)));
@@ -152,7 +155,8 @@ fn due_buffers_that_got_empty_and_were_begun_again() {
     bench.core.check();
 }
 
-/// 5.14: a buffer whose write failed has a block for certain again, before a new page can have that block.
+/// 5.14: a buffer whose write failed has a block for certain again, before a new page can have that
+/// block.
 #[test]
 fn a_write_that_fails_on_a_full_device() {
     let mut bench = Bench::new("cervera99", &["replacement.threshold_percent=100"], 4, 2);

@@ -4,8 +4,8 @@ use super::bench::{anonymous, extent, file, in_pool, Bench, Contents, Went};
 use memfit_core::blocks::block_of;
 use memfit_core::{Filled, Page, PageRange, Source};
 
-/// Rules Z1, Z10 and Z11: each page has its slot from its eviction on; the frame stored to longest ago leaves whole; a load
-/// takes the page out.
+/// Rules Z1, Z10 and Z11: each page has its slot from its eviction on; the frame stored to longest
+/// ago leaves whole; a load takes the page out.
 #[test]
 fn zswap_by_hand() {
     let mut bench = Bench::new("zswap-z3fold", &[], 2, 100);
@@ -45,8 +45,8 @@ fn swap_alone() {
     assert_eq!(bench.counters().compressed, 0);
 }
 
-/// A2: without APA a clean page of a file is dropped without I/O; with it it is offered as any other (A3), and one that is not
-/// admitted is dropped (S8).
+/// A2: without APA a clean page of a file is dropped without I/O; with it it is offered as any
+/// other (A3), and one that is not admitted is dropped (S8).
 #[test]
 fn pages_of_files() {
     let mut without = Bench::new("ca+sa", &[], 8, 100);
@@ -77,7 +77,8 @@ fn a6_a_partial_hit() {
     assert_eq!(sources, (0..13).map(|page| !(4..7).contains(&page)).collect::<Vec<_>>(), "each page once");
 }
 
-/// A0: pages of files are given up before anonymous ones that are older, but not before all of them.
+/// A0: pages of files are given up before anonymous ones that are older, but not before all of
+/// them.
 #[test]
 fn a0_pages_of_files_age_faster() {
     let mut same = Bench::new("ezswap", &["reclaim.file_age=1"], 8, 100);
@@ -85,7 +86,8 @@ fn a0_pages_of_files_age_faster() {
     assert_eq!(same.victims(12, true), (0..12).collect::<Vec<_>>(), "all by their age");
     let mut faster = Bench::new("ezswap", &["reclaim.file_age=3"], 8, 100);
     (0..12).for_each(|page| faster.touch(page, page % 2 == 1));
-    // The ages of files are 11, 9, 7, 5, 3 and 1, and count three times; the others are 12, 10, 8, 6, 4 and 2.
+    // The ages of files are 11, 9, 7, 5, 3 and 1, and count three times; the others are 12, 10, 8,
+    // 6, 4 and 2.
     assert_eq!(faster.victims(12, true), [1, 3, 5, 7, 0, 2, 9, 4, 6, 8, 11, 10]);
     // The program has written to the page: it comes back as an anonymous one, and ages as one.
     faster.touch(20, true);
@@ -134,8 +136,8 @@ fn estimated(estimate: u32) -> Contents {
     Contents { estimate, ..anonymous(2048) }
 }
 
-/// S3 to S8: while nothing was asked of the pool, its benefit is 0 and all is admitted; when all that is asked for is there, a
-/// page must be worth what the mean is.
+/// S3 to S8: while nothing was asked of the pool, its benefit is 0 and all is admitted; when all
+/// that is asked for is there, a page must be worth what the mean is.
 #[test]
 fn selective_admission_by_hand() {
     let mut bench = Bench::new("ca+sa", &["replacement=unit-lru"], 4, 1000);
@@ -148,7 +150,8 @@ fn selective_admission_by_hand() {
         assert_eq!(bench.store(i % 8, estimated(1)), Went::Pool);
     }
     assert!(in_pool(&bench.load(0)));
-    // Capacity 7/8, AvgCost 4, HitRate 1, AvgRatio 1/2: AverageBenefit 7. 4 / r must reach it: r up to 4/7, 37449.1 of 65536.
+    // Capacity 7/8, AvgCost 4, HitRate 1, AvgRatio 1/2: AverageBenefit 7. 4 / r must reach it: r up
+    // to 4/7, 37449.1 of 65536.
     let before = bench.counters();
     assert_eq!(bench.store(0, estimated(37450)), Went::Swap);
     let after = bench.counters();
@@ -176,7 +179,8 @@ fn worth_eight(preset: &str, overrides: &[&str]) -> Bench {
     bench
 }
 
-/// 5.11: pages that were never offered to the pool and are asked for are misses; as a switch they do not count.
+/// 5.11: pages that were never offered to the pool and are asked for are misses; as a switch they
+/// do not count.
 #[test]
 fn t5_11_pages_that_were_never_offered() {
     for (window, went) in [("admission.offered_window=0", Went::Pool), ("admission.offered_window=1", Went::Swap)] {

@@ -1,4 +1,5 @@
-//! Our own: what does not compress stays in the pool as it is while that is a small part of it (`admission.raw_percent`).
+//! Our own: what does not compress stays in the pool as it is while that is a small part of it
+//! (`admission.raw_percent`).
 
 use super::bench::{anonymous, in_pool, Bench, Went};
 

@@ -37,7 +37,8 @@ fn the_area_grows_with_its_load() {
     assert_eq!(limits[..3], [1, 2, 2]);
 }
 
-/// Rules 8 and 9, and the resolution 5.12: the oldest pages leave for the disk, decompressed, while there is room for 64 more.
+/// Rules 8 and 9, and the resolution 5.12: the oldest pages leave for the disk, decompressed, while
+/// there is room for 64 more.
 #[test]
 fn a_reserve_is_kept_when_it_cannot_grow() {
     let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256"], 64, 10_000);
@@ -69,7 +70,8 @@ fn t5_14_incompressible_pages_may_be_stored_raw() {
     assert_eq!((bench.core.pool_usage().zpages, bench.core.pool_usage().used_bytes), (1, 4096));
 }
 
-/// Rules 10 and 12, as a whole: the load goes away, and with it zone after zone, one at a check, while more than four are free.
+/// Rules 10 and 12, as a whole: the load goes away, and with it zone after zone, one at a check,
+/// while more than four are free.
 #[test]
 fn rule_12_the_area_shrinks_when_its_load_is_gone() {
     let mut bench = Bench::new("tuduce05", &["pool.zone_kib=256"], 512, 10_000);

@@ -15,7 +15,8 @@ fn the_cap_is_3072_bytes_and_found_after_compression() {
 #[test]
 fn a_cap_may_hold_only_while_little_is_free() {
     let mut bench = Bench::new("zsmalloc-sr", &["admission.cap_below_percent=50"], 8, 100);
-    // 3264 bytes: five in four frames. Half of the pool is free until more than four frames' bytes are used.
+    // 3264 bytes: five in four frames. Half of the pool is free until more than four frames' bytes
+    // are used.
     let went: Vec<Went> = (0..7).map(|page| bench.store(page, anonymous(3200))).collect();
     assert_eq!(went[..6], [Went::Pool; 6]);
     assert_eq!(went[6], Went::Swap);
@@ -32,7 +33,8 @@ fn the_original_refuses_when_it_is_full_and_keeps_what_it_has() {
     assert_eq!(bench.counters().evicted_units, 0);
 }
 
-/// Rules 8 to 12: the oldest zspage of the one class there is; all of its objects go, each into its own slot, decompressed.
+/// Rules 8 to 12: the oldest zspage of the one class there is; all of its objects go, each into its
+/// own slot, decompressed.
 #[test]
 fn a_full_pool_writes_its_oldest_zspage_back() {
     let mut bench = Bench::new("zsmalloc-sr", &[], 4, 100);
@@ -87,8 +89,8 @@ fn as_many_frames_leave_as_the_new_zspage_needs() {
     assert_eq!(bench.counters().evicted_frames, 2);
 }
 
-/// `admission.busy_max_len`: while programs wait for a CPU, what stays longer goes to the swap tier as it is, if there is one that
-/// takes it. A scheme of a paper knows nothing of that.
+/// `admission.busy_max_len`: while programs wait for a CPU, what stays longer goes to the swap tier
+/// as it is, if there is one that takes it. A scheme of a paper knows nothing of that.
 #[test]
 fn the_cap_is_lower_while_programs_wait_for_a_cpu() {
     let mut bench = Bench::new("zsmalloc-sr", &["admission.busy_max_len=2048"], 64, 100);

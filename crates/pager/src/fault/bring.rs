@@ -1,6 +1,6 @@
 //! Bringing pages back: the bytes of a fault's loads, put together and copied into the program.
 
-use super::{End, Kit, Server, RUN};
+use super::{End, FaultBuffers, Server, RUN};
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, ZERO_RUN};
 use crate::stats::SourceKind;
@@ -16,13 +16,13 @@ impl Server {
     /// Fills the pages of `self.loads`. True when the faulting page, the first, is there.
     pub(super) fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
         if self.loads.iter().any(|load| load.source != Source::Zero) {
-            let mut kit = self.shared.take_kit();
-            self.gather(&mut kit)?;
-            self.kit = Some(kit);
+            let mut buffers = self.shared.take_buffers();
+            self.gather(&mut buffers)?;
+            self.buffers = Some(buffers);
         }
         let answer = self.bring(page, since);
-        if let Some(kit) = self.kit.take() {
-            self.shared.return_kit(kit);
+        if let Some(buffers) = self.buffers.take() {
+            self.shared.return_buffers(buffers);
         }
         answer
     }
@@ -52,18 +52,18 @@ impl Server {
             self.leave_out(0);
             return Ok(());
         }
-        let mut kit = self.shared.take_kit();
+        let mut buffers = self.shared.take_buffers();
         let mut next = 0;
         while next < self.loads.len() {
-            match self.gather_from(next, &mut kit) {
+            match self.gather_from(next, &mut buffers) {
                 Ok(pages) => next += pages,
                 Err(_) => self.leave_out(next),
             }
         }
-        self.kit = Some(kit);
+        self.buffers = Some(buffers);
         let result = if self.loads.is_empty() { Ok(()) } else { self.copy_below() };
-        if let Some(kit) = self.kit.take() {
-            self.shared.return_kit(kit);
+        if let Some(buffers) = self.buffers.take() {
+            self.shared.return_buffers(buffers);
         }
         result
     }
@@ -91,8 +91,8 @@ impl Server {
 
     fn bring(&mut self, page: Page, since: Instant) -> Result<bool, End> {
         let kind = SourceKind::of(&self.loads[0].source);
-        // One ioctl less: the thread that waits for a single page goes on from the copy. It may take this CPU there,
-        // so that the core hears of it when that thread waits again.
+        // One ioctl less: the thread that waits for a single page goes on from the copy. It may
+        // take this CPU there, so that the core hears of it when that thread waits again.
         let alone = self.loads.len() == 1;
         let waited = since.elapsed();
         let mut fill = self.copy(0, alone);
@@ -107,7 +107,8 @@ impl Server {
             self.shared.latency.record(kind, if awake { waited } else { since.elapsed() });
         }
         if filled > 0 && !awake {
-            // Nothing is locked here: the woken thread takes this CPU at once when this one is polite.
+            // Nothing is locked here: the woken thread takes this CPU at once when this one is
+            // SCHED_IDLE.
             self.proc.uffd.wake(page.address(), filled as u64 * 4096);
         }
         Ok(filled > 0)
@@ -125,7 +126,8 @@ impl Server {
             Fill::EventPending(n) | Fill::NotMapped(n) | Fill::NoMemory(n) => (n as usize, false),
             Fill::Gone => (0, false),
         };
-        // The page was outside, but the program has one there. An unread event explains it; nothing else does.
+        // The page was outside, but the program has one there. An unread event explains it; nothing
+        // else does.
         let outside = |load: &Load| matches!(self.shared.lock().core.entry(self.proc.id, load.page), Entry::Loading(_));
         let doubled = self.loads.get(from + done).filter(|load| exists && outside(load)).map(|load| load.page);
         let exists = exists && doubled.is_none();
@@ -143,7 +145,7 @@ impl Server {
             };
             state.core.loaded(self.proc.id, load.page, outcome);
         }
-        self.shared.settle(state);
+        self.shared.apply_effects(state);
         self.recall(from);
         if let Some(expected) = self.proc.expected() {
             expected.not_brought(self.loads[from..count].iter().skip(done).map(|load| load.page));
@@ -172,10 +174,10 @@ impl Server {
 
     /// Pages that come from the swap tier may stay there as well: see `swap::copies`.
     fn announce(&mut self, from: usize) {
-        let (Some(swap), Some(kit)) = (&self.shared.swap, &mut self.kit) else { return };
+        let (Some(swap), Some(buffers)) = (&self.shared.swap, &mut self.buffers) else { return };
         for (i, load) in self.loads.iter().enumerate().skip(from) {
             if let Source::Swapped { extent, len, codec, keep: true } = load.source {
-                swap.leaves(Stored { extent, len, codec }, &kit.page_run.bytes()[i * 4096..(i + 1) * 4096]);
+                swap.leaves(Stored { extent, len, codec }, &buffers.page_run.bytes()[i * 4096..(i + 1) * 4096]);
             }
         }
     }
@@ -190,16 +192,16 @@ impl Server {
         }
     }
 
-    /// Fills the pages of the loads from `from` on: with zeros, or with what `gather` has found. `wake`: who waits for
-    /// them goes on at once.
+    /// Fills the pages of the loads from `from` on: with zeros, or with what `gather` has found.
+    /// `wake`: who waits for them goes on at once.
     pub(super) fn copy(&mut self, from: usize, wake: bool) -> Fill {
         let (at, len) = (self.loads[from].page.address(), (self.loads.len() - from) * 4096);
         if let Some(expected) = self.proc.expected() {
             expected.bring_back(self.loads[from..].iter().map(|load| load.page));
         }
-        let bytes = match &mut self.kit {
+        let bytes = match &mut self.buffers {
             None => &ZERO_RUN.0[..len],
-            Some(kit) => &kit.page_run.bytes()[from * 4096..][..len],
+            Some(buffers) => &buffers.page_run.bytes()[from * 4096..][..len],
         };
         if wake {
             self.proc.uffd.copy_and_wake(at, bytes)
@@ -208,8 +210,8 @@ impl Server {
         }
     }
 
-    /// Pages after a guard page are not brought with the one before it, and the guard stays: the kernel fills a guard page as if
-    /// it were empty.
+    /// Pages after a guard page are not brought with the one before it, and the guard stays: the
+    /// kernel fills a guard page as if it were empty.
     pub(super) fn keep_guards(&mut self) {
         if self.loads.len() < 2 {
             return;
@@ -252,7 +254,7 @@ impl Server {
             let mut state = self.shared.lock();
             rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
             state.core.read_elsewhere(new.min(RUN as u32));
-            self.shared.settle(state);
+            self.shared.apply_effects(state);
         }
     }
 
@@ -268,23 +270,23 @@ impl Server {
     }
 
     /// Reads so many of them.
-    fn read_file(&self, first: usize, pages: usize, kit: &mut Kit) -> Result<(), End> {
+    fn read_file(&self, first: usize, pages: usize, buffers: &mut FaultBuffers) -> Result<(), End> {
         let files = self.proc.files.lock().unwrap();
         let (file, index) = files.at(self.loads[first].page).ok_or_else(unknown_file)?;
         let (file, shared) = (Arc::clone(file), &self.shared);
         drop(files);
-        let out = &mut kit.page_run.bytes()[first * 4096..(first + pages) * 4096];
+        let out = &mut buffers.page_run.bytes()[first * 4096..(first + pages) * 4096];
         shared.files.read(&file, index, out).map_err(|error| {
             Broken(format!("cannot read page {:#x} from its file: {error}", self.loads[first].page.address())).into()
         })
     }
 
-    /// Puts the contents of all loads into the run buffer. Pages that nobody has touched are left out where one of them cannot be
-    /// brought: its process has not missed it yet.
-    fn gather(&mut self, kit: &mut Kit) -> Result<(), End> {
+    /// Puts the contents of all loads into the run buffer. Pages that nobody has touched are left
+    /// out where one of them cannot be brought: its process has not missed it yet.
+    fn gather(&mut self, buffers: &mut FaultBuffers) -> Result<(), End> {
         let mut next = 0;
         while next < self.loads.len() {
-            match self.gather_from(next, kit) {
+            match self.gather_from(next, buffers) {
                 Ok(pages) => next += pages,
                 Err(error) if next == 0 => return Err(error),
                 Err(_) => self.leave_out(next),
@@ -293,18 +295,19 @@ impl Server {
         Ok(())
     }
 
-    /// Puts the contents of the load at `i`, and of those that come with it, into the run buffer. Returns how many that are.
-    fn gather_from(&mut self, i: usize, kit: &mut Kit) -> Result<usize, End> {
+    /// Puts the contents of the load at `i`, and of those that come with it, into the run buffer.
+    /// Returns how many that are.
+    fn gather_from(&mut self, i: usize, buffers: &mut FaultBuffers) -> Result<usize, End> {
         let load = self.loads[i];
         if load.source == Source::File {
             let pages = self.file_run(i)?;
-            return match self.read_file(i, pages, kit) {
+            return match self.read_file(i, pages, buffers) {
                 // The first page alone may be readable.
-                Err(_) if i == 0 && pages > 1 => self.read_file(i, 1, kit).map(|()| 1),
+                Err(_) if i == 0 && pages > 1 => self.read_file(i, 1, buffers).map(|()| 1),
                 result => result.map(|()| pages),
             };
         }
-        let out = &mut kit.page_run.bytes()[i * 4096..(i + 1) * 4096];
+        let out = &mut buffers.page_run.bytes()[i * 4096..(i + 1) * 4096];
         match load.source {
             Source::Zero => out.fill(0),
             Source::Word(word) => memfit_codec::fill(out, word),
@@ -318,14 +321,14 @@ impl Server {
             Source::Pooled { slot, len, codec } => {
                 // SAFETY: the core has pinned the object: its bytes stay until `loaded`.
                 let bytes = unsafe { self.shared.memory.read(slot.byte(), len as usize) };
-                decode(&mut kit.worker, codec, bytes, out, load.page)?;
+                decode(&mut buffers.worker, codec, bytes, out, load.page)?;
             }
             Source::Swapped { extent, len, codec, .. } => {
                 let reader = self.reader.as_mut().ok_or_else(|| Broken("there is no swap tier".into()))?;
                 let bytes = reader
                     .fetch(Stored { extent, len, codec })
                     .map_err(|error| Broken(format!("cannot read page {:#x} back: {error}", load.page.address())))?;
-                decode(&mut kit.worker, codec, bytes, out, load.page)?;
+                decode(&mut buffers.worker, codec, bytes, out, load.page)?;
             }
         }
         Ok(1)
@@ -341,7 +344,7 @@ impl Server {
     fn retry_later(&self, loads: Range<usize>) {
         let mut state = self.shared.lock();
         self.loads[loads].iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
-        self.shared.settle(state);
+        self.shared.apply_effects(state);
     }
 }
 

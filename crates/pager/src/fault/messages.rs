@@ -1,4 +1,5 @@
-//! Messages of the userfaultfd: read in batches, brought into order, applied; and when they must stay unread.
+//! Messages of the userfaultfd: read in batches, brought into order, applied; and when they must
+//! stay unread.
 
 use super::{End, Server, Waiting, FORK_LOOK, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
 use crate::event::poll2;
@@ -33,7 +34,8 @@ impl Server {
         Ok(count)
     }
 
-    /// Reads at most so many messages. A fork event needs a descriptor for the child, and stays unread without one.
+    /// Reads at most so many messages. A fork event needs a descriptor for the child, and stays
+    /// unread without one.
     fn receive(&mut self, messages: &mut Vec<Event>, most: usize) -> Result<usize, End> {
         loop {
             match self.proc.uffd.read_some(&mut self.inbox, messages, most) {
@@ -46,8 +48,8 @@ impl Server {
         }
     }
 
-    /// Reads everything that is there; events are handled, faults are added to `waiting`. Returns how many messages
-    /// there were.
+    /// Reads everything that is there; events are handled, faults are added to `waiting`. Returns
+    /// how many messages there were.
     pub(super) fn drain(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
         let proc = Arc::clone(&self.proc);
         let mut io = proc.io.lock().unwrap();
@@ -67,8 +69,9 @@ impl Server {
         result
     }
 
-    /// The stub stands still inside of a MOVE: a tracer has stopped it, and may itself wait for a page now. Faults do not
-    /// change the address space, and the kernel gives them before events, which must wait.
+    /// The stub stands still inside of a MOVE: a tracer has stopped it, and may itself wait for a
+    /// page now. Faults do not change the address space, and the kernel gives them before events,
+    /// which must wait.
     fn read_faults(&mut self, waiting: &mut Vec<Waiting>, mut io: MutexGuard<'_, Io>) -> Result<usize, End> {
         let (unread, since, mut messages) = (self.proc.uffd.faults_unread(), Instant::now(), Vec::new());
         if unread == 0 {
@@ -87,8 +90,9 @@ impl Server {
         if strays.is_empty() {
             return Ok(count);
         }
-        // A signal has taken the thread out of a fault since they were counted, and an event came in its place. Nothing is
-        // known of the memory that it is about before the stub has left its MOVE.
+        // A signal has taken the thread out of a fault since they were counted, and an event came
+        // in its place. Nothing is known of the memory that it is about before the stub has left
+        // its MOVE.
         let said = format!("{:?} came while its stub was stopped inside of a move", strays[0]);
         strays.into_iter().for_each(|event| self.order.push(event));
         match self.proc.close_gate_within(STRAY_WAITS) {
@@ -102,8 +106,8 @@ impl Server {
         read.map(|more| count + more)
     }
 
-    /// Reads until no event waits for another one. Till then the picture of the address space is not the
-    /// right one, and `io` and the gate keep all from acting on it.
+    /// Reads until no event waits for another one. Till then the picture of the address space is
+    /// not the right one, and `io` and the gate keep all from acting on it.
     fn read_all(&mut self, waiting: &mut Vec<Waiting>, io: &mut MutexGuard<'_, Io>) -> Result<usize, End> {
         let (mut count, mut rounds) = (0, 0);
         loop {
@@ -127,7 +131,8 @@ impl Server {
                 steps.into_iter().try_for_each(|step| self.step(step))?;
                 return Ok(count);
             }
-            // The one that raised the last event may not have run since: that makes nothing readable.
+            // The one that raised the last event may not have run since: that makes nothing
+            // readable.
             rounds += 1;
             poll2(self.proc.uffd.as_raw_fd(), -1, i32::from(rounds > QUICK_ROUNDS));
             if rounds <= QUICK_ROUNDS {
@@ -148,12 +153,12 @@ impl Server {
     ) -> Result<(), End> {
         if events.iter().any(|e| !matches!(e, Event::Fault { .. })) {
             let remap = events.iter().any(|e| matches!(e, Event::Remap { .. }));
-            let settle = !(off(Rule::Gate) || (off(Rule::Settle) && remap));
-            self.proc.collect(&self.shared, io, settle)?;
+            let drain = !(off(Rule::Gate) || (off(Rule::DrainBatch) && remap));
+            self.proc.collect(&self.shared, io, drain)?;
         }
-        // In the order of the queue, which is nearly that of the changes to the address space: what was
-        // moved before a fork must move before the child gets its copy. Faults are served after all of
-        // it: a page that is filled before its FORK is read would be missing in the child.
+        // In the order of the queue, which is nearly that of the changes to the address space: what
+        // was moved before a fork must move before the child gets its copy. Faults are served after
+        // all of it: a page that is filled before its FORK is read would be missing in the child.
         for event in events {
             if off(Rule::EventsFirst) && !waiting.is_empty() {
                 while let Some(fault) = waiting.pop() {
@@ -180,7 +185,8 @@ impl Server {
         Ok(())
     }
 
-    /// Those of the places that the order of events depends on that are registered; None if another event came meanwhile.
+    /// Those of the places that the order of events depends on that are registered; None if another
+    /// event came meanwhile.
     fn registered_places(&self) -> Option<Vec<u64>> {
         let uffd = &self.proc.uffd;
         let ask = |at: u64| uffd.is_registered(at).map(|there| there.then_some(at));
@@ -196,7 +202,7 @@ impl Server {
                 self.changed(Change::Came(start, end));
                 let mut state = self.shared.lock();
                 state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
-                self.shared.settle(state);
+                self.shared.apply_effects(state);
                 self.proc.add_region(start, end);
             }
             Step::Unclear(at) => {
@@ -236,7 +242,7 @@ impl Server {
         let (proc, id) = (&self.proc, self.proc.id);
         if let Some(expected) = proc.expected() {
             if let Event::Remove { start, end } = *event {
-                if !proc.is_notice(start) {
+                if !proc.is_doorbell(start) {
                     expected.dropped((start, end), self.served, |skip| {
                         let state = self.shared.lock();
                         let mut pages = (start / 4096..end / 4096).map(Page).filter(|&page| !skip(page));
@@ -255,14 +261,14 @@ impl Server {
         };
         match *event {
             // The stub empties it for its next notice.
-            Event::Remove { start, .. } if proc.is_notice(start) => {}
+            Event::Remove { start, .. } if proc.is_doorbell(start) => {}
             Event::Remove { start, end } => {
                 parts(start, end, &|core, part| core.removed(id, part));
                 if off(Rule::Quarantine) {
                     let mut state = self.shared.lock();
                     let (epoch, pages) = state.core.begin_proof(id);
                     pages.into_iter().for_each(|page| state.core.end_quarantine(id, page, epoch, true));
-                    self.shared.settle(state);
+                    self.shared.apply_effects(state);
                 }
             }
             Event::Unmap { start, end } => {
@@ -272,7 +278,7 @@ impl Server {
             Event::Remap { from, to, len } => {
                 let mut state = self.shared.lock();
                 state.core.remapped(id, PageRange::from_addresses(from, from + len), Page::of(to));
-                self.shared.settle(state);
+                self.shared.apply_effects(state);
                 // The kernel takes the registration along.
                 proc.move_region(from, to, len);
             }

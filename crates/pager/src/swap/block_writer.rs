@@ -1,7 +1,8 @@
 //! Writing blocks of the swap tier. Of the reclaim thread.
 //!
-//! The core says which blocks. Those with adjacent numbers that are given one after the other go out in one write, the others
-//! each in their own; all begin together. An object's memory stays where it is until its block is on the device.
+//! The core says which blocks. Those with adjacent numbers that are given one after the other go
+//! out in one write, the others each in their own; all begin together. An object's memory stays
+//! where it is until its block is on the device.
 
 use super::blocks::{Blocks, BLOCK, IN_SEGMENT};
 use super::engine::{Engine, Progress, Request, Transfer};
@@ -18,8 +19,8 @@ use std::time::Instant;
 const WRITES: usize = 32;
 /// Memory for what is collected and under way, bytes.
 const BYTES: usize = 1 << 20;
-/// Run that goes out of the buffer it was collected in, bytes. A shorter one gets a buffer of its length: to copy it is
-/// cheaper than to let it hold the other for as long as the device takes.
+/// Run that goes out of the buffer it was collected in, bytes. A shorter one gets a buffer of its
+/// length: to copy it is cheaper than to let it hold the other for as long as the device takes.
 const LONG: usize = SEGMENT / 2;
 
 /// Adjacent blocks of a segment, being collected.
@@ -77,11 +78,12 @@ impl BlockWriter {
         self.flights.len() + run < WRITES && self.held + bytes + SEGMENT <= BYTES
     }
 
-    /// Takes a block: its bytes, a page at most, and the objects in them. For one that its device does not take any more the
-    /// items come back at the next [`BlockWriter::reap`].
+    /// Takes a block: its bytes, a page at most, and the objects in them. For one that its device
+    /// does not take any more the items come back at the next [`BlockWriter::reap`].
     ///
     /// # Panics
-    /// If it was not [`BlockWriter::ready`], if a write of the block is under way, or an object is not within the bytes.
+    /// If it was not [`BlockWriter::ready`], if a write of the block is under way, or an object is
+    /// not within the bytes.
     pub fn add(&mut self, block: u32, bytes: &[u8], items: Vec<Item>) {
         assert!(self.ready(), "there is room");
         let objects = items.iter().map(|item| u64::from(item.stored.len)).sum();
@@ -223,9 +225,9 @@ mod tests {
         Arc::new(tier)
     }
 
-    fn troubled(tier: &Arc<SwapTier>, faults: &str) -> BlockWriter {
+    fn with_faults(tier: &Arc<SwapTier>, faults: &str) -> BlockWriter {
         let mut writer = BlockWriter::new(Arc::clone(tier));
-        writer.engine = Engine::troubled(faults);
+        writer.engine = Engine::with_faults(faults);
         writer
     }
 
@@ -320,7 +322,8 @@ mod tests {
         aligned.bytes().to_vec()
     }
 
-    /// cervera 8: what is adjacent goes out in one operation; never over the border of a segment, and not backwards.
+    /// cervera 8: what is adjacent goes out in one operation; never over the border of a segment,
+    /// and not backwards.
     #[test]
     fn cervera_8_adjacent_blocks_are_one_write() {
         let tier = tier(64 << 20);
@@ -462,7 +465,7 @@ mod tests {
     fn a_read_that_began_while_the_block_was_written_is_of_no_use() {
         let tier = tier(SEGMENT as u64);
         written(&mut BlockWriter::new(Arc::clone(&tier)), 0..4, 0);
-        let mut writer = troubled(&tier, "stall-at=1,stall-ms=50");
+        let mut writer = with_faults(&tier, "stall-at=1,stall-ms=50");
         writer.add(1, &page(1, 1), vec![item(1, raw(1))]);
         writer.flush();
         let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
@@ -542,7 +545,7 @@ mod tests {
     fn a_device_that_fails_gives_the_objects_back_and_gets_no_more() {
         let tier = tier(64 << 20);
         written(&mut BlockWriter::new(Arc::clone(&tier)), 0..10, 0);
-        let mut writer = troubled(&tier, "write-eio=1000");
+        let mut writer = with_faults(&tier, "write-eio=1000");
         assert!(writer.usable());
         let ended = write(&mut writer, [20, 21, 30], 0);
         assert_eq!(ended.iter().map(|written| written.items.len()).sum::<usize>(), 3);
@@ -563,7 +566,7 @@ mod tests {
         let tier = tier(64 << 20);
         let mut writer = BlockWriter::new(Arc::clone(&tier));
         written(&mut writer, (0..10).chain([12]), 0);
-        let mut full = troubled(&tier, "write-enospc=1000");
+        let mut full = with_faults(&tier, "write-enospc=1000");
         let ended = write(&mut full, 100..110, 0);
         assert_eq!((ended.len(), ended[0].items.len()), (1, 10));
         assert_eq!(ended[0].error.as_ref().unwrap().raw_os_error(), Some(libc::ENOSPC));
@@ -582,7 +585,7 @@ mod tests {
     #[test]
     fn trouble_that_passes_is_got_over() {
         let tier = tier(64 << 20);
-        let mut writer = troubled(&tier, "seed=3,short=300,stall=20,stall-ms=20");
+        let mut writer = with_faults(&tier, "seed=3,short=300,stall=20,stall-ms=20");
         written(&mut writer, (0..600).chain((600..1200).step_by(2)), 0);
         let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
         for block in (0..600).chain((600..1200).step_by(2)) {
@@ -593,7 +596,7 @@ mod tests {
     #[test]
     fn so_many_writes_and_bytes_are_under_way_at_most() {
         let tier = tier(64 << 20);
-        let stalling = || troubled(&tier, "stall=1000,stall-ms=100");
+        let stalling = || with_faults(&tier, "stall=1000,stall-ms=100");
         let fill = |writer: &mut BlockWriter, blocks: &mut dyn Iterator<Item = u32>| {
             let mut taken = 0;
             while writer.ready() {

@@ -1,16 +1,17 @@
 //! Space of the swap tier in fixed blocks of 4 KiB, and what it takes to read one back.
 //!
-//! The core says which block is written ([`memfit_core::blocks`]). All 4096 bytes of a block belong to its objects, so the
-//! tag and the number of the write it was sealed in are kept here: 24 bytes for each block of a segment in which anything
-//! was ever written.
+//! The core says which block is written ([`memfit_core::blocks`]). All 4096 bytes of a block belong
+//! to its objects, so the tag and the number of the write it was sealed in are kept here: 24 bytes
+//! for each block of a segment in which anything was ever written.
 //!
-//! A write gets its number before it begins, and no number is given twice. So it serves as the nonce, and it tells the
-//! time: bytes that were read when the last number was `n` are still those of a block if its own is not above `n`, and if
-//! no write of it was under way.
+//! A write gets its number before it begins, and no number is given twice. So it serves as the
+//! nonce, and it tells the time: bytes that were read when the last number was `n` are still those
+//! of a block if its own is not above `n`, and if no write of it was under way.
 //!
-//! The tag says that these are the bytes which were written there last, not that an object begins at this byte of them. So
-//! what a block holds is noted as well: one page as it is, or in the padding a list of the objects. Where they leave no
-//! room for a list, only the borders of the block are seen to.
+//! The tag says that these are the bytes which were written there last, not that an object begins
+//! at this byte of them. So what a block holds is noted as well: one page as it is, or in the
+//! padding a list of the objects. Where they leave no room for a list, only the borders of the
+//! block are seen to.
 
 use super::cipher::{Cipher, Label, TAG_BYTES};
 use super::SEGMENT;
@@ -40,7 +41,8 @@ enum Holds {
     Page,
 }
 
-/// What opens a block. The number of its last write fills 48 bits, 0 if there was none; what it holds the rest.
+/// What opens a block. The number of its last write fills 48 bits, 0 if there was none; what it
+/// holds the rest.
 #[derive(Clone, Copy)]
 struct Seal {
     tag: [u8; TAG_BYTES],
@@ -186,7 +188,8 @@ impl Blocks {
         self.state.lock().unwrap()
     }
 
-    /// A further device. Of `bytes` it holds whole segments; the first of them stays as it is if it is `reserved`.
+    /// A further device. Of `bytes` it holds whole segments; the first of them stays as it is if it
+    /// is `reserved`.
     pub fn add_device(&mut self, bytes: u64, reserved: bool) {
         let first = self.devices.last().map_or(0, |last| last.first + last.segments);
         let most = BLOCKS_MAX / IN_SEGMENT - first;
@@ -238,8 +241,8 @@ impl Blocks {
         }
     }
 
-    /// Encrypts a block for a write that begins now: `used` bytes of `out` are those of these objects, the others zero.
-    /// What was read of the block before is out of date from here on.
+    /// Encrypts a block for a write that begins now: `used` bytes of `out` are those of these
+    /// objects, the others zero. What was read of the block before is out of date from here on.
     ///
     /// # Panics
     /// If a write of the block is under way: nobody could say which of the two arrives last.
@@ -264,7 +267,8 @@ impl Blocks {
         self.state().segment_mut(segment).seals[i] = Seal::new(number, holds, tag);
     }
 
-    /// Decrypts the block in `bytes`, which were read from there, and puts its object at the start of `out`, which is as long.
+    /// Decrypts the block in `bytes`, which were read from there, and puts its object at the start
+    /// of `out`, which is as long.
     pub fn open<'a>(&self, cipher: &Cipher, stored: Stored, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
         let (block, start) = (block_of(stored.extent), byte_in_block(stored.extent) as usize);
         let (segment, i, _) = place(block);
@@ -322,8 +326,8 @@ impl Blocks {
         self.state().segment(segment).map_or(0, |s| s.seals[i].number())
     }
 
-    /// The time of a read that begins now, of these bytes of a segment: blocks with a higher number are not in it as they
-    /// are then. With a write under way there, none are.
+    /// The time of a read that begins now, of these bytes of a segment: blocks with a higher number
+    /// are not in it as they are then. With a write under way there, none are.
     pub fn time(&self, segment: SegmentId, bytes: Range<usize>) -> u64 {
         debug_assert!(bytes.end <= SEGMENT && !bytes.is_empty());
         let (first, end) = (bytes.start / BLOCK, bytes.end.div_ceil(BLOCK));
@@ -406,7 +410,8 @@ mod tests {
     #[test]
     fn blocks_are_numbered_through_the_devices_in_whole_segments() {
         let blocks = two_devices();
-        // The first segment of the first device is not ours; what is behind the last whole one is of no use.
+        // The first segment of the first device is not ours; what is behind the last whole one is
+        // of no use.
         assert_eq!(blocks.usable(), [64..256, 256..512]);
         assert_eq!(blocks.total(), 192 + 256);
         assert_eq!(blocks.place(SegmentId(3)), (0, 3 * SEGMENT as u64));

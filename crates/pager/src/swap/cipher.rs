@@ -1,7 +1,9 @@
-//! Secrecy and integrity of what is on the device: AES-128-GCM under a key that only this pager has, and forgets.
+//! Secrecy and integrity of what is on the device: AES-128-GCM under a key that only this pager
+//! has, and forgets.
 //!
-//! The nonce is the segment's sequence, which is never the same twice, and the place in it. So bytes that belong somewhere
-//! else, or are older, or were damaged, do not open: the tag is the checksum as well.
+//! The nonce is the segment's sequence, which is never the same twice, and the place in it. So
+//! bytes that belong somewhere else, or are older, or were damaged, do not open: the tag is the
+//! checksum as well.
 
 use super::ALIGN;
 use ring::aead::{Aad, LessSafeKey, Nonce, Tag, UnboundKey, AES_128_GCM};

@@ -1,16 +1,19 @@
 //! Clean copies: pages that came back from the swap tier, and whose bytes are left there.
 //!
-//! A page that does not compress goes to the device each time it leaves, and a compressed one where the pool keeps another part
-//! of the pages (`memfit_core::Core::goes_on`). If it was not written to meanwhile, the bytes on the device are still
-//! right: then nothing is written, and the page keeps its place among its neighbours, so that it can be read ahead. Whether
-//! it was written to is told by its contents alone, when it is in staging: by a hash that only this pager can compute. A
-//! table of hashes says which contents are where; it knows nothing of pages, so that no event concerns it.
+//! A page that does not compress goes to the device each time it leaves, and a compressed one where
+//! the pool keeps another part of the pages (`memfit_core::Core::goes_on`). If it was not written
+//! to meanwhile, the bytes on the device are still right: then nothing is written, and the page
+//! keeps its place among its neighbours, so that it can be read ahead. Whether it was written to is
+//! told by its contents alone, when it is in staging: by a hash that only this pager can compute. A
+//! table of hashes says which contents are where; it knows nothing of pages, so that no event
+//! concerns it.
 //!
-//! The hash is the tag of AES-128-GCM under a random key of its own and a nonce that never changes. What that encrypts is thrown
-//! away at once and no tag is shown to anybody, so nothing is lost by it; and the tag is GHASH (NIST SP 800-38D, section 6.4)
-//! of the page and of what is always the same, which for two different pages gives the same 96 bits with a probability below
-//! 2^-87, whatever is in them, to somebody who does not know the key. Three times as fast as GHASH alone with the crates there
-//! are.
+//! The hash is the tag of AES-128-GCM under a random key of its own and a nonce that never changes.
+//! What that encrypts is thrown away at once and no tag is shown to anybody, so nothing is lost by
+//! it; and the tag is GHASH (NIST SP 800-38D, section 6.4) of the page and of what is always the
+//! same, which for two different pages gives the same 96 bits with a probability below 2^-87,
+//! whatever is in them, to somebody who does not know the key. Three times as fast as GHASH alone
+//! with the crates there are.
 
 use memfit_core::swap_log::SegmentId;
 use memfit_core::{Extent, Stored};
@@ -97,8 +100,8 @@ impl Copies {
         self.leaving.remove(&extent.unit);
     }
 
-    /// An object of `len` bytes is freed. Returns the extents that are to be freed, with their lengths: its own, others in its
-    /// stead, or none.
+    /// An object of `len` bytes is freed. Returns the extents that are to be freed, with their
+    /// lengths: its own, others in its stead, or none.
     pub fn freed(&mut self, extent: Extent, len: u16) -> Vec<(Extent, u16)> {
         let Some(entry) = self.leaving.remove(&extent.unit) else { return vec![(extent, len)] };
         let mut out = Vec::new();

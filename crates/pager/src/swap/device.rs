@@ -5,7 +5,8 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Opens a place for segments: the file, the bytes that it may have, and whether its first segment stays as it is.
+/// Opens a place for segments: the file, the bytes that it may have, and whether its first segment
+/// stays as it is.
 pub fn open(path: &Path, max_bytes: u64) -> io::Result<(File, u64, bool)> {
     if path.is_dir() {
         return Ok((unlinked(path)?, max_bytes, false));

@@ -1,6 +1,7 @@
-//! Asynchronous I/O of one thread: io_uring, or where that is not allowed, one call after the other.
+//! Asynchronous I/O of one thread: io_uring, or where that is not allowed, one call after the
+//! other.
 
-use super::faults::{Faults, Plan};
+use super::fault_injection::{Faults, Plan};
 use super::Counters;
 use crate::event::poll2;
 use io_uring::{opcode, types, IoUring};
@@ -74,15 +75,15 @@ impl Engine {
 
     /// With trouble as in `MEMFIT_SWAP_FAULTS`, for this thread's transfers alone.
     #[cfg(test)]
-    pub fn troubled(faults: &str) -> Engine {
+    pub fn with_faults(faults: &str) -> Engine {
         Engine { faults: Some(Faults::parse(faults)), ..Engine::new() }
     }
 
     /// Takes a transfer, to begin at the next [`Engine::start`] at the latest.
     ///
     /// # Safety
-    /// The memory must stay until the result is taken from [`Engine::completed`], and nobody else may use it if it is read
-    /// into.
+    /// The memory must stay until the result is taken from [`Engine::completed`], and nobody else
+    /// may use it if it is read into.
     pub unsafe fn submit(&mut self, request: Request) {
         match self.faults.as_mut().map_or(Plan::Normal, |faults| faults.plan(request.write)) {
             Plan::Normal => {}
@@ -153,8 +154,9 @@ impl Engine {
         }
     }
 
-    /// Begins to allocate space of a file, where that does not hold up this thread: it can take as long as a commit of the
-    /// journal. Nobody hears of the end; what could not be allocated fails when it is written, or is allocated then.
+    /// Begins to allocate space of a file, where that does not hold up this thread: it can take as
+    /// long as a commit of the journal. Nobody hears of the end; what could not be allocated fails
+    /// when it is written, or is allocated then.
     pub fn allocate(&mut self, fd: RawFd, range: std::ops::Range<u64>) {
         let Some(ring) = &mut self.ring else { return };
         let entry = opcode::Fallocate::new(types::Fd(fd), range.end - range.start).offset(range.start).build();
@@ -217,8 +219,9 @@ impl Engine {
 }
 
 impl Engine {
-    /// Waits until nothing is under way, for its owner's end: a device may write into the memory until it has answered. False
-    /// if it does not answer; then the memory must never be used again.
+    /// Waits until nothing is under way, for its owner's end: a device may write into the memory
+    /// until it has answered. False if it does not answer; then the memory must never be used
+    /// again.
     pub fn finish(&mut self) -> bool {
         let give_up = Instant::now() + FINISH_WITHIN;
         while !self.under_way.is_empty() && Instant::now() < give_up {

@@ -1,11 +1,12 @@
 //! The swap tier: files or devices of one's own, in segments of 256 KiB.
 //!
-//! Space is a log ([`memfit_core::swap_log`]), written segment after segment, in which each object lies behind its
-//! authentication tag; or fixed blocks of 4 KiB whose numbers the core chooses, each with its tag in memory ([`blocks`]).
-//! All is encrypted under a key that only this pager has ([`cipher`]). Reads and writes go past the page cache where the
-//! file system can (O_DIRECT), so that what was saved is not spent on caching it; and asynchronously ([`engine`]): a fault
-//! thread goes on serving others while one waits for the device ([`reader`]), and reclaim goes on while segments or blocks
-//! are written ([`writer`], [`block_writer`]).
+//! Space is a log ([`memfit_core::swap_log`]), written segment after segment, in which each object
+//! lies behind its authentication tag; or fixed blocks of 4 KiB whose numbers the core chooses,
+//! each with its tag in memory ([`blocks`]). All is encrypted under a key that only this pager has
+//! ([`cipher`]). Reads and writes go past the page cache where the file system can (O_DIRECT), so
+//! that what was saved is not spent on caching it; and asynchronously ([`engine`]): a fault thread
+//! goes on serving others while one waits for the device ([`reader`]), and reclaim goes on while
+//! segments or blocks are written ([`writer`], [`block_writer`]).
 
 pub mod block_writer;
 mod blocks;
@@ -13,7 +14,7 @@ mod cipher;
 mod copies;
 mod device;
 mod engine;
-mod faults;
+mod fault_injection;
 mod output;
 pub mod reader;
 pub mod writer;
@@ -51,7 +52,8 @@ pub struct Counters {
     /// Nanoseconds in which at least one write was under way.
     pub write_ns: AtomicU64,
     pub peak_bytes: AtomicU64,
-    /// Bytes of objects that came from the pool or from staging. The rest of `write_bytes` is padding and cleaning.
+    /// Bytes of objects that came from the pool or from staging. The rest of `write_bytes` is
+    /// padding and cleaning.
     pub object_bytes: AtomicU64,
     /// Bytes of objects that were written anew.
     pub cleaned_bytes: AtomicU64,
@@ -115,7 +117,8 @@ impl SwapTier {
         })
     }
 
-    /// Adds an unlinked file, mode 0600, in a directory, or an existing file or device. Used when those before it are full.
+    /// Adds an unlinked file, mode 0600, in a directory, or an existing file or device. Used when
+    /// those before it are full.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -141,8 +144,8 @@ impl SwapTier {
         self.log.lock().unwrap()
     }
 
-    /// The object's bytes are no longer needed there; kept as a copy if a fault has announced it. Blocks are the core's:
-    /// it knows that one is free.
+    /// The object's bytes are no longer needed there; kept as a copy if a fault has announced it.
+    /// Blocks are the core's: it knows that one is free.
     pub fn free(&self, extent: Extent, len: u16) {
         if self.blocks.is_some() {
             return;
@@ -159,7 +162,8 @@ impl SwapTier {
         self.copies.lock().unwrap()
     }
 
-    /// A page, as it is in the program now, is about to be freed here. No copies are kept in blocks.
+    /// A page, as it is in the program now, is about to be freed here. No copies are kept in
+    /// blocks.
     pub fn leaves(&self, stored: Stored, page: &[u8]) {
         if self.blocks.is_some() {
             return;
@@ -201,8 +205,8 @@ impl SwapTier {
         self.counters.write_ns.load(Relaxed) > self.counters.write_bytes.load(Relaxed) * ns
     }
 
-    /// The blocks that can be written now, those of the device to be used first before those of the others: fewer when a
-    /// device was found full or broken. None in a log.
+    /// The blocks that can be written now, those of the device to be used first before those of the
+    /// others: fewer when a device was found full or broken. None in a log.
     pub fn blocks(&self) -> Vec<Range<u32>> {
         self.blocks.as_ref().map_or_else(Vec::new, Blocks::usable)
     }
@@ -255,7 +259,8 @@ impl SwapTier {
         (place.file.as_raw_fd(), offset)
     }
 
-    /// Where the bytes are that must be read for an object: its own with its tag, or the whole of its block.
+    /// Where the bytes are that must be read for an object: its own with its tag, or the whole of
+    /// its block.
     fn locate(&self, stored: Stored) -> (SegmentId, Range<usize>) {
         if self.blocks.is_none() {
             let (start, end) = span(stored);
@@ -266,8 +271,9 @@ impl SwapTier {
         (SegmentId(block / IN_SEGMENT), start..start + BLOCK)
     }
 
-    /// Number of the write that put an object where it is: of its block, or of the use of its segment. What was read at an
-    /// earlier [`SwapTier::time`] is not that. It must not be freed meanwhile.
+    /// Number of the write that put an object where it is: of its block, or of the use of its
+    /// segment. What was read at an earlier [`SwapTier::time`] is not that. It must not be freed
+    /// meanwhile.
     fn number_of(&self, extent: Extent) -> u64 {
         match &self.blocks {
             Some(blocks) => blocks.number(block_of(extent)),
@@ -283,7 +289,8 @@ impl SwapTier {
         }
     }
 
-    /// Decrypts an object into the start of `out`, a page long, out of the bytes at its place, which were read at this time.
+    /// Decrypts an object into the start of `out`, a page long, out of the bytes at its place,
+    /// which were read at this time.
     fn open_read<'a>(&self, stored: Stored, time: u64, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
         match &self.blocks {
             Some(blocks) => blocks.open(&self.cipher, stored, bytes, out),
@@ -296,7 +303,8 @@ impl SwapTier {
         self.log().sequence(SegmentId::of(extent))
     }
 
-    /// Decrypts an object of the log out of `bytes`, which begin with its tag, into the start of `out`.
+    /// Decrypts an object of the log out of `bytes`, which begin with its tag, into the start of
+    /// `out`.
     fn open_object<'a>(&self, stored: Stored, sequence: u64, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
         let (tag, sealed) = bytes.split_at(TAG_BYTES);
         let out = &mut out[..usize::from(stored.len)];
@@ -306,7 +314,8 @@ impl SwapTier {
         self.cipher.open(label, tag, out).then_some(out)
     }
 
-    /// Encrypts an object of the log into `out`, which becomes its tag, its bytes, zeros to the end of the unit.
+    /// Encrypts an object of the log into `out`, which becomes its tag, its bytes, zeros to the end
+    /// of the unit.
     fn seal_object(&self, stored: Stored, sequence: u64, bytes: &[u8], out: &mut [u8]) {
         let label = Label { sequence, unit: stored.extent.unit, codec: stored.codec };
         let (head, rest) = out.split_at_mut(TAG_BYTES);
@@ -331,8 +340,8 @@ impl SwapTier {
         self.to_allocate(segment)
     }
 
-    /// Which bytes to allocate before a segment is written to, so that no write makes the file longer: one that does excludes
-    /// all reads of the file meanwhile (ext4, xfs).
+    /// Which bytes to allocate before a segment is written to, so that no write makes the file
+    /// longer: one that does excludes all reads of the file meanwhile (ext4, xfs).
     fn to_allocate(&self, segment: SegmentId) -> Option<(RawFd, Range<u64>)> {
         let (Place { file, most, allocated }, offset) = self.device_of(segment);
         let (have, end) = (allocated.load(Relaxed), offset + SEGMENT as u64);

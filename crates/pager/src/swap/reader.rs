@@ -1,12 +1,13 @@
-//! What one thread reads from the swap tier: pieces of segments, kept until their objects are asked for.
+//! What one thread reads from the swap tier: pieces of segments, kept until their objects are asked
+//! for.
 //!
-//! A fault on a page in the swap tier begins a read of its object and of those that a sequential reader will want next,
-//! and is asked again when bytes have come. No table changes while a read is under way: what was read is looked up by
-//! place, and belongs to one use of its segment or block, so that bytes which are no longer those of an object are not taken
-//! for it.
+//! A fault on a page in the swap tier begins a read of its object and of those that a sequential
+//! reader will want next, and is asked again when bytes have come. No table changes while a read is
+//! under way: what was read is looked up by place, and belongs to one use of its segment or block,
+//! so that bytes which are no longer those of an object are not taken for it.
 //!
-//! Of the log, a piece serves all objects in it. Of blocks, those alone that it was read for, and each of them once: a scheme
-//! that lays out pages in blocks says itself what one read brings.
+//! Of the log, a piece serves all objects in it. Of blocks, those alone that it was read for, and
+//! each of them once: a scheme that lays out pages in blocks says itself what one read brings.
 
 use super::engine::{Engine, Progress, Request, Transfer};
 use super::{Aligned, SwapTier, ALIGN, SEGMENT};
@@ -22,7 +23,8 @@ use std::time::Duration;
 const SHARE_OF_BUDGET: u64 = 128;
 const BYTES_MIN: u64 = 256 << 10;
 const BYTES_MAX: u64 = 2 << 20;
-/// And of all readers, unless that would be less than [`BYTES_LEAST`] for each: there is one for each process.
+/// And of all readers, unless that would be less than [`BYTES_LEAST`] for each: there is one for
+/// each process.
 const SHARE_OF_ALL: u64 = 32;
 const BYTES_LEAST: usize = 48 << 10;
 /// Most pages that are read ahead at once (512 KiB uncompressed).
@@ -31,7 +33,8 @@ const AHEAD_MAX: usize = 128;
 const SHORT: usize = 3 * ALIGN;
 /// Bytes between wanted objects that are read along rather than left out.
 const GAP: usize = 16 << 10;
-/// Times that an object which does not open is read again: the device may have been wrong for a moment.
+/// Times that an object which does not open is read again: the device may have been wrong for a
+/// moment.
 const REREADS: u32 = 3;
 /// Longest wait for a read that is not slept through.
 const AWAKE_MAX: Duration = Duration::from_micros(200);
@@ -136,7 +139,8 @@ impl Reader {
         }
     }
 
-    /// How many pages it pays to read ahead, when they come in sequence: if none of them is compressed, half of the memory.
+    /// How many pages it pays to read ahead, when they come in sequence: if none of them is
+    /// compressed, half of the memory.
     pub fn pages_ahead(&self) -> usize {
         (self.most_bytes() / 2 / 4096).min(AHEAD_MAX)
     }
@@ -182,8 +186,8 @@ impl Reader {
         }
     }
 
-    /// Begins to read those of these objects that are not there: neighbours in one go, in the order given, as many as
-    /// there is room for.
+    /// Begins to read those of these objects that are not there: neighbours in one go, in the order
+    /// given, as many as there is room for.
     pub fn want(&mut self, objects: &[Stored]) {
         self.want_in_turn(objects);
         self.engine.iter_mut().for_each(Engine::start);
@@ -232,15 +236,15 @@ impl Reader {
         let base = piece.bytes.as_ref().expect("room has memory").base();
         let request = Request { token: i as u64, write: false, fd, offset, base, len: end - start };
         let engine = self.engine.get_or_insert_with(Engine::new);
-        // SAFETY: the piece keeps its memory as long as it is `Coming`, and the reader waits for the engine when it is
-        // dropped.
+        // SAFETY: the piece keeps its memory as long as it is `Coming`, and the reader waits for
+        // the engine when it is dropped.
         let transfer = unsafe { Transfer::begin(engine, request, &self.tier.counters) };
         self.pieces[i].condition = Condition::Coming(transfer);
         true
     }
 
-    /// A piece to read so many bytes into: a new one, or one that is of no more use, or if the read is on demand the one that
-    /// was of no use for longest.
+    /// A piece to read so many bytes into: a new one, or one that is of no more use, or if the read
+    /// is on demand the one that was of no use for longest.
     fn room(&mut self, bytes: usize, on_demand: bool) -> Option<usize> {
         let (short, step) = if self.exact { (ALIGN, ALIGN) } else { (SHORT, SEGMENT / 8) };
         let long = bytes > short;
@@ -332,8 +336,8 @@ impl Reader {
         self.pieces.iter().any(|p| matches!(p.condition, Condition::Coming(_)))
     }
 
-    /// A time within which the device has answered in most cases, if that is too short to sleep meanwhile: to fall asleep and to
-    /// be woken takes as long, most of all in a virtual machine.
+    /// A time within which the device has answered in most cases, if that is too short to sleep
+    /// meanwhile: to fall asleep and to be woken takes as long, most of all in a virtual machine.
     pub fn answers_within(&self) -> Option<Duration> {
         let within = Duration::from_nanos(self.usual_ns * 2);
         (self.busy() && within <= AWAKE_MAX).then_some(within)
@@ -510,9 +514,9 @@ mod tests {
         ended
     }
 
-    fn troubled(tier: &Arc<SwapTier>, faults: &str) -> Reader {
+    fn with_faults(tier: &Arc<SwapTier>, faults: &str) -> Reader {
         let mut reader = Reader::new(Arc::clone(tier), 256 << 20);
-        reader.engine = Some(Engine::troubled(faults));
+        reader.engine = Some(Engine::with_faults(faults));
         reader
     }
 
@@ -551,7 +555,7 @@ mod tests {
     fn in_both_layouts_a_device_may_be_wrong_once() {
         for layout in [Layout::Log, Layout::Blocks] {
             let (tier, stored) = written(layout);
-            let mut reader = troubled(&tier, "seed=5,flip=20,read-eio=20,short=200,stall=5,stall-ms=10");
+            let mut reader = with_faults(&tier, "seed=5,flip=20,read-eio=20,short=200,stall=5,stall-ms=10");
             for object in (0..OBJECTS).rev() {
                 assert_eq!(reader.fetch(stored[object as usize]).unwrap(), contents(object), "{layout:?}");
             }
@@ -559,10 +563,10 @@ mod tests {
             assert!(errors > 5, "{layout:?}: {errors} errors were got over");
             // In a segment it may be a bit that belongs to no object.
             if layout == Layout::Blocks {
-                let why = troubled(&tier, "flip=1000").fetch(stored[7]).unwrap_err();
+                let why = with_faults(&tier, "flip=1000").fetch(stored[7]).unwrap_err();
                 assert!(why.contains("other bytes"), "{why}");
             }
-            let mut reader = troubled(&tier, "read-eio=1000");
+            let mut reader = with_faults(&tier, "read-eio=1000");
             reader.want(&stored[7..8]);
             reader.reap();
             reader.reap();

@@ -1,11 +1,12 @@
 //! Appending objects to the swap tier, and cleaning its segments. Of the reclaim thread.
 //!
-//! Objects are collected in the buffer of an open segment, and written in pieces of at least [`LOG_FLUSH`] while more come. An
-//! object's memory stays where it is until its piece is on the device.
+//! Objects are collected in the buffer of an open segment, and written in pieces of at least
+//! [`LOG_FLUSH`] while more come. An object's memory stays where it is until its piece is on the
+//! device.
 
 use super::engine::{Engine, Progress, Request, Transfer};
 use super::{span, Aligned, SwapTier, ALIGN, SEGMENT};
-use memfit_core::sizes::{LOG_BATCH_MIN, LOG_FLUSH, LOG_PADDING, LOG_WRITES};
+use memfit_core::budget::{LOG_BATCH_MIN, LOG_FLUSH, LOG_PADDING, LOG_WRITES};
 use memfit_core::swap_log::{stored_bytes, SegmentId};
 use memfit_core::{ObjectId, Stored};
 use std::io;
@@ -111,7 +112,8 @@ impl Writer {
 
     /// Whether an object of `len` bytes can be taken now; makes room for it.
     pub fn room(&mut self, len: u16, cleaning: bool) -> Room {
-        // What was opened for cleaning is not for others, or there would be nothing left to clean with.
+        // What was opened for cleaning is not for others, or there would be nothing left to clean
+        // with.
         let kept = !cleaning && self.open.as_ref().is_some_and(|open| open.reserved) && self.tier.log().exhausted();
         if kept {
             return Room::No;
@@ -161,7 +163,8 @@ impl Writer {
         let stored = Stored { extent: open.segment.extent(open.fill as u32), len, codec };
         let (start, end) = span(stored);
         assert!(start == open.fill && end <= SEGMENT, "room was made");
-        // SAFETY: what is under way ends at `flushed`, and this buffer belongs to this thread alone.
+        // SAFETY: what is under way ends at `flushed`, and this buffer belongs to this thread
+        // alone.
         let out = unsafe { std::slice::from_raw_parts_mut(open.buffer.base().add(start), end - start) };
         self.tier.seal_object(stored, open.sequence, bytes, out);
         open.fill = end;
@@ -256,7 +259,8 @@ impl Writer {
         self.keep(buffer);
     }
 
-    /// A write to the segment failed: nothing more goes there, and depending on the reason nothing more to its device.
+    /// A write to the segment failed: nothing more goes there, and depending on the reason nothing
+    /// more to its device.
     fn lost(&mut self, segment: SegmentId, error: &io::Error) {
         if self.open.as_ref().is_some_and(|open| open.segment == segment) {
             // What is in the buffer fails with it.
@@ -316,8 +320,8 @@ impl Writer {
         self.cleaning = Some(Cleaning { segment, sequence, buffer, read: Some(read), objects, left: 0, bad: false });
     }
 
-    /// The segment that has been read to be cleaned, and objects of it that are still to be appended: the core says which of
-    /// them are there.
+    /// The segment that has been read to be cleaned, and objects of it that are still to be
+    /// appended: the core says which of them are there.
     pub fn next_to_clean(&mut self, max: usize) -> Option<(SegmentId, Vec<ObjectId>)> {
         let cleaning = self.cleaning.as_mut().filter(|c| c.read.is_none())?;
         if cleaning.bad {

@@ -1,10 +1,11 @@
-//! Applications that are launched and used in turn: each keeps data of its own and maps a file with code and media.
+//! Applications that are launched and used in turn: each keeps data of its own and maps a file with
+//! code and media.
 //!
-//! Made after bench/papers/programs/apps.c, which does the same live. A launch touches a part of data and code, the same each time;
-//! a use touches a tenth of the rest of both, which changes from turn to turn, then blocks of the code at random, and another
-//! quarter of the media in order.
+//! Made after bench/papers/programs/apps.c, which does the same live. A launch touches a part of
+//! data and code, the same each time; a use touches a tenth of the rest of both, which changes from
+//! turn to turn, then blocks of the code at random, and another quarter of the media in order.
 
-use super::stream::{named, part, process, shuffle, workload, Mix, Region};
+use super::stream::{named, part, process, shuffle, workload, Mix, StreamRegion};
 use super::{choice, count, param, percent, scale, touch_ns, Param, Unit, Values, SEED};
 use crate::workload::{Event, How, Workload};
 use memfit_codec::generate::Rng;
@@ -108,9 +109,9 @@ struct Setup {
 /// Where the pages of one application are.
 #[derive(Clone, Copy)]
 struct Places {
-    anon: Region,
-    code: Region,
-    media: Region,
+    anon: StreamRegion,
+    code: StreamRegion,
+    media: StreamRegion,
 }
 
 impl Setup {
@@ -140,13 +141,13 @@ impl Setup {
 
     fn places(&self, app: usize, turn: u64) -> Places {
         let App { anon, code, media, .. } = self.apps[app];
-        let anon = Region::new(self.proc(app, turn), anon);
+        let anon = StreamRegion::new(self.proc(app, turn), anon);
         let code = if self.stay() {
             anon.next(code)
         } else {
             // All files side by side.
             let before =
-                self.apps[..app].iter().fold(Region::new(CACHE, 0), |at, app| at.next(app.code).next(app.media));
+                self.apps[..app].iter().fold(StreamRegion::new(CACHE, 0), |at, app| at.next(app.code).next(app.media));
             before.next(code)
         };
         Places { anon, code, media: code.next(media) }
@@ -169,7 +170,8 @@ impl Setup {
         out
     }
 
-    /// Whether a page of an application is one that each launch touches (turn 0), or that this turn's use touches beside them.
+    /// Whether a page of an application is one that each launch touches (turn 0), or that this
+    /// turn's use touches beside them.
     fn wanted(&self, app: usize, page: u64, turn: u64) -> bool {
         let random = mix(mix(self.seed ^ (app as u64) << 40) ^ (page / BLOCK));
         if ((random & 0xf_ffff) as f64) < self.hot * (1u64 << 20) as f64 {
@@ -190,7 +192,8 @@ fn touches(setup: Arc<Setup>, app: usize, places: Places, turn: u64) -> impl Ite
     data.chain(read.map(move |page| code.touch(page, How::File)))
 }
 
-/// Blocks of the code at random, and a part of the media in order meanwhile; nothing where there are no media.
+/// Blocks of the code at random, and a part of the media in order meanwhile; nothing where there
+/// are no media.
 fn wanders(places: Places, turn: u64, mut rng: Rng) -> impl Iterator<Item = Event> + Send {
     let Places { code, media, .. } = places;
     let blocks = code.pages / BLOCK;

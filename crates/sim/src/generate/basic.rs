@@ -1,6 +1,6 @@
 //! Orders of access on their own: scans, phases and bursts.
 
-use super::stream::{part, process, shuffle, workload, Region, Share, Writes};
+use super::stream::{part, process, shuffle, workload, Share, StreamRegion, Writes};
 use super::Values;
 use crate::workload::{Event, Workload};
 use memfit_codec::generate::Rng;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// All pages in order, again and again. Mark 0 is the end of the fill, mark n that of pass n.
 pub(super) fn scan(v: &Values<'_>) -> Box<dyn Workload> {
-    let data = Region::new(0, v.count("pages"));
+    let data = StreamRegion::new(0, v.count("pages"));
     let (mut rng, writes) = (Rng::new(v.count("seed")), Writes::percent(v.real("writes")));
     let passes = (1..=v.count("passes")).flat_map(move |pass| {
         let mut rng = part(&mut rng);
@@ -25,7 +25,7 @@ pub(super) fn scan(v: &Values<'_>) -> Box<dyn Workload> {
 
 /// A working set that moves. Mark 0 is the end of the fill, mark n that of phase n.
 pub(super) fn phase(v: &Values<'_>) -> Box<dyn Workload> {
-    let data = Region::new(0, v.count("pages"));
+    let data = StreamRegion::new(0, v.count("pages"));
     let mut rng = Rng::new(v.count("seed"));
     let (writes, to_set) = (Writes::percent(v.real("writes")), Share::percent(v.real("share")));
     let set = ((data.pages as f64 * v.real("set") / 100.0).round() as u64).max(1);
@@ -68,10 +68,10 @@ pub(super) fn phase(v: &Values<'_>) -> Box<dyn Workload> {
 pub(super) fn burst(v: &Values<'_>) -> Box<dyn Workload> {
     let (pages, bursts, kept) = (v.count("pages"), v.count("bursts"), v.count("kept"));
     let (kind, pause) = (v.kind("contents"), Event::Computes { ns: v.count("pause_ms") * 1_000_000 });
-    let (mut rng, first) = (Rng::new(v.count("seed")), Region::new(0, pages));
+    let (mut rng, first) = (Rng::new(v.count("seed")), StreamRegion::new(0, pages));
     // The n-th burst takes the n-th place: memory that was freed is not used again.
     let place = first.next(pages).first - first.first;
-    let region = move |burst: u64| Region { first: first.first + burst * place, ..first };
+    let region = move |burst: u64| StreamRegion { first: first.first + burst * place, ..first };
     let body = (0..bursts).flat_map(move |burst| {
         let (data, old) = (region(burst), burst.checked_sub(kept).map(region));
         // A few pages of a burst are looked at again before the next one: which, is by chance.

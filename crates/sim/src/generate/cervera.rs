@@ -1,7 +1,7 @@
-//! The programs of Cervera, Cortes and Becerra, "Improving Application Performance through Swap Compression", FREENIX 1999,
-//! Table 1: one process each, or several at once, which take turns.
+//! The programs of Cervera, Cortes and Becerra, "Improving Application Performance through Swap
+//! Compression", FREENIX 1999, Table 1: one process each, or several at once, which take turns.
 
-use super::stream::{part, process, workload, Mix, Region, Turns};
+use super::stream::{part, process, workload, Mix, StreamRegion, Turns};
 use super::{choice, count, pages, param, scale, slice, touch_ns, Param, Unit, Values, SEED};
 use crate::workload::{Event, Workload};
 use memfit_codec::generate::Rng;
@@ -81,7 +81,8 @@ pub(super) const XANIM_X4: &[Param] =
 const NUMBERS: u64 = 256;
 /// Records of lines in a page: 32 bytes each, as in GNU sort.
 const LINES: u64 = 128;
-/// Pages of line records to pages of text: lines of 10.2 bytes, so that 20 and 30 MiB of text take 114 and 171 MiB.
+/// Pages of line records to pages of text: lines of 10.2 bytes, so that 20 and 30 MiB of text take
+/// 114 and 171 MiB.
 const LINES_TO_TEXT: f64 = 160.0 / 51.0;
 /// Records of events in a page: 512 bytes each.
 const RECORDS: u64 = 8;
@@ -118,7 +119,7 @@ pub(super) fn fft(v: &Values<'_>) -> Box<dyn Workload> {
         _ => Mix::new(&[(9, "complex-real"), (1, "f=0.28")]),
     };
     at_once(v, &["filled", "transformed"], |proc, mut rng| {
-        let matrix = Region::new(proc, rows * row_pages);
+        let matrix = StreamRegion::new(proc, rows * row_pages);
         let other = if scratch { matrix.next(matrix.pages) } else { matrix };
         let mut maps = mix.maps(matrix, &mut rng);
         if scratch {
@@ -140,8 +141,9 @@ pub(super) fn fft(v: &Values<'_>) -> Box<dyn Workload> {
     })
 }
 
-/// Text is read in, and a record made for each of its lines; the records are sorted by merging, in the order of GNU sort: halves
-/// first, so that merges are of neighbours; then the lines are written in the order of the records.
+/// Text is read in, and a record made for each of its lines; the records are sorted by merging, in
+/// the order of GNU sort: halves first, so that merges are of neighbours; then the lines are
+/// written in the order of the records.
 pub(super) fn sort(v: &Values<'_>) -> Box<dyn Workload> {
     let text_pages = ((v.real("text") / v.real("scale")).round() as u64).max(1);
     let line_pages = (text_pages as f64 * LINES_TO_TEXT).ceil() as u64;
@@ -152,7 +154,7 @@ pub(super) fn sort(v: &Values<'_>) -> Box<dyn Workload> {
         _ => Mix::new(&[(5, "py-dict"), (5, "pointers")]),
     };
     at_once(v, &["filled", "sorted", "written"], |proc, mut rng| {
-        let text = Region::new(proc, text_pages);
+        let text = StreamRegion::new(proc, text_pages);
         let lines = text.next(line_pages);
         let sort = Sort { text, lines, halves: lines.next(line_pages.div_ceil(2)) };
         let mut maps = Mix::new(&[(10, "text")]).maps(text, &mut rng);
@@ -177,13 +179,14 @@ pub(super) fn sort(v: &Values<'_>) -> Box<dyn Workload> {
 
 #[derive(Clone, Copy)]
 struct Sort {
-    text: Region,
-    lines: Region,
-    halves: Region,
+    text: StreamRegion,
+    lines: StreamRegion,
+    halves: StreamRegion,
 }
 
 impl Sort {
-    /// Lines that a page of records is about, which lie by chance in the text of pages of records `from` to `end`.
+    /// Lines that a page of records is about, which lie by chance in the text of pages of records
+    /// `from` to `end`.
     fn lookups(self, from: u64, end: u64, mut rng: Rng) -> impl Iterator<Item = Event> + Send {
         let (pages, all) = (self.text.pages, self.lines.pages);
         let (first, end) = (from * pages / all, (end * pages).div_ceil(all));
@@ -201,8 +204,8 @@ impl Sort {
     }
 }
 
-/// Runs that can be merged as soon as this one of all leaves is sorted, smaller ones first: those of powers of two that end with
-/// it; and with the last one all that is left.
+/// Runs that can be merged as soon as this one of all leaves is sorted, smaller ones first: those
+/// of powers of two that end with it; and with the last one all that is left.
 fn runs_complete_with(leaf: u64, leaves: u64) -> Vec<(u64, u64)> {
     let end = leaf + 1;
     let mut runs: Vec<(u64, u64)> = (1..=end.trailing_zeros()).map(|power| (end - (1 << power), end)).collect();
@@ -217,8 +220,9 @@ fn runs_complete_with(leaf: u64, leaves: u64) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Events are handled by time. The record of one that is done is cleared and goes to the end of a queue, from whose front the
-/// next one takes its own: so that all memory is in use, however few wait.
+/// Events are handled by time. The record of one that is done is cleared and goes to the end of a
+/// queue, from whose front the next one takes its own: so that all memory is in use, however few
+/// wait.
 pub(super) fn simulator(v: &Values<'_>) -> Box<dyn Workload> {
     let pages = ((v.real("records") / v.real("scale")).round() as u64).max(1);
     let (count, events) = (v.count("processes") as u32, (v.real("events") / v.real("scale")).round() as u64);
@@ -230,7 +234,7 @@ pub(super) fn simulator(v: &Values<'_>) -> Box<dyn Workload> {
         _ => Mix::new(&[(10, "zero")]),
     };
     at_once(v, &["cleared", "filled", "simulated"], |proc, mut rng| {
-        let data = Region::new(proc, pages);
+        let data = StreamRegion::new(proc, pages);
         let maps = mix.maps(data, &mut rng);
         let mut freed: VecDeque<u32> = (0..records as u32).collect();
         let mut waiting = BinaryHeap::with_capacity(pending as usize);
@@ -262,7 +266,7 @@ pub(super) fn xanim(v: &Values<'_>) -> Box<dyn Workload> {
         _ => Mix::new(&[(8, "f=0.28"), (2, "f=0.375")]),
     };
     at_once(v, &["decoded", "shown"], |proc, mut rng| {
-        let film = Region::new(proc, (frames * FRAME).div_ceil(4096));
+        let film = StreamRegion::new(proc, (frames * FRAME).div_ceil(4096));
         let maps = mix.maps(film, &mut rng);
         let mark = move |part: u32| [Event::Reaches { mark: part * count + proc }];
         let body = film.fill().chain(mark(0)).chain((0..shows).flat_map(move |_| film.walk())).chain(mark(1));

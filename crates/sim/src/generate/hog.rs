@@ -1,6 +1,6 @@
 //! Programs that are idle in the background, and one that fills memory.
 
-use super::stream::{process, workload, Mix, Region, Share};
+use super::stream::{process, workload, Mix, Share, StreamRegion};
 use super::{choice, count, pages, percent, scale, touch_ns, Param, Values, SEED};
 use crate::workload::{Event, Workload};
 use memfit_codec::generate::Rng;
@@ -45,18 +45,19 @@ pub(super) fn zsmalloc_sr(v: &Values<'_>) -> Box<dyn Workload> {
     fills(v, 1, scaled("browser"), scaled("hog"))
 }
 
-/// Programs start and are idle (mark 0), the hog fills its memory (mark 1) and ends; then the programs are used again (mark 2).
+/// Programs start and are idle (mark 0), the hog fills its memory (mark 1) and ends; then the
+/// programs are used again (mark 2).
 fn fills(v: &Values<'_>, programs: u32, background: u64, hog: u64) -> Box<dyn Workload> {
     let mut rng = Rng::new(v.count("seed"));
-    let idle: Vec<(Region, Vec<Event>)> = (0..programs)
-        .map(|proc| Region::new(proc, background))
+    let idle: Vec<(StreamRegion, Vec<Event>)> = (0..programs)
+        .map(|proc| StreamRegion::new(proc, background))
         .map(|region| (region, Mix::new(BROWSER).maps(region, &mut rng)))
         .collect();
-    let regions: Vec<Region> = idle.iter().map(|(region, _)| *region).collect();
+    let regions: Vec<StreamRegion> = idle.iter().map(|(region, _)| *region).collect();
     let opens = idle
         .into_iter()
         .flat_map(|(region, maps)| [Event::Starts { proc: region.proc }].into_iter().chain(maps).chain(region.fill()));
-    let data = Region::new(programs, hog);
+    let data = StreamRegion::new(programs, hog);
     let maps = match v.choice("variant") {
         "word" => Mix::new(&[(10, "sparse")]),
         _ => Mix::new(&[(4, "f=0.20"), (4, "f=0.50"), (2, "random")]),
@@ -74,7 +75,7 @@ fn fills(v: &Values<'_>, programs: u32, background: u64, hog: u64) -> Box<dyn Wo
         }
     });
     let fills = process(data.proc, maps, fill.chain([Event::Reaches { mark: 1 }]));
-    let back = regions.clone().into_iter().flat_map(Region::walk).chain([Event::Reaches { mark: 2 }]);
+    let back = regions.clone().into_iter().flat_map(StreamRegion::walk).chain([Event::Reaches { mark: 2 }]);
     let ends = regions.into_iter().map(|region| Event::Ends { proc: region.proc });
     let events = opens.chain([Event::Reaches { mark: 0 }]).chain(fills).chain(back).chain(ends);
     workload(events, v.count("touch_ns"), |mark| {

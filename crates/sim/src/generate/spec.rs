@@ -10,7 +10,8 @@ use std::fmt;
 #[derive(Debug, Clone)]
 pub struct Spec {
     entry: &'static WorkloadEntry,
-    /// As many as it has parameters: numbers in their units, the index of a choice or of a generator.
+    /// As many as it has parameters: numbers in their units, the index of a choice or of a
+    /// generator.
     values: Vec<f64>,
 }
 

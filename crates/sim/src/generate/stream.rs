@@ -1,4 +1,5 @@
-//! What every workload is made of: regions of pages, what they hold, processes in turns, and the programs' own time.
+//! What every workload is made of: regions of pages, what they hold, processes in turns, and the
+//! programs' own time.
 
 use crate::contents::kind;
 use crate::workload::{Event, How, Workload};
@@ -7,8 +8,8 @@ use std::ops::ControlFlow;
 
 /// First page of a process: 1 MiB.
 const BASE: u64 = 256;
-/// Regions begin at multiples of this, and at least as many pages lie between them: what is read along with a page of one is
-/// never of another.
+/// Regions begin at multiples of this, and at least as many pages lie between them: what is read
+/// along with a page of one is never of another.
 const ALIGN: u64 = 64;
 /// Touches whose time is told in one event.
 const SLICE: u64 = 256;
@@ -17,22 +18,22 @@ const RUN: u64 = 8;
 
 /// Neighbouring pages of a process that are used alike.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Region {
+pub(super) struct StreamRegion {
     pub(super) proc: u32,
     pub(super) first: u64,
     pub(super) pages: u64,
 }
 
-impl Region {
+impl StreamRegion {
     /// The first one of a process.
-    pub(super) fn new(proc: u32, pages: u64) -> Region {
-        Region { proc, first: BASE, pages }
+    pub(super) fn new(proc: u32, pages: u64) -> StreamRegion {
+        StreamRegion { proc, first: BASE, pages }
     }
 
     /// Another one of the process, behind this one.
-    pub(super) fn next(&self, pages: u64) -> Region {
+    pub(super) fn next(&self, pages: u64) -> StreamRegion {
         let first = (self.first + self.pages).next_multiple_of(ALIGN) + ALIGN;
-        Region { proc: self.proc, first, pages }
+        StreamRegion { proc: self.proc, first, pages }
     }
 
     /// A touch of one of its pages.
@@ -77,8 +78,8 @@ pub(super) fn named(name: &str) -> u16 {
     kind(name).unwrap_or_else(|| panic!("no generator is called {name}"))
 }
 
-/// Kinds of content in tenths of the pages: of each ten runs of [`RUN`] neighbours as many are of a kind as its share says, in an
-/// order by chance. So the shares hold for small regions, too.
+/// Kinds of content in tenths of the pages: of each ten runs of [`RUN`] neighbours as many are of a
+/// kind as its share says, in an order by chance. So the shares hold for small regions, too.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mix([u16; 10]);
 
@@ -91,10 +92,10 @@ impl Mix {
     }
 
     /// Maps a region so.
-    pub(super) fn maps(&self, region: Region, rng: &mut Rng) -> Vec<Event> {
+    pub(super) fn maps(&self, region: StreamRegion, rng: &mut Rng) -> Vec<Event> {
         let (mut out, mut start, mut current) = (Vec::new(), 0, None);
         let mut maps = |start, end, kind| {
-            out.push(Region { first: region.first + start, pages: end - start, ..region }.maps(kind));
+            out.push(StreamRegion { first: region.first + start, pages: end - start, ..region }.maps(kind));
         };
         let mut deck = self.0;
         for run in 0..region.pages.div_ceil(RUN) {
@@ -168,13 +169,14 @@ pub(super) fn process(
     maps: Vec<Event>,
     body: impl Iterator<Item = Event> + Send,
 ) -> impl Iterator<Item = Event> + Send {
-    // Nested to the right, so that the body, which is nearly all of it, is not asked for through every link of the chain.
+    // Nested to the right, so that the body, which is nearly all of it, is not asked for through
+    // every link of the chain.
     let start = std::iter::once(Event::Starts { proc }).chain(maps);
     start.chain(body.chain([Event::Ends { proc }]))
 }
 
-/// Events that were made ahead, a few hundred at a time, which is several times faster than one by one: asked for each event alone,
-/// every link of a chain of iterators hands it on in memory.
+/// Events that were made ahead, a few hundred at a time, which is several times faster than one by
+/// one: asked for each event alone, every link of a chain of iterators hands it on in memory.
 struct Ahead {
     ready: Vec<Event>,
     at: usize,
@@ -193,7 +195,8 @@ impl Ahead {
         event
     }
 
-    /// Makes at most `count` and as many as fit, `push` says what becomes of each. False: there are no more.
+    /// Makes at most `count` and as many as fit, `push` says what becomes of each. False: there are
+    /// no more.
     fn refill(
         &mut self,
         events: &mut impl Iterator<Item = Event>,
@@ -321,7 +324,7 @@ mod tests {
 
     #[test]
     fn regions_lie_apart() {
-        let first = Region::new(3, 100);
+        let first = StreamRegion::new(3, 100);
         let second = first.next(5);
         assert_eq!((second.proc, second.first, second.pages), (3, 448, 5));
         assert!(second.first >= first.first + first.pages + ALIGN);
@@ -331,7 +334,7 @@ mod tests {
     fn mixes_have_their_shares_and_cover_the_region() {
         let mix = Mix::new(&[(4, "zero"), (6, "text")]);
         for pages in [1, 7, 8, 9, 80, 803] {
-            let region = Region::new(1, pages);
+            let region = StreamRegion::new(1, pages);
             let (mut at, mut zeros) = (region.first, 0);
             for event in mix.maps(region, &mut Rng::new(5)) {
                 let Event::Maps { proc: 1, first, pages, kind: k } = event else { panic!("{event:?}") };
@@ -348,7 +351,7 @@ mod tests {
 
     #[test]
     fn processes_take_turns_until_all_have_ended() {
-        let program = |proc, pages| process(proc, vec![], Region::new(proc, pages).fill());
+        let program = |proc, pages| process(proc, vec![], StreamRegion::new(proc, pages).fill());
         let order = |slice| {
             Turns::new(vec![program(0, 3), program(1, 1), program(2, 2)], slice)
                 .map(|event| match event {
@@ -364,7 +367,7 @@ mod tests {
 
     #[test]
     fn time_is_told_in_slices_and_before_marks() {
-        let region = Region::new(0, SLICE + 10);
+        let region = StreamRegion::new(0, SLICE + 10);
         let told = |ns| {
             workload(region.fill().chain([Event::Reaches { mark: 1 }]), ns, |_| String::new())
                 .enumerate()

@@ -1,6 +1,6 @@
 //! The programs of Tuduce and Gross, "Adaptive Main Memory Compression", USENIX 2005, section 5.
 
-use super::stream::{part, process, workload, Mix, Region, Share, Writes};
+use super::stream::{part, process, workload, Mix, Share, StreamRegion, Writes};
 use super::{choice, contents, count, pages, param, percent, scale, touch_ns, warm, Param, Unit, Values, SEED, WRITES};
 use crate::workload::{Event, Workload};
 use memfit_codec::generate::Rng;
@@ -69,15 +69,16 @@ fn marks(names: &'static [&'static str]) -> impl Fn(u32) -> String + Send {
     move |mark| names.get(mark as usize).map_or_else(|| format!("mark {mark}"), |name| (*name).into())
 }
 
-/// Filled (mark 0), then read and written so many times, so that an area that adapts has its size (mark 1).
-fn fills(data: Region, warm: u64) -> impl Iterator<Item = Event> + Send {
+/// Filled (mark 0), then read and written so many times, so that an area that adapts has its size
+/// (mark 1).
+fn fills(data: StreamRegion, warm: u64) -> impl Iterator<Item = Event> + Send {
     let warms = (0..warm).flat_map(move |_| data.fill());
     data.fill().chain([Event::Reaches { mark: 0 }]).chain(warms).chain([Event::Reaches { mark: 1 }])
 }
 
 /// Linear cycles. Mark 0 is the end of the fill, mark n that of cycle n.
 pub(super) fn thrasher(v: &Values<'_>) -> Box<dyn Workload> {
-    let data = Region::new(0, scaled(v));
+    let data = StreamRegion::new(0, scaled(v));
     let cycles =
         (1..=v.count("cycles") as u32).flat_map(move |cycle| data.fill().chain([Event::Reaches { mark: cycle }]));
     let body = data.fill().chain([Event::Reaches { mark: 0 }]).chain(cycles);
@@ -94,7 +95,7 @@ pub(super) fn rand(v: &Values<'_>) -> Box<dyn Workload> {
         "1.4G" => (1.4, 1_200_000.0),
         _ => (1.8, 6_000_000.0),
     };
-    let data = Region::new(0, (gib * 262_144.0 / v.real("scale")).round() as u64);
+    let data = StreamRegion::new(0, (gib * 262_144.0 / v.real("scale")).round() as u64);
     let (mut rng, writes) = (Rng::new(v.count("seed")), Writes::percent(v.real("writes")));
     // Ratios under WKdm, which the paper used, and LZO are 0.499 and 0.500; 0.070 and 0.024.
     let mix = Mix::new(&[(10, if v.choice("ratio") == "50" { "f=0.40" } else { "sparse" })]);
@@ -107,11 +108,12 @@ pub(super) fn rand(v: &Values<'_>) -> Box<dyn Workload> {
     workload(process(0, maps, body), v.count("touch_ns"), marks(&["filled", "warm", "accesses"]))
 }
 
-/// Nodes of a decision diagram are made one behind the other (mark 0), for each of which the table of results, two older nodes and
-/// the table that finds nodes are looked up; then all are walked (mark 1).
+/// Nodes of a decision diagram are made one behind the other (mark 0), for each of which the table
+/// of results, two older nodes and the table that finds nodes are looked up; then all are walked
+/// (mark 1).
 pub(super) fn smv(v: &Values<'_>) -> Box<dyn Workload> {
     let all = scaled(v).max(16);
-    let cold = Region::new(0, (all as f64 * v.real("cold") / 100.0) as u64);
+    let cold = StreamRegion::new(0, (all as f64 * v.real("cold") / 100.0) as u64);
     let used = (all - cold.pages).max(4);
     let results = cold.next((used / 5).max(1));
     let slots = results.next((used / 10).max(1));
@@ -149,7 +151,7 @@ pub(super) fn smv(v: &Values<'_>) -> Box<dyn Workload> {
 
 /// The working set lies all over the footprint, as nodes with a connection do. Mark 2 is the end.
 pub(super) fn ns2(v: &Values<'_>) -> Box<dyn Workload> {
-    let data = Region::new(0, scaled(v));
+    let data = StreamRegion::new(0, scaled(v));
     let (mut rng, writes, share) =
         (Rng::new(v.count("seed")), Writes::percent(v.real("writes")), Share::percent(v.real("share")));
     let set = ((data.pages as f64 * v.real("set") / 100.0).round() as u64).max(1);
@@ -166,18 +168,20 @@ pub(super) fn ns2(v: &Values<'_>) -> Box<dyn Workload> {
     workload(process(0, maps, body), v.count("touch_ns"), marks(&["filled", "warm", "accesses"]))
 }
 
-/// In each step all links are gone through in order, and the first agent in the queue of each moves to the end of another queue.
-/// In which order agents leave has nothing to do with where they lie, and each moves once before one moves again. Mark 2 is the end.
+/// In each step all links are gone through in order, and the first agent in the queue of each moves
+/// to the end of another queue. In which order agents leave has nothing to do with where they lie,
+/// and each moves once before one moves again. Mark 2 is the end.
 pub(super) fn qsim(v: &Values<'_>) -> Box<dyn Workload> {
     let all = scaled(v);
-    let links = Region::new(0, LINKS / LINKS_IN_PAGE);
+    let links = StreamRegion::new(0, LINKS / LINKS_IN_PAGE);
     let data = links.next(all.saturating_sub(links.pages).max(1));
     let (mut rng, agents) = (Rng::new(v.count("seed")), data.pages * AGENTS);
     // 0.0975 under WKdm.
     let mix = Mix::new(&[(5, "sparse"), (5, "f=0.05")]);
     let mut maps = mix.maps(links, &mut rng);
     maps.extend(mix.maps(data, &mut rng));
-    // The n-th to leave is agent n * stride: all of them, if the two numbers have no common divisor.
+    // The n-th to leave is agent n * stride: all of them, if the two numbers have no common
+    // divisor.
     let mut stride = rng.below(agents) | 1;
     while divisor(stride, agents) != 1 {
         stride += 2;

@@ -1,12 +1,13 @@
 //! Pages at random by the law of Zipf: the n-th most likely page in proportion to 1 / n^skew.
 //!
-//! Drawn by the alias method (A. J. Walker, "An Efficient Method for Generating Discrete Random Variables with General
-//! Distributions", ACM TOMS 3(3), 1977), with the tables made as by M. D. Vose, "A Linear Algorithm for Generating Random Numbers
-//! with a Given Distribution", IEEE TSE 17(9), 1991: exact up to rounding, in one look at a table of 8 bytes a page, at any skew.
-//! Rejection-inversion (Hörmann and Derflinger 1996) needs no table, but several logarithms a draw, and a second table anyhow that
-//! says where the n-th page lies.
+//! Drawn by the alias method (A. J. Walker, "An Efficient Method for Generating Discrete Random
+//! Variables with General Distributions", ACM TOMS 3(3), 1977), with the tables made as by M. D.
+//! Vose, "A Linear Algorithm for Generating Random Numbers with a Given Distribution", IEEE TSE
+//! 17(9), 1991: exact up to rounding, in one look at a table of 8 bytes a page, at any skew.
+//! Rejection-inversion (Hörmann and Derflinger 1996) needs no table, but several logarithms a draw,
+//! and a second table anyhow that says where the n-th page lies.
 
-use super::stream::{process, shuffle, workload, Region, Writes};
+use super::stream::{process, shuffle, workload, StreamRegion, Writes};
 use super::Values;
 use crate::workload::{Event, Workload};
 use memfit_codec::generate::Rng;
@@ -45,7 +46,8 @@ impl Alias {
 
     /// The next number.
     fn draw(&self, rng: &mut Rng) -> u64 {
-        // The whole part of a random multiple of the number of cells is one of them, what is behind the point says which half.
+        // The whole part of a random multiple of the number of cells is one of them, what is behind
+        // the point says which half.
         let random = u128::from(rng.next()) * self.0.len() as u128;
         let (cell, behind) = ((random >> 64) as usize, (random >> 32) as u32);
         let Cell { itself, other } = self.0[cell];
@@ -72,7 +74,7 @@ pub(super) fn uniform(v: &Values<'_>) -> Box<dyn Workload> {
 }
 
 fn draws(v: &Values<'_>, mut rng: Rng, draw: impl Fn(&mut Rng) -> u64 + Send + 'static) -> Box<dyn Workload> {
-    let data = Region::new(0, v.count("pages"));
+    let data = StreamRegion::new(0, v.count("pages"));
     let writes = Writes::percent(v.real("writes"));
     let touches = (0..v.count("accesses")).map(move |_| {
         let page = draw(&mut rng);
@@ -87,7 +89,8 @@ fn draws(v: &Values<'_>, mut rng: Rng, draw: impl Fn(&mut Rng) -> u64 + Send + '
 mod tests {
     use super::*;
 
-    /// Sum of (seen - expected)^2 / expected over the first numbers, each expected often enough; the rest is one more.
+    /// Sum of (seen - expected)^2 / expected over the first numbers, each expected often enough;
+    /// the rest is one more.
     fn chi_square(weights: &[f64], draws: u64, first: usize) -> f64 {
         let (alias, mut rng) = (Alias::new(weights.to_vec()), Rng::new(9));
         let (mut seen, sum) = (vec![0u64; first + 1], weights.iter().sum::<f64>());

@@ -1,15 +1,17 @@
-//! Stack distances: at each touch the number of pages that were touched since the last touch of the page, itself included. A memory
-//! of as many pages or more hits.
+//! Stack distances: at each touch the number of pages that were touched since the last touch of the
+//! page, itself included. A memory of as many pages or more hits.
 //!
-//! The last touch of each page is a mark on an axis of time; a distance is a number of marks (B. T. Bennett and V. J. Kruskal, "LRU
-//! stack processing", IBM Journal of Research and Development 19(4), 1975; F. Olken, "Efficient methods for calculating the
-//! success function of fixed space replacement policies", LBL-12370, 1981). Marks are bits, counted by blocks of 512 in a tree of
-//! Fenwick. When the axis is at its end the marks move together at its beginning, so it is a few times as long as there are pages,
-//! whatever the number of touches.
+//! The last touch of each page is a mark on an axis of time; a distance is a number of marks (B. T.
+//! Bennett and V. J. Kruskal, "LRU stack processing", IBM Journal of Research and Development
+//! 19(4), 1975; F. Olken, "Efficient methods for calculating the success function of fixed space
+//! replacement policies", LBL-12370, 1981). Marks are bits, counted by blocks of 512 in a tree of
+//! Fenwick. When the axis is at its end the marks move together at its beginning, so it is a few
+//! times as long as there are pages, whatever the number of touches.
 //!
-//! A page that is freed leaves its mark behind, as a hole: the memories that had the page have room from then on. The next page that
-//! such a memory does not have, at its place or deeper, takes the topmost hole; the place that it had itself, if any, is a hole
-//! then, as in those memories that had it nothing else has left.
+//! A page that is freed leaves its mark behind, as a hole: the memories that had the page have room
+//! from then on. The next page that such a memory does not have, at its place or deeper, takes the
+//! topmost hole; the place that it had itself, if any, is a hole then, as in those memories that
+//! had it nothing else has left.
 
 use super::{rename, Hits, Pages, Table};
 use crate::workload::Event;
@@ -79,7 +81,8 @@ impl Marks {
     }
 }
 
-/// Plain LRU of all sizes at once. Takes memory for the pages that the workload has at a time, and for their distances.
+/// Plain LRU of all sizes at once. Takes memory for the pages that the workload has at a time, and
+/// for their distances.
 #[derive(Debug)]
 pub struct Distances {
     /// Times of the last touches, from 1 on.

@@ -16,15 +16,15 @@ impl Machine {
             // The kernel's own.
             return;
         }
-        let book = self.books[id.0 as usize].as_mut().expect("a started process has a book");
-        let info = book.page(page);
+        let shadow = self.shadows[id.0 as usize].as_mut().expect("a started process has shadow pages");
+        let info = shadow.page(page);
         let was_resident = info.resident;
         if how == How::Write {
             if info.write() {
                 self.tier.drop_copy(id, page);
             }
-            if book.shared > 0 {
-                book.unshare(page);
+            if shadow.shared > 0 {
+                shadow.unshare(page);
             }
         }
         if !was_resident {
@@ -32,26 +32,27 @@ impl Machine {
         }
     }
 
-    /// A page that a recorded run has brought beside another, or had in memory before it was registered.
+    /// A page that a recorded run has brought beside another, or had in memory before it was
+    /// registered.
     pub(super) fn brought(&mut self, id: ProcId, page: u64) {
         if self.residents == Residents::Simulated {
             return self.touch(id, page, How::Read);
         }
-        if !self.book(id).page(page).resident {
+        if !self.shadow(id).page(page).resident {
             self.serve(id, page, How::Read, true);
         }
     }
 
     /// A page is in memory already.
     pub(super) fn present(&mut self, id: ProcId, page: u64) {
-        let info = self.book(id).page(page);
+        let info = self.shadow(id).page(page);
         if info.resident {
             return;
         }
         (info.resident, info.written) = (true, true);
         if !self.core.adopt(id, Page(page), false) {
             // It is outside here: in the recorded run it was not.
-            self.book(id).page(page).resident = false;
+            self.shadow(id).page(page).resident = false;
             return self.serve(id, page, How::Read, true);
         }
         self.peak();
@@ -98,7 +99,7 @@ impl Machine {
 
     /// What a fault may bring besides.
     fn limit(&mut self, id: ProcId, page: u64) -> PageRange {
-        match (self.residents, self.book(id).mapping(page)) {
+        match (self.residents, self.shadow(id).mapping(page)) {
             (Residents::Simulated, Some((first, end, _))) => range(first, end - first),
             _ => range(page, 1),
         }
@@ -163,9 +164,9 @@ impl Machine {
         *by(if around { &mut self.tally.around } else { &mut self.tally.faults }) += 1;
         self.times.program += ns;
         self.core.loaded(id, load.page, filled);
-        let (tier, books) = (&mut self.tier, &mut self.books);
-        let info = books[id.0 as usize].as_mut().expect("it has a book").page(page);
-        self.core.settle(|extent, len| match kept {
+        let (tier, shadows) = (&mut self.tier, &mut self.shadows);
+        let info = shadows[id.0 as usize].as_mut().expect("it has shadow pages").page(page);
+        self.core.apply_effects(|extent, len| match kept {
             Some(stored) if stored.extent == extent => {
                 tier.keep_copy(id, page, stored);
                 info.copied = true;

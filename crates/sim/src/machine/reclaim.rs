@@ -1,9 +1,10 @@
-//! Keeping memory free, as the pager's reclaim thread does it; writes end at once, in the order in which they begin.
+//! Keeping memory free, as the pager's reclaim thread does it; writes end at once, in the order in
+//! which they begin.
 
 use super::{Machine, Residents};
 use memfit_codec::{Choice, CodecId, Pressure, PAGE};
+use memfit_core::budget::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, SLOW_DEVICE_NS};
 use memfit_core::scheme::SwapFormat;
-use memfit_core::sizes::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, SLOW_DEVICE_NS};
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, PAGE_BYTES};
 
 /// Most pages of a batch.
@@ -12,7 +13,8 @@ const BATCH_PAGES: u64 = 256;
 const HOPELESS: u32 = 4;
 
 impl Machine {
-    /// Frees memory: in the background as far as time has passed, and before the program goes on if too little is free.
+    /// Frees memory: in the background as far as time has passed, and before the program goes on if
+    /// too little is free.
     pub(super) fn balance(&mut self) {
         if self.residents == Residents::AsRecorded {
             return self.balance_pool();
@@ -46,8 +48,9 @@ impl Machine {
         }
     }
 
-    /// The same where only staging and the pool can give: the pool keeps what it has as long as the budget allows. What the run
-    /// itself was over its budget for a moment is not the pool's to make up for.
+    /// The same where only staging and the pool can give: the pool keeps what it has as long as the
+    /// budget allows. What the run itself was over its budget for a moment is not the pool's to
+    /// make up for.
     fn balance_pool(&mut self) {
         let allowed = -(self.sizes.calm.low as i64);
         for _ in 0..HOPELESS {
@@ -146,7 +149,8 @@ impl Machine {
         for &item in &picked {
             match self.compress_one(item, origin, aim) {
                 Placed::Swap => done += usize::from(self.write_raw(item.object)),
-                // At once, so that those after it find room: here writes take no time before they free it.
+                // At once, so that those after it find room: here writes take no time before they
+                // free it.
                 Placed::Full => done += self.make_pool_smaller(true),
                 Placed::Nothing | Placed::Pool { .. } => done += 1,
             }
@@ -197,7 +201,7 @@ impl Machine {
     fn encode(&mut self, content: &crate::contents::Content, region: u32, aim: memfit_codec::Aim) -> Coded {
         let limit = self.core.len_max() as u16;
         let key = u64::from(region);
-        let choice = self.codec.map_or_else(|| self.chooser.choose(key, aim), Choice::Use);
+        let choice = self.codec.map_or_else(|| self.selector.choose(key, aim), Choice::Use);
         let auto = self.codec.is_none();
         let mut best: Option<(CodecId, u16)> = None;
         let codecs: &[CodecId] = match &choice {
@@ -211,7 +215,7 @@ impl Machine {
             ns += self.costs.codec(codec.0).compress_ns;
             let len = content.len(codec).filter(|&len| len <= limit);
             if auto {
-                self.chooser.record(key, codec, PAGE, len.map(usize::from));
+                self.selector.record(key, codec, PAGE, len.map(usize::from));
             }
             if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
                 best = Some((codec, len));
@@ -338,7 +342,8 @@ impl Machine {
         }
     }
 
-    /// Appends anew what is live in a segment full of holes, if that pays. Returns how many objects that were.
+    /// Appends anew what is live in a segment full of holes, if that pays. Returns how many objects
+    /// that were.
     fn clean(&mut self) -> usize {
         let Some((segment, objects)) = self.tier.begin_cleaning(&mut self.tally) else {
             self.no_longer_full();

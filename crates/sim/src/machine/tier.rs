@@ -4,8 +4,8 @@ use super::Tally;
 use crate::device::{Device, Transfers};
 use crate::hash::NumberMap;
 use memfit_core::blocks::{block_of, BLOCK_BYTES, BLOCK_UNIT_BYTES};
+use memfit_core::budget::{LOG_BATCH_MIN, LOG_FLUSH, LOG_PADDING, LOG_WRITES, ROOM_AGAIN};
 use memfit_core::scheme::SwapFormat;
-use memfit_core::sizes::{LOG_BATCH_MIN, LOG_FLUSH, LOG_PADDING, LOG_WRITES, ROOM_AGAIN};
 use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, SEGMENT_BYTES};
 use memfit_core::{Extent, ObjectId, ProcId, Stored};
 use std::collections::VecDeque;
@@ -175,8 +175,8 @@ impl Tier {
         self.at_hand.contains(extent.unit)
     }
 
-    /// Reads objects; what lies together in one operation. Returns how long a fault waits for it: writes under way are not
-    /// waited for, but one.
+    /// Reads objects; what lies together in one operation. Returns how long a fault waits for it:
+    /// writes under way are not waited for, but one.
     pub fn read(&mut self, objects: &[Stored], now: u64, tally: &mut Tally) -> u64 {
         let mut places: Vec<Range<u64>> = objects.iter().map(|stored| self.place(stored)).collect();
         places.sort_unstable_by_key(|place| place.start);
@@ -276,7 +276,8 @@ impl Tier {
         self.disk.write(at, bytes.into(), now, tally);
     }
 
-    /// Sends off what was collected. Returns how long reclaim has to wait for the device before it goes on.
+    /// Sends off what was collected. Returns how long reclaim has to wait for the device before it
+    /// goes on.
     pub fn flushed(&mut self, now: u64, tally: &mut Tally) -> u64 {
         self.disk.until = self.disk.until.max(now);
         self.flush(tally);

@@ -39,7 +39,8 @@ pub unsafe fn searched(file: Text) -> bool {
 /// Whether the file is a 32-bit program or a script for one. If that cannot be told, it is not.
 pub unsafe fn is_32_bit(directory: i32, path: Text, flags: i32) -> bool {
     let mut head = [MaybeUninit::<u8>::uninit(); HEAD_BYTES];
-    // SAFETY: only what was read of the file is looked at; the interpreter's name is terminated in place.
+    // SAFETY: only what was read of the file is looked at; the interpreter's name is terminated in
+    // place.
     unsafe {
         let got = read_head(directory, path, flags, &mut head);
         let head = head.as_mut_ptr().cast::<u8>();
@@ -66,8 +67,9 @@ unsafe fn is_elf_32(head: Text, got: usize) -> bool {
 
 /// Reads the first bytes of a regular file: how many, 0 after any error.
 unsafe fn read_head(directory: i32, path: Text, flags: i32, head: &mut [MaybeUninit<u8>; HEAD_BYTES]) -> usize {
-    // SAFETY: the kernel checks the path and writes no more than there is room for. Only the descriptor that was opened
-    // here is closed. O_CLOEXEC | O_NONBLOCK | O_NOCTTY: opening must have no effect.
+    // SAFETY: the kernel checks the path and writes no more than there is room for. Only the
+    // descriptor that was opened here is closed. O_CLOEXEC | O_NONBLOCK | O_NOCTTY: opening must
+    // have no effect.
     unsafe {
         if path.is_null() || !is_regular(directory, path, flags) {
             return 0;
@@ -87,11 +89,13 @@ unsafe fn read_head(directory: i32, path: Text, flags: i32, head: &mut [MaybeUni
 
 unsafe fn is_regular(directory: i32, path: Text, flags: i32) -> bool {
     let mut stat = [MaybeUninit::<u32>::uninit(); 36];
-    // SAFETY: the kernel checks the path; its struct stat has 144 bytes, the seventh word of which is the mode.
+    // SAFETY: the kernel checks the path; its struct stat has 144 bytes, the seventh word of which
+    // is the mode.
     unsafe { syscall!(NEWFSTATAT, directory, path, stat.as_mut_ptr(), flags) == 0 && stat[6].assume_init() >> 12 == 8 }
 }
 
-/// The file that `execvp` will take: the name itself, or the first of the path that can be executed.
+/// The file that `execvp` will take: the name itself, or the first of the path that can be
+/// executed.
 pub unsafe fn search(file: Text, path: &mut [MaybeUninit<u8>; PATH_BYTES]) -> Option<Text> {
     if file.is_null() {
         return None;

@@ -20,7 +20,8 @@ const STUB: &[u8] = b"/libmemfit.so";
 /// Forwards with a changed environment for a program that cannot have a stub, else with `None`.
 pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) -> i32) -> i32 {
     let changed = |envp| forward(Some(envp));
-    // SAFETY: as the caller promises. A signal's stack may be small, so the large room is the second choice.
+    // SAFETY: as the caller promises. A signal's stack may be small, so the large room is the
+    // second choice.
     unsafe {
         let done = if !(is_32_bit || seccomp::starts_alone()) || envp.is_null() {
             None
@@ -33,7 +34,7 @@ pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) 
     }
 }
 
-/// Apart so that only this path takes so much stack; `None` if there is too little room.
+/// NetnsFallback so that only this path takes so much stack; `None` if there is too little room.
 #[inline(never)]
 unsafe fn without_stub<const ENTRIES: usize, const TEXT: usize>(
     envp: Texts,
@@ -90,7 +91,8 @@ unsafe fn without_entry(entry: Text, text: &mut [MaybeUninit<u8>]) -> Preload {
     let (mut len, mut found) = (PRELOAD.len(), false);
     let mut from = PRELOAD.len();
     let to = text.as_mut_ptr().cast::<u8>();
-    // SAFETY: the entry is a C string; all writes are within `text`, which has room for one byte more than `len`.
+    // SAFETY: the entry is a C string; all writes are within `text`, which has room for one byte
+    // more than `len`.
     unsafe {
         while byte(entry, from) != 0 {
             let mut end = from;
@@ -143,7 +145,8 @@ pub unsafe fn starts_with(text: Text, start: &[u8]) -> bool {
     start.iter().enumerate().all(|(i, expected)| unsafe { byte(text, i) } == *expected)
 }
 
-/// A byte of the program's text. Volatile: otherwise the compiler makes calls of libc functions of loops over it.
+/// A byte of the program's text. Volatile: otherwise the compiler makes calls of libc functions of
+/// loops over it.
 pub unsafe fn byte(text: Text, at: usize) -> u8 {
     // SAFETY: the caller knows that the byte is there.
     unsafe { text.add(at).read_volatile() }

@@ -183,9 +183,10 @@ impl Next {
     fn find(&self) -> usize {
         type Dlsym = unsafe extern "C" fn(usize, Text) -> usize;
         type Dlopen = unsafe extern "C" fn(Text, u32) -> usize;
-        // SAFETY: the symbols, if there, are functions of these types. RTLD_NEXT = -1, RTLD_LAZY = 1, __RTLD_DLOPEN =
-        // 1 << 31. Before 2.34 programs of glibc without libdl have no `dlsym`, but libc has one of its own. A program's
-        // own `dlsym` may find what comes after the program, which is us: then libc is asked.
+        // SAFETY: the symbols, if there, are functions of these types. RTLD_NEXT = -1, RTLD_LAZY =
+        // 1, __RTLD_DLOPEN = 1 << 31. Before 2.34 programs of glibc without libdl have no `dlsym`,
+        // but libc has one of its own. A program's own `dlsym` may find what comes after the
+        // program, which is us: then libc is asked.
         let at = unsafe {
             let name = self.name.as_ptr().cast();
             let wrong = |at: usize| at == 0 || (memfit_exec_start()..memfit_exec_end()).contains(&at);

@@ -1,8 +1,9 @@
 //! Dirty buffers in order of age, and the oldest with so much room.
 //!
-//! Each buffer has a *position*, higher than those of all older ones. A tree of maxima over the positions, 16 to a node,
-//! leads to the lowest position with enough room. Positions of buffers that are gone stay empty until there are as many
-//! of them as live ones; then all are numbered anew, which costs O(1) per buffer that came.
+//! Each buffer has a *position*, higher than those of all older ones. A tree of maxima over the
+//! positions, 16 to a node, leads to the lowest position with enough room. Positions of buffers
+//! that are gone stay empty until there are as many of them as live ones; then all are numbered
+//! anew, which costs O(1) per buffer that came.
 
 use super::super::{shrink_loose, table_bytes};
 use crate::grow::reserve_tight;
@@ -18,8 +19,8 @@ const LOOSE_MIN: usize = 64;
 pub(super) struct AgeOrder {
     /// Frame of the buffer at each position; `NIL`: none.
     frames: Vec<u32>,
-    /// `levels[0]` has the room at each position, `levels[k + 1]` the most of each 16 of level `k`. The last level has at
-    /// most 16.
+    /// `levels[0]` has the room at each position, `levels[k + 1]` the most of each 16 of level `k`.
+    /// The last level has at most 16.
     levels: Vec<Vec<u16>>,
     live: u32,
 }
@@ -34,7 +35,8 @@ impl AgeOrder {
         self.live
     }
 
-    /// Appends the youngest buffer, without room; its position. `moved` hears of other buffers' new positions.
+    /// Appends the youngest buffer, without room; its position. `moved` hears of other buffers' new
+    /// positions.
     pub fn push(&mut self, frame: u32, moved: impl FnMut(u32, u32)) -> u32 {
         if self.frames.len() >= 2 * self.live as usize + LOOSE_MIN {
             self.renumber(moved);

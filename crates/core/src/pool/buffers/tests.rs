@@ -60,7 +60,8 @@ fn rule_4_zpages_are_appended() {
     assert_eq!(pool.view(Unit(0)).free_bytes, 0);
 }
 
-/// With all ratios above one half no buffer ever holds two pages: a gain of exactly 1 (checks of 2.5).
+/// With all ratios above one half no buffer ever holds two pages: a gain of exactly 1 (checks of
+/// 2.5).
 #[test]
 fn rule_5_zpages_are_never_split() {
     let mut pool = pool(16);
@@ -97,7 +98,8 @@ fn rule_5_5_first_fit_in_order_of_age() {
     assert_eq!(at(&mut pool, 96), (0, 4000, false));
 }
 
-/// It does not fit if every buffer is dirty and none has room; after a cleaning there is a clean one.
+/// It does not fit if every buffer is dirty and none has room; after a cleaning there is a clean
+/// one.
 #[test]
 fn rule_6_full_until_a_buffer_was_cleaned() {
     let mut pool = pool(2);
@@ -145,7 +147,8 @@ fn rule_13_a_cleaned_buffer_stays_until_it_is_used_again() {
     assert!(pool.clean(Unit(0)));
     assert_eq!(at(&mut pool, 3000), (0, 0, false));
     assert!(!pool.clean(Unit(0)));
-    // 5.13: a clean one none of whose pages is left on the device is given up; then its frame is fresh again.
+    // 5.13: a clean one none of whose pages is left on the device is given up; then its frame is
+    // fresh again.
     write(&mut pool, 0);
     assert_eq!(pool.discard(Unit(0)), Span { first: 0, frames: 1 });
     assert!(!pool.clean(Unit(0)) && !pool.clean(Unit(999)));
@@ -186,7 +189,8 @@ fn clean_buffers_that_are_read_are_not_used_again() {
     assert_eq!(at(&mut pool, 100), (0, 0, false));
 }
 
-/// Also 2.5: three of four pages free nothing, the fourth frees the buffer; without a write if it is dirty (5.13).
+/// Also 2.5: three of four pages free nothing, the fourth frees the buffer; without a write if it
+/// is dirty (5.13).
 #[test]
 fn rule_17_room_is_free_with_the_last_zpage() {
     let mut pool = pool(2);
@@ -214,7 +218,8 @@ fn zpages_of_a_unit() {
     assert_eq!(pool.unit(handles[1]), Unit(0));
 }
 
-/// Below the use nothing is dropped; what is written then is not kept, and what is clean may still be used.
+/// Below the use nothing is dropped; what is written then is not kept, and what is clean may still
+/// be used.
 #[test]
 fn limits_below_the_use() {
     let mut pool = pool(3);

@@ -1,8 +1,9 @@
 //! The blocks of one zone: which are free, and where enough of them lie in a row.
 //!
-//! A bit per block says free or used. Over the words of the bitmap stands a binary tree whose nodes know three things of
-//! their part of the zone: how many blocks are free at its start, at its end, and in a row anywhere in it. So the lowest
-//! run of `k` free blocks is found, and a run taken or freed, in O(log words).
+//! A bit per block says free or used. Over the words of the bitmap stands a binary tree whose nodes
+//! know three things of their part of the zone: how many blocks are free at its start, at its end,
+//! and in a row anywhere in it. So the lowest run of `k` free blocks is found, and a run taken or
+//! freed, in O(log words).
 //!
 //! ```text
 //! tree   [ head 0, longest 5, tail 3 ]                       both halves together
@@ -10,8 +11,9 @@
 //! words  ..xx.x.x x.xxx..     ...xxxx. x..x....              (8 blocks a word here, 64 in truth)
 //! ```
 //!
-//! No page needs more than [`RUN_MAX`] blocks, so longer runs count as that and a node takes 3 bytes. With the bitmap that
-//! is 0.22 to 0.31 bytes per block, where the two numbers of the paper's block table take 8.
+//! No page needs more than [`RUN_MAX`] blocks, so longer runs count as that and a node takes 3
+//! bytes. With the bitmap that is 0.22 to 0.31 bytes per block, where the two numbers of the
+//! paper's block table take 8.
 
 use super::super::span::{mask, runs};
 use super::super::{table_bytes, LEN_MAX};
@@ -70,7 +72,8 @@ fn capped(a: u8, b: u8) -> u8 {
 pub(super) struct Blocks {
     /// Bit set: block is free. Bits beyond the zone are never set.
     free: Vec<u64>,
-    /// Node 1 is the whole, the halves of node `i` are `2 * i` and `2 * i + 1`; the last half of the table are the words.
+    /// Node 1 is the whole, the halves of node `i` are `2 * i` and `2 * i + 1`; the last half of
+    /// the table are the words.
     tree: Vec<Runs>,
     used: u32,
     blocks: u32,

@@ -1,8 +1,9 @@
 //! The chain of zones, oldest first, and first fit over it.
 //!
-//! Zones have rising positions in the order in which they were appended; one that goes leaves a gap, and the gaps are
-//! closed when the positions run out, so that both are O(1) in the mean. A binary tree over the positions holds the
-//! largest room below each node: the first zone that has room is found in O(log zones), not by a walk along the chain.
+//! Zones have rising positions in the order in which they were appended; one that goes leaves a
+//! gap, and the gaps are closed when the positions run out, so that both are O(1) in the mean. A
+//! binary tree over the positions holds the largest room below each node: the first zone that has
+//! room is found in O(log zones), not by a walk along the chain.
 
 use super::super::table_bytes;
 use crate::grow::reserve_tight;
@@ -30,7 +31,8 @@ pub(super) struct Chain {
     zones: Vec<u32>,
     /// Position of each zone.
     positions: Vec<u32>,
-    /// Node 1 is the whole, the halves of node `i` are `2 * i` and `2 * i + 1`; the last half are the positions.
+    /// Node 1 is the whole, the halves of node `i` are `2 * i` and `2 * i + 1`; the last half are
+    /// the positions.
     tree: Vec<Room>,
     live: u32,
 }

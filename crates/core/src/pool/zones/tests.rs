@@ -7,7 +7,8 @@ fn of_zones(zones: u32, entries_per_frame: u32) -> Zones {
     Zones::new(&PoolParams { entries_per_frame, ..PoolParams::new(zones * 1024, zones * 1024) })
 }
 
-/// Zones of one frame in four blocks of 1024 bytes, with `entries_per_frame` entries: small enough to be seen as a whole.
+/// Zones of one frame in four blocks of 1024 bytes, with `entries_per_frame` entries: small enough
+/// to be seen as a whole.
 fn tiny(area: u32, limit: u32, entries_per_frame: u32) -> Zones {
     let params = PoolParams { zone_frames: 1, block_bytes: 1024, entries_per_frame, ..PoolParams::new(area, 9) };
     let mut pool = Zones::new(&params);
@@ -53,7 +54,8 @@ fn compact(pool: &mut Zones, max_moves: usize, stay: &str) -> (String, Vec<Span>
     (out.into_iter().map(|step| letter(step.handle)).collect(), freed)
 }
 
-/// Rules 1, 3, 5 and section 2.4: pages of 2049 bytes take 17 blocks of 128, and 1927 of them fill a zone but for 9 blocks.
+/// Rules 1, 3, 5 and section 2.4: pages of 2049 bytes take 17 blocks of 128, and 1927 of them fill
+/// a zone but for 9 blocks.
 #[test]
 fn z1_pages_of_2049_bytes() {
     let mut pool = of_zones(1, 4);
@@ -84,7 +86,8 @@ fn z2_entries_run_out_first() {
         assert!(pool.place(100).is_err());
         assert_eq!((pool.zone(0).blocks.used(), pool.zone(0).blocks.free()), (pages, 32_768 - pages));
         assert_eq!(pool.usage().used_bytes, u64::from(pages) * 128);
-        // An entry that comes back is used again; a zone without entries counts as one without blocks.
+        // An entry that comes back is used again; a zone without entries counts as one without
+        // blocks.
         pool.remove(Handle::from_raw(77));
         assert_eq!(pool.place(4096).unwrap().handle, Handle::from_raw(77));
         assert!(pool.place(1).is_err());
@@ -154,17 +157,20 @@ fn z12_shrink_deletes_the_zone_with_the_fewest_used_blocks() {
     let (moves, freed) = compact(&mut pool, usize::MAX, "");
     assert_eq!((moves.as_str(), freed), ("g", vec![Span { first: 2, frames: 1 }]));
     assert_eq!(picture(&pool), "aaag bbef hhh.");
-    // Nothing else has moved, and names stay: so does any order that is kept by name, as that of use.
+    // Nothing else has moved, and names stay: so does any order that is kept by name, as that of
+    // use.
     let after: Vec<(Handle, u32)> = pool.handles.iter().map(|(handle, place)| (handle, u32::from(place.len))).collect();
     assert_eq!(before, after);
     assert_eq!(pool.usage().frames, 3);
-    // Rule 13 and 14: the next zone has the memory and number of the deleted one, but is the last of the chain.
+    // Rule 13 and 14: the next zone has the memory and number of the deleted one, but is the last
+    // of the chain.
     pool.set_limit(4);
     assert_eq!(place(&mut pool, 4).grew, Span { first: 2, frames: 1 });
     assert_eq!(picture(&pool), "aaag bbef hhh. dddd");
 }
 
-/// Resolution 5.16: of zones with as many used blocks the later one of the chain, whatever its number.
+/// Resolution 5.16: of zones with as many used blocks the later one of the chain, whatever its
+/// number.
 #[test]
 fn z12_ties_go_to_the_later_zone() {
     let mut pool = tiny(9, 9, 4);
@@ -189,7 +195,8 @@ fn z12_ties_go_to_the_later_zone() {
     assert_eq!(condemned(&pool), [false; 3]);
 }
 
-/// Rules 12 and 15, resolution 5.17: what does not fit elsewhere stays, until pages leave or the limit rises.
+/// Rules 12 and 15, resolution 5.17: what does not fit elsewhere stays, until pages leave or the
+/// limit rises.
 #[test]
 fn z12_what_does_not_fit_stays() {
     let mut pool = tiny(9, 3, 4);
@@ -266,7 +273,8 @@ fn z13_grows_by_whole_zones() {
     pool.check();
 }
 
-/// Rule 14: tables come and go with the zones; a zone that is empty is given back by the removal itself.
+/// Rule 14: tables come and go with the zones; a zone that is empty is given back by the removal
+/// itself.
 #[test]
 fn z14_tables_go_with_the_zone() {
     let mut pool = of_zones(8, 4);
@@ -309,8 +317,8 @@ fn zones_that_are_smaller_than_asked() {
     assert_eq!(ENTRIES_MAX, 524_288);
 }
 
-/// Deviation: blocks enough, but not in a row. The page goes on to the next zone that has a run, then to a new one, then
-/// it is refused; and then compaction makes the run.
+/// Deviation: blocks enough, but not in a row. The page goes on to the next zone that has a run,
+/// then to a new one, then it is refused; and then compaction makes the run.
 #[test]
 fn pages_pass_a_zone_whose_runs_are_too_short() {
     let mut pool = tiny(9, 3, 4);
@@ -328,7 +336,8 @@ fn pages_pass_a_zone_whose_runs_are_too_short() {
     assert_eq!(compact(&mut pool, 9, ""), (String::new(), vec![]));
     place(&mut pool, 2);
     assert_eq!((picture(&pool).as_str(), pool.wanted), (".b.d ecc. aaff", 0));
-    // Refused. The last page of the zone with most free blocks moves to its first hole, and that is enough.
+    // Refused. The last page of the zone with most free blocks moves to its first hole, and that is
+    // enough.
     assert!(pool.place(2048).is_err());
     assert_eq!((pool.passed_by, pool.refused), (3, 1));
     assert_eq!(compact(&mut pool, 0, ""), (String::new(), vec![]));
@@ -366,7 +375,8 @@ fn runs_are_made_where_most_is_free() {
     assert_eq!(picture(&pool), "a.c.");
 }
 
-/// Rule 12: of several condemned zones that with the fewest used blocks is emptied first, since it is done soonest.
+/// Rule 12: of several condemned zones that with the fewest used blocks is emptied first, since it
+/// is done soonest.
 #[test]
 fn z12_the_emptiest_condemned_zone_first() {
     let mut pool = tiny(9, 3, 4);
@@ -381,7 +391,8 @@ fn z12_the_emptiest_condemned_zone_first() {
     assert_eq!(picture(&pool), "aaaf ..de");
 }
 
-/// Rule 12 with that deviation: a page of a condemned zone finds no run, compaction makes it in the same call.
+/// Rule 12 with that deviation: a page of a condemned zone finds no run, compaction makes it in the
+/// same call.
 #[test]
 fn z12_relocation_makes_the_runs_it_needs() {
     let mut pool = tiny(9, 2, 4);
@@ -451,7 +462,8 @@ fn eq1_printed_overhead() {
         let printed = printed_overhead(zone, block, entries);
         assert_eq!(printed, PrintedOverhead { block_table, entry_table });
         assert_eq!(format!("{:.1}", (block_table + entry_table) as f64 * 100.0 / zone as f64), percent);
-        // What the tables take here: less than a seventh of that, with a page for every entry less than half.
+        // What the tables take here: less than a seventh of that, with a page for every entry less
+        // than half.
         let params =
             PoolParams { block_bytes: block as u32, entries_per_frame: entries as u32, ..PoolParams::new(1024, 1024) };
         let mut pool = Zones::new(&params);
@@ -496,8 +508,9 @@ struct Replaced {
     full: f64,
 }
 
-/// Pages between 600 and 3200 bytes in zones of 4 MiB, of which so many percent are kept in use: for each new one pages are
-/// removed at random, first to keep to that, then until it fits. With compaction it is tried once before.
+/// Pages between 600 and 3200 bytes in zones of 4 MiB, of which so many percent are kept in use:
+/// for each new one pages are removed at random, first to keep to that, then until it fits. With
+/// compaction it is tried once before.
 fn replace_at_random(zones: u32, percent: u64, compact: bool) -> Replaced {
     let mut pool = of_zones(zones, 4);
     let (mut random, mut live): (_, Vec<Handle>) = (Random(1), Vec::new());

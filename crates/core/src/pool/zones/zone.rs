@@ -4,7 +4,8 @@ use super::super::Handle;
 use super::blocks::Blocks;
 use super::chain::Room;
 
-/// Marks an entry that has no page; the rest is the next free entry, or the number of entries at the end.
+/// Marks an entry that has no page; the rest is the next free entry, or the number of entries at
+/// the end.
 const FREE: u32 = Handle::RAW_MAX + 1;
 
 /// The tables of a zone. They come and go with its memory.
@@ -38,8 +39,8 @@ impl Zone {
         self.pages
     }
 
-    /// Takes the first free entry and the lowest run of so many blocks, both of which there are; the entry is the
-    /// caller's to fill.
+    /// Takes the first free entry and the lowest run of so many blocks, both of which there are;
+    /// the entry is the caller's to fill.
     pub fn take(&mut self, blocks: u32) -> (u32, u32) {
         let first = self.blocks.lowest(blocks).expect("the zone has a run that is long enough");
         let entry = self.free_entry;

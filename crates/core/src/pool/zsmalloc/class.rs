@@ -4,9 +4,9 @@ use super::super::handles::SLOTS_MAX;
 use super::super::{shrink_loose, table_bytes, Handle, Slot, Span, FRAME_BYTES};
 use crate::grow::reserve_tight;
 
-/// Fullness groups of zspages with at least one free and one used slot: group `g` has those filled from `g` eighths to
-/// less than `g + 1` eighths. With up to 8 slots the order is exact. Full zspages are in no group: nobody looks for
-/// them.
+/// Fullness groups of zspages with at least one free and one used slot: group `g` has those filled
+/// from `g` eighths to less than `g + 1` eighths. With up to 8 slots the order is exact. Full
+/// zspages are in no group: nobody looks for them.
 const GROUPS: usize = 8;
 
 /// How many zspages of the emptiest group are looked at for one to empty.
@@ -33,8 +33,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout for slots of `bytes` that uses most of a zspage of at most `chain_frames` frames, in whole percent as
-    /// in the kernel; of equal ones the shortest, which is emptied most easily.
+    /// The layout for slots of `bytes` that uses most of a zspage of at most `chain_frames` frames,
+    /// in whole percent as in the kernel; of equal ones the shortest, which is emptied most easily.
     pub fn choose(bytes: u32, chain_frames: u32) -> Layout {
         let layouts = (1..=chain_frames).map(|frames| Layout { bytes, frames, slots: frames * FRAME_BYTES / bytes });
         let best = layouts.reduce(|best, new| if new.percent() > best.percent() { new } else { best });
@@ -82,7 +82,8 @@ impl Class {
         Class { layout, zspages, owners, heads: [NIL; GROUPS], free_head: NIL, live: 0, sealed_free: 0, used: 0 }
     }
 
-    /// Takes a free slot of the fullest zspage that has one and is not sealed. The caller must name its owner next.
+    /// Takes a free slot of the fullest zspage that has one and is not sealed. The caller must name
+    /// its owner next.
     pub fn take(&mut self) -> Option<(u32, u16)> {
         let zspage = *self.heads.iter().rev().find(|head| **head != NIL)?;
         Some((zspage, self.take_in(zspage)))
@@ -124,8 +125,8 @@ impl Class {
         self.reattach(zspage)
     }
 
-    /// Keeps a zspage in use out of every group from now on, or no longer: nothing is placed in it, and compaction moves
-    /// nothing out of it or into it.
+    /// Keeps a zspage in use out of every group from now on, or no longer: nothing is placed in it,
+    /// and compaction moves nothing out of it or into it.
     pub fn seal(&mut self, zspage: u32, sealed: bool) {
         if sealed == self.is_sealed(zspage) {
             return;
@@ -168,8 +169,8 @@ impl Class {
         None
     }
 
-    /// The emptiest zspage near the front of the emptiest group whose objects are all movable, and the number of its
-    /// objects; `None` if the other zspages have no room for them.
+    /// The emptiest zspage near the front of the emptiest group whose objects are all movable, and
+    /// the number of its objects; `None` if the other zspages have no room for them.
     pub fn source(&self, movable: &dyn Fn(Handle) -> bool) -> Option<(u32, u32)> {
         let slots = u64::from(self.layout.slots);
         if u64::from(self.live) * slots - self.used - u64::from(self.sealed_free) < slots {
@@ -294,7 +295,8 @@ impl Class {
         let slot = record.free_slot;
         let next = self.owners[self.owner_index(zspage, slot)];
         assert!(next & FREE != 0, "slot {slot} of zspage {zspage} is in use already");
-        // Most takes stay in the group, and then in their place of the list: the same zspage is filled on and on.
+        // Most takes stay in the group, and then in their place of the list: the same zspage is
+        // filled on and on.
         let moves = self.group(record.used) != self.group(record.used + 1);
         if moves {
             self.unlink(zspage);
@@ -309,7 +311,8 @@ impl Class {
         slot
     }
 
-    /// Puts an empty zspage on the list of free records, and cuts free ones off the end of the tables.
+    /// Puts an empty zspage on the list of free records, and cuts free ones off the end of the
+    /// tables.
     fn release(&mut self, zspage: u32) -> Span {
         let span = Span { first: self.zspages[zspage as usize].first_frame, frames: self.layout.frames };
         self.live -= 1;

@@ -1,7 +1,7 @@
 //! Which zspage a unit is: an index by first frame.
 //!
-//! 8 bytes per frame up to the highest one in use. Only replacement by units asks for it, so it is made when it is first
-//! asked for.
+//! 8 bytes per frame up to the highest one in use. Only replacement by units asks for it, so it is
+//! made when it is first asked for.
 
 use super::super::{shrink_loose, table_bytes, Unit};
 use crate::grow::reserve_tight;

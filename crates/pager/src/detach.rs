@@ -1,18 +1,20 @@
-//! Processes that are not to be paged any more: they get all of their memory back, and their stub ends.
+//! Processes that are not to be paged any more: they get all of their memory back, and their stub
+//! ends.
 //!
-//! A thread of the process asks for it, on a connection of its own, before a system call filter would make the stub's thread the
-//! death of the process, or because we cannot look at the process from now on (stub/src/seccomp.rs, stub/src/leave.rs). What is
-//! registered stays so, and its faults are served, until the process ends; but all of it is there, so that it does not
-//! depend on us any more. It counts towards the budget.
+//! A thread of the process asks for it, on a connection of its own, before a system call filter
+//! would make the stub's thread the death of the process, or because we cannot look at the process
+//! from now on (stub/src/seccomp.rs, stub/src/detach.rs). What is registered stays so, and its
+//! faults are served, until the process ends; but all of it is there, so that it does not depend on
+//! us any more. It counts towards the budget.
 
-use crate::control::{Client, Desk, ENGAGING, IDLE, MANAGED, REFUSED};
+use crate::control::{Client, Desk, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::proc::{send_command, Broken, Proc};
 use crate::state::Shared;
 use crate::wake;
 use memfit_core::{Entry, Page};
 use memfit_os::procfs;
 use memfit_os::proctree::ProcStat;
-use memfit_wire::{Command, ALONE, BATCH_RANGES, BYE, CONFINE, FILTERED, QUIET, STAY, UNSHIELD};
+use memfit_wire::{Command, ALONE, BATCH_RANGES, BYE, CONFINE, DOFORK, FILTERED, QUIET, STAY};
 use std::collections::{HashMap, HashSet};
 use std::io::{Error, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -26,10 +28,10 @@ pub const LOOK: Duration = Duration::from_millis(1);
 const CHUNK: u64 = 2048;
 
 /// [`Client::quiet`]: the stub has not answered, keeps forks out, cannot now.
-pub const ASKED: u32 = 0;
-/// See [`ASKED`].
+pub const REQUESTED: u32 = 0;
+/// See [`REQUESTED`].
 pub const IS_QUIET: u32 = 1;
-/// See [`ASKED`].
+/// See [`REQUESTED`].
 pub const FORKS: u32 = 2;
 
 /// Why a process is left.
@@ -59,14 +61,14 @@ impl Why {
 
 /// Processes without a stub of which we know why.
 #[derive(Debug, Default)]
-pub struct Left {
+pub struct Detached {
     /// Those that are left, or were refused.
     pub why: HashMap<i32, Why>,
     /// Commands of which the user knows it.
     told: HashSet<(String, Why)>,
 }
 
-impl Left {
+impl Detached {
     /// Why this process, or the one that it was forked from, has none.
     pub fn of(&self, process: &ProcStat) -> Option<Why> {
         let parent = Some(process.ppid).filter(|_| process.forked);
@@ -76,19 +78,20 @@ impl Left {
 
 /// Says it, once for each command.
 pub fn tell(desk: &Desk, pid: i32, comm: &str, why: Why, since: &str) {
-    if desk.left.lock().unwrap().told.insert((comm.to_owned(), why)) {
+    if desk.detached.lock().unwrap().told.insert((comm.to_owned(), why)) {
         desk.shared.warn(format!("not paged{since}, but counted: process {pid} ({comm}): {}", why.text()));
     }
 }
 
 /// A process could not be paged; its stub is not needed.
 pub fn refused(desk: &Desk, client: &Client, error: &Error) {
-    // One that is about to end has no memory any more, and one that has called exec has other memory, whose stub will say hello.
+    // One that is about to end has no memory any more, and one that has called exec has other
+    // memory, whose stub will say hello.
     if error.raw_os_error() == Some(libc::ESRCH) || client.rss.read().map_or(true, |rss| rss.mapped == 0) {
         return;
     }
     if error.kind() == ErrorKind::PermissionDenied {
-        desk.left.lock().unwrap().why.insert(client.pid, Why::Unreadable);
+        desk.detached.lock().unwrap().why.insert(client.pid, Why::Unreadable);
         tell(desk, client.pid, &client.comm, Why::Unreadable, "");
         answer(&client.socket, BYE);
     } else if !client.forked {
@@ -97,7 +100,7 @@ pub fn refused(desk: &Desk, client: &Client, error: &Error) {
 }
 
 /// A thread of a process asks for it; the answer goes to its socket.
-pub fn asked(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, flags: u32) {
+pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, flags: u32) {
     let why = match flags {
         FILTERED => Why::Filtered,
         ALONE => Why::Alone,
@@ -124,26 +127,26 @@ pub fn confine(desk: &Desk, asker: &OwnedFd, pid: i32, flags: u32) {
 pub fn begin(desk: &Arc<Desk>, client: &Arc<Client>, why: Why, asker: Option<OwnedFd>) {
     let (desk, client) = (Arc::clone(desk), Arc::clone(client));
     let body = move || {
-        let client = wake::settled(&desk, &client);
-        if client.leaving.swap(true, SeqCst) {
+        let client = wake::current_client(&desk, &client);
+        if client.detaching.swap(true, SeqCst) {
             // Another thread was first.
             while !client.gone.load(Relaxed) && client.dormant.is_none() {
                 std::thread::sleep(LOOK);
             }
         } else {
-            leave(&desk, &client, why);
+            detach(&desk, &client, why);
         }
         asker.iter().for_each(|socket| answer(socket, BYE));
     };
     // Without a thread the asker's socket is closed, and it goes on as it is.
-    let _ = std::thread::Builder::new().name("leave".into()).stack_size(256 << 10).spawn(body);
+    let _ = std::thread::Builder::new().name("detach".into()).stack_size(256 << 10).spawn(body);
 }
 
 fn answer(socket: &OwnedFd, kind: u32) {
     send_command(socket, &Command { kind, ..Command::default() }, None);
 }
 
-fn leave(desk: &Desk, client: &Client, why: Why) {
+fn detach(desk: &Desk, client: &Client, why: Why) {
     let managed = loop {
         // The fork child of a paged process lacks pages, and is paged as soon as it is known.
         if client.has_beacon && client.stage.load(SeqCst) == IDLE && !client.gone.load(Relaxed) {
@@ -151,12 +154,12 @@ fn leave(desk: &Desk, client: &Client, why: Why) {
             continue;
         }
         match client.stage.compare_exchange(IDLE, REFUSED, SeqCst, SeqCst) {
-            Err(ENGAGING) if !client.gone.load(Relaxed) => std::thread::sleep(LOOK),
+            Err(ATTACHING) if !client.gone.load(Relaxed) => std::thread::sleep(LOOK),
             Err(stage) => break stage == MANAGED,
             Ok(_) => break false,
         }
     };
-    desk.left.lock().unwrap().why.insert(client.pid, why);
+    desk.detached.lock().unwrap().why.insert(client.pid, why);
     let proc = client.proc.lock().unwrap().clone();
     if let Some(proc) = proc.filter(|_| managed) {
         // Said first: it may end meanwhile.
@@ -176,16 +179,16 @@ fn give_back(shared: &Shared, client: &Client, proc: &Arc<Proc>) -> bool {
     if proc.tells_forks() && !quiet(client, proc) {
         return false;
     }
-    proc.leaving.store(true, SeqCst);
-    if !settled(shared, proc) {
+    proc.detaching.store(true, SeqCst);
+    if !drained(shared, proc) {
         return false;
     }
     if proc.tells_forks() {
         // From now on its fork children get all, as everybody's do.
-        for chunk in proc.to_unshield().chunks(BATCH_RANGES) {
-            proc.post_advice(&mut proc.io.lock().unwrap(), chunk, UNSHIELD);
+        for chunk in proc.to_dofork().chunks(BATCH_RANGES) {
+            proc.post_advice(&mut proc.io.lock().unwrap(), chunk, DOFORK);
             proc.ring_bell();
-            if !settled(shared, proc) {
+            if !drained(shared, proc) {
                 return false;
             }
         }
@@ -214,9 +217,9 @@ fn give_back(shared: &Shared, client: &Client, proc: &Arc<Proc>) -> bool {
 /// Forks are kept out, and none is under way.
 fn quiet(client: &Client, proc: &Proc) -> bool {
     loop {
-        client.quiet.store(ASKED, SeqCst);
+        client.quiet.store(REQUESTED, SeqCst);
         answer(&client.socket, QUIET);
-        while client.quiet.load(SeqCst) == ASKED {
+        while client.quiet.load(SeqCst) == REQUESTED {
             if gone(proc) {
                 return false;
             }
@@ -230,7 +233,7 @@ fn quiet(client: &Client, proc: &Proc) -> bool {
 }
 
 /// Waits until the stub has nothing to do.
-pub fn settled(shared: &Shared, proc: &Proc) -> bool {
+pub fn drained(shared: &Shared, proc: &Proc) -> bool {
     loop {
         let mut io = proc.io.lock().unwrap();
         if let Err(Broken(why)) = proc.collect(shared, &mut io, false) {
@@ -250,7 +253,8 @@ pub fn settled(shared: &Shared, proc: &Proc) -> bool {
     }
 }
 
-/// Lets the fault thread bring these pages back, and waits for that; whether there were none. `None` if the process is gone.
+/// Lets the fault thread bring these pages back, and waits for that; whether there were none.
+/// `None` if the process is gone.
 pub fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> Option<bool> {
     // Nobody else could fill what was never read of them.
     let files = proc.files.lock().unwrap().pages();

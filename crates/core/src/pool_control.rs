@@ -1,4 +1,5 @@
-//! What the scheme keeps behind the page table: who leaves the pool, how large it may be, and where on the swap tier things go.
+//! What the scheme keeps behind the page table: who leaves the pool, how large it may be, and where
+//! on the swap tier things go.
 //!
 //! State and its rules; the calls that change it are in `reclaim` and `writeback`.
 
@@ -9,9 +10,9 @@ use crate::ids::{ObjectId, NIL};
 use crate::object::{Objects, Place};
 use crate::pool::zones::zone_frames;
 use crate::pool::{Pool, PoolUsage, Unit};
-use crate::replacement::Chooser;
+use crate::replacement::ReplacementMode;
 use crate::scheme::{AdmissionKind, Scheme, Sizing, SizingKind, SwapFormat};
-use crate::sizing::{Every, ZoneSizing};
+use crate::zone_sizing::{Every, ZoneSizing};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -37,12 +38,12 @@ struct Clean {
     by_frame: HashMap<u32, u32>,
 }
 
-pub(crate) struct Store {
+pub(crate) struct PoolControl {
     scheme: Arc<Scheme>,
     /// Whether the swap tier takes pages now.
     pub swap: bool,
-    pub chooser: Chooser,
-    /// Programs wait for a CPU: see [`Store::cap`].
+    pub mode: ReplacementMode,
+    /// Programs wait for a CPU: see [`PoolControl::cap`].
     pub busy: bool,
     /// The pool takes nothing for now.
     pub closed: bool,
@@ -73,8 +74,8 @@ pub(crate) struct Store {
     tick: u64,
 }
 
-impl Store {
-    pub fn new(tunables: &Tunables, chooser: Chooser) -> Store {
+impl PoolControl {
+    pub fn new(tunables: &Tunables, mode: ReplacementMode) -> PoolControl {
         let scheme = Arc::clone(&tunables.scheme);
         let sizing = (scheme.sizing.kind == SizingKind::Zones).then(|| {
             let zone_frames = zone_frames(&scheme.pool.params(tunables.area_frames, tunables.pool_frames));
@@ -85,10 +86,10 @@ impl Store {
         });
         let limit = if sizing.is_some() { 0 } else { tunables.pool_frames };
         let selective = (scheme.admission.kind == AdmissionKind::Entropy).then(Selective::default);
-        Store {
+        PoolControl {
             scheme,
             swap: tunables.swap,
-            chooser,
+            mode,
             busy: false,
             closed: false,
             selective,
@@ -165,8 +166,8 @@ impl Store {
         }
     }
 
-    /// Whether a further page may be taken: with batches a whole block must be there for it, whatever it will need, and the
-    /// table of pages must have room (cervera99, rules 1 to 3).
+    /// Whether a further page may be taken: with batches a whole block must be there for it,
+    /// whatever it will need, and the table of pages must have room (cervera99, rules 1 to 3).
     pub fn may_store(&mut self, objects: u64) -> bool {
         if self.format() != SwapFormat::CompressedBatches {
             return !self.closed;
@@ -180,7 +181,8 @@ impl Store {
         room && certain
     }
 
-    /// A zpage lies at the start of a buffer: what was in the frame is gone, and the buffer will need a block.
+    /// A zpage lies at the start of a buffer: what was in the frame is gone, and the buffer will
+    /// need a block.
     pub fn buffer_begun(&mut self, frame: u32) {
         if self.format() != SwapFormat::CompressedBatches {
             return;
@@ -216,7 +218,8 @@ impl Store {
         self.blocks.take(block, objects as u16);
     }
 
-    /// An object has left its block. The frame of a clean buffer that is of no use any more by that.
+    /// An object has left its block. The frame of a clean buffer that is of no use any more by
+    /// that.
     pub fn leave_block(&mut self, block: u32) -> Option<Unit> {
         if !self.blocks.release(block) {
             return None;
@@ -260,7 +263,8 @@ impl Store {
         self.resize(pool);
     }
 
-    /// Looks whether the pool shall grow or shrink, at this tick and with so many pages written to the swap tier so far.
+    /// Looks whether the pool shall grow or shrink, at this tick and with so many pages written to
+    /// the swap tier so far.
     pub fn look(&mut self, tick: u64, to_swap: u64, pool: &mut dyn Pool) {
         (self.tick, self.to_swap) = (tick, to_swap);
         self.resize(pool);
@@ -319,7 +323,7 @@ impl Store {
     }
 
     pub fn metadata_bytes(&self) -> u64 {
-        let policy = if let Chooser::Policy(policy) = &self.chooser { policy.metadata_bytes() } else { 0 };
+        let policy = if let ReplacementMode::Policy(policy) = &self.mode { policy.metadata_bytes() } else { 0 };
         let maps = self.clean.by_block.capacity() * 12 + self.clean.by_frame.capacity() * 8;
         let tables = self.slots.capacity() * 4 + self.dirty.capacity() * 4 + self.sealed.capacity() * 12 + maps;
         policy + self.blocks.metadata_bytes() + tables as u64
@@ -328,7 +332,7 @@ impl Store {
     /// Asserts that blocks and units are those of the objects; O(objects).
     pub fn check(&self, objects: &Objects) {
         self.blocks.check();
-        if let Chooser::Policy(policy) = &self.chooser {
+        if let ReplacementMode::Policy(policy) = &self.mode {
             policy.check();
         }
         let mut in_blocks: HashMap<u32, u32> = HashMap::new();

@@ -1,18 +1,19 @@
-//! What programs do with their pages, for people: how much of them they use within a while, whether one after the other, and of
-//! how many it is known what they hold.
+//! What programs do with their pages, for people: how much of them they use within a while, whether
+//! one after the other, and of how many it is known what they hold.
 
-use crate::feed::{Batch, Feed};
+use crate::event_source::{Batch, EventSource};
 use crate::hash::NumberMap;
 use crate::lru::Table;
 use crate::replay::ReplayError;
 use crate::workload::{Event, UNKNOWN};
 
-/// Places in a process that it goes on from, the newest first: more than one, as threads and arrays take turns.
+/// Places in a process that it goes on from, the newest first: more than one, as threads and arrays
+/// take turns.
 const STREAMS: usize = 8;
 
 /// What was seen of a workload.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Habits {
+pub struct WorkingSet {
     /// Touches of pages that were touched before.
     pub again: u64,
     /// Of these: of the page that follows one of the last few touched.
@@ -27,23 +28,25 @@ pub struct Habits {
     processes: Vec<u32>,
 }
 
-impl Habits {
-    /// Looks at a whole workload. `window_ns`: of what is used again within that time the pages are counted.
+impl WorkingSet {
+    /// Looks at a whole workload. `window_ns`: of what is used again within that time the pages are
+    /// counted.
     ///
     /// # Errors
-    /// When the feed ends by one.
-    pub fn of(feed: &mut dyn Feed, window_ns: u64) -> Result<Habits, ReplayError> {
+    /// When the source ends by one.
+    pub fn of(source: &mut dyn EventSource, window_ns: u64) -> Result<WorkingSet, ReplayError> {
         let mut watch = Watch::new(window_ns);
         let mut batch = Batch::default();
-        while feed.fill(&mut batch)? {
+        while source.fill(&mut batch)? {
             batch.events.iter().for_each(|event| watch.see(event));
         }
         Ok(watch.end())
     }
 
-    /// Pages that are used again in the middle one of all windows: a working set (P. J. Denning, "The working set model for
-    /// program behavior", CACM 11(5), 1968). Pages that are new in a window do not count.
-    pub fn working_set(&self) -> u64 {
+    /// Pages that are used again in the middle one of all windows: a working set (P. J. Denning,
+    /// "The working set model for program behavior", CACM 11(5), 1968). Pages that are new in a
+    /// window do not count.
+    pub fn most_pages(&self) -> u64 {
         middle(&self.windows)
     }
 
@@ -69,14 +72,14 @@ struct Watch {
     table: Table,
     streams: NumberMap<u32, [u64; STREAMS]>,
     processes: u32,
-    habits: Habits,
+    working_set: WorkingSet,
 }
 
 impl Watch {
     fn new(window_ns: u64) -> Watch {
         let (table, streams) = (Table::default(), NumberMap::default());
-        let (window_ns, habits) = (window_ns.max(1), Habits::default());
-        Watch { window_ns, at_ns: 0, window: 1, used: 0, table, streams, processes: 0, habits }
+        let (window_ns, working_set) = (window_ns.max(1), WorkingSet::default());
+        Watch { window_ns, at_ns: 0, window: 1, used: 0, table, streams, processes: 0, working_set }
     }
 
     fn see(&mut self, event: &Event) {
@@ -84,13 +87,13 @@ impl Watch {
             Event::Touches { proc, page, .. } => self.touch(proc, page, true),
             Event::Present { proc, page } | Event::Brought { proc, page } => self.touch(proc, page, false),
             Event::Leaves { content, .. } => {
-                self.habits.pages += 1;
-                self.habits.known += u64::from(content.is_some());
+                self.working_set.pages += 1;
+                self.working_set.known += u64::from(content.is_some());
             }
             // Recordings say it with another kind, and know what left instead.
             Event::Maps { pages, kind, .. } if kind != UNKNOWN => {
-                self.habits.pages += pages;
-                self.habits.known += pages;
+                self.working_set.pages += pages;
+                self.working_set.known += pages;
             }
             Event::Frees { proc, first, pages } => self.table.take(proc, first, pages, |_, _| {}),
             Event::Moves { proc, first, pages, to } => {
@@ -119,8 +122,8 @@ impl Watch {
         let streams = self.streams.entry(proc).or_insert([u64::MAX; STREAMS]);
         let found = streams.iter().position(|&at| at == page || at.wrapping_add(1) == page);
         if by_itself && last > 0 && found.is_none_or(|i| streams[i] != page) {
-            self.habits.again += 1;
-            self.habits.in_sequence += u64::from(found.is_some());
+            self.working_set.again += 1;
+            self.working_set.in_sequence += u64::from(found.is_some());
         }
         streams[..=found.unwrap_or(STREAMS - 1)].rotate_right(1);
         streams[0] = page;
@@ -134,17 +137,17 @@ impl Watch {
         // Windows in which nothing was used say nothing of how much is used at once.
         self.at_ns %= self.window_ns;
         self.window += 1;
-        self.habits.processes.push(self.processes);
+        self.working_set.processes.push(self.processes);
         if self.used > 0 {
-            self.habits.windows.push(std::mem::take(&mut self.used));
+            self.working_set.windows.push(std::mem::take(&mut self.used));
         }
     }
 
-    fn end(mut self) -> Habits {
+    fn end(mut self) -> WorkingSet {
         if self.used > 0 {
-            self.habits.windows.push(self.used);
+            self.working_set.windows.push(self.used);
         }
-        self.habits
+        self.working_set
     }
 }
 
@@ -157,7 +160,7 @@ mod tests {
         Event::Touches { proc: 1, page, how: How::Read }
     }
 
-    fn seen(events: impl IntoIterator<Item = Event>) -> Habits {
+    fn seen(events: impl IntoIterator<Item = Event>) -> WorkingSet {
         let mut watch = Watch::new(1000);
         events.into_iter().for_each(|event| watch.see(&event));
         watch.end()
@@ -169,18 +172,18 @@ mod tests {
         let second = Event::Computes { ns: 1000 };
         // Ten pages in each of 20 windows, several times; all of them in one.
         let small = (0..20).flat_map(|_| (0..30).map(|i| touch(i % 10)).chain([second]));
-        let habits = seen(fill.clone().chain([second]).chain(small.clone()).chain((0..100).map(touch)));
-        assert_eq!((habits.working_set(), habits.windows.len()), (10, 21));
+        let working_set = seen(fill.clone().chain([second]).chain(small.clone()).chain((0..100).map(touch)));
+        assert_eq!((working_set.most_pages(), working_set.windows.len()), (10, 21));
         let all = (0..20).flat_map(|_| (0..100).map(touch).chain([second]));
-        assert_eq!(seen(fill.clone().chain([second]).chain(all)).working_set(), 100);
-        assert_eq!(seen(fill.clone()).working_set(), 0, "pages that are new");
+        assert_eq!(seen(fill.clone().chain([second]).chain(all)).most_pages(), 100);
+        assert_eq!(seen(fill.clone()).most_pages(), 0, "pages that are new");
         let freed = [second, Event::Frees { proc: 1, first: 0, pages: 100 }];
-        assert_eq!(seen(fill.clone().chain(freed).chain(fill)).working_set(), 0, "new again");
+        assert_eq!(seen(fill.clone().chain(freed).chain(fill)).most_pages(), 0, "new again");
     }
 
     #[test]
     fn sequences_are_told_from_jumps() {
-        let share = |habits: Habits| habits.in_sequence * 100 / habits.again;
+        let share = |working_set: WorkingSet| working_set.in_sequence * 100 / working_set.again;
         let forwards = (0..3).flat_map(|_| (0..1000).map(touch));
         assert!(share(seen(forwards)) >= 99);
         let turns = (0..3).flat_map(|_| (0..1000).flat_map(|i| [touch(i), touch(50_000 + i)]));
@@ -200,8 +203,8 @@ mod tests {
     #[test]
     fn what_is_known_of_contents_is_counted() {
         let leaves = |content| Event::Leaves { proc: 1, page: 3, content, file: false };
-        let habits = seen([leaves(None), leaves(Some(crate::ContentId(0))), leaves(None)]);
-        assert_eq!((habits.pages, habits.known), (3, 1));
+        let working_set = seen([leaves(None), leaves(Some(crate::ContentId(0))), leaves(None)]);
+        assert_eq!((working_set.pages, working_set.known), (3, 1));
         let maps = |kind| Event::Maps { proc: 1, first: 0, pages: 10, kind };
         assert_eq!(seen([maps(UNKNOWN)]).pages, 0);
         assert_eq!(seen([maps(1)]).known, 10);

@@ -59,7 +59,7 @@ struct Mapping {
 
 /// The pages of a process.
 #[derive(Clone)]
-pub struct Book {
+pub struct ShadowPages {
     chunks: Vec<Box<[Info; CHUNK as usize]>>,
     index: NumberMap<u64, u32>,
     last: (u64, u32),
@@ -69,10 +69,10 @@ pub struct Book {
     mappings: BTreeMap<u64, Mapping>,
 }
 
-impl Book {
+impl ShadowPages {
     /// Without any.
-    pub fn new() -> Book {
-        Book {
+    pub fn new() -> ShadowPages {
+        ShadowPages {
             chunks: Vec::new(),
             index: NumberMap::default(),
             last: (u64::MAX, 0),
@@ -126,7 +126,8 @@ impl Book {
         }
     }
 
-    /// It is that of a child now: copies are the parent's, and what is in memory is known there only if it is `present`.
+    /// It is that of a child now: copies are the parent's, and what is in memory is known there
+    /// only if it is `present`.
     pub fn inherited(&mut self, present: bool) {
         self.shared = 0;
         for info in self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()) {
@@ -137,8 +138,8 @@ impl Book {
         }
     }
 
-    /// Pages, and what is mapped there, are elsewhere from now on; what was there is forgotten. Calls `copied` for each of which
-    /// there was a copy.
+    /// Pages, and what is mapped there, are elsewhere from now on; what was there is forgotten.
+    /// Calls `copied` for each of which there was a copy.
     pub fn remap(&mut self, first: u64, pages: u64, to: u64, mut copied: impl FnMut(u64)) {
         let infos: Vec<Info> = (first..first + pages).map(|page| *self.page(page)).collect();
         let mappings: Vec<(u64, Mapping)> =
@@ -202,40 +203,40 @@ mod tests {
     #[test]
     fn a_page_takes_eight_bytes() {
         assert_eq!(size_of::<Info>(), 8);
-        let mut book = Book::new();
-        (0..10_000).for_each(|page| book.page(page * 3).resident = true);
-        assert!(book.bytes() <= 30_000 * 8 + 4096, "{}", book.bytes());
+        let mut shadow = ShadowPages::new();
+        (0..10_000).for_each(|page| shadow.page(page * 3).resident = true);
+        assert!(shadow.bytes() <= 30_000 * 8 + 4096, "{}", shadow.bytes());
     }
 
     #[test]
     fn mappings_are_cut_and_replaced() {
-        let mut book = Book::new();
-        book.map(10, 20, 1);
-        book.map(15, 5, 2);
-        assert_eq!(book.mapping(14), Some((10, 15, 1)));
-        assert_eq!(book.mapping(15), Some((15, 20, 2)));
-        assert_eq!(book.mapping(29), Some((20, 30, 1)));
-        assert_eq!(book.mapping(30), None);
-        book.unmap(12, 13);
-        assert_eq!(book.mapping(11), Some((10, 12, 1)));
-        assert_eq!(book.mapping(12), None);
-        assert_eq!(book.mapping(25), Some((25, 30, 1)));
-        book.unmap(0, u64::MAX);
-        assert_eq!(book.mapping(11), None);
+        let mut shadow = ShadowPages::new();
+        shadow.map(10, 20, 1);
+        shadow.map(15, 5, 2);
+        assert_eq!(shadow.mapping(14), Some((10, 15, 1)));
+        assert_eq!(shadow.mapping(15), Some((15, 20, 2)));
+        assert_eq!(shadow.mapping(29), Some((20, 30, 1)));
+        assert_eq!(shadow.mapping(30), None);
+        shadow.unmap(12, 13);
+        assert_eq!(shadow.mapping(11), Some((10, 12, 1)));
+        assert_eq!(shadow.mapping(12), None);
+        assert_eq!(shadow.mapping(25), Some((25, 30, 1)));
+        shadow.unmap(0, u64::MAX);
+        assert_eq!(shadow.mapping(11), None);
     }
 
     #[test]
     fn what_is_forgotten_is_new() {
-        let mut book = Book::new();
+        let mut shadow = ShadowPages::new();
         for page in [0, 511, 512, 1 << 40] {
-            *book.page(page) = Info { copied: true, written: true, ..Info::NEW };
+            *shadow.page(page) = Info { copied: true, written: true, ..Info::NEW };
         }
         let mut copies = Vec::new();
-        book.forget(511, 2, |page| copies.push(page));
+        shadow.forget(511, 2, |page| copies.push(page));
         assert_eq!(copies, [511, 512]);
-        assert_eq!(*book.page(511), Info::NEW);
+        assert_eq!(*shadow.page(511), Info::NEW);
         copies.clear();
-        book.forget(0, u64::MAX, |page| copies.push(page));
+        shadow.forget(0, u64::MAX, |page| copies.push(page));
         assert_eq!(copies, [0, 1 << 40]);
     }
 }

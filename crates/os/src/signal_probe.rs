@@ -1,33 +1,35 @@
 //! Which signals were sent to our whole process group.
 //!
-//! `kill` tells nobody whether it was called for a process or for its group. So a child stays in the group that blocks all signals
-//! and does nothing: what is pending there was sent to the group, as nobody knows the child. The kernel goes through a group from its
-//! newest member to the oldest, so the child has a signal before us.
+//! `kill` tells nobody whether it was called for a process or for its group. So a child stays in
+//! the group that blocks all signals and does nothing: what is pending there was sent to the group,
+//! as nobody knows the child. The kernel goes through a group from its newest member to the oldest,
+//! so the child has a signal before us.
 
 use crate::process::{send_signal, set_name, Pid};
 use std::{fs, io};
 
 /// Name of the child in `ps`.
-pub const NAME: &str = "memfit-witness";
+pub const NAME: &str = "memfit-sigprobe";
 
 /// The child; it ends with us.
 #[derive(Debug)]
-pub struct Witness(Pid);
+pub struct SignalProbe(Pid);
 
-impl Witness {
+impl SignalProbe {
     /// Starts one.
     ///
     /// # Errors
     /// As `clone` gives them.
-    pub fn start() -> io::Result<Witness> {
+    pub fn start() -> io::Result<SignalProbe> {
         // SAFETY: asks for a number.
         let parent = unsafe { libc::getpid() };
         let (flags, unused): (libc::c_long, libc::c_long) = (libc::SIGCHLD.into(), 0);
-        // SAFETY: a fork; the child makes bare system calls only, whatever other threads of ours held locks.
+        // SAFETY: a fork; the child makes bare system calls only, whatever other threads of ours
+        // held locks.
         match unsafe { libc::syscall(libc::SYS_clone, flags, unused, unused, unused, unused) } {
             -1 => Err(io::Error::last_os_error()),
             0 => stand_by(parent),
-            pid => Ok(Witness(pid as Pid)),
+            pid => Ok(SignalProbe(pid as Pid)),
         }
     }
 
@@ -37,7 +39,8 @@ impl Witness {
         self.0
     }
 
-    /// Whether a signal was sent to the group since it was started. It knows of only one of each kind: then start another.
+    /// Whether a signal was sent to the group since it was started. It knows of only one of each
+    /// kind: then start another.
     #[must_use]
     pub fn has_seen(&self, signal: i32) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
@@ -47,7 +50,7 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
+impl Drop for SignalProbe {
     fn drop(&mut self) {
         let _ = send_signal(self.0, libc::SIGKILL, None);
     }
@@ -55,7 +58,8 @@ impl Drop for Witness {
 
 /// What the child does.
 fn stand_by(parent: Pid) -> ! {
-    // SAFETY: plain numbers, and a set that lives; changes this process alone, whose descriptors are copies.
+    // SAFETY: plain numbers, and a set that lives; changes this process alone, whose descriptors
+    // are copies.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
@@ -63,7 +67,7 @@ fn stand_by(parent: Pid) -> ! {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
     }
-    set_name(c"memfit-witness");
+    set_name(c"memfit-sigprobe");
     // It may have died before.
     // SAFETY: asks for a number; waits for a signal, of which none comes but the last one.
     while unsafe { libc::getppid() } == parent {
@@ -79,18 +83,18 @@ mod tests {
 
     #[test]
     fn sees_what_it_is_sent() {
-        let witness = Witness::start().unwrap();
-        assert!(!witness.has_seen(libc::SIGUSR1));
+        let signal_probe = SignalProbe::start().unwrap();
+        assert!(!signal_probe.has_seen(libc::SIGUSR1));
         // What blocks it is the child's first act.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
-        while fs::read_to_string(format!("/proc/{}/comm", witness.pid())).unwrap().trim() != NAME {
+        while fs::read_to_string(format!("/proc/{}/comm", signal_probe.pid())).unwrap().trim() != NAME {
             assert!(std::time::Instant::now() < deadline);
             std::thread::yield_now();
         }
-        send_signal(witness.pid(), libc::SIGUSR1, None).unwrap();
-        assert!(witness.has_seen(libc::SIGUSR1) && !witness.has_seen(libc::SIGUSR2));
-        let pid = witness.pid();
-        drop(witness);
+        send_signal(signal_probe.pid(), libc::SIGUSR1, None).unwrap();
+        assert!(signal_probe.has_seen(libc::SIGUSR1) && !signal_probe.has_seen(libc::SIGUSR2));
+        let pid = signal_probe.pid();
+        drop(signal_probe);
         let mut status = 0;
         // SAFETY: waits for our own child.
         assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);

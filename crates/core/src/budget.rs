@@ -1,4 +1,5 @@
-//! Sizes that follow from the budget and the scheme, and what else the pager and the simulator reclaim by.
+//! Sizes that follow from the budget and the scheme, and what else the pager and the simulator
+//! reclaim by.
 
 use crate::blocks::BLOCK_BYTES;
 use crate::engine::Tunables;
@@ -13,12 +14,14 @@ use std::sync::Arc;
 pub const COMPRESS_CHUNK: usize = 32;
 /// Moves of one step of compaction: the pager's lock is held for 20 us.
 pub const COMPACT_MOVES: usize = 32;
-/// Waste above which compaction pays, bytes a frame: a move costs a tenth of an eviction, and no fault later.
+/// Waste above which compaction pays, bytes a frame: a move costs a tenth of an eviction, and no
+/// fault later.
 const WASTE: u64 = 256;
 /// Part of the floor that must be left for pages which can be taken away, while the pool can give.
 const SQUEEZED: u64 = 2;
-/// Time of the device for a byte, ns, from which on the fewest bytes are worth their time also on the way there: the trained
-/// rule saves 102 bytes of a page for 4100 ns more in both directions (bench/README.md), and a byte is written and read.
+/// Time of the device for a byte, ns, from which on the fewest bytes are worth their time also on
+/// the way there: the trained rule saves 102 bytes of a page for 4100 ns more in both directions
+/// (bench/README.md), and a byte is written and read.
 pub const SLOW_DEVICE_NS: u64 = 20;
 
 /// Writes to the log of the swap tier under way at once, at most.
@@ -45,13 +48,13 @@ pub struct Sizes {
     pub budget: u64,
     pub calm: Marks,
     /// While memory that is not registered yet grows fast.
-    pub hurried: Marks,
+    pub fast_growth: Marks,
     /// Below this much, processes get their userfaultfd and segment, so that no time is lost later.
-    pub arm: u64,
+    pub attach: u64,
     /// Below this much, their memory is registered and adopted.
-    pub engage: u64,
+    pub register: u64,
     /// Below this much, the same if what is mapped cannot fit.
-    pub promise: u64,
+    pub commit_pressure: u64,
     /// Resident pages below this are not taken.
     pub floor: u64,
     /// The same while the pool is dense.
@@ -70,25 +73,25 @@ pub struct Marks {
     pub min: u64,
 }
 
-/// Free share of the budget below which processes are armed, percent.
-const ARM_PERCENT: u64 = 65;
-/// Used share of the budget from which on memory is registered because there is more of it than can fit,
-/// percent: what runs far below its budget is left alone, whatever it maps.
-const PROMISE_PERCENT: u64 = 12;
+/// Free share of the budget below which processes are attached, percent.
+const ATTACH_PERCENT: u64 = 65;
+/// Used share of the budget from which on memory is registered because there is more of it than can
+/// fit, percent: what runs far below its budget is left alone, whatever it maps.
+const COMMIT_PERCENT: u64 = 12;
 
 impl Sizes {
     /// From the budget and the scheme's percentages.
     pub fn new(budget: u64, scheme: &Scheme) -> Sizes {
         let percent = |p: u32| budget / 100 * u64::from(p);
         let low = percent(scheme.sizing.low_percent);
-        let engage = (budget / 8).max(16 << 20).min(budget / 3);
+        let register = (budget / 8).max(16 << 20).min(budget / 3);
         Sizes {
             budget,
             calm: Marks { low, high: percent(scheme.sizing.high_percent), min: low / 2 },
-            hurried: Marks { low: engage / 4 * 3, high: engage / 8 * 7, min: engage / 2 },
-            arm: budget / 100 * ARM_PERCENT,
-            engage,
-            promise: budget / 100 * (100 - PROMISE_PERCENT),
+            fast_growth: Marks { low: register / 4 * 3, high: register / 8 * 7, min: register / 2 },
+            attach: budget / 100 * ATTACH_PERCENT,
+            register,
+            commit_pressure: budget / 100 * (100 - COMMIT_PERCENT),
             floor: percent(scheme.sizing.resident_floor_percent),
             dense_floor: percent(scheme.sizing.dense_floor_percent),
             staging: percent(scheme.reclaim.staging_percent).max(64 * 4096),
@@ -97,12 +100,13 @@ impl Sizes {
 }
 
 impl Sizes {
-    /// Whether the resident pages are at their floor: then only the pool can give. `present`: bytes of those that can be taken away;
-    /// `beside`: of those that cannot. `gives`: the pool can write to the swap tier.
+    /// Whether the resident pages are at their floor: then only the pool can give. `present`: bytes
+    /// of those that can be taken away; `beside`: of those that cannot. `gives`: the pool can write
+    /// to the swap tier.
     pub fn below_floor(&self, present: u64, beside: u64, pool: &PoolUsage, gives: bool) -> bool {
         let floor = if pool.zpages >= u64::from(pool.frames) * 2 { self.dense_floor } else { self.floor };
-        // Much of what is beside can be what never can be taken: too little would be left of what the programs get back, and they
-        // would wait for the same pages for ever.
+        // Much of what is beside can be what never can be taken: too little would be left of what
+        // the programs get back, and they would wait for the same pages for ever.
         let squeezed = present < floor / SQUEEZED && u64::from(pool.frames) * PAGE_BYTES > floor && gives;
         squeezed || present + beside <= floor
     }
@@ -121,10 +125,10 @@ impl Sizes {
         Sizes {
             budget: smaller(self.budget),
             calm: marks(self.calm),
-            hurried: marks(self.hurried),
-            arm: smaller(self.arm),
-            engage: smaller(self.engage),
-            promise: smaller(self.promise),
+            fast_growth: marks(self.fast_growth),
+            attach: smaller(self.attach),
+            register: smaller(self.register),
+            commit_pressure: smaller(self.commit_pressure),
             floor: smaller(self.floor),
             dense_floor: smaller(self.dense_floor),
             staging: smaller(self.staging).max(MINIATURE_STAGING),
@@ -143,7 +147,8 @@ fn pool_bytes(budget: u64, sizes: &Sizes, scheme: &Scheme) -> u64 {
 }
 
 impl Tunables {
-    /// For a core of a scheme in a budget. `blocks`: of the swap tier, if the scheme's format is one of blocks.
+    /// For a core of a scheme in a budget. `blocks`: of the swap tier, if the scheme's format is
+    /// one of blocks.
     pub fn new(scheme: &Arc<Scheme>, sizes: &Sizes, swap: bool, blocks: Vec<Range<u32>>) -> Tunables {
         let pool_frames = (pool_bytes(sizes.budget, sizes, scheme) / PAGE_BYTES) as u32;
         Tunables {

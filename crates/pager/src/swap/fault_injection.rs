@@ -1,7 +1,8 @@
 //! Trouble for tests: a device that fails as told, from a seed. In builds with assertions only.
 //!
-//! `MEMFIT_SWAP_FAULTS=seed=7,read-eio=100,write-enospc=20,flip=5,short=200,stall=50,stall-ms=10000`: of a thousand reads
-//! or writes so many fail in that way. `stall-at=20` is the twentieth of a thread.
+//! `MEMFIT_SWAP_FAULTS=seed=7,read-eio=100,write-enospc=20,flip=5,short=200,stall=50,stall-ms=10000`:
+//! of a thousand reads or writes so many fail in that way. `stall-at=20` is the twentieth of a
+//! thread.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,10 @@
-//! Which codec for which region: the quickest that packs well, a slower one where that is clearly better, nothing where
-//! nothing helps. Which ones are asked, and what is clearly better, is the caller's [`Aim`].
+//! Which codec for which region: the quickest that packs well, a slower one where that is clearly
+//! better, nothing where nothing helps. Which ones are asked, and what is clearly better, is the
+//! caller's [`Aim`].
 //!
-//! Contents are alike within a region (256 KiB of address space; the caller makes the key), so one page in
-//! [`SAMPLE_EVERY`] is tried with all of them and the others follow the verdict. The order of calls decides everything: no
-//! clock, no randomness, so a recorded run replays.
+//! Contents are alike within a region (256 KiB of address space; the caller makes the key), so one
+//! page in [`SAMPLE_EVERY`] is tried with all of them and the others follow the verdict. The order
+//! of calls decides everything: no clock, no randomness, so a recorded run replays.
 //!
 //! | verdict | when (running mean of compressed / original length) |
 //! |---|---|
@@ -13,7 +14,8 @@
 
 use crate::codec::CodecId;
 
-/// Scores are fractions of this: compressed length / original length, and `ONE` if it was incompressible.
+/// Scores are fractions of this: compressed length / original length, and `ONE` if it was
+/// incompressible.
 const ONE: u16 = 1024;
 /// One page in so many is tried with both codecs.
 const SAMPLE_EVERY: u16 = 32;
@@ -22,8 +24,8 @@ const FAILURES_TO_SKIP: u8 = 3;
 /// Pages skipped between two looks at an incompressible region: at first, and at most (it doubles).
 const SKIP_FIRST: u16 = 16;
 const SKIP_MOST: u16 = 128;
-/// Regions remembered: 4096 of 256 KiB are 1 GiB. Two regions in one slot displace each other, at the price of
-/// samples.
+/// Regions remembered: 4096 of 256 KiB are 1 GiB. Two regions in one slot displace each other, at
+/// the price of samples.
 const SLOTS: usize = 4096;
 
 /// Most codecs that an aim weighs.
@@ -31,18 +33,20 @@ const CODECS_MAX: usize = 3;
 
 /// What the caller wants of a codec.
 ///
-/// Why these codecs (`make bench-codecs`, heaps of seven programs; bench/README.md has the table): of the others only slower
-/// ones are smaller. With lzo in place of LZ4 the quick rule would give 0.369 instead of 0.393 of the size, for 1 us more in
-/// both directions; with lz4hc 0.350, for ten times the time to compress; with zstd-fast 0.288, for twice the time in both
-/// directions, which is what the dense rule is for. wkdm and wk4x4 are slower than word-mask and gain 1 % at most beside LZ4;
-/// deflate is larger and slower than zstd.
+/// Why these codecs (`make bench-codecs`, heaps of seven programs; bench/README.md has the table):
+/// of the others only slower ones are smaller. With lzo in place of LZ4 the quick rule would give
+/// 0.369 instead of 0.393 of the size, for 1 us more in both directions; with lz4hc 0.350, for ten
+/// times the time to compress; with zstd-fast 0.288, for twice the time in both directions, which
+/// is what the dense rule is for. wkdm and wk4x4 are slower than word-mask and gain 1 % at most
+/// beside LZ4; deflate is larger and slower than zstd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// Little time.
     Fast,
     /// Few bytes: where most pages are out, each frame saved is a page in the program's memory.
     Dense,
-    /// The same, when there is a trained dictionary. [`CodecId::ZSTD_TRAINED`] then stands for the newest one.
+    /// The same, when there is a trained dictionary. [`CodecId::ZSTD_TRAINED`] then stands for the
+    /// newest one.
     Trained,
     /// Fewer bytes for little more time: where most pages go on to a device that is quick.
     Spill,
@@ -71,7 +75,8 @@ impl Aim {
         all
     }
 
-    /// The first is taken whatever the others do up to this score (25 %; 12 %): little is left to gain.
+    /// The first is taken whatever the others do up to this score (25 %; 12 %): little is left to
+    /// gain.
     fn good_enough(self) -> u16 {
         match self {
             Aim::Fast => 256,
@@ -79,9 +84,9 @@ impl Aim {
         }
     }
 
-    /// A slower one must be better by this much. Fast: 8 % of the page, about 330 bytes, is worth 1 to 9 us more per
-    /// page; not more, because the heaps of CPython and node on which LZ4 wins are also quicker to decompress with
-    /// it. Dense: 4 %.
+    /// A slower one must be better by this much. Fast: 8 % of the page, about 330 bytes, is worth 1
+    /// to 9 us more per page; not more, because the heaps of CPython and node on which LZ4 wins are
+    /// also quicker to decompress with it. Dense: 4 %.
     fn worth(self) -> u16 {
         match self {
             Aim::Fast => 82,
@@ -103,7 +108,7 @@ pub enum Choice {
 
 /// Slot of one region.
 #[derive(Clone, Copy)]
-struct Region {
+struct RegionChoice {
     key: u64,
     /// Running mean scores of the aim's codecs.
     scores: [u16; CODECS_MAX],
@@ -118,7 +123,7 @@ struct Region {
     known: bool,
 }
 
-const UNKNOWN: Region = Region {
+const UNKNOWN: RegionChoice = RegionChoice {
     key: 0,
     scores: [ONE; CODECS_MAX],
     aim: Aim::Fast,
@@ -129,7 +134,7 @@ const UNKNOWN: Region = Region {
     known: false,
 };
 
-impl Region {
+impl RegionChoice {
     fn verdict(&self) -> CodecId {
         let (codecs, mut best) = (self.aim.codecs(), 0);
         if self.scores[0] > self.aim.good_enough() {
@@ -144,21 +149,21 @@ impl Region {
 }
 
 /// Running scores of up to 4096 regions in a fixed table of 96 KiB.
-pub struct Chooser {
-    regions: Box<[Region]>,
+pub struct CodecSelector {
+    regions: Box<[RegionChoice]>,
 }
 
-impl Chooser {
+impl CodecSelector {
     /// Knows nothing yet: the first page of every region is a sample.
-    pub fn new() -> Chooser {
-        Chooser { regions: vec![UNKNOWN; SLOTS].into_boxed_slice() }
+    pub fn new() -> CodecSelector {
+        CodecSelector { regions: vec![UNKNOWN; SLOTS].into_boxed_slice() }
     }
 
     /// What to do with the next page of this region. Counts the page, so call it once per page.
     pub fn choose(&mut self, region_key: u64, aim: Aim) -> Choice {
         let region = self.slot(region_key);
         if region.key != region_key || !region.known {
-            *region = Region { key: region_key, known: true, aim, ..UNKNOWN };
+            *region = RegionChoice { key: region_key, known: true, aim, ..UNKNOWN };
         }
         if region.aim != aim {
             (region.aim, region.scores) = (aim, [ONE; CODECS_MAX]);
@@ -182,7 +187,8 @@ impl Chooser {
         }
     }
 
-    /// Tells the outcome of one compression: lengths in bytes, `None` if it did not get below its limit.
+    /// Tells the outcome of one compression: lengths in bytes, `None` if it did not get below its
+    /// limit.
     ///
     /// Codecs that the region does not weigh, and regions displaced meanwhile, are ignored.
     pub fn record(&mut self, region_key: u64, codec: CodecId, in_len: usize, out_len: Option<usize>) {
@@ -193,7 +199,8 @@ impl Chooser {
         let now = out_len.map_or(ONE, |out| (out.min(in_len) * usize::from(ONE) / in_len) as u16);
         let Some(i) = region.aim.codecs().iter().position(|&c| c == codec) else { return };
         let others = (0..CODECS_MAX).any(|other| other != i && region.scores[other] != ONE);
-        // A quarter of the way: four pages of new contents turn a verdict. From "hopeless" it jumps.
+        // A quarter of the way: four pages of new contents turn a verdict. From "hopeless" it
+        // jumps.
         let score = &mut region.scores[i];
         *score = if *score == ONE { now } else { (3 * *score + now) / 4 };
         if out_len.is_some() {
@@ -203,24 +210,25 @@ impl Chooser {
             region.ask_soon = false;
         } else if region.failures < FAILURES_TO_SKIP {
             region.failures += 1;
-            let settled = region.failures == FAILURES_TO_SKIP;
-            region.ask_soon = !settled && !others;
-            if settled {
+            let decided = region.failures == FAILURES_TO_SKIP;
+            region.ask_soon = !decided && !others;
+            if decided {
                 region.until_sample = region.skip;
             }
         }
     }
 
-    fn slot(&mut self, key: u64) -> &mut Region {
-        // Fibonacci hashing: neighbouring regions spread, and the top bits depend on all bits of the key.
+    fn slot(&mut self, key: u64) -> &mut RegionChoice {
+        // Fibonacci hashing: neighbouring regions spread, and the top bits depend on all bits of
+        // the key.
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros());
         &mut self.regions[hash as usize]
     }
 }
 
-impl Default for Chooser {
+impl Default for CodecSelector {
     fn default() -> Self {
-        Chooser::new()
+        CodecSelector::new()
     }
 }
 
@@ -229,10 +237,11 @@ mod tests {
     use super::*;
     use crate::PAGE;
 
-    /// Runs `pages` pages whose compressed lengths are given; counts (word-mask only, other only, both, skipped).
+    /// Runs `pages` pages whose compressed lengths are given; counts (word-mask only, other only,
+    /// both, skipped).
     fn run_for(
         aim: Aim,
-        c: &mut Chooser,
+        c: &mut CodecSelector,
         key: u64,
         pages: usize,
         word_mask: Option<usize>,
@@ -256,13 +265,13 @@ mod tests {
         n
     }
 
-    fn run(c: &mut Chooser, key: u64, pages: usize, word_mask: Option<usize>, lz4: Option<usize>) -> [usize; 4] {
+    fn run(c: &mut CodecSelector, key: u64, pages: usize, word_mask: Option<usize>, lz4: Option<usize>) -> [usize; 4] {
         run_for(Aim::Fast, c, key, pages, word_mask, lz4)
     }
 
     #[test]
     fn another_aim_is_another_verdict() {
-        let mut c = Chooser::new();
+        let mut c = CodecSelector::new();
         let mut counts = |aim, word_mask, other| run_for(aim, &mut c, 1, 40, Some(word_mask), Some(other));
         assert_eq!(counts(Aim::Fast, 1000, 900), [38, 0, 2, 0]);
         assert_eq!(counts(Aim::Dense, 1000, 500), [0, 38, 2, 0], "asked at once");
@@ -272,7 +281,7 @@ mod tests {
 
     #[test]
     fn each_slower_codec_must_be_worth_it() {
-        let mut c = Chooser::new();
+        let mut c = CodecSelector::new();
         let mut used = |key, lens: [usize; 3]| {
             (0..40).fold(CodecId(0), |last, _| match c.choose(key, Aim::Dense) {
                 Choice::Sample(codecs) => {
@@ -291,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_to_a_device_is_not_compressed_at_any_price() {
-        let mut c = Chooser::new();
+        let mut c = CodecSelector::new();
         let Choice::Sample(codecs) = c.choose(1, Aim::Spill) else { panic!("the first is a sample") };
         assert_eq!(codecs, [CodecId::WORD_MASK, CodecId::ZSTD_FAST]);
         codecs.iter().zip([2500, 2000]).for_each(|(&codec, len)| c.record(1, codec, PAGE, Some(len)));
@@ -300,7 +309,7 @@ mod tests {
 
     #[test]
     fn another_aim_does_not_try_the_hopeless_again() {
-        let mut c = Chooser::new();
+        let mut c = CodecSelector::new();
         run(&mut c, 1, 200, None, None);
         let [_, _, both, skipped] = run_for(Aim::Dense, &mut c, 1, 20, None, None);
         assert!(both <= 1 && skipped >= 19, "{both} {skipped}");
@@ -308,7 +317,7 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        let mut c = Chooser::new();
+        let mut c = CodecSelector::new();
         assert_eq!(run(&mut c, 1, 320, Some(1000), Some(400)), [310, 0, 10, 0], "good enough");
         assert_eq!(run(&mut c, 2, 320, Some(2400), Some(2200)), [310, 0, 10, 0], "close to lz4");
         assert_eq!(run(&mut c, 3, 320, Some(3400), Some(1500)), [0, 310, 10, 0], "lz4 clearly better");
@@ -317,7 +326,7 @@ mod tests {
 
     #[test]
     fn incompressible_regions_cost_little_and_recover() {
-        let mut c = Chooser::new();
+        let mut c = CodecSelector::new();
         let [w, l, both, skipped] = run(&mut c, 7, 1280, None, None);
         assert!(w + l <= 2 && both <= 16 && skipped >= 1260, "{w} {l} {both} {skipped}");
         let [w, _, both, skipped] = run(&mut c, 7, 1280, Some(800), Some(900));
@@ -326,7 +335,7 @@ mod tests {
 
     #[test]
     fn follows_changing_contents() {
-        let mut c = Chooser::new();
+        let mut c = CodecSelector::new();
         run(&mut c, 9, 100, Some(1000), Some(1500));
         let n = run(&mut c, 9, 320, Some(4000), Some(1500));
         assert!(n[1] > 150, "moves to lz4: {n:?}");
@@ -336,7 +345,7 @@ mod tests {
 
     #[test]
     fn displaced_regions_are_sampled_again() {
-        let mut c = Chooser::new();
+        let mut c = CodecSelector::new();
         for key in 0..3 * SLOTS as u64 {
             assert_eq!(c.choose(key, Aim::Fast), Choice::Sample(Aim::Fast.codecs()));
             c.record(key, CodecId::WORD_MASK, PAGE, Some(10));

@@ -2,9 +2,10 @@
 //!
 //! After the allocators of the kernel under zswap, as described in
 //!
-//! - J. Kim, C. Kim, E. Seo, *ezswap: Enhanced Compressed Swap Scheme for Mobile Devices*, IEEE Access 2019 (z3fold, here
-//!   `Z4` to `Z9`), and
-//! - M. Salahuddin, D. Shin, *Selective Rejection Technique for Compressed Object at Compressed Swap Cache* (zbud).
+//! - J. Kim, C. Kim, E. Seo, *ezswap: Enhanced Compressed Swap Scheme for Mobile Devices*, IEEE
+//!   Access 2019 (z3fold, here `Z4` to `Z9`), and
+//! - M. Salahuddin, D. Shin, *Selective Rejection Technique for Compressed Object at Compressed
+//!   Swap Cache* (zbud).
 //!
 //! A frame is a unit. It has 64 chunks of 64 bytes, and a zpage takes whole chunks of one frame:
 //!
@@ -13,24 +14,28 @@
 //! z3fold   | first ....... | second ... | third ....|               |    in the order of storing, the rest is free
 //! ```
 //!
-//! A frame in use is on exactly one list: `buddied` if it has as many zpages as it may, or one of 64 `unbuddied` lists by
-//! the number of chunks of its free run. A new zpage goes to the newest frame of the list with the shortest free run that
-//! is long enough, else to a frame of its own. Whatever changes a frame puts it at the head of its list.
+//! A frame in use is on exactly one list: `buddied` if it has as many zpages as it may, or one of
+//! 64 `unbuddied` lists by the number of chunks of its free run. A new zpage goes to the newest
+//! frame of the list with the shortest free run that is long enough, else to a frame of its own.
+//! Whatever changes a frame puts it at the head of its list.
 //!
 //! What the papers leave open, or what differs:
 //!
-//! - Headers are beside the frames. With `header_chunks` = 1 a frame of `z3fold` has 63 chunks for zpages as in the kernel,
-//!   and a zpage that needs all 64 gets a frame without a header, alone: so a page that did not compress is stored by all.
-//!   Such a frame counts as full. `zbud` has no header.
-//! - The caller carries out moves, so that the chunks left by a zpage of `z3fold` are a hole until [`Pool::tidy`]. A zpage
-//!   that must stay is passed over, and those behind it move up to its end. As long as there is a hole, the frame is
-//!   listed under the free chunks behind its last zpage, which are all that a new one may have; its [`UnitView`] counts
-//!   the holes, for they say how dense the frame is. [`Pool::compact`] tidies such frames, and moves nothing from frame
-//!   to frame.
+//! - Headers are beside the frames. With `header_chunks` = 1 a frame of `z3fold` has 63 chunks for
+//!   zpages as in the kernel, and a zpage that needs all 64 gets a frame without a header, alone:
+//!   so a page that did not compress is stored by all. Such a frame counts as full. `zbud` has no
+//!   header.
+//! - The caller carries out moves, so that the chunks left by a zpage of `z3fold` are a hole until
+//!   [`Pool::tidy`]. A zpage that must stay is passed over, and those behind it move up to its end.
+//!   As long as there is a hole, the frame is listed under the free chunks behind its last zpage,
+//!   which are all that a new one may have; its [`UnitView`] counts the holes, for they say how
+//!   dense the frame is. [`Pool::compact`] tidies such frames, and moves nothing from frame to
+//!   frame.
 //! - A sealed frame is on no list. It goes to the head of its list if it is no longer sealed.
 //! - Of free frames the lowest is used first.
 //!
-//! Metadata: 8 bytes per zpage (handle), and 20 (`zbud`) or 24 (`z3fold`) per frame up to the highest in use.
+//! Metadata: 8 bytes per zpage (handle), and 20 (`zbud`) or 24 (`z3fold`) per frame up to the
+//! highest in use.
 
 use super::handles::{HandleTable, Place};
 use super::span::SpanAlloc;
@@ -47,7 +52,7 @@ pub(super) const ZBUD: PoolEntry = PoolEntry {
     name: "zbud",
     help: "at most two pages in a frame, one at each end; a frame can be emptied alone",
     compacts: false,
-    make: |params| Box::new(Folds::<2>::new(params, 0)),
+    make: |params| Box::new(FewPerFrame::<2>::new(params, 0)),
 };
 
 /// The line of `z3fold` in [`super::POOLS`].
@@ -55,7 +60,7 @@ pub(super) const Z3FOLD: PoolEntry = PoolEntry {
     name: "z3fold",
     help: "at most three pages in a frame, moved together when one leaves; a frame can be emptied alone",
     compacts: false,
-    make: |params| Box::new(Folds::<3>::new(params, params.header_chunks)),
+    make: |params| Box::new(FewPerFrame::<3>::new(params, params.header_chunks)),
 };
 
 /// Bytes in a chunk.
@@ -64,7 +69,8 @@ const CHUNK_BYTES: u32 = 64;
 /// Chunks in a frame.
 const CHUNKS: u32 = FRAME_BYTES / CHUNK_BYTES;
 
-/// List of the frames with as many zpages as they may have. Those before it are the unbuddied ones, by free chunks.
+/// List of the frames with as many zpages as they may have. Those before it are the unbuddied ones,
+/// by free chunks.
 const BUDDIED: usize = CHUNKS as usize;
 
 /// How many frames one [`Pool::compact`] looks at for holes.
@@ -135,12 +141,13 @@ impl<const MOST: usize> Linked for Vec<Record<MOST>> {
 }
 
 /// Either pool: at most `MOST` zpages in a frame.
-struct Folds<const MOST: usize> {
+struct FewPerFrame<const MOST: usize> {
     handles: HandleTable,
     frames: SpanAlloc,
     /// By frame; the last one is in use.
     records: Vec<Record<MOST>>,
-    /// Frames that are not sealed: unbuddied ones by free chunks, then [`BUDDIED`]. The head is the newest.
+    /// Frames that are not sealed: unbuddied ones by free chunks, then [`BUDDIED`]. The head is the
+    /// newest.
     lists: [List; BUDDIED + 1],
     /// Bit set: that unbuddied list is not empty.
     unbuddied: u64,
@@ -153,13 +160,14 @@ struct Folds<const MOST: usize> {
     look: usize,
 }
 
-impl<const MOST: usize> Folds<MOST> {
-    /// Whether the second zpage lies at the end of the frame. Then there is one free run whichever leaves.
+impl<const MOST: usize> FewPerFrame<MOST> {
+    /// Whether the second zpage lies at the end of the frame. Then there is one free run whichever
+    /// leaves.
     const AT_ENDS: bool = MOST == 2;
 
     fn new(params: &PoolParams, header: u32) -> Self {
         assert!(header < CHUNKS, "a header of {header} chunks");
-        Folds {
+        FewPerFrame {
             handles: HandleTable::new(),
             frames: SpanAlloc::new(params.area_frames, 1),
             records: Vec::new(),
@@ -273,7 +281,8 @@ impl<const MOST: usize> Folds<MOST> {
         record.unwrap_or_else(|| panic!("{unit:?} is not in use"))
     }
 
-    /// Panics unless each frame in use that is not sealed is on the list that fits it, and nothing else on any.
+    /// Panics unless each frame in use that is not sealed is on the list that fits it, and nothing
+    /// else on any.
     fn check_lists(&self) {
         let mut listed = vec![None; self.records.len()];
         for (number, list) in self.lists.iter().enumerate() {
@@ -315,7 +324,7 @@ fn slot(place: Place) -> Slot {
     Slot { frame: place.zspage, offset: place.slot * CHUNK_BYTES as u16 }
 }
 
-impl<const MOST: usize> Pool for Folds<MOST> {
+impl<const MOST: usize> Pool for FewPerFrame<MOST> {
     fn place(&mut self, len: u32) -> Result<Placed, PoolFull> {
         assert!((1..=LEN_MAX).contains(&len), "an object of {len} bytes");
         let chunks = chunks(len);

@@ -1,6 +1,8 @@
-//! How large the area of a pool of zones is: the rules of Tuduce and Gross, "Adaptive Main Memory Compression", USENIX 2005.
+//! How large the area of a pool of zones is: the rules of Tuduce and Gross, "Adaptive Main Memory
+//! Compression", USENIX 2005.
 //!
-//! The area follows its own free room, not the single accesses. With `F` = bytes of the area that are in no used block:
+//! The area follows its own free room, not the single accesses. With `F` = bytes of the area that
+//! are in no used block:
 //!
 //! ```text
 //! F < grow_below zones      the area gets a zone, up to max_zones
@@ -8,14 +10,15 @@
 //! else                      nothing: also if F is exactly as large
 //! ```
 //!
-//! That is looked at after so much time or so many stores ([`Every`]), whichever comes first, and changes the area by a zone at
-//! most. There is no area until a page has been written to swap; then there is one zone, and from then on never
-//! less than one.
+//! That is looked at after so much time or so many stores ([`Every`]), whichever comes first, and
+//! changes the area by a zone at most. There is no area until a page has been written to swap; then
+//! there is one zone, and from then on never less than one.
 //!
-//! The paper compares what the system has free with a threshold to switch compression on, for one application at a time,
-//! and prints neither. Here nothing is stored without pressure, and all programs of the tree are one application: a page
-//! that had to be written says that memory is short. What the pool does with a smaller limit is said in
-//! [`crate::pool::zones`]; where the memory for a further zone comes from is the affair of reclaim.
+//! The paper compares what the system has free with a threshold to switch compression on, for one
+//! application at a time, and prints neither. Here nothing is stored without pressure, and all
+//! programs of the tree are one application: a page that had to be written says that memory is
+//! short. What the pool does with a smaller limit is said in [`crate::pool::zones`]; where the
+//! memory for a further zone comes from is the affair of reclaim.
 
 use crate::pool::{PoolUsage, FRAME_BYTES};
 
@@ -45,9 +48,10 @@ pub struct ZoneSizing {
 }
 
 impl ZoneSizing {
-    /// Without an area, as if just checked at time 0. Zones are of `zone_frames` frames, which must be those of the pool
-    /// ([`crate::pool::zones::zone_frames`]); the thresholds are in zones, `grow_below` less than `shrink_above`; the area
-    /// is of at most `max_zones`, 0 as 1, and is looked at that often.
+    /// Without an area, as if just checked at time 0. Zones are of `zone_frames` frames, which must
+    /// be those of the pool ([`crate::pool::zones::zone_frames`]); the thresholds are in zones,
+    /// `grow_below` less than `shrink_above`; the area is of at most `max_zones`, 0 as 1, and is
+    /// looked at that often.
     pub fn new(zone_frames: u32, grow_below: u32, shrink_above: u32, max_zones: u32, every: Every) -> ZoneSizing {
         assert!(
             zone_frames > 0 && grow_below < shrink_above,
@@ -69,8 +73,9 @@ impl ZoneSizing {
         self.zones.saturating_mul(self.zone_frames)
     }
 
-    /// To be called after each store and from time to time; answers the new limit in frames when it changes. Since the
-    /// start: `now_ms` in ms, `stores` into the pool, `swapped` pages written to swap.
+    /// To be called after each store and from time to time; answers the new limit in frames when it
+    /// changes. Since the start: `now_ms` in ms, `stores` into the pool, `swapped` pages written to
+    /// swap.
     pub fn check(&mut self, now_ms: u64, stores: u64, swapped: u64, usage: &PoolUsage) -> Option<u32> {
         let (last_ms, last_stores) = self.checked;
         let (ms, stored) = (now_ms.saturating_sub(last_ms), stores.saturating_sub(last_stores));
@@ -108,8 +113,9 @@ impl ZoneSizing {
         }
     }
 
-    /// Pages that the area has entries for and does not hold, with so many entries for each frame. The rules go by blocks
-    /// alone; where this is small while blocks are free, `entries_per_frame` is less than pages compress to.
+    /// Pages that the area has entries for and does not hold, with so many entries for each frame.
+    /// The rules go by blocks alone; where this is small while blocks are free, `entries_per_frame`
+    /// is less than pages compress to.
     pub fn free_entries(&self, entries_per_frame: u32, usage: &PoolUsage) -> u64 {
         (u64::from(self.limit()) * u64::from(entries_per_frame)).saturating_sub(usage.zpages)
     }
@@ -137,7 +143,8 @@ mod tests {
         sizing.check(now_ms, sizing.checked.1, 1, &used(used_bytes))
     }
 
-    /// Rule 10 and section 2.4: strictly less and strictly more; exactly one zone or four zones free are left as they are.
+    /// Rule 10 and section 2.4: strictly less and strictly more; exactly one zone or four zones
+    /// free are left as they are.
     #[test]
     fn z10_thresholds_are_strict() {
         for (used_bytes, limit) in [
@@ -186,7 +193,8 @@ mod tests {
         assert_eq!(due(&mut sizing, 64 * 4096), None);
     }
 
-    /// Rule 16, resolution 5.11: nothing until a page was written to swap, then one zone, and never off again.
+    /// Rule 16, resolution 5.11: nothing until a page was written to swap, then one zone, and never
+    /// off again.
     #[test]
     fn z16_off_until_a_page_was_swapped() {
         let mut sizing = ZoneSizing::new(1024, 1, 4, 8, EVERY);
@@ -203,7 +211,8 @@ mod tests {
         assert_eq!(sizing.check(6000, 5000, 7, &used(0)), None);
     }
 
-    /// Resolution 5.11: a check each second or each 1024 stores, whichever comes first; either begins both anew.
+    /// Resolution 5.11: a check each second or each 1024 stores, whichever comes first; either
+    /// begins both anew.
     #[test]
     fn z16_checks_by_time_and_stores() {
         let full = used(100 * ZONE);
@@ -229,7 +238,8 @@ mod tests {
         assert_eq!(sizing.check(249, 128, 1, &full), Some(3 * 1024));
     }
 
-    /// Resolution 5.10: the step goes by blocks, though entries are out; how many entries are free can be asked.
+    /// Resolution 5.10: the step goes by blocks, though entries are out; how many entries are free
+    /// can be asked.
     #[test]
     fn z10_free_room_is_in_blocks() {
         let mut sizing = new(2);

@@ -1,9 +1,10 @@
 //! Ranges of which a REMOVE was read, and whose zap may be still to come.
 //!
-//! A thread raises the event, waits until it is read, and zaps then: at any later moment, until a proof (`begin_proof`) says
-//! that every thread has left the call. What was present at the event is in quarantine. What comes into the range after it is
-//! right with the zap before and with the zap after: it may leave for the pool, and if it is missing it reads as zeros, which
-//! is what [`Entry::Lazy`](crate::Entry::Lazy) says.
+//! A thread raises the event, waits until it is read, and zaps then: at any later moment, until a
+//! proof (`begin_proof`) says that every thread has left the call. What was present at the event is
+//! in quarantine. What comes into the range after it is right with the zap before and with the zap
+//! after: it may leave for the pool, and if it is missing it reads as zeros, which is what
+//! [`Entry::Lazy`](crate::Entry::Lazy) says.
 
 use crate::ids::{Page, PageRange};
 use std::collections::BTreeMap;
@@ -12,14 +13,15 @@ use std::collections::BTreeMap;
 const RANGES_MAX: usize = 4096;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Doubts {
-    /// First page to one past the last and the epoch of the newest REMOVE in it; they do not overlap.
+pub(crate) struct ZapPending {
+    /// First page to one past the last and the epoch of the newest REMOVE in it; they do not
+    /// overlap.
     ranges: BTreeMap<u64, (u64, u32)>,
     /// The last epoch that is proved, if its ranges are still there.
     over: Option<u32>,
 }
 
-impl Doubts {
+impl ZapPending {
     /// A REMOVE of a range was read.
     pub fn add(&mut self, range: PageRange, epoch: u32) {
         let (start, end) = (range.first.0, range.end());
@@ -27,7 +29,8 @@ impl Doubts {
             return;
         }
         self.cut(start, end);
-        // Bounded: a doubt that covers the gap to its neighbour as well is weaker, but never wrong.
+        // Bounded: a zap-pending range that covers the gap to its neighbour as well is weaker, but
+        // never wrong.
         let full = self.ranges.len() >= RANGES_MAX;
         match self.ranges.range_mut(..start).next_back() {
             Some((_, last)) if full || *last == (start, epoch) => *last = (end, last.1.max(epoch)),
@@ -54,7 +57,7 @@ impl Doubts {
         }
     }
 
-    /// The newest epoch in which a page is in doubt.
+    /// The newest epoch in which a zap of the page was pending.
     pub fn of(&self, page: Page) -> Option<u32> {
         let (_, &(end, epoch)) = self.ranges.range(..=page.0).next_back()?;
         (page.0 < end).then_some(epoch)
@@ -87,33 +90,33 @@ mod tests {
 
     #[test]
     fn the_newest_event_counts_and_a_proof_ends_the_older_ones() {
-        let mut doubts = Doubts::default();
-        doubts.add(range(10, 10), 0);
-        doubts.add(range(14, 2), 3);
-        let of = |doubts: &Doubts| [9, 10, 13, 14, 15, 16, 19, 20].map(|page| doubts.of(Page(page)));
-        assert_eq!(of(&doubts), [None, Some(0), Some(0), Some(3), Some(3), Some(0), Some(0), None]);
-        doubts.over(2);
-        assert_eq!(of(&doubts)[1], Some(0));
-        doubts.end();
-        assert_eq!(of(&doubts), [None, None, None, Some(3), Some(3), None, None, None]);
-        doubts.over(3);
-        doubts.end();
-        assert!(doubts.is_empty());
+        let mut zap_pending = ZapPending::default();
+        zap_pending.add(range(10, 10), 0);
+        zap_pending.add(range(14, 2), 3);
+        let of = |zap_pending: &ZapPending| [9, 10, 13, 14, 15, 16, 19, 20].map(|page| zap_pending.of(Page(page)));
+        assert_eq!(of(&zap_pending), [None, Some(0), Some(0), Some(3), Some(3), Some(0), Some(0), None]);
+        zap_pending.over(2);
+        assert_eq!(of(&zap_pending)[1], Some(0));
+        zap_pending.end();
+        assert_eq!(of(&zap_pending), [None, None, None, Some(3), Some(3), None, None, None]);
+        zap_pending.over(3);
+        zap_pending.end();
+        assert!(zap_pending.is_empty());
     }
 
     #[test]
     fn too_many_ranges_become_wider_and_none_is_lost() {
-        let mut doubts = Doubts::default();
+        let mut zap_pending = ZapPending::default();
         // From above to below and back: with a neighbour before it, and without.
         let all: Vec<u64> = (0..RANGES_MAX as u64 + 50).map(|i| (i * 7919) % 100_003 * 4 + 8).collect();
         for (i, &page) in all.iter().enumerate() {
-            doubts.add(range(page, 2), i as u32);
+            zap_pending.add(range(page, 2), i as u32);
         }
-        doubts.add(range(0, 1), 9000);
-        assert!(doubts.ranges.len() <= RANGES_MAX);
+        zap_pending.add(range(0, 1), 9000);
+        assert!(zap_pending.ranges.len() <= RANGES_MAX);
         for (i, &page) in all.iter().enumerate() {
-            assert!(doubts.of(Page(page + 1)).is_some_and(|epoch| epoch >= i as u32), "page {page}");
+            assert!(zap_pending.of(Page(page + 1)).is_some_and(|epoch| epoch >= i as u32), "page {page}");
         }
-        assert_eq!(doubts.of(Page(0)), Some(9000));
+        assert_eq!(zap_pending.of(Page(0)), Some(9000));
     }
 }

@@ -1,14 +1,15 @@
-//! The rules `Z4` to `Z9`, worked by hand. Lists are written from head to tail; a frame is its number.
+//! The rules `Z4` to `Z9`, worked by hand. Lists are written from head to tail; a frame is its
+//! number.
 
 use super::super::{find, POOLS};
 use super::*;
 
-fn zbud(limit: u32) -> Folds<2> {
-    Folds::new(&PoolParams::new(1 << 16, limit), 0)
+fn zbud(limit: u32) -> FewPerFrame<2> {
+    FewPerFrame::new(&PoolParams::new(1 << 16, limit), 0)
 }
 
-fn z3fold(limit: u32) -> Folds<3> {
-    Folds::new(&PoolParams::new(1 << 16, limit), 0)
+fn z3fold(limit: u32) -> FewPerFrame<3> {
+    FewPerFrame::new(&PoolParams::new(1 << 16, limit), 0)
 }
 
 /// Chunks to bytes.
@@ -16,7 +17,7 @@ fn bytes(chunks: u32) -> u32 {
     chunks * CHUNK_BYTES
 }
 
-impl<const MOST: usize> Folds<MOST> {
+impl<const MOST: usize> FewPerFrame<MOST> {
     /// Places a zpage of so many chunks; its frame and first chunk.
     fn put(&mut self, chunks: u32) -> (Handle, (u32, u32)) {
         let placed = self.place(bytes(chunks)).unwrap();
@@ -45,7 +46,8 @@ impl<const MOST: usize> Folds<MOST> {
         (0..=BUDDIED).map(|number| (number, self.list(number))).filter(|(_, frames)| !frames.is_empty()).collect()
     }
 
-    /// Removes a zpage and tidies its frame, in which `stay` are not moved. What moved: from which chunk to which.
+    /// Removes a zpage and tidies its frame, in which `stay` are not moved. What moved: from which
+    /// chunk to which.
     fn drop_zpage(&mut self, handle: Handle, stay: &[Handle]) -> Vec<(Handle, u32, u32)> {
         let unit = self.unit(handle);
         let mut moves = Vec::new();
@@ -201,7 +203,8 @@ fn z8_a_frame_goes_to_the_head_of_its_new_list() {
     // A removal makes frame 2 the newest of list 24 again, before frame 0.
     assert_eq!(pool.drop_zpage(d, &[]), []);
     assert_eq!(pool.lists(), [(9, vec![1]), (24, vec![2, 0])]);
-    // Buddied frames are in order too: first 1, then 2; then 1 again, when it lost a zpage and got another.
+    // Buddied frames are in order too: first 1, then 2; then 1 again, when it lost a zpage and got
+    // another.
     let [f, _, _] = pool.puts([9, 10, 10]);
     assert_eq!(pool.lists(), [(24, vec![0]), (BUDDIED, vec![2, 1])]);
     assert_eq!(pool.drop_zpage(e, &[]), [(f, 55, 40)]);
@@ -253,12 +256,14 @@ fn z9_an_empty_frame_is_free_and_the_lowest_is_used_next() {
 fn holes_before_what_must_stay_are_closed_later() {
     let mut pool = z3fold(100);
     let [a, b, c] = pool.puts([10, 20, 16]);
-    // Neither may move: 18 chunks are free at the end, 28 in all. The frame is listed under what can be used.
+    // Neither may move: 18 chunks are free at the end, 28 in all. The frame is listed under what
+    // can be used.
     assert_eq!(pool.drop_zpage(a, &[b, c]), []);
     assert_eq!((pool.free_chunks(0), pool.lists()), (28, vec![(18, vec![0])]));
     assert_eq!(pool.put(19).1, (1, 0));
     assert_eq!(pool.put(18).1, (0, 46));
-    // The next removal closes the hole, as far as it can: b stays, so that the others move up to its end only.
+    // The next removal closes the hole, as far as it can: b stays, so that the others move up to
+    // its end only.
     let d = pool.records[0].owners[2];
     assert_eq!(pool.drop_zpage(c, &[b]), [(d, 46, 30)]);
     assert_eq!((pool.free_chunks(0), pool.list(16)), (26, vec![0]));
@@ -351,7 +356,7 @@ fn arithmetic_of_selective_admission() {
 
 #[test]
 fn a_header_takes_a_chunk_unless_a_zpage_needs_them_all() {
-    let mut pool = Folds::<3>::new(&PoolParams { header_chunks: 1, ..PoolParams::new(100, 100) }, 1);
+    let mut pool = FewPerFrame::<3>::new(&PoolParams { header_chunks: 1, ..PoolParams::new(100, 100) }, 1);
     // 63 chunks behind the header; two halves of a frame no longer fit.
     assert_eq!([pool.put(32).1, pool.put(32).1, pool.put(31).1], [(0, 1), (1, 1), (1, 33)]);
     assert_eq!([pool.free_chunks(0), pool.free_chunks(1)], [31, 0]);
@@ -379,7 +384,8 @@ fn both_are_in_the_table_after_zsmalloc() {
     assert_eq!(names[..3], ["zsmalloc", "zbud", "z3fold"]);
 }
 
-/// Nothing moves between frames, so the records end where the highest frame in use does; the handles are cut as well.
+/// Nothing moves between frames, so the records end where the highest frame in use does; the
+/// handles are cut as well.
 #[test]
 fn metadata_follows_the_contents() {
     let mut pool = z3fold(1 << 16);

@@ -38,17 +38,17 @@ impl Batch {
     }
 }
 
-/// How far a feed was used.
+/// How far a source was used.
 #[derive(Debug, Clone, Copy)]
 pub struct Far {
     /// Events so far.
     pub events: u64,
-    /// As [`Feed::share`] says.
+    /// As [`EventSource::share`] says.
     pub share: Option<f64>,
 }
 
 /// Where events come from.
-pub trait Feed: Send {
+pub trait EventSource: Send {
     /// Puts the next ones into the batch. False at the end.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ pub trait Feed: Send {
     }
 }
 
-impl<W: Workload + ?Sized> Feed for Box<W> {
+impl<W: Workload + ?Sized> EventSource for Box<W> {
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, ReplayError> {
         batch.clear();
         batch.events.extend(self.by_ref().take(BATCH));
