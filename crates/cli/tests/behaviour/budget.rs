@@ -93,7 +93,7 @@ fn processes_that_grow_together() {
     let Some(_) = bench.compile(&["gcc"], "memset", include_str!("../workloads/memset.c")) else { return };
     holds(
         &bench,
-        "for i in 1 2 3 4; do ./memset 110 & p=\"$p $!\"; done; for i in $p; do wait $i || exit 1; done",
+        "rm -f filled; for i in 1 2 3 4; do ./memset 110 4 & p=\"$p $!\"; done; for i in $p; do wait $i || exit 1; done",
         128 * MIB,
     );
 }

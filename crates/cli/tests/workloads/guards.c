@@ -3,7 +3,7 @@
 #include "pages.h"
 #include <sys/syscall.h>
 
-enum { INSTALL = 102, REMOVE = 103, OUTSIDE = 16, PRESENT = 2, UNUSED = 2, OTHER = 60, GUARDED = 200 };
+enum { INSTALL = 102, REMOVE = 103, OUTSIDE = 16, PRESENT = 2, UNUSED = 2, OTHER = 60, FIRST = 28, GUARDED = 200 };
 
 static char how;
 static int ends[2];
@@ -48,6 +48,9 @@ int main(int argc, char **argv) {
     size_t wrong = 0;
     uint64_t *outside = map(OUTSIDE * MIB), *other = map(OTHER * MIB);
     fill(outside, OUTSIDE * MIB, 3);
+    // So that not all of it is there before the first page is taken.
+    fill(other, FIRST * MIB, 1);
+    wait_until_paged((OUTSIDE + FIRST) * MIB);
     fill(other, OTHER * MIB, 1);
     // Every fourth page of memory that was never used: what is between is touched in sequence.
     for (size_t i = 3 * PAGE; i < UNUSED * MIB; i += 4 * PAGE) MUST(advise((char *)unused + i, PAGE, INSTALL));

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-enum { BYTES = 56 * (1 << 20), STEP = 1 << 20, STEPS = 8 };
+enum { BYTES = 56 * (1 << 20), FIRST = 44 * (1 << 20), STEP = 1 << 20, STEPS = 8 };
 
 static void limit(int resource, rlim_t value) {
     struct rlimit old, set = {value, value};
@@ -17,6 +17,9 @@ int main(int argc, char **argv) {
     // What the starter left open is no matter here.
     MUST(syscall(SYS_close_range, 3, ~0U, 0));
     uint64_t *p = map(BYTES), *steps[2 * STEPS];
+    // So that not all of it is there before the first page is taken.
+    fill(p, FIRST, 1);
+    wait_until_paged(FIRST);
     fill(p, BYTES, 1);
     size_t wrong = check(p, BYTES, 1);
     if (argc == 1) {

@@ -80,19 +80,31 @@ static inline size_t join_threads(pthread_t *threads, int count) {
     return sum;
 }
 
-// Waits, a minute at most, until memfit has evicted a quarter of what was filled, however busy the machine is. Returns at once
-// without memfit.
-static inline void wait_until_paged(size_t filled) {
+// Resident bytes of this process and, if it is not 0, of another one.
+static inline size_t resident(pid_t other) {
+    size_t size, pages, sum = 0;
+    for (int i = 0; i < (other ? 2 : 1); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "/proc/%d/statm", i ? other : getpid());
+        FILE *statm = fopen(name, "r");
+        if (!statm || fscanf(statm, "%zu %zu", &size, &pages) != 2) exit(3);
+        fclose(statm);
+        sum += pages * PAGE;
+    }
+    return sum;
+}
+
+// Waits, a minute at most, until memfit has evicted a quarter of what this process and another one, unless it is 0, have
+// filled, however busy the machine is. Returns at once without memfit.
+static inline void wait_until_both_paged(size_t filled, pid_t other) {
     const char *preload = getenv("LD_PRELOAD");
     if (!preload || !strstr(preload, "libmemfit")) return;
-    for (int i = 0; i < 12000; i++) {
-        size_t size, resident = 0;
-        FILE *statm = fopen("/proc/self/statm", "r");
-        if (!statm || fscanf(statm, "%zu %zu", &size, &resident) != 2) exit(3);
-        fclose(statm);
-        if (resident * PAGE < filled / 4 * 3) return;
-        usleep(5000);
-    }
+    for (int i = 0; i < 12000 && resident(other) >= filled / 4 * 3; i++) usleep(5000);
+}
+
+static inline void wait_until_paged(size_t filled) {
+    wait_until_both_paged(filled, 0);
+}
 }
 
 // The exit status of a child, or -1 when a signal killed it.

@@ -13,18 +13,19 @@ static void hold(void) {
     _exit(check(own, OWN * MIB, 1) != 0);
 }
 
-static void spend(void) {
+static void spend(pid_t stopped) {
     size_t wrong = 0;
     uint64_t *own = map(OWN * MIB);
     for (int round = 0; round < 4; round++) {
         fill(own, OWN * MIB, 2 + (uint64_t)round);
+        if (round == 0) wait_until_both_paged(2 * OWN * MIB, stopped);
         wrong += check(own, OWN * MIB, 2 + (uint64_t)round);
     }
     _exit(wrong != 0);
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1) strcmp(argv[1], "hold") ? spend() : hold();
+    if (argc > 1) strcmp(argv[1], "hold") ? spend(atoi(argv[1])) : hold();
     int up[2], down[2], status;
     char filled;
     MUST(pipe(up));
@@ -43,7 +44,9 @@ int main(int argc, char **argv) {
     pid_t spender = fork();
     MUST(spender);
     if (!spender) {
-        execl("/proc/self/exe", argv[0], "spend", NULL);
+        char stopped[16];
+        snprintf(stopped, sizeof stopped, "%d", holder);
+        execl("/proc/self/exe", argv[0], stopped, NULL);
         _exit(3);
     }
     MUST(waitpid(spender, &status, 0));
