@@ -90,7 +90,7 @@ const GAP_PART: u32 = 16;
 /// with longer ones more.
 const GRAIN_PART: u64 = 16;
 /// After a change they may be ahead of their time by this part of what they may be at first.
-const SETTLE_PART: u64 = 4;
+const CONVERGE_PART: u64 = 4;
 /// Faults may be ahead of their time by what is earned in so many seconds.
 const AHEAD_S: u64 = 4;
 
@@ -156,7 +156,7 @@ impl Governor {
                 self.now.threshold = (self.now.threshold / 2).max(1);
             }
             // It takes a while until less is sampled, and some faults until it can be judged.
-            self.allowance = Self::most(&self.limits) / SETTLE_PART;
+            self.allowance = Self::most(&self.limits) / CONVERGE_PART;
         }
         self.now != before
     }

@@ -69,7 +69,7 @@ fn the_oldest_leave_first_where_there_are_more_ranges_than_a_batch_takes() {
 }
 
 #[test]
-fn a_process_with_nothing_but_pinned_pages_does_not_shield_the_others() {
+fn a_process_with_nothing_but_pinned_pages_does_not_protect_the_others() {
     let mut core = core();
     // The oldest run of all is pinned.
     let first = process(&mut core, 1000..1002);
@@ -79,7 +79,7 @@ fn a_process_with_nothing_but_pinned_pages_does_not_shield_the_others() {
 }
 
 #[test]
-fn pinned_pages_of_many_threads_do_not_shield_the_rest_of_their_process() {
+fn pinned_pages_of_many_threads_do_not_protect_the_rest_of_their_process() {
     let mut core = core();
     // 600 threads, each with a pinned page in a run of its own, older than everything else.
     let pinned = (0..600).map(|i| 16 * RUN_PAGES + i * RUN_PAGES);

@@ -301,7 +301,7 @@ impl Machine {
                 self.procs.remove(&proc);
                 self.last_proc = None;
                 self.shadows[id.0 as usize] = None;
-                self.settle();
+                self.apply_effects();
             }
             Event::Forks { parent, child, present } => {
                 let from = self.id(parent);
@@ -311,7 +311,7 @@ impl Machine {
                 let mut shadow = self.shadow(from).clone();
                 shadow.inherited(present);
                 self.started(child, id, shadow);
-                self.settle();
+                self.apply_effects();
             }
             Event::Maps { proc, first, pages, kind } => {
                 let id = self.id(proc);
@@ -334,7 +334,7 @@ impl Machine {
                 let id = self.id(proc);
                 self.forget(id, first, pages);
                 self.core.unmapped(id, range(first, pages));
-                self.settle();
+                self.apply_effects();
             }
             Event::Moves { proc, first, pages, to } => {
                 let id = self.id(proc);
@@ -342,7 +342,7 @@ impl Machine {
                 self.shadow(id).remap(first, pages, to, |page| copied.push(page));
                 copied.into_iter().for_each(|page| self.tier.drop_copy(id, page));
                 self.core.remapped(id, range(first, pages), Page(to));
-                self.settle();
+                self.apply_effects();
             }
             Event::Reaches { mark } => {
                 if self.reached.len() < MARKS_MAX {
@@ -420,7 +420,7 @@ impl Machine {
         for victim in &victims {
             self.taken(id, victim.first.0, victim.slots.len() as u32);
         }
-        self.settle();
+        self.apply_effects();
         self.balance();
     }
 
@@ -487,7 +487,7 @@ impl Machine {
     }
 
     /// What the core wants to be done besides.
-    fn settle(&mut self) {
+    fn apply_effects(&mut self) {
         let tier = &mut self.tier;
         self.core.apply_effects(|extent, len| tier.release(extent, len));
     }

@@ -333,7 +333,7 @@ impl CounterArea {
     }
 
     /// A thread is done: its tally goes into the totals.
-    pub fn settle(&self, thread: usize, tally: &Tally) {
+    pub fn add(&self, thread: usize, tally: &Tally) {
         for (total, &n) in self.totals.iter().zip(&tally.counters) {
             total.fetch_add(u64::from(n), SeqCst);
         }

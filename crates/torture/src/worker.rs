@@ -140,7 +140,7 @@ fn thread_main(world: &World, thread: usize) {
         ctx.begin(op_no);
         ctx.verify_everything("at the end");
     }
-    world.counters.settle(thread, &ctx.tally);
+    world.counters.add(thread, &ctx.tally);
     ctx.stats.done.store(1, SeqCst);
 }
 

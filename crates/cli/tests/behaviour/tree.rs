@@ -124,10 +124,12 @@ fn daemons_of_an_ordinary_user() {
 /// Processes that are not of the tree, but got its environment, outlive the run: a small one alone,
 /// one that is paged with the pager, which serves it to its end.
 #[test]
-fn outsiders_outlive_the_run() {
-    let Some(bench) = Bench::new("outsiders", &["gcc"]) else { return };
+fn processes_of_others_outlive_the_run() {
+    let Some(bench) = Bench::new("processes_of_others", &["gcc"]) else { return };
     bench.file("pages.h", include_str!("../workloads/pages.h"));
-    let Some(program) = bench.compile(&["gcc"], "outsider", include_str!("../workloads/outsider.c")) else { return };
+    let Some(program) = bench.compile(&["gcc"], "non_descendant", include_str!("../workloads/non_descendant.c")) else {
+        return;
+    };
     let is_there = |name: &str| bench.directory.join(name).exists();
     for all in [&[("small", "1")][..], &[("small", "1"), ("large", "56")]] {
         let script =
@@ -143,7 +145,7 @@ fn outsiders_outlive_the_run() {
             command.args([name, size]).env("MEMFIT_SOCKET", socket).env("LD_PRELOAD", preload);
             Tree::start_in(command, &bench.directory)
         };
-        let mut outsiders: Vec<Tree> = all.iter().map(start).collect();
+        let mut others: Vec<Tree> = all.iter().map(start).collect();
         eventually("they are full", || all.iter().all(|(name, _)| is_there(&format!("full.{name}"))));
         bench.file("end", "");
         assert_eq!(tree.wait(), 0, "{}", tree.errors());
@@ -153,8 +155,8 @@ fn outsiders_outlive_the_run() {
         let paged = stats["evictions"]["pages"].as_u64().unwrap();
         assert_eq!(paged > 1000, all.len() > 1, "{stats:#}");
         bench.file("go", "");
-        for (outsider, (name, _)) in outsiders.iter_mut().zip(all) {
-            assert_eq!(outsider.wait(), 0, "{name}");
+        for (other, (name, _)) in others.iter_mut().zip(all) {
+            assert_eq!(other.wait(), 0, "{name}");
             let found = fs::read_to_string(bench.directory.join(format!("done.{name}"))).unwrap();
             assert_contents_eq!(found, "0 wrong\n", "{name}");
         }
@@ -172,7 +174,9 @@ fn outsiders_outlive_the_run() {
 fn another_user_does_not_join() {
     let Some(bench) = Bench::open_to_all("another_user", &["gcc"]) else { return };
     bench.file("pages.h", include_str!("../workloads/pages.h"));
-    let Some(program) = bench.compile(&["gcc"], "outsider", include_str!("../workloads/outsider.c")) else { return };
+    let Some(program) = bench.compile(&["gcc"], "non_descendant", include_str!("../workloads/non_descendant.c")) else {
+        return;
+    };
     let script = "echo $MEMFIT_SOCKET $LD_PRELOAD > new; mv new environment; until test -e end; do sleep 0.02; done";
     let user = bench.user.as_ref().expect("there is a place open to all");
     let command = user.command(&["run", "-q", "-m", "32M", "--stats", "stats.json", "--", "sh", "-c", script]);
@@ -185,16 +189,16 @@ fn another_user_does_not_join() {
         command.args([name, "1"]).env("MEMFIT_SOCKET", socket).env("LD_PRELOAD", preload).uid(uid);
         Tree::start_in(command, &bench.directory)
     };
-    let mut outsiders = [start("own", 0), start("other", 65534)];
+    let mut others = [start("own", 0), start("other", 65534)];
     eventually("they are full", || ["own", "other"].iter().all(|n| bench.directory.join(format!("full.{n}")).exists()));
     bench.file("end", "");
     bench.file("go", "");
     assert_eq!(tree.wait(), 0, "{}", tree.errors());
-    outsiders.iter_mut().for_each(|outsider| assert_eq!(outsider.wait(), 0));
+    others.iter_mut().for_each(|other| assert_eq!(other.wait(), 0));
     let text = fs::read(bench.directory.join("stats.json")).unwrap();
     let stats: Value = serde_json::from_slice(&text).expect("statistics");
     let known = |pid: i32| stats["processes"].as_array().unwrap().iter().any(|row| row["pid"] == pid);
-    let pids = outsiders.each_ref().map(Tree::root);
+    let pids = others.each_ref().map(Tree::root);
     assert_eq!(pids.map(known), [true, false], "{stats:#}");
 }
 

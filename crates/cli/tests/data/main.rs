@@ -9,3 +9,4 @@ mod cli;
 mod foreign;
 mod record;
 mod sim;
+mod tidy;

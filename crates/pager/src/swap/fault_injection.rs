@@ -1,8 +1,10 @@
-//! Trouble for tests: a device that fails as told, from a seed. In builds with assertions only.
+//! Fault injection for tests: a device that fails at random, from a seed. In builds with assertions
+//! only. `MEMFIT_SWAP_FAULTS` has the kinds of failures, and how many of 1,000 reads or writes fail
+//! in each way. `stall-at=20` stalls the twentieth request of a thread.
 //!
-//! `MEMFIT_SWAP_FAULTS=seed=7,read-eio=100,write-enospc=20,flip=5,short=200,stall=50,stall-ms=10000`:
-//! of a thousand reads or writes so many fail in that way. `stall-at=20` is the twentieth of a
-//! thread.
+//! ```text
+//! seed=7,read-eio=100,write-enospc=20,flip=5,short=200,stall=50,stall-ms=10000
+//! ```
 
 use std::time::{Duration, Instant};
 

@@ -120,7 +120,7 @@ impl Machine {
             self.taken(id, victim.first.0, victim.slots.len() as u32);
             pages += victim.slots.len();
         }
-        self.settle();
+        self.apply_effects();
         pages
     }
 
@@ -173,7 +173,7 @@ impl Machine {
                 self.reclaims(self.costs.entropy_ns);
             }
             if let Some(placed) = self.core.offer(item.object, origin, estimate) {
-                self.settle();
+                self.apply_effects();
                 return placed;
             }
         }
@@ -193,7 +193,7 @@ impl Machine {
         };
         _ = self.core.take_freed_frames();
         let placed = self.core.compressed(item.object, coded);
-        self.settle();
+        self.apply_effects();
         placed
     }
 
@@ -243,7 +243,7 @@ impl Machine {
         }
         let moves = self.core.compact(COMPACT_MOVES).len() as u64;
         self.reclaims(moves * self.costs.stage_ns);
-        self.settle();
+        self.apply_effects();
         before.frames.saturating_sub(self.core.pool_frames()) as usize
     }
 
@@ -260,7 +260,7 @@ impl Machine {
                 return 0;
             };
             self.core.pick_writeback(pressed, bytes, &mut victims);
-            self.settle();
+            self.apply_effects();
             for victim in &victims {
                 let stored = self.tier.append(victim.object, victim.len as u16, victim.codec, false, &mut self.tally);
                 self.written(victim.object, stored.map(|stored| stored.extent));
@@ -268,7 +268,7 @@ impl Machine {
             self.flush();
         } else {
             self.core.pick_writeback(pressed, u32::MAX, &mut victims);
-            self.settle();
+            self.apply_effects();
             self.write_blocks(&victims);
         }
         let left = victims.len();
@@ -321,7 +321,7 @@ impl Machine {
 
     fn written(&mut self, object: ObjectId, extent: Option<memfit_core::Extent>) {
         self.core.written(object, extent);
-        self.settle();
+        self.apply_effects();
     }
 
     /// What was collected goes to the device.
@@ -354,7 +354,7 @@ impl Machine {
             let Some(stored) = self.core.movable(object, segment) else { continue };
             let Some(to) = self.tier.append(object, stored.len, stored.codec, true, &mut self.tally) else { break };
             self.core.relocated(object, stored.extent, to);
-            self.settle();
+            self.apply_effects();
             moved += 1;
         }
         self.flush();
