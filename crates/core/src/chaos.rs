@@ -124,7 +124,7 @@ impl World {
         let record: Arc<Mutex<Record>> = Arc::default();
         let written = Arc::clone(&record);
         core.hash_decisions();
-        core.set_recorder(Box::new(move |_, decided, asked| {
+        core.add_recorder(Box::new(move |_, decided, asked| {
             let Record { encoder, bytes, decided: all } = &mut *written.lock().unwrap();
             encoder.call(bytes, asked);
             all.push(decided);

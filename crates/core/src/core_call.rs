@@ -1,246 +1,192 @@
 //! What is asked of the core, call by call: all that a replay needs to make it decide the same
 //! again.
 //!
-//! The core tells a [`Recorder`] of each call before it does anything about it. [`Core::replay`]
-//! does a recorded call. What the core decides can go into a running hash ([`Core::decided`]), so
-//! that a replay can be compared with its run at any number of calls.
+//! [`core_calls`] has one line for each call: its number in a recording, its name, its arguments,
+//! and how a replay makes it. The enum, the names, the bytes of recordings and the columns of
+//! exports follow from it. The core tells a [`Recorder`] of each call before it does anything about
+//! it. What the core decides can go into a running hash ([`Core::decided`]), so that a replay can be
+//! compared with its run at any number of calls.
 
 use crate::engine::Core;
 use crate::evict::Answer;
 use crate::fault::{Filled, Stored};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId};
 use crate::reclaim::{Coded, Origin};
+use crate::trace::{Damaged, Decoder};
 
-/// One call with all of its arguments. Ticks are milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum CoreCall<'a> {
-    AddProcess {
-        slots: u32,
-    },
-    RemoveProcess {
-        proc: ProcId,
-    },
-    Adopt {
-        proc: ProcId,
-        page: Page,
-        zero: bool,
-    },
-    /// `free`: the processes that may give a batch.
-    PickVictims {
-        most: u32,
-        tick: u64,
-        free: &'a [ProcId],
-    },
-    ClaimRange {
-        proc: ProcId,
-        range: PageRange,
-        most: u32,
-        tick: u64,
-    },
-    Evicted {
-        proc: ProcId,
-        first: Page,
-        pages: u32,
-        answer: Answer,
-        tick: u64,
-    },
-    Pin {
-        proc: ProcId,
-        pages: &'a [Page],
-    },
-    Unpark {
-        proc: ProcId,
-    },
-    Fault {
-        proc: ProcId,
-        page: Page,
-        limit: PageRange,
-        most: u32,
-    },
-    SwappedAhead {
-        proc: ProcId,
-        page: Page,
-        most: u32,
-    },
-    ReadElsewhere {
-        pages: u32,
-    },
-    Loaded {
-        proc: ProcId,
-        page: Page,
-        filled: Filled,
-    },
-    Removed {
-        proc: ProcId,
-        range: PageRange,
-    },
-    Unmapped {
-        proc: ProcId,
-        range: PageRange,
-    },
-    Disown {
-        proc: ProcId,
-        range: PageRange,
-    },
-    Remapped {
-        proc: ProcId,
-        from: PageRange,
-        to: Page,
-    },
-    Forked {
-        parent: ProcId,
-        slots: u32,
-        present: bool,
-    },
-    BeginProof {
-        proc: ProcId,
-    },
-    EndZapPending {
-        proc: ProcId,
-        epoch: u32,
-    },
-    EndQuarantine {
-        proc: ProcId,
-        page: Page,
-        epoch: u32,
-        present: bool,
-    },
-    PickCompress {
-        most: u32,
-    },
-    GoesOn {
-        object: ObjectId,
-    },
-    Offer {
-        object: ObjectId,
-        origin: Origin,
-        estimate: Option<u32>,
-    },
-    Compressed {
-        object: ObjectId,
-        coded: Coded,
-    },
-    Compact {
-        most: u32,
-    },
-    SetBusy {
-        busy: bool,
-    },
-    ClosePool {
-        closed: bool,
-    },
-    Look {
-        tick: u64,
-    },
-    SwapTakes {
-        takes: bool,
-    },
-    PickWriteback {
-        pressed: bool,
-        most_bytes: u32,
-    },
-    BlockOf {
-        object: ObjectId,
-    },
-    Written {
-        object: ObjectId,
-        extent: Option<Extent>,
-    },
-    Relocated {
-        object: ObjectId,
-        from: Extent,
-        to: Stored,
-    },
-    Inherit {
-        child: ProcId,
-        range: PageRange,
-    },
+/// Takes the arguments of a call one after the other, each with its name, by its kind.
+#[allow(missing_docs, unused_variables)]
+pub trait Fields {
+    fn proc(&mut self, name: &'static str, proc: ProcId) {}
+    fn page(&mut self, name: &'static str, page: Page) {}
+    fn range(&mut self, name: &'static str, range: PageRange) {}
+    /// The mapping of the page before it.
+    fn limit(&mut self, name: &'static str, limit: PageRange) {}
+    fn object(&mut self, name: &'static str, object: ObjectId) {}
+    fn tick(&mut self, name: &'static str, tick_ms: u64) {}
+    fn small(&mut self, name: &'static str, number: u32) {}
+    /// `u32::MAX`: any number.
+    fn most(&mut self, name: &'static str, most: u32) {}
+    /// The pages of an answer.
+    fn pages(&mut self, name: &'static str, pages: u32) {}
+    /// About as many pages as the argument before it says.
+    fn answer(&mut self, name: &'static str, answer: Answer) {}
+    fn flag(&mut self, name: &'static str, flag: bool) {}
+    fn filled(&mut self, name: &'static str, filled: Filled) {}
+    fn origin(&mut self, name: &'static str, origin: Origin) {}
+    fn estimate(&mut self, name: &'static str, estimate: Option<u32>) {}
+    fn coded(&mut self, name: &'static str, coded: Coded) {}
+    fn extent(&mut self, name: &'static str, extent: Extent) {}
+    fn written(&mut self, name: &'static str, extent: Option<Extent>) {}
+    fn stored(&mut self, name: &'static str, stored: Stored) {}
+    fn list(&mut self, name: &'static str, pages: &[Page]) {}
+    fn procs(&mut self, name: &'static str, procs: &[ProcId]) {}
 }
 
-/// Names of the calls, each at its number in a recording.
-pub const CALL_NAMES: [&str; 34] = [
-    "add_process",
-    "remove_process",
-    "adopt",
-    "pick_victims",
-    "claim_range",
-    "evicted",
-    "pin",
-    "unpark",
-    "fault",
-    "swapped_ahead",
-    "read_elsewhere",
-    "loaded",
-    "removed",
-    "unmapped",
-    "disown",
-    "remapped",
-    "forked",
-    "begin_proof",
-    "end_zap_pending",
-    "end_quarantine",
-    "pick_compress",
-    "goes_on",
-    "offer",
-    "compressed",
-    "compact",
-    "set_busy",
-    "close_pool",
-    "look",
-    "swap_takes",
-    "pick_writeback",
-    "block_of",
-    "written",
-    "relocated",
-    "inherit",
-];
-
-impl CoreCall<'_> {
-    /// Its number in a recording, an index of [`CALL_NAMES`].
-    pub fn kind(&self) -> usize {
-        match self {
-            CoreCall::AddProcess { .. } => 0,
-            CoreCall::RemoveProcess { .. } => 1,
-            CoreCall::Adopt { .. } => 2,
-            CoreCall::PickVictims { .. } => 3,
-            CoreCall::ClaimRange { .. } => 4,
-            CoreCall::Evicted { .. } => 5,
-            CoreCall::Pin { .. } => 6,
-            CoreCall::Unpark { .. } => 7,
-            CoreCall::Fault { .. } => 8,
-            CoreCall::SwappedAhead { .. } => 9,
-            CoreCall::ReadElsewhere { .. } => 10,
-            CoreCall::Loaded { .. } => 11,
-            CoreCall::Removed { .. } => 12,
-            CoreCall::Unmapped { .. } => 13,
-            CoreCall::Disown { .. } => 14,
-            CoreCall::Remapped { .. } => 15,
-            CoreCall::Forked { .. } => 16,
-            CoreCall::BeginProof { .. } => 17,
-            CoreCall::EndZapPending { .. } => 18,
-            CoreCall::EndQuarantine { .. } => 19,
-            CoreCall::PickCompress { .. } => 20,
-            CoreCall::GoesOn { .. } => 21,
-            CoreCall::Offer { .. } => 22,
-            CoreCall::Compressed { .. } => 23,
-            CoreCall::Compact { .. } => 24,
-            CoreCall::SetBusy { .. } => 25,
-            CoreCall::ClosePool { .. } => 26,
-            CoreCall::Look { .. } => 27,
-            CoreCall::SwapTakes { .. } => 28,
-            CoreCall::PickWriteback { .. } => 29,
-            CoreCall::BlockOf { .. } => 30,
-            CoreCall::Written { .. } => 31,
-            CoreCall::Relocated { .. } => 32,
-            CoreCall::Inherit { .. } => 33,
+macro_rules! core_calls {
+    ($(
+        $(#[$doc:meta])*
+        $number:literal $name:ident $Call:ident { $($field:ident: $type:ty = $kind:ident),* }
+            |$core:ident| $replay:expr;
+    )*) => {
+        /// One call with all of its arguments. Ticks are milliseconds.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub enum CoreCall<'a> {
+            $($(#[$doc])* $Call { $($field: $type),* },)*
         }
-    }
 
-    /// Its name.
-    pub fn name(&self) -> &'static str {
-        CALL_NAMES[self.kind()]
-    }
+        /// Names of the calls, each at its number in a recording.
+        pub const CALL_NAMES: [&str; [$($number),*].len()] = {
+            let (names, numbers) = ([$(stringify!($name)),*], [$($number),*]);
+            let mut i = 0;
+            while i < numbers.len() {
+                assert!(numbers[i] == i, "calls are in the order of their numbers");
+                i += 1;
+            }
+            names
+        };
+
+        impl<'a> CoreCall<'a> {
+            /// Its number in a recording, an index of [`CALL_NAMES`].
+            pub fn kind(&self) -> usize {
+                match self {
+                    $(CoreCall::$Call { .. } => $number,)*
+                }
+            }
+
+            /// Its name.
+            pub fn name(&self) -> &'static str {
+                CALL_NAMES[self.kind()]
+            }
+
+            /// Hands its arguments over, in their order.
+            pub fn fields(&self, to: &mut impl Fields) {
+                match *self {
+                    $(CoreCall::$Call { $($field),* } => {
+                        $(to.$kind(stringify!($field), $field);)*
+                    })*
+                }
+            }
+
+            pub(crate) fn read(number: u8, from: &'a mut Decoder<'_>) -> Result<CoreCall<'a>, Damaged> {
+                Ok(match number {
+                    $($number => {
+                        $(let $field = from.$kind()?;)*
+                        CoreCall::$Call { $($field),* }
+                    })*
+                    _ => return Err(Damaged::Wrong),
+                })
+            }
+        }
+
+        impl Core {
+            /// Does a recorded call again. What a pager would do about the answer is done already:
+            /// it is in the calls that follow.
+            pub fn replay(&mut self, call: &CoreCall<'_>) {
+                match *call {
+                    $(CoreCall::$Call { $($field),* } => {
+                        let $core = &mut *self;
+                        _ = $replay;
+                    })*
+                }
+                // The pager takes them in the same locked section or the next.
+                _ = self.take_effects();
+            }
+        }
+    };
+}
+
+core_calls! {
+    0 add_process AddProcess { slots: u32 = small }
+        |core| core.add_process(slots);
+    1 remove_process RemoveProcess { proc: ProcId = proc }
+        |core| core.remove_process(proc);
+    2 adopt Adopt { proc: ProcId = proc, page: Page = page, zero: bool = flag }
+        |core| core.adopt(proc, page, zero);
+    /// `free`: the processes that may give a batch.
+    3 pick_victims PickVictims { most: u32 = small, tick: u64 = tick, free: &'a [ProcId] = procs }
+        |core| core.pick_victims(most as usize, tick, &|proc| free.contains(&proc));
+    4 claim_range ClaimRange { proc: ProcId = proc, range: PageRange = range, most: u32 = small, tick: u64 = tick }
+        |core| core.claim_range(proc, range, most as usize, tick);
+    5 evicted Evicted { proc: ProcId = proc, first: Page = page, pages: u32 = pages, answer: Answer = answer, tick: u64 = tick }
+        |core| core.evicted(proc, first, pages, answer, tick);
+    6 pin Pin { proc: ProcId = proc, pages: &'a [Page] = list }
+        |core| core.pin(proc, pages.iter().copied());
+    7 unpark Unpark { proc: ProcId = proc }
+        |core| core.unpark(proc);
+    8 fault Fault { proc: ProcId = proc, page: Page = page, limit: PageRange = limit, most: u32 = most }
+        |core| core.fault(proc, page, limit, most, &mut Vec::new());
+    9 swapped_ahead SwappedAhead { proc: ProcId = proc, page: Page = page, most: u32 = small }
+        |core| core.swapped_ahead(proc, page, most, &mut Vec::new());
+    10 read_elsewhere ReadElsewhere { pages: u32 = small }
+        |core| core.read_elsewhere(pages);
+    11 loaded Loaded { proc: ProcId = proc, page: Page = page, filled: Filled = filled }
+        |core| core.loaded(proc, page, filled);
+    12 removed Removed { proc: ProcId = proc, range: PageRange = range }
+        |core| core.removed(proc, range);
+    13 unmapped Unmapped { proc: ProcId = proc, range: PageRange = range }
+        |core| core.unmapped(proc, range);
+    14 disown Disown { proc: ProcId = proc, range: PageRange = range }
+        |core| core.disown(proc, range);
+    15 remapped Remapped { proc: ProcId = proc, from: PageRange = range, to: Page = page }
+        |core| core.remapped(proc, from, to);
+    16 forked Forked { parent: ProcId = proc, slots: u32 = small, present: bool = flag }
+        |core| core.forked(parent, slots, present);
+    17 begin_proof BeginProof { proc: ProcId = proc }
+        |core| core.begin_proof(proc);
+    18 end_zap_pending EndZapPending { proc: ProcId = proc, epoch: u32 = small }
+        |core| core.end_zap_pending(proc, epoch);
+    19 end_quarantine EndQuarantine { proc: ProcId = proc, page: Page = page, epoch: u32 = small, present: bool = flag }
+        |core| core.end_quarantine(proc, page, epoch, present);
+    20 pick_compress PickCompress { most: u32 = small }
+        |core| core.pick_compress(most as usize, &mut Vec::new());
+    21 goes_on GoesOn { object: ObjectId = object }
+        |core| core.goes_on(object);
+    22 offer Offer { object: ObjectId = object, origin: Origin = origin, estimate: Option<u32> = estimate }
+        |core| core.offer(object, origin, estimate);
+    23 compressed Compressed { object: ObjectId = object, coded: Coded = coded }
+        |core| core.compressed(object, coded);
+    24 compact Compact { most: u32 = small }
+        |core| core.compact(most as usize);
+    25 set_busy SetBusy { busy: bool = flag }
+        |core| core.set_busy(busy);
+    26 close_pool ClosePool { closed: bool = flag }
+        |core| core.close_pool(closed);
+    27 look Look { tick: u64 = tick }
+        |core| core.look(tick);
+    28 swap_takes SwapTakes { takes: bool = flag }
+        |core| core.swap_takes(takes);
+    29 pick_writeback PickWriteback { pressed: bool = flag, most_bytes: u32 = small }
+        |core| core.pick_writeback(pressed, most_bytes, &mut Vec::new());
+    30 block_of BlockOf { object: ObjectId = object }
+        |core| core.block_of(object);
+    31 written Written { object: ObjectId = object, extent: Option<Extent> = written }
+        |core| core.written(object, extent);
+    32 relocated Relocated { object: ObjectId = object, from: Extent = extent, to: Stored = stored }
+        |core| core.relocated(object, from, to);
+    33 inherit Inherit { child: ProcId = proc, range: PageRange = range }
+        |core| core.inherit(child, range);
 }
 
 /// Takes the calls as they come, with their numbers, the first is 1, and the hash of what was
@@ -248,20 +194,20 @@ impl CoreCall<'_> {
 pub type Recorder = Box<dyn FnMut(u64, u64, &CoreCall<'_>) + Send>;
 
 impl Core {
-    /// Sends every call from now on to `recorder`.
-    pub fn set_recorder(&mut self, recorder: Recorder) {
-        self.recorder = Some(recorder);
+    /// Sends every call from now on to `recorder`, too.
+    pub fn add_recorder(&mut self, recorder: Recorder) {
+        self.recorders.push(recorder);
     }
 
     /// Sends no more.
     pub fn end_recording(&mut self) {
-        self.recorder = None;
+        self.recorders.clear();
     }
 
     pub(crate) fn record(&mut self, call: &CoreCall<'_>) {
         self.number += 1;
         let decided = self.decided();
-        if let Some(recorder) = &mut self.recorder {
+        for recorder in &mut self.recorders {
             recorder(self.number, decided, call);
         }
     }
@@ -291,53 +237,6 @@ impl Core {
     /// mixed in may change.
     pub fn decided(&self) -> u64 {
         self.table.decided.hash ^ self.objects.decided.hash.rotate_left(32)
-    }
-
-    /// Does a recorded call again. What a pager would do about the answer is done already: it is in
-    /// the calls that follow.
-    pub fn replay(&mut self, call: &CoreCall<'_>) {
-        match *call {
-            CoreCall::AddProcess { slots } => _ = self.add_process(slots),
-            CoreCall::RemoveProcess { proc } => self.remove_process(proc),
-            CoreCall::Adopt { proc, page, zero } => _ = self.adopt(proc, page, zero),
-            CoreCall::PickVictims { most, tick, free } => {
-                _ = self.pick_victims(most as usize, tick, &|proc| free.contains(&proc));
-            }
-            CoreCall::ClaimRange { proc, range, most, tick } => _ = self.claim_range(proc, range, most as usize, tick),
-            CoreCall::Evicted { proc, first, pages, answer, tick } => self.evicted(proc, first, pages, answer, tick),
-            CoreCall::Pin { proc, pages } => self.pin(proc, pages.iter().copied()),
-            CoreCall::Unpark { proc } => self.unpark(proc),
-            CoreCall::Fault { proc, page, limit, most } => _ = self.fault(proc, page, limit, most, &mut Vec::new()),
-            CoreCall::SwappedAhead { proc, page, most } => self.swapped_ahead(proc, page, most, &mut Vec::new()),
-            CoreCall::ReadElsewhere { pages } => self.read_elsewhere(pages),
-            CoreCall::Loaded { proc, page, filled } => self.loaded(proc, page, filled),
-            CoreCall::Removed { proc, range } => self.removed(proc, range),
-            CoreCall::Unmapped { proc, range } => self.unmapped(proc, range),
-            CoreCall::Disown { proc, range } => self.disown(proc, range),
-            CoreCall::Remapped { proc, from, to } => self.remapped(proc, from, to),
-            CoreCall::Forked { parent, slots, present } => _ = self.forked(parent, slots, present),
-            CoreCall::BeginProof { proc } => _ = self.begin_proof(proc),
-            CoreCall::EndZapPending { proc, epoch } => self.end_zap_pending(proc, epoch),
-            CoreCall::EndQuarantine { proc, page, epoch, present } => self.end_quarantine(proc, page, epoch, present),
-            CoreCall::PickCompress { most } => self.pick_compress(most as usize, &mut Vec::new()),
-            CoreCall::GoesOn { object } => _ = self.goes_on(object),
-            CoreCall::Offer { object, origin, estimate } => _ = self.offer(object, origin, estimate),
-            CoreCall::Compressed { object, coded } => _ = self.compressed(object, coded),
-            CoreCall::Compact { most } => _ = self.compact(most as usize),
-            CoreCall::SetBusy { busy } => self.set_busy(busy),
-            CoreCall::ClosePool { closed } => self.close_pool(closed),
-            CoreCall::Look { tick } => self.look(tick),
-            CoreCall::SwapTakes { takes } => self.swap_takes(takes),
-            CoreCall::PickWriteback { pressed, most_bytes } => {
-                self.pick_writeback(pressed, most_bytes, &mut Vec::new());
-            }
-            CoreCall::BlockOf { object } => _ = self.block_of(object),
-            CoreCall::Written { object, extent } => self.written(object, extent),
-            CoreCall::Relocated { object, from, to } => self.relocated(object, from, to),
-            CoreCall::Inherit { child, range } => self.inherit(child, range),
-        }
-        // The pager takes them in the same locked section or the next.
-        _ = self.take_effects();
     }
 }
 

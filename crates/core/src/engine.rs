@@ -30,34 +30,6 @@ pub struct Tunables {
     pub blocks: Vec<Range<u32>>,
 }
 
-/// One numbered call of the core, for a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Call {
-    AddProcess { proc: u32 },
-    RemoveProcess { proc: u32 },
-    Adopt { proc: u32, page: u64 },
-    Victims { proc: u32, pages: u32 },
-    Victim { proc: u32, page: u64, pages: u32 },
-    Evicted { proc: u32, page: u64, moved: u64, dropped: u64 },
-    Fault { proc: u32, page: u64, loads: u32, below: u32 },
-    Loaded { proc: u32, page: u64, done: bool },
-    Removed { proc: u32, page: u64, pages: u64 },
-    Unmapped { proc: u32, page: u64, pages: u64 },
-    Remapped { proc: u32, from: u64, to: u64, pages: u64 },
-    Forked { proc: u32, child: u32 },
-    Proof { proc: u32, epoch: u32 },
-    Released { proc: u32, page: u64, present: bool },
-    Compressed { object: u32, len: u32 },
-    LeftOut { object: u32 },
-    WriteBack { object: u32 },
-    Written { object: u32, kept: bool },
-    Relocated { object: u32, kept: bool },
-}
-
-/// Takes the calls as they happen, with their numbers.
-pub type TraceHook = Box<dyn FnMut(u64, Call) + Send>;
-
 /// What the pager shall do after a call, besides the call's own answer.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -144,11 +116,9 @@ pub struct Core {
     pub(crate) tunables: Tunables,
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
-    calls: u64,
-    hook: Option<TraceHook>,
     /// Calls so far.
     pub(crate) number: u64,
-    pub(crate) recorder: Option<Recorder>,
+    pub(crate) recorders: Vec<Recorder>,
     pub(crate) last_process: ProcId,
 }
 
@@ -187,10 +157,8 @@ impl Core {
             tunables,
             effects: Effects::default(),
             counters: Counters::default(),
-            calls: 0,
-            hook: None,
             number: 0,
-            recorder: None,
+            recorders: Vec::new(),
             last_process: ProcId(0),
         }
     }
@@ -198,23 +166,6 @@ impl Core {
     /// What it was made from.
     pub fn tunables(&self) -> &Tunables {
         &self.tunables
-    }
-
-    /// Sends every call from now on to `hook`.
-    pub fn set_hook(&mut self, hook: TraceHook) {
-        self.hook = Some(hook);
-    }
-
-    pub(crate) fn trace(&mut self, call: Call) {
-        self.calls += 1;
-        if let Some(hook) = &mut self.hook {
-            hook(self.calls, call);
-        }
-    }
-
-    /// Number of calls so far.
-    pub fn calls(&self) -> u64 {
-        self.calls
     }
 
     /// A new process with an empty table and a staging area of `slots` slots.
@@ -231,14 +182,12 @@ impl Core {
             self.streams.resize_with(proc.0 as usize + 1, Streams::default);
         }
         self.streams[proc.0 as usize] = Streams::default();
-        self.trace(Call::AddProcess { proc: proc.0 });
         (proc, area)
     }
 
     /// The process is gone: all that it had is freed. Its batch must have been drained.
     pub fn remove_process(&mut self, proc: ProcId) {
         self.record(&CoreCall::RemoveProcess { proc });
-        self.trace(Call::RemoveProcess { proc: proc.0 });
         for (page, entry) in self.table.tracked(proc, PageRange::ALL) {
             self.forget(proc, page, entry);
         }

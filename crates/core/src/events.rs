@@ -2,7 +2,7 @@
 //! and no fault of it half served: the process's fault thread makes these calls itself.
 
 use crate::core_call::CoreCall;
-use crate::engine::{Call, Core};
+use crate::engine::Core;
 use crate::ids::{AreaId, ObjectId, Page, PageRange, ProcId};
 use crate::table::Entry;
 
@@ -11,7 +11,6 @@ impl Core {
     /// present may be zapped at any moment from now on and are quarantined.
     pub fn removed(&mut self, proc: ProcId, range: PageRange) {
         self.record(&CoreCall::Removed { proc, range });
-        self.trace(Call::Removed { proc: proc.0, page: range.first.0, pages: range.pages });
         let epoch = self.table.proc(proc).epoch;
         for (page, entry) in self.table.tracked(proc, range) {
             match entry {
@@ -32,7 +31,6 @@ impl Core {
     /// munmap, or a mapping put over the range.
     pub fn unmapped(&mut self, proc: ProcId, range: PageRange) {
         self.record(&CoreCall::Unmapped { proc, range });
-        self.trace(Call::Unmapped { proc: proc.0, page: range.first.0, pages: range.pages });
         for (page, entry) in self.table.tracked(proc, range) {
             if matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
                 self.not_drained(page, entry);
@@ -46,7 +44,6 @@ impl Core {
     /// filled just now are left: the kernel refuses that by itself.
     pub fn disown(&mut self, proc: ProcId, range: PageRange) {
         self.record(&CoreCall::Disown { proc, range });
-        self.trace(Call::Unmapped { proc: proc.0, page: range.first.0, pages: range.pages });
         for (page, entry) in self.table.tracked(proc, range) {
             if !matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
                 self.forget(proc, page, entry);
@@ -79,7 +76,6 @@ impl Core {
     /// mremap moved `from` to pages starting at `to`.
     pub fn remapped(&mut self, proc: ProcId, from: PageRange, to: Page) {
         self.record(&CoreCall::Remapped { proc, from, to });
-        self.trace(Call::Remapped { proc: proc.0, from: from.first.0, to: to.0, pages: from.pages });
         let moved = self.table.tracked(proc, from);
         for &(page, entry) in &moved {
             if matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
@@ -106,7 +102,6 @@ impl Core {
     pub fn forked(&mut self, parent: ProcId, slots: u32, present: bool) -> (ProcId, AreaId) {
         self.record(&CoreCall::Forked { parent, slots, present });
         let (child, area) = self.new_process(slots);
-        self.trace(Call::Forked { proc: parent.0, child: child.0 });
         // Not zap-pending ranges: nobody zaps in the child.
         let (pinned, epoch) = (self.table.proc(parent).pinned.clone(), self.table.proc(parent).epoch);
         let copy = self.table.proc_mut(child);
@@ -144,7 +139,6 @@ impl Core {
         let p = self.table.proc_mut(proc);
         let epoch = p.epoch;
         p.epoch = (epoch + 1) & (crate::table::ENTRY_NUMBER_MAX >> 1);
-        self.trace(Call::Proof { proc: proc.0, epoch });
         (epoch, pages)
     }
 
@@ -168,7 +162,6 @@ impl Core {
             Entry::Quarantined(e) if e <= epoch => {
                 self.table.set(proc, page, if present { Entry::Lazy } else { Entry::Untracked });
                 self.counters.unquarantined += 1;
-                self.trace(Call::Released { proc: proc.0, page: page.0, present });
             }
             _ => {}
         }

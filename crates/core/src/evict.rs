@@ -1,7 +1,7 @@
 //! Taking pages away: adoption, choice of victims, what came of a batch.
 
 use crate::core_call::CoreCall;
-use crate::engine::{Call, Core};
+use crate::engine::Core;
 use crate::ids::{AreaId, Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
 use crate::table::{evictable, Age, Entry, Run, FILES, LAZY_BIT};
 
@@ -63,7 +63,6 @@ impl Core {
         if self.table.get(proc, page) != Entry::Untracked {
             return false;
         }
-        self.trace(Call::Adopt { proc: proc.0, page: page.0 });
         let entry = match self.table.found(proc, page) {
             Entry::Resident if zero => Entry::Lazy,
             found => found,
@@ -145,12 +144,7 @@ impl Core {
         let max_pages = max_pages.min(self.staging.room(AreaId(self.table.proc(proc).area)) as usize);
         let runs = self.choose_runs(proc, queue, max_pages);
         let victims = self.claim(proc, &runs, max_pages);
-        let pages = victims.iter().map(|v| v.slots.len() as u32).sum();
-        for victim in &victims {
-            self.trace(Call::Victim { proc: proc.0, page: victim.first.0, pages: victim.slots.len() as u32 });
-        }
-        self.trace(Call::Victims { proc: proc.0, pages });
-        (pages > 0).then_some((proc, victims))
+        victims.iter().any(|victim| !victim.slots.is_empty()).then_some((proc, victims))
     }
 
     fn head(&self, proc: ProcId, queue: Queue) -> u32 {
@@ -176,11 +170,7 @@ impl Core {
             }
         }
         runs.reverse();
-        let victims = self.claim(proc, &runs, max_pages);
-        for victim in &victims {
-            self.trace(Call::Victim { proc: proc.0, page: victim.first.0, pages: victim.slots.len() as u32 });
-        }
-        victims
+        self.claim(proc, &runs, max_pages)
     }
 
     /// Resident pages of a run that are not pinned: bit i is its page i.
@@ -269,7 +259,6 @@ impl Core {
     pub fn evicted(&mut self, proc: ProcId, first: Page, pages: u32, answer: Answer, tick: u64) {
         self.record(&CoreCall::Evicted { proc, first, pages, answer, tick });
         let Answer { moved, dropped, park, file } = answer;
-        self.trace(Call::Evicted { proc: proc.0, page: first.0, moved, dropped });
         let area = AreaId(self.table.proc(proc).area);
         for i in 0..pages {
             let page = Page(first.0 + u64::from(i));

@@ -2,7 +2,7 @@
 
 use crate::blocks::byte_in_block;
 use crate::core_call::CoreCall;
-use crate::engine::{Call, Core};
+use crate::engine::Core;
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::Place;
 use crate::pool::Slot;
@@ -102,7 +102,6 @@ impl Core {
     pub fn fault(&mut self, proc: ProcId, page: Page, limit: PageRange, most: u32, loads: &mut Vec<Load>) -> Fault {
         self.record(&CoreCall::Fault { proc, page, limit, most });
         let entry = self.table.get(proc, page);
-        let before = loads.len();
         let answer = match entry {
             Entry::Untracked => self.fill_zero(proc, page, limit, most, loads),
             Entry::Out(object) => self.bring_back(proc, page, object, limit, most, loads),
@@ -120,8 +119,6 @@ impl Core {
             Entry::Loading(_) | Entry::Filling(_) => Fault::Busy,
         };
         self.counters.faults += u64::from(answer == Fault::Load);
-        let below = loads[before..].iter().filter(|load| load.page < page).count() as u32;
-        self.trace(Call::Fault { proc: proc.0, page: page.0, loads: (loads.len() - before) as u32 - below, below });
         answer
     }
 
@@ -304,7 +301,6 @@ impl Core {
     /// What came of one page of a fault's list.
     pub fn loaded(&mut self, proc: ProcId, page: Page, filled: Filled) {
         self.record(&CoreCall::Loaded { proc, page, filled });
-        self.trace(Call::Loaded { proc: proc.0, page: page.0, done: matches!(filled, Filled::Done | Filled::Read) });
         let mut file = filled == Filled::Read;
         match (self.table.get(proc, page), filled) {
             (Entry::Loading(object), Filled::Retry) => {

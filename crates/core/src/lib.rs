@@ -37,8 +37,8 @@ mod writeback;
 mod zap_pending;
 pub mod zone_sizing;
 
-pub use core_call::{CoreCall, Recorder, CALL_NAMES};
-pub use engine::{Call, Core, Counters, Effects, Totals, TraceHook, Tunables};
+pub use core_call::{CoreCall, Fields, Recorder, CALL_NAMES};
+pub use engine::{Core, Counters, Effects, Totals, Tunables};
 pub use evict::{Answer, Victim, BATCH_VICTIMS, VICTIM_PAGES};
 pub use fault::{Fault, Filled, Load, Source, Stored};
 pub use ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot, PAGE_BYTES, RUN_PAGES};

@@ -1,7 +1,7 @@
 //! From staging to the pool, or past it to the swap tier.
 
 use crate::core_call::CoreCall;
-use crate::engine::{Call, Core};
+use crate::engine::Core;
 use crate::fault::Stored;
 use crate::grow::reserve_tight;
 use crate::ids::{ObjectId, StagingSlot, NIL, PAGE_BYTES};
@@ -151,7 +151,6 @@ impl Core {
         let placed = self.leave_out(id, slot)?;
         self.counters.in_advance += u64::from(in_advance);
         self.counters.not_worth += u64::from(not_worth);
-        self.trace(Call::LeftOut { object: id.0 });
         Some(placed)
     }
 
@@ -173,8 +172,6 @@ impl Core {
     /// The codec is done with a page.
     pub fn compressed(&mut self, id: ObjectId, coded: Coded) -> Placed {
         self.record(&CoreCall::Compressed { object: id, coded });
-        let len = if let Coded::Bytes { len, .. } = coded { len } else { 0 };
-        self.trace(Call::Compressed { object: id.0, len });
         let undone = !self.effects.spans.is_empty() || !self.effects.moves.is_empty();
         assert!(!undone, "freed frames were not taken, or bytes not moved, before a placement");
         let Place::Compressing(slot) = self.objects.place_of(id) else {

@@ -12,7 +12,7 @@ mod contents;
 
 pub use contents::{Contents, Whose, CODECS_MAX, LEN_MAX};
 
-use crate::core_call::CoreCall;
+use crate::core_call::{CoreCall, Fields};
 use crate::evict::Answer;
 use crate::fault::{Filled, Stored};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId};
@@ -71,6 +71,9 @@ pub struct Encoder {
 pub struct Decoder<'a> {
     bytes: &'a [u8],
     last: Last,
+    /// Of the call that is being read, and how many pages its answer is about.
+    flags: u8,
+    answered: u32,
     procs: Vec<ProcId>,
     pages: Vec<Page>,
 }
@@ -88,41 +91,6 @@ fn difference(out: &mut Vec<u8>, last: &mut u64, value: u64) {
     number(out, (by << 1 ^ by >> 63) as u64);
 }
 
-/// Which call, and what goes into its flags.
-const ADD_PROCESS: u8 = 0;
-const REMOVE_PROCESS: u8 = 1;
-const ADOPT: u8 = 2;
-const PICK_VICTIMS: u8 = 3;
-const CLAIM_RANGE: u8 = 4;
-const EVICTED: u8 = 5;
-const PIN: u8 = 6;
-const UNPARK: u8 = 7;
-const FAULT: u8 = 8;
-const SWAPPED_AHEAD: u8 = 9;
-const READ_ELSEWHERE: u8 = 10;
-const LOADED: u8 = 11;
-const REMOVED: u8 = 12;
-const UNMAPPED: u8 = 13;
-const DISOWN: u8 = 14;
-const REMAPPED: u8 = 15;
-const FORKED: u8 = 16;
-const BEGIN_PROOF: u8 = 17;
-const END_ZAP_PENDING: u8 = 18;
-const END_QUARANTINE: u8 = 19;
-const PICK_COMPRESS: u8 = 20;
-const GOES_ON: u8 = 21;
-const OFFER: u8 = 22;
-const COMPRESSED: u8 = 23;
-const COMPACT: u8 = 24;
-const SET_BUSY: u8 = 25;
-const CLOSE_POOL: u8 = 26;
-const LOOK: u8 = 27;
-const SWAP_TAKES: u8 = 28;
-const PICK_WRITEBACK: u8 = 29;
-const BLOCK_OF: u8 = 30;
-const WRITTEN: u8 = 31;
-const RELOCATED: u8 = 32;
-const INHERIT: u8 = 33;
 /// The first tag of a note.
 const NOTES: u8 = 48;
 const SAMPLED: u8 = 48;
@@ -144,160 +112,161 @@ impl Encoder {
             }
             Note::Unknown { .. } => return,
         };
-        tagged(out, tag, 0, &[body.len() as u64]);
+        tagged(out, tag, &[body.len() as u64]);
         out.append(&mut body);
     }
 
     /// Appends a call.
     pub fn call(&mut self, out: &mut Vec<u8>, call: &CoreCall<'_>) {
-        match *call {
-            CoreCall::AddProcess { slots } => tagged(out, ADD_PROCESS, 0, &[slots.into()]),
-            CoreCall::RemoveProcess { proc } => tagged(out, REMOVE_PROCESS, 0, &[proc.0.into()]),
-            CoreCall::Adopt { proc, page, zero } => self.at(out, ADOPT, zero.into(), proc, page),
-            CoreCall::PickVictims { most, tick, free } => {
-                tagged(out, PICK_VICTIMS, 0, &[most.into()]);
-                self.tick(out, tick);
-                number(out, free.len() as u64);
-                free.iter().for_each(|proc| number(out, proc.0.into()));
-            }
-            CoreCall::ClaimRange { proc, range, most, tick } => {
-                self.range(out, CLAIM_RANGE, proc, range);
-                number(out, most.into());
-                self.tick(out, tick);
-            }
-            CoreCall::Evicted { proc, first, pages, answer, tick } => {
-                let Answer { moved, dropped, park, file } = answer;
-                // Mostly all of them have moved, and nothing else.
-                let all = u64::MAX >> (64 - pages.clamp(1, 64));
-                let usual = moved == all && dropped == 0 && file == 0;
-                self.at(out, EVICTED, u8::from(usual) | u8::from(park) << 1, proc, first);
-                number(out, pages.into());
-                if !usual {
-                    [moved, dropped, file].into_iter().for_each(|mask| number(out, mask));
-                }
-                self.tick(out, tick);
-            }
-            CoreCall::Pin { proc, pages } => {
-                tagged(out, PIN, 0, &[proc.0.into(), pages.len() as u64]);
-                pages.iter().for_each(|page| difference(out, &mut self.last.page, page.0));
-            }
-            CoreCall::Unpark { proc } => tagged(out, UNPARK, 0, &[proc.0.into()]),
-            CoreCall::Fault { proc, page, limit, most } => {
-                // Most readers take as many as there are.
-                self.at(out, FAULT, u8::from(most == u32::MAX), proc, page);
-                let mut from = page.0;
-                difference(out, &mut from, limit.first.0);
-                number(out, limit.pages);
-                if most != u32::MAX {
-                    number(out, most.into());
-                }
-            }
-            CoreCall::SwappedAhead { proc, page, most } => {
-                self.at(out, SWAPPED_AHEAD, 0, proc, page);
-                number(out, most.into());
-            }
-            CoreCall::ReadElsewhere { pages } => tagged(out, READ_ELSEWHERE, 0, &[pages.into()]),
-            CoreCall::Loaded { proc, page, filled } => self.at(out, LOADED, filled as u8, proc, page),
-            CoreCall::Removed { proc, range } => self.range(out, REMOVED, proc, range),
-            CoreCall::Unmapped { proc, range } => self.range(out, UNMAPPED, proc, range),
-            CoreCall::Disown { proc, range } => self.range(out, DISOWN, proc, range),
-            CoreCall::Remapped { proc, from, to } => {
-                self.range(out, REMAPPED, proc, from);
-                difference(out, &mut self.last.page, to.0);
-            }
-            CoreCall::Forked { parent, slots, present } => {
-                tagged(out, FORKED, present.into(), &[parent.0.into(), slots.into()]);
-            }
-            CoreCall::BeginProof { proc } => tagged(out, BEGIN_PROOF, 0, &[proc.0.into()]),
-            CoreCall::EndZapPending { proc, epoch } => tagged(out, END_ZAP_PENDING, 0, &[proc.0.into(), epoch.into()]),
-            CoreCall::EndQuarantine { proc, page, epoch, present } => {
-                self.at(out, END_QUARANTINE, present.into(), proc, page);
-                number(out, epoch.into());
-            }
-            CoreCall::PickCompress { most } => tagged(out, PICK_COMPRESS, 0, &[most.into()]),
-            CoreCall::GoesOn { object } => self.of(out, GOES_ON, 0, object),
-            CoreCall::Offer { object, origin, estimate } => {
-                self.of(out, OFFER, u8::from(estimate.is_some()), object);
-                number(out, origin as u64);
-                estimate.into_iter().for_each(|estimate| number(out, estimate.into()));
-            }
-            CoreCall::Compressed { object, coded } => self.compressed(out, object, coded),
-            CoreCall::Compact { most } => tagged(out, COMPACT, 0, &[most.into()]),
-            CoreCall::SetBusy { busy } => tagged(out, SET_BUSY, busy.into(), &[]),
-            CoreCall::ClosePool { closed } => tagged(out, CLOSE_POOL, closed.into(), &[]),
-            CoreCall::Look { tick } => {
-                tagged(out, LOOK, 0, &[]);
-                self.tick(out, tick);
-            }
-            CoreCall::SwapTakes { takes } => tagged(out, SWAP_TAKES, takes.into(), &[]),
-            CoreCall::PickWriteback { pressed, most_bytes } => {
-                tagged(out, PICK_WRITEBACK, pressed.into(), &[most_bytes.into()]);
-            }
-            CoreCall::BlockOf { object } => self.of(out, BLOCK_OF, 0, object),
-            CoreCall::Written { object, extent } => {
-                self.of(out, WRITTEN, u8::from(extent.is_some()), object);
-                extent.into_iter().for_each(|extent| difference(out, &mut self.last.unit, extent.unit.into()));
-            }
-            CoreCall::Relocated { object, from, to } => {
-                self.of(out, RELOCATED, 0, object);
-                difference(out, &mut self.last.unit, from.unit.into());
-                self.stored(out, to);
-            }
-            CoreCall::Inherit { child, range } => self.range(out, INHERIT, child, range),
-        }
-    }
-
-    fn compressed(&mut self, out: &mut Vec<u8>, object: ObjectId, coded: Coded) {
-        let which = match coded {
-            Coded::Incompressible => 0,
-            Coded::Bytes { .. } => 1,
-            Coded::Word(_) => 2,
-            Coded::Stored(_) => 3,
-        };
-        self.of(out, COMPRESSED, which, object);
-        match coded {
-            Coded::Incompressible => {}
-            Coded::Bytes { codec, len } => [codec.into(), len.into()].into_iter().for_each(|n| number(out, n)),
-            Coded::Word(word) => out.extend(word.to_le_bytes()),
-            Coded::Stored(stored) => self.stored(out, stored),
-        }
-    }
-
-    fn stored(&mut self, out: &mut Vec<u8>, stored: Stored) {
-        difference(out, &mut self.last.unit, stored.extent.unit.into());
-        number(out, stored.len.into());
-        number(out, stored.codec.into());
-    }
-
-    fn at(&mut self, out: &mut Vec<u8>, tag: u8, flags: u8, proc: ProcId, page: Page) {
-        tagged(out, tag, flags, &[proc.0.into()]);
-        difference(out, &mut self.last.page, page.0);
-    }
-
-    fn range(&mut self, out: &mut Vec<u8>, tag: u8, proc: ProcId, range: PageRange) {
-        self.at(out, tag, 0, proc, range.first);
-        number(out, range.pages);
-    }
-
-    fn of(&mut self, out: &mut Vec<u8>, tag: u8, flags: u8, object: ObjectId) {
-        tagged(out, tag, flags, &[]);
-        difference(out, &mut self.last.object, object.0.into());
-    }
-
-    fn tick(&mut self, out: &mut Vec<u8>, tick: u64) {
-        difference(out, &mut self.last.tick, tick);
+        let tag = out.len();
+        out.push(call.kind() as u8);
+        call.fields(&mut Put { last: &mut self.last, out, tag, pages: 0 });
     }
 }
 
-fn tagged(out: &mut Vec<u8>, tag: u8, flags: u8, numbers: &[u64]) {
-    out.push(tag | flags << FLAGS_SHIFT);
+fn tagged(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
+    out.push(tag);
     numbers.iter().for_each(|&n| number(out, n));
+}
+
+/// Appends the arguments of a call, whose tag is at `tag`.
+struct Put<'a> {
+    last: &'a mut Last,
+    out: &'a mut Vec<u8>,
+    tag: usize,
+    pages: u32,
+}
+
+impl Put<'_> {
+    fn flags(&mut self, flags: u8) {
+        self.out[self.tag] |= flags << FLAGS_SHIFT;
+    }
+
+    fn number(&mut self, value: impl Into<u64>) {
+        number(self.out, value.into());
+    }
+}
+
+impl Fields for Put<'_> {
+    fn proc(&mut self, _: &'static str, proc: ProcId) {
+        self.number(proc.0);
+    }
+
+    fn page(&mut self, _: &'static str, page: Page) {
+        difference(self.out, &mut self.last.page, page.0);
+    }
+
+    fn range(&mut self, name: &'static str, range: PageRange) {
+        self.page(name, range.first);
+        self.number(range.pages);
+    }
+
+    fn limit(&mut self, _: &'static str, limit: PageRange) {
+        difference(self.out, &mut self.last.page.clone(), limit.first.0);
+        self.number(limit.pages);
+    }
+
+    fn object(&mut self, _: &'static str, object: ObjectId) {
+        difference(self.out, &mut self.last.object, object.0.into());
+    }
+
+    fn tick(&mut self, _: &'static str, tick_ms: u64) {
+        difference(self.out, &mut self.last.tick, tick_ms);
+    }
+
+    fn small(&mut self, _: &'static str, number: u32) {
+        self.number(number);
+    }
+
+    fn most(&mut self, _: &'static str, most: u32) {
+        match most {
+            u32::MAX => self.flags(1),
+            most => self.number(most),
+        }
+    }
+
+    fn pages(&mut self, _: &'static str, pages: u32) {
+        self.pages = pages;
+        self.number(pages);
+    }
+
+    fn answer(&mut self, _: &'static str, answer: Answer) {
+        let Answer { moved, dropped, park, file } = answer;
+        // Mostly all of them have moved, and nothing else.
+        let all = u64::MAX >> (64 - self.pages.clamp(1, 64));
+        let usual = moved == all && dropped == 0 && file == 0;
+        self.flags(u8::from(usual) | u8::from(park) << 1);
+        if !usual {
+            [moved, dropped, file].into_iter().for_each(|mask| self.number(mask));
+        }
+    }
+
+    fn flag(&mut self, _: &'static str, flag: bool) {
+        self.flags(flag.into());
+    }
+
+    fn filled(&mut self, _: &'static str, filled: Filled) {
+        self.flags(filled as u8);
+    }
+
+    fn origin(&mut self, _: &'static str, origin: Origin) {
+        self.number(origin as u64);
+    }
+
+    fn estimate(&mut self, _: &'static str, estimate: Option<u32>) {
+        self.flags(estimate.is_some().into());
+        estimate.into_iter().for_each(|estimate| self.number(estimate));
+    }
+
+    fn coded(&mut self, name: &'static str, coded: Coded) {
+        match coded {
+            Coded::Incompressible => {}
+            Coded::Bytes { codec, len } => {
+                self.flags(1);
+                self.number(codec);
+                self.number(len);
+            }
+            Coded::Word(word) => {
+                self.flags(2);
+                self.out.extend(word.to_le_bytes());
+            }
+            Coded::Stored(stored) => {
+                self.flags(3);
+                self.stored(name, stored);
+            }
+        }
+    }
+
+    fn extent(&mut self, _: &'static str, extent: Extent) {
+        difference(self.out, &mut self.last.unit, extent.unit.into());
+    }
+
+    fn written(&mut self, name: &'static str, extent: Option<Extent>) {
+        self.flags(extent.is_some().into());
+        extent.into_iter().for_each(|extent| self.extent(name, extent));
+    }
+
+    fn stored(&mut self, name: &'static str, stored: Stored) {
+        self.extent(name, stored.extent);
+        self.number(stored.len);
+        self.number(stored.codec);
+    }
+
+    fn list(&mut self, name: &'static str, pages: &[Page]) {
+        self.number(pages.len() as u64);
+        pages.iter().for_each(|&page| self.page(name, page));
+    }
+
+    fn procs(&mut self, _: &'static str, procs: &[ProcId]) {
+        self.number(procs.len() as u64);
+        procs.iter().for_each(|proc| self.number(proc.0));
+    }
 }
 
 impl<'a> Decoder<'a> {
     /// Of the bytes of one block.
     pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
-        Decoder { bytes, last: Last::default(), procs: Vec::new(), pages: Vec::new() }
+        Decoder { bytes, last: Last::default(), flags: 0, answered: 0, procs: Vec::new(), pages: Vec::new() }
     }
 
     /// The next call, notes left out; `None` at the end.
@@ -346,106 +315,8 @@ impl<'a> Decoder<'a> {
     fn core_call(&mut self) -> Result<Option<CoreCall<'_>>, Damaged> {
         let Some((&first, rest)) = self.bytes.split_first() else { return Ok(None) };
         self.bytes = rest;
-        let (tag, flags) = (first & ((1 << FLAGS_SHIFT) - 1), first >> FLAGS_SHIFT);
-        let flag = flags & 1 == 1;
-        Ok(Some(match tag {
-            ADD_PROCESS => CoreCall::AddProcess { slots: self.small()? },
-            REMOVE_PROCESS => CoreCall::RemoveProcess { proc: self.proc()? },
-            ADOPT => CoreCall::Adopt { proc: self.proc()?, page: self.page()?, zero: flag },
-            PICK_VICTIMS => {
-                let (most, tick) = (self.small()?, self.tick()?);
-                self.procs.clear();
-                for _ in 0..self.small()? {
-                    let proc = self.proc()?;
-                    self.procs.push(proc);
-                }
-                CoreCall::PickVictims { most, tick, free: &self.procs }
-            }
-            CLAIM_RANGE => {
-                let (proc, range) = (self.proc()?, self.range()?);
-                CoreCall::ClaimRange { proc, range, most: self.small()?, tick: self.tick()? }
-            }
-            EVICTED => {
-                let (proc, first, pages) = (self.proc()?, self.page()?, self.small()?);
-                if !(1..=64).contains(&pages) {
-                    return Err(Damaged::Wrong);
-                }
-                let (moved, dropped, file) = match flag {
-                    true => (u64::MAX >> (64 - pages), 0, 0),
-                    false => (self.number()?, self.number()?, self.number()?),
-                };
-                let answer = Answer { moved, dropped, park: flags & 2 != 0, file };
-                CoreCall::Evicted { proc, first, pages, answer, tick: self.tick()? }
-            }
-            PIN => {
-                let proc = self.proc()?;
-                self.pages.clear();
-                for _ in 0..self.small()? {
-                    let page = self.page()?;
-                    self.pages.push(page);
-                }
-                CoreCall::Pin { proc, pages: &self.pages }
-            }
-            UNPARK => CoreCall::Unpark { proc: self.proc()? },
-            FAULT => {
-                let (proc, page) = (self.proc()?, self.page()?);
-                let first = Page(page.0.wrapping_add(self.by()?));
-                let limit = PageRange { first, pages: self.number()? };
-                CoreCall::Fault { proc, page, limit, most: if flag { u32::MAX } else { self.small()? } }
-            }
-            SWAPPED_AHEAD => CoreCall::SwappedAhead { proc: self.proc()?, page: self.page()?, most: self.small()? },
-            READ_ELSEWHERE => CoreCall::ReadElsewhere { pages: self.small()? },
-            LOADED => {
-                let filled = [Filled::Done, Filled::Read, Filled::Exists, Filled::Retry][usize::from(flags)];
-                CoreCall::Loaded { proc: self.proc()?, page: self.page()?, filled }
-            }
-            REMOVED => CoreCall::Removed { proc: self.proc()?, range: self.range()? },
-            UNMAPPED => CoreCall::Unmapped { proc: self.proc()?, range: self.range()? },
-            DISOWN => CoreCall::Disown { proc: self.proc()?, range: self.range()? },
-            REMAPPED => CoreCall::Remapped { proc: self.proc()?, from: self.range()?, to: self.page()? },
-            FORKED => CoreCall::Forked { parent: self.proc()?, slots: self.small()?, present: flag },
-            BEGIN_PROOF => CoreCall::BeginProof { proc: self.proc()? },
-            END_ZAP_PENDING => CoreCall::EndZapPending { proc: self.proc()?, epoch: self.small()? },
-            END_QUARANTINE => {
-                CoreCall::EndQuarantine { proc: self.proc()?, page: self.page()?, epoch: self.small()?, present: flag }
-            }
-            PICK_COMPRESS => CoreCall::PickCompress { most: self.small()? },
-            GOES_ON => CoreCall::GoesOn { object: self.object()? },
-            OFFER => {
-                let object = self.object()?;
-                let origin = match self.number()? {
-                    0 => Origin::Background,
-                    1 => Origin::Direct,
-                    2 => Origin::Process,
-                    _ => return Err(Damaged::Wrong),
-                };
-                CoreCall::Offer { object, origin, estimate: if flag { Some(self.small()?) } else { None } }
-            }
-            COMPRESSED => {
-                let object = self.object()?;
-                let coded = match flags {
-                    0 => Coded::Incompressible,
-                    1 => Coded::Bytes { codec: self.byte()?, len: self.small()? },
-                    2 => Coded::Word(self.word()?),
-                    _ => Coded::Stored(self.stored()?),
-                };
-                CoreCall::Compressed { object, coded }
-            }
-            COMPACT => CoreCall::Compact { most: self.small()? },
-            SET_BUSY => CoreCall::SetBusy { busy: flag },
-            CLOSE_POOL => CoreCall::ClosePool { closed: flag },
-            LOOK => CoreCall::Look { tick: self.tick()? },
-            SWAP_TAKES => CoreCall::SwapTakes { takes: flag },
-            PICK_WRITEBACK => CoreCall::PickWriteback { pressed: flag, most_bytes: self.small()? },
-            BLOCK_OF => CoreCall::BlockOf { object: self.object()? },
-            WRITTEN => {
-                let object = self.object()?;
-                CoreCall::Written { object, extent: if flag { Some(self.extent()?) } else { None } }
-            }
-            RELOCATED => CoreCall::Relocated { object: self.object()?, from: self.extent()?, to: self.stored()? },
-            INHERIT => CoreCall::Inherit { child: self.proc()?, range: self.range()? },
-            _ => return Err(Damaged::Wrong),
-        }))
+        self.flags = first >> FLAGS_SHIFT;
+        CoreCall::read(first & ((1 << FLAGS_SHIFT) - 1), self).map(Some)
     }
 
     fn number(&mut self) -> Result<u64, Damaged> {
@@ -468,7 +339,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn small(&mut self) -> Result<u32, Damaged> {
+    pub(crate) fn small(&mut self) -> Result<u32, Damaged> {
         self.number()?.try_into().map_err(|_| Damaged::Wrong)
     }
 
@@ -487,43 +358,123 @@ impl<'a> Decoder<'a> {
         Ok(by >> 1 ^ (by & 1).wrapping_neg())
     }
 
-    fn proc(&mut self) -> Result<ProcId, Damaged> {
+    pub(crate) fn proc(&mut self) -> Result<ProcId, Damaged> {
         Ok(ProcId(self.small()?))
     }
 
-    fn page(&mut self) -> Result<Page, Damaged> {
+    pub(crate) fn page(&mut self) -> Result<Page, Damaged> {
         self.last.page = self.last.page.wrapping_add(self.by()?);
         Ok(Page(self.last.page))
     }
 
-    fn range(&mut self) -> Result<PageRange, Damaged> {
+    pub(crate) fn range(&mut self) -> Result<PageRange, Damaged> {
         Ok(PageRange { first: self.page()?, pages: self.number()? })
     }
 
-    fn object(&mut self) -> Result<ObjectId, Damaged> {
+    pub(crate) fn object(&mut self) -> Result<ObjectId, Damaged> {
         self.last.object = self.last.object.wrapping_add(self.by()?);
         u32::try_from(self.last.object).map(ObjectId).map_err(|_| Damaged::Wrong)
     }
 
-    fn extent(&mut self) -> Result<Extent, Damaged> {
+    pub(crate) fn extent(&mut self) -> Result<Extent, Damaged> {
         self.last.unit = self.last.unit.wrapping_add(self.by()?);
         u32::try_from(self.last.unit).map(|unit| Extent { unit }).map_err(|_| Damaged::Wrong)
     }
 
-    fn stored(&mut self) -> Result<Stored, Damaged> {
+    pub(crate) fn stored(&mut self) -> Result<Stored, Damaged> {
         let (extent, len) = (self.extent()?, self.number()?.try_into().map_err(|_| Damaged::Wrong)?);
         Ok(Stored { extent, len, codec: self.byte()? })
     }
 
-    fn tick(&mut self) -> Result<u64, Damaged> {
+    pub(crate) fn tick(&mut self) -> Result<u64, Damaged> {
         self.last.tick = self.last.tick.wrapping_add(self.by()?);
         Ok(self.last.tick)
+    }
+
+    /// The arguments of a call by their kinds, as [`Fields`] has them.
+    pub(crate) fn limit(&mut self) -> Result<PageRange, Damaged> {
+        let first = Page(self.last.page.wrapping_add(self.by()?));
+        Ok(PageRange { first, pages: self.number()? })
+    }
+
+    pub(crate) fn most(&mut self) -> Result<u32, Damaged> {
+        if self.flags & 1 == 1 {
+            Ok(u32::MAX)
+        } else {
+            self.small()
+        }
+    }
+
+    pub(crate) fn pages(&mut self) -> Result<u32, Damaged> {
+        self.answered = self.small()?;
+        if (1..=64).contains(&self.answered) {
+            Ok(self.answered)
+        } else {
+            Err(Damaged::Wrong)
+        }
+    }
+
+    pub(crate) fn answer(&mut self) -> Result<Answer, Damaged> {
+        let (moved, dropped, file) = match self.flags & 1 == 1 {
+            true => (u64::MAX >> (64 - self.answered), 0, 0),
+            false => (self.number()?, self.number()?, self.number()?),
+        };
+        Ok(Answer { moved, dropped, park: self.flags & 2 != 0, file })
+    }
+
+    pub(crate) fn flag(&mut self) -> Result<bool, Damaged> {
+        Ok(self.flags & 1 == 1)
+    }
+
+    pub(crate) fn filled(&mut self) -> Result<Filled, Damaged> {
+        Ok([Filled::Done, Filled::Read, Filled::Exists, Filled::Retry][usize::from(self.flags)])
+    }
+
+    pub(crate) fn origin(&mut self) -> Result<Origin, Damaged> {
+        let origins = [Origin::Background, Origin::Direct, Origin::Process];
+        origins.get(self.number()? as usize).copied().ok_or(Damaged::Wrong)
+    }
+
+    pub(crate) fn estimate(&mut self) -> Result<Option<u32>, Damaged> {
+        Ok(if self.flags & 1 == 1 { Some(self.small()?) } else { None })
+    }
+
+    pub(crate) fn coded(&mut self) -> Result<Coded, Damaged> {
+        Ok(match self.flags {
+            0 => Coded::Incompressible,
+            1 => Coded::Bytes { codec: self.byte()?, len: self.small()? },
+            2 => Coded::Word(self.word()?),
+            _ => Coded::Stored(self.stored()?),
+        })
+    }
+
+    pub(crate) fn written(&mut self) -> Result<Option<Extent>, Damaged> {
+        Ok(if self.flags & 1 == 1 { Some(self.extent()?) } else { None })
+    }
+
+    pub(crate) fn list(&mut self) -> Result<&[Page], Damaged> {
+        self.pages.clear();
+        for _ in 0..self.small()? {
+            let page = self.page()?;
+            self.pages.push(page);
+        }
+        Ok(&self.pages)
+    }
+
+    pub(crate) fn procs(&mut self) -> Result<&[ProcId], Damaged> {
+        self.procs.clear();
+        for _ in 0..self.small()? {
+            let proc = self.proc()?;
+            self.procs.push(proc);
+        }
+        Ok(&self.procs)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core_call::CALL_NAMES;
 
     const P: ProcId = ProcId(3);
     const O: ObjectId = ObjectId(70_000);
@@ -647,7 +598,7 @@ mod tests {
         for damaged in [&[48][..], &[48, 2, 1], &[48, 1, 1], &[48, 2, 0x80, 0x80], &[50, 0xff, 0xff]] {
             assert_eq!(Decoder::new(damaged).item(), Err(Damaged::Short), "{damaged:?}");
         }
-        assert_eq!(Decoder::new(&[INHERIT + 1]).item(), Err(Damaged::Wrong));
+        assert_eq!(Decoder::new(&[CALL_NAMES.len() as u8]).item(), Err(Damaged::Wrong));
     }
 
     #[test]

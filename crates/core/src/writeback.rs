@@ -2,7 +2,7 @@
 
 use crate::blocks::{self, block_of};
 use crate::core_call::CoreCall;
-use crate::engine::{movable, Call, Core};
+use crate::engine::{movable, Core};
 use crate::fault::Stored;
 use crate::ids::{Extent, ObjectId, NIL, PAGE_BYTES};
 use crate::object::Place;
@@ -103,7 +103,6 @@ impl Core {
         to: Option<Extent>,
         out: &mut Vec<WriteBack>,
     ) {
-        self.trace(Call::WriteBack { object: id.0 });
         let (codec, _) = self.objects.codec(id);
         self.objects.place(id, Place::Writing(handle));
         out.push(WriteBack { object: id, slot, len, codec, to });
@@ -290,7 +289,6 @@ impl Core {
         self.record(&CoreCall::Written { object: id, extent });
         let place = self.objects.place_of(id);
         let keep = extent.is_some() && self.objects.refs(id) > 0 && !self.objects.pinned(id);
-        self.trace(Call::Written { object: id.0, kept: keep });
         let raw = (0, PAGE_BYTES as u16);
         let (codec, len) = match place {
             Place::Writing(_) if self.pool_control.format() != SwapFormat::RawSlots => self.objects.codec(id),
@@ -375,7 +373,6 @@ impl Core {
     pub fn relocated(&mut self, id: ObjectId, from: Extent, to: Stored) {
         self.record(&CoreCall::Relocated { object: id, from, to });
         let same = self.objects.place_if_live(id) == Some(Place::Swapped(from)) && !self.objects.pinned(id);
-        self.trace(Call::Relocated { object: id.0, kept: same });
         if same {
             self.objects.place(id, Place::Swapped(to.extent));
         }

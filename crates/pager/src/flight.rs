@@ -1,7 +1,8 @@
 //! The flight recorder: the last calls of the core, for the report when a page is lost. Only in
 //! builds with the feature `flight-recorder`.
 
-use memfit_core::{Call, Core};
+use memfit_core::trace::{Decoder, Encoder};
+use memfit_core::{Core, CoreCall, Fields, Page, PageRange, ProcId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +10,8 @@ const CALLS: usize = 1 << 20;
 /// Messages of the kernel, and lines of all pages, that are kept and printed.
 const LINES: usize = 200;
 
-type Log = Arc<Mutex<VecDeque<(u64, Call)>>>;
+/// Calls with their numbers, encoded each by itself.
+type Log = Arc<Mutex<VecDeque<(u64, Vec<u8>)>>>;
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
 static EVENTS: Mutex<VecDeque<(u64, String)>> = Mutex::new(VecDeque::new());
 
@@ -20,12 +22,13 @@ pub fn start(core: &mut Core) {
     }
     let log: Log = Arc::default();
     *LOG.lock().unwrap() = Some(Arc::clone(&log));
-    core.set_hook(Box::new(move |number, call| {
-        let mut log = log.lock().unwrap();
+    core.add_recorder(Box::new(move |number, _, call| {
+        let (mut log, mut bytes) = (log.lock().unwrap(), Vec::new());
         if log.len() == CALLS {
             log.pop_front();
         }
-        log.push_back((number, call));
+        Encoder::default().call(&mut bytes, call);
+        log.push_back((number, bytes));
     }));
 }
 
@@ -48,39 +51,57 @@ pub fn history(proc: u32, page: u64) -> String {
     let Some(log) = LOG.lock().unwrap().clone() else { return String::new() };
     let log = log.lock().unwrap();
     let line = lineage(&log, proc);
-    let within = |p: u32, first: u64, pages: u64| line.contains(&p) && page >= first && page < first + pages;
-    let named = |call: &Call| match *call {
-        Call::Adopt { proc: p, page: first } | Call::Loaded { proc: p, page: first, .. } => within(p, first, 1),
-        Call::Released { proc: p, page: first, .. } => within(p, first, 1),
-        Call::Victim { proc: p, page: first, pages } => within(p, first, pages.into()),
-        Call::Evicted { proc: p, page: first, .. } => within(p, first, 64),
-        Call::Fault { proc: p, page: at, loads, below } => {
-            within(p, at - u64::from(below), u64::from(loads.max(1) + below))
-        }
-        Call::Removed { proc: p, page: first, pages } | Call::Unmapped { proc: p, page: first, pages } => {
-            within(p, first, pages)
-        }
-        Call::Remapped { proc: p, from, to, pages } => within(p, from, pages) || within(p, to, pages),
-        Call::Forked { proc: p, child } => line.contains(&p) || line.contains(&child),
-        Call::Proof { proc: p, .. } => line.contains(&p),
-        _ => false,
-    };
-    let lines: Vec<String> =
-        log.iter().filter(|(_, call)| named(call)).map(|(n, call)| format!("  #{n} {call:x?}")).collect();
+    let lines: Vec<String> = log
+        .iter()
+        .filter_map(|(n, bytes)| {
+            let mut decoder = Decoder::new(bytes);
+            let call = decoder.call().ok()??;
+            let mut named = Named { line: &line, page, of_line: false, names: false };
+            call.fields(&mut named);
+            (named.names || matches!(call, CoreCall::Forked { .. })).then(|| format!("  #{n} {call:x?}"))
+        })
+        .collect();
     let skip = lines.len().saturating_sub(60);
     let events = EVENTS.lock().unwrap();
     let events: Vec<String> = events.iter().map(|(n, what)| format!("  after #{n}: {what}")).collect();
     format!("\n{}\n{}", lines[skip..].join("\n"), events.join("\n"))
 }
 
+/// Whether a call names a page of one of these processes, or one of them and no page.
+struct Named<'a> {
+    line: &'a [ProcId],
+    page: u64,
+    of_line: bool,
+    names: bool,
+}
+
+impl Fields for Named<'_> {
+    fn proc(&mut self, _: &'static str, proc: ProcId) {
+        self.of_line = self.line.contains(&proc);
+    }
+
+    fn page(&mut self, _: &'static str, page: Page) {
+        // A run has up to 64 pages.
+        self.names |= self.of_line && (page.0..page.0 + 64).contains(&self.page);
+    }
+
+    fn range(&mut self, _: &'static str, range: PageRange) {
+        self.names |= self.of_line && (range.first.0..range.first.0.saturating_add(range.pages)).contains(&self.page);
+    }
+}
+
 /// A process and those it was forked from. Numbers are reused, so this may name too many.
-fn lineage(log: &VecDeque<(u64, Call)>, proc: u32) -> Vec<u32> {
-    let mut line = vec![proc];
-    for (_, call) in log.iter().rev() {
-        if let Call::Forked { proc: parent, child } = *call {
-            if line.contains(&child) && !line.contains(&parent) {
-                line.push(parent);
+fn lineage(log: &VecDeque<(u64, Vec<u8>)>, proc: u32) -> Vec<ProcId> {
+    let (mut line, mut born) = (vec![ProcId(proc)], None);
+    for (_, bytes) in log.iter().rev() {
+        match Decoder::new(bytes).call() {
+            // The parts of a table that a child inherits follow its fork.
+            Ok(Some(CoreCall::Inherit { child, .. })) => born = Some(child),
+            Ok(Some(CoreCall::Forked { parent, .. })) => {
+                let of_line = born.take().is_some_and(|child| line.contains(&child));
+                line.extend((of_line && !line.contains(&parent)).then_some(parent));
             }
+            _ => {}
         }
     }
     line

@@ -134,7 +134,7 @@ pub fn start(
     let live = Arc::new(Mutex::new(Live { start: Instant::now(), tape: Tape::default(), to_file, failed }));
     let records = Arc::clone(&live);
     core.hash_decisions();
-    core.set_recorder(Box::new(move |number, decided, asked| {
+    core.add_recorder(Box::new(move |number, decided, asked| {
         records.lock().unwrap().call(number, decided, asked);
     }));
     Ok(Some(Recording { live, ended: Mutex::new(ended) }))

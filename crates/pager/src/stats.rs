@@ -209,7 +209,7 @@ pub fn live(desk: &Desk, question: &Question) -> Value {
     let files = shared.files.metadata_bytes();
     let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes() + log_bytes + files;
     let resident = state.core.present_total() * 4096;
-    let (calls, pool_limit) = (state.core.calls(), u64::from(state.core.pool_limit()) * 4096);
+    let (calls, pool_limit) = (state.core.number(), u64::from(state.core.pool_limit()) * 4096);
     drop(state);
     let file_faults = shared.files.faults.load(Relaxed);
     let peak = &shared.peak;

@@ -37,7 +37,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
         let output = Arc::new(Mutex::new(Output { tape: Tape::default(), writer, failed: None, now_ns: 0 }));
         let records = Arc::clone(&output);
         core.hash_decisions();
-        core.set_recorder(Box::new(move |first, decided, asked| {
+        core.add_recorder(Box::new(move |first, decided, asked| {
             let output = &mut *records.lock().expect("nobody panics with it");
             let at_ns = output.now_ns;
             if output.tape.call(|| Begins { first, decided, at_ns }, asked) {
