@@ -4,8 +4,8 @@
 //! [`core_calls`] has one line for each call: its number in a recording, its name, its arguments,
 //! and how a replay makes it. The enum, the names, the bytes of recordings and the columns of
 //! exports follow from it. The core tells a [`Recorder`] of each call before it does anything about
-//! it. What the core decides can go into a running hash ([`Core::decided`]), so that a replay can be
-//! compared with its run at any number of calls.
+//! it. What the core decides can go into a running hash ([`Core::decided`]), so that a replay can
+//! be compared with its run at any number of calls.
 
 use crate::engine::Core;
 use crate::evict::Answer;

@@ -55,7 +55,8 @@ fn none(what: &str, found: &[String]) {
     assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
 }
 
-/// Tables, code, and what programs write (docs/papers, blocks between "begin" and "end") may be wider.
+/// Tables, code, and what programs write (docs/papers, blocks between "begin" and "end") may be
+/// wider.
 #[test]
 fn lines_of_markdown() {
     let mut wide = Vec::new();
