@@ -40,6 +40,24 @@ pub enum Entry {
     Filling(u32),
 }
 
+impl Entry {
+    /// Whether there is a transition to `new`; ARCHITECTURE.md, "Page states", has who makes each.
+    /// All can become untracked: the mapping has gone, or the process.
+    pub fn may_become(self, new: Entry) -> bool {
+        use Entry::*;
+        match self {
+            Untracked => !matches!(new, Evicting(_) | Loading(_)),
+            Resident => matches!(new, Evicting(_) | Quarantined(_) | Untracked),
+            Lazy => matches!(new, Evicting(_) | Quarantined(_) | Filling(_) | Untracked),
+            Quarantined(_) => matches!(new, Quarantined(_) | Lazy | Filling(_) | Untracked),
+            Evicting(_) => matches!(new, Out(_) | Resident | Lazy | Untracked),
+            Out(_) => matches!(new, Loading(_) | Untracked),
+            Loading(_) => matches!(new, Resident | Lazy | Out(_) | Untracked),
+            Filling(_) => matches!(new, Resident | Lazy | Quarantined(_) | Untracked),
+        }
+    }
+}
+
 /// What a page was before it was [`Entry::Filling`]. Neither a proof nor a batch touches it
 /// meanwhile.
 pub(crate) struct Origin;
@@ -331,6 +349,9 @@ impl Table {
     }
 
     /// The one place where an entry changes: counts and queues follow it.
+    ///
+    /// # Panics
+    /// If there is no such transition: the page's bytes would be nowhere, or in two places.
     pub fn set_aged(&mut self, proc: ProcId, page: Page, new: Entry, age: Age) {
         let run = match self.run_of(proc, page) {
             Some(run) => run,
@@ -338,6 +359,7 @@ impl Table {
             None => self.new_run(proc, page.run()),
         };
         let old = self.entry_in(run, page.index());
+        assert!(old.may_become(new), "page {:#x} cannot become {new:?}: it is {old:?}", page.address());
         let packed = Packed::new(new);
         self.decided.mix(u64::from(proc.0) << 52 ^ page.0, packed.0.into());
         self.runs[run as usize].entries[page.index()] = packed;
@@ -718,4 +740,18 @@ fn present(entry: Entry) -> u64 {
 /// 1 if the page's bytes are outside.
 fn out(entry: Entry) -> u64 {
     u64::from(matches!(entry, Entry::Out(_) | Entry::Loading(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "cannot become Out(7): it is Resident")]
+    fn a_page_leaves_only_in_a_batch() {
+        let mut table = Table::new(ReclaimKind::SecondChance);
+        let proc = table.add_proc(0);
+        table.set(proc, Page(5), Entry::Resident);
+        table.set(proc, Page(5), Entry::Out(7));
+    }
 }
