@@ -1,6 +1,6 @@
 //! Types shared by the pager and the stub: the ring and the control messages.
 //!
-//! Control messages go over one SOCK_SEQPACKET connection per process, one message a packet, in the
+//! Control messages use one SOCK_SEQPACKET connection per process: one message per packet, in the
 //! byte order of the machine. Batches go through the [`Ring`] at the start of the process's shared
 //! segment; a [`Command`] of kind [`BATCH`] is only the doorbell.
 #![no_std]
@@ -8,130 +8,132 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Both sides refuse another version.
+/// Protocol version. Pager and stub refuse any other.
 pub const VERSION: u32 = 9;
-/// First word of every message of the stub: "memF".
+/// First word of each message from the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
-/// The environment variable with the abstract socket's name, without the leading NUL.
+/// Environment variable with the name of the abstract socket, without the leading NUL.
 pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
-/// The environment variable with a directory that nobody else knows the name of before it is there:
-/// see [`NETNS_FALLBACK`].
+/// Environment variable with a directory for the socket of [`NETNS_FALLBACK`]. Nobody else can know
+/// its name before the directory exists.
 pub const FALLBACK_VARIABLE: &str = "MEMFIT_PLACE";
-/// The environment variable that says, if it is there, that read-only private mappings of files are
-/// to be [`FILE`]s.
+/// Environment variable that, if set, makes the stub replace read-only private file mappings by
+/// [`FILE`] mappings.
 pub const FILES_VARIABLE: &str = "MEMFIT_FILES";
-/// The environment variable that says, if it is there, that stubs begin with their thread: see
+/// Environment variable that, if set, makes each stub start its thread at once instead of sending a
 /// [`GREETING`].
 pub const THREAD_VARIABLE: &str = "MEMFIT_THREAD";
-/// Name of the socket in the directory of [`FALLBACK_VARIABLE`], with a slash.
+/// Name of the socket in the directory of [`FALLBACK_VARIABLE`], with the leading slash.
 pub const PLACE_SOCKET: &str = "/s";
-/// Longest socket name, bytes; and longest name of that directory.
+/// Longest socket name and longest name of that directory, bytes.
 pub const SOCKET_NAME_MAX: usize = 100;
 
-/// Stub to pager: a process is there.
+/// Stub to pager: this process has a stub thread.
 pub const HELLO: u32 = 1;
-/// Stub to pager, on a connection of its own that ends at once: a process is there, whose stub has
-/// no thread. When the process is to be paged, the pager has one of its threads make the system
-/// call `clone` at [`FromStub::entry`] (by ptrace); the stub's thread that begins so says
-/// [`HELLO`]. A process that is never paged never has one.
+/// Stub to pager, on a connection that is closed at once: this process exists and has no stub
+/// thread. To page the process, the pager makes one of its threads call `clone` at
+/// [`FromStub::entry`] (by ptrace). The new thread is the stub thread and sends [`HELLO`]. A
+/// process that is never paged never has a stub thread.
 pub const GREETING: u32 = 18;
-/// What lies before [`FromStub::entry`]: the process is still the program that has told it.
+/// Bytes before [`FromStub::entry`]. They prove that the process still runs the program that
+/// greeted.
 pub const ENTRY_MARK: [u8; 8] = *b"memfitST";
 /// Flags of that clone, whose fifth argument is the thread pointer: VM | SIGHAND | THREAD | SYSVSEM
-/// | FILES | SETTLS | UNTRACED. The table of descriptors is unshared at once.
+/// | FILES | SETTLS | UNTRACED. The new thread unshares the descriptor table at once.
 pub const CLONE_FLAGS: usize = 0x100 | 0x800 | 0x10000 | 0x40000 | 0x400 | 0x80000 | 0x80_0000;
 
 /// Pager to stub: make the userfaultfd, map the segment.
 pub const ATTACH: u32 = 2;
-/// Stub to pager: done, or `error` is an errno.
+/// Stub to pager: attached, or `error` is an errno.
 pub const ATTACHED: u32 = 3;
 /// Pager to stub: a batch is posted in the ring.
 pub const BATCH: u32 = 4;
 
-/// Pager to stub: a descriptor (a userfaultfd or its device) for the ATTACH that follows; to the
-/// fork child of a paged process as soon as it is known which one it is: it waits for that.
+/// Pager to stub: a descriptor (a userfaultfd or its device) for the ATTACH that follows. The fork
+/// child of a paged process waits for it; the pager sends it as soon as it has identified the
+/// child.
 pub const LEND: u32 = 5;
 
-/// Pager to stub: [`FromStub::reservation`] is registered, and mappings may come out of it.
+/// Pager to stub: [`FromStub::reservation`] is registered; the stub may give out mappings from it.
 pub const OPEN: u32 = 6;
 
-/// Pager to stub, after ATTACH with [`ANNOUNCE_FORKS`]: forks may go on. In an announced fork child
-/// its memory is served now.
+/// Pager to stub, after ATTACH with [`ANNOUNCE_FORKS`]: forks may go on. To an announced fork
+/// child: the pager now serves its memory.
 pub const SERVED: u32 = 7;
 
-/// Pager to stub: it will not be served, and may run on alone. Without it the end of the connection
-/// is the death of the pager, and of all whom it knows.
+/// Pager to stub: the process is detached and may run on alone. If the connection ends without it,
+/// the pager has died, and all processes of its tree must end.
 pub const BYE: u32 = 8;
 
-/// A thread of a program to pager, on a connection of its own: its process wants to be left by its
-/// stub and not to be paged any more. The answer is [`BYE`] when all of its memory is back and the
-/// stub's thread may be waited for, or [`STAY`]. [`FromStub::flags`] says why.
+/// A thread of a program to pager, on a connection of its own: detach this process. The answer is
+/// [`BYE`] when all of its memory is back and the caller may wait for the end of the stub thread,
+/// or [`STAY`]. [`FromStub::flags`] has the reason.
 pub const DETACH: u32 = 9;
 
-/// Pager to a thread that asked to be left: there is no need. To a fork child that has said hello
-/// with a beacon: it does not depend on the pager, and need not wait for a [`LEND`].
+/// Pager to a thread that asked for [`DETACH`]: not needed. To a fork child whose HELLO had a
+/// beacon: the child does not depend on the pager and need not wait for a [`LEND`].
 pub const STAY: u32 = 10;
 
-/// Pager to stub: keep forks out until [`BYE`], and tell of none. Stub to pager: done, or `error`
-/// is EAGAIN, as one is under way.
+/// Pager to stub: block forks until [`BYE`] and announce none. Stub to pager: done, or `error` is
+/// EAGAIN because a fork is under way.
 pub const QUIET: u32 = 11;
 
 /// A thread of a program to pager, on a connection of its own: the process is about to enter
-/// another network namespace, where the abstract name is nobody's. The answer is [`STAY`] when
-/// those who start there can reach the pager at [`FALLBACK_VARIABLE`].
+/// another network namespace, in which the abstract name does not exist. The answer is [`STAY`]
+/// when processes in there can reach the pager at [`FALLBACK_VARIABLE`].
 pub const NETNS_FALLBACK: u32 = 12;
 
-/// A thread of a program to pager, on a connection of its own, with the descriptor of a file: it
-/// has made an empty mapping, [`FromStub::segment`], which shall be one of the file from the byte
-/// [`FromStub::token`] on. The answer is [`STAY`] if it is.
+/// A thread of a program to pager, on a connection of its own, with the descriptor of a file: the
+/// stub has made the empty mapping [`FromStub::segment`], and the pager shall fill it from the
+/// file, from byte [`FromStub::token`] on. The answer is [`STAY`] if the pager does.
 pub const FILE: u32 = 13;
 
-/// A thread of a program to pager, on a connection of its own: it registers [`FromStub::segment`],
-/// a range, with a userfaultfd of its own, and the kernel has said EBUSY. The answer is [`STAY`]
-/// when the range is not registered with the pager's any more.
+/// A thread of a program to pager, on a connection of its own: the program wants to register the
+/// range [`FromStub::segment`] with a userfaultfd of its own, and the kernel returned EBUSY. The
+/// answer is [`STAY`] when the pager has unregistered the range.
 pub const OWN_UFFD: u32 = 17;
 
-/// Pager to stub: its /proc/PID/pagemap, for the ATTACH that follows.
+/// Pager to stub: /proc/PID/pagemap of the process, for the ATTACH that follows.
 pub const PAGEMAP: u32 = 14;
 
-/// Pager to stub: its /proc/PID/maps, for the ATTACH that follows, where the kernel answers
-/// PROCMAP_QUERY: then pages of read-only mappings are taken, too. What is registered with the
-/// userfaultfd is so for write protection as well.
+/// Pager to stub: /proc/PID/maps of the process, for the ATTACH that follows, where the kernel
+/// supports PROCMAP_QUERY. The stub then also takes pages of read-only mappings, and the pager
+/// registers each range for write protection as well.
 pub const MAPS: u32 = 20;
 
-/// Pager to stub: all threads of the program have ended, and its process ends with the stub's
-/// thread, with the status (as wait gives it) in [`Command::flags`].
+/// Pager to stub: all threads of the program have ended. The stub thread ends the process with the
+/// status (in the form of `wait`) in [`Command::flags`].
 pub const ALL_ENDED: u32 = 15;
 
 /// Pager to stub: the program has memory with the access of the window of [`WINDOWS`] whose number
-/// is in [`Command::flags`]; the others but the first have none until then.
+/// is in [`Command::flags`]. Until this message, all windows but the first are PROT_NONE.
 pub const OPEN_WINDOW: u32 = 16;
 
-/// A thread of a program to pager, on a connection of its own: its process is about to give up
-/// rights, which the stub's thread must not keep; the answer is [`STAY`] if the pager has passed it
-/// on, with the flags. Pager to stub: give them up.
+/// A thread of a program to pager, on a connection of its own: the process is about to give up
+/// rights that the stub thread must not keep. The answer is [`STAY`] if the pager has passed the
+/// request and its flags to the stub. Pager to stub: give them up.
 pub const CONFINE: u32 = 19;
-/// [`FromStub::flags`] and [`Command::flags`] of CONFINE: only those that programs get which the
-/// thread starts; else it gets a filter of system calls.
+/// [`FromStub::flags`] and [`Command::flags`] of CONFINE: set only PR_SET_NO_NEW_PRIVS. Without
+/// this flag the stub thread also installs a filter of system calls.
 pub const NO_NEW_PRIVILEGES: u32 = 1;
 
-/// [`FromStub::flags`] of DETACH: a system call filter will not let the stub work.
+/// [`FromStub::flags`] of DETACH: a system call filter would forbid the stub's work.
 pub const FILTERED: u32 = 1;
-/// [`FromStub::flags`] of DETACH: the process cannot be looked at any more through /proc
+/// [`FromStub::flags`] of DETACH: the pager cannot read the process in /proc any more
 /// (PR_SET_DUMPABLE, other credentials).
 pub const UNREADABLE: u32 = 2;
-/// [`FromStub::flags`] of DETACH: it makes a call for which it must have one thread only.
+/// [`FromStub::flags`] of DETACH: the process is about to make a call that needs a single thread.
 pub const ALONE: u32 = 4;
 
-/// [`FromStub::flags`]: the process is a fork child of one that had a stub.
+/// [`FromStub::flags`]: the process is a fork child of a process with a stub.
 pub const FORKED: u32 = 1;
-/// [`FromStub::flags`] of HELLO: and so is its parent, which had named itself by the same beacon.
+/// [`FromStub::flags`] of HELLO: so is its parent, which identified itself by the same beacon.
 pub const FORKED_AGAIN: u32 = 2;
-/// [`FromStub::flags`] of GREETING: the process has greeted before, and has another number of
-/// filters now.
+/// [`FromStub::flags`] of GREETING: a second greeting, because the number of system call filters
+/// has changed.
 pub const AGAIN: u32 = 4;
-/// [`Command::flags`] of ATTACH: the userfaultfd was lent (a fork child has one).
+/// [`Command::flags`] of ATTACH: the userfaultfd was lent (a fork child already has one).
 pub const WITH_UFFD: u32 = 1;
 /// [`Command::flags`] of ATTACH: `/dev/userfaultfd` was lent.
 pub const WITH_DEVICE: u32 = 2;
@@ -139,28 +141,29 @@ pub const WITH_DEVICE: u32 = 2;
 /// [`Command::flags`] of ATTACH, test builds only: believe MOVE's return value.
 pub const TRUST_MOVE: u32 = 4;
 
-/// [`Command::flags`] of ATTACH: there are no fork events: libmemfit.so announces the program's
-/// forks, see [`ForkDoorbell`]. [`Command::flags`] of SERVED: the process is paged, so tell them
-/// from now on.
+/// [`Command::flags`] of ATTACH: the kernel reports no forks, so libmemfit.so announces them (see
+/// [`ForkDoorbell`]). [`Command::flags`] of SERVED: the process is paged; announce its forks from
+/// now on.
 pub const ANNOUNCE_FORKS: u32 = 8;
 
-/// [`Range::flags`]: make the pages exclusive first. They were shared with a process that is gone,
-/// and stay "shared" for MOVE until they are written.
+/// [`Range::flags`]: make the pages exclusive first. They were shared with a process that has
+/// ended, and MOVE treats them as shared until they are written.
 pub const POPULATE: u32 = 1;
-/// [`Range::flags`]: take nothing, but keep the range from fork children (MADV_DONTFORK). Any
-/// number of pages.
+/// [`Range::flags`]: take nothing, but keep the range from fork children (MADV_DONTFORK).
+/// [`Range::pages`] has no limit.
 pub const DONTFORK: u32 = 2;
-/// [`Range::flags`]: take nothing, but let fork children have the range (MADV_DOFORK). Any number
-/// of pages.
+/// [`Range::flags`]: take nothing, but let fork children have the range (MADV_DOFORK).
+/// [`Range::pages`] has no limit.
 pub const DOFORK: u32 = 4;
 
-/// Pages whose faults announce a [`ForkDoorbell`]: the last one that a fork has ended. Between the
-/// two nothing may be emptied: the pager reads no events then.
+/// Pages whose faults are the fork doorbell: the first one announces a [`ForkDoorbell`], the last
+/// one the end of a fork. The stub must not empty the pages between the two faults: the pager reads
+/// no events then.
 pub const DOORBELL_PAGES: usize = 2;
 /// Pages in a bounce window.
 pub const WINDOW_PAGES: usize = 64;
-/// Access (PROT_*) of the bounce windows, which lie one behind the other: a page moves only between
-/// mappings of equal access.
+/// Access (PROT_*) of the bounce windows, in the order of their addresses. A page moves only
+/// between mappings of equal access.
 pub const WINDOWS: [usize; 3] = [3, 7, 2];
 /// Most ranges in a batch.
 pub const BATCH_RANGES: usize = 64;
@@ -169,7 +172,7 @@ pub const BATCH_PAGES: usize = 256;
 /// Bytes of the segment before the first staging slot.
 pub const RING_BYTES: usize = 8192;
 
-/// Every message of the stub.
+/// A message from the stub.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
@@ -180,36 +183,35 @@ pub struct FromStub {
     /// [`NETNS_FALLBACK`], [`FILE`] or [`OWN_UFFD`].
     pub kind: u32,
     pub flags: u32,
-    /// Thread id of the stub in its own PID namespace.
+    /// Thread id of the sender in its own PID namespace.
     pub tid: u32,
     /// ATTACHED, QUIET: 0 or an errno.
     pub error: u32,
-    /// Address ranges that must never be taken: stack, window, segment, beacon (`end` exclusive).
-    /// GREETING: `stack` is the thread's stack pointer and its thread pointer.
+    /// Address ranges of the stub that must never be taken, `end` exclusive. GREETING: `stack` has
+    /// the stack pointer and the thread pointer for the stub thread.
     pub stack: [u64; 2],
     pub segment: [u64; 2],
     pub window: [u64; 2],
-    /// A page that the pager registers and that is never populated before the fork child's stub
-    /// touches it: the page that is filled then shows which process the child is.
-    /// HELLO: that of the parent, if it was paged when it forked; else 0.
+    /// A page that the pager registers and that stays absent until the stub of a fork child touches
+    /// it. The process in which the pager's fill then appears is the child. HELLO: the beacon of
+    /// the parent if the parent was paged at the fork, else 0.
     pub beacon: u64,
-    /// Address space without access, parts of which the stub will give to the program; zeros: none.
+    /// Address space without access, of which the stub gives parts to the program; zeros: none.
     pub reservation: [u64; 2],
-    /// ATTACHED with [`ANNOUNCE_FORKS`]: the first of the [`DOORBELL_PAGES`] whose faults announce
-    /// a [`ForkDoorbell`]; else 0.
+    /// ATTACHED with [`ANNOUNCE_FORKS`]: the first of the [`DOORBELL_PAGES`]; else 0.
     pub doorbell: u64,
-    /// HELLO of a told fork child: the pager's number of the fork. GREETING: where the stack of the
-    /// first thread began, as `/proc/PID/stat` says it: another program of the process has another
-    /// place. FILE: see there. Else 0.
+    /// HELLO of an announced fork child: the pager's number of the fork. GREETING: where the stack
+    /// of the first thread began, as in `/proc/PID/stat`; another program in the same process has
+    /// another value. FILE: the file offset. Else 0.
     pub token: u64,
-    /// GREETING: address of a `syscall` instruction, behind which a new thread is the stub's. Else
+    /// GREETING: address of the `syscall` instruction at which a clone makes the stub thread; else
     /// 0.
     pub entry: u64,
-    /// GREETING: how many system call filters the process has, as far as the stub knows.
+    /// GREETING: the number of system call filters of the process that the stub knows of.
     pub filters: u64,
 }
 
-/// Every message to the stub.
+/// A message to the stub.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
@@ -222,20 +224,19 @@ pub struct Command {
     pub segment_bytes: u64,
 }
 
-/// [`ForkDoorbell::what`]: a fork begins: let its child have the memory, take nothing until it has
-/// ended, and set the token.
+/// [`ForkDoorbell::what`]: a fork begins. The pager gives the memory to children (dofork), takes
+/// nothing until the fork has ended, and sets the token.
 pub const FORK_BEGINS: u32 = 1;
-/// [`ForkDoorbell::what`]: it has ended in the parent.
+/// [`ForkDoorbell::what`]: the fork has ended in the parent.
 pub const FORK_ENDED: u32 = 2;
-/// [`ForkDoorbell::what`]: the program's MADV_DONTFORK on a range.
+/// [`ForkDoorbell::what`]: the program called MADV_DONTFORK on a range.
 pub const KEEP: u32 = 3;
-/// [`ForkDoorbell::what`]: its MADV_DOFORK, already carried out.
+/// [`ForkDoorbell::what`]: the program called MADV_DOFORK on a range.
 pub const GIVE: u32 = 4;
 
-/// What a thread of the program has to say about forks, where the kernel has no fork events for us.
-/// It is written before the thread reads a notice page, which is not there: the fault makes the
-/// pager read it, and the thread goes on when the pager has done what there was to do. One thread
-/// at a time.
+/// A notice about forks from a thread of the program, where the kernel reports no forks to the
+/// pager. The thread writes the notice, then reads an absent doorbell page. That fault makes the
+/// pager read the notice; the thread goes on when the pager has acted on it. One thread at a time.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -258,9 +259,9 @@ pub const CLOSED: u32 = 2;
 pub const FATAL_WINDOW: u32 = 1;
 /// [`Ring::fatal`]: the window could not be emptied.
 pub const FATAL_FLUSH: u32 = 2;
-/// [`Ring::fatal`]: the pager's batch made no sense.
+/// [`Ring::fatal`]: the pager's batch was not valid.
 pub const FATAL_BATCH: u32 = 3;
-/// [`Ring::fatal`]: memory that was opened to take its pages could not be made read-only again.
+/// [`Ring::fatal`]: memory that was made writable for a MOVE could not be made read-only again.
 pub const FATAL_ACCESS: u32 = 4;
 
 /// Contiguous pages to take.
@@ -270,20 +271,20 @@ pub const FATAL_ACCESS: u32 = 4;
 pub struct Range {
     /// Address of the first page.
     pub address: AtomicU64,
-    /// 1..=64 of those that are taken.
+    /// 1 to 64, except with [`DONTFORK`] and [`DOFORK`].
     pub pages: AtomicU32,
     /// Index in [`Ring::slots`] of the first page's slot.
     pub slot: AtomicU32,
-    /// Answer: bit i says that page i is in its slot now.
+    /// Answer: bit i is set if page i is in its slot now.
     pub moved: AtomicU64,
-    /// 0: not tried yet; 1: every page moved; 1 + errno: the errno at the first page that was not.
+    /// 0: not tried yet; 1: every page moved; 1 + errno: the first error.
     pub status: AtomicU32,
     /// [`POPULATE`], [`DONTFORK`], [`DOFORK`] or 0.
     pub flags: AtomicU32,
 }
 
-/// Start of the shared segment. The pager trusts nothing in it: what comes back is checked against
-/// what was posted.
+/// Start of the shared segment. The pager trusts nothing in it and checks each answer against what
+/// it posted.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -292,16 +293,16 @@ pub struct Ring {
     pub gate: AtomicU32,
     /// Number of the newest batch posted.
     pub posted: AtomicU32,
-    /// Number of the newest batch that the stub is done with; a futex.
+    /// Number of the newest batch that the stub has finished; a futex.
     pub finished: AtomicU32,
-    /// Number of the batch whose untried ranges shall be dropped.
+    /// Number of the batch whose untried ranges the stub shall drop.
     pub cancelled: AtomicU32,
     /// Ranges in the batch.
     pub ranges: AtomicU32,
-    /// Not 0: the stub found something that must not be; the process must die.
+    /// Not 0: the stub found an inconsistency, one of the FATAL_* constants; the process must die.
     pub fatal: AtomicU32,
-    /// Not 0: the program has touched the bounce window, and the pager has filled a page of it. The
-    /// stub must empty the window before its next MOVE.
+    /// Not 0: the program touched the bounce window and the pager filled a page of it. The stub
+    /// must empty the window before its next MOVE.
     pub touched: AtomicU32,
     pub fork: ForkDoorbell,
     pub range: [Range; BATCH_RANGES],
