@@ -1,20 +1,20 @@
-//! Memory that the program may not write, and calls that must not meet it while the stub has it
+//! Read-only memory of the program, and libc calls that must not run while the stub has some of it
 //! open.
 //!
-//! A page moves only out of a mapping that may be written. So the stub gives a run of pages of a
-//! read-only mapping write access for the microseconds of its MOVE, and takes it away again. Before
-//! that it write-protects the pages by userfaultfd: who writes to one waits for the pager, and gets
-//! SIGSEGV when the access is as it was.
+//! MOVE takes pages only out of a writable mapping. So the stub *opens* a run of pages of a
+//! read-only mapping: it gives the run write access for the microseconds of its MOVE, and takes the
+//! access away again. Before that it write-protects the pages by userfaultfd. A thread that writes
+//! to one waits for the pager, and gets SIGSEGV when the run is closed.
 //!
 //! Calls of the program that change mappings, or copy them (fork), would see the wrong access, or
-//! have theirs overwritten. Those made by libc's functions keep the stub out meanwhile, and wait
-//! where it was first. They count themselves instead of taking a lock: a handler of a signal can
-//! make such a call in the middle of another one. The stub never waits for them. A bare system call
-//! passes by: then the range can keep the access that it had before that call, or be written in
-//! this moment.
+//! the stub would overwrite theirs. So libc's functions for them keep the stub out, and wait while
+//! it has a run open. They increment a counter instead of taking a lock, because a signal handler
+//! can make such a call in the middle of another one. The stub never waits long for them. A bare
+//! system call is not seen: the range can then keep the access that it had before that call, or be
+//! writable for this moment.
 //!
-//! A call that is left by `longjmp` from such a handler keeps the stub out for good: read-only
-//! memory stays, then.
+//! If a signal handler leaves such a call by `longjmp`, the stub stays out for good: pages of
+//! read-only memory then stay.
 
 use crate::agent;
 use crate::sys::{self, syscall};
@@ -27,36 +27,37 @@ const READ: usize = 1;
 pub const WRITE: usize = 2;
 pub const EXECUTE: usize = 4;
 const MAP_FIXED: i32 = 0x10;
-/// MAP_SHARED of what [`ask`] says.
+/// MAP_SHARED in the answer of [`ask`].
 const SHARED: u64 = 8;
 
-/// How many threads of the program are in such a call, with or without [`WANTED`]; or [`OPEN`],
-/// with or without [`SLEEPER`].
+/// Number of threads of the program in such a call, with or without [`WANTED`]; or [`OPEN`], with
+/// or without [`SLEEPER`].
 static CALLS: AtomicU32 = AtomicU32::new(0);
-/// The stub has something open.
+/// The stub has a run open.
 const OPEN: u32 = 1 << 31;
-/// And somebody sleeps until it has not.
+/// A thread sleeps until the stub has closed the run.
 const SLEEPER: u32 = 1 << 30;
-/// The stub waits for a moment without such calls: those that begin wait as well, but not for long.
-/// (One may be made by a handler in the middle of another one.)
+/// The stub waits for a moment without such calls. New calls wait as well, but not for long: a
+/// handler can make one in the middle of another one.
 const WANTED: u32 = 1 << 29;
-/// Looks of the stub before it says so: most calls take a few microseconds. How often it sleeps
-/// after that, at most a millisecond each.
+/// Polls of the stub before it sets [`WANTED`] (most calls take a few microseconds), and its sleeps
+/// after that, at most 1 ms each.
 const TRIES: u32 = 50;
 const WAITS: u32 = 3;
-/// Looks of a thread of the program while the stub waits; and while something is open, before it
+/// Polls of a thread of the program while the stub waits, and while a run is open before the thread
 /// sleeps.
 const PATIENCE: u32 = 10_000;
 const SPINS: u32 = 2000;
-/// How often it sleeps, 100 ms each, before it doubts that the stub is there.
+/// Sleeps of that thread, 100 ms each, before it checks whether there is a stub thread.
 const SLEEPS: u32 = 3;
-/// Tries to give memory the access that it had: the kernel may have no memory for it now.
+/// Attempts to restore the access of a run: the kernel can be out of memory for a moment.
 const CLOSE_TRIES: u32 = 1000;
 
-/// What is executed must not be made writable: a filter could kill the program for the call.
+/// Executable memory must not be made writable: a filter could kill the program for the call.
 static EXECUTED_STAYS: AtomicBool = AtomicBool::new(false);
-/// The call that makes pages exclusive could do so; and whether the stub is about to make it.
+/// A filter could kill the program for the call in [`unshare`].
 static SHARED_STAYS: AtomicBool = AtomicBool::new(false);
+/// The stub is about to make that call.
 static UNSHARING: AtomicBool = AtomicBool::new(false);
 
 /// Makes a call that changes mappings.
@@ -67,7 +68,7 @@ pub fn changing<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The same for a call that changes them only if `changes` holds.
+/// The same for a call that changes mappings only if `changes` holds.
 pub fn changing_if<T>(changes: bool, call: impl FnOnce() -> T) -> T {
     if changes {
         changing(call)
@@ -76,7 +77,7 @@ pub fn changing_if<T>(changes: bool, call: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Whether flags of mmap replace what is there.
+/// Whether these flags of mmap replace existing mappings.
 pub fn replaces(flags: i32) -> bool {
     flags & MAP_FIXED != 0
 }
@@ -103,7 +104,7 @@ pub fn enter() {
         } else if seen & SLEEPER != 0 || CALLS.compare_exchange(seen, seen | SLEEPER, Relaxed, Relaxed).is_ok() {
             sys::futex_wait(&CALLS, seen | SLEEPER, 100);
             sleeps += 1;
-            // A child by a bare system call has a copy of the word, and no stub.
+            // A child by a bare system call has a copy of the word, and no stub thread.
             if sleeps > SLEEPS && !agent::is_there() {
                 let _ = CALLS.compare_exchange(seen | SLEEPER, 0, Relaxed, Relaxed);
             }
@@ -118,12 +119,12 @@ pub fn leave() {
     }
 }
 
-/// A fork child: its thread alone goes on.
+/// In a fork child, which has only the thread that forked.
 pub fn forget() {
     CALLS.store(0, Relaxed);
 }
 
-/// In the stub: keeps such calls out until [`end`]; false if there is one.
+/// In the stub: keeps such calls out until [`end`]. False if one is under way.
 fn begin() -> bool {
     let opened = |calls: u32| CALLS.compare_exchange(calls, OPEN, Acquire, Relaxed).is_ok();
     for _ in 0..TRIES {
@@ -149,14 +150,15 @@ fn end() {
     }
 }
 
-/// A filter will not let memory that is executed be made writable: when this returns none is open,
-/// nor will be.
+/// A filter does not allow executable memory to be made writable: when this returns, no such run is
+/// open, and none will be.
 pub fn keep_executed() {
     EXECUTED_STAYS.store(true, Relaxed);
     changing(|| ());
 }
 
-/// A filter will not let pages be made exclusive: when this returns nobody does so.
+/// A filter does not allow the call in [`unshare`]: when this returns, the stub does not make it
+/// any more.
 pub fn keep_shared() {
     SHARED_STAYS.store(true, SeqCst);
     while UNSHARING.load(SeqCst) && agent::is_there() {
@@ -165,19 +167,19 @@ pub fn keep_shared() {
     }
 }
 
-/// A mapping.
+/// A mapping of this process.
 #[derive(Clone, Copy)]
 pub struct Mapping {
     pub start: usize,
     pub end: usize,
     /// PROT_* bits.
     pub access: usize,
-    /// It is private and anonymous.
+    /// Private and anonymous.
     plain: bool,
 }
 
 impl Mapping {
-    /// Whether pages leave it when it is open, and not before.
+    /// Whether its pages can be moved only while they are open.
     pub fn is_read_only(&self) -> bool {
         self.plain && self.access & (READ | WRITE) == READ
     }
@@ -192,7 +194,7 @@ struct Query {
     address: u64,
     start: u64,
     end: u64,
-    /// Bits as those of PROT_*, and [`SHARED`].
+    /// PROT_* bits and [`SHARED`].
     access: u64,
     page_bytes: u64,
     offset: u64,
@@ -208,7 +210,8 @@ struct Query {
 pub const PROCMAP_QUERY: usize = 0xc068_6611;
 pub const WRITE_PROTECT: usize = 0xc018_aa06;
 
-/// The mapping of an address. `maps` is /proc/PID/maps of this process, or -1.
+/// The mapping that contains an address. `maps` is /proc/PID/maps of this process,
+/// or -1.
 pub fn ask(maps: i32, address: usize) -> Option<Mapping> {
     let mut query = Query { size: size_of::<Query>() as u64, address: address as u64, ..Query::default() };
     // SAFETY: a valid procmap_query.
@@ -220,40 +223,39 @@ pub fn ask(maps: i32, address: usize) -> Option<Mapping> {
     Some(Mapping { start, end, access: query.access as usize & 7, plain })
 }
 
-/// A run of pages of a read-only mapping that may be written for the moment, by nobody but the
-/// stub.
+/// A run of pages of a read-only mapping that is writable for the moment, but only for the stub.
 pub struct Opened {
     uffd: i32,
     maps: i32,
     start: usize,
     bytes: usize,
-    /// As it was.
+    /// The mapping before it was opened.
     mapping: Mapping,
 }
 
-/// What came of opening.
+/// Result of [`Opened::open`].
 pub enum Opening {
     Open(Opened),
-    /// It is no read-only mapping; the address at which it ends, or one behind the run.
+    /// Not a read-only mapping; the address at which it ends, or the end of the run.
     No(usize),
-    /// The errno; EAGAIN: not now.
+    /// The errno; EAGAIN: try later.
     Failed(i32),
 }
 
-/// What came of closing.
+/// Result of [`Opened::close`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// All is as it was.
+    /// The mapping is as before.
     Whole,
-    /// The run is a mapping of its own now. Its memory was never promised by the kernel's
-    /// accounting (it is filled, but the program could never write there), and is now.
+    /// The run stays a mapping of its own. The kernel now counts it as committed memory, which it
+    /// did not while the program could never write there.
     Split,
-    /// It could not be closed.
+    /// The access could not be restored.
     Never,
 }
 
 impl Opened {
-    /// Opens as much of a run as is in the mapping of its first page.
+    /// Opens the part of the run that is in the mapping of its first page.
     pub fn open(uffd: i32, maps: i32, start: usize, bytes: usize) -> Opening {
         let ask = || ask(maps, start).filter(|mapping| mapping.start <= start);
         if !begin() {
@@ -283,7 +285,7 @@ impl Opened {
         if protected != 0 {
             return Err(-protected as i32);
         }
-        // SAFETY: the program's own memory, which nobody can write to as long as it is protected.
+        // SAFETY: the program's own memory, which no thread can write to while it is protected.
         let result = unsafe { syscall!(sys::MPROTECT, start, bytes, opened.access()) };
         if result != 0 {
             opened.protect(false);
@@ -292,7 +294,7 @@ impl Opened {
         Ok(opened)
     }
 
-    /// As long as it is open.
+    /// The access while it is open.
     pub fn access(&self) -> usize {
         self.mapping.access | WRITE
     }
@@ -307,13 +309,13 @@ impl Opened {
         unsafe { syscall!(sys::IOCTL, self.uffd, WRITE_PROTECT, argument.as_ptr()) }
     }
 
-    /// Gives it the access that it had. `empty`: no page of it is left. `look`: say whether it
-    /// stays split.
+    /// Restores the access. `empty`: no page of the run is left. `look`: find out whether the
+    /// mapping stays split.
     pub fn close(self, empty: bool, look: bool) -> Closed {
         let Opened { maps, start, bytes, mapping, .. } = self;
         let closed = self.close_pages();
-        // Only now: who waits to write must find it closed. A failure leaves the protection to the
-        // pager, which takes it off when it stops somebody.
+        // After that: a thread that waits to write must find the run closed. If this fails, the
+        // pager removes the protection when a write meets it.
         if !empty {
             self.protect(false);
         }
@@ -329,7 +331,7 @@ impl Opened {
     }
 
     fn close_pages(&self) -> bool {
-        // SAFETY: the access that it had.
+        // SAFETY: restores the access of before.
         let close = |at: usize, bytes: usize| unsafe { syscall!(sys::MPROTECT, at, bytes, self.mapping.access) } == 0;
         for _ in 0..CLOSE_TRIES {
             if close(self.start, self.bytes) {
@@ -338,15 +340,15 @@ impl Opened {
             // SAFETY: lets others run; the kernel may have no memory for the moment.
             unsafe { syscall!(sys::SCHED_YIELD) };
         }
-        // By a bare system call a part of it may be gone.
+        // A bare system call may have unmapped a part of it.
         let mut pages = (self.start..self.start + self.bytes).step_by(sys::PAGE);
         pages.all(|page| close(page, sys::PAGE) || ask(self.maps, page).is_none_or(|now| now.start > page))
     }
 }
 
-/// Makes present pages exclusive that were shared by a fork, without writing: to read a byte of
-/// them by this call copies those that are still shared. Where that is not allowed they stay
-/// shared.
+/// Makes present pages exclusive that a fork shared, without a write: process_vm_readv of one byte
+/// makes the kernel copy a page that is still shared. Where a filter forbids the call, the pages
+/// stay shared.
 pub fn unshare(address: usize, present: u64) {
     UNSHARING.store(true, SeqCst);
     if !SHARED_STAYS.load(SeqCst) {
@@ -363,7 +365,7 @@ fn unshare_now(address: usize, present: u64) {
         count += 1;
     }
     let to = [bytes.as_mut_ptr() as usize, count];
-    // SAFETY: as many bytes as there are ranges of one byte, of this process.
+    // SAFETY: of this process; there is one byte of room for each range of one byte.
     unsafe {
         let own = syscall!(sys::GETPID);
         syscall!(sys::PROCESS_VM_READV, own, to.as_ptr(), 1, from.as_ptr(), count, 0)

@@ -1,10 +1,10 @@
-//! The stub's thread: says hello, sleeps until the pager needs pages, takes them.
+//! The stub thread: says hello, sleeps until the pager needs pages, takes them.
 //!
-//! It is a thread and not a process that shares the memory: it ends with exec and exit by itself,
-//! so the memory of a dead program never outlives it. It has its own empty descriptor table, its
-//! own stack and thread pointer, and blocks every signal. A process gets it when it is to be paged:
-//! the pager has a thread of the program make it (`greeting`). The fork child of a paged process
-//! depends on it, and makes it at once.
+//! It is a thread and not a process that shares the memory. A thread ends with exec and exit, so
+//! the memory of a dead program never outlives it. The stub thread has an empty descriptor table,
+//! its own stack and thread pointer, and blocks every signal. A process gets it when the pager is
+//! to page it: the pager has a thread of the program make it (`greeting`). The fork child of a
+//! paged process depends on the stub thread and makes it at once.
 
 use crate::socket::{ask, connect, is_known, receive, remove_place, send};
 use crate::sys::{self, syscall, PAGE};
@@ -19,37 +19,39 @@ use memfit_wire::{
     STAY, TRUST_MOVE, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
-/// Stack, guard-free: the deepest path needs under 2 KiB. The last page is the thread pointer's.
+/// Stack without a guard page: the deepest path needs under 2 KiB. The last page is for the thread
+/// pointer.
 const STACK_BYTES: usize = 4 * PAGE;
 /// Address of the beacon page that fork children inherit; 0 before the process is attached.
 static BEACON: AtomicUsize = AtomicUsize::new(0);
-/// Where our mappings are, or were in the fork parent.
+/// Where the stub's mappings are, or were in the fork parent.
 static STACK: AtomicUsize = AtomicUsize::new(0);
 static SEGMENT: AtomicUsize = AtomicUsize::new(0);
 static WINDOW: AtomicUsize = AtomicUsize::new(0);
 static DOORBELL: AtomicUsize = AtomicUsize::new(0);
-/// What the thread is about: [`IDLE`] or [`PAGED`]; its number, 0 before its hello, [`NONE`] at its
-/// end; the process that has it.
+/// State of the stub thread: [`IDLE`] or [`PAGED`].
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
+/// Tid of the stub thread: 0 before its hello, [`NONE`] at its end.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
-/// Its number also when it is about to end.
+/// As [`THREAD`], but keeps the tid when the thread is about to end.
 static SAID_HELLO: AtomicUsize = AtomicUsize::new(0);
+/// Pid of the process that has the stub thread.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 const NONE: usize = usize::MAX;
-/// Looks for the hello, which comes in under a millisecond.
+/// Polls for the hello, which comes in under a millisecond.
 const HELLO_LOOKS: u32 = 100_000;
-/// The process is left: it has no stub any more, and its fork children get none.
+/// The process is detached: it has no stub thread any more, and its fork children get none.
 static LEFT: AtomicBool = AtomicBool::new(false);
-/// Somebody waits for that, and frees the thread's stack.
+/// A thread already waits for the end of the stub thread, and will unmap its stack.
 static AWAITED: AtomicBool = AtomicBool::new(false);
 const IDLE: u32 = 0;
 const PAGED: u32 = 1;
-/// The thread of this process is being made by itself, or runs: another one would be one too many.
+/// The process makes its stub thread itself, or the thread runs: a second one must not run.
 static MAKING: AtomicBool = AtomicBool::new(false);
 static MADE: AtomicBool = AtomicBool::new(false);
 /// See [`depends`].
 static DEPENDS: AtomicBool = AtomicBool::new(false);
-/// In an announced fork child the pager's number of the fork, for the hello; else 0.
+/// In an announced fork child: the pager's number of the fork, for the hello. Else 0.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 
 global_asm!(
@@ -72,7 +74,7 @@ global_asm!(
     "syscall",
     "test rax, rax",
     "jnz 2f",
-    // The second of two that were made ends here: they have the same stack.
+    // If two threads were made, the second one ends here: both have the same stack.
     "mov eax, 1",
     "xchg byte ptr [rip + {made}], al",
     "test al, al",
@@ -96,24 +98,24 @@ unsafe extern "C" {
     fn memfit_stub_entry();
 }
 
-/// With what the thread is made.
+/// Arguments of the clone that makes the stub thread.
 pub struct Start {
-    /// The instruction of the system call.
+    /// Address of the `syscall` instruction.
     pub entry: usize,
     pub stack_pointer: usize,
     pub thread_pointer: usize,
 }
 
 impl Start {
-    /// On the stack that is there.
+    /// For the stack that is already mapped.
     pub fn here() -> Start {
         let thread_pointer = STACK.load(Relaxed) + STACK_BYTES - PAGE;
         Start { entry: memfit_stub_entry as *const () as usize, stack_pointer: thread_pointer - 64, thread_pointer }
     }
 }
 
-/// Tells the pager of this process, or starts the thread at once; false if neither is possible: the
-/// process then runs unmanaged, or, as a told fork child, must not run.
+/// Greets the pager, or makes the stub thread at once. False if neither is possible: the process
+/// then runs unmanaged or, if it is an announced fork child, must not run.
 pub fn start(forked: bool, token: u64) -> bool {
     if !is_known() || LEFT.load(Relaxed) {
         return false;
@@ -135,8 +137,7 @@ pub fn start(forked: bool, token: u64) -> bool {
     make(forked, stack)
 }
 
-/// Makes the thread of a process that has greeted, instead of waiting for the pager to have it
-/// made.
+/// Makes the stub thread of a process that has greeted, without waiting for the pager.
 pub fn make_now() {
     if MAKING.swap(true, AcqRel) {
         return;
@@ -164,31 +165,31 @@ fn make(forked: bool, stack: usize) -> bool {
     }
 }
 
-/// Whether the calling process has the thread.
+/// Whether the calling process has the stub thread.
 pub fn is_there() -> bool {
     // SAFETY: asks for a number.
     PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize && THREAD.load(Relaxed) != NONE
 }
 
-/// The same, when it can be asked for something.
+/// The same, once the thread has said hello and can take requests.
 pub fn has_said_hello() -> bool {
     thread().is_some()
 }
 
-/// Whether it is paged.
+/// Whether the process is paged.
 pub fn is_paged() -> bool {
     STATE.load(Acquire) == PAGED
 }
 
-/// The process has been left for the moment of a call, and may be paged again.
+/// The process was detached for one call only, and may be paged again.
 pub fn start_again() {
     LEFT.store(false, Release);
     AWAITED.store(false, Release);
     start(false, 0);
 }
 
-/// The number of the thread, when it has said hello. `None` if there is none: a child by vfork has
-/// our variables, but no thread of ours.
+/// The tid of the stub thread, after its hello. `None` if there is none: a vfork child has the
+/// stub's variables, but no stub thread.
 fn thread() -> Option<usize> {
     // SAFETY: asks for a number.
     if PROCESS.load(Relaxed) != unsafe { syscall!(sys::GETPID) } as usize {
@@ -205,12 +206,12 @@ fn thread() -> Option<usize> {
     None
 }
 
-/// Ends the calling thread of the program; with it the process, if it is the first thread and the
-/// last one besides ours. (Others are found by the pager, and those that end by an instruction of
-/// their own.)
+/// Ends the calling thread of the program. If that is the first thread, and the last one besides
+/// the stub thread, ends the process. (The pager handles other cases, and threads that end by a
+/// bare `syscall` instruction.)
 pub fn exit_thread(status: usize) -> ! {
-    // SAFETY: asks for numbers, ends this thread. The stack of another thread may be cold, and
-    // stays so.
+    // SAFETY: only asks for numbers and ends this thread. The stack of another thread may be
+    // evicted: this path does not touch it.
     unsafe {
         while syscall!(sys::GETTID) != syscall!(sys::GETPID) {
             syscall!(sys::EXIT, status);
@@ -232,19 +233,19 @@ fn exit_first_thread(status: usize) -> ! {
     }
 }
 
-/// How many threads the calling process has, the stub's as well. `None` where there is no /proc.
+/// How many threads the calling process has, with the stub thread. `None` without /proc.
 pub fn threads() -> Option<u64> {
-    // struct stat of x86-64: the count of links is its third word. Those of a directory: "." and
-    // "..", and one for each thread.
+    // struct stat of x86-64: the link count is its third word. Links of this directory: "." and
+    // "..", and one per thread.
     let mut stat = [0u64; 18];
     // SAFETY: the kernel writes 144 bytes.
     let found = unsafe { syscall!(sys::STAT, c"/proc/self/task".as_ptr(), stat.as_mut_ptr()) };
     (found == 0).then(|| stat[2].saturating_sub(2))
 }
 
-/// Waits until the thread, which is about to end, has ended.
+/// Waits until the stub thread, which is about to end, has ended. Unmaps its stack.
 fn await_end(thread: usize) {
-    // SAFETY: signal 0 asks whether it is there; its stack is nobody's then.
+    // SAFETY: signal 0 only asks whether the thread exists; after its end nobody uses its stack.
     unsafe {
         let process = syscall!(sys::GETPID);
         while syscall!(sys::TGKILL, process, thread, 0) == 0 {
@@ -254,9 +255,9 @@ fn await_end(thread: usize) {
     }
 }
 
-/// Asks the pager to leave this process alone; returns when all of its memory is back and the
-/// thread, if there is one, has ended. False if the pager does not know the process, or can do
-/// without this. Not for a signal handler: signals must be blocked.
+/// Asks the pager to detach this process. Returns when all of its memory is back and the stub
+/// thread, if there is one, has ended. False if the pager does not know the process or sees no
+/// need. Signals must be blocked: it must not run in a signal handler.
 pub fn detach(why: u32) -> bool {
     if thread().is_none() && !greeting::is_alone() {
         return false;
@@ -265,18 +266,18 @@ pub fn detach(why: u32) -> bool {
         return false;
     }
     LEFT.store(true, Release);
-    // It may have been made meanwhile, and be ending by now.
+    // The stub thread may have been made meanwhile, and be about to end.
     let thread = SAID_HELLO.load(Acquire);
     if thread == 0 {
         return true;
     }
-    // Another thread may have asked as well: the first one waits for the end, the others for that
-    // one.
+    // Several threads may have asked. The first one waits for the end and unmaps the stack; the
+    // others only wait.
     if !AWAITED.swap(true, AcqRel) {
         await_end(thread);
         return true;
     }
-    // SAFETY: asks for a thread of ours.
+    // SAFETY: only asks for the stub thread.
     while unsafe { syscall!(sys::TGKILL, syscall!(sys::GETPID), thread, 0) } == 0 {
         // SAFETY: lets others run.
         unsafe { syscall!(sys::SCHED_YIELD) };
@@ -284,13 +285,13 @@ pub fn detach(why: u32) -> bool {
     true
 }
 
-/// Ends as the program's first thread has, whose status is of the form that `wait` gives: the last
-/// thread's is that of the process.
+/// Ends the process with the status of the program's first thread, in the form of `wait`: the
+/// status of the last thread is that of the process.
 fn end_as(status: usize) -> ! {
     let (signal, mask) = (status & 0x7f, 0u64);
     // struct kernel_sigaction: handler, flags, restorer, mask.
     let default = [0u64; 4];
-    // SAFETY: nobody else runs in this process.
+    // SAFETY: no other thread runs in this process.
     unsafe {
         if signal != 0 {
             syscall!(sys::SIGACTION, signal, default.as_ptr(), 0, 8);
@@ -311,27 +312,26 @@ fn leave_thread() -> ! {
     }
 }
 
-/// The pager is gone without a word: if this process depends on it evicted pages are lost, and so
-/// it must not go on; if not, its run is at an end all the same.
+/// The pager died without [`BYE`]. If this process depends on the pager, its evicted pages are
+/// lost, and it must not go on. If not, its run is over all the same.
 pub fn die() -> ! {
     remove_place();
     // SAFETY: SIGKILL to our own process.
     unsafe {
         let pid = syscall!(sys::GETPID);
         syscall!(sys::KILL, pid, 9);
-        // The first process of a PID namespace takes no signal from itself.
+        // The init process of a PID namespace ignores a signal from itself.
         syscall!(sys::EXIT_GROUP, 137);
     }
     leave_thread()
 }
 
-/// Whether this is the fork child of a paged process: its memory may be with the pager.
+/// Whether this is the fork child of a paged process: its pages may be evicted.
 pub fn depends() -> bool {
     DEPENDS.load(Relaxed)
 }
 
-/// The thread cannot serve: in the fork child of a paged process, which depends on it, that is the
-/// end.
+/// The stub thread cannot serve. The fork child of a paged process depends on it and ends.
 fn give_up() -> ! {
     if depends() {
         die();
@@ -355,7 +355,7 @@ extern "C" fn main(forked: usize) -> ! {
     sys::short_turns();
     let (beacon, mut present) = (BEACON.load(Relaxed), 0u8);
     if beacon != 0 {
-        // SAFETY: looks at a page of ours.
+        // SAFETY: asks about a page of ours.
         unsafe { syscall!(sys::MINCORE, beacon, PAGE, &raw mut present) };
     }
     let again = forked != 0 && present & 1 != 0;
@@ -365,15 +365,15 @@ extern "C" fn main(forked: usize) -> ! {
     hello.flags = if forked != 0 { FORKED } else { 0 } | if again { FORKED_AGAIN } else { 0 };
     hello.token = TOKEN.load(Relaxed);
     hello.beacon = beacon as u64;
-    // A pager that is gone has said goodbye, or not: `serve` finds out.
+    // If the pager is gone, it sent BYE or died: `serve` finds out which.
     if !send(socket, &mut hello, None) && depends() {
         die();
     }
     SAID_HELLO.store(hello.tid as usize, Relaxed);
     THREAD.store(hello.tid as usize, Release);
     if forked != 0 && beacon != 0 {
-        // SAFETY: a page of ours; reading it makes the fault that tells the pager whose memory this
-        // is.
+        // SAFETY: a page of ours. The fault of this read shows the pager which process has this
+        // memory.
         unsafe {
             if again {
                 syscall!(sys::MADVISE, beacon, PAGE, 4);
@@ -387,10 +387,10 @@ extern "C" fn main(forked: usize) -> ! {
 fn serve(socket: i32) -> ! {
     let mut taker: Option<Taker> = None;
     let (mut lent, mut pagemap, mut maps) = (-1, -1, -1);
-    // In a told child the thread that forked holds it.
+    // In an announced fork child the thread that forked holds the fork lock.
     let told = TOKEN.load(Relaxed) != 0;
     let mut doorbell = 0;
-    // Forks are kept out.
+    // This thread holds the fork lock.
     let mut quiet = false;
     loop {
         // SAFETY: all-zero is a valid Command.
@@ -405,7 +405,7 @@ fn serve(socket: i32) -> ! {
         }
         match command.kind {
             BYE => {
-                // All is back, and nothing is taken any more.
+                // All memory is back, and no more pages are taken.
                 lock::keep(0, 0);
                 BEACON.store(0, Relaxed);
                 LEFT.store(true, Release);
@@ -426,8 +426,8 @@ fn serve(socket: i32) -> ! {
                 close(lent);
                 lent = fd;
                 if depends() && !told {
-                    // Our own userfaultfd: whoever dies now, no page of this process reads as
-                    // zeros.
+                    // This is a descriptor of the child's own userfaultfd: from now on, whoever
+                    // dies, no page of this process reads as zeros.
                     fork::served();
                 }
             }
@@ -445,7 +445,7 @@ fn serve(socket: i32) -> ! {
                 }
                 let announce = command.flags & ANNOUNCE_FORKS != 0;
                 if announce && !told {
-                    // Until the pager has said SERVED: a fork in between would be told nothing.
+                    // Until SERVED: a fork before that would not be announced.
                     fork::lock();
                 }
                 taker = attach(socket, &command, fd, lent, &mut doorbell).map(|taker| Taker { pagemap, maps, ..taker });
@@ -454,7 +454,7 @@ fn serve(socket: i32) -> ! {
                     fork::unlock();
                 }
             }
-            // Nobody has told the pager of this fork: its parent was not paged after all.
+            // The pager does not know of this fork: the parent was not paged.
             STAY => fork::served(),
             OPEN => map::open(),
             CONFINE => confine::obey(command.flags),
@@ -484,7 +484,7 @@ fn serve(socket: i32) -> ! {
     }
 }
 
-/// Closes a descriptor of our own table, if it is one.
+/// Closes a descriptor of this thread's own table, unless it is -1.
 fn close(fd: i32) {
     if fd >= 0 {
         // SAFETY: nobody else has it.
@@ -492,7 +492,7 @@ fn close(fd: i32) {
     }
 }
 
-/// Makes what is needed to take pages and tells the pager where it is.
+/// Makes what is needed to take pages, and reports the addresses to the pager.
 fn attach(socket: i32, command: &Command, segment: i32, lent: i32, doorbell: &mut usize) -> Option<Taker> {
     // SAFETY: all-zero is a valid FromStub.
     let mut reply: FromStub = unsafe { zeroed() };
@@ -508,7 +508,8 @@ fn attach(socket: i32, command: &Command, segment: i32, lent: i32, doorbell: &mu
     };
     *doorbell = reply.doorbell as usize;
     send(socket, &mut reply, uffd);
-    // SAFETY: the segment is mapped and the userfaultfd kept; only the device is no longer needed.
+    // SAFETY: the segment stays mapped and the userfaultfd open; only the device is no longer
+    // needed.
     unsafe {
         syscall!(sys::CLOSE, segment);
         if command.flags & WITH_DEVICE != 0 {
@@ -521,7 +522,7 @@ fn attach(socket: i32, command: &Command, segment: i32, lent: i32, doorbell: &mu
 fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut FromStub) -> Result<Taker, u32> {
     let bytes = command.segment_bytes as usize;
     let uffd = if command.flags & WITH_UFFD != 0 { lent } else { make_uffd(command, lent)? };
-    // A new shared mapping of the pager's segment, not inherited by fork children. MAP_SHARED.
+    // MAP_SHARED of the pager's segment.
     let segment = sys::map(&SEGMENT, bytes, 1, segment as usize);
     if segment < 0 || bytes < RING_BYTES {
         return Err(-segment as u32);
@@ -530,10 +531,10 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     unsafe { syscall!(sys::MADVISE, segment, bytes, 10) };
     let window_bytes = WINDOWS.len() * WINDOW_PAGES * PAGE;
     let window = sys::map_private(&WINDOW, window_bytes).ok_or(12u32)?;
-    // SAFETY: our own mapping; MADV_NOHUGEPAGE = 15, a huge page must never lie in the window.
+    // SAFETY: our own mapping. MADV_NOHUGEPAGE = 15: a huge page must never be in the window.
     unsafe { syscall!(sys::MADVISE, window, window_bytes, 15) };
-    // The others are opened when they are needed: a filter may forbid memory that is written and
-    // executed.
+    // The other windows get their access when they are needed: a filter may forbid memory that is
+    // writable and executable.
     let others = window + WINDOW_PAGES * PAGE;
     // SAFETY: our own mapping. PROT_NONE.
     unsafe { syscall!(sys::MPROTECT, others, window_bytes - WINDOW_PAGES * PAGE, 0) };
@@ -552,7 +553,7 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     reply.reservation = map::reserve().unwrap_or_default();
     // SAFETY: the segment starts with a ring and stays mapped as long as the process lives.
     let ring = unsafe { &*(segment as *const Ring) };
-    // The program may have touched it already: it is emptied before the first MOVE.
+    // The program may have touched the window already: empty it before the first MOVE.
     ring.touched.store(1, Release);
     lock::keep(window, window_bytes);
     Ok(Taker {
@@ -574,8 +575,8 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     })
 }
 
-/// A userfaultfd for this process: by the device that the pager lent, or by the system call, for
-/// which a filter may kill.
+/// A userfaultfd for this process: from the device that the pager lent, or from the system call
+/// unless a filter would kill the process for it.
 fn make_uffd(command: &Command, device: i32) -> Result<i32, u32> {
     const FLAGS: usize = 0o2000000 | 0o4000; // O_CLOEXEC | O_NONBLOCK
     const USERFAULTFD_IOC_NEW: usize = 0xaa00;

@@ -1,13 +1,15 @@
-//! libmemfit.so: the preloaded stub that takes pages away inside the target.
+//! libmemfit.so: the preloaded stub, which takes pages out of the program from inside.
 //!
-//! It needs no library, uses no allocator, lock or thread-local of the program's libc, and does
-//! nothing until the pager asks: a constructor says that the process is there (`greeting`). When
-//! the process is to be paged it gets one more thread (`agent`), which carries out batches of "take
-//! these runs away" (`take`). It stands before the functions that start programs (`exec`), and
-//! before `mmap` (`map`), `mprotect` and the like (`unused`; `access` keeps them apart from what
-//! the stub does to mappings), `madvise` (`advice`), `mlockall` (`lock`), and calls that fill much
-//! memory (`fills`). Where the kernel tells the pager of no forks, it does (`fork`). It steps aside
-//! where it would be forbidden to work (`seccomp`) or the pager could not look (`detach`).
+//! The stub needs no library and uses no allocator, lock or thread-local variable of the program's
+//! libc. Its constructor reports the process to the pager (`greeting`) and does nothing more. When
+//! the pager pages the process, the process gets the stub thread (`agent`), which carries out
+//! batches of runs to take away (`take`).
+//!
+//! The stub interposes functions of libc: the exec family (`exec`), `mmap` (`map`), `mprotect` and
+//! the like (`unused`; `access` keeps them apart from what the stub does to mappings), `madvise`
+//! (`advice`), `mlockall` (`lock`), and calls that fill much memory (`fills`). Where the kernel
+//! reports no forks to the pager, the stub does (`fork`). A process is detached where a filter
+//! would forbid the stub's work (`seccomp`) or the pager could not read the process (`detach`).
 #![no_std]
 
 mod access;
@@ -32,7 +34,7 @@ mod unused;
 use core::arch::global_asm;
 
 global_asm!(
-    // The precompiled core names it in its unwind tables; nothing here unwinds.
+    // The precompiled core library names it in its unwind tables. The stub never unwinds.
     ".globl rust_eh_personality",
     ".hidden rust_eh_personality",
     "rust_eh_personality: ud2",
@@ -49,7 +51,7 @@ type RegisterAtFork = extern "C" fn(AtFork, AtFork, AtFork, *const u8) -> i32;
 static CONSTRUCTOR: extern "C" fn(i32, *const *const u8, *const *const u8) = constructor;
 
 /// Runs once when the program starts. glibc passes the environment; another libc passes nothing,
-/// and the program then runs unmanaged.
+/// and then the program runs unmanaged.
 extern "C" fn constructor(_argc: i32, argv: *const *const u8, environment: *const *const u8) {
     if gnu_get_libc_version() == 0 {
         return;
@@ -77,7 +79,7 @@ extern "C" fn constructor(_argc: i32, argv: *const *const u8, environment: *cons
     }
     // SAFETY: as above.
     let at_once = unsafe { variable(environment, memfit_wire::THREAD_VARIABLE.as_bytes()) }.is_some();
-    // The kernel puts the count of arguments just below them.
+    // The kernel puts argc just below argv.
     greeting::begin(at_once, argv as usize - 8);
     agent::start(false, 0);
 }

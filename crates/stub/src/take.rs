@@ -1,7 +1,7 @@
 //! Taking runs of pages away: MOVE into the bounce window, copy into staging, empty the window.
 //!
 //! The window is registered on the process's own userfaultfd, so that a MOVE fails while an event
-//! is unread. Emptying it must raise no event: it is unregistered for the moment of the
+//! is unread. Emptying it must raise no event. So the stub unregisters the window for the
 //! MADV_DONTNEED, which costs 2 us for a whole window.
 //!
 //! A run of a read-only mapping is opened for its MOVE: see [`crate::access`].
@@ -16,29 +16,29 @@ use memfit_wire::{
     FATAL_WINDOW, IN_MOVE, POPULATE, RING_BYTES, WINDOWS, WINDOW_PAGES,
 };
 
-/// What the stub needs to take pages; made when the pager attaches the process.
+/// State for taking pages, made when the pager attaches the process.
 pub struct Taker {
     pub socket: i32,
     pub uffd: i32,
     /// /proc/PID/pagemap of this process, or -1.
     pub pagemap: i32,
-    /// /proc/PID/maps of this process, or -1: then pages of read-only mappings stay.
+    /// /proc/PID/maps of this process, or -1: then the stub takes no pages of read-only mappings.
     pub maps: i32,
     pub ring: &'static Ring,
     /// Address and bytes of the segment; the ring is at its start.
     pub segment: usize,
     pub segment_bytes: usize,
-    /// The first of the windows.
+    /// Address of the first window.
     pub window: usize,
     /// Pages of each window in use.
     pub used: [usize; WINDOWS.len()],
-    /// Bit i: window i has its access.
+    /// Bit i: window i is open (has its access).
     pub opened: u32,
-    /// The window that is tried first: the last one that was.
+    /// The window to try first: the last one that was tried.
     pub likely: usize,
     /// The last page that was tried is in a read-only mapping.
     pub read_only: bool,
-    /// Runs that were opened, and of those that were looked at how many stayed split from their
+    /// Number of opened runs, and how many of those that were checked stayed split from their
     /// mapping.
     pub opens: u32,
     pub splits: u32,
@@ -86,27 +86,27 @@ const UFFDIO_MOVE: usize = 0xc028_aa05;
 const UFFDIO_REGISTER: usize = 0xc020_aa00;
 const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
 const DONTNEED: usize = 4;
-/// Times that the window is emptied until it is empty: who reads or locks all memory touches each
-/// page of it now and then.
+/// Attempts to empty the window: a thread that reads or locks all memory can touch its pages
+/// meanwhile.
 const FLUSHES_MAX: u32 = 10_000;
 
-/// One of so many runs is looked at, and so many of those may stay split ([`Closed::Split`]) in a
-/// process: about 2000 in all, and the kernel gives it 65 530 mappings.
+/// One of [`SPLITS_LOOK`] opened runs is checked for [`Closed::Split`]. After [`SPLITS_MAX`] such
+/// runs, about 2000 in all, no more are opened: the kernel allows a process 65 530 mappings.
 const SPLITS_LOOK: u32 = 16;
 const SPLITS_MAX: u32 = 125;
 
 /// A range that is being moved.
 struct Moves {
     address: usize,
-    /// Where its first page would be in each window.
+    /// Address for its first page in each window.
     bases: [usize; WINDOWS.len()],
-    /// Pages that are dealt with, moved or not.
+    /// Number of pages that have been tried, moved or not.
     done: usize,
-    /// Which have moved, to each window.
+    /// Bit masks of the pages that moved, by window.
     moved: [u64; WINDOWS.len()],
-    /// The first that was not 0.
+    /// The first errno, or 0.
     error: i32,
-    /// The windows that were unlocked for this range.
+    /// Bit mask of the windows that were unlocked for this range.
     unlocked: u32,
 }
 
@@ -118,20 +118,20 @@ impl Moves {
     }
 }
 
-/// What came of pages that may be in a read-only mapping.
+/// Result for pages that may be in a read-only mapping.
 enum ReadOnly {
     /// They are not; the page of the range at which their mapping ends.
     No(usize),
-    /// They are dealt with.
+    /// They have been tried.
     Done,
-    /// Nothing more moves now.
+    /// No more pages can be moved now.
     Stop,
     /// [`Ring::fatal`] is set.
     Fatal,
 }
 
 impl Taker {
-    /// Carries the posted batch out. Stops early when it is cancelled.
+    /// Carries out the posted batch. Stops early when the pager cancels it.
     pub fn run_batch(&mut self) {
         let ring = self.ring;
         let number = ring.posted.load(Acquire);
@@ -177,9 +177,9 @@ impl Taker {
         sys::futex_wake(&ring.finished);
     }
 
-    /// Keeps a range from fork children, or lets them have it: MADV_DONTFORK is 10, MADV_DOFORK 11.
-    /// What was kept is marked for good by MADV_NOHUGEPAGE, 15, of which it has no other use: a
-    /// child shows by it whether a mapping is that one.
+    /// Keeps a range from fork children (MADV_DONTFORK, 10), or gives it to them (MADV_DOFORK, 11).
+    /// A kept range also gets MADV_NOHUGEPAGE (15) for good, which has no other use there: by this
+    /// mark the pager recognizes the mapping in a child.
     fn dontfork(range: &Range, pages: usize, flags: u32) {
         let (start, bytes) = (range.address.load(Relaxed), pages * PAGE);
         // SAFETY: changes no byte.
@@ -200,9 +200,9 @@ impl Taker {
     }
 
     /// Makes the present pages of a range exclusive to the program and dirty, so that the kernel
-    /// does not drop one on its way. Outside the gate: this may fault. Returns 0 or the errno:
-    /// MADV_POPULATE_WRITE (23) stops at the first page that it cannot write, and nothing behind
-    /// that may be moved.
+    /// cannot drop one on the way. Runs outside of the gate, because it can fault. Returns 0 or the
+    /// errno: MADV_POPULATE_WRITE (23) stops at the first page that it cannot write, and nothing
+    /// behind that page may be moved.
     fn populate(&self, address: usize, pages: usize) -> i32 {
         let Some(present) = self.look(address, pages.min(WINDOW_PAGES)) else { return 0 };
         let mut at = 0;
@@ -211,8 +211,8 @@ impl Taker {
             if run > 0 {
                 // SAFETY: writes no byte.
                 let result = unsafe { syscall!(sys::MADVISE, address + at * PAGE, run * PAGE, 23) };
-                // Nobody writes to a read-only mapping. A page there that the kernel may drop it
-                // keeps once it has moved.
+                // A read-only mapping has no dirty bit to set. A page there that the kernel may
+                // drop stays once it has moved.
                 if result == -(sys::EINVAL as isize) && self.maps >= 0 {
                     access::unshare(address, present);
                     return 0;
@@ -226,7 +226,7 @@ impl Taker {
         0
     }
 
-    /// Passes the gate, waiting while it is closed; false if the batch is cancelled.
+    /// Passes the gate; waits while it is closed. False if the batch is cancelled.
     fn enter(&self, number: u32) -> bool {
         let gate = &self.ring.gate;
         loop {
@@ -242,7 +242,7 @@ impl Taker {
             let now = gate.load(SeqCst);
             if now & CLOSED != 0 {
                 sys::futex_wait(gate, now, 100);
-                // Nobody opens the gate of a pager that died.
+                // After the death of the pager nobody opens the gate.
                 if sys::is_hung_up(self.socket) {
                     die();
                 }
@@ -256,9 +256,9 @@ impl Taker {
         }
     }
 
-    /// Moves one range and publishes what came of it. Each page goes to the window whose access is
-    /// that of its memory; what moved is decided by the window, never by the return value: after an
-    /// internal retry the kernel moves pages it does not report.
+    /// Moves one range and publishes the result. Each page goes to the window with the access of
+    /// its mapping. The window decides what moved, never the return value: after an internal retry
+    /// the kernel does not report all pages that it moved (rule 3a).
     fn take(&mut self, range: &Range, pages: usize) {
         let (address, first) = (range.address.load(Relaxed) as usize, range.slot.load(Relaxed) as usize);
         if pages == 0 || self.used.iter().any(|used| pages > WINDOW_PAGES - used) || first + pages > BATCH_PAGES {
@@ -284,15 +284,15 @@ impl Taker {
         range.status.store(1 + error as u32, Release);
     }
 
-    /// Moves pages of a range from the first that is not done up to `end`, to the windows that take
-    /// them or, what is `open`, to the one that takes such memory. Stops at an event. False if what
-    /// moved cannot be told.
+    /// Moves the pages of a range from the first untried one up to `end`. `open` is the window for
+    /// a run that is open; other pages go to whichever window accepts them. Stops while an event is
+    /// unread. False if the window cannot tell what moved.
     fn move_up_to(&mut self, moves: &mut Moves, end: usize, open: Option<usize>) -> bool {
-        // Those that do not take the next page.
+        // Windows that refused the next page.
         let mut refused = 0;
         let mut ask = self.read_only;
-        // The page in front of which the kernel was asked last, and where the mapping ends that it
-        // is in: a move beyond that is refused as a whole.
+        // The page at which the stub last asked for the mapping, and the page at which that mapping
+        // ends: the kernel refuses a whole MOVE that goes beyond it.
         let (mut asked, mut mapped) = (usize::MAX, end);
         while moves.done < end {
             if ask && open.is_none() {
@@ -329,7 +329,7 @@ impl Taker {
                 ask = true;
                 continue;
             }
-            // A window that the program has locked takes no page that is not.
+            // A locked window takes only locked pages.
             if errno == sys::EINVAL && moves.unlocked >> which & 1 == 0 {
                 moves.unlocked |= 1 << which;
                 // SAFETY: our own window.
@@ -350,7 +350,7 @@ impl Taker {
             };
             if errno == sys::EINVAL && found == 0 {
                 if open.is_some() {
-                    // It holds for all of the mapping.
+                    // The kernel refuses every page of this mapping.
                     moves.fail(errno);
                     moves.done = end;
                     break;
@@ -365,10 +365,10 @@ impl Taker {
             moves.moved[which] |= found << done;
             moves.fail(errno);
             if found & 1 == 0 && errno == sys::EAGAIN {
-                // An event is pending: nothing more moves before it is read.
+                // An event is unread: nothing moves before the pager has read it.
                 break;
             }
-            // Go on after the page that failed and whatever moved unreported behind it.
+            // Go on after the page that failed, and after pages behind it that moved unreported.
             moves.done += 1;
             refused = 0;
             while moves.done < end && moves.moved[which] >> moves.done & 1 == 1 {
@@ -378,7 +378,8 @@ impl Taker {
         true
     }
 
-    /// If the next page is in a read-only mapping: moves what of the range is in that.
+    /// If the next page is in a read-only mapping: moves the part of the range that is in that
+    /// mapping.
     fn take_read_only(&mut self, moves: &mut Moves, end: usize) -> ReadOnly {
         let from = moves.done;
         let opened = match Opened::open(self.uffd, self.maps, moves.address + from * PAGE, (end - from) * PAGE) {
@@ -424,8 +425,8 @@ impl Taker {
         }
     }
 
-    /// Gives a window its access: the program has memory like it. Where that is not allowed the
-    /// window stays closed, and such memory where it is. Whether it is open.
+    /// Gives a window its access, because the program has memory with that access. Returns whether
+    /// the window is open. If the kernel refuses, it stays closed, and such memory is not taken.
     pub fn open_window(&mut self, which: usize) -> bool {
         let Some(access) = WINDOWS.get(which) else { return false };
         if self.opened >> which & 1 == 1 {
@@ -443,7 +444,7 @@ impl Taker {
         self.window + which * WINDOW_PAGES * PAGE
     }
 
-    /// Pages that the kernel says it moved, and the errno if that was not all.
+    /// Number of pages that the kernel reports as moved, and the errno if these are not all.
     fn move_pages(&self, to: usize, from: usize, pages: usize) -> (usize, i32) {
         let mut arg = UffdioMove { dst: to as u64, src: from as u64, len: (pages * PAGE) as u64, mode: 1, moved: 0 };
         // SAFETY: the argument is a valid uffdio_move; the destination is our own empty window.
@@ -455,8 +456,8 @@ impl Taker {
         (reported.min(pages), if result < 0 { -result as i32 } else { sys::EAGAIN })
     }
 
-    /// Which of up to 64 pages are present, or in the kernel's swap, as a mask. (mincore takes what
-    /// is in the kernel's swap for absent.)
+    /// Mask of the pages, of up to 64, that are present or in the kernel's swap. (mincore counts
+    /// pages in the kernel's swap as absent.)
     fn look(&self, at: usize, pages: usize) -> Option<u64> {
         const PRESENT_OR_SWAPPED: u64 = 1 << 3 | 1 << 4;
         let mut found = [[0u64; 3]; WINDOW_PAGES / 2];
@@ -469,8 +470,8 @@ impl Taker {
             category_anyof_mask: PRESENT_OR_SWAPPED,
             ..PagemapScan::default()
         };
-        // SAFETY: a valid pm_scan_arg; every second page at most begins another of the ranges, for
-        // which there is room.
+        // SAFETY: a valid pm_scan_arg. A new range begins at most at every second page, so there is
+        // room.
         let ranges = unsafe { syscall!(sys::IOCTL, self.pagemap, PAGEMAP_SCAN, &raw mut scan) };
         if ranges < 0 {
             return None;
@@ -485,7 +486,7 @@ impl Taker {
         Some(mask)
     }
 
-    /// Copies the moved pages to their staging slots.
+    /// Copies the moved pages to their staging slots. False if a slot is outside of the segment.
     fn copy_out(&self, base: usize, first: usize, pages: usize, moved: u64) -> bool {
         for i in 0..pages {
             if moved >> i & 1 == 0 {
@@ -495,14 +496,14 @@ impl Taker {
             if at + PAGE > self.segment_bytes {
                 return false;
             }
-            // SAFETY: source is a page of the window that is present, destination a slot inside the
-            // segment that the pager reserved for it.
+            // SAFETY: the source is a present page of the window, the destination a slot inside of
+            // the segment that the pager reserved for it.
             unsafe { sys::copy(self.segment + at, base + i * PAGE, PAGE) };
         }
         true
     }
 
-    /// Empties the open windows of which so many pages are in use.
+    /// Empties each open window that has at least `least` pages in use.
     fn flush(&mut self, least: usize) {
         for which in 0..WINDOWS.len() {
             if self.opened >> which & 1 == 1 && self.used[which] >= least {
@@ -512,8 +513,8 @@ impl Taker {
         }
     }
 
-    /// Empties a window without an event. Meanwhile a thread of the program that reads or locks all
-    /// of its memory can fill or lock a page: then once more.
+    /// Empties a window without an event. A thread of the program that reads or locks all of its
+    /// memory can fill or lock a page meanwhile: then again.
     fn empty(&self, window: usize) {
         let range = [window as u64, (WINDOW_PAGES * PAGE) as u64];
         for _ in 0..FLUSHES_MAX {
