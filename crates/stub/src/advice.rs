@@ -1,12 +1,13 @@
-//! madvise and process_madvise, where the pager must hear of it.
+//! madvise and process_madvise, where the pager must know of the call.
 //!
 //! MADV_GUARD_INSTALL (Linux 6.13) zaps pages, and the kernel raises no userfaultfd event for it.
-//! The pager would give pages that are outside back after MADV_GUARD_REMOVE, where zeros belong,
-//! and would miss the ones that were present. So three calls take the place of one. The first
-//! INSTALL keeps everybody out of the range. MADV_DONTNEED raises the event by which the pager
-//! forgets the pages; it leaves guards alone. The second INSTALL puts guards back: until the pager
-//! had read the event it could fill pages of the range ahead of a fault next to it, and a fill
-//! replaces a guard.
+//! After MADV_GUARD_REMOVE the pager would fill evicted pages where zeros belong, and it would not
+//! know that present pages are gone. So the stub makes three calls instead of one:
+//!
+//! 1. MADV_GUARD_INSTALL keeps all threads out of the range.
+//! 2. MADV_DONTNEED raises the event by which the pager forgets the pages. It leaves guards alone.
+//! 3. MADV_GUARD_INSTALL puts guards back: before the pager had read the event, fault-around could
+//!    fill pages of the range, and a fill replaces a guard.
 
 use crate::exec::returned;
 use crate::sys::{self, syscall, Iovec, PAGE};
@@ -19,7 +20,7 @@ const POPULATE_WRITE: i32 = 23;
 const GUARD_INSTALL: i32 = 102;
 const ENOMEM: isize = 12;
 
-/// Advice about the memory of this process; the result of the system call.
+/// Advice for the memory of this process. Returns the result of the system call.
 ///
 /// # Safety
 /// As madvise.
@@ -41,7 +42,8 @@ pub unsafe fn advise(start: usize, bytes: usize, advice: i32) -> isize {
     result
 }
 
-/// Guards were installed, or with an error in a part of the range: raises the event for them.
+/// After guards were installed, or installing failed in a part of the range: raises the event for
+/// them.
 ///
 /// # Safety
 /// The caller has asked for guards in this range.
@@ -53,7 +55,7 @@ unsafe fn tell_guards(start: usize, bytes: usize, result: isize) {
             syscall!(sys::MADVISE, start, bytes, GUARD_INSTALL);
             return;
         }
-        // The kernel stops at the first mapping that cannot have guards, and passes over holes.
+        // The kernel stops at the first mapping that cannot have guards, and skips holes.
         let mut page = start & !(PAGE - 1);
         while page < start.saturating_add(bytes) {
             match syscall!(sys::MADVISE, page, PAGE, GUARD_INSTALL) {
@@ -80,8 +82,8 @@ unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: i32) -> i32 {
 /// # Safety
 /// As process_madvise.
 pub unsafe fn advise_process(pidfd: usize, ranges: usize, count: usize, advice: usize, flags: usize) -> isize {
-    // SAFETY: forwards what the caller answers for; where the kernel has carried out something it
-    // has read the ranges.
+    // SAFETY: forwards what the caller answers for. If the kernel has done anything, it has read
+    // the ranges.
     unsafe {
         let done = syscall!(sys::PROCESS_MADVISE, pidfd, ranges, count, advice, flags);
         if advice as i32 == GUARD_INSTALL && done > 0 {

@@ -1,8 +1,9 @@
-//! Programs that must be alone in their process for a moment: the kernel lets only a single thread
-//! into another user or time namespace, or leave what threads share. Where that call fails the
-//! process is detached by the stub, which ends its thread, and the call is made once more.
+//! Programs that need a process with a single thread for a moment. The kernel lets only such a
+//! process enter another user or time namespace, or unshare what threads share. Where that call
+//! fails, the process is detached, which ends the stub thread, and the call is repeated.
 //!
-//! And those that enter another network namespace, where the pager's abstract name is unknown.
+//! Also: programs that enter another network namespace, where the pager's abstract name does not
+//! exist.
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall};
@@ -16,17 +17,17 @@ const NEW_NET: i32 = 0x4000_0000;
 /// CLONE_VM.
 const SHARES_MEMORY: i32 = 0x100;
 
-/// Those who start in another network namespace find the pager by a path. Any kind of namespace (0)
-/// may be one.
+/// Makes the pager reachable by a path, for processes in another network namespace. Flags of 0
+/// (setns) allow any kind of namespace.
 pub fn unshare_network(flags: i32) {
     if flags & NEW_NET != 0 || flags == 0 {
         socket::ask(NETNS_FALLBACK, 0);
     }
 }
 
-/// Makes the call `change`, which the kernel refuses with EINVAL or EUSERS to a process of several
-/// threads, with the stub's thread gone if that is the reason. Where it stays it must not keep what
-/// the program leaves.
+/// Makes the call `change`. The kernel refuses it with EINVAL or EUSERS to a process of several
+/// threads; if the stub thread is the only other one, the process is detached and the call
+/// repeated. If the stub thread stays, it must not keep the rights that the program gives up.
 ///
 /// # Safety
 /// As `change`.
@@ -45,28 +46,28 @@ unsafe fn alone(change: impl Fn() -> isize) -> isize {
     result
 }
 
-/// libc's, which runs a function on another stack.
+/// libc's `clone`, which runs a function on another stack.
 pub static CLONE: Next = Next::new(c"clone");
 type Function = extern "C" fn(usize) -> i32;
 type Clone = unsafe extern "C" fn(Function, usize, i32, usize, usize, usize, usize) -> i32;
 
-/// What a child runs that has memory of its own.
+/// What a child with its own memory runs.
 struct Start {
     function: Function,
     argument: usize,
 }
 
-/// In such a child, on the stack that the program has given.
+/// Entry of such a child, on the stack that the program has given.
 extern "C" fn begin(start: usize) -> i32 {
-    // SAFETY: the child has a copy of its parent's memory, in which the parent waits for its
-    // return.
+    // SAFETY: the child has a copy of its parent's memory, in which the caller of clone still has
+    // this value on its stack.
     let Start { function, argument } = unsafe { (start as *const Start).read() };
     fork::after_in_child();
     agent::exit_thread(function(argument) as usize)
 }
 
-/// The last three arguments are there or not, as the flags say; they are handed on as they are. A
-/// child with memory of its own is one of a fork.
+/// The flags say which of the last three arguments exist; they are passed on unchanged. A child
+/// with its own memory counts as a fork child.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clone(
     function: Function,
@@ -102,10 +103,10 @@ unsafe extern "C" fn clone(
     }
 }
 
-/// The same by the bare system call, on the caller's stack.
+/// The same by a bare system call, on the caller's stack.
 ///
 /// # Safety
-/// `call` makes a child, and returns in it as well, if it has memory of its own.
+/// `call` makes a child. If the child has its own memory, `call` returns in it as well.
 pub unsafe fn fork_by(call: impl Fn() -> isize) -> isize {
     fork::before();
     match call() {
@@ -120,7 +121,7 @@ pub unsafe fn fork_by(call: impl Fn() -> isize) -> isize {
     }
 }
 
-/// A child by clone or clone3, with these flags and stack: bubblewrap makes its namespaces so.
+/// Child by clone or clone3 with these flags and this stack, as bubblewrap makes its namespaces.
 ///
 /// # Safety
 /// As `call`, which makes the child.
@@ -135,7 +136,7 @@ pub unsafe fn clone_by(flags: usize, stack: usize, call: impl Fn() -> isize) -> 
     }
 }
 
-/// unshare, by libc's function or the system call.
+/// unshare, from libc's function or `syscall`.
 ///
 /// # Safety
 /// As unshare.
@@ -147,7 +148,7 @@ pub unsafe fn leave_namespaces(flags: i32) -> isize {
     unsafe { alone(|| syscall!(sys::UNSHARE, flags)) }
 }
 
-/// setns, as well.
+/// setns, from libc's function or `syscall`.
 ///
 /// # Safety
 /// As setns.

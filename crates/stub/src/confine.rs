@@ -1,13 +1,13 @@
 //! Programs that give up rights: other credentials, another root or namespace, a filter for the
-//! thread that makes it.
+//! calling thread only.
 //!
-//! What a thread may do, whoever breaks into its process can do: they share all memory. So the
-//! stub's thread follows: it gets a filter of its own, which allows what the thread is there for
-//! and nothing else, and it does not matter any more what rights it has beside that. A process
-//! without the thread has nothing to give up: the thread is made with what the program has then.
+//! All threads share memory: whoever breaks into the process can use the rights of each thread. So
+//! the stub thread gives up the same: it installs a filter that allows only its work. Which other
+//! rights it keeps does not matter then. A process without a stub thread has nothing to give up: a
+//! later stub thread starts with the rights that the program has by then.
 //!
-//! The kernel refuses a filter for all threads (TSYNC) where one has a filter of its own: `seccomp`
-//! leaves the process before.
+//! The kernel refuses a filter for all threads (TSYNC) if one of them has a filter of its own. So
+//! `seccomp` detaches the process before such a call.
 
 use crate::exec::{returned, Next};
 use crate::seccomp::{Instruction, Program, ALLOW, WORK};
@@ -16,27 +16,27 @@ use crate::{agent, fork, socket};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use memfit_wire::{CONFINE, FILTERED, NO_NEW_PRIVILEGES, STAY};
 
-/// The stub's thread has a filter of its own, or none could be made.
+/// The stub thread has a filter of its own.
 static CONFINED: AtomicBool = AtomicBool::new(false);
+/// The stub thread could not install one.
 static FAILED: AtomicBool = AtomicBool::new(false);
-/// Counts what it has answered.
+/// Counts the requests that the stub thread has answered.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
-/// Its hello may be unread yet.
+/// The pager may not have read the hello yet.
 const TRIES: u32 = 100;
 
-/// A new process, or a new thread of ours in it.
+/// For a new process, or a new stub thread.
 pub fn forget() {
     CONFINED.store(false, Relaxed);
     FAILED.store(false, Relaxed);
 }
 
-/// Whether it has a filter of its own.
+/// Whether the stub thread has a filter of its own.
 pub fn is_confined() -> bool {
     agent::is_there() && CONFINED.load(Acquire)
 }
 
-/// The program is about to give something up: when this returns the stub's thread cannot use it any
-/// more.
+/// The program is about to give up rights. On return the stub thread cannot use them any more.
 pub fn begin() {
     let mask = fork::set_mask(u64::MAX);
     if agent::has_said_hello() && !CONFINED.load(Acquire) {
@@ -48,7 +48,7 @@ pub fn begin() {
     fork::set_mask(mask);
 }
 
-/// The program is about to give up the rights of programs that it starts (PR_SET_NO_NEW_PRIVS).
+/// The program is about to set PR_SET_NO_NEW_PRIVS: programs that it starts gain no rights.
 pub fn without_new_privileges() {
     let mask = fork::set_mask(u64::MAX);
     if agent::has_said_hello() && !CONFINED.load(Acquire) {
@@ -57,7 +57,7 @@ pub fn without_new_privileges() {
     fork::set_mask(mask);
 }
 
-/// By way of the pager: nobody else reaches the thread.
+/// Asks the stub thread by way of the pager, because only the pager can reach it.
 fn tell(flags: u32) {
     let before = ANSWERED.load(Acquire);
     for _ in 0..TRIES {
@@ -76,7 +76,7 @@ fn tell(flags: u32) {
     FAILED.store(true, Release);
 }
 
-/// In the stub's thread, as the pager says.
+/// In the stub thread: carries out the request.
 pub fn obey(flags: u32) {
     const NEW_PRIVILEGES: usize = 38;
     const SET_SECCOMP: usize = 22;
@@ -96,7 +96,7 @@ pub fn obey(flags: u32) {
     sys::futex_wake(&ANSWERED);
 }
 
-/// Instructions at most.
+/// Most instructions of the filter.
 const ROOM: usize = 112;
 const LOAD: u16 = 0x20;
 const IS: u16 = 0x15;
@@ -104,8 +104,8 @@ const RETURN: u16 = 0x06;
 /// ERRNO with EPERM.
 const REFUSE: u32 = 0x0005_0001;
 
-/// The filter: the calls of [`WORK`], those of the thread's end and beginning, signals only to its
-/// own process, limits and memory only its own.
+/// The filter allows the calls of [`WORK`] and those for the start and the end of the thread;
+/// signals only to its own process; limits and process_vm_readv only of its own process.
 fn filter() -> ([Instruction; ROOM], u16) {
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;
@@ -135,7 +135,7 @@ fn filter() -> ([Instruction; ROOM], u16) {
         put(RETURN, 0, 0, ALLOW);
         put(RETURN, 0, 0, REFUSE);
     }
-    // Of this process (0), without new limits: a null.
+    // prlimit: pid 0 (this process), and a null pointer to new limits.
     put(IS, 0, 10, sys::PRLIMIT as u32);
     for half in [argument(0), argument(2), argument(2) + 4] {
         put(LOAD, 0, 0, half);
@@ -147,7 +147,7 @@ fn filter() -> ([Instruction; ROOM], u16) {
     (code, len as u16)
 }
 
-/// libc's function, after the stub's thread has followed.
+/// libc's function, after the stub thread has given up its rights.
 macro_rules! gives_up {
     ($($function:ident $place:ident ($($argument:ident),*)),*) => {$(
         static $place: Next = Next::of(concat!(stringify!($function), "\0"));

@@ -1,9 +1,9 @@
-//! Processes that the pager cannot look at any more.
+//! Processes that the pager cannot read in /proc any more.
 //!
-//! Without the right to (CAP_SYS_PTRACE) it reads nothing of a process in /proc that is not
-//! dumpable: one that says so itself (`prctl(PR_SET_DUMPABLE, 0)`), or has changed its credentials.
-//! It would not know of new threads, or what a fork child has. So such a process gives all of its
-//! memory back and is detached: see [`agent::detach`].
+//! Without CAP_SYS_PTRACE the pager cannot read /proc of a process that is not dumpable: the
+//! program has called `prctl(PR_SET_DUMPABLE, 0)`, or has changed its credentials. The pager would
+//! not see new threads, or what memory a fork child has. So the process gets all of its memory back
+//! and is detached: see [`agent::detach`].
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall, ENOSYS};
@@ -12,7 +12,7 @@ use memfit_wire::UNREADABLE;
 
 const GET_DUMPABLE: usize = 3;
 
-/// Asks to be left, with signals blocked.
+/// Asks the pager to detach the process, with signals blocked.
 pub fn ask(why: u32) -> bool {
     let mask = fork::set_mask(u64::MAX);
     let left = agent::detach(why);
@@ -28,8 +28,8 @@ fn look_again() {
     }
 }
 
-/// Functions that change credentials, of ids only: libc's own do the work, for all threads that it
-/// knows.
+/// Functions that change credentials and have only ids as arguments. libc's functions do the work,
+/// for all threads that libc knows.
 macro_rules! changes {
     ($($function:ident $place:ident ($($id:ident),*)),*) => {$(
         static $place: Next = Next::of(concat!(stringify!($function), "\0"));

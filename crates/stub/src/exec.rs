@@ -1,15 +1,15 @@
-//! Programs that cannot load the stub: the exec family, which drops our variables for 32-bit
-//! programs.
+//! The exec family. The stub takes itself out of the environment of programs that cannot load it.
 //!
 //! The loader of a 32-bit program would complain about the 64-bit library in `LD_PRELOAD`. So the
-//! functions that start programs are interposed. Each looks at the file first. If that is a 32-bit
-//! program, or a script of one, it forwards with a copy of the environment that lacks the stub and
-//! `MEMFIT_*`. In all other cases, and whenever something is unclear, it forwards what it got: the
-//! true function then also finds the errors.
+//! functions that start programs are interposed. Each looks at the file first. For a 32-bit
+//! program, or a script of one, it passes a copy of the environment without the stub and
+//! `MEMFIT_*`. In all other cases, and when it cannot tell, it passes the arguments unchanged;
+//! libc's function then reports the errors.
 //!
-//! All this may run in a signal handler, with a lock of libc held, or in a vfork child that shares
-//! the memory of its suspended parent: it uses the stack and raw system calls only, and those that
-//! every program's loader makes too, so that no sandbox in which programs can start forbids them.
+//! All this can run in a signal handler, with a lock of libc held, or in a vfork child that shares
+//! the memory of its suspended parent. So it uses only the stack and raw system calls, and only
+//! calls that the loader of every program makes too: no sandbox that lets programs start forbids
+//! them.
 
 mod file;
 mod filter;
@@ -28,11 +28,11 @@ type Texts = *const Text;
 
 const AT_EMPTY_PATH: i32 = 0x1000;
 const E2BIG: isize = 7;
-/// Arguments of `execl` that come in registers.
+/// Arguments of `execl` that are passed in registers.
 const REGISTERS: usize = 5;
-/// Arguments of `execl` besides those in registers; more are refused.
+/// Most arguments of `execl` besides those in registers; more give E2BIG.
 const STACKED_MAX: usize = 1024;
-/// Arguments that need little stack.
+/// Arguments, with the terminator, for which a small array is enough.
 const FEW: usize = 64;
 
 #[unsafe(no_mangle)]
@@ -111,14 +111,14 @@ unsafe extern "C" fn posix_spawnp(
     }
 }
 
-/// The variadic arguments that the caller put on its stack. Those after the terminating null are
-/// not arguments: they are never read, so it does not matter that there may be fewer.
+/// The variadic arguments on the caller's stack. The words after the terminating null are not
+/// arguments and are never read, so there may be fewer than this type says.
 #[repr(C)]
 struct Stacked([Text; STACKED_MAX]);
 
-// libc's own `execl` and relatives call what lies below them directly, so they are interposed, too.
-// In this calling convention a variadic function gets its arguments as one with so many parameters
-// does.
+// libc's own `execl` and relatives call internal functions, not our `execve`, so they are
+// interposed too. In this calling convention a variadic function gets its arguments like a function
+// with as many parameters.
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execl(path: Text, a: Text, b: Text, c: Text, d: Text, e: Text, rest: Stacked) -> i32 {
@@ -152,17 +152,17 @@ struct List {
 
 impl List {
     /// # Safety
-    /// `rest` is where the caller put what is not in registers, and it put an argument with this
-    /// index.
+    /// `rest` is the caller's stack after the arguments in registers, and the caller passed an
+    /// argument with this index.
     unsafe fn get(&self, i: usize) -> Text {
         match self.registers.get(i) {
             Some(text) => *text,
-            // SAFETY: as the caller promises. Volatile: nothing else is read.
+            // SAFETY: as the caller promises. Volatile: the compiler must read no other element.
             None => unsafe { self.rest.cast::<Text>().add(i - REGISTERS).read_volatile() },
         }
     }
 
-    /// Arguments before the terminating null.
+    /// Number of arguments before the terminating null.
     unsafe fn len(&self) -> usize {
         let mut len = 0;
         // SAFETY: stops at the terminator.
@@ -172,9 +172,9 @@ impl List {
         len
     }
 
-    /// Calls with the arguments as an array.
+    /// Calls `forward` with the arguments as an array.
     unsafe fn with(&self, forward: impl FnOnce(Texts) -> i32) -> i32 {
-        // SAFETY: there are so many arguments and the terminator.
+        // SAFETY: `len` arguments and the terminator exist.
         unsafe {
             match self.len() + 1 {
                 all @ 0..=FEW => self.collected::<FEW>(all, forward),

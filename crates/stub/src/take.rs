@@ -211,8 +211,8 @@ impl Taker {
             if run > 0 {
                 // SAFETY: writes no byte.
                 let result = unsafe { syscall!(sys::MADVISE, address + at * PAGE, run * PAGE, 23) };
-                // A read-only mapping has no dirty bit to set. A page there that the kernel may
-                // drop stays once it has moved.
+                // MADV_POPULATE_WRITE refuses a read-only mapping. A page there that the kernel
+                // may drop stays once it has moved.
                 if result == -(sys::EINVAL as isize) && self.maps >= 0 {
                     access::unshare(address, present);
                     return 0;

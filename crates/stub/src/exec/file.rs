@@ -7,9 +7,9 @@ use crate::sys::{self, syscall};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
-/// Bytes of the longest path that is searched for. Little: a signal's stack may be small.
+/// Longest path of a searched file, bytes. Small, because a signal stack can be small.
 pub const PATH_BYTES: usize = 1024;
-/// Bytes of a file that the kernel looks at to tell its kind.
+/// Bytes of a file by which the kernel tells its kind.
 const HEAD_BYTES: usize = 256;
 /// glibc's path when there is no `PATH`.
 const DEFAULT_PATH: &CStr = c"/bin:/usr/bin";
@@ -36,11 +36,11 @@ pub unsafe fn searched(file: Text) -> bool {
     unsafe { search(file, &mut path).is_some_and(|path| at_path(path)) }
 }
 
-/// Whether the file is a 32-bit program or a script for one. If that cannot be told, it is not.
+/// Whether the file is a 32-bit program or a script for one. False if that cannot be found out.
 pub unsafe fn is_32_bit(directory: i32, path: Text, flags: i32) -> bool {
     let mut head = [MaybeUninit::<u8>::uninit(); HEAD_BYTES];
-    // SAFETY: only what was read of the file is looked at; the interpreter's name is terminated in
-    // place.
+    // SAFETY: reads only the bytes that were read from the file; terminates the interpreter's name
+    // in place.
     unsafe {
         let got = read_head(directory, path, flags, &mut head);
         let head = head.as_mut_ptr().cast::<u8>();
@@ -61,15 +61,15 @@ pub unsafe fn is_32_bit(directory: i32, path: Text, flags: i32) -> bool {
 }
 
 unsafe fn is_elf_32(head: Text, got: usize) -> bool {
-    // SAFETY: so many bytes are there.
+    // SAFETY: `got` bytes are there.
     unsafe { got >= 5 && starts_with(head, b"\x7fELF\x01") }
 }
 
-/// Reads the first bytes of a regular file: how many, 0 after any error.
+/// Reads the first bytes of a regular file. Returns their number, 0 after any error.
 unsafe fn read_head(directory: i32, path: Text, flags: i32, head: &mut [MaybeUninit<u8>; HEAD_BYTES]) -> usize {
-    // SAFETY: the kernel checks the path and writes no more than there is room for. Only the
+    // SAFETY: the kernel checks the path and writes no more than the buffer holds. Only the
     // descriptor that was opened here is closed. O_CLOEXEC | O_NONBLOCK | O_NOCTTY: opening must
-    // have no effect.
+    // have no side effect.
     unsafe {
         if path.is_null() || !is_regular(directory, path, flags) {
             return 0;
@@ -89,13 +89,13 @@ unsafe fn read_head(directory: i32, path: Text, flags: i32, head: &mut [MaybeUni
 
 unsafe fn is_regular(directory: i32, path: Text, flags: i32) -> bool {
     let mut stat = [MaybeUninit::<u32>::uninit(); 36];
-    // SAFETY: the kernel checks the path; its struct stat has 144 bytes, the seventh word of which
-    // is the mode.
+    // SAFETY: the kernel checks the path; its struct stat has 144 bytes, and the seventh 32-bit
+    // word is the mode.
     unsafe { syscall!(NEWFSTATAT, directory, path, stat.as_mut_ptr(), flags) == 0 && stat[6].assume_init() >> 12 == 8 }
 }
 
-/// The file that `execvp` will take: the name itself, or the first of the path that can be
-/// executed.
+/// The file that `execvp` will take: the name itself if it has a slash, else the first executable
+/// file in `PATH`.
 pub unsafe fn search(file: Text, path: &mut [MaybeUninit<u8>; PATH_BYTES]) -> Option<Text> {
     if file.is_null() {
         return None;

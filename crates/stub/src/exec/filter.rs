@@ -1,27 +1,28 @@
-//! The environment without what is ours.
+//! The environment without the stub and `MEMFIT_*`.
 
 use super::{Text, Texts};
 use crate::{seccomp, sys};
 use core::mem::MaybeUninit;
 
-/// Entries of the largest environment that is filtered, the terminator included.
+/// Most entries of an environment that is filtered, with the terminator.
 const ENTRIES_MAX: usize = 1024;
-/// Entries of an environment that needs little stack.
+/// Entries for which a small array is enough.
 const ENTRIES_FEW: usize = 128;
-/// Bytes of the longest `LD_PRELOAD=...` that is filtered.
+/// Longest `LD_PRELOAD=...` that is filtered, bytes.
 const TEXT_MAX: usize = 4096;
-/// Bytes of one that needs little stack.
+/// Bytes for which a small buffer is enough.
 const TEXT_SHORT: usize = 512;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const OURS: &[u8] = b"MEMFIT_";
 const STUB: &[u8] = b"/libmemfit.so";
 
-/// Forwards with a changed environment for a program that cannot have a stub, else with `None`.
+/// Calls `forward` with a changed environment for a program that cannot have a stub, else with
+/// `None`.
 pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) -> i32) -> i32 {
     let changed = |envp| forward(Some(envp));
-    // SAFETY: as the caller promises. A signal's stack may be small, so the large room is the
-    // second choice.
+    // SAFETY: as the caller promises. The large buffers come second, because a signal stack can be
+    // small.
     unsafe {
         let done = if !(is_32_bit || seccomp::starts_alone()) || envp.is_null() {
             None
@@ -34,7 +35,8 @@ pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) 
     }
 }
 
-/// NetnsFallback so that only this path takes so much stack; `None` if there is too little room.
+/// A function of its own, so that only this path uses so much stack. `None` if the buffers are too
+/// small.
 #[inline(never)]
 unsafe fn without_stub<const ENTRIES: usize, const TEXT: usize>(
     envp: Texts,
@@ -46,7 +48,7 @@ unsafe fn without_stub<const ENTRIES: usize, const TEXT: usize>(
     unsafe { filter(envp, &mut kept, &mut text) }.then(|| forward(kept.as_ptr().cast()))
 }
 
-/// Copies the environment without what is ours; false if it does not fit.
+/// Copies the environment without the stub and `MEMFIT_*`. False if it does not fit.
 unsafe fn filter(envp: Texts, kept: &mut [MaybeUninit<Text>], mut text: &mut [MaybeUninit<u8>]) -> bool {
     let mut count = 0;
     // SAFETY: the environment is null-terminated and not read beyond that.
@@ -82,7 +84,7 @@ enum Preload {
     Unchanged,
     Empty,
     TooLong,
-    /// The bytes written, terminator included.
+    /// Number of bytes written, with the terminator.
     Changed(usize),
 }
 
@@ -124,7 +126,7 @@ unsafe fn without_entry(entry: Text, text: &mut [MaybeUninit<u8>]) -> Preload {
     }
 }
 
-/// The value of the variable, whose name ends with `=`.
+/// The value of the variable; `name` ends with `=`.
 pub unsafe fn value(environment: Texts, name: &[u8]) -> Option<Text> {
     // SAFETY: a null-terminated array, if there is one.
     unsafe {
@@ -139,14 +141,14 @@ pub unsafe fn value(environment: Texts, name: &[u8]) -> Option<Text> {
     None
 }
 
-/// Whether the text starts so.
+/// Whether the text starts with `start`.
 pub unsafe fn starts_with(text: Text, start: &[u8]) -> bool {
-    // SAFETY: stops at the first difference, which the terminator is at the latest.
+    // SAFETY: stops at the first difference, at the latest at the terminator.
     start.iter().enumerate().all(|(i, expected)| unsafe { byte(text, i) } == *expected)
 }
 
-/// A byte of the program's text. Volatile: otherwise the compiler makes calls of libc functions of
-/// loops over it.
+/// A byte of the program's text. Volatile: the compiler would turn loops over plain reads into
+/// calls of libc functions.
 pub unsafe fn byte(text: Text, at: usize) -> u8 {
     // SAFETY: the caller knows that the byte is there.
     unsafe { text.add(at).read_volatile() }

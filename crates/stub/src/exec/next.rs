@@ -1,4 +1,4 @@
-//! The functions that our symbols hide, or what stands in for them.
+//! libc's functions that the stub's symbols hide, and replacements for missing ones.
 
 use super::file::{self, EMPTY};
 use super::{Text, Texts, AT_EMPTY_PATH};
@@ -13,7 +13,7 @@ const SYS_EXECVE: usize = 59;
 const SYS_EXECVEAT: usize = 322;
 const ENOENT: isize = 2;
 
-// Symbols of the program's libc, weak: their addresses, null where they are missing.
+// Weak symbols of the program's libc: functions that return their addresses, null if missing.
 macro_rules! weak {
     ($($name:literal $symbol:literal),*) => {
         global_asm!($(
@@ -32,7 +32,7 @@ weak!(
     "memfit_exec_errno" "__errno_location",
     "memfit_exec_environ" "environ"
 );
-// Where this library lies.
+// Start and end of this library in memory.
 global_asm!(
     ".hidden __ehdr_start",
     ".hidden _end",
@@ -102,7 +102,7 @@ pub unsafe fn execvpe(file: Text, argv: Texts, envp: Texts) -> i32 {
     }
 }
 
-/// Every libc has had `execvpe` since 2011. Without it scripts without `#!` fail.
+/// For a libc without `execvpe` (before 2011). Here, scripts without `#!` fail.
 #[cold]
 #[inline(never)]
 unsafe fn execve_found(file: Text, argv: Texts, envp: Texts) -> i32 {
@@ -121,7 +121,7 @@ pub unsafe fn fexecve(fd: i32, argv: Texts, envp: Texts) -> i32 {
     }
 }
 
-/// libc's own function is the bare system call, too.
+/// libc's function makes the bare system call, too.
 pub unsafe fn execveat(directory: i32, path: Text, argv: Texts, envp: Texts, flags: i32) -> i32 {
     // SAFETY: the kernel checks the arguments.
     unsafe { returned(syscall!(SYS_EXECVEAT, directory, path, argv, envp, flags)) }
@@ -136,7 +136,7 @@ pub unsafe fn spawn(
     argv: Texts,
     envp: Texts,
 ) -> i32 {
-    // SAFETY: as in `execve`. Nothing can stand in: actions and attributes are libc's own.
+    // SAFETY: as in `execve`. There is no replacement: actions and attributes are libc's own types.
     unsafe {
         match next.get() {
             0 => ENOSYS as i32,
@@ -145,10 +145,10 @@ pub unsafe fn spawn(
     }
 }
 
-/// A function that our symbol hides.
+/// A function of libc that a symbol of the stub hides.
 pub struct Next {
     name: &'static CStr,
-    /// Its address, or one of the constants.
+    /// Its address, or one of the constants below.
     at: AtomicUsize,
 }
 
@@ -156,12 +156,12 @@ impl Next {
     const UNKNOWN: usize = 0;
     const MISSING: usize = 1;
 
-    /// Of that name.
+    /// The function with this name.
     pub const fn new(name: &'static CStr) -> Next {
         Next { name, at: AtomicUsize::new(Next::UNKNOWN) }
     }
 
-    /// Of the name before a null, as macros make it.
+    /// The same for a name with a trailing null, for macros.
     pub const fn of(name: &'static str) -> Next {
         match CStr::from_bytes_with_nul(name.as_bytes()) {
             Ok(name) => Next::new(name),
@@ -172,7 +172,7 @@ impl Next {
     /// The address; 0 if there is none.
     pub fn get(&self) -> usize {
         match self.at.load(Relaxed) {
-            // Only in constructors that run before ours.
+            // Only in constructors that run before this library's.
             Next::UNKNOWN => self.find(),
             Next::MISSING => 0,
             at => at,
@@ -183,10 +183,10 @@ impl Next {
     fn find(&self) -> usize {
         type Dlsym = unsafe extern "C" fn(usize, Text) -> usize;
         type Dlopen = unsafe extern "C" fn(Text, u32) -> usize;
-        // SAFETY: the symbols, if there, are functions of these types. RTLD_NEXT = -1, RTLD_LAZY =
-        // 1, __RTLD_DLOPEN = 1 << 31. Before 2.34 programs of glibc without libdl have no `dlsym`,
-        // but libc has one of its own. A program's own `dlsym` may find what comes after the
-        // program, which is us: then libc is asked.
+        // SAFETY: the symbols, if present, are functions of these types. RTLD_NEXT = -1, RTLD_LAZY
+        // = 1, __RTLD_DLOPEN = 1 << 31. With glibc before 2.34, programs without libdl have no
+        // `dlsym`, but libc has `__libc_dlsym`. A program's own `dlsym` may find the symbol after
+        // the program, which is the stub's: then libc is asked.
         let at = unsafe {
             let name = self.name.as_ptr().cast();
             let wrong = |at: usize| at == 0 || (memfit_exec_start()..memfit_exec_end()).contains(&at);
@@ -223,7 +223,8 @@ pub static SPAWNP: Next = Next::new(c"posix_spawnp");
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = find_all;
 
-/// At the start, because dlsym takes locks, which a vfork child or a signal handler must not.
+/// Looks all functions up at the start: dlsym takes locks, which a vfork child or a signal handler
+/// must not.
 extern "C" fn find_all() {
     for next in [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP, &crate::alone::CLONE] {
         next.get();
@@ -231,9 +232,9 @@ extern "C" fn find_all() {
     crate::fills::find_all();
 }
 
-/// What a C function returns for this result of a system call; sets errno.
+/// Converts the result of a system call to a C function's result; sets errno.
 pub unsafe fn returned(result: isize) -> i32 {
-    // SAFETY: the symbol, if there, is the function that says where errno is.
+    // SAFETY: the symbol, if present, is the function that returns the address of errno.
     unsafe {
         let errno = memfit_exec_errno();
         if result < 0 && errno != 0 {
@@ -247,9 +248,9 @@ pub unsafe fn returned(result: isize) -> i32 {
     }
 }
 
-/// The program's environment of the moment.
+/// The program's current environment.
 pub unsafe fn environ() -> Texts {
-    // SAFETY: the symbol, if there, is a variable of this type.
+    // SAFETY: the symbol, if present, is a variable of this type.
     unsafe {
         match memfit_exec_environ() {
             0 => null(),
