@@ -1,4 +1,4 @@
-//! What pages hold, as far as paging is concerned: what each codec makes of it.
+//! Contents of pages as far as paging is concerned: the size that each codec gives.
 
 use crate::hash::NumberMap;
 use memfit_codec::generate::{Rng, GENERATORS};
@@ -9,58 +9,57 @@ use std::sync::OnceLock;
 
 /// Pages of a generator that are compressed to stand for all of its pages.
 const SAMPLES: u64 = 64;
-/// Seed of what they hold.
+/// Seed of these pages.
 const SEED: u64 = 1;
-/// Room for as many generators.
+/// Most generators.
 const GENERATORS_MAX: usize = 64;
 
-/// As many contents of recorded pages are told from each other, 5 MiB of them. The others are the
-/// nearest by [`Content::rough`].
+/// Most contents that [`Contents::near`] distinguishes, 5 MiB of them. Beyond that similar ones
+/// count as the same, by [`Content::rough`].
 const EXACT_MAX: usize = 1 << 16;
 
-/// Names a [`Content`] of [`Contents`].
+/// Number of a [`Content`] in [`Contents`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentId(pub u32);
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Content {
     /// It is one word, repeated.
     pub word: Option<u64>,
-    /// Entropy of its first bytes, as [`memfit_codec::entropy`] says; `None` where nobody has
-    /// asked.
+    /// Entropy of its first bytes by [`memfit_codec::entropy`]; `None` if it was not estimated.
     pub entropy: Option<u32>,
-    /// Bytes that each codec by number makes of it; [`PAGE`] and more: it does not get smaller; 0:
-    /// not known.
+    /// Compressed size for each codec number, bytes. [`PAGE`] or more: incompressible; 0: not
+    /// known.
     lens: [u16; CODEC_IDS + 1],
 }
 
 impl Content {
-    /// Of which nothing is known but what one codec has made of it; `None`: it did not get smaller.
+    /// A content of which only the result of one codec is known; `len` `None`: incompressible.
     pub fn coded(codec: CodecId, len: Option<u16>, entropy: Option<u32>) -> Content {
         let mut lens = [0; CODEC_IDS + 1];
         lens[usize::from(codec.0)] = len.unwrap_or(PAGE as u16);
         Content { word: None, entropy, lens }
     }
 
-    /// What was recorded of a page.
+    /// The recorded content of a page.
     pub fn held(held: &Held) -> Content {
         let mut lens = [0; CODEC_IDS + 1];
         lens.iter_mut().zip(held.lens).for_each(|(to, len)| *to = len);
         Content { word: held.word, entropy: Some(held.entropy), lens }
     }
 
-    /// A page of one word.
+    /// A page filled with one word.
     pub fn word(word: u64) -> Content {
         Content { word: Some(word), entropy: Some(0), lens: [0; CODEC_IDS + 1] }
     }
 
-    /// That nothing compresses.
+    /// A page that no codec compresses.
     pub fn noise() -> Content {
         Content { word: None, entropy: None, lens: [PAGE as u16; CODEC_IDS + 1] }
     }
 
-    /// The real thing: what all codecs make of a page.
+    /// Compresses a page with every codec.
     pub fn of(page: &[u8], worker: &mut Worker) -> Content {
         let mut lens = [0; CODEC_IDS + 1];
         let mut out = [0; PAGE * 2];
@@ -72,8 +71,8 @@ impl Content {
         Content { word: same_filled(page), entropy: Some(entropy(page)), lens }
     }
 
-    /// What this codec has made of it. Of a trained one whichever dictionary was used, or else what
-    /// its relative without one has made of it; 0: neither was tried.
+    /// Size that this codec gave; 0: not tried. For a trained codec, with any dictionary, or else
+    /// that of the same codec without a dictionary.
     fn tried(&self, codec: CodecId) -> u16 {
         let first = usize::from(codec.0);
         let relative = codec.newest(0);
@@ -86,8 +85,8 @@ impl Content {
         }
     }
 
-    /// Bytes that a codec makes of it, `None` if it does not get smaller. Of a codec that was not
-    /// tried: what another one has made of it, the smallest.
+    /// Compressed size with a codec, bytes; `None` if it is incompressible. For a codec that was
+    /// not tried, the smallest size of the others.
     pub fn len(&self, codec: CodecId) -> Option<u16> {
         let known = match self.tried(codec) {
             0 => self.lens.iter().copied().filter(|&len| len > 0).min().unwrap_or(PAGE as u16),
@@ -96,7 +95,7 @@ impl Content {
         (usize::from(known) < PAGE).then_some(known)
     }
 
-    /// Its entropy; of one that nobody has asked for, what its smallest length lets expect.
+    /// Estimate of entropy; if there is none, derived from the smallest compressed size.
     pub fn estimate(&self) -> u32 {
         let smallest = self.lens.iter().copied().filter(|&len| len > 0).min().unwrap_or(PAGE as u16);
         self.entropy.unwrap_or_else(|| u32::from(smallest) * ENTROPY_MAX / PAGE as u32)
@@ -107,7 +106,7 @@ impl Content {
         self.lens[usize::from(codec.0)] > 0
     }
 
-    /// The same for contents that are alike: three of the lengths, in eighths of a KiB.
+    /// A key that similar contents share: three of the sizes, in eighths of a KiB.
     fn rough(&self) -> (bool, [u8; 3]) {
         let known: Vec<u16> = self.lens.iter().copied().filter(|&len| len > 0).collect();
         let len = |at: usize| known.get(at).map_or(0, |len| len.div_ceil(128) as u8);
@@ -120,19 +119,19 @@ impl Content {
 pub struct Contents {
     all: Vec<Content>,
     names: HashMap<Content, ContentId>,
-    /// Of those beyond [`EXACT_MAX`].
+    /// Contents beyond [`EXACT_MAX`] by their key.
     rough: HashMap<(bool, [u8; 3]), ContentId>,
-    /// First of the samples of each generator.
+    /// First sample of each generator.
     kinds: NumberMap<u16, u32>,
 }
 
 impl Contents {
-    /// Nothing yet.
+    /// No contents.
     pub fn new() -> Contents {
         Contents::default()
     }
 
-    /// Names a content.
+    /// The number of a content; adds it if it is new.
     pub fn intern(&mut self, content: Content) -> ContentId {
         let Contents { all, names, .. } = self;
         *names.entry(content).or_insert_with(|| {
@@ -141,8 +140,8 @@ impl Contents {
         })
     }
 
-    /// Names a content, or one that is alike when there are many: nearly every page that is written
-    /// to is another one.
+    /// The number of a content, or of a similar one if there are many. Nearly every written page
+    /// has a content of its own.
     pub fn near(&mut self, content: Content) -> ContentId {
         if self.all.len() < EXACT_MAX || self.names.contains_key(&content) {
             return self.intern(content);
@@ -158,32 +157,32 @@ impl Contents {
         }
     }
 
-    /// By its name.
+    /// The content with a number.
     pub fn get(&self, id: ContentId) -> &Content {
         &self.all[id.0 as usize]
     }
 
-    /// All from this number on.
+    /// All contents from this number on.
     pub fn since(&self, first: usize) -> impl Iterator<Item = Content> + '_ {
         self.all[first..].iter().copied()
     }
 
-    /// How many there are.
+    /// Number of contents.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// What nothing compresses.
+    /// A page that no codec compresses.
     pub fn noise(&mut self) -> ContentId {
         self.intern(Content::noise())
     }
 
-    /// What was never written to.
+    /// A page that was never written.
     pub fn zeros(&mut self) -> ContentId {
         self.intern(Content::word(0))
     }
 
-    /// What a page holds that this generator has filled: always the same for the same `which`.
+    /// Content of a page filled by this generator: always the same for the same `which`.
     pub fn sample(&mut self, kind: u16, which: u64) -> ContentId {
         let all = &mut self.all;
         let first = *self.kinds.entry(kind).or_insert_with(|| {
@@ -196,8 +195,8 @@ impl Contents {
     }
 }
 
-/// Samples of a generator. They are compressed by the first simulation that meets it, which takes
-/// some milliseconds, and are the same for all others.
+/// Samples of a generator. The first simulation that needs them compresses them, which takes some
+/// milliseconds; all others share them.
 fn samples(kind: u16) -> &'static [Content] {
     static MADE: [OnceLock<Vec<Content>>; GENERATORS_MAX] = [const { OnceLock::new() }; GENERATORS_MAX];
     let kind = usize::from(kind);
@@ -212,7 +211,7 @@ fn samples(kind: u16) -> &'static [Content] {
     })
 }
 
-/// The generator of this name.
+/// Index of the generator with this name.
 pub fn kind(name: &str) -> Option<u16> {
     GENERATORS.iter().position(|generator| generator.name == name).map(|i| i as u16)
 }

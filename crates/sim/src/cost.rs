@@ -1,15 +1,15 @@
-//! What is done in RAM, and what it costs.
+//! Operations in RAM and their costs.
 //!
 //! A table of costs is a TOML file in `costs` and a line in [`COSTS`].
 
 use crate::device::embedded;
 use crate::fields::{find, Absent, Embedded, Key, Problem, TableError, Values};
 
-/// Every table of costs that is built in; the first is the default.
+/// Every built-in table of costs; the first is the default.
 pub static COSTS: &[Embedded] = embedded!("costs", "measured" "han18" "cervera99");
 
-/// Names of the codecs by the numbers that stand beside compressed pages, which never change; 0 is
-/// a page as it is. Those with a dictionary have a number for each of three.
+/// Names of the codecs by number. The numbers are stored beside compressed pages and never change.
+/// 0 is an uncompressed page. A codec with a dictionary has three numbers, one for each dictionary.
 const CODECS: [&str; 18] = [
     "",
     "lz4",
@@ -31,50 +31,50 @@ const CODECS: [&str; 18] = [
     "zstd-strong-trained",
 ];
 
-/// Name of those costs that count for every codec without its own.
+/// Name of the costs that hold for every codec without costs of its own.
 const ANY: &str = "any";
 
-/// What a codec costs.
+/// Costs of a codec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CodecCosts {
-    /// To compress a page of 4 KiB, ns.
+    /// Time to compress a page of 4 KiB, ns.
     pub compress_ns: u64,
-    /// To decompress it, ns.
+    /// Time to decompress it, ns.
     pub decompress_ns: u64,
 }
 
-/// What operations in RAM cost, ns.
+/// Costs of operations in RAM, ns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostTable {
-    /// Its name.
+    /// Name on the command line.
     pub name: String,
-    /// What it is.
+    /// Description in one line.
     pub summary: String,
-    /// Where its numbers come from.
+    /// Origin of the numbers.
     pub source: String,
-    /// A fault without its work: entry, hand-off to the pager, and back.
+    /// A fault without its work: entry, hand-off to the pager and return.
     pub fault_ns: u64,
-    /// A page that is copied into place for a fault.
+    /// Copy of the faulting page into place.
     pub copy_ns: u64,
-    /// A page that comes along with one.
+    /// Copy of a page beside the faulting page.
     pub around_ns: u64,
-    /// A page of zeros put into place.
+    /// Fill of a page with zeros.
     pub zero_ns: u64,
-    /// A page of one repeated word made and put into place.
+    /// Fill of a page with one repeated word.
     pub fill_ns: u64,
-    /// A page taken out of a program, in a batch.
+    /// Move of a page out of a program, in a batch.
     pub move_ns: u64,
-    /// The same page copied to staging.
+    /// Copy of that page to staging.
     pub stage_ns: u64,
-    /// The same page's memory given back, in a batch.
+    /// Release of that page's memory, in a batch.
     pub drop_ns: u64,
-    /// An estimate of a page's entropy.
+    /// Estimate of a page's entropy.
     pub entropy_ns: u64,
-    /// Of each codec, by its number.
+    /// Costs of each codec, by its number.
     codecs: [CodecCosts; CODECS.len()],
 }
 
-/// A second.
+/// One second.
 const LONGEST_NS: u64 = 1_000_000_000;
 
 const OPERATIONS: [(&str, &str); 9] = [
@@ -120,7 +120,7 @@ fn codec_costs(values: &Values, name: &str) -> Result<Option<CodecCosts>, TableE
 }
 
 impl CostTable {
-    /// Reads a table of costs.
+    /// Reads a table of costs from TOML.
     ///
     /// # Errors
     /// What is wrong, where, and what is allowed.
@@ -152,29 +152,29 @@ impl CostTable {
         })
     }
 
-    /// The table of this name, or the one in the file at this path: what has a `/` or ends in
-    /// `.toml` is a path.
+    /// The table of this name, or of the file at this path. A path contains a `/` or ends in
+    /// `.toml`.
     ///
     /// # Errors
-    /// If there is none, with the names of those that there are; if the file cannot be read; and
-    /// what [`CostTable::parse`] says.
+    /// If no table has the name, with the names that exist; if the file cannot be read; and the
+    /// errors of [`CostTable::parse`].
     pub fn find(name_or_path: &str) -> Result<CostTable, TableError> {
         find("table of costs", name_or_path, COSTS, CostTable::parse)
     }
 
-    /// Costs of a codec by its number; nothing for 0, which is a page as it is. A number that no
-    /// codec has, which a damaged recording can hold, costs nothing either.
+    /// Costs of a codec by its number. They are zero for 0, an uncompressed page, and for a number
+    /// that no codec has, which a damaged recording can hold.
     pub fn codec(&self, number: u8) -> CodecCosts {
         self.codecs.get(usize::from(number)).copied().unwrap_or_default()
     }
 
-    /// Its codecs by name, in the order of their numbers.
+    /// The codecs by name, in the order of their numbers.
     pub fn codecs(&self) -> impl Iterator<Item = (&'static str, CodecCosts)> + '_ {
         let first = |number: &usize| CODECS[*number] != CODECS[number - 1];
         (1..CODECS.len()).filter(first).map(|number| (CODECS[number], self.codecs[number]))
     }
 
-    /// All costs, so many times.
+    /// All costs times `factor`.
     #[must_use]
     pub fn times(&self, factor: f64) -> CostTable {
         let more = |ns: u64| (ns as f64 * factor) as u64;
@@ -196,7 +196,7 @@ impl CostTable {
         }
     }
 
-    /// What it costs to take a page out of a program, ns.
+    /// Cost of the eviction of a page, ns.
     pub fn evict_ns(&self) -> u64 {
         self.move_ns + self.stage_ns + self.drop_ns
     }

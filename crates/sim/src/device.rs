@@ -1,14 +1,14 @@
-//! Devices that a swap tier or files can be on, and what an operation costs there.
+//! Devices that hold a swap tier or files, and the cost of an operation.
 //!
-//! An operation takes a fixed time, which is another one when it goes on where the last one ended,
+//! An operation takes a fixed time, which is different if it continues where the last one ended,
 //! and a time for each byte. Up to [`Device::queue_depth`] fixed times pass at once; bytes are
-//! transferred one after the other. docs/devices.md says what that leaves out.
+//! transferred one after the other. docs/devices.md lists what this model leaves out.
 //!
 //! A device is a TOML file in `devices` and a line in [`DEVICES`].
 
 use crate::fields::{find, Absent, Embedded, Key, Problem, TableError, Values};
 
-/// Bytes to which [`Costs::transfer_4k_ns`] refers.
+/// Number of bytes to which [`Costs::transfer_4k_ns`] refers.
 pub const TRANSFER_BYTES: u64 = 4096;
 
 macro_rules! embedded {
@@ -18,7 +18,7 @@ macro_rules! embedded {
 }
 pub(crate) use embedded;
 
-/// Every device that is built in.
+/// Every built-in device.
 pub static DEVICES: &[Embedded] = embedded!("devices",
     "hdd-1999"
     "hdd-2005"
@@ -32,60 +32,60 @@ pub static DEVICES: &[Embedded] = embedded!("devices",
     "zram-han"
 );
 
-/// What operations in one direction cost.
+/// Costs of operations in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
-    /// Fixed time of an operation anywhere, ns.
+    /// Fixed time of a random operation, ns.
     pub random_ns: u64,
     /// Fixed time of an operation that begins where the last one ended, ns.
     pub sequential_ns: u64,
-    /// Time for each 4096 bytes, ns: a byte takes a 4096th of it. So a data sheet's rate fits a
-    /// whole number: 4096 ns are 1 GB/s.
+    /// Time for 4096 bytes, ns. With this unit the rate in a data sheet fits a whole number: 4096
+    /// ns are 1 GB/s.
     pub transfer_4k_ns: u64,
 }
 
-/// Energy of operations in one direction, beyond what the device takes when it is idle.
+/// Energy of operations in one direction beyond that of the idle device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Energy {
-    /// Of an operation that is not sequential, nJ.
+    /// Energy of a random operation, nJ.
     pub operation_nj: u64,
-    /// Of a byte, pJ.
+    /// Energy of a byte, pJ.
     pub byte_pj: u64,
 }
 
 /// A device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Its name.
+    /// Name on the command line.
     pub name: String,
-    /// What it is.
+    /// Description in one line.
     pub summary: String,
-    /// Where its numbers come from.
+    /// Origin of the numbers.
     pub source: String,
-    /// Smallest unit of transfer, bytes: an operation with fewer costs as much as one of these.
+    /// Smallest unit of transfer, bytes. A smaller operation costs as much as one unit.
     pub unit_bytes: u64,
-    /// Operations whose fixed times pass at once, if nobody waits for each of them.
+    /// Operations whose fixed times pass at once, if no one waits for each of them.
     pub queue_depth: u64,
-    /// Of reads.
+    /// Costs of reads.
     pub read: Costs,
-    /// Of writes.
+    /// Costs of writes.
     pub write: Costs,
-    /// Of reads and of writes, if it is known.
+    /// Energy of reads and of writes, if it is known.
     pub energy: Option<(Energy, Energy)>,
-    /// Bytes that may be written in its life, if it wears.
+    /// Bytes that may be written over its life; `None` if it does not wear.
     pub rated_bytes: Option<u64>,
-    /// Bytes that wear it for each 100 that are written, beyond what the rating reckons with.
+    /// Bytes of wear for each 100 bytes written, beyond what the rating assumes.
     pub amplification_percent: u64,
 }
 
-/// Operations of one kind.
+/// Operations in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transfers {
-    /// How many.
+    /// Number of operations.
     pub operations: u64,
-    /// Of these, how many began where the last one ended.
+    /// Of these, operations that began where the last one ended.
     pub sequential: u64,
-    /// Bytes of all.
+    /// Bytes of all operations.
     pub bytes: u64,
 }
 
@@ -97,26 +97,26 @@ impl Transfers {
         self.bytes += bytes;
     }
 
-    /// All of it, so many times.
+    /// All counts times `factor`.
     #[must_use]
     pub fn times(&self, factor: f64) -> Transfers {
         let more = |n: u64| (n as f64 * factor).round() as u64;
         Transfers { operations: more(self.operations), sequential: more(self.sequential), bytes: more(self.bytes) }
     }
 
-    /// Operations that were not sequential.
+    /// Operations that are not sequential.
     pub fn random(&self) -> u64 {
         self.operations.saturating_sub(self.sequential)
     }
 
-    /// Bytes that pass, in units of a device. Exact if each operation is less than a unit, or if
-    /// all are whole units.
+    /// Bytes transferred in units of a device. Exact if each operation is smaller than a unit, or
+    /// if all are whole units.
     pub fn padded_bytes(&self, unit_bytes: u64) -> u64 {
         self.bytes.max(self.operations.saturating_mul(unit_bytes))
     }
 }
 
-/// A day.
+/// One day.
 const LONGEST_NS: u64 = 86_400_000_000_000;
 
 fn keys() -> Vec<Key> {
@@ -141,7 +141,7 @@ fn keys() -> Vec<Key> {
 }
 
 impl Device {
-    /// Reads a device.
+    /// Reads a device from TOML.
     ///
     /// # Errors
     /// What is wrong, where, and what is allowed.
@@ -182,17 +182,17 @@ impl Device {
         })
     }
 
-    /// The device of this name, or the one in the file at this path: what has a `/` or ends in
-    /// `.toml` is a path.
+    /// The device of this name, or of the file at this path. A path contains a `/` or ends in
+    /// `.toml`.
     ///
     /// # Errors
-    /// If there is none, with the names of those that there are; if the file cannot be read; and
-    /// what [`Device::parse`] says.
+    /// If no device has the name, with the names that exist; if the file cannot be read; and the
+    /// errors of [`Device::parse`].
     pub fn find(name_or_path: &str) -> Result<Device, TableError> {
         find("device", name_or_path, DEVICES, Device::parse)
     }
 
-    /// The same, so many times slower.
+    /// The same device with all times multiplied by `factor`.
     #[must_use]
     pub fn times(&self, factor: f64) -> Device {
         let more = |ns: u64| (ns as f64 * factor) as u64;
@@ -204,12 +204,12 @@ impl Device {
         Device { read: slower(&self.read), write: slower(&self.write), ..self.clone() }
     }
 
-    /// Time of reads, ns, of which this many pass at once, as far as the device allows.
+    /// Time of reads, ns. `at_once` of them overlap, as far as the device allows.
     pub fn read_ns(&self, reads: &Transfers, at_once: u64) -> u64 {
         self.time_ns(&self.read, reads, at_once)
     }
 
-    /// Time of writes, ns, of which this many pass at once, as far as the device allows.
+    /// Time of writes, ns. `at_once` of them overlap, as far as the device allows.
     pub fn write_ns(&self, writes: &Transfers, at_once: u64) -> u64 {
         self.time_ns(&self.write, writes, at_once)
     }
@@ -233,8 +233,8 @@ impl Device {
         Some(u64::try_from(of(read, reads) + of(write, writes)).unwrap_or(u64::MAX))
     }
 
-    /// Days until the rated bytes are written if it goes on like this, if the device wears and
-    /// anything was written.
+    /// Days until the rated bytes are written at this rate. `None` if the device has no rating or
+    /// nothing was written.
     pub fn days_to_rated_writes(&self, written_bytes: u64, in_ns: u64) -> Option<f64> {
         const DAY_NS: f64 = 86_400e9;
         let rated = self.rated_bytes? as f64;

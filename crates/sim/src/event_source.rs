@@ -1,4 +1,4 @@
-//! Events in batches, so that several machines can be fed at once.
+//! Events in batches, so that one source can feed several machines.
 
 use crate::contents::{Content, Contents};
 use crate::replay::ReplayError;
@@ -7,60 +7,60 @@ use crate::workload::{Event, Workload};
 /// Most events of a batch.
 pub const BATCH: usize = 1 << 14;
 
-/// Some events, and the contents that are named in them for the first time.
+/// Events, and the contents that occur in them for the first time.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// In their order.
+    /// Events in their order.
     pub events: Vec<Event>,
-    /// Those with the numbers that follow the last batch's.
+    /// New contents; their numbers follow those of the last batch.
     pub contents: Vec<Content>,
     known: usize,
 }
 
 impl Batch {
-    /// For the next events.
+    /// Empties the batch for the next events.
     pub fn clear(&mut self) {
         self.events.clear();
         self.contents.clear();
     }
 
-    /// What is in it, to be used elsewhere; it is empty then.
+    /// Takes the events and contents out; the batch is empty afterwards.
     pub fn hand_over(&mut self) -> Batch {
         let (events, contents) = (std::mem::take(&mut self.events), std::mem::take(&mut self.contents));
         self.events.reserve(BATCH);
         Batch { events, contents, known: self.known }
     }
 
-    /// Takes what is new in `contents`, of which it has seen the rest.
+    /// Adds the contents in `contents` that earlier batches did not have.
     pub fn learn(&mut self, contents: &Contents) {
         self.contents.extend(contents.since(self.known));
         self.known = contents.count();
     }
 }
 
-/// How far a source was used.
+/// Progress through a source.
 #[derive(Debug, Clone, Copy)]
 pub struct Far {
     /// Events so far.
     pub events: u64,
-    /// As [`EventSource::share`] says.
+    /// See [`EventSource::share`].
     pub share: Option<f64>,
 }
 
-/// Where events come from.
+/// A source of events.
 pub trait EventSource: Send {
-    /// Puts the next ones into the batch. False at the end.
+    /// Fills the batch with the next events. Returns false at the end.
     ///
     /// # Errors
-    /// When there is no telling what comes next.
+    /// If the next events cannot be determined.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, ReplayError>;
 
-    /// Share of what it has that was handed out, if it knows, 0 to 1.
+    /// Share of the source that was handed out, 0 to 1, if it is known.
     fn share(&self) -> Option<f64> {
         None
     }
 
-    /// What is to be said about the end.
+    /// A message about how the source ended, if there is one.
     fn end(&self) -> Option<String> {
         None
     }

@@ -1,11 +1,12 @@
-//! Tables of numbers as TOML, read strictly: what is unknown, missing, of another type or out of
-//! range is an error that says where it is and what is allowed. Devices and costs are such tables.
+//! Tables of numbers in TOML, read strictly. An unknown or missing key, a wrong type and a value
+//! out of range are errors that name the line and what is allowed. Devices and costs are such
+//! tables.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
 
-/// A table that is built in.
+/// A built-in table.
 pub struct Embedded {
     /// Its name, the same as in the text.
     pub name: &'static str,
@@ -13,7 +14,7 @@ pub struct Embedded {
     pub text: &'static str,
 }
 
-/// What is wrong with a table.
+/// An error in a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Problem {
@@ -21,33 +22,33 @@ pub enum Problem {
     Unreadable { message: String },
     /// Not TOML.
     Syntax { message: String },
-    /// No such key; `allowed` are those that could stand there.
+    /// No such key; `allowed` are the keys possible there.
     UnknownKey { key: String, allowed: Vec<String> },
-    /// A key that has no default was left out; `help` is what it means.
+    /// A key without default is missing; `help` describes it.
     MissingKey { key: String, help: String },
     /// A value of another type.
     WrongType { key: String, expected: String, found: String },
-    /// A number below its minimum or above its maximum; `value` as it was written.
+    /// A number below its minimum or above its maximum; `value` as written.
     OutOfRange { key: String, value: String, allowed: String },
     /// Values that do not go together; the text says which and why.
     Impossible { why: String },
-    /// Nothing built in has this name, and it is no file.
+    /// No built-in table has this name, and it is not a path.
     UnknownName { kind: &'static str, name: String, allowed: Vec<&'static str> },
 }
 
-/// An error in a table, or in the name of one.
+/// An error in a table or in a table's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableError {
-    /// The file, if it came from one.
+    /// The file, if the table came from one.
     pub file: Option<String>,
-    /// The line, from 1 on, if it is about one.
+    /// The line, from 1 on, if the error is about one.
     pub line: Option<usize>,
-    /// What.
+    /// The error.
     pub problem: Problem,
 }
 
 impl TableError {
-    /// An error that is about no line.
+    /// An error about no particular line.
     pub(crate) fn of_all(problem: Problem) -> Self {
         TableError { file: None, line: None, problem }
     }
@@ -86,18 +87,18 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-/// What a key has when it is left out.
+/// What happens if a key is missing.
 #[derive(Clone, Copy)]
 pub(crate) enum Absent {
-    /// That is an error.
+    /// It is an error.
     Wrong,
-    /// This number.
+    /// The key has this default.
     Means(u64),
-    /// No value.
+    /// The key has no value.
     Empty,
 }
 
-/// A number that a table may have.
+/// A number in a table.
 pub(crate) struct Key {
     /// Dotted name.
     pub name: String,
@@ -118,21 +119,21 @@ impl Key {
     }
 }
 
-/// The texts that every table must have.
+/// The texts that every table must have, with their descriptions.
 const TEXTS: [(&str, &str); 3] = [
     ("name", "what it is called on the command line"),
     ("summary", "what it is, in a line"),
     ("source", "where the numbers come from; \"assumed, because ...\" is an answer"),
 ];
 
-/// A table that was read: texts, and numbers within their ranges.
+/// The values of a table, checked.
 pub(crate) struct Values {
     texts: BTreeMap<String, String>,
     numbers: BTreeMap<String, u64>,
 }
 
 impl Values {
-    /// Reads a table of these numbers.
+    /// Reads a table with these keys.
     pub(crate) fn read(text: &str, keys: &[Key]) -> Result<Values, TableError> {
         let document = DeTable::parse(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
@@ -159,17 +160,17 @@ impl Values {
         Ok(values)
     }
 
-    /// A text; every table that was read has all of them.
+    /// A text; always present.
     pub(crate) fn text(&self, name: &str) -> String {
         self.texts[name].clone()
     }
 
-    /// A number that has a value in every table that was read.
+    /// A number that is required or has a default.
     pub(crate) fn number(&self, key: &str) -> u64 {
         self.numbers[key]
     }
 
-    /// A number that may be left out.
+    /// A number that may be missing.
     pub(crate) fn optional(&self, key: &str) -> Option<u64> {
         self.numbers.get(key).copied()
     }
@@ -228,7 +229,7 @@ impl Values {
     }
 }
 
-/// Keys and tables that could stand where `name` does, in the order in which they are described.
+/// Keys and sections allowed in the place of `name`, in the order of their description.
 fn siblings(name: &str, keys: &[Key]) -> Vec<String> {
     let prefix = name.rfind('.').map_or("", |dot| &name[..=dot]);
     let texts = TEXTS.iter().map(|(text, _)| *text).filter(|_| prefix.is_empty());
@@ -243,8 +244,8 @@ fn siblings(name: &str, keys: &[Key]) -> Vec<String> {
     allowed
 }
 
-/// What is built in under this name, or the file at this path: what has a `/` or ends in `.toml` is
-/// a path.
+/// The built-in table of this name, or the one in the file at this path. A path contains a `/` or
+/// ends in `.toml`.
 pub(crate) fn find<T>(
     kind: &'static str,
     name_or_path: &str,

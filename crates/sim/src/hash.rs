@@ -1,15 +1,15 @@
-//! A hash for keys that nobody chooses against us: numbers of pages, chunks and places.
+//! A fast hash for keys that no attacker chooses: numbers of pages, chunks and places.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by such keys.
+/// A map with such keys.
 pub type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<Multiply>>;
 
-/// A set of them.
+/// A set of such keys.
 pub type NumberSet<K> = HashSet<K, BuildHasherDefault<Multiply>>;
 
-/// Multiplies.
+/// A multiplicative hash.
 #[derive(Debug, Default, Clone)]
 pub struct Multiply(u64);
 

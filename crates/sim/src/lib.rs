@@ -1,7 +1,7 @@
-//! Recorded runs again, and programs that were never run: what a scheme would do about them,
-//! without memory or time.
+//! Replays recorded runs and simulates programs. The core decides as in the pager; there is no real
+//! memory and no real time.
 //!
-//! See docs/trace.md for what a recording holds.
+//! docs/trace.md describes what a recording holds.
 #![forbid(unsafe_code)]
 
 mod contents;

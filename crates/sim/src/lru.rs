@@ -1,14 +1,14 @@
-//! Plain LRU over pages, as a yardstick: what a memory of so many pages would hit that always gives
-//! up the page which was used least recently, and does nothing else. It has no staging, no pool and
-//! no read-ahead, and all of its memory is for pages.
+//! Plain LRU over pages, as a yardstick: the hits of a memory of N pages that evicts the least
+//! recently used page and does nothing else. It has no staging, no pool and no read-ahead; all of
+//! its memory is for pages.
 //!
-//! A page is a page of a process: what a child shares with its parent is a page of its own from its
-//! first touch on. Pages that are freed leave the memory, and what was theirs is free until it is
-//! used again; pages that are moved keep their place in the order.
+//! Each process has its own pages: a page shared with a parent becomes the child's own at the
+//! child's first touch. Freed pages leave the memory, and their room stays free until another page
+//! uses it. Moved pages keep their place in the order.
 //!
-//! [`Distances`] has all sizes at once, by stack distances (R. L. Mattson, J. Gecsei, D. R. Slutz
-//! and I. L. Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2),
-//! 1970). [`Lru`] is one size, done as one would do it.
+//! [`Distances`] computes all sizes at once by stack distances (R. L. Mattson, J. Gecsei, D. R.
+//! Slutz and I. L. Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal
+//! 9(2), 1970). [`Lru`] simulates a single size directly.
 
 mod distances;
 mod table;
@@ -20,7 +20,7 @@ use crate::replay::ReplayError;
 use crate::workload::Event;
 pub(crate) use table::Table;
 
-/// What takes the touches of a workload, whatever they are for.
+/// Receives the touches of a workload, of whatever kind.
 trait Pages {
     fn touch(&mut self, proc: u32, page: u64);
     fn free(&mut self, proc: u32, first: u64, pages: u64);
@@ -40,7 +40,7 @@ trait Pages {
     }
 }
 
-/// Numbers of pages of a range that belong to others from now on; what was there before is freed.
+/// Moves the numbers of a range of pages to another address and frees the pages that were there.
 fn rename(table: &mut Table, proc: u32, first: u64, pages: u64, to: u64, freed: impl FnMut(u64, u32)) {
     let mut moved = Vec::new();
     table.take(proc, first, pages, |page, number| moved.push((page, number)));
@@ -50,26 +50,26 @@ fn rename(table: &mut Table, proc: u32, first: u64, pages: u64, to: u64, freed: 
     }
 }
 
-/// Touches by what became of them.
+/// Touches by their outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// All of them.
+    /// All touches.
     pub touches: u64,
-    /// Of pages that were in memory.
+    /// Touches of pages in memory.
     pub hits: u64,
-    /// Of pages that were never there, or not since they were freed: a miss at any size.
+    /// First touches of pages, also after the page was freed: a miss at any size.
     pub cold: u64,
 }
 
 impl Hits {
-    /// Of pages that were there and had been given up.
+    /// Touches of pages that had been evicted.
     pub fn misses(&self) -> u64 {
         self.touches - self.hits - self.cold
     }
 }
 
-/// A page that is known. Number 0 is the head of the list: next to it are the pages that were used
-/// last and longest ago.
+/// A known page in a list from the newest to the oldest page. Number 0 is the head: its `older` is
+/// the newest page, its `newer` the oldest.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     newer: u32,
@@ -83,7 +83,7 @@ const OUT: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Lru {
     size: u64,
-    /// Numbers of links.
+    /// Number of the link of each page.
     table: Table,
     links: Vec<Link>,
     unused: Vec<u32>,
@@ -92,17 +92,17 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// An empty memory of so many pages.
+    /// An empty memory of `size` pages.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `size` is 0.
     pub fn new(size: u64) -> Lru {
         assert!(size > 0, "a memory has pages");
         let (table, links) = (Table::default(), vec![Link { newer: 0, older: 0 }]);
         Lru { size, table, links, unused: Vec::new(), resident: 0, hits: Hits::default() }
     }
 
-    /// What happens next.
+    /// Handles an event.
     pub fn event(&mut self, event: &Event) {
         self.see(event);
     }
@@ -125,7 +125,7 @@ impl Lru {
         self.links[0].older = number;
     }
 
-    /// A page is not known any more.
+    /// Forgets a page that was freed.
     fn forget(&mut self, number: u32) {
         if self.links[number as usize].newer != OUT {
             self.unlink(number);
@@ -134,7 +134,7 @@ impl Lru {
         self.unused.push(number);
     }
 
-    /// One more page is to be in memory.
+    /// Counts another page as resident; evicts the oldest one if the memory is full.
     fn make_room(&mut self) {
         if self.resident < self.size {
             self.resident += 1;
@@ -193,10 +193,10 @@ impl Pages for Lru {
     }
 }
 
-/// Plain LRU of every size, over a whole workload. `progress` is called now and then.
+/// Plain LRU of every size over a whole workload. Calls `progress` after each batch.
 ///
 /// # Errors
-/// When the source ends by one.
+/// If the source fails.
 pub fn lru(source: &mut dyn EventSource, progress: &mut dyn FnMut(Far)) -> Result<Curve, ReplayError> {
     let mut distances = Distances::new();
     let (mut batch, mut events) = (Batch::default(), 0);
@@ -218,7 +218,7 @@ mod tests {
         Event::Touches { proc, page, how: How::Read }
     }
 
-    /// What LRU does, in the simplest words: the newest page is the last one.
+    /// A naive LRU as reference; the newest page is the last.
     #[derive(Default)]
     struct Plain {
         size: usize,

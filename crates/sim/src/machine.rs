@@ -1,12 +1,12 @@
-//! A machine that runs a workload under a scheme: the core decides as in the pager, and what the
-//! pager would do is counted and priced instead of done.
+//! A machine that runs a workload under a scheme. The core decides as in the pager; the machine
+//! counts and prices what the pager would do.
 //!
-//! There are two clocks, of two CPUs: the programs' and that of reclaim. Reclaim works in the
-//! background until it has worked through the time that has passed; a program that finds too little
-//! memory free waits for it. Programs run one after the other, as the workload says. A fault waits
-//! for its read; writes are waited for by reclaim alone, and only when more of them are under way
-//! than the pager allows. What this leaves out: several CPUs for the programs, threads, the
-//! kernel's page cache, and what the pager itself uses (some MiB).
+//! Two clocks stand for two CPUs: one of the programs, one of reclaim. Reclaim works in the
+//! background until its clock has caught up with the programs'. A program that finds too little
+//! memory free waits for reclaim. Programs run one after the other, in the order of the workload. A
+//! fault waits for its read and for at most one block of the writes under way. Reclaim waits for
+//! writes when more of them are under way than the pager allows. Not modelled: several CPUs for the
+//! programs, threads, the kernel's page cache, and the memory of the pager itself (some MiB).
 
 mod fault;
 mod reclaim;
@@ -29,38 +29,38 @@ use shadow::ShadowPages;
 use std::sync::Arc;
 use tier::Tier;
 
-/// Which pages are in the programs' memory.
+/// Who decides which pages are resident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Residents {
-    /// What the scheme takes away in the budget; what touches bring back.
+    /// The scheme evicts within the budget; touches bring pages back.
     Simulated,
-    /// Those of the recorded run at each moment: it says what leaves and what is brought back. What
-    /// becomes of the pages that are out is the scheme's.
+    /// The recorded run decides at each moment which pages are evicted and brought back. The scheme
+    /// decides only where evicted pages go.
     AsRecorded,
 }
 
-/// What a machine is made from.
+/// The parameters of a machine.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// What decides.
+    /// The scheme that decides.
     pub scheme: Arc<Scheme>,
     /// Budget of all programs, bytes.
     pub budget: u64,
-    /// Size of the swap tier, bytes; 0: there is none.
+    /// Size of the swap tier, bytes; 0: no tier.
     pub swap_bytes: u64,
-    /// Which pages are resident.
+    /// Who decides which pages are resident.
     pub residents: Residents,
-    /// Share of the programs' pages that the workload has, 1 if it has all. In a miniature the
-    /// budget is smaller and all that is done costs more by it, and counts are made larger again
-    /// (Waldspurger et al., USENIX ATC 2017).
+    /// Share of the programs' pages that the workload has; 1: all. Below 1 the run is a miniature:
+    /// the budget is scaled by it, costs by its inverse, and counts are scaled back up (Waldspurger
+    /// et al., USENIX ATC 2017).
     pub rate: f64,
-    /// What is done in RAM, and how long it takes.
+    /// Costs of operations in RAM.
     pub costs: Arc<CostTable>,
     /// The device of the swap tier.
     pub device: Arc<Device>,
 }
 
-/// Pages by where they came from at faults.
+/// Pages brought in at faults, by source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct BySource {
@@ -73,63 +73,64 @@ pub struct BySource {
 }
 
 impl BySource {
-    /// All of them.
+    /// All pages.
     pub fn total(&self) -> u64 {
         self.major() + self.zero + self.staged
     }
 
-    /// Those that were evicted and have left staging.
+    /// Pages that had been evicted and had left staging.
     pub fn major(&self) -> u64 {
         self.filled + self.pool + self.swap + self.file
     }
 }
 
-/// What was done.
+/// Counts of a simulation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Touches of pages.
     pub touches: u64,
-    /// Those that a fault has served, by the source of the page.
+    /// Touches that caused a fault, by the source of the page.
     pub faults: BySource,
-    /// Pages that came with them.
+    /// Pages that came in beside a faulting page, by source.
     pub around: BySource,
-    /// Pages that left the programs.
+    /// Pages evicted.
     pub evicted: u64,
-    /// By number of the codec: pages that it has compressed, or tried to.
+    /// Pages that each codec compressed or tried to compress, by codec number.
     pub compressions: [u64; CODEC_IDS + 1],
-    /// Those that it has decompressed.
+    /// Pages that each codec decompressed, by codec number.
     pub decompressions: [u64; CODEC_IDS + 1],
-    /// Bytes of what was compressed with success, before and after.
+    /// Bytes of the pages that were compressed successfully: before, after.
     pub coded_bytes: (u64, u64),
     /// Estimates of entropy.
     pub estimates: u64,
     /// Reads of the swap tier that a fault waited for.
     pub reads: Transfers,
-    /// Reads of it to make room.
+    /// Reads of the swap tier by the cleaning of its log.
     pub cleaning_reads: Transfers,
-    /// Writes to it.
+    /// Writes to the swap tier.
     pub writes: Transfers,
-    /// Bytes of the pages in them themselves, before they were moved by cleaning, and without
-    /// padding.
+    /// Bytes of the objects in these writes, without padding and without copies by the cleaning.
+    /// Block formats count whole blocks.
     pub object_bytes: u64,
     /// Pages read from files for the first time.
     pub file_first: u64,
     /// Reads of pages of files that were dropped.
     pub file_reads: Transfers,
-    /// Times that a program had to wait for reclaim.
+    /// Times that a program waited for reclaim.
     pub waits: u64,
-    /// Pages for which no memory could be freed in time: the budget was not held then.
+    /// Pages brought in while the memory in use exceeded the budget: reclaim could not free enough
+    /// in time.
     pub over_budget: u64,
-    /// Most memory in use, bytes.
+    /// Peak of memory in use, bytes.
     pub peak_bytes: u64,
-    /// Most frames of the pool, bytes.
+    /// Peak of the pool's frames, bytes.
     pub peak_pool_bytes: u64,
-    /// Most that was in the swap tier, bytes: objects of a log, blocks of others.
+    /// Peak of the swap tier, bytes: live objects of a log, blocks in use of the other formats.
     pub peak_swap_bytes: u64,
 }
 
 impl Tally {
-    /// Of the whole, when this is of a sample: all of it so many times.
+    /// All counts times `factor`: scales those of a sample up to the whole.
     #[must_use]
     pub fn times(&self, factor: f64) -> Tally {
         let more = |n: u64| (n as f64 * factor).round() as u64;
@@ -165,33 +166,33 @@ impl Tally {
     }
 }
 
-/// Time, ns.
+/// Times, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// That the programs take, with all of their waiting.
+    /// Run time of the programs with all of their waits.
     pub program: u64,
-    /// Of this: they compute.
+    /// Of this: computing.
     pub computes: u64,
-    /// They wait for pages.
+    /// Of this: waiting for pages.
     pub faults: u64,
-    /// Of this: for the device.
+    /// Of `faults`: waiting for the device.
     pub reads: u64,
-    /// They wait for reclaim.
+    /// Of this: waiting for reclaim.
     pub waits: u64,
-    /// That reclaim takes of another CPU.
+    /// CPU time of reclaim, on another CPU.
     pub reclaim: u64,
-    /// That the device writes.
+    /// Time in which the device writes.
     pub writes: u64,
 }
 
-/// A mark that the workload has reached.
+/// A mark that the workload has reached, and the state at that moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
-    /// Which.
+    /// Number of the mark.
     pub mark: u32,
-    /// When, ns.
+    /// Time of the programs, ns.
     pub at: u64,
-    /// Faults until then, but for those of pages that were never there.
+    /// Faults so far on pages that had left staging ([`BySource::major`]).
     pub faults: u64,
     /// Pages in the pool.
     pub zpages: u64,
@@ -199,7 +200,7 @@ pub struct Reached {
     pub frames: u64,
 }
 
-/// Most marks that are kept.
+/// Most marks kept.
 const MARKS_MAX: usize = 1 << 16;
 
 /// A running simulation.
@@ -209,31 +210,31 @@ pub struct Machine {
     sizes: Sizes,
     residents: Residents,
     contents: Contents,
-    /// Names of those that came with batches.
+    /// Names of the contents that came with batches, by their number there.
     learnt: Vec<ContentId>,
     costs: Arc<CostTable>,
-    /// What each object holds, and the page that it was when it left: by number.
+    /// By object number: the content, and the process and page that were evicted.
     objects: Vec<(ContentId, ProcId, u64)>,
-    /// The core's numbers of the workload's processes.
+    /// The core's process numbers by the workload's.
     procs: NumberMap<u32, ProcId>,
     last_proc: Option<(u32, ProcId)>,
     shadows: Vec<Option<ShadowPages>>,
     tier: Tier,
     selector: CodecSelector,
     aims: Aims,
-    /// The one codec of the scheme, if it has but one.
+    /// The codec of the scheme; `None` if the scheme selects it automatically.
     codec: Option<CodecId>,
     tally: Tally,
     times: Times,
-    /// When reclaim has done what it is doing.
+    /// Time at which reclaim finishes its current work, ns.
     reclaim_until: u64,
-    /// Reclaim goes on until enough is free.
+    /// Reclaim has begun and works until the high watermark is free.
     reclaiming: bool,
     reached: Vec<Reached>,
     lists: Lists,
 }
 
-/// What calls of the core fill, kept for the next call.
+/// Buffers for results of core calls, kept to avoid allocation.
 #[derive(Default)]
 struct Lists {
     loads: Vec<Load>,
@@ -243,7 +244,7 @@ struct Lists {
 }
 
 impl Machine {
-    /// With nothing in it.
+    /// A machine without processes.
     pub fn new(setup: &Setup, contents: Contents) -> Machine {
         let Setup { scheme, budget, swap_bytes, residents, costs, device, rate } = setup;
         let (mut sizes, mut device, mut costs) = (Sizes::new(*budget, scheme), Arc::clone(device), Arc::clone(costs));
@@ -278,7 +279,7 @@ impl Machine {
         }
     }
 
-    /// What happens next.
+    /// Carries out an event.
     pub fn event(&mut self, event: Event) {
         match event {
             Event::Touches { proc, page, how } => {
@@ -355,7 +356,7 @@ impl Machine {
         }
     }
 
-    /// Takes what a batch brings, and does its events.
+    /// Takes over the contents of a batch and carries out its events.
     pub fn batch(&mut self, batch: &Batch) {
         for &content in &batch.contents {
             let content = self.contents.intern(content);
@@ -391,14 +392,15 @@ impl Machine {
         self.shadows[id.0 as usize].as_mut().expect("a started process has shadow pages")
     }
 
-    /// What pages hold is gone.
+    /// Forgets the contents of pages and drops their clean copies.
     fn forget(&mut self, id: ProcId, first: u64, pages: u64) {
         let (shadows, tier) = (&mut self.shadows, &mut self.tier);
         let shadow = shadows[id.0 as usize].as_mut().expect("a started process has shadow pages");
         shadow.forget(first, pages, |page| tier.drop_copy(id, page));
     }
 
-    /// Takes note of a page that a recorded run has evicted then.
+    /// Notes that the recorded run evicts a page here. If residency follows the recording, evicts
+    /// it.
     fn leaves(&mut self, id: ProcId, page: u64, content: Option<ContentId>, file: bool) {
         let info = self.shadow(id).page(page);
         info.file = file;
@@ -406,7 +408,7 @@ impl Machine {
         if let Some(content) = content {
             info.written = true;
             info.holds(content);
-            // Only what is changed is held against a copy of it.
+            // The clean copy in the swap tier stays valid unless the content has changed.
             if before != Some(content) && std::mem::take(&mut self.shadow(id).page(page).copied) {
                 self.tier.drop_copy(id, page);
             }
@@ -424,7 +426,7 @@ impl Machine {
         self.balance();
     }
 
-    /// Pages of a victim are in staging now.
+    /// Moves the pages of a victim into staging.
     fn taken(&mut self, id: ProcId, first: u64, pages: u32) {
         let (mut moved, mut file) = (0, 0);
         for i in 0..pages {
@@ -453,7 +455,7 @@ impl Machine {
         self.reclaims(self.costs.evict_ns() * u64::from(pages));
     }
 
-    /// What a page holds now.
+    /// The content of a page.
     fn content_of(&mut self, id: ProcId, page: u64) -> ContentId {
         let (shadows, contents) = (&mut self.shadows, &mut self.contents);
         let shadow = shadows[id.0 as usize].as_mut().expect("it has shadow pages");
@@ -467,7 +469,7 @@ impl Machine {
         };
         let content = match kind {
             Some(kind) if kind != crate::workload::UNKNOWN => contents.sample(kind, page ^ u64::from(id.0) << 48),
-            // It was evicted for the first time before anybody looked: as if it did not compress.
+            // The page left before its content was recorded: assume that it is incompressible.
             Some(_) => contents.noise(),
             None => contents.zeros(),
         };
@@ -475,28 +477,28 @@ impl Machine {
         content
     }
 
-    /// Milliseconds, as the core's ticks.
+    /// Time of the programs in ms: the core's tick.
     fn tick(&self) -> u64 {
         self.times.program / 1_000_000
     }
 
-    /// Reclaim works for so long.
+    /// Adds work to the clock of reclaim.
     fn reclaims(&mut self, ns: u64) {
         self.times.reclaim += ns;
         self.reclaim_until += ns;
     }
 
-    /// What the core wants to be done besides.
+    /// Carries out the core's effects: frees extents of the swap tier.
     fn apply_effects(&mut self) {
         let tier = &mut self.tier;
         self.core.apply_effects(|extent, len| tier.release(extent, len));
     }
 
-    /// Bytes in use.
+    /// Memory in use, bytes.
     fn used(&self) -> u64 {
         let pages =
             self.core.present_total() + u64::from(self.core.pool_frames()) + u64::from(self.core.staging_allocated());
-        // What a child shares is there once.
+        // A page shared with the parent counts once, in the parent.
         let shared: u64 = self.shadows.iter().flatten().map(|shadow| shadow.shared).sum();
         (pages - shared) * PAGE_BYTES
     }
@@ -506,17 +508,17 @@ impl Machine {
         self.sizes.budget as i64 - self.used() as i64
     }
 
-    /// Counts so far.
+    /// Counts of the machine so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Those of the core.
+    /// Counts of the core so far.
     pub fn counters(&self) -> &Counters {
         self.core.counters()
     }
 
-    /// The core, to be told where its calls go, and the budget.
+    /// The core, to set a recorder, and the budget.
     pub(crate) fn recording(&mut self) -> (&mut Core, u64) {
         (&mut self.core, self.sizes.budget)
     }
@@ -526,17 +528,17 @@ impl Machine {
         &self.core
     }
 
-    /// Time so far.
+    /// Times so far.
     pub fn times(&self) -> Times {
         Times { writes: self.tier.disk.write_ns, ..self.times }
     }
 
-    /// Marks so far.
+    /// Marks reached so far.
     pub fn reached(&self) -> &[Reached] {
         &self.reached
     }
 
-    /// Asserts what must hold between two events; O(pages).
+    /// Asserts the invariants that hold between two events; O(pages).
     pub fn check(&mut self) {
         self.core.check();
         self.tier.check();
@@ -548,6 +550,6 @@ impl Machine {
 }
 
 fn range(first: u64, pages: u64) -> PageRange {
-    // The core adds the two.
+    // The core computes `first + pages`, which must not overflow.
     PageRange { first: Page(first), pages: pages.min((u64::MAX >> 12) - first.min(u64::MAX >> 12)) }
 }

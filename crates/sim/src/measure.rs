@@ -1,4 +1,4 @@
-//! What must be known of a workload before it is simulated.
+//! Measures a workload before it is simulated.
 
 use crate::contents::Contents;
 use crate::cost::CostTable;
@@ -14,15 +14,15 @@ use memfit_trace::Reader;
 use std::io::Read;
 use std::sync::Arc;
 
-/// Least share of a run's time that counts as computing: a model's costs are not those of the
-/// machine that ran it.
+/// Least share of a run's time that counts as computing, because the modelled costs are not those
+/// of the machine that ran it.
 const COMPUTING_MIN: f64 = 0.05;
 
-/// Most pages that a workload has at once: what it would need to keep all in memory. Pages of files
-/// count.
+/// Most pages that a workload has at once, pages of files included: the memory in which nothing
+/// would be evicted.
 #[derive(Debug, Default)]
 pub struct Footprint {
-    /// Bits of 64 pages, by process.
+    /// A bit for each page, by process and by page / 64.
     live: NumberMap<u32, NumberMap<u64, u64>>,
     now: u64,
     most: u64,
@@ -67,7 +67,7 @@ impl Footprint {
         }
     }
 
-    /// The most so far.
+    /// The footprint so far, pages.
     pub fn pages(&self) -> u64 {
         self.most
     }
@@ -78,10 +78,10 @@ impl Footprint {
     }
 }
 
-/// The footprint of a whole workload. `progress` is called now and then.
+/// The footprint of a whole workload. Calls `progress` after each batch.
 ///
 /// # Errors
-/// When the source ends by one.
+/// If the source fails.
 pub fn footprint(source: &mut dyn EventSource, progress: &mut dyn FnMut(Far)) -> Result<Footprint, ReplayError> {
     let mut footprint = Footprint::default();
     let mut batch = Batch::default();
@@ -92,33 +92,33 @@ pub fn footprint(source: &mut dyn EventSource, progress: &mut dyn FnMut(Far)) ->
     Ok(footprint)
 }
 
-/// What a first look at a recording tells.
+/// Result of a first pass over a recording.
 #[derive(Debug, Clone)]
 pub struct First {
-    /// Most pages that its programs had at once, of those that were managed.
+    /// Most managed pages that its programs had at once.
     pub footprint: u64,
-    /// Events that it is as a workload, without those of time.
+    /// Events of the workload, with those for passing time.
     pub events: u64,
-    /// Share of its time in which the programs computed; the rest they waited for pages, by these
-    /// costs.
+    /// Share of its time in which the programs computed, 0 to 1. They waited for pages for the
+    /// rest, by the given costs.
     pub computing: f64,
-    /// Calls that were replayed, each with the same decision as then.
+    /// Calls replayed with the recorded decisions.
     pub calls: u64,
     /// Time of the run, ns.
     pub run_ns: u64,
-    /// What was sampled of its touches, at the end.
+    /// The pages that the run samples, by the last note.
     pub sampled: Option<Sampled>,
-    /// What was recorded of contents.
+    /// Recorded contents.
     pub noted: Noted,
-    /// What is to be said about its end.
+    /// A message about how the recording ended, if there is one.
     pub end: Option<String>,
 }
 
-/// Simulates a recorded run as it was, under its own scheme, to see how much of its time was
-/// waiting. `length`: bytes of the recording, if that is known; `progress` is called now and then.
+/// Simulates a recorded run under its own scheme, to estimate how much of its time was waiting.
+/// `length`: bytes of the recording, if known. Calls `progress` after each batch.
 ///
 /// # Errors
-/// When it cannot be replayed.
+/// If the recording cannot be replayed.
 pub fn first_look<R: Read + Send>(
     reader: Reader<R>,
     costs: &Arc<CostTable>,

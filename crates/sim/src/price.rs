@@ -1,20 +1,19 @@
-//! What a simulation did, and what that costs on a device.
+//! Operations of a simulation, and their price on a device.
 //!
-//! The program waits for its faults: the hand-off, what is decompressed and copied for them, and
-//! reads, one after the other. Everything else is done beside it, by the pager and by the device.
-//! Each of the two takes its time as well; when one needs longer than the program with its waits,
-//! reclaim cannot keep up, there is no room, and the program waits for the difference
-//! ([`Price::stalled_ns`]). So a run takes as long as the slowest of the three, which is the least
-//! that it can take.
+//! The program waits for its faults: the hand-off, decompression, copies and reads, one after the
+//! other. The pager and the device do everything else concurrently. If one of them needs longer
+//! than the program with its waits, reclaim cannot keep up, and the program waits for the
+//! difference ([`Price::stalled_ns`]). So a run takes as long as the slowest of the three. This is
+//! a lower bound.
 
 use crate::cost::CostTable;
 use crate::device::{Device, Transfers};
 use std::collections::BTreeMap;
 
-/// Pages by the number of the codec that had to do with them.
+/// Pages by codec number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Codings {
-    /// Pages compressed, those that then were kept as they are with them.
+    /// Pages compressed, including those that were then stored raw.
     pub compressed: BTreeMap<u8, u64>,
     /// Pages decompressed.
     pub decompressed: BTreeMap<u8, u64>,
@@ -40,87 +39,87 @@ impl Codings {
     }
 }
 
-/// Faults by where their page was.
+/// Faults by the source of their page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultCounts {
-    /// Nowhere yet: zeros.
+    /// A new page of zeros.
     pub zero: u64,
-    /// Nowhere: a repeated word.
+    /// No stored bytes: a repeated word.
     pub filled: u64,
-    /// In staging.
+    /// A staging slot.
     pub staged: u64,
-    /// In the pool.
+    /// The pool.
     pub pool: u64,
-    /// In the swap tier.
+    /// The swap tier.
     pub swap: u64,
-    /// In its file.
+    /// The file of the page.
     pub file: u64,
 }
 
 impl FaultCounts {
-    /// All.
+    /// All faults.
     pub fn total(&self) -> u64 {
         sum([self.zero, self.filled, self.staged, self.pool, self.swap, self.file])
     }
 }
 
-/// Operations that a simulation did.
+/// Counts of operations in a simulation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Faults.
     pub faults: FaultCounts,
-    /// Pages that came along with a fault.
+    /// Pages that came in beside a faulting page.
     pub around_pages: u64,
     /// Pages compressed and decompressed while a fault waited.
     pub waited: Codings,
-    /// Pages compressed and decompressed while nobody waited.
+    /// Pages compressed and decompressed while no program waited.
     pub beside: Codings,
-    /// Pages taken out of programs.
+    /// Pages evicted.
     pub evicted_pages: u64,
     /// Estimates of entropy.
     pub entropy_estimates: u64,
     /// Reads of the swap tier that a fault waited for.
     pub swap_reads: Transfers,
-    /// Reads of files that a fault waited for. They are on the same device.
+    /// Reads of files that a fault waited for, on the same device.
     pub file_reads: Transfers,
-    /// Reads that nobody waited for, such as those of a log that makes room.
+    /// Reads that no fault waited for, such as those that clean a log.
     pub beside_reads: Transfers,
-    /// Writes.
+    /// Writes to the swap tier.
     pub writes: Transfers,
 }
 
-/// What a simulation costs.
+/// Price of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
-    /// What the program waited, ns: for faults, for their reads, and [`Price::stalled_ns`].
+    /// Time that the program waited, ns: for faults, for their reads, and [`Price::stalled_ns`].
     pub program_ns: u64,
-    /// Of this, what it waited because pager or device could not keep up, ns.
+    /// Of this, waits because the pager or the device could not keep up, ns.
     pub stalled_ns: u64,
-    /// What the pager worked while the program did not wait for it, ns.
+    /// Work of the pager for which the program did not wait, ns.
     pub pager_ns: u64,
-    /// Time of all reads, ns: one after the other those that faults waited for, the others as many
-    /// at once as the device takes.
+    /// Time of all reads, ns. Those that faults waited for ran one after the other, the others as
+    /// many at once as the device takes.
     pub device_read_ns: u64,
     /// Time of all writes, ns, as many at once as the device takes.
     pub device_write_ns: u64,
-    /// Energy of the device beyond that of an idle one, nJ, if it is known.
+    /// Energy of the device beyond idle, nJ, if it is known.
     pub energy_nj: Option<u64>,
-    /// Bytes written, in units of the device.
+    /// Bytes written, each operation rounded up to the device's unit.
     pub written_bytes: u64,
-    /// Days until what the device is rated for is written if it goes on like this, if it is rated
-    /// and anything was written.
+    /// Days until the device's rated bytes are written at this rate. `None` if it has no rating or
+    /// nothing was written.
     pub days_to_rated_writes: Option<f64>,
 }
 
 impl Price {
-    /// Time of all operations one after the other, ns: what a model without any overlap, such as
-    /// that of Han et al. (their equation 1), takes for the cost. It leaves the stalls out.
+    /// Time of all operations one after the other, ns: the cost in a model without overlap, such as
+    /// that of Han et al. (their equation 1). It excludes stalls.
     pub fn operations_ns(&self) -> u64 {
         sum([self.program_ns - self.stalled_ns, self.pager_ns, self.device_write_ns])
     }
 }
 
-/// What these operations cost, in a run of a program that takes `run_ns` when it waits for nothing.
+/// Price of these operations in a run of a program that takes `run_ns` when it never waits.
 pub fn price(counts: &Counts, costs: &CostTable, device: &Device, run_ns: u64) -> Price {
     let faults_ns = sum([
         counts.faults.total().saturating_mul(costs.fault_ns),
@@ -139,8 +138,7 @@ pub fn price(counts: &Counts, costs: &CostTable, device: &Device, run_ns: u64) -
     let waited_ns = device.read_ns(&waited, 1);
     let device_write_ns = device.write_ns(writes, u64::MAX);
     let reads = both(&waited, &counts.beside_reads);
-    // A device that takes several operations at once is not blocked by the one that a fault waits
-    // for.
+    // A device with a queue can serve others beside the operation that a fault waits for.
     let busy_ns = device.read_ns(&reads, u64::MAX).saturating_add(device_write_ns);
     let length_ns = sum([run_ns, faults_ns, waited_ns]);
     let stalled_ns = busy_ns.max(pager_ns).saturating_sub(length_ns);

@@ -1,14 +1,14 @@
-//! A recorded run as a workload: what its programs did, without what its scheme decided.
+//! A recorded run as a workload: what its programs did, without the decisions of its scheme.
 //!
-//! The recording is replayed exactly meanwhile, which says where each page is, and that all was
-//! read right.
+//! The recording is replayed at the same time. The replay says where each page is and checks that
+//! the recording was read right.
 //!
-//! What pages hold is known when they have been compressed, which is later than they have left:
-//! events wait until it is known, at most [`WAITING`] of them. A run that is recorded with contents
-//! says what several codecs make of each page, and of some of the sample also when nobody
-//! compressed them. Of a page that was wanted before anybody looked nothing new is known: it holds
-//! what it held last, or else what was last found in its region, or else, in a miniature, what one
-//! of the pages held that were looked at.
+//! The content of a page is known only when the page was compressed, which is after it left. Events
+//! wait for it, at most [`WAITING`] of them. A run recorded with contents has the sizes that
+//! several codecs give for each page, and for some sampled pages also when no codec compressed
+//! them. A page that came back before it was compressed or sampled has no known content. It gets
+//! its last known content, otherwise the last one of its region, otherwise, in a miniature, that of
+//! one of the sampled pages.
 
 use crate::contents::{Content, ContentId, Contents};
 use crate::event_source::{Batch, EventSource, BATCH};
@@ -24,35 +24,35 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::Arc;
 
-/// Most events that wait for what a page holds.
+/// Most events that wait for the content of a page.
 const WAITING: usize = 1 << 16;
-/// Pages of a region: they compress alike.
+/// Pages of a region; they compress alike.
 const REGION: u64 = 64;
-/// Contents of pages that are kept to stand for all.
+/// Most contents of sampled pages that are kept to stand for others.
 const KEPT: usize = 4096;
 
-/// A page that has left, whose contents are not known yet.
+/// An evicted page whose content is not known yet.
 #[derive(Debug, Clone, Copy)]
 struct Left {
     proc: u32,
     page: u64,
-    /// Place of its event, counted from the start.
+    /// Number of its event, counted from the start.
     event: u64,
-    /// Number of the call by which it left.
+    /// Number of the call that evicted it.
     call: u64,
     entropy: Option<u32>,
 }
 
-/// What was recorded of contents, as far as was read.
+/// Contents in the recording, as far as it was read.
 #[derive(Debug, Clone, Default)]
 pub struct Noted {
-    /// Pages that were looked at.
+    /// Pages whose content was recorded.
     pub pages: u64,
-    /// Bits of the codecs that were tried.
+    /// Bit mask of the codecs that were tried.
     codecs: u32,
-    /// Pages of the sample, each counted once.
+    /// Distinct pages of the sample.
     sampled: u64,
-    /// Some of these, each as likely as the others.
+    /// A uniform sample of these.
     kept: Vec<Content>,
 }
 
@@ -62,7 +62,7 @@ impl Noted {
         self.codecs |= held.tried().fold(0, |bits, (codec, _)| bits | 1 << codec);
     }
 
-    /// Takes note of a page of the sample.
+    /// Adds a page of the sample.
     fn keep(&mut self, content: Content) {
         self.sampled += 1;
         if self.kept.len() < KEPT {
@@ -73,62 +73,63 @@ impl Noted {
         }
     }
 
-    /// Whether this codec was tried; of a trained one, with any dictionary.
+    /// Whether this codec was tried; a trained one, with any dictionary.
     pub fn has(&self, codec: CodecId) -> bool {
         (codec.0..memfit_core::trace::CODECS_MAX as u8)
             .take_while(|&id| id == codec.0 || CodecId(id).name() == codec.name())
             .any(|id| self.codecs >> id & 1 == 1)
     }
 
-    /// What pages of the sample held, to stand for those that nobody has looked at.
+    /// Contents of sampled pages, to stand for pages whose content was not recorded.
     pub fn kept(&self) -> &[Content] {
         &self.kept
     }
 }
 
-/// A recording that is read.
+/// A recording that is being read.
 pub struct Recorded<R> {
     reader: Reader<R>,
     core: Core,
     contents: Contents,
     events: VecDeque<Event>,
-    /// Events that were handed out.
+    /// Number of events handed out.
     gone: u64,
-    /// By object.
+    /// Evicted pages of unknown content, by object.
     left: NumberMap<u32, Left>,
-    /// The same in the order of their events; those that are known by now are skipped.
+    /// Events that wait, in order, with their objects; entries whose content is known by now are
+    /// skipped.
     waiting: VecDeque<(u64, u32)>,
     faults: NumberSet<(u32, u64)>,
-    /// Mappings that were told.
+    /// The last mapping reported for each process.
     mapped: NumberMap<u32, PageRange>,
-    /// What was found last, by process and region.
+    /// Content found last, by process and region.
     found: NumberMap<(u32, u64), ContentId>,
-    /// What pages of the sample held last, by process and page.
+    /// Content found last of sampled pages, by process and page.
     seen: NumberMap<(u32, u64), ContentId>,
     noted: Noted,
-    /// Share of the time that passed in the run which its programs computed, in 1024ths.
+    /// Share of the run's time in which its programs computed, in 1024ths.
     computing: u64,
     at_ns: u64,
     tick: Option<u64>,
-    /// By the last note, if the run was recorded with its accesses.
+    /// By the last note; `None` if the run was recorded without accesses.
     sampled: Option<Sampled>,
-    /// Only these pages are told of.
+    /// Only these pages are reported, if set.
     only: Option<Sampled>,
-    /// What they may hold if nobody has looked.
+    /// Contents that stand for those that were not recorded.
     others: Arc<[Content]>,
     same: u64,
     ended: bool,
     cut: Option<ReadError>,
-    /// Bytes of the recording, if that is known.
+    /// Size of the recording in bytes, if it is known.
     length: Option<u64>,
 }
 
 impl<R: Read> Recorded<R> {
-    /// Begins to read. `computing`: the share of the run's time in which its programs computed, 0
-    /// to 1; the rest was waiting.
+    /// Begins to read. `computing`: share of the run's time in which its programs computed, 0 to 1;
+    /// they waited for the rest.
     ///
     /// # Errors
-    /// When there can be no such run.
+    /// If the recording is from another version of memfit, or no core can be made from its head.
     pub fn new(reader: Reader<R>, computing: f64) -> Result<Recorded<R>, ReplayError> {
         if reader.head().memfit != MEMFIT {
             return Err(ReplayError::Version(reader.head().memfit.clone()));
@@ -161,7 +162,7 @@ impl<R: Read> Recorded<R> {
         })
     }
 
-    /// Where the recording was cut, if it was and that was reached.
+    /// Where and why the recording was cut, once the reader has reached that place.
     pub fn cut(&self) -> Option<&ReadError> {
         self.cut.as_ref()
     }
@@ -171,37 +172,36 @@ impl<R: Read> Recorded<R> {
         self.at_ns
     }
 
-    /// Calls so far.
+    /// Number of calls so far.
     pub fn calls(&self) -> u64 {
         self.core.number()
     }
 
-    /// Tells of sampled pages alone. Those that nobody has looked at hold what one of `others`
-    /// does.
+    /// Reports only sampled pages. A page whose content was not recorded gets one of `others`.
     #[must_use]
     pub fn of_sample(self, sampled: Sampled, others: Arc<[Content]>) -> Recorded<R> {
         Recorded { only: Some(sampled), others, ..self }
     }
 
-    /// What was recorded of contents, as far as was read.
+    /// Contents in the recording, as far as it was read.
     pub fn noted(&self) -> &Noted {
         &self.noted
     }
 
-    /// So many bytes are all of the recording.
+    /// Sets the size of the recording in bytes, for [`EventSource::share`].
     #[must_use]
     pub fn of_length(self, length: Option<u64>) -> Recorded<R> {
         Recorded { length, ..self }
     }
 
-    /// What is sampled as far as was read, which is further than the events that were handed out:
-    /// nearly all touches of these pages are in the recording. `None` if the run was recorded
-    /// without accesses.
+    /// The pages that the run samples, by what was read, which is ahead of the events handed out.
+    /// The recording has nearly all touches of these pages. `None` if the run was recorded without
+    /// accesses.
     pub fn sampled(&self) -> Option<Sampled> {
         self.sampled
     }
 
-    /// What the recorded core counted.
+    /// The replayed core.
     pub fn core(&self) -> &Core {
         &self.core
     }
@@ -225,7 +225,7 @@ impl<R: Read> Recorded<R> {
         }
         self.same = self.core.number();
         let Block::Calls { bytes, calls, .. } = block else { return Ok(()) };
-        // The reader keeps the bytes of its block.
+        // Copied, because the reader keeps the block's bytes.
         let bytes = bytes.to_vec();
         self.passes(begins.at_ns.saturating_sub(self.at_ns));
         self.at_ns = begins.at_ns;
@@ -265,7 +265,7 @@ impl<R: Read> Recorded<R> {
         }
     }
 
-    /// Ticks come with some calls, more often than blocks begin.
+    /// Some calls carry ticks, more often than blocks begin.
     fn ticks(&mut self, tick: u64) {
         if let Some(last) = self.tick.filter(|&last| tick > last) {
             let ns = (tick - last) * 1_000_000;
@@ -283,8 +283,8 @@ impl<R: Read> Recorded<R> {
         self.only.is_none_or(|sampled| sampled.has(page))
     }
 
-    /// The part of a mapping around a page of which is told: a fault in a simulation brings no
-    /// other pages.
+    /// The part of the mapping around a page that the workload reports. With sampling it is the
+    /// page's sample region, so that a simulated fault brings in sampled pages only.
     fn told_of(&self, page: Page, limit: PageRange) -> PageRange {
         if self.only.is_none() {
             return limit;
@@ -294,7 +294,7 @@ impl<R: Read> Recorded<R> {
         PageRange { first: Page(first), pages: if self.tells(page) { end.saturating_sub(first) } else { 0 } }
     }
 
-    /// What can only be seen before the core has done it.
+    /// Reports what is visible only before the core carries out the call.
     fn before(&mut self, asked: &CoreCall<'_>) {
         match *asked {
             CoreCall::RemoveProcess { proc } => {
@@ -318,7 +318,7 @@ impl<R: Read> Recorded<R> {
                     return;
                 }
                 if let Entry::Loading(object) = entry {
-                    // If it was not compressed, it never will be.
+                    // An object without another reference will never be compressed now.
                     if self.core.refs(ObjectId(object)) == 1 {
                         self.left.remove(&object);
                     }
@@ -356,7 +356,7 @@ impl<R: Read> Recorded<R> {
         }
     }
 
-    /// What can only be seen afterwards.
+    /// Reports what is visible only after the call.
     fn after(&mut self, asked: &CoreCall<'_>) {
         match *asked {
             CoreCall::AddProcess { .. } => {
@@ -386,7 +386,7 @@ impl<R: Read> Recorded<R> {
                         let call = self.core.number();
                         self.left.insert(object, Left { proc: proc.0, page, event, call, entropy: None });
                         self.waiting.push_back((event, object));
-                        // Its contents, when they are known, and that it leaves.
+                        // `ready` hands the event out when its content is known.
                         let file = answer.file >> i & 1 == 1;
                         self.push(Event::Leaves { proc: proc.0, page, content: None, file });
                     } else if answer.dropped >> i & 1 == 1 {
@@ -398,7 +398,7 @@ impl<R: Read> Recorded<R> {
         }
     }
 
-    /// Now it is known what an object holds.
+    /// A codec has compressed an object: its content is known.
     fn known(&mut self, object: u32, coded: Coded) {
         let Some(left) = self.left.remove(&object) else { return };
         let content = match coded {
@@ -422,7 +422,7 @@ impl<R: Read> Recorded<R> {
         self.tell(left.event, content);
     }
 
-    /// Somebody has looked at a page.
+    /// Takes a recorded content.
     fn held(&mut self, held: &Held) {
         self.noted.see(held);
         let content = Content::held(held);
@@ -439,7 +439,7 @@ impl<R: Read> Recorded<R> {
                     self.noted.keep(content);
                 }
                 self.found.insert((proc.0, page.0 / REGION), name);
-                // It may have come back and left again since.
+                // The page may have come back and left again since the content was read.
                 let Entry::Out(object) = self.core.entry(proc, page) else { return };
                 let looked = self.core.number().saturating_sub(calls);
                 let same = |left: &Left| (left.proc, left.page) == (proc.0, page.0) && left.call <= looked;
@@ -460,7 +460,7 @@ impl<R: Read> Recorded<R> {
         }
     }
 
-    /// Events that may be handed out: those before the first one that still waits.
+    /// Number of events that can be handed out: those before the first that still waits.
     fn ready(&mut self) -> usize {
         while let Some(&(event, object)) = self.waiting.front() {
             let waits = self.left.get(&object).is_some_and(|left| left.event == event);
@@ -475,8 +475,8 @@ impl<R: Read> Recorded<R> {
         self.events.len()
     }
 
-    /// Nobody will say what this page held: what was seen of it, or what its region holds, if the
-    /// page itself has nothing to go by.
+    /// The content of this page will never be known: takes the last one of the page, of its region,
+    /// or of a page of the sample.
     fn guess(&mut self, event: u64) {
         let index = (event - self.gone) as usize;
         if let Some(&Event::Leaves { proc, page, content: None, .. }) = self.events.get(index) {
@@ -487,7 +487,7 @@ impl<R: Read> Recorded<R> {
         }
     }
 
-    /// What another page holds: always the same one for the same page.
+    /// Content of a page of the sample, always the same one for the same page.
     fn other(&mut self, proc: u32, page: u64) -> Option<ContentId> {
         let which = mix(page ^ u64::from(proc) << 48).checked_rem(self.others.len() as u64)?;
         Some(self.contents.near(self.others[which as usize]))
@@ -512,7 +512,7 @@ impl<R: Read + Send> EventSource for Recorded<R> {
         Ok(!batch.events.is_empty())
     }
 
-    /// By bytes that were read: what waits for its contents is some blocks.
+    /// By bytes read. Events that wait are only a few blocks behind.
     fn share(&self) -> Option<f64> {
         self.length.map(|length| (self.reader.offset() as f64 / length.max(1) as f64).min(1.0))
     }

@@ -1,4 +1,4 @@
-//! The same calls to a core of the same scheme: it must decide the same.
+//! Replays recorded core calls on a core of the same scheme: it must decide the same.
 
 use memfit_core::trace::{Damaged, Decoder};
 use memfit_core::{Core, Counters};
@@ -6,37 +6,37 @@ use memfit_trace::{Begins, Block, HeadError, ReadError, Reader, MEMFIT};
 use std::fmt;
 use std::io::Read;
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Debug)]
 pub struct Replay {
-    /// Calls that were done again.
+    /// Calls replayed.
     pub calls: u64,
-    /// Those up to which all decisions were the same: all of them, but for the last block of a
-    /// recording that was cut.
+    /// Number of the last call up to which all decisions were compared equal. It is less than
+    /// `calls` only if the recording was cut, by the last block.
     pub compared: u64,
-    /// Time of the run that they took, ns; that of the last block's beginning if it was cut.
+    /// Time of the run up to its end, ns; if it was cut, up to the beginning of its last block.
     pub run_ns: u64,
     /// Counts of the replayed core.
     pub counters: Counters,
-    /// Where and why the recording ends before its end.
+    /// Where and why the recording breaks off.
     pub cut: Option<ReadError>,
 }
 
-/// A recording that cannot be replayed.
+/// Why a recording cannot be replayed.
 #[derive(Debug)]
 pub enum ReplayError {
-    /// Another version of memfit recorded it, this one: it may decide otherwise, or hold calls for
-    /// impossible.
+    /// This other version of memfit recorded it, and may decide differently or make calls that are
+    /// invalid here.
     Version(String),
-    /// No core can be made for it.
+    /// No core can be made from its head.
     Head(HeadError),
-    /// Calls that none are, in a block that is whole; its offset in bytes.
+    /// A complete block holds invalid calls; offset of the block in bytes.
     Calls(u64, Damaged),
-    /// The core has decided otherwise than in the run, between these two calls.
+    /// Between these two calls the core decided differently from the run.
     Diverged {
-        /// Of the last call up to which all was the same.
+        /// Number of the last call up to which the decisions were the same.
         after: u64,
-        /// Of the first one before which it was not.
+        /// Number of the first call before which they differed.
         before: u64,
     },
 }
@@ -59,10 +59,10 @@ impl fmt::Display for ReplayError {
     }
 }
 
-/// Replays a recording up to its end, or to where it was cut.
+/// Replays a recording up to its end, or up to where it was cut.
 ///
 /// # Errors
-/// When it cannot be replayed, or is not as it was.
+/// If it cannot be replayed, or if the core decides differently.
 pub fn replay<R: Read>(reader: &mut Reader<R>) -> Result<Replay, ReplayError> {
     if reader.head().memfit != MEMFIT {
         return Err(ReplayError::Version(reader.head().memfit.clone()));

@@ -1,4 +1,4 @@
-//! Several machines, fed with the same events.
+//! Several machines that get the same events.
 
 use crate::contents::Contents;
 use crate::event_source::{Batch, EventSource, Far};
@@ -11,30 +11,30 @@ use std::sync::mpsc::sync_channel;
 use std::sync::Arc;
 use std::thread;
 
-/// Batches that may wait for a thread.
+/// Most batches queued for a thread.
 const WAITING: usize = 4;
 
-/// What came of a machine.
+/// Result of a machine.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Counts.
+    /// Counts, scaled up to the whole if the run was a miniature.
     pub tally: Tally,
-    /// Those of the core.
+    /// Counts of the core.
     pub counters: Counters,
-    /// Time.
+    /// Times.
     pub times: Times,
-    /// Marks of the workload.
+    /// Marks of the workload that were reached.
     pub reached: Vec<Reached>,
-    /// Pages in the pool at the end, and the frames that they took.
+    /// Pages and frames of the pool at the end.
     pub pool: (u64, u64),
-    /// Bytes of the core's own tables at the end; they are not in the budget here.
+    /// Bytes of the core's own tables at the end; the simulated budget does not include them.
     pub tables_bytes: u64,
     /// Time of all operations one after the other, ns: the cost of Han et al. 2018, equation 1.
     pub operations_ns: u64,
-    /// Energy of the device beyond that of an idle one, nJ, if it is known.
+    /// Energy of the device beyond idle, nJ, if it is known.
     pub energy_nj: Option<u64>,
-    /// Days until the device's rated writes are used up if it goes on like this, if that is known
-    /// and anything was written.
+    /// Days until the device's rated bytes are written at this rate. `None` if it has no rating or
+    /// nothing was written.
     pub days_to_rated_writes: Option<f64>,
 }
 
@@ -57,20 +57,20 @@ impl Outcome {
         }
     }
 
-    /// The program's time in terms of what it would take if all of its pages stayed in memory;
-    /// `None` if it never computes.
+    /// Run time relative to the run time with all pages in memory; `None` if the program never
+    /// computes.
     pub fn slowdown(&self) -> Option<f64> {
         (self.times.computes > 0).then(|| self.times.program as f64 / self.times.computes as f64)
     }
 
-    /// Compressed size of what was compressed, in terms of its size.
+    /// Compression ratio: size after / size before.
     pub fn ratio(&self) -> Option<f64> {
         let (before, after) = self.tally.coded_bytes;
         (before > 0).then(|| after as f64 / before as f64)
     }
 }
 
-/// What a machine counted, as [`price`] takes it.
+/// Counts of a machine in the form that [`price`] takes.
 pub fn counts(tally: &Tally) -> Counts {
     let of = |by: &crate::machine::BySource| FaultCounts {
         zero: by.zero,
@@ -95,15 +95,15 @@ pub fn counts(tally: &Tally) -> Counts {
     }
 }
 
-/// Threads that are worth starting for so many machines.
+/// Number of threads worth starting for this many machines.
 pub fn threads(machines: usize) -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(machines).max(1)
 }
 
-/// Runs machines of all these setups, on so many threads. `progress` is called now and then.
+/// Runs a machine for each setup on `threads` threads. Calls `progress` after each batch.
 ///
 /// # Errors
-/// When the source ends by one.
+/// If the source fails.
 pub fn sweep(
     source: &mut dyn EventSource,
     setups: &[Setup],
@@ -137,7 +137,7 @@ pub fn sweep(
             events += batch.events.len() as u64;
             let full = Arc::new(batch.hand_over());
             if inputs.iter().any(|input| input.send(Arc::clone(&full)).is_err()) {
-                // That thread has panicked, and says so when it is joined.
+                // The thread has panicked; the join below passes the panic on.
                 break Ok(());
             }
             progress(Far { events, share: source.share() });

@@ -1,5 +1,5 @@
-//! What programs do with their pages, for people: how much of them they use within a while, whether
-//! one after the other, and of how many it is known what they hold.
+//! What programs do with their pages, for people: how many they use again within a time window, how
+//! often in sequence, and for how many the contents are known.
 
 use crate::event_source::{Batch, EventSource};
 use crate::hash::NumberMap;
@@ -7,33 +7,32 @@ use crate::lru::Table;
 use crate::replay::ReplayError;
 use crate::workload::{Event, UNKNOWN};
 
-/// Places in a process that it goes on from, the newest first: more than one, as threads and arrays
-/// take turns.
+/// Positions kept for each process, newest first, from which a sequence can go on. Several, because
+/// threads and arrays take turns.
 const STREAMS: usize = 8;
 
-/// What was seen of a workload.
+/// Measurements of a workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WorkingSet {
-    /// Touches of pages that were touched before.
+    /// Touches of pages that had been touched earlier.
     pub again: u64,
-    /// Of these: of the page that follows one of the last few touched.
+    /// Of these, touches of the page after one of the last few touched.
     pub in_sequence: u64,
-    /// Pages that left memory in the recorded run, or were mapped in one that is made.
+    /// Pages that the recorded run evicted, or that a generated workload mapped.
     pub pages: u64,
-    /// Of these, those of which it is known what they hold.
+    /// Of these, pages whose content is known.
     pub known: u64,
-    /// Pages used again within each window of time in which there were any.
+    /// Pages used again, for each window that had any.
     windows: Vec<u32>,
     /// Processes at the end of each window.
     processes: Vec<u32>,
 }
 
 impl WorkingSet {
-    /// Looks at a whole workload. `window_ns`: of what is used again within that time the pages are
-    /// counted.
+    /// Measures a whole workload. `window_ns`: length of a time window, ns.
     ///
     /// # Errors
-    /// When the source ends by one.
+    /// If the source fails.
     pub fn of(source: &mut dyn EventSource, window_ns: u64) -> Result<WorkingSet, ReplayError> {
         let mut watch = Watch::new(window_ns);
         let mut batch = Batch::default();
@@ -43,14 +42,14 @@ impl WorkingSet {
         Ok(watch.end())
     }
 
-    /// Pages that are used again in the middle one of all windows: a working set (P. J. Denning,
-    /// "The working set model for program behavior", CACM 11(5), 1968). Pages that are new in a
-    /// window do not count.
+    /// Median over the windows of the pages used again: a working set (P. J. Denning, "The working
+    /// set model for program behavior", CACM 11(5), 1968). Pages that are new in a window do not
+    /// count.
     pub fn most_pages(&self) -> u64 {
         middle(&self.windows)
     }
 
-    /// Processes in the middle one of all windows.
+    /// Median over the windows of the number of processes.
     pub fn processes(&self) -> u64 {
         middle(&self.processes)
     }
@@ -64,11 +63,11 @@ fn middle(numbers: &[u32]) -> u64 {
 
 struct Watch {
     window_ns: u64,
-    /// Time in the window, and its number; numbers begin with 1.
+    /// Time in the current window, and its number, from 1 on.
     at_ns: u64,
     window: u32,
     used: u32,
-    /// In which window a page was used last.
+    /// The window in which each page was used last.
     table: Table,
     streams: NumberMap<u32, [u64; STREAMS]>,
     processes: u32,
@@ -90,7 +89,7 @@ impl Watch {
                 self.working_set.pages += 1;
                 self.working_set.known += u64::from(content.is_some());
             }
-            // Recordings say it with another kind, and know what left instead.
+            // In recordings the kind is unknown; [`Event::Leaves`] counts there.
             Event::Maps { pages, kind, .. } if kind != UNKNOWN => {
                 self.working_set.pages += pages;
                 self.working_set.known += pages;
@@ -115,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// `by_itself`: not beside another.
+    /// `by_itself`: not brought in beside a faulting page.
     fn touch(&mut self, proc: u32, page: u64, by_itself: bool) {
         let last = std::mem::replace(self.table.number(proc, page), self.window);
         self.used += u32::from(last > 0 && last < self.window);
@@ -134,7 +133,7 @@ impl Watch {
         if self.at_ns < self.window_ns {
             return;
         }
-        // Windows in which nothing was used say nothing of how much is used at once.
+        // A window without use says nothing of how much is used at once.
         self.at_ns %= self.window_ns;
         self.window += 1;
         self.working_set.processes.push(self.processes);
@@ -170,7 +169,7 @@ mod tests {
     fn what_is_used_again_within_a_window_is_the_working_set() {
         let fill = (0..100).map(touch);
         let second = Event::Computes { ns: 1000 };
-        // Ten pages in each of 20 windows, several times; all of them in one.
+        // Ten pages in each of 20 windows, several times; then all of them in one.
         let small = (0..20).flat_map(|_| (0..30).map(|i| touch(i % 10)).chain([second]));
         let working_set = seen(fill.clone().chain([second]).chain(small.clone()).chain((0..100).map(touch)));
         assert_eq!((working_set.most_pages(), working_set.windows.len()), (10, 21));

@@ -1,49 +1,49 @@
-//! What programs do to their memory, as the simulator takes it: from a generator, or from a
-//! recorded run.
+//! What programs do to their memory, as input of the simulator: generated, or from a recorded run.
 
 use crate::contents::ContentId;
 
-/// In place of a generator: nothing is known of what is written.
+/// In place of a generator: the contents of written pages are unknown.
 pub const UNKNOWN: u16 = u16::MAX;
 
-/// How a page is used.
+/// How a page is touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// Read.
     Read,
-    /// Written to: what it holds is another content of its kind from now on.
+    /// Written: from now on the page holds another content of its kind.
     Write,
-    /// A page of a file, clean, is read: when it was dropped it is read from there.
+    /// Read of a clean page of a file; if the page was dropped, it is read from the file.
     File,
 }
 
-/// One thing that happens. Pages are numbers of pages of 4 KiB in the address space of a process.
-/// Processes have the numbers that the workload gives them, in use from [`Event::Starts`] or
-/// [`Event::Forks`] to [`Event::Ends`].
+/// One event. Pages are numbers of 4 KiB pages in the address space of a process. The workload
+/// numbers the processes; a number is valid from [`Event::Starts`] or [`Event::Forks`] to
+/// [`Event::Ends`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A process without any memory.
+    /// A process starts, without memory.
     Starts {
         /// Its number.
         proc: u32,
     },
-    /// It is gone, with all of its pages.
+    /// A process ends; all of its pages are freed.
     Ends {
         /// Its number.
         proc: u32,
     },
-    /// A process with the same memory.
+    /// A process forks; the child has the same memory.
     Forks {
         /// Number of the parent.
         parent: u32,
-        /// Of the new one.
+        /// Number of the child.
         child: u32,
-        /// With what is in memory; otherwise that is found there later.
+        /// The child has its parent's resident pages at once; otherwise [`Event::Present`] reports
+        /// them later.
         present: bool,
     },
-    /// Memory is mapped: its pages will hold, when they are written, what this generator of
-    /// [`memfit_codec::generate::GENERATORS`] makes. Until then they are zeros. May be said again
-    /// with another one.
+    /// Memory is mapped. A written page will hold what this generator of
+    /// [`memfit_codec::generate::GENERATORS`] makes; until then it holds zeros. The generator of a
+    /// range can be changed by another such event.
     Maps {
         /// The process.
         proc: u32,
@@ -54,43 +54,42 @@ pub enum Event {
         /// Index of the generator.
         kind: u16,
     },
-    /// A page is in memory, without a fault: a recorded run has found it there when it began to
-    /// manage it.
+    /// A page is in memory without a fault: the recorded run found it present when it adopted
+    /// memory.
     Present {
         /// The process.
         proc: u32,
         /// The page.
         page: u64,
     },
-    /// A page is used.
+    /// A page is touched.
     Touches {
         /// The process.
         proc: u32,
         /// The page.
         page: u64,
-        /// For what.
+        /// Kind of the touch.
         how: How,
     },
-    /// A page comes back beside the one before it, without being used: a recorded run has brought
-    /// it.
+    /// A page comes in without a touch: the recorded run brought it in beside a faulting page.
     Brought {
         /// The process.
         proc: u32,
         /// The page.
         page: u64,
     },
-    /// A page leaves memory: a recorded run has evicted it then.
+    /// The recorded run evicts a page.
     Leaves {
         /// The process.
         proc: u32,
         /// The page.
         page: u64,
-        /// What it holds, if that is known: the number of one of [`crate::Batch`]'s.
+        /// The content if it is known, by its number in [`crate::Batch`]es.
         content: Option<ContentId>,
         /// It is a clean page of a file.
         file: bool,
     },
-    /// What pages hold is thrown away (munmap, MADV_DONTNEED).
+    /// The contents of pages are discarded (munmap, MADV_DONTNEED).
     Frees {
         /// The process.
         proc: u32,
@@ -99,7 +98,7 @@ pub enum Event {
         /// Pages.
         pages: u64,
     },
-    /// Pages are mapped elsewhere (mremap).
+    /// Pages are moved in the address space (mremap).
     Moves {
         /// The process.
         proc: u32,
@@ -107,25 +106,26 @@ pub enum Event {
         first: u64,
         /// Pages.
         pages: u64,
-        /// First page from now on.
+        /// First page of the new place.
         to: u64,
     },
-    /// The program computes, and no page is used for the first time meanwhile.
+    /// The programs compute, without a first touch of a page meanwhile.
     Computes {
         /// Time, ns.
         ns: u64,
     },
-    /// Somebody wants to know what was up to here: the end of a launch, of a turn, of a repetition.
+    /// A point at which the machine notes its state: the end of a launch, of a turn, of a
+    /// repetition.
     Reaches {
-        /// Which mark; the workload's own.
+        /// Number of the mark, chosen by the workload.
         mark: u32,
     },
 }
 
-/// A source of events, the same each time from the same seed. Its memory does not grow with the
+/// A source of events. The same seed gives the same events. Its memory does not grow with the
 /// number of events.
 pub trait Workload: Iterator<Item = Event> + Send {
-    /// Says what a mark is, for tables.
+    /// Name of a mark, for tables.
     fn mark(&self, mark: u32) -> String {
         format!("mark {mark}")
     }

@@ -1,11 +1,11 @@
-//! A simulated run as a recording.
+//! Records a simulated run.
 
 use crate::machine::Machine;
 use memfit_trace::{Begins, Filled, Head, Tape, Writer};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-/// What the recorder and its owner share.
+/// State that the recorder and its owner share.
 struct Output<W> {
     tape: Tape,
     writer: Option<Writer<W>>,
@@ -23,11 +23,11 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// A recording under way.
+/// A recording in progress.
 pub struct Recorder<W>(Arc<Mutex<Output<W>>>);
 
 impl<W: Write + Send + 'static> Recorder<W> {
-    /// Writes down what the core of a machine is asked from now on.
+    /// Records the core calls of a machine from now on.
     ///
     /// # Errors
     /// Those of `out`.
@@ -47,15 +47,15 @@ impl<W: Write + Send + 'static> Recorder<W> {
         Ok(Recorder(output))
     }
 
-    /// Time has passed.
+    /// Sets the time of the run, ns.
     pub fn now(&self, ns: u64) {
         self.0.lock().expect("nobody panics with it").now_ns = ns;
     }
 
-    /// Writes what is left, and the end.
+    /// Writes the remaining calls and the end of the recording.
     ///
     /// # Errors
-    /// Those of the output, also earlier ones.
+    /// Those of the output, earlier ones included.
     pub fn finish(self, machine: &mut Machine) -> io::Result<W> {
         let (core, _) = machine.recording();
         core.end_recording();

@@ -1,17 +1,16 @@
-//! Stack distances: at each touch the number of pages that were touched since the last touch of the
-//! page, itself included. A memory of as many pages or more hits.
+//! Stack distances: at each touch, the number of pages touched since the last touch of the page,
+//! itself included. A memory of that many pages or more hits.
 //!
 //! The last touch of each page is a mark on an axis of time; a distance is a number of marks (B. T.
 //! Bennett and V. J. Kruskal, "LRU stack processing", IBM Journal of Research and Development
 //! 19(4), 1975; F. Olken, "Efficient methods for calculating the success function of fixed space
-//! replacement policies", LBL-12370, 1981). Marks are bits, counted by blocks of 512 in a tree of
-//! Fenwick. When the axis is at its end the marks move together at its beginning, so it is a few
-//! times as long as there are pages, whatever the number of touches.
+//! replacement policies", LBL-12370, 1981). Marks are bits, counted by blocks of 512 in a Fenwick
+//! tree. When the axis is full the marks are compacted at its beginning. So its length is a few
+//! times the number of pages, whatever the number of touches.
 //!
-//! A page that is freed leaves its mark behind, as a hole: the memories that had the page have room
-//! from then on. The next page that such a memory does not have, at its place or deeper, takes the
-//! topmost hole; the place that it had itself, if any, is a hole then, as in those memories that
-//! had it nothing else has left.
+//! A freed page leaves its mark as a hole: the memories that held the page have a free place. The
+//! next touched page that lies deeper than the topmost hole, or is new, fills that hole. Its own
+//! old place, if any, becomes a hole, because memories that held the page evicted nothing else.
 
 use super::{rename, Hits, Pages, Table};
 use crate::workload::Event;
@@ -21,14 +20,14 @@ use std::collections::BinaryHeap;
 const BLOCK: usize = 512;
 /// Shortest axis, times.
 const AXIS_MIN: usize = 1 << 14;
-/// The axis is so many times as long as there are marks when it is made anew.
+/// Length of a compacted axis for each mark.
 const AXIS_PER_MARK: usize = 4;
 
 /// Marks on the axis of time.
 #[derive(Debug)]
 struct Marks {
     words: Vec<u64>,
-    /// Fenwick's tree over the numbers of marks in blocks.
+    /// Fenwick tree over the number of marks in each block.
     tree: Vec<u32>,
     count: u32,
 }
@@ -57,7 +56,7 @@ impl Marks {
         self.add(time, 1);
     }
 
-    /// A mark goes to a later time.
+    /// Moves a mark to a later time.
     fn postpone(&mut self, from: u32, to: u32) {
         self.words[from as usize / 64] &= !(1 << (from % 64));
         self.words[to as usize / 64] |= 1 << (to % 64);
@@ -67,7 +66,7 @@ impl Marks {
         }
     }
 
-    /// Marks before a time.
+    /// Number of marks before a time.
     fn before(&self, time: u32) -> u32 {
         let (mut block, word) = (time as usize / BLOCK, time as usize / 64);
         let first = block * (BLOCK / 64);
@@ -85,7 +84,7 @@ impl Marks {
 /// for their distances.
 #[derive(Debug)]
 pub struct Distances {
-    /// Times of the last touches, from 1 on.
+    /// Time of each page's last touch, from 1 on.
     table: Table,
     marks: Marks,
     /// Times of the marks without a page.
@@ -104,7 +103,7 @@ impl Default for Distances {
 }
 
 impl Distances {
-    /// Without any touches.
+    /// No touches.
     pub fn new() -> Distances {
         Distances {
             table: Table::default(),
@@ -117,12 +116,12 @@ impl Distances {
         }
     }
 
-    /// What happens next.
+    /// Handles an event.
     pub fn event(&mut self, event: &Event) {
         self.see(event);
     }
 
-    /// Hits and misses by size so far.
+    /// Hits and misses by size, so far.
     pub fn curve(&self) -> Curve {
         let sum = |sum: &mut u64, &touches: &u64| {
             *sum += touches;
@@ -131,12 +130,12 @@ impl Distances {
         Curve { hits: self.histogram.iter().scan(0, sum).collect(), touches: self.touches, cold: self.cold }
     }
 
-    /// Touches at each distance, from 1 on; cold ones are at none.
+    /// Touches at each distance, from 1 on; cold touches have none.
     pub fn histogram(&self) -> &[u64] {
         &self.histogram
     }
 
-    /// Moves all marks together at the beginning of an axis that is long enough.
+    /// Compacts all marks at the beginning of a new axis.
     fn compact(&mut self) {
         let count = self.marks.count as usize;
         let old = std::mem::replace(&mut self.marks, Marks::new((count * AXIS_PER_MARK).max(AXIS_MIN)));
@@ -177,7 +176,7 @@ impl Pages for Distances {
         let last = self.table.number(proc, page);
         let time = *last;
         if time != 0 && time + 1 == self.now {
-            // The same page again: it is the topmost one.
+            // The same page again is the topmost one.
             self.note(1);
             return;
         }
@@ -223,21 +222,21 @@ impl Pages for Distances {
 /// Hits of plain LRU at every size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Curve {
-    /// By size in pages - 1; more pages have no more hits than the most there.
+    /// By size in pages - 1; larger memories have as many hits as the last.
     hits: Vec<u64>,
     touches: u64,
     cold: u64,
 }
 
 impl Curve {
-    /// With so many pages of memory.
+    /// Hits with `size` pages of memory.
     pub fn hits(&self, size: u64) -> Hits {
         let at = size.min(self.hits.len() as u64) as usize;
         let hits = at.checked_sub(1).map_or(0, |at| self.hits[at]);
         Hits { touches: self.touches, hits, cold: self.cold }
     }
 
-    /// The least number of pages with which nothing is missed but what is cold.
+    /// The smallest memory in pages in which only cold touches miss.
     pub fn enough(&self) -> u64 {
         self.hits.len() as u64
     }

@@ -12,7 +12,7 @@ type Chunk = [u32; CHUNK as usize];
 struct Pages {
     chunks: Vec<Chunk>,
     index: NumberMap<u64, u32>,
-    /// Chunks of pages that are gone.
+    /// Chunks that no page uses.
     unused: Vec<u32>,
     last: Option<(u64, u32)>,
 }
@@ -50,7 +50,7 @@ impl Pages {
             true => self.index.keys().copied().filter(|chunk| range.contains(chunk)).collect(),
             false => range.filter(|chunk| self.index.contains_key(chunk)).collect(),
         };
-        // The order of a map is not the same each time.
+        // The order of a map depends on its history.
         known.sort_unstable();
         for chunk in known {
             let place = self.index[&chunk];
@@ -71,7 +71,7 @@ impl Pages {
     }
 }
 
-/// Numbers by process and page; 0 for a page that has none.
+/// Numbers by process and page; 0: no number.
 #[derive(Debug, Default)]
 pub struct Table {
     procs: Vec<Pages>,
@@ -105,24 +105,24 @@ impl Table {
         self.pages(proc).number(page)
     }
 
-    /// Takes the numbers of all pages of a range that have one.
+    /// Takes the numbers out of a range; calls `taken` with each page that had one.
     pub fn take(&mut self, proc: u32, first: u64, pages: u64, mut taken: impl FnMut(u64, u32)) {
         self.pages(proc).take(first, pages, &mut taken);
     }
 
-    /// Takes those of a whole process.
+    /// Takes the numbers of a whole process out.
     pub fn take_process(&mut self, proc: u32, mut taken: impl FnMut(u32)) {
         let Some(place) = self.index.remove(&proc) else { return };
         self.last = None;
         self.unused.push(place);
         let pages = std::mem::take(&mut self.procs[place as usize]);
-        // Those that stay 0 in its unused chunks are none.
+        // Unused chunks hold zeros, which are no numbers.
         for chunk in pages.chunks {
             chunk.iter().copied().filter(|&number| number != 0).for_each(&mut taken);
         }
     }
 
-    /// Every number that there is.
+    /// Calls `each` for every number.
     pub fn each(&mut self, mut each: impl FnMut(&mut u32)) {
         let chunks = self.procs.iter_mut().flat_map(|pages| pages.chunks.iter_mut());
         chunks.for_each(|chunk| chunk.iter_mut().filter(|number| **number != 0).for_each(&mut each));

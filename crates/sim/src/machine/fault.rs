@@ -1,4 +1,4 @@
-//! Touches of pages, and what is to be done for them.
+//! Touches of pages, and the faults that they cause.
 
 use super::tier::one;
 use super::{range, BySource, Machine, Residents};
@@ -13,7 +13,7 @@ impl Machine {
     pub(super) fn touch(&mut self, id: ProcId, page: u64, how: How) {
         self.tally.touches += 1;
         if how == How::File && self.scheme.classes == Classes::Anonymous {
-            // The kernel's own.
+            // Under such a scheme the kernel keeps pages of files.
             return;
         }
         let shadow = self.shadows[id.0 as usize].as_mut().expect("a started process has shadow pages");
@@ -32,8 +32,7 @@ impl Machine {
         }
     }
 
-    /// A page that a recorded run has brought beside another, or had in memory before it was
-    /// registered.
+    /// Handles a page that the recorded run brought in beside a faulting page.
     pub(super) fn brought(&mut self, id: ProcId, page: u64) {
         if self.residents == Residents::Simulated {
             return self.touch(id, page, How::Read);
@@ -43,7 +42,7 @@ impl Machine {
         }
     }
 
-    /// A page is in memory already.
+    /// Handles a page that the recorded run found present when it adopted memory.
     pub(super) fn present(&mut self, id: ProcId, page: u64) {
         let info = self.shadow(id).page(page);
         if info.resident {
@@ -51,7 +50,7 @@ impl Machine {
         }
         (info.resident, info.written) = (true, true);
         if !self.core.adopt(id, Page(page), false) {
-            // It is outside here: in the recorded run it was not.
+            // The simulated scheme has evicted the page; the recorded run had not.
             self.shadow(id).page(page).resident = false;
             return self.serve(id, page, How::Read, true);
         }
@@ -68,7 +67,7 @@ impl Machine {
         self.tally.peak_swap_bytes = self.tally.peak_swap_bytes.max(swap);
     }
 
-    /// What is in the swap tier.
+    /// Bytes in use in the swap tier.
     fn swapped_bytes(&self) -> u64 {
         match self.wants_log() {
             true => self.tier.live_bytes(),
@@ -97,7 +96,7 @@ impl Machine {
         self.balance();
     }
 
-    /// What a fault may bring besides.
+    /// The pages that a fault may bring in.
     fn limit(&mut self, id: ProcId, page: u64) -> PageRange {
         match (self.residents, self.shadow(id).mapping(page)) {
             (Residents::Simulated, Some((first, end, _))) => range(first, end - first),
@@ -105,7 +104,8 @@ impl Machine {
         }
     }
 
-    /// Reads what is in the swap tier, if the page is. Returns how many pages are at hand then.
+    /// If the page is in the swap tier, reads it and pages ahead of it, unless an earlier read did.
+    /// Returns how many contiguous pages the fault can bring in.
     fn read_ahead(&mut self, id: ProcId, page: u64) -> u32 {
         let wanted = &mut self.lists.wanted;
         wanted.clear();
@@ -128,7 +128,7 @@ impl Machine {
         let mut ns = if around { costs.around_ns } else { costs.copy_ns };
         let by: fn(&mut BySource) -> &mut u64 = match load.source {
             Source::Zero if how == How::File => {
-                // The first time it must be read in any case.
+                // A first read comes from the file under every scheme: it is counted, not priced.
                 self.tally.file_first += 1;
                 filled = Filled::Read;
                 |by| &mut by.zero

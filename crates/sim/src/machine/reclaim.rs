@@ -1,5 +1,4 @@
-//! Keeping memory free, as the pager's reclaim thread does it; writes end at once, in the order in
-//! which they begin.
+//! Reclaim, as in the pager's reclaim thread. Here a write completes as soon as it begins.
 
 use super::{Machine, Residents};
 use memfit_codec::{Choice, CodecId, Pressure, PAGE};
@@ -9,12 +8,12 @@ use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, PAGE_BYT
 
 /// Most pages of a batch.
 const BATCH_PAGES: u64 = 256;
-/// Rounds in a row without gain after which nothing can be freed.
+/// Rounds without gain in a row after which reclaim gives up.
 const HOPELESS: u32 = 4;
 
 impl Machine {
-    /// Frees memory: in the background as far as time has passed, and before the program goes on if
-    /// too little is free.
+    /// Frees memory. Background reclaim does as much as the time that has passed allows. If too
+    /// little is free, the program waits for reclaim.
     pub(super) fn balance(&mut self) {
         if self.residents == Residents::AsRecorded {
             return self.balance_pool();
@@ -48,9 +47,9 @@ impl Machine {
         }
     }
 
-    /// The same where only staging and the pool can give: the pool keeps what it has as long as the
-    /// budget allows. What the run itself was over its budget for a moment is not the pool's to
-    /// make up for.
+    /// Frees memory when the recording decides which pages are resident: only staging and the pool
+    /// can shrink. The pool shrinks only below minus the low watermark: the recorded run itself was
+    /// over its budget at moments, which the pool need not make up for.
     fn balance_pool(&mut self) {
         let allowed = -(self.sizes.calm.low as i64);
         for _ in 0..HOPELESS {
@@ -76,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// One round. Whether anything has moved on.
+    /// Does one round. Returns whether it made progress.
     fn round(&mut self, origin: Origin) -> bool {
         let mut gained = self.compact();
         let below_floor = self.below_floor();
@@ -94,7 +93,7 @@ impl Machine {
         gained > 0
     }
 
-    /// Whether the resident pages are at their floor: then only the pool can give.
+    /// Whether the resident pages are at their floor, so that only the pool can shrink.
     fn below_floor(&mut self) -> bool {
         let present = self.core.present_total() * PAGE_BYTES;
         let gives = self.tier.exists() && !self.tier.full;
@@ -111,7 +110,7 @@ impl Machine {
         self.core.totals_staged() + BATCH_PAGES.min(cap / 2) > cap
     }
 
-    /// Takes a batch of the oldest pages away.
+    /// Evicts a batch of the oldest pages. Returns how many.
     fn take_away(&mut self) -> usize {
         let most = u64::from(self.scheme.reclaim.batch_pages).min(BATCH_PAGES) as usize;
         let Some((id, victims)) = self.core.pick_victims(most, self.tick(), &|_| true) else { return 0 };
@@ -128,7 +127,8 @@ impl Machine {
         self.compress_for(most, Origin::Direct)
     }
 
-    /// Compresses some of the oldest staged pages. Returns how many left staging.
+    /// Compresses at most `most` of the oldest staged pages. Returns how many left staging; room
+    /// made in a full pool counts too.
     fn compress_for(&mut self, most: usize, origin: Origin) -> usize {
         if self.core.pool_is_full() {
             return self.make_pool_smaller(true);
@@ -149,8 +149,8 @@ impl Machine {
         for &item in &picked {
             match self.compress_one(item, origin, aim) {
                 Placed::Swap => done += usize::from(self.write_raw(item.object)),
-                // At once, so that those after it find room: here writes take no time before they
-                // free it.
+                // Make room at once for the pages that follow: here a write frees its memory
+                // immediately.
                 Placed::Full => done += self.make_pool_smaller(true),
                 Placed::Nothing | Placed::Pool { .. } => done += 1,
             }
@@ -197,7 +197,8 @@ impl Machine {
         placed
     }
 
-    /// By the scheme's codec, or the one that the region is compressed best with.
+    /// Compresses with the scheme's codec, or with the codecs that the selector chooses for the
+    /// region; the smallest result counts.
     fn encode(&mut self, content: &crate::contents::Content, region: u32, aim: memfit_codec::Aim) -> Coded {
         let limit = self.core.len_max() as u16;
         let key = u64::from(region);
@@ -228,7 +229,7 @@ impl Machine {
         Coded::Bytes { codec: codec.0, len: len.into() }
     }
 
-    /// Frees frames: by compaction if it pays, else by what the pool writes to the swap tier.
+    /// Frees frames: by compaction if it pays, otherwise by writeback to the swap tier.
     fn make_pool_smaller(&mut self, pressed: bool) -> usize {
         match self.compact() {
             0 => self.write_back(pressed),
@@ -247,7 +248,7 @@ impl Machine {
         before.frames.saturating_sub(self.core.pool_frames()) as usize
     }
 
-    /// Writes the coldest of the pool. Returns how many objects left it.
+    /// Writes the coldest objects of the pool to the swap tier. Returns how many left the pool.
     fn write_back(&mut self, pressed: bool) -> usize {
         if !self.tier.exists() {
             return 0;
@@ -276,7 +277,7 @@ impl Machine {
         left
     }
 
-    /// Whole slots, or whole buffers with all that is in them.
+    /// Writes whole slots, or whole buffers with all of their objects.
     fn write_blocks(&mut self, victims: &[WriteBack]) {
         let raw = self.scheme.swap_format.kind == SwapFormat::RawSlots;
         let mut blocks: Vec<u32> = Vec::new();
@@ -298,7 +299,7 @@ impl Machine {
         }
     }
 
-    /// A page of staging as it is. Whether it has left.
+    /// Writes a staged page uncompressed. Returns whether it left staging.
     fn write_raw(&mut self, object: ObjectId) -> bool {
         let extent = if self.wants_log() {
             let stored = self.tier.append(object, PAGE_BYTES as u16, 0, false, &mut self.tally);
@@ -324,13 +325,13 @@ impl Machine {
         self.apply_effects();
     }
 
-    /// What was collected goes to the device.
+    /// Writes the collected objects to the device.
     fn flush(&mut self) {
         let ns = self.tier.flushed(self.reclaim_until, &mut self.tally);
         self.waits_for_device(ns);
     }
 
-    /// Reclaim has to wait for writes before.
+    /// Delays reclaim: it waits for the device.
     fn waits_for_device(&mut self, ns: u64) {
         self.reclaim_until += ns;
     }
@@ -342,8 +343,8 @@ impl Machine {
         }
     }
 
-    /// Appends anew what is live in a segment full of holes, if that pays. Returns how many objects
-    /// that were.
+    /// Cleans a segment with many holes, if that pays: appends its live objects anew. Returns how
+    /// many.
     fn clean(&mut self) -> usize {
         let Some((segment, objects)) = self.tier.begin_cleaning(&mut self.tally) else {
             self.no_longer_full();

@@ -1,24 +1,25 @@
-//! What the simulator knows of each page of a process: 8 bytes a page, in chunks of 512 pages.
+//! The simulator's state of each page of a process: 8 bytes a page, in chunks of 512 pages.
 
 use crate::contents::ContentId;
 use crate::hash::NumberMap;
 use std::collections::BTreeMap;
 
-/// Pages of a chunk: a leaf of the page table.
+/// Pages of a chunk, as in a leaf of the page table.
 const CHUNK: u64 = 512;
 
-/// A page.
+/// State of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
-    /// The lowest bit: it is shared with the process that forked, and counts there.
+    /// Number of the content, shifted left by one. The lowest bit is set while the page is shared
+    /// with the parent of a fork, which counts it.
     content: u32,
-    /// In the program's memory, as in the core's table: most touches need no more than this.
+    /// In the program's memory, as in the core's table. Most touches read only this field.
     pub resident: bool,
-    /// Written to since it was mapped or freed. If not, it is zeros.
+    /// Written since it was mapped or freed. If not, an anonymous page holds zeros.
     pub written: bool,
-    /// The swap tier has what it held when it came back, and it may be that still.
+    /// The swap tier keeps a clean copy: the bytes from which the page was last loaded.
     pub copied: bool,
-    /// A page of a file, and nothing was written to it.
+    /// A clean page of a file.
     pub file: bool,
 }
 
@@ -26,7 +27,7 @@ impl Info {
     const NONE: u32 = u32::MAX << 1;
     const NEW: Info = Info { content: Info::NONE, resident: false, written: false, copied: false, file: false };
 
-    /// What it is known to hold.
+    /// The content, if it is known.
     pub fn content(&self) -> Option<ContentId> {
         (self.content & !1 != Info::NONE).then_some(ContentId(self.content >> 1))
     }
@@ -35,22 +36,22 @@ impl Info {
         self.content & 1 == 1
     }
 
-    /// It is written to. Returns whether there was a copy of what it held.
+    /// Marks the page written. Returns whether it had a clean copy, which is stale now.
     pub fn write(&mut self) -> bool {
         if !self.written {
-            // No longer zeros, or what is in the file.
+            // The page no longer holds zeros or the bytes of the file.
             (self.written, self.file, self.content) = (true, false, Info::NONE | self.content & 1);
         }
         std::mem::take(&mut self.copied)
     }
 
-    /// From now on it holds this.
+    /// Sets the content.
     pub fn holds(&mut self, content: ContentId) {
         self.content = content.0 << 1 | self.content & 1;
     }
 }
 
-/// A mapping: what is written into it.
+/// A mapping; `kind` is the generator of what is written into it.
 #[derive(Debug, Clone, Copy)]
 struct Mapping {
     end: u64,
@@ -63,14 +64,14 @@ pub struct ShadowPages {
     chunks: Vec<Box<[Info; CHUNK as usize]>>,
     index: NumberMap<u64, u32>,
     last: (u64, u32),
-    /// Pages that are shared with the process that forked.
+    /// Number of pages shared with the parent of a fork.
     pub shared: u64,
-    /// By first page; they do not overlap.
+    /// By first page, without overlap.
     mappings: BTreeMap<u64, Mapping>,
 }
 
 impl ShadowPages {
-    /// Without any.
+    /// A process without pages.
     pub fn new() -> ShadowPages {
         ShadowPages {
             chunks: Vec::new(),
@@ -81,7 +82,7 @@ impl ShadowPages {
         }
     }
 
-    /// A page, known or not.
+    /// State of a page; creates it if the page is new.
     pub fn page(&mut self, page: u64) -> &mut Info {
         let (chunk, at) = (page / CHUNK, (page % CHUNK) as usize);
         if self.last.0 != chunk {
@@ -95,7 +96,7 @@ impl ShadowPages {
         &mut self.chunks[self.last.1 as usize][at]
     }
 
-    /// A page is no longer shared: it has left, or was written to.
+    /// Ends the sharing of a page, because it is evicted or written.
     pub fn unshare(&mut self, page: u64) {
         let info = self.page(page);
         if info.shared() {
@@ -104,7 +105,7 @@ impl ShadowPages {
         }
     }
 
-    /// Forgets what pages hold; calls `copied` for each of which there is a copy.
+    /// Forgets the contents of pages. Calls `copied` for each page that has a clean copy.
     pub fn forget(&mut self, first: u64, pages: u64, mut copied: impl FnMut(u64)) {
         let end = first.saturating_add(pages);
         let mut known: Vec<u64> = match pages / CHUNK > self.index.len() as u64 {
@@ -113,7 +114,7 @@ impl ShadowPages {
                 (first / CHUNK..=(end.max(1) - 1) / CHUNK).filter(|chunk| self.index.contains_key(chunk)).collect()
             }
         };
-        // The order of a map is not the same each time.
+        // The order of a map depends on its history.
         known.sort_unstable();
         for chunk in known {
             for page in (chunk * CHUNK).max(first)..((chunk + 1) * CHUNK).min(end) {
@@ -126,8 +127,8 @@ impl ShadowPages {
         }
     }
 
-    /// It is that of a child now: copies are the parent's, and what is in memory is known there
-    /// only if it is `present`.
+    /// Turns a clone of the parent's state into the child's. Clean copies stay with the parent. If
+    /// not `present`, no page is resident.
     pub fn inherited(&mut self, present: bool) {
         self.shared = 0;
         for info in self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()) {
@@ -138,8 +139,8 @@ impl ShadowPages {
         }
     }
 
-    /// Pages, and what is mapped there, are elsewhere from now on; what was there is forgotten.
-    /// Calls `copied` for each of which there was a copy.
+    /// Moves pages and mappings to `to` and forgets the pages that were there. Calls `copied` for
+    /// each page of both ranges that had a clean copy.
     pub fn remap(&mut self, first: u64, pages: u64, to: u64, mut copied: impl FnMut(u64)) {
         let infos: Vec<Info> = (first..first + pages).map(|page| *self.page(page)).collect();
         let mappings: Vec<(u64, Mapping)> =
@@ -160,13 +161,13 @@ impl ShadowPages {
         }
     }
 
-    /// Maps memory anew.
+    /// Maps memory; replaces older mappings of the range.
     pub fn map(&mut self, first: u64, pages: u64, kind: u16) {
         self.unmap(first, pages);
         self.mappings.insert(first, Mapping { end: first + pages, kind });
     }
 
-    /// No mapping is there any more.
+    /// Removes the mappings of a range.
     pub fn unmap(&mut self, first: u64, pages: u64) {
         let end = first.saturating_add(pages);
         let before = self.mappings.range(..first).next_back().map(|(&start, &mapping)| (start, mapping));
@@ -183,13 +184,13 @@ impl ShadowPages {
         }
     }
 
-    /// First page and the one after the last of the mapping, and what is written there.
+    /// First page, end and kind of the mapping that has the page.
     pub fn mapping(&self, page: u64) -> Option<(u64, u64, u16)> {
         let (&first, mapping) = self.mappings.range(..=page).next_back()?;
         (page < mapping.end).then_some((first, mapping.end, mapping.kind))
     }
 
-    /// Bytes of what is kept of its pages.
+    /// Bytes that the page states take.
     #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.chunks.len() as u64 * CHUNK * size_of::<Info>() as u64

@@ -1,4 +1,4 @@
-//! The swap tier of a simulation: where things are on the device, and what it has to do.
+//! The swap tier of a simulation: places of objects on the device, and its operations.
 
 use super::Tally;
 use crate::device::{Device, Transfers};
@@ -12,24 +12,24 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Writes that may be under way before reclaim waits for them.
+/// Writes that may be under way before reclaim waits for the device.
 const WRITES: u64 = LOG_WRITES as u64;
-/// Objects that were read ahead and may wait for their fault.
+/// Most objects that were read ahead and wait for their fault.
 const AT_HAND: usize = 1024;
 
-/// The device: a head, a clock of its own.
+/// The device with the position of its last operation and a clock.
 pub struct Disk {
     pub device: Arc<Device>,
     /// Where the last operation ended, bytes.
     at: u64,
-    /// Until when it is busy with writes.
+    /// Time at which its last write ends, ns.
     until: u64,
     /// Time of all writes, ns.
     pub write_ns: u64,
 }
 
 impl Disk {
-    /// Whether a byte takes longer than this to be written, ns.
+    /// Whether writing a byte takes longer than `ns`.
     pub fn is_slow(&self, ns: u64) -> bool {
         self.device.write_ns(&one(u64::from(LOG_FLUSH), true), 1) > ns * u64::from(LOG_FLUSH)
     }
@@ -40,7 +40,7 @@ impl Disk {
         self.at = at + bytes;
         self.until = self.until.max(now) + ns;
         self.write_ns += ns;
-        // As long as few are under way nobody waits.
+        // Reclaim waits only for writes beyond the first `WRITES`.
         (self.until - now).saturating_sub(ns * WRITES)
     }
 
@@ -52,7 +52,7 @@ impl Disk {
     }
 }
 
-/// One operation.
+/// A single operation.
 pub fn one(bytes: u64, sequential: bool) -> Transfers {
     let mut one = Transfers::default();
     one.add(bytes, sequential);
@@ -65,22 +65,22 @@ struct Open {
     flushed: u32,
 }
 
-/// A tier.
+/// The swap tier.
 pub struct Tier {
     pub disk: Disk,
     format: SwapFormat,
     bytes: u64,
     log: SwapLog,
     open: Option<Open>,
-    /// It takes nothing now.
+    /// It takes no objects at present.
     pub full: bool,
     at_hand: AtHand,
     order: VecDeque<u32>,
-    /// Clean copies by page.
+    /// Clean copies by process and page.
     copies: NumberMap<(u32, u64), Stored>,
 }
 
-/// Objects that were read and wait for their fault, by unit; by block it is only known how many.
+/// Objects that were read and wait for their fault, by unit; and their number in each block.
 #[derive(Default)]
 struct AtHand {
     units: NumberMap<u32, ()>,
@@ -113,7 +113,7 @@ impl AtHand {
         }
     }
 
-    /// Seldom are there some: what is in a block is freed before it is written again.
+    /// Seldom finds objects: the objects of a block are freed before the block is written again.
     fn remove_block(&mut self, block: u32) {
         if self.blocks.remove(&block).is_some() {
             self.units.retain(|&unit, ()| AtHand::block(unit) != block);
@@ -148,7 +148,7 @@ impl Tier {
         self.format == SwapFormat::CompressedExtents
     }
 
-    /// For the core.
+    /// The blocks that the core may assign; none for a log.
     pub fn blocks(&self) -> Vec<Range<u32>> {
         let blocks = (self.bytes / u64::from(BLOCK_BYTES)).min(u64::from(memfit_core::blocks::BLOCKS_MAX)) as u32;
         if self.is_log() || blocks == 0 {
@@ -157,7 +157,7 @@ impl Tier {
         std::iter::once(0..blocks).collect()
     }
 
-    /// First byte on the device and the one after the last, in whole blocks.
+    /// Bytes on the device that hold an object, in whole blocks.
     fn place(&self, stored: &Stored) -> Range<u64> {
         let block = u64::from(BLOCK_BYTES);
         if !self.is_log() {
@@ -170,13 +170,13 @@ impl Tier {
         at / block * block..end.next_multiple_of(block)
     }
 
-    /// Whether it was read, and nobody has used it.
+    /// Whether an earlier read brought in the object and no fault has used it.
     pub fn at_hand(&self, extent: Extent) -> bool {
         self.at_hand.contains(extent.unit)
     }
 
-    /// Reads objects; what lies together in one operation. Returns how long a fault waits for it:
-    /// writes under way are not waited for, but one.
+    /// Reads objects; adjacent ones in one operation. Returns how long the fault waits, ns: for the
+    /// reads, and for at most one block of the writes under way.
     pub fn read(&mut self, objects: &[Stored], now: u64, tally: &mut Tally) -> u64 {
         let mut places: Vec<Range<u64>> = objects.iter().map(|stored| self.place(stored)).collect();
         places.sort_unstable_by_key(|place| place.start);
@@ -208,7 +208,7 @@ impl Tier {
         ns + busy.min(self.disk.device.write_ns(&one(u64::from(BLOCK_BYTES), false), 1))
     }
 
-    /// Bytes that a batch may have in the open segment; `None` if there is no room.
+    /// Bytes that a batch may append to the open segment; `None` if the tier is full.
     pub fn batch(&mut self, tally: &mut Tally) -> Option<u32> {
         if self.left() < LOG_BATCH_MIN {
             self.close(tally);
@@ -241,7 +241,7 @@ impl Tier {
         }
     }
 
-    /// Appends an object; `None` if there is no room.
+    /// Appends an object; `None` if the tier is full.
     pub fn append(
         &mut self,
         object: ObjectId,
@@ -276,8 +276,7 @@ impl Tier {
         self.disk.write(at, bytes.into(), now, tally);
     }
 
-    /// Sends off what was collected. Returns how long reclaim has to wait for the device before it
-    /// goes on.
+    /// Writes the collected objects. Returns how long reclaim must wait for the device, ns.
     pub fn flushed(&mut self, now: u64, tally: &mut Tally) -> u64 {
         self.disk.until = self.disk.until.max(now);
         self.flush(tally);
@@ -285,7 +284,7 @@ impl Tier {
         (self.disk.until - now).saturating_sub(most)
     }
 
-    /// Writes whole blocks, neighbours in one operation. Returns how long reclaim has to wait.
+    /// Writes whole blocks; adjacent ones in one operation. Returns how long reclaim must wait, ns.
     pub fn write_blocks(&mut self, blocks: &[u32], now: u64, tally: &mut Tally) -> u64 {
         let block = u64::from(BLOCK_BYTES);
         let mut wait = 0;
@@ -295,13 +294,13 @@ impl Tier {
             tally.object_bytes += bytes;
         }
         for &block in blocks {
-            // What was read of it is not what is there now.
+            // Objects that were read ahead from the block are stale.
             self.at_hand.remove_block(block);
         }
         wait
     }
 
-    /// An object is freed.
+    /// Frees an object.
     pub fn release(&mut self, extent: Extent, len: u16) {
         self.at_hand.remove(extent.unit);
         if self.is_log() {
@@ -309,7 +308,7 @@ impl Tier {
         }
     }
 
-    /// The bytes of a page that came back are left there.
+    /// Keeps the bytes of a loaded page as its clean copy.
     pub fn keep_copy(&mut self, proc: ProcId, page: u64, stored: Stored) {
         self.at_hand.remove(stored.extent.unit);
         if let Some(old) = self.copies.insert((proc.0, page), stored) {
@@ -317,14 +316,14 @@ impl Tier {
         }
     }
 
-    /// They are the page's no longer.
+    /// Drops the clean copy of a page.
     pub fn drop_copy(&mut self, proc: ProcId, page: u64) {
         if let Some(stored) = self.copies.remove(&(proc.0, page)) {
             self.release(stored.extent, stored.len);
         }
     }
 
-    /// They belong to this object again.
+    /// Makes the clean copy of a page the place of this object.
     pub fn take_copy(&mut self, proc: ProcId, page: u64, object: ObjectId) -> Option<Stored> {
         let stored = self.copies.remove(&(proc.0, page))?;
         self.log.adopt(stored.extent, object);
@@ -339,12 +338,13 @@ impl Tier {
             dropped.extend(gone.then_some(*stored));
             !gone
         });
-        // The order of a map is not the same each time.
+        // The order of a map depends on its history.
         dropped.sort_unstable_by_key(|stored| stored.extent.unit);
         dropped.iter().for_each(|stored| self.release(stored.extent, stored.len));
     }
 
-    /// A segment that is worth to be cleaned, read, and what was appended to it.
+    /// Picks a segment worth cleaning and reads it. Returns it with the objects that were appended
+    /// to it.
     pub fn begin_cleaning(&mut self, tally: &mut Tally) -> Option<(SegmentId, Vec<ObjectId>)> {
         if !self.is_log() {
             return None;
@@ -362,12 +362,12 @@ impl Tier {
         Some((segment, objects))
     }
 
-    /// All that was live in it is elsewhere, or there was no room.
+    /// Ends the cleaning of a segment. Live objects that found no room elsewhere stay in it.
     pub fn cleaned(&mut self, segment: SegmentId) {
         self.log.cleaned(segment, false);
     }
 
-    /// Bytes of what is in the log.
+    /// Bytes of the live objects in the log.
     pub fn live_bytes(&self) -> u64 {
         self.log.usage().live_bytes
     }
