@@ -1,6 +1,6 @@
-//! Hits of plain LRU: `cargo run --release -p memfit-sim --example lru -- WORKLOAD PAGES...` writes
-//! a line `pages,hits,hits` for each size, the first by stack distances, the second of a list of
-//! that size alone. They are the same.
+//! Counts hits of plain LRU: `cargo run --release -p memfit-sim --example lru -- WORKLOAD PAGES...`
+//! writes a line `pages,hits,hits` for each size. The first count comes from stack distances, the
+//! second from a list of that size. They are equal.
 
 use memfit_sim::generate::Spec;
 use memfit_sim::lru::{Distances, Lru};

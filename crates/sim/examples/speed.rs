@@ -1,8 +1,8 @@
-//! How many events a second the simulator takes, on one core: `cargo run --release -p memfit-sim
-//! --example speed -- [ROUNDS]`.
+//! Measures events a second of the simulator on one core: `cargo run --release -p memfit-sim
+//! --example speed -- [ROUNDS] [CASE]`. `CASE` selects cases by a part of their name.
 //!
-//! The events are made beforehand. Rounds go over all cases, and the fastest of each counts: other
-//! programs only make it slower.
+//! The events are made in advance. The fastest of all rounds counts, because other programs only
+//! make a run slower.
 
 use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;

@@ -1,9 +1,9 @@
-//! Writes what a workload touches as plain text, for other simulators: a line `process,page` a
-//! touch.
+//! Writes the touches of a workload as plain text for other simulators: a line `process,page` for
+//! each touch.
 //!
-//! `cargo run --release -p memfit-sim --example touches -- [--frees] WORKLOAD > FILE`, such as
-//! `zipf:pages=10000,skew=1.0`. With `--frees` there is a line `process,page,free` for each page
-//! that was touched and is freed; without, nothing is told of it.
+//! Usage: `cargo run --release -p memfit-sim --example touches -- [--frees] WORKLOAD > FILE`, with
+//! a workload such as `zipf:pages=10000,skew=1.0`. With `--frees` it writes a line
+//! `process,page,free` for each touched page that is freed.
 
 use memfit_sim::generate::Spec;
 use memfit_sim::Event;

@@ -25,7 +25,7 @@ pub struct ContentId(pub u32);
 /// The content of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Content {
-    /// It is one word, repeated.
+    /// The word that fills the page, if it is a single one.
     pub word: Option<u64>,
     /// Entropy of its first bytes by [`memfit_codec::entropy`]; `None` if it was not estimated.
     pub entropy: Option<u32>,

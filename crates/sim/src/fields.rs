@@ -1,6 +1,5 @@
-//! Tables of numbers in TOML, read strictly. An unknown or missing key, a wrong type and a value
-//! out of range are errors that name the line and what is allowed. Devices and costs are such
-//! tables.
+//! Tables of numbers in TOML, such as devices and costs. Keys that are unknown or missing and
+//! values of a wrong type or out of range are errors that say where and what is allowed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +29,7 @@ pub enum Problem {
     WrongType { key: String, expected: String, found: String },
     /// A number below its minimum or above its maximum; `value` as written.
     OutOfRange { key: String, value: String, allowed: String },
-    /// Values that do not go together; the text says which and why.
+    /// Values that do not go together; `why` says which and why.
     Impossible { why: String },
     /// No built-in table has this name, and it is not a path.
     UnknownName { kind: &'static str, name: String, allowed: Vec<&'static str> },
@@ -102,7 +101,7 @@ pub(crate) enum Absent {
 pub(crate) struct Key {
     /// Dotted name.
     pub name: String,
-    /// What it is, with its unit.
+    /// Description with the unit.
     pub help: &'static str,
     pub min: u64,
     pub max: u64,

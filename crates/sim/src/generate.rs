@@ -1,5 +1,5 @@
-//! Programs that were never run: workloads by name, each from a seed. docs/workloads.md says what
-//! each is after.
+//! Generated workloads, by name, each from a seed. docs/workloads.md describes what each one
+//! imitates.
 
 mod apps;
 mod basic;
@@ -14,55 +14,54 @@ pub use spec::{Spec, SpecError, Values};
 
 use crate::workload::Workload;
 
-/// What a parameter is measured in, and so how it is written.
+/// The unit of a parameter, which determines how its value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Pages of 4 KiB; or a size with K, M or G behind it (binary), which is rounded to whole
-    /// pages.
+    /// Pages of 4 KiB, or a size with the suffix K, M or G (binary), rounded to whole pages.
     Pages,
     /// A whole number.
     Count,
-    /// Of 100, with decimals.
+    /// Per cent, with decimals.
     Percent,
     /// A whole number of nanoseconds.
     Nanoseconds,
     /// A whole number of milliseconds.
     Milliseconds,
-    /// Any number, with decimals.
+    /// A number with decimals.
     Real,
     /// Name of one of [`memfit_codec::generate::GENERATORS`].
     Content,
-    /// One of these.
+    /// One of these names.
     Choice(&'static [&'static str]),
 }
 
 /// A parameter of a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Param {
-    /// What it is called.
+    /// Name.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// What it is measured in.
+    /// Unit.
     pub unit: Unit,
-    /// What it is unless said, as it would be written.
+    /// Default, as it would be written.
     pub default: &'static str,
-    /// The least, in its unit; 0 for what is no number.
+    /// Minimum, in its unit; 0 for what is not a number.
     pub min: f64,
-    /// The most, in its unit; 0 for what is no number.
+    /// Maximum, in its unit; 0 for what is not a number.
     pub max: f64,
 }
 
-/// A workload.
+/// A workload that can be generated.
 #[derive(Debug)]
 pub struct WorkloadEntry {
-    /// What it is called.
+    /// Name.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// What can be said about it.
+    /// Parameters.
     pub params: &'static [Param],
-    /// Makes it.
+    /// Makes the workload from values of its parameters.
     pub make: fn(&Values<'_>) -> Box<dyn Workload>,
 }
 
@@ -124,7 +123,7 @@ const PAGES: Param = pages("pages", "footprint", "154M");
 const WRITES: Param = percent("writes", "touches that write", "50");
 const SEED: Param = count("seed", "of all that is by chance", "1", 0.0, 1e15);
 
-/// Every workload there is.
+/// Every workload.
 pub static WORKLOADS: &[WorkloadEntry] = &[
     WorkloadEntry {
         name: "scan",

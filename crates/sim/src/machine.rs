@@ -118,8 +118,7 @@ pub struct Tally {
     pub file_reads: Transfers,
     /// Times that a program waited for reclaim.
     pub waits: u64,
-    /// Pages brought in while the memory in use exceeded the budget: reclaim could not free enough
-    /// in time.
+    /// Pages brought in while the memory in use exceeded the budget.
     pub over_budget: u64,
     /// Peak of memory in use, bytes.
     pub peak_bytes: u64,
@@ -399,8 +398,7 @@ impl Machine {
         shadow.forget(first, pages, |page| tier.drop_copy(id, page));
     }
 
-    /// Notes that the recorded run evicts a page here. If residency follows the recording, evicts
-    /// it.
+    /// Notes that the recorded run evicts a page. If residency follows it, evicts the page.
     fn leaves(&mut self, id: ProcId, page: u64, content: Option<ContentId>, file: bool) {
         let info = self.shadow(id).page(page);
         info.file = file;

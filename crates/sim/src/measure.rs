@@ -30,7 +30,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Takes note of an event.
+    /// Counts an event.
     pub fn see(&mut self, event: &Event) {
         self.events += 1;
         match *event {

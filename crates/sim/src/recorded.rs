@@ -96,8 +96,7 @@ pub struct Recorded<R> {
     gone: u64,
     /// Evicted pages of unknown content, by object.
     left: NumberMap<u32, Left>,
-    /// Events that wait, in order, with their objects; entries whose content is known by now are
-    /// skipped.
+    /// The same in the order of their events; skips entries whose content is known by now.
     waiting: VecDeque<(u64, u32)>,
     faults: NumberSet<(u32, u64)>,
     /// The last mapping reported for each process.

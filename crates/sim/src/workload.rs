@@ -37,8 +37,7 @@ pub enum Event {
         parent: u32,
         /// Number of the child.
         child: u32,
-        /// The child has its parent's resident pages at once; otherwise [`Event::Present`] reports
-        /// them later.
+        /// The parent's resident pages are the child's at once; otherwise they come as `Present`.
         present: bool,
     },
     /// Memory is mapped. A written page will hold what this generator of
@@ -114,8 +113,7 @@ pub enum Event {
         /// Time, ns.
         ns: u64,
     },
-    /// A point at which the machine notes its state: the end of a launch, of a turn, of a
-    /// repetition.
+    /// Asks for the machine's state at this point: the end of a launch, a turn or a repetition.
     Reaches {
         /// Number of the mark, chosen by the workload.
         mark: u32,

@@ -1,4 +1,4 @@
-//! The tables that are built in, those of users, and docs/devices.md.
+//! The built-in tables, users' tables, and docs/devices.md.
 
 use memfit_sim::cost::{CostTable, COSTS};
 use memfit_sim::device::{Costs, Device, DEVICES, TRANSFER_BYTES};
@@ -20,7 +20,7 @@ sequential_ns = 5
 transfer_4k_ns = 6
 ";
 
-/// The message about `DEVICE` with this line changed, or this put at its end.
+/// The message about `DEVICE` with `from` replaced by `to`, or with `to` appended.
 fn device_error(from: &str, to: &str) -> String {
     assert!(DEVICE.contains(from));
     let text = if from.is_empty() { format!("{DEVICE}{to}") } else { DEVICE.replacen(from, to, 1) };
@@ -224,7 +224,7 @@ fn cost_table() -> String {
     text
 }
 
-/// The tables of docs/devices.md are those of the files. `MEMFIT_BLESS=1` writes them anew.
+/// The tables of docs/devices.md match the files. `MEMFIT_BLESS=1` rewrites them.
 #[test]
 fn the_document_has_these_numbers() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/devices.md");
@@ -245,7 +245,7 @@ fn the_document_has_these_numbers() {
     }
 }
 
-/// The example of the document is a device.
+/// The example of the document is a valid device.
 #[test]
 fn the_example_of_the_document() {
     let text = include_str!("../../../docs/devices.md");

@@ -1,4 +1,4 @@
-//! Plain LRU: what docs/lru.md says of it.
+//! Plain LRU: the numbers of docs/lru.md.
 
 use memfit_sim::generate::Spec;
 use memfit_sim::lru::{lru, Lru};
@@ -22,7 +22,7 @@ fn the_hits_are_those_of_the_document() {
     let mut checked = 0;
     for (workload, [touches, size, theirs, ours]) in table {
         assert_eq!(theirs, ours, "{workload}, {size} pages");
-        // Those of a million touches and more are for the script.
+        // bench/lru_agreement.py checks the rows with more touches.
         if touches > 200_000 {
             continue;
         }

@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// Two processes, one of which forks; mixed contents; pages of files.
+/// Two processes, of which one forks; mixed contents; pages of files.
 fn churn(machine: &mut Machine, events: u64, seed: u64, check: bool) {
     let mut random = Random(seed);
     let kinds = ["f=0.20", "f=0.50", "random", "zero", "text"].map(|name| kind(name).unwrap());
@@ -103,7 +103,7 @@ fn the_same_workload_gives_the_same_counts() {
     }
 }
 
-/// A recording of the churn under a scheme, and the machine that ran it.
+/// A recording of the churn under a scheme, and the machine that made it.
 fn recorded(preset: &str, events: u64) -> (Vec<u8>, Machine) {
     let mut machine = Machine::new(&setup(preset, 12 << 20), Contents::new());
     let recorder = Recorder::start(&mut machine, Vec::new(), vec!["churn".into()]).unwrap();

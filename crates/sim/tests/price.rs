@@ -1,4 +1,4 @@
-//! Prices against what papers print, and what the model says of waits.
+//! Prices against the numbers in papers, and the waits of the model.
 
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::{Device, Transfers, DEVICES};
@@ -104,9 +104,9 @@ fn han_wear() {
     assert_eq!(days(29 * GB) as u64, 635, "zSWAP: 29 GB");
 }
 
-/// Reads at random, each of which makes room by a write: Tuduce and Gross give sizes, accesses and
-/// seconds of their benchmark `rand` without compression, on the G5 with 1 GB. Linux writes several
-/// pages at once, but not all: the time lies between.
+/// Random reads, each of which makes room by a write. Tuduce and Gross give sizes, accesses and
+/// seconds of their benchmark `rand` without compression, on the G5 with 1 GB. Linux writes some of
+/// the pages several at once, so the time lies between the two bounds.
 #[test]
 fn tuduce_rand_without_compression() {
     for (gb, accesses, seconds) in
@@ -127,20 +127,20 @@ fn tuduce_rand_without_compression() {
     }
 }
 
-/// Cervera et al. pay one seek for all full buffers: 8 of 4 KiB with 32 pages, against 32 pages one
-/// by one.
+/// Cervera et al. pay one seek for all full buffers: 8 of 4 KiB for 32 pages, compared with 32
+/// single pages.
 #[test]
 fn cervera_one_seek_for_many_pages() {
     let (disk, lzo) = (device("hdd-1999"), costs("cervera99").codec(LZO));
     let plain = disk.write_ns(&transfers(32, 0, 4096), 1);
     let cleaning = disk.write_ns(&transfers(1, 0, 8 * 4096), 1) + 32 * lzo.compress_ns;
     assert!(cleaning * 15 < plain, "{cleaning} ns against {plain}");
-    // A page that is found in the cache, against one that is read.
+    // A page found in the cache, compared with one read from the disk.
     assert!(disk.read_ns(&transfers(1, 0, 4096), 1) > 200 * lzo.decompress_ns);
 }
 
-/// ezswap reckons with 1 for a page that costs a read to get back, 4 for one that costs a write
-/// before.
+/// ezswap assumes a cost of 1 for a page that needs a read to come back, and of 4 for one that
+/// needs a write first.
 #[test]
 fn ezswap_an_anonymous_page_costs_four_times_a_clean_one() {
     let (emmc, page) = (device("emmc-ezswap"), transfers(1, 0, 4096));
@@ -149,10 +149,10 @@ fn ezswap_an_anonymous_page_costs_four_times_a_clean_one() {
     assert!(both.abs_diff(4 * read) < 4, "{both} ns against {read}");
 }
 
-/// Operations of 4 KiB a second, one at a time and as many at once as the device takes. The rates
-/// one at a time are the published ones, but for ufs-3.1's; of those at once, all but three: a
-/// queue depth for both directions is chosen by the writes, so reads of ssd-sata come to half of
-/// the published 98 000 and those of ssd-nvme to nine tenths of a million.
+/// Operations of 4 KiB a second, one at a time and as many at once as the device takes. All rates
+/// one at a time are the published ones except those of ufs-3.1. All rates at once are published
+/// except three: the queue depth, common to both directions, is chosen for the writes. So reads of
+/// ssd-sata come to half of the published 98 000 and those of ssd-nvme to nine tenths of a million.
 #[test]
 fn published_rates() {
     let thousand = transfers(1000, 0, 4096);

@@ -1,5 +1,5 @@
-//! Every workload of the table: the same each time, within the memory it has mapped, as large as
-//! its paper says.
+//! Every workload of the table: deterministic, within its mapped memory, and as large as its paper
+//! says.
 
 use memfit_codec::generate::GENERATORS;
 use memfit_sim::generate::{Param, Spec, Unit, WorkloadEntry, WORKLOADS};
@@ -27,25 +27,24 @@ fn hash_of_the_first(text: &str, count: usize) -> u64 {
     })
 }
 
-/// What a workload has done, checked on the way.
+/// Counts of a workload, checked on the way.
 #[derive(Debug, Default)]
 struct Seen {
     events: u64,
     touches: u64,
     processes: u64,
-    /// Most pages that hold something at a time.
+    /// Most pages with contents at a time.
     peak_pages: u64,
     marks: Vec<u32>,
-    /// Touches since the mark before.
+    /// Touches since the last mark.
     since_mark: Vec<u64>,
     ns: u64,
 }
 
-/// Which pages of a process are mapped (1) and were touched (2), and as what (4: as pages of
-/// files).
+/// State of each page of a process: mapped (1), touched (2), page of a file (4).
 type Pages = Vec<u8>;
 
-/// By number: those that were never started, and those that have ended, are none.
+/// By process number; `None` before the start and after the end.
 type Processes = Vec<Option<Pages>>;
 
 fn of(processes: &mut Processes, proc: u32) -> &mut Pages {
@@ -118,8 +117,8 @@ fn check(text: &str) -> Seen {
     seen
 }
 
-/// At defaults: workload, processes that start in all, MiB that it should take at most at a time by
-/// what it is after; and what it does: pages that hold something at most, events.
+/// With default parameters: workload, processes started in all, expected peak in MiB by its source;
+/// then measured: peak pages with contents, events.
 const SIZES: &[(&str, u64, f64, u64, u64)] = &[
     ("scan", 1, 154.0, 39424, 237_477),
     ("uniform", 1, 154.0, 39424, 1_043_490),
@@ -194,8 +193,8 @@ fn the_same_seed_does_the_same() {
     for entry in WORKLOADS {
         let first = |text: &str| hash_of_the_first(text, 150_000);
         assert_eq!(first(entry.name), first(entry.name), "{}", entry.name);
-        // One matrix and one film have nothing to them that is by chance; of several, what the
-        // pages hold is.
+        // A single matrix or film has nothing random; with several, the contents of pages are
+        // random.
         let (chance, more) = match entry.name {
             "thrasher" => (false, ""),
             "fft" | "xanim" => (true, "processes=2,"),
@@ -217,7 +216,7 @@ fn time_of_the_program_is_that_of_its_touches_and_pauses() {
     assert_eq!(check("launch:apps=2,repetitions=3,dwell_ms=4,touch_ns=0").ns, 24_000_000);
 }
 
-/// Pages of touches, by mark: those up to the first one, up to the second one...
+/// Pages of touches, by mark: those up to the first mark, up to the second, and so on.
 fn pages_by_mark(text: &str) -> Vec<Vec<u64>> {
     let mut out = vec![vec![]];
     for event in spec(text).make() {
@@ -230,7 +229,7 @@ fn pages_by_mark(text: &str) -> Vec<Vec<u64>> {
     out
 }
 
-/// How often pages are touched, most first.
+/// Touches of each page, in descending order.
 fn counts(touches: &[u64]) -> Vec<u64> {
     let mut counts: HashMap<u64, u64> = HashMap::new();
     touches.iter().for_each(|&page| *counts.entry(page).or_default() += 1);
@@ -248,7 +247,7 @@ fn rand_touches_pages_as_often_as_in_the_paper() {
             assert!((got - each).abs() < 0.05, "{size}: {got}");
         }
     }
-    // In no order: a page is touched as often as chance has it (0.64 a page leave 53 % out).
+    // In random order: 0.64 touches a page leave 53 % of the pages out.
     let touches = &pages_by_mark("rand:warm=0")[2];
     assert!((counts(touches).len() as f64 / 39_322.0 - 0.47).abs() < 0.01);
 }
@@ -281,7 +280,7 @@ fn fft_goes_through_rows_and_then_strides_through_columns() {
 fn working_sets_take_their_share() {
     let counts_of = counts(&pages_by_mark("ns2:accesses=20")[2]);
     let (set, all) = (counts_of.iter().take(23_360 * 15 / 100).sum::<u64>(), counts_of.iter().sum::<u64>());
-    // 95 %, and what falls there by chance of the others.
+    // 95 %, and the random hits among the other touches.
     assert!((set as f64 / all as f64 - 0.9575).abs() < 0.01);
     for lies in ["together", "scattered"] {
         let phases = pages_by_mark(&format!("phase:pages=10000,share=100,phases=3,accesses=50000,lies={lies}"));
@@ -386,7 +385,7 @@ fn what_cannot_be_read_is_said_clearly() {
     assert!(error.starts_with("contents=f=0.3: it is one of zero, sparse, f=0.05,"), "{error}");
 }
 
-/// What docs/workloads.md has to say about a workload before its prose: heading, help, parameters.
+/// The generated part of a workload's section in docs/workloads.md: heading, help, parameters.
 fn section(entry: &WorkloadEntry) -> String {
     let mut out = format!("### {}\n\n`{}`: {}.\n\n", entry.name, entry.name, entry.about);
     out += "| Parameter | Default | Range | |\n|---|---|---|---|\n";

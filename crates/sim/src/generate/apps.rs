@@ -1,9 +1,10 @@
-//! Applications that are launched and used in turn: each keeps data of its own and maps a file with
+//! Applications that are launched and used in turn. Each has data of its own and maps a file with
 //! code and media.
 //!
-//! Made after bench/papers/programs/apps.c, which does the same live. A launch touches a part of
-//! data and code, the same each time; a use touches a tenth of the rest of both, which changes from
-//! turn to turn, then blocks of the code at random, and another quarter of the media in order.
+//! Modelled after bench/papers/programs/apps.c, which does the same in a real process. A launch
+//! touches a part of data and code, the same each time. A use touches a tenth of the rest of both,
+//! a different one each turn, then random blocks of the code, and the next quarter of the media in
+//! order.
 
 use super::stream::{named, part, process, shuffle, workload, Mix, StreamRegion};
 use super::{choice, count, param, percent, scale, touch_ns, Param, Unit, Values, SEED};
@@ -12,15 +13,15 @@ use memfit_codec::generate::Rng;
 use memfit_core::sample::mix;
 use std::sync::Arc;
 
-/// Pages that are wanted together.
+/// Pages that are used together.
 const BLOCK: u64 = 8;
-/// A use goes through as many blocks of the code at random as this many times those there are.
+/// A use touches this many times as many random blocks of the code as the code has.
 const USES: u64 = 8;
-/// A use goes through one of so many parts of the media.
+/// A use goes through one of this many parts of the media.
 const PARTS: u64 = 4;
-/// Each such page of the data that is touched is written.
+/// Of the touched pages of data, those with a number divisible by this are written.
 const WRITTEN: u64 = 4;
-/// Process that holds the pages of files where applications end and these pages do not.
+/// The process that holds the pages of files when applications end and their files stay.
 const CACHE: u32 = 0;
 
 const STAY: &str = "stay";
@@ -82,7 +83,7 @@ pub(super) const HYBRID18: &[Param] = &[
     SEED,
 ];
 
-/// What is known of an application.
+/// An application.
 struct App {
     name: String,
     /// Pages of data, code and media.
@@ -92,7 +93,7 @@ struct App {
     media_mix: Mix,
 }
 
-/// What all launches have in common.
+/// Parameters common to all launches.
 struct Setup {
     apps: Vec<App>,
     anon_mix: Mix,
@@ -100,13 +101,13 @@ struct Setup {
     turns: u64,
     shuffled: bool,
     ends: &'static str,
-    /// Share of the blocks that every launch touches.
+    /// Share of the blocks that every launch touches, 0 to 1.
     hot: f64,
     dwell_ns: u64,
     seed: u64,
 }
 
-/// Where the pages of one application are.
+/// The pages of an application.
 #[derive(Clone, Copy)]
 struct Places {
     anon: StreamRegion,
@@ -133,7 +134,7 @@ impl Setup {
         self.ends == STAY
     }
 
-    /// Each start is of a process with a new number.
+    /// Number of the application's process; each start has a new one.
     fn proc(&self, app: usize, turn: u64) -> u32 {
         let turn = if self.stay() { 0 } else { turn };
         1 + (turn * self.apps.len() as u64) as u32 + app as u32
@@ -159,7 +160,7 @@ impl Setup {
         out
     }
 
-    /// The process of an application with all of its data.
+    /// Starts the process of an application and maps its memory.
     fn starts(&self, app: usize, turn: u64, places: Places) -> Vec<Event> {
         let mut out = vec![Event::Starts { proc: places.anon.proc }];
         out.extend(self.anon_mix.maps(places.anon, &mut Rng::new(mix(self.seed + 1) ^ app as u64)));
@@ -170,8 +171,8 @@ impl Setup {
         out
     }
 
-    /// Whether a page of an application is one that each launch touches (turn 0), or that this
-    /// turn's use touches beside them.
+    /// Whether a page of an application is touched: in turn 0 by every launch, later by this turn's
+    /// use in addition.
     fn wanted(&self, app: usize, page: u64, turn: u64) -> bool {
         let random = mix(mix(self.seed ^ (app as u64) << 40) ^ (page / BLOCK));
         if ((random & 0xf_ffff) as f64) < self.hot * (1u64 << 20) as f64 {
@@ -192,7 +193,7 @@ fn touches(setup: Arc<Setup>, app: usize, places: Places, turn: u64) -> impl Ite
     data.chain(read.map(move |page| code.touch(page, How::File)))
 }
 
-/// Blocks of the code at random, and a part of the media in order meanwhile; nothing where there
+/// Touches random blocks of the code and meanwhile a part of the media in order; nothing if there
 /// are no media.
 fn wanders(places: Places, turn: u64, mut rng: Rng) -> impl Iterator<Item = Event> + Send {
     let Places { code, media, .. } = places;
@@ -207,7 +208,7 @@ fn wanders(places: Places, turn: u64, mut rng: Rng) -> impl Iterator<Item = Even
     })
 }
 
-/// A launch, and the use after it.
+/// A launch and the use after it.
 fn visit(setup: Arc<Setup>, app: usize, turn: u64) -> impl Iterator<Item = Event> + Send {
     let places = setup.places(app, turn);
     let cold = turn == 0 || !setup.stay();
@@ -222,7 +223,7 @@ fn visit(setup: Arc<Setup>, app: usize, turn: u64) -> impl Iterator<Item = Event
     starts.into_iter().chain(fill).chain(launch).chain(used).chain(ends)
 }
 
-/// Number of the mark at the end of a launch, or of a turn, which counts as one more application.
+/// Number of the mark at the end of a launch; the end of a turn counts as one more application.
 fn mark(setup: &Setup, turn: u64, app: usize) -> u32 {
     (turn * (setup.apps.len() as u64 + 1)) as u32 + app as u32
 }
@@ -270,12 +271,12 @@ fn cycle(setup: Setup, touch_ns: u64) -> Box<dyn Workload> {
     }
 }
 
-/// What an application of a phone keeps that is idle: mostly zeros and light pages.
+/// Contents of an idle phone application: mostly zeros and well compressible pages.
 const IDLE: &[(usize, &str)] = &[(4, "zero"), (3, "f=0.10"), (3, "f=0.28")];
-/// What one keeps of which zRAM makes half.
+/// Contents that zRAM compresses to about half.
 const PHONE: &[(usize, &str)] = &[(1, "zero"), (3, "f=0.20"), (4, "f=0.40"), (1, "f=0.65"), (1, "f=0.80")];
 
-/// Applications that are all alike.
+/// Identical applications.
 pub(super) fn launch(v: &Values<'_>) -> Box<dyn Workload> {
     let app = |i| App {
         name: format!("application {i}"),
@@ -293,7 +294,7 @@ pub(super) fn launch(v: &Values<'_>) -> Box<dyn Workload> {
     cycle(setup, v.count("touch_ns"))
 }
 
-/// Pages of so many KiB at the paper's size.
+/// Pages of `kib` KiB at the paper's size.
 fn scaled(v: &Values<'_>, kib: u64) -> u64 {
     ((kib as f64 / 4.0 / v.real("scale")).round() as u64).max(BLOCK)
 }
@@ -304,7 +305,7 @@ pub(super) fn ezswap(v: &Values<'_>) -> Box<dyn Workload> {
     const SOCIAL: &[(usize, &str)] = &[(10, "f=0.80")];
     const MEDIA: &[(usize, &str)] = &[(10, "random")];
     const GAME: &[(usize, &str)] = &[(5, "f=0.80"), (5, "random")];
-    // In the order of the paper's list; the last two are those that the series of 16 adds.
+    // In the order of the paper's list; only the series of 16 has the last two.
     const APPS: [(&str, &[(usize, &str)]); 16] = [
         ("Play Store", UTILITY),
         ("Google Calendar", UTILITY),
@@ -323,7 +324,7 @@ pub(super) fn ezswap(v: &Values<'_>) -> Box<dyn Workload> {
         ("Microsoft Excel", UTILITY),
         ("2048", GAME),
     ];
-    // 2400 KiB, 12 MiB and 8 MiB each in the live runs, which are at a twentieth.
+    // Each has 2400 KiB, 12 MiB and 8 MiB in the live runs, which have a scale of 20.
     let app = |&(name, media): &(&str, &[(usize, &str)])| App {
         name: name.into(),
         anon: scaled(v, 2400 * 20),
@@ -339,7 +340,7 @@ pub(super) fn ezswap(v: &Values<'_>) -> Box<dyn Workload> {
 
 /// The turns of hybrid18.
 pub(super) fn hybrid18(v: &Values<'_>) -> Box<dyn Workload> {
-    // KiB of data in the live runs, which are at a 36th.
+    // KiB of data in the live runs, which have a scale of 36.
     const GAME: u64 = 6144;
     const MEDIA: u64 = 3584;
     const UTILITY: u64 = 2304;
@@ -362,7 +363,7 @@ pub(super) fn hybrid18(v: &Values<'_>) -> Box<dyn Workload> {
         ("Chrome", BROWSER),
         ("Naver", BROWSER),
     ];
-    // More than 16 are the same once more, with data of their own.
+    // Applications beyond 16 repeat the list, with data of their own.
     let app = |i: usize| App {
         name: match i / APPS.len() {
             0 => APPS[i].0.into(),

@@ -1,4 +1,4 @@
-//! Orders of access on their own: scans, phases and bursts.
+//! Single access patterns: scans, phases and bursts.
 
 use super::stream::{part, process, shuffle, workload, Share, StreamRegion, Writes};
 use super::Values;
@@ -6,7 +6,7 @@ use crate::workload::{Event, Workload};
 use memfit_codec::generate::Rng;
 use std::sync::Arc;
 
-/// All pages in order, again and again. Mark 0 is the end of the fill, mark n that of pass n.
+/// Scans all pages again and again. Mark 0 is the end of the fill, mark n that of pass n.
 pub(super) fn scan(v: &Values<'_>) -> Box<dyn Workload> {
     let data = StreamRegion::new(0, v.count("pages"));
     let (mut rng, writes) = (Rng::new(v.count("seed")), Writes::percent(v.real("writes")));
@@ -23,7 +23,7 @@ pub(super) fn scan(v: &Values<'_>) -> Box<dyn Workload> {
     })
 }
 
-/// A working set that moves. Mark 0 is the end of the fill, mark n that of phase n.
+/// Touches a working set that moves. Mark 0 is the end of the fill, mark n that of phase n.
 pub(super) fn phase(v: &Values<'_>) -> Box<dyn Workload> {
     let data = StreamRegion::new(0, v.count("pages"));
     let mut rng = Rng::new(v.count("seed"));
@@ -64,17 +64,17 @@ pub(super) fn phase(v: &Values<'_>) -> Box<dyn Workload> {
     })
 }
 
-/// Fresh memory is filled all at once. Mark n is the end of burst n, from 0 on.
+/// Fills fresh memory in bursts. Mark n is the end of burst n, from 0 on.
 pub(super) fn burst(v: &Values<'_>) -> Box<dyn Workload> {
     let (pages, bursts, kept) = (v.count("pages"), v.count("bursts"), v.count("kept"));
     let (kind, pause) = (v.kind("contents"), Event::Computes { ns: v.count("pause_ms") * 1_000_000 });
     let (mut rng, first) = (Rng::new(v.count("seed")), StreamRegion::new(0, pages));
-    // The n-th burst takes the n-th place: memory that was freed is not used again.
+    // Burst n has the n-th place: freed memory is not used again.
     let place = first.next(pages).first - first.first;
     let region = move |burst: u64| StreamRegion { first: first.first + burst * place, ..first };
     let body = (0..bursts).flat_map(move |burst| {
         let (data, old) = (region(burst), burst.checked_sub(kept).map(region));
-        // A few pages of a burst are looked at again before the next one: which, is by chance.
+        // Reads a few random pages of a burst again before the next burst.
         let mut rng = part(&mut rng);
         let looks = (0..pages / 16).map(move |_| data.read(rng.below(pages)));
         let then = looks.chain(old.map(|old| old.frees())).chain([pause]);

@@ -1,5 +1,5 @@
 //! The programs of Cervera, Cortes and Becerra, "Improving Application Performance through Swap
-//! Compression", FREENIX 1999, Table 1: one process each, or several at once, which take turns.
+//! Compression", FREENIX 1999, Table 1: one process, or several at once in turns.
 
 use super::stream::{part, process, workload, Mix, StreamRegion, Turns};
 use super::{choice, count, pages, param, scale, slice, touch_ns, Param, Unit, Values, SEED};
@@ -81,15 +81,15 @@ pub(super) const XANIM_X4: &[Param] =
 const NUMBERS: u64 = 256;
 /// Records of lines in a page: 32 bytes each, as in GNU sort.
 const LINES: u64 = 128;
-/// Pages of line records to pages of text: lines of 10.2 bytes, so that 20 and 30 MiB of text take
-/// 114 and 171 MiB.
+/// Pages of line records for each page of text: lines of 10.2 bytes, so that 20 and 30 MiB of text
+/// take 114 and 171 MiB.
 const LINES_TO_TEXT: f64 = 160.0 / 51.0;
 /// Records of events in a page: 512 bytes each.
 const RECORDS: u64 = 8;
 /// Bytes of a frame of 320 x 240.
 const FRAME: u64 = 76_800;
 
-/// Processes that all do the same, in turns. Mark n p + i is the end of part n of process i of p.
+/// Identical processes in turns. Mark n p + i is the end of part n of process i of p.
 fn at_once<I: Iterator<Item = Event> + Send + 'static>(
     v: &Values<'_>,
     parts: &'static [&'static str],
@@ -107,13 +107,13 @@ fn at_once<I: Iterator<Item = Event> + Send + 'static>(
     })
 }
 
-/// The matrix is filled; then rows in order and columns at strides, there and back.
+/// Fills the matrix, then goes through rows and, at strides, through columns, there and back.
 pub(super) fn fft(v: &Values<'_>) -> Box<dyn Workload> {
     let (columns, count) = (v.count("side"), v.count("processes") as u32);
     let rows = ((columns as f64 / v.real("scale")).round() as u64).max(1);
     let row_pages = columns.div_ceil(NUMBERS);
     let (times, scratch) = (v.count("times"), v.choice("scratch") == "yes");
-    // The pages of several are a little lighter (61.2 % for 64.9 %).
+    // Several processes have slightly more compressible pages (61.2 % instead of 64.9 %).
     let mix = match count {
         1 => Mix::new(&[(10, "complex-real")]),
         _ => Mix::new(&[(9, "complex-real"), (1, "f=0.28")]),
@@ -141,9 +141,9 @@ pub(super) fn fft(v: &Values<'_>) -> Box<dyn Workload> {
     })
 }
 
-/// Text is read in, and a record made for each of its lines; the records are sorted by merging, in
-/// the order of GNU sort: halves first, so that merges are of neighbours; then the lines are
-/// written in the order of the records.
+/// Reads the text and makes a record for each line. Sorts the records by merging in the order of
+/// GNU sort: halves first, so that merges are of neighbours. Then writes the lines in the order of
+/// the records.
 pub(super) fn sort(v: &Values<'_>) -> Box<dyn Workload> {
     let text_pages = ((v.real("text") / v.real("scale")).round() as u64).max(1);
     let line_pages = (text_pages as f64 * LINES_TO_TEXT).ceil() as u64;
@@ -185,8 +185,8 @@ struct Sort {
 }
 
 impl Sort {
-    /// Lines that a page of records is about, which lie by chance in the text of pages of records
-    /// `from` to `end`.
+    /// Reads the lines of a page of records. They lie at random places in the text of the record
+    /// pages `from` to `end`.
     fn lookups(self, from: u64, end: u64, mut rng: Rng) -> impl Iterator<Item = Event> + Send {
         let (pages, all) = (self.text.pages, self.lines.pages);
         let (first, end) = (from * pages / all, (end * pages).div_ceil(all));
@@ -194,7 +194,7 @@ impl Sort {
         (0..count).map(move |_| self.text.read(first + rng.below(end - first)))
     }
 
-    /// Two sorted runs of records become one, with the help of half as much memory.
+    /// Merges two sorted runs of records with half as much extra memory.
     fn merge(self, from: u64, end: u64, mut rng: Rng) -> impl Iterator<Item = Event> + Send {
         (from..end).flat_map(move |page| {
             let half = from / 2 + (page - from) / 2;
@@ -204,8 +204,8 @@ impl Sort {
     }
 }
 
-/// Runs that can be merged as soon as this one of all leaves is sorted, smaller ones first: those
-/// of powers of two that end with it; and with the last one all that is left.
+/// Runs that can be merged as soon as this leaf is sorted, smaller ones first: those of a power of
+/// two of leaves that end with it, and with the last leaf all that remain.
 fn runs_complete_with(leaf: u64, leaves: u64) -> Vec<(u64, u64)> {
     let end = leaf + 1;
     let mut runs: Vec<(u64, u64)> = (1..=end.trailing_zeros()).map(|power| (end - (1 << power), end)).collect();
@@ -220,15 +220,15 @@ fn runs_complete_with(leaf: u64, leaves: u64) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Events are handled by time. The record of one that is done is cleared and goes to the end of a
-/// queue, from whose front the next one takes its own: so that all memory is in use, however few
-/// wait.
+/// Handles events in order of time. The record of a handled event is cleared and goes to the end of
+/// a queue. The next event takes its record from the front of the queue. So all memory is in use,
+/// however few events wait.
 pub(super) fn simulator(v: &Values<'_>) -> Box<dyn Workload> {
     let pages = ((v.real("records") / v.real("scale")).round() as u64).max(1);
     let (count, events) = (v.count("processes") as u32, (v.real("events") / v.real("scale")).round() as u64);
     let records = pages * RECORDS;
     let pending = ((records as f64 * v.real("pending") / 100.0) as u64).clamp(1, records);
-    // 0.067 under LZO; of several at once the pages are zeros, as good as all.
+    // 0.067 under LZO; with several processes nearly all pages are zeros.
     let mix = match count {
         1 => Mix::new(&[(5, "sparse"), (5, "f=0.05")]),
         _ => Mix::new(&[(10, "zero")]),
@@ -256,7 +256,7 @@ pub(super) fn simulator(v: &Values<'_>) -> Box<dyn Workload> {
     })
 }
 
-/// A film is decoded into memory, then shown from there some times.
+/// Decodes a film into memory, then shows it from there some times.
 pub(super) fn xanim(v: &Values<'_>) -> Box<dyn Workload> {
     let frames = ((v.real("frames") / v.real("scale")).round() as u64).max(1);
     let (count, shows) = (v.count("processes") as u32, v.count("shows"));
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn every_run_is_merged_after_its_halves() {
         for leaves in 1..70 {
-            // Sorted runs, as they lie side by side.
+            // Sorted runs in the order of their places.
             let mut sorted: Vec<(u64, u64)> = Vec::new();
             for leaf in 0..leaves {
                 sorted.push((leaf, leaf + 1));

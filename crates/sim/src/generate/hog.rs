@@ -1,4 +1,4 @@
-//! Programs that are idle in the background, and one that fills memory.
+//! Idle programs in the background and a program that fills memory.
 
 use super::stream::{process, workload, Mix, Share, StreamRegion};
 use super::{choice, count, pages, percent, scale, touch_ns, Param, Values, SEED};
@@ -29,9 +29,9 @@ pub(super) const ZSMALLOC_SR: &[Param] = &[
     SEED,
 ];
 
-/// A browser keeps objects, text and images.
+/// Contents of a browser: objects, text and images.
 const BROWSER: &[(usize, &str)] = &[(1, "zero"), (5, "py-objects"), (2, "pointers"), (2, "random")];
-/// Of what is in use in the background this part is touched while the hog fills: 1 / this.
+/// The hog's touches of background programs go to the first 1 / this of their memory.
 const ACTIVE_PART: u64 = 10;
 
 /// Several programs in the background.
@@ -45,7 +45,7 @@ pub(super) fn zsmalloc_sr(v: &Values<'_>) -> Box<dyn Workload> {
     fills(v, 1, scaled("browser"), scaled("hog"))
 }
 
-/// Programs start and are idle (mark 0), the hog fills its memory (mark 1) and ends; then the
+/// Programs start and go idle (mark 0). The hog fills its memory (mark 1) and ends. Then the
 /// programs are used again (mark 2).
 fn fills(v: &Values<'_>, programs: u32, background: u64, hog: u64) -> Box<dyn Workload> {
     let mut rng = Rng::new(v.count("seed"));

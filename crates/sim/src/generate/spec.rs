@@ -1,4 +1,4 @@
-//! Workloads as they are written: `zipf:pages=100000,skew=0.8,writes=50`.
+//! Workloads in text form: `zipf:pages=100000,skew=0.8,writes=50`.
 
 use super::{find, Param, Unit, WorkloadEntry, WORKLOADS};
 use crate::contents::kind;
@@ -10,23 +10,23 @@ use std::fmt;
 #[derive(Debug, Clone)]
 pub struct Spec {
     entry: &'static WorkloadEntry,
-    /// As many as it has parameters: numbers in their units, the index of a choice or of a
-    /// generator.
+    /// A value for each parameter of the workload: a number in its unit, or the index of a choice
+    /// or a generator.
     values: Vec<f64>,
 }
 
-/// What is wrong with a text that should say a workload.
+/// An error in the text form of a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SpecError {
-    /// There is none of this name.
+    /// No workload has this name.
     Workload(String),
-    /// It has no parameter of this name.
+    /// The workload has no parameter of this name.
     Parameter(&'static str, String),
     /// This is not `name=value`.
     Unsaid(String),
-    /// A parameter is there twice.
+    /// A parameter occurs twice.
     Twice(&'static str),
-    /// A value that cannot be one of this parameter; why.
+    /// A value that the parameter does not allow: parameter, value, reason.
     Value(&'static str, String, String),
 }
 
@@ -54,10 +54,10 @@ fn list(names: impl Iterator<Item = &'static str>) -> String {
 }
 
 impl Spec {
-    /// Reads `WORKLOAD` or `WORKLOAD:NAME=VALUE,NAME=VALUE...`; what is not said has its default.
+    /// Reads `WORKLOAD` or `WORKLOAD:NAME=VALUE,NAME=VALUE...`; other parameters have defaults.
     ///
     /// # Errors
-    /// For unknown names, values out of range and whatever else cannot be read.
+    /// For unknown names, values out of range and text in another form.
     pub fn parse(text: &str) -> Result<Spec, SpecError> {
         let (name, said) = text.split_once(':').map_or((text, None), |(name, said)| (name, Some(said)));
         let entry = find(name).ok_or_else(|| SpecError::Workload(name.into()))?;
@@ -76,7 +76,7 @@ impl Spec {
         Ok(Spec { entry, values: values.collect::<Result<_, _>>()? })
     }
 
-    /// Which workload it is.
+    /// The workload.
     pub fn entry(&self) -> &'static WorkloadEntry {
         self.entry
     }
@@ -87,7 +87,7 @@ impl Spec {
     }
 }
 
-/// All parameters, also those that have their defaults; can be read again.
+/// All parameters, including those with their defaults; [`Spec::parse`] can read the text.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.entry.name)?;
@@ -104,10 +104,10 @@ impl fmt::Display for Spec {
     }
 }
 
-/// What the parameters of a workload are, for the function that makes it.
+/// Values of a workload's parameters, for the function that makes it.
 ///
 /// # Panics
-/// All of its functions, if the workload has no parameter of that name: a mistake in the table.
+/// Each function panics if the workload has no parameter of that name: an error in the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a>(&'a Spec);
 
@@ -134,7 +134,7 @@ impl Values<'_> {
         self.real(name) as u16
     }
 
-    /// What was chosen.
+    /// The name that was chosen.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.get(name) {
             (Param { unit: Unit::Choice(names), .. }, value) => names[value as usize],
@@ -176,7 +176,7 @@ fn read(param: &'static Param, text: &str) -> Result<f64, SpecError> {
     Ok(value)
 }
 
-/// Digits, and perhaps decimals: no signs, exponents or names of numbers.
+/// Reads digits, optionally with decimals: no sign, exponent or name of a number.
 fn number(text: &str) -> Option<f64> {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     let plain =
@@ -184,7 +184,7 @@ fn number(text: &str) -> Option<f64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// Pages, or a size that is rounded to whole pages.
+/// Reads pages, or a size, which is rounded to whole pages.
 fn pages(text: &str) -> Option<f64> {
     let (size, unit) = match text.char_indices().last()? {
         (at, 'K') => (&text[..at], 0.25),

@@ -1,5 +1,5 @@
-//! What every workload is made of: regions of pages, what they hold, processes in turns, and the
-//! programs' own time.
+//! Building blocks of workloads: regions of pages, their contents, processes in turns, and the time
+//! that programs compute.
 
 use crate::contents::kind;
 use crate::workload::{Event, How, Workload};
@@ -8,15 +8,15 @@ use std::ops::ControlFlow;
 
 /// First page of a process: 1 MiB.
 const BASE: u64 = 256;
-/// Regions begin at multiples of this, and at least as many pages lie between them: what is read
-/// along with a page of one is never of another.
+/// Regions begin at multiples of this, with at least as many pages between them. So fault-around in
+/// one region never brings in pages of another.
 const ALIGN: u64 = 64;
-/// Touches whose time is told in one event.
+/// Touches whose time is reported in one event.
 const SLICE: u64 = 256;
-/// Neighbours that hold the same kind of content where kinds are mixed.
+/// Neighbours with the same kind of content in a mix.
 const RUN: u64 = 8;
 
-/// Neighbouring pages of a process that are used alike.
+/// Contiguous pages of a process with the same use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamRegion {
     pub(super) proc: u32,
@@ -25,18 +25,18 @@ pub(super) struct StreamRegion {
 }
 
 impl StreamRegion {
-    /// The first one of a process.
+    /// The first region of a process.
     pub(super) fn new(proc: u32, pages: u64) -> StreamRegion {
         StreamRegion { proc, first: BASE, pages }
     }
 
-    /// Another one of the process, behind this one.
+    /// Another region of the process, above this one.
     pub(super) fn next(&self, pages: u64) -> StreamRegion {
         let first = (self.first + self.pages).next_multiple_of(ALIGN) + ALIGN;
         StreamRegion { proc: self.proc, first, pages }
     }
 
-    /// A touch of one of its pages.
+    /// A touch of page `page` of the region.
     pub(super) fn touch(&self, page: u64, how: How) -> Event {
         debug_assert!(page < self.pages, "page {page} of {}", self.pages);
         Event::Touches { proc: self.proc, page: self.first + page, how }
@@ -50,7 +50,7 @@ impl StreamRegion {
         self.touch(page, How::Write)
     }
 
-    /// A page that holds one kind of content.
+    /// Maps the region with one kind of content.
     pub(super) fn maps(&self, kind: u16) -> Event {
         Event::Maps { proc: self.proc, first: self.first, pages: self.pages, kind }
     }
@@ -59,12 +59,12 @@ impl StreamRegion {
         Event::Frees { proc: self.proc, first: self.first, pages: self.pages }
     }
 
-    /// Every page is written once, in order.
+    /// Writes every page once, in order.
     pub(super) fn fill(self) -> impl Iterator<Item = Event> + Send {
         (0..self.pages).map(move |page| self.write(page))
     }
 
-    /// Every page is read once, in order.
+    /// Reads every page once, in order.
     pub(super) fn walk(self) -> impl Iterator<Item = Event> + Send {
         (0..self.pages).map(move |page| self.read(page))
     }
@@ -73,25 +73,25 @@ impl StreamRegion {
 /// The generator of this name.
 ///
 /// # Panics
-/// If there is none: a mistake in a table.
+/// If there is none: an error in a table.
 pub(super) fn named(name: &str) -> u16 {
     kind(name).unwrap_or_else(|| panic!("no generator is called {name}"))
 }
 
-/// Kinds of content in tenths of the pages: of each ten runs of [`RUN`] neighbours as many are of a
-/// kind as its share says, in an order by chance. So the shares hold for small regions, too.
+/// Kinds of content in tenths of the pages. Of each ten runs of [`RUN`] pages, each kind has as
+/// many as its share, in random order. So the shares hold for small regions, too.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mix([u16; 10]);
 
 impl Mix {
-    /// Of pairs of tenths, ten in all, and names of generators.
+    /// From pairs of tenths, ten in all, and names of generators.
     pub(super) fn new(tenths: &[(usize, &str)]) -> Mix {
         let kinds = tenths.iter().flat_map(|&(count, name)| std::iter::repeat_n(named(name), count));
         let kinds: Vec<u16> = kinds.collect();
         Mix(kinds.try_into().expect("ten tenths"))
     }
 
-    /// Maps a region so.
+    /// Maps a region with this mix.
     pub(super) fn maps(&self, region: StreamRegion, rng: &mut Rng) -> Vec<Event> {
         let (mut out, mut start, mut current) = (Vec::new(), 0, None);
         let mut maps = |start, end, kind| {
@@ -115,45 +115,45 @@ impl Mix {
     }
 }
 
-/// Puts them in an order by chance (Fisher and Yates).
+/// Puts items in random order (Fisher and Yates).
 pub(super) fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for end in (2..=items.len()).rev() {
         items.swap(end - 1, rng.below(end as u64) as usize);
     }
 }
 
-/// A generator of chance of its own, for a part of a workload.
+/// A separate random generator for a part of a workload.
 pub(super) fn part(rng: &mut Rng) -> Rng {
     Rng::new(rng.next())
 }
 
-/// What happens a share of the times, by chance.
+/// A random event with a given probability.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share(u64);
 
 impl Share {
-    /// This many times of 100.
+    /// Probability in per cent.
     pub(super) fn percent(percent: f64) -> Share {
         Share((percent / 100.0 * (1u64 << 32) as f64) as u64)
     }
 
-    /// Whether it does this time.
+    /// Whether it happens this time.
     pub(super) fn next(self, rng: &mut Rng) -> bool {
         rng.next() >> 32 < self.0
     }
 }
 
-/// Says which touches are writes.
+/// Decides randomly which touches are writes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writes(Share);
 
 impl Writes {
-    /// This many of 100.
+    /// Probability of a write in per cent.
     pub(super) fn percent(percent: f64) -> Writes {
         Writes(Share::percent(percent))
     }
 
-    /// The next one, by chance.
+    /// Kind of the next touch.
     pub(super) fn how(self, rng: &mut Rng) -> How {
         if self.0.next(rng) {
             How::Write
@@ -163,20 +163,20 @@ impl Writes {
     }
 }
 
-/// A process from its start to its end, with what it maps at the start.
+/// A process from its start to its end, with its mappings at the start.
 pub(super) fn process(
     proc: u32,
     maps: Vec<Event>,
     body: impl Iterator<Item = Event> + Send,
 ) -> impl Iterator<Item = Event> + Send {
-    // Nested to the right, so that the body, which is nearly all of it, is not asked for through
-    // every link of the chain.
+    // Nested to the right, so that `next` passes few links of the chain for the body, which has
+    // nearly all events.
     let start = std::iter::once(Event::Starts { proc }).chain(maps);
     start.chain(body.chain([Event::Ends { proc }]))
 }
 
-/// Events that were made ahead, a few hundred at a time, which is several times faster than one by
-/// one: asked for each event alone, every link of a chain of iterators hands it on in memory.
+/// A buffer of a few hundred events made ahead. This is several times faster than single events,
+/// which every link of a chain of iterators passes on in memory.
 struct Ahead {
     ready: Vec<Event>,
     at: usize,
@@ -187,7 +187,7 @@ impl Ahead {
         Ahead { ready: Vec::with_capacity(SLICE as usize + 2), at: 0 }
     }
 
-    /// The next one of those that were made.
+    /// The next event in the buffer.
     #[inline]
     fn next(&mut self) -> Option<Event> {
         let event = self.ready.get(self.at).copied();
@@ -195,8 +195,8 @@ impl Ahead {
         event
     }
 
-    /// Makes at most `count` and as many as fit, `push` says what becomes of each. False: there are
-    /// no more.
+    /// Refills the buffer with at most `count` events, as far as they fit; `push` adds each.
+    /// Returns false at the end of `events`.
     fn refill(
         &mut self,
         events: &mut impl Iterator<Item = Event>,
@@ -218,10 +218,10 @@ impl Ahead {
     }
 }
 
-/// Processes in turns: each goes on for this many events, until it has ended.
+/// Processes in turns: each runs for `slice` events at a time, until it ends.
 pub(super) struct Turns<I> {
     all: Vec<I>,
-    /// Whose turn it is, and how many events it has left.
+    /// The current process, and how many events it has left.
     now: (usize, u64),
     slice: u64,
     ahead: Ahead,
@@ -244,7 +244,7 @@ impl<I: Iterator<Item = Event>> Iterator for Turns<I> {
             let (who, left) = self.now;
             let count = usize::try_from(left).unwrap_or(usize::MAX);
             if !self.ahead.refill(self.all.get_mut(who)?, count, Vec::push) {
-                // Its successor has its place.
+                // The next process has moved to its place.
                 self.all.remove(who);
                 self.now = (if who < self.all.len() { who } else { 0 }, self.slice);
                 continue;
@@ -255,11 +255,11 @@ impl<I: Iterator<Item = Event>> Iterator for Turns<I> {
     }
 }
 
-/// Events with the time that touches take the program, and names of marks.
+/// Events, with the time that touches take the program, and the names of marks.
 struct Stream<I, M> {
     events: I,
     touch_ns: u64,
-    /// Since the last time was told.
+    /// Touches since the last event of time.
     touches: u64,
     ahead: Ahead,
     mark: M,
@@ -277,7 +277,7 @@ impl<I: Iterator<Item = Event>, M> Stream<I, M> {
                     ready.push(computes(touches));
                 }
             }
-            // What was computed before a mark belongs before it.
+            // The time of touches before a mark belongs before the mark.
             Event::Reaches { .. } | Event::Ends { .. } if *touches > 0 && touch_ns > 0 => {
                 ready.extend([computes(touches), event]);
             }
@@ -308,13 +308,13 @@ where
     }
 }
 
-/// A workload: events, ns of the program's own time for each touch, and what marks are called.
+/// A workload from events, the program's own time for each touch (ns), and the names of marks.
 pub(super) fn workload(
     events: impl Iterator<Item = Event> + Send + 'static,
     touch_ns: u64,
     mark: impl Fn(u32) -> String + Send + 'static,
 ) -> Box<dyn Workload> {
-    // An end that is asked for again stays one.
+    // After the end, `next` keeps returning `None`.
     Box::new(Stream { events: events.fuse(), touch_ns, touches: 0, ahead: Ahead::new(), mark })
 }
 

@@ -60,7 +60,7 @@ const AGENTS: u64 = 16;
 const LINKS: u64 = 4096;
 const LINKS_IN_PAGE: u64 = 64;
 
-/// A footprint at this scale.
+/// The footprint at this scale, pages.
 fn scaled(v: &Values<'_>) -> u64 {
     ((v.real("size") / v.real("scale")).round() as u64).max(1)
 }
@@ -69,14 +69,14 @@ fn marks(names: &'static [&'static str]) -> impl Fn(u32) -> String + Send {
     move |mark| names.get(mark as usize).map_or_else(|| format!("mark {mark}"), |name| (*name).into())
 }
 
-/// Filled (mark 0), then read and written so many times, so that an area that adapts has its size
-/// (mark 1).
+/// Fills the memory (mark 0), then writes it `warm` more times, so that an adaptive compressed area
+/// finds its size (mark 1).
 fn fills(data: StreamRegion, warm: u64) -> impl Iterator<Item = Event> + Send {
     let warms = (0..warm).flat_map(move |_| data.fill());
     data.fill().chain([Event::Reaches { mark: 0 }]).chain(warms).chain([Event::Reaches { mark: 1 }])
 }
 
-/// Linear cycles. Mark 0 is the end of the fill, mark n that of cycle n.
+/// Goes through the memory in linear cycles. Mark 0 is the end of the fill, mark n that of cycle n.
 pub(super) fn thrasher(v: &Values<'_>) -> Box<dyn Workload> {
     let data = StreamRegion::new(0, scaled(v));
     let cycles =
@@ -88,7 +88,7 @@ pub(super) fn thrasher(v: &Values<'_>) -> Box<dyn Workload> {
     })
 }
 
-/// Pages at random. Mark 2 is the end.
+/// Touches random pages. Mark 2 is the end.
 pub(super) fn rand(v: &Values<'_>) -> Box<dyn Workload> {
     let (gib, accesses) = match v.choice("size") {
         "1.2G" => (1.2, 200_000.0),
@@ -108,9 +108,8 @@ pub(super) fn rand(v: &Values<'_>) -> Box<dyn Workload> {
     workload(process(0, maps, body), v.count("touch_ns"), marks(&["filled", "warm", "accesses"]))
 }
 
-/// Nodes of a decision diagram are made one behind the other (mark 0), for each of which the table
-/// of results, two older nodes and the table that finds nodes are looked up; then all are walked
-/// (mark 1).
+/// Makes the nodes of a decision diagram in order (mark 0). For each node it looks up the table of
+/// results, two older nodes and the table that finds nodes. Then it walks over all nodes (mark 1).
 pub(super) fn smv(v: &Values<'_>) -> Box<dyn Workload> {
     let all = scaled(v).max(16);
     let cold = StreamRegion::new(0, (all as f64 * v.real("cold") / 100.0) as u64);
@@ -128,7 +127,7 @@ pub(super) fn smv(v: &Values<'_>) -> Box<dyn Workload> {
         let result = rng.below(results.pages);
         [
             results.read(result),
-            // Nodes of the page that is being filled are among the older ones.
+            // The page that is being filled counts as an older one, too.
             nodes.read(rng.below(page + 1)),
             nodes.read(rng.below(page + 1)),
             slots.write(rng.below(slots.pages)),
@@ -149,7 +148,7 @@ pub(super) fn smv(v: &Values<'_>) -> Box<dyn Workload> {
     workload(events, v.count("touch_ns"), marks(&["nodes made", "walked"]))
 }
 
-/// The working set lies all over the footprint, as nodes with a connection do. Mark 2 is the end.
+/// The working set is spread over the footprint, like nodes with a connection. Mark 2 is the end.
 pub(super) fn ns2(v: &Values<'_>) -> Box<dyn Workload> {
     let data = StreamRegion::new(0, scaled(v));
     let (mut rng, writes, share) =
@@ -168,9 +167,9 @@ pub(super) fn ns2(v: &Values<'_>) -> Box<dyn Workload> {
     workload(process(0, maps, body), v.count("touch_ns"), marks(&["filled", "warm", "accesses"]))
 }
 
-/// In each step all links are gone through in order, and the first agent in the queue of each moves
-/// to the end of another queue. In which order agents leave has nothing to do with where they lie,
-/// and each moves once before one moves again. Mark 2 is the end.
+/// Each step goes through all links in order and moves the first agent in the queue of each to the
+/// end of another queue. The order in which agents leave has no relation to their places, and each
+/// agent moves once before any moves again. Mark 2 is the end.
 pub(super) fn qsim(v: &Values<'_>) -> Box<dyn Workload> {
     let all = scaled(v);
     let links = StreamRegion::new(0, LINKS / LINKS_IN_PAGE);
@@ -180,8 +179,8 @@ pub(super) fn qsim(v: &Values<'_>) -> Box<dyn Workload> {
     let mix = Mix::new(&[(5, "sparse"), (5, "f=0.05")]);
     let mut maps = mix.maps(links, &mut rng);
     maps.extend(mix.maps(data, &mut rng));
-    // The n-th to leave is agent n * stride: all of them, if the two numbers have no common
-    // divisor.
+    // The n-th agent to leave is n * stride modulo the number of agents: every agent, if the two
+    // have no common divisor.
     let mut stride = rng.below(agents) | 1;
     while divisor(stride, agents) != 1 {
         stride += 2;
@@ -189,7 +188,7 @@ pub(super) fn qsim(v: &Values<'_>) -> Box<dyn Workload> {
     let page = move |leaves: u64| (u128::from(leaves) * u128::from(stride) % u128::from(agents)) as u64 / AGENTS;
     let moves = (0..(all as f64 * v.real("moves")).round() as u64).flat_map(move |i| {
         let link = (i % LINKS_IN_PAGE == 0).then(|| links.write(i % LINKS / LINKS_IN_PAGE));
-        // Behind one that has come there since the last step.
+        // Behind an agent that arrived there in the last step.
         let tail = i + agents - 1 - rng.below(LINKS.min(agents));
         link.into_iter().chain([data.write(page(i)), data.write(page(tail))])
     });

@@ -1,30 +1,30 @@
-//! Pages at random by the law of Zipf: the n-th most likely page in proportion to 1 / n^skew.
+//! Random pages by Zipf's law: the n-th most likely page in proportion to 1 / n^skew.
 //!
-//! Drawn by the alias method (A. J. Walker, "An Efficient Method for Generating Discrete Random
-//! Variables with General Distributions", ACM TOMS 3(3), 1977), with the tables made as by M. D.
-//! Vose, "A Linear Algorithm for Generating Random Numbers with a Given Distribution", IEEE TSE
-//! 17(9), 1991: exact up to rounding, in one look at a table of 8 bytes a page, at any skew.
-//! Rejection-inversion (Hörmann and Derflinger 1996) needs no table, but several logarithms a draw,
-//! and a second table anyhow that says where the n-th page lies.
+//! The draws use the alias method (A. J. Walker, "An Efficient Method for Generating Discrete
+//! Random Variables with General Distributions", ACM TOMS 3(3), 1977), with tables built as by M.
+//! D. Vose, "A Linear Algorithm for Generating Random Numbers with a Given Distribution", IEEE TSE
+//! 17(9), 1991. They are exact up to rounding, at any skew, and take one lookup in a table of 8
+//! bytes a page. Rejection-inversion (Hörmann and Derflinger 1996) needs no such table, but several
+//! logarithms a draw, and a second table for the place of the n-th page.
 
 use super::stream::{process, shuffle, workload, StreamRegion, Writes};
 use super::Values;
 use crate::workload::{Event, Workload};
 use memfit_codec::generate::Rng;
 
-/// Numbers by chance, each with its own probability.
+/// Random numbers, each with its own probability.
 struct Alias(Vec<Cell>);
 
-/// One of as many equally likely cells as there are numbers: this number itself, or another one.
+/// One of as many equally likely cells as there are numbers: yields its own number or another one.
 #[derive(Clone, Copy)]
 struct Cell {
-    /// Of 2^32: how often it is itself.
+    /// Probability that it yields its own number, in units of 2^-32.
     itself: u32,
     other: u32,
 }
 
 impl Alias {
-    /// Number i in proportion to `weights[i]`, of which none is negative and some are not 0.
+    /// Number i in proportion to `weights[i]`. No weight is negative, and not all are 0.
     fn new(mut weights: Vec<f64>) -> Alias {
         let mean = weights.iter().sum::<f64>() / weights.len() as f64;
         weights.iter_mut().for_each(|weight| *weight /= mean);
@@ -34,7 +34,7 @@ impl Alias {
         while let (Some(&big), Some(little)) = (large.last(), small.pop()) {
             let itself = weights[little as usize];
             cells[little as usize] = Cell { itself: (itself * (1u64 << 32) as f64) as u32, other: big };
-            // What the little one leaves of its cell is taken from the big one's.
+            // The rest of the small one's cell goes to the large one.
             weights[big as usize] -= 1.0 - itself;
             if weights[big as usize] < 1.0 {
                 large.pop();
@@ -44,30 +44,30 @@ impl Alias {
         Alias(cells)
     }
 
-    /// The next number.
+    /// Draws a number.
     fn draw(&self, rng: &mut Rng) -> u64 {
-        // The whole part of a random multiple of the number of cells is one of them, what is behind
-        // the point says which half.
+        // A random multiple of the number of cells: its integer part is the cell, its fraction
+        // decides between the cell's two numbers.
         let random = u128::from(rng.next()) * self.0.len() as u128;
         let (cell, behind) = ((random >> 64) as usize, (random >> 32) as u32);
         let Cell { itself, other } = self.0[cell];
-        // Without a branch, which nobody could predict.
+        // Without a branch, because it would be unpredictable.
         let not_itself = u32::from(behind >= itself).wrapping_neg();
         u64::from(cell as u32 ^ (cell as u32 ^ other) & not_itself)
     }
 }
 
-/// Pages by the law of Zipf. Mark 0 is the end of the fill, mark 1 that of the accesses.
+/// Touches pages by Zipf's law. Mark 0 is the end of the fill, mark 1 that of the accesses.
 pub(super) fn zipf(v: &Values<'_>) -> Box<dyn Workload> {
     let (pages, skew, mut rng) = (v.count("pages"), v.real("skew"), Rng::new(v.count("seed")));
-    // Where the likely ones lie is by chance as well.
+    // The places of the likely pages are random, too.
     let mut weights: Vec<f64> = (1..=pages).map(|rank| (rank as f64).powf(-skew)).collect();
     shuffle(&mut weights, &mut rng);
     let alias = Alias::new(weights);
     draws(v, rng, move |rng| alias.draw(rng))
 }
 
-/// All pages alike; marks as of [`zipf`].
+/// Touches all pages with the same probability; marks as for [`zipf`].
 pub(super) fn uniform(v: &Values<'_>) -> Box<dyn Workload> {
     let pages = v.count("pages");
     draws(v, Rng::new(v.count("seed")), move |rng| rng.below(pages))
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     /// Sum of (seen - expected)^2 / expected over the first numbers, each expected often enough;
-    /// the rest is one more.
+    /// all others count as one more.
     fn chi_square(weights: &[f64], draws: u64, first: usize) -> f64 {
         let (alias, mut rng) = (Alias::new(weights.to_vec()), Rng::new(9));
         let (mut seen, sum) = (vec![0u64; first + 1], weights.iter().sum::<f64>());
@@ -107,10 +107,10 @@ mod tests {
         for skew in [0.0, 0.5, 0.8, 1.0, 1.2, 2.0] {
             let weights: Vec<f64> = (1..=10_000).map(|rank| f64::from(rank).powf(-skew)).collect();
             let got = chi_square(&weights, 2_000_000, 50);
-            // With 50 degrees of freedom 86.7 is passed once in a thousand times.
+            // With 50 degrees of freedom, 86.7 is exceeded once in a thousand times.
             assert!(got < 86.7, "skew {skew}: {got}");
         }
-        // The measure does tell: 1.0 is not 0.97.
+        // The test distinguishes 1.0 from 0.97.
         let weights = |skew: f64| (1..=10_000).map(move |rank| f64::from(rank).powf(-skew)).collect::<Vec<_>>();
         let (want, alias) = (weights(0.97), Alias::new(weights(1.0)));
         let (mut rng, mut first) = (Rng::new(9), 0);

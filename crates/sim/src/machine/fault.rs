@@ -104,8 +104,8 @@ impl Machine {
         }
     }
 
-    /// If the page is in the swap tier, reads it and pages ahead of it, unless an earlier read did.
-    /// Returns how many contiguous pages the fault can bring in.
+    /// Reads the page and pages ahead of it if they are in the swap tier and no earlier read did
+    /// so. Returns how many contiguous pages the fault can bring in.
     fn read_ahead(&mut self, id: ProcId, page: u64) -> u32 {
         let wanted = &mut self.lists.wanted;
         wanted.clear();

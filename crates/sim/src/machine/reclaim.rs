@@ -48,8 +48,9 @@ impl Machine {
     }
 
     /// Frees memory when the recording decides which pages are resident: only staging and the pool
-    /// can shrink. The pool shrinks only below minus the low watermark: the recorded run itself was
-    /// over its budget at moments, which the pool need not make up for.
+    /// can shrink. The pool shrinks only when the budget is exceeded by more than the low
+    /// watermark: the recorded run exceeded its budget at moments, and the pool need not make up
+    /// for that.
     fn balance_pool(&mut self) {
         let allowed = -(self.sizes.calm.low as i64);
         for _ in 0..HOPELESS {
@@ -127,8 +128,7 @@ impl Machine {
         self.compress_for(most, Origin::Direct)
     }
 
-    /// Compresses at most `most` of the oldest staged pages. Returns how many left staging; room
-    /// made in a full pool counts too.
+    /// Compresses the oldest staged pages. Returns how many left staging or a full pool.
     fn compress_for(&mut self, most: usize, origin: Origin) -> usize {
         if self.core.pool_is_full() {
             return self.make_pool_smaller(true);
@@ -197,8 +197,7 @@ impl Machine {
         placed
     }
 
-    /// Compresses with the scheme's codec, or with the codecs that the selector chooses for the
-    /// region; the smallest result counts.
+    /// Compresses with the scheme's codec, or with the best of those that the selector chooses.
     fn encode(&mut self, content: &crate::contents::Content, region: u32, aim: memfit_codec::Aim) -> Coded {
         let limit = self.core.len_max() as u16;
         let key = u64::from(region);

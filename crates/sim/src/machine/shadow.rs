@@ -10,8 +10,7 @@ const CHUNK: u64 = 512;
 /// State of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
-    /// Number of the content, shifted left by one. The lowest bit is set while the page is shared
-    /// with the parent of a fork, which counts it.
+    /// Number of the content × 2, plus 1 while the page is shared with a parent, which counts it.
     content: u32,
     /// In the program's memory, as in the core's table. Most touches read only this field.
     pub resident: bool,

@@ -343,8 +343,7 @@ impl Tier {
         dropped.iter().for_each(|stored| self.release(stored.extent, stored.len));
     }
 
-    /// Picks a segment worth cleaning and reads it. Returns it with the objects that were appended
-    /// to it.
+    /// Picks a segment worth cleaning and reads it. Returns it with the objects appended to it.
     pub fn begin_cleaning(&mut self, tally: &mut Tally) -> Option<(SegmentId, Vec<ObjectId>)> {
         if !self.is_log() {
             return None;
