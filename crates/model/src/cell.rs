@@ -1,19 +1,19 @@
-//! What the program may read: the values that some order of its own calls explains.
+//! The values that the program may read: those that some order of its own calls explains.
 
-/// The values a page may have for the program. A value is 0..16; a set is a mask.
+/// The values that a page may have for the program, as a bit mask. Values are 0..16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Cell {
     allowed: u16,
-    /// Written while a removal is under way: it may count as before or after.
+    /// Values written during a removal: such a write may count as before or after it.
     since: u16,
-    /// Removals under way.
+    /// Removals in progress.
     removals: u8,
-    /// MADV_FREE: may still become zero.
+    /// Freed by MADV_FREE: may still become zero.
     free: bool,
 }
 
 impl Cell {
-    /// Holds exactly this value.
+    /// A page that holds exactly this value.
     pub fn of(value: u8) -> Cell {
         Cell { allowed: 1 << value, ..Cell::default() }
     }
@@ -35,7 +35,7 @@ impl Cell {
         self.allowed |= 1;
     }
 
-    /// It zaps, or with `free` only marks.
+    /// The removal zaps, or with `free` only marks.
     pub fn removal_ends(&mut self, free: bool) {
         self.removals = self.removals.saturating_sub(1);
         if free {
@@ -49,7 +49,7 @@ impl Cell {
         }
     }
 
-    /// The program reads a value: whether that is allowed. What it has seen it may rely on.
+    /// Reads a value. Returns whether it is allowed; from now on the program may rely on it.
     #[must_use]
     pub fn read(&mut self, value: u8) -> bool {
         let seen = 1 << value;
@@ -64,8 +64,8 @@ impl Cell {
         fits
     }
 
-    /// As it is in a fork child, or after mremap: removals under way in the old place do not reach
-    /// it.
+    /// The values in a fork child or after mremap: removals in progress at the old place do not
+    /// reach the new one.
     pub fn elsewhere(self) -> Cell {
         Cell { removals: 0, since: 0, ..self }
     }

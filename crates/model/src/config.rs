@@ -1,17 +1,16 @@
-//! What a search runs: scripts, what the pager may do meanwhile, and which rule is broken.
+//! Input of a search: scripts, the pager's possible actions, and the rule that is broken.
 
 use crate::program::Op;
 use crate::PageNo;
 
-/// A rule that a run leaves out, with its number in the design if it has one there.
+/// A rule that a run leaves out, with its number in the design if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// 3: events are read while the stub may be inside a MOVE; the batch is drained as if it were
-    ///    not.
+    /// 3: events are read while the stub may be inside a MOVE; the batch is drained regardless.
     R3Gate,
-    /// 3: events are read and handled, and the batch goes on.
+    /// 3: events are read and handled while the batch goes on.
     R3Cancel,
-    /// 3a: the stub trusts the number of pages that the MOVE reports.
+    /// 3a: the stub trusts the number of pages that MOVE reports.
     R3a,
     /// 5: EAGAIN counts as done.
     R5Done,
@@ -27,38 +26,38 @@ pub enum Rule {
     R20,
     /// 20: a FORK is handled after the faults of its read.
     R20Fork,
-    /// 20: a FORK is handled before the events that were queued before it.
+    /// 20: a FORK is handled before the events queued ahead of it.
     R20Hoist,
-    /// A REMAP to a place that the table still has does not wait for the event that left it.
+    /// A REMAP to a place known as occupied does not wait for the event that leaves the place.
     RemapOrder,
-    /// `io` is let go while such a REMAP waits.
+    /// `io` is released while such a REMAP waits.
     RemapLocked,
-    /// What leaves the target of a REMAP does not wait until all events are read, though memory
-    /// that nobody knew of may have been there before.
+    /// An event that leaves the target of a REMAP does not wait until all events are read, although
+    /// memory that the pager did not know may have been there earlier.
     Grown,
-    /// A fork child's table is believed where the child has nothing registered.
+    /// A fork child's table keeps pages where the child has nothing registered.
     Confirm,
-    /// A fork child is confirmed by what was registered before its `io` was taken, events pending
-    /// or not.
+    /// A fork child is confirmed by the registrations seen before its `io` was taken, whether or
+    /// not events are pending.
     ConfirmLocked,
-    /// A page that should be there is verified without `io`, by what the table said before.
+    /// A page that should be present is verified without `io`, by an earlier answer of the table.
     VerifyLocked,
-    /// Pages come, and are adopted, as if the zap of every REMOVE were over when it is read.
+    /// Pages are filled and adopted as if a REMOVE's zap were over when the event is read.
     ZapPending,
-    /// Pages after MADV_FREE are moved as they are: the kernel may drop them in the window.
+    /// Pages after MADV_FREE are moved unchanged, so the kernel may drop them in the window.
     Populate,
-    /// 21: pages are adopted without a look for pending events.
+    /// 21: pages are adopted without a check for pending events.
     R21,
-    /// Pages are adopted without a proof that their mappings are registered: a range that was
-    /// registered can have had holes.
+    /// Pages are adopted without a proof that their mappings are registered: a range can have had
+    /// holes when it was registered.
     Registered,
-    /// That proof is made with a page that the table has, and that may be in a batch.
+    /// That proof uses a page that is in the table and may be in a batch.
     ProofUnknown,
-    /// 22: threads that have a process in a list do not look whether it was removed meanwhile.
+    /// 22: threads that hold a process in a list do not check whether it was removed meanwhile.
     R22,
 }
 
-/// What is at a page when the run starts.
+/// State of a page when the run starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Init {
     /// Nothing is mapped.
@@ -67,7 +66,7 @@ pub enum Init {
     Plain(u8),
     /// Mapped and registered, never touched.
     Empty,
-    /// The same, but the pager does not know that it is registered: its mapping has grown.
+    /// As `Empty`, but unknown to the pager as registered, because its mapping grew.
     Grown,
     /// Mapped, registered and adopted, with a value.
     Resident(u8),
@@ -77,93 +76,93 @@ pub enum Init {
     Pooled(u8),
 }
 
-/// A program and what the pager may do beside it.
+/// A program, and what the pager may do meanwhile.
 #[derive(Debug, Clone, Default)]
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
-    /// The pages at the start; the others are holes.
+    /// Pages at the start; all others are holes.
     pub init: Vec<Init>,
-    /// One script a thread; the first is the main thread.
+    /// A script for each thread; the first is the main thread.
     pub threads: Vec<Vec<Op>>,
     /// The script of a fork child.
     pub child: Vec<Op>,
-    /// Batches that may be posted.
+    /// How many batches may be posted.
     pub posts: u8,
     /// Most pages of a batch; 0 for all.
     pub batch: usize,
     /// Most pages of one range of a batch; 0 for no limit.
     pub split: usize,
-    /// Pages that may be compressed.
+    /// How many pages may be compressed.
     pub compress: u8,
-    /// Objects that may be written to the swap tier; 0 for no swap tier.
+    /// How many objects may be written to the swap tier; 0: no swap tier.
     pub writes: u8,
-    /// Looks for new memory.
+    /// How many times the monitor may look for new memory.
     pub rescans: u8,
-    /// Proofs for the quarantine.
+    /// How many quarantine proofs may begin.
     pub proofs: u8,
-    /// Pages after MADV_FREE that the kernel may drop.
+    /// How many pages the kernel may drop after MADV_FREE.
     pub drops: u8,
     /// MOVE may move pages that it does not report.
     pub misreport: bool,
-    /// Pages filled with zeros, or brought back, by one fault at most.
+    /// Most pages that one fault fills with zeros or brings back.
     pub around: u8,
     /// The pager's threads may hold a process in a list while it ends.
     pub stale_lists: bool,
-    /// The child is attached too: looks for new memory may be at the child.
+    /// The child is attached too, so the monitor may look for new memory there.
     pub child_attached: bool,
 }
 
 impl Scenario {
-    /// One thread, or several.
+    /// A scenario with these pages and a script for each thread.
     pub fn new(name: &'static str, init: &[Init], threads: &[&[Op]]) -> Scenario {
         let threads = threads.iter().map(|t| t.to_vec()).collect();
         Scenario { name, init: init.to_vec(), threads, around: 1, ..Scenario::default() }
     }
-    /// Batches, with at most so many pages each.
+    /// Allows batches, of at most `pages` pages each.
     pub fn posts(mut self, posts: u8, pages: usize) -> Scenario {
         (self.posts, self.batch) = (posts, pages);
         self
     }
-    /// What happens to evicted pages.
+    /// Allows compression and writeback of evicted pages.
     pub fn pool(mut self, compress: u8, writes: u8) -> Scenario {
         (self.compress, self.writes) = (compress, writes);
         self
     }
-    /// Looks for new memory.
+    /// Allows looks for new memory.
     pub fn rescans(mut self, rescans: u8) -> Scenario {
         self.rescans = rescans;
         self
     }
-    /// Proofs for the quarantine.
+    /// Allows quarantine proofs.
     pub fn proofs(mut self, proofs: u8) -> Scenario {
         self.proofs = proofs;
         self
     }
-    /// What the fork child does.
+    /// Sets the script of the fork child.
     pub fn child(mut self, script: &[Op]) -> Scenario {
         self.child = script.to_vec();
         self
     }
-    /// Changes anything else.
+    /// Changes other fields.
     pub fn with(mut self, change: impl FnOnce(&mut Scenario)) -> Scenario {
         change(&mut self);
         self
     }
-    /// What is at a page at the start.
+    /// State of a page at the start.
     pub fn at(&self, page: PageNo) -> Init {
         self.init.get(usize::from(page)).copied().unwrap_or(Init::Hole)
     }
 }
 
-/// What the modelled pager and stub do otherwise than the real ones.
+/// Differences of the modelled pager and stub from the real ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Changes {
     off: Option<Rule>,
 }
 
 impl Changes {
-    /// One rule is left out.
+    /// Leaves a rule out.
     pub fn without(rule: Rule) -> Changes {
         Changes { off: Some(rule) }
     }

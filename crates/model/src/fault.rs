@@ -1,5 +1,5 @@
-//! The fault thread of a process, as `fault.rs` of the pager has it: read, handle events, serve
-//! faults.
+//! The fault thread of a process, as in the pager's `fault.rs`: reads messages, handles events,
+//! serves faults.
 
 use crate::config::Rule;
 use crate::kernel::{Event, Fill, Message};
@@ -9,23 +9,23 @@ use crate::world::{Actor, World};
 use crate::{page, range, PageNo, BASE, PAGES};
 use memfit_core::{Entry, Fault, Filled, PageRange};
 
-/// Where the fault thread is.
+/// Position of the fault thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pc {
     /// Polls.
     #[default]
     Idle,
-    /// Before `drain` takes `io` and closes the gate, in the loop of a fault.
+    /// Before `drain`, in the loop of a fault, takes `io` and closes the gate.
     Drain,
-    /// Reads one message, when the stub is out of its MOVE.
+    /// Reads one message, once the stub is outside of its MOVE.
     Read,
-    /// Before the core is asked about the fault.
+    /// Before it asks the core about the fault.
     Ask,
     /// Before a COPY.
     Copy,
-    /// Before the core is told what came of it.
+    /// Before it reports the result of the COPY to the core.
     Finish(Fill),
-    /// Before the COPY that verifies a page which should be there.
+    /// Before the COPY that verifies a page that should be present.
     Verify,
     /// Before `drain_batch` takes `io` and closes the gate.
     DrainBatch,
@@ -33,22 +33,22 @@ pub enum Pc {
     Collect,
     /// The memory is gone.
     Gone,
-    /// Before the process is removed.
+    /// Before it removes the process.
     Remove,
     /// Ended.
     Ended,
 }
 
-/// The thread and its variables.
+/// The thread's variables.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct FaultThread {
-    /// Where it is.
+    /// Position in its loop.
     pub pc: Pc,
     read: Vec<Message>,
     waiting: Vec<PageNo>,
     serving: Option<PageNo>,
     loads: Vec<(PageNo, Place)>,
-    /// The faulting page and those above it, while `loads` has those below it.
+    /// The faulting page and the pages above it, while `loads` has the pages below it.
     above: Vec<(PageNo, Place)>,
     values: Vec<u8>,
     from: u8,
@@ -62,15 +62,14 @@ impl World<'_> {
         let free = p.io.is_none();
         match self.s.faults[proc].pc {
             Pc::Idle => p.id.is_some() && (mm.gone || (mm.readable() && free)),
-            // In between it would only find the same event pending again.
+            // Otherwise it would find the same event pending again.
             Pc::Drain => free && (mm.readable() || mm.changing == 0 || mm.gone || !self.s.faults[proc].late.is_empty()),
-            // While events wait for another one, only that or the end of the waiting is worth a
-            // look.
+            // While events wait, only a further message or the end of all pending events matters.
             Pc::Read if self.waits_locked(proc) => mm.readable() || mm.changing == 0 || mm.gone,
             Pc::Read | Pc::Collect => self.gate_clear(proc),
             Pc::DrainBatch | Pc::Remove => free,
             Pc::Verify => free || !self.changes.keeps(Rule::VerifyLocked),
-            // Without rule 5 it spins until the event is handled, which nobody does.
+            // Without rule 5 it spins until the event is handled, which no thread does.
             Pc::Ask if mm.changing > 0 && !self.changes.keeps(Rule::R5Retry) => false,
             Pc::Ended => false,
             _ => true,
@@ -154,7 +153,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether events wait for another one, and everybody who needs `io` with them.
+    /// Whether events wait for a later event, so that the fault thread keeps `io`.
     fn waits_locked(&self, proc: usize) -> bool {
         !self.s.procs[proc].postponed.is_empty() && self.changes.keeps(Rule::RemapLocked)
     }
@@ -221,14 +220,14 @@ impl World<'_> {
             }
             Event::Remap { from, to, pages } => {
                 self.call("remapped", |core| core.remapped(id, range(from, pages), page(to)));
-                // The kernel takes the registration along.
+                // The kernel keeps the registration of moved memory.
                 self.set_regions(proc, to, pages, true);
             }
             Event::Fork => self.forked(),
         }
     }
 
-    /// Memory of which the table has nothing has come to a page.
+    /// Memory without known pages was moved to this page.
     pub(crate) fn came(&mut self, proc: usize, number: PageNo) {
         let id = self.s.procs[proc].core_id();
         self.call("unmapped", |core| core.unmapped(id, range(number, 1)));
@@ -254,7 +253,7 @@ impl World<'_> {
         self.note_since(before, "forked");
     }
 
-    /// The fault is served; goes on with the one read last.
+    /// Ends the current fault and begins with the fault that was read last.
     fn next_fault(&mut self, proc: usize) {
         let f = &mut self.s.faults[proc];
         f.loads.clear();
@@ -286,7 +285,7 @@ impl World<'_> {
         self.say(|| format!("asks the core about page {number}: {answer:?} {}", loads.len()));
         let f = &mut self.s.faults[proc];
         f.loads = loads.iter().map(|l| ((l.page.0 - BASE) as PageNo, l.source.into())).collect();
-        // Those below come first, by a COPY of their own.
+        // The pages below come first, by a COPY of their own.
         if let Some(below) = f.loads.iter().position(|&(page, _)| page < number) {
             let below = f.loads.split_off(below);
             f.above = std::mem::replace(&mut f.loads, below);
@@ -328,7 +327,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Tells the core what came of the loads from `from` on.
+    /// Reports the results of the loads from `from` on to the core.
     fn finish(&mut self, proc: usize, mut fill: Fill) {
         let below = !self.s.faults[proc].above.is_empty();
         let awake = !below && self.s.faults[proc].loads.len() == 1 && fill == Fill::Done;
@@ -386,8 +385,8 @@ impl World<'_> {
         self.s.faults[proc].pc = if self.changes.keeps(Rule::R5Retry) { Pc::Drain } else { Pc::Ask };
     }
 
-    /// The table says that the page is there. If it is not, a page was lost. With `io` held, no
-    /// batch takes it between the question and the proof.
+    /// Verifies a page that the table has as Resident. If it is absent, a page was lost. `io` is
+    /// held so that no batch takes the page between the look at the table and the COPY.
     fn verify(&mut self, proc: usize) -> Result<(), String> {
         let number = self.faulting(proc);
         let entry = self.core.entry(self.s.procs[proc].core_id(), page(number));

@@ -1,8 +1,8 @@
 //! The kernel's side of one process: page tables, mappings, the userfaultfd with its queues.
 //!
-//! Follows Linux 6.18: a message of a fault goes before one of an event; an event counts as pending
-//! from the change of the mappings until the thread that raised it goes on; COPY and MOVE fail with
-//! EAGAIN while one is pending; MOVE looks at the registration of its destination only.
+//! Follows Linux 6.18. The fault queue is read before the event queue. An event is pending from the
+//! change of the mappings until the thread that raised it resumes; COPY and MOVE fail with EAGAIN
+//! meanwhile. MOVE checks the registration of its destination only.
 
 use crate::cell::Cell;
 use crate::{PageNo, PAGES};
@@ -13,16 +13,16 @@ use std::collections::VecDeque;
 pub struct Pte {
     /// Its contents.
     pub value: u8,
-    /// MADV_FREE and not written since: the kernel may drop it.
+    /// Freed by MADV_FREE and not written since: the kernel may drop it.
     pub lazy: bool,
-    /// Shared with a fork relative: MOVE gives EBUSY.
+    /// Shared with a fork relative: MOVE returns EBUSY.
     pub shared: bool,
-    /// A mapping of the zero page: fork does not copy it.
+    /// A mapping of the zero page; fork does not copy it.
     pub zero: bool,
 }
 
 impl Pte {
-    /// A page of the process's own.
+    /// A private page.
     pub fn of(value: u8) -> Pte {
         Pte { value, lazy: false, shared: false, zero: false }
     }
@@ -31,7 +31,7 @@ impl Pte {
 /// The mapping at a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Vma {
-    /// Which mapping.
+    /// Identifies the mapping.
     pub id: u8,
     /// Registered with the process's userfaultfd.
     pub registered: bool,
@@ -49,7 +49,7 @@ pub enum Event {
     Fork,
 }
 
-/// A message as it was read.
+/// A message that the pager reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Message {
@@ -57,13 +57,13 @@ pub enum Message {
     Event(Event),
 }
 
-/// What came of a COPY; the numbers are pages done before.
+/// Result of a COPY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Fill {
     Done,
     Exists,
-    /// EAGAIN: an event is pending, or something stopped it after this many pages.
+    /// EAGAIN after this many pages: an event is pending, or a later page was present.
     Again(u8),
     NotMapped,
     Gone,
@@ -81,22 +81,22 @@ pub enum Errno {
     Exists,
 }
 
-/// One process.
+/// The memory of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Mm {
     /// Mappings.
     pub vma: [Option<Vma>; PAGES],
     /// Page table.
     pub pte: [Option<Pte>; PAGES],
-    /// What the program may read.
+    /// The values that the program may read.
     pub cell: [Cell; PAGES],
-    /// Events raised whose threads have not gone on.
+    /// Number of events raised whose threads have not resumed.
     pub changing: u8,
-    /// Faults that were not read, with their threads.
+    /// Unread faults, with their threads.
     pub faults: VecDeque<(PageNo, u8)>,
-    /// Events that were not read, with their threads.
+    /// Unread events, with their threads.
     pub events: VecDeque<(Event, u8)>,
-    /// The stub's window.
+    /// The stub's bounce window.
     pub window: [Option<Pte>; PAGES],
     /// All threads have ended.
     pub gone: bool,
@@ -108,7 +108,7 @@ fn span(first: PageNo, pages: u8) -> std::ops::Range<usize> {
 }
 
 impl Mm {
-    /// Maps pages; contents zero.
+    /// Maps pages with contents zero.
     pub fn map(&mut self, first: PageNo, pages: u8, registered: bool) {
         self.next_vma += 1;
         for i in span(first, pages) {
@@ -128,7 +128,7 @@ impl Mm {
         self.vma[usize::from(page)].is_some_and(|v| v.registered)
     }
 
-    /// Takes the mapping away. True if an UNMAP event must follow.
+    /// Removes the mapping. Returns whether an UNMAP event must follow.
     pub fn unmap(&mut self, first: PageNo, pages: u8) -> bool {
         let event = self.any_registered(first, pages);
         for i in span(first, pages) {
@@ -138,7 +138,7 @@ impl Mm {
         event
     }
 
-    /// mremap. True if REMAP and UNMAP events must follow; both are pending already.
+    /// mremap. Returns whether REMAP and UNMAP events must follow; both are pending already.
     pub fn remap(&mut self, from: PageNo, to: PageNo, pages: u8) -> bool {
         let event = self.any_registered(from, pages);
         self.next_vma += 1;
@@ -162,7 +162,7 @@ impl Mm {
         }
     }
 
-    /// MADV_DONTNEED begins: true if a REMOVE event must be read before the zap.
+    /// A removal begins. Returns whether a REMOVE event must be read before the zap.
     pub fn removal_begins(&mut self, first: PageNo, pages: u8) -> bool {
         for i in span(first, pages) {
             self.cell[i].removal_begins();
@@ -172,7 +172,7 @@ impl Mm {
         event
     }
 
-    /// The child's memory.
+    /// Makes the memory of a fork child.
     pub fn fork(&mut self) -> Mm {
         for pte in self.pte.iter_mut().flatten() {
             pte.shared = true;
@@ -206,8 +206,8 @@ impl Mm {
         Fill::Done
     }
 
-    /// UFFDIO_MOVE of `pages` pages into the window at `to`: the pages it carried out and what
-    /// stopped it.
+    /// UFFDIO_MOVE of `pages` pages into the window at `to`. Returns the number of pages moved and
+    /// what stopped it.
     pub fn take(&mut self, first: PageNo, pages: u8, to: usize) -> (u8, Errno) {
         if self.changing > 0 {
             return (0, Errno::Again);
@@ -228,7 +228,7 @@ impl Mm {
                 _ => Errno::None,
             };
             if errno != Errno::None {
-                // After partial progress the kernel says EAGAIN whatever stopped it.
+                // After partial progress the kernel returns EAGAIN, whatever the reason.
                 return (done as u8, if done > 0 { Errno::Again } else { errno });
             }
             self.window[to + done] = self.pte[i].take();
@@ -236,7 +236,7 @@ impl Mm {
         (pages, Errno::None)
     }
 
-    /// The next message, faults first. An event's thread is to be told.
+    /// Reads the next message, faults first, and its thread, which an event must resume.
     pub fn read(&mut self) -> Option<(Message, u8)> {
         if let Some((page, thread)) = self.faults.pop_front() {
             return Some((Message::Fault(page), thread));
@@ -245,7 +245,7 @@ impl Mm {
         Some((Message::Event(event), thread))
     }
 
-    /// Whether poll says that there is something to read.
+    /// Whether poll reports something to read.
     pub fn readable(&self) -> bool {
         !self.faults.is_empty() || !self.events.is_empty()
     }

@@ -1,23 +1,23 @@
 //! Model check of the page-state machine.
 //!
-//! The decisions are the real ones: every step drives [`memfit_core::Core`]. Around it this crate
-//! models, as small atomic steps, what the core cannot see: the program's threads, the kernel's
-//! page tables and userfaultfd queues, the stub with its gate, and the threads of the pager with
-//! their locks. [`search::explore`] tries the orders of these steps, with a bound on preemptions,
-//! and stops at the first order that
+//! The decisions are the real ones: every step drives [`memfit_core::Core`]. This crate models, as
+//! small atomic steps, what the core cannot see: the program's threads, the kernel's page tables
+//! and userfaultfd queues, the stub with its gate, and the pager's threads with their locks.
+//! [`search::explore`] tries the orders of these steps, with a bound on preemptions. It stops at
+//! the first order that
 //!
 //! * lets the program read a value that no order of its own calls explains,
 //! * makes the pager stop with "a page was lost", or the core panic,
-//! * leaves somebody waiting for ever, or leaves memory behind after the last exit.
+//! * leaves a thread waiting forever, or leaves memory behind after the last exit.
 //!
-//! [`config::Rule`] switches off one rule at a time in the modelled pager or stub; the search must
+//! [`config::Rule`] switches off one rule at a time in the modelled pager or stub. The search must
 //! then find a violation.
 //!
-//! What is simplified: memory is sequentially consistent; one page holds one small number; a
-//! process is one run of [`PAGES`] pages; system calls are cut where the kernel drops its locks;
-//! codecs and disks never fail. Left out: the throttle and the brake, pins, MADV_POPULATE_WRITE of
-//! pages that were shared, ranges that fork does not inherit, mremap onto a mapping, batches of a
-//! fork child.
+//! Simplifications: memory is sequentially consistent; one page holds one small number; a process
+//! is one run of [`PAGES`] pages; system calls are split where the kernel drops its locks; codecs
+//! and disks never fail. Not modelled: faults that wait for free memory, the throttle, pins,
+//! MADV_POPULATE_WRITE of shared pages, ranges that fork does not inherit, mremap onto a mapping,
+//! batches of a fork child.
 #![forbid(unsafe_code)]
 
 pub mod cell;
@@ -37,18 +37,18 @@ pub mod world;
 
 /// Pages of a process in the model.
 pub const PAGES: usize = 6;
-/// Number of the first of them; a run starts there.
+/// Number of the first page of a process; a run starts there.
 pub const BASE: u64 = 0x100;
 
 /// A page of the model, 0..[`PAGES`].
 pub type PageNo = u8;
 
-/// The core's name of a page.
+/// The core's number of a page.
 pub fn page(number: PageNo) -> memfit_core::Page {
     memfit_core::Page(BASE + u64::from(number))
 }
 
-/// The core's name of a range.
+/// The core's form of a range.
 pub fn range(first: PageNo, pages: u8) -> memfit_core::PageRange {
     memfit_core::PageRange { first: page(first), pages: u64::from(pages) }
 }

@@ -1,8 +1,8 @@
-//! In which order events are handled.
+//! The order in which events are handled.
 //!
-//! The kernel queues an event after it has released the locks of the mappings: events of several
-//! threads may be queued in another order than their changes were made. Alone they would be handled
-//! as they come.
+//! The kernel queues an event after it has released the lock of the mappings. So events of several
+//! threads can be queued in another order than their changes were made. The events of a single
+//! thread come in order.
 
 use crate::config::Rule;
 use crate::kernel::Event;
@@ -16,7 +16,7 @@ fn pages_of(first: PageNo, pages: u8) -> Pages {
     usize::from(first)..usize::from(first + pages)
 }
 
-/// What an event changes; the place that a REMAP goes to left out.
+/// Pages that an event changes, without the target of a REMAP.
 fn changed(event: &Event) -> Pages {
     match *event {
         Event::Remove { first, pages } | Event::Unmap { first, pages } => pages_of(first, pages),
@@ -25,7 +25,7 @@ fn changed(event: &Event) -> Pages {
     }
 }
 
-/// The place that a REMAP goes to.
+/// The target of a REMAP.
 fn target(event: &Event) -> Pages {
     match *event {
         Event::Remap { to, pages, .. } => pages_of(to, pages),
@@ -33,7 +33,7 @@ fn target(event: &Event) -> Pages {
     }
 }
 
-/// Whether it takes memory away from where it was.
+/// Whether the event takes memory away from its place.
 fn leaves(event: &Event) -> bool {
     matches!(event, Event::Unmap { .. } | Event::Remap { .. })
 }
@@ -43,8 +43,8 @@ fn covers(pages: Pages, page: usize) -> bool {
 }
 
 impl World<'_> {
-    /// Handles events in their order, but for those that must wait for one behind them. While one
-    /// waits, nobody may do anything by what the pager knows: `io` is held until its time has come.
+    /// Handles events in their order, except those that must wait for a later event. While one
+    /// waits, the fault thread keeps `io`, so that no thread acts on the pager's old picture.
     pub(crate) fn handle_all(&mut self, proc: usize, events: Vec<Event>) -> Result<(), String> {
         self.s.procs[proc].postponed.extend(events);
         while let Some(i) = self.next_event(proc) {
@@ -63,7 +63,7 @@ impl World<'_> {
         let waiting = self.s.procs[proc].postponed.clone();
         self.say(|| format!("postpones {waiting:?}"));
         if !self.event_pending(proc) {
-            // Nothing more is to come: what still waits for its target to be left waits in vain.
+            // No more events will come, so the events that still wait are handled now.
             self.collect(proc, true)?;
             while !self.s.procs[proc].postponed.is_empty() {
                 let event = self.s.procs[proc].postponed.remove(0);
@@ -74,7 +74,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Handles an event when all are read.
+    /// Handles an event after all events were read.
     fn resolve_event(&mut self, proc: usize, event: Event) {
         if self.changes.keeps(Rule::RemapOrder) {
             while let Some(late) = self.late_for(proc, target(&event)) {
@@ -107,8 +107,8 @@ impl World<'_> {
         }
     }
 
-    /// Takes the events by which a mapping had left a place before the REMAP that is to be handled
-    /// next came there.
+    /// Removes and returns the events by which an earlier mapping left a place before the REMAP
+    /// that is handled next came there.
     fn late_for(&mut self, proc: usize, place: Pages) -> Option<Vec<Event>> {
         for at in 0..self.s.procs[proc].postponed.len() {
             let event = self.s.procs[proc].postponed[at];
@@ -126,8 +126,8 @@ impl World<'_> {
         None
     }
 
-    /// Whether the first UNMAP of a page is of what was there before the mapping that came. The
-    /// process is killed if that cannot be told.
+    /// Whether the first UNMAP of a page belongs to the mapping that was there before the REMAP. If
+    /// the events do not tell, kills the process.
     fn is_late(&mut self, proc: usize, event: Option<&Event>, page: usize) -> bool {
         if self.s.mm[proc].gone {
             return false;
@@ -149,8 +149,8 @@ impl World<'_> {
         false
     }
 
-    /// The first event that need not wait: its target is free, and none before it waits that it
-    /// must follow.
+    /// Index of the first event that need not wait: its target is free, and it changes no page of a
+    /// waiting event ahead of it.
     fn next_event(&self, proc: usize) -> Option<usize> {
         let p = &self.s.procs[proc];
         let tracked = |i: usize| {

@@ -1,4 +1,4 @@
-//! The pager around the core: calls of the core with their effects, the batch of a process, COPY.
+//! The pager around the core: core calls with their effects, the batch of a process, COPY.
 
 use crate::config::Rule;
 use crate::kernel::{Errno, Event, Fill};
@@ -14,39 +14,39 @@ pub struct Range {
     pub first: PageNo,
     /// Slot of each page.
     pub slots: Vec<u32>,
-    /// The kernel may drop some of them: they are to be written first.
+    /// The kernel may drop some of the pages, so the stub must write them first.
     pub lazy: bool,
 }
 
-/// What the pager knows of a process.
+/// The pager's state of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Proc {
-    /// Its number and area in the core, once it has them.
+    /// Its process number and staging area in the core, once it has them.
     pub id: Option<(u32, u32)>,
-    /// Who holds `io`.
+    /// The holder of `io`.
     pub io: Option<Actor>,
     /// Number of the newest batch.
     pub number: u32,
-    /// Its ranges; `None` once answered or cancelled.
+    /// The ranges of that batch; each becomes `None` when it is answered or cancelled.
     pub ranges: Vec<Option<Range>>,
-    /// The stub has not said that it is done.
+    /// The stub has not reported the end of the batch.
     pub busy: bool,
-    /// Registered, as far as the pager knows.
+    /// Pages that the pager knows as registered.
     pub regions: [bool; PAGES],
-    /// Events that wait for another one.
+    /// Events that wait for a later event.
     pub postponed: Vec<Event>,
-    /// Targets of the REMAPs handled since the last moment when no event was unread.
+    /// Targets of the REMAPs handled since the last moment without unread events.
     pub unsure: [bool; PAGES],
-    /// In the list of processes.
+    /// Whether it is in the pager's list of processes.
     pub listed: bool,
-    /// Its memory is gone: no more batches.
+    /// Its memory is gone, so it gets no more batches.
     pub dead: bool,
-    /// The core does not know it any more.
+    /// It was removed from the core.
     pub removed: bool,
 }
 
 impl Proc {
-    /// Its number in the core.
+    /// Its process number in the core.
     pub fn core_id(&self) -> ProcId {
         ProcId(self.id.expect("the core knows the process").0)
     }
@@ -56,18 +56,18 @@ impl Proc {
     }
 }
 
-/// Where the model keeps bytes that the core has placed.
+/// Bytes in the places that the core has assigned.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Bytes {
     /// Staging slots by area and index.
     pub staging: std::collections::BTreeMap<(u32, u32), u8>,
-    /// Objects in the pool by their first byte.
+    /// Objects in the pool by the offset of their first byte.
     pub pool: std::collections::BTreeMap<u64, u8>,
     /// Objects in the swap tier.
     pub swap: std::collections::BTreeMap<u32, u8>,
 }
 
-/// Where the bytes of a page to be filled are.
+/// Where the bytes for a page are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Place {
@@ -90,11 +90,11 @@ impl From<Source> for Place {
     }
 }
 
-/// From this value on a page does not compress.
+/// Pages with this value or a greater one are incompressible.
 pub const RAW_VALUE: u8 = 12;
 
 impl World<'_> {
-    /// Calls the core, counts what became of the entries, does what it asked for besides.
+    /// Makes a core call, counts the changes of entries and carries out the core's effects.
     pub(crate) fn call<R>(&mut self, name: &'static str, f: impl FnOnce(&mut Core) -> R) -> R {
         let before = self.recording.then(|| self.entries());
         let result = f(&mut self.core);
@@ -118,14 +118,14 @@ impl World<'_> {
         result
     }
 
-    /// Counts the entries that differ from those before.
+    /// Counts the entries that differ from those in `before`.
     pub(crate) fn note_since(&mut self, before: Vec<memfit_core::Entry>, name: &'static str) {
         for (old, new) in before.into_iter().zip(self.entries()).filter(|(old, new)| self.recording && old != new) {
             self.table.note(name, old, new);
         }
     }
 
-    /// Every entry of every process, processes that are not there as untracked.
+    /// Every entry of every process; those of missing processes are Untracked.
     pub(crate) fn entries(&self) -> Vec<memfit_core::Entry> {
         let mut all = Vec::with_capacity(2 * PAGES);
         for proc in &self.s.procs {
@@ -139,8 +139,8 @@ impl World<'_> {
         all
     }
 
-    /// Takes the answers that are there. With `cancel` (the gate must be closed) the untried ranges
-    /// go back to the program and the stub drops them.
+    /// Collects the answers of the stub. With `cancel`, which needs a closed gate, unanswered
+    /// ranges go back to the program and the stub drops them.
     pub(crate) fn collect(&mut self, proc: usize, cancel: bool) -> Result<(), String> {
         let (p, ring) = (&self.s.procs[proc], &self.s.ring);
         if !p.busy || (p.removed && self.changes.keeps(Rule::R22)) {
@@ -178,7 +178,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Posts a batch; the pages are Evicting until answered.
+    /// Posts a batch; its pages are Evicting until answered.
     pub(crate) fn post(&mut self, proc: usize, victims: Vec<Victim>) {
         let ranges: Vec<Range> = victims
             .into_iter()
@@ -195,7 +195,7 @@ impl World<'_> {
         p.busy = true;
     }
 
-    /// The scenario may want shorter ranges than the core gives.
+    /// Cuts a range if the scenario wants shorter ones than the core gives.
     fn cut(&self, range: Range) -> Vec<Range> {
         let step = if self.scenario.split == 0 { range.slots.len() } else { self.scenario.split };
         let chunks = range.slots.chunks(step).enumerate();
@@ -207,7 +207,7 @@ impl World<'_> {
         chunks.map(part).collect()
     }
 
-    /// Closes the gate if a batch is under way.
+    /// Closes the gate if a batch is in progress. Returns whether it did.
     pub(crate) fn close_gate(&mut self, proc: usize) -> bool {
         let gated = self.s.procs[proc].busy && self.changes.keeps(Rule::R3Gate) && self.changes.keeps(Rule::R3Cancel);
         if gated {
@@ -216,7 +216,7 @@ impl World<'_> {
         gated
     }
 
-    /// Whether the stub is out of its MOVE, or will never leave it.
+    /// Whether the stub is outside of its MOVE, or its process has ended.
     pub(crate) fn gate_clear(&self, proc: usize) -> bool {
         proc != 0 || self.s.ring.gate & IN_MOVE == 0 || self.s.mm[proc].gone
     }
@@ -225,12 +225,12 @@ impl World<'_> {
         self.s.ring.gate &= !CLOSED;
     }
 
-    /// Whether an event is unread or its thread has not gone on.
+    /// Whether an event is unread, or the thread that raised it has not resumed.
     pub(crate) fn event_pending(&self, proc: usize) -> bool {
         self.s.mm[proc].changing > 0
     }
 
-    /// The bytes of a source, as they are at this moment.
+    /// The bytes of a source at this moment.
     pub(crate) fn read_source(&self, source: Place) -> Result<u8, String> {
         let bytes = &self.s.bytes;
         let found = match source {

@@ -1,15 +1,14 @@
-//! The program: threads with short scripts, cut into the steps between which the kernel drops its
-//! locks.
+//! The program: threads with short scripts, in steps between which the kernel drops its locks.
 
 use crate::kernel::{Event, Pte};
 use crate::world::{Actor, World};
 use crate::PageNo;
 
-/// One operation of a script. Ranges are a first page and a number of pages.
+/// An operation of a script. A range is a first page and a number of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Op {
-    /// Reads, and checks what it finds.
+    /// Reads a page and checks its value.
     Read(PageNo),
     /// Writes a value, 1..16.
     Write(PageNo, u8),
@@ -22,31 +21,31 @@ pub enum Op {
     },
     DontNeed(PageNo, u8),
     Free(PageNo, u8),
-    /// PROT_READ, or with false read and write again.
+    /// Protects a range as PROT_READ if true, otherwise as readable and writable.
     Protect(PageNo, u8, bool),
     Fork,
-    /// Tells another thread to go on.
+    /// Lets another thread go on.
     Signal(u8),
-    /// Waits for that.
+    /// Waits for that signal.
     Await(u8),
     /// Ends the process, not only the thread.
     Exit,
 }
 
-/// What a thread does when its event has been read.
+/// What a thread does after its event was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum After {
     /// Returns from the system call.
     Return,
-    /// MADV_DONTNEED zaps now, MADV_FREE marks.
+    /// MADV_DONTNEED zaps, MADV_FREE marks.
     Zap(PageNo, u8, bool),
-    /// mremap tells of the old place.
+    /// mremap raises the UNMAP of the old place.
     TellUnmap(PageNo, u8),
     /// fork lets the child run.
     StartChild,
 }
 
-/// Where a thread is.
+/// Position of a thread in its operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pc {
     /// A fork child that does not run yet.
@@ -59,7 +58,7 @@ pub enum Pc {
     Raise(Event, After),
     /// The event is queued.
     InEvent(After),
-    /// The event was read; still counted as pending.
+    /// The event was read; it still counts as pending.
     Resume(After),
     /// Between the event and the zap.
     BeforeZap(PageNo, u8, bool),
@@ -67,21 +66,21 @@ pub enum Pc {
     Ended,
 }
 
-/// One thread.
+/// A thread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Thread {
     /// Its process, 0 or 1.
     pub proc: u8,
-    /// Which script; the child's comes last.
+    /// Number of its script; the child's is the last.
     pub script: u8,
-    /// Next operation.
+    /// Index of the next operation.
     pub at: u8,
-    /// Where it is.
+    /// Position in the current operation.
     pub pc: Pc,
 }
 
 impl Thread {
-    /// In an interruptible sleep, or ended: as the quarantine's proof sees it in /proc.
+    /// Whether the quarantine proof sees the thread in an interruptible sleep or gone.
     pub fn sleeps(&self, next: Option<Op>, signals: u8) -> bool {
         match self.pc {
             Pc::Ended | Pc::InFault(_) => true,
@@ -106,7 +105,7 @@ impl World<'_> {
         }
     }
 
-    /// A mapping goes to a free place: with more threads this is the place that the kernel chooses.
+    /// mmap and mremap need a free place: with several threads the kernel would choose one.
     fn op_enabled(&self, thread: u8) -> bool {
         let vma = &self.s.mm[usize::from(self.s.threads[usize::from(thread)].proc)].vma;
         let free =
@@ -187,7 +186,7 @@ impl World<'_> {
             Op::DontNeed(first, pages) | Op::Free(first, pages) => {
                 let free = matches!(op, Op::Free(..));
                 if mm.removal_begins(first, pages) {
-                    // Nothing is changed yet: that the event is queued at once makes no difference.
+                    // Nothing is changed yet, so queueing the event at once makes no difference.
                     mm.events.push_back((Event::Remove { first, pages }, thread));
                     pc = Pc::InEvent(After::Zap(first, pages, free));
                 } else {
@@ -255,7 +254,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The page is there, or the thread shall see for itself.
+    /// Wakes threads that sleep in faults on these pages; they retry their access.
     pub(crate) fn wake(&mut self, proc: u8, first: PageNo, pages: u8) {
         for t in self.s.threads.iter_mut().filter(|t| t.proc == proc) {
             if matches!(t.pc, Pc::InFault(p) if p >= first && p < first + pages) {

@@ -1,27 +1,27 @@
-//! The reclaim thread: batches, compression, write-back.
+//! The reclaim thread: batches, compression, writeback.
 
 use crate::pager::RAW_VALUE;
 use crate::world::World;
 use crate::{page, PAGES};
 use memfit_core::{Coded, Entry, Extent, ObjectId, Placed, StagingSlot};
 
-/// Where the reclaim thread is.
+/// Position of the reclaim thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pc {
     /// Between two jobs.
     #[default]
     Idle,
-    /// Has the list of processes, will do this job.
+    /// Has the list of processes and will do this job.
     Listed(Job),
-    /// Before it copies the bytes of an object out of this slot (area, index).
+    /// Before it copies the bytes of an object out of this slot (object, area, index).
     Read(u32, u32, u32),
-    /// Before it tells the core what the codec made of an object with this value.
+    /// Before it reports the compressed size of an object with this value to the core.
     Coded(u32, u8),
-    /// Before it tells the core that an object was written to this unit.
+    /// Before it reports to the core that an object was written to this unit.
     Written(u32, u32),
 }
 
-/// What it can do.
+/// Its jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Job {
@@ -32,7 +32,7 @@ pub enum Job {
 }
 
 impl World<'_> {
-    /// The jobs that would do something now.
+    /// The jobs that would have an effect now.
     pub(crate) fn jobs(&self) -> Vec<Job> {
         let p = &self.s.procs[0];
         let listed = p.listed && p.io.is_none();
@@ -68,7 +68,7 @@ impl World<'_> {
             }
             Pc::Listed(job) => {
                 self.s.reclaim = Pc::Idle;
-                // try_lock: a process whose io is taken is left out.
+                // try_lock: skips a process whose `io` is held.
                 if self.s.procs[0].io.is_none() {
                     self.job(job)?;
                 }

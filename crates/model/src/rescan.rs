@@ -6,32 +6,32 @@ use crate::world::{Actor, World};
 use crate::{page, range, PageNo, BASE, PAGES};
 use memfit_core::Entry;
 
-/// The mapping at each page that the pager may take pages from.
+/// For each page, the mapping if the pager may take pages from it.
 type Maps = [Option<u8>; PAGES];
-/// Pages seen present, and whether they are the zero page.
+/// Pages found present, and whether each is the zero page.
 type Present = [Option<bool>; PAGES];
 
-/// Where the look for new memory is.
+/// State of the look for new memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Look {
     /// Not begun.
     #[default]
     Idle,
-    /// Has read which pages the fork child has registered.
+    /// Has read which pages of the fork child are registered.
     Confirm([bool; PAGES]),
     /// Has read the maps of this process.
     Maps(u8, Maps),
-    /// Holds `io`, has registered these pages, or those of them that were mapped.
+    /// Holds `io`; has registered the pages of these ranges, except holes.
     Registered(u8, [bool; PAGES]),
-    /// Has seen which of them are present.
+    /// Has found which of these pages are present.
     Seen(u8, [bool; PAGES], Present),
     /// Has read the maps again.
     Again(u8, [bool; PAGES], Present, Maps),
-    /// Knows which pages are registered, and which of the present ones.
+    /// Has proved which pages are registered, and which of the present ones.
     Proved(u8, [bool; PAGES], Present),
 }
 
-/// Where the proof is.
+/// State of the proof.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Proof {
     /// Not begun.
@@ -39,14 +39,14 @@ pub enum Proof {
     Idle,
     /// Has the process in a list.
     Listed,
-    /// Waits for these threads to be seen asleep.
+    /// Waits until these threads are seen asleep (epoch, pages, threads).
     Suspects(u32, Vec<PageNo>, Vec<u8>),
     /// Holds `io`; no event was pending.
     LetGo(u32, Vec<PageNo>),
 }
 
 impl World<'_> {
-    /// Processes that can be looked at.
+    /// Processes in which the monitor can look for new memory.
     pub(crate) fn lookable(&self) -> Vec<u8> {
         if self.s.look != Look::Idle {
             return vec![0];
@@ -89,8 +89,7 @@ impl World<'_> {
     fn read_maps(&mut self, proc: u8) {
         self.s.left.rescans -= 1;
         if proc == 1 && !self.s.child_known {
-            // The child's stub is ready: what the table says of ranges that it does not have must
-            // not be believed.
+            // The child's stub is ready. Ranges that the child lacks must leave the table.
             self.s.child_known = true;
             let registered = std::array::from_fn(|i| self.s.mm[1].registered(i as u8));
             self.say(|| format!("reads what the child has registered: {}", list(&registered)));
@@ -130,8 +129,8 @@ impl World<'_> {
         self.s.procs[1].regions = registered;
     }
 
-    /// A range is registered if something is mapped in it: then everything that is, and what is not
-    /// is a hole.
+    /// Registers the ranges of mappings read before. If anything is mapped in a range, the ioctl
+    /// registers all mappings in it and leaves its holes out.
     fn register(&mut self, proc: u8, maps: Maps) {
         let p = usize::from(proc);
         if self.s.procs[p].removed && self.changes.keeps(Rule::R22) {
@@ -153,9 +152,10 @@ impl World<'_> {
         self.s.look = Look::Registered(proc, fresh);
     }
 
-    /// A mapping is registered as a whole or not at all, so filling one of its present pages tells.
-    /// Not one that the table has: it may be in a batch, and gone when it is filled. Without a
-    /// present page it is believed.
+    /// Keeps the pages whose mappings are proved to be registered. A mapping is registered as a
+    /// whole or not at all, so a COPY to a present page tells. It must not be a page of the table,
+    /// which a batch may take before the COPY. A mapping without present pages counts as
+    /// registered.
     fn prove(&mut self, proc: u8, fresh: [bool; PAGES], seen: Present, maps: Maps) {
         let (mut regions, mut proved) = ([false; PAGES], [None; PAGES]);
         for range in mappings(&maps) {
@@ -165,7 +165,7 @@ impl World<'_> {
             let first = range.clone().filter(unknown).find(|&i| seen[i].is_some());
             let registered = match first.map(|i| self.fill(usize::from(proc), i as PageNo, &[0])) {
                 None | Some(Fill::Exists) => true,
-                // A look for pending events, too.
+                // Serves as the check for pending events, too.
                 Some(Fill::Again(_)) => !self.changes.keeps(Rule::R21),
                 Some(_) => false,
             };
@@ -281,7 +281,7 @@ impl World<'_> {
     }
 }
 
-/// The ranges of pages of one mapping each.
+/// Splits the pages into ranges of one mapping each.
 fn mappings(maps: &Maps) -> Vec<std::ops::Range<usize>> {
     let runs = maps.chunk_by(|a, b| a == b).scan(0, |at, run| {
         let first = *at;

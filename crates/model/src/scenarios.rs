@@ -1,4 +1,4 @@
-//! The programs that are tried.
+//! The programs of the model.
 
 use crate::config::{Init, Scenario};
 use crate::program::Op;
@@ -9,13 +9,13 @@ fn remap(from: u8, to: u8, pages: u8) -> Op {
     Remap { from, to, pages }
 }
 
-/// Reads and writes under eviction, compression and write-back.
+/// Reads and writes with eviction, compression and writeback.
 pub fn touch() -> Scenario {
     let script: &[Op] = &[Write(0, 3), Read(1), Write(1, 4), Read(0), Read(1)];
     Scenario::new("touch", &[Resident(1), Resident(2)], &[script]).posts(2, 2).pool(2, 1)
 }
 
-/// A page that does not compress goes raw to the swap tier.
+/// An incompressible page goes raw to the swap tier.
 pub fn raw_pages() -> Scenario {
     let script: &[Op] = &[Read(0), Write(0, 14), Read(0)];
     Scenario::new("raw pages", &[Staged(13)], &[script]).posts(1, 1).pool(2, 1)
@@ -33,14 +33,14 @@ pub fn around() -> Scenario {
     Scenario::new("fault-around", &[Staged(1), Staged(2), Staged(3)], &[a, b]).posts(1, 1).with(|s| s.around = 2)
 }
 
-/// Fault-around of a reader that goes downwards, beside a thread that writes to the page below.
+/// Fault-around for a reader that goes downwards, while another thread writes to the page below.
 pub fn around_below() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Read(3), Read(2), Read(1), Read(0)], &[Write(0, 5), Read(0)]);
     let init = [Staged(1), Pooled(2), Staged(3), Staged(4)];
     Scenario::new("fault-around downwards", &init, &[a, b]).posts(1, 1).with(|s| s.around = 2)
 }
 
-/// The page below is zapped, or unmapped, while it is brought.
+/// The page below is zapped or unmapped while fault-around brings it in.
 pub fn around_below_a_removal() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Read(3), Read(2), Read(1)], &[DontNeed(0, 1), Read(0), Unmap(0, 1)]);
     let init = [Staged(1), Staged(2), Staged(3), Staged(4)];
@@ -89,21 +89,21 @@ pub fn protect() -> Scenario {
     Scenario::new("mprotect", &[Resident(1), Staged(2)], &[script]).posts(2, 2)
 }
 
-/// Memory that is found while it is used.
+/// Memory that the pager finds while the program uses it.
 pub fn adoption() -> Scenario {
     let script: &[Op] = &[Read(0), Write(0, 3), Read(1), Unmap(0, 1), Map(0, 1), Read(0)];
     Scenario::new("adoption", &[Plain(1), Plain(2)], &[script]).posts(1, 2).rescans(2)
 }
 
 /// Memory with a hole when it is registered; something is mapped into the hole later.
-/// UFFDIO_REGISTER of a range registers what is mapped then, and no event tells of the rest.
+/// UFFDIO_REGISTER registers only what is mapped at that moment, and no event reports the rest.
 pub fn hole() -> Scenario {
     let (a, b): (&[Op], &[Op]) =
         (&[Unmap(1, 1), Await(0), Signal(1)], &[Map(1, 1), Write(1, 5), Signal(0), Await(1), Read(1)]);
     Scenario::new("a hole in a registered range", &[Plain(1), Plain(2)], &[a, b]).posts(1, 2).rescans(1)
 }
 
-/// An mremap into such a hole: no event tells that the place was left, so none may be waited for.
+/// An mremap into such a hole: no event reports that the place was left, so none may be awaited.
 pub fn moved_into_a_hole() -> Scenario {
     let a: &[Op] = &[Map(0, 2), Await(0), Unmap(1, 1), Signal(1), Await(2), remap(3, 1, 1), Map(3, 1), Write(3, 5)];
     let a: &[Op] = &[a, &[Signal(3), Await(4), Read(1), Read(3)]].concat();
@@ -112,14 +112,14 @@ pub fn moved_into_a_hole() -> Scenario {
     scenario.posts(1, 3).rescans(1)
 }
 
-/// Grown memory that was evicted before the pager looks for it.
+/// Grown memory that is evicted before the pager looks for it.
 pub fn grown_and_evicted() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Write(0, 3), Signal(1), Await(0), Read(0)], &[Await(1), Signal(0)]);
     Scenario::new("eviction of grown memory", &[Grown], &[a, b]).posts(1, 1).rescans(1)
 }
 
-/// An mremap of grown memory, whose place another thread's mapping gets while the pager looks for
-/// new memory.
+/// An mremap of grown memory; another thread maps its old place while the pager looks for new
+/// memory.
 pub fn grown_and_moved() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[remap(1, 3, 1), Read(3)], &[Map(1, 1), Write(1, 5), Read(1)]);
     Scenario::new("mremap of grown memory", &[Resident(1), Grown], &[a, b]).rescans(1)
@@ -171,7 +171,7 @@ pub fn fork_beside_unmap() -> Scenario {
     scenario.with(|s| s.child_attached = true)
 }
 
-/// A fork child moves memory while the pager gets to know it.
+/// A fork child moves memory while the pager confirms its registrations.
 pub fn child_moves() -> Scenario {
     let child: &[Op] = &[remap(0, 2, 1), Read(2)];
     let scenario =
@@ -190,104 +190,104 @@ pub fn zero_page() -> Scenario {
     scenario.posts(1, 2).rescans(1).child(&[Read(0), Write(0, 4), Read(0)])
 }
 
-/// MADV_FREE, the proof, and eviction with the kernel dropping the page in the window.
+/// MADV_FREE, the proof, and an eviction in which the kernel drops the page in the window.
 pub fn free_and_evicted() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Free(0, 1), Signal(1), Await(0), Read(0)], &[Await(1), Signal(0)]);
     let scenario = Scenario::new("MADV_FREE and eviction", &[Resident(1)], &[a, b]).posts(1, 1).proofs(1);
     scenario.with(|s| s.drops = 1)
 }
 
-/// One thread's mremap leaves a place, another thread's mremap gets it.
+/// One thread's mremap leaves a place, another thread's mremap takes it.
 pub fn place_reused_by_mremap() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[remap(0, 3, 1), Read(3)], &[remap(2, 0, 1), Read(0)]);
     Scenario::new("mremap to where another mremap left", &[Staged(1), Hole, Staged(2)], &[a, b])
 }
 
-/// The place that one thread's munmap leaves gets another thread's mapping, whose place gets a
-/// third one's.
+/// One thread's munmap leaves a place, another thread's mremap takes it, and a third thread's
+/// mremap takes the place that this one left.
 pub fn places_in_a_chain() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[remap(0, 2, 1), Read(2)], &[remap(2, 4, 1), Read(4)]);
     Scenario::new("mremaps in a chain", &[Staged(1), Hole, Staged(2), Hole, Staged(3)], &[a, b, &[Unmap(4, 1)]])
 }
 
-/// One thread's munmap leaves a place, another thread's mremap gets it, and MADV_DONTNEED empties
+/// One thread's munmap leaves a place, another thread's mremap takes it, then MADV_DONTNEED empties
 /// it.
 pub fn place_reused_and_removed() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[remap(0, 2, 1), DontNeed(2, 1), Read(2)], &[Unmap(2, 1)]);
     Scenario::new("MADV_DONTNEED where an mremap went", &[Staged(1), Hole, Staged(2)], &[a, b])
 }
 
-/// One thread's munmap leaves a place, another thread's mremap gets it, and fork copies it.
+/// One thread's munmap leaves a place, another thread's mremap takes it, then fork copies it.
 pub fn place_reused_and_forked() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[remap(0, 2, 1), Fork, Read(2)], &[Unmap(2, 1)]);
     Scenario::new("fork after an mremap", &[Staged(1), Hole, Staged(2)], &[a, b]).child(&[Read(2)])
 }
 
-/// One thread's munmap leaves a place, another thread's mremap gets it.
+/// One thread's munmap leaves a place, another thread's mremap takes it.
 pub fn place_reused_after_munmap() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), Read(0)]);
     Scenario::new("mremap to where a munmap left", &[Staged(1), Hole, Staged(2)], &[a, b])
 }
 
-/// The same, and the memory that came there is moved on at once.
+/// As [`place_reused_after_munmap`], then the memory is moved on at once.
 pub fn place_left_again() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), remap(0, 4, 1), Read(4)]);
     Scenario::new("mremaps by way of where a munmap left", &[Staged(1), Hole, Staged(2)], &[a, b])
 }
 
-/// The same, and it is unmapped.
+/// As [`place_reused_after_munmap`], then the memory is unmapped.
 pub fn place_unmapped_again() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), Unmap(0, 1), Map(0, 1), Write(0, 5), Read(0)]);
     Scenario::new("munmap of where another one had left", &[Staged(1), Hole, Staged(2)], &[a, b]).rescans(1)
 }
 
-/// The same as the first, and the pager did not know that the place was registered: its mapping had
-/// grown.
+/// As [`place_reused_after_munmap`], but the pager does not know that the place was registered,
+/// because its mapping grew.
 pub fn grown_place_reused() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), Read(0)]);
     Scenario::new("mremap to where grown memory was", &[Grown, Hole, Staged(2)], &[a, b])
 }
 
-/// The same, and it was moved away.
+/// As [`grown_place_reused`], but the grown memory is moved away.
 pub fn grown_place_moved() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Write(0, 3), remap(0, 4, 1), Read(4)], &[remap(2, 0, 1), Read(0)]);
     Scenario::new("mremap to where grown memory was moved from", &[Grown, Hole, Staged(2)], &[a, b]).posts(1, 2)
 }
 
-/// Grown memory is unmapped, and so is at once what was moved there.
+/// Grown memory is unmapped; the memory that is moved there is unmapped at once, too.
 pub fn grown_place_left_again() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[remap(2, 0, 1), Unmap(0, 1), Map(0, 1), Write(0, 5), Read(0)]);
     Scenario::new("mremap to where grown memory was, and munmap", &[Grown, Hole, Staged(2)], &[a, b])
 }
 
-/// One thread's munmap leaves a place, another thread's mmap gets it.
+/// One thread's munmap leaves a place, another thread's mmap takes it.
 pub fn place_reused_by_mmap() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[Unmap(0, 1)], &[Map(0, 1), Write(0, 3), Read(0)]);
     Scenario::new("mmap to where a munmap left", &[Staged(1), Hole, Resident(2)], &[a, b]).posts(1, 2).rescans(2)
 }
 
-/// Zeros filled around a fault reach a page that another thread is about to zap.
+/// Zeros filled around a fault include a page that another thread is about to zap.
 pub fn zeros_around_a_removal() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[DontNeed(2, 1), Read(2)], &[Read(0), Read(1)]);
     let scenario = Scenario::new("zero-fill around beside MADV_DONTNEED", &[Empty, Empty, Staged(3)], &[a, b]);
     scenario.with(|s| s.around = 2)
 }
 
-/// The same, and the page is moved away afterwards.
+/// As [`zeros_around_a_removal`], then the page is moved away.
 pub fn zeros_around_then_moved() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[DontNeed(2, 1), remap(2, 4, 1), Read(4)], &[Read(0), Read(1)]);
     let scenario = Scenario::new("zero-fill around, then mremap", &[Empty, Empty, Empty], &[a, b]);
     scenario.with(|s| s.around = 2)
 }
 
-/// The same, and all threads are proved to have left it.
+/// As [`zeros_around_a_removal`], then a proof shows that all threads have left the system call.
 pub fn zeros_around_and_proof() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[DontNeed(2, 1), Signal(0), Read(2)], &[Read(0), Read(1), Await(0)]);
     let scenario = Scenario::new("zero-fill around, then a proof", &[Empty, Empty, Empty], &[a, b]);
     scenario.proofs(1).with(|s| s.around = 2)
 }
 
-/// A page is moved to where another thread's removal is not over.
+/// A page is moved to a place where another thread's removal is not over.
 pub fn moved_into_a_removal() -> Scenario {
     let (a, b): (&[Op], &[Op]) = (&[DontNeed(0, 1), Signal(0)], &[Unmap(0, 1), remap(2, 0, 1), Await(0), Read(0)]);
     Scenario::new("an mremap into MADV_DONTNEED", &[Empty, Hole, Resident(2)], &[a, b])
@@ -312,7 +312,7 @@ pub fn misreport() -> Scenario {
     scenario.with(|s| s.misreport = true)
 }
 
-/// A batch of several ranges is cancelled in between.
+/// A batch of several ranges is cancelled between them.
 pub fn cancelled() -> Scenario {
     let script: &[Op] = &[Read(1), DontNeed(0, 1), Read(0), Read(1)];
     let scenario = Scenario::new("a cancelled batch", &[Resident(1), Resident(2)], &[script]).posts(2, 2);
@@ -327,14 +327,14 @@ pub fn exit() -> Scenario {
     scenario.with(|s| s.stale_lists = true)
 }
 
-/// A mapping is handed from thread to thread.
+/// Threads hand a mapping to each other.
 pub fn handed_over() -> Scenario {
     let (a, b): (&[Op], &[Op]) =
         (&[Write(0, 3), Signal(0), Await(1), Read(0)], &[Await(0), DontNeed(0, 1), Write(0, 4), Signal(1)]);
     Scenario::new("handed over", &[Staged(1)], &[a, b]).posts(1, 1)
 }
 
-/// Programs that must hold.
+/// All scenarios; none may have a violation.
 pub fn all() -> Vec<Scenario> {
     let plain =
         [touch(), raw_pages(), two_readers(), around(), dontneed(), dontneed_beside(), unmap(), moved(), moved_twice()];

@@ -1,7 +1,6 @@
-//! Tries the orders of steps: depth first, with a bound on preemptions, leaving out states seen
-//! before.
+//! Tries the orders of steps: depth first, with a bound on preemptions, without known states.
 //!
-//! The core cannot be copied, so a state is reached again by running its choices again from the
+//! The core cannot be copied. So the search reaches a state again by running its choices from the
 //! start.
 
 use crate::config::{Changes, Scenario};
@@ -15,15 +14,15 @@ use std::time::{Duration, Instant};
 /// Bounds of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Times that an actor that could go on is interrupted.
+    /// Most times that an actor is interrupted although it could go on.
     pub preemptions: u8,
-    /// Wall time.
+    /// Most wall time.
     pub time: Duration,
 }
 
 impl Bounds {
-    /// For the tests; `MEMFIT_MODEL_DEPTH` adds preemptions, `MEMFIT_MODEL_SECONDS` sets the time
-    /// of one search.
+    /// Bounds for the tests. `MEMFIT_MODEL_DEPTH` adds preemptions, `MEMFIT_MODEL_SECONDS` sets the
+    /// time of one search.
     pub fn of(preemptions: u8) -> Bounds {
         let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
         let more = number("MEMFIT_MODEL_DEPTH").unwrap_or(0) as u8;
@@ -32,35 +31,35 @@ impl Bounds {
     }
 }
 
-/// A run that ended badly.
+/// A run with an error.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// How it came about.
+    /// The steps that led to it.
     pub trace: Vec<String>,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Name of the scenario.
     pub name: &'static str,
-    /// Different states.
+    /// Number of different states.
     pub states: usize,
-    /// Steps made, those of prefixes run again left out.
+    /// Number of steps, without those of prefixes that were run again.
     pub steps: u64,
-    /// Runs from the start.
+    /// Number of runs from the start.
     pub runs: u64,
     /// Preemptions allowed.
     pub preemptions: u8,
-    /// Everything within the bound was tried.
+    /// Every order within the bound was tried.
     pub complete: bool,
-    /// The shortest bad run found.
+    /// The shortest run with a violation.
     pub violation: Option<Violation>,
-    /// Changes of entries.
+    /// Counts of state changes.
     pub table: Transitions,
-    /// Time taken.
+    /// Wall time.
     pub time: Duration,
 }
 
@@ -83,7 +82,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// No program of the model needs so many steps.
+/// Most steps of a run; no program of the model needs as many.
 const STEPS_MAX: usize = 2000;
 
 struct Node {
@@ -95,15 +94,15 @@ struct Search<'a> {
     scenario: &'a Scenario,
     changes: &'a Changes,
     bounds: Bounds,
-    /// Most preemptions left with which a state was expanded.
+    /// For each expanded state, the most preemptions that were left there.
     seen: HashMap<(u64, Option<Actor>), u8>,
     path: Vec<Node>,
     shortest: Option<(usize, String, Vec<Choice>)>,
     outcome: Outcome,
 }
 
-/// Tries all orders with 0, then 1, ... preemptions up to the bound; stops at the first number with
-/// a violation, and gives the shortest run found with that number.
+/// Tries all orders with 0, then 1, ... preemptions up to the bound. Stops at the first number with
+/// a violation and returns the shortest such run.
 pub fn explore(scenario: &Scenario, changes: &Changes, bounds: Bounds) -> Outcome {
     quiet_panics();
     let begun = Instant::now();
@@ -144,7 +143,7 @@ impl Search<'_> {
         }
     }
 
-    /// The next path: the deepest node with a choice left takes it.
+    /// Goes to the next path: the deepest node with a choice left takes it. False at the end.
     fn advance(&mut self) -> bool {
         while let Some(node) = self.path.last_mut() {
             node.at += 1;
@@ -172,7 +171,7 @@ impl Search<'_> {
         }
     }
 
-    /// Runs the path again and goes on from its end until a known state, the end or a violation.
+    /// Runs the path again, then goes on until a known state, the end or a violation.
     fn walk(&mut self, world: &mut World) -> Result<(), String> {
         let (mut last, mut left) = (None, self.bounds.preemptions);
         for i in 0..self.path.len() {
@@ -184,7 +183,7 @@ impl Search<'_> {
         world.recording = true;
         loop {
             world.core.check();
-            // A longer run than the shortest bad one is of no use.
+            // A run longer than the shortest one with a violation is of no use.
             if self.shortest.as_ref().is_some_and(|s| self.path.len() + 1 >= s.0) {
                 return Ok(());
             }
@@ -220,7 +219,7 @@ impl Search<'_> {
     }
 }
 
-/// The choices within the bound with their cost, the one that goes on with the same actor first.
+/// The choices within the bound with their cost. Those of the same actor come first.
 fn affordable(choices: Vec<Choice>, last: Option<Actor>, left: u8) -> Vec<(Choice, u8)> {
     let goes_on = choices.iter().any(|c| Some(c.actor) == last && !c.optional);
     let cost = |c: &Choice| u8::from(goes_on && Some(c.actor) != last);
@@ -234,7 +233,7 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_else(|| "?".into())
 }
 
-/// A panic of the core is an answer, not a message on the terminal. Panics of tests stay loud.
+/// Silences panics of the core, which are results here. Panics of tests stay visible.
 fn quiet_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,5 @@
-//! The stub: the gate and the batch, one atomic access or system call a step, as `take.rs` has
-//! them.
+//! The stub with its gate and batch, as in `take.rs`; each step is one atomic access or system
+//! call.
 
 use crate::config::Rule;
 use crate::kernel::{Errno, Pte};
@@ -7,25 +7,25 @@ use crate::pager::Range;
 use crate::world::World;
 use crate::{PageNo, PAGES};
 
-/// The stub is inside a MOVE.
+/// Gate bit: the stub is inside a MOVE.
 pub const IN_MOVE: u8 = 1;
-/// The pager reads events.
+/// Gate bit: the pager reads events.
 pub const CLOSED: u8 = 2;
-/// The stub's thread in the queue of faults; only events need to know theirs.
+/// Stands for the stub's thread in the fault queue; only events use the thread.
 const FAULTS: u8 = u8::MAX;
 
 /// A range in the shared segment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RingRange {
-    /// What the pager posted.
+    /// The range that the pager posted.
     pub posted: Range,
-    /// Answer: which pages are in their slots.
+    /// The answer: which pages are in their slots.
     pub moved: u64,
-    /// `None` before the answer; then why it was not all.
+    /// `None` before the answer; then why not all pages moved.
     pub status: Option<Errno>,
 }
 
-/// The start of the shared segment.
+/// The ring at the start of the shared segment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[allow(missing_docs)]
 pub struct Ring {
@@ -44,31 +44,31 @@ impl Ring {
     }
 }
 
-/// Where the stub is.
+/// Position of the stub in its loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pc {
     /// Waits for the doorbell.
     #[default]
     Idle,
-    /// Before MADV_POPULATE_WRITE, outside the gate: it may fault.
+    /// Before MADV_POPULATE_WRITE, outside the gate, because it may fault.
     Populate,
     /// Sleeps in that fault.
     InFault(PageNo),
-    /// Before the fetch_or.
+    /// Before it sets IN_MOVE.
     Enter,
-    /// Before the look at `cancelled`; whether the gate was closed.
+    /// Before the check of `cancelled`; true if the gate was closed.
     Check(bool),
     /// Waits for the gate to open.
     Shut,
     /// Before a MOVE.
     Move,
-    /// Before the mincore, after a MOVE with this errno.
+    /// Before the scan of the window, after a MOVE with this errno.
     Look(Errno),
     /// Before the copy to the slots.
     Copy,
     /// Before the answer is published.
     Publish,
-    /// Before the fetch_and; then the next range.
+    /// Before it clears IN_MOVE and goes on to the next range.
     Leave,
     /// Before the window is emptied.
     Flush,
@@ -78,10 +78,10 @@ pub enum Pc {
     Dead,
 }
 
-/// The stub and its variables.
+/// The stub's variables.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Stub {
-    /// Where it is.
+    /// Position in its loop.
     pub pc: Pc,
     number: u32,
     range: u8,
@@ -92,13 +92,13 @@ pub struct Stub {
 }
 
 impl Stub {
-    /// Its fault is served.
+    /// A fault on these pages was served.
     pub fn wake(&mut self, first: PageNo, pages: u8) {
         if matches!(self.pc, Pc::InFault(p) if p >= first && p < first + pages) {
             self.pc = Pc::Populate;
         }
     }
-    /// Its process ends.
+    /// The stub's process ends.
     pub fn kill(&mut self) {
         *self = Stub { pc: Pc::Dead, ..Stub::default() };
     }
@@ -114,7 +114,7 @@ impl World<'_> {
         }
     }
 
-    /// How many outcomes the next step has: a MOVE may misreport.
+    /// Number of outcomes of the next step: a MOVE may misreport.
     pub(crate) fn stub_variants(&self) -> u8 {
         if self.s.stub.pc != Pc::Move || !self.scenario.misreport {
             return 1;
@@ -177,8 +177,8 @@ impl World<'_> {
         };
     }
 
-    /// Writes the pages of a range without changing them. Stops at the first that cannot be
-    /// written: what fails is not moved.
+    /// Writes the pages of a range without changing them. Stops at the first page that cannot be
+    /// written; MOVE will not move it.
     fn populate(&mut self) {
         let Range { first, slots, .. } = &self.s.ring.ranges[usize::from(self.s.stub.range)].posted;
         let pages = *first..first + slots.len() as PageNo;

@@ -1,4 +1,4 @@
-//! How often a page's entry changed from which state to which, and by which call.
+//! Counts of state changes of page entries: from which state to which, by which call.
 
 use memfit_core::Entry;
 use std::collections::BTreeMap;
@@ -28,14 +28,14 @@ impl Transitions {
         *self.0.entry((kind(from), kind(to), call)).or_default() += 1;
     }
 
-    /// Adds another table.
+    /// Adds the counts of another table.
     pub fn add(&mut self, other: &Transitions) {
         for (&key, &count) in &other.0 {
             *self.0.entry(key).or_default() += count;
         }
     }
 
-    /// How often.
+    /// Number of changes from `from` to `to` by `call`.
     pub fn count(&self, from: &'static str, to: &'static str, call: &'static str) -> u64 {
         self.0.get(&(from, to, call)).copied().unwrap_or(0)
     }

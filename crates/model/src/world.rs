@@ -1,4 +1,4 @@
-//! The whole state of a run, and one step of it.
+//! The state of a run, and one step of it.
 
 use crate::cell::Cell;
 use crate::config::{Changes, Init, Scenario};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
-/// Whoever makes a step.
+/// An actor that makes steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Actor {
     /// A thread of the program.
@@ -30,24 +30,24 @@ pub enum Actor {
     Reclaim,
     /// The pager's monitor thread: looks for new memory.
     Rescan,
-    /// The pager's monitor thread: quarantine.
+    /// The pager's monitor thread: ends quarantines.
     Proof,
-    /// Reclaim of the kernel.
+    /// The kernel's reclaim.
     Kernel,
 }
 
-/// One way to go on.
+/// A possible next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// Who.
+    /// The actor.
     pub actor: Actor,
-    /// Which of its outcomes.
+    /// The outcome, if the step has several.
     pub variant: u8,
-    /// Nobody may wait for it.
+    /// The step may never happen, so no actor may depend on it.
     pub optional: bool,
 }
 
-/// What optional actors may still begin.
+/// How many jobs optional actors may still begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[allow(missing_docs)]
 pub struct Left {
@@ -59,7 +59,7 @@ pub struct Left {
     pub drops: u8,
 }
 
-/// Everything but the core.
+/// The whole state except the core.
 #[derive(Debug, Clone, Hash, Default)]
 #[allow(missing_docs)]
 pub struct State {
@@ -77,29 +77,30 @@ pub struct State {
     pub proof: Proof,
     pub left: Left,
     pub bytes: Bytes,
-    /// Hidden state of the core: proofs begun, and the faults it was asked about (for its streams).
+    /// Hidden state of the core: proofs begun, and the last faults it was asked about (for
+    /// streams).
     pub proofs_begun: u8,
     pub asked: Vec<u8>,
 }
 
 /// A run.
 pub struct World<'a> {
-    /// The real decisions.
+    /// The real core.
     pub core: Core,
-    /// Everything else.
+    /// The rest of the state.
     pub s: State,
     pub(crate) scenario: &'a Scenario,
     pub(crate) changes: &'a Changes,
     pub(crate) tick: u64,
     pub(crate) table: Transitions,
-    /// Count transitions; off while a prefix is run again.
+    /// Whether to count transitions; off while a prefix is run again.
     pub recording: bool,
     trace: Option<Vec<String>>,
     actor: Actor,
 }
 
 impl<'a> World<'a> {
-    /// The start of a run.
+    /// The initial state of a scenario.
     pub fn new(scenario: &'a Scenario, changes: &'a Changes, trace: bool) -> World<'a> {
         let tunables = Tunables {
             scheme: scheme(scenario.around),
@@ -157,7 +158,7 @@ impl<'a> World<'a> {
         if init == Init::Hole {
             return;
         }
-        // Neighbours that are alike lie in one mapping.
+        // Neighbours of the same kind share a mapping.
         let plain = matches!(init, Init::Plain(_));
         if i > 0 && self.s.mm[0].vma[i - 1].is_some_and(|v| v.registered != plain) {
             self.s.mm[0].vma[i] = self.s.mm[0].vma[i - 1];
@@ -210,7 +211,7 @@ impl<'a> World<'a> {
         self.trace.as_deref().unwrap_or(&[])
     }
 
-    /// All ways to go on.
+    /// All possible next steps.
     pub fn choices(&self) -> Vec<Choice> {
         let mut all = Vec::new();
         let mut add = |actor, variants: u8, optional| {
@@ -239,7 +240,7 @@ impl<'a> World<'a> {
         all
     }
 
-    /// Pages that the kernel may drop; in the window from [`PAGES`] on.
+    /// Pages that the kernel may drop; those of the window from [`PAGES`] on.
     fn lazy_pages(&self) -> Vec<usize> {
         let lazy = |pte: &Option<Pte>| pte.is_some_and(|p| p.lazy);
         let mm = &self.s.mm[0];
@@ -284,7 +285,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Names the state, with what is visible of the core.
+    /// A hash of the state, including the visible state of the core.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.s.hash(&mut hasher);
@@ -314,7 +315,7 @@ impl<'a> World<'a> {
         procs && self.s.threads.iter().all(|t| t.pc == Pc::Ended)
     }
 
-    /// What must hold when nobody can go on: everything ended, nothing left.
+    /// Checks the end of a run, when no actor can go on: everything has ended, and nothing is left.
     pub fn check_end(&self) -> Result<(), String> {
         if !self.over() {
             let stuck: Vec<String> = self.s.threads.iter().map(|t| format!("{:?}", t.pc)).collect();
@@ -332,7 +333,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Made once for each width of the window: a search begins again and again.
+/// Made once for each fault-around window, because a search starts many runs.
 fn scheme(around: u8) -> Arc<Scheme> {
     static MADE: Mutex<BTreeMap<u8, Arc<Scheme>>> = Mutex::new(BTreeMap::new());
     let make = || {

@@ -1,4 +1,4 @@
-//! Each rule of the design is needed: without it the search finds a violation, and prints the
+//! Each rule of the design is needed: without it the search finds a violation and prints the
 //! shortest run to it.
 
 use memfit_model::config::{Changes, Rule, Scenario};
@@ -11,7 +11,7 @@ fn breaks(rule: Rule, scenario: &Scenario) {
     assert!(outcome.violation.is_some(), "{rule:?} switched off does no harm: {outcome}");
 }
 
-/// With all rules, as deep as that: `every_program_holds` does not go there in unoptimised code.
+/// Checks with all rules at this depth; the test of all programs goes less deep if unoptimised.
 fn holds(scenario: &Scenario) {
     let outcome = explore(scenario, &Changes::default(), Bounds::of(2));
     assert!(outcome.violation.is_none(), "{outcome}");
