@@ -55,17 +55,7 @@ pub fn run(args: &SimArgs) -> Result<i32, Failure> {
         Some(size) => return Err(Failure::usage(format!("--swap-size {size}: it is a number of bytes, such as 4G"))),
     };
     let sets = combinations(&args.set)?;
-    let outputs = [("--json", &args.json), ("--csv", &args.csv)];
-    let mut files = Vec::new();
-    for (option, path) in outputs {
-        let to_stdout = |path: &&PathBuf| path.as_os_str() == "-";
-        files.push(match path.as_ref().filter(|path| !to_stdout(path)) {
-            Some(path) => Some(OutputFile::open(option, path)?),
-            None => None,
-        });
-    }
-    let open = |option, path: &Option<PathBuf>| path.as_deref().map(|path| OutputFile::open(option, path)).transpose();
-    let (page, parquet) = (open("--report", &args.report)?, open("--parquet", &args.parquet)?);
+    let outputs = Outputs::open(args)?;
     let bound = args.simulated.bound();
     let progress = Progress::new(args.simulated.quiet);
     let sim = Sim { args, sets, costs, device, swap_bytes, progress };
@@ -92,41 +82,69 @@ pub fn run(args: &SimArgs) -> Result<i32, Failure> {
         rows.extend(own);
     }
     sim.progress.end();
-    let [json, csv] = <[_; 2]>::try_from(files).unwrap_or_else(|_| unreachable!("two"));
-    let to_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    match json {
-        Some(file) => file.finish(table::json(&rows).as_bytes())?,
-        None if to_stdout(&args.json) => crate::print(&table::json(&rows))?,
-        None => {}
-    }
-    match csv {
-        Some(file) => file.finish(table::csv(&rows).as_bytes())?,
-        None if to_stdout(&args.csv) => crate::print(&table::csv(&rows))?,
-        None => {}
-    }
-    let facts = vec![
-        ("device".into(), format!("{}: {}", sim.device.name, sim.device.summary)),
-        ("costs in RAM".into(), format!("{}: {}", sim.costs.name, sim.costs.summary)),
-        ("memfit".into(), env!("CARGO_PKG_VERSION").into()),
-    ];
-    if let Some(mut file) = parquet {
-        table::parquet(&rows, file.file(), &facts).map_err(|error| file.failure(&error))?;
-        file.place()?;
-    }
-    if let Some(file) = page {
-        let mut bytes = Vec::new();
-        let written = page::page(&rows, &found, bound, facts).write(&mut bytes);
-        written.map_err(|error| Failure::system("write the page", &error))?;
-        file.finish(&bytes)?;
-    }
-    if !to_stdout(&args.json) && !to_stdout(&args.csv) {
-        crate::print(&table::text(&rows))?;
-        for found in &found {
-            let which = if args.workloads.len() > 1 { format!("{}: ", found.workload) } else { String::new() };
-            crate::print(&format!("{which}{}\n", found.says(bound)))?;
-        }
-    }
+    outputs.write(&sim, &rows, &found)?;
     Ok(0)
+}
+
+/// Where the results go.
+struct Outputs {
+    json: Option<OutputFile>,
+    csv: Option<OutputFile>,
+    page: Option<OutputFile>,
+    parquet: Option<OutputFile>,
+}
+
+fn is_stdout(path: &Option<PathBuf>) -> bool {
+    path.as_ref().is_some_and(|path| path.as_os_str() == "-")
+}
+
+impl Outputs {
+    fn open(args: &SimArgs) -> Result<Outputs, Failure> {
+        let file =
+            |option, path: &Option<PathBuf>| path.as_deref().map(|path| OutputFile::open(option, path)).transpose();
+        let text = |option, path| if is_stdout(path) { Ok(None) } else { file(option, path) };
+        Ok(Outputs {
+            json: text("--json", &args.json)?,
+            csv: text("--csv", &args.csv)?,
+            page: file("--report", &args.report)?,
+            parquet: file("--parquet", &args.parquet)?,
+        })
+    }
+
+    fn write(self, sim: &Sim<'_>, rows: &[Row], found: &[Found]) -> Result<(), Failure> {
+        let (args, bound) = (sim.args, sim.args.simulated.bound());
+        let texts = [(self.json, &args.json, table::json as fn(&[Row]) -> String), (self.csv, &args.csv, table::csv)];
+        for (file, path, text) in texts {
+            match file {
+                Some(file) => file.finish(text(rows).as_bytes())?,
+                None if is_stdout(path) => crate::print(&text(rows))?,
+                None => {}
+            }
+        }
+        let facts = vec![
+            ("device".into(), format!("{}: {}", sim.device.name, sim.device.summary)),
+            ("costs in RAM".into(), format!("{}: {}", sim.costs.name, sim.costs.summary)),
+            ("memfit".into(), env!("CARGO_PKG_VERSION").into()),
+        ];
+        if let Some(mut file) = self.parquet {
+            table::parquet(rows, file.file(), &facts).map_err(|error| file.failure(&error))?;
+            file.place()?;
+        }
+        if let Some(file) = self.page {
+            let mut bytes = Vec::new();
+            let written = page::page(rows, found, bound, facts).write(&mut bytes);
+            written.map_err(|error| Failure::system("write the page", &error))?;
+            file.finish(&bytes)?;
+        }
+        if !is_stdout(&args.json) && !is_stdout(&args.csv) {
+            crate::print(&table::text(rows))?;
+            for found in found {
+                let which = if args.workloads.len() > 1 { format!("{}: ", found.workload) } else { String::new() };
+                crate::print(&format!("{which}{}\n", found.says(bound)))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Every combination of the values of `--set KEY=VALUE,VALUE`.

@@ -15,6 +15,7 @@ const P: ProcId = ProcId(3);
 const OBJECT: ObjectId = ObjectId(77);
 
 /// Each call, with each of its choices, and what its row must have besides number, time and name.
+#[expect(clippy::too_many_lines, reason = "a list")]
 fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
     let (page, range) = (Page(1 << 35), PageRange { first: Page(5), pages: 6 });
     let stored = Stored { extent: Extent { unit: 9 }, len: 1000, codec: 2 };

@@ -308,10 +308,29 @@ impl Server {
             true => fork_children::claims(&self.shared, &self.proc, fault.tid),
             false => Vec::new(),
         };
+        if !self.serve_missing(fault, page, is_beacon, more)? {
+            return Ok(());
+        }
+        if !claims.is_empty() {
+            fork_children::name(&self.shared, &self.proc, &claims);
+        }
+        self.proc.counters.faults.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Serves a fault on a page that is missing. False if others go first: the fault is then with
+    /// those that wait for a read or are postponed.
+    fn serve_missing(
+        &mut self,
+        fault: Waiting,
+        page: Page,
+        is_beacon: bool,
+        more: &mut Vec<Waiting>,
+    ) -> Result<bool, End> {
         loop {
             let Ok(most) = self.read_first(page) else {
                 self.reading.push(fault);
-                return Ok(());
+                return Ok(false);
             };
             let limit = match self.proc.region_of(fault.address) {
                 Some((start, end)) => PageRange::from_addresses(start, end),
@@ -338,7 +357,7 @@ impl Server {
                     if !self.drain_batch()? {
                         // Others need not wait for it.
                         self.postponed.push(fault);
-                        return Ok(());
+                        return Ok(false);
                     }
                     false
                 }
@@ -346,15 +365,15 @@ impl Server {
             };
             if done {
                 self.sampled(page, source, fault.since);
-                break;
+                return Ok(true);
             }
             if off(Rule::EventPending) {
                 self.proc.uffd.wake(page.address(), 4096);
-                break;
+                return Ok(true);
             }
             if self.proc.expected().is_some_and(|fork| fork.may_wait(fault.tid)) {
                 self.postponed.push(fault);
-                return Ok(());
+                return Ok(false);
             }
             // An event is pending: the table may change, and more faults may come.
             self.drain(more)?;
@@ -362,11 +381,6 @@ impl Server {
                 return Err(End::Gone);
             }
         }
-        if !claims.is_empty() {
-            fork_children::name(&self.shared, &self.proc, &claims);
-        }
-        self.proc.counters.faults.fetch_add(1, Relaxed);
-        Ok(())
     }
 
     /// The program writes to a page that is write-protected: the stub takes it from a read-only

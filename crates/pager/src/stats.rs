@@ -199,6 +199,7 @@ fn days(rated_bytes: u64, bytes_per_hour: u64) -> Option<f64> {
 }
 
 /// Everything about now and since the start.
+#[allow(clippy::too_many_lines)]
 pub fn live(desk: &Desk, question: &Question) -> Value {
     let shared = &desk.shared;
     let state = shared.lock();

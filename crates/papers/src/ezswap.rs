@@ -445,6 +445,7 @@ static STATEMENTS: &[Statement] = &[
     ),
 ];
 
+#[expect(clippy::too_many_lines, reason = "a list")]
 fn charts() -> Vec<Chart> {
     let configs =
         CONFIGS.map(|(config, ..)| (config, if config == "offered" { "ezswap, offered only" } else { config }));

@@ -40,6 +40,7 @@ fn time() -> Axis {
     Axis::new("Time since the start", Unit::Seconds)
 }
 
+#[expect(clippy::too_many_lines, reason = "a list")]
 fn over_time() -> Section {
     let seconds = seconds();
     let of = |name: &str, value: &dyn Fn(usize, f64) -> f64| {

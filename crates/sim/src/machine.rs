@@ -294,25 +294,8 @@ impl Machine {
                 let (id, _) = self.core.add_process((self.sizes.staging / PAGE_BYTES) as u32);
                 self.started(proc, id, ShadowPages::new());
             }
-            Event::Ends { proc } => {
-                let id = self.id(proc);
-                self.forget(id, 0, u64::MAX);
-                self.core.remove_process(id);
-                self.procs.remove(&proc);
-                self.last_proc = None;
-                self.shadows[id.0 as usize] = None;
-                self.apply_effects();
-            }
-            Event::Forks { parent, child, present } => {
-                let from = self.id(parent);
-                let slots = (self.sizes.staging / PAGE_BYTES) as u32;
-                let (id, _) = self.core.forked(from, slots, present);
-                self.core.inherit(id, PageRange::ALL);
-                let mut shadow = self.shadow(from).clone();
-                shadow.inherited(present);
-                self.started(child, id, shadow);
-                self.apply_effects();
-            }
+            Event::Ends { proc } => self.ends(proc),
+            Event::Forks { parent, child, present } => self.forks(parent, child, present),
             Event::Maps { proc, first, pages, kind } => {
                 let id = self.id(proc);
                 self.shadow(id).map(first, pages, kind);
@@ -353,6 +336,27 @@ impl Machine {
                 }
             }
         }
+    }
+
+    fn ends(&mut self, proc: u32) {
+        let id = self.id(proc);
+        self.forget(id, 0, u64::MAX);
+        self.core.remove_process(id);
+        self.procs.remove(&proc);
+        self.last_proc = None;
+        self.shadows[id.0 as usize] = None;
+        self.apply_effects();
+    }
+
+    fn forks(&mut self, parent: u32, child: u32, present: bool) {
+        let from = self.id(parent);
+        let slots = (self.sizes.staging / PAGE_BYTES) as u32;
+        let (id, _) = self.core.forked(from, slots, present);
+        self.core.inherit(id, PageRange::ALL);
+        let mut shadow = self.shadow(from).clone();
+        shadow.inherited(present);
+        self.started(child, id, shadow);
+        self.apply_effects();
     }
 
     /// Takes over the contents of a batch and carries out its events.

@@ -11,7 +11,7 @@ use crate::sys::{self, syscall, PAGE};
 use crate::take::Taker;
 use crate::{confine, fork, greeting, lock, map, seccomp};
 use core::arch::global_asm;
-use core::mem::{size_of, zeroed};
+use core::mem::{replace, size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{
     Command, FromStub, Ring, ALL_ENDED, ANNOUNCE_FORKS, ATTACH, ATTACHED, BATCH, BYE, CLONE_FLAGS, CONFINE, DETACH,
@@ -404,53 +404,33 @@ fn serve(socket: i32) -> ! {
             give_up();
         }
         match command.kind {
-            BYE => {
-                // All memory is back, and no more pages are taken.
-                lock::keep(0, 0);
-                BEACON.store(0, Relaxed);
-                LEFT.store(true, Release);
-                if quiet {
-                    fork::unlock();
-                }
-                leave_thread();
-            }
+            BYE => end_detached(quiet),
             QUIET => {
                 quiet = quiet || fork::hush();
-                // SAFETY: all-zero is a valid FromStub.
-                let mut reply: FromStub = unsafe { zeroed() };
-                reply.kind = QUIET;
-                reply.error = if quiet { 0 } else { sys::EAGAIN as u32 };
-                send(socket, &mut reply, None);
+                answer_quiet(socket, quiet);
             }
             LEND => {
-                close(lent);
-                lent = fd;
+                close(replace(&mut lent, fd));
                 if depends() && !told {
                     // This is a descriptor of the child's own userfaultfd: from now on, whoever
                     // dies, no page of this process reads as zeros.
                     fork::served();
                 }
             }
-            PAGEMAP => {
-                close(pagemap);
-                pagemap = fd;
-            }
-            MAPS => {
-                close(maps);
-                maps = fd;
-            }
+            PAGEMAP => close(replace(&mut pagemap, fd)),
+            MAPS => close(replace(&mut maps, fd)),
             ATTACH => {
                 if STATE.compare_exchange(IDLE, PAGED, AcqRel, Relaxed).is_err() {
                     leave_thread();
                 }
-                let announce = command.flags & ANNOUNCE_FORKS != 0;
-                if announce && !told {
+                let locks = command.flags & ANNOUNCE_FORKS != 0 && !told;
+                if locks {
                     // Until SERVED: a fork before that would not be announced.
                     fork::lock();
                 }
                 taker = attach(socket, &command, fd, lent, &mut doorbell).map(|taker| Taker { pagemap, maps, ..taker });
                 (lent, pagemap, maps) = (-1, -1, -1);
-                if taker.is_none() && announce && !told {
+                if taker.is_none() && locks {
                     fork::unlock();
                 }
             }
@@ -469,9 +449,9 @@ fn serve(socket: i32) -> ! {
                     fork::announce(taker.ring, doorbell);
                 }
                 if told {
-                    fork::served();
+                    fork::served()
                 } else {
-                    fork::unlock();
+                    fork::unlock()
                 }
             }
             BATCH => {
@@ -482,6 +462,26 @@ fn serve(socket: i32) -> ! {
             _ => {}
         }
     }
+}
+
+/// The pager has given all memory back and takes no more pages. `quiet`: this thread holds the fork
+/// lock.
+fn end_detached(quiet: bool) -> ! {
+    lock::keep(0, 0);
+    BEACON.store(0, Relaxed);
+    LEFT.store(true, Release);
+    if quiet {
+        fork::unlock();
+    }
+    leave_thread();
+}
+
+fn answer_quiet(socket: i32, quiet: bool) {
+    // SAFETY: all-zero is a valid FromStub.
+    let mut reply: FromStub = unsafe { zeroed() };
+    reply.kind = QUIET;
+    reply.error = if quiet { 0 } else { sys::EAGAIN as u32 };
+    send(socket, &mut reply, None);
 }
 
 /// Closes a descriptor of this thread's own table, unless it is -1.

@@ -118,6 +118,16 @@ impl Moves {
     }
 }
 
+/// What follows a MOVE that failed.
+enum Next {
+    /// The page that is next in [`Moves`].
+    Page,
+    /// Nothing more of this range.
+    Stop,
+    /// The window cannot tell what moved.
+    Fatal,
+}
+
 /// Result for pages that may be in a read-only mapping.
 enum ReadOnly {
     /// They are not; the page of the range at which their mapping ends.
@@ -336,46 +346,65 @@ impl Taker {
                 unsafe { syscall!(sys::MUNLOCK, self.window(which), WINDOW_PAGES * PAGE) };
                 continue;
             }
-            if cfg!(feature = "mutants") && self.trust_move {
-                moves.error = errno;
-                if errno == sys::EAGAIN {
-                    break;
-                }
-                moves.done += 1;
-                continue;
-            }
-            let Some(found) = self.look(moves.bases[which] + done * PAGE, end - done) else {
-                self.ring.fatal.store(FATAL_WINDOW, SeqCst);
-                return false;
-            };
-            if errno == sys::EINVAL && found == 0 {
-                if open.is_some() {
-                    // The kernel refuses every page of this mapping.
-                    moves.fail(errno);
-                    moves.done = end;
-                    break;
-                }
-                refused |= 1u32 << which;
-                let other = self.opened & !refused;
-                if other != 0 {
-                    self.likely = other.trailing_zeros() as usize;
-                    continue;
-                }
-            }
-            moves.moved[which] |= found << done;
-            moves.fail(errno);
-            if found & 1 == 0 && errno == sys::EAGAIN {
-                // An event is unread: nothing moves before the pager has read it.
-                break;
-            }
-            // Go on after the page that failed, and after pages behind it that moved unreported.
-            moves.done += 1;
-            refused = 0;
-            while moves.done < end && moves.moved[which] >> moves.done & 1 == 1 {
-                moves.done += 1;
+            match self.failed(moves, end, (which, open), errno, &mut refused) {
+                Next::Page => {}
+                Next::Stop => break,
+                Next::Fatal => return false,
             }
         }
         true
+    }
+
+    /// A MOVE to a window failed at the next page: finds out what moved unreported. `refused` are
+    /// the windows that refused this page.
+    fn failed(
+        &mut self,
+        moves: &mut Moves,
+        end: usize,
+        (which, open): (usize, Option<usize>),
+        errno: i32,
+        refused: &mut u32,
+    ) -> Next {
+        if cfg!(feature = "mutants") && self.trust_move {
+            moves.error = errno;
+            if errno == sys::EAGAIN {
+                return Next::Stop;
+            }
+            moves.done += 1;
+            return Next::Page;
+        }
+        let done = moves.done;
+        let Some(found) = self.look(moves.bases[which] + done * PAGE, end - done) else {
+            self.ring.fatal.store(FATAL_WINDOW, SeqCst);
+            return Next::Fatal;
+        };
+        if errno == sys::EINVAL && found == 0 {
+            if open.is_some() {
+                // The kernel refuses every page of this mapping.
+                moves.fail(errno);
+                moves.done = end;
+                return Next::Stop;
+            }
+            *refused |= 1u32 << which;
+            let other = self.opened & !*refused;
+            if other != 0 {
+                self.likely = other.trailing_zeros() as usize;
+                return Next::Page;
+            }
+        }
+        moves.moved[which] |= found << done;
+        moves.fail(errno);
+        if found & 1 == 0 && errno == sys::EAGAIN {
+            // An event is unread: nothing moves before the pager has read it.
+            return Next::Stop;
+        }
+        // Go on after the page that failed, and after pages behind it that moved unreported.
+        moves.done += 1;
+        *refused = 0;
+        while moves.done < end && moves.moved[which] >> moves.done & 1 == 1 {
+            moves.done += 1;
+        }
+        Next::Page
     }
 
     /// If the next page is in a read-only mapping: moves the part of the range that is in that

@@ -19,6 +19,7 @@ const WITHOUT: [&str; 10] = [
 ];
 
 /// All of them.
+#[expect(clippy::too_many_lines, reason = "a list")]
 pub fn charts() -> Vec<Chart> {
     let at = |keys: &[&str]| -> Vec<(String, f64)> {
         keys.iter().map(|key| ((*key).to_owned(), key.parse().expect("a number"))).collect()
