@@ -47,7 +47,7 @@ const SWAP: f64 = 128.0 * MIB;
 const SCALE: f64 = 2.0;
 const SCALE_QUICK: f64 = 16.0;
 
-/// Name, workload, label.
+/// Name, label.
 const PROGRAMS: [(&str, &str); 8] = [
     ("fft", "fft"),
     ("fft-x10", "fft x10"),
@@ -60,11 +60,11 @@ const PROGRAMS: [(&str, &str); 8] = [
 ];
 /// Ratios of Table 1.
 const RATIOS: [f64; 8] = [0.649, 0.612, 0.465, 0.513, 0.067, 0.011, 0.278, 0.379];
-/// Caches of Fig. 5: KiB, and permille of the memory.
+/// Cache sizes of Fig. 5 in KiB, and in permille of the memory.
 const CACHES: [(&str, u32); 5] = [("256", 5), ("512", 9), ("1024", 18), ("2048", 36), ("4096", 71)];
-/// Thresholds of Fig. 6, percent, with the smallest cache.
+/// Thresholds of Fig. 6 in percent, with the smallest cache.
 const THRESHOLDS: [&str; 7] = ["1", "5", "10", "20", "30", "50", "70"];
-/// Programs that Fig. 7 does not cap at twice the swap.
+/// Fig. 7 caps the gain at this factor, by the size of its table.
 const MAX_GAIN: f64 = 2.0;
 
 fn cswap(permille: u32, threshold: &str) -> Vec<String> {
@@ -81,7 +81,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
             let setup = setup((preset, &overrides), RAM / scale, SWAP / scale, &costs, &device);
             out.push(Job { name: (program.into(), config), load: load.clone(), setup });
         };
-        // Linux 2.0 reads no neighbours of a page.
+        // Linux 2.0 does no read-ahead.
         add("plain".into(), "swap", vec!["fault.around_pages=1".into()]);
         add("best".into(), "cervera99", cswap(18, "15"));
         for (kib, permille) in CACHES {
@@ -96,7 +96,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     out
 }
 
-/// Time of a run, one thing after the other.
+/// Time of a run with one processor and one disk, ns.
 fn serial(run: &Run) -> f64 {
     run.end.serial as f64
 }
@@ -129,15 +129,15 @@ fn derive(_: &Plan, runs: &Runs) -> Numbers {
     n
 }
 
-/// What it costs more if each page that plain swap writes is a write of its own, with its seek, ns.
+/// Additional time if plain swap wrote each page separately with a seek, ns.
 fn single_writes_ns(run: &Run) -> f64 {
     let (writes, costs) = (&run.end.tally.writes, device("hdd-1999").write);
     let pages = writes.bytes / 4096;
     (pages - writes.random()) as f64 * costs.random_ns as f64 - writes.sequential as f64 * costs.sequential_ns as f64
 }
 
-/// Mean compressed size of all that was compressed, a page that does not get smaller counting as a
-/// whole one.
+/// Mean compressed size of all pages that were compressed. An incompressible page counts as a whole
+/// one.
 fn ratio(run: &Run) -> Option<f64> {
     let tally = &run.end.tally;
     let (before, after) = tally.coded_bytes;
@@ -145,7 +145,7 @@ fn ratio(run: &Run) -> Option<f64> {
     (tried > 0).then(|| (after + tried - before) as f64 / tried as f64)
 }
 
-/// Pages that are out for each block in use, as far as there are numbers for them.
+/// Evicted pages for each block in use, at most [`MAX_GAIN`].
 fn gain(snap: &crate::lab::Snap) -> Option<f64> {
     (snap.blocks > 0).then(|| (snap.swapped as f64 / snap.blocks as f64).min(MAX_GAIN))
 }
@@ -326,7 +326,7 @@ static STATEMENTS: &[Statement] = &[
     ),
 ];
 
-/// The best speedup of any cache.
+/// The best speedup of all cache sizes.
 fn best_cache(n: &Numbers, program: &str) -> Option<f64> {
     CACHES
         .iter()

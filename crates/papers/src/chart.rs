@@ -1,39 +1,39 @@
-//! Figures: which of the numbers are drawn, and how.
+//! Figures: which numbers are drawn, and how.
 
 use crate::statement::Numbers;
 use memfit_report::{Axis, Figure, Kind as Drawn, Series, Unit};
 
-/// How it is drawn.
+/// Kind of drawing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// Bars for each row.
     Bars,
-    /// Curves; the places of the rows.
+    /// Curves, with the x values of the rows.
     Curves(Vec<f64>),
-    /// Points alone; the places of the rows.
+    /// Points without lines, with the x values of the rows.
     Points(Vec<f64>),
 }
 
 /// A figure or a table of a paper.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// Which figure or table it stands for; statements of the same source are about it.
+    /// The figure or table that it reproduces; statements of the same source refer to it.
     pub source: &'static str,
-    /// What is to be seen there, as published.
+    /// What the published one shows.
     pub says: &'static str,
-    /// How it is drawn.
+    /// Kind of drawing.
     pub kind: Kind,
-    /// What the rows are.
+    /// Label and unit of the x axis.
     pub x: (&'static str, Unit),
-    /// Rows: the key in the names of the numbers, and the label.
+    /// For each row, the key in the names of numbers, and the label.
     pub rows: Vec<(String, String)>,
-    /// Series: the label, and the name of the number of a row, whose key stands for `{}`.
+    /// Series: the label, and the name of the number of a row, with `{}` in place of the key.
     pub series: Vec<(String, String)>,
-    /// What is upwards, and whether it is logarithmic.
+    /// Label and unit of the y axis, and whether it is logarithmic.
     pub y: (&'static str, Unit, bool),
-    /// Values that are marked, and what they are.
+    /// Marked values and their labels.
     pub levels: Vec<(f64, &'static str)>,
 }
 
@@ -59,7 +59,7 @@ impl Chart {
         }
     }
 
-    /// Curves over numbers.
+    /// Curves over numeric rows.
     pub fn curves(
         (title, source, says): (&str, &'static str, &'static str),
         (x, unit): (&'static str, Unit),
@@ -81,13 +81,13 @@ impl Chart {
         }
     }
 
-    /// The same with a logarithmic axis upwards.
+    /// Makes the y axis logarithmic.
     #[must_use]
     pub fn log(self) -> Chart {
         Chart { y: (self.y.0, self.y.1, true), ..self }
     }
 
-    /// The same with a value that is marked.
+    /// Marks a value.
     #[must_use]
     pub fn level(mut self, at: f64, label: &'static str) -> Chart {
         self.levels.push((at, label));
@@ -109,8 +109,8 @@ impl Chart {
         names.iter().any(|name| drawn(name))
     }
 
-    /// The figure: ours, those of recorded programs, and dashed in the same colour what is
-    /// published. `None` if there are no numbers of ours for it.
+    /// The figure with our numbers, those of recordings, and, dashed in the same colour, the
+    /// published ones. `None` if it has no numbers of ours.
     pub fn figure(&self, ours: &Numbers, recorded: &Numbers, published: &Numbers, verdict: &str) -> Option<Figure> {
         let mut series = Vec::new();
         for (colour, (label, pattern)) in self.series.iter().enumerate() {
@@ -150,7 +150,7 @@ impl Chart {
     }
 }
 
-/// Owned pairs.
+/// Copies pairs into owned strings.
 pub fn owned<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
     pairs.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
 }

@@ -1,4 +1,4 @@
-//! How well the entropy of the start of a page stands for the page: Fig. 5 and 6 of ezswap.
+//! How well the entropy of the start of a page represents the whole page: Fig. 5 and 6 of ezswap.
 
 use crate::chart::{Chart, Kind};
 use crate::statement::Numbers;
@@ -6,12 +6,12 @@ use memfit_codec::generate::{Rng, GENERATORS};
 use memfit_codec::{same_filled, CodecId, Worker, PAGE};
 use memfit_report::Unit;
 
-/// Most pages of files that are looked at.
+/// Most pages of files that are measured.
 const FILE_PAGES_MAX: usize = 50_000;
-/// Pages of a file that are drawn.
+/// Pages of files that are drawn.
 const DRAWN: usize = 400;
 
-/// Entropy of the bytes as a share of 8 bits: equation 3.
+/// Entropy of bytes as a share of 8 bits: equation 3.
 pub fn entropy(bytes: &[u8]) -> f64 {
     let mut counts = [0u32; 256];
     bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
@@ -21,7 +21,7 @@ pub fn entropy(bytes: &[u8]) -> f64 {
     bits.max(0.0) / 8.0
 }
 
-/// What is known of a page.
+/// Entropy of parts of a page, and its ratio under LZO.
 struct Seen {
     quarter: f64,
     half: f64,
@@ -40,7 +40,7 @@ fn look(page: &[u8], worker: &mut Worker) -> Seen {
     }
 }
 
-/// The correlation of Pearson.
+/// Pearson's correlation.
 fn correlation(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
     let count = pairs.clone().count() as f64;
     let (x, y) = pairs.clone().fold((0.0, 0.0), |(x, y), (a, b)| (x + a / count, y + b / count));
@@ -56,16 +56,16 @@ fn correlations(n: &mut Numbers, of: &str, seen: &[Seen]) {
     n.set(format!("correlation(lzo {of})"), correlation(seen.iter().map(|s| (s.half, s.ratio))));
 }
 
-/// Kinds that do what byte entropy cannot see, on purpose: a page whose second half is another, and
-/// one that repeats.
+/// Kinds that byte entropy misjudges on purpose: a page whose second half differs from the first,
+/// and a repetitive one.
 const MISJUDGED: [&str; 2] = ["half-random", "bytes-0-255"];
 
-/// Names of the numbers of one kind of page.
+/// Names of all kinds of pages.
 pub fn kinds() -> impl Iterator<Item = &'static str> {
     GENERATORS.iter().map(|generator| generator.name)
 }
 
-/// Pages of every generator, as many of each.
+/// Measures `each` pages of every generator.
 pub fn derive(n: &mut Numbers, seed: u64, each: usize) {
     let (mut all, mut usual) = (Vec::new(), Vec::new());
     let mut worker = Worker::new();
@@ -90,7 +90,7 @@ pub fn derive(n: &mut Numbers, seed: u64, each: usize) {
     correlations(n, "usual", &usual);
 }
 
-/// Pages of files as well: figures of them.
+/// Measures pages of files, and draws them.
 pub fn of_files(files: &[(String, Vec<u8>)], n: &mut Numbers) -> Vec<Chart> {
     if files.is_empty() {
         return Vec::new();

@@ -49,7 +49,7 @@ const BUDGET: f64 = 38.0 * 20.0 * MIB;
 const SWAP: f64 = 1024.0 * MIB;
 const DWELL_MS: u64 = 1500;
 const DROPPED: &str = "classes=file-dropped";
-/// So that pages of files leave 20 to 40 times as often as others under plain swap, as in the
+/// Chosen so that under plain swap 20 to 40 file pages leave for each anonymous one, as in the
 /// paper.
 const FILE_AGE: &str = "reclaim.file_age=48";
 const CONFIGS: [(&str, &str, bool); 8] = [
@@ -60,13 +60,13 @@ const CONFIGS: [(&str, &str, bool); 8] = [
     ("apa+ca", "apa+ca", false),
     ("ca+sa", "ca+sa", true),
     ("ezswap", "ezswap", false),
-    // With a window of hits that leaves out pages which were never offered.
+    // A window of hits without the pages that were never offered.
     ("offered", "ezswap", false),
 ];
 const SERIES: [&str; 4] = ["swap", "zswap", "apa", "ezswap"];
 const COUNTS: [&str; 5] = ["8", "10", "12", "14", "16"];
 const MAIN: &str = "14";
-/// Behind the name of the workload on a processor of today.
+/// Suffix of workload names for a processor of today.
 const TODAY: &str = " today";
 
 fn scale(plan: &Plan) -> f64 {
@@ -106,7 +106,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     out
 }
 
-/// What was counted without the first repetition.
+/// Counts without the first repetition.
 struct Counted {
     launch_ns: f64,
     read: f64,
@@ -149,7 +149,7 @@ impl Counted {
     }
 }
 
-/// Zpages a MiB of pool; 0 if it is empty.
+/// Zpages for each MiB of the pool; 0 if it is empty.
 fn packed(snap: &Snap) -> f64 {
     if snap.frames == 0 {
         0.0

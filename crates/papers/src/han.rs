@@ -1,4 +1,4 @@
-//! Han, Kim, Lee, Lee, Kim 2018: zRAM and flash side by side, routed by who reclaims.
+//! Han, Kim, Lee, Lee, Kim 2018: zRAM and flash swap together, routed by who reclaims.
 
 use crate::chart::Chart;
 use crate::lab::{costs, device, mean, setup, Job, Load, Plan, Run, Runs, Snap};
@@ -49,9 +49,9 @@ pub static PAPER: Paper = Paper {
 
 const SCALE: f64 = 36.0;
 const SCALE_QUICK: f64 = 288.0;
-/// Of the RAM of the phone with 2 GB.
+/// RAM of the phone with 2 GB.
 const RAM: f64 = 56.0 * 36.0 * 1_048_576.0;
-/// Name, RAM in terms of that, applications.
+/// Name, RAM relative to that phone, applications.
 const PHONES: [(&str, f64, usize); 3] = [("Stylo", 1.0, 16), ("G7", 2.0, 60), ("V35", 3.0, 60)];
 const SCHEMES: [&str; 3] = ["zram", "zswap", "hybrid"];
 /// Table 5: ms with zRAM, zSWAP, hybrid.
@@ -73,24 +73,24 @@ const TABLE_5: [[f64; 3]; 16] = [
     [840.0, 830.0, 790.0],
     [760.0, 1770.0, 680.0],
 ];
-/// Averages of Tables 5 to 7, ms, and ratios of Table 4, by phone and scheme.
+/// By phone and scheme: averages of Tables 5 to 7 in ms, and ratios of Table 4.
 const AVERAGES: [[f64; 3]; 3] = [[1737.0, 1885.0, 1360.0], [993.0, 1098.0, 900.0], [890.0, 961.0, 780.0]];
 const EXTENDED: [[f64; 3]; 3] = [[1.10, 1.10, 1.29], [1.15, 1.24, 1.32], [1.10, 1.13, 1.27]];
-/// Pages in and out under zSWAP and hybrid.
+/// Pages in and out under zSWAP, then under hybrid.
 const PAGES: [[f64; 4]; 3] = [
     [219_892.0, 265_444.0, 56_492.0, 81_002.0],
     [1_396_442.0, 1_886_562.0, 220_442.0, 256_562.0],
     [1_047_354.0, 1_489_475.0, 117_166.0, 128_773.0],
 ];
-/// Frames for the compressed space, of all, and pages that one of them holds.
+/// Share of the frames for compressed pages, and pages that a frame holds.
 const ZRAM: f64 = 0.125;
 const COMPRESSES: f64 = 2.0;
-/// Bytes that the storage is rated for.
+/// Rated writes of the storage, bytes.
 const RATED: f64 = 9.0 * 1_099_511_627_776.0;
-/// Time in use after a launch at the phone's size, and to read a page of a file: equation 3.
+/// At the phone's size, time in use after a launch; and time to read a page of a file, equation 3.
 const DWELL_NS: f64 = 10_800_000_000.0;
 const FILE_NS: u64 = 195_300;
-/// Of the processor to start an application at the phone's size: with its file a start takes two
+/// Processor time to start an application at the phone's size: with its file a start takes two
 /// seconds. Assumed.
 const START_NS: f64 = 1_000_000_000.0;
 
@@ -119,8 +119,8 @@ fn jobs(plan: &Plan) -> Vec<Job> {
             let (preset, more, swap): (_, &[&str], _) = match scheme {
                 "zram" => ("zram", &["sizing=fixed", "codec.same_filled=0"], 0.0),
                 "zswap" => ("zswap-zbud", &[], ram / 4.0),
-                // memfit gives pages in zRAM a slot as well: so that storage is a space of its own,
-                // as many more of them.
+                // memfit gives each page in zRAM a slot, too. As many slots are added, so that
+                // storage is separate from zRAM.
                 _ => ("hybrid18", &[], ram / 4.0 + ram * ZRAM * COMPRESSES),
             };
             let space = ["sizing.pool_permille=125"];
@@ -136,9 +136,9 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     out
 }
 
-/// Pages of all that happened from the end of the first turn to the end, at the phone's size.
+/// Pages moved from the end of the first turn to the end of the run, at the phone's size.
 struct Moved {
-    /// Read again from files, from and to storage, from and to the compressed space.
+    /// Pages in (i) and out (o): of files (f), of storage (s), of the compressed space (z).
     fi: f64,
     si: f64,
     so: f64,
@@ -198,7 +198,7 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
             n.set(key("to zram"), moved.zo);
             n.set(key("cost"), moved.cost(scheme == "zswap") / 1000.0);
             n.set(key("kills"), (run.end.kills - first.kills) as f64);
-            // Time is scaled as bytes are.
+            // Time is scaled like bytes.
             let (bytes, days) = (moved.so * 4096.0, (run.end.at - first.at) as f64 * scale / 86_400e9);
             n.set(key("written"), bytes / days / 1_073_741_824.0 * 2.0);
             n.set(key("days"), (bytes > 0.0).then(|| RATED / bytes * days));
@@ -223,7 +223,7 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
     n
 }
 
-/// Most pages that the applications have after a launch, wherever they are, in terms of RAM.
+/// Peak of all pages that the applications have, wherever they are, relative to RAM.
 fn extended(run: &Run, ram: f64) -> Option<f64> {
     let pages = run.snaps.iter().map(|snap| snap.resident + snap.zpages + snap.swapped);
     pages.max().map(|pages| pages as f64 * 4096.0 / ram)

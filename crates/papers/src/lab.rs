@@ -1,5 +1,5 @@
-//! Simulations: each a workload under one setup, all of them on a few threads, with what was
-//! counted at each mark.
+//! Simulations, each of a workload under one setup, run on a few threads. Counts are kept at each
+//! mark.
 
 use crate::phone::Phone;
 use crate::recorded::{Played, LOOKED};
@@ -18,59 +18,59 @@ use std::thread;
 /// MiB.
 pub const MIB: f64 = 1_048_576.0;
 
-/// What is wanted of all papers.
+/// Options for all papers.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Of all that is by chance.
+    /// Seed.
     pub seed: u64,
-    /// Sizes are divided by this, beyond what each paper's setting says.
+    /// Additional divisor of all sizes, beyond each paper's setting.
     pub scale: f64,
-    /// Small and few: for tests.
+    /// Whether to make simulations few and small, for tests.
     pub quick: bool,
 }
 
 impl Plan {
-    /// What a paper's sizes are divided by: so much in a full run, so much in a quick one.
+    /// The divisor of a paper's sizes in a full or in a quick run.
     pub fn divisor(&self, full: f64, quick: f64) -> f64 {
         self.scale * if self.quick { quick } else { full }
     }
 }
 
-/// What is simulated.
+/// The load of a simulation.
 #[derive(Debug, Clone)]
 pub enum Load {
-    /// A workload of the simulator, as it is written there.
+    /// A workload of the simulator in text form.
     Made(String),
-    /// The same, with [`BEGINS`] marked after each pause of so many ns: the next launch begins.
+    /// The same, with a [`BEGINS`] mark after each pause of this many ns: the next launch begins.
     Launches(String, u64),
-    /// Applications of a phone that are killed when memory is short.
+    /// Applications of a phone; some are killed when memory is short.
     Phone(Phone),
-    /// A real program that was recorded.
+    /// A recorded real program.
     Recorded(Played),
 }
 
-/// One simulation.
+/// A simulation.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Workload and configuration.
+    /// Name of the workload and of the configuration.
     pub name: (String, String),
-    /// What runs.
+    /// Load.
     pub load: Load,
-    /// On what.
+    /// Setup of the machine.
     pub setup: Setup,
 }
 
 /// In place of a mark of the workload: a launch begins.
 pub const BEGINS: u32 = u32::MAX;
 
-/// What was counted up to a mark, from the start.
+/// Counts from the start up to a mark.
 #[derive(Debug, Clone)]
 pub struct Snap {
-    /// Which mark of the workload.
+    /// Number of the mark.
     pub mark: u32,
-    /// Time of the programs with all their waiting, beside which reclaim and the device work, ns.
+    /// Time of the programs with all their waiting, ns; reclaim and the device work concurrently.
     pub at: u64,
-    /// The same if there is one processor and one device, and all is done one after the other, ns.
+    /// Time with one processor and one device that do everything one after the other, ns.
     pub serial: u64,
     /// Counts of the machine.
     pub tally: Tally,
@@ -90,10 +90,10 @@ pub struct Snap {
     pub kills: u64,
 }
 
-/// What came of a simulation.
+/// Result of a simulation.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Before anything was done.
+    /// Before the first event.
     pub start: Snap,
     /// At each mark.
     pub snaps: Vec<Snap>,
@@ -102,12 +102,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// At that mark, the first time.
+    /// Counts when a mark is first reached.
     pub fn mark(&self, mark: u32) -> Option<&Snap> {
         self.snaps.iter().find(|snap| snap.mark == mark)
     }
 
-    /// At that mark, or where it is not reached at the start: recordings have no marks of their
+    /// Counts at a mark, or at the start if it is never reached: recordings have no marks of their
     /// programs.
     pub fn mark_or_start(&self, mark: u32) -> &Snap {
         self.mark(mark).unwrap_or(&self.start)
@@ -118,7 +118,7 @@ impl Run {
         self.snaps.iter().map(|snap| snap.frames).max().unwrap_or(0)
     }
 
-    /// Launches: the mark at the end of each, its time in ns, and the counts at its end.
+    /// For each launch, the mark at its end, its time in ns, and the counts at its end.
     pub fn launches(&self) -> impl Iterator<Item = (u32, u64, &Snap)> {
         let mut begins = None;
         self.snaps.iter().filter_map(move |snap| match snap.mark {
@@ -132,26 +132,26 @@ impl Run {
     }
 }
 
-/// What came of all of them, by workload and configuration.
+/// Results of simulations by workload and configuration.
 #[derive(Debug, Default)]
 pub struct Runs(HashMap<(String, String), Run>);
 
 impl Runs {
-    /// One of them.
+    /// The result of one simulation.
     pub fn get(&self, workload: &str, config: &str) -> Option<&Run> {
         self.0.get(&(workload.to_owned(), config.to_owned()))
     }
 
-    /// What `of` makes of one, in terms of what it makes of the other.
+    /// The quotient of a measure of two configurations.
     pub fn quotient(&self, workload: &str, config: &str, other: &str, of: impl Fn(&Run) -> f64) -> Option<f64> {
         Some(of(self.get(workload, config)?) / of(self.get(workload, other)?))
     }
 }
 
-/// A setup. What is wrong with the names is a mistake in a table here.
+/// Makes a setup.
 ///
 /// # Panics
-/// If there is no such preset, or an override cannot be.
+/// If the preset does not exist or rejects an override: errors in a table of this crate.
 pub fn setup(
     (preset, overrides): (&str, &[String]),
     budget: f64,
@@ -171,29 +171,29 @@ pub fn setup(
     }
 }
 
-/// Their mean; of none there is none.
+/// The mean; `None` without values.
 pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// Whole pages of so many bytes.
+/// Bytes in pages, rounded.
 fn pages(bytes: f64) -> u64 {
     (bytes / 4096.0).round() as u64
 }
 
-/// A device that is built in.
+/// A built-in device.
 ///
 /// # Panics
-/// If there is none of this name.
+/// If no device has this name.
 pub fn device(name: &str) -> Arc<Device> {
     Arc::new(Device::find(name).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// A table of costs that is built in, or its text.
+/// A built-in table of costs, or one from its TOML text.
 ///
 /// # Panics
-/// If there is none of this name, or the text is wrong.
+/// If no table has this name, or the text is invalid.
 pub fn costs(name_or_text: &str) -> Arc<CostTable> {
     let table = match name_or_text.contains('=') {
         true => CostTable::parse(name_or_text),
@@ -202,22 +202,22 @@ pub fn costs(name_or_text: &str) -> Arc<CostTable> {
     Arc::new(table.unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// A machine that is watched.
+/// A machine whose counts are noted at marks.
 pub struct Watched<'a> {
     /// The machine itself.
     pub machine: Machine,
-    /// What it was made from.
+    /// Its setup.
     pub setup: &'a Setup,
-    /// What was seen so far.
+    /// Counts at the marks so far.
     pub snaps: Vec<Snap>,
-    /// Applications that were killed so far.
+    /// Number of applications killed so far.
     pub kills: u64,
     near: Near,
 }
 
-/// Reads that the device's own buffer answers: of the page after the one that was read last, with
-/// no other transfer between. It lies in the same block or in the next one, since pages leave in
-/// their order; the simulator counts the second read of a block as one anywhere.
+/// Counts reads that the device's own buffer answers: of the page after the one read last, without
+/// another transfer between. The page lies in the same block or in the next one, since pages leave
+/// in order. The simulator counts the second read of a block as random.
 #[derive(Default)]
 struct Near {
     last: Option<(u32, u64)>,
@@ -226,7 +226,7 @@ struct Near {
 }
 
 impl Near {
-    /// After a touch, with the reads before it.
+    /// Called after a touch, with the reads before it.
     fn look(&mut self, proc: u32, page: u64, before: Transfers, tally: &Tally) {
         let (operations, random) = (tally.reads.operations - before.operations, tally.reads.random() - before.random());
         if operations == 0 {
@@ -239,7 +239,7 @@ impl Near {
 }
 
 impl Watched<'_> {
-    /// With nothing in it.
+    /// A machine without processes.
     pub fn new(setup: &Setup) -> Watched<'_> {
         Watched {
             machine: Machine::new(setup, Contents::new()),
@@ -250,7 +250,7 @@ impl Watched<'_> {
         }
     }
 
-    /// Does what happens next, and takes note of all counts at the workload's marks.
+    /// Handles an event; notes all counts at a mark.
     pub fn event(&mut self, event: Event) {
         let before = self.machine.tally().reads;
         self.machine.event(event);
@@ -261,7 +261,7 @@ impl Watched<'_> {
         }
     }
 
-    /// Takes note of all counts.
+    /// Notes all counts.
     pub fn mark(&mut self, mark: u32) {
         let snap = self.snap(mark);
         self.snaps.push(snap);
@@ -288,9 +288,9 @@ impl Watched<'_> {
     }
 }
 
-/// One processor and one device: everything takes its time one after the other, ns.
+/// Time if one processor and one device do everything one after the other, ns.
 fn serial_ns(tally: &Tally, times: &Times, setup: &Setup) -> u64 {
-    // What cleaning reads is priced below: one after the other.
+    // The reads of cleaning are priced below, one after the other.
     let counts = Counts { beside_reads: Transfers::default(), ..memfit_sim::counts(tally) };
     let cleaning = setup.device.read_ns(&tally.cleaning_reads, 1);
     price(&counts, &setup.costs, &setup.device, times.computes).operations_ns() + times.computes + cleaning
@@ -326,10 +326,10 @@ fn ended(start: Snap, watched: Watched<'_>) -> Run {
     Run { start, snaps: watched.snaps, end }
 }
 
-/// Does all of them, on so many threads; `progress` is told how many are done.
+/// Runs all simulations on `threads` threads. Calls `progress` with the number done.
 ///
 /// # Panics
-/// If two have the same name, or a workload cannot be read: mistakes in the tables here.
+/// If two have the same name, or a workload is invalid: errors in the tables of this crate.
 pub fn simulate_all(jobs: &[Job], threads: usize, progress: &(dyn Fn(usize) + Sync)) -> Runs {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let runs: Mutex<HashMap<(String, String), Run>> = Mutex::new(HashMap::new());

@@ -1,8 +1,7 @@
-//! The figures and tables of five papers, simulated: what each prints, beside what the simulator
-//! makes of it.
+//! The figures and tables of five papers, simulated and compared with the published values.
 //!
 //! Each paper has its own file with its published values, its simulations and its [`Statement`]s;
-//! [`PAPERS`] lists them. Everything follows from a seed, and is the same on every machine.
+//! [`PAPERS`] lists them. A seed determines all results, which are the same on every machine.
 #![forbid(unsafe_code)]
 
 mod cervera;
@@ -28,56 +27,56 @@ pub use statement::{Judge, Numbers, Statement, Verdict};
 pub struct Paper {
     /// Short name.
     pub name: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub title: &'static str,
-    /// Where it was published.
+    /// Its authors, title and publication.
     pub source: &'static str,
-    /// At which size and on which devices it is simulated.
+    /// The size and the devices of its simulation.
     pub setting: &'static str,
     /// How the simulation differs from the paper.
     pub differs: &'static [&'static str],
-    /// What it says.
+    /// What it claims.
     pub statements: &'static [Statement],
-    /// Its values, by the names of ours.
+    /// Its published values, by the names of our numbers.
     pub published: fn() -> Numbers,
-    /// What is to be simulated.
+    /// Its simulations.
     pub jobs: fn(&Plan) -> Vec<Job>,
-    /// Our values.
+    /// Derives our numbers from the simulations.
     pub derive: fn(&Plan, &Runs) -> Numbers,
     /// Its figures and tables.
     pub charts: fn() -> Vec<Chart>,
-    /// Its programs, as they are recorded.
+    /// Its recorded programs.
     pub recorded: Live,
 }
 
-/// All of them.
+/// All papers.
 pub static PAPERS: &[&Paper] = &[&cervera::PAPER, &tuduce::PAPER, &han::PAPER, &salahuddin::PAPER, &ezswap::PAPER];
 
-/// What came of a paper.
+/// The results for a paper.
 pub struct Result<'a> {
-    /// Which.
+    /// The paper.
     pub paper: &'a Paper,
-    /// Our values.
+    /// Our numbers.
     pub numbers: Numbers,
-    /// Figures beside those of [`Paper::charts`].
+    /// Figures in addition to [`Paper::charts`].
     pub more: Vec<Chart>,
-    /// The same values of real programs, as far as there are recordings.
+    /// The same numbers from recordings of real programs, as far as there are any.
     pub recorded: Numbers,
     /// Those recordings.
     pub recordings: Vec<Recording>,
 }
 
 impl Result<'_> {
-    /// Statements that hold, do not hold, cannot be had.
+    /// Numbers of statements that hold, do not hold, cannot be had.
     pub fn count(&self) -> (usize, usize, usize) {
         let of = |wanted| self.paper.statements.iter().filter(|s| s.verdict(&self.numbers) == wanted).count();
         (of(Verdict::Holds), of(Verdict::Fails), of(Verdict::CannotBeHad))
     }
 }
 
-/// Simulates these papers on so many threads, and what was recorded of their programs. `files`:
-/// pages of these are looked at as well as those that are made. `progress` is told how many
-/// simulations are done, and of how many.
+/// Simulates these papers and the recordings of their programs on `threads` threads. Pages of
+/// `files` are measured in addition to generated ones. Calls `progress` with the number of
+/// simulations done and of all.
 pub fn run<'a>(
     papers: &[&'a Paper],
     plan: &Plan,

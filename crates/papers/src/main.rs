@@ -51,7 +51,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Args>, String>
             }
             "--seed" => {
                 let text = value()?;
-                // As much as a workload takes.
+                // The largest seed that a workload takes.
                 all.plan.seed = text.parse().ok().filter(|seed| *seed <= 1_000_000_000).ok_or_else(|| wrong(text))?;
             }
             "--scale" => {

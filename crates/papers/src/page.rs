@@ -1,4 +1,4 @@
-//! What came of it, as a page, as JSON and as Markdown.
+//! The results as a page, as JSON and as Markdown.
 
 use crate::recorded::Recording;
 use crate::statement::{Numbers, Statement, Verdict};
@@ -12,12 +12,12 @@ const SAYS: &str =
     "What five papers print, and what the same programs do in the simulator: signs, order and rough size are \
                     compared; absolute times belong to the machines.";
 
-/// What a recording is, and is not.
+/// What a recording shows, and what it does not show.
 const RECORDED: &str = "Recorded: real programs, each run under each scheme and recorded without its accesses (`memfit run --record`). A recording is simulated under the scheme and in the budget in which it was made, with the pages in memory that were there then: the order of faults, what leaves and what it compresses to are those of the run. What a program computes is the least time of its runs, less what its waits cost there: made on a machine that did other things as well, the same recordings had gains from compression that were up to ten times less. How often a page in memory was touched is not in such a recording, so that it cannot stand for another budget or another scheme.";
 const NONE: &str = "No recordings of real programs were there. `make papers-record` makes them, `make papers-sim` simulates those that are \
                     there beside the programs that are made up.";
 
-/// The page.
+/// The results as a page.
 pub fn report(results: &[Result<'_>], plan: &Plan) -> Report {
     let facts = [
         ("Seed", plan.seed.to_string()),
@@ -108,7 +108,7 @@ fn section(result: &Result<'_>) -> Section {
     Section { title: paper.title.into(), text, tables, figures: figures.collect() }
 }
 
-/// What is to be said about them.
+/// Notes about the recordings of a paper.
 fn of_recordings<'a>(result: &Result<'a>) -> Vec<&'a str> {
     match result.recordings.is_empty() {
         true => vec![NONE],
@@ -116,7 +116,7 @@ fn of_recordings<'a>(result: &Result<'a>) -> Vec<&'a str> {
     }
 }
 
-/// The recordings themselves.
+/// The table of a paper's recordings.
 fn recordings(result: &Result<'_>) -> Option<Table> {
     let row = |of: &Recording| -> Vec<Cell> {
         let mut row: Vec<Cell> =
@@ -138,7 +138,7 @@ fn recordings(result: &Result<'_>) -> Option<Table> {
     })
 }
 
-/// All numbers and statements; the same each time.
+/// All numbers and statements as JSON; the same for the same results.
 pub fn json(results: &[Result<'_>], plan: &Plan) -> String {
     let numbers = |numbers: &Numbers| {
         Value::Object(numbers.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect::<Map<_, _>>())
@@ -176,7 +176,7 @@ pub fn json(results: &[Result<'_>], plan: &Plan) -> String {
     text
 }
 
-/// What docs/papers/simulated.md holds.
+/// The text of docs/papers/simulated.md.
 pub fn markdown(results: &[Result<'_>], plan: &Plan) -> String {
     let mut out = String::from(include_str!("simulated_head.md"));
     let _ = writeln!(out, "\n## Result with the seed {}\n", plan.seed);

@@ -1,6 +1,6 @@
-//! Applications of a phone that stay in the background until memory is short: then the largest of
-//! them is killed, and its next launch starts it anew. What is killed depends on the scheme, so
-//! that this is no workload that is the same for all.
+//! Applications of a phone that stay in the background until memory is short. Then the largest of
+//! them is killed, and its next launch starts it again. The scheme determines the kills, so no
+//! fixed workload can express this.
 //!
 //! Sizes and touches are those of the workload `hybrid18`.
 
@@ -30,50 +30,49 @@ pub const APPS: [(&str, u64); 16] = [
 ];
 /// KiB of the file of an application, at the same size.
 const CODE_KIB: u64 = 512;
-/// The size that the KiB above are given at.
+/// The divisor at which the KiB above are given.
 pub const SCALE: f64 = 36.0;
 
-/// Of ten runs of pages as many hold each kind: half of it stays under LZO.
+/// Number of runs of each kind, of ten runs: LZO compresses the whole to a half.
 const HOLDS: [(usize, &str); 5] = [(1, "zero"), (3, "f=0.20"), (4, "f=0.40"), (1, "f=0.65"), (1, "f=0.80")];
 const RUN: u64 = 8;
-/// Of 100 blocks those that each launch touches.
+/// Percentage of blocks that each launch touches.
 const HOT: u64 = 40;
-/// Pages that are wanted together.
+/// Pages that are used together.
 const BLOCK: u64 = 8;
 /// First page of the data and of the file.
 const DATA: u64 = 256;
 const FILE: u64 = 1 << 20;
 const TOUCH_NS: u64 = 1000;
-/// Less memory than this is little, percent: background reclaim is under way, and would have to
-/// stop.
+/// Below this percentage memory is short: background reclaim works and cannot go on.
 const LOW_PERCENT: u64 = 2;
-/// Frames of the pool, and blocks of swap, that are left when it is full.
+/// Fewer free frames of the pool or blocks of swap than this count as none.
 const FULL: u32 = 16;
 
-/// Applications in turns, each launched once a turn, in a new order.
+/// Applications in turns; each is launched once a turn, in a new order.
 #[derive(Debug, Clone)]
 pub struct Phone {
-    /// How many; more than 16 are the same once more, with data of their own.
+    /// Number of applications; those beyond 16 repeat the list, with data of their own.
     pub apps: usize,
-    /// Turns.
+    /// Number of turns.
     pub turns: u64,
-    /// The phone's sizes are divided by this.
+    /// Divisor of the phone's sizes.
     pub scale: f64,
-    /// Of all that is by chance.
+    /// Seed.
     pub seed: u64,
     /// Time in use after a launch, ns.
     pub dwell_ns: u64,
     /// Time to read a page of a file for the first time, ns.
     pub file_ns: u64,
-    /// Time of the processor to start an application, ns.
+    /// Processor time to start an application, ns.
     pub start_ns: u64,
 }
 
-/// An application, while it lives.
+/// A running application.
 struct Alive {
-    /// Number in the workload, new at each start.
+    /// Process number in the workload, new at each start.
     proc: u32,
-    /// Number in the core.
+    /// Process number in the core.
     id: ProcId,
 }
 
@@ -85,7 +84,7 @@ struct Session<'a, 'b> {
     over_budget: u64,
 }
 
-/// Numbers that belong to this one and look like chance.
+/// Mixes a number into a pseudo-random one.
 fn hash(x: u64) -> u64 {
     Rng::new(x ^ 0x5851_f42d_4c95_7f2d).next()
 }
@@ -102,8 +101,8 @@ impl Phone {
         (0..self.apps).map(|app| self.size(app)).map(|(data, file)| (data + file) as f64 * 4096.0).sum()
     }
 
-    /// Runs it. Mark `turn * (apps + 1) + app` is the end of a launch, that of one more application
-    /// the end of a turn.
+    /// Runs the phone. Mark `turn * (apps + 1) + app` is the end of a launch; with `app` equal to
+    /// `apps` it is the end of a turn.
     pub fn run(&self, watched: &mut Watched<'_>) {
         let alive = (0..self.apps).map(|_| None).collect();
         let mut session = Session { phone: self, watched, alive, starts: 0, over_budget: 0 };
@@ -120,8 +119,7 @@ impl Phone {
         }
     }
 
-    /// Whether a page is one that each launch touches (`turn` 0), or that the use of a turn
-    /// touches.
+    /// Whether a page is touched by each launch (`turn` 0), or by the use in a turn.
     fn wanted(&self, app: usize, page: u64, turn: u64) -> bool {
         let random = hash(self.seed ^ hash((page / BLOCK) ^ ((app as u64) << 40)));
         if random % 100 < HOT {
@@ -148,7 +146,7 @@ impl Session<'_, '_> {
         self.event(Event::Computes { ns: self.phone.dwell_ns });
     }
 
-    /// A new process that makes its data and reads its file.
+    /// Starts a process that makes its data and reads its file.
     fn start(&mut self, app: usize) {
         let proc = self.starts;
         self.starts += 1;
@@ -201,7 +199,7 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Little memory is free, and there is no room for what leaves it.
+    /// Whether little memory is free and there is no room for evicted pages.
     fn short(&self) -> bool {
         let (core, setup) = (self.watched.machine.core(), self.watched.setup);
         let usage = core.pool_usage();
@@ -212,7 +210,7 @@ impl Session<'_, '_> {
         free < low && left < FULL && blocks - u64::from(core.blocks_in_use()) < u64::from(FULL)
     }
 
-    /// The largest in memory, but not the one in use.
+    /// Kills the application with most resident pages, except the one in use.
     fn kill(&mut self, in_use: usize) {
         let core = self.watched.machine.core();
         let resident = |app: &Alive| core.present_pages(app.id);

@@ -1,10 +1,10 @@
-//! Recordings of real programs, in place of those that are made up.
+//! Recordings of real programs in place of generated workloads.
 //!
 //! `bench/papers.py record` writes them, each of a program under a scheme:
-//! `PAPER/WORKLOAD/CONFIG.memfit`, with the names of the simulations that they stand beside, blanks
-//! as `_`. A recording is simulated under its own scheme in its own budget, with the pages in
-//! memory that were there then: so the order of faults and the sizes of pages are those of the run,
-//! and what is computed is what the paper's device and processor make of it.
+//! `PAPER/WORKLOAD/CONFIG.memfit`. The names are those of the corresponding simulation, with blanks
+//! as `_`. A recording is simulated under its own scheme, in its own budget, with the resident
+//! pages that it had. So the order of faults and the sizes of pages are those of the run. The
+//! paper's device and processor determine the times.
 
 use crate::lab::{Job, Load, Plan, Watched};
 use crate::Paper;
@@ -19,29 +19,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a name ends with.
+/// Extension of recordings.
 const ENDS: &str = "memfit";
 /// Swap that is never full: the programs ran with as much as they needed.
 const SWAP_BYTES: u64 = 16 << 30;
-/// What a page of the machine that records costs, for the share of a run's time that was waiting.
+/// Costs and device of the recording machine, to estimate how long the run waited.
 const COSTS: &str = "measured";
 const DEVICE: &str = "ssd-nvme";
-/// Events between two looks at all counts.
+/// Events between two notes of all counts.
 const LOOK_EVERY: u64 = 4096;
-/// In place of a mark of the workload: a look at all counts.
+/// In place of a mark of the workload: a periodic note of all counts.
 pub const LOOKED: u32 = u32::MAX - 1;
-/// Marks: the second program begins, and ends. A fork child that is on its way to a program of its
-/// own is none.
+/// Marks: the second program begins, and ends. A fork child on its way to exec does not count as a
+/// program.
 const SECOND_BEGINS: u32 = 0;
 const SECOND_ENDS: u32 = 1;
 
-/// How the programs that are recorded differ from those that are made up.
+/// How the recorded programs differ from the generated ones.
 pub struct Live {
-    /// Their sizes are those of the paper's setting divided by this.
+    /// Additional divisor of the sizes in the paper's setting.
     pub scale: f64,
-    /// How else.
+    /// Other differences.
     pub differs: &'static [&'static str],
-    /// What numbers that no recording can tell begin with.
+    /// Prefixes of the numbers that recordings cannot give.
     pub without: &'static [&'static str],
 }
 
@@ -50,41 +50,41 @@ pub struct Live {
 pub struct Recording {
     /// Short name of the paper.
     pub paper: String,
-    /// Workload and configuration, as simulations are called.
+    /// Workload and configuration, as in the names of simulations.
     pub name: (String, String),
-    /// What was run.
+    /// The command that ran.
     pub command: String,
-    /// Its scheme and its budget in bytes.
+    /// Its scheme.
     pub scheme: Arc<Scheme>,
-    /// See there.
+    /// Its budget, bytes.
     pub budget: u64,
-    /// With a swap tier.
+    /// Whether it had a swap tier.
     swap: bool,
     /// Time of the run, ns.
     pub run_ns: u64,
-    /// Of this: its programs computed.
+    /// Of this, time in which its programs computed, ns.
     pub computing_ns: f64,
-    /// Calls, each of which was replayed with the same decision.
+    /// Number of calls, all replayed with the same decision.
     pub calls: u64,
-    /// Where it was cut.
+    /// Where it was cut, if it was.
     pub end: Option<String>,
     bytes: Arc<Vec<u8>>,
 }
 
-/// Those of a directory.
+/// The recordings in a directory.
 #[derive(Debug, Default)]
 pub struct Recordings {
-    /// By paper and name.
+    /// The usable recordings, sorted by path.
     pub all: Vec<Recording>,
-    /// Files that cannot be used, and why.
+    /// Files that cannot be used, with the reason.
     pub left_out: Vec<String>,
 }
 
 impl Recordings {
-    /// Reads all that are there; none if there is no such directory.
+    /// Reads all recordings in a directory; none if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the directory cannot be read.
     pub fn load(folder: &Path) -> io::Result<Recordings> {
         let mut out = Recordings::default();
         for path in files(folder)? {
@@ -95,8 +95,8 @@ impl Recordings {
                 }
             }
         }
-        // A program computes as long under each scheme; waiting that is not priced, and other
-        // programs, only add to it.
+        // A program computes for the same time under each scheme; unpriced waiting and other
+        // programs only add to it. So the least time counts.
         let mut least: HashMap<(String, String), f64> = HashMap::new();
         let of = |recording: &Recording| (recording.paper.clone(), recording.name.0.clone());
         for recording in &out.all {
@@ -107,12 +107,12 @@ impl Recordings {
         Ok(out)
     }
 
-    /// Those of a paper.
+    /// The recordings of a paper.
     pub fn of<'a>(&'a self, paper: &'a Paper) -> impl Iterator<Item = &'a Recording> {
         self.all.iter().filter(|recording| recording.paper == paper.name)
     }
 
-    /// Simulations of a paper's recordings. Those that would stand beside none are left out.
+    /// Simulations of a paper's recordings. Removes recordings that correspond to no simulation.
     pub fn jobs(&mut self, paper: &Paper, plan: &Plan) -> Vec<Job> {
         let beside: HashMap<_, _> =
             (paper.jobs)(&live(paper, plan)).into_iter().map(|job| (job.name, job.setup)).collect();
@@ -135,12 +135,12 @@ impl Recordings {
     }
 }
 
-/// What is wanted of a paper's recordings: programs of their own size.
+/// The plan for a paper's recordings, with programs of their own size.
 pub fn live(paper: &Paper, plan: &Plan) -> Plan {
     Plan { scale: paper.recorded.scale, quick: false, ..*plan }
 }
 
-/// All recordings below a folder, in the order of their names.
+/// All recordings below a folder, sorted by path.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -173,7 +173,7 @@ fn read(folder: &Path, path: &Path) -> Result<Recording, String> {
         return Err("it has the touches of a sample, and not all faults: record it without --record-access".into());
     }
     let tunables = head.tunables().map_err(|error| error.to_string())?;
-    // Where programs and their inputs lie is of no interest.
+    // Paths of programs and inputs do not matter.
     let words = head.command.iter().map(|word| word.rsplit('/').next().unwrap_or(word));
     let command: Vec<&str> = words.map(|word| if word.contains('\n') { "..." } else { word }).collect();
     Ok(Recording {
@@ -192,7 +192,7 @@ fn read(folder: &Path, path: &Path) -> Result<Recording, String> {
 }
 
 impl Recording {
-    /// Its simulation on the device and the processor of the one that it stands beside.
+    /// Its simulation with the device and the processor of the corresponding one.
     fn job(&self, beside: &Setup) -> Job {
         let setup = Setup {
             scheme: Arc::clone(&self.scheme),
@@ -212,8 +212,7 @@ impl Recording {
     }
 }
 
-/// How many times as long a processor computes as that of the machine that records: as many times
-/// as its LZO takes.
+/// How many times slower a processor is than that of the recording machine, by its time for LZO.
 fn slower(costs: &CostTable) -> f64 {
     let lzo = |costs: &CostTable| costs.codec(CodecId::LZO.0).compress_ns as f64;
     lzo(costs) / lzo(&crate::lab::costs(COSTS))
@@ -223,22 +222,22 @@ fn slower(costs: &CostTable) -> f64 {
 #[derive(Debug, Clone)]
 pub struct Played {
     bytes: Arc<Vec<u8>>,
-    /// Time that is computed for each ns that has passed in the run.
+    /// Computing time for each ns that passed in the run.
     computing: f64,
 }
 
 impl Played {
-    /// Does all of it.
+    /// Runs the whole recording.
     ///
     /// # Panics
-    /// If it is not what was replayed when it was read.
+    /// If replaying differs from the replay when it was read.
     pub fn run(&self, watched: &mut Watched<'_>) {
         let reader = Reader::new(&self.bytes[..]).expect("it was read before");
         let mut source = Recorded::new(reader, 1.0).expect("it was replayed before");
         let (mut batch, mut count, mut started) = (Batch::default(), 0, Vec::new());
         while source.fill(&mut batch).expect("it was replayed before") {
             let events = std::mem::take(&mut batch.events);
-            // What its pages hold.
+            // Adds the contents of the batch; its events follow below.
             watched.machine.batch(&batch);
             for event in events {
                 let ends = matches!(event, Event::Ends { proc } if started.get(1) == Some(&proc));

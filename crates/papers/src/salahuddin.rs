@@ -1,4 +1,4 @@
-//! Salahuddin, Shin: zsmalloc with write-back and a cap of 3072 bytes.
+//! Salahuddin, Shin: zsmalloc with writeback and a size cap of 3072 bytes.
 
 use crate::chart::Chart;
 use crate::lab::{costs, device, setup, Job, Load, Plan, Runs, MIB};
@@ -42,7 +42,7 @@ pub static PAPER: Paper = Paper {
     },
 };
 
-/// Ten times what was measured on a machine of today: assumed for a Cortex-A9.
+/// Ten times the costs measured on a machine of today: assumed for a Cortex-A9.
 pub const ARM_COSTS: &str = r#"
 name = "arm"
 summary = "assumed for the Cortex-A7 and A9 of the boards: ten times what takes a machine of today; an entropy is 14 % of LZO"
@@ -67,7 +67,7 @@ const SCALE: f64 = 4.0;
 const SCALE_QUICK: f64 = 16.0;
 const CAPS: [&str; 8] = ["1024", "1536", "2048", "2448", "2720", "3072", "3264", "4096"];
 const CONFIGS: [&str; 3] = ["original", "zbud", "enhanced"];
-/// Mark of the workload: the hog has filled its memory.
+/// Marks of the workload: the hog has filled its memory; the browser is open.
 const FILLED: u32 = 1;
 const OPEN: u32 = 0;
 
@@ -111,7 +111,7 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
             n.set(key("slots"), filled.blocks as f64 * 4096.0 * scale / MIB);
             n.set(key("density"), (filled.frames > 0).then(|| filled.zpages as f64 / (filled.frames as f64 / 256.0)));
             let counters = &filled.counters;
-            // Under admission `all` a page that does not get smaller goes to the pool.
+            // With admission `all`, incompressible pages go to the pool.
             let rejected = match config {
                 "original" | "zbud" => counters.pool_full,
                 _ => counters.pool_full + counters.incompressible,
@@ -129,9 +129,9 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
     n
 }
 
-/// Sizes of the classes by the rule of the kernel of that time: candidates 16 bytes apart; of 1 to
-/// 4 pages those that are used best in whole percent; neighbours with as many pages and objects are
-/// one class.
+/// Size classes by the rule of the kernel of that time. Candidates are 16 bytes apart. Each takes
+/// the number of pages from 1 to 4 with the best use in whole percent. Neighbours with the same
+/// numbers of pages and objects are one class.
 fn classes() -> Vec<u32> {
     let mut out: Vec<(u32, u32, u32)> = Vec::new();
     for size in (32..=4096).step_by(16) {
@@ -146,8 +146,8 @@ fn classes() -> Vec<u32> {
     out.into_iter().map(|(size, ..)| size).collect()
 }
 
-/// Percent of the memory of all zpages that those of each class take, of the pages of browser and
-/// program as the workload mixes them.
+/// Percentage of the memory of all zpages in each class, for the pages of browser and hog as the
+/// workload mixes them.
 fn shares() -> Vec<f64> {
     // Tenths; the browser has 650 of 2150 MB.
     const BROWSER: [(f64, &str); 4] = [(1.0, "zero"), (5.0, "py-objects"), (2.0, "pointers"), (2.0, "random")];

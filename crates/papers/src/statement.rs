@@ -1,58 +1,58 @@
-//! What a paper says, and whether it holds here.
+//! Statements of a paper, and whether they hold in the simulation.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
-/// Numbers by name, such as `speedup(fft)`: those of the simulations, or those that a paper prints.
+/// Numbers by name, such as `speedup(fft)`: ours, or those that a paper prints.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Numbers(BTreeMap<String, f64>);
 
 impl Numbers {
-    /// None.
+    /// No numbers.
     pub fn new() -> Numbers {
         Numbers::default()
     }
 
-    /// Of pairs of a name and a number.
+    /// From pairs of a name and a number.
     pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, f64)>) -> Numbers {
         Numbers(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// Takes note of one; what is not known or not finite is left out.
+    /// Sets a number; ignores one that is missing or not finite.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Option<f64>>) {
         if let Some(value) = value.into().filter(|value| value.is_finite()) {
             self.0.insert(name.into(), value);
         }
     }
 
-    /// One of them.
+    /// The number of this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()
     }
 
-    /// All that are listed; `None` if one of them is missing.
+    /// The numbers of these names; `None` if one is missing.
     pub fn all(&self, names: &[&str]) -> Option<Vec<f64>> {
         names.iter().map(|name| self.get(name)).collect()
     }
 
-    /// Whether each of the first is less than each of the second.
+    /// Whether each of the first numbers is less than each of the second.
     pub fn less(&self, low: &[&str], high: &[&str]) -> Option<bool> {
         let (low, high) = (self.all(low)?, self.all(high)?);
         Some(low.iter().all(|low| high.iter().all(|high| low < high)))
     }
 
-    /// Whether each is less than the next one.
+    /// Whether each number is less than the next.
     pub fn rising(&self, names: &[&str]) -> Option<bool> {
         Some(self.all(names)?.windows(2).all(|pair| pair[0] < pair[1]))
     }
 
-    /// Whether all are from `low` to `high`.
+    /// Whether all numbers are from `low` to `high`.
     pub fn within(&self, names: &[&str], low: f64, high: f64) -> Option<bool> {
         self.all_within(names, low..=high)
     }
 
-    /// The same of names that are made.
+    /// As [`Numbers::within`], for owned names.
     pub fn all_within<N: AsRef<str>>(
         &self,
         names: impl IntoIterator<Item = N>,
@@ -62,46 +62,46 @@ impl Numbers {
         names.into_iter().try_fold(true, |all, name| inside(name).map(|inside| all && inside))
     }
 
-    /// Without those whose names begin so.
+    /// Removes the numbers whose names begin with one of these texts.
     #[must_use]
     pub fn without(mut self, begins: &[&str]) -> Numbers {
         self.0.retain(|name, _| !begins.iter().any(|begin| name.starts_with(begin)));
         self
     }
 
-    /// Whether there is one at all.
+    /// Whether there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them by name.
+    /// All numbers by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         self.0.iter().map(|(name, value)| (name.as_str(), *value))
     }
 }
 
-/// Whether it holds.
+/// How a statement is judged.
 #[derive(Debug, Clone, Copy)]
 pub enum Judge {
-    /// By these numbers; `None`: one of them is missing.
+    /// By its numbers; `None` if one is missing.
     By(fn(&Numbers) -> Option<bool>),
-    /// It cannot be told here, and why.
+    /// The simulator cannot decide it, for this reason.
     Cannot(&'static str),
 }
 
-/// What came of it.
+/// The verdict on a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does.
+    /// It holds.
     Holds,
-    /// It does not.
+    /// It does not hold.
     Fails,
     /// The simulator cannot show it, or a number is missing.
     CannotBeHad,
 }
 
 impl Verdict {
-    /// For tables.
+    /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -111,25 +111,25 @@ impl Verdict {
     }
 }
 
-/// Something that a paper says about its figures and tables.
+/// A statement of a paper about its figures and tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Statement {
     /// Figure, table or section.
     pub source: &'static str,
-    /// What is said, in our words.
+    /// The statement, in our words.
     pub what: &'static str,
-    /// The published values, or that there is only a plot.
+    /// The published values, or a note that there is only a plot.
     pub published: &'static str,
-    /// Names of the numbers that it is about.
+    /// Names of the numbers that it uses.
     pub numbers: &'static [&'static str],
-    /// Whether it holds.
+    /// How it is judged.
     pub judge: Judge,
-    /// Why it does not hold, if it does not.
+    /// The reason if it does not hold.
     pub why: &'static str,
 }
 
 impl Statement {
-    /// One that numbers decide.
+    /// A statement that is judged by numbers.
     pub const fn new(
         source: &'static str,
         what: &'static str,
@@ -141,7 +141,7 @@ impl Statement {
         Statement { source, what, published, numbers, judge: Judge::By(by), why }
     }
 
-    /// One that cannot be told here.
+    /// A statement that the simulator cannot decide.
     pub const fn cannot(
         source: &'static str,
         what: &'static str,
@@ -151,7 +151,7 @@ impl Statement {
         Statement { source, what, published, numbers: &[], judge: Judge::Cannot(why), why }
     }
 
-    /// What came of it with these numbers.
+    /// The verdict with these numbers.
     pub fn verdict(&self, numbers: &Numbers) -> Verdict {
         match self.judge {
             Judge::By(by) => match by(numbers) {
@@ -163,7 +163,7 @@ impl Statement {
         }
     }
 
-    /// Its numbers as a text.
+    /// Its numbers as text.
     pub fn told(&self, numbers: &Numbers) -> String {
         let mut out = String::new();
         for name in self.numbers {
@@ -174,8 +174,8 @@ impl Statement {
         out
     }
 
-    /// What recordings make of it: its numbers, as far as there are any, and whether it holds if
-    /// that is all of them.
+    /// Its numbers from recordings as text, as far as there are any, with the verdict if none is
+    /// missing.
     pub fn told_recorded(&self, recorded: &Numbers) -> String {
         if self.numbers.iter().all(|name| recorded.get(name).is_none()) {
             return "–".into();
@@ -197,7 +197,7 @@ impl Statement {
     }
 }
 
-/// Three digits that count.
+/// A number with three significant digits.
 pub fn short(value: f64) -> String {
     let digits = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let text = format!("{value:.*}", (2 - digits).clamp(0, 6) as usize);

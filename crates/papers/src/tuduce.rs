@@ -1,4 +1,4 @@
-//! Tuduce, Gross 2005: a compressed area in zones that grows and shrinks with its free room.
+//! Tuduce, Gross 2005: a compressed area of zones that adapts its size to its free room.
 
 mod charts;
 mod statements;
@@ -46,13 +46,13 @@ pub static PAPER: Paper = Paper {
 const GB: f64 = 1024.0 * MIB;
 const SCALE: f64 = 8.0;
 const SCALE_QUICK: f64 = 128.0;
-/// SMV is small by itself.
+/// SMV is small already.
 const SMV_SCALE: f64 = 4.0;
 const SMV_SCALE_QUICK: f64 = 32.0;
-/// Points of the memory that memfit keeps free and staged.
+/// Percentage points of the memory that memfit keeps free and staged.
 const KEPT: f64 = 7.0;
 
-/// Five times the costs that were measured on a machine of today.
+/// Five times the costs measured on a machine of today.
 const COSTS: &str = r#"
 name = "tuduce05"
 summary = "assumed for the G5 and the Pentium 4 of Tuduce and Gross: five times what takes a machine of today"
@@ -71,7 +71,7 @@ compress_ns = 21_000
 decompress_ns = 19_000
 "#;
 
-/// Whole zones: see `fixed`.
+/// Sizes of fixed areas in MB; they are rounded up to whole zones, see `fixed`.
 const AREAS: [(&str, f64); 6] = [("48", 48.0), ("60", 60.0), ("72", 72.0), ("88", 88.0), ("92", 92.0), ("100", 100.0)];
 const FIXED: [(&str, f64); 6] =
     [("16", 16.0), ("32", 32.0), ("64", 64.0), ("100", 100.0), ("140", 140.0), ("200", 200.0)];
@@ -79,7 +79,7 @@ const RAND: [&str; 3] = ["1.2", "1.4", "1.8"];
 /// Size in GB, seconds without compression, speedup, area in MB.
 const RAND_PRINTED: [(&str, f64, f64, f64); 3] =
     [("1.2", 538.62, 3.66, 64.0), ("1.4", 5484.75, 11.88, 96.0), ("1.8", 47_617.38, 18.96, 140.0)];
-/// Percent of memory; Table 1 (P4) and 2 (G5): speedup.
+/// Percent of memory; speedups in Table 1 (P4) and 2 (G5).
 const SMV: [(&str, f64, f64); 9] = [
     ("97", 0.62, 1.15),
     ("92", 0.24, 0.66),
@@ -101,7 +101,7 @@ const NS2: [(&str, f64, f64, f64); 7] = [
     ("1500 68%", 1536.0, 68.0, 1.04),
     ("1500 62%", 1536.0, 62.0, 1.11),
 ];
-/// Name, GB, RAM, seconds without compression and speedup of Table 5.
+/// Name, GB, RAM in GB, seconds without compression and speedup of Table 5.
 const QSIM: [(&str, f64, f64, f64, f64); 7] = [
     ("1.3 1", 1.33, 1.0, 3993.0, 29.47),
     ("1.7 1", 1.77, 1.0, 24_580.0, 47.85),
@@ -111,8 +111,8 @@ const QSIM: [(&str, f64, f64, f64, f64); 7] = [
     ("2.6 1", 2.66, 1.0, 51_569.0, 52.19),
     ("2.6 1.5", 2.66, 1.5, 13_319.0, 40.05),
 ];
-/// Sizes of Tables 6 to 8: name, GB, times of Table 7 in s by CF (4, 14), then zone and block (2 MB
-/// 64 B, 2 MB 1024 B, 8 MB 64 B, 8 MB 1024 B); shares of Table 8.
+/// Sizes of Tables 6 to 8. Name, GB, times of Table 7 in s by CF (4, 14), then by zone and block (2
+/// MB 64 B, 2 MB 1024 B, 8 MB 64 B, 8 MB 1024 B); shares of Table 8.
 type Grid = (&'static str, f64, [[f64; 4]; 2], [f64; 7]);
 const GRIDS: [Grid; 4] = [
     (
@@ -147,20 +147,20 @@ const RAND_SHARES: [(&str, [f64; 7]); 3] = [
     ("rand 1.8", [6.01, 5.84, 58.38, 10.42, 5.25, 6.00, 8.10]),
 ];
 const EFFECTS: [&str; 7] = ["CF", "block", "zone", "CF+block", "CF+zone", "block+zone", "all three"];
-/// Levels by factor: CF, block in bytes, zone in MB; those of rand have another high CF.
+/// Levels of the factors: CF, block in bytes, zone in MB. The high CF of rand is different.
 const CFS: [u32; 2] = [4, 14];
 const CFS_RAND: [u32; 2] = [4, 20];
 const BLOCKS: [u32; 2] = [64, 1024];
 const ZONES: [u32; 2] = [2, 8];
-/// One factor at a time, Fig. 6 and 7.
+/// Levels for Fig. 6 and 7, which vary one factor at a time.
 const CF_SWEEP: [&str; 6] = ["2", "4", "6", "9", "14", "20"];
 const BLOCK_SWEEP: [&str; 5] = ["64", "128", "256", "512", "1024"];
 const ZONE_SWEEP: [&str; 4] = ["2", "4", "8", "16"];
 const SWEPT: [(&str, f64); 2] = [("1.3", 1.33), ("1.9", 1.99)];
 
-/// The smallest zone there is, KiB.
+/// The smallest possible zone, KiB.
 const ZONE_MIN: f64 = 256.0;
-/// Between two looks at the area at the paper's size, as in the scheme: ms, and stores.
+/// Interval between two checks of the area at the paper's size, as in the scheme: ms, and stores.
 const CHECK_MS: f64 = 1000.0;
 const CHECK_STORES: f64 = 1024.0;
 
@@ -179,9 +179,9 @@ impl Bench<'_> {
         self.jobs.push(Job { name: (workload.into(), config.into()), load: Load::Made(spec.into()), setup });
     }
 
-    /// Overrides of an area that adapts: entries a page, bytes of a block, MB of a zone at the
-    /// paper's size. The smaller all is, the earlier a zone is full, and the more often it is
-    /// looked at.
+    /// Overrides for an adaptive area: entries a page, bytes of a block, MB of a zone at the
+    /// paper's size. A smaller scale fills a zone earlier, so the interval between checks is
+    /// scaled, too.
     fn area(&self, scale: f64, entries: u32, block: u32, zone: f64) -> Vec<String> {
         let kib = ((zone * 1024.0 / scale / 4.0).round() * 4.0).max(ZONE_MIN);
         vec![
@@ -193,15 +193,15 @@ impl Bench<'_> {
         ]
     }
 
-    /// The same of a fixed size, MB of 1 GB: rounded up, as what is missing of a zone costs all of
-    /// it.
+    /// Overrides for a fixed area in MB of 1 GB, rounded up, because a missing part of a zone costs
+    /// the whole zone.
     fn fixed(&self, entries: u32, mb: f64) -> Vec<String> {
         let mut out = self.area(self.scale, entries, 128, 4.0);
         out.extend(["sizing=fixed".into(), format!("sizing.pool_permille={}", (mb / 1.024).ceil())]);
         out
     }
 
-    /// Without compression and with an area that adapts.
+    /// Adds a run without compression and one with an adaptive area.
     fn pair(&mut self, workload: &str, spec: &str, budget: f64, area: &[String]) {
         self.add(workload, "none", spec, budget, "swap", &[]);
         self.add(workload, "adaptive", spec, budget, "tuduce05", area);
@@ -230,8 +230,8 @@ fn smv_scale(plan: &Plan) -> f64 {
     plan.divisor(SMV_SCALE, SMV_SCALE_QUICK)
 }
 
-/// Moves of agents for each page, by GB: with so many plain swap takes about the printed time in 1
-/// GB.
+/// Moves of agents for each page, by GB: chosen so that plain swap takes about the printed time in
+/// 1 GB.
 const MOVES: [(f64, f64); 4] = [(1.33, 1.6), (1.77, 5.6), (1.99, 7.0), (2.66, 5.6)];
 const MOVES_GRID: f64 = 2.0;
 const MOVES_QUICK: f64 = 0.5;
@@ -306,12 +306,12 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     b.jobs
 }
 
-/// A level of a factor.
+/// The level of a factor as a number.
 fn number(level: &str) -> u32 {
     level.parse().expect("a number")
 }
 
-/// The eight runs of a factorial.
+/// Adds the eight runs of a factorial experiment.
 fn grid(b: &mut Bench<'_>, workload: &str, spec: &str, cfs: [u32; 2]) {
     for (levels, name) in levels() {
         let area = b.area(b.scale, cfs[levels[0]], BLOCKS[levels[1]], ZONES[levels[2]].into());
@@ -319,7 +319,7 @@ fn grid(b: &mut Bench<'_>, workload: &str, spec: &str, cfs: [u32; 2]) {
     }
 }
 
-/// Levels of CF, block and zone, and their name.
+/// The combinations of levels of CF, block and zone, with their names.
 fn levels() -> impl Iterator<Item = ([usize; 3], String)> {
     (0..8).map(|bits| {
         let levels = [bits >> 2 & 1, bits >> 1 & 1, bits & 1];
@@ -327,8 +327,8 @@ fn levels() -> impl Iterator<Item = ([usize; 3], String)> {
     })
 }
 
-/// Percent of the variation that each effect explains, of the times in the order of [`levels`]: q =
-/// (1/8) sum of sign * time, share = q^2 / the sum of all seven.
+/// Percentage of the variation that each effect explains, from the times in the order of
+/// [`levels`]: q = (1/8) sum of sign * time, share = q^2 / the sum of all seven.
 fn shares(times: [f64; 8]) -> [f64; 7] {
     const OF: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
     let squares = OF.map(|factors| {
@@ -456,7 +456,7 @@ fn published() -> Numbers {
 mod tests {
     use super::*;
 
-    /// Table 8 follows from Table 7, to the last digit or one off.
+    /// Table 8 follows from Table 7, with the last digit off by one at most.
     #[test]
     fn shares_of_the_printed_times_are_the_printed_shares() {
         for (name, _, times, printed) in GRIDS {

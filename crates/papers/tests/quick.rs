@@ -1,4 +1,4 @@
-//! A quick run of everything: the same numbers each time, and every statement accounted for.
+//! A quick run of everything: the numbers are deterministic, and every statement has a verdict.
 
 use memfit_core::scheme::Scheme;
 use memfit_papers::{json, markdown, report, run, Judge, Plan, Recordings, Result, Verdict, PAPERS};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const PLAN: Plan = Plan { seed: 7, scale: 1.0, quick: true };
 
-/// A folder that goes with it.
+/// A directory that is removed at the end.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -22,7 +22,7 @@ impl Drop for Folder {
     }
 }
 
-/// Records fft, of the size that it has in a quick run.
+/// Records fft at the size of a quick run.
 fn record(path: &Path, preset: &str, overrides: &[&str]) {
     let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
     let setup = Setup {
@@ -45,8 +45,8 @@ fn record(path: &Path, preset: &str, overrides: &[&str]) {
     recorder.finish(&mut machine).unwrap();
 }
 
-/// With what a user may have there: two that can be used, one that belongs to nothing, and one that
-/// is damaged.
+/// Recordings as a user may have them: two usable ones, one that corresponds to no simulation, and
+/// a damaged one.
 fn recorded() -> Folder {
     let folder = Folder(std::env::temp_dir().join(format!("memfit-papers-{}", std::process::id())));
     record(&folder.0.join("cervera/fft/plain.memfit"), "swap", &["fault.around_pages=1"]);
@@ -60,7 +60,7 @@ fn results(threads: usize, recordings: &mut Recordings) -> Vec<Result<'static>> 
     run(PAPERS, &PLAN, threads, &[], recordings, &|_, _| {})
 }
 
-/// One run of all is enough to see what is in it, and a second one that it is the same.
+/// One run shows what the results contain, a second one that they are deterministic.
 #[test]
 fn the_same_seed_and_recordings_give_the_same_numbers() {
     let folder = recorded();
@@ -76,7 +76,7 @@ fn the_same_seed_and_recordings_give_the_same_numbers() {
     let doc = markdown(&first, &PLAN);
     assert!(doc.contains("| does not hold |"));
     recordings_are_beside(&first, &recordings, &page, &doc);
-    // Without any it is said how to make them.
+    // Without recordings the document says how to make them.
     assert!(none.all.is_empty() && none.left_out.is_empty());
     let without = markdown(&run(&PAPERS[3..4], &PLAN, 2, &[], &mut none, &|_, _| {}), &PLAN);
     assert!(without.contains("`make papers-record` makes them") && !without.contains("real programs, each run"));
@@ -90,7 +90,7 @@ fn all_is_there(results: &[Result<'_>], page: &str) {
             assert!(!by_numbers || verdict != Verdict::CannotBeHad, "{}: a number is missing", statement.what);
             assert!(page.contains(statement.source), "{}: not in the page", statement.source);
         }
-        // A figure without numbers of ours would not be drawn.
+        // A figure without our numbers would not be drawn.
         let published = (result.paper.published)();
         for chart in (result.paper.charts)() {
             let figure = chart.figure(&result.numbers, &result.recorded, &published, "");
@@ -98,7 +98,7 @@ fn all_is_there(results: &[Result<'_>], page: &str) {
         }
         for (name, _) in published.iter() {
             let ours = result.numbers.get(name).is_some();
-            // The G5's values of SMV stand beside the one simulation of it.
+            // The G5's values of SMV stand beside its only simulation.
             assert!(ours || name.starts_with("g5("), "{}: nothing beside {name}", result.paper.name);
         }
     }
@@ -112,17 +112,17 @@ fn recordings_are_beside(results: &[Result<'_>], recordings: &Recordings, page: 
         left_out.contains("best.memfit") && left_out.contains("fft/unheard-of: there is no simulation"),
         "{left_out}"
     );
-    // The recorded program is the one that is made: what is compressed is the same.
+    // The recorded program is the generated one, so its pages compress alike.
     let pair = |name: &str| [&cervera.numbers, &cervera.recorded].map(|numbers| numbers.get(name).unwrap());
     let [made, real] = pair("ratio(fft)");
     assert!((made - real).abs() < 0.02, "{made}, recorded {real}");
-    // And its time, though on another processor and device: what it computes is found out from the
-    // recording.
+    // Its time agrees as well, although on another processor and device: its computing time is
+    // estimated from the recording.
     let [made, real] = pair("speedup(fft)");
     assert!((made - real).abs() < 0.05, "{made}, recorded {real}");
     assert_eq!(cervera.recorded.get("ratio(sort)"), None);
     assert!(results[1..].iter().all(|result| result.recorded.is_empty() && result.recordings.is_empty()));
-    // In the page with what was run, but not where it lies.
+    // The page has the command, but not its path.
     assert!(page.contains("fft 1024") && !page.contains("somewhere"));
     assert!(page.contains("recorded") && doc.contains("real programs, each run") && doc.contains("makes them"));
 }
@@ -140,14 +140,14 @@ fn every_statement_has_its_source_and_published_value() {
                 assert!(!statement.numbers.is_empty(), "{texts:?}: no numbers");
             }
         }
-        // Nothing that is drawn is left without a word.
+        // Each figure has a text and a source.
         for chart in (paper.charts)() {
             assert!(!chart.says.is_empty() && !chart.source.is_empty(), "{}", chart.title);
         }
     }
 }
 
-/// The figures and tables that are to be had or accounted for.
+/// Every figure and table that is simulated or accounted for.
 #[test]
 fn no_figure_is_left_out() {
     const WANTED: &[(&str, &[&str])] = &[

@@ -1,10 +1,10 @@
-//! What Tuduce and Gross draw.
+//! Figures and tables of Tuduce and Gross.
 
 use super::{levels, AREAS, BLOCK_SWEEP, CF_SWEEP, EFFECTS, FIXED, GRIDS, NS2, QSIM, RAND, SMV, ZONE_SWEEP};
 use crate::chart::Chart;
 use memfit_report::Unit;
 
-/// Whose times without compression are printed.
+/// Workloads with a printed time without compression.
 const WITHOUT: [&str; 10] = [
     "rand 1.2 7",
     "rand 1.4 7",
@@ -18,7 +18,7 @@ const WITHOUT: [&str; 10] = [
     "qsim 2.6 1.5",
 ];
 
-/// All of them.
+/// All figures and tables.
 #[expect(clippy::too_many_lines, reason = "a list")]
 pub fn charts() -> Vec<Chart> {
     let at = |keys: &[&str]| -> Vec<(String, f64)> {

@@ -1,19 +1,19 @@
-//! What Tuduce and Gross say.
+//! Statements of Tuduce and Gross.
 
 use super::{Grid, EFFECTS, FIXED, GRIDS, NS2, QSIM, RAND};
 use crate::statement::{Numbers, Statement};
 use std::ops::RangeInclusive;
 
-/// Times of a fixed area in terms of the adaptive one: not a sixth less.
+/// Allowed time with a fixed area relative to the adaptive one: at most about a sixth less.
 const NO_WORSE: RangeInclusive<f64> = 0.85..=f64::INFINITY;
 
-/// Those of a workload.
+/// Names of these numbers for a workload.
 fn fixed(workload: &str) -> impl Iterator<Item = String> {
     let workload = workload.to_owned();
     FIXED.iter().map(move |(mb, _)| format!("fixed-{mb}({workload})"))
 }
 
-/// Whether that is so of all sizes of Table 7.
+/// Whether a relation holds for all sizes of Table 7.
 fn of_all(n: &Numbers, so: impl Fn(&dyn Fn(&str) -> Option<f64>) -> Option<bool>) -> Option<bool> {
     let of = |(name, ..): &Grid| so(&|config: &str| n.get(&format!("time(qsim {name} {config})")));
     GRIDS.iter().map(of).try_fold(true, |all, one| Some(all && one?))
@@ -30,7 +30,7 @@ const SINGLY: &str = "It never loses, but gains a little more than that where it
     run out before the blocks at this ratio, so that the area stops growing at the same size in all cases; with 9 \
     entries a page NS2 gains more (see the figure).";
 
-/// All of them.
+/// All statements.
 pub static STATEMENTS: &[Statement] = &[
     Statement::new(
         "Section 5.1",
