@@ -38,7 +38,7 @@ pub struct Chart {
 }
 
 impl Chart {
-    /// Bars, linear.
+    /// Bars on a linear axis.
     pub fn bars(
         (title, source, says): (&str, &'static str, &'static str),
         x: &'static str,

@@ -97,7 +97,7 @@ pub fn footprint(source: &mut dyn EventSource, progress: &mut dyn FnMut(Far)) ->
 pub struct First {
     /// Most managed pages that its programs had at once.
     pub footprint: u64,
-    /// Events of the workload, with those for passing time.
+    /// Events of the workload, without those of computing time.
     pub events: u64,
     /// Share of its time in which the programs computed, 0 to 1. They waited for pages for the
     /// rest, by the given costs.
