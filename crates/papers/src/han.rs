@@ -138,7 +138,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
 
 /// Pages moved from the end of the first turn to the end of the run, at the phone's size.
 struct Moved {
-    /// Pages in (i) and out (o): of files (f), of storage (s), of the compressed space (z).
+    /// Pages in (i) and out (o): files read again (f), storage (s), compressed space (z).
     fi: f64,
     si: f64,
     so: f64,
