@@ -1,42 +1,42 @@
 //! Calls that fill much memory inside of the kernel: a large read, mlock, MAP_POPULATE.
 //!
-//! The pager has a thread of the program make ours (`greeting`), which it can do only when that
-//! thread comes out of the kernel. A program of one thread that reads a file of 10 GiB by one call
-//! would fill all of it before. So our thread is made before such a call.
+//! The pager has a thread of the program make the stub thread (`greeting`), but only when that
+//! thread leaves the kernel. A program of one thread that reads a file of 10 GiB by one call would
+//! fill all of it first. So the stub makes its thread before such a call.
 //!
-//! The functions that read are cancellation points, where a thread can be unwound. libc's are
-//! called last, so that the compiler jumps to them, and no frame of ours is left.
+//! The functions that read are cancellation points, where a thread can be unwound. So the stub
+//! calls libc's function last: the compiler makes a jump of it, and no frame of the stub is left.
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall, Iovec};
 use crate::{agent, greeting};
 use core::mem::transmute;
 
-/// Bytes from which on a call is such a one: the kernel fills them in some 0.2 ms.
+/// Bytes from which on a call counts as such a call: the kernel fills them in about 0.2 ms.
 pub const LONG: usize = 1 << 20;
 
-/// A call is about to fill so much.
+/// A call is about to fill `bytes`.
 pub fn begin(bytes: usize) {
     if bytes >= LONG && greeting::is_alone() {
         agent::make_now();
     }
 }
 
-/// A call by its number, as `syscall` gets it.
+/// A call by its number, with the second and third argument of the system call.
 pub fn begin_by_number(number: usize, b: usize, c: usize) {
     match number {
         sys::READ | sys::PREAD => begin(c),
-        // SAFETY: the caller gives the kernel so many ranges.
+        // SAFETY: the caller gives the kernel `c` ranges.
         sys::READV | sys::PREADV | sys::PREADV2 => begin(unsafe { total(b as *const Iovec, c) }),
         sys::MLOCK | sys::MLOCK2 => begin(b),
         _ => {}
     }
 }
 
-/// Bytes of all ranges; of more than the kernel takes, those of none.
+/// Bytes of all ranges; 0 if there are more than the kernel takes.
 ///
 /// # Safety
-/// There are so many.
+/// `ranges` is null or has `count` elements.
 unsafe fn total(ranges: *const Iovec, count: usize) -> usize {
     const MOST: usize = 1024;
     if count > MOST || ranges.is_null() {
@@ -46,7 +46,7 @@ unsafe fn total(ranges: *const Iovec, count: usize) -> usize {
     (0..count).fold(0, |sum: usize, i| sum.saturating_add(unsafe { (*ranges.add(i)).bytes }))
 }
 
-/// At the start: see `exec::next`.
+/// Looks libc's functions up at the start: see `exec::next`.
 pub fn find_all() {
     let all = [
         &READ,
@@ -68,7 +68,7 @@ pub fn find_all() {
     all.iter().for_each(|next| _ = next.get());
 }
 
-/// What a function returns for the result of its system call.
+/// Converts the result of a system call to the function's result; sets errno.
 fn wide(result: isize) -> isize {
     if result < 0 {
         // SAFETY: sets errno.
@@ -78,7 +78,7 @@ fn wide(result: isize) -> isize {
     }
 }
 
-/// libc's function, or what does instead where there is none.
+/// libc's function, or the system call where there is none.
 macro_rules! reads {
     ($($function:ident $place:ident ($($argument:ident),*) $bytes:expr, $instead:expr;)*) => {$(
         static $place: Next = Next::of(concat!(stringify!($function), "\0"));
@@ -98,8 +98,8 @@ macro_rules! reads {
     )*};
 }
 
-// No stream can be read without libc. The high half of an offset comes after the low one: 0 on 64
-// bits.
+// Without libc no stream can be read, so `fread` has no replacement. The high half of an offset is
+// the argument after the low one: 0 on 64 bits.
 reads!(
     read READ (fd, at, bytes) bytes, syscall!(sys::READ, fd, at, bytes);
     pread PREAD (fd, at, bytes, offset) bytes, syscall!(sys::PREAD, fd, at, bytes, offset);

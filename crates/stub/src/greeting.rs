@@ -1,9 +1,9 @@
-//! A process without a thread of ours: most are never paged, and then nothing of them is another's.
+//! A process without a stub thread: most processes are never paged, and then never have one.
 //!
-//! The constructor, and in a fork child the first handler, tell the pager that the process is
-//! there, and where a thread of the program can make ours (see [`GREETING`]). Where the pager could
-//! not have it do so, the thread is made at once: if somebody traces the process, or ptrace is
-//! forbidden.
+//! The constructor, and in a fork child the first handler, tells the pager that the process exists
+//! and where a thread of the program can make the stub thread (see [`GREETING`]). If the pager
+//! could not have it made, because another process traces this one or ptrace is forbidden, the stub
+//! makes its thread at once.
 
 use crate::access;
 use crate::agent::{self, Start};
@@ -13,32 +13,31 @@ use core::mem::zeroed;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use memfit_wire::{FromStub, AGAIN, FORKED, GREETING};
 
-/// The thread must be made at once.
+/// The stub thread must be made at once.
 static AT_ONCE: AtomicBool = AtomicBool::new(false);
-/// Where the stack of its first thread began: that of another program is elsewhere.
+/// Where the stack of the first thread began; another program in this process has another address.
 static START_STACK: AtomicUsize = AtomicUsize::new(0);
-/// System call filters of the process.
+/// Number of system call filters of the process.
 static FILTERS: AtomicUsize = AtomicUsize::new(0);
-/// The process that has greeted, and is not left.
+/// The process that has greeted and is not detached.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Called once, by the constructor. `at_once`: the user's machine does not let the pager have
-/// threads made.
+/// Called once, by the constructor. `at_once`: on this machine the pager cannot have threads made.
 pub fn begin(at_once: bool, start_stack: usize) {
     START_STACK.store(start_stack, Relaxed);
     let status = status();
     AT_ONCE.store(at_once || status.is_none_or(|[tracer, _]| tracer != 0), Relaxed);
     let filters = status.map_or(0, |[_, filters]| filters);
     FILTERS.store(filters, Relaxed);
-    // What it forbids is not known here. (Where one forbids to make executed memory, there is
-    // none.)
+    // These filters are unknown: they may forbid the call. (A filter that forbids executable memory
+    // to be made writable needs no such care: there is none to open.)
     if filters > 0 || status.is_none() {
         access::keep_shared();
     }
 }
 
-/// Tells the pager; false if the thread must be made now.
+/// Greets the pager. False if the thread must be made now.
 pub fn send(forked: bool, start: &Start) -> bool {
     PROCESS.store(0, Relaxed);
     FORKED_CHILD.store(forked, Relaxed);
@@ -50,12 +49,11 @@ pub fn send(forked: bool, start: &Start) -> bool {
     true
 }
 
-/// Whether the process is a fork child.
 pub fn is_forked() -> bool {
     FORKED_CHILD.load(Relaxed)
 }
 
-/// A filter was added that lets the thread be made, and do its work.
+/// The program has added a filter that lets the stub thread be made and do its work.
 pub fn add_filter() {
     FILTERS.fetch_add(1, Relaxed);
     if is_alone() {
@@ -63,14 +61,15 @@ pub fn add_filter() {
     }
 }
 
-/// Whether the calling process has greeted. (A child by vfork has our variables.)
+/// Whether the calling process has greeted and has no stub thread. (A vfork child has the stub's
+/// variables.)
 pub fn is_alone() -> bool {
     // SAFETY: asks for a number.
     PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize && !agent::is_there()
 }
 
 fn say(start: &Start, flags: u32) -> bool {
-    // Never waits for the pager: the thread could.
+    // Never waits for the pager; the stub thread can.
     let Some(connection) = socket::connect_now() else { return false };
     // SAFETY: all-zero is a valid FromStub.
     let mut greeting: FromStub = unsafe { zeroed() };
@@ -86,17 +85,17 @@ fn say(start: &Start, flags: u32) -> bool {
     said
 }
 
-/// Who traces the process, 0 if nobody does, and how many system call filters it has.
+/// The tracer of the process (0: none) and its number of system call filters.
 fn status() -> Option<[usize; 2]> {
     const KEYS: [&[u8]; 2] = [b"TracerPid:", b"Seccomp_filters:"];
     const HERE: isize = -100;
     let (mut found, mut buffer) = ([0usize; 2], [0u8; 512]);
-    // SAFETY: a path with a null, a buffer of its length, a descriptor of our own. O_CLOEXEC.
+    // SAFETY: a path with a null, a buffer of its length, our own descriptor. O_CLOEXEC.
     let fd = unsafe { syscall!(sys::OPENAT, HERE, c"/proc/self/status".as_ptr(), 0o2000000) };
     if fd < 0 {
         return None;
     }
-    // Where in its line a byte is, and the keys that the line begins with so far.
+    // Position in the line, and the keys that the line matches so far.
     let (mut column, mut fits, mut whole) = (0, [true; 2], false);
     loop {
         // SAFETY: as above.

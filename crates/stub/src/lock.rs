@@ -1,9 +1,9 @@
 //! Programs that lock all of their memory.
 //!
-//! `mlockall` means the bounce window too. But a locked window takes locked pages, cannot be
-//! emptied, and is filled by the kernel. So in a paged process it locks what there is without
-//! filling it (MCL_ONFAULT), and the window is unlocked again: what is outside comes back when it
-//! is touched, and stays then.
+//! `mlockall` would lock the bounce window, too. A locked window takes only locked pages, cannot be
+//! emptied, and is filled by the kernel. So in a paged process the stub locks current mappings
+//! without filling them (MCL_ONFAULT) and unlocks the window again. An evicted page comes back when
+//! it is touched, and stays then.
 
 use crate::exec::returned;
 use crate::sys::{self, syscall};
@@ -17,7 +17,7 @@ const ON_FAULT: i32 = 4;
 static WINDOW: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// This mapping stays unlocked.
+/// Sets the mapping that stays unlocked.
 pub fn keep(window: usize, bytes: usize) {
     WINDOW.store(window, Relaxed);
     BYTES.store(bytes, Release);

@@ -1,9 +1,9 @@
 //! Anonymous memory that is registered from its first page on.
 //!
-//! The pager finds new mappings by looking, and a program that fills many small ones is faster than
-//! that. So once a process is paged, plain anonymous mappings come out of a reservation that the
-//! pager has registered: mprotect opens the next part of it, which stays registered. Each address
-//! is given once; when all are used, and for all other mappings, the kernel chooses as ever.
+//! The pager finds new mappings by scans, and a program that fills many small ones is faster. So
+//! once a process is paged, plain anonymous mappings come out of a reservation that the pager has
+//! registered: mprotect opens its next part, which stays registered. Each address is given out
+//! once. When all are used, and for all other mappings, the kernel chooses the address.
 
 use crate::access::{changing_if, replaces};
 use crate::exec::returned;
@@ -16,16 +16,16 @@ use memfit_wire::{FromStub, FILE, STAY};
 
 /// Address space of the reservation: 16 GiB. It takes no memory.
 const RESERVATION: usize = 16 << 30;
-/// Larger mappings are few, and found in time.
+/// The pager finds larger mappings in time, because they are few.
 const LARGEST: usize = 64 << 20;
 
 const PRIVATE_ANONYMOUS: i32 = 0x22;
-/// MAP_NORESERVE and MAP_STACK change nothing here.
+/// MAP_NORESERVE and MAP_STACK make no difference here.
 const HARMLESS: i32 = 0x4000 | 0x20000;
 const NO_ACCESS: i32 = 0;
 const READ_WRITE: i32 = 3;
 const RLIMIT_AS: usize = 9;
-/// Of shmat.
+/// Flag of shmat.
 pub const SHM_REMAP: i32 = 0o40000;
 
 const READ_ONLY: i32 = 1;
@@ -36,22 +36,22 @@ const HARMLESS_OF_FILES: i32 = 0x4000 | POPULATE;
 
 /// The scheme pages clean pages of files.
 static FILES: AtomicBool = AtomicBool::new(false);
-/// Address space for their mappings, bytes. Each address is given once: the pager could take an
-/// event of what was there before for one of the new mapping.
+/// Address space for file mappings, bytes. Each address is given out once: otherwise the pager
+/// could apply an event of an old mapping to a new one.
 const FILES_RESERVATION: usize = 64 << 30;
 static FILES_BASE: AtomicUsize = AtomicUsize::new(0);
-/// The next address to give.
+/// The next address to give out.
 static FILES_NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The reservation; 0 while there is none.
 static BASE: AtomicUsize = AtomicUsize::new(0);
-/// The next address to give; 0 before the reservation is opened.
+/// The next address to give out; 0 before the reservation is opened.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// Nothing is given out of it any more.
+/// Nothing more is given out of it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Makes the reservation, or finds the one that a fork child inherited. None under a limit of the
-/// address space: that belongs to the program.
+/// Makes the reservation, or finds the one that a fork child inherited. `None` under a limit of the
+/// address space, which belongs to the program.
 pub fn reserve() -> Option<[u64; 2]> {
     if BASE.load(Relaxed) == 0 {
         BASE.store(addresses(RESERVATION)?, Relaxed);
@@ -60,7 +60,7 @@ pub fn reserve() -> Option<[u64; 2]> {
     Some([base, base + RESERVATION as u64])
 }
 
-/// Address space without access, if there is no limit of it.
+/// Address space without access. `None` under a limit of the address space.
 fn addresses(bytes: usize) -> Option<usize> {
     let mut limit = [0usize; 2];
     // SAFETY: a new mapping without access; the limit is two words. PROT_NONE, MAP_NORESERVE.
@@ -74,18 +74,18 @@ fn addresses(bytes: usize) -> Option<usize> {
     }
 }
 
-/// The pager has registered the reservation: mappings may come out of it.
+/// The pager has registered the reservation: give out mappings from it.
 pub fn open() {
     let _ = NEXT.compare_exchange(0, BASE.load(Relaxed), Relaxed, Relaxed);
 }
 
-/// Mappings are made by the kernel from now on: the program may not call mprotect any more.
+/// A filter forbids mprotect: let the kernel make mappings from now on.
 pub fn close() {
     CLOSED.store(true, Relaxed);
 }
 
-/// The program limits its own address space, which must not be used up by what we have reserved:
-/// what nobody was given is given back, and nothing is given from now on.
+/// The program limits its address space, which our reservations must not use up. Unmaps what was
+/// not given out, and gives nothing out from now on.
 fn give_back() {
     for (base, next, bytes) in [(&BASE, &NEXT, RESERVATION), (&FILES_BASE, &FILES_NEXT, FILES_RESERVATION)] {
         let base = base.load(Relaxed);
@@ -101,7 +101,7 @@ fn give_back() {
     }
 }
 
-/// Sets or asks for a limit, of this process or another one.
+/// Sets or reads a limit, of this process or another one.
 ///
 /// # Safety
 /// As prlimit64.
@@ -139,7 +139,7 @@ unsafe extern "C" fn prlimit64(pid: i32, resource: i32, new: *const [usize; 2], 
     unsafe { limit(pid, resource as usize, new, old) }
 }
 
-/// The next part of the reservation, with this access.
+/// Gives out the next part of the reservation, with this access.
 fn take(bytes: usize, prot: i32) -> Option<usize> {
     if NEXT.load(Relaxed) == 0 || CLOSED.load(Relaxed) || bytes == 0 || bytes > LARGEST {
         return None;
@@ -151,7 +151,7 @@ fn take(bytes: usize, prot: i32) -> Option<usize> {
     (prot == NO_ACCESS || unsafe { syscall!(sys::MPROTECT, at, bytes, prot) } == 0).then_some(at)
 }
 
-/// The first address of a range that belongs to a reservation and that nobody was given.
+/// The first address of a range that is in a reservation and was not given out.
 pub fn unused_in(at: usize, bytes: usize) -> Option<usize> {
     let end = at.checked_add(bytes)?;
     let of = |base: &AtomicUsize, next: &AtomicUsize, all: usize| {
@@ -163,14 +163,14 @@ pub fn unused_in(at: usize, bytes: usize) -> Option<usize> {
     of(&BASE, &NEXT, RESERVATION).or_else(|| of(&FILES_BASE, &FILES_NEXT, FILES_RESERVATION))
 }
 
-/// From now on read-only private mappings of files are filled by the pager.
+/// From now on the pager fills read-only private mappings of files.
 pub fn take_files() {
     FILES.store(true, Relaxed);
 }
 
-/// A mapping of a file that the pager fills: to the kernel it is anonymous, and the pages in it can
-/// be taken away like all others. It may be written to, since only such pages can be moved; what
-/// would be, the pager would find out and keep.
+/// A mapping of a file that the pager fills. To the kernel it is anonymous, and its pages can be
+/// taken like all others. It is writable, because only then its pages can be moved; if the program
+/// writes to a page, the pager notices and keeps it.
 ///
 /// # Safety
 /// As mmap.
@@ -179,7 +179,7 @@ unsafe fn of_file(bytes: usize, fd: i32, offset: usize) -> Option<usize> {
         let base = addresses(FILES_RESERVATION)?;
         match FILES_BASE.compare_exchange(0, base, AcqRel, Acquire) {
             Ok(_) => FILES_NEXT.store(base, Release),
-            // SAFETY: nobody knows of it.
+            // SAFETY: nobody knows of this mapping.
             Err(_) => _ = unsafe { syscall!(sys::MUNMAP, base, FILES_RESERVATION) },
         }
     }
@@ -199,19 +199,19 @@ unsafe fn of_file(bytes: usize, fd: i32, offset: usize) -> Option<usize> {
     if socket::ask_with(&mut request, Some(fd)) == STAY {
         return Some(at);
     }
-    // SAFETY: nobody knows of it.
+    // SAFETY: nobody knows of this mapping.
     unsafe { syscall!(sys::MUNMAP, at, whole) };
     None
 }
 
-/// Whether addresses belong to a mapping of a file that the pager fills.
+/// Whether the address is in a file mapping that the pager fills.
 fn is_of_file(at: usize) -> bool {
     let base = FILES_BASE.load(Relaxed);
     base != 0 && (base..base + FILES_RESERVATION).contains(&at)
 }
 
-/// To the kernel a mapping of a file is anonymous: what it grew by would be zeros, and so would
-/// what it left behind.
+/// To the kernel a mapping of a file is anonymous: the part by which it grew, or what
+/// MREMAP_DONTUNMAP left behind, would read as zeros.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mremap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: usize) -> usize {
     const DONT_UNMAP: i32 = 4;
@@ -252,7 +252,7 @@ unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: 
     }
 }
 
-/// It replaces what is there only with SHM_REMAP.
+/// shmat replaces existing mappings only with SHM_REMAP.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shmat(id: i32, addr: usize, flags: i32) -> usize {
     // SAFETY: forwards what the caller answers for.

@@ -1,5 +1,5 @@
-//! Programs with a userfaultfd of their own: a range that is registered with ours is given back to
-//! them first.
+//! Programs with a userfaultfd of their own: the pager first gives back a range that it has
+//! registered.
 
 use crate::exec::returned;
 use crate::socket;
@@ -8,8 +8,7 @@ use memfit_wire::{FromStub, OWN_UFFD, STAY};
 
 const UFFDIO_REGISTER: u32 = 0xc020_aa00;
 const EBUSY: isize = 16;
-/// Times that the range is asked for: on a machine that stands still the pager can have taken it in
-/// again.
+/// Requests for the range: on an overloaded machine the pager can have registered it again.
 const TRIES: u32 = 5;
 
 /// # Safety

@@ -1,16 +1,16 @@
-//! Programs that forbid themselves system calls (seccomp filters).
+//! Programs that install seccomp filters.
 //!
-//! A filter of the thread that makes the stub's covers that as well, and so does one for all
-//! threads (TSYNC); one of the thread that forks or starts a program covers the stubs of those. If
-//! it does not let a stub work, the kernel would kill the program for what is ours. So each filter
-//! is asked beforehand, by running it over the calls that a stub makes: one that allows them
-//! changes nothing. For another one the process gives its memory back and is detached
-//! ([`crate::agent::detach`]) before the filter is there; programs that it starts run without a
+//! A filter also covers the stub thread if the thread that makes the stub thread has it, or if it
+//! is for all threads (TSYNC). A filter of a thread that forks or starts a program covers the stubs
+//! there. If it forbids what a stub does, the kernel would kill the program for the stub's calls.
+//! So the stub first runs each filter over the calls that a stub makes. A filter that allows them
+//! changes nothing. For any other one, the process gets its memory back and is detached
+//! ([`crate::agent::detach`]) before the filter is installed; programs that it starts run without a
 //! stub.
 //!
-//! Not seen: a filter made by a bare system call. The pager has no thread made where there is such
-//! a one. In a process that is paged by then it kills the process, or makes the stub fail, which
-//! ends it.
+//! The stub does not see a filter that a bare system call installs. The pager has no stub thread
+//! made in a process with such a filter. If the process is paged already, the filter kills it or
+//! makes the stub fail, which ends it.
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE};
@@ -25,18 +25,18 @@ const DROP_CAPABILITY: usize = 24;
 const SECURE_BITS: usize = 28;
 /// PR_SET_SECCOMP: `SECCOMP_MODE_FILTER`.
 const BY_PRCTL: usize = 2;
-/// seccomp: `SECCOMP_SET_MODE_FILTER`, and its flag for all threads.
+/// SECCOMP_SET_MODE_FILTER of seccomp, and its flag for all threads.
 const SET_FILTER: usize = 1;
 const ALL_THREADS: usize = 1;
 
-/// Programs that are started here would be killed by what their stub does.
+/// Programs that are started from here would be killed for the calls of their stub.
 static STARTED_ALONE: AtomicBool = AtomicBool::new(false);
 
-/// The system call userfaultfd would kill this process. It is needed only where the pager has no
-/// device to lend.
+/// A filter would kill this process for the system call userfaultfd. The stub needs the call only
+/// where the pager has no device to lend.
 static KILLS: AtomicBool = AtomicBool::new(false);
 
-/// Whether that call is not to be tried.
+/// Whether the stub must not try that call.
 pub fn kills_userfaultfd() -> bool {
     KILLS.load(Relaxed)
 }
@@ -46,18 +46,19 @@ pub fn starts_alone() -> bool {
     STARTED_ALONE.load(Relaxed)
 }
 
-/// A call and whether the stub can do without: it must not kill, then.
+/// A system call and its arguments. `true`: the stub can do without it, so a filter may refuse it
+/// with an errno, but must not kill.
 pub struct Call(pub usize, [usize; 6], bool);
 
 const fn call(number: usize, args: [usize; 3]) -> Call {
     Call(number, [args[0], args[1], args[2], 0, 0, 0], false)
 }
 
-/// A descriptor and an address, for filters that look at arguments.
+/// A descriptor and an address, for filters that check arguments.
 const FD: usize = 5;
 const AT: usize = 0x7f00_0000_0000;
 
-/// What the stub's thread does.
+/// Calls of the stub thread.
 pub const WORK: &[Call] = &[
     call(sys::SENDMSG, [FD, AT, 0x4000]),
     call(sys::RECVMSG, [FD, AT, 0x4000_0000]),
@@ -91,7 +92,7 @@ pub const WORK: &[Call] = &[
     call(sys::EXIT_GROUP, [137, 0, 0]),
 ];
 
-/// What starts one, besides.
+/// Further calls that start a stub thread.
 const START: &[Call] = &[
     Call(sys::SIGPROCMASK, [2, AT, AT, 8, 0, 0], false),
     Call(sys::CLONE, [memfit_wire::CLONE_FLAGS, AT, 0, 0, AT, 0], false),
@@ -104,11 +105,12 @@ const START: &[Call] = &[
     call(sys::MADVISE, [AT, PAGE, 22]),
 ];
 
-/// fork, as glibc makes it, and the start of a program.
+/// fork as glibc makes it.
 const FORK: Call = call(sys::CLONE, [0x120_0011, 0, 0]);
-/// What it does without where it is not allowed: pages of read-only memory that is executed, or
-/// shared by a fork, stay.
+/// Access of an executable read-only mapping, closed and open. Where a filter forbids it, the stub
+/// leaves such pages in the program.
 const EXECUTED: [Call; 2] = [call(sys::MPROTECT, [AT, PAGE, 5]), call(sys::MPROTECT, [AT, PAGE, 7])];
+/// The call in [`access::unshare`]: where a filter forbids it, shared read-only pages stay.
 const UNSHARE: Call = Call(sys::PROCESS_VM_READV, [4321, AT, 1, AT, 64, 0], true);
 const MAKE: Call = Call(sys::USERFAULTFD, [0o2004000, 0, 0, 0, 0, 0], true);
 const EXEC: Call = call(sys::EXECVE, [AT, AT, AT]);
@@ -134,8 +136,8 @@ const ERRNO: u32 = 0x0005_0000;
 const KILL: u32 = 0;
 
 impl Program {
-    /// What the kernel would do with a call: classic BPF over `struct seccomp_data`. What is no
-    /// program of that kind, which the kernel refuses, kills.
+    /// What the kernel would do with a call: classic BPF over `struct seccomp_data`. An invalid
+    /// program, which the kernel refuses, gives KILL.
     fn verdict(&self, call: &Call) -> u32 {
         let word = |offset: usize| -> u32 {
             let (half, high) = ((offset % 8) / 4, |x: u64| (x >> 32) as u32);
@@ -149,7 +151,7 @@ impl Program {
         };
         let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [0u32; 16], 0usize);
         while at < self.len as usize {
-            // SAFETY: the caller's program has so many instructions.
+            // SAFETY: the caller's program has `len` instructions.
             let Instruction { code, jump_true, jump_false, k } = unsafe { *self.filter.add(at) };
             at += 1;
             let cell = (k & 15) as usize;
@@ -209,7 +211,7 @@ impl Program {
     }
 }
 
-/// Makes the call that installs a filter, in a process that it does not hurt.
+/// Makes the call that installs a filter, after [`prepare`].
 ///
 /// # Safety
 /// `program` is null or points to what the kernel expects there.
@@ -223,12 +225,13 @@ unsafe fn install(program: *const Program, all_threads: bool, call: impl Fn() ->
     result
 }
 
-/// Before a filter is installed; whether the stub's thread could still be made.
+/// Before a filter is installed. Returns whether the stub thread could still be made after that.
 ///
 /// # Safety
 /// As [`install`].
 unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
-    // SAFETY: as the caller promises. Some ask with null whether there are filters.
+    // SAFETY: as the caller promises. Some programs pass null to find out whether there are
+    // filters.
     let Some(program) = (unsafe { program.as_ref() }).filter(|program| !program.filter.is_null()) else { return false };
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
     if !program.allows(&call(sys::MPROTECT, [AT, PAGE, 3])) {
@@ -244,7 +247,7 @@ unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
     if !makes {
         KILLS.store(true, Relaxed);
     }
-    // A program that is started knows nothing of this filter.
+    // A program that is started from here cannot know of this filter.
     if !(works && starts && makes) && program.allows(&EXEC) {
         STARTED_ALONE.store(true, Relaxed);
     }
@@ -252,7 +255,7 @@ unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
     if (all_threads && (!works || confine::is_confined())) || hurts {
         detach::ask(FILTERED);
     } else if !all_threads {
-        // One that has no thread yet would have it made under this filter.
+        // If there is no stub thread yet, it would be made under this filter.
         if greeting::is_alone() && !(works && starts) {
             agent::make_now();
         }
@@ -284,7 +287,8 @@ unsafe extern "C" fn prctl(option: i32, a: usize, b: usize, c: usize, d: usize) 
     unsafe { returned(by_prctl(option as usize, a, b, c, d)) }
 }
 
-/// libc's function, but for the calls below. As that one it reads a last word that may be none.
+/// libc's function, except for the calls below. Like libc's it reads six arguments, even if fewer
+/// were passed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     // SAFETY: forwards what the caller answers for; sets errno.
@@ -296,7 +300,7 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                 install(c as *const Program, b & ALL_THREADS != 0, || sys::call(number, [a, b, c, 0, 0, 0]))
             }
             sys::CLONE => alone::clone_by(a, b, || sys::call(number, [a, b, c, d, e, f])),
-            // struct clone_args: flags first, the stack as the sixth of its words.
+            // struct clone_args: the flags are its first word, the stack is its sixth.
             sys::CLONE3 if b >= 64 => {
                 let words = a as *const usize;
                 alone::clone_by(*words, *words.add(5), || sys::call(number, [a, b, c, d, e, f]))

@@ -1,4 +1,4 @@
-//! The stub's connection to the pager: one packet a message, with at most one descriptor.
+//! The stub's connection to the pager: one message per packet, with at most one descriptor.
 
 use crate::sys::{self, syscall, Iovec};
 use core::mem::{size_of, zeroed, MaybeUninit};
@@ -7,14 +7,13 @@ use memfit_wire::{Command, FromStub, MAGIC, PLACE_SOCKET, SOCKET_NAME_MAX, VERSI
 
 static mut SOCKET_NAME: [u8; SOCKET_NAME_MAX] = [0; SOCKET_NAME_MAX];
 static SOCKET_NAME_LEN: AtomicUsize = AtomicUsize::new(0);
-/// The directory of the socket that is reached from other network namespaces, with a null; 0 bytes:
-/// none.
+/// Directory of the socket for processes in other network namespaces, with a null; 0 bytes: none.
 static mut PLACE: [u8; PLACE_ROOM] = [0; PLACE_ROOM];
 static PLACE_LEN: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of the longest path of it, with a null.
+/// Bytes of the longest path of that socket, with a null.
 const PLACE_ROOM: usize = SOCKET_NAME_MAX + PLACE_SOCKET.len() + 1;
 
-/// Remembers the pager's socket. Called once, before any thread of ours.
+/// Sets the name of the pager's socket. Called once, before the stub thread exists.
 pub fn set_name(name: &[u8]) -> bool {
     if name.is_empty() || name.len() > SOCKET_NAME_MAX {
         return false;
@@ -28,7 +27,7 @@ pub fn set_name(name: &[u8]) -> bool {
     true
 }
 
-/// Remembers the directory. As [`set_name`].
+/// Sets the directory. As [`set_name`].
 pub fn set_place(name: &[u8]) {
     if !name.is_empty() && name.len() <= SOCKET_NAME_MAX {
         // SAFETY: as in `set_name`.
@@ -52,7 +51,7 @@ fn place_socket() -> Option<[u8; PLACE_ROOM]> {
     Some(path)
 }
 
-/// Pager and launcher are dead: nobody else removes the socket.
+/// Pager and launcher are dead, so nobody else removes the socket.
 pub fn remove_place() {
     if let Some(mut path) = place_socket() {
         // SAFETY: paths that end with a null.
@@ -64,8 +63,8 @@ pub fn remove_place() {
     }
 }
 
-/// Says something that has nothing to do with the stub's thread on a connection of its own; the
-/// kind of the answer, 0 if there is none.
+/// Sends a request on a connection of its own, without the stub thread. Returns the kind of the
+/// answer, 0 if there is none.
 pub fn ask(kind: u32, flags: u32) -> u32 {
     // SAFETY: all-zero is a valid message.
     let mut request: FromStub = unsafe { zeroed() };
@@ -74,7 +73,7 @@ pub fn ask(kind: u32, flags: u32) -> u32 {
     ask_with(&mut request, None)
 }
 
-/// The same with more to say, and perhaps a descriptor.
+/// The same with a full message, and perhaps a descriptor.
 pub fn ask_with(request: &mut FromStub, fd: Option<i32>) -> u32 {
     let Some(socket) = connect() else { return 0 };
     // SAFETY: all-zero is a valid message.
@@ -100,13 +99,12 @@ struct SockaddrUn {
     path: [u8; 108],
 }
 
-/// A new connection, or `None`: by the abstract name, or, in another network namespace, by the
-/// path.
+/// A new connection by the abstract name or, in another network namespace, by the path.
 pub fn connect() -> Option<i32> {
     by_name(0).or_else(|| by_path(0))
 }
 
-/// The same, but `None` as well where it would have to wait.
+/// The same, but `None` instead of a wait.
 pub fn connect_now() -> Option<i32> {
     // SOCK_NONBLOCK.
     const NOW: usize = 0o4000;
@@ -130,7 +128,7 @@ fn by_name(how: usize) -> Option<i32> {
 }
 
 fn connect_to(address: &SockaddrUn, bytes: usize, how: usize) -> Option<i32> {
-    // SAFETY: an address of so many bytes at most. The socket is SOCK_SEQPACKET | SOCK_CLOEXEC.
+    // SAFETY: the address has at least `bytes` bytes. The socket is SOCK_SEQPACKET | SOCK_CLOEXEC.
     unsafe {
         let socket = syscall!(sys::SOCKET, 1, 5 | 0o2000000 | how, 0);
         if socket < 0 {
@@ -165,7 +163,7 @@ struct Control {
     padding: i32,
 }
 
-/// Sends a message, which gets the number of the calling thread, with a descriptor if there is one.
+/// Sends a message with the tid of the calling thread, and a descriptor if there is one.
 pub fn send(socket: i32, message: &mut FromStub, fd: Option<i32>) -> bool {
     message.magic = MAGIC;
     message.version = VERSION;
@@ -186,7 +184,8 @@ pub fn send(socket: i32, message: &mut FromStub, fd: Option<i32>) -> bool {
     }
 }
 
-/// Waits for a message: its bytes, or `-errno`, and in `fd` the descriptor that came with it.
+/// Waits for a message. Returns its bytes, 0 at the end, or `-errno`; `fd` gets its descriptor, if
+/// any.
 pub fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
     let mut control = MaybeUninit::<Control>::zeroed();
     // SAFETY: as in `send`; the kernel writes at most the sizes given. MSG_CMSG_CLOEXEC =
@@ -200,8 +199,8 @@ pub fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
             header.control = control.as_mut_ptr().cast();
             header.control_len = size_of::<Control>();
             let got = syscall!(sys::RECVMSG, socket, &raw mut header, 0x4000_0000);
-            // ECONNRESET, 104, comes once when the other end left something unread, before what it
-            // said last.
+            // ECONNRESET (104) comes once, before the last messages of the other end, if that end
+            // left something unread.
             if got == -(sys::EINTR as isize) || got == -104 {
                 continue;
             }

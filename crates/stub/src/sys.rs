@@ -1,13 +1,13 @@
-//! Raw system calls of x86-64 Linux. The stub calls no libc function: it may run while any lock of
-//! the program's libc is held.
+//! Raw system calls of x86-64 Linux. The stub calls no libc function, because a thread may hold any
+//! lock of libc.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// There is no such call.
+/// The kernel does not have the system call.
 pub const ENOSYS: isize = 38;
 
-/// A range of memory, as the kernel takes several of them.
+/// struct iovec: a range of memory.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Iovec {
@@ -50,8 +50,8 @@ macro_rules! syscall {
 }
 pub(crate) use syscall;
 
-/// A function `$name()` that gives the address of the program's symbol of that name: 0 where there
-/// is none.
+/// A function `$name()` that returns the address of the program's symbol of that name: 0 where
+/// there is none.
 macro_rules! weak {
     ($name:ident, $getter:ident) => {
         core::arch::global_asm!(
@@ -141,7 +141,7 @@ pub const EINVAL: i32 = 22;
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
 
-/// Anonymous private memory that no fork child gets, or `None`. `place` as for [`map`].
+/// Anonymous private memory that fork children do not inherit, or `None`. `place` as for [`map`].
 pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
     // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE.
     let at = map(place, bytes, 0x4022, usize::MAX);
@@ -153,23 +153,24 @@ pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
     Some(at as usize)
 }
 
-/// Where mappings of ours begin: far from where the kernel puts the program, its libraries and its
-/// mappings, whose holes must stay holes. Sanitizers keep what they need of these addresses before
-/// our constructor runs.
+/// Where the stub's mappings begin: far from where the kernel puts the program, its libraries and
+/// its mappings, whose holes must stay holes. Sanitizers reserve what they need of these addresses
+/// before the stub's constructor runs.
 const FAR: usize = 0x6400_0000_0000;
 
-/// An address for a mapping of ours, which the kernel takes if it is free. It differs from run to
-/// run as much as the stack's.
+/// An address for a mapping of the stub, which the kernel takes if it is free. It is as random as
+/// the addresses of the stack and this library.
 fn far(place: &AtomicUsize) -> usize {
     let here = core::ptr::from_ref(&place) as usize ^ (core::ptr::from_ref(place) as usize) << 16;
     FAR + (here.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36) * PAGE
 }
 
-/// A new mapping, or `-errno`, that is empty and not locked in memory, also where the program has
-/// locked all that it will map (MCL_FUTURE): the kernel fills such a mapping as soon as it can be
-/// read, but not one without access. It lies at `place` if that is free, or far away if that is 0,
-/// and is noted there: a fork child's lies where its parent's does, and not in a hole where the
-/// program has something that it keeps from its children (MADV_DONTFORK).
+/// Makes a new mapping, and returns its address or `-errno`. The mapping is empty and not locked,
+/// even if the program has locked its future mappings (MCL_FUTURE). The kernel fills a locked
+/// mapping as soon as it is readable, so this one is unlocked while it has no access. It is at the
+/// address in `place` if that is free, or far away if that is 0; the address is stored there. So a
+/// mapping of a fork child is where its parent's is, and not in a hole that the program keeps from
+/// its children (MADV_DONTFORK).
 pub fn map(place: &AtomicUsize, bytes: usize, flags: usize, fd: usize) -> isize {
     // SAFETY: a new mapping; nothing of the program's is touched. PROT_NONE, then PROT_READ |
     // PROT_WRITE.
@@ -203,7 +204,7 @@ pub fn futex_wait(word: &core::sync::atomic::AtomicU32, seen: u32, ms: i64) {
     unsafe { syscall!(FUTEX, word.as_ptr(), 0, seen, timeout.as_ptr(), 0, 0) };
 }
 
-/// Whether the other end of a socket of packets is gone, and all it said has been read.
+/// Whether the other end of a SOCK_SEQPACKET socket is gone and all of its messages are read.
 pub fn is_hung_up(socket: i32) -> bool {
     let mut byte = [0u8; 1];
     // SAFETY: a buffer of its length; MSG_PEEK | MSG_DONTWAIT. 104 is ECONNRESET.
@@ -211,16 +212,16 @@ pub fn is_hung_up(socket: i32) -> bool {
     got == 0 || got == -104
 }
 
-/// Wakes all who wait for the word.
+/// Wakes all threads that wait for the word.
 pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: a futex wake only uses the address.
     unsafe { syscall!(FUTEX, word.as_ptr(), 1, i32::MAX, 0, 0, 0) };
 }
 
-/// Asks for turns of 100 us on the CPU, the shortest: the thread then runs soon after it wakes,
-/// also where the program keeps all CPUs busy. Linux before 6.12 ignores it.
+/// Requests a time slice of 100 us, the shortest, so that the thread runs soon after it wakes even
+/// if the program keeps all CPUs busy. Linux before 6.12 ignores it.
 pub fn short_turns() {
-    // The first version of struct sched_attr: size, policy, flags, nice, priority, runtime, two
+    // First version of struct sched_attr: size, policy and flags, nice and priority, runtime, two
     // more.
     let mut attr = [48u64, 0, 0, 100_000, 0, 0];
     // SAFETY: changes this thread only; the kernel reads 48 bytes.
@@ -231,11 +232,11 @@ pub fn short_turns() {
     }
 }
 
-/// Whether this is Linux of that version or a later one.
+/// Whether the kernel has at least this version.
 pub fn is_at_least(major: u32, minor: u32) -> bool {
-    // struct utsname: six texts of 65 bytes, the third of which is the version.
+    // struct utsname: six strings of 65 bytes; the third one is the version.
     let mut names = [0u8; 6 * 65];
-    // SAFETY: the kernel writes as many bytes.
+    // SAFETY: the kernel writes 390 bytes.
     unsafe { syscall!(UNAME, names.as_mut_ptr()) };
     let mut numbers = [0u32; 2];
     let mut which = 0;

@@ -1,9 +1,9 @@
-//! Addresses of the reservations that nobody has been given yet.
+//! Addresses of the reservations that were not given out yet.
 //!
-//! To the kernel they are mapped, without access. A program knows nothing of them, and what it does
-//! to addresses behind a mapping of its own must come out as where nothing is mapped: the functions
-//! here say so, and do the rest of what was asked for. (A bare system call still finds the
-//! reservation.)
+//! The kernel has them mapped without access, but a program must not see them: where its range goes
+//! beyond its own mapping, the result must be as for unmapped addresses. The functions here handle
+//! the part of a range that is the program's, and report the rest as a hole. (A bare system call
+//! still finds the reservation.)
 
 use crate::access::changing;
 use crate::exec::returned;
@@ -14,8 +14,8 @@ use crate::sys::{self, syscall, PAGE};
 const ENOMEM: isize = 12;
 const EFAULT: isize = 14;
 
-/// Makes a call about a range for what of it is the program's, and says where the range goes beyond
-/// that: the kernel does the same for a range with a hole, up to the hole.
+/// Makes a call for the part of a range that is the program's, and returns ENOMEM if the range goes
+/// beyond it. For a range with a hole the kernel does the same, up to the hole.
 pub fn up_to_unused(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> isize {
     let Some(unused) = unused_in(at, bytes) else { return call(bytes) };
     match if unused > at { call(unused - at) } else { 0 } {
@@ -24,7 +24,7 @@ pub fn up_to_unused(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> i
     }
 }
 
-/// A call that changes the access of a range, or whether it may be changed.
+/// A call that changes the access of a range, or seals it.
 fn protect(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> isize {
     changing(|| up_to_unused(at, bytes, call))
 }
@@ -67,7 +67,7 @@ unsafe extern "C" fn mincore(at: usize, bytes: usize, there: *mut u8) -> i32 {
     unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MINCORE, at, bytes, there))) }
 }
 
-/// What is behind the program's own mapping is not unmapped: it would be given again.
+/// Does not unmap what is behind the program's own mapping: those addresses will be given out.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
     // SAFETY: as in `mprotect`.
@@ -80,8 +80,8 @@ unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
     }
 }
 
-/// mremap of what is the program's own. Linux 6.17 and later move several mappings at once, but not
-/// if they are registered with a userfaultfd: they are moved one by one then.
+/// mremap of the program's own mappings. Linux 6.17 and later move several mappings at once, but
+/// not those registered with a userfaultfd: these are moved one by one.
 ///
 /// # Safety
 /// As mremap.
@@ -90,8 +90,8 @@ pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: u
     if unused_in(at, bytes).is_some() {
         return -EFAULT;
     }
-    // SAFETY: forwards what the caller answers for; the fifth argument is looked at only if the
-    // flags say that it is there.
+    // SAFETY: forwards what the caller answers for; the kernel uses the fifth argument only if the
+    // flags say so.
     unsafe {
         let result = changing(|| syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to));
         let several = flags & MOVES_TO == MOVES_TO && bytes == new_bytes && bytes > PAGE;
@@ -115,7 +115,7 @@ unsafe fn one_by_one(at: usize, bytes: usize, flags: i32, to: usize) -> isize {
                 0.. => break,
                 // More than one mapping, or a hole.
                 error if error == -EFAULT && part > PAGE => part = (part / 2).next_multiple_of(PAGE),
-                // The kernel passes over holes, but not over one at the beginning.
+                // The kernel skips holes, but not one at the beginning.
                 error if error == -EFAULT && !first => break,
                 error => return error,
             }
