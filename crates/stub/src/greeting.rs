@@ -31,7 +31,7 @@ pub fn begin(at_once: bool, start_stack: usize) {
     let filters = status.map_or(0, |[_, filters]| filters);
     FILTERS.store(filters, Relaxed);
     // These filters are unknown: they may forbid the call. (A filter that forbids executable memory
-    // to be made writable needs no such care: there is none to open.)
+    // needs no such care: then the program has none.)
     if filters > 0 || status.is_none() {
         access::keep_shared();
     }

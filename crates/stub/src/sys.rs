@@ -221,7 +221,7 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
 /// Requests a time slice of 100 us, the shortest, so that the thread runs soon after it wakes even
 /// if the program keeps all CPUs busy. Linux before 6.12 ignores it.
 pub fn short_turns() {
-    // First version of struct sched_attr: size, policy and flags, nice and priority, runtime, two
+    // First version of struct sched_attr: size and policy, flags, nice and priority, runtime, two
     // more.
     let mut attr = [48u64, 0, 0, 100_000, 0, 0];
     // SAFETY: changes this thread only; the kernel reads 48 bytes.
