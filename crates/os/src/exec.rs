@@ -1,7 +1,7 @@
-//! Executing a command as a shell would: search, script fallback, and a failure that reaches the
+//! Executes a command as a shell would: search in PATH, script fallback, and errors that reach the
 //! caller.
 //!
-//! Everything that needs memory is made before the fork.
+//! Everything that allocates memory is done before the fork.
 
 use crate::process::{exit_now, InheritedSignals, Pid};
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -21,7 +21,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// Why a command could not be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecError {
-    /// The `errno` of the most telling attempt.
+    /// The `errno` of the most informative attempt.
     pub errno: i32,
 }
 
@@ -33,7 +33,7 @@ impl ExecError {
     }
 }
 
-/// A command, prepared so that a forked child needs no memory to execute it.
+/// A command, prepared so that a forked child can execute it without allocating memory.
 pub struct Executable {
     /// Files to try, in the order of PATH.
     candidates: Vec<CString>,
@@ -91,11 +91,11 @@ impl Executable {
         self.prepare().execute()
     }
 
-    /// Starts it in a child of this process, in the same process group, with the inherited signals.
-    /// It is killed when this thread ends before it: nobody else can know a command that has not
-    /// said hello yet.
+    /// Starts the command in a child, in the same process group and with the inherited signals. The
+    /// kernel kills the command when this thread ends first: a command that has not said hello yet
+    /// is known to no other process.
     ///
-    /// The outer error is ours (no process, no pipe), the inner one that of the command.
+    /// The outer error is memfit's (no process, no pipe), the inner one that of the command.
     ///
     /// # Errors
     /// As `fork` and `pipe2` give them.
@@ -120,7 +120,8 @@ impl Executable {
             }
             inherited.restore();
             let error = prepared.execute().errno.to_ne_bytes();
-            // SAFETY: the buffer is valid. Four bytes into an empty pipe are written whole.
+            // SAFETY: the buffer is valid. A write of four bytes into an empty pipe is never
+            // partial.
             unsafe { libc::write(writer.as_raw_fd(), error.as_ptr().cast(), error.len()) };
             exit_now(127);
         }
@@ -128,7 +129,7 @@ impl Executable {
         let mut error = [0; 4];
         let count = io::Read::read(&mut fs::File::from(reader), &mut error)?;
         if count == error.len() {
-            // SAFETY: reaps the child which is ending just now; a null status is allowed.
+            // SAFETY: reaps the child, which is about to end; a null status is allowed.
             unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
             return Ok(Err(ExecError { errno: i32::from_ne_bytes(error) }));
         }
@@ -171,7 +172,7 @@ fn candidates(program: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CString>>
 
 struct Prepared<'a> {
     candidates: &'a [CString],
-    /// For each candidate the arguments of a shell which runs it as a script.
+    /// For each candidate, the arguments of a shell that runs it as a script.
     scripts: Vec<Pointers>,
     argv: Pointers,
     envp: Pointers,

@@ -1,13 +1,13 @@
-//! Has a thread of another process make one system call, or run while its process is stopped
+//! Makes a thread of another process execute one system call, or run while its process is stopped
 //! (ptrace).
 //!
-//! The thread is stopped, gets the registers of the call, makes it, and goes on with its own
-//! registers as if nothing had been. No instruction of the program runs meanwhile. What it was
-//! about goes on: a system call that the stop has interrupted is restarted by the kernel, as after
-//! any stop (some, such as `epoll_wait`, end with EINTR as they do after SIGSTOP and SIGCONT).
+//! The tracer stops the thread, gives it the registers of the call, lets it make the call, and
+//! gives it its own registers back. No instruction of the program runs meanwhile. The kernel
+//! restarts a system call that the stop has interrupted, as after any stop (some, such as
+//! `epoll_wait`, end with EINTR, as they do after SIGSTOP and SIGCONT).
 //!
-//! A tracer is a thread, and what it traces goes on when it ends: so each attempt has a thread of
-//! its own, and whatever goes wrong ends with that thread.
+//! A tracer is a thread, and its tracees go on when it ends. So each attempt runs in a thread of
+//! its own, and every failure ends with that thread.
 
 use crate::probe::CAP_SYS_PTRACE;
 use crate::process::has_capability;
@@ -15,33 +15,33 @@ use std::io;
 use std::mem::size_of;
 use std::time::{Duration, Instant};
 
-/// How long a thread may take to stop: it needs a CPU, and one inside of the kernel (vfork, a
-/// device) does not stop before it comes out.
+/// Longest wait for a thread to stop. The thread needs a CPU to stop, and inside of the kernel
+/// (vfork, a device) it stops only when it comes out.
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
-/// Between two looks whether it has.
+/// Shortest pause between two polls for that stop.
 const LOOK: Duration = Duration::from_micros(20);
-/// And whether one that runs alone has stopped: it is wanted for a moment only.
+/// Pause between two polls for a stop of a thread that [`let_run`] runs.
 const LOOK_AT_RUNNING: Duration = Duration::from_millis(2);
-/// Of 64-bit code.
+/// Code segment selector of 64-bit user code.
 const USER_CODE: u64 = 0x33;
 /// `PTRACE_GET_RSEQ_CONFIGURATION`, `PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG`: Linux 5.13 and 6.4.
 const GET_RSEQ: libc::c_uint = 0x420f;
 const GET_DISPATCH: libc::c_uint = 0x4211;
-/// Signal of a stop at a system call, as PTRACE_O_TRACESYSGOOD marks it.
+/// Signal of a stop at a system call, marked by PTRACE_O_TRACESYSGOOD.
 const AT_CALL: i32 = libc::SIGTRAP | 0x80;
 
-/// Results of interrupted calls inside of the kernel: ERESTARTSYS to ERESTART_RESTARTBLOCK.
+/// Kernel-internal results of interrupted calls: ERESTARTSYS to ERESTART_RESTARTBLOCK.
 const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 
-/// A system call, and where in the process there is an instruction for it.
+/// A system call, and the address of an instruction for it in the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
     /// Address of a `syscall` instruction.
     pub instruction: u64,
-    /// What must lie just before it: tells that the process is still the program that told the
-    /// address.
+    /// The bytes just before it: they prove that the process still runs the program that reported
+    /// the address.
     pub mark: [u8; 8],
-    /// Its number.
+    /// System call number.
     pub number: u64,
     /// Its arguments.
     pub arguments: [u64; 6],
@@ -50,20 +50,20 @@ pub struct Call {
 /// Why a call was not made.
 #[derive(Debug)]
 pub enum Failure {
-    /// We may not trace it, or somebody else does.
+    /// This process may not trace the thread, or another one traces it.
     Refused,
-    /// Not at this moment, or not by this thread.
+    /// Not at this moment, or not with this thread.
     NotNow,
-    /// There is no such instruction: the process runs another program by now.
+    /// The mark is missing: the process runs another program by now.
     Other,
-    /// The kernel's answer to the call.
+    /// The call was made and failed.
     Call(io::Error),
 }
 
-/// Has the thread `tid` make a call with all signals blocked, and gives its result.
+/// Makes the thread `tid` execute a call with all signals blocked, and returns its result.
 ///
 /// # Errors
-/// See [`Failure`]. The thread then goes on as if nothing had been.
+/// See [`Failure`]. The thread then goes on as if it had not been stopped.
 pub fn call(tid: i32, call: &Call) -> Result<u64, Failure> {
     let call = *call;
     let body = move || Tracee::stop(tid)?.make(&call);
@@ -71,17 +71,18 @@ pub fn call(tid: i32, call: &Call) -> Result<u64, Failure> {
     tracer.map_err(|_| Failure::NotNow)?.join().unwrap_or(Err(Failure::NotNow))
 }
 
-/// Lets one thread of a stopped process run, as long as `wanted` says so; the others stay stopped.
-/// When it says no more, or we end, the thread stops as well, if its process still is. Blocks; for
-/// a thread of its own, which ends then.
+/// Lets one thread of a stopped process run as long as `wanted` returns true; the other threads
+/// stay stopped. After that, or when the caller ends, the thread stops as well if its process is
+/// still stopped. Blocks: call it in a thread of its own, whose end releases the tracee.
 ///
 /// # Errors
-/// [`Failure::Refused`] where we may not; [`Failure::NotNow`] when the thread has ended.
+/// [`Failure::Refused`] without the right to trace it; [`Failure::NotNow`] when the thread has
+/// ended.
 pub fn let_run(tid: i32, wanted: impl Fn() -> bool) -> Result<(), Failure> {
     seize(tid)?;
     while wanted() {
         let mut status = 0;
-        // SAFETY: a valid place for the status.
+        // SAFETY: `status` is valid for writing.
         match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
             0 => std::thread::sleep(LOOK_AT_RUNNING),
             found if found == tid && libc::WIFSTOPPED(status) => {
@@ -95,19 +96,19 @@ pub fn let_run(tid: i32, wanted: impl Fn() -> bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether this process may trace others of its user that it has not started: not where Yama or a
-/// filter forbids it.
+/// Whether this process may trace processes of its user that are not its children: not where Yama
+/// or a filter forbids it.
 #[must_use]
 pub fn is_allowed() -> bool {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     let scope = scope.ok().and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(0);
     let by_yama = scope == 0 || scope <= 2 && has_capability(CAP_SYS_PTRACE);
-    // Nobody has this number: ESRCH, unless the call itself is forbidden.
+    // No thread has this id: the error is ESRCH, unless ptrace itself is forbidden.
     let tried = ptrace(libc::PTRACE_CONT, i32::MAX, 0, 0);
     by_yama && tried.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
 }
 
-/// A stopped thread of a process, as long as the tracer lives.
+/// A stopped thread of a process. The stop lasts as long as the tracer thread.
 struct Tracee {
     tid: i32,
     registers: Registers,
@@ -121,7 +122,7 @@ impl Tracee {
         seize(tid)?;
         let by_us = wait_for_stop(tid, Some(Instant::now() + STOPS_WITHIN))?;
         if !by_us {
-            // Its process is stopped: it has no need of more memory.
+            // The whole process is stopped: it needs no more memory.
             return Err(Failure::NotNow);
         }
         let mut mask = 0u64;
@@ -131,7 +132,7 @@ impl Tracee {
 
     fn make(self, call: &Call) -> Result<u64, Failure> {
         let result = self.try_to(call);
-        // It may be gone; else it is as it was.
+        // Fails if the thread has ended.
         let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
         result
     }
@@ -145,16 +146,16 @@ impl Tracee {
         }
         let [rdi, rsi, rdx, r10, r8, r9] = call.arguments;
         let (rip, rax) = (call.instruction, call.number);
-        // Minus one: not in a system call that the kernel would restart.
+        // orig_rax = -1: not in a system call that the kernel would restart.
         let for_call = Registers { rip, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..self.registers };
         self.set_mask(u64::MAX)?;
         self.set_registers(&for_call)?;
-        // To the call, and through it.
+        // To the entry of the call, then to its exit.
         self.go_to_call()?;
         self.go_to_call()?;
         let result = registers(self.tid)?.rax as i64;
         if self.call_restarts() {
-            // The kernel looks for that only on the way out of another stop.
+            // The kernel checks for a restart only on the way out of another stop.
             ptrace(libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
             ptrace(libc::PTRACE_CONT, self.tid, 0, 0)?;
             wait_for_stop(self.tid, None)?;
@@ -167,7 +168,7 @@ impl Tracee {
         }
     }
 
-    /// Whether the stop has interrupted a system call that the kernel restarts.
+    /// Whether the stop has interrupted a system call that the kernel will restart.
     fn call_restarts(&self) -> bool {
         self.registers.orig_rax as i64 >= 0 && RESTARTS.contains(&(self.registers.rax as i64))
     }
@@ -180,8 +181,8 @@ impl Tracee {
         ptrace(libc::PTRACE_SETSIGMASK, self.tid, size_of::<u64>(), (&raw const mask) as usize)
     }
 
-    /// Lets it run to the next entry to a system call, or exit from it. All signals are blocked but
-    /// two.
+    /// Lets the thread run to the next entry to or exit from a system call. All signals but SIGKILL
+    /// and SIGSTOP are blocked.
     fn go_to_call(&self) -> Result<(), Failure> {
         loop {
             ptrace(libc::PTRACE_SYSCALL, self.tid, 0, 0)?;
@@ -192,11 +193,12 @@ impl Tracee {
         }
     }
 
-    /// Whether it is inside of a restartable sequence, which must begin anew if the kernel has
-    /// moved it to another CPU: the kernel would not see that it came from there.
+    /// Whether the thread is in a restartable sequence. The sequence must start over if the kernel
+    /// moves the thread to another CPU, but with the registers of the call the kernel would not see
+    /// that the thread is in one.
     fn in_sequence(&self) -> io::Result<bool> {
-        // struct ptrace_rseq_configuration: address, size and signature, flags. The address of the
-        // sequence is the second word of struct rseq; it begins with version and flags, first
+        // struct ptrace_rseq_configuration: address, size and signature, flags. The second word of
+        // struct rseq is the address of the sequence, which starts with version and flags, first
         // instruction, length.
         let mut place = [0u64; 3];
         let got = ptrace(GET_RSEQ, self.tid, size_of_val(&place), place.as_mut_ptr() as usize);
@@ -211,8 +213,7 @@ impl Tracee {
         Ok((first..=first.saturating_add(length)).contains(&self.registers.rip))
     }
 
-    /// Whether system calls from elsewhere end in a signal of its own
-    /// (PR_SET_SYSCALL_USER_DISPATCH).
+    /// Whether system calls from elsewhere raise a signal instead (PR_SET_SYSCALL_USER_DISPATCH).
     fn dispatches(&self) -> bool {
         // struct ptrace_sud_config: mode, selector, offset, length.
         let mut config = [0u64; 4];
@@ -221,7 +222,7 @@ impl Tracee {
     }
 }
 
-/// Becomes the tracer of a thread, and stops it.
+/// Makes the calling thread the tracer of a thread, and requests its stop.
 fn seize(tid: i32) -> Result<(), Failure> {
     let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACESYSGOOD as usize);
     seized.map_err(|error| match error.raw_os_error() {
@@ -231,8 +232,9 @@ fn seize(tid: i32) -> Result<(), Failure> {
     Ok(ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?)
 }
 
-/// Waits until a thread stops for us: true, or with its whole process: false. Signals on their way
-/// are delivered. It has so long to stop; without a limit it must not be left before it has.
+/// Waits until the thread stops. True: by PTRACE_INTERRUPT; false: together with its whole process.
+/// Delivers signals that arrive before that. Without `until` the caller needs the stop and waits
+/// for as long as it takes.
 fn wait_for_stop(tid: i32, until: Option<Instant>) -> Result<bool, Failure> {
     loop {
         let status = wait(tid, until)?;
@@ -243,17 +245,16 @@ fn wait_for_stop(tid: i32, until: Option<Instant>) -> Result<bool, Failure> {
     }
 }
 
-/// The status of a stop.
+/// The status of the next stop; fails at `until`, or if the thread has ended.
 fn wait(tid: i32, until: Option<Instant>) -> Result<i32, Failure> {
     let begun = Instant::now();
     loop {
         let mut status = 0;
-        // SAFETY: a valid place for the status.
+        // SAFETY: `status` is valid for writing.
         match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
             0 if until.is_some_and(|until| Instant::now() > until) => return Err(Failure::NotNow),
             0 => std::thread::sleep(LOOK.max(begun.elapsed() / 8)),
             found if found == tid && libc::WIFSTOPPED(status) => return Ok(status),
-            // It has ended.
             _ => return Err(Failure::NotNow),
         }
     }
@@ -266,15 +267,15 @@ fn registers(tid: i32) -> io::Result<Registers> {
     Ok(unsafe { registers.assume_init() })
 }
 
-/// A word of its memory.
+/// One word of the tracee's memory.
 fn word(tid: i32, at: u64) -> io::Result<u64> {
     let mut word = 0u64;
     ptrace(libc::PTRACE_PEEKDATA, tid, at as usize, (&raw mut word) as usize)?;
     Ok(word)
 }
 
-/// The system call. Those requests that read or write memory of ours get the address of as much as
-/// they use.
+/// The system call. For requests that read or write memory of this process, the callers pass the
+/// address of a buffer that is large enough.
 fn ptrace(request: libc::c_uint, tid: i32, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: see above; all callers are in this file.
     let result = unsafe { libc::syscall(libc::SYS_ptrace, request as usize, tid, address, data) };
@@ -285,7 +286,7 @@ fn ptrace(request: libc::c_uint, tid: i32, address: usize, data: usize) -> io::R
 }
 
 impl From<io::Error> for Failure {
-    /// A thread that is traced and gives an error has ended, or is not stopped any more.
+    /// ptrace on a tracee fails when the thread has ended or is not stopped any more.
     fn from(_: io::Error) -> Failure {
         Failure::NotNow
     }
@@ -297,7 +298,7 @@ mod tests {
 
     const MARK: [u8; 8] = *b"callhere";
 
-    /// Address of a `syscall` instruction behind the mark, which a child has as well.
+    /// Address of a `syscall` instruction behind the mark. A forked child has it as well.
     fn instruction() -> u64 {
         let mut code = vec![0xcc; 4096];
         code[..8].copy_from_slice(&MARK);
@@ -317,7 +318,7 @@ mod tests {
         Call { instruction, mark: MARK, number: number as u64, arguments }
     }
 
-    /// A child that runs `body`, which must not allocate, and ends with what that gives.
+    /// A child that runs `body`, which must not allocate, and exits with its result.
     fn child(body: impl Fn() -> i32) -> i32 {
         // SAFETY: the child makes system calls only, and ends.
         unsafe {
@@ -335,7 +336,7 @@ mod tests {
         status
     }
 
-    /// A fresh child may not be stoppable at once.
+    /// Repeats the call: a new child may not be stoppable at once.
     fn insist(pid: i32, wish: &Call) -> Result<u64, Failure> {
         loop {
             match call(pid, wish) {
@@ -388,7 +389,7 @@ mod tests {
         assert_eq!(libc::WEXITSTATUS(status(pid)), 42);
     }
 
-    /// Adds up all numbers while it is stopped again and again.
+    /// The child adds up all numbers while it is stopped again and again.
     #[test]
     fn who_computes_gets_the_same_result() {
         const NUMBERS: u64 = 60_000_000;
@@ -439,7 +440,7 @@ mod tests {
         // SAFETY: signals to a child of ours.
         let signal = |signal| unsafe { libc::kill(pid, signal) };
         signal(libc::SIGSTOP);
-        // It may be on its way.
+        // The signal may not have arrived yet.
         while grows() {}
         let wanted = AtomicBool::new(true);
         std::thread::scope(|scope| {
@@ -470,7 +471,7 @@ mod tests {
         let mut stopped = 0;
         // SAFETY: as in `status`.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut stopped, libc::WUNTRACED) }, pid);
-        // Made or not, it is stopped afterwards.
+        // Whether or not the call was made, the process must be stopped afterwards.
         let _ = call(pid, &of(at, libc::SYS_getpid, [0; 6]));
         while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T") {
             std::thread::sleep(Duration::from_millis(1));
@@ -482,7 +483,7 @@ mod tests {
         unsafe { libc::kill(pid, libc::SIGKILL) };
         status(pid);
         assert!(matches!(call(pid, &of(at, libc::SYS_getpid, [0; 6])), Err(Failure::NotNow)));
-        // Nobody traces a thread of its own process.
+        // A process cannot trace its own threads.
         assert!(matches!(call(std::process::id() as i32, &wrong), Err(Failure::Refused)));
     }
 }

@@ -1,16 +1,16 @@
-//! Memory that counts and that userfaultfd cannot take away, by what it is.
+//! Memory that counts towards the budget and that memfit cannot evict, by kind.
 
 use crate::maps::{is_head, Head};
 use std::fmt;
 
-/// Why memory stays.
+/// Why memory cannot be evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kept {
     /// mlock.
     Locked,
-    /// Private memory that cannot be written at the moment, where it is not opened for its pages.
+    /// Private memory that is not writable, where the stub does not open it for a MOVE.
     ReadOnly,
-    /// Pages of private file mappings that were written.
+    /// Written pages of private file mappings.
     File,
     /// MAP_DROPPABLE.
     Droppable,
@@ -30,8 +30,8 @@ impl fmt::Display for Kept {
     }
 }
 
-/// Bytes of each kind, the most first, from the text of /proc/PID/smaps. `closed`: read-only
-/// mappings are not opened though they are registered.
+/// Bytes of each kind, largest first, from the text of /proc/PID/smaps. `closed`: the stub does not
+/// open read-only mappings although they are registered.
 pub fn kept(smaps: &str, closed: bool) -> Vec<(Kept, u64)> {
     let mut all: Vec<(Kept, u64)> = Vec::new();
     let (mut head, mut anonymous, mut resident) = ("", 0, 0);
@@ -71,7 +71,8 @@ fn kind(head: &str, flags: &str, closed: bool) -> Option<Kept> {
         () if has("lo") => Some(Kept::Locked),
         () if has("dp") => Some(Kept::Droppable),
         () if inode != "0" => Some(Kept::File),
-        // What is registered for write protection ("uw") is opened, if it can be read.
+        // The stub opens a mapping that is registered for write protection ("uw"), if it is
+        // readable.
         () if has("uw") && perms.starts_with('r') && !closed => None,
         () if !perms[1..].starts_with('w') && !perms.starts_with("---") => Some(Kept::ReadOnly),
         () => None,

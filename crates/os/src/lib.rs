@@ -1,4 +1,4 @@
-//! The system call layer of memfit.
+//! The system call layer of memfit: system calls with their errnos translated.
 
 pub mod exec;
 pub mod inject;

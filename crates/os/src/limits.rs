@@ -1,8 +1,8 @@
 //! How much memory this process may use: RAM of the machine and memory limits of its control
 //! groups.
 //!
-//! A limit holds for the group and all groups below it, so the smallest one on the way to the root
-//! counts. Both layouts are read, and both at once on hybrid systems:
+//! A limit applies to its group and all groups below it, so the smallest one on the way to the root
+//! counts. Both layouts are supported, also together on hybrid systems:
 //!
 //! | | v1 | v2 |
 //! |---|---|---|
@@ -10,14 +10,14 @@
 //! | mount in `mountinfo` | type `cgroup`, super option `memory` | type `cgroup2` |
 //! | files | `memory.limit_in_bytes`, none = a huge number | `memory.max` and `memory.high`, none = `max` |
 //!
-//! `memory.high` counts as a limit: a tree above it is throttled by the kernel, which is what a
-//! budget is to prevent.
+//! `memory.high` counts as a limit: above it the kernel throttles the tree, which is what a budget
+//! shall prevent.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// v1 writes "no limit" as the largest multiple of the page size in an i64; anything near it is
-/// none.
+/// v1 writes "no limit" as the largest multiple of the page size in an i64. Values from here on
+/// count as no limit.
 const UNLIMITED_FROM_BYTES: u64 = 1 << 60;
 
 /// A memory limit of a control group.
@@ -93,13 +93,13 @@ impl Version {
 #[derive(Debug, PartialEq, Eq)]
 struct CgroupMount {
     version: Version,
-    /// Which group of the hierarchy is mounted.
+    /// The group of the hierarchy that is mounted.
     root: PathBuf,
-    /// Where.
+    /// The mount point.
     point: PathBuf,
 }
 
-/// A line of `mountinfo`, if it mounts a hierarchy with a memory controller.
+/// A line of `mountinfo`, if it mounts a hierarchy that can have a memory controller.
 ///
 /// `36 35 98:0 /root /point options optional... - type source super,options`
 fn parse_mount(line: &str) -> Option<CgroupMount> {
@@ -152,9 +152,9 @@ fn group_path(cgroup: &str, version: Version) -> Option<PathBuf> {
 
 /// The directories from the group of the process up to the mount point, the group's first.
 ///
-/// The mount may show only a part of the hierarchy (containers): then the path is taken below its
-/// root, and if the group is not below it (another namespace, `/../..`), the mount point itself is
-/// the nearest that can be seen.
+/// The mount may show only a part of the hierarchy (containers). Then the path is relative to the
+/// root of the mount. A group outside of that root (another namespace, `/../..`) is not visible;
+/// the mount point itself is then the nearest visible group.
 fn directories_up(mount: &CgroupMount, group: &Path) -> Vec<PathBuf> {
     let below = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
     let below = if below.components().all(|part| matches!(part, Component::Normal(_))) { below } else { Path::new("") };

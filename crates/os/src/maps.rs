@@ -1,11 +1,11 @@
-//! What is mapped in another process, and which of it is present.
+//! Mappings of another process, and which of their pages are present.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
 
-/// A mapping that the pager may take pages from.
+/// A mapping that the pager may register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping {
     /// First byte.
@@ -14,32 +14,32 @@ pub struct Mapping {
     pub end: u64,
     /// The main thread's stack.
     pub stack: bool,
-    /// What brk gives.
+    /// The heap that grows by brk.
     pub heap: bool,
     /// Its access, as PROT_* bits.
     pub access: u8,
-    /// It has no access at all (PROT_NONE): address space that the program has reserved, parts of
-    /// which mprotect will open.
+    /// Without access (PROT_NONE): address space that the program has reserved, parts of which
+    /// mprotect will open.
     pub reserved: bool,
 }
 
 impl Mapping {
-    /// Whether it can be written.
+    /// Whether the program can write to it.
     pub fn writable(&self) -> bool {
         self.access & 2 != 0
     }
 
-    /// Whether it can be read, and not be written.
+    /// Whether the program can read it and not write to it.
     pub fn read_only(&self) -> bool {
         self.access & 3 == 1
     }
 }
 
-/// The anonymous, private mappings of `maps`, the text of /proc/PID/maps, in address order, that
-/// are writable, reserved, or can be read.
+/// The private anonymous mappings that are writable, reserved or readable, in address order. `maps`
+/// is the text of /proc/PID/maps.
 ///
-/// Left out: file mappings (their written pages are few), shared ones, special ones in brackets but
-/// the heap, the stack and named anonymous memory, ranges that can only be executed, and the
+/// Left out: file mappings (few of their pages are written), shared mappings, special mappings in
+/// brackets except for the heap, the stack and named anonymous memory, execute-only ranges, and the
 /// zero-initialised data of the library called `stub`.
 pub fn evictable(maps: &str, stub: &str) -> Vec<Mapping> {
     let (mut out, mut stub_end) = (Vec::new(), "");
@@ -64,15 +64,16 @@ pub fn private_anonymous(maps: &str) -> Vec<(u64, u64)> {
     maps.lines().filter_map(of).collect()
 }
 
-/// Whether a mapping of that name and without a file is plain memory, not one of the kernel's own.
+/// Whether a mapping with this name and without a file is plain memory, not a mapping of the
+/// kernel.
 fn anonymous(name: &str) -> bool {
     name.is_empty() || name == "[heap]" || name.starts_with("[anon:") || name == "[stack]"
 }
 
-/// Whether the kernel says what the mapping of an address is (PROCMAP_QUERY, Linux 6.11). Asked
-/// once.
+/// Whether the kernel answers PROCMAP_QUERY (Linux 6.11), which tells the mapping of an address.
+/// Tried once.
 pub fn can_ask() -> bool {
-    // struct procmap_query: its size, nothing, an address; what comes back fills the rest.
+    // struct procmap_query: size, flags, address; the rest is for the answer.
     const WORDS: usize = 13;
     const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
     static FOUND: OnceLock<bool> = OnceLock::new();
@@ -91,12 +92,12 @@ fn parse_range(text: &str) -> Option<(u64, u64)> {
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
 }
 
-/// What the line of a mapping in /proc/PID/maps says; smaps has more lines behind it.
+/// Fields of a mapping's line in /proc/PID/maps; in smaps more lines follow it.
 pub(crate) struct Head<'a> {
     pub range: &'a str,
     pub perms: &'a str,
     pub inode: &'a str,
-    /// Empty if it has none.
+    /// Empty if there is none.
     pub name: &'a str,
 }
 
@@ -108,7 +109,7 @@ impl Head<'_> {
     }
 }
 
-/// Whether a line of /proc/PID/smaps is that of a mapping, and not one of its figures.
+/// Whether a line of /proc/PID/smaps begins a mapping, and is not one of its figures.
 pub(crate) fn is_head(line: &str) -> bool {
     !line.as_bytes().first().is_some_and(u8::is_ascii_uppercase)
 }
@@ -129,7 +130,7 @@ fn parse(line: &str) -> Option<Mapping> {
     Some(Mapping { start, end, stack: name == "[stack]", heap: name == "[heap]", access, reserved })
 }
 
-/// The file mappings that can be executed, from the text of /proc/PID/maps.
+/// The executable file mappings, from the text of /proc/PID/maps.
 pub fn code(maps: &str) -> Vec<(u64, u64)> {
     let of = |line: &str| {
         let (range, rest) = line.split_once(' ')?;
@@ -138,7 +139,7 @@ pub fn code(maps: &str) -> Vec<(u64, u64)> {
     maps.lines().filter_map(of).collect()
 }
 
-/// Ranges that a fork child does not inherit as they are (MADV_DONTFORK, MADV_WIPEONFORK), from the
+/// Ranges that a fork child does not inherit unchanged (MADV_DONTFORK, MADV_WIPEONFORK), from the
 /// text of /proc/PID/smaps.
 pub fn not_inherited(smaps: &str) -> Vec<(u64, u64)> {
     with_flag(smaps, &["dc", "wf"])
@@ -159,8 +160,8 @@ pub fn wiped_in_children(smaps: &str) -> Vec<(u64, u64)> {
     with_flag(smaps, &["wf"])
 }
 
-/// Where glibc and its loader keep their zero-initialised variables: the anonymous mappings
-/// directly behind the writable ones of their files, from the text of /proc/PID/maps.
+/// Zero-initialised variables of glibc and its loader: the anonymous mappings directly behind the
+/// writable mappings of their files, from the text of /proc/PID/maps.
 pub fn data_of_libc(maps: &str) -> Vec<(u64, u64)> {
     let (mut out, mut libc_end) = (Vec::new(), 0);
     for line in maps.lines() {
@@ -177,9 +178,9 @@ pub fn data_of_libc(maps: &str) -> Vec<(u64, u64)> {
     out
 }
 
-/// The upper ends of writable anonymous mappings behind one without access: there glibc puts the
-/// descriptors of threads, also of ended ones whose stacks it keeps. Takes what [`evictable`]
-/// gives.
+/// Upper ends of writable anonymous mappings behind one without access. glibc puts the descriptors
+/// of threads there, also those of ended threads whose stacks it keeps. The argument is the result
+/// of [`evictable`].
 pub fn ends_of_stacks(mappings: &[Mapping]) -> Vec<u64> {
     let (mut out, mut guard_end) = (Vec::new(), 0);
     for mapping in mappings {
@@ -217,7 +218,7 @@ fn with_flag(smaps: &str, wanted: &[&str]) -> Vec<(u64, u64)> {
     with_line(smaps, "VmFlags:", |flags| flags.split_ascii_whitespace().any(|f| wanted.contains(&f)))
 }
 
-/// Mappings whose line `key` holds.
+/// Mappings for whose line `key` the closure holds.
 fn with_line(smaps: &str, key: &str, holds: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
     let (mut out, mut current) = (Vec::new(), None);
     for line in smaps.lines() {
@@ -240,12 +241,12 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Opens it.
+    /// Opens the file of a process.
     pub fn open(pid: i32) -> io::Result<Maps> {
         Ok(Maps { file: File::open(format!("/proc/{pid}/maps"))?, text: String::new() })
     }
 
-    /// Reads it anew.
+    /// Reads the current text.
     pub fn read(&mut self) -> io::Result<&str> {
         self.text.clear();
         self.file.seek(SeekFrom::Start(0))?;
@@ -285,10 +286,10 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 /// Linux 6.15.
 const PAGE_IS_GUARD: u64 = 1 << 8;
 
-/// What the kernel makes of MADV_GUARD_INSTALL.
+/// How the kernel handles MADV_GUARD_INSTALL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guards {
-    /// It does not know it.
+    /// The kernel does not have it.
     Absent,
     /// Linux 6.13 and 6.14: PAGEMAP_SCAN reports a guard page as a swapped one.
     AsSwapped,
@@ -296,12 +297,12 @@ enum Guards {
     Reported,
 }
 
-/// Found out by a guard page of our own.
+/// Found out with a guard page of this process.
 fn guards() -> Guards {
     static FOUND: OnceLock<Guards> = OnceLock::new();
     *FOUND.get_or_init(|| {
         const GUARD_INSTALL: libc::c_int = 102;
-        // SAFETY: a new mapping, which nobody else uses, and is given back.
+        // SAFETY: a new mapping, which nothing else uses, and which is unmapped again.
         unsafe {
             let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let page = libc::mmap(std::ptr::null_mut(), PAGE as usize, prot, flags, -1, 0);
@@ -324,16 +325,16 @@ fn guards() -> Guards {
     })
 }
 
-/// What to look for.
+/// Arguments of a scan: PAGE_IS_* bits.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// One of these.
+    /// Pages with at least one of these.
     any: u64,
-    /// None of these.
+    /// And with none of these.
     none: u64,
-    /// What to say of each page.
+    /// What to report of each page.
     say: u64,
-    /// So many pages; 0: all.
+    /// Largest number of pages; 0: all.
     pages: u64,
 }
 
@@ -346,14 +347,14 @@ pub struct Pagemap {
 }
 
 impl Pagemap {
-    /// Opens it.
+    /// Opens the file of a process.
     pub fn open(pid: i32) -> io::Result<Pagemap> {
         Ok(Pagemap { file: File::open(format!("/proc/{pid}/pagemap"))? })
     }
 
-    /// Calls `found` with every maximal range of pages that are present (or in the kernel's swap)
-    /// between two addresses; the last argument says that it is the kernel's zero page, mapped for
-    /// reading. Guard pages (MADV_GUARD_INSTALL) are left out where the kernel tells them from
+    /// Calls `found` with every maximal range of pages between two addresses that are present or in
+    /// the kernel's swap. The last argument is true for the kernel's zero page, mapped for reading.
+    /// Guard pages (MADV_GUARD_INSTALL) are left out where the kernel distinguishes them from
     /// swapped ones.
     pub fn present(&self, start: u64, end: u64, mut found: impl FnMut(u64, u64, bool)) -> io::Result<()> {
         let any = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
@@ -362,8 +363,8 @@ impl Pagemap {
         self.scan(start, end, wanted, |s, e, is| found(s, e, is & PAGE_IS_PFNZERO != 0))
     }
 
-    /// The first guard page between two addresses. Linux 6.13 and 6.14 do not tell it from a page
-    /// in the kernel's swap.
+    /// The first guard page between two addresses. Linux 6.13 and 6.14 report a page in the
+    /// kernel's swap in the same way.
     ///
     /// # Errors
     /// As the ioctl gives them.
@@ -413,7 +414,7 @@ impl Pagemap {
         Ok(())
     }
 
-    /// Whether a range holds a page that takes memory: one that is not the kernel's zero page.
+    /// Whether a range has a page that takes memory, other than the kernel's zero page.
     pub fn holds_memory(&self, start: u64, end: u64) -> io::Result<bool> {
         let (any, mut found) = (PAGE_IS_PRESENT | PAGE_IS_SWAPPED, false);
         let wanted = Wanted { any, none: PAGE_IS_PFNZERO, say: 0, pages: 1 };
@@ -540,7 +541,7 @@ mod tests {
     #[test]
     fn a_guard_page_is_found_and_not_present() {
         let (pages, page) = (16, 4096usize);
-        // SAFETY: a new mapping, which nobody else uses, is filled, and given back.
+        // SAFETY: a new mapping, which nothing else uses, and which is unmapped again.
         unsafe {
             let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let base = libc::mmap(std::ptr::null_mut(), pages * page, prot, flags, -1, 0);

@@ -7,9 +7,9 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Brings this process's code into memory and keeps it there, as far as RLIMIT_MEMLOCK lets it:
-/// under pressure in a control group the kernel drops clean file pages first, and who frees memory
-/// must not wait for a disk.
+/// Brings this process's code into memory and locks it, as far as RLIMIT_MEMLOCK allows. Under
+/// memory pressure in a control group the kernel drops clean file pages first, and the process that
+/// frees memory must not wait for a disk.
 pub fn keep_code() {
     let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for (start, end) in crate::maps::code(&text) {
@@ -23,9 +23,9 @@ pub fn keep_code() {
     }
 }
 
-/// What this process gives back goes to the system and not to one of its threads: two heaps for all
-/// of them, and each larger piece for itself. By default glibc has eight heaps for each CPU, and
-/// what was freed in one is of no use in another.
+/// Makes freed memory go back to the system instead of staying in glibc's arenas: two arenas for
+/// all threads, and a mapping of its own for each larger allocation. By default glibc has eight
+/// arenas per CPU, and memory freed in one is of no use in another.
 pub fn keep_no_heaps() {
     // SAFETY: both take numbers.
     unsafe {
@@ -34,17 +34,17 @@ pub fn keep_no_heaps() {
     }
 }
 
-/// Bytes from which on a piece of memory is mapped for itself.
+/// Bytes from which on an allocation gets a mapping of its own.
 const LARGE_PIECE: libc::c_int = 64 << 10;
 
-/// This process's memory is in no core dump, and no other process of the user may look into it.
+/// Keeps this process's memory out of core dumps, and other processes of the user from reading it.
 pub fn undumpable() {
     // SAFETY: takes a number.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
 }
 
-/// Keeps whole pages in memory, out of core dumps and of children, as far as RLIMIT_MEMLOCK lets
-/// it.
+/// Locks whole pages, as far as RLIMIT_MEMLOCK allows, and keeps them out of core dumps and fork
+/// children.
 pub fn keep_secret(at: *const u8, bytes: usize) {
     let at = at.cast_mut().cast::<libc::c_void>();
     // SAFETY: none of them changes the contents of the mapping.
@@ -55,12 +55,12 @@ pub fn keep_secret(at: *const u8, bytes: usize) {
     }
 }
 
-/// Random bytes of the kernel, fit for a key.
+/// Random bytes from the kernel, fit for a key.
 ///
 /// # Errors
-/// When it gives none.
+/// When the kernel gives fewer.
 pub fn random(out: &mut [u8]) -> io::Result<()> {
-    // SAFETY: writes at most so many bytes to a live buffer.
+    // SAFETY: writes at most `out.len()` bytes to a live buffer.
     let got = unsafe { libc::getrandom(out.as_mut_ptr().cast(), out.len(), 0) };
     match usize::try_from(got) {
         Ok(bytes) if bytes == out.len() => Ok(()),
@@ -69,32 +69,32 @@ pub fn random(out: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// A reserved range of private memory, touched page by page.
+/// A reserved range of private memory. A page takes memory from its first write on.
 #[derive(Debug)]
 pub struct Frames {
     base: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: plain memory; who may touch which bytes when is decided by the core behind its lock.
+// SAFETY: plain memory; the core, behind its lock, decides which thread may access which bytes.
 unsafe impl Send for Frames {}
 // SAFETY: as above.
 unsafe impl Sync for Frames {}
 
 impl Frames {
-    /// Reserves address space; no memory yet.
+    /// Reserves address space, without memory.
     pub fn reserve(bytes: usize) -> io::Result<Frames> {
         let base = map(bytes, -1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)?;
-        // The first touch of a frame takes that frame, and what is given back is given back.
-        // SAFETY: a new mapping of our own.
+        // Without huge pages a frame takes memory for itself only, and its memory can be given back
+        // alone.
         unsafe { libc::madvise(base.cast(), bytes, libc::MADV_NOHUGEPAGE) };
         Ok(Frames { base, bytes })
     }
 
-    /// Keeps what is in the frames, now and later, out of the kernel's swap.
+    /// Keeps the current and future contents of the frames out of the kernel's swap.
     ///
     /// # Errors
-    /// As mlock2: `ENOMEM` and `EPERM` when RLIMIT_MEMLOCK is less than all of them.
+    /// As mlock2: `ENOMEM` and `EPERM` when RLIMIT_MEMLOCK is less than the whole range.
     pub fn lock(&self) -> io::Result<()> {
         lock(self.base, self.bytes)
     }
@@ -102,7 +102,7 @@ impl Frames {
     /// Bytes `at .. at + len`.
     ///
     /// # Safety
-    /// Nobody writes them as long as the slice lives.
+    /// No thread may write them while the slice lives.
     pub unsafe fn read(&self, at: u64, len: usize) -> &[u8] {
         assert!(at as usize + len <= self.bytes, "read outside the frames");
         // SAFETY: inside the mapping; the caller excludes writers.
@@ -112,7 +112,7 @@ impl Frames {
     /// Writes bytes at `at`.
     ///
     /// # Safety
-    /// Nobody reads or writes there meanwhile.
+    /// No other thread may read or write there meanwhile.
     pub unsafe fn write(&self, at: u64, bytes: &[u8]) {
         assert!(at as usize + bytes.len() <= self.bytes, "write outside the frames");
         // SAFETY: inside the mapping; the caller excludes others.
@@ -122,7 +122,7 @@ impl Frames {
     /// Moves bytes inside the frames.
     ///
     /// # Safety
-    /// Nobody else uses either place meanwhile.
+    /// No other thread may use either range meanwhile.
     pub unsafe fn shift(&self, from: u64, to: u64, len: usize) {
         assert!(from as usize + len <= self.bytes && to as usize + len <= self.bytes, "move outside the frames");
         // SAFETY: inside the mapping; the caller excludes others; overlap is allowed.
@@ -132,7 +132,7 @@ impl Frames {
     /// Gives the memory of a page-aligned range back to the system.
     ///
     /// # Safety
-    /// Its contents are no longer needed by anybody.
+    /// Nobody needs the contents any more.
     pub unsafe fn release(&self, at: u64, bytes: u64) {
         assert!((at + bytes) as usize <= self.bytes, "release outside the frames");
         // SAFETY: inside the mapping.
@@ -159,7 +159,7 @@ fn anonymous_file(flags: libc::c_uint) -> io::Result<File> {
     }
 }
 
-/// An anonymous file, in memory, with these contents; to be handed on as a descriptor.
+/// An anonymous file in memory with these contents, to be passed on as a descriptor.
 ///
 /// # Errors
 /// As the system calls give them.
@@ -169,11 +169,11 @@ pub fn file_of(contents: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether a descriptor's file can be mapped for reading, as a program would.
+/// Whether a program could map a descriptor's file for reading.
 ///
 /// # Errors
-/// As mmap gives them: `EBADF` and `EACCES` for one that is not open for reading, `ENODEV` for a
-/// file that cannot be mapped.
+/// As mmap gives them: `EBADF` and `EACCES` for a descriptor that is not open for reading, `ENODEV`
+/// for a file that cannot be mapped.
 pub fn may_map(file: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: a new mapping, which is not read, and is given back.
     unsafe {
@@ -186,7 +186,7 @@ pub fn may_map(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A memfd mapped shared here and in one target.
+/// A memfd that is mapped shared here and in one program.
 #[derive(Debug)]
 pub struct Segment {
     file: File,
@@ -201,7 +201,7 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// A new one of zeros. Sealed in size: the target cannot shrink it under us.
+    /// A new segment of zeros. Its size is sealed, so the program cannot shrink it.
     pub fn create(bytes: usize) -> io::Result<Segment> {
         let file = anonymous_file(libc::MFD_ALLOW_SEALING)?;
         file.set_len(bytes as u64)?;
@@ -217,12 +217,13 @@ impl Segment {
         Ok(Segment { file, base, bytes })
     }
 
-    /// Bytes.
+    /// Size, bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Keeps what this process has of it, now and later, out of the kernel's swap.
+    /// Keeps the pages of the segment that this process maps, now and later, out of the kernel's
+    /// swap.
     ///
     /// # Errors
     /// As [`Frames::lock`].
@@ -233,26 +234,26 @@ impl Segment {
     /// A structure of atomics at the start.
     ///
     /// # Safety
-    /// `T` must consist of atomics only, be valid for any bytes, and fit.
+    /// `T` must consist of atomics only, be valid for any bytes, and fit in the segment.
     pub unsafe fn header<T>(&self) -> &T {
         assert!(size_of::<T>() <= self.bytes);
-        // SAFETY: the mapping is page aligned and lives as long as `self`; the caller vouches for
-        // T.
+        // SAFETY: the mapping is page aligned and lives as long as `self`; the caller answers for
+        // `T`.
         unsafe { &*self.base.cast::<T>() }
     }
 
-    /// Bytes of a staging slot. The target can change them at any time: the reader must cope with
-    /// bytes that change under it, which copies and codecs do.
+    /// Bytes of a staging slot. The program can change them at any time, so the reader must cope
+    /// with bytes that change under it. Copies and codecs do.
     ///
     /// # Safety
-    /// The core says that the slot holds a page and that it stays.
+    /// According to the core the slot holds a page that stays there.
     pub unsafe fn page(&self, at: usize) -> &[u8] {
         assert!(at + 4096 <= self.bytes, "slot outside the segment");
         // SAFETY: inside the mapping.
         unsafe { std::slice::from_raw_parts(self.base.add(at), 4096) }
     }
 
-    /// Gives the memory of one page back; it reads as zeros then.
+    /// Frees the memory of one page; the page then reads as zeros.
     pub fn punch(&self, at: usize) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: acts on our own file.
@@ -273,9 +274,8 @@ impl Drop for Segment {
     }
 }
 
-/// A page-aligned buffer that is mapped for itself, so that all of it goes back to the system:
-/// glibc's heap keeps what it cuts off for the alignment, and was found to keep 10 MiB of 0.5 in
-/// use.
+/// A page-aligned buffer with a mapping of its own, so that all of it goes back to the system.
+/// glibc's heap keeps what it cuts off for the alignment: measured 10 MiB kept with 0.5 MiB in use.
 pub struct Aligned {
     base: *mut u8,
     bytes: usize,
@@ -285,28 +285,28 @@ pub struct Aligned {
 unsafe impl Send for Aligned {}
 
 impl Aligned {
-    /// So many bytes, zeros.
+    /// A buffer of `bytes` zeros.
     ///
     /// # Panics
-    /// When there is no memory, or none is asked for.
+    /// When there is no memory, or `bytes` is 0.
     pub fn new(bytes: usize) -> Aligned {
         let base = map(bytes, -1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS).expect("memory for a buffer");
         Aligned { base, bytes }
     }
 
-    /// All of it.
+    /// The whole buffer.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: owned, initialised.
         unsafe { std::slice::from_raw_parts_mut(self.base, self.bytes) }
     }
 
-    /// How long it is, bytes.
+    /// Length, bytes.
     #[allow(clippy::len_without_is_empty)] // it never is
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Where it is: for a device.
+    /// Its address, for a device.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
@@ -328,10 +328,10 @@ fn map(bytes: usize, fd: i32, flags: i32) -> io::Result<*mut u8> {
     Ok(base.cast())
 }
 
-/// MADV_DONTNEED that also gives locked memory back, of Linux 5.18.
+/// MADV_DONTNEED that also frees locked memory, Linux 5.18.
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 
-/// Locks pages as they come.
+/// Locks pages when they become present (MLOCK_ONFAULT).
 fn lock(base: *mut u8, bytes: usize) -> io::Result<()> {
     // SAFETY: a mapping of our own; its contents stay.
     match unsafe { libc::mlock2(base.cast(), bytes, libc::MLOCK_ONFAULT as libc::c_uint) } {
@@ -340,14 +340,14 @@ fn lock(base: *mut u8, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// Waits while the word is `seen`, at most so long. The word may be in shared memory.
+/// Waits while the word is `seen`, at most `limit`. The word may be in shared memory.
 pub fn futex_wait(word: &AtomicU32, seen: u32, limit: Duration) {
     let timeout = libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, &raw const timeout, 0, 0) };
 }
 
-/// Wakes all who wait for the word.
+/// Wakes all threads that wait for the word.
 pub fn futex_wake(word: &AtomicU32) {
     // SAFETY: uses the address only.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };

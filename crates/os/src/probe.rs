@@ -1,8 +1,8 @@
-//! What this kernel and this user's rights allow: asked, not guessed from version numbers where it
-//! can be tried.
+//! What this kernel and this user's rights allow. Where possible it is tried, not derived from
+//! version numbers.
 //!
 //! Every probe leaves the process as it was. None takes more than some microseconds, so that each
-//! run can make those that it depends on.
+//! run can make the probes that it depends on.
 
 use crate::maps::Pagemap;
 use crate::process::has_capability;
@@ -21,20 +21,19 @@ pub const CAP_SYS_PTRACE: u32 = 19;
 
 /// Feature bits of `UFFDIO_API`, from the kernel's `userfaultfd.h`.
 pub mod feature {
-    /// The child's descriptor comes with a fork event.
+    /// A fork event carries the child's descriptor.
     pub const EVENT_FORK: u64 = 1 << 1;
-    /// mremap is reported.
+    /// mremap raises an event.
     pub const EVENT_REMAP: u64 = 1 << 2;
-    /// madvise which drops pages is reported.
+    /// madvise that drops pages raises an event.
     pub const EVENT_REMOVE: u64 = 1 << 3;
-    /// munmap is reported.
+    /// munmap raises an event.
     pub const EVENT_UNMAP: u64 = 1 << 6;
-    /// Faults carry the thread.
+    /// A page fault message carries the thread id.
     pub const THREAD_ID: u64 = 1 << 8;
-    /// Pages can be moved.
+    /// UFFDIO_MOVE.
     pub const MOVE: u64 = 1 << 16;
-    /// The features that memfit cannot do without, with their names; [`crate::uffd::REQUIRED`] is
-    /// the mask.
+    /// The features that memfit needs, with their names; [`crate::uffd::REQUIRED`] is the mask.
     pub const REQUIRED: [(&str, u64); 5] = [
         ("MOVE", MOVE),
         ("EVENT_REMAP", EVENT_REMAP),
@@ -102,7 +101,7 @@ fn parse_release(release: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Which right made a userfaultfd that also serves faults inside the kernel.
+/// The right that allowed a userfaultfd which also serves page faults inside of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UffdAccess {
     /// CAP_SYS_PTRACE (root has it).
@@ -113,17 +112,17 @@ pub enum UffdAccess {
     Device,
 }
 
-/// Why there is no usable userfaultfd.
+/// Why no userfaultfd can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UffdDenied {
-    /// The kernel was built without it.
+    /// The kernel was built without userfaultfd.
     NotBuilt,
-    /// This user may not.
+    /// This user has no right to make one.
     NoPermission,
-    /// A seccomp filter, as in containers, refuses the call or may do so, and the device is not
-    /// there or not open to this user.
+    /// A seccomp filter, as in containers, refuses the call or may do so, and the device is missing
+    /// or not open to this user.
     Filtered,
-    /// Something else, an `errno`.
+    /// Another `errno`.
     Other(i32),
 }
 
@@ -162,7 +161,7 @@ fn sysctl_allows() -> bool {
     fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1")
 }
 
-/// Whether a seccomp filter watches this process.
+/// Whether this process has a seccomp filter.
 fn is_filtered() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
@@ -176,8 +175,8 @@ fn from_device(flags: libc::c_int) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The `UFFDIO_API` handshake with the wanted features; gives all that the kernel knows. Once per
-/// descriptor.
+/// The `UFFDIO_API` handshake with the wanted features; returns all features of the kernel. Once
+/// per descriptor.
 ///
 /// # Errors
 /// `EINVAL` when a wanted feature is unknown, `EPERM` when it needs a right (EVENT_FORK).
@@ -196,7 +195,7 @@ pub fn known_features() -> Result<u64, UffdDenied> {
     handshake(&uffd, 0).map_err(|error| UffdDenied::Other(error.raw_os_error().unwrap_or(0)))
 }
 
-/// Whether a descriptor with these features can be had.
+/// Whether a descriptor with these features can be made.
 #[must_use]
 pub fn can_enable(features: u64) -> bool {
     open_userfaultfd().is_ok_and(|(uffd, _)| handshake(&uffd, features).is_ok())
@@ -213,7 +212,7 @@ impl Pages {
         Self::of_type(len, libc::MAP_PRIVATE)
     }
 
-    /// `kind`: one of those in MAP_TYPE.
+    /// `kind`: a type of MAP_TYPE.
     fn of_type(len: usize, kind: libc::c_int) -> io::Result<Self> {
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, kind | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -237,10 +236,10 @@ fn page_bytes() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Moves one page of this process and compares it.
+/// Moves one page of this process and checks the data.
 ///
 /// # Errors
-/// The reason of the failure: a step and the kernel's error, or that the data differed.
+/// The failed step with the kernel's error, or that the data differed.
 pub fn try_move() -> Result<(), String> {
     let step = |name: &str, error: io::Error| format!("{name}: {error}");
     let (uffd, _) = open_userfaultfd().map_err(|denied| format!("userfaultfd: {denied:?}"))?;
@@ -266,9 +265,9 @@ pub fn try_move() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a userfaultfd takes memory whose pages the kernel drops without an event
-/// (MAP_DROPPABLE). Linux 6.11 to 6.16 do so; those before have no such memory. Tried once; true
-/// where it cannot be tried.
+/// Whether the kernel registers MAP_DROPPABLE memory, whose pages it drops without an event, with a
+/// userfaultfd. Linux 6.11 to 6.16 do; older kernels have no such memory. Tried once; true where it
+/// cannot be tried.
 #[must_use]
 pub fn takes_droppable() -> bool {
     const MAP_DROPPABLE: libc::c_int = 8;
@@ -315,20 +314,20 @@ pub fn yama_ptrace_scope() -> Option<u32> {
     fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
 
-/// Processors that this process may use.
+/// Number of processors that this process may use.
 #[must_use]
 pub fn usable_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What a directory or file lies on.
+/// The file system of a directory or file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystem {
     /// Its type, such as `ext4`; a hexadecimal magic number when unknown.
     pub name: String,
     /// Whether it keeps data in RAM, so that it is no place for a swap tier.
     pub in_ram: bool,
-    /// Whether another machine or a program keeps it, which may cease to answer.
+    /// Whether another machine or a program serves it, which may stop answering.
     pub remote: bool,
     /// Bytes that this user can still write.
     pub free_bytes: u64,
@@ -386,7 +385,7 @@ fn statfs(path: &CStr) -> io::Result<FileSystem> {
     Ok(FileSystem { name, in_ram, remote, free_bytes: (info.f_bavail as u64).saturating_mul(info.f_bsize as u64) })
 }
 
-/// Whether an unlinked file can be made in `directory`, tried.
+/// Whether an unlinked file can be made in `directory`; tries it.
 ///
 /// # Errors
 /// As the system gives them.
@@ -406,9 +405,9 @@ pub fn can_make_file(directory: &Path) -> io::Result<()> {
     fs::remove_file(&file)
 }
 
-/// The directory in which the swap tier is made when the user names none: the first of `/var/tmp`,
+/// The directory for the swap tier when the user names none. It is the first of `/var/tmp`,
 /// `$TMPDIR`, `$XDG_CACHE_HOME`, `~/.cache`, `/tmp` and the current directory that is on a disk and
-/// writable; those with less than 1 GiB free only if all are so.
+/// writable; one with less than 1 GiB free only if all have less.
 #[must_use]
 pub fn default_swap_directory() -> Option<PathBuf> {
     let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -1,7 +1,7 @@
 //! Processes: the pager's clone, waiting, signals, inherited descriptors.
 //!
-//! The launcher is single-threaded while it starts others, so that the child of a clone or fork may
-//! do ordinary work. Nothing here keeps state but the signal dispositions found at start.
+//! The launcher has a single thread while it starts others, so the child of a clone or fork may do
+//! ordinary work. This module keeps no state but the signal dispositions at the start.
 
 use std::ffi::CStr;
 use std::fs;
@@ -12,11 +12,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Process id as the kernel counts them.
+/// Process id.
 pub type Pid = i32;
 
 /// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`,
-/// so it has to be asked earlier; the command gets the disposition that we got.
+/// so this is read earlier; the command gets the inherited disposition.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note_sigpipe() {
@@ -35,7 +35,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     Ok(result)
 }
 
-/// The user whose rights this process has.
+/// Effective user id of this process.
 #[must_use]
 pub fn effective_uid() -> u32 {
     // SAFETY: no arguments, cannot fail.
@@ -51,8 +51,8 @@ pub fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
-/// Names the calling thread; of a main thread this is the name of the process in `ps`. Cut at 15
-/// bytes.
+/// Names the calling thread; the name of the main thread is the name of the process in `ps`. Cut at
+/// 15 bytes.
 pub fn set_name(name: &CStr) {
     // SAFETY: `name` is NUL-terminated and the kernel copies at most 16 bytes. It cannot fail with
     // a valid pointer.
@@ -85,14 +85,14 @@ pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
 /// Clones this process with a *shared descriptor table* (everything else is copied) and runs `body`
 /// in the child; the child ends with status 1 if that returns.
 ///
-/// The raw clone leaves glibc's idea of the child's main thread stale (its cached thread id), so
-/// `body` runs in a new thread of the child while the main one waits. The child leads a session of
-/// its own, so that no terminal stops it, and ignores the signals that are sent to whole groups of
-/// processes, such as SIGTERM at shutdown: it has to outlive the programs that it serves.
+/// The raw clone leaves glibc's cached id of the child's main thread stale, so `body` runs in a new
+/// thread of the child while the main one waits. The child leads a session of its own, so that no
+/// terminal stops it. It ignores the signals that are sent to whole process groups, such as SIGTERM
+/// at shutdown, because it has to outlive the programs that it serves.
 ///
 /// # Errors
-/// When this process has more than one thread (another one may hold a lock for ever in the copy),
-/// or as `clone` and `/proc` give them.
+/// When this process has more than one thread (in the copy a lock of another thread would be held
+/// for ever), or as `clone` and `/proc` give them.
 pub fn spawn_sharing_descriptors(
     name: &CStr,
     inherited: &InheritedSignals,
@@ -105,7 +105,7 @@ pub fn spawn_sharing_descriptors(
     let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
     let unused: libc::c_long = 0;
     // SAFETY: without CLONE_VM this is a fork: the child goes on with a copy of this stack (stack
-    // argument 0). With a single thread no lock is held by anybody else, so the child may use the
+    // argument 0). With a single thread no other thread holds a lock, so the child may use the
     // allocator. The remaining arguments are unused with these flags.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, unused, unused, unused, unused) };
     match pid {
@@ -126,8 +126,8 @@ pub fn spawn_sharing_descriptors(
     }
 }
 
-/// Makes the kernel choose a process later (less than 0) or sooner as a victim when memory is out,
-/// in thousandths of the memory that there is. Sooner is always allowed, later only with
+/// Changes `oom_score_adj` of a process, in thousandths of all memory: the kernel's OOM killer
+/// chooses the process later (`by` < 0) or sooner. Sooner is always allowed, later only with
 /// CAP_SYS_RESOURCE.
 ///
 /// # Errors
@@ -135,7 +135,7 @@ pub fn spawn_sharing_descriptors(
 pub fn move_oom_score(pid: Pid, by: i32) -> io::Result<()> {
     let path = format!("/proc/{pid}/oom_score_adj");
     let now: i32 = std::fs::read_to_string(&path)?.trim().parse().map_err(io::Error::other)?;
-    // -1000 would mean never.
+    // -1000 would exempt the process.
     std::fs::write(path, (now + by).clamp(-999, 1000).to_string())
 }
 
@@ -172,8 +172,8 @@ fn ignore_group_signals() {
     }
 }
 
-/// Lifts the limits that a user set for the programs (`ulimit -v`, `-f`, `-n`, `-t`) as far as the
-/// hard ones allow: the pager maps, writes and opens on behalf of all of them.
+/// Raises soft limits that the user set for the programs (`ulimit -v`, `-f`, `-n`, `-t`) to the
+/// hard ones: the pager maps, writes and opens on behalf of all programs.
 fn raise_soft_limits() {
     for resource in [
         libc::RLIMIT_NOFILE,
@@ -219,7 +219,7 @@ fn disposition(signal: libc::c_int) -> io::Result<libc::sigaction> {
     Ok(action)
 }
 
-/// Signal mask and dispositions as this process got them.
+/// Signal mask and dispositions that this process inherited.
 #[derive(Clone, Copy)]
 pub struct InheritedSignals {
     mask: libc::sigset_t,
@@ -240,13 +240,13 @@ impl InheritedSignals {
         Ok(Self { mask, sigchld })
     }
 
-    /// The mask alone.
+    /// Restores the mask only.
     pub fn restore_mask(&self) {
         // SAFETY: the set came from the kernel.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.mask, ptr::null_mut()) };
     }
 
-    /// Everything as it was, for the command. Async-signal-safe.
+    /// Restores everything, for the command. Async-signal-safe.
     pub(crate) fn restore(&self) {
         let sigpipe = if SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
         // SAFETY: valid dispositions; one of them came from the kernel.
@@ -258,26 +258,27 @@ impl InheritedSignals {
     }
 }
 
-/// A signal that arrived at the launcher.
+/// A signal that the launcher received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
-    /// Its number.
+    /// Signal number.
     pub signal: i32,
     /// Whether a process sent it (kill, tgkill, sigqueue) and not the kernel (terminal, child,
     /// limit).
     pub from_process: bool,
-    /// The sender; 0 when it is outside of this pid namespace or not a process.
+    /// The sender; 0 when it is outside of this PID namespace or not a process.
     pub sender: Pid,
-    /// The value sent along by `sigqueue`.
+    /// The value from `sigqueue`.
     pub value: Option<i32>,
 }
 
-/// All signals that a process can wait for, as a descriptor.
+/// Descriptor for all signals that a process can wait for.
 pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
-    /// Blocks all signals but those of a crash and turns them into reads. Also sets SIGCHLD to its
-    /// default: a parent that ignored it would make our children vanish unwaited.
+    /// Blocks all signals but those of a crash, to read them from the descriptor. Also sets SIGCHLD
+    /// to its default: if a parent had made this process ignore it, the kernel would reap our
+    /// children itself.
     ///
     /// # Errors
     /// As the system calls give them.
@@ -347,13 +348,13 @@ pub fn send_signal(pid: Pid, signal: i32, value: Option<i32>) -> io::Result<()> 
     check(result).map(drop)
 }
 
-/// Stops this process until somebody continues it.
+/// Stops this process until it gets SIGCONT.
 pub fn stop_self() {
     // SAFETY: plain numbers.
     unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
 }
 
-/// A handle on a process which stays valid when the pid is reused.
+/// A handle on a process that stays valid when the pid is reused.
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
@@ -382,18 +383,18 @@ impl PidFd {
         check(result as libc::c_int).map(drop)
     }
 
-    /// How the process ended, if it has and its parent has taken note. Linux 6.15 and later tell it
-    /// to everybody.
+    /// How the process ended, if it has ended and its parent has reaped it. Only Linux 6.15 and
+    /// later tell this to processes other than the parent.
     #[must_use]
     pub fn end(&self) -> Option<Change> {
-        // struct pidfd_info as of its first version: mask, control group, eleven ids, exit status.
+        // First version of struct pidfd_info: mask, control group, eleven ids, exit status.
         const WORDS: usize = 16;
         const PIDFD_GET_INFO: libc::c_ulong = 0xC000_FF0B | ((WORDS * 4) as libc::c_ulong) << 16;
         const PIDFD_INFO_EXIT: u32 = 1 << 3;
         let mut info = [0u32; WORDS];
         info[0] = PIDFD_INFO_EXIT;
-        // SAFETY: the kernel reads and writes as many bytes as the request says, which the array
-        // has.
+        // SAFETY: the kernel reads and writes the number of bytes in the request, which is the size
+        // of the array.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), PIDFD_GET_INFO, info.as_mut_ptr()) };
         if result != 0 || info[0] & PIDFD_INFO_EXIT == 0 {
             return None;
@@ -406,7 +407,7 @@ impl PidFd {
         })
     }
 
-    /// The descriptor: readable when the process has ended.
+    /// The descriptor; it becomes readable when the process has ended.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.0)
@@ -426,7 +427,7 @@ pub enum Change {
     Stopped(i32),
 }
 
-/// Reaps one child or learns that one stopped; `None` when nothing new is known. Does not block.
+/// Reaps one ended child, or reports one that stopped. `None` if there is no news. Does not block.
 #[must_use]
 pub fn next_child_change() -> Option<(Pid, Change)> {
     let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG;
@@ -446,7 +447,7 @@ pub fn next_child_change() -> Option<(Pid, Change)> {
     (pid != 0).then_some((pid, change))
 }
 
-/// Whether this process has any child, ended ones included.
+/// Whether this process has any child, including zombies.
 #[must_use]
 pub fn has_children() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -454,13 +455,13 @@ pub fn has_children() -> bool {
     unsafe { libc::waitid(libc::P_ALL, 0, ptr::null_mut(), options) == 0 }
 }
 
-/// Waits until one of the descriptors can be read (or its other end is gone), at most `timeout`.
+/// Waits until one of the descriptors is readable (or its other end is closed), at most `timeout`.
 ///
 /// # Errors
-/// As `poll` gives them, but for interruptions, which count as "none".
+/// As `poll` gives them; an interruption returns all false.
 pub fn wait_readable<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
     let mut polled = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-    // Rounded up, so that a loop over a deadline does not spin through its last millisecond.
+    // Rounded up, so that a loop with a deadline does not spin through its last millisecond.
     let wait_ms = timeout.map_or(-1, |time| i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX));
     // SAFETY: the array is valid for N entries.
     match check(unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, wait_ms) }) {
@@ -470,35 +471,34 @@ pub fn wait_readable<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Option<D
     }
 }
 
-/// The descriptors that were open when this process started, but for the three standard ones.
+/// The descriptors that were open when this process started, except for the three standard ones.
 ///
-/// Launcher and pager must not hold them: whoever waits for the end of a pipe would wait for them
-/// too.
+/// Launcher and pager must not keep them open: a reader that waits for the end of a pipe would wait
+/// for them too.
 pub struct InheritedDescriptors(Vec<RawFd>);
 
 impl InheritedDescriptors {
-    /// Notes them. To be called before anything else opens a descriptor that is to live on.
+    /// Notes them. Call it before anything else opens a descriptor that is to stay open.
     #[must_use]
     pub fn note() -> Self {
         let listed = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         let mut fds: Vec<RawFd> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        // The listing itself used a descriptor, closed by now. SAFETY: F_GETFD reads a flag of any
-        // number.
+        // The listing itself used a descriptor, closed by now. SAFETY: F_GETFD only reads a flag.
         fds.retain(|fd| *fd > 2 && unsafe { libc::fcntl(*fd, libc::F_GETFD) } != -1);
         Self(fds)
     }
 
-    /// Closes them in this process, and so in every process which shares its table.
+    /// Closes them in this process, and so in every process that shares its descriptor table.
     pub fn close(&mut self) {
         for fd in self.0.drain(..) {
-            // SAFETY: it was open before `main`, so no owner in this program knows it, and it is
+            // SAFETY: it was open before `main`, so it has no owner in this program, and it is
             // closed only once.
             unsafe { libc::close(fd) };
         }
     }
 }
 
-/// Puts `/dev/null` in the place of standard descriptors (0, 1, 2); failing that they stay.
+/// Replaces standard descriptors (0, 1, 2) by `/dev/null`; if that cannot be opened they stay.
 pub fn detach_standard(fds: &[RawFd]) {
     let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
     for fd in fds.iter().filter(|fd| (0..=2).contains(*fd)) {
@@ -507,7 +507,7 @@ pub fn detach_standard(fds: &[RawFd]) {
     }
 }
 
-/// Writes to standard error past all buffers and locks of the runtime; failures are ignored.
+/// Writes to standard error without the runtime's buffers and locks; ignores failures.
 pub fn write_stderr(text: &str) {
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
@@ -560,7 +560,7 @@ mod tests {
         assert_eq!(handle.end(), None, "it lives");
         drop(child.stdin.take());
         child.wait().unwrap();
-        // Older kernels do not tell.
+        // Older kernels report nothing.
         assert!(matches!(handle.end(), None | Some(Change::Exited(7))), "{:?}", handle.end());
     }
 

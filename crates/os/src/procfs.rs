@@ -1,11 +1,11 @@
-//! Small facts of /proc about one process, from files kept open where it pays.
+//! Single values of one process from /proc. Files that are read often stay open.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Duration;
 
-/// Most times that a list of threads is read.
+/// Most reads of a list of threads.
 const TASK_READS: u32 = 8;
 
 /// Resident sizes of a process, bytes.
@@ -17,11 +17,12 @@ pub struct Rss {
     pub shared: u64,
     /// Address space.
     pub mapped: u64,
-    /// Private writable mappings and stacks: how much `anon` can grow to without another mapping.
+    /// Private writable mappings and stacks: the size to which `anon` can grow without a new
+    /// mapping.
     pub data: u64,
 }
 
-/// Reads resident sizes again and again: 2 us a time.
+/// Reads resident sizes repeatedly, in 2 us each.
 #[derive(Debug)]
 pub struct RssReader {
     pid: i32,
@@ -29,12 +30,12 @@ pub struct RssReader {
 }
 
 impl RssReader {
-    /// For one process.
+    /// Opens the file of a process.
     pub fn open(pid: i32) -> io::Result<RssReader> {
         Ok(RssReader { pid, statm: File::open(format!("/proc/{pid}/statm"))? })
     }
 
-    /// The sizes now; an error when the process is gone.
+    /// The current sizes; an error when the process is gone.
     pub fn read(&self) -> io::Result<Rss> {
         let mut buffer = [0u8; 128];
         let got = self.statm.read_at(&mut buffer, 0)?;
@@ -44,7 +45,7 @@ impl RssReader {
         let (Some(mapped), Some(resident), Some(shared)) = (mapped, resident, shared) else {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         };
-        // text and lib are between.
+        // Skips text and lib.
         let data = pages.nth(2).unwrap_or(0);
         Ok(Rss { anon: resident.saturating_sub(shared), shared, mapped, data })
     }
@@ -55,29 +56,29 @@ impl RssReader {
         field_kib(&text, "RssShmem:")
     }
 
-    /// Proportional sizes (anonymous, shared memory): pages that n processes have count 1/n in
-    /// each. Walks the page tables: milliseconds per GiB.
+    /// Proportional set sizes (anonymous, shared memory): a page that n processes map counts as 1/n
+    /// in each. Walks the page tables: milliseconds per GiB.
     pub fn proportional(&self) -> Option<(u64, u64)> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         Some((field_kib(&text, "Pss_Anon:"), field_kib(&text, "Pss_Shmem:")))
     }
 }
 
-/// A figure in KiB of a /proc file, in bytes; 0 if it is not there.
+/// A field in KiB of a /proc file, in bytes; 0 if it is missing.
 fn field_kib(text: &str, key: &str) -> u64 {
     let line = text.lines().find_map(|l| l.strip_prefix(key));
     line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// How many threads a process has; 0 if that cannot be told.
+/// Number of threads of a process; 0 if it is unknown.
 pub fn threads(pid: i32) -> u64 {
-    // "." and ".." are links as well.
+    // "." and ".." count as links as well.
     fs::metadata(format!("/proc/{pid}/task")).map_or(0, |task| task.nlink().saturating_sub(2))
 }
 
-/// Thread ids of a process, and maybe of some that have just ended. The kernel's list breaks off at
-/// a thread that ends while it is made, so it is read again, a few times, until it has not changed
-/// and has as many as the directory's link count says.
+/// Thread ids of a process, and possibly of some that have just ended. The kernel's list is cut at
+/// a thread that ends while the list is read. So it is read again, at most [`TASK_READS`] times,
+/// until it has not changed and is as long as the link count of the directory says.
 pub fn tasks(pid: i32) -> Vec<i32> {
     let path = format!("/proc/{pid}/task");
     let (mut all, mut last) = (Vec::new(), Vec::new());
@@ -95,7 +96,7 @@ pub fn tasks(pid: i32) -> Vec<i32> {
     all
 }
 
-/// The thread of a process that has this id in the PID namespace that the process is in.
+/// The thread of a process with this id in the PID namespace of the process.
 pub fn task(pid: i32, namespace_tid: u32) -> Option<i32> {
     let own_id = |tid: i32| {
         let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
@@ -118,31 +119,31 @@ pub fn user_ticks(pid: i32, tid: i32) -> Option<u64> {
     stat_field(&stat_of(pid, tid)?, 14)?.parse().ok()
 }
 
-/// Time that the first thread of a process has spent on CPUs. `None` when it is gone, or the kernel
-/// does not count it.
+/// CPU time of the first thread of a process. `None` when it is gone, or the kernel does not count
+/// it.
 pub fn cpu_time(pid: i32) -> Option<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// What a thread that has ended, and is not reaped, ended with, as `wait` gives it: a process's
-/// first thread.
+/// Exit status, in the form of `wait`, of a process's first thread that has ended and was not
+/// reaped.
 pub fn zombie_status(pid: i32) -> Option<u32> {
     let stat = stat_of(pid, pid)?;
     (stat_field(&stat, 3)? == "Z").then(|| stat_field(&stat, 52)?.parse().ok())?
 }
 
-/// A thread's line of figures, /proc/PID/task/TID/stat, kept open.
+/// /proc/PID/task/TID/stat of a thread, kept open.
 #[derive(Debug)]
 pub struct TaskStat(File);
 
 impl TaskStat {
-    /// Opens it.
+    /// Opens the file of a thread.
     pub fn open(pid: i32, tid: i32) -> io::Result<TaskStat> {
         File::open(format!("/proc/{pid}/task/{tid}/stat")).map(TaskStat)
     }
 
-    /// The CPU that the thread last ran on; `None` once it is gone.
+    /// The CPU on which the thread ran last; `None` once it is gone.
     pub fn cpu(&self) -> Option<usize> {
         let mut buffer = [0; 1024];
         let len = self.0.read_at(&mut buffer, 0).ok()?;
@@ -156,12 +157,12 @@ fn stat_field(stat: &str, n: usize) -> Option<&str> {
     rest.split_ascii_whitespace().nth(n.checked_sub(3)?)
 }
 
-/// Who keeps a process from running as it would.
+/// What keeps a process from running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// It was stopped by a signal.
+    /// A signal stopped it.
     Stopped,
-    /// A debugger or tracer, of this process number (0 if it is in another namespace), is attached.
+    /// A debugger or tracer with this pid (0 if it is in another namespace) is attached.
     Traced(i32),
 }
 
@@ -180,11 +181,11 @@ fn held(status: &str) -> Option<Hold> {
     }
 }
 
-/// Whether two processes have the same memory (vfork, clone with CLONE_VM). `None` where the kernel
+/// Whether two processes share their memory (vfork, clone with CLONE_VM). `None` where the kernel
 /// does not say.
 pub fn share_memory(one: i32, other: i32) -> Option<bool> {
     const KCMP_VM: libc::c_int = 1;
-    // SAFETY: compares by numbers.
+    // SAFETY: only compares.
     match unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) } {
         0 => Some(true),
         order @ 1.. if order < 4 => Some(false),
@@ -192,19 +193,19 @@ pub fn share_memory(one: i32, other: i32) -> Option<bool> {
     }
 }
 
-/// Who traces a process: 0 if nobody does. `None` when it is gone.
+/// Pid of the tracer of a process, 0 without one. `None` when the process is gone.
 pub fn tracer(pid: i32) -> Option<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()
 }
 
-/// Whether this is a thread of the calling process, or of nobody any more.
+/// Whether this is a thread of the calling process, or a thread that has ended.
 pub fn is_own_thread(tid: i32) -> bool {
     let is_there = |path: String| fs::exists(path).unwrap_or(false);
     is_there(format!("/proc/self/task/{tid}")) || !is_there(format!("/proc/{tid}"))
 }
 
-/// How many system call filters a thread has; `u64::MAX` in strict mode, which allows next to
+/// Number of system call filters of a thread; `u64::MAX` in strict mode, which allows next to
 /// nothing. `None` when it is gone.
 pub fn filters(pid: i32, tid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
@@ -222,8 +223,7 @@ pub fn comm(pid: i32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
 }
 
-/// Where a process's arguments and environment are, as one range of addresses: others read them
-/// with `ps`.
+/// Addresses of a process's arguments and environment, as one range: `ps` and others read them.
 pub fn arguments(pid: i32) -> Option<(u64, u64)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let field = |n| stat_field(&stat, n)?.parse::<u64>().ok();
@@ -231,15 +231,15 @@ pub fn arguments(pid: i32) -> Option<(u64, u64)> {
     (start != 0 && start < end).then_some((start, end))
 }
 
-/// Where the stack of a process's first thread began. `None` when it is gone, or where we may not
-/// know.
+/// Where the stack of a process's first thread began. `None` when it is gone, or without
+/// permission.
 pub fn start_stack(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat_field(&stat, 28)?.parse().ok().filter(|at| *at != 0)
 }
 
-/// Address of the robust futex list head of a thread: it lies in glibc's `struct pthread`, so it
-/// tells where the thread pointer is. `None` without permission or list.
+/// Address of the robust futex list head of a thread. It is in glibc's `struct pthread`, so it
+/// shows where the thread pointer is. `None` without permission or list.
 pub fn robust_list(tid: i32) -> Option<u64> {
     let (mut head, mut len) = (0u64, 0usize);
     // SAFETY: the kernel writes the two words.
@@ -247,7 +247,8 @@ pub fn robust_list(tid: i32) -> Option<u64> {
     (!failed && head != 0).then_some(head)
 }
 
-/// Whether we may look at a process: its mappings, its threads' lists. True also when it is gone.
+/// Whether this process may read the mappings of a process and the lists of its threads. True also
+/// when it is gone.
 pub fn may_look(pid: i32) -> bool {
     let (mut head, mut len) = (0u64, 0usize);
     // SAFETY: the kernel writes the two words.

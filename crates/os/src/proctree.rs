@@ -1,19 +1,19 @@
 //! Finding the descendants of a process from `/proc`.
 //!
-//! The tree below a subreaper never loses a member: an orphan is handed to the subreaper, not to
-//! init. So a walk over parent ids finds everything the command ever started, whatever sessions and
-//! process groups it made.
+//! The tree below a subreaper never loses a member: the kernel gives an orphan to the subreaper,
+//! not to init. So a walk over parent ids finds everything that the command ever started, in any
+//! session and process group.
 //!
-//! A pid alone names a process only while nobody reaps it. [`ProcStat`] therefore carries the start
-//! time, and [`kill_descendants`] signals through a pidfd whose start time was compared after it
-//! was opened.
+//! A pid identifies a process only until it is reaped. So [`ProcStat`] has the start time, and
+//! [`kill_descendants`] signals through a pidfd and compares the start time after it has opened the
+//! pidfd.
 
 use crate::process::{Pid, PidFd};
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 
-/// One line of `/proc/PID/stat`, as far as memfit needs it.
+/// The fields of `/proc/PID/stat` that memfit needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcStat {
     /// Process id.
@@ -30,16 +30,15 @@ pub struct ProcStat {
     pub tty_nr: i32,
     /// Foreground process group of the terminal; -1 is none.
     pub tpgid: Pid,
-    /// Made by fork, and not the start of a program since: its pages are its parent's until it
-    /// writes to them.
+    /// Made by fork, without an exec since: it shares its parent's pages until one of them writes.
     pub forked: bool,
-    /// Clock ticks between boot and the start of the process: with `pid` it names a process for
-    /// good.
+    /// Clock ticks between boot and the start of the process: together with `pid` it identifies a
+    /// process for good.
     pub start_ticks: u64,
 }
 
 impl ProcStat {
-    /// Whether the process has ended (and at most waits to be reaped).
+    /// Whether the process has ended (it may not be reaped yet).
     #[must_use]
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
@@ -58,16 +57,16 @@ impl ProcStat {
     }
 }
 
-/// Parses the contents of `/proc/PID/stat`. `None` if it is not of that form.
+/// Parses the contents of `/proc/PID/stat`. `None` if the format is wrong.
 ///
-/// The command name may hold spaces and parentheses, so it ends at the *last* closing one.
+/// The command name may contain spaces and parentheses, so it ends at the *last* closing one.
 #[must_use]
 pub fn parse_stat(text: &str) -> Option<ProcStat> {
     let open = text.find('(')?;
     let close = text.rfind(')')?;
     let pid = text.get(..open)?.trim().parse().ok()?;
     let comm = text.get(open + 1..close)?.to_owned();
-    // Field 3 (the state) comes first here.
+    // The first of these is field 3, the state.
     let fields: Vec<&str> = text.get(close + 1..)?.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
     Some(ProcStat {
@@ -91,11 +90,10 @@ pub fn read_stat(pid: Pid) -> Option<ProcStat> {
     parse_stat(&String::from_utf8_lossy(&bytes))
 }
 
-/// Every process visible in `/proc`, dead ones included.
+/// Every process visible in `/proc`, including zombies.
 ///
 /// # Errors
-/// When `/proc` cannot be listed (not mounted), or a process cannot be read for lack of a
-/// descriptor.
+/// When `/proc` cannot be listed (not mounted), or there is no descriptor left to read a process.
 pub fn snapshot() -> io::Result<Vec<ProcStat>> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -110,14 +108,14 @@ pub fn snapshot() -> io::Result<Vec<ProcStat>> {
     Ok(all)
 }
 
-/// Whether an error says that this process, or the machine, has no descriptor left.
+/// Whether an error says that this process or the machine has no descriptor left.
 #[must_use]
 pub fn no_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// The descendants of `root` within a snapshot, parents before children; `root` itself and
-/// everything at or below a pid in `except` is left out.
+/// The descendants of `root` in a snapshot, parents before children, without `root` itself and
+/// without the pids in `except` and everything below them.
 #[must_use]
 pub fn descendants_in<'a>(all: &'a [ProcStat], root: Pid, except: &HashSet<Pid>) -> Vec<&'a ProcStat> {
     let mut seen: HashSet<Pid> = except.clone();
@@ -146,7 +144,7 @@ pub fn descendants(root: Pid, except: &HashSet<Pid>) -> io::Result<Vec<ProcStat>
     Ok(descendants_in(&all, root, except).into_iter().filter(|process| !process.is_dead()).cloned().collect())
 }
 
-/// Whether `pid` is `root` or below it, now. Bounded: a chain of parents deeper than 4096 counts as
+/// Whether `pid` is `root` or below it at the moment. A chain of more than 4096 parents counts as
 /// not below.
 #[must_use]
 pub fn is_at_or_below(pid: Pid, root: Pid) -> bool {
@@ -163,9 +161,9 @@ pub fn is_at_or_below(pid: Pid, root: Pid) -> bool {
     false
 }
 
-/// The living descendants of `root`, at a cost that grows with them alone, where [`descendants`]
-/// reads all of `/proc` (some milliseconds). A child whose sibling ends meanwhile can be missed.
-/// Falls back to [`descendants`] on kernels built without the lists of children.
+/// The living descendants of `root`, at a cost that grows only with their number; [`descendants`]
+/// reads all of `/proc` (some milliseconds). It can miss a child whose sibling ends meanwhile.
+/// Falls back to [`descendants`] on kernels without the lists of children.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -181,16 +179,15 @@ pub fn descendants_by_lists(root: Pid) -> io::Result<Vec<ProcStat>> {
     Ok(found)
 }
 
-/// The direct children of a process, ended but unreaped ones included, from
-/// `/proc/PID/task/TID/children`: some microseconds a thread. `None` if the process is gone or the
-/// kernel has no such files.
+/// The direct children of a process, including zombies, from `/proc/PID/task/TID/children`: some
+/// microseconds per thread. `None` if the process is gone or the kernel has no such files.
 fn children(pid: Pid) -> Option<Vec<Pid>> {
     let mut children = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
         let task = task.ok()?.path();
         let text = match fs::read_to_string(task.join("children")) {
             Ok(text) => text,
-            // A thread that has ended: its children have another parent now.
+            // The thread has ended: its children have another parent now.
             Err(_) if !task.exists() => continue,
             Err(_) => return None,
         };
@@ -199,8 +196,8 @@ fn children(pid: Pid) -> Option<Vec<Pid>> {
     Some(children)
 }
 
-/// The direct children of this process, ended but unreaped ones included; cheap where the kernel
-/// has lists of them.
+/// The direct children of this process, including zombies; cheap where the kernel has lists of
+/// them.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -212,11 +209,11 @@ pub fn own_children() -> io::Result<Vec<Pid>> {
     }
 }
 
-/// Living processes of anybody whose initial environment holds `entry` (as `NAME=value`), except
+/// Living processes of any user whose initial environment has `entry` (as `NAME=value`), except for
 /// this process.
 ///
-/// It reads what the kernel lets it: processes of other users are skipped. Programs can overwrite
-/// their environment, so this is a net for stragglers and not proof.
+/// Skips processes of other users, whose environment the kernel does not show. Programs can
+/// overwrite their environment, so this finds stragglers but proves nothing.
 ///
 /// # Errors
 /// When `/proc` cannot be listed.
@@ -229,7 +226,7 @@ pub fn with_environment(entry: &[u8]) -> io::Result<Vec<ProcStat>> {
     Ok(snapshot()?.into_iter().filter(|p| p.pid != me && !p.is_dead() && has_entry(p)).collect())
 }
 
-/// Kills `process` if it still is the one that was seen. True when a signal was sent.
+/// Kills `process` if it still is the same process. True when a signal was sent.
 #[must_use]
 pub fn kill_exactly(process: &ProcStat) -> bool {
     let Ok(pidfd) = PidFd::open(process.pid) else { return false };
@@ -237,10 +234,11 @@ pub fn kill_exactly(process: &ProcStat) -> bool {
     same && pidfd.signal(libc::SIGKILL).is_ok()
 }
 
-/// Sends SIGKILL to every living descendant of `root` outside `except` once, and returns those that
-/// were alive.
+/// Sends SIGKILL once to every living descendant of `root` outside of `except`, and returns those
+/// that were alive.
 ///
-/// A process that forks while the list is made escapes one round: call it until it returns nothing.
+/// A process that forks while the list is made escapes one round: call this until it returns
+/// nothing.
 ///
 /// # Errors
 /// When `/proc` cannot be listed.

@@ -1,8 +1,8 @@
-//! Where a thread runs.
+//! CPUs, scheduling policy and priority of threads, and the idle time of CPUs.
 
 use std::time::{Duration, Instant};
 
-/// Keeps the calling thread on one CPU. A failure (the CPU is not ours) changes nothing.
+/// Keeps the calling thread on one CPU. A failure (the CPU is not allowed) changes nothing.
 pub fn run_on(cpu: usize) {
     // SAFETY: a zeroed set is valid; the call only reads it.
     unsafe {
@@ -18,7 +18,7 @@ pub fn run_on(cpu: usize) {
 pub struct Cpus(libc::cpu_set_t);
 
 impl Cpus {
-    /// Those of the calling thread.
+    /// The CPUs of the calling thread.
     pub fn of_this_thread() -> Cpus {
         // SAFETY: a zeroed set is valid; the call fills it.
         unsafe {
@@ -38,7 +38,7 @@ impl Cpus {
         cpu < libc::CPU_SETSIZE as usize && unsafe { libc::CPU_ISSET(cpu, &self.0) }
     }
 
-    /// Lets the calling thread run on these, but not on `except`, unless that is the only one.
+    /// Lets the calling thread run on these CPUs without `except`, unless `except` is the only one.
     pub fn apply(&self, except: Option<usize>) {
         // SAFETY: the set is a copy of a valid one; the call only reads it.
         unsafe {
@@ -52,15 +52,15 @@ impl Cpus {
     }
 }
 
-/// Whether a thread may leave SCHED_IDLE again: that needs CAP_SYS_NICE or RLIMIT_NICE. Tries it.
+/// Whether a thread may leave SCHED_IDLE again, which needs CAP_SYS_NICE or RLIMIT_NICE. Tries it.
 pub fn may_leave_idle_class() -> bool {
     let attempt = || set_idle_class(true) && set_idle_class(false);
     std::thread::spawn(attempt).join().unwrap_or(false)
 }
 
-/// Makes the calling thread one of SCHED_IDLE or an ordinary one again. A CPU that runs only
-/// idle-class threads counts as free when the kernel places a thread that wakes: the woken one
-/// stays on its CPU. Returns false if that is not allowed: see [`may_leave_idle_class`].
+/// Gives the calling thread the policy SCHED_IDLE or SCHED_OTHER. A CPU that runs only SCHED_IDLE
+/// threads counts as free when the kernel places a thread that wakes, so the woken thread stays on
+/// its CPU. Returns false if that is not allowed: see [`may_leave_idle_class`].
 pub fn set_idle_class(idle: bool) -> bool {
     let policy = if idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
     let param = libc::sched_param { sched_priority: 0 };
@@ -68,7 +68,7 @@ pub fn set_idle_class(idle: bool) -> bool {
     unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
 }
 
-/// Threads of the machine that run or want to, and its CPUs.
+/// Number of runnable threads of the machine, and number of its CPUs.
 pub fn runnable() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let field = text.split(' ').nth(3).and_then(|f| f.split('/').next());
@@ -77,7 +77,7 @@ pub fn runnable() -> (u64, u64) {
     (field.and_then(|f| f.parse().ok()).unwrap_or(u64::MAX), cpus.max(1) as u64)
 }
 
-/// How much of the time the CPUs of this thread have nothing to do.
+/// Share of time in which the CPUs of a thread are idle.
 pub struct IdleTime {
     cpus: Cpus,
     since: Instant,
@@ -85,20 +85,20 @@ pub struct IdleTime {
 }
 
 impl IdleTime {
-    /// From now on.
+    /// Starts to measure.
     pub fn new() -> IdleTime {
         let cpus = Cpus::of_this_thread();
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         IdleTime { idle: idle_ticks(&text, &cpus), cpus, since: Instant::now() }
     }
 
-    /// How many CPUs there are for this thread.
+    /// Number of CPUs of the thread.
     pub fn cpus(&self) -> u64 {
         self.cpus.count()
     }
 
-    /// The idle share of the time since the last call that gave one, percent, if that is so long
-    /// ago. It is counted in hundredths of a second.
+    /// The idle share since the last call that returned one, percent; `None` if less than `window`
+    /// has passed. The resolution is 10 ms.
     pub fn percent(&mut self, window: Duration) -> Option<u64> {
         let elapsed = self.since.elapsed();
         if elapsed < window {
@@ -129,14 +129,13 @@ fn idle_ticks(stat: &str, cpus: &Cpus) -> u64 {
     stat.lines().filter_map(of_line).sum()
 }
 
-/// Gives the calling thread the usual priority.
+/// Gives the calling thread the default priority (nice 0).
 pub fn usual() {
     // SAFETY: changes the calling thread only.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
 }
 
-/// Length of a turn on the CPU that a thread with short slices asks for, ns: the shortest that
-/// Linux gives.
+/// Time slice of a thread with short slices, ns: the shortest that Linux gives.
 const SHORT_TURN: u64 = 100_000;
 
 /// `struct sched_attr` of linux/sched/types.h, its first version.
@@ -152,9 +151,9 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Lets the calling thread run soon when it wakes: short turns (Linux 6.12: who asks for less runs
-/// first; older kernels ignore it) and nice -10, if that is allowed. Threads it starts inherit
-/// both.
+/// Makes the calling thread run soon after it wakes: a short time slice (Linux 6.12 runs a thread
+/// with a shorter one first; older kernels ignore it) and nice -10, if that is allowed. Threads
+/// that it starts inherit both.
 pub fn ask_short_slices() {
     // SAFETY: changes the calling thread only: on Linux PRIO_PROCESS 0 is a thread.
     unsafe {
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn idle_time_is_that_of_the_cpus_asked_for() {
-        // SAFETY: a zeroed set is valid, and 1 is a CPU in it.
+        // SAFETY: a zeroed set is valid, and CPU 1 is in its range.
         let cpus = unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(1, &mut set);

@@ -10,8 +10,7 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
-/// Largest packet that is accepted, bytes. The kernel's own default bound of a send buffer is near
-/// it.
+/// Largest packet that is accepted, bytes: near the kernel's default limit of a send buffer.
 pub const PACKET_BYTES_MAX: usize = 256 << 10;
 
 const TYPE: libc::c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
@@ -54,7 +53,7 @@ fn address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     Ok((address, size as libc::socklen_t))
 }
 
-/// A listening socket at a path where nothing is.
+/// A listening socket at a path that does not exist yet.
 ///
 /// # Errors
 /// When the path is too long, and as the system calls give them.
@@ -63,7 +62,7 @@ pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     listen(&address, size)
 }
 
-/// A socket connected to one at a path. As [`connect_abstract`].
+/// Connects to the socket at a path. As [`connect_abstract`].
 ///
 /// # Errors
 /// When nobody listens, and as the system calls give them.
@@ -86,7 +85,7 @@ fn address_at(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     Ok((address, size_of_val(&address) as libc::socklen_t))
 }
 
-/// A listening socket of that name, which does not block.
+/// A listening, nonblocking socket with that name.
 ///
 /// # Errors
 /// When the name is taken or too long, and as the system calls give them.
@@ -105,8 +104,8 @@ fn listen(address: &libc::sockaddr_un, size: libc::socklen_t) -> io::Result<Owne
     Ok(socket)
 }
 
-/// A socket connected to that name. It does not block: a listener whose queue is full gives
-/// `WouldBlock`.
+/// Connects to the socket with that name. Nonblocking: gives `WouldBlock` if the queue of the
+/// listener is full.
 ///
 /// # Errors
 /// When nobody listens, and as the system calls give them.
@@ -123,7 +122,7 @@ fn connect(address: &libc::sockaddr_un, size: libc::socklen_t) -> io::Result<Own
     Ok(socket)
 }
 
-/// User and process at the other end, as they were when it connected or began to listen.
+/// User id and pid of the other end, as of its connect or listen.
 ///
 /// # Errors
 /// As `getsockopt` gives them.
@@ -136,7 +135,7 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, i32)> {
     Ok((credentials.uid, credentials.pid))
 }
 
-/// A descriptor of the process that connected.
+/// A pidfd of the process that connected.
 ///
 /// # Errors
 /// As `getsockopt` gives them: `ESRCH` when it has ended and its pid is free.
@@ -150,20 +149,20 @@ pub fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(own(pidfd))
 }
 
-/// Whether the process that connected has not ended: as long as it has not, its pid is not
-/// another's.
+/// Whether the process that connected is alive: until it ends, no other process can have its pid.
 pub fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     match peer_descriptor(socket) {
         Ok(pidfd) => {
             let ended = crate::process::wait_readable([std::os::fd::AsFd::as_fd(&pidfd)], Some(Duration::ZERO));
             matches!(ended, Ok([false]))
         }
-        // Its pid is free. No descriptor left: the process is connected and believed.
+        // ESRCH: its pid is free. If no descriptor is left, the process is connected and counts as
+        // alive.
         Err(error) => error.raw_os_error() != Some(libc::ESRCH),
     }
 }
 
-/// Room for one descriptor in a control message, aligned as the kernel wants it.
+/// Room for one descriptor in a control message, with the kernel's alignment.
 #[repr(C, align(8))]
 struct Control([u8; 24]);
 
@@ -245,7 +244,7 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     Ok(Some(Packet { bytes, fd: fds.pop() }))
 }
 
-/// All descriptors that came, so that none is left open.
+/// All descriptors of a message, so that none is leaked.
 fn received_fds(header: &libc::msghdr) -> Vec<OwnedFd> {
     let mut fds = Vec::new();
     // SAFETY: the header was filled by recvmsg and its control buffer is alive; the macros stay
@@ -296,7 +295,7 @@ mod tests {
         assert_eq!(receive(right.as_fd()).unwrap().unwrap().bytes, b"through the copy");
         assert_eq!(receive(right.as_fd()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop((left, copy));
-        // Another test's child may hold a copy until it has executed its program.
+        // A child of another test may hold a copy until its exec.
         let end = receive_within(right.as_fd(), Duration::from_secs(120)).unwrap();
         assert!(end.is_none());
         assert!(send(right.as_fd(), b"x", None).is_err(), "an error and no SIGPIPE");
@@ -354,7 +353,7 @@ mod tests {
                 assert_eq!(libc::sendmsg(left.as_raw_fd(), &header, 0), 1);
             }
             assert_eq!(receive(right.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidData, "{sent} descriptors");
-            // Nobody else has the other end: no descriptor of it was kept.
+            // No other process has the other end: this shows that no descriptor of it was kept.
             drop(rest);
             let mut byte = [0];
             assert_eq!(io::Read::read(&mut first, &mut byte).unwrap(), 0, "a descriptor of {sent} was left open");

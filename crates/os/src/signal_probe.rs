@@ -1,9 +1,9 @@
-//! Which signals were sent to our whole process group.
+//! Finds out which signals were sent to this process's whole process group.
 //!
-//! `kill` tells nobody whether it was called for a process or for its group. So a child stays in
-//! the group that blocks all signals and does nothing: what is pending there was sent to the group,
-//! as nobody knows the child. The kernel goes through a group from its newest member to the oldest,
-//! so the child has a signal before us.
+//! A signal does not say whether `kill` was called for a process or for its group. So a child that
+//! blocks all signals and does nothing stays in the group. Nobody knows the child's pid, so a
+//! signal that is pending there was sent to the group. The kernel goes through a group from its
+//! newest member to its oldest, so the child gets a signal before this process.
 
 use crate::process::{send_signal, set_name, Pid};
 use std::{fs, io};
@@ -11,12 +11,12 @@ use std::{fs, io};
 /// Name of the child in `ps`.
 pub const NAME: &str = "memfit-sigprobe";
 
-/// The child; it ends with us.
+/// The child; it ends with its parent.
 #[derive(Debug)]
 pub struct SignalProbe(Pid);
 
 impl SignalProbe {
-    /// Starts one.
+    /// Starts the child.
     ///
     /// # Errors
     /// As `clone` gives them.
@@ -24,8 +24,8 @@ impl SignalProbe {
         // SAFETY: asks for a number.
         let parent = unsafe { libc::getpid() };
         let (flags, unused): (libc::c_long, libc::c_long) = (libc::SIGCHLD.into(), 0);
-        // SAFETY: a fork; the child makes bare system calls only, whatever other threads of ours
-        // held locks.
+        // SAFETY: a fork; the child makes only bare system calls, so locks that other threads hold
+        // do not matter.
         match unsafe { libc::syscall(libc::SYS_clone, flags, unused, unused, unused, unused) } {
             -1 => Err(io::Error::last_os_error()),
             0 => stand_by(parent),
@@ -33,14 +33,14 @@ impl SignalProbe {
         }
     }
 
-    /// Its process number.
+    /// Pid of the child.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.0
     }
 
-    /// Whether a signal was sent to the group since it was started. It knows of only one of each
-    /// kind: then start another.
+    /// Whether a signal was sent to the group since the start. Pending signals are not counted:
+    /// after one was seen, start a new child to see the next of the same kind.
     #[must_use]
     pub fn has_seen(&self, signal: i32) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
@@ -56,10 +56,10 @@ impl Drop for SignalProbe {
     }
 }
 
-/// What the child does.
+/// Main function of the child.
 fn stand_by(parent: Pid) -> ! {
-    // SAFETY: plain numbers, and a set that lives; changes this process alone, whose descriptors
-    // are copies.
+    // SAFETY: plain numbers, and a set that lives; changes only this process, whose descriptors are
+    // copies.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
@@ -68,8 +68,8 @@ fn stand_by(parent: Pid) -> ! {
         libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
     }
     set_name(c"memfit-sigprobe");
-    // It may have died before.
-    // SAFETY: asks for a number; waits for a signal, of which none comes but the last one.
+    // The parent may have died before the prctl.
+    // SAFETY: asks for a number; waits for a signal, of which only SIGKILL is not blocked.
     while unsafe { libc::getppid() } == parent {
         // SAFETY: as above.
         unsafe { libc::pause() };
@@ -85,7 +85,7 @@ mod tests {
     fn sees_what_it_is_sent() {
         let signal_probe = SignalProbe::start().unwrap();
         assert!(!signal_probe.has_seen(libc::SIGUSR1));
-        // What blocks it is the child's first act.
+        // The child has this name only after it has blocked all signals.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
         while fs::read_to_string(format!("/proc/{}/comm", signal_probe.pid())).unwrap().trim() != NAME {
             assert!(std::time::Instant::now() < deadline);

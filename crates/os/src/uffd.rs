@@ -1,7 +1,7 @@
-//! userfaultfd as the pager uses it: descriptors of other processes.
+//! userfaultfd as the pager uses it: with descriptors of other processes.
 //!
-//! Errnos get their meaning here. The unsafety of userfaultfd lies in what registering and filling
-//! do to *another* process's memory, which no type here can guard: the pager's page table does.
+//! This module gives errnos their meaning. It cannot make userfaultfd safe: registering and filling
+//! act on *another* process's memory, and only the pager's page table guards that.
 
 use crate::maps;
 use crate::probe::feature;
@@ -23,7 +23,7 @@ const MODE_PROTECT: u64 = 2;
 const PAGE: u64 = 4096;
 
 pub use feature::EVENT_FORK;
-/// The features that `memfit run` cannot do without.
+/// The features that `memfit run` needs.
 pub const REQUIRED: u64 = {
     let (mut mask, mut i) = (0, 0);
     while i < feature::REQUIRED.len() {
@@ -42,12 +42,12 @@ pub enum Event {
         address: u64,
         /// Write access.
         write: bool,
-        /// To a page that is there, but write-protected ([`Uffd::unprotect`]).
+        /// The page is present but write-protected ([`Uffd::unprotect`]).
         protected: bool,
         /// Thread id in the process's own PID namespace.
         tid: u32,
     },
-    /// The process forked while its parent waits; the child's descriptor.
+    /// The process forked and waits; the descriptor of the child.
     Fork(Uffd),
     /// mremap has moved a range; the caller waits.
     Remap {
@@ -74,16 +74,16 @@ pub enum Event {
     },
 }
 
-/// What came of filling pages.
+/// Result of filling pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
-    /// All pages are there.
+    /// All pages are filled.
     Done,
-    /// This many pages were filled; the next one had a page already.
+    /// This many pages were filled; the next page is present already.
     Exists(u64),
-    /// This many pages were filled; then an event was pending: read it, then try again.
+    /// This many pages were filled; then an event was unread: read it, then retry.
     EventPending(u64),
-    /// The range is no longer registered memory of the process.
+    /// This many pages were filled; the next page is not registered memory of the process any more.
     NotMapped(u64),
     /// The process's memory is gone.
     Gone,
@@ -95,15 +95,15 @@ pub enum Fill {
 #[derive(Debug)]
 pub struct Uffd {
     fd: OwnedFd,
-    /// Address of the page that probes name.
+    /// Address of the page that probes ask about.
     probed: AtomicU64,
 }
 
-/// Highest page of user space: an address that every kernel accepts, for probes of a process
-/// without a page of ours.
+/// Highest page of user space. Every kernel accepts this address, for probes of a process in which
+/// no stub page is known.
 const HIGHEST_PAGE: u64 = 0x7fff_ffff_e000;
 
-/// What the kernel says of a page and of the userfaultfd.
+/// The kernel's answer about a page and the userfaultfd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Probe {
     Registered,
@@ -120,7 +120,7 @@ struct Message {
     arg: [u64; 3],
 }
 
-/// Room for the messages of one read.
+/// Buffer for the messages of one read.
 #[derive(Debug)]
 pub struct Inbox {
     raw: Vec<[u64; 4]>,
@@ -133,23 +133,23 @@ impl Default for Inbox {
 }
 
 impl Uffd {
-    /// Takes over a descriptor that came from a stub. It may be anything: every later call checks.
+    /// Takes over a descriptor from a stub. It may be any file: every later call checks.
     pub fn from_fd(fd: OwnedFd) -> Uffd {
-        // SAFETY: flags of a descriptor of ours. One that waits in a read would hold its thread up
-        // for ever.
+        // SAFETY: flags of our own descriptor. Without O_NONBLOCK a read could block its thread for
+        // ever.
         unsafe {
             libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) | libc::O_NONBLOCK)
         };
         Uffd { fd, probed: AtomicU64::new(HIGHEST_PAGE) }
     }
 
-    /// Sets the page that [`Uffd::gone`] and [`Uffd::event_pending`] name: one that the program
-    /// does not use.
+    /// Sets the page about which [`Uffd::gone`] and [`Uffd::event_pending`] ask: one that the
+    /// program does not use.
     pub fn probe_at(&self, page: u64) {
         self.probed.store(page, Relaxed);
     }
 
-    /// The handshake. Returns the features asked for that the kernel has.
+    /// The UFFDIO_API handshake with these features.
     pub fn handshake(&self, features: u64) -> io::Result<()> {
         let mut api = [0xaa_u64, features, 0];
         // SAFETY: uffdio_api is three u64.
@@ -161,7 +161,7 @@ impl Uffd {
         self.register_for(start, len, MODE_MISSING)
     }
 
-    /// Registers memory of the program: where the stub takes pages of read-only mappings, for write
+    /// Registers memory of the program; where the stub takes pages of read-only mappings, for write
     /// protection as well.
     pub fn register_memory(&self, start: u64, len: u64) -> io::Result<()> {
         self.register_for(start, len, if maps::can_ask() { MODE_MISSING | MODE_PROTECT } else { MODE_MISSING })
@@ -173,23 +173,23 @@ impl Uffd {
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_REGISTER, arg.as_mut_ptr()) })
     }
 
-    /// The kernel fills missing pages of a range itself from now on. Threads that wait for one go
-    /// on.
+    /// Unregisters a range: the kernel fills its missing pages itself from now on. Wakes threads
+    /// that wait for one.
     ///
     /// # Errors
-    /// None of it is registered.
+    /// When no part of it is registered.
     pub fn unregister(&self, start: u64, len: u64) -> io::Result<()> {
         let mut arg = [start, len];
         // SAFETY: uffdio_range is two u64.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_UNREGISTER, arg.as_mut_ptr()) })
     }
 
-    /// Fills pages at `to` with `bytes` without waking anybody.
+    /// Fills pages at `to` with `bytes` without waking any thread.
     pub fn copy(&self, to: u64, bytes: &[u8]) -> Fill {
         self.fill(to, bytes, DONTWAKE)
     }
 
-    /// As [`Uffd::copy`], and wakes all threads that wait for one of the pages that it filled.
+    /// As [`Uffd::copy`], and wakes all threads that wait for a page that it filled.
     pub fn copy_and_wake(&self, to: u64, bytes: &[u8]) -> Fill {
         self.fill(to, bytes, 0)
     }
@@ -212,7 +212,7 @@ impl Uffd {
         }
     }
 
-    /// A page can be written again, as far as its mapping can; wakes those who wait to write to it.
+    /// Removes the write protection of a page, and wakes threads that wait to write to it.
     pub fn unprotect(&self, page: u64) -> Fill {
         let mut arg = [page, PAGE, 0];
         // SAFETY: uffdio_writeprotect is three u64.
@@ -226,9 +226,8 @@ impl Uffd {
         }
     }
 
-    /// Asks about a page without changing anything: UFFDIO_CONTINUE maps a page that is in the page
-    /// cache, and private anonymous memory has none. (UFFDIO_COPY would fill a page that the
-    /// program has at the address.)
+    /// Asks about a page without changing anything: UFFDIO_CONTINUE maps a page of the page cache,
+    /// and private anonymous memory has none. (UFFDIO_COPY would fill the page if it were missing.)
     fn probe(&self, at: u64) -> Probe {
         let mut arg = [at, PAGE, 0, 0];
         // SAFETY: uffdio_continue is four u64.
@@ -239,12 +238,12 @@ impl Uffd {
             Some(libc::ENOENT) => Probe::NotRegistered,
             Some(libc::EAGAIN) => Probe::EventPending,
             Some(libc::ESRCH) => Probe::Gone,
-            // EINVAL: the kernel says it after it has found that the mapping is registered.
+            // EINVAL: the kernel returns it after it has found that the mapping is registered.
             _ => Probe::Registered,
         }
     }
 
-    /// Whether a page lies in a registered mapping. None while an event is pending, and when the
+    /// Whether a page is in a registered mapping. `None` while an event is unread, and when the
     /// memory is gone.
     pub fn is_registered(&self, at: u64) -> Option<bool> {
         match self.probe(at) {
@@ -267,18 +266,18 @@ impl Uffd {
     /// Wakes all threads that wait for a page in the range.
     pub fn wake(&self, start: u64, len: u64) {
         let mut arg = [start, len];
-        // SAFETY: uffdio_range is two u64. A failure means that nobody is left to wake.
+        // SAFETY: uffdio_range is two u64. If it fails, there is no thread to wake.
         unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_WAKE, arg.as_mut_ptr()) };
     }
 
-    /// How many faults are unread; events do not count.
+    /// Number of unread page faults, without events.
     pub fn faults_unread(&self) -> usize {
         let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd())).unwrap_or_default();
         let pending = text.lines().find_map(|line| line.strip_prefix("pending:"));
         pending.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// Reads at most so many messages without waiting. The kernel gives faults before events.
+    /// Reads at most `most` messages without waiting. The kernel returns faults before events.
     pub fn read_some(&self, inbox: &mut Inbox, events: &mut Vec<Event>, most: usize) -> io::Result<usize> {
         let room = std::mem::size_of_val(&inbox.raw[..most.min(inbox.raw.len())]);
         // SAFETY: the buffer has `room` bytes.
@@ -326,7 +325,7 @@ impl AsRawFd for Uffd {
     }
 }
 
-/// `/dev/userfaultfd`, to lend to stubs that may not make a descriptor themselves.
+/// `/dev/userfaultfd`, to lend to stubs that cannot make a userfaultfd themselves.
 pub fn device() -> io::Result<File> {
     File::options().read(true).write(true).open("/dev/userfaultfd")
 }
