@@ -233,8 +233,7 @@ fn seize(tid: i32) -> Result<(), Failure> {
 }
 
 /// Waits until the thread stops. True: by PTRACE_INTERRUPT; false: together with its whole process.
-/// Delivers signals that arrive before that. Without `until` the caller needs the stop and waits
-/// for as long as it takes.
+/// Delivers signals that arrive before that. Fails at `until`; without it, waits as long as needed.
 fn wait_for_stop(tid: i32, until: Option<Instant>) -> Result<bool, Failure> {
     loop {
         let status = wait(tid, until)?;

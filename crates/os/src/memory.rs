@@ -85,8 +85,8 @@ impl Frames {
     /// Reserves address space, without memory.
     pub fn reserve(bytes: usize) -> io::Result<Frames> {
         let base = map(bytes, -1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)?;
-        // Without huge pages a frame takes memory for itself only, and its memory can be given back
-        // alone.
+        // A huge page would take memory for more than one frame, and keep memory that was released.
+        // SAFETY: a new mapping of our own.
         unsafe { libc::madvise(base.cast(), bytes, libc::MADV_NOHUGEPAGE) };
         Ok(Frames { base, bytes })
     }

@@ -77,7 +77,7 @@ pub fn threads(pid: i32) -> u64 {
 }
 
 /// Thread ids of a process, and possibly of some that have just ended. The kernel's list is cut at
-/// a thread that ends while the list is read. So it is read again, at most [`TASK_READS`] times,
+/// a thread that ends while the list is read. So it is read again, at most `TASK_READS` times,
 /// until it has not changed and is as long as the link count of the directory says.
 pub fn tasks(pid: i32) -> Vec<i32> {
     let path = format!("/proc/{pid}/task");
