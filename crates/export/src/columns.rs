@@ -1,21 +1,22 @@
-//! What a table has: names, types, meanings; and the columns of calls.
+//! Columns of tables: names and types; and the columns of the table of calls.
 
 /// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// A number below 2^63, as a signed one of 64 bits.
+    /// A number below 2^63, as a signed 64-bit integer.
     Number,
-    /// The same, of which few come twice, and most are near the one of the row before.
+    /// The same, where most values are near the one in the row before and few repeat: delta
+    /// encoding.
     Near,
-    /// A number of 64 bits with a fraction.
+    /// A 64-bit floating-point number.
     Fraction,
-    /// 64 bits, unsigned: a mask, or the word of a page.
+    /// 64 bits, unsigned: a mask, or the repeated word of a page.
     Bits,
-    /// Text, one of a few.
+    /// One of a few texts.
     Name,
     /// Text.
     Text,
-    /// Yes or no.
+    /// A boolean.
     Flag,
 }
 
@@ -26,7 +27,7 @@ pub struct Column {
     pub name: &'static str,
     /// Its type.
     pub of: Type,
-    /// Whether each row has it; the others have nothing there in some.
+    /// Whether every row has a value in it.
     pub always: bool,
 }
 
@@ -40,10 +41,10 @@ pub(crate) const fn maybe(name: &'static str, of: Type) -> Column {
 
 macro_rules! columns {
     ($($index:ident $which:ident $name:literal $of:ident;)*) => {
-        /// The places of the columns in a row.
+        /// Position of each column in a row.
         #[derive(Debug, Clone, Copy)]
         pub(crate) enum At { $($index,)* }
-        /// All columns of a table of calls, in their order.
+        /// All columns of the table of calls, in order.
         pub const COLUMNS: [Column; [$(At::$index),*].len()] = [$($which($name, Type::$of),)*];
     };
 }

@@ -1,15 +1,15 @@
-//! What was recorded of a page's contents as a row.
+//! Rows of recorded page contents.
 
 use crate::columns::{always, maybe, Column, Type};
 use crate::row::{Row, Value};
 use memfit_core::trace::{Contents, Whose};
 
-/// Columns before those of the codecs.
+/// Number of columns before those of the codecs.
 const FIRST: usize = 9;
 
 macro_rules! columns {
     ($($name:literal $codec:literal to $last:literal;)*) => {
-        /// All columns of a table of contents, in their order.
+        /// All columns of the table of contents, in order.
         pub const CONTENTS_COLUMNS: &[Column] = &[
             always("number", Type::Near),
             always("time_ns", Type::Near),
@@ -22,8 +22,8 @@ macro_rules! columns {
             maybe("word", Type::Bits),
             $(maybe($name, Type::Number),)*
         ];
-        /// Numbers of the codecs, first and last, in the order of their columns: those of all
-        /// dictionaries share one.
+        /// First and last number of each codec, in the order of the columns: the variants of a
+        /// codec with different dictionaries share a column.
         const CODECS: &[[u8; 2]] = &[$([$codec, $last],)*];
     };
 }
@@ -45,7 +45,7 @@ columns! {
 }
 
 impl Row {
-    /// Becomes the row of a note before this call.
+    /// Turns this into the row of a note before call `number`.
     pub fn fill_contents(&mut self, number: u64, time_ns: u64, contents: &Contents) {
         let mut values = [Value::Nothing; FIRST];
         values[0] = Value::Number(number);

@@ -1,5 +1,4 @@
-//! Comma-separated text. No value has a comma, a quote or the end of a line in it: there is nothing
-//! to quote.
+//! Comma-separated text. No value contains a comma, a quote or a newline, so nothing is quoted.
 
 use crate::columns::Column;
 use crate::row::{Row, Value};
@@ -12,7 +11,7 @@ pub struct Csv<W: Write> {
 }
 
 impl<W: Write> Csv<W> {
-    /// Writes the names.
+    /// Writes the header line.
     pub fn new(out: W, columns: &[Column]) -> io::Result<Self> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         writeln!(out, "{}", columns.iter().map(|column| column.name).collect::<Vec<_>>().join(","))?;

@@ -1,4 +1,4 @@
-//! Apache Parquet: rows are gathered into groups, of which each column is written on its own.
+//! Apache Parquet: rows are collected into row groups, in which each column is written separately.
 
 use crate::columns::{Column, Type};
 use crate::row::{Row, Value};
@@ -15,10 +15,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Rows that are written together, and kept in memory until then: some tens of megabytes.
+/// Rows of a row group, which are in memory until it is written: some tens of megabytes.
 pub const GROUP_ROWS: usize = 1 << 17;
 
-/// Values of a column that its rows have.
+/// The present values of a column.
 enum Values {
     Numbers(Vec<i64>),
     Fractions(Vec<f64>),
@@ -26,11 +26,11 @@ enum Values {
     Flags(Vec<bool>),
 }
 
-/// A column of the group.
+/// A column of the current row group.
 struct Gathered {
     name: &'static str,
     values: Values,
-    /// For each row whether it has a value (1, else 0); `None` for columns that each row has.
+    /// For each row 1 if it has a value, else 0; `None` for columns that are always present.
     levels: Option<Vec<i16>>,
 }
 
@@ -46,12 +46,12 @@ impl Gathered {
     }
 }
 
-/// A file of any columns.
+/// A Parquet file with any columns.
 pub struct Parquet<W: Write + Send> {
     file: SerializedFileWriter<W>,
     columns: Vec<Gathered>,
     rows: usize,
-    /// Names that were seen: all rows share their bytes.
+    /// Names seen so far: all rows share their bytes.
     names: HashMap<&'static str, ByteArray>,
 }
 
@@ -72,11 +72,11 @@ fn schema(of: &str, columns: &[Column]) -> Result<Schema, ParquetError> {
 }
 
 impl<W: Write + Send> Parquet<W> {
-    /// Begins a file. `of`: what a row is; `about`, JSON: what the rows are of, which goes with the
-    /// file.
+    /// Begins a file. `of` names the kind of row; `about` is JSON that the file carries as
+    /// metadata.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn new(out: W, of: &str, columns: &[Column], about: String) -> io::Result<Self> {
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -95,13 +95,13 @@ impl<W: Write + Send> Parquet<W> {
         Ok(Self { file, columns, rows: 0, names: HashMap::new() })
     }
 
-    /// Adds a row: a value for each column.
+    /// Adds a row, with a value for each column.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     ///
     /// # Panics
-    /// If a value has another type than its column, or one is missing.
+    /// If a value does not have the type of its column, or is missing.
     pub fn row<'a>(&mut self, values: impl Iterator<Item = Value<'a>>) -> io::Result<()> {
         let mut gathered = self.columns.iter_mut();
         for value in values {
@@ -112,7 +112,7 @@ impl<W: Write + Send> Parquet<W> {
             }
             match (values, value) {
                 (_, Value::Nothing) => {}
-                // Bits keep their pattern; numbers are small.
+                // The cast keeps the pattern of bits; numbers are below 2^63.
                 (Values::Numbers(values), Value::Number(number)) => values.push(number as i64),
                 (Values::Fractions(values), Value::Fraction(number)) => values.push(number),
                 (Values::Texts(values), Value::Name(name)) => {
@@ -131,10 +131,10 @@ impl<W: Write + Send> Parquet<W> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining rows and the end of the file.
     ///
     /// # Errors
-    /// When that fails.
+    /// When the file cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         if self.rows > 0 {
             self.write_group().map_err(plain)?;
@@ -160,11 +160,11 @@ impl<W: Write + Send> Parquet<W> {
     }
 }
 
-/// What is in a recording.
+/// A Parquet file with the rows of a recording.
 pub struct Recorded<W: Write + Send>(Parquet<W>);
 
 impl<W: Write + Send> Recorded<W> {
-    /// Begins a file; what the run was goes with it. A row is a `what`.
+    /// Begins a file with the head of the recording as metadata. `what` names the kind of row.
     pub fn new(out: W, what: &str, columns: &[Column], head: &Head) -> io::Result<Self> {
         Ok(Self(Parquet::new(out, what, columns, serde_json::to_string(head)?)?))
     }
@@ -191,7 +191,7 @@ fn write_column<T: DataType, W: Write + Send>(
     column.close()
 }
 
-/// What was wrong with the file, if that was it.
+/// The error of the file, if the Parquet error wraps one.
 fn plain(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<io::Error>() {

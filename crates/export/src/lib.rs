@@ -1,9 +1,9 @@
-//! Tables for pandas, polars, DuckDB and the like: recorded runs, a row a call and a column for
-//! each thing that calls carry, or a row for each page whose contents were recorded; and any other
-//! as [`Parquet`].
+//! Tables for pandas, polars, DuckDB and other tools. A recorded run becomes a table with a row for
+//! each call and a column for each kind of argument, or a table with a row for each page whose
+//! contents were recorded. Other tables can be written by [`Parquet`].
 //!
-//! [`COLUMNS`] and [`CONTENTS_COLUMNS`] say what there is; docs/trace.md says it to people. Memory
-//! is bounded: a block of the recording and, for Parquet, a group of rows.
+//! [`COLUMNS`] and [`CONTENTS_COLUMNS`] list the columns; docs/trace.md explains them. Memory is
+//! bounded by a block of the recording and, for Parquet, a row group.
 #![forbid(unsafe_code)]
 
 mod columns;
@@ -23,16 +23,16 @@ use row::Row;
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// What a table is written as.
+/// File format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Apache Parquet, zstd.
+    /// Apache Parquet, compressed by zstd.
     Parquet,
     /// Comma-separated text, with the names of the columns in the first line.
     Csv,
 }
 
-/// What a row is.
+/// What a row of the table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
     /// A call.
@@ -41,23 +41,23 @@ pub enum Rows {
     Contents,
 }
 
-/// A table that was written.
+/// Result of an export.
 #[derive(Debug)]
 pub struct Exported {
-    /// Rows of the table.
+    /// Number of rows.
     pub rows: u64,
     /// Where the recording was cut, if it was.
     pub cut: Option<ReadError>,
 }
 
-/// What kept a table from being written: what there is of it is of no use.
+/// Why an export failed. The partial table is not usable.
 #[derive(Debug)]
 pub enum ExportError {
     /// The recording is damaged, or cannot be read.
     Read(ReadError),
-    /// Pages of another size, bytes.
+    /// An unsupported page size, bytes.
     PageBytes(u32),
-    /// Calls that none are, in a block that is whole; its offset in bytes.
+    /// A valid block whose bytes are not valid calls; its offset in bytes.
     Calls(u64, Damaged),
     /// The table cannot be written.
     Write(io::Error),
@@ -82,14 +82,15 @@ impl From<io::Error> for ExportError {
     }
 }
 
-/// Takes rows, one after the other.
+/// A table that takes one row after the other.
 trait Table {
     fn row(&mut self, row: &Row) -> io::Result<()>;
-    /// Writes what is left.
+    /// Writes what is buffered.
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
-/// Writes all calls of a recording to `out`, or all contents, up to its end or to where it was cut.
+/// Writes all calls of a recording, or all contents, to `out`, up to the end or to where the
+/// recording was cut.
 ///
 /// # Errors
 /// When the recording is damaged before its end, or the table cannot be written.

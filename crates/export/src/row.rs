@@ -1,38 +1,38 @@
-//! A row: that of a call here.
+//! A row of a table, and the row of a call.
 
 use crate::columns::{At, COLUMNS};
 use memfit_core::{Answer, Coded, CoreCall, Extent, Fields, Filled, ObjectId, Origin, Page, PageRange, ProcId, Stored};
 use std::fmt::Write;
 
-/// What a row has in a column.
+/// A value in a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// It has nothing there.
+    /// No value.
     Nothing,
-    /// For numbers and bits.
+    /// For `Number`, `Near` and `Bits`.
     Number(u64),
-    /// For fractions.
+    /// For `Fraction`.
     Fraction(f64),
-    /// For names.
+    /// For `Name`.
     Name(&'static str),
-    /// For texts.
+    /// For `Text`.
     Text(&'a str),
-    /// For flags.
+    /// For `Flag`.
     Flag(bool),
 }
 
-/// A row, to be used again for the next one.
+/// A row; its memory is reused for the next one.
 #[derive(Debug, Default)]
 pub struct Row {
-    /// In the order of the table's columns, but for the list.
+    /// In the order of the table's columns, without the list.
     pub values: Vec<Value<'static>>,
-    /// The one text that the row of a call can have.
+    /// The only text that the row of a call can have.
     list: String,
     pub has_list: bool,
 }
 
 impl Row {
-    /// What it has, in the order of the table's columns.
+    /// The values, in the order of the table's columns.
     pub fn values(&self) -> impl Iterator<Item = Value<'_>> {
         self.values.iter().enumerate().map(|(at, &value)| match at == At::List as usize && self.has_list {
             true => Value::Text(&self.list),
@@ -40,7 +40,7 @@ impl Row {
         })
     }
 
-    /// Becomes the row of a call.
+    /// Turns this into the row of a call.
     pub fn fill(&mut self, number: u64, time_ns: u64, call: &CoreCall<'_>) {
         self.values.clear();
         self.values.resize(COLUMNS.len(), Value::Nothing);
@@ -68,7 +68,7 @@ impl Row {
     }
 }
 
-/// The columns of each argument of a call.
+/// Puts each argument of a call in its column.
 impl Fields for Row {
     fn proc(&mut self, _: &'static str, proc: ProcId) {
         self.number(At::Process, proc.0);
@@ -107,7 +107,7 @@ impl Fields for Row {
     }
 
     fn most(&mut self, _: &'static str, most: u32) {
-        // Any number of them is no number.
+        // `u32::MAX` means no limit: no value.
         if most != u32::MAX {
             self.number(At::Most, most);
         }

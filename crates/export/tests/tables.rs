@@ -1,4 +1,4 @@
-//! Tables read back: each call is a row, whatever it is written as.
+//! Reads tables back: each call is a row, in every format.
 
 use memfit_core::scheme::Scheme;
 use memfit_core::trace::{Contents, Encoder, Note, Whose, CODECS_MAX};
@@ -14,7 +14,8 @@ use std::sync::Arc;
 const P: ProcId = ProcId(3);
 const OBJECT: ObjectId = ObjectId(77);
 
-/// Each call, with each of its choices, and what its row must have besides number, time and name.
+/// Calls of each kind with all variants, and what their rows must have besides number, time and
+/// name.
 #[expect(clippy::too_many_lines, reason = "a list")]
 fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
     let (page, range) = (Page(1 << 35), PageRange { first: Page(5), pages: 6 });
@@ -109,7 +110,7 @@ fn head() -> Head {
     Head::of(&tunables, 1 << 30, vec!["sort".into(), "a,\"b\n".into()], 1_700_000_000)
 }
 
-/// All calls, again and again, in blocks of so many.
+/// Repeats all calls up to `count`, in blocks of `in_block`.
 fn recording(head: &Head, count: usize, in_block: usize) -> Vec<u8> {
     let all: Vec<CoreCall<'_>> = calls().into_iter().map(|(asked, _)| asked).cycle().take(count).collect();
     let mut writer = Writer::new(Vec::new(), head).unwrap();
@@ -135,7 +136,7 @@ fn names() -> String {
     COLUMNS.map(|column| column.name).join(",")
 }
 
-/// A row as the line of a text.
+/// A Parquet row as a line of CSV.
 fn line(row: &Row) -> String {
     let value = |field: &Field| match field {
         Field::Null => String::new(),
@@ -160,7 +161,7 @@ fn each_call_is_a_row_with_all_that_it_carries() {
     assert_eq!(lines.next(), Some(&*names()));
     for (i, (asked, expected)) in calls.iter().enumerate() {
         let line = lines.next().unwrap();
-        // An empty list is no list in a text.
+        // In CSV an empty list looks like a missing one.
         let cells = COLUMNS.iter().zip(line.split(',')).filter(|(_, cell)| !cell.is_empty());
         let found = cells.map(|(column, cell)| format!("{}={cell}", column.name)).collect::<Vec<_>>().join(" ");
         let (number, time, name) = (i + 1, i / 10 * 10_000, asked.name());
@@ -192,7 +193,7 @@ fn contents_are_a_table_of_their_own() {
     }
     let mut writer = Writer::new(Vec::new(), &head()).unwrap();
     writer.block(Begins { first: 1, decided: 0, at_ns: 7 }, 2, &bytes).unwrap();
-    // Notes alone.
+    // A block of notes only.
     let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
     encoder.note(&mut bytes, Note::Contents(Contents { whose: of_page, hash: 2, entropy: 0, word: None, lens }));
     writer.block(Begins { first: 3, decided: 0, at_ns: 8 }, 0, &bytes).unwrap();
@@ -283,7 +284,7 @@ fn cut_and_damaged_recordings() {
     }
 }
 
-/// Takes so many bytes.
+/// Accepts a limited number of bytes.
 struct Full(usize);
 
 impl Write for Full {

@@ -7,7 +7,7 @@
   const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
   const THIN = "\u202f", SPACE = "\u00a0", NONE = "–";
 
-  // A canvas takes no variables: an element says what they are in the theme of now.
+  // A canvas cannot use CSS variables: an element resolves them in the current theme.
   const colours = {};
   function readColours() {
     const probe = document.body.appendChild(document.createElement("i"));
@@ -19,7 +19,7 @@
   }
   const faint = (colour, part) => colour.replace(/^rgb\((.*)\)$/, `rgba($1, ${part})`);
 
-  // Numbers, as src/unit.rs writes them.
+  // Writes numbers like src/unit.rs.
   function fixed(value, decimals) {
     const [whole, rest] = Math.abs(value).toFixed(decimals).split(".");
     const text = whole.replace(/\B(?=(\d{3})+$)/g, THIN) + (rest ? "." + rest : "");
@@ -66,11 +66,11 @@
     const all = [];
     if (scale.binary) for (let power = -10; power < 60; power++) all.push(2 ** power);
     else for (let power = -9; power < 16; power++) for (const n of [1, 2, 5]) all.push(Number(`${n}e${power}`));
-    // What is counted has no halves.
+    // Counts have no fractions.
     return scale.decimals === 0 ? all.filter(step => step >= 1) : all;
   }
 
-  // uPlot begins to count at the end of the axis, which may be no round number.
+  // uPlot starts at the end of the axis, which may not be a round number.
   function logSplits(base) {
     return (u, _, min, max) => {
       const all = [];
@@ -81,7 +81,7 @@
     };
   }
 
-  // Of those as many get a label as there is room for, round ones first.
+  // As many of those get a label as fit, round numbers first.
   function logLabels(base, room) {
     return (u, splits, axis) => {
       const { scale } = u.axes[axis], taken = [], labelled = new Set();
@@ -139,7 +139,7 @@
     return `<svg width="26" height="12" aria-hidden="true">${inside}</svg>`;
   }
 
-  // Each visible series on top of those before it. A row without any value is a gap.
+  // Stacks each visible series on top of those before it. A row without any value is a gap.
   function stack(figure, visible) {
     const [places, ...columns] = figure.data;
     const sums = places.map(() => 0);
@@ -158,7 +158,7 @@
   function dataOf(figure, visible) {
     if (figure.kind === "stacked") return stack(figure, visible);
     if (figure.kind !== "steps" || figure.data[0].length < 2) return { data: figure.data, bands: [] };
-    // The last place ends what began before it.
+    // The last place ends the step before it.
     const data = figure.data.map((column, i) => i ? [...column.slice(0, -1), column.at(-2)] : column);
     return { data, bands: [] };
   }
@@ -186,7 +186,7 @@
       return { stroke: path, fill: path, clip: null, flags: 3 };
     };
   }
-  // The value above each bar, where there is room for all of them.
+  // The value above each bar, if there is room for all values.
   function barLabels(figure, visible, u, taken) {
     const group = visible.flatMap((shown, i) => shown ? [i] : []);
     const { ctx } = u, ratio = uPlot.pxRatio;
@@ -208,7 +208,7 @@
     }));
   }
 
-  // Lines across the figure, with labels that do not lie on each other.
+  // Lines across the figure, with labels that do not overlap.
   function drawMarks(figure, u, taken) {
     const { ctx, bbox } = u, ratio = uPlot.pxRatio;
     const right = bbox.left + bbox.width, bottom = bbox.top + bbox.height;
@@ -263,7 +263,7 @@
       const base = binary ? 2 : 10;
       const range = (_, min, max) => {
         if (min == null) return [1, base];
-        // Markers at the very edge would be cut.
+        // Markers at the edge would be cut off.
         return min === max ? [min / base, max * base] : marked(figure) && min === places[0] && max === places[last] ? [min / 1.1, max * 1.1] : [min, max];
       };
       return { time: false, distr: 3, log: base, range };
@@ -280,7 +280,7 @@
     const levels = figure.levels.map(level => level.at);
     if (figure.y.log) {
       const base = figure.y.binary ? 2 : 10;
-      // The lowest bar has some height, too.
+      // The lowest bar must have some height, too.
       const foot = figure.kind === "bars" ? 0.8 : 1;
       const range = (_, min, max) => {
         const all = [min, max, ...levels].filter(value => value != null && value > 0);
@@ -307,7 +307,7 @@
     };
     const cut = name => name.length > 18 ? name.slice(0, 17) + "…" : name;
     const longest = Math.max(0, ...(figure.names || []).map(name => cut(name).length));
-    // By a guess of how wide letters are, as the height depends on it before there is anything to measure.
+    // Estimated from the width of a letter: the height depends on it before there is anything to measure.
     const leans = width => longest * 6.6 + 10 > (width - 60) / Math.max(1, count);
     const heightFor = width => (width < 520 ? 250 : 330) + (leans(width) ? 4 * longest : 0);
     const axis = {
@@ -410,7 +410,7 @@
       const begun = row > 0 && figure.data[0][row] > u.posToVal(left, "x") + 1e-9 ? row - 1 : row;
       return Math.min(begun, Math.max(0, count - 2));
     }
-    // Of a thinned series a row says little: the two of its stretch say between what it was.
+    // A single row of a thinned series means little: the two rows of its bucket give the range of its values.
     const pairs = figure.pairs && figure.kind !== "steps";
     const between = (one, other) => one === other ? one : `${one} to ${other}`;
     function valueOf(values, row) {
@@ -456,7 +456,7 @@
         cells.insertCell().textContent = written(sum(row), figure.y);
       }
       tip.append(place, table);
-      // Its width is to be the one that it has where there is room.
+      // Measure its width where nothing limits it.
       tip.style.left = "0";
       const origin = u.over.offsetLeft, at = u.cursor.left + origin;
       const right = at + 16 + tip.offsetWidth <= plot.clientWidth;
@@ -515,12 +515,12 @@
       u.setCursor({ left: -10, top: -10 });
       u.setSize({ width, height: heightFor(width) });
     };
-    // Not at once: a figure that changes while sizes are told would have to be told of again.
+    // Deferred: a figure that changes inside of the observer would trigger the observer again.
     new ResizeObserver(() => requestAnimationFrame(() => resize(plot.clientWidth))).observe(plot);
     drawn.push({ u, resize, plot });
   }
 
-  // All that the page has of a figure, for other programs.
+  // Saves all data that the page has of a figure, for other programs.
   function offer(figure, plot) {
     const tools = plot.parentElement.querySelector(".tools");
     const button = document.createElement("button");
@@ -553,9 +553,9 @@
     for (const button of document.querySelectorAll(".themes button"))
       button.setAttribute("aria-pressed", String(button.dataset.theme === theme));
   }
-  // A page in a file may have no storage.
+  // A page from a file may have no storage.
   let theme = "auto";
-  try { theme = localStorage.getItem("memfit-theme") || "auto"; } catch { /* then it is not remembered */ }
+  try { theme = localStorage.getItem("memfit-theme") || "auto"; } catch { /* the theme is not stored then */ }
   document.querySelector(".themes").hidden = false;
   setTheme(theme);
   readColours();
@@ -580,7 +580,7 @@
     }
   }
 
-  // Paper is light, narrower than a screen, and nobody can open a table on it: short ones are opened.
+  // Print in the light theme and at the width of paper. Nobody can open a table on paper, so short ones are opened.
   let opened = [];
   addEventListener("beforeprint", () => {
     setTheme("light");

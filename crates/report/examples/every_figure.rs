@@ -1,4 +1,4 @@
-//! A page with each kind of figure, of invented numbers: `cargo run -p memfit-report --example
+//! A page with a figure of each kind, of invented numbers: `cargo run -p memfit-report --example
 //! every_figure > page.html`.
 
 use memfit_report::{join, Axis, Cell, Column, Figure, Kind, Mark, Report, Section, Series, Table, Unit};
@@ -24,7 +24,7 @@ pub fn every_figure() -> Report {
     }
 }
 
-/// Something between 0 and 1 that looks measured, and is the same each time.
+/// Reproducible numbers between 0 and 1 that look like noise.
 fn noise(step: usize, series: usize) -> f64 {
     let mut bits =
         (step as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (series as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);

@@ -1,10 +1,9 @@
-//! Figures and tables as one HTML page that needs nothing else: no network, no fonts, no second
-//! file.
+//! Figures and tables as one self-contained HTML page: no network, no fonts, no second file.
 //!
-//! A caller describes what is to be seen, in plain units (bytes, nanoseconds, seconds), here or as
-//! JSON ([`Report::from_json`]), and [`Report::write`] makes the page: drawn by uPlot
-//! (assets/uplot-*), light and dark, each figure with its numbers as a table. What is too long to
-//! be drawn is thinned here, so that the page of an hour's run stays below 2 MB; peaks stay.
+//! A caller describes the page in plain units (bytes, nanoseconds, seconds), in Rust or as JSON
+//! ([`Report::from_json`]). [`Report::write`] makes the page: figures drawn by uPlot
+//! (assets/uplot-*), light and dark, and the numbers of each figure as a table. Series that are too
+//! long are thinned, so that the page of an hour's run stays below 2 MB; peaks stay.
 //!
 //! ```
 //! use memfit_report::{Axis, Figure, Kind, Mark, Report, Section, Series, Unit};
@@ -30,30 +29,29 @@ mod unit;
 use serde::Deserialize;
 pub use unit::Unit;
 
-/// Most points of a series that a page holds; what is longer is thinned, so that lowest and highest
+/// Most points of a series in a page. A longer series is thinned so that its lowest and highest
 /// values stay.
 pub const POINTS_MAX: usize = 1500;
-/// Most numbers of all long series of a page: with more of them, each gets fewer points than
+/// Most numbers in all long series of a page: if there are more, each gets fewer points than
 /// [`POINTS_MAX`].
 pub const NUMBERS_MAX: usize = 160_000;
-/// And the fewest points that a long series gets, however many there are.
+/// Fewest points of a long series, however many series there are.
 pub const POINTS_MIN: usize = 100;
-/// Most rows of the table under a figure. The page can save all points that it has as CSV.
+/// Most rows of the table under a figure. The page can save all of its points as CSV.
 pub const ROWS_MAX: usize = 120;
 
 /// A page.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// What it is about, in a few words.
+    /// Title, a few words.
     pub title: String,
-    /// What one learns from it: one sentence.
+    /// The conclusion, one sentence.
     #[serde(default)]
     pub says: String,
-    /// What was run and how, names and values: the command, the budget, the scheme, the version.
+    /// Names and values that describe the run: command, budget, scheme, version.
     #[serde(default)]
     pub facts: Vec<(String, String)>,
-    /// Its parts.
     pub sections: Vec<Section>,
 }
 
@@ -66,7 +64,7 @@ pub struct Section {
     /// Paragraphs.
     #[serde(default)]
     pub text: Vec<String>,
-    /// Tables of their own; figures have theirs anyway.
+    /// Tables besides those of the figures.
     #[serde(default)]
     pub tables: Vec<Table>,
     /// Figures.
@@ -78,102 +76,101 @@ pub struct Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Lines, for what was sampled. A missing value is a gap.
+    /// Lines, for sampled values. A missing value is a gap.
     Lines,
-    /// Lines with a marker at each point, for what was measured at a few places. They go on over
-    /// missing values, so that series may have places of their own ([`join`]).
+    /// Lines with a marker at each point, for values measured at a few places. They go on over
+    /// missing values, so that each series can have its own places ([`join`]).
     Curves,
-    /// Markers alone.
+    /// Markers only.
     Points,
-    /// Areas on top of each other, the first one at the bottom, of values that are not negative. A
-    /// missing value counts as nothing.
+    /// Areas on top of each other, the first one at the bottom, for values that are not negative. A
+    /// missing value counts as 0.
     Stacked,
-    /// Each value holds from its place to the next one: what changes at once, or a histogram. The
-    /// last place only ends what began before it; its values are not drawn.
+    /// Each value holds from its place to the next one: step functions and histograms. The last
+    /// place only ends the step before it; its values are not drawn.
     Steps,
-    /// Bars beside each other for each place, which is a name.
+    /// Groups of bars, one group for each place, which is a name.
     Bars,
 }
 
-/// Where values are along x.
+/// Places of the values along x.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "places are an array of numbers, or one of names")]
 pub enum Places {
-    /// In the unit of the axis. Those that are not finite are left out, and so are those that are
-    /// not positive on a logarithmic axis; what is not in order is sorted.
+    /// Numbers in the unit of the axis. Those that are not finite are left out, and on a
+    /// logarithmic axis also those that are not positive. They are sorted.
     Numbers(Vec<f64>),
-    /// At equal distances.
+    /// Names at equal distances.
     Names(Vec<String>),
 }
 
-/// What an axis shows.
+/// An axis.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// What it is, without its unit: "Memory".
+    /// The quantity without its unit: "Memory".
     pub label: String,
-    /// What its values are given in.
+    /// Unit of the values.
     #[serde(default)]
     pub unit: Unit,
-    /// Logarithmic. Values that are not positive are then missing.
+    /// Logarithmic; values that are not positive then count as missing.
     #[serde(default)]
     pub log: bool,
 }
 
-/// The values of one thing.
+/// A series of values.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    /// What it is, in a few words.
+    /// Name, a few words.
     pub name: String,
-    /// A value for each place, in the unit of the y axis; `None`, and what is not finite, is
-    /// missing, as are those behind the end.
+    /// A value for each place, in the unit of the y axis. `None` and values that are not finite are
+    /// missing, as are values beyond the end.
     pub values: Vec<Option<f64>>,
-    /// Dashed: not measured here, such as what a paper published.
+    /// Dashed: not measured by memfit, such as a paper's published values.
     #[serde(default)]
     pub dashed: bool,
-    /// The colour, counted from 0, of [`COLOURS`]; `None` is the one of its position. The same
-    /// thing in several figures, or ours and the paper's value of it, should have one colour.
+    /// Colour number below [`COLOURS`]; `None`: by position. The same thing in several figures, or
+    /// memfit's and the paper's value of it, should have one colour.
     #[serde(default)]
     pub colour: Option<usize>,
 }
 
-/// A place or a value that is marked by a line.
+/// A place or value that is marked by a line.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mark {
-    /// Where, in the unit of the axis; among names their position, counted from 0.
+    /// Position in the unit of the axis; among names their index, from 0.
     pub at: f64,
-    /// What is there, in a few words.
+    /// Label, a few words.
     pub label: String,
 }
 
-/// Colours of series; with more series than that, colours come again, with another line.
+/// Number of colours of series. Further series use the colours again, with another line style.
 pub const COLOURS: usize = 8;
 
-/// A figure. Below it are its values as a table.
+/// A figure. The page shows its values as a table below it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// What it shows, in a few words.
+    /// Title, a few words.
     pub title: String,
-    /// What one sees: one sentence.
+    /// What the figure shows, one sentence.
     #[serde(default)]
     pub says: String,
     /// How it is drawn.
     pub kind: Kind,
-    /// To the right.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Upwards. It begins at 0 if no value is negative, unless it is logarithmic.
+    /// The vertical axis. It begins at 0 if no value is negative, unless it is logarithmic.
     pub y: Axis,
-    /// Where values are, the same for all series.
+    /// Places of the values, the same for all series.
     pub places: Places,
-    /// Values.
     pub series: Vec<Series>,
     /// Marked places along x: vertical lines.
     #[serde(default)]
     pub marks: Vec<Mark>,
-    /// Marked values along y, such as the budget: horizontal lines, always in sight.
+    /// Marked values along y, such as the budget: horizontal lines, always in view.
     #[serde(default)]
     pub levels: Vec<Mark>,
 }
@@ -182,12 +179,12 @@ pub struct Figure {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// What it shows, in a few words.
+    /// Title, a few words.
     pub title: String,
-    /// What one sees, one sentence; may be empty.
+    /// What the table shows, one sentence; may be empty.
     #[serde(default)]
     pub says: String,
-    /// What its columns are. The first one says what the rows are.
+    /// The columns. The first one names the rows.
     pub columns: Vec<Column>,
     /// Cells of each row.
     pub rows: Vec<Vec<Cell>>,
@@ -197,55 +194,55 @@ pub struct Table {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// What it is, without its unit.
+    /// Name without its unit.
     pub name: String,
-    /// What its numbers are given in.
+    /// Unit of its numbers.
     #[serde(default)]
     pub unit: Unit,
 }
 
-/// What is in a table.
+/// A cell of a table.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "a cell is a text, a number, or null where nothing is known")]
 pub enum Cell {
-    /// Words.
+    /// A text.
     Text(String),
     /// A number, in the unit of the column.
     Number(f64),
-    /// It is not known.
+    /// No value is known.
     Missing,
 }
 
 impl Axis {
-    /// A linear one.
+    /// A linear axis.
     pub fn new(label: &str, unit: Unit) -> Axis {
         Axis { label: label.into(), unit, log: false }
     }
 
-    /// A logarithmic one.
+    /// A logarithmic axis.
     pub fn log(label: &str, unit: Unit) -> Axis {
         Axis { log: true, ..Axis::new(label, unit) }
     }
 }
 
 impl Series {
-    /// Of values that are all there.
+    /// A series without missing values.
     pub fn new(name: &str, values: impl IntoIterator<Item = f64>) -> Series {
         Series::with_gaps(name, values.into_iter().map(Some))
     }
 
-    /// Of values of which some are missing.
+    /// A series with missing values.
     pub fn with_gaps(name: &str, values: impl IntoIterator<Item = Option<f64>>) -> Series {
         Series { name: name.into(), values: values.into_iter().collect(), dashed: false, colour: None }
     }
 
-    /// The same, dashed.
+    /// The same series, dashed.
     #[must_use]
     pub fn dashed(self) -> Series {
         Series { dashed: true, ..self }
     }
 
-    /// The same in that colour, counted from 0.
+    /// The same series in this colour, counted from 0.
     #[must_use]
     pub fn colour(self, colour: usize) -> Series {
         Series { colour: Some(colour), ..self }
@@ -253,20 +250,20 @@ impl Series {
 }
 
 impl Mark {
-    /// A mark there.
+    /// A mark at this position.
     pub fn new(at: f64, label: &str) -> Mark {
         Mark { at, label: label.into() }
     }
 }
 
 impl Figure {
-    /// With numbers along x and no values yet.
+    /// A figure with numbers along x and without series.
     pub fn new(kind: Kind, title: &str, says: &str, x: Axis, y: Axis, places: Vec<f64>) -> Figure {
         let (title, says, places) = (title.into(), says.into(), Places::Numbers(places));
         Figure { title, says, kind, x, y, places, series: Vec::new(), marks: Vec::new(), levels: Vec::new() }
     }
 
-    /// With names along x, `label` being what they are, and no values yet.
+    /// A figure with names along x and without series; `label` says what the names are.
     pub fn of_names<S: Into<String>>(
         kind: Kind,
         title: &str,
@@ -281,7 +278,7 @@ impl Figure {
 }
 
 impl Column {
-    /// A column of numbers in that unit, or of words.
+    /// A column of numbers in this unit, or of texts.
     pub fn new(name: &str, unit: Unit) -> Column {
         Column { name: name.into(), unit }
     }
@@ -305,8 +302,8 @@ impl From<Option<f64>> for Cell {
     }
 }
 
-/// Curves of (x, y) with places of their own as places and values for one figure of
-/// [`Kind::Curves`].
+/// Joins curves of (x, y), each with places of its own: common places and the values of each curve
+/// there, for one figure of [`Kind::Curves`].
 pub fn join(curves: &[Vec<(f64, f64)>]) -> (Vec<f64>, Vec<Vec<Option<f64>>>) {
     let mut places: Vec<f64> = curves.iter().flatten().map(|&(x, _)| x).filter(|x| x.is_finite()).collect();
     places.sort_by(f64::total_cmp);

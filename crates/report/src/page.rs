@@ -1,4 +1,4 @@
-//! The page: text and tables as HTML, what is drawn as JSON beside the script that draws it.
+//! Writes the page: text and tables as HTML, and the data of figures as JSON for the script.
 
 use crate::thin::{Keep, Rows};
 use crate::unit::{clock, fixed, significant, Multiple, Shown, Unit};
@@ -13,19 +13,19 @@ const SCRIPT: &str = include_str!("../assets/report.js");
 const UPLOT_STYLE: &str = include_str!("../assets/uplot-1.6.32/uPlot.min.css");
 const UPLOT: &str = include_str!("../assets/uplot-1.6.32/uPlot.iife.min.js");
 const UPLOT_LICENCE: &str = include_str!("../assets/uplot-1.6.32/LICENSE");
-/// A browser then refuses all that would come from elsewhere, whatever the page says.
+/// With this policy a browser loads nothing from elsewhere, whatever the page contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
-/// Digits of numbers on logarithmic axes, and of places.
+/// Significant digits of numbers on logarithmic axes, and of places.
 const LOG_DIGITS: i32 = 5;
 const PLACE_DIGITS: i32 = 6;
-/// Seconds along x from which on they are shown as a clock.
+/// Seconds along x from which on times are shown as a clock.
 const CLOCK: f64 = 120.0;
 
 impl Report {
     /// Writes the page.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When `to` cannot be written.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let limit = self.limit();
         let figures = self.sections.iter().flat_map(|section| &section.figures);
@@ -82,7 +82,7 @@ impl Report {
         writeln!(to, "</header>\n<noscript><p class=\"note\">Without scripts there are only the tables.</p></noscript>")
     }
 
-    /// Most points of a series of this page.
+    /// Most points of a series in this page.
     fn limit(&self) -> usize {
         let rows = |figure: &Figure| match &figure.places {
             Places::Numbers(numbers) => numbers.len(),
@@ -96,7 +96,7 @@ impl Report {
 }
 
 impl Section {
-    /// `first` is the number of its first figure on the page.
+    /// `first` is the number of its first figure in the page.
     fn write(&self, to: &mut impl Write, at: usize, first: usize, drawn: &[&Drawn]) -> io::Result<()> {
         writeln!(to, "<section id=\"section-{at}\">\n<h2>{}</h2>", escaped(&self.title))?;
         for text in &self.text {
@@ -126,7 +126,7 @@ impl Table {
                 let unit = self.columns[at].unit;
                 let mut shown = Shown::of(unit, numbers(at), 3);
                 if unit == Unit::Count && shown.by > 1.0 {
-                    // There is room for all digits.
+                    // A table has room for all digits.
                     let decimals = if numbers(at).all(|number| number.fract() == 0.0) { 0 } else { 1 };
                     shown = Shown { by: 1.0, suffix: "", decimals };
                 }
@@ -150,7 +150,7 @@ impl Table {
                 let (text, class) = match row.get(at) {
                     Some(Cell::Text(text)) => (escaped(text).into_owned(), " class=\"words\""),
                     Some(Cell::Number(number)) if number.is_finite() => (shown.write(*number), ""),
-                    // Below its head.
+                    // Missing: aligned like the head of its column.
                     _ => ("–".into(), if *is_number { "" } else { " class=\"words\"" }),
                 };
                 match at {
@@ -211,7 +211,7 @@ impl Figure {
             write!(to, "<th scope=\"col\">{}</th>", escaped(&with_unit(&series.name, drawn.y.suffix)))?;
         }
         write!(to, "</tr></thead>\n<tbody>\n")?;
-        // Where a histogram ends there is nothing.
+        // The last place of a histogram has no value.
         let rows_with_values = if self.kind == Kind::Steps && shown > 1 { shown - 1 } else { shown };
         for row in 0..rows_with_values {
             let place = match &drawn.names {
@@ -231,7 +231,7 @@ impl Figure {
     }
 }
 
-/// A figure as the script gets it.
+/// A figure in the form that the script gets.
 #[derive(Serialize)]
 struct Drawn {
     kind: &'static str,
@@ -239,17 +239,16 @@ struct Drawn {
     x: Scale,
     y: Scale,
     data: Vec<Vec<Short>>,
-    /// Each two rows are the lowest and the highest values of a stretch, and no row is a single
-    /// moment.
+    /// Each pair of rows has the lowest and the highest values of a bucket; a row is not a moment.
     pairs: bool,
     series: Vec<DrawnSeries>,
     marks: Vec<DrawnMark>,
     levels: Vec<DrawnMark>,
     title: String,
-    /// As many rows as there were.
+    /// Number of rows before thinning.
     #[serde(skip)]
     measured: usize,
-    /// What `data` is made of.
+    /// The rows of which `data` is made.
     #[serde(skip)]
     rows: Rows,
 }
@@ -260,7 +259,7 @@ struct DrawnSeries {
     dashed: bool,
     /// Counted from 0.
     colour: usize,
-    /// How often all colours were used before it.
+    /// How many rounds of all colours were used before it.
     again: usize,
 }
 
@@ -270,21 +269,21 @@ struct DrawnMark {
     label: String,
 }
 
-/// How an axis writes its numbers. A linear one has one multiple of its unit for all, and values
-/// come in it; on a logarithmic one each number has the multiple that fits it.
+/// How an axis writes its numbers. A linear axis has one multiple of its unit, in which the script
+/// gets all values. On a logarithmic axis each number has the multiple that fits it.
 #[derive(Serialize)]
 struct Scale {
-    /// With the unit.
+    /// Label with the unit.
     label: String,
-    /// The same at the head of a column.
+    /// Label for the head of a column.
     #[serde(skip)]
     column: String,
     log: bool,
-    /// Powers of two are round numbers.
+    /// Round numbers are powers of two.
     binary: bool,
     suffix: &'static str,
     decimals: usize,
-    /// Seconds as min:s or h:min:s.
+    /// Form of a clock for seconds: min:s or h:min:s.
     clock: Option<&'static str>,
     multiples: &'static [Multiple],
     #[serde(skip)]
@@ -293,14 +292,14 @@ struct Scale {
     unit: Unit,
 }
 
-/// A number that takes no more room than it needs; one that is not finite is null.
+/// A number in its shortest form; one that is not finite becomes null.
 struct Short(Option<f64>);
 
 impl Serialize for Short {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.0.filter(|value| value.is_finite()) {
             None => to.serialize_none(),
-            // Without a point and a zero behind it.
+            // An integer is written without ".0".
             Some(value) if value.fract() == 0.0 && value.abs() < 1e15 => to.serialize_i64(value as i64),
             Some(value) => to.serialize_f64(value),
         }
@@ -323,7 +322,7 @@ impl Scale {
         let label = match (axis.log, clock, unit) {
             (true, ..) => axis.label.clone(),
             (_, Some(clock), _) => with_unit(&axis.label, clock),
-            // It says so itself.
+            // The label of a ratio names its unit.
             (_, _, Unit::Ratio) => axis.label.clone(),
             _ => with_unit(&axis.label, shown.suffix),
         };
@@ -338,7 +337,7 @@ impl Scale {
         Short(Some(if self.log { significant(value, LOG_DIGITS) } else { self.shown.rounded(value) }))
     }
 
-    /// As it stands in a table.
+    /// The text in a table.
     fn write(&self, value: f64) -> String {
         match self.clock {
             _ if self.log => self.unit.alone(value),
@@ -396,7 +395,7 @@ impl Drawn {
         Drawn { kind, names, x, y, data, series, marks, levels, title: figure.title.clone(), pairs, measured, rows }
     }
 
-    /// The figure in words, for who cannot see it.
+    /// The figure in words, for screen readers.
     fn spoken(&self, figure: &Figure) -> String {
         let kind = match figure.kind {
             Kind::Lines | Kind::Curves => "Lines",
@@ -456,7 +455,7 @@ fn paragraph(to: &mut impl Write, class: &str, text: &str) -> io::Result<()> {
     writeln!(to, "<p class=\"{class}\">{}</p>", escaped(text))
 }
 
-/// Text that may stand between tags and in quoted attributes.
+/// Text that is safe between tags and in quoted attributes.
 fn escaped(text: &str) -> Cow<'_, str> {
     let special = |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'') || (c.is_control() && c != '\n' && c != '\t');
     if !text.contains(special) {
@@ -470,7 +469,7 @@ fn escaped(text: &str) -> Cow<'_, str> {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // HTML has no way to write them.
+            // HTML cannot represent them.
             c if special(c) => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
@@ -482,8 +481,8 @@ fn escaped_owned(text: String) -> String {
     escaped(&text).into_owned()
 }
 
-/// JSON that may stand in a script element: of these characters it has some in strings only, where
-/// they may be written so.
+/// JSON that is safe in a script element. These characters occur only in strings of JSON, where
+/// they can be escaped.
 fn json(value: &impl Serialize) -> io::Result<String> {
     let text = serde_json::to_string(value).map_err(io::Error::other)?;
     Ok(text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))

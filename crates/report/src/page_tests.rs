@@ -18,7 +18,7 @@ fn figure(kind: Kind, places: Vec<f64>, series: Vec<Series>) -> Figure {
     Figure { series, ..Figure::new(kind, "Figure", "It says this.", x, Axis::new("Memory", Unit::Bytes), places) }
 }
 
-/// What the script gets.
+/// The data for the script.
 fn figures(page: &str) -> serde_json::Value {
     let (_, rest) = page.split_once("id=\"figures\">").expect("the data");
     serde_json::from_str(rest.split_once("</script>").expect("its end").0).expect("JSON")
@@ -55,7 +55,7 @@ fn all_text_is_text() {
 #[test]
 fn an_hour_is_less_than_two_megabytes() {
     let rows = 36_000u32;
-    // Not two values alike, so that nothing is short by luck.
+    // No two values are equal, so that none is short by chance.
     let noise = |row: u32, series: u32| f64::from((row ^ series).wrapping_mul(2_654_435_761) % 1_073_741_824);
     let eight = (0..8u32).map(|at| {
         let series =
@@ -182,7 +182,7 @@ fn the_page_asks_for_nothing() {
     assert!(text.contains("Leon Sorokin"), "uPlot's licence goes where uPlot goes");
 }
 
-/// The brightness of a colour as WCAG counts it.
+/// Relative luminance of a colour by WCAG.
 fn luminance(colour: &str) -> f64 {
     let part = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).expect("two hex digits")) / 255.0;
     let linear = |part: f64| if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) };

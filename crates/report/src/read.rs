@@ -1,5 +1,5 @@
-//! A page that another program describes, as JSON. docs/report.md has the form: the fields of
-//! [`Report`] by their names.
+//! Reads the description of a page from JSON. docs/report.md has the format: the fields of
+//! [`Report`] by name.
 
 use crate::{Figure, Places, Report, Table, COLOURS};
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::{Axis, Cell, Column, Kind, Mark, Section, Series, Unit};
 
-    /// With all that a description can have; docs/report.md shows it.
+    /// A description that uses every field; docs/report.md shows it.
     const WHOLE: &str = include_str!("../examples/described.json");
 
     #[test]

@@ -1,29 +1,29 @@
-//! Values in order, and fewer of them.
+//! Sorts the values of a figure, and reduces their number.
 
 use crate::{Figure, Kind, Places};
 
-/// Values of all series at the same places, in order, all finite.
+/// Values of all series at common places, sorted, all finite.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rows {
-    /// Where.
+    /// The places.
     pub(crate) places: Vec<f64>,
-    /// For each series, one for each place.
+    /// For each series a value for each place.
     pub(crate) columns: Vec<Vec<Option<f64>>>,
 }
 
-/// How a bucket becomes two rows.
+/// How the rows of a bucket become two rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// The lowest and the highest value of each series, in their order, at the bucket's first and
-    /// last place. A peak so stays as high as it was, and moves by less than a bucket.
+    /// The lowest and the highest value of each series, in their order along x, at the first and
+    /// the last place of the bucket. So a peak keeps its height, and moves by less than a bucket.
     Each,
-    /// The rows with the lowest and the highest sum, as they were, and the first and the last one
-    /// of all: bands of a stack belong together.
+    /// The rows with the lowest and the highest sum, unchanged, and the very first and last row:
+    /// the bands of a stack belong together.
     Sums,
 }
 
 impl Rows {
-    /// What of a figure can be drawn. Names are at 0, 1, 2...
+    /// The drawable values of a figure. Names are at places 0, 1, 2...
     pub(crate) fn of(figure: &Figure) -> Rows {
         let places: Vec<f64> = match &figure.places {
             Places::Numbers(numbers) => numbers.clone(),
@@ -41,18 +41,18 @@ impl Rows {
         Rows { columns: columns.collect(), places: order.iter().map(|&row| places[row]).collect() }
     }
 
-    /// Values that are there.
+    /// All values that are not missing.
     pub(crate) fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
         self.columns.iter().flatten().filter_map(|value| *value)
     }
 
-    /// At most `limit` rows. What has no more is left as it is.
+    /// At most `limit` rows; unchanged if there are no more.
     pub(crate) fn thinned(&self, limit: usize, keep: Keep) -> Rows {
         let rows = self.places.len();
         if rows <= limit {
             return self.clone();
         }
-        // Two rows of a stack are its ends.
+        // A thinned stack also keeps its first and its last row.
         let ends = if keep == Keep::Sums { 2 } else { 0 };
         let buckets = (limit.saturating_sub(ends) / 2).max(1);
         let mut thin = Rows { places: Vec::new(), columns: vec![Vec::new(); self.columns.len()] };

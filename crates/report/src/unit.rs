@@ -1,9 +1,9 @@
-//! Units, and how a number of each is written.
+//! Units, and the form of numbers in each of them.
 
 use serde::Deserialize;
 use std::fmt::Write;
 
-/// What a number is given in, and so how it is shown.
+/// The unit of a number, which decides its form.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -13,12 +13,12 @@ pub enum Unit {
     BytesPerSecond,
     /// Nanoseconds, shown as µs, ms, s.
     Nanoseconds,
-    /// Seconds; along x as a clock, from two minutes on.
+    /// Seconds; along x shown as a clock, from two minutes on.
     Seconds,
-    /// How many.
+    /// A count.
     #[default]
     Count,
-    /// How many per second.
+    /// A count per second.
     PerSecond,
     /// A factor: 2.5 is shown as 2.5×.
     Ratio,
@@ -26,7 +26,7 @@ pub enum Unit {
     Percent,
 }
 
-/// A multiple of a unit: units that it is, the value from which on it is used, how it is written.
+/// A multiple of a unit: its size in the unit, the smallest value for which it is used, its suffix.
 pub(crate) type Multiple = (f64, f64, &'static str);
 
 const KIB: f64 = 1024.0;
@@ -34,14 +34,14 @@ const MIB: f64 = 1024.0 * KIB;
 const GIB: f64 = 1024.0 * MIB;
 const TIB: f64 = 1024.0 * GIB;
 
-// Between 1 and 4 GiB a budget is still known by its MiB.
+// Between 1 and 4 GiB, budgets are usually given in MiB.
 const BYTES: &[Multiple] =
     &[(1.0, 0.0, "B"), (KIB, KIB, "KiB"), (MIB, MIB, "MiB"), (GIB, 4.0 * GIB, "GiB"), (TIB, 4.0 * TIB, "TiB")];
 const BYTES_PER_SECOND: &[Multiple] =
     &[(1.0, 0.0, "B/s"), (KIB, KIB, "KiB/s"), (MIB, MIB, "MiB/s"), (GIB, 4.0 * GIB, "GiB/s")];
 const NANOSECONDS: &[Multiple] = &[(1.0, 0.0, "ns"), (1e3, 1e3, "µs"), (1e6, 1e6, "ms"), (1e9, 1e9, "s")];
 const SECONDS: &[Multiple] = &[(1e-6, 0.0, "µs"), (1e-3, 1e-3, "ms"), (1.0, 1.0, "s")];
-// Counts are known by all their digits as long as these can be read.
+// Counts below 100 000 are short enough to show all digits.
 const COUNT: &[Multiple] = &[(1.0, 0.0, ""), (1e3, 1e5, "k"), (1e6, 1e6, "M"), (1e9, 1e9, "G")];
 const PER_SECOND: &[Multiple] = &[(1.0, 0.0, "/s"), (1e3, 1e5, "k/s"), (1e6, 1e6, "M/s"), (1e9, 1e9, "G/s")];
 const RATIO: &[Multiple] = &[(1.0, 0.0, "×")];
@@ -75,7 +75,7 @@ impl Unit {
     }
 }
 
-/// How the numbers of an axis or of a column are all written, so that they can be compared.
+/// The common form of the numbers of an axis or column, so that they can be compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Shown {
     pub(crate) by: f64,
@@ -84,8 +84,8 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// For those values: at least `precision` digits of the largest one, and one more if small ones
-    /// would show nothing else.
+    /// The form for these values: at least `precision` significant digits of the largest one, and
+    /// one more decimal if small values would otherwise have no digits.
     pub(crate) fn of(unit: Unit, values: impl Iterator<Item = f64> + Clone, precision: i32) -> Shown {
         let largest = values.clone().fold(0.0, |largest: f64, value| largest.max(value.abs()));
         let (by, _, suffix) = unit.multiple(largest);
@@ -98,18 +98,18 @@ impl Shown {
         Shown { by, suffix, decimals: decimals as usize }
     }
 
-    /// Without digits that are zeros in all of those values.
+    /// Removes decimals that are zeros in all of these values.
     pub(crate) fn shortest(self, values: impl Iterator<Item = f64> + Clone) -> Shown {
         let shorter = |decimals| Shown { decimals, ..self };
         let same = |other: &Shown| values.clone().all(|value| other.rounded(value) == self.rounded(value));
         (0..self.decimals).map(shorter).find(same).unwrap_or(self)
     }
 
-    /// As a page holds it: in the multiple, with no more digits than are shown.
+    /// The value in a page: in this multiple, with the shown decimals only.
     pub(crate) fn rounded(&self, value: f64) -> f64 {
         let tens = 10f64.powi(self.decimals as i32);
         let rounded = (value / self.by * tens).round() / tens;
-        // Larger than any number of ours; it needs no rounding, and tens of it may be infinite.
+        // Only for values too large to need rounding: `tens` times such a value can be infinite.
         if rounded.is_finite() {
             rounded
         } else {
@@ -117,7 +117,7 @@ impl Shown {
         }
     }
 
-    /// Without its suffix, which the head of the column has.
+    /// The number without its suffix, which is in the head of the column.
     pub(crate) fn write(&self, value: f64) -> String {
         fixed(value / self.by, self.decimals)
     }
@@ -131,7 +131,7 @@ fn digits(value: f64) -> i32 {
     value.abs().log10().floor() as i32 + 1
 }
 
-/// With as many digits that count.
+/// The value with `count` significant digits.
 pub(crate) fn significant(value: f64, count: i32) -> f64 {
     let tens = 10f64.powi(count - digits(value));
     let rounded =
@@ -143,7 +143,7 @@ pub(crate) fn significant(value: f64, count: i32) -> f64 {
     }
 }
 
-/// With thin spaces between thousands and a real minus.
+/// With narrow no-break spaces between thousands, and a minus sign (U+2212).
 pub(crate) fn fixed(value: f64, decimals: usize) -> String {
     let plain = format!("{:.decimals$}", value.abs());
     let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));

@@ -1,5 +1,5 @@
-//! The page in a real browser: all is drawn, read aloud, switched; nothing goes wrong and nothing
-//! is asked of the network.
+//! Checks the page in a real browser: it draws all figures, reads them aloud and switches series,
+//! without errors and without network requests.
 
 use memfit_report::{Axis, Figure, Kind, Mark, Report, Section, Series, Unit};
 use serde_json::Value;
@@ -16,7 +16,7 @@ mod every_figure;
 const TEST: &str = "report_in_a_browser";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
 const PROBE: &str = include_str!("probe.js");
-/// Around the page, as no window is as narrow as a telephone: WIDTH pixels of it.
+/// A frame of WIDTH pixels around the page, because browser windows cannot be as narrow as a phone.
 const FRAME: &str = r#"<!DOCTYPE html><meta name="color-scheme" content="light dark">
 <iframe src="page.html" width="WIDTH" height="900" style="border: 0"></iframe>
 <script>
@@ -27,11 +27,11 @@ addEventListener("message", event => {
   seen.textContent = event.data;
 });
 </script>"#;
-/// A page takes two seconds; a busy machine may take long.
+/// A page takes two seconds; on a busy machine it can take much longer.
 const LIMIT: Duration = Duration::from_secs(120);
 const EVIL: &str = "</script><script>window.harmed = 1</script><img src=x onerror=\"window.harmed = 2\"> & more";
 
-/// Notes a test that cannot run here, as those of the command do.
+/// Reports a test that cannot run here, in the same way as the tests of the command.
 fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {TEST}: {reason}");
     if let Some(path) = std::env::var_os("MEMFIT_TEST_SKIPPED") {
@@ -48,7 +48,7 @@ fn find() -> Option<PathBuf> {
 
 struct Browser {
     program: PathBuf,
-    /// Its own, gone afterwards.
+    /// A directory for this browser only, removed at the end.
     directory: PathBuf,
 }
 
@@ -59,15 +59,15 @@ impl Drop for Browser {
 }
 
 impl Browser {
-    /// What became of a page, and what the browser said.
+    /// The DOM of a loaded page, and the log of the browser.
     fn open(&self, url: &str, dark: bool) -> Result<(String, String), String> {
         let (dom, log) = (self.directory.join("dom.html"), self.directory.join("log"));
         let profile = self.directory.join("profile");
-        // One that remembers nothing: a page remembers its colours.
+        // A new profile: the page stores the chosen theme.
         let _ = fs::remove_dir_all(&profile);
         let file = |path: &Path| File::create(path).expect("a file");
         let mut command = Command::new(&self.program);
-        // The page is ours, and root has no sandbox.
+        // The page is trusted, and as root the browser has no sandbox.
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--enable-logging=stderr"]);
         command.args(["--dump-dom", "--virtual-time-budget=60000", "--window-size=1400,1000"]);
@@ -90,7 +90,7 @@ impl Browser {
         Ok((text(&dom), text(&log)))
     }
 
-    /// What the probe saw on a page, and the lines of its console.
+    /// What the probe found in a page, and the lines of its console.
     fn see(&self, page: &str, width: u32, dark: bool) -> (Value, Vec<String>) {
         let path = self.directory.join("frame.html");
         fs::write(&path, FRAME.replace("WIDTH", &width.to_string())).expect("the frame");
@@ -110,7 +110,7 @@ fn page(report: &Report) -> String {
     String::from_utf8(bytes).expect("text")
 }
 
-/// Figures that have little or nothing in them, of each kind.
+/// Figures of each kind with few values or none.
 fn corners() -> Section {
     let mut figures = Vec::new();
     let series: [(&str, Vec<f64>, Vec<Series>); 5] = [
@@ -140,7 +140,7 @@ fn corners() -> Section {
     Section { title: "Corners".into(), figures, ..Section::default() }
 }
 
-/// What holds for every page.
+/// Checks for every page.
 fn check(seen: &Value, console: &[String], report: &Report) {
     assert_eq!(seen["problems"], Value::Array(Vec::new()));
     assert_eq!(seen["requests"], Value::Array(Vec::new()), "the page asked for something");
@@ -163,7 +163,7 @@ fn check(seen: &Value, console: &[String], report: &Report) {
     }
 }
 
-/// What holds for figures with values at most places.
+/// Checks for figures with values at most places.
 fn check_use(seen: &Value, report: &Report) {
     let figures = report.sections.iter().flat_map(|section| &section.figures);
     for (figure, seen) in figures.zip(seen["figures"].as_array().unwrap()) {
@@ -195,7 +195,7 @@ fn report_in_a_browser() {
         Err(error) => return skip(&format!("{} does not work: {error}", browser.program.display())),
     }
 
-    // What the checks below would miss otherwise.
+    // First: the probe must find planted problems.
     let bad =
         "<script>console.error('bad')</script><img src=\"http://127.0.0.1:9/x\"><script>undefined.x</script></body>";
     let (seen, _) = browser.see(&page(&Report::default()).replace("</body>", bad), 1280, false);

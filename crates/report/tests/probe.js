@@ -1,5 +1,5 @@
-// Goes into the page before all else, notes what goes wrong, uses each figure as a reader would, and tells
-// the page around it what it saw.
+// Runs first in the page: records errors, uses each figure like a reader, and reports its findings to the
+// page around it.
 "use strict";
 (() => {
   const problems = [];

@@ -1,4 +1,4 @@
-//! What the run was: all that a core is made from, and what a reader wants to know.
+//! The head of a file: everything that a core is made from, and information about the run.
 
 use crate::{MEMFIT, PAGE_BYTES};
 use memfit_core::scheme::Scheme;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// The text at the beginning of a file, JSON.
+/// The JSON text at the beginning of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The version of memfit that recorded it.
     pub memfit: String,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// The scheme, TOML, with everything that was set.
+    /// The scheme as TOML, with all values.
     pub scheme: String,
     /// The budget, bytes.
     pub budget_bytes: u64,
@@ -26,7 +26,7 @@ pub struct Head {
     pub area_frames: u32,
     /// As in [`Tunables`].
     pub swap: bool,
-    /// As in [`Tunables`]: first block, and the one after the last.
+    /// As in [`Tunables`]: pairs of the first block and the block after the last one.
     pub blocks: Vec<[u32; 2]>,
     /// Seconds since 1970 when the run began.
     pub started: u64,
@@ -34,12 +34,12 @@ pub struct Head {
     pub command: Vec<String>,
 }
 
-/// A head that no core can be made from.
+/// Why no core can be made from a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeadError {
-    /// Pages of another size.
+    /// An unsupported page size, bytes.
     PageBytes(u32),
-    /// The scheme is not one that this version knows: why.
+    /// This version does not accept the scheme; the reason.
     Scheme(String),
     /// Sizes that contradict each other.
     Sizes,
@@ -58,7 +58,7 @@ impl fmt::Display for HeadError {
 }
 
 impl Head {
-    /// Of a core that is about to begin.
+    /// The head for a core that is about to start.
     pub fn of(tunables: &Tunables, budget_bytes: u64, command: Vec<String>, started: u64) -> Head {
         Head {
             memfit: MEMFIT.into(),
@@ -75,10 +75,10 @@ impl Head {
         }
     }
 
-    /// What a core is made from that shall decide the same.
+    /// The tunables for a core that makes the same decisions.
     ///
     /// # Errors
-    /// If there can be no such core.
+    /// If no such core can be made.
     pub fn tunables(&self) -> Result<Tunables, HeadError> {
         if self.page_bytes != PAGE_BYTES {
             return Err(HeadError::PageBytes(self.page_bytes));

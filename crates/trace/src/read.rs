@@ -1,4 +1,4 @@
-//! Reading a file, block by block, up to its end or to where it is damaged.
+//! Reads a file block by block, up to its end or to damage.
 
 use crate::write::Begins;
 use crate::{Head, BLOCK_HEAD, BLOCK_MAX, CALLS, END, HEAD_MAX, MAGIC, VERSION};
@@ -6,47 +6,47 @@ use std::fmt;
 use std::io::{self, Read};
 use zstd_safe::DCtx;
 
-/// What a file has after its head.
+/// A part of a file after its head.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Block<'a> {
     /// Calls, for [`memfit_core::trace::Decoder`].
     Calls {
-        /// Where it begins.
+        /// Its position in the run.
         begins: Begins,
-        /// How many.
+        /// Number of calls.
         calls: u32,
-        /// Encoded.
+        /// The encoded calls.
         bytes: &'a [u8],
     },
-    /// The run was recorded to its end, which was here.
+    /// The end of a run that was recorded completely.
     End(Begins),
 }
 
 /// What is wrong with a file.
 #[derive(Debug)]
 pub enum Reason {
-    /// Nothing is in it.
+    /// The file is empty.
     Empty,
-    /// It does not begin as a recorded run does.
+    /// The file does not begin like a recorded run.
     NoTrace,
-    /// A version that this one does not read.
+    /// A version of the format that this version does not read.
     Version(u32),
-    /// It ends before its end.
+    /// The file is cut.
     Truncated,
-    /// Bytes are not those that were written.
+    /// A checksum does not match, or a value is impossible.
     Damaged,
-    /// There is more after its end.
+    /// Bytes follow the end.
     Longer,
-    /// The system could not read it.
+    /// The system failed to read it.
     Io(io::Error),
 }
 
-/// And where: in bytes from the beginning, that of the part that cannot be read.
+/// Why a file cannot be read, and where.
 #[derive(Debug)]
 pub struct ReadError {
-    /// Offset, bytes.
+    /// Offset of the part that cannot be read, bytes.
     pub offset: u64,
-    /// What.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -67,10 +67,10 @@ impl fmt::Display for ReadError {
     }
 }
 
-/// Reads a file, or whatever gives bytes.
+/// Reads a file or another source of bytes.
 pub struct Reader<R> {
     from: R,
-    /// Where the next part begins.
+    /// Offset of the next part, bytes.
     offset: u64,
     head: Head,
     context: DCtx<'static>,
@@ -87,7 +87,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Reads as many bytes as there are, up to so many more.
+/// Appends up to `more` bytes; returns how many.
 fn take(from: &mut impl Read, bytes: &mut Vec<u8>, more: usize) -> io::Result<usize> {
     from.by_ref().take(more as u64).read_to_end(bytes)
 }
@@ -96,7 +96,7 @@ impl<R: Read> Reader<R> {
     /// Reads the head.
     ///
     /// # Errors
-    /// When it is none, or damaged.
+    /// When the head is missing or damaged.
     pub fn new(mut from: R) -> Result<Reader<R>, ReadError> {
         let wrong = |reason| ReadError { offset: 0, reason };
         let mut bytes = Vec::new();
@@ -129,12 +129,11 @@ impl<R: Read> Reader<R> {
         Ok(Reader { from, offset, head, context, stored: Vec::new(), raw: Vec::new(), ended: false })
     }
 
-    /// The head.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Where the next part begins, bytes.
+    /// Offset of the next part, bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -142,7 +141,7 @@ impl<R: Read> Reader<R> {
     /// The next part; `None` after the end.
     ///
     /// # Errors
-    /// When it is not whole, or not what was written; all before is good.
+    /// When the part is cut or damaged; all parts before it are good.
     pub fn block(&mut self) -> Result<Option<Block<'_>>, ReadError> {
         let offset = self.offset;
         let wrong = |reason| ReadError { offset, reason };
@@ -157,7 +156,7 @@ impl<R: Read> Reader<R> {
         let part = &self.stored;
         let (kind, length, raw, calls) = (part[0], u32_at(part, 4), u32_at(part, 8), u32_at(part, 12));
         let begins = Begins { first: u64_at(part, 16), decided: u64_at(part, 24), at_ns: u64_at(part, 32) };
-        // Each call is a byte or more.
+        // Each call has at least one byte.
         let possible = matches!((kind, length, raw), (CALLS, 1.., 1..=BLOCK_MAX) | (END, 0, 0)) && calls <= raw;
         if !possible || length as usize > zstd_safe::compress_bound(BLOCK_MAX as usize) {
             return Err(wrong(Reason::Damaged));

@@ -1,24 +1,24 @@
-//! The block that is being filled.
+//! Collects calls and notes for the next block.
 
 use crate::write::Begins;
 use memfit_core::trace::{Encoder, Note};
 use memfit_core::CoreCall;
 
-/// Bytes of calls from which on a block is full.
+/// Bytes of encoded calls from which on a block is full.
 pub const BLOCK_BYTES: usize = 32 << 10;
 
-/// Calls that belong together, and the notes between them.
+/// A block of calls, and the notes between them.
 #[derive(Debug)]
 pub struct Filled {
-    /// Where they begin.
+    /// Its position in the run.
     pub begins: Begins,
-    /// How many.
+    /// Number of calls.
     pub calls: u32,
-    /// Encoded.
+    /// Encoded calls and notes.
     pub bytes: Vec<u8>,
 }
 
-/// Collects calls to blocks.
+/// Collects calls and notes into blocks.
 #[derive(Debug, Default)]
 pub struct Tape {
     encoder: Encoder,
@@ -28,7 +28,7 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// Takes a call; `begins` says where the block begins if it is the first of one. Whether the
+    /// Adds a call. `begins` gives the position of a block that begins with it. Returns whether the
     /// block is full.
     pub fn call(&mut self, begins: impl FnOnce() -> Begins, asked: &CoreCall<'_>) -> bool {
         self.begin(begins);
@@ -37,8 +37,8 @@ impl Tape {
         self.bytes.len() >= BLOCK_BYTES
     }
 
-    /// Takes a note, which has no number: if a block begins with it, then at the call that comes
-    /// next. Whether the block is full.
+    /// Adds a note, which has no number of its own: a block that begins with it has the position of
+    /// the next call. Returns whether the block is full.
     pub fn note(&mut self, begins: impl FnOnce() -> Begins, note: Note) -> bool {
         self.begin(begins);
         self.encoder.note(&mut self.bytes, note);
@@ -52,12 +52,12 @@ impl Tape {
         }
     }
 
-    /// Calls of the block, and when it began, ns.
+    /// Number of calls in the block, and the time of its beginning, ns.
     pub fn state(&self) -> (u32, u64) {
         (self.calls, self.begins.at_ns)
     }
 
-    /// What was collected, if it was anything; a new block begins.
+    /// The collected block, if it is not empty; begins a new one.
     pub fn take(&mut self) -> Option<Filled> {
         if self.bytes.is_empty() {
             return None;

@@ -1,30 +1,30 @@
-//! Writing a file, block by block. What was written is whole after each call.
+//! Writes a file block by block. After each call the file is complete up to there.
 
 use crate::{Head, BLOCK_HEAD, BLOCK_MAX, CALLS, END, MAGIC, VERSION};
 use std::io::{self, Write};
 use zstd_safe::CCtx;
 
-/// zstd level. Its tables are taken out of the budget of the run that is recorded: those of level 3
-/// were half a megabyte, and files not 10 % smaller.
+/// zstd level. The tables of zstd count towards the budget of the recorded run: those of level 3
+/// took half a megabyte, for files less than 10 % smaller.
 const LEVEL: i32 = 1;
 
-/// Where a block begins.
+/// Position of a block in a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Begins {
-    /// Number of its first call; of the end: of the call after the last.
+    /// Number of its first call; for the end, number of the call after the last one.
     pub first: u64,
-    /// The hash of what was decided before that.
+    /// Hash of all decisions before it.
     pub decided: u64,
     /// Time since the run began, ns.
     pub at_ns: u64,
 }
 
-/// Writes to a file, or whatever takes bytes.
+/// Writes to a file or another sink.
 pub struct Writer<W> {
     out: W,
     context: CCtx<'static>,
     stored: Vec<u8>,
-    /// Bytes so far.
+    /// Bytes written so far.
     pub written: u64,
 }
 
@@ -32,7 +32,7 @@ impl<W: Write> Writer<W> {
     /// Writes the head.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new(mut out: W, head: &Head) -> io::Result<Writer<W>> {
         let text = serde_json::to_vec(head)?;
         let mut bytes = Vec::with_capacity(text.len() + 20);
@@ -45,10 +45,10 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, context: CCtx::create(), stored: Vec::new(), written: bytes.len() as u64 })
     }
 
-    /// Writes so many calls, encoded anew from the first one on.
+    /// Writes a block of `calls` calls; the encoder must have started anew with its first call.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn block(&mut self, begins: Begins, calls: u32, bytes: &[u8]) -> io::Result<()> {
         assert!(!bytes.is_empty() && bytes.len() <= BLOCK_MAX as usize, "a block of {} bytes", bytes.len());
         self.stored.clear();
@@ -62,10 +62,10 @@ impl<W: Write> Writer<W> {
         answer
     }
 
-    /// Writes the end, and hands over what took the bytes.
+    /// Writes the end, and returns `out`.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn end(mut self, begins: Begins) -> io::Result<W> {
         self.part(END, begins, 0, 0, &[])?;
         self.out.flush()?;
@@ -80,7 +80,7 @@ impl<W: Write> Writer<W> {
         bytes.extend(stored);
         bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
         self.written += bytes.len() as u64;
-        // In one call: what a reader finds is whole blocks, but for the one that was being written.
+        // One write per part: a reader finds complete parts, except for one that is being written.
         self.out.write_all(&bytes)
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are whole, cut at each byte, and damaged at each byte.
+//! Reads files that are complete, cut at each byte, and damaged at each byte.
 
 use memfit_core::sample::Sampled;
 use memfit_core::scheme::Scheme;
@@ -49,7 +49,7 @@ fn file() -> Vec<u8> {
     bytes
 }
 
-/// Blocks of calls, whether its end was there, and what was wrong.
+/// Number of blocks of calls, whether the end was read, and the error.
 fn read(bytes: &[u8]) -> (u64, bool, Option<ReadError>) {
     let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,
@@ -87,7 +87,7 @@ fn what_was_written_comes_back() {
     assert!(matches!(decoder.call(), Ok(Some(CoreCall::Fault { page: Page(2000), .. }))));
 }
 
-/// A file that was cut anywhere gives all blocks before, and says where the next one would be.
+/// A file that is cut anywhere gives all blocks before the cut, and the offset of the next one.
 #[test]
 fn a_file_that_was_cut() {
     let bytes = file();
@@ -109,7 +109,7 @@ fn a_file_that_was_cut() {
     }
 }
 
-/// Any byte that is another one is found, before anything is made of it.
+/// The reader finds each changed byte before it uses it.
 #[test]
 fn a_file_that_is_damaged() {
     let bytes = file();
@@ -153,7 +153,7 @@ fn the_head_makes_the_same_core() {
     assert!(matches!(wrong(|head| head.scheme = "what = 1".into()), HeadError::Scheme(why) if why.contains("what")));
 }
 
-/// Notes are in the block of the call that comes next, or alone in one, and are not counted.
+/// Notes are in the block of the next call, or in a block without calls, and are not counted.
 #[test]
 fn notes_are_not_counted() {
     let note = |threshold| Note::Sampled(Sampled { threshold, period_ms: 100 });
