@@ -1,15 +1,15 @@
-//! An address range of a thread's own, reserved without access, in which it places mappings where
-//! it wants.
+//! An address range of one thread, reserved without access, in which the thread chooses the
+//! addresses of mappings.
 //!
-//! It lies far below the place where the kernel puts new mappings (top down), so a hole that a test
-//! leaves in it for a moment is not taken by somebody else's mmap. If that happens all the same,
-//! the hole is given up for good.
+//! It is far below the addresses that the kernel gives to new mappings (top down), so no other mmap
+//! takes a hole that a test leaves in it for a moment. If that happens all the same, the arena
+//! never uses the hole again.
 
 use crate::content::PAGE;
 use crate::rng::Rng;
 use crate::sys::{Errno, Span};
 
-/// The range and the parts of it that are lost.
+/// The range, and the parts of it that other mappings took.
 pub struct Arena {
     span: Span,
     lost: Vec<(usize, usize)>,
@@ -37,7 +37,7 @@ impl Arena {
         Arena { span, lost: Vec::new() }
     }
 
-    /// Is the range inside, apart from all `used` ranges and not lost?
+    /// Whether the range is inside, disjoint from all `used` ranges, and not lost.
     pub fn is_free(&self, addr: usize, pages: usize, used: &[(usize, usize)]) -> bool {
         let end = addr + pages * PAGE;
         let apart = |&(from, to): &(usize, usize)| to <= addr || end <= from;
@@ -47,7 +47,7 @@ impl Arena {
             && self.lost.iter().all(apart)
     }
 
-    /// A free place for so many pages, at random.
+    /// A random free place for `pages` pages.
     pub fn find(&self, pages: usize, used: &[(usize, usize)], rng: &mut Rng) -> Option<usize> {
         let room = self.span.pages().checked_sub(pages)?;
         (0..64).map(|_| self.span.addr() + rng.below(room + 1) * PAGE).find(|&at| self.is_free(at, pages, used))
@@ -90,7 +90,7 @@ mod tests {
         }
         assert!(arena.is_free(at(100), 10, &used));
         assert!(!arena.is_free(at(100), 11, &used) && !arena.is_free(at(256), 1, &[]));
-        // A hole that somebody took is lost.
+        // A hole that another mapping took is lost.
         arena.fill_hole(span.sub(100, 4));
         assert!(!arena.is_free(at(102), 1, &used) && arena.is_free(at(104), 6, &used));
         span.unmap().unwrap();

@@ -1,8 +1,7 @@
-//! What the bytes of a page are: a pure function of region key, page index, version and number of
-//! patches.
+//! Contents of pages: a pure function of region key, page index, version and number of patches.
 //!
-//! Nothing of this is stored: whoever knows a page's [`Tag`] and its few bytes of model can build
-//! it again.
+//! Contents are not stored: a page's [`Tag`] and its few bytes of model are enough to build them
+//! again.
 
 use crate::rng::{mix, mix2, Rng};
 
@@ -10,7 +9,7 @@ use crate::rng::{mix, mix2, Rng};
 pub const PAGE: usize = 4096;
 /// 8-byte words in a page.
 pub const WORDS: usize = PAGE / 8;
-/// A page is rewritten whole after so many partial writes, which bounds the cost of building it.
+/// After this many partial writes a page is rewritten whole, which bounds the cost of building it.
 pub const MAX_PATCHES: u8 = 12;
 /// Longest partial write.
 pub const PATCH_BYTES: usize = 200;
@@ -33,26 +32,26 @@ impl PageBuf {
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), PAGE) }
     }
 
-    /// The bytes, to change.
+    /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; every bit pattern is a valid u64; the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), PAGE) }
     }
 
-    /// Is every byte zero?
+    /// Whether every byte is zero.
     pub fn is_zero(&self) -> bool {
         self.0.iter().all(|&w| w == 0)
     }
 }
 
-/// The name of a content.
+/// Identity of a page's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Random number of the region that the page was first written in.
+    /// Key of the region in which the page was first written.
     pub region: u64,
     /// Index of the page in that region, unchanged by later splits and moves.
     pub page: u32,
-    /// Number of the write; unique in a thread.
+    /// Number of the write; unique within a thread.
     pub version: u32,
 }
 
@@ -62,7 +61,7 @@ impl Tag {
     }
 }
 
-/// What a page looks like, so that every way to store it is met.
+/// Kind of contents. The kinds cover every way in which memfit stores a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -74,9 +73,9 @@ pub enum Kind {
     SmallInts,
     /// Addresses near each other, some null.
     Pointers,
-    /// Words of a small vocabulary.
+    /// Texts from a small vocabulary.
     Text,
-    /// Random and constant stretches in turn.
+    /// Random and constant stretches alternate.
     HalfRandom,
     /// Incompressible.
     Random,
@@ -101,7 +100,7 @@ const KINDS: [Kind; 16] = [
     Kind::Random,
 ];
 
-/// The kind of a whole-page write: mostly what the region leans to, else anything.
+/// The kind of a whole-page write: mostly the region's preferred kind, else any.
 pub fn kind_for(tag: Tag) -> Kind {
     let own = tag.seed();
     let pick = if own % 4 == 0 { own >> 8 } else { mix(tag.region) };
@@ -131,7 +130,7 @@ fn text_word(bits: u64) -> u64 {
     u64::from_ne_bytes(*VOCABULARY[(bits >> 60) as usize])
 }
 
-/// Build the page as a whole-page write leaves it.
+/// Builds the page as it is after the whole-page write.
 pub fn fill_base(buf: &mut PageBuf, tag: Tag, kind: Kind) {
     let seed = tag.seed();
     let mut rng = Rng::new(seed);
@@ -187,7 +186,7 @@ impl Patch {
     }
 }
 
-/// Build the page as `patches` partial writes after the whole-page write leave it.
+/// Builds the page as it is after the whole-page write and `patches` partial writes.
 pub fn fill(buf: &mut PageBuf, tag: Tag, kind: Kind, patches: u8) {
     fill_base(buf, tag, kind);
     for n in 1..=patches {
@@ -195,7 +194,7 @@ pub fn fill(buf: &mut PageBuf, tag: Tag, kind: Kind, patches: u8) {
     }
 }
 
-/// Bytes of a small object (heap block, stack frame): byte `i` of the stream `seed`.
+/// Word `index` of the stream `seed`: the contents of small objects (heap blocks, stack frames).
 pub fn stream_word(seed: u64, index: usize) -> u64 {
     let kind = seed & 3;
     match kind {

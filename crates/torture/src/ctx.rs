@@ -1,4 +1,5 @@
-//! A thread at work: its regions, its random numbers, and the functions that every operation uses.
+//! State of a running thread: its regions, its random numbers, and the functions that all
+//! operations use.
 
 use crate::arena::Arena;
 use crate::content::{PageBuf, Patch, MAX_PATCHES, PAGE};
@@ -19,7 +20,7 @@ pub const MAX_REGIONS: usize = 400;
 /// Pages of the scratch area.
 pub const SCRATCH_PAGES: usize = 64;
 
-/// What an operation needs to do with pages.
+/// The access to pages that an operation needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Load.
@@ -35,7 +36,7 @@ pub struct Run {
     pub r: usize,
     /// First page.
     pub first: usize,
-    /// Pages.
+    /// Number of pages.
     pub count: usize,
 }
 
@@ -48,9 +49,9 @@ impl Run {
 
 /// State of a thread.
 pub struct Ctx<'w> {
-    /// What it shares with the other threads of the process.
+    /// State that the threads of the process share.
     pub world: &'w World,
-    /// For reports.
+    /// Identity for reports.
     pub who: Who,
     /// Its counters.
     pub stats: &'static ThreadStatus,
@@ -60,9 +61,9 @@ pub struct Ctx<'w> {
     pub version: u32,
     /// Its regions.
     pub regions: Vec<TestRegion>,
-    /// Pages in them.
+    /// Number of pages in them.
     pub mapped: usize,
-    /// Most pages in them.
+    /// Limit of that number.
     pub limit: usize,
     /// Its address range.
     pub arena: Arena,
@@ -113,8 +114,7 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// Start operation number `op_no`: its random numbers depend on nothing but the seed and this
-    /// number.
+    /// Starts operation number `op_no`. Its random numbers depend only on the seed and this number.
     pub fn begin(&mut self, op_no: u64) {
         self.who.op_no = op_no;
         self.rng = Rng::new(mix2(self.seed, op_no));
@@ -137,7 +137,7 @@ impl<'w> Ctx<'w> {
         self.digest = mix2(self.digest, n);
     }
 
-    /// Give up: a system call failed that must not.
+    /// Reports that a system call failed that must not, and ends the process.
     pub fn broken(&self, what: &str, detail: &dyn std::fmt::Display) -> ! {
         report::broken(&self.who, what, detail)
     }
@@ -152,7 +152,8 @@ impl<'w> Ctx<'w> {
         self.stats.refused.fetch_add(1, Relaxed);
     }
 
-    /// Remember what happens to a run, which any run of the same seed would do as well.
+    /// Records an event of a run that every execution with the same seed has: it is part of the
+    /// digest.
     pub fn note(&mut self, what: &'static str, run: Run) {
         let region = &self.regions[run.r];
         let place = mix2(region.key, u64::from(region.base + run.first as u32));
@@ -160,8 +161,8 @@ impl<'w> Ctx<'w> {
         self.remember(what, run);
     }
 
-    /// Remember what happens to a run and depends on luck (what the kernel did with lazily freed
-    /// pages, for one).
+    /// Records an event of a run that depends on chance, for example on whether the kernel dropped
+    /// lazily freed pages.
     pub fn remember(&mut self, what: &'static str, run: Run) {
         let region = &mut self.regions[run.r];
         let first = region.base + run.first as u32;
@@ -171,7 +172,7 @@ impl<'w> Ctx<'w> {
         self.recent.push(event);
     }
 
-    /// A key for a new region; the same in every run of a seed.
+    /// A key for a new region; the same in every execution with the same seed.
     pub fn new_key(&mut self) -> u64 {
         self.born += 1;
         mix2(self.seed, self.born | 1 << 63)
@@ -185,7 +186,7 @@ impl<'w> Ctx<'w> {
         self.regions.len() - 1
     }
 
-    /// Memory of a run.
+    /// The memory of a run.
     pub fn span(&self, run: Run) -> Span {
         let region = &self.regions[run.r];
         Span::owned(region.addr, region.len()).sub(run.first, run.count)
@@ -196,12 +197,12 @@ impl<'w> Ctx<'w> {
         Run { r, first: 0, count: self.regions[r].len() }
     }
 
-    /// Address ranges of this thread inside its arena.
+    /// Address ranges that this thread's regions use in its arena.
     pub fn used(&self) -> Vec<(usize, usize)> {
         self.regions.iter().filter(|r| r.in_arena).map(|r| (r.addr, r.end())).collect()
     }
 
-    /// Some region; there always is one.
+    /// A random region; makes one if there is none.
     pub fn pick_region(&mut self) -> usize {
         if self.regions.is_empty() {
             let pages = self.limit.min(64);
@@ -216,7 +217,7 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// Some run of at most `max` pages; some places are picked far more often than others.
+    /// A random run of at most `max` pages. Some places are picked far more often than others.
     pub fn pick_run(&mut self, max: usize) -> Run {
         let r = self.pick_region();
         let len = self.regions[r].len();
@@ -237,7 +238,7 @@ impl<'w> Ctx<'w> {
         self.regions[run.r].pages[run.range()].iter_mut().for_each(|p| p.prot = prot);
     }
 
-    /// Set the protections of a whole region, one a page.
+    /// Sets the protection of each page of a region.
     pub fn set_prots(&mut self, r: usize, prots: &[Prot]) {
         let mut first = 0;
         for same in prots.chunk_by(|a, b| a == b) {
@@ -251,7 +252,7 @@ impl<'w> Ctx<'w> {
         self.regions[r].pages.iter().map(|p| p.prot).collect()
     }
 
-    /// Make a run accessible if it is not.
+    /// Makes a run accessible if it is not.
     pub fn make(&mut self, run: Run, need: Need) {
         let pages = &self.regions[run.r].pages[run.range()];
         let fine = match need {
@@ -280,7 +281,7 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// Compare the pages of a run with memory elsewhere that must be a copy of them.
+    /// Compares memory elsewhere, which must be a copy of a run, with the model of that run.
     pub fn check_copy(&mut self, run: Run, copy: Span, how: &str) {
         for (at, i) in run.range().enumerate() {
             self.check_page(run.r, i, copy, at, how);
@@ -288,7 +289,7 @@ impl<'w> Ctx<'w> {
         self.stats.add_verified(run.count as u64);
     }
 
-    /// Compare the pages of a run with what they must hold. They must be readable.
+    /// Compares the pages of a run with the model. They must be readable.
     pub fn verify(&mut self, run: Run, how: &str) {
         let memory = self.span(run);
         for (at, i) in run.range().enumerate() {
@@ -300,7 +301,7 @@ impl<'w> Ctx<'w> {
         self.stats.add_verified(run.count as u64);
     }
 
-    /// Compare a few pages of a region, made readable first.
+    /// Compares a few pages of a region; makes them readable first.
     pub fn spot_check(&mut self, r: usize, how: &str) {
         let len = self.regions[r].len();
         for _ in 0..3.min(len) {
@@ -316,8 +317,8 @@ impl<'w> Ctx<'w> {
         self.write_to(run, self.span(run));
     }
 
-    /// Give a run new contents, but put the bytes somewhere else (from where they will be brought
-    /// here).
+    /// Gives a run new contents in the model, but writes the bytes to `memory`, from where the
+    /// caller brings them here.
     pub fn write_to(&mut self, run: Run, memory: Span) {
         for (at, i) in run.range().enumerate() {
             let region = &mut self.regions[run.r];
@@ -328,8 +329,8 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// Put the bytes of a run at another place. Lazy pages become certain by that: they get the
-    /// bytes they had.
+    /// Writes the modelled bytes of a run to `memory`. Its lazy pages then count as having their
+    /// old bytes.
     pub fn copy_to(&mut self, run: Run, memory: Span) {
         for (at, i) in run.range().enumerate() {
             self.regions[run.r].expect(i, &mut self.expected);
@@ -354,8 +355,8 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// The write ends the page's lazy state: it is now exactly the old bytes or zeros, with the
-    /// patch.
+    /// Patches a lazy page. The write ends its lazy state: it has exactly its old bytes or zeros,
+    /// with the patch.
     fn patch_lazy(&mut self, run: Run) {
         self.note("patch lazy", run);
         let (memory, i) = (self.span(run), run.first);
@@ -368,8 +369,8 @@ impl<'w> Ctx<'w> {
         patch.apply(&mut self.expected);
         memory.copy_out(0, &mut self.found);
         if self.expected.0 == self.found.0 {
-            // The old bytes stayed; a page of one model entry cannot say "old with a newer patch",
-            // so write it anew.
+            // The page kept its old bytes. The model has no entry for old bytes with a newer patch,
+            // so write the page anew.
             self.remember("rewrite", run);
             self.write_to(run, memory);
         } else {
@@ -383,7 +384,7 @@ impl<'w> Ctx<'w> {
         self.regions.swap_remove(r);
     }
 
-    /// Compare everything.
+    /// Compares all regions and heap blocks.
     pub fn verify_everything(&mut self, how: &str) {
         for r in 0..self.regions.len() {
             let run = self.whole(r);
@@ -393,7 +394,7 @@ impl<'w> Ctx<'w> {
         self.heap.verify_all(&self.who);
     }
 
-    /// Fill the share of memory, so that there is something to page from the start.
+    /// Fills the thread's share of memory, so that there is memory to page from the start.
     pub fn prefill(&mut self) {
         self.begin(u64::MAX);
         while self.mapped < self.limit * 85 / 100 && self.regions.len() < MAX_REGIONS / 2 {
@@ -410,14 +411,14 @@ impl<'w> Ctx<'w> {
 impl Drop for Ctx<'_> {
     fn drop(&mut self) {
         for region in &self.regions {
-            // Best effort: the process ends soon.
+            // Errors do not matter: the process ends soon.
             let _ = Span::owned(region.addr, region.pages.len().max(1)).unmap();
         }
         let _ = self.scratch.unmap();
     }
 }
 
-/// Bytes of so many pages.
+/// Bytes of `pages` pages.
 pub const fn bytes(pages: usize) -> usize {
     pages * PAGE
 }

@@ -1,6 +1,6 @@
-//! Verifying torture program: changes its memory and its mappings at random, in many threads and
-//! processes, and knows at every moment what each byte must be. A plain program: whoever pages its
-//! memory must not be noticed.
+//! Self-verifying torture program. It changes its memory and mappings at random, in many threads
+//! and processes, and knows at every moment what each byte must be. It does not know memfit: paging
+//! must not change what it sees.
 
 mod arena;
 mod content;
@@ -31,7 +31,7 @@ use report::{RawOut, EXIT_BROKEN, EXIT_OK, EXIT_USAGE};
 use status::Status;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A worker process of a supervisor.
+/// Runs a worker process of a supervisor.
 fn work(opts: Opts, index: usize, status_fd: i32) -> i32 {
     // SAFETY: getppid cannot fail.
     sys::die_with_parent(unsafe { libc::getppid() });
@@ -44,7 +44,7 @@ fn work(opts: Opts, index: usize, status_fd: i32) -> i32 {
     }
 }
 
-/// The process that was started by the user.
+/// Runs the process that the user started.
 fn lead(opts: Opts) -> i32 {
     let (status, fd) = match Status::create() {
         Ok(made) => made,

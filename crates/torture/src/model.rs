@@ -1,8 +1,9 @@
-//! What memory must hold: 8 bytes a page, and a short history for the report. No system calls here.
+//! The model: what memory must hold, in 8 bytes per page, with a short history for reports. It
+//! makes no system calls.
 
 use crate::content::{fill, kind_for, Kind, PageBuf, Tag, PAGE};
 
-/// Protection of a page as last set.
+/// Protection that was set last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Prot {
@@ -17,12 +18,12 @@ pub enum Prot {
 }
 
 impl Prot {
-    /// May a program load from it?
+    /// Whether the program may load from it.
     pub fn readable(self) -> bool {
         self != Prot::None
     }
 
-    /// May a program store to it?
+    /// Whether the program may store to it.
     pub fn writable(self) -> bool {
         matches!(self, Prot::ReadWrite | Prot::Exec)
     }
@@ -33,13 +34,13 @@ impl Prot {
 pub struct PageModel {
     /// Version of the last whole-page change.
     pub version: u32,
-    /// What that change left.
+    /// Kind of the contents that it left.
     pub kind: Kind,
-    /// Partial writes since.
+    /// Number of partial writes since.
     pub patches: u8,
     /// Protection.
     pub prot: Prot,
-    /// After MADV_FREE and before the next write: the old bytes or zeros.
+    /// Between MADV_FREE and the next write: the page has its old bytes or zeros.
     pub lazy: bool,
 }
 
@@ -55,24 +56,24 @@ impl PageModel {
     }
 }
 
-/// One step in the life of a region or thread.
+/// One event in the history of a region or thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Event {
     /// Number of the operation in its thread.
     pub op_no: u64,
     /// Index of the operation's kind in the table of operations.
     pub op: u8,
-    /// What exactly was done.
+    /// A text for what was done.
     pub what: &'static str,
-    /// First page, as the region counts them (not the place in the mapping).
+    /// First page, by its number in the region (not its place in the mapping).
     pub first: u32,
-    /// Pages.
+    /// Number of pages.
     pub count: u32,
     /// Version given to pages that changed.
     pub version: u32,
 }
 
-/// Events kept per region.
+/// Events that a history keeps.
 pub const HISTORY: usize = 24;
 
 /// The last few events.
@@ -83,38 +84,38 @@ pub struct History {
 }
 
 impl History {
-    /// Empty.
+    /// An empty history.
     pub fn new() -> History {
         History { ring: [Event::default(); HISTORY], total: 0 }
     }
 
-    /// Remember an event, forget the oldest.
+    /// Adds an event, and drops the oldest one.
     pub fn push(&mut self, event: Event) {
         self.ring[self.total % HISTORY] = event;
         self.total += 1;
     }
 
-    /// Newest first.
+    /// The events, newest first.
     pub fn iter(&self) -> impl Iterator<Item = &Event> {
         let kept = self.total.min(HISTORY);
         (1..=kept).map(move |back| &self.ring[(self.total - back) % HISTORY])
     }
 }
 
-/// Consecutive pages of one origin.
+/// A range of pages with one key.
 #[derive(Clone, Debug)]
 pub struct TestRegion {
     /// Random number that its contents depend on.
     pub key: u64,
     /// Address of its first page.
     pub addr: usize,
-    /// What its first page is called: not 0 when the head was cut off.
+    /// Number of its first page: not 0 if the head was cut off.
     pub base: u32,
     /// The pages.
     pub pages: Vec<PageModel>,
-    /// Lies in the thread's own address range.
+    /// Whether it is in the thread's arena.
     pub in_arena: bool,
-    /// What happened to it.
+    /// Its last events.
     pub history: History,
 }
 
@@ -135,12 +136,12 @@ impl TestRegion {
         self.addr + self.len() * PAGE
     }
 
-    /// The name of page `i`'s content.
+    /// The tag of page `i`'s contents.
     pub fn tag(&self, i: usize) -> Tag {
         Tag { region: self.key, page: self.base + i as u32, version: self.pages[i].version }
     }
 
-    /// Build what page `i` must hold (if lazy: what it held).
+    /// Builds the contents that page `i` must have (a lazy page: had before MADV_FREE).
     pub fn expect(&self, i: usize, buf: &mut PageBuf) {
         let page = &self.pages[i];
         fill(buf, self.tag(i), page.kind, page.patches);
@@ -158,7 +159,7 @@ impl TestRegion {
         self.pages.resize(self.pages.len() + count, PageModel::zero(version));
     }
 
-    /// Everything from page `at` on becomes a region of its own.
+    /// Splits off the pages from `at` on as a region of their own.
     pub fn split_off(&mut self, at: usize) -> TestRegion {
         TestRegion {
             key: self.key,
@@ -171,14 +172,14 @@ impl TestRegion {
     }
 }
 
-/// A difference between what a page holds and what it must hold.
+/// A difference between the actual and the expected contents of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// First wrong word.
     pub word: usize,
-    /// What it must be.
+    /// Its expected value.
     pub expected: u64,
-    /// What it is.
+    /// Its actual value.
     pub found: u64,
     /// Number of wrong words in the page.
     pub wrong: usize,
@@ -189,11 +190,11 @@ pub struct Mismatch {
 pub enum Seen {
     /// The bytes are as modelled.
     AsModelled,
-    /// A lazily freed page has been taken: from now on it must be zero.
+    /// The kernel has dropped a lazily freed page: from now on it must be zero.
     Dropped,
 }
 
-/// Compare bytes found with those expected; a lazy page may also have lost words to zero.
+/// Compares actual with expected bytes. In a lazy page each word may also be zero.
 pub fn compare(expected: &PageBuf, found: &PageBuf, lazy: bool) -> Result<Seen, Mismatch> {
     if expected.0 == found.0 {
         return Ok(Seen::AsModelled);

@@ -1,5 +1,5 @@
-//! The supervisor of several processes: starts, stops, kills and restarts workers, and collects how
-//! they end.
+//! The supervisor of several processes: starts, stops, kills and restarts workers, and collects
+//! their exit statuses.
 
 use crate::opts::Opts;
 use crate::report::{EXIT_BROKEN, EXIT_MISMATCH, EXIT_OK, EXIT_STALL};
@@ -17,9 +17,9 @@ use std::time::Duration;
 struct Worker {
     child: Child,
     watchdog: Watchdog,
-    /// It was sent SIGKILL, and will end.
+    /// SIGKILL was sent, and it has not ended yet.
     killed: bool,
-    /// When to continue it, if stopped.
+    /// Time at which to continue it, if it is stopped.
     resume_at: u64,
     finished: bool,
 }
@@ -37,7 +37,7 @@ struct Supervisor<'a> {
 
 const MS: u64 = 1_000_000;
 
-/// The program's own file; by the link of /proc if its name is gone.
+/// Path of the program's own file; the link in /proc if the file has no name any more.
 pub fn own_path() -> PathBuf {
     std::env::current_exe().ok().filter(|p| p.exists()).unwrap_or_else(|| "/proc/self/exe".into())
 }
@@ -55,20 +55,20 @@ fn start(opts: &Opts, index: usize, status_fd: i32) -> Result<Worker, String> {
 
 impl Worker {
     fn signal(&self, signal: i32) {
-        // SAFETY: our own child, not yet waited for, so the number is its own.
+        // SAFETY: our own child, not yet waited for, so its pid is not reused.
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 }
 
 impl Supervisor<'_> {
-    /// Before this time workers may still be disturbed; near the end they are left alone, to finish
+    /// Whether workers may still be disturbed: near the deadline they may not, so that they finish
     /// in time.
     fn may_disturb(&self, now: u64) -> bool {
         let deadline = self.status.deadline_ns.load(SeqCst);
         self.opts.ops.is_some() || now + 300 * MS < deadline
     }
 
-    /// Some worker that still runs and is not about to end; stopped ones only if `stopped`.
+    /// A worker that runs and is not about to end; a stopped one only if `stopped`.
     fn pick(&mut self, stopped: bool) -> Option<usize> {
         let n = self.workers.len();
         let start = self.rng.below(n);
@@ -107,8 +107,8 @@ impl Supervisor<'_> {
         self.workers[i].watchdog.forgive();
     }
 
-    /// A worker ended: `Some` status to leave with, or go on (restarting it where that was our
-    /// wish).
+    /// Handles the end of a worker: `Some` exit status to leave with, or `None` to go on. Restarts
+    /// a worker whose end the supervisor caused.
     fn ended(&mut self, i: usize, ended: ExitStatus) -> Result<Option<i32>, String> {
         let worker = &mut self.workers[i];
         match (ended.code(), ended.signal()) {
@@ -176,9 +176,9 @@ impl Supervisor<'_> {
     }
 }
 
-/// Run all workers to the end; the exit status.
+/// Runs all workers to the end; returns the exit status.
 pub fn supervise(opts: &Opts, status: &'static Status, status_fd: i32) -> i32 {
-    sys::hold_signals(&REQUESTS, true); // Workers inherit that.
+    sys::hold_signals(&REQUESTS, true); // Workers inherit this.
     let rng = Rng::new(mix2(opts.seed, 7777));
     let (next_stop, next_exit) = (sys::now_ns() + 100 * MS, sys::now_ns() + 200 * MS);
     let mut all = Supervisor { opts, status, status_fd, workers: Vec::new(), rng, next_stop, next_exit };

@@ -1,4 +1,4 @@
-//! The table of operations: an entry here gives an operation its weight, help text and counters.
+//! The table of operations. An entry has weight, help text and function of an operation.
 
 use crate::ctx::Ctx;
 use crate::{ops_advise, ops_fork, ops_heap, ops_io, ops_map, ops_mem, ops_thread, race, shared};
@@ -12,9 +12,9 @@ pub struct Op {
     pub name: &'static str,
     /// Default weight.
     pub weight: u32,
-    /// Help.
+    /// Help text.
     pub help: &'static str,
-    /// Does it.
+    /// Performs the operation.
     pub run: fn(&mut Ctx),
 }
 
@@ -56,7 +56,7 @@ pub static OPS: [Op; 30] = [
     op("spawn", 1, "start a program that exits at once", ops_fork::spawn),
 ];
 
-/// Index of the first operation of that name.
+/// Index of the first operation with this name.
 pub fn index_of(name: &str) -> usize {
     OPS.iter().position(|op| op.name == name).unwrap_or(OPS.len())
 }

@@ -4,20 +4,20 @@ use crate::ctx::{Ctx, Need, Run};
 use crate::model::Prot;
 use crate::ops_io::expect_efault;
 
-/// Apply MADV_DONTNEED to a run in the model.
+/// Applies MADV_DONTNEED on a run to the model.
 fn dropped(ctx: &mut Ctx, run: Run) {
     ctx.note("dontneed", run);
     let version = ctx.version;
     ctx.regions[run.r].pages[run.range()].iter_mut().for_each(|p| p.drop_bytes(version));
 }
 
-/// Drop pages; if the run ends with its region and another one follows, some of that in the same
-/// call.
+/// MADV_DONTNEED on a run. If the run ends with its region and another region follows, the same
+/// call drops a part of that, too.
 pub fn dontneed(ctx: &mut Ctx) {
     let run = ctx.pick_run(256);
     let mut runs = vec![run];
     let end = ctx.regions[run.r].end();
-    // In the arena only: what the kernel puts side by side elsewhere differs from run to run.
+    // Only in the arena: elsewhere, which mappings are adjacent differs between executions.
     if ctx.regions[run.r].in_arena && run.range().end == ctx.regions[run.r].len() {
         if let Some(r) = ctx.regions.iter().position(|other| other.addr == end && other.in_arena) {
             runs.push(Run { r, first: 0, count: 1 + ctx.regions[r].len() / 2 });
@@ -34,7 +34,7 @@ pub fn dontneed(ctx: &mut Ctx) {
     }
 }
 
-/// Free lazily.
+/// MADV_FREE.
 pub fn free(ctx: &mut Ctx) {
     let run = ctx.pick_run(256);
     ctx.note("free", run);
@@ -57,7 +57,7 @@ const HARMLESS: [(&str, i32); 8] = [
     ("normal", libc::MADV_NORMAL),
 ];
 
-/// Advice that changes no byte; huge-page advice only for whole regions, lest there be too many
+/// Advice that changes no byte. Huge-page advice only for whole regions, to limit the number of
 /// mappings.
 pub fn advise(ctx: &mut Ctx) {
     let mut run = ctx.pick_run(128);
@@ -83,7 +83,7 @@ pub fn advise(ctx: &mut Ctx) {
             ctx.span(whole).advise(huge)
         }
     };
-    // An old kernel, no transparent huge pages, or a small limit of locked memory.
+    // The kernel is old, has no transparent huge pages, or limits locked memory.
     if result.is_err() {
         ctx.refused();
     }
@@ -92,7 +92,7 @@ pub fn advise(ctx: &mut Ctx) {
     ctx.verify(one, "after advice");
 }
 
-/// Change protection; sometimes check that the kernel keeps to it; sometimes leave it so for a
+/// Changes protection. Sometimes checks that the kernel enforces it, sometimes keeps it for a
 /// while.
 pub fn protect(ctx: &mut Ctx) {
     let run = ctx.pick_run(256);

@@ -1,4 +1,4 @@
-//! Children: what they inherit is checked there, both sides write, and the parent's memory must not
+//! Forks. The child checks what it inherits, both sides write, and the parent's memory must not
 //! change.
 
 use crate::ctx::{Ctx, Need, Run};
@@ -6,7 +6,7 @@ use crate::report::{self, EXIT_OK};
 use crate::sys::{self, Errno};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Pages that a child compares, at most.
+/// Most pages that a child compares.
 const CHECK: usize = 2048;
 
 fn check_some(ctx: &mut Ctx, how: &str) {
@@ -31,7 +31,8 @@ fn write_some(ctx: &mut Ctx, rounds: usize) {
     }
 }
 
-/// The child. No heap here: another thread may have held its lock. (The model changes in place.)
+/// Runs in the child. It must not use the heap, because another thread may have held its lock. (The
+/// model changes in place.)
 fn child(ctx: &mut Ctx, wiped: Option<usize>, seed: u64, parent: i32) -> ! {
     sys::die_with_parent(parent);
     report::forget_failure();
@@ -62,7 +63,7 @@ fn child(ctx: &mut Ctx, wiped: Option<usize>, seed: u64, parent: i32) -> ! {
     sys::exit_now(EXIT_OK)
 }
 
-/// Fork, do something meanwhile, wait for the child and check how it ended.
+/// Forks, runs `meanwhile`, waits for the child and checks its exit status.
 fn run_child(ctx: &mut Ctx, wiped: Option<usize>, seed: u64, meanwhile: impl FnOnce(&mut Ctx)) -> Result<(), Errno> {
     // SAFETY: plain query.
     let parent = unsafe { libc::getpid() };
@@ -83,16 +84,16 @@ fn run_child(ctx: &mut Ctx, wiped: Option<usize>, seed: u64, meanwhile: impl FnO
         }
     }
     if status != 0 {
-        // It has reported what was wrong (unless it was killed).
+        // The child has reported what was wrong (unless it was killed).
         report::wrong_value(&ctx.who, "wait status of a forked child", 0, 0, status as u64);
     }
     Ok(())
 }
 
-/// One child, perhaps with a region that it must find wiped.
+/// Makes one child, sometimes with a region that MADV_WIPEONFORK must clear in it.
 pub fn fork(ctx: &mut Ctx) {
     let seed = ctx.rng.next();
-    // Picked in any case: there must be a region before the fork, as the child cannot make one.
+    // Picked in any case: a region must exist before the fork, because the child cannot make one.
     let r = ctx.pick_region();
     let wiped = ctx.rng.one_in(4).then_some(r);
     if let Some(r) = wiped {
@@ -114,7 +115,7 @@ pub fn fork(ctx: &mut Ctx) {
     ctx.verify(run, "after a child");
 }
 
-/// posix_spawn of this program, which then does nothing.
+/// Starts this program by posix_spawn, with an option that makes it exit at once.
 pub fn spawn(ctx: &mut Ctx) {
     ctx.who.status.processes[ctx.who.process].children.fetch_add(1, Relaxed);
     match std::process::Command::new(crate::multi::own_path()).arg("--noop").status() {

@@ -1,4 +1,4 @@
-//! The C heap: blocks of all sizes whose bytes are known.
+//! The C heap: blocks of all sizes with known contents.
 
 use crate::content::stream_word;
 use crate::ctx::Ctx;
@@ -11,18 +11,18 @@ struct Block {
     seed: u64,
 }
 
-/// Blocks of a thread.
+/// Heap blocks of a thread.
 pub struct Heap {
     blocks: Vec<Block>,
     bytes: usize,
     limit: usize,
 }
 
-/// Enough for blocks that malloc maps on their own.
+/// Large enough for blocks that malloc maps separately.
 const LARGEST_WORDS: usize = 1 << 17;
 
 impl Heap {
-    /// Empty, to hold at most `limit` bytes.
+    /// An empty heap of at most `limit` bytes.
     pub fn new(limit: usize) -> Heap {
         Heap { blocks: Vec::new(), bytes: 0, limit }
     }
@@ -74,13 +74,13 @@ impl Heap {
         unsafe { libc::free(block.at.cast()) };
     }
 
-    /// Check all blocks; their number. Needs no heap itself.
+    /// Checks all blocks; returns their number. Does not allocate.
     pub fn verify_all(&self, who: &Who) -> usize {
         self.blocks.iter().for_each(|b| b.check(who, b.words, "heap block"));
         self.blocks.len()
     }
 
-    /// Flip a bit somewhere.
+    /// Flips a bit of a block.
     pub fn corrupt(&mut self) {
         if let Some(block) = self.blocks.first_mut() {
             // SAFETY: the first word of a live block.

@@ -1,4 +1,4 @@
-//! System calls that read and write pages: the kernel takes the faults.
+//! System calls that read and write pages: the page faults happen in the kernel.
 
 use crate::content::PAGE;
 use crate::ctx::{bytes, Ctx, Need, Run, SCRATCH_PAGES};
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A way for bytes to go from one place of memory to another.
+/// A way to copy bytes from one range of memory to another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Channel {
     Pipe,
@@ -20,7 +20,7 @@ enum Channel {
     Vm,
 }
 
-/// Descriptors of a thread.
+/// File descriptors of a thread.
 pub struct Io {
     pipe: (OwnedFd, OwnedFd),
     socket: (OwnedFd, OwnedFd),
@@ -33,7 +33,7 @@ fn own(fd: i32) -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(sys::errno());
     }
-    // SAFETY: a descriptor that was just opened and belongs to nobody else.
+    // SAFETY: a descriptor that was just opened and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -53,7 +53,7 @@ fn pair(make: impl FnOnce(&mut [i32; 2]) -> i32) -> Result<(OwnedFd, OwnedFd), E
 }
 
 impl Io {
-    /// Open everything; a file system without O_DIRECT is fine.
+    /// Opens all descriptors. O_DIRECT may be missing in the file system.
     pub fn open(who: &Who, dir: &Path) -> Io {
         let must = |r: Result<OwnedFd, Errno>| r.unwrap_or_else(|e| report::broken(who, "open", &e));
         // SAFETY: both write two descriptors to the array.
@@ -71,10 +71,11 @@ impl Io {
     }
 }
 
-/// A call that moves bytes: (what is left of the range, file offset) to bytes moved.
+/// A system call that moves bytes: gets the range, the bytes done so far (file offset) and the
+/// bytes left; returns the bytes moved.
 type Step<'a> = &'a dyn Fn(Span, usize, usize) -> isize;
 
-/// Repeat a call until the whole range went through.
+/// Repeats a call until the whole range is transferred.
 fn all(span: Span, step: Step) -> Result<(), Errno> {
     let mut done = 0;
     while done < span.len() {
@@ -103,7 +104,7 @@ fn read_all(fd: &OwnedFd, span: Span) -> Result<(), Errno> {
     all(span, &|s, done, n| unsafe { libc::read(fd.as_raw_fd(), at(s, done), n) })
 }
 
-/// Two halves in one readv, in reverse order of the addresses when sending the same way.
+/// Reads two halves by one readv.
 fn readv_all(fd: &OwnedFd, span: Span) -> Result<(), Errno> {
     all(span, &|s, done, n| {
         let half = n / 2;
@@ -127,7 +128,7 @@ fn pread_all(fd: &OwnedFd, span: Span, offset: usize) -> Result<(), Errno> {
     all(span, &|s, done, n| unsafe { libc::pread(fd.as_raw_fd(), at(s, done), n, (offset + done) as i64) })
 }
 
-/// process_vm_readv or writev of our own process.
+/// process_vm_readv or process_vm_writev on this process.
 fn vm_copy(local: Span, remote: Span, write: bool) -> Result<(), Errno> {
     all(local, &|s, done, n| {
         let near = libc::iovec { iov_base: at(s, done), iov_len: n };
@@ -144,7 +145,7 @@ fn vm_copy(local: Span, remote: Span, write: bool) -> Result<(), Errno> {
     })
 }
 
-/// Pages that fit into a pipe or socket without anybody reading.
+/// Pages that fit into a pipe or socket without a reader.
 fn chunk_pages(channel: Channel, io: &Io) -> usize {
     match channel {
         Channel::Pipe => {
@@ -157,8 +158,8 @@ fn chunk_pages(channel: Channel, io: &Io) -> usize {
     }
 }
 
-/// Access through /proc/PID/mem (as by ptrace) cannot wait for a userfaultfd: the kernel gives EIO
-/// for a page that is outside. Then the pages are touched first and the access is tried again.
+/// Access through /proc/PID/mem (as by ptrace) cannot wait for a userfaultfd: the kernel returns
+/// EIO for an evicted page. Then touch the pages and try again.
 fn by_memory_file(pages: Span, access: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for _ in 0..1000 {
         match access() {
@@ -207,8 +208,7 @@ fn transfer(io: &Io, channel: Channel, from: Span, to: Span, variant: bool) -> R
     }
 }
 
-/// Send pages out and compare the copy, or bring new contents in; or from pages to pages through
-/// both.
+/// Copies pages out and compares the copy, copies new contents in, or copies from pages to pages.
 fn exchange(ctx: &mut Ctx, channel: Channel, names: (&'static str, &'static str)) {
     let run = ctx.pick_run(SCRATCH_PAGES);
     let variant = ctx.rng.one_in(2);
@@ -246,7 +246,7 @@ pub fn file(ctx: &mut Ctx) {
     exchange(ctx, Channel::File, ("to a file", "from a file"));
 }
 
-/// Files past the page cache: the pages are pinned meanwhile.
+/// Files without the page cache (O_DIRECT): the kernel pins the pages meanwhile.
 pub fn direct(ctx: &mut Ctx) {
     if ctx.io.direct.is_none() {
         return ctx.refused();
@@ -254,26 +254,27 @@ pub fn direct(ctx: &mut Ctx) {
     exchange(ctx, Channel::Direct, ("to a file, O_DIRECT", "from a file, O_DIRECT"));
 }
 
-/// The memory file.
+/// /proc/self/mem.
 pub fn procmem(ctx: &mut Ctx) {
     exchange(ctx, Channel::ProcMem, ("read by /proc/self/mem", "written by /proc/self/mem"));
 }
 
-/// The calls for debuggers.
+/// process_vm_readv and process_vm_writev, which debuggers use.
 pub fn vmio(ctx: &mut Ctx) {
     exchange(ctx, Channel::Vm, ("process_vm_readv", "process_vm_writev"));
 }
 
-/// The kernel must refuse what the page's protection forbids, whether the page is in memory or not.
+/// The kernel must refuse access that the page's protection forbids, whether or not the page is
+/// present.
 pub fn expect_efault(ctx: &mut Ctx, run: Run, prot: Prot) {
     let page = ctx.span(run);
     let (receive, send) = &ctx.io.pipe;
     let scratch = ctx.scratch.sub(0, 1);
     let result = if prot == Prot::None {
         let result = write_all(send, page);
-        // Some kernels (6.12) leave an empty buffer in the pipe, in the place of a page, until
-        // something behind it is read: so many of them that a later write would wait for a reader
-        // forever.
+        // Some kernels (6.12) leave an empty buffer in the pipe, which takes the place of a page
+        // until something behind it is read. After many of them a later write would wait for a
+        // reader forever.
         let sent = write_all(send, scratch);
         ctx.must("write to a pipe", sent);
         result

@@ -7,7 +7,7 @@ use crate::sys::{Errno, Span, RW};
 /// Largest region, in pages.
 const LARGEST: usize = 2048;
 
-/// A new mapping, or less of the old ones when there is no room.
+/// Makes a new mapping; if there is no room, unmaps an old one.
 pub fn mmap(ctx: &mut Ctx) {
     let room = ctx.limit - ctx.mapped;
     if room < 16 || ctx.regions.len() >= MAX_REGIONS {
@@ -24,7 +24,7 @@ pub fn mmap(ctx: &mut Ctx) {
     }
 }
 
-/// Most new mappings are written at once; the others stay untouched until some operation comes by.
+/// Most new mappings are written at once. The others stay untouched until an operation picks them.
 fn start(ctx: &mut Ctx, span: Span, in_arena: bool, what: &'static str) {
     let r = ctx.add_region(span, in_arena);
     let run = ctx.whole(r);
@@ -60,7 +60,7 @@ fn place(ctx: &mut Ctx, addr: usize, pages: usize, what: &'static str) {
     start(ctx, span, true, what);
 }
 
-/// Directly after or before another region of the arena, so that the kernel merges the two.
+/// Maps directly before or after another region of the arena, so that the kernel merges the two.
 fn adjacent(ctx: &mut Ctx, pages: usize) {
     let used = ctx.used();
     let before = ctx.rng.one_in(2);
@@ -74,7 +74,7 @@ fn adjacent(ctx: &mut Ctx, pages: usize) {
     }
 }
 
-/// New pages over part of a live region.
+/// Maps new pages over a part of a live region.
 fn over_existing(ctx: &mut Ctx) {
     let run = ctx.pick_run(512);
     let span = ctx.span(run);
@@ -108,7 +108,7 @@ fn release(ctx: &mut Ctx, span: Span, in_arena: bool) {
     }
 }
 
-/// Unmap all, head, tail or middle.
+/// Unmaps a whole region, its head, tail or middle.
 pub fn munmap(ctx: &mut Ctx) {
     let r = ctx.pick_region();
     let len = ctx.regions[r].len();
@@ -135,7 +135,7 @@ pub fn munmap(ctx: &mut Ctx) {
     cut_out(ctx, run);
 }
 
-/// Take a run out of its region: what follows it becomes a region of its own.
+/// Takes a run out of its region. The pages after it become a region of their own.
 fn cut_out(ctx: &mut Ctx, run: Run) -> TestRegion {
     let mut middle = ctx.regions[run.r].split_off(run.first);
     let tail = middle.split_off(run.count);
@@ -149,7 +149,7 @@ fn cut_out(ctx: &mut Ctx, run: Run) -> TestRegion {
     middle
 }
 
-/// Make a run a region of its own and return its index.
+/// Makes a run a region of its own and returns its index.
 fn isolate(ctx: &mut Ctx, run: Run) -> usize {
     let region = cut_out(ctx, run);
     ctx.mapped += region.len();
@@ -157,7 +157,7 @@ fn isolate(ctx: &mut Ctx, run: Run) -> usize {
     ctx.regions.len() - 1
 }
 
-/// Shrink, grow, move.
+/// Shrinks, grows or moves a region.
 pub fn mremap(ctx: &mut Ctx) {
     let r = ctx.pick_region();
     let crowded = ctx.regions.len() >= MAX_REGIONS;
@@ -180,7 +180,7 @@ fn shrink(ctx: &mut Ctx, r: usize) {
     let run = Run { r, first: keep, count: len - keep };
     ctx.note("mremap shrink", run);
     let (whole, tail) = (ctx.span(ctx.whole(r)), ctx.span(run));
-    // Shrinking is an unmap of the tail: it works on several mappings as well.
+    // Shrinking is an unmap of the tail, so it also works on several mappings.
     match whole.remap(keep, 0, 0) {
         Ok(_) => {}
         Err(Errno(libc::EFAULT)) => {
@@ -213,7 +213,7 @@ fn grow(ctx: &mut Ctx, r: usize) {
     let version = ctx.version;
     ctx.regions[r].grow(more, version);
     ctx.mapped += more;
-    // The growth inherits the protection.
+    // New pages inherit the protection.
     let grown = Run { r, first: len, count: more };
     ctx.regions[r].pages[grown.range()].iter_mut().for_each(|p| p.prot = prot);
     if by_hand {
@@ -226,8 +226,8 @@ fn grow(ctx: &mut Ctx, r: usize) {
     }
 }
 
-/// Different protections make several mappings, which cannot be resized and only sometimes be
-/// moved.
+/// Gives a region one protection. Different protections make several mappings, which the kernel
+/// cannot resize and can only sometimes move.
 fn one_prot(ctx: &mut Ctx, r: usize) {
     let pages = &ctx.regions[r].pages;
     if pages.iter().any(|p| p.prot != pages[0].prot) {
@@ -237,7 +237,7 @@ fn one_prot(ctx: &mut Ctx, r: usize) {
     }
 }
 
-/// Without MAYMOVE: fails when something is behind, which is fine.
+/// Grows without MREMAP_MAYMOVE; may fail if another mapping follows.
 fn try_grow_in_place(ctx: &mut Ctx, r: usize, whole: Span, more: usize) -> bool {
     let in_arena = ctx.regions[r].in_arena;
     let end = whole.addr() + whole.len();
@@ -261,9 +261,9 @@ fn try_grow_in_place(ctx: &mut Ctx, r: usize, whole: Span, more: usize) -> bool 
     }
 }
 
-/// Move a whole region to `pages` pages (at least as many as it has). Where the kernel refuses
-/// because the range consists of several mappings, do by hand what it would have done, so that the
-/// outcome is the same; true then.
+/// Moves a whole region to `pages` pages (at least as many as it has). If the kernel refuses
+/// because the range consists of several mappings, moves it by hand with the same result, and
+/// returns true.
 fn relocate(ctx: &mut Ctx, r: usize, pages: usize, flags: i32, target: usize) -> bool {
     let old = ctx.span(ctx.whole(r));
     let (new, by_hand) = match old.remap(pages, flags, target) {
@@ -286,14 +286,14 @@ fn relocate(ctx: &mut Ctx, r: usize, pages: usize, flags: i32, target: usize) ->
     by_hand
 }
 
-/// Copy a region to a new place, readable and writable, and take the old one away. The model stays
-/// as it is.
+/// Copies a region to a new place, readable and writable, and unmaps the old one. Does not change
+/// the model.
 fn move_by_hand(ctx: &mut Ctx, r: usize, pages: usize, flags: i32, target: usize) -> Span {
     ctx.refused();
     let whole = ctx.whole(r);
     let (old, prots) = (ctx.span(whole), ctx.prots(r));
     ctx.remember("moved by hand", whole);
-    // A failed move of several mappings may have moved the first ones.
+    // A failed move of several mappings can have moved the first ones.
     let moved = (0..whole.count).take_while(|&i| !old.sub(i, 1).is_mapped()).count();
     let rest = Run { r, first: moved, count: whole.count - moved };
     let new = if target == 0 {
@@ -318,7 +318,7 @@ fn move_by_hand(ctx: &mut Ctx, r: usize, pages: usize, flags: i32, target: usize
     new
 }
 
-/// To a place of our choice, where a live mapping may be.
+/// Moves a region to a chosen address, where a live mapping may be.
 fn move_fixed(ctx: &mut Ctx, r: usize) {
     let len = ctx.regions[r].len();
     let used = ctx.used();
@@ -326,7 +326,7 @@ fn move_fixed(ctx: &mut Ctx, r: usize) {
         return ctx.refused();
     };
     ctx.note("mremap fixed", ctx.whole(r));
-    // New kernels move several mappings at once.
+    // Newer kernels (6.17) can move several mappings at once.
     if ctx.rng.one_in(2) {
         one_prot(ctx, r);
     }
@@ -347,14 +347,14 @@ fn move_part(ctx: &mut Ctx, r: usize) {
     if ctx.regions[part].in_arena || ctx.rng.one_in(2) {
         return move_fixed(ctx, part);
     }
-    // Same size and MAYMOVE alone does nothing; growing by a page makes it move, because its own
-    // tail is behind it.
+    // With the same size, MREMAP_MAYMOVE does nothing. Growing by a page moves the part, because
+    // its own tail follows it.
     if ctx.mapped < ctx.limit {
         grow(ctx, part);
     }
 }
 
-/// The bytes move, the old range stays mapped and reads as zeros.
+/// Moves the bytes; the old range stays mapped and reads as zeros (MREMAP_DONTUNMAP).
 fn dont_unmap(ctx: &mut Ctx, r: usize) {
     let len = ctx.regions[r].len();
     if ctx.mapped + len > ctx.limit || ctx.regions.len() >= MAX_REGIONS {

@@ -10,7 +10,7 @@ pub fn read(ctx: &mut Ctx) {
     ctx.verify(run, "read");
 }
 
-/// Write whole pages, and sometimes look at them at once.
+/// Writes whole pages, and sometimes compares them at once.
 pub fn write(ctx: &mut Ctx) {
     let run = ctx.pick_run(64);
     ctx.make(run, Need::Write);
@@ -20,7 +20,7 @@ pub fn write(ctx: &mut Ctx) {
     }
 }
 
-/// Write bytes of one page, sometimes without having looked at it.
+/// Writes bytes of one page, sometimes without comparing it first.
 pub fn patch(ctx: &mut Ctx) {
     let run = ctx.pick_run(1);
     ctx.make(run, Need::Write);

@@ -18,8 +18,8 @@ thread_local! {
     static SIGNALS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Fill the thread's storage with the words of a seed, first checking that it holds those of `old`
-/// (0: zeros).
+/// Checks that the thread-local storage has the words of the seed `old` (0: zeros), then fills it
+/// with those of `new`.
 fn use_tls(who: &Who, old: u64, new: u64) {
     STORE.with_borrow_mut(|words| {
         for (i, word) in words.iter_mut().enumerate() {
@@ -32,7 +32,7 @@ fn use_tls(who: &Who, old: u64, new: u64) {
     });
 }
 
-/// Compare a whole region without changing the model.
+/// Compares a whole region without changing the model.
 fn check_frozen(who: &Who, stats: &ThreadStatus, region: &TestRegion) {
     let memory = Span::owned(region.addr, region.len());
     let (mut expected, mut found) = (PageBuf::zeroed(), PageBuf::zeroed());
@@ -53,7 +53,7 @@ fn short_thread(who: &Who, stats: &ThreadStatus, region: &TestRegion, seed: u64)
     use_tls(who, seed, 0);
 }
 
-/// One to three threads look at regions, while this one looks at another.
+/// One to three new threads check regions while this thread checks another one.
 pub fn threads(ctx: &mut Ctx) {
     let count = ctx.rng.range(1, 3);
     let picks: Vec<usize> = (0..count).map(|_| ctx.pick_region()).collect();
@@ -82,7 +82,7 @@ pub fn threads(ctx: &mut Ctx) {
 
 const FRAME: usize = 200;
 
-/// Known frames all the way down; their content is checked on the way back.
+/// Recurses with known stack frames, and checks each frame on the way back.
 #[inline(never)]
 fn recurse(who: &Who, stats: &ThreadStatus, depth: usize, seed: u64) {
     let mut frame = [0u64; FRAME];
@@ -103,7 +103,7 @@ fn recurse(who: &Who, stats: &ThreadStatus, depth: usize, seed: u64) {
     stats.pulse();
 }
 
-/// Use the stack, and thread-local storage of a long-lived thread.
+/// Uses the stack and the thread-local storage of a long-lived thread.
 pub fn stack(ctx: &mut Ctx) {
     let bytes = ctx.rng.log_size(ctx.world.plan.stack_bytes);
     let seed = ctx.rng.next();
@@ -111,11 +111,11 @@ pub fn stack(ctx: &mut Ctx) {
     let old = ctx.tally.tls_seed;
     use_tls(&ctx.who, old, next);
     ctx.tally.tls_seed = next;
-    // A frame of an unoptimised build is a little larger than its array.
+    // A frame of an unoptimised build is slightly larger than its array.
     recurse(&ctx.who, ctx.stats, bytes / (FRAME * 8 + 512), seed);
 }
 
-/// futex(2) on a word of a page: (operation, value, timeout) to result.
+/// futex(2) on a word of a page.
 fn futex_call(addr: usize, op: i32, value: u32, timeout: Option<Duration>) -> Result<i64, Errno> {
     let spec = timeout.map(|t| libc::timespec { tv_sec: 0, tv_nsec: i64::from(t.subsec_nanos()) });
     let spec = spec.as_ref().map_or(std::ptr::null(), |s| s as *const libc::timespec);
@@ -128,7 +128,7 @@ fn futex_call(addr: usize, op: i32, value: u32, timeout: Option<Duration>) -> Re
     }
 }
 
-/// The kernel must see the same word as we do.
+/// The kernel must see the same word as the program.
 pub fn futex(ctx: &mut Ctx) {
     let run = ctx.pick_run(1);
     ctx.make(run, Need::Write);
@@ -174,7 +174,8 @@ pub fn install_signals() {
     sys::on_signal(libc::SIGRTMIN() + 1, libc::SA_RESTART | libc::SA_ONSTACK, count_signal);
 }
 
-/// The kernel writes the frame to whichever stack; the handler must have run when tgkill returns.
+/// The kernel writes the signal frame to the normal or the alternate stack. The handler must have
+/// run when tgkill returns.
 pub fn signal(ctx: &mut Ctx) {
     let before = SIGNALS.get();
     let which = libc::SIGRTMIN() + ctx.rng.below(2) as i32;
@@ -189,7 +190,7 @@ pub fn signal(ctx: &mut Ctx) {
     }
 }
 
-/// Do nothing for a while.
+/// Sleeps for a while.
 pub fn sleep(ctx: &mut Ctx) {
     std::thread::sleep(Duration::from_millis(ctx.rng.range(1, 20) as u64));
 }

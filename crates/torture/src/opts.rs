@@ -4,7 +4,7 @@ use crate::ops::{MAX_OPS, OPS};
 use crate::status::{MAX_PROCESSES, MAX_THREADS};
 use std::path::PathBuf;
 
-/// What to break behind the verifier's back.
+/// What to corrupt on purpose, without the model's knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Corrupt {
     /// One byte of a page.
@@ -36,7 +36,7 @@ const CORRUPT: [(&str, Corrupt); 7] = [
 /// Parsed options.
 #[derive(Clone, Debug)]
 pub struct Opts {
-    /// All random choices follow from it.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Time to run, unless `ops` is given.
     pub seconds: f64,
@@ -50,31 +50,31 @@ pub struct Opts {
     pub size: usize,
     /// Compare every page before a thread ends.
     pub verify_all: bool,
-    /// Stop and continue workers.
+    /// The supervisor stops and continues workers.
     pub stop_cont: bool,
-    /// Kill, exit and exec workers.
+    /// Workers are killed, exit and exec.
     pub exits: bool,
-    /// Use workers even for one process.
+    /// Use a supervisor and workers even for one process.
     pub supervise: bool,
     /// Abort on a mismatch.
     pub abort: bool,
     /// Seconds without progress that count as a hang.
     pub stall: f64,
-    /// Where temporary files go.
+    /// Directory for temporary files.
     pub dir: PathBuf,
-    /// Weight per kind of operation.
+    /// Weight of each kind of operation.
     pub weights: [u32; MAX_OPS],
-    /// Break something on purpose.
+    /// Corrupt something on purpose.
     pub corrupt: Option<Corrupt>,
     /// Index and status descriptor, if this is a worker.
     pub worker: Option<(usize, i32)>,
 }
 
-/// What the command line asks for.
+/// The command line asks for this.
 pub enum Command {
-    /// Run.
+    /// A run.
     Run(Box<Opts>),
-    /// Print the help.
+    /// The help text.
     Help,
     /// Exit at once (used as the child of the spawn operation).
     Noop,
@@ -183,7 +183,7 @@ impl Opts {
         Ok(self)
     }
 
-    /// Is a supervisor needed?
+    /// Whether a supervisor is needed.
     pub fn supervised(&self) -> bool {
         self.processes > 1 || self.stop_cont || self.exits || self.supervise
     }

@@ -1,13 +1,13 @@
-//! Pages that several threads use at the same time, on purpose.
+//! Pages that several threads use at the same time on purpose.
 //!
-//! The race area consists of slots of eight pages. Four are *flip* pages: their owner writes
+//! The race area consists of slots of eight pages. Four are *flip* pages. Their owner writes
 //! versions, drops and frees them, while every thread reads them under a sequence count, so that a
-//! reader knows exactly which values are possible. Four are *neighbours*, interleaved or behind,
-//! whose mapping the owner changes in every way.
+//! reader knows exactly which values are possible. Four are *neighbours*, interleaved with the flip
+//! pages or behind them, whose mapping the owner changes in every way.
 //!
 //! The counter area consists of pages with atomic counters that every thread increments, words that
-//! belong to one thread each, and one mutex with the counter that it guards. Each thread keeps its
-//! own tally; the sums must match.
+//! belong to one thread each, and one mutex with the counter that it guards. Each thread keeps a
+//! tally of its own; the sums must match.
 
 use crate::content::PAGE;
 use crate::ctx::Ctx;
@@ -33,12 +33,12 @@ const PHASES: u64 = 4;
 pub struct RaceArea {
     span: Span,
     states: Vec<AtomicU64>,
-    /// Neighbour pages whose place somebody else took.
+    /// Neighbour pages whose addresses another mapping took.
     lost: Vec<AtomicBool>,
     seed: u64,
 }
 
-/// Page of a slot: even slots interleave flip pages and neighbours, odd ones keep them apart.
+/// Page of a slot: even slots interleave flip pages and neighbours, odd slots separate them.
 fn page_in_slot(slot: usize, i: usize, neighbour: bool) -> usize {
     let n = usize::from(neighbour);
     slot * SLOT_PAGES + if slot % 2 == 0 { 2 * i + n } else { n * FLIPS + i }
@@ -47,12 +47,12 @@ fn page_in_slot(slot: usize, i: usize, neighbour: bool) -> usize {
 /// The word of a flip page: the version in the low 24 bits, a hash above.
 fn flip_word(seed: u64, page: usize, word: usize, version: u64) -> u64 {
     let hash = mix2(seed ^ (page as u64) << 32, (word as u64) << 40 ^ version);
-    // Never zero: zero has a meaning of its own.
+    // Never zero, because zero means a dropped page.
     hash << 24 | version & 0xFF_FFFF | 1 << 63
 }
 
 impl RaceArea {
-    /// Map so many slots.
+    /// Maps `slots` slots.
     pub fn new(slots: usize, seed: u64) -> Result<RaceArea, Errno> {
         let span = Span::map(slots * SLOT_PAGES, RW, 0)?;
         let states = (0..slots * FLIPS).map(|_| AtomicU64::new(ZERO)).collect();
@@ -75,7 +75,7 @@ impl RaceArea {
             .any(|v| (from..=to).contains(v) && found == flip_word(self.seed, flip, word, *v))
     }
 
-    /// Read one word of a flip page and check that it is possible.
+    /// Reads one word of a flip page and checks that its value is possible.
     fn read(&self, who: &Who, flip: usize, word: usize) {
         let page = self.span.sub(self.flip_page(flip), 1);
         let before = self.states[flip].load(SeqCst);
@@ -88,7 +88,7 @@ impl RaceArea {
             Some(STABLE) => (v1, false),
             Some(ZERO) => (v1 + 1, true),
             Some(DROPPING) => (v1, true),
-            // While version v is being written, v - 1 and zero may still be there.
+            // While version v is written, words can still have version v - 1 or be zero.
             _ => (v1.saturating_sub(1), true),
         };
         if found == 0 && zero_ok || self.is_version(flip, word, found, oldest, v2) {
@@ -114,8 +114,7 @@ impl RaceArea {
         self.states[flip].store(version * PHASES + phase, SeqCst);
     }
 
-    /// Drop a run of flip pages of one slot (a run of one, if they are interleaved with
-    /// neighbours).
+    /// Drops a run of flip pages of one slot (one page if they are interleaved with neighbours).
     fn drop_bytes(&self, flip: usize, count: usize) -> Result<(), Errno> {
         (flip..flip + count).for_each(|f| self.set_phase(f, DROPPING));
         self.span.sub(self.flip_page(flip), count).advise(libc::MADV_DONTNEED)?;
@@ -123,7 +122,7 @@ impl RaceArea {
         Ok(())
     }
 
-    /// Compare everything, when all threads are done.
+    /// Compares all flip pages, after all threads have ended.
     pub fn verify_all(&self, who: &Who) -> usize {
         for flip in 0..self.states.len() {
             (0..PAGE_WORDS).for_each(|word| self.read(who, flip, word));
@@ -153,14 +152,14 @@ pub fn read(ctx: &mut Ctx) {
     ctx.stats.add_verified(0);
 }
 
-/// A slot that belongs to the thread.
+/// A random slot of this thread.
 fn own_slot(ctx: &mut Ctx) -> usize {
     let threads = ctx.world.opts.threads;
     let per_thread = ctx.world.race.slots() / threads;
     ctx.who.thread + threads * ctx.rng.below(per_thread)
 }
 
-/// Write or drop flip pages.
+/// Writes or drops flip pages.
 pub fn write(ctx: &mut Ctx) {
     let slot = own_slot(ctx);
     let area = &ctx.world.race;
@@ -190,7 +189,7 @@ fn fill_junk(span: Span, seed: u64) {
     (0..span.len() / 8).step_by(16).for_each(|word| span.store(word, junk(seed, word)));
 }
 
-/// Every 16th word is known; `None`: all zero.
+/// Checks every 16th word; `None`: all are zero.
 fn check_junk(ctx: &Ctx, span: Span, seed: Option<u64>, what: &str) {
     for word in (0..span.len() / 8).step_by(16) {
         let expected = seed.map_or(0, |s| junk(s, word));
@@ -201,8 +200,8 @@ fn check_junk(ctx: &Ctx, span: Span, seed: Option<u64>, what: &str) {
     }
 }
 
-/// Change the mapping of pages next to flip pages that others read. Ends with the page mapped, its
-/// bytes irrelevant.
+/// Changes the mapping of pages next to flip pages that others read. Afterwards the page is mapped
+/// with arbitrary contents.
 pub fn neighbour(ctx: &mut Ctx) {
     let slot = own_slot(ctx);
     let area = &ctx.world.race;
@@ -237,7 +236,7 @@ pub fn neighbour(ctx: &mut Ctx) {
     }
 }
 
-/// Unmap and map again, unless some other mapping slips into the hole.
+/// Unmaps and maps again, unless another mapping takes the hole.
 fn hole(ctx: &mut Ctx, span: Span, index: usize) {
     ctx.must("munmap", span.unmap());
     match Span::map_at(span.addr(), 1, RW, libc::MAP_FIXED_NOREPLACE) {
@@ -250,7 +249,7 @@ fn hole(ctx: &mut Ctx, span: Span, index: usize) {
     }
 }
 
-/// Move the page to our own addresses and back, never leaving a hole.
+/// Moves the page into the arena and back, without ever leaving a hole.
 fn away_and_back(ctx: &mut Ctx, span: Span, seed: u64) {
     let used = ctx.used();
     let Some(target) = ctx.arena.find(1, &used, &mut ctx.rng) else {
@@ -265,7 +264,7 @@ fn away_and_back(ctx: &mut Ctx, span: Span, seed: u64) {
     ctx.must("mmap NONE over", ctx.arena.reserve_again(away));
 }
 
-/// Counters per page, at words that are multiples of this.
+/// Counters per page; they are [`STRIDE`] words apart.
 const COUNTERS: usize = 16;
 const STRIDE: usize = PAGE_WORDS / COUNTERS;
 
@@ -274,7 +273,7 @@ fn counter_word(i: usize) -> usize {
     i * STRIDE
 }
 
-/// Word that belongs to a thread alone.
+/// Word that belongs to one thread.
 fn own_word(thread: usize) -> usize {
     STRIDE * (thread % COUNTERS) + 1 + thread / COUNTERS
 }
@@ -289,28 +288,28 @@ pub struct CounterArea {
     locked_total: AtomicU64,
 }
 
-/// What a thread has added so far.
+/// Sums of what a thread has added.
 pub struct Tally {
     counters: Vec<u32>,
     owned: Vec<u32>,
     locked: u64,
-    /// What the thread's storage was last filled from.
+    /// Seed with which the thread-local storage was filled last.
     pub tls_seed: u64,
 }
 
 impl Tally {
-    /// Nothing added.
+    /// A tally of zeros.
     pub fn new(world: &World) -> Tally {
         let pages = world.counters.span.pages();
         Tally { counters: vec![0; pages * COUNTERS], owned: vec![0; pages], locked: 0, tls_seed: 0 }
     }
 }
 
-/// Word of the guarded counter: behind the mutex.
+/// Word of the guarded counter, behind the mutex.
 const GUARDED: usize = 64;
 
 impl CounterArea {
-    /// Map so many pages of counters, for `threads` threads.
+    /// Maps `pages` pages of counters for `threads` threads.
     pub fn new(pages: usize, threads: usize) -> Result<CounterArea, Errno> {
         assert!(threads <= MAX_THREADS);
         let (span, locked) = (Span::map(pages, RW, 0)?, Span::map(1, RW, 0)?);
@@ -332,7 +331,7 @@ impl CounterArea {
         }
     }
 
-    /// A thread is done: its tally goes into the totals.
+    /// Adds the tally of a thread that has ended to the totals.
     pub fn add(&self, thread: usize, tally: &Tally) {
         for (total, &n) in self.totals.iter().zip(&tally.counters) {
             total.fetch_add(u64::from(n), SeqCst);
@@ -343,7 +342,7 @@ impl CounterArea {
         self.locked_total.fetch_add(tally.locked, SeqCst);
     }
 
-    /// All threads are done: every word of every page is known.
+    /// Checks every word of every page, after all threads have ended.
     pub fn verify_all(&self, who: &Who) -> usize {
         let threads = self.threads();
         for page in 0..self.span.pages() {
@@ -364,13 +363,13 @@ impl CounterArea {
         self.span.pages() + 1
     }
 
-    /// Lose one increment.
+    /// Takes one increment back.
     pub fn corrupt(&self, rng: &mut Rng) {
         self.span.fetch_add(rng.below(self.span.pages()) * PAGE_WORDS, u64::MAX);
     }
 }
 
-/// Increment counters shared by all threads, and words of our own in the same pages.
+/// Increments counters that all threads share, and own words in the same pages.
 pub fn counter(ctx: &mut Ctx) {
     let area = &ctx.world.counters;
     let pages = area.span.pages();
@@ -396,7 +395,7 @@ pub fn counter(ctx: &mut Ctx) {
     }
 }
 
-/// Plain loads and stores under a lock that lies in the same page.
+/// Plain loads and stores under a mutex in the same page.
 pub fn mutex(ctx: &mut Ctx) {
     let page = ctx.world.counters.locked;
     for _ in 0..ctx.rng.range(1, 8) {
@@ -414,11 +413,11 @@ pub fn mutex(ctx: &mut Ctx) {
         }
         page.store(GUARDED, value + 1);
         ctx.tally.locked += 1;
-        // SAFETY: locked by us just now.
+        // SAFETY: this thread has just locked it.
         unsafe { libc::pthread_mutex_unlock(page.ptr().cast()) };
     }
     if ctx.rng.one_in(1000) {
-        // Nothing of this depends on the bytes' place in memory; let the kernel look at them.
+        // MADV_COLD may fail; it changes no byte.
         let _ = page.advise(libc::MADV_COLD);
     }
 }

@@ -1,4 +1,4 @@
-//! Reports of failures, written from a fixed buffer: the heap may be what is broken.
+//! Reports of failures, written to a fixed buffer because the heap may be corrupt.
 
 use crate::content::{fill_base, kind_for, PageBuf, Tag, PAGE};
 use crate::model::{History, Mismatch, TestRegion};
@@ -8,30 +8,30 @@ use crate::sys;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// All verified.
+/// Exit status: all verified.
 pub const EXIT_OK: i32 = 0;
-/// Wrong usage.
+/// Exit status: wrong usage.
 pub const EXIT_USAGE: i32 = 2;
-/// Memory held something else than it must.
+/// Exit status: memory has wrong contents.
 pub const EXIT_MISMATCH: i32 = 3;
-/// No progress.
+/// Exit status: no progress.
 pub const EXIT_STALL: i32 = 4;
-/// A crash, or a system call failed that must not.
+/// Exit status: a crash, or a system call failed that must not.
 pub const EXIT_BROKEN: i32 = 5;
 
-/// A text buffer that needs no heap; text beyond its end is lost.
+/// A text buffer without heap; text that does not fit is lost.
 pub struct RawOut {
     buf: [u8; 16384],
     len: usize,
 }
 
 impl RawOut {
-    /// Empty.
+    /// An empty buffer.
     pub const fn new() -> RawOut {
         RawOut { buf: [0; 16384], len: 0 }
     }
 
-    /// Write everything to a descriptor.
+    /// Writes the text to a descriptor.
     pub fn flush(&mut self, fd: i32) {
         let mut done = 0;
         while done < self.len {
@@ -55,20 +55,20 @@ impl Write for RawOut {
     }
 }
 
-/// Who is at work, for the report.
+/// Where a failure happened, for its report.
 #[derive(Clone, Copy)]
 pub struct Who {
     /// Seed of the whole run.
     pub seed: u64,
     /// Index of the process.
     pub process: usize,
-    /// How often it was restarted.
+    /// Number of restarts of the process.
     pub life: u32,
     /// Index of the thread.
     pub thread: usize,
     /// Number of the operation.
     pub op_no: u64,
-    /// Index of its kind.
+    /// Index of the kind of operation.
     pub op: usize,
     /// Abort instead of exit.
     pub abort: bool,
@@ -82,12 +82,12 @@ pub struct Who {
 
 static FAILING: AtomicBool = AtomicBool::new(false);
 
-/// A forked child starts without its parent's failure in progress.
+/// In a forked child: forgets a failure that its parent was reporting.
 pub fn forget_failure() {
     FAILING.store(false, Ordering::SeqCst);
 }
 
-/// Only the first failure of a process is reported; others wait for the end.
+/// Only the first failure of a process is reported. Other threads wait for the end.
 fn claim() {
     if FAILING.swap(true, Ordering::SeqCst) {
         loop {
@@ -157,7 +157,7 @@ fn write_history(out: &mut RawOut, history: &History, page: Option<u32>) {
     }
 }
 
-/// What the bytes found could be.
+/// Guesses what the actual bytes are.
 fn explain(out: &mut RawOut, region: &TestRegion, i: usize, found: &PageBuf) {
     if found.is_zero() {
         let _ = writeln!(out, "  the page is all zero");
@@ -183,7 +183,7 @@ fn explain(out: &mut RawOut, region: &TestRegion, i: usize, found: &PageBuf) {
     }
 }
 
-/// A page is wrong: everything that is known about it.
+/// Reports a wrong page with everything that is known about it, and ends the process.
 pub fn wrong_page(
     who: &Who,
     how: &str,

@@ -1,5 +1,4 @@
-//! Small deterministic random numbers: splitmix64, because every operation starts a stream of its
-//! own.
+//! Small deterministic random numbers: splitmix64, because every operation starts its own stream.
 
 /// The splitmix64 finaliser: a bijection that spreads every input bit over the whole word.
 #[inline]
@@ -50,14 +49,14 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// In `0..n`, small values far more likely (cube of a uniform number): gives hot and cold
-    /// places.
+    /// In `0..n`; small values are far more likely (cube of a uniform number), which gives hot and
+    /// cold places.
     pub fn skewed(&mut self, n: usize) -> usize {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         ((n as f64 * unit * unit * unit) as usize).min(n.saturating_sub(1))
     }
 
-    /// In `1..=max`, about equally often in each power of two.
+    /// In `1..=max`; each power of two is about equally likely.
     pub fn log_size(&mut self, max: usize) -> usize {
         let bits = usize::BITS - max.max(1).leading_zeros();
         let top = 1usize << self.below(bits as usize);

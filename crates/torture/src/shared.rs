@@ -1,4 +1,4 @@
-//! Regions that all threads of a process read under a lock, and sometimes change.
+//! Regions that all threads of a process read, and sometimes change, under a lock.
 
 use crate::content::PageBuf;
 use crate::ctx::Ctx;
@@ -18,7 +18,7 @@ pub struct Shared {
 const PAGES: usize = 64;
 
 impl Shared {
-    /// Map and write regions of `pages` pages together.
+    /// Maps and writes regions of `pages` pages in total.
     pub fn create(pages: usize, seed: u64) -> Result<Vec<RwLock<Shared>>, Errno> {
         let make = |i: usize| {
             let span = Span::map(PAGES, RW, 0)?;
@@ -57,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// Compare everything; number of pages.
+    /// Compares the whole region; returns its number of pages.
     pub fn verify_all(&self, who: &Who) -> usize {
         self.verify(who, 0, PAGES, &self.region.history);
         PAGES
@@ -91,18 +91,18 @@ impl Shared {
     }
 }
 
-/// A run of pages; `rng` decides.
+/// A random run of pages.
 fn some_run(rng: &mut Rng) -> (usize, usize) {
     let first = rng.below(PAGES);
     (first, rng.log_size((PAGES - first).min(32)))
 }
 
-/// Mostly read.
+/// Mostly reads.
 pub fn shared(ctx: &mut Ctx) {
     let world = ctx.world;
     let i = ctx.rng.skewed(world.shared.len());
     let (first, count) = some_run(&mut ctx.rng);
-    // A thread that fails never returns, so no lock is ever poisoned.
+    // A thread that fails never returns, so no lock is poisoned.
     if ctx.rng.one_in(10) {
         if let Ok(mut shared) = world.shared[i].write() {
             shared.change(ctx, first, count);

@@ -1,5 +1,5 @@
-//! Counters in shared memory: they survive the death and exec of a worker, and show whether it
-//! makes progress.
+//! Counters in shared memory. They survive death and exec of a worker, and show whether it makes
+//! progress.
 
 use crate::ops::{MAX_OPS, OPS};
 use crate::sys::{self, Errno};
@@ -10,61 +10,61 @@ pub const MAX_THREADS: usize = 32;
 /// Most worker processes.
 pub const MAX_PROCESSES: usize = 64;
 
-/// Counters of one thread; it alone writes them.
+/// Counters of one thread, which only this thread writes.
 #[repr(C)]
 pub struct ThreadStatus {
     /// Operations finished, over all lives of the process.
     pub ops: AtomicU64,
     /// Pages compared and found right.
     pub verified: AtomicU64,
-    /// Anything done: the watchdog's pulse.
+    /// Counts progress, for the watchdog.
     pub beat: AtomicU64,
-    /// Hash over the operations, for comparing two runs of one seed.
+    /// Hash over the operations, to compare two executions with one seed.
     pub digest: AtomicU64,
-    /// Operations by kind.
+    /// Number of operations of each kind.
     pub kinds: [AtomicU64; MAX_OPS],
-    /// Operations that the kernel may refuse and did.
+    /// Number of operations that the kernel may refuse and has refused.
     pub refused: AtomicU64,
-    /// 1 + index of the operation under way.
+    /// 1 + index of the current operation.
     pub current: AtomicU32,
-    /// 1 once there is nothing left to do.
+    /// 1 when the thread has finished.
     pub done: AtomicU32,
 }
 
 impl ThreadStatus {
-    /// Progress was made.
+    /// Reports progress.
     pub fn pulse(&self) {
         self.beat.fetch_add(1, Relaxed);
     }
 
-    /// `pages` were right.
+    /// Counts `pages` pages as compared and right.
     pub fn add_verified(&self, pages: u64) {
         self.verified.fetch_add(pages, Relaxed);
         self.pulse();
     }
 }
 
-/// One worker process.
+/// Counters of one worker process.
 #[repr(C)]
 pub struct ProcessStatus {
-    /// How often it was started, exec of itself included.
+    /// Number of its starts, including exec of itself.
     pub lives: AtomicU32,
-    /// Processes created by it (fork, spawn).
+    /// Number of its child processes (fork, spawn).
     pub children: AtomicU32,
     /// Its threads.
     pub threads: [ThreadStatus; MAX_THREADS],
 }
 
-/// Everything.
+/// All counters.
 #[repr(C)]
 pub struct Status {
-    /// Monotonic time of the start.
+    /// Monotonic time of the start, ns.
     pub start_ns: AtomicU64,
-    /// Monotonic time to stop at; 0 for none.
+    /// Monotonic time of the end, ns; 0: none.
     pub deadline_ns: AtomicU64,
     /// Failures of any process.
     pub errors: AtomicU64,
-    /// Processes killed and started again, told to exit, told to exec, stopped for a while.
+    /// Number of processes killed and started again. Likewise told to exit, told to exec, stopped.
     pub kills: AtomicU32,
     /// See `kills`.
     pub exits: AtomicU32,
@@ -77,7 +77,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Map a fresh one; with the descriptor by which a child can map it too.
+    /// Maps new counters; also returns the descriptor with which a child can map them.
     pub fn create() -> Result<(&'static Status, i32), Errno> {
         // SAFETY: a constant name; no MFD_CLOEXEC, because it is meant to be inherited.
         let fd = unsafe { libc::memfd_create(c"status".as_ptr(), 0) };
@@ -88,7 +88,7 @@ impl Status {
         Ok((Status::attach(fd)?, fd))
     }
 
-    /// Map an inherited one.
+    /// Maps inherited counters.
     pub fn attach(fd: i32) -> Result<&'static Status, Errno> {
         let len = size_of::<Status>();
         // SAFETY: a new shared mapping of a file of that size.

@@ -1,5 +1,4 @@
-//! System calls on ranges of pages, and access to their bytes without ever making a Rust reference
-//! to them.
+//! System calls on ranges of pages, and access to their bytes without Rust references to them.
 
 use crate::content::{PageBuf, PAGE};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,10 +45,9 @@ const ANON: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// A range of whole pages that this program mapped for its tests.
 ///
-/// No Rust object lives in such memory and no reference into it is kept; bytes are moved in and out
-/// by copies and atomic operations. So changing its mapping cannot break Rust's rules: at worst an
-/// access ends in a signal, which is a failed test. Whoever keeps a `Span` must not use it after
-/// giving the range back.
+/// No Rust object lives in such memory and no reference to it is kept; only copies and atomic
+/// operations access it. So changing its mapping cannot break Rust's rules: at worst an access
+/// raises a signal, which is a failed test. A `Span` must not be used after its range was unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     addr: usize,
@@ -57,14 +55,13 @@ pub struct Span {
 }
 
 impl Span {
-    /// A range known to belong to this program's tests: part of a live region or of a reserved
-    /// address range.
+    /// A range of this program's test memory: part of a live region or of a reserved address range.
     pub fn owned(addr: usize, pages: usize) -> Span {
         assert!(addr % PAGE == 0 && addr >= 0x10000, "not a test range: {addr:#x}");
         Span { addr, len: pages * PAGE }
     }
 
-    /// Map new private zero pages where the kernel likes.
+    /// Maps new private zero pages at an address that the kernel chooses.
     pub fn map(pages: usize, prot: i32, flags: i32) -> Result<Span, Errno> {
         Span::map_at(0, pages, prot, flags)
     }
@@ -86,12 +83,12 @@ impl Span {
         self.addr
     }
 
-    /// Bytes.
+    /// Length, bytes.
     pub fn len(self) -> usize {
         self.len
     }
 
-    /// Pages.
+    /// Length, pages.
     pub fn pages(self) -> usize {
         self.len / PAGE
     }
@@ -101,7 +98,7 @@ impl Span {
         self.addr as *mut _
     }
 
-    /// A part, in pages.
+    /// A part of the range, in pages.
     pub fn sub(self, first: usize, count: usize) -> Span {
         assert!(first + count <= self.pages(), "part outside of the range");
         Span { addr: self.addr + first * PAGE, len: count * PAGE }
@@ -144,14 +141,14 @@ impl Span {
         Ok(Span { addr: got as usize, len })
     }
 
-    /// Is the first page mapped at all?
+    /// Whether the first page is mapped.
     pub fn is_mapped(self) -> bool {
         let mut present = 0u8;
         // SAFETY: mincore writes one byte for one page.
         unsafe { libc::mincore(self.ptr(), PAGE, &mut present) == 0 }
     }
 
-    /// Copy page `i` out.
+    /// Copies page `i` to a buffer.
     pub fn copy_out(self, i: usize, buf: &mut PageBuf) {
         let from = self.sub(i, 1).addr as *const u8;
         // SAFETY: test memory of one page; the buffer is a page of our own and does not overlap.
@@ -163,7 +160,7 @@ impl Span {
         self.write_bytes(i * PAGE, buf.bytes());
     }
 
-    /// Write bytes at a byte offset.
+    /// Writes bytes at an offset in bytes.
     pub fn write_bytes(self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.len, "write outside of the range");
         // SAFETY: inside test memory; `bytes` is a Rust object and so does not overlap.
@@ -187,7 +184,7 @@ impl Span {
         self.with_word(word, |w| w.store(value, Ordering::SeqCst));
     }
 
-    /// Add to a word, returning what it was.
+    /// Adds to a word; returns the old value.
     pub fn fetch_add(self, word: usize, n: u64) -> u64 {
         self.with_word(word, |w| w.fetch_add(n, Ordering::SeqCst))
     }
@@ -207,13 +204,14 @@ pub fn gettid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Leave at once, without running exit handlers.
+/// Ends the process without exit handlers.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: _exit takes any code and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// Ask to be killed when the parent thread ends, and check that it has not ended already.
+/// Has the kernel kill this process when the parent thread ends, and exits if that has happened
+/// already.
 pub fn die_with_parent(parent: i32) {
     // SAFETY: prctl with an integer argument.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -223,7 +221,7 @@ pub fn die_with_parent(parent: i32) {
     }
 }
 
-/// Whether signals wait, for the calling thread and for what it starts.
+/// Blocks or unblocks signals for the calling thread and for what it starts.
 pub fn hold_signals(signals: &[i32], hold: bool) {
     let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
     // SAFETY: a zeroed set is a valid place for sigemptyset; sigaddset writes to it,
@@ -238,7 +236,7 @@ pub fn hold_signals(signals: &[i32], hold: bool) {
     }
 }
 
-/// Install a signal handler that gets siginfo.
+/// Installs a signal handler with SA_SIGINFO.
 pub fn on_signal(signal: i32, flags: i32, handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void)) {
     // SAFETY: a zeroed sigaction is valid; the handler has the type that SA_SIGINFO asks for.
     unsafe {

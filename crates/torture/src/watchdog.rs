@@ -1,4 +1,4 @@
-//! Notices when a thread makes no progress, and says where it hangs.
+//! Detects that a thread makes no progress, and reports where it hangs.
 
 use crate::ops::OPS;
 use crate::report::{RawOut, Who, EXIT_STALL};
@@ -7,7 +7,7 @@ use crate::sys;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Last pulse of each thread of a process, and when it was seen.
+/// For each thread of a process its last beat, and the time at which it was seen.
 pub struct Watchdog {
     seen: Vec<(u64, u64)>,
     limit_ns: u64,
@@ -19,13 +19,13 @@ impl Watchdog {
         Watchdog { seen: vec![(0, sys::now_ns()); threads], limit_ns: (seconds * 1e9) as u64 }
     }
 
-    /// Time spent stopped (or starting) does not count.
+    /// Restarts the time limit: time spent stopped or starting does not count.
     pub fn forgive(&mut self) {
         let now = sys::now_ns();
         self.seen.iter_mut().for_each(|s| s.1 = now);
     }
 
-    /// The thread that has hung for too long, if any.
+    /// A thread without progress for too long, if any.
     pub fn hung(&mut self, status: &ProcessStatus) -> Option<usize> {
         self.hung_at(sys::now_ns(), status)
     }
@@ -44,7 +44,7 @@ impl Watchdog {
         None
     }
 
-    /// End the process with a report if a thread hangs.
+    /// Ends the process with a report if a thread hangs.
     pub fn check(&mut self, status: &ProcessStatus, pid: u32, who: &Who) {
         if let Some(i) = self.hung(status) {
             report_hang(pid, who.process, i, &status.threads[i]);
@@ -57,7 +57,7 @@ impl Watchdog {
     }
 }
 
-/// Print where each thread of a process is.
+/// Prints where each thread of a process is.
 pub fn report_hang(pid: u32, process: usize, i: usize, thread: &ThreadStatus) {
     let mut out = RawOut::new();
     let op = (thread.current.load(Relaxed) as usize).checked_sub(1).and_then(|op| OPS.get(op));

@@ -1,4 +1,4 @@
-//! One process at work: threads, the loop of operations, requests of the supervisor, the end.
+//! A worker process: threads, the loop of operations, requests of the supervisor, the end.
 
 use crate::arena::Arena;
 use crate::content::{fill_base, kind_for, PageBuf, Tag};
@@ -18,11 +18,12 @@ use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::time::Duration;
 
-/// A worker that was told to exit in the middle leaves with this.
+/// Exit status of a worker that the supervisor told to exit.
 pub const EXIT_AGAIN: i32 = 42;
 
-/// What a supervisor asks for: exec, exit. They wait from before the start of a worker, and from
-/// before its exec, until its handler stands: without one they would end it.
+/// Requests of the supervisor: exec, exit. They are blocked from before the start of a worker, and
+/// from before its exec, until the handler is installed: without a handler they would end the
+/// worker.
 pub const REQUESTS: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
 
 static REQUEST: AtomicI32 = AtomicI32::new(0);
@@ -32,11 +33,12 @@ extern "C" fn request(signal: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void
 }
 
 static mut CRASH_WHO: Option<Who> = None;
-/// Not on the alternate stack: it is too small.
+/// Not on the alternate stack, which is too small.
 static mut CRASH_OUT: report::RawOut = report::RawOut::new();
 static CRASHED: AtomicBool = AtomicBool::new(false);
 
-/// Say where it crashed, then crash as without a handler (core file, status).
+/// Prints where the crash happened, then lets the signal end the process as without a handler (core
+/// file, status).
 extern "C" fn crash(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel passes valid siginfo to a SA_SIGINFO handler.
     let (addr, code) = unsafe { ((*info).si_addr() as usize, (*info).si_code) };
@@ -63,12 +65,10 @@ extern "C" fn crash(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_voi
         }
     }
     out.flush(2);
-    // SAFETY: restores the default action; the instruction is then tried again and ends the
-    // process.
+    // SAFETY: restores the default action; the instruction is then repeated and ends the process.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     if code <= 0 {
-        // Sent by somebody: nothing will be tried again.
-        // SAFETY: sends a signal to ourselves.
+        // Another process sent the signal: no instruction is repeated.
         unsafe { libc::raise(signal) };
     }
 }
@@ -85,7 +85,7 @@ fn choose(ctx: &mut Ctx, total: usize) -> usize {
     0
 }
 
-/// Break something, as told, every 500 operations until it is noticed.
+/// Corrupts something, as the option says, every 500 operations until it is noticed.
 fn corrupt(ctx: &mut Ctx, what: Corrupt) {
     let run = ctx.pick_run(1);
     let page = ctx.span(run);
@@ -144,7 +144,7 @@ fn thread_main(world: &World, thread: usize) {
     ctx.stats.done.store(1, SeqCst);
 }
 
-/// What the supervisor asked for by a signal.
+/// Carries out a request that a signal of the supervisor has set.
 fn obey() {
     match REQUEST.load(SeqCst) {
         libc::SIGUSR1 => {
@@ -171,13 +171,12 @@ fn prepare(who: Who) {
     sys::hold_signals(&REQUESTS, false);
     ops_thread::install_signals();
     if mix2(who.seed, who.process as u64) % 2 == 0 {
-        // One arena: all threads' blocks then come from the heap that brk grows.
-        // SAFETY: before any other thread exists.
+        // One malloc arena: the blocks of all threads then come from the brk heap.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     }
 }
 
-/// Run the threads of a process to the end; its exit status.
+/// Runs the threads of a process to the end; returns its exit status.
 pub fn run(opts: Opts, process: usize, status: &'static Status, json: bool) -> i32 {
     let mine = &status.processes[process];
     let life = mine.lives.fetch_add(1, SeqCst);

@@ -1,4 +1,4 @@
-//! What the threads of a process share, and how its memory is divided.
+//! State that the threads of a process share, and how its memory is divided.
 
 use crate::content::PAGE;
 use crate::opts::Opts;
@@ -9,28 +9,28 @@ use crate::shared::Shared;
 use crate::sys::{Errno, Span};
 use std::sync::RwLock;
 
-/// Shares of the memory.
+/// Division of the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Pages of regions of one thread.
+    /// Pages of one thread's regions.
     pub region_pages: usize,
-    /// Bytes of heap blocks of one thread.
+    /// Bytes of one thread's heap blocks.
     pub heap_bytes: usize,
     /// Bytes of stack that one thread may use in an operation.
     pub stack_bytes: usize,
-    /// Pages of regions shared by threads.
+    /// Pages of regions that threads share.
     pub shared_pages: usize,
     /// Slots of the race area.
     pub race_slots: usize,
     /// Pages of counters.
     pub counter_pages: usize,
-    /// Pages of addresses reserved for one thread.
+    /// Pages of address space reserved for one thread.
     pub arena_pages: usize,
 }
 
 impl Plan {
-    /// Divide `size` bytes: a sixth stays for the program itself, page buffers, the model and the
-    /// allocator's waste.
+    /// Divides `size` bytes. A sixth is left for the program itself, page buffers, the model and
+    /// the waste of the allocator.
     pub fn new(size: usize, threads: usize) -> Plan {
         let pages = size / PAGE * 5 / 6 - threads * crate::ctx::SCRATCH_PAGES;
         let per_thread = pages * 3 / 4 / threads;
@@ -50,15 +50,15 @@ impl Plan {
 pub struct World {
     /// Options.
     pub opts: Opts,
-    /// For reports of no thread in particular.
+    /// Identity for reports that concern no particular thread.
     pub who: Who,
-    /// Seed of this process in this life.
+    /// Seed of this process since its last restart.
     pub seed: u64,
     /// Shares of memory.
     pub plan: Plan,
     /// Reserved addresses of all threads.
     pub arena: Span,
-    /// Regions under locks.
+    /// Regions that threads share under locks.
     pub shared: Vec<RwLock<Shared>>,
     /// Race area.
     pub race: RaceArea,
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Compare everything that threads share, when they are done; number of pages.
+    /// Compares everything that threads share, after they have ended; returns the number of pages.
     pub fn verify_all(&self) -> usize {
         let mut pages = self.counters.verify_all(&self.who) + self.race.verify_all(&self.who);
         for shared in &self.shared {

@@ -1,5 +1,5 @@
-//! Runs the program without any memory limit, in several mixes: it must find nothing, unless
-//! something is broken on purpose, which it must find.
+//! Runs the torture program without a memory limit, with several mixes. It must find no error, and
+//! it must find each corruption on purpose.
 
 use std::process::{Command, Output};
 
@@ -17,7 +17,7 @@ fn clean(args: &str) -> String {
     json
 }
 
-/// A number of the JSON line.
+/// A number from the JSON line.
 fn field(json: &str, name: &str) -> u64 {
     let at = json.find(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {json}"));
     let digits: String = json[at + name.len() + 3..].chars().take_while(char::is_ascii_digit).collect();
@@ -61,7 +61,7 @@ fn number_of_operations_and_reproducibility() {
 #[test]
 fn supervised_operations_survive_restarts() {
     let json = clean("--size 16M --ops 4000 --threads 2 --processes 2 --exits --mix sleep=300");
-    // A thread counts an operation when it is done; one that was cut short is done again.
+    // A thread counts an operation when it has finished; an interrupted operation is repeated.
     assert_eq!(field(&json, "total_ops"), 16_000);
 }
 
@@ -90,7 +90,7 @@ fn usage() {
     assert!(String::from_utf8_lossy(&help.stdout).contains("race_read"));
 }
 
-/// What happens within a time, on a machine that may be busy.
+/// Tests that depend on time, with tolerance for a busy machine.
 mod behaviour {
     use super::{clean, field};
 
