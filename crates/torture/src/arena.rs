@@ -17,7 +17,7 @@ pub struct Arena {
 
 const LOW: usize = 0x1000_0000_0000;
 
-/// Reserve address space for a process.
+/// Reserves address space for a process.
 pub fn reserve(pages: usize, seed: u64) -> Result<Span, Errno> {
     let mut rng = Rng::new(seed);
     let flags = libc::MAP_NORESERVE;
@@ -32,7 +32,7 @@ pub fn reserve(pages: usize, seed: u64) -> Result<Span, Errno> {
 }
 
 impl Arena {
-    /// Use part of a reserved range.
+    /// An arena in a part of a reserved range.
     pub fn new(span: Span) -> Arena {
         Arena { span, lost: Vec::new() }
     }
@@ -53,12 +53,12 @@ impl Arena {
         (0..64).map(|_| self.span.addr() + rng.below(room + 1) * PAGE).find(|&at| self.is_free(at, pages, used))
     }
 
-    /// Map zero pages at a free place (over the reservation).
+    /// Maps zero pages at a free place (over the reservation).
     pub fn map(&self, addr: usize, pages: usize, prot: i32, flags: i32) -> Result<Span, Errno> {
         Span::map_at(addr, pages, prot, flags | libc::MAP_FIXED)
     }
 
-    /// Reserve again what has just been unmapped or moved away.
+    /// Reserves a range again that was just unmapped or moved away.
     pub fn fill_hole(&mut self, hole: Span) {
         let flags = libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         if Span::map_at(hole.addr(), hole.pages(), libc::PROT_NONE, flags).is_err() {
@@ -66,7 +66,7 @@ impl Arena {
         }
     }
 
-    /// Turn pages that are still mapped back into a reservation.
+    /// Turns pages that are still mapped back into a reservation.
     pub fn reserve_again(&self, span: Span) -> Result<(), Errno> {
         Span::map_at(span.addr(), span.pages(), libc::PROT_NONE, libc::MAP_NORESERVE | libc::MAP_FIXED).map(|_| ())
     }

@@ -180,7 +180,7 @@ impl Patch {
         &self.bytes[..self.len]
     }
 
-    /// Write into a page image.
+    /// Writes the patch into a page image.
     pub fn apply(&self, buf: &mut PageBuf) {
         buf.bytes_mut()[self.offset..self.offset + self.len].copy_from_slice(self.bytes());
     }

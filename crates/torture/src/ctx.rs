@@ -121,7 +121,7 @@ impl<'w> Ctx<'w> {
         self.version += 1;
     }
 
-    /// Run one operation of kind `op`.
+    /// Runs one operation of kind `op`.
     pub fn perform(&mut self, op: usize) {
         self.who.op = op;
         self.stats.current.store(op as u32 + 1, Relaxed);
@@ -142,12 +142,12 @@ impl<'w> Ctx<'w> {
         report::broken(&self.who, what, detail)
     }
 
-    /// Unwrap the result of a system call that must not fail.
+    /// Unwraps the result of a system call that must not fail.
     pub fn must<T>(&self, what: &str, result: Result<T, Errno>) -> T {
         result.unwrap_or_else(|e| self.broken(what, &e))
     }
 
-    /// Count an operation that the kernel refused, as it may.
+    /// Counts an operation that the kernel may refuse and has refused.
     pub fn refused(&self) {
         self.stats.refused.fetch_add(1, Relaxed);
     }
@@ -178,7 +178,7 @@ impl<'w> Ctx<'w> {
         mix2(self.seed, self.born | 1 << 63)
     }
 
-    /// Add a region that was just mapped, all zero.
+    /// Adds a region that was just mapped, all zero.
     pub fn add_region(&mut self, span: Span, in_arena: bool) -> usize {
         let key = self.new_key();
         self.regions.push(TestRegion::new(key, span.addr(), span.pages(), in_arena, self.version));
@@ -226,7 +226,7 @@ impl<'w> Ctx<'w> {
         Run { r, first, count }
     }
 
-    /// Set the protection of a run.
+    /// Sets the protection of a run.
     pub fn set_prot(&mut self, run: Run, prot: Prot) {
         let bits = match prot {
             Prot::ReadWrite => sys::RW,
@@ -269,7 +269,7 @@ impl<'w> Ctx<'w> {
         report::wrong_page(&self.who, how, &self.regions[r], i, bad, &self.found, &self.recent)
     }
 
-    /// Compare page `i` of region `r` with the bytes at page `at` of `memory`.
+    /// Compares page `i` of region `r` with the bytes at page `at` of `memory`.
     fn check_page(&mut self, r: usize, i: usize, memory: Span, at: usize, how: &str) -> Seen {
         self.stats.pulse();
         self.regions[r].expect(i, &mut self.expected);
@@ -311,7 +311,7 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// Write whole pages. They must be writable.
+    /// Writes whole pages. They must be writable.
     pub fn write(&mut self, run: Run) {
         self.note("write", run);
         self.write_to(run, self.span(run));
@@ -339,7 +339,7 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// Write a few bytes of a page. It must be writable.
+    /// Writes a few bytes of a page. It must be writable.
     pub fn patch(&mut self, run: Run) {
         let page = self.regions[run.r].pages[run.first];
         if page.lazy {
@@ -378,7 +378,7 @@ impl<'w> Ctx<'w> {
         }
     }
 
-    /// Drop regions from the model (after unmapping).
+    /// Drops a region from the model (after it was unmapped).
     pub fn forget(&mut self, r: usize) {
         self.mapped -= self.regions[r].len();
         self.regions.swap_remove(r);

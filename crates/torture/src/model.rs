@@ -154,7 +154,7 @@ impl TestRegion {
         self.pages[i] = PageModel { version, kind, patches: 0, prot, lazy: false };
     }
 
-    /// Add zero pages at the end.
+    /// Adds zero pages at the end.
     pub fn grow(&mut self, count: usize, version: u32) {
         self.pages.resize(self.pages.len() + count, PageModel::zero(version));
     }

@@ -97,7 +97,7 @@ fn over_existing(ctx: &mut Ctx) {
     }
 }
 
-/// Give pages back to the kernel, or to the arena.
+/// Gives pages back to the kernel, or to the arena.
 fn release(ctx: &mut Ctx, span: Span, in_arena: bool) {
     if in_arena && ctx.rng.one_in(2) {
         return ctx.must("mmap NONE over", ctx.arena.reserve_again(span));
@@ -338,7 +338,7 @@ fn move_fixed(ctx: &mut Ctx, r: usize) {
     ctx.spot_check(r, "after mremap fixed");
 }
 
-/// Move the middle of a region out of it.
+/// Moves the middle of a region out of it.
 fn move_part(ctx: &mut Ctx, r: usize) {
     let len = ctx.regions[r].len();
     let count = ctx.rng.log_size(len);

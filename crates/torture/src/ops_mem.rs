@@ -2,7 +2,7 @@
 
 use crate::ctx::{Ctx, Need};
 
-/// Compare a run.
+/// Compares a run.
 pub fn read(ctx: &mut Ctx) {
     let run = ctx.pick_run(64);
     ctx.make(run, Need::Read);
@@ -33,7 +33,7 @@ pub fn patch(ctx: &mut Ctx) {
     }
 }
 
-/// Compare a whole region.
+/// Compares a whole region.
 pub fn sweep(ctx: &mut Ctx) {
     let r = ctx.pick_region();
     let run = ctx.whole(r);

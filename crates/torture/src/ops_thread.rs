@@ -168,7 +168,7 @@ extern "C" fn count_signal(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void
     }
 }
 
-/// Install the handlers.
+/// Installs the signal handlers.
 pub fn install_signals() {
     sys::on_signal(libc::SIGRTMIN(), libc::SA_RESTART, count_signal);
     sys::on_signal(libc::SIGRTMIN() + 1, libc::SA_RESTART | libc::SA_ONSTACK, count_signal);

@@ -189,7 +189,7 @@ impl Opts {
     }
 }
 
-/// Parse the arguments after the program's name.
+/// Parses the arguments after the program's name.
 pub fn parse(args: impl Iterator<Item = String>) -> Result<Command, String> {
     let mut opts = Opts::defaults();
     let mut worker = (None, None);

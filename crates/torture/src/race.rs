@@ -130,7 +130,7 @@ impl RaceArea {
         self.states.len()
     }
 
-    /// Flip a bit in each page.
+    /// Flips a bit in each page.
     pub fn corrupt(&self) {
         for flip in 0..self.states.len() {
             let page = self.span.sub(self.flip_page(flip), 1);
@@ -139,7 +139,7 @@ impl RaceArea {
     }
 }
 
-/// Read words of one or a few flip pages of any thread.
+/// Reads words of one or a few flip pages of any thread.
 pub fn read(ctx: &mut Ctx) {
     let area = &ctx.world.race;
     for _ in 0..ctx.rng.range(1, 4) {

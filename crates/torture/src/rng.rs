@@ -8,7 +8,7 @@ pub fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Combine two numbers into a seed; order matters.
+/// Combines two numbers into a seed; order matters.
 #[inline]
 pub fn mix2(a: u64, b: u64) -> u64 {
     mix(mix(a.wrapping_add(0x9E37_79B9_7F4A_7C15)).wrapping_add(b))

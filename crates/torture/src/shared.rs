@@ -63,7 +63,7 @@ impl Shared {
         PAGES
     }
 
-    /// Flip a bit in every page.
+    /// Flips a bit in every page.
     pub fn corrupt(&self) {
         let span = self.span();
         (0..PAGES).for_each(|i| span.sub(i, 1).store(5, span.sub(i, 1).load(5) ^ 1 << 9));

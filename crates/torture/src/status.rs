@@ -111,7 +111,7 @@ impl Status {
         self.processes.iter().flat_map(|p| &p.threads).fold(0, |h, t| h ^ t.digest.load(Relaxed))
     }
 
-    /// Write the result as one line of JSON.
+    /// Writes the result as one line of JSON.
     pub fn write_json(&self, out: &mut impl std::fmt::Write, seed: u64) -> std::fmt::Result {
         let seconds = (sys::now_ns() - self.start_ns.load(Relaxed)) as f64 / 1e9;
         let total = self.sum(|t| &t.ops);
@@ -132,7 +132,7 @@ impl Status {
         writeln!(out, ",\"kills\":{kills},\"exits\":{exits},\"execs\":{execs},\"stops\":{stops}}}")
     }
 
-    /// Write the result for people.
+    /// Writes the result as text.
     pub fn write_summary(&self, out: &mut impl std::fmt::Write) -> std::fmt::Result {
         let seconds = (sys::now_ns() - self.start_ns.load(Relaxed)) as f64 / 1e9;
         let total = self.sum(|t| &t.ops);

@@ -66,7 +66,7 @@ impl Span {
         Span::map_at(0, pages, prot, flags)
     }
 
-    /// Map at a given address (with one of the FIXED flags) or near it.
+    /// Maps at a given address (with one of the FIXED flags) or near it.
     pub fn map_at(addr: usize, pages: usize, prot: i32, flags: i32) -> Result<Span, Errno> {
         let len = pages * PAGE;
         // SAFETY: a new anonymous mapping; with MAP_FIXED the caller's range is test memory, see
@@ -155,7 +155,7 @@ impl Span {
         unsafe { std::ptr::copy_nonoverlapping(from, buf.bytes_mut().as_mut_ptr(), PAGE) };
     }
 
-    /// Write all of page `i`.
+    /// Writes the whole page `i`.
     pub fn copy_in(self, i: usize, buf: &PageBuf) {
         self.write_bytes(i * PAGE, buf.bytes());
     }
@@ -174,12 +174,12 @@ impl Span {
         f(unsafe { &*((self.addr + word * 8) as *const AtomicU64) })
     }
 
-    /// Load a word.
+    /// Loads a word.
     pub fn load(self, word: usize) -> u64 {
         self.with_word(word, |w| w.load(Ordering::SeqCst))
     }
 
-    /// Store a word.
+    /// Stores a word.
     pub fn store(self, word: usize, value: u64) {
         self.with_word(word, |w| w.store(value, Ordering::SeqCst));
     }

@@ -14,7 +14,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watch `threads` threads.
+    /// A watchdog for `threads` threads.
     pub fn new(seconds: f64, threads: usize) -> Watchdog {
         Watchdog { seen: vec![(0, sys::now_ns()); threads], limit_ns: (seconds * 1e9) as u64 }
     }

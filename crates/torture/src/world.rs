@@ -67,7 +67,7 @@ pub struct World {
 }
 
 impl World {
-    /// Map everything.
+    /// Maps everything.
     pub fn new(opts: Opts, who: Who) -> World {
         let seed = mix2(mix2(opts.seed, who.process as u64), u64::from(who.life));
         let plan = Plan::new(opts.size, opts.threads);
