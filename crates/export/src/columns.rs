@@ -5,8 +5,7 @@
 pub enum Type {
     /// A number below 2^63, as a signed 64-bit integer.
     Number,
-    /// The same, where most values are near the one in the row before and few repeat: delta
-    /// encoding.
+    /// The same, delta-encoded: most values are near the one in the row before, and few repeat.
     Near,
     /// A 64-bit floating-point number.
     Fraction,

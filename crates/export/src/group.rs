@@ -72,8 +72,7 @@ fn schema(of: &str, columns: &[Column]) -> Result<Schema, ParquetError> {
 }
 
 impl<W: Write + Send> Parquet<W> {
-    /// Begins a file. `of` names the kind of row; `about` is JSON that the file carries as
-    /// metadata.
+    /// Begins a file. `of` names the kind of row; `about` is JSON metadata for the file.
     ///
     /// # Errors
     /// When the file cannot be written.

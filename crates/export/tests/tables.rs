@@ -14,8 +14,7 @@ use std::sync::Arc;
 const P: ProcId = ProcId(3);
 const OBJECT: ObjectId = ObjectId(77);
 
-/// Calls of each kind with all variants, and what their rows must have besides number, time and
-/// name.
+/// Calls of each kind and variant, and what their rows must have besides number, time and name.
 #[expect(clippy::too_many_lines, reason = "a list")]
 fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
     let (page, range) = (Page(1 << 35), PageRange { first: Page(5), pages: 6 });

@@ -150,15 +150,13 @@ fn end() {
     }
 }
 
-/// A filter does not allow executable memory to be made writable: when this returns, no such run is
-/// open, and none will be.
+/// A filter forbids to make executable memory writable: on return no such run is open or will be.
 pub fn keep_executed() {
     EXECUTED_STAYS.store(true, Relaxed);
     changing(|| ());
 }
 
-/// A filter does not allow the call in [`unshare`]: when this returns, the stub does not make it
-/// any more.
+/// A filter forbids the call in [`unshare`]: when this returns, the stub no longer makes it.
 pub fn keep_shared() {
     SHARED_STAYS.store(true, SeqCst);
     while UNSHARING.load(SeqCst) && agent::is_there() {
@@ -210,8 +208,7 @@ struct Query {
 pub const PROCMAP_QUERY: usize = 0xc068_6611;
 pub const WRITE_PROTECT: usize = 0xc018_aa06;
 
-/// The mapping that contains an address. `maps` is /proc/PID/maps of this process,
-/// or -1.
+/// The mapping that contains an address. `maps` is /proc/PID/maps of this process, or -1.
 pub fn ask(maps: i32, address: usize) -> Option<Mapping> {
     let mut query = Query { size: size_of::<Query>() as u64, address: address as u64, ..Query::default() };
     // SAFETY: a valid procmap_query.
@@ -309,8 +306,8 @@ impl Opened {
         unsafe { syscall!(sys::IOCTL, self.uffd, WRITE_PROTECT, argument.as_ptr()) }
     }
 
-    /// Restores the access. `empty`: no page of the run is left. `look`: find out whether the
-    /// mapping stays split.
+    /// Restores the access. `empty`: no page of the run is left. `look`: find out whether it stays
+    /// split.
     pub fn close(self, empty: bool, look: bool) -> Closed {
         let Opened { maps, start, bytes, mapping, .. } = self;
         let closed = self.close_pages();

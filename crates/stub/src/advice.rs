@@ -42,8 +42,7 @@ pub unsafe fn advise(start: usize, bytes: usize, advice: i32) -> isize {
     result
 }
 
-/// After guards were installed, or installing failed in a part of the range: raises the event for
-/// them.
+/// After guards were installed, perhaps only in a part of the range: raises the event for them.
 ///
 /// # Safety
 /// The caller has asked for guards in this range.

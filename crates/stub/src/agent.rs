@@ -19,8 +19,7 @@ use memfit_wire::{
     STAY, TRUST_MOVE, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
-/// Stack without a guard page: the deepest path needs under 2 KiB. The last page is for the thread
-/// pointer.
+/// Stack without guard page: the deepest path needs under 2 KiB. The last page: thread pointer.
 const STACK_BYTES: usize = 4 * PAGE;
 /// Address of the beacon page that fork children inherit; 0 before the process is attached.
 static BEACON: AtomicUsize = AtomicUsize::new(0);
@@ -372,8 +371,7 @@ extern "C" fn main(forked: usize) -> ! {
     SAID_HELLO.store(hello.tid as usize, Relaxed);
     THREAD.store(hello.tid as usize, Release);
     if forked != 0 && beacon != 0 {
-        // SAFETY: a page of ours. The fault of this read shows the pager which process has this
-        // memory.
+        // SAFETY: a page of ours. The fault shows the pager which process has this memory.
         unsafe {
             if again {
                 syscall!(sys::MADVISE, beacon, PAGE, 4);
@@ -508,8 +506,7 @@ fn attach(socket: i32, command: &Command, segment: i32, lent: i32, doorbell: &mu
     };
     *doorbell = reply.doorbell as usize;
     send(socket, &mut reply, uffd);
-    // SAFETY: the segment stays mapped and the userfaultfd open; only the device is no longer
-    // needed.
+    // SAFETY: the segment stays mapped and the userfaultfd open; the device is no longer needed.
     unsafe {
         syscall!(sys::CLOSE, segment);
         if command.flags & WITH_DEVICE != 0 {

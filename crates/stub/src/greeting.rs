@@ -61,8 +61,7 @@ pub fn add_filter() {
     }
 }
 
-/// Whether the calling process has greeted and has no stub thread. (A vfork child has the stub's
-/// variables.)
+/// Whether the calling process (not a vfork child of it) has greeted and has no stub thread.
 pub fn is_alone() -> bool {
     // SAFETY: asks for a number.
     PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize && !agent::is_there()

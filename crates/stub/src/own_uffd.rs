@@ -1,5 +1,4 @@
-//! Programs with a userfaultfd of their own: the pager first gives back a range that it has
-//! registered.
+//! Programs with a userfaultfd of their own: the pager first unregisters the range for them.
 
 use crate::exec::returned;
 use crate::socket;

@@ -230,8 +230,7 @@ unsafe fn install(program: *const Program, all_threads: bool, call: impl Fn() ->
 /// # Safety
 /// As [`install`].
 unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
-    // SAFETY: as the caller promises. Some programs pass null to find out whether there are
-    // filters.
+    // SAFETY: as the caller promises. Null asks whether there are filters.
     let Some(program) = (unsafe { program.as_ref() }).filter(|program| !program.filter.is_null()) else { return false };
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
     if !program.allows(&call(sys::MPROTECT, [AT, PAGE, 3])) {
@@ -287,8 +286,7 @@ unsafe extern "C" fn prctl(option: i32, a: usize, b: usize, c: usize, d: usize) 
     unsafe { returned(by_prctl(option as usize, a, b, c, d)) }
 }
 
-/// libc's function, except for the calls below. Like libc's it reads six arguments, even if fewer
-/// were passed.
+/// libc's function, except for the calls below. Like libc's it always reads six arguments.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     // SAFETY: forwards what the caller answers for; sets errno.

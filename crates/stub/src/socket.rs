@@ -184,8 +184,7 @@ pub fn send(socket: i32, message: &mut FromStub, fd: Option<i32>) -> bool {
     }
 }
 
-/// Waits for a message. Returns its bytes, 0 at the end, or `-errno`; `fd` gets its descriptor, if
-/// any.
+/// Waits for a message. Returns its bytes, 0 at the end, or `-errno`. `fd`: its descriptor, if any.
 pub fn receive(socket: i32, command: &mut Command, fd: &mut i32) -> isize {
     let mut control = MaybeUninit::<Control>::zeroed();
     // SAFETY: as in `send`; the kernel writes at most the sizes given. MSG_CMSG_CLOEXEC =

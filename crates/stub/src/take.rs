@@ -407,8 +407,7 @@ impl Taker {
         Next::Page
     }
 
-    /// If the next page is in a read-only mapping: moves the part of the range that is in that
-    /// mapping.
+    /// If the next page is in a read-only mapping: moves the pages of the range in that mapping.
     fn take_read_only(&mut self, moves: &mut Moves, end: usize) -> ReadOnly {
         let from = moves.done;
         let opened = match Opened::open(self.uffd, self.maps, moves.address + from * PAGE, (end - from) * PAGE) {

@@ -69,6 +69,7 @@ extern "C" fn crash(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_voi
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     if code <= 0 {
         // Another process sent the signal: no instruction is repeated.
+        // SAFETY: sends a signal to ourselves.
         unsafe { libc::raise(signal) };
     }
 }
@@ -172,6 +173,7 @@ fn prepare(who: Who) {
     ops_thread::install_signals();
     if mix2(who.seed, who.process as u64) % 2 == 0 {
         // One malloc arena: the blocks of all threads then come from the brk heap.
+        // SAFETY: before any other thread exists.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     }
 }

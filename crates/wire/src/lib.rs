@@ -130,8 +130,7 @@ pub const ALONE: u32 = 4;
 pub const FORKED: u32 = 1;
 /// [`FromStub::flags`] of HELLO: so is its parent, which identified itself by the same beacon.
 pub const FORKED_AGAIN: u32 = 2;
-/// [`FromStub::flags`] of GREETING: a second greeting, because the number of system call filters
-/// has changed.
+/// [`FromStub::flags`] of GREETING: a second one, because the number of filters has changed.
 pub const AGAIN: u32 = 4;
 /// [`Command::flags`] of ATTACH: the userfaultfd was lent (a fork child already has one).
 pub const WITH_UFFD: u32 = 1;
@@ -204,8 +203,7 @@ pub struct FromStub {
     /// of the first thread began, as in `/proc/PID/stat`; another program in the same process has
     /// another value. FILE: the file offset. Else 0.
     pub token: u64,
-    /// GREETING: address of the `syscall` instruction at which a clone makes the stub thread; else
-    /// 0.
+    /// GREETING: address of the `syscall` instruction for the clone of the stub thread; else 0.
     pub entry: u64,
     /// GREETING: the number of system call filters of the process that the stub knows of.
     pub filters: u64,

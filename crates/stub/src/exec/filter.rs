@@ -17,12 +17,10 @@ const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const OURS: &[u8] = b"MEMFIT_";
 const STUB: &[u8] = b"/libmemfit.so";
 
-/// Calls `forward` with a changed environment for a program that cannot have a stub, else with
-/// `None`.
+/// Calls `forward` with a changed environment if the program cannot have a stub, else with `None`.
 pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) -> i32) -> i32 {
     let changed = |envp| forward(Some(envp));
-    // SAFETY: as the caller promises. The large buffers come second, because a signal stack can be
-    // small.
+    // SAFETY: as the caller promises. The small buffers come first: a signal stack can be small.
     unsafe {
         let done = if !(is_32_bit || seccomp::starts_alone()) || envp.is_null() {
             None
@@ -35,8 +33,7 @@ pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) 
     }
 }
 
-/// A function of its own, so that only this path uses so much stack. `None` if the buffers are too
-/// small.
+/// Separate, so that only this path uses so much stack. `None` if the buffers are too small.
 #[inline(never)]
 unsafe fn without_stub<const ENTRIES: usize, const TEXT: usize>(
     envp: Texts,
