@@ -1,22 +1,22 @@
-//! Where a run is queued when its pages come back: the two ways, and the duel between them.
+//! Where a run is queued when its pages come back: two insertion policies, and a duel between them.
 //!
-//! *Young*: at the young end, so that the oldest leave first (FIFO; what is touched again soon
-//! after it left comes back from staging). Good for programs that stay with some pages for a while.
-//! On a loop over a little more than fits it keeps nothing: each page leaves just before it is
-//! wanted.
+//! *Young* inserts at the young end, so that the oldest runs leave first (FIFO; pages that refault
+//! soon after eviction come back from staging). This suits programs that stay with the same pages
+//! for a while. In a loop over slightly more than fits, nothing is kept: each page leaves just
+//! before its next use.
 //!
-//! *Bimodal*: on probation, in a queue of its own that leaves first; one run in [`BIMODAL_EVERY`],
-//! and what is touched again from staging, goes to the young end. On a loop most of what is
-//! resident stays, and only the rest comes and goes.
+//! *Bimodal* inserts on probation, in a separate queue that leaves first. One run in
+//! [`BIMODAL_EVERY`], and pages that refault from staging, go to the young end. In a loop, most
+//! resident pages then stay and only the rest comes and goes.
 //!
-//! Which of the two is better is found by set dueling (Qureshi et al., "Adaptive Insertion Policies
-//! for High Performance Caching", ISCA 2007, sections 4 and 5, there for the sets of a processor's
-//! cache): a sample of the runs always does the one, another sample the other, both with their fair
-//! share of the memory, and the rest follows whichever brings fewer pages back.
+//! Set dueling selects the policy (Qureshi et al., "Adaptive Insertion Policies for High
+//! Performance Caching", ISCA 2007, sections 4 and 5, there for the sets of a processor's cache).
+//! One sample of the runs always uses *young*, another *bimodal*, both with their fair share of the
+//! memory. The other runs follow the sample with fewer refaults.
 //!
-//! The same for the objects in the pool, which leave it for the swap tier: there the runs of a
-//! sample are those of the pages that they hold, *back* is from the tier, and a page that comes
-//! from the tier goes on probation.
+//! Another duel decides for objects in the pool, which leave for the swap tier. There the samples
+//! are the runs of the objects' pages, a page comes *back* from the tier, and such a page goes on
+//! probation.
 
 use crate::scheme::ReclaimKind;
 
@@ -24,36 +24,37 @@ use crate::scheme::ReclaimKind;
 pub(crate) const GROUPS: usize = 3;
 /// The runs that follow the winner.
 pub(crate) const FOLLOWERS: u8 = 0;
-/// The sample that does *young*, and the one that does *bimodal*.
+/// The sample that uses *young*, and the one that uses *bimodal*.
 pub(crate) const YOUNG_LEADERS: u8 = 1;
 pub(crate) const BIMODAL_LEADERS: u8 = 2;
-/// One run in so many belongs to each sample.
+/// One run in this many belongs to each sample.
 const LEADERS_EVERY: u64 = 16;
-/// One run in so many that comes back goes to the young end though it does *bimodal*: so that the
-/// part which stays changes with what the program does (section 4.2 there: 1/32).
+/// Under *bimodal*, one returning run in this many goes to the young end, so that the part that
+/// stays follows the program's changes (section 4.2 there: 1/32).
 const BIMODAL_EVERY: u32 = 32;
-/// Part of a group's resident pages that are on probation at least: time to be touched again.
+/// At least one in this many of a group's resident pages stays on probation: time to be touched
+/// again.
 const PROBATION_PART: u64 = 16;
-/// Pages brought back in both samples between two verdicts.
+/// Refaults in both samples between two verdicts.
 const WINDOW: u64 = 1024;
-/// *Bimodal* must bring back fewer pages by a part of so many to be taken: its runs leave one by
-/// one, which costs more. In the pool it may bring back more by as much: what goes on at once need
-/// not be compressed or written if it was not changed.
+/// To take over, *bimodal* must have fewer refaults by one in this many: its runs leave one by one,
+/// which costs more. In the pool it may have more refaults by as much: a page that leaves the pool
+/// at once, unchanged, needs no compression and no write.
 const MARGIN: u64 = 12;
-/// Objects in a row that go to the young end though their group does *bimodal*: neighbours, so that
+/// Consecutive objects that go to the young end together under *bimodal*: they are neighbours, and
 /// what is read together stays together.
 const TOGETHER: u32 = 64;
-/// Tracked pages below which a sample says nothing.
+/// A sample with fewer tracked pages gives no verdict.
 const SAMPLE_MIN: u64 = 64;
 
-/// Pages of one group.
+/// Page counts of one group.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// That can be taken away.
+    /// Pages that can be evicted.
     pub resident: u64,
-    /// Of these, in runs on probation.
+    /// Of these, pages in runs on probation.
     pub probation: u64,
-    /// That are out, or on their way back.
+    /// Pages that are out, or on their way back.
     pub out: u64,
 }
 
@@ -63,11 +64,11 @@ impl Group {
     }
 }
 
-/// The verdict, and what it is made from.
+/// The verdict and the counts behind it.
 #[derive(Debug)]
 pub(crate) struct Duel {
     kind: ReclaimKind,
-    /// Pages that each sample has brought back.
+    /// Refaults of each sample.
     back: [u64; 2],
     bimodal_wins: bool,
     returns: u32,
@@ -75,12 +76,12 @@ pub(crate) struct Duel {
 }
 
 impl Duel {
-    /// About resident runs.
+    /// For resident runs.
     pub fn of_resident(kind: ReclaimKind) -> Duel {
         Duel { kind, back: [0; 2], bimodal_wins: kind == ReclaimKind::Bimodal, returns: 0, pool: false }
     }
 
-    /// About objects in the pool, and which of them are written to the swap tier.
+    /// For objects in the pool, which writeback moves to the swap tier.
     pub fn of_pool(kind: ReclaimKind) -> Duel {
         Duel { pool: true, ..Duel::of_resident(kind) }
     }
@@ -97,7 +98,7 @@ impl Duel {
         }
     }
 
-    /// Whether a group does *bimodal*.
+    /// Whether a group uses *bimodal*.
     pub fn bimodal(&self, group: u8) -> bool {
         match group {
             YOUNG_LEADERS => false,
@@ -106,7 +107,7 @@ impl Duel {
         }
     }
 
-    /// Whether a run of which nothing was resident goes on probation now that a page comes back.
+    /// Whether a run without resident pages goes on probation when a page comes back.
     pub fn on_probation(&mut self, group: u8) -> bool {
         if !self.bimodal(group) {
             return false;
@@ -116,13 +117,13 @@ impl Duel {
         self.returns / together % BIMODAL_EVERY != 0
     }
 
-    /// Whether what is on probation leaves before the rest of its group.
+    /// Whether runs on probation leave before the rest of their group.
     pub fn probation_first(&self, group: u8, pages: &Group) -> bool {
         let least = if self.bimodal(group) { pages.resident / PROBATION_PART } else { 0 };
         pages.probation > least
     }
 
-    /// The groups in the order in which they give pages: by the part of them that is resident.
+    /// The groups in the order in which they give pages: the largest resident part first.
     pub fn order(&self, groups: &[Group]) -> [u8; GROUPS] {
         let mut order = [FOLLOWERS, YOUNG_LEADERS, BIMODAL_LEADERS];
         let part = |group: u8| {
@@ -139,13 +140,14 @@ impl Duel {
         *back += 1;
         let tracked = |group: u8| groups[usize::from(group)].tracked();
         let (young, bimodal) = (tracked(YOUNG_LEADERS), tracked(BIMODAL_LEADERS));
-        // A loop passes first over what both samples keep, then over what one of them does.
+        // A loop first passes over pages that both samples keep, then over pages that one of them
+        // keeps.
         let window = if self.pool { WINDOW.max(young + bimodal) } else { WINDOW };
         if self.back.iter().sum::<u64>() < window {
             return;
         }
         if young.min(bimodal) >= SAMPLE_MIN {
-            // Pages brought back for each tracked page, as cross products.
+            // Refaults per tracked page, compared as cross products.
             let (with_young, with_bimodal) = (self.back[0] * bimodal, self.back[1] * young);
             self.bimodal_wins = if self.pool {
                 with_bimodal <= with_young + with_young / MARGIN
@@ -154,7 +156,7 @@ impl Duel {
                 with_bimodal + handicap < with_young
             };
         }
-        // The past counts half of the window, its past a quarter, and so on.
+        // Older counts decay: half for the last window, a quarter for the one before, and so on.
         self.back = self.back.map(|pages| pages / 2);
     }
 }

@@ -16,30 +16,30 @@ use std::sync::Arc;
 /// The scheme, and what follows from it and from the budget.
 #[derive(Debug, Clone)]
 pub struct Tunables {
-    /// What decides; see `schemes/memfit.toml` for units and defaults.
+    /// `schemes/memfit.toml` has units and defaults.
     pub scheme: Arc<Scheme>,
     /// Staging slots (4 KiB each) over all processes.
     pub staging_slots: u32,
     /// Frames (4 KiB) that the pool may use.
     pub pool_frames: u32,
-    /// Frames of address space that the pool has: see [`crate::pool::PoolParams`].
+    /// Frames of the pool's address space: see [`crate::pool::PoolParams`].
     pub area_frames: u32,
     /// Whether there is a swap tier.
     pub swap: bool,
-    /// Its blocks, if the scheme's format is one of blocks.
+    /// Blocks of the swap tier, if the scheme's swap format uses blocks.
     pub blocks: Vec<Range<u32>>,
 }
 
-/// What the pager shall do after a call, besides the call's own answer.
+/// What the pager must do after a call, in addition to the call's own answer.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Bytes to be moved within the pool: at once, before anything else, and in this order.
+    /// Bytes to move within the pool: at once, before anything else, and in this order.
     pub moves: Vec<Move>,
     /// Frames of the pool that became free.
     pub spans: Vec<Span>,
     /// Swap space that became free, with the stored length in bytes.
     pub extents: Vec<(Extent, u16)>,
-    /// Staging slots whose memory shall be given back.
+    /// Staging slots whose memory goes back to the kernel.
     pub punch: Vec<StagingSlot>,
     /// Staging areas to close: their process is gone and no object is left in them.
     pub closed: Vec<AreaId>,
@@ -66,37 +66,37 @@ pub struct Counters {
     pub filled: u64,
     pub compressed: u64,
     pub incompressible: u64,
-    /// Of these, those that stay in the pool as they are.
+    /// Of `incompressible`, pages stored raw in the pool.
     pub raw_kept: u64,
-    /// Not compressed, since they were worth less than what the pool has.
+    /// Not compressed: rejected by entropy.
     pub not_worth: u64,
-    /// Not compressed, since they were taken in advance.
+    /// Not compressed: evicted by background reclaim, under a scheme that routes by origin.
     pub in_advance: u64,
-    /// Not kept in the pool, which was full.
+    /// Not stored in the pool because it was full.
     pub pool_full: u64,
     pub to_swap: u64,
-    /// Frames of the pool that became free since their zpages went to the swap tier.
+    /// Frames of the pool freed by writeback.
     pub evicted_frames: u64,
-    /// Units (frames, zspages, buffers) chosen by a policy to leave the pool.
+    /// Units (frames, zspages, buffers) that a policy chose to leave the pool.
     pub evicted_units: u64,
-    /// Clean pages of files that left without a write, or were not kept.
+    /// Clean pages of files that were dropped, before or after the pool, without a write.
     pub file_dropped: u64,
-    /// Of these, those that went as they were.
+    /// Of `to_swap`, pages written raw.
     pub raw_to_swap: u64,
-    /// Pages that left without a write, because the swap tier had their contents still.
+    /// Pages that needed no write because the swap tier still had their contents.
     pub clean: u64,
     pub swap_failed: u64,
-    /// Evicted pages whose contents the program threw away (munmap, MADV_DONTNEED).
+    /// Evicted pages whose contents the program discarded (munmap, MADV_DONTNEED, exit).
     pub dropped: u64,
     pub adopted: u64,
     pub quarantined: u64,
     pub unquarantined: u64,
     pub remapped: u64,
     pub forks: u64,
-    /// Compressions whose page was wanted or dropped meanwhile.
+    /// Compressions in vain: the page refaulted or was dropped meanwhile.
     pub wasted: u64,
     pub compaction_moves: u64,
-    /// COPY found a page present although the table had it outside.
+    /// COPY found a page present that the table had as evicted.
     pub unexpected_present: u64,
 }
 
@@ -109,9 +109,9 @@ pub struct Core {
     pub(crate) pool_control: PoolControl,
     pub(crate) owners: Vec<u32>,
     pub(crate) streams: Vec<Streams>,
-    /// Pages that one fault brought back: running mean, in 64ths.
+    /// Running mean of the pages that a fault brings back, in 64ths.
     pub(crate) mean_window: u32,
-    /// The tick from which on no pages were taken because those of files are to go first.
+    /// The tick since which reclaim waits for pages of files, which are to leave first.
     pub(crate) waits_for_files: Option<u64>,
     pub(crate) tunables: Tunables,
     pub(crate) effects: Effects,
@@ -123,7 +123,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// An empty core, as the scheme says.
+    /// An empty core with the pool and the replacement mode of the scheme.
     pub fn new(tunables: Tunables) -> Core {
         let scheme = Arc::clone(&tunables.scheme);
         let pool = scheme.pool.make(tunables.area_frames, tunables.pool_frames);
@@ -131,7 +131,7 @@ impl Core {
         Core::with(tunables, pool, mode)
     }
 
-    /// The same with a pool and a replacement of one's own.
+    /// An empty core with a given pool and replacement mode.
     pub fn with(tunables: Tunables, mut pool: Box<dyn Pool>, mode: ReplacementMode) -> Core {
         let queue = match &mode {
             ReplacementMode::Queue(kind) => *kind,
@@ -163,7 +163,7 @@ impl Core {
         }
     }
 
-    /// What it was made from.
+    /// The tunables that the core was made from.
     pub fn tunables(&self) -> &Tunables {
         &self.tunables
     }
@@ -185,7 +185,7 @@ impl Core {
         (proc, area)
     }
 
-    /// The process is gone: all that it had is freed. Its batch must have been drained.
+    /// Frees everything of a process that is gone. Its batch must have been drained.
     pub fn remove_process(&mut self, proc: ProcId) {
         self.record(&CoreCall::RemoveProcess { proc });
         for (page, entry) in self.table.tracked(proc, PageRange::ALL) {
@@ -198,7 +198,7 @@ impl Core {
         self.collect();
     }
 
-    /// Drops an entry whatever its state; for processes that are gone and ranges that are unmapped.
+    /// Drops an entry in any state; for processes that are gone and ranges that are unmapped.
     pub(crate) fn forget(&mut self, proc: ProcId, page: Page, entry: Entry) {
         match entry {
             Entry::Out(object) => {
@@ -218,8 +218,8 @@ impl Core {
         self.table.set(proc, page, Entry::Untracked);
     }
 
-    /// One reference less; the last one frees the place, unless a thread is still reading there
-    /// (then the thread's own call frees it).
+    /// Drops a reference. The last one frees the place, unless a codec or a write still uses it:
+    /// then the call that reports its end frees it.
     pub(crate) fn drop_ref(&mut self, id: ObjectId) {
         if self.objects.drop_ref(id) > 0 {
             return;
@@ -244,12 +244,12 @@ impl Core {
     }
 
     /// Moves zpages out of nearly empty zspages. The pager copies the bytes in the order given,
-    /// before it releases the core.
+    /// before it releases the core lock.
     pub fn compact(&mut self, max_moves: usize) -> Vec<Move> {
         self.record(&CoreCall::Compact { most: max_moves as u32 });
         let mut moves = Vec::new();
         let (objects, owners) = (&self.objects, &self.owners);
-        // A policy knows which zpage is in which unit.
+        // A policy keeps track of which zpage is in which unit, so nothing may move.
         if !matches!(self.pool_control.mode, ReplacementMode::Policy(_)) {
             self.pool.compact(max_moves, &movable(objects, owners), &mut moves, &mut self.effects.spans);
         }
@@ -262,14 +262,14 @@ impl Core {
         self.effects.closed.append(&mut self.staging.closed);
     }
 
-    /// What is to be done besides; empties the list.
+    /// Returns the pending effects and empties the list.
     pub fn take_effects(&mut self) -> Effects {
         self.collect();
         std::mem::take(&mut self.effects)
     }
 
-    /// The same for who has nothing else to do about it than to free swap space: `freed` is called
-    /// for each extent and its length in bytes. Keeps the memory of the lists.
+    /// As [`Core::take_effects`], for a caller that only has to free swap space: calls `freed` for
+    /// each extent with its length in bytes. Keeps the capacity of the lists.
     pub fn apply_effects(&mut self, mut freed: impl FnMut(Extent, u16)) {
         self.collect();
         let Effects { moves, spans, extents, punch, closed } = &mut self.effects;
@@ -280,19 +280,19 @@ impl Core {
         closed.clear();
     }
 
-    /// The freed frames alone. To be called before a call that places, in the same locked section:
-    /// otherwise the pager could give frames back that are in use again.
+    /// Returns only the freed frames. To be called before a call that places a page, under the same
+    /// lock: otherwise the pager could give frames back that are in use again.
     pub fn take_freed_frames(&mut self) -> Vec<Span> {
         std::mem::take(&mut self.effects.spans)
     }
 
-    /// Where a page is.
+    /// State of a page.
     pub fn entry(&self, proc: ProcId, page: Page) -> Entry {
         self.table.get(proc, page)
     }
 
-    /// The slot of a page that is staged, and whose bytes nobody is busy with; it is so only while
-    /// the caller lets no other call in.
+    /// The slot of a staged page that no codec and no write uses. The answer holds until the next
+    /// call.
     pub fn staged(&self, proc: ProcId, page: Page) -> Option<StagingSlot> {
         match self.entry(proc, page) {
             Entry::Out(object) => match self.objects.place_of(ObjectId(object)) {
@@ -308,24 +308,26 @@ impl Core {
         &self.counters
     }
 
-    /// Whether there is no room for a further page: it need not be compressed before something has
-    /// left the pool.
+    /// Whether the pool has no room for another page. Until something leaves the pool, compressing
+    /// is in vain.
     pub fn pool_is_full(&self) -> bool {
         self.pool_control.full
     }
 
-    /// Whether the pool shall give pages to the swap tier though the next one has room.
+    /// Whether the pool shall give pages to the swap tier although the next page has room.
     pub fn wants_room(&self) -> bool {
         self.pool_control.wants_room(|| self.pool.usage())
             || (self.pool_control.swap && self.objects.overdue().is_some())
     }
 
-    /// Whether new pages go on to the swap tier when the pool takes none, since nothing leaves it.
+    /// Whether new pages go to the swap tier when the pool is full, because nothing ever leaves the
+    /// pool.
     pub fn overflows(&self) -> bool {
         self.pool_control.swap && matches!(self.pool_control.mode, ReplacementMode::Nobody)
     }
 
-    /// From now on, or no longer: the pool takes nothing that could go to the swap tier.
+    /// Closes the pool to all new zpages, or opens it again; then pages that could go to the swap
+    /// tier do. Without effect if the swap format is batches.
     pub fn close_pool(&mut self, closed: bool) {
         self.record(&CoreCall::ClosePool { closed });
         self.pool_control.closed = closed;
@@ -334,13 +336,13 @@ impl Core {
         }
     }
 
-    /// To be called now and then: the pool may grow or shrink with time.
+    /// To be called periodically: lets the pool grow or shrink.
     pub fn look(&mut self, tick: u64) {
         self.record(&CoreCall::Look { tick });
         self.pool_control.look(tick, self.counters.to_swap, &mut *self.pool);
     }
 
-    /// The block of the swap tier that belongs to an object which is being written as it is.
+    /// The block of the swap tier for an object that is being written raw.
     pub fn block_of(&mut self, id: ObjectId) -> Option<u32> {
         self.record(&CoreCall::BlockOf { object: id });
         self.pool_control.slot(id)
@@ -396,8 +398,8 @@ impl Core {
         u64::from(self.staging.in_use())
     }
 
-    /// Whether the swap tier takes pages now; as long as it does not, incompressible ones go to the
-    /// pool.
+    /// Says whether the swap tier takes pages now. While it does not, incompressible pages go to
+    /// the pool.
     pub fn swap_takes(&mut self, takes: bool) {
         self.record(&CoreCall::SwapTakes { takes });
         self.pool_control.swap = takes;
@@ -428,7 +430,7 @@ impl Core {
         self.table.metadata_bytes() + self.objects.metadata_bytes() + pool + owners
     }
 
-    /// Asserts every invariant; O(pages).
+    /// Asserts all invariants; O(pages).
     pub fn check(&self) {
         self.table.check();
         self.pool.check();
@@ -459,7 +461,7 @@ impl Core {
     }
 }
 
-/// Which zpages may be moved: those that nobody reads or writes out.
+/// Whether a zpage may be moved: no fault reads it and it is not being written back.
 pub(crate) fn movable<'a>(objects: &'a Objects, owners: &'a [u32]) -> impl Fn(Handle) -> bool + 'a {
     |handle| {
         let id = ObjectId(owners[handle.raw() as usize]);
@@ -474,7 +476,7 @@ pub struct Totals {
     pub staged: u64,
     pub quarantined: u64,
     pub evicting: u64,
-    /// Resident, but not to be tried yet after a failure.
+    /// Resident pages of parked runs.
     pub parked: u64,
     pub staging_allocated: u64,
     pub inactive: u64,

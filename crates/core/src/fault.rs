@@ -1,4 +1,4 @@
-//! Bringing pages back.
+//! Serving page faults: which pages come back, and from where.
 
 use crate::blocks::byte_in_block;
 use crate::core_call::CoreCall;
@@ -9,10 +9,10 @@ use crate::pool::Slot;
 use crate::streams::Window;
 use crate::table::{Age, Entry, Origin};
 
-/// Where the bytes of a page to be filled are.
+/// Where the bytes of a page are that must be filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The page was never there: zeros.
+    /// The page was never touched: zeros.
     Zero,
     /// A staging slot, uncompressed.
     Staged(StagingSlot),
@@ -27,7 +27,7 @@ pub enum Source {
         /// Codec number.
         codec: u8,
     },
-    /// Nowhere: to be read from the page's file.
+    /// Nowhere: the page must be read from its file.
     File,
     /// In the swap tier.
     Swapped {
@@ -37,7 +37,8 @@ pub enum Source {
         len: u16,
         /// Codec number.
         codec: u8,
-        /// They may be wanted there again: see [`Core::goes_on`].
+        /// The swap tier shall keep them: the page may leave again unchanged. See
+        /// [`Core::goes_on`].
         keep: bool,
     },
 }
@@ -51,29 +52,29 @@ pub struct Load {
     pub source: Source,
 }
 
-/// What to do about a fault.
+/// How to serve a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Fill the pages listed.
     Load,
-    /// The table has the page in the program: verify that it is, then wake.
+    /// The table says that the page is in the program: verify it, then wake the program.
     Present,
     /// The page is in a batch: drain the batch, then ask again.
     Evicting,
-    /// A fault on the same page is being served.
+    /// Another fault on the same page is being served.
     Busy,
 }
 
-/// What came of filling a page.
+/// Result of filling a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filled {
-    /// The page is there now.
+    /// The page was filled.
     Done,
-    /// The same, with what is in its file.
+    /// The page was filled with the contents of its file.
     Read,
     /// A page was there already.
     Exists,
-    /// Nothing was done; the table is as before the fault.
+    /// The page was not filled; its entry becomes what it was before the fault.
     Retry,
 }
 
@@ -88,17 +89,17 @@ pub struct Stored {
     pub codec: u8,
 }
 
-/// Pages read ahead from the swap tier for each page of a window.
+/// Pages read ahead from the swap tier for each page of the window.
 const READ_AHEAD: u32 = 8;
-/// Pages per fault from which on most come back in sequence.
+/// Mean pages per fault at and above which most pages come back in sequence.
 const SEQUENCE_PAGES: u32 = 4;
 
 impl Core {
-    /// A fault at `page`, inside the registered range `limit`. Adds the pages to fill to `loads`:
-    /// the faulting one and those above it, then those below it, each of the two parts contiguous
-    /// and in ascending order. Each page must be answered by [`Core::loaded`], in any order. Not
-    /// more than `most`: those whose bytes the pager has at hand, or one where each touch shall be
-    /// seen.
+    /// Serves a fault at `page`, inside the registered range `limit`: adds the pages to fill to
+    /// `loads`. First come the faulting page and those above it, then those below it; each of the
+    /// two parts is contiguous and in ascending order. At most `most` pages: those whose bytes the
+    /// pager has at hand, or 1 if each touch shall be seen. The pager must answer each page by
+    /// [`Core::loaded`], in any order.
     pub fn fault(&mut self, proc: ProcId, page: Page, limit: PageRange, most: u32, loads: &mut Vec<Load>) -> Fault {
         self.record(&CoreCall::Fault { proc, page, limit, most });
         let entry = self.table.get(proc, page);
@@ -142,21 +143,21 @@ impl Core {
         Fault::Load
     }
 
-    /// Where the bytes are of the pages from `page` on that are out in the swap tier, and the
-    /// longer one pass over them, the further, but not more than `most`: what to read from the
-    /// device before [`Core::fault`]. Empty if `page` is elsewhere.
+    /// Adds the places of `page` and of the pages after it in the swap tier, for the pager to read
+    /// before it calls [`Core::fault`]. The longer a sequential pass has lasted, the more pages, up
+    /// to `most`. Adds nothing if `page` is not in the swap tier.
     pub fn swapped_ahead(&mut self, proc: ProcId, page: Page, most: u32, out: &mut Vec<Stored>) {
         self.record(&CoreCall::SwappedAhead { proc, page, most });
         if self.stored(proc, page).is_some() {
             let window = self.window(proc, page, self.tunables.scheme.fault.around_pages, false);
-            // An object that lies across two pages is no sequence.
+            // Two pages can be one object of the program that crosses a page border: no sequence.
             let far = window.ahead > 2 && !window.down;
             let pages = if far { (window.ahead * READ_AHEAD).min(most) } else { window.ahead };
             self.swapped_run(proc, page, pages, out);
         }
     }
 
-    /// The same for up to `pages`, whatever was read before.
+    /// The same for up to `pages` pages, without regard to streams.
     pub fn swapped_run(&self, proc: ProcId, page: Page, pages: u32, out: &mut Vec<Stored>) {
         let entries = self.table.entries(proc, page, pages);
         out.extend(entries.filter_map(|entry| self.stored_as(entry)));
@@ -193,14 +194,14 @@ impl Core {
         }
         let from_swap = matches!(source, Source::Swapped { .. });
         let before = loads.len();
-        // The stream of a page in the swap tier was asked about already, and is not made shorter by
-        // this.
+        // For a page in the swap tier `swapped_ahead` has asked for the window already; asking
+        // again does not shorten the stream.
         let max = self.tunables.scheme.fault.around_pages.min(most.max(1));
         let window = self.window(proc, page, max, false);
         for number in page.0..(page.0 + u64::from(window.ahead)).min(limit.end().max(page.0 + 1)) {
             let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
             let source = self.source(ObjectId(object));
-            // A fault in RAM does not wait for a disk because of a neighbour.
+            // A fault served from RAM does not wait for a device because of a neighbour.
             if matches!(source, Source::Swapped { .. }) && !from_swap {
                 break;
             }
@@ -236,7 +237,7 @@ impl Core {
     }
 
     /// Whether most evicted pages come back in sequence. Then a pass over the data brings most of
-    /// it back, and some more resident pages would save little of that.
+    /// it back, and a few more resident pages would save little.
     pub fn in_sequence(&self) -> bool {
         self.mean_window >= SEQUENCE_PAGES * 64
     }
@@ -261,8 +262,9 @@ impl Core {
         }
     }
 
-    /// Pages come in from files of which the core knows nothing. Literally each is a request that
-    /// the pool could not answer (ezswap 5.11); by `admission.offered_window` they do not count.
+    /// Programs read `pages` pages from files that the core does not know. Taken literally, each is
+    /// a request that the pool could not answer (ezswap 5.11); with `admission.offered_window` they
+    /// do not count.
     pub fn read_elsewhere(&mut self, pages: u32) {
         self.record(&CoreCall::ReadElsewhere { pages });
         if let Some(selective) =
@@ -272,8 +274,8 @@ impl Core {
         }
     }
 
-    /// A thread will read an object's bytes, and a request for a page is a hit of the pool or a
-    /// miss (ezswap, rule S4).
+    /// A thread begins to read an object's bytes. A request for a page is a hit or a miss of the
+    /// pool (ezswap, rule S4).
     fn read_begins(&mut self, id: ObjectId, source: &Source) {
         if let Some(selective) = &mut self.pool_control.selective {
             match source {
@@ -298,7 +300,7 @@ impl Core {
         }
     }
 
-    /// What came of one page of a fault's list.
+    /// Result of filling one page of a fault's list.
     pub fn loaded(&mut self, proc: ProcId, page: Page, filled: Filled) {
         self.record(&CoreCall::Loaded { proc, page, filled });
         let mut file = filled == Filled::Read;
@@ -320,7 +322,7 @@ impl Core {
             (Entry::Filling(_), Filled::Done | Filled::Read) => {
                 self.table.set(proc, page, self.table.came_now(proc, page))
             }
-            // Present already: a page whose zap was pending still is one.
+            // The page was present: its contents can be older than a pending zap.
             (Entry::Filling(origin), Filled::Exists) => {
                 let before = Origin::entry(origin);
                 let found = self.table.found(proc, page);

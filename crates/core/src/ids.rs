@@ -1,4 +1,4 @@
-//! Small typed numbers: nothing here is an address or a pointer.
+//! Newtypes of page, process, slot and object numbers. None of them is an address or a pointer.
 
 /// Bytes in a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -58,7 +58,7 @@ impl PageRange {
     }
 }
 
-/// A staging area: one shared segment in which one process's stub puts taken pages.
+/// A staging area: the shared segment in which the stub of one process puts evicted pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AreaId(pub u32);
 
@@ -76,7 +76,7 @@ pub struct StagingSlot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectId(pub u32);
 
-/// A place in the swap tier, in units of 64 bytes. The pager gives and frees it.
+/// A place in the swap tier, in units of 64 bytes. The pager allocates and frees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Extent {
     /// Offset / 64 bytes.

@@ -1,9 +1,10 @@
-//! Decisions of memfit: page table, pools, policies, schemes. No I/O, bytes, clocks, threads or
-//! randomness: the same calls give the same answers, so that a recorded run can be replayed.
+//! All decisions of memfit: page table, pools, replacement policies, schemes. The crate has no I/O,
+//! page contents, clocks, threads or randomness. So the same calls give the same answers, and a
+//! recorded run can be replayed.
 //!
-//! [`Core`] is the whole of it: the pager reports what happened (a fault, an event, the answer to a
-//! batch, the result of a codec) and does what the answers and [`Effects`] say. One lock around it
-//! makes the calls a sequence; bytes are moved outside.
+//! [`Core`] is the entry point. The pager reports what happened (a page fault, an event, the answer
+//! to a batch, the result of a codec) and carries out the answers and [`Effects`]. The pager's core
+//! lock makes the calls a sequence.
 #![forbid(unsafe_code)]
 
 pub mod admission;

@@ -16,7 +16,7 @@ pub enum Place {
     Staged(StagingSlot),
     /// In a staging slot that a codec thread is reading.
     Compressing(StagingSlot),
-    /// Nowhere: one repeated 8-byte word, by number in the fill table.
+    /// Stored nowhere: one repeated 8-byte word, by its index in the fill table.
     Filled(u32),
     /// Compressed in the pool.
     Pooled(Handle),
@@ -26,7 +26,7 @@ pub enum Place {
     WritingRaw(StagingSlot),
     /// In the swap tier.
     Swapped(Extent),
-    /// Nowhere: a clean page of a file, to be read from there.
+    /// Stored nowhere: a clean page of a file, which a fault reads from the file.
     Dropped,
 }
 
@@ -36,25 +36,26 @@ struct Object {
     links: Links,
     refs: u32,
     number: u32,
-    /// Which 256 KiB region it came from, hashed: pages of a region compress alike.
+    /// Hash of the 256 KiB region that the page came from: pages of a region compress alike.
     region: u32,
     area: u16,
     len: u16,
-    /// Its place, its group, [`FILE`] and [`FETCHED`].
+    /// Place, duel group, [`FILE`] and [`FETCHED`].
     tag: u8,
     codec: u8,
     pins: u16,
 }
 
 const FREE: u8 = 15;
-/// The bits of the tag that name the place.
+/// Mask of the place in the tag.
 const PLACE: u8 = 15;
-/// Where in the tag the group is.
+/// Shift of the group in the tag.
 const GROUP_SHIFT: u32 = 4;
 const GROUP: u8 = 3 << GROUP_SHIFT;
 /// A clean page of a file.
 const FILE: u8 = 0x40;
-/// The page came from the swap tier before; in the pool: it is on probation there.
+/// The page came from the swap tier when it last came back. In the pool: the object is on
+/// probation.
 const FETCHED: u8 = 0x80;
 
 impl Object {
@@ -66,8 +67,8 @@ impl Object {
         usize::from((self.tag & GROUP) >> GROUP_SHIFT)
     }
 
-    /// Whether it went through the pool, or will: what does not compress says nothing about which
-    /// of its pages leave.
+    /// Whether the duel counts the object. It counts only compressed ones: raw objects bypass the
+    /// pool and say nothing about the order in which pages should leave it.
     fn counts(&self) -> bool {
         self.codec != 0
     }
@@ -77,18 +78,19 @@ impl Object {
     }
 }
 
-/// Whether pages come back from the swap tier and leave again unchanged.
+/// How often pages that came back from the swap tier leave again unchanged.
 #[derive(Debug, Default)]
 struct Pays {
     asked: u32,
     found: u32,
 }
 
-/// Pages asked about after which the past counts half.
+/// The counts are halved after this many checked pages.
 const PAYS_WINDOW: u32 = 1024;
-/// It pays when one page in so many is unchanged: a hash takes a tenth of the time to compress one.
+/// Checks pay if one page in this many is unchanged: a hash takes a tenth of the time of a
+/// compression.
 const PAYS_EVERY: u32 = 8;
-/// Else one region in so many is tried.
+/// While checks do not pay, one region in this many is checked.
 const TRIED_EVERY: u32 = 16;
 
 impl Pays {
@@ -103,21 +105,20 @@ impl Pays {
     }
 }
 
-/// Queues of pooled objects: two for each group, and one.
+/// Queues of pooled objects: two for each group, and one for raw objects.
 const QUEUES: usize = 2 * GROUPS + 1;
-/// Fewest stores that count as one turn of the pool; the pools of `chaos` hold few pages.
+/// Fewest stores that make a turn of the pool. The pools of `chaos` hold few pages.
 const TURN_MIN: u64 = if cfg!(test) { 8 } else { 1024 };
 
-/// Pages in the pool as they were. They save nothing there, so each stays only as long as it may
-/// well be wanted: between one and two turns of the pool, in which it takes as many pages as it
-/// holds.
+/// Pages stored raw in the pool. They save no memory, so each stays only while a refault is likely:
+/// between one and two turns of the pool. In a turn the pool takes as many pages as it holds.
 #[derive(Debug)]
 struct Raw {
     list: List,
-    /// The youngest of those that were there when this turn began, and when the last one did:
-    /// [`NIL`] if there is none.
+    /// The youngest raw object at the start of this turn, and at the start of the previous one;
+    /// [`NIL`] if there was none.
     marks: [u32; 2],
-    /// Stores of this turn.
+    /// Pages stored in this turn.
     stores: u64,
 }
 
@@ -125,29 +126,28 @@ impl Raw {
     const EMPTY: Raw = Raw { list: List::EMPTY, marks: [NIL; 2], stores: 0 };
 }
 
-/// Makes other runs the samples than those of the resident pages.
+/// Added to run numbers, so that this duel samples other runs than the duel of resident pages.
 const SAMPLE_OFFSET: u64 = 5 << 32;
 
 /// The object table with its queues.
 #[derive(Debug)]
 pub(crate) struct Objects {
     all: Vec<Object>,
-    /// First of the free ones, which are linked by `next`.
+    /// Head of the list of free entries, linked by `next`.
     free: u32,
     live: u32,
     /// Staged objects, oldest first: the inactive list.
     pub staged: List,
-    /// Pooled objects, oldest first, of each group of runs: those that stay, and those on
-    /// probation.
+    /// Pooled objects of each group, oldest first: those that stay, and those on probation.
     pooled: [[List; 2]; GROUPS],
-    /// Pooled objects that did not compress, oldest first, if they are apart.
+    /// Pooled objects that did not compress, oldest first, if they have a queue of their own.
     raw: Option<Raw>,
-    /// Compressed objects of each group: `resident` are those in the pool.
+    /// Counts of compressed objects by group; `resident` counts those in the pool.
     groups: [Group; GROUPS],
     duel: Duel,
     copies: Pays,
     pub decided: Decided,
-    /// The swap tier can keep what was brought back.
+    /// Whether the swap tier can keep the copy of a page that was brought back.
     keeps_copies: bool,
     pub fills: FillTable,
     pub swapped: u64,
@@ -163,7 +163,7 @@ impl Linked for Arena<'_> {
 }
 
 impl Objects {
-    /// `raw_apart`: what does not compress has a queue of its own in the pool.
+    /// `raw_apart`: objects that do not compress have a queue of their own in the pool.
     pub fn new(kind: ReclaimKind, keeps_copies: bool, raw_apart: bool) -> Objects {
         let fills = FillTable::default();
         Objects {
@@ -184,10 +184,12 @@ impl Objects {
         }
     }
 
-    /// A new object with one reference, at the young end of its queue: a page of this run.
-    /// `fetched`: it came from the swap tier before. `file`: it is a clean page of a file.
+    /// Creates an object for a page of `run`, with one reference, at the young end of the staged
+    /// queue. `fetched`: the page last came from the swap tier. `file`: it is a clean page of a
+    /// file.
     pub fn create(&mut self, slot: StagingSlot, region: u32, run: u64, fetched: bool, file: bool) -> ObjectId {
-        // Not the sample of the resident pages: what those do would be taken for what these do.
+        // With the samples of the resident pages, the effects of the two duels could not be told
+        // apart.
         let group = self.duel.group(run.wrapping_add(SAMPLE_OFFSET));
         let object = Object {
             links: Links::UNLINKED,
@@ -216,7 +218,7 @@ impl Objects {
         id
     }
 
-    /// As [`Objects::place_of`], for a number that may be free by now.
+    /// As [`Objects::place_of`], or `None` if the object has been freed.
     pub fn place_if_live(&self, id: ObjectId) -> Option<Place> {
         (self.all.get(id.0 as usize)?.place() != FREE).then(|| self.place_of(id))
     }
@@ -237,7 +239,7 @@ impl Objects {
         }
     }
 
-    /// The one place where an object's place changes: queues and counts follow it.
+    /// The only function that changes an object's place; it updates queues and counts.
     pub fn place(&mut self, id: ObjectId, place: Place) {
         self.leave(id);
         let (tag, number, area) = match place {
@@ -301,8 +303,8 @@ impl Objects {
         }
     }
 
-    /// An object that has been compressed goes into the pool for the first time: whether it is on
-    /// probation there, by where its page came from last.
+    /// Decides whether a compressed object that enters the pool is on probation: only if its page
+    /// last came from the swap tier.
     pub fn judge(&mut self, id: ObjectId) {
         let o = &mut self.all[id.0 as usize];
         if o.tag & FETCHED != 0 && !self.duel.on_probation(o.group() as u8) {
@@ -310,8 +312,9 @@ impl Objects {
         }
     }
 
-    /// Whether the page of an object in the swap tier, if it comes back and leaves unchanged, shall
-    /// be found there again: what does not compress, and what will not stay in the pool.
+    /// Whether the swap tier keeps its copy of the object when the page comes back, in case the
+    /// page leaves again unchanged. True for raw objects and for those that will not stay in the
+    /// pool.
     pub fn keeps(&self, id: ObjectId) -> bool {
         let o = &self.all[id.0 as usize];
         self.keeps_copies && self.keeps_some(o)
@@ -321,8 +324,8 @@ impl Objects {
         !o.counts() || (self.duel.bimodal(o.group() as u8) && self.copies.try_for(o.region))
     }
 
-    /// Whether it would leave the pool before the others: its page came from the swap tier, where
-    /// it may be still.
+    /// Whether the object would leave the pool before the others: its page came from the swap tier,
+    /// which may still have a copy.
     pub fn goes_on(&mut self, id: ObjectId) -> bool {
         let o = &self.all[id.0 as usize];
         let goes = self.keeps_copies
@@ -334,12 +337,12 @@ impl Objects {
         goes
     }
 
-    /// It is still there.
+    /// The swap tier still has the copy that [`Objects::goes_on`] expected.
     pub fn found(&mut self) {
         self.copies.found += 1;
     }
 
-    /// The page of an object in the swap tier is brought back.
+    /// A fault brings back the page of an object in the swap tier.
     pub fn came_back(&mut self, id: ObjectId) {
         let o = &self.all[id.0 as usize];
         if o.counts() {
@@ -347,7 +350,7 @@ impl Objects {
         }
     }
 
-    /// The pool has taken a page, and holds so many now.
+    /// The pool has taken a page and now holds `zpages`.
     pub fn stored(&mut self, zpages: u64) {
         let Some(raw) = &mut self.raw else { return };
         raw.stores += 1;
@@ -357,24 +360,24 @@ impl Objects {
         }
     }
 
-    /// Whether those that do not compress are apart in the pool.
+    /// Whether raw objects have a queue of their own in the pool.
     pub fn keeps_raw(&self) -> bool {
         self.raw.is_some()
     }
 
-    /// Pages that are in the pool as they were, if they are apart.
+    /// Objects in the queue of raw objects; 0 without one.
     pub fn raw_pooled(&self) -> u64 {
         self.raw.as_ref().map_or(0, |raw| u64::from(raw.list.len))
     }
 
-    /// The first and the last of those that have been there for long enough.
+    /// The oldest and the youngest raw object that have been in the pool for at least a turn.
     pub fn overdue(&self) -> Option<(u32, u32)> {
         let raw = self.raw.as_ref().filter(|raw| raw.marks[1] != NIL)?;
         Some((raw.list.head, raw.marks[1]))
     }
 
-    /// The oldest pooled object of each queue, in the order in which the queues give up theirs:
-    /// first what saves nothing.
+    /// The oldest pooled object of each queue, in the order of writeback: raw objects first,
+    /// because they save no memory.
     pub fn oldest_pooled(&self) -> [u32; QUEUES] {
         let mut heads = [NIL; QUEUES];
         heads[0] = self.raw.as_ref().map_or(NIL, |raw| raw.list.head);
@@ -386,13 +389,12 @@ impl Objects {
         heads
     }
 
-    /// Objects in the pool that are not on their way out.
+    /// Objects in the pool that are not being written back.
     pub fn pooled(&self) -> u64 {
         self.pooled.as_flattened().iter().map(|list| u64::from(list.len)).sum::<u64>() + self.raw_pooled()
     }
 
-    /// As [`Objects::place`] for a staged object, but at the old end of its queue: it is next
-    /// again.
+    /// As [`Objects::place`], but a staged object goes to the old end of its queue, to be next.
     pub fn place_front(&mut self, id: ObjectId, place: Place) {
         self.place(id, place);
         if let Place::Staged(_) = place {
@@ -407,7 +409,7 @@ impl Objects {
         self.all[id.0 as usize].tag & FILE != 0
     }
 
-    /// Codec number and stored length, bytes.
+    /// Sets codec number and stored length in bytes.
     pub fn set_codec(&mut self, id: ObjectId, codec: u8, len: u16) {
         let o = &mut self.all[id.0 as usize];
         (o.codec, o.len) = (codec, len);
@@ -419,7 +421,7 @@ impl Objects {
         (o.codec, o.len)
     }
 
-    /// The region hash.
+    /// Hash of the region.
     pub fn region(&self, id: ObjectId) -> u32 {
         self.all[id.0 as usize].region
     }
@@ -440,7 +442,7 @@ impl Objects {
         self.all[id.0 as usize].refs
     }
 
-    /// While pinned an object does not change its place: a thread reads its bytes without the lock.
+    /// Keeps an object at its place while a thread reads its bytes without the core lock.
     pub fn pin(&mut self, id: ObjectId) {
         self.all[id.0 as usize].pins += 1;
     }
@@ -487,7 +489,7 @@ impl Objects {
             .map(|i| (ObjectId(i), self.all[i as usize].refs, self.place_of(ObjectId(i))))
     }
 
-    /// Asserts that queues and counts are those of the objects; O(objects).
+    /// Asserts that queues and counts match the objects; O(objects).
     pub fn check(&self) {
         assert_eq!(self.walk(&self.staged), self.staged.len);
         let mut groups = [Group::default(); GROUPS];

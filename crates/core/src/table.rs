@@ -1,8 +1,8 @@
-//! The page table: which page of which process is where.
+//! The page table: the state of each page of each process.
 //!
-//! A run holds sixteen entries of 4 bytes. Runs of a process are found through a B-tree keyed by
-//! run number, so that ranges (munmap, mremap) cost only what they cover.
-
+//! A run holds sixteen entries of 4 bytes. A B-tree per process, keyed by run number, finds the
+//! runs, so that operations on ranges (munmap, mremap) cost only what they cover.
+//!
 use crate::core_call::Decided;
 use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
@@ -20,29 +20,28 @@ pub enum Entry {
     Untracked,
     /// In the program's memory, in a registered range.
     Resident,
-    /// In the program's memory when a REMOVE event came; it may be zapped at any moment. The number
-    /// is the process's epoch at the last such event.
+    /// In the program's memory when a REMOVE event came; the kernel may zap it at any moment. The
+    /// number is the process's epoch at the last such event.
     Quarantined(u32),
-    /// Present, but a fault that finds it absent gives zeros: after MADV_FREE, its quarantine over,
-    /// the kernel may drop it until it is written; what came into a range after a REMOVE of it was
-    /// read may be zapped by that; and a mapping of the zero page is not copied by fork if nothing
-    /// in its VMA was ever written.
+    /// Present, but a fault that finds the page absent gives zeros. Three cases: after MADV_FREE,
+    /// with the quarantine over, the kernel may drop the page until it is written; a pending zap
+    /// may still hit a page that came into the range after the REMOVE event was read; fork does not
+    /// copy a mapping of the zero page if nothing in its VMA was ever written.
     Lazy,
-    /// In a batch that the stub was asked to take away; the slot waits for it. With `LAZY_BIT` it
-    /// was Lazy before.
+    /// In a batch for the stub; the page has this staging slot. With `LAZY_BIT` it was Lazy before.
     Evicting(u32),
-    /// Out of the program: the bytes are in this object.
+    /// Evicted: the bytes are in this object.
     Out(u32),
-    /// Being copied back from this object by the process's fault thread.
+    /// The process's fault thread is copying the page back from this object.
     Loading(u32),
-    /// Being filled with zeros by the process's fault thread.
-    /// The number says what it was before: `Origin`.
+    /// The process's fault thread is filling the page with zeros. The number encodes the entry
+    /// before that: `Origin`.
     Filling(u32),
 }
 
 impl Entry {
-    /// Whether there is a transition to `new`; ARCHITECTURE.md, "Page states", has who makes each.
-    /// All can become untracked: the mapping has gone, or the process.
+    /// Whether a transition to `new` exists; ARCHITECTURE.md, "Page states", says who makes each.
+    /// Any entry can become Untracked, when its mapping or process is gone.
     pub fn may_become(self, new: Entry) -> bool {
         use Entry::*;
         match self {
@@ -58,8 +57,7 @@ impl Entry {
     }
 }
 
-/// What a page was before it was [`Entry::Filling`]. Neither a proof nor a batch touches it
-/// meanwhile.
+/// The entry of a page before it became [`Entry::Filling`]. Proofs and batches leave it alone.
 pub(crate) struct Origin;
 
 impl Origin {
@@ -83,7 +81,7 @@ impl Origin {
     }
 }
 
-/// Runs of pages of files, if they age faster than others: a group besides those of the duel.
+/// The group of runs with pages of files, if those age faster; in addition to the duel's groups.
 pub(crate) const FILES: u8 = GROUPS as u8;
 const QUEUES: usize = GROUPS + 1;
 
@@ -91,10 +89,10 @@ const QUEUES: usize = GROUPS + 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Packed(u32);
 
-/// Largest number an entry can carry: 2^29 - 1 objects, 2 TiB of pages.
+/// Largest number in an entry: 2^29 - 1 objects, 2 TiB of pages.
 pub(crate) const ENTRY_NUMBER_MAX: u32 = (1 << 29) - 1;
 
-/// Mark in the number of [`Entry::Evicting`].
+/// Flag in the number of [`Entry::Evicting`].
 pub(crate) const LAZY_BIT: u32 = 1 << 28;
 
 impl Packed {
@@ -128,7 +126,7 @@ impl Packed {
     }
 }
 
-/// Sixteen neighbouring pages.
+/// Sixteen contiguous pages, aligned.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     pub proc: ProcId,
@@ -136,61 +134,61 @@ pub(crate) struct Run {
     pub number: u64,
     entries: [Packed; RUN_PAGES as usize],
     pub links: Links,
-    /// Age: the value of the core's clock when it was last queued.
+    /// Age: the table's clock when the run was last queued.
     pub stamp: u64,
-    /// Not to be tried before this tick (after EBUSY and the like); 0 if it is not parked.
+    /// The run is parked until this tick (after EBUSY and the like); 0 if it is not parked.
     pub parked_until: u64,
     /// Back-off exponent of the parking.
     pub park_count: u8,
-    /// How many entries are Resident or Lazy; while this is not 0 the run is either queued or
-    /// parked.
+    /// Number of Resident and Lazy entries. While it is not 0, the run is either queued or parked.
     pub resident: u8,
-    /// Which of its process's queues it belongs to.
+    /// Which queues of its process it belongs to.
     pub group: u8,
     pub probation: bool,
-    /// Pages that came from the swap tier when they came last; bit i is page i.
+    /// Bit i: page i came from the swap tier when it last came back.
     fetched: u16,
 }
 
-/// Where a run is queued of which a page becomes resident.
+/// Where a run is queued when one of its pages becomes resident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// At the young end: new memory, or touched again soon after it had left.
+    /// At the young end: new memory, or memory that refaulted from staging.
     Young,
-    /// Back from the pool: as its group does.
+    /// The page came back from the pool or the swap tier, or did not move: the run's group decides.
     Back,
 }
 
-/// What one process has in the table.
+/// A process's part of the table.
 #[derive(Debug)]
 pub(crate) struct Proc {
     runs: BTreeMap<u64, u32>,
-    /// The run that was found last: a fault asks for its own again and again.
+    /// The run that was looked up last: faults often ask for the same run again.
     found: Cell<(u64, u32)>,
-    /// Runs with resident pages, oldest first, of each group: those on probation, and the others.
+    /// Runs with resident pages by group, oldest first: those not on probation, and those on
+    /// probation.
     pub queues: [[List; 2]; QUEUES],
-    /// Runs with resident pages that are not to be tried before a tick: they are in no queue, where
-    /// they would hide what is behind them.
+    /// Parked runs by tick: not queued, because there they would hide the runs behind them.
     parked: BTreeSet<(u64, u32)>,
-    /// Entries that are Resident, Quarantined, Evicting: pages in the program's memory.
+    /// Entries that are Resident, Lazy, Quarantined or Evicting: pages in the program's memory.
     pub present_pages: u64,
     pub quarantined_pages: u64,
-    /// Numbers of the runs that have, or had, a page in quarantine.
+    /// Numbers of runs that have, or had, a quarantined page.
     quarantined_runs: BTreeSet<u64>,
     pub evicting_pages: u64,
     pub area: u32,
-    /// Pages that must stay: the kernel needs them when no userfault is served (thread exit).
+    /// Pages that must stay: the kernel needs them at thread exit, where it serves no userfault.
     pub pinned: BTreeSet<Page>,
-    /// Raised whenever a proof for the quarantine begins.
+    /// Incremented whenever a proof begins.
     pub epoch: u32,
     pub zap_pending: ZapPending,
-    /// Of the child of a fork: its parent, and whether it has what its parent has in memory.
+    /// In a fork child: its parent, and whether the child inherits the pages that are in memory,
+    /// too.
     pub inherits: Option<(ProcId, bool)>,
     /// Entries that are Loading or Filling.
     pub coming_pages: u64,
 }
 
-/// In place of a number of a run.
+/// Run number that stands for "none".
 const NO_RUN: u64 = u64::MAX;
 
 impl Proc {
@@ -234,7 +232,7 @@ pub(crate) struct Table {
     pub decided: Decided,
 }
 
-/// Stamps grow from here; a run that is put before the oldest one gets a smaller one.
+/// First value of the clock. A run put before the oldest one gets a smaller stamp.
 const FIRST_STAMP: u64 = 1 << 40;
 
 struct RunArena<'a>(&'a mut Vec<Run>);
@@ -300,7 +298,7 @@ impl Table {
         self.run_of(proc, page).map_or(Entry::Untracked, |run| self.entry_in(run, page.index()))
     }
 
-    /// The entries of so many pages, in order.
+    /// The entries of `pages` pages, in order.
     pub fn entries(&self, proc: ProcId, first: Page, pages: u32) -> impl Iterator<Item = Entry> + '_ {
         let of = self.proc(proc);
         let mut known: Option<(u64, Option<u32>)> = None;
@@ -314,7 +312,7 @@ impl Table {
         })
     }
 
-    /// Whether all of these pages are in the program's memory and stay there for now.
+    /// Whether all of these pages are in the program's memory and can be evicted.
     pub fn all_resident(&self, proc: ProcId, pages: std::ops::Range<u64>) -> bool {
         let (first, last) = (Page(pages.start).run(), Page(pages.end.saturating_sub(1)).run());
         (first..=last).all(|number| {
@@ -324,13 +322,13 @@ impl Table {
         })
     }
 
-    /// The entry of a page that has just come.
+    /// The entry of a page that was just filled.
     pub fn came_now(&self, proc: ProcId, page: Page) -> Entry {
         self.proc(proc).zap_pending.of(page).map_or(Entry::Resident, |_| Entry::Lazy)
     }
 
-    /// The entry of a page that is found in the program's memory: what it holds can be from before
-    /// a REMOVE.
+    /// The entry of a page that was found in the program's memory; its contents can be older than a
+    /// REMOVE.
     pub fn found(&self, proc: ProcId, page: Page) -> Entry {
         self.proc(proc).zap_pending.of(page).map_or(Entry::Resident, Entry::Quarantined)
     }
@@ -343,15 +341,15 @@ impl Table {
         self.runs[run as usize].entries[index].get()
     }
 
-    /// Changes an entry; what becomes resident is young.
+    /// Changes an entry. A page that becomes resident makes its run young.
     pub fn set(&mut self, proc: ProcId, page: Page, new: Entry) {
         self.set_aged(proc, page, new, Age::Young);
     }
 
-    /// The one place where an entry changes: counts and queues follow it.
+    /// The only function that changes an entry; it updates counts and queues.
     ///
     /// # Panics
-    /// If there is no such transition: the page's bytes would be nowhere, or in two places.
+    /// If no such transition exists: the page's bytes would be nowhere, or in two places.
     pub fn set_aged(&mut self, proc: ProcId, page: Page, new: Entry, age: Age) {
         let run = match self.run_of(proc, page) {
             Some(run) => run,
@@ -406,13 +404,13 @@ impl Table {
                 self.enqueue(run, probation);
             }
             Age::Back if probation || !self.duel.bimodal(group) => self.enqueue(run, probation),
-            // A neighbour that has stayed says nothing about it.
+            // A neighbour that stayed resident says nothing about this page.
             Age::Back => {}
         }
     }
 
-    /// A page of a file has come, or one that is none: its run ages with its kind. Of a run with
-    /// both it is the last one.
+    /// Moves the run of a page that has come to the group of file pages, or out of it. In a mixed
+    /// run the last page that came decides.
     pub fn is_of_file(&mut self, proc: ProcId, page: Page, file: bool) {
         let Some(run) = self.run_of(proc, page) else { return };
         let Run { number, group, probation, resident, .. } = self.runs[run as usize];
@@ -439,7 +437,7 @@ impl Table {
         }
     }
 
-    /// How long ago the oldest run of a queue was queued, in runs queued since.
+    /// Age of the oldest run of a queue, in runs queued since then.
     pub fn age(&self, head: u32) -> u64 {
         if head == NIL {
             0
@@ -448,7 +446,7 @@ impl Table {
         }
     }
 
-    /// A page is brought back that was not to be had from staging; `fetched`: nor from the pool.
+    /// A page comes back from the pool or, with `fetched`, from the swap tier.
     pub fn came_back(&mut self, proc: ProcId, page: Page, fetched: bool) {
         if let Some(run) = self.run_of(proc, page) {
             let r = &mut self.runs[run as usize];
@@ -458,7 +456,7 @@ impl Table {
         }
     }
 
-    /// Whether the page came from the swap tier when it came last.
+    /// Whether the page came from the swap tier when it last came back.
     pub fn fetched(&self, proc: ProcId, page: Page) -> bool {
         self.run_of(proc, page).is_some_and(|run| self.runs[run as usize].fetched >> page.index() & 1 == 1)
     }
@@ -468,7 +466,7 @@ impl Table {
         self.enqueue(run, self.runs[run as usize].probation);
     }
 
-    /// Puts a run with resident pages to the young end of a queue of its group, unless it is
+    /// Puts a run with resident pages at the young end of a queue of its group, unless it is
     /// parked.
     fn enqueue(&mut self, run: u32, probation: bool) {
         if self.runs[run as usize].parked_until != 0 {
@@ -506,7 +504,7 @@ impl Table {
         self.proc_mut(proc).queues[usize::from(group)][usize::from(probation)] = queue;
     }
 
-    /// Takes a run without resident pages out of where it is.
+    /// Takes a run out of its queue or out of the parked runs.
     fn take_out(&mut self, run: u32) {
         if self.runs[run as usize].parked_until == 0 {
             return self.unqueue(run);
@@ -514,14 +512,14 @@ impl Table {
         self.forget_parked(run);
     }
 
-    /// A parked run is none any more; it is not queued.
+    /// Ends the parking of a run; does not queue it.
     fn forget_parked(&mut self, run: u32) {
         let Run { proc, parked_until, .. } = self.runs[run as usize];
         self.proc_mut(proc).parked.remove(&(parked_until, run));
         self.runs[run as usize].parked_until = 0;
     }
 
-    /// Keeps a run with resident pages from being tried before a tick.
+    /// Parks a run with resident pages until a tick.
     pub fn park(&mut self, run: u32, until: u64) {
         self.take_out(run);
         let r = &mut self.runs[run as usize];
@@ -530,7 +528,7 @@ impl Table {
         self.proc_mut(proc).parked.insert(key);
     }
 
-    /// Puts the runs that are parked until then back to the old end of their queues.
+    /// Ends the parking of the runs whose tick has come; puts them at the old end of their queues.
     pub fn unpark(&mut self, proc: ProcId, tick: u64) {
         let due = self.proc(proc).parked.range(..=(tick, u32::MAX));
         let mut due: Vec<u32> = due.map(|&(_, run)| run).collect();
@@ -575,7 +573,7 @@ impl Table {
         i
     }
 
-    /// Drops runs whose entries are all Untracked, in the range.
+    /// Drops the runs of the range whose entries are all Untracked.
     pub fn prune(&mut self, proc: ProcId, range: PageRange) {
         if range.pages == 0 {
             return;
@@ -614,7 +612,7 @@ impl Table {
         out
     }
 
-    /// Whether a page of the range is not Untracked.
+    /// Whether any page of the range is not Untracked.
     pub fn tracks(&self, proc: ProcId, range: PageRange) -> bool {
         if range.pages == 0 {
             return false;
@@ -626,7 +624,7 @@ impl Table {
         })
     }
 
-    /// The beginning of a range, with so many runs of the process; all of the range if it has no
+    /// The start of a range that covers `runs` runs of the process; the whole range if it has no
     /// more.
     pub fn first_part(&self, proc: ProcId, range: PageRange, runs: usize) -> PageRange {
         if range.pages == 0 {
@@ -639,7 +637,7 @@ impl Table {
         }
     }
 
-    /// The pages in quarantine, in address order.
+    /// The quarantined pages, in address order.
     pub fn quarantined(&mut self, proc: ProcId) -> Vec<Page> {
         let runs = std::mem::take(&mut self.proc_mut(proc).quarantined_runs);
         let mut pages = Vec::new();
@@ -723,12 +721,12 @@ impl Table {
     }
 }
 
-/// Whether the page can be taken away.
+/// Whether the page can be evicted.
 pub(crate) fn evictable(entry: Entry) -> bool {
     matches!(entry, Entry::Resident | Entry::Lazy)
 }
 
-/// 1 if the page occupies the program's memory in this state.
+/// 1 if the fault thread is filling the page.
 fn coming(entry: Entry) -> u64 {
     u64::from(matches!(entry, Entry::Loading(_) | Entry::Filling(_)))
 }
@@ -737,7 +735,7 @@ fn present(entry: Entry) -> u64 {
     u64::from(matches!(entry, Entry::Resident | Entry::Lazy | Entry::Quarantined(_) | Entry::Evicting(_)))
 }
 
-/// 1 if the page's bytes are outside.
+/// 1 if the page's bytes are outside of the program's memory.
 fn out(entry: Entry) -> u64 {
     u64::from(matches!(entry, Entry::Out(_) | Entry::Loading(_)))
 }
