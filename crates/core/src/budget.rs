@@ -1,5 +1,5 @@
-//! Sizes that follow from the budget and the scheme, and what else the pager and the simulator
-//! reclaim by.
+//! Sizes derived from the budget and the scheme, and other numbers of reclaim that the pager and
+//! the simulator share.
 
 use crate::blocks::BLOCK_BYTES;
 use crate::engine::Tunables;
@@ -10,29 +10,29 @@ use crate::swap_log::SEGMENT_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pages compressed between two looks at what is free.
+/// Pages compressed between two checks of the free memory.
 pub const COMPRESS_CHUNK: usize = 32;
-/// Moves of one step of compaction: the pager's lock is held for 20 us.
+/// Moves of one step of compaction: it holds the pager's core lock for 20 us.
 pub const COMPACT_MOVES: usize = 32;
-/// Waste above which compaction pays, bytes a frame: a move costs a tenth of an eviction, and no
+/// Waste per frame above which compaction pays, bytes: a move costs a tenth of an eviction, and no
 /// fault later.
 const WASTE: u64 = 256;
-/// Part of the floor that must be left for pages which can be taken away, while the pool can give.
+/// While the pool can give, at least one in this many bytes of the floor must be evictable pages.
 const SQUEEZED: u64 = 2;
-/// Time of the device for a byte, ns, from which on the fewest bytes are worth their time also on
-/// the way there: the trained rule saves 102 bytes of a page for 4100 ns more in both directions
+/// Device time per byte, ns, at and above which the smallest result is worth its time even on the
+/// way out: the trained rule saves 102 bytes of a page for 4100 ns more in both directions
 /// (bench/README.md), and a byte is written and read.
 pub const SLOW_DEVICE_NS: u64 = 20;
 
-/// Writes to the log of the swap tier under way at once, at most.
+/// Most writes to the swap tier's log under way at once.
 pub const LOG_WRITES: usize = 4;
-/// Bytes of the log that are worth a write of their own while more come.
+/// Bytes of the log that are written at once while more follow.
 pub const LOG_FLUSH: u32 = 128 << 10;
-/// A segment of the log with less than this left is not begun with a batch, bytes.
+/// A batch does not start in a segment of the log with fewer bytes left.
 pub const LOG_BATCH_MIN: u32 = 32 << 10;
-/// What the writes of a segment can lose by ending at whole blocks, bytes.
+/// Most bytes that the writes of a segment lose by ending at whole blocks.
 pub const LOG_PADDING: u32 = (SEGMENT_BYTES / LOG_FLUSH + 1) * BLOCK_BYTES;
-/// Room from which on a full swap tier takes pages again, bytes.
+/// A full swap tier takes pages again when this many bytes are free.
 pub const ROOM_AGAIN: u64 = 1 << 20;
 
 /// Whether compaction of the pool frees enough to pay.
@@ -41,42 +41,42 @@ pub fn compaction_pays(pool: &PoolUsage) -> bool {
     pool.stored_bytes + frames * WASTE <= frames * PAGE_BYTES
 }
 
-/// Sizes that follow from the budget and the scheme, bytes.
+/// Sizes derived from the budget and the scheme, bytes.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)]
 pub struct Sizes {
     pub budget: u64,
     pub calm: Marks,
-    /// While memory that is not registered yet grows fast.
+    /// While unregistered memory grows fast.
     pub fast_growth: Marks,
-    /// Below this much, processes get their userfaultfd and segment, so that no time is lost later.
+    /// Below this many free bytes, processes are attached, so that it costs no time later.
     pub attach: u64,
-    /// Below this much, their memory is registered and adopted.
+    /// Below this many free bytes, their memory is registered and adopted.
     pub register: u64,
-    /// Below this much, the same if what is mapped cannot fit.
+    /// Below this many free bytes, the same if the mappings could hold more than is free.
     pub commit_pressure: u64,
-    /// Resident pages below this are not taken.
+    /// Resident pages below this are not evicted.
     pub floor: u64,
-    /// The same while the pool is dense.
+    /// The floor while the pool is dense.
     pub dense_floor: u64,
     pub staging: u64,
 }
 
-/// Watermarks: bytes of the budget that are free.
+/// Watermarks: free bytes of the budget.
 #[derive(Debug, Clone, Copy)]
 pub struct Marks {
     /// Background reclaim starts below this.
     pub low: u64,
-    /// And stops at this.
+    /// Background reclaim stops at this.
     pub high: u64,
-    /// A fault waits for reclaim below this.
+    /// Below this, a fault waits for reclaim.
     pub min: u64,
 }
 
 /// Free share of the budget below which processes are attached, percent.
 const ATTACH_PERCENT: u64 = 65;
-/// Used share of the budget from which on memory is registered because there is more of it than can
-/// fit, percent: what runs far below its budget is left alone, whatever it maps.
+/// Used share of the budget, percent, from which on commit pressure counts. Below it, memfit leaves
+/// programs alone, whatever they map.
 const COMMIT_PERCENT: u64 = 12;
 
 impl Sizes {
@@ -101,22 +101,22 @@ impl Sizes {
 
 impl Sizes {
     /// Whether the resident pages are at their floor: then only the pool can give. `present`: bytes
-    /// of those that can be taken away; `beside`: of those that cannot. `gives`: the pool can write
-    /// to the swap tier.
+    /// of pages that can be evicted; `beside`: of those that cannot. `gives`: the pool can write to
+    /// the swap tier.
     pub fn below_floor(&self, present: u64, beside: u64, pool: &PoolUsage, gives: bool) -> bool {
         let floor = if pool.zpages >= u64::from(pool.frames) * 2 { self.dense_floor } else { self.floor };
-        // Much of what is beside can be what never can be taken: too little would be left of what
-        // the programs get back, and they would wait for the same pages for ever.
+        // Much of `beside` can be pages that can never be evicted. Then programs would have too
+        // little room for returning pages, and would wait for the same pages for ever.
         let squeezed = present < floor / SQUEEZED && u64::from(pool.frames) * PAGE_BYTES > floor && gives;
         squeezed || present + beside <= floor
     }
 }
 
-/// Fewest pages of staging in a miniature: a batch must find some.
+/// Fewest staging bytes of a miniature: a batch must find some slots.
 const MINIATURE_STAGING: u64 = 16 * PAGE_BYTES;
 
 impl Sizes {
-    /// All of them smaller by this factor, for a simulation of a sample of the pages.
+    /// All sizes scaled by `rate`, for a simulation of a sample of the pages.
     #[must_use]
     pub fn miniature(&self, rate: f64) -> Sizes {
         let smaller = |bytes: u64| (bytes as f64 * rate) as u64;
@@ -136,7 +136,7 @@ impl Sizes {
     }
 }
 
-/// Most that the pool may take, bytes.
+/// Largest size of the pool, bytes.
 fn pool_bytes(budget: u64, sizes: &Sizes, scheme: &Scheme) -> u64 {
     let most = budget - sizes.dense_floor.min(budget / 2);
     match scheme.sizing.kind {
@@ -147,8 +147,8 @@ fn pool_bytes(budget: u64, sizes: &Sizes, scheme: &Scheme) -> u64 {
 }
 
 impl Tunables {
-    /// For a core of a scheme in a budget. `blocks`: of the swap tier, if the scheme's format is
-    /// one of blocks.
+    /// For a core with this scheme and these sizes. `blocks`: those of the swap tier, if the swap
+    /// format uses blocks.
     pub fn new(scheme: &Arc<Scheme>, sizes: &Sizes, swap: bool, blocks: Vec<Range<u32>>) -> Tunables {
         let pool_frames = (pool_bytes(sizes.budget, sizes, scheme) / PAGE_BYTES) as u32;
         Tunables {

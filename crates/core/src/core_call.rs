@@ -1,11 +1,10 @@
-//! What is asked of the core, call by call: all that a replay needs to make it decide the same
-//! again.
+//! The calls into the core, with all that a replay needs to make the core decide the same again.
 //!
-//! [`core_calls`] has one line for each call: its number in a recording, its name, its arguments,
+//! [`core_calls`] has one entry for each call: its number in a recording, its name, its arguments,
 //! and how a replay makes it. The enum, the names, the bytes of recordings and the columns of
-//! exports follow from it. The core tells a [`Recorder`] of each call before it does anything about
-//! it. What the core decides can go into a running hash ([`Core::decided`]), so that a replay can
-//! be compared with its run at any number of calls.
+//! exports are derived from it. The core passes each call to its [`Recorder`]s before it carries it
+//! out. It can keep a running hash of its decisions ([`Core::decided`]), so that a replay can be
+//! compared with its run after any number of calls.
 
 use crate::engine::Core;
 use crate::evict::Answer;
@@ -14,22 +13,22 @@ use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId};
 use crate::reclaim::{Coded, Origin};
 use crate::trace::{Damaged, Decoder};
 
-/// Takes the arguments of a call one after the other, each with its name, by its kind.
+/// Visitor of the arguments of a call, in order, each with its name and by its kind.
 #[allow(missing_docs, unused_variables)]
 pub trait Fields {
     fn proc(&mut self, name: &'static str, proc: ProcId) {}
     fn page(&mut self, name: &'static str, page: Page) {}
     fn range(&mut self, name: &'static str, range: PageRange) {}
-    /// The mapping of the page before it.
+    /// The mapping of the preceding page argument.
     fn limit(&mut self, name: &'static str, limit: PageRange) {}
     fn object(&mut self, name: &'static str, object: ObjectId) {}
     fn tick(&mut self, name: &'static str, tick_ms: u64) {}
     fn small(&mut self, name: &'static str, number: u32) {}
-    /// `u32::MAX`: any number.
+    /// `u32::MAX`: no limit.
     fn most(&mut self, name: &'static str, most: u32) {}
-    /// The pages of an answer.
+    /// Number of pages of the answer that follows.
     fn pages(&mut self, name: &'static str, pages: u32) {}
-    /// About as many pages as the argument before it says.
+    /// Answer about as many pages as the preceding argument says.
     fn answer(&mut self, name: &'static str, answer: Answer) {}
     fn flag(&mut self, name: &'static str, flag: bool) {}
     fn filled(&mut self, name: &'static str, filled: Filled) {}
@@ -68,7 +67,7 @@ macro_rules! core_calls {
         };
 
         impl<'a> CoreCall<'a> {
-            /// Its number in a recording, an index of [`CALL_NAMES`].
+            /// Number in a recording, an index of [`CALL_NAMES`].
             pub fn kind(&self) -> usize {
                 match self {
                     $(CoreCall::$Call { .. } => $number,)*
@@ -80,7 +79,7 @@ macro_rules! core_calls {
                 CALL_NAMES[self.kind()]
             }
 
-            /// Hands its arguments over, in their order.
+            /// Passes the arguments to a visitor, in order.
             pub fn fields(&self, to: &mut impl Fields) {
                 match *self {
                     $(CoreCall::$Call { $($field),* } => {
@@ -101,8 +100,8 @@ macro_rules! core_calls {
         }
 
         impl Core {
-            /// Does a recorded call again. What a pager would do about the answer is done already:
-            /// it is in the calls that follow.
+            /// Replays a recorded call. The calls that follow contain what the pager did with the
+            /// answer.
             pub fn replay(&mut self, call: &CoreCall<'_>) {
                 match *call {
                     $(CoreCall::$Call { $($field),* } => {
@@ -110,7 +109,7 @@ macro_rules! core_calls {
                         _ = $replay;
                     })*
                 }
-                // The pager takes them in the same locked section or the next.
+                // The pager takes them under the same lock or the next.
                 _ = self.take_effects();
             }
         }
@@ -124,7 +123,7 @@ core_calls! {
         |core| core.remove_process(proc);
     2 adopt Adopt { proc: ProcId = proc, page: Page = page, zero: bool = flag }
         |core| core.adopt(proc, page, zero);
-    /// `free`: the processes that may give a batch.
+    /// `free`: the processes that can take a batch.
     3 pick_victims PickVictims { most: u32 = small, tick: u64 = tick, free: &'a [ProcId] = procs }
         |core| core.pick_victims(most as usize, tick, &|proc| free.contains(&proc));
     4 claim_range ClaimRange { proc: ProcId = proc, range: PageRange = range, most: u32 = small, tick: u64 = tick }
@@ -189,17 +188,16 @@ core_calls! {
         |core| core.inherit(child, range);
 }
 
-/// Takes the calls as they come, with their numbers, the first is 1, and the hash of what was
-/// decided before.
+/// Receives each call with its number, from 1 on, and the hash of the decisions before it.
 pub type Recorder = Box<dyn FnMut(u64, u64, &CoreCall<'_>) + Send>;
 
 impl Core {
-    /// Sends every call from now on to `recorder`, too.
+    /// Passes all calls from now on to `recorder`, in addition to the others.
     pub fn add_recorder(&mut self, recorder: Recorder) {
         self.recorders.push(recorder);
     }
 
-    /// Sends no more.
+    /// Removes all recorders.
     pub fn end_recording(&mut self) {
         self.recorders.clear();
     }
@@ -212,7 +210,7 @@ impl Core {
         }
     }
 
-    /// The process that was made last. Of no meaning before there was one.
+    /// The process that was added last; meaningless before the first one.
     pub fn last_process(&self) -> ProcId {
         self.last_process
     }
@@ -222,25 +220,25 @@ impl Core {
         self.objects.refs(object)
     }
 
-    /// Calls so far.
+    /// Number of calls so far.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Begins to hash all decisions: each entry of the page table that changes, and each place of
+    /// Begins to hash all decisions: each change of an entry of the page table and of the place of
     /// an object.
     pub fn hash_decisions(&mut self) {
         (self.table.decided.on, self.objects.decided.on) = (true, true);
     }
 
-    /// The hash of all decisions since [`Core::hash_decisions`]. Of one version of memfit: what is
-    /// mixed in may change.
+    /// Hash of all decisions since [`Core::hash_decisions`]. Comparable only within one version of
+    /// memfit.
     pub fn decided(&self) -> u64 {
         self.table.decided.hash ^ self.objects.decided.hash.rotate_left(32)
     }
 }
 
-/// A running hash, if it is asked for.
+/// A running hash, if switched on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Decided {
     on: bool,

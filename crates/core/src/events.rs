@@ -1,5 +1,6 @@
-//! What the program does to its address space. Every call here needs the process's batch drained
-//! and no fault of it half served: the process's fault thread makes these calls itself.
+//! Changes that the program makes to its address space. For each call the process's batch must be
+//! drained and no fault of the process half served; so the process's fault thread makes these
+//! calls.
 
 use crate::core_call::CoreCall;
 use crate::engine::Core;
@@ -7,8 +8,8 @@ use crate::ids::{AreaId, ObjectId, Page, PageRange, ProcId};
 use crate::table::Entry;
 
 impl Core {
-    /// MADV_DONTNEED, MADV_FREE and the like: evicted contents are gone at once; pages that are
-    /// present may be zapped at any moment from now on and are quarantined.
+    /// MADV_DONTNEED, MADV_FREE and the like: drops evicted contents at once. The kernel may zap
+    /// present pages at any moment from now on, so they are quarantined.
     pub fn removed(&mut self, proc: ProcId, range: PageRange) {
         self.record(&CoreCall::Removed { proc, range });
         let epoch = self.table.proc(proc).epoch;
@@ -28,7 +29,7 @@ impl Core {
         self.table.prune(proc, range);
     }
 
-    /// munmap, or a mapping put over the range.
+    /// munmap, or a mapping placed over the range.
     pub fn unmapped(&mut self, proc: ProcId, range: PageRange) {
         self.record(&CoreCall::Unmapped { proc, range });
         for (page, entry) in self.table.tracked(proc, range) {
@@ -40,8 +41,8 @@ impl Core {
         self.table.prune(proc, range);
     }
 
-    /// Forgets what the table has of a range that the process did not inherit. Pages that are being
-    /// filled just now are left: the kernel refuses that by itself.
+    /// Forgets the pages of a range that the process did not inherit. Leaves pages that are being
+    /// filled: the kernel refuses such a fill by itself.
     pub fn disown(&mut self, proc: ProcId, range: PageRange) {
         self.record(&CoreCall::Disown { proc, range });
         for (page, entry) in self.table.tracked(proc, range) {
@@ -52,28 +53,29 @@ impl Core {
         self.table.prune(proc, range);
     }
 
-    /// The newest epoch in which a REMOVE of the page was read whose zap may be still to come.
+    /// The epoch of the newest REMOVE event of the page whose zap may still come.
     pub fn zap_pending_since(&self, proc: ProcId, page: Page) -> Option<u32> {
         self.table.proc(proc).zap_pending.of(page)
     }
 
-    /// Whether there is such a page.
+    /// Whether any zap of the process may still come.
     pub fn has_zap_pending(&self, proc: ProcId) -> bool {
         !self.table.proc(proc).zap_pending.is_empty()
     }
 
-    /// The beginning of a range with so many runs (64 KiB) of which the table has a page, or all of
-    /// it: who has much to tell of gives the lock up in between.
+    /// The start of a range that covers `runs` runs (64 KiB) with pages in the table; the whole
+    /// range if it has no more. A caller works over a large range in such parts and releases the
+    /// lock between them.
     pub fn first_part(&self, proc: ProcId, range: PageRange, runs: usize) -> PageRange {
         self.table.first_part(proc, range, runs)
     }
 
-    /// Whether the table has a page of a range.
+    /// Whether the table has a page of the range.
     pub fn tracks(&self, proc: ProcId, range: PageRange) -> bool {
         self.table.tracks(proc, range)
     }
 
-    /// mremap moved `from` to pages starting at `to`.
+    /// mremap moved the pages `from` to the pages that start at `to`.
     pub fn remapped(&mut self, proc: ProcId, from: PageRange, to: Page) {
         self.record(&CoreCall::Remapped { proc, from, to });
         let moved = self.table.tracked(proc, from);
@@ -96,13 +98,13 @@ impl Core {
         self.table.prune(proc, from);
     }
 
-    /// fork: a child that has nothing yet. Until [`Core::inherit`] has given it all, part by part,
-    /// no other call here may be about it or change its parent. Without `present` the fork is still
-    /// to come: what is in memory is adopted when the child is there.
+    /// fork: adds a child with an empty table. Until [`Core::inherit`] has copied everything, part
+    /// by part, no other call may change the child or its parent. Without `present` the fork is
+    /// still to come: pages in memory are adopted when the child exists.
     pub fn forked(&mut self, parent: ProcId, slots: u32, present: bool) -> (ProcId, AreaId) {
         self.record(&CoreCall::Forked { parent, slots, present });
         let (child, area) = self.new_process(slots);
-        // Not zap-pending ranges: nobody zaps in the child.
+        // Zap-pending ranges are not copied: no thread zaps in the child.
         let (pinned, epoch) = (self.table.proc(parent).pinned.clone(), self.table.proc(parent).epoch);
         let copy = self.table.proc_mut(child);
         (copy.pinned, copy.epoch, copy.inherits) = (pinned, epoch, Some((parent, present)));
@@ -110,7 +112,7 @@ impl Core {
         (child, area)
     }
 
-    /// The child of a fork has what its parent has in a range. Evicted contents are shared by
+    /// Copies the parent's entries of a range to a fork child. Evicted contents are shared by
     /// reference.
     ///
     /// # Panics
@@ -131,8 +133,8 @@ impl Core {
         }
     }
 
-    /// Begins a proof: the pages in quarantine now and the epoch to name with them. Pages that a
-    /// later event puts into quarantine, again or for the first time, do not belong to it.
+    /// Begins a proof: returns the epoch that names it and the quarantined pages. Pages that a
+    /// later event quarantines, again or for the first time, do not belong to it.
     pub fn begin_proof(&mut self, proc: ProcId) -> (u32, Vec<Page>) {
         self.record(&CoreCall::BeginProof { proc });
         let pages = self.table.quarantined(proc);
@@ -142,20 +144,20 @@ impl Core {
         (epoch, pages)
     }
 
-    /// The proof of `epoch` holds: no thread is still inside of a call whose event was read before
-    /// it began.
+    /// The proof of `epoch` holds: every thread has left the calls whose events were read before
+    /// the proof began.
     pub fn end_zap_pending(&mut self, proc: ProcId, epoch: u32) {
         self.record(&CoreCall::EndZapPending { proc, epoch });
         let p = self.table.proc_mut(proc);
         p.zap_pending.over(epoch);
-        // What is being filled just now can have been zapped already, and is not in the table yet.
+        // Pages that are being filled may have been zapped already, and are not in the table yet.
         if p.coming_pages == 0 {
             p.zap_pending.end();
         }
     }
 
-    /// The same for a page in quarantine. A page that is present was freed lazily and can be
-    /// evicted again; one that is absent was zapped.
+    /// The proof of `epoch` holds for a quarantined page. A present page was freed lazily and can
+    /// be evicted again; an absent one was zapped.
     pub fn end_quarantine(&mut self, proc: ProcId, page: Page, epoch: u32, present: bool) {
         self.record(&CoreCall::EndQuarantine { proc, page, epoch, present });
         match self.table.get(proc, page) {

@@ -1,4 +1,4 @@
-//! Taking pages away: adoption, choice of victims, what came of a batch.
+//! Eviction: adoption of present pages, choice of victims, results of a batch.
 
 use crate::core_call::CoreCall;
 use crate::engine::Core;
@@ -11,32 +11,32 @@ pub const VICTIM_PAGES: usize = 64;
 /// Most [`Victim`]s of one batch.
 pub const BATCH_VICTIMS: usize = 64;
 
-/// Contiguous pages to take away, with the staging slot for each.
+/// Contiguous pages to evict, with the staging slot of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Victim {
     /// First page.
     pub first: Page,
-    /// Slot indices in the process's area, one a page; 1..=64.
+    /// Slot indices in the process's area, one per page; 1..=64.
     pub slots: Vec<u32>,
-    /// Some of them the kernel may drop at any moment, also on the way: they must be written first.
+    /// The kernel may drop some of the pages at any moment, also before the MOVE: the stub must
+    /// write to them first.
     pub lazy: bool,
 }
 
-/// What came of the pages of a [`Victim`]: bit i is its page i.
+/// Result for the pages of a [`Victim`]: bit i is its page i.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Those that are in their slots now.
+    /// Pages that are in their slots now.
     pub moved: u64,
-    /// Those, of a lazy victim, that are nowhere: the kernel has dropped them, and they read as
-    /// zeros.
+    /// Pages of a lazy victim that the kernel has dropped: they read as zeros.
     pub dropped: u64,
-    /// The others are not to be tried again for a while.
+    /// Parks the runs of the pages that did not move.
     pub park: bool,
-    /// Those of the moved ones that are pages of a file and hold what is in it.
+    /// Moved pages that are pages of a file and unchanged from it.
     pub file: u64,
 }
 
-/// Runs of a queue looked at before giving up when all are pinned.
+/// Pinned runs of a queue that a scan passes before it gives up.
 const SCAN_RUNS: u32 = 256;
 /// First back-off of a parked run, ticks (milliseconds).
 const PARK_TICKS: u64 = 16;
@@ -46,7 +46,7 @@ const PARK_DOUBLINGS: u8 = 10;
 /// Longest wait for a process with pages of files, ticks.
 const FILES_WITHIN: u64 = 20;
 
-/// One queue of each process.
+/// Selects one queue in each process.
 #[derive(Clone, Copy)]
 struct Queue {
     group: usize,
@@ -54,10 +54,9 @@ struct Queue {
 }
 
 impl Core {
-    /// A page of a registered range that is present: from now on it can be evicted. With `zero` it
-    /// is the kernel's zero page: a fork child may lack it, and a fault there then gives zeros.
-    /// What it holds can be from before a REMOVE whose zap is to come. Returns false if the table
-    /// had the page already.
+    /// Makes a present page of a registered range evictable. `zero`: it is the kernel's zero page,
+    /// which a fork child may lack; a fault there then gives zeros. If a zap of the range is
+    /// pending, the page is quarantined. Returns false if the table had the page already.
     pub fn adopt(&mut self, proc: ProcId, page: Page, zero: bool) -> bool {
         self.record(&CoreCall::Adopt { proc, page, zero });
         if self.table.get(proc, page) != Entry::Untracked {
@@ -72,10 +71,10 @@ impl Core {
         true
     }
 
-    /// Chooses up to `max_pages` victims, all of one process for which `may` holds: of the group of
-    /// runs that has most to give, what is on probation before the rest if that shall leave first,
-    /// the process whose oldest run is the oldest of all, and its oldest runs. They become Evicting
-    /// and hold their slots.
+    /// Chooses victims of up to `max_pages` pages, all of one process for which `may` holds. The
+    /// group of runs with the largest resident part comes first, in it the runs on probation if
+    /// they shall leave first. Of the processes, the one with the oldest run gives its oldest runs.
+    /// The victims become Evicting and hold their slots.
     pub fn pick_victims(
         &mut self,
         max_pages: usize,
@@ -107,7 +106,7 @@ impl Core {
         None
     }
 
-    /// Whether the oldest run of pages of files counts as older than all others.
+    /// Whether the oldest run of file pages leaves first: its age counts `file_age` times.
     fn files_first(&self) -> bool {
         if self.table.groups[usize::from(FILES)].resident == 0 {
             return false;
@@ -122,8 +121,9 @@ impl Core {
         oldest(files..files + 1).saturating_mul(faster) >= oldest(0..files)
     }
 
-    /// Those that have pages of files have a batch already: what is older elsewhere need not go
-    /// instead. But a process may be stopped.
+    /// Whether to wait because all processes with pages of files have a batch under way: older
+    /// pages elsewhere need not leave instead. The wait is limited, since such a process may be
+    /// stopped.
     fn may_wait_for_files(&mut self, procs: &[ProcId], tick: u64) -> bool {
         let has_files = |&p: &ProcId| self.table.proc(p).queues[usize::from(FILES)].iter().any(|queue| queue.len > 0);
         if procs.iter().any(has_files) {
@@ -151,7 +151,7 @@ impl Core {
         self.table.proc(proc).queues[queue.group][queue.probation].head
     }
 
-    /// Takes the resident pages of a range out of turn, up to `max_pages`, from its upper end: the
+    /// Claims the resident pages of a range out of turn, up to `max_pages` from its upper end: the
     /// stack of a thread that must be made to wait.
     pub fn claim_range(&mut self, proc: ProcId, range: PageRange, max_pages: usize, tick: u64) -> Vec<Victim> {
         self.record(&CoreCall::ClaimRange { proc, range, most: max_pages as u32, tick });
@@ -173,7 +173,7 @@ impl Core {
         self.claim(proc, &runs, max_pages)
     }
 
-    /// Resident pages of a run that are not pinned: bit i is its page i.
+    /// Pages of a run that are evictable and not pinned: bit i is its page i.
     fn takeable(&self, run: u32) -> u16 {
         let Run { proc, number, .. } = self.table.runs[run as usize];
         let resident = (0..RUN_PAGES as usize).filter(|&i| evictable(self.table.entry_in(run, i)));
@@ -183,8 +183,8 @@ impl Core {
         pinned.fold(resident, |mask, page| mask & !(1 << page.index()))
     }
 
-    /// Moves runs of which nothing can be taken, since all is pinned, from the old end of the queue
-    /// to the young one. Left there they would make their process the next victim for ever.
+    /// Moves runs whose pages are all pinned from the old end of the queue to the young one. At the
+    /// old end they would make their process the next victim for ever.
     fn pass_pinned(&mut self, proc: ProcId, queue: Queue) {
         for _ in 0..SCAN_RUNS {
             let head = self.head(proc, queue);
@@ -195,15 +195,15 @@ impl Core {
         }
     }
 
-    /// Age stamp of the oldest run of which something can be taken.
+    /// Age stamp of the oldest run, if one of its pages can be taken.
     fn oldest(&self, proc: ProcId, queue: Queue) -> Option<u64> {
         let head = self.head(proc, queue);
         (head != NIL && self.takeable(head) != 0).then(|| self.table.runs[head as usize].stamp)
     }
 
-    /// The oldest runs, as many as a batch takes whole: of the first one a part may have to do.
-    /// What a batch has no room for is not to be among them: they are claimed by address, and those
-    /// at the upper end would stay however old they are.
+    /// The oldest runs, as many as fit into a batch whole; only the first may be cut. A run that
+    /// does not fit must not be among them: runs are claimed in address order, and those at the
+    /// upper end would never leave, however old.
     fn choose_runs(&self, proc: ProcId, queue: Queue, max_pages: usize) -> Vec<u32> {
         let (mut runs, mut i) = (Vec::new(), self.head(proc, queue));
         let (mut pages, mut victims, mut pinned) = (0, 0, 0);
@@ -254,8 +254,8 @@ impl Core {
         victims
     }
 
-    /// What came of pages `first .. first + pages` of a batch. What did not move is still in the
-    /// program.
+    /// Result for pages `first .. first + pages` of a batch. Pages that did not move are still in
+    /// the program.
     pub fn evicted(&mut self, proc: ProcId, first: Page, pages: u32, answer: Answer, tick: u64) {
         self.record(&CoreCall::Evicted { proc, first, pages, answer, tick });
         let Answer { moved, dropped, park, file } = answer;
@@ -305,15 +305,15 @@ impl Core {
         }
     }
 
-    /// Sets the pages of a process that must stay in its memory. Those that are out already come
-    /// back by the faults of their users.
+    /// Sets the pages of a process that must stay in memory. Pinned pages that are evicted already
+    /// come back when a thread faults on them.
     pub fn pin(&mut self, proc: ProcId, pages: impl Iterator<Item = Page>) {
         let pages: Vec<Page> = pages.collect();
         self.record(&CoreCall::Pin { proc, pages: &pages });
         self.table.proc_mut(proc).pinned = pages.into_iter().collect();
     }
 
-    /// Lets all parked runs of a process be tried at once: what they waited for has happened.
+    /// Ends the parking of all runs of a process: what they waited for has happened.
     pub fn unpark(&mut self, proc: ProcId) {
         self.record(&CoreCall::Unpark { proc });
         self.table.unpark(proc, u64::MAX);
@@ -324,7 +324,7 @@ impl Core {
     }
 }
 
-/// Names the 256 KiB region of a page: a hash, equal for its pages and hardly for others.
+/// Hash of the 256 KiB region of a page: equal for its pages, and rarely equal for others.
 fn region(proc: ProcId, page: Page) -> u32 {
     let key = ((u64::from(proc.0) << 48) ^ (page.0 / 64)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (key >> 32) as u32

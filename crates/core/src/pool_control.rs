@@ -1,7 +1,7 @@
-//! What the scheme keeps behind the page table: who leaves the pool, how large it may be, and where
-//! on the swap tier things go.
+//! State of the pool's control: what leaves the pool, how large the pool may be, and where objects
+//! are in the swap tier.
 //!
-//! State and its rules; the calls that change it are in `reclaim` and `writeback`.
+//! The calls that change it are in `reclaim` and `writeback`.
 
 use crate::admission::Selective;
 use crate::blocks::{block_of, BlockMap, BLOCK_BYTES};
@@ -16,23 +16,23 @@ use crate::zone_sizing::{Every, ZoneSizing};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A unit of which zpages are being written.
+/// A unit whose zpages are being written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sealed {
-    /// How many.
+    /// Number of writes under way.
     pub writing: u32,
-    /// The block that gets the whole unit, if the format writes whole units.
+    /// The block for the whole unit, if the swap format is batches; else [`NIL`].
     pub block: u32,
-    /// That will be free by it.
+    /// Frames that will become free.
     pub frames: u32,
-    /// Nothing is in it any more.
+    /// The unit is empty.
     pub gone: bool,
 }
 
-/// Buffers that were written and whose bytes are there still (cervera99, rule 13).
+/// Buffers that have been written and still hold their bytes (cervera99, rule 13).
 #[derive(Debug, Default)]
 struct Clean {
-    /// Frame, and threads that read in it, by block.
+    /// By block: frame, and number of threads that read it.
     by_block: HashMap<u32, (u32, u32)>,
     /// Block by frame.
     by_frame: HashMap<u32, u32>,
@@ -45,29 +45,29 @@ pub(crate) struct PoolControl {
     pub mode: ReplacementMode,
     /// Programs wait for a CPU: see [`PoolControl::cap`].
     pub busy: bool,
-    /// The pool takes nothing for now.
+    /// The pool takes no zpages for now.
     pub closed: bool,
-    /// The mean of what is in the pool, if admission asks for it.
+    /// Mean benefit of the pool, for admission by entropy.
     pub selective: Option<Selective>,
     sizing: Option<ZoneSizing>,
     limit: u32,
-    /// Space of the swap tier, if the format is one of blocks.
+    /// Space of the swap tier, if the swap format uses blocks.
     blocks: BlockMap,
-    /// Raw slots: the block of each object by number, or [`NIL`].
+    /// Raw slots: the block of each object, or [`NIL`].
     slots: Vec<u32>,
-    /// Batches: frames of dirty buffers for which a block is reserved.
+    /// Batches: frames of dirty buffers that have reserved a block.
     dirty: HashSet<u32>,
     pub sealed: HashMap<u32, Sealed>,
     clean: Clean,
-    /// Units that shall be written though there is room.
+    /// Units to write although the pool has room.
     pub due: Vec<Unit>,
-    /// Frames that were missing for the last zpage that had no room.
+    /// Frames that were missing for the last zpage that did not fit.
     pub needed: u32,
-    /// There was none, and nothing has left the pool since.
+    /// A zpage did not fit, and nothing has left the pool since.
     pub full: bool,
-    /// That was not for want of room in the pool: anything that is freed may end it.
+    /// It was not the pool that lacked room: anything that is freed may remove the obstacle.
     pub blocked: bool,
-    /// Frames of units, and zpages alone, that are on their way out of the pool.
+    /// Frames of units, or single zpages, that are being written back.
     pub leaving: u32,
     stores: u64,
     to_swap: u64,
@@ -111,7 +111,7 @@ impl PoolControl {
         }
     }
 
-    /// What kept pages out, other than the pool's own room, may have changed.
+    /// An obstacle other than the pool's own room may be gone.
     pub fn unblock(&mut self) {
         if std::mem::take(&mut self.blocked) {
             self.full = false;
@@ -126,7 +126,8 @@ impl PoolControl {
         self.limit
     }
 
-    /// An object exists: with raw slots it has one from now on, as in the kernel (ezswap, rule Z1).
+    /// An object is created: with raw slots it gets its slot now, as in the kernel (ezswap, rule
+    /// Z1).
     pub fn reserve(&mut self, id: ObjectId) {
         if self.format() == SwapFormat::RawSlots {
             let i = id.0 as usize;
@@ -139,7 +140,7 @@ impl PoolControl {
         }
     }
 
-    /// It is gone.
+    /// The object is gone.
     pub fn unreserve(&mut self, id: ObjectId) {
         if let Some(block) = self.slots.get_mut(id.0 as usize).map(|slot| std::mem::replace(slot, NIL)) {
             if block != NIL {
@@ -148,7 +149,7 @@ impl PoolControl {
         }
     }
 
-    /// The raw slot of an object; one more try to get one if there was none left.
+    /// The raw slot of an object. If none was free at its creation, tries again.
     pub fn slot(&mut self, id: ObjectId) -> Option<u32> {
         if self.slots.get(id.0 as usize).is_none_or(|&slot| slot == NIL) {
             self.reserve(id);
@@ -156,7 +157,7 @@ impl PoolControl {
         self.slots.get(id.0 as usize).copied().filter(|&slot| slot != NIL)
     }
 
-    /// Whether a page can go to the swap tier as it is.
+    /// Whether the swap tier can take a page raw.
     pub fn takes_raw(&mut self, id: ObjectId) -> bool {
         match self.format() {
             _ if !self.swap => false,
@@ -166,8 +167,9 @@ impl PoolControl {
         }
     }
 
-    /// Whether a further page may be taken: with batches a whole block must be there for it,
-    /// whatever it will need, and the table of pages must have room (cervera99, rules 1 to 3).
+    /// Whether the pool may take another page. With batches, a whole block must be free for it,
+    /// however little it will need, and the table of pages must have room (cervera99, rules 1 to
+    /// 3).
     pub fn may_store(&mut self, objects: u64) -> bool {
         if self.format() != SwapFormat::CompressedBatches {
             return !self.closed;
@@ -181,8 +183,8 @@ impl PoolControl {
         room && certain
     }
 
-    /// A zpage lies at the start of a buffer: what was in the frame is gone, and the buffer will
-    /// need a block.
+    /// A zpage was stored at the start of a buffer: the frame's old contents are gone, and the
+    /// buffer will need a block.
     pub fn buffer_begun(&mut self, frame: u32) {
         if self.format() != SwapFormat::CompressedBatches {
             return;
@@ -193,33 +195,32 @@ impl PoolControl {
         self.buffer_again(frame);
     }
 
-    /// A buffer is being written, or is no more.
+    /// A buffer is being written or is gone.
     pub fn buffer_ended(&mut self, frame: u32) {
         if self.dirty.remove(&frame) {
             self.blocks.unreserve();
         }
     }
 
-    /// It goes on as a dirty one.
+    /// The buffer goes on as a dirty one.
     pub fn buffer_again(&mut self, frame: u32) {
         if self.blocks.reserve() {
             self.dirty.insert(frame);
         }
     }
 
-    /// Blocks for so many buffers, contiguous if there is such a run.
+    /// Blocks for `buffers` buffers, contiguous if there is such a run.
     pub fn blocks_for(&mut self, buffers: u32) -> Option<Vec<u32>> {
         let runs = self.blocks.alloc_run(buffers);
         (!runs.is_empty()).then(|| runs.into_iter().flatten().collect())
     }
 
-    /// So many objects are in a block.
+    /// `objects` objects are in a block.
     pub fn take_block(&mut self, block: u32, objects: u32) {
         self.blocks.take(block, objects as u16);
     }
 
-    /// An object has left its block. The frame of a clean buffer that is of no use any more by
-    /// that.
+    /// An object has left its block. Returns the clean buffer that has become useless.
     pub fn leave_block(&mut self, block: u32) -> Option<Unit> {
         if !self.blocks.release(block) {
             return None;
@@ -229,13 +230,13 @@ impl PoolControl {
         Some(Unit(frame))
     }
 
-    /// All that was in a buffer is in this block.
+    /// All contents of a buffer are in this block.
     pub fn cleaned(&mut self, unit: Unit, block: u32) {
         self.clean.by_block.insert(block, (unit.0, 0));
         self.clean.by_frame.insert(unit.0, block);
     }
 
-    /// The frame where the bytes of an object in the swap tier are still.
+    /// The frame that still holds the bytes of an object in the swap tier.
     pub fn clean_frame(&self, extent: crate::ids::Extent) -> Option<u32> {
         if self.clean.by_block.is_empty() {
             return None;
@@ -243,14 +244,14 @@ impl PoolControl {
         self.clean.by_block.get(&block_of(extent)).map(|&(frame, _)| frame)
     }
 
-    /// A thread begins to read there; whether it is the first.
+    /// A thread begins to read a clean buffer; returns the buffer if it is the first reader.
     pub fn read_begins(&mut self, extent: crate::ids::Extent) -> Option<Unit> {
         let (frame, readers) = self.clean.by_block.get_mut(&block_of(extent))?;
         *readers += 1;
         (*readers == 1).then_some(Unit(*frame))
     }
 
-    /// It has ended; whether it was the last.
+    /// A thread has finished reading a clean buffer; returns the buffer if it was the last reader.
     pub fn read_ends(&mut self, extent: crate::ids::Extent) -> Option<Unit> {
         let (frame, readers) = self.clean.by_block.get_mut(&block_of(extent))?;
         *readers -= 1;
@@ -263,8 +264,8 @@ impl PoolControl {
         self.resize(pool);
     }
 
-    /// Looks whether the pool shall grow or shrink, at this tick and with so many pages written to
-    /// the swap tier so far.
+    /// Checks whether the pool shall grow or shrink. `to_swap`: pages written to the swap tier so
+    /// far.
     pub fn look(&mut self, tick: u64, to_swap: u64, pool: &mut dyn Pool) {
         (self.tick, self.to_swap) = (tick, to_swap);
         self.resize(pool);
@@ -279,7 +280,7 @@ impl PoolControl {
         }
     }
 
-    /// Whether the pool shall give some of its pages to the swap tier though the next one has room.
+    /// Whether the pool shall give pages to the swap tier although the next page has room.
     pub fn wants_room(&self, usage: impl Fn() -> PoolUsage) -> bool {
         if !self.due.is_empty() {
             return true;
@@ -303,7 +304,7 @@ impl PoolControl {
         }
     }
 
-    /// Whether a zpage of so many bytes is kept.
+    /// Whether the pool keeps a zpage of `len` bytes.
     pub fn keeps_len(&self, len: u32, usage: impl Fn() -> PoolUsage) -> bool {
         let admission = &self.scheme.admission;
         if admission.kind != AdmissionKind::SizeCap || len <= self.cap() {
@@ -317,7 +318,7 @@ impl PoolControl {
         free * 100 >= total * u64::from(admission.cap_below_percent)
     }
 
-    /// Blocks of the swap tier that hold something or are promised.
+    /// Blocks of the swap tier that are in use or reserved.
     pub fn blocks_in_use(&self) -> u32 {
         self.blocks.used_blocks()
     }
@@ -329,7 +330,7 @@ impl PoolControl {
         policy + self.blocks.metadata_bytes() + tables as u64
     }
 
-    /// Asserts that blocks and units are those of the objects; O(objects).
+    /// Asserts that blocks and units match the objects; O(objects).
     pub fn check(&self, objects: &Objects) {
         self.blocks.check();
         if let ReplacementMode::Policy(policy) = &self.mode {

@@ -1,4 +1,4 @@
-//! From staging to the pool, or past it to the swap tier.
+//! Objects leave staging: for the pool, or raw for the swap tier.
 
 use crate::core_call::CoreCall;
 use crate::engine::Core;
@@ -13,15 +13,15 @@ use crate::scheme::{AdmissionKind, Classes, RoutingKind};
 /// A staged page to compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compress {
-    /// Its contents.
+    /// The object with its contents.
     pub object: ObjectId,
     /// Where the bytes are; they stay until [`Core::compressed`].
     pub slot: StagingSlot,
-    /// Names its 256 KiB region: pages of a region compress alike.
+    /// Hash of its 256 KiB region: pages of a region compress alike.
     pub region: u32,
 }
 
-/// What the codec made of a page.
+/// Result of the codec for a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coded {
     /// One repeated word.
@@ -33,16 +33,16 @@ pub enum Coded {
         /// Bytes.
         len: u32,
     },
-    /// The swap tier has these contents still, and nobody else refers to them there.
+    /// The swap tier still has these contents, and no other object refers to them there.
     Stored(Stored),
-    /// Did not get small enough.
+    /// The result is too long to be of use.
     Incompressible,
 }
 
-/// Where the caller must put the coded bytes, before it releases the core.
+/// Where the caller must put the coded bytes before it releases the core lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placed {
-    /// Nothing to put: same-filled, dropped meanwhile, or wanted meanwhile.
+    /// Nowhere: the page is same-filled, was dropped, or refaulted meanwhile.
     Nothing,
     /// Copy the coded bytes (or, for [`Coded::Incompressible`], the page) to this slot. `grew` says
     /// which frames came into use.
@@ -58,15 +58,15 @@ pub enum Placed {
     Full,
 }
 
-/// Why a page was taken out of a program.
+/// Why a page was evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// In advance, to keep memory free.
+    /// Background reclaim keeps memory free.
     Background,
-    /// A program waits for the room.
+    /// A program waits for memory.
     Direct,
-    /// Its process gives up all of its pages instead of being killed (hybrid18, rules 4 and 9).
-    /// Nobody asks for that yet.
+    /// Its process gives up all of its pages instead of being killed (hybrid18, rules 4 and 9). Not
+    /// used yet.
     Process,
 }
 
@@ -85,14 +85,14 @@ impl Core {
         }
     }
 
-    /// Whether a staged page would go on to the swap tier soon, and came from there: then it is
-    /// worth to look whether its bytes are there still ([`Coded::Stored`]) before it is compressed.
+    /// Whether a staged page came from the swap tier and would soon go there again. Then look
+    /// whether its bytes are still there ([`Coded::Stored`]) before compressing it.
     pub fn goes_on(&mut self, id: ObjectId) -> bool {
         self.record(&CoreCall::GoesOn { object: id });
         self.objects.goes_on(id)
     }
 
-    /// Whether [`Core::offer`] may decide anything.
+    /// Whether the scheme can make [`Core::offer`] decide anything.
     pub fn wants_offer(&self) -> bool {
         let scheme = &self.tunables.scheme;
         self.wants_estimate()
@@ -101,19 +101,18 @@ impl Core {
             || scheme.classes == Classes::FileDropped
     }
 
-    /// Whether [`Core::offer`] wants an estimate of what a page compresses to.
+    /// Whether [`Core::offer`] needs an estimate of a page's compressed size.
     pub fn wants_estimate(&self) -> bool {
         self.pool_control.selective.is_some()
     }
 
-    /// Whether programs wait for a CPU, and a page is read quickly from the swap tier, which takes
-    /// pages.
+    /// Says whether programs wait for a CPU while the swap tier takes pages and reads them quickly.
     pub fn set_busy(&mut self, busy: bool) {
         self.record(&CoreCall::SetBusy { busy });
         self.pool_control.busy = busy;
     }
 
-    /// Longest result of a codec that is of use, bytes.
+    /// Longest useful result of a codec, bytes.
     pub fn len_max(&self) -> u32 {
         let admission = &self.tunables.scheme.admission;
         match (admission.kind, admission.cap_below_percent) {
@@ -122,9 +121,9 @@ impl Core {
         }
     }
 
-    /// A page that was picked, before it is compressed. `None`: it shall be, and
-    /// [`Core::compressed`] is called next. Otherwise it was decided without that. `estimate` is
-    /// the entropy of its first bytes, in 65536ths of what bytes can have.
+    /// Decides about a picked page before it is compressed. `None`: compress it, then call
+    /// [`Core::compressed`]. Otherwise the decision is final. `estimate` is the entropy of the
+    /// page's first bytes, in 65536ths of the largest possible entropy.
     pub fn offer(&mut self, id: ObjectId, origin: Origin, estimate: Option<u32>) -> Option<Placed> {
         self.record(&CoreCall::Offer { object: id, origin, estimate });
         let Place::Compressing(slot) = self.objects.place_of(id) else {
@@ -154,8 +153,8 @@ impl Core {
         Some(placed)
     }
 
-    /// A staged page does not go into the pool: a clean page of a file is dropped, any other goes
-    /// to the swap tier as it is, if that takes it.
+    /// Keeps a staged page out of the pool: drops a clean page of a file, and sends any other raw
+    /// to the swap tier. `None` if the tier does not take it.
     fn leave_out(&mut self, id: ObjectId, slot: StagingSlot) -> Option<Placed> {
         if self.objects.is_file(id) {
             self.staging.give_back(slot);
@@ -169,7 +168,7 @@ impl Core {
         })
     }
 
-    /// The codec is done with a page.
+    /// The codec has finished a page.
     pub fn compressed(&mut self, id: ObjectId, coded: Coded) -> Placed {
         self.record(&CoreCall::Compressed { object: id, coded });
         let undone = !self.effects.spans.is_empty() || !self.effects.moves.is_empty();
@@ -183,7 +182,7 @@ impl Core {
             if let Coded::Stored(stored) = coded {
                 self.effects.extents.push((stored.extent, stored.len));
             }
-            // A fault is reading the slot, or nobody will ever again.
+            // Either a fault is reading the slot, or the page is gone.
             match wanted {
                 true => self.objects.place(id, Place::Staged(slot)),
                 false => self.free_place(id, Place::Compressing(slot)),
@@ -216,8 +215,8 @@ impl Core {
         }
     }
 
-    /// A page that does not compress: what admission by size leaves out, unless it is one of few;
-    /// any other takes a frame.
+    /// An incompressible page: admission by size leaves it out, unless the pool has few raw pages.
+    /// Otherwise it takes a frame.
     fn put_raw_into_pool(&mut self, id: ObjectId, slot: StagingSlot) -> Placed {
         let len = PAGE_BYTES as u32;
         let (control, pool) = (&self.pool_control, &self.pool);
@@ -241,13 +240,13 @@ impl Core {
     fn put_into_pool(&mut self, id: ObjectId, staging: StagingSlot, codec: u8, len: u32) -> Placed {
         let (control, pool) = (&self.pool_control, &self.pool);
         if codec != 0 && !control.keeps_len(len, || pool.usage()) {
-            // Found out after compressing it (zsmalloc-sr, rule 15).
+            // Known only after compression (zsmalloc-sr, rule 15).
             self.counters.incompressible += 1;
             if let Some(placed) = self.leave_out(id, staging) {
                 return placed;
             }
         }
-        // Frames that are missing; none if something else is.
+        // Frames that are missing; `None` if the obstacle is another one.
         let placed = match self.pool_control.may_store(self.objects.live()) {
             true => self.pool.place(len).map_err(|full| {
                 let missing = (full.frames_used + full.frames_needed).saturating_sub(self.pool_control.limit_frames());
@@ -288,14 +287,15 @@ impl Core {
             policy.stored(Zpage { handle: placed.handle, len, file }, unit, self.pool.view(unit));
             let before = self.pool_control.due.len();
             policy.due(&mut self.pool_control.due);
-            // From now on they are as they will be written.
+            // From now on their contents stay as they will be written.
             self.pool_control.due[before..].iter().for_each(|&due| self.pool.seal(due, true));
         }
         self.pool_control.stored(&mut *self.pool);
         self.objects.stored(self.pool.usage().zpages);
     }
 
-    /// There is no room: a new page goes elsewhere if nothing leaves the pool, else it waits.
+    /// The pool has no room: if nothing ever leaves it, a new page bypasses it, else the page
+    /// waits.
     fn no_room(&mut self, id: ObjectId, staging: StagingSlot, missing: Option<u32>) -> Placed {
         let waits = !matches!(self.pool_control.mode, ReplacementMode::Nobody) && self.pool_control.limit_frames() > 0;
         if !waits {

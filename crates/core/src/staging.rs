@@ -1,17 +1,17 @@
-//! Staging slots: which are free, in which area, within one cap over all areas.
+//! Staging slots: the free ones of each area, within one limit over all areas.
 
 use crate::ids::{AreaId, StagingSlot};
 
 #[derive(Debug)]
 struct Area {
-    /// Free slots that still hold memory, last used first.
+    /// Free slots that still hold memory; the last one was used last.
     free: Vec<u32>,
-    /// Punched slots: usable again, but the kernel must give memory.
+    /// Punched slots: free, but the kernel must allocate their memory again.
     punched: Vec<u32>,
     next_fresh: u32,
     capacity: u32,
     in_use: u32,
-    /// The process is gone; the area goes with its last slot.
+    /// The process is gone; the area closes with its last slot in use.
     orphan: bool,
 }
 
@@ -23,9 +23,9 @@ pub(crate) struct Staging {
     pub allocated: u32,
     /// Most slots that may hold memory.
     pub cap: u32,
-    /// Slots whose memory the pager shall give back.
+    /// Slots whose memory the pager must give back.
     pub punch: Vec<StagingSlot>,
-    /// Areas whose segment the pager shall close.
+    /// Areas whose segment the pager must close.
     pub closed: Vec<AreaId>,
 }
 
@@ -52,7 +52,8 @@ impl Staging {
         self.areas[id.0 as usize].as_mut().expect("staging area exists")
     }
 
-    /// A slot of this area, or `None` when the cap is reached and no other area has one to give.
+    /// Takes a slot of this area. `None` if the area is full, or the limit is reached and no other
+    /// area has a free slot with memory.
     pub fn take(&mut self, id: AreaId) -> Option<StagingSlot> {
         if self.area(id).free.is_empty() && !self.grow(id) {
             return None;
@@ -63,7 +64,7 @@ impl Staging {
         Some(StagingSlot { area: id, index })
     }
 
-    /// How many slots of this area there are to take.
+    /// Number of slots that can be taken from this area.
     pub fn room(&self, id: AreaId) -> u32 {
         let area = self.areas[id.0 as usize].as_ref().expect("staging area exists");
         let free = area.free.len() as u32;
@@ -90,7 +91,7 @@ impl Staging {
         true
     }
 
-    /// Takes the memory of a free slot of some other area away.
+    /// Punches a free slot of another area.
     fn shrink_another(&mut self, but: AreaId) -> bool {
         for (i, area) in self.areas.iter_mut().enumerate() {
             let Some(area) = area else { continue };
@@ -140,7 +141,7 @@ trait ContainsDebug {
 }
 
 impl ContainsDebug for Vec<u32> {
-    /// O(n), so only looked at in debug builds.
+    /// O(n), so only in debug builds.
     fn contains_debug(&self, index: u32) -> bool {
         cfg!(debug_assertions) && self.contains(&index)
     }

@@ -1,33 +1,32 @@
-//! Fault-around: how many pages one fault brings, from the faults before it.
+//! Fault-around: how many pages one fault brings, judged by the faults before it.
 //!
-//! A few streams per process remember where a sequential reader would fault next. Of two faults in
-//! a row that come there the second doubles the stream's window (each, for pages of zeros): small
-//! blocks of neighbours shall not make it large. A fault a little further halves it: the reader
-//! leaves pages out, and what is brought in vain must be evicted again. A fault that no stream
-//! expected starts a new stream with a window of one page, in the place of the least recently used
-//! one. Pages between that are resident do not break a stream: they raise no fault.
+//! A process has a few streams, which remember where a sequential reader would fault next. Of two
+//! consecutive faults at that page, the second doubles the stream's window (for pages of zeros each
+//! does): small blocks of neighbours must not make it large. A fault a little further on halves the
+//! window: the reader skips pages, and pages brought in vain must be evicted again. A fault that no
+//! stream expected starts a stream with a window of one page, in place of the least recently used
+//! one. Resident pages in between do not break a stream: they raise no fault.
 //!
-//! Descents do the same for readers that go downwards, apart from the streams: a program that goes
-//! downwards by chance loses none of its streams. The reader may go through a few pages in another
-//! order: a program that frees its objects from the last to the first touches the header of each
-//! block as well, at the low end. When it has come back to pages that it had left out, such pages
-//! come along from then on, and the fault counts as expected. Pages of zeros are never brought
-//! downwards.
+//! Descents do the same for readers that go downwards. They are separate, so that a program that
+//! goes downwards by chance loses no stream. The reader may visit a few pages in another order: a
+//! program that frees its objects from last to first also touches the header of each block, at its
+//! low end. Once such a reader has come back to skipped pages, later faults bring skipped pages
+//! along and count as expected. Pages of zeros are never brought downwards.
 
 use std::ops::Range;
 
 const STREAMS: usize = 8;
-/// Most pages that a sequential reader leaves out: a header, a freed neighbour.
+/// Most pages that a sequential reader skips: a header, a freed neighbour.
 const SKIPPED_PAGES: u32 = 4;
-/// Pages of this many a fault make a stream that is followed over resident pages, and so many of
-/// them at most (2 MiB).
+/// A stream with at least BRIDGE_WINDOW pages a fault continues after resident pages, at most
+/// BRIDGE_PAGES of them (2 MiB).
 const BRIDGE_WINDOW: u32 = 8;
 const BRIDGE_PAGES: u64 = 512;
 
-/// What to bring with a fault.
+/// The pages that a fault brings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Pages from the faulting one on upwards, it included.
+    /// Pages upwards from the faulting one, which is included.
     pub ahead: u32,
     /// Pages below it.
     pub behind: u32,
@@ -42,12 +41,12 @@ impl Window {
     }
 }
 
-/// A window that grows with faults that come where they are expected.
+/// A window that grows with faults at the expected page.
 #[derive(Debug, Clone, Copy, Default)]
 struct Growth {
-    /// 0: not in use.
+    /// Pages; 0 if not in use.
     window: u32,
-    /// Whether the next fault doubles the window if it comes where it is expected.
+    /// Whether the next fault at the expected page doubles the window.
     grows: bool,
 }
 
@@ -70,10 +69,10 @@ impl Growth {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Stream {
-    /// Page of the last fault, and what it brought.
+    /// Page of the last fault, and the window that it got.
     page: u64,
     brought: Window,
-    /// Page after the last one that was brought upwards.
+    /// The page after the last one brought upwards.
     next: u64,
     growth: Growth,
     used: u64,
@@ -84,9 +83,9 @@ struct Descent {
     /// Lowest page that was brought.
     low: u64,
     growth: Growth,
-    /// Pages that were left out last, from the first to the one after the last.
+    /// Pages skipped last: the first one, and the one after the last.
     left_out: (u64, u64),
-    /// Whether the reader has come back to such pages.
+    /// Whether the reader has come back to skipped pages.
     comes_back: bool,
     used: u64,
 }
@@ -100,9 +99,9 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Pages to bring with a fault at `page`, 1..=max. `resident`: whether all of these pages are
-    /// in the program, so that a reader passes them without a fault. `zeros`: they are new. A fault
-    /// that is asked about again gets the same answer.
+    /// The pages to bring with a fault at `page`; 1..=max. `resident`: whether all pages of a range
+    /// are in the program, so that a reader passes them without a fault. `zeros`: the pages are
+    /// new. When the pager asks about the same fault again, it gets the same answer.
     pub fn window(&mut self, page: u64, max: u32, zeros: bool, resident: impl Fn(Range<u64>) -> bool) -> Window {
         self.clock += 1;
         let recent = |s: &&Stream| s.growth.window > 0 && s.page == page && s.used + 64 > self.clock;
@@ -117,7 +116,7 @@ impl Streams {
         stream.brought
     }
 
-    /// The stream of a fault, its window as it is now.
+    /// Finds or starts the stream of a fault and updates its window.
     fn stream(&mut self, page: u64, max: u32, zeros: bool, resident: impl Fn(Range<u64>) -> bool) -> &mut Stream {
         let skips = |s: &Stream| page - s.next <= u64::from(s.growth.window.min(SKIPPED_PAGES));
         let passes = |s: &Stream| s.growth.passes(s.next..page, &resident);
@@ -133,7 +132,7 @@ impl Streams {
         stream
     }
 
-    /// What a reader that goes downwards wants with a fault.
+    /// The pages that a fault brings if the reader goes downwards.
     fn descend(&mut self, page: u64, max: u32, resident: impl Fn(Range<u64>) -> bool) -> Window {
         let clock = self.clock;
         let alone = Window { ahead: 1, behind: 0, down: false };
@@ -168,14 +167,15 @@ impl Streams {
 mod tests {
     use super::*;
 
-    /// The window of a fault that goes upwards.
+    /// The window of a fault of an upward reader.
     fn up(streams: &mut Streams, page: u64, resident: impl Fn(Range<u64>) -> bool) -> u32 {
         let window = streams.window(page, 16, false, resident);
         assert_eq!((window.behind, window.down), (0, false), "at {page}");
         window.ahead
     }
 
-    /// Streams after so many faults of a sequential reader from page 100 on, and the next page.
+    /// Streams after `faults` faults of a sequential reader that starts at page 100, and its next
+    /// page.
     fn sequential(faults: u32) -> (Streams, u64) {
         let (mut streams, mut page) = (Streams::default(), 100);
         (0..faults).for_each(|_| page += u64::from(up(&mut streams, page, |_| false)));
@@ -207,8 +207,8 @@ mod tests {
         assert_eq!(up(&mut streams, page + 17, |_| false), 4);
         assert_eq!(up(&mut streams, page + 21, |_| false), 8);
         assert_eq!(up(&mut streams, page + 30, |pages| pages == (page + 29..page + 30)), 8, "resident, not left out");
-        // Every other block of 8 pages: two of each are brought in vain. With twice as many pages
-        // at each fault it would be seven.
+        // The reader wants every other block of 8 pages: of each block's pages two are brought in
+        // vain. If every fault doubled the window, it would be seven.
         let (mut streams, mut vain, mut page) = (Streams::default(), 0, 0);
         while page < 8000 {
             let window = up(&mut streams, page, |_| false);
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(up(&mut streams, page + 1000, |_| true), 1, "a new stream is not followed");
     }
 
-    /// Faults of a reader of these pages: page, pages from there on, pages below.
+    /// Faults of a reader of these pages: faulting page, pages upwards from it, pages below it.
     fn faults(streams: &mut Streams, pages: impl Iterator<Item = u64>) -> Vec<(u64, u32, u32)> {
         let mut there = std::collections::BTreeSet::new();
         let mut faults = Vec::new();
@@ -270,8 +270,7 @@ mod tests {
             assert!(faults.len() < 85, "{order:?}: {} faults for 1000 pages", faults.len());
             assert!(faults.iter().all(|&(_, ahead, behind)| ahead + behind <= 16), "{faults:?}");
         }
-        // Blocks of four pages: those that were left out come along when the reader has come back
-        // to some.
+        // Blocks of four pages: skipped pages come along once the reader has come back to some.
         let mut streams = Streams::default();
         let pages = [15, 14, 13, 12, 11, 8, 10, 9, 7, 4, 6, 5];
         let got = faults(&mut streams, pages.into_iter());

@@ -2,7 +2,7 @@
 //!
 //! A run holds sixteen entries of 4 bytes. A B-tree per process, keyed by run number, finds the
 //! runs, so that operations on ranges (munmap, mremap) cost only what they cover.
-//!
+
 use crate::core_call::Decided;
 use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;

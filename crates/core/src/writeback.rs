@@ -1,4 +1,4 @@
-//! From the pool to the swap tier.
+//! Writeback: objects leave the pool for the swap tier.
 
 use crate::blocks::{self, block_of};
 use crate::core_call::CoreCall;
@@ -12,18 +12,18 @@ use crate::replacement::{ReplacementMode, Zpage};
 use crate::scheme::SwapFormat;
 use crate::swap_log::{stored_bytes, SegmentId};
 
-/// Pages that one call chooses at most, if each is written as it is: as many as the kernel reclaims
-/// at once (SWAP_CLUSTER_MAX).
+/// Most pages of one call if pages are written raw: as many as the kernel reclaims at once
+/// (SWAP_CLUSTER_MAX).
 const RAW_PAGES: usize = 32;
 
-/// Frames that leave the pool at once when it is full: one in so many, and so many at most.
+/// When the pool is full, one frame in AHEAD_PART leaves at once, and at most AHEAD_FRAMES.
 const AHEAD_PART: u32 = 64;
 const AHEAD_FRAMES: u32 = 16;
 
 /// A pooled object to write to the swap tier. Its bytes stay until [`Core::written`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteBack {
-    /// Its contents.
+    /// The object with its contents.
     pub object: ObjectId,
     /// Where the bytes are.
     pub slot: Slot,
@@ -31,14 +31,16 @@ pub struct WriteBack {
     pub len: u32,
     /// Codec number.
     pub codec: u8,
-    /// Where it shall be, if the format is one of blocks. Raw slots get the page decompressed;
-    /// batches the whole frame, once for all objects in it, which follow each other.
+    /// Its place in the swap tier, if the swap format uses blocks. A raw slot takes the
+    /// decompressed page. A batch takes the whole frame, written once for all of its objects, which
+    /// are consecutive.
     pub to: Option<Extent>,
 }
 
 impl Core {
-    /// The pooled objects that shall leave now, up to `max_bytes` in the swap tier: as the scheme's
-    /// replacement says. `pressed`: the pool must give room; otherwise only what is due.
+    /// Picks the pooled objects that the scheme's replacement mode writes back now, up to
+    /// `max_bytes` in the swap tier. `pressed`: the pool must give room; otherwise only objects
+    /// that are due.
     pub fn pick_writeback(&mut self, pressed: bool, max_bytes: u32, out: &mut Vec<WriteBack>) {
         self.record(&CoreCall::PickWriteback { pressed, most_bytes: max_bytes });
         match self.pool_control.mode {
@@ -56,9 +58,8 @@ impl Core {
         }
     }
 
-    /// From the heads of queues, one after the other: of the group of runs that has most in the
-    /// pool, what is on probation before the rest if that shall leave first, the oldest of them. Up
-    /// to `last`.
+    /// Picks from queues, given by their heads, one after the other. Each gives its oldest objects,
+    /// up to `last`.
     fn pick_single(&mut self, heads: &[u32], last: u32, max_bytes: u32, out: &mut Vec<WriteBack>) {
         let mut bytes = 0;
         let raw = self.pool_control.format() == SwapFormat::RawSlots;
@@ -82,7 +83,7 @@ impl Core {
                 let to = match raw {
                     true => match self.pool_control.slot(id) {
                         Some(slot) => Some(blocks::extent(slot, 0)),
-                        // There was none left: it stays.
+                        // No slot is left: the object stays.
                         None => continue,
                     },
                     false => None,
@@ -108,7 +109,7 @@ impl Core {
         out.push(WriteBack { object: id, slot, len, codec, to });
     }
 
-    /// A clean page of a file need not be written: it is dropped (ezswap, rule C8). Whether it was
+    /// Drops a clean page of a file, which needs no write (ezswap, rule C8). Returns whether it was
     /// one.
     fn drop_file(&mut self, id: ObjectId) -> bool {
         let Place::Pooled(handle) = self.objects.place_of(id) else { return false };
@@ -121,15 +122,15 @@ impl Core {
         file
     }
 
-    /// Whole units, until as many frames leave as are missing. Of the last one, in a log, what
-    /// there is room for.
+    /// Picks whole units, until as many frames leave as are missing. In a log, the last unit is cut
+    /// to the room that is left.
     fn pick_units(&mut self, max_bytes: u32, out: &mut Vec<WriteBack>) {
         let mut room = if self.pool_control.format() == SwapFormat::CompressedExtents { max_bytes } else { u32::MAX };
         if room < stored_bytes(PAGE_BYTES as u32) {
             return;
         }
         let mut units = std::mem::take(&mut self.pool_control.due);
-        // Some more than are missing, so that not each page has to wait for a write of its own.
+        // More frames than are missing, so that not every page has to wait for a write.
         let ahead = (self.pool_control.limit_frames() / AHEAD_PART).clamp(1, AHEAD_FRAMES);
         let wanted = self.pool_control.needed.max(ahead);
         while units.is_empty() && self.pool_control.leaving < wanted && out.len() < RAW_PAGES && room > 0 {
@@ -142,7 +143,7 @@ impl Core {
             self.evict_units(&units, &mut room, out);
             units.clear();
             if before == (out.len(), self.pool.usage().frames) {
-                // Nothing that could leave now.
+                // No unit can leave now.
                 break;
             }
         }
@@ -154,7 +155,7 @@ impl Core {
         if self.pool_control.format() == SwapFormat::CompressedBatches && !units.is_empty() {
             units.iter().for_each(|unit| self.pool_control.buffer_ended(unit.0));
             places = self.pool_control.blocks_for(units.len() as u32).unwrap_or_else(|| {
-                // As many as can.
+                // As many units as there are blocks.
                 (0..units.len()).map_while(|_| self.pool_control.blocks_for(1)).flatten().collect()
             });
             units[places.len()..].iter().for_each(|&unit| self.return_unit(unit));
@@ -164,8 +165,8 @@ impl Core {
         }
     }
 
-    /// Begins to write what is in a unit. What somebody reads just now stays behind, and leaves by
-    /// that.
+    /// Begins to write the objects of a unit. An object that a fault is reading stays behind; the
+    /// end of that fault removes it.
     fn evict_unit(&mut self, unit: Unit, block: u32, room: &mut u32, out: &mut Vec<WriteBack>) {
         self.pool.seal(unit, true);
         self.counters.evicted_units += 1;
@@ -203,7 +204,7 @@ impl Core {
             self.begin_write(id, handle, slot, len, to, out);
         }
         if block != NIL {
-            // What it was handed out for, the write, keeps it until the last object is told of.
+            // The write holds the block until the result of its last object is reported.
             self.pool_control.take_block(block, writing);
         }
         if writing > 0 {
@@ -219,7 +220,7 @@ impl Core {
         }
     }
 
-    /// A unit that was to be evicted is one like any other again.
+    /// Makes a unit ordinary again that was to be evicted.
     fn return_unit(&mut self, unit: Unit) {
         self.pool.seal(unit, false);
         if self.pool_control.format() == SwapFormat::CompressedBatches {
@@ -230,7 +231,7 @@ impl Core {
         }
     }
 
-    /// An object leaves the pool. Returns how many frames became free by that.
+    /// Removes an object from the pool. Returns how many frames became free.
     pub(crate) fn unpool(&mut self, id: ObjectId, handle: Handle) -> u32 {
         let (unit, len) = (self.pool.unit(handle), self.pool.slot(handle).1);
         let before = matches!(self.pool_control.mode, ReplacementMode::Policy(_)).then(|| self.pool.view(unit));
@@ -238,7 +239,7 @@ impl Core {
         self.pool_control.full = false;
         let gone = !span.is_empty() || self.pool.clean(unit);
         if span.is_empty() && gone && !self.pool_control.sealed.contains_key(&unit.0) {
-            // It was to be written, and need not be any more (cervera99, 5.13).
+            // It was waiting for a write that is no longer needed (cervera99, 5.13).
             span = self.pool.discard(unit);
         }
         if let Some(sealed) = self.pool_control.sealed.get_mut(&unit.0).filter(|_| gone) {
@@ -266,11 +267,11 @@ impl Core {
         span.frames
     }
 
-    /// An object leaves the swap tier.
+    /// Removes an object from the swap tier.
     pub(crate) fn unswap(&mut self, id: ObjectId, extent: Extent) {
         match self.pool_control.format() {
             SwapFormat::CompressedExtents => self.effects.extents.push((extent, self.objects.codec(id).1)),
-            // The slot goes with the object.
+            // The slot is freed with the object.
             SwapFormat::RawSlots => {}
             SwapFormat::CompressedBatches => self.leave_block(block_of(extent)),
         }
@@ -283,8 +284,8 @@ impl Core {
         }
     }
 
-    /// The write of an object ended: `None` if it failed. An extent that is not kept comes back as
-    /// an effect.
+    /// The write of an object has ended; `None`: it failed. An extent that is not used comes back
+    /// as an effect.
     pub fn written(&mut self, id: ObjectId, extent: Option<Extent>) {
         self.record(&CoreCall::Written { object: id, extent });
         let place = self.objects.place_of(id);
@@ -326,7 +327,7 @@ impl Core {
         }
     }
 
-    /// What was written is of no use, or nothing was.
+    /// Gives back the space of a write that failed or is no longer needed.
     fn not_kept(&mut self, extent: Option<Extent>, len: u16, sealed: Option<Sealed>) {
         match (self.pool_control.format(), extent, sealed) {
             (SwapFormat::CompressedExtents, Some(extent), _) => self.effects.extents.push((extent, len)),
@@ -335,7 +336,7 @@ impl Core {
         }
     }
 
-    /// One write less of a unit; after the last one it is empty, or one like any other again.
+    /// One write of a unit has ended. After the last one the unit is empty, or ordinary again.
     fn unit_written(&mut self, unit: Unit) {
         let Some(sealed) = self.pool_control.sealed.get_mut(&unit.0) else { return };
         sealed.writing -= 1;
@@ -350,7 +351,7 @@ impl Core {
             self.pool_control.cleaned(unit, block);
             self.pool.seal(unit, false);
         }
-        // Before the unit wants one again: if there is no other, it is this one.
+        // Before the unit reserves a block again: if no other is free, it gets this one.
         if block != NIL {
             self.leave_block(block);
         }
@@ -359,8 +360,8 @@ impl Core {
         }
     }
 
-    /// The object in the swap tier at this place, if it is still there and nobody reads it: it may
-    /// be appended elsewhere.
+    /// The object's place in the swap tier, if it is still in this segment and no fault reads it:
+    /// only then may it be appended elsewhere.
     pub fn movable(&self, id: ObjectId, segment: SegmentId) -> Option<Stored> {
         let Place::Swapped(extent) = self.objects.place_if_live(id)? else { return None };
         let (codec, len) = self.objects.codec(id);
@@ -368,8 +369,8 @@ impl Core {
         here.then_some(Stored { extent, len, codec })
     }
 
-    /// The object's bytes were appended anew. Whichever of the two places it is not in comes back
-    /// as an effect.
+    /// The object's bytes were appended again, by cleaning. The place that it does not use comes
+    /// back as an effect.
     pub fn relocated(&mut self, id: ObjectId, from: Extent, to: Stored) {
         self.record(&CoreCall::Relocated { object: id, from, to });
         let same = self.objects.place_if_live(id) == Some(Place::Swapped(from)) && !self.objects.pinned(id);

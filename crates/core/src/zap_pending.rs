@@ -1,10 +1,10 @@
-//! Ranges of which a REMOVE was read, and whose zap may be still to come.
+//! Ranges with a REMOVE event whose zap may still come.
 //!
-//! A thread raises the event, waits until it is read, and zaps then: at any later moment, until a
-//! proof (`begin_proof`) says that every thread has left the call. What was present at the event is
-//! in quarantine. What comes into the range after it is right with the zap before and with the zap
-//! after: it may leave for the pool, and if it is missing it reads as zeros, which is what
-//! [`Entry::Lazy`](crate::Entry::Lazy) says.
+//! The thread that raises a REMOVE waits until the event is read, and zaps then: at any later
+//! moment, until a proof (`begin_proof`) shows that every thread has left the call. Pages present
+//! at the event are quarantined. A page that comes into the range afterwards is right with the zap
+//! before it and with the zap after it. It may be evicted, and if it is absent it reads as zeros:
+//! that is [`Entry::Lazy`](crate::Entry::Lazy).
 
 use crate::ids::{Page, PageRange};
 use std::collections::BTreeMap;
@@ -14,23 +14,23 @@ const RANGES_MAX: usize = 4096;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ZapPending {
-    /// First page to one past the last and the epoch of the newest REMOVE in it; they do not
+    /// By first page: one past the last page, and the epoch of the newest REMOVE. Ranges do not
     /// overlap.
     ranges: BTreeMap<u64, (u64, u32)>,
-    /// The last epoch that is proved, if its ranges are still there.
+    /// The newest epoch that is proved, while its ranges are still listed.
     over: Option<u32>,
 }
 
 impl ZapPending {
-    /// A REMOVE of a range was read.
+    /// A REMOVE event of a range was read.
     pub fn add(&mut self, range: PageRange, epoch: u32) {
         let (start, end) = (range.first.0, range.end());
         if start >= end {
             return;
         }
         self.cut(start, end);
-        // Bounded: a zap-pending range that covers the gap to its neighbour as well is weaker, but
-        // never wrong.
+        // At the limit a range is widened over the gap to its neighbour: that is weaker, but never
+        // wrong.
         let full = self.ranges.len() >= RANGES_MAX;
         match self.ranges.range_mut(..start).next_back() {
             Some((_, last)) if full || *last == (start, epoch) => *last = (end, last.1.max(epoch)),
@@ -42,7 +42,7 @@ impl ZapPending {
         }
     }
 
-    /// Takes a range out.
+    /// Cuts a range out.
     fn cut(&mut self, start: u64, end: u64) {
         let from = self.ranges.range(..start).next_back().map_or(start, |(&s, _)| s);
         let hit: Vec<(u64, (u64, u32))> = self.ranges.range(from..end).map(|(&s, &d)| (s, d)).collect();
@@ -57,18 +57,18 @@ impl ZapPending {
         }
     }
 
-    /// The newest epoch in which a zap of the page was pending.
+    /// The epoch of the newest pending zap of the page.
     pub fn of(&self, page: Page) -> Option<u32> {
         let (_, &(end, epoch)) = self.ranges.range(..=page.0).next_back()?;
         (page.0 < end).then_some(epoch)
     }
 
-    /// All threads have left the calls up to this epoch.
+    /// All threads have left the calls of this epoch and of those before it.
     pub fn over(&mut self, epoch: u32) {
         self.over = self.over.max(Some(epoch));
     }
 
-    /// Forgets the ranges of which that was said.
+    /// Forgets the ranges of proved epochs.
     pub fn end(&mut self) {
         if let Some(epoch) = self.over.take() {
             self.ranges.retain(|_, d| d.1 > epoch);
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn too_many_ranges_become_wider_and_none_is_lost() {
         let mut zap_pending = ZapPending::default();
-        // From above to below and back: with a neighbour before it, and without.
+        // In scattered order: with a neighbour below, and without.
         let all: Vec<u64> = (0..RANGES_MAX as u64 + 50).map(|i| (i * 7919) % 100_003 * 4 + 8).collect();
         for (i, &page) in all.iter().enumerate() {
             zap_pending.add(range(page, 2), i as u32);
