@@ -1,5 +1,4 @@
-//! Selective admission: only pages that are worth as much as the mean of the pool are compressed
-//! and put into it.
+//! Selective admission: the pool takes only pages that are worth at least the mean of the pool.
 //!
 //! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access
 //! 2019, section III.B:
@@ -9,55 +8,53 @@
 //! mean benefit      = capacity * mean cost * hit rate / mean ratio of the pool      (equation 2)
 //! ```
 //!
-//! *Cost* is what is saved when the page is found in the pool: [`COST_FILE`], [`COST_ANONYMOUS`]. A
-//! *ratio* is compressed / original length: that of a new page is estimated from its entropy, those
-//! in the pool are known. *Capacity* is the part of the pool that is in use, and *hit rate* the
-//! part of the last 256 pages brought in that came from the pool.
+//! *Cost* is what a hit in the pool saves: [`COST_FILE`], [`COST_ANONYMOUS`]. A *ratio* is
+//! compressed length / original length; for a new page it is estimated from the entropy, for pages
+//! in the pool it is known. *Capacity* is the used part of the pool. *Hit rate* is the part of the
+//! last 256 pages brought in that came from the pool.
 //!
-//! What the paper leaves open:
+//! The paper leaves some points open. Here:
 //!
 //! - The ratios in the pool are the real ones; a page that did not compress has the ratio 1.
-//! - The whole of which capacity is a part is the pool's limit, not what it has of it. After the
-//!   limit was lowered it may be above 1: nothing is cut off, since the pool should become smaller
-//!   then.
-//! - A page of entropy 0 is always worth it, and any page is while the pool is empty or no hit is
-//!   remembered.
+//! - Capacity is relative to the pool's limit, not to the memory that the pool has. After the limit
+//!   was lowered it can exceed 1; it is not clamped, because the pool should shrink then.
+//! - A page of entropy 0 is always admitted, and so is any page while the pool is empty or the
+//!   window has no hit.
 //!
-//! Whether a page that was never offered to the pool counts as a miss is up to the caller
-//! (`admission.offered_window`), and so is what becomes of a page that is not admitted.
+//! The caller decides whether a page that was never offered to the pool counts as a miss
+//! (`admission.offered_window`), and what happens to a page that is not admitted.
 
 use crate::pool::FRAME_BYTES;
 
 /// Cost of a clean page of a file that is not in the pool: one read (III.B).
 pub const COST_FILE: u64 = 1;
-/// Cost of an anonymous page that is not in the pool: one read, and a write, which takes as long as
-/// two to four random reads of flash (III.B).
+/// Cost of an anonymous page that is not in the pool: one read, and one write, which takes as long
+/// as two to four random reads of flash (III.B).
 pub const COST_ANONYMOUS: u64 = 4;
 
-/// Pages that the hit rate is about.
+/// Pages in the window of the hit rate.
 pub const WINDOW_PAGES: u64 = 256;
 
-/// Estimated ratios are in parts of this.
+/// Estimated ratios are in units of 1 / `RATIO_ONE`.
 pub const RATIO_ONE: u32 = 1 << 16;
 
 const WORDS: usize = WINDOW_PAGES as usize / u64::BITS as usize;
 
-/// What the pool is worth, kept up with every page that enters or leaves it.
+/// Sums over the pool, updated with every page that enters or leaves it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selective {
-    /// One bit a page, 1 for a hit; the newest is the highest bit of the first word.
+    /// One bit a page, 1 for a hit; the newest bit is the highest of the first word.
     window: [u64; WORDS],
-    /// Ones in it.
+    /// Ones in the window.
     hits: u32,
     zpages: u64,
-    /// Sum of their costs.
+    /// Sum of the zpages' costs.
     cost: u64,
-    /// Sum of their lengths, bytes.
+    /// Sum of the zpages' lengths, bytes.
     bytes: u64,
 }
 
-/// What a zpage counts in the mean ratio: at most a page, however one that did not compress is
-/// stored.
+/// Length that counts in the mean ratio: at most a page, however an incompressible page is stored.
 fn bytes_of(csize_bytes: u32) -> u64 {
     u64::from(csize_bytes.min(FRAME_BYTES))
 }
@@ -76,7 +73,7 @@ impl Selective {
         Selective::default()
     }
 
-    /// A page was asked for: it came from the pool, or not.
+    /// A page was requested: `hit` if it came from the pool.
     pub fn paged_in(&mut self, hit: bool) {
         self.hits -= (self.window[WORDS - 1] & 1) as u32;
         for word in (1..WORDS).rev() {
@@ -86,33 +83,33 @@ impl Selective {
         self.hits += u32::from(hit);
     }
 
-    /// A zpage of so many bytes is in the pool now.
+    /// A zpage of `csize_bytes` bytes has entered the pool.
     pub fn entered(&mut self, csize_bytes: u32, file: bool) {
         self.zpages += 1;
         self.cost += cost_of(file);
         self.bytes += bytes_of(csize_bytes);
     }
 
-    /// It is no longer.
+    /// A zpage has left the pool.
     pub fn left(&mut self, csize_bytes: u32, file: bool) {
         self.zpages -= 1;
         self.cost -= cost_of(file);
         self.bytes -= bytes_of(csize_bytes);
     }
 
-    /// Whether a page is worth its place: `r_est_65536` is its estimated ratio in 1/65536. Of the
-    /// pool's `total_bytes`, the zpages take `used_bytes`, with what each leaves unused at the end
-    /// of its chunks.
+    /// Whether a page is worth its place. `r_est_65536` is its estimated ratio in 1/65536. The
+    /// zpages take `used_bytes` of the pool's `total_bytes`, including the unused ends of their
+    /// chunks.
     ///
-    /// Exact: both sides are multiplied by what they would be divided by. With fewer than 2^32
-    /// zpages no product comes near 2^128.
+    /// Exact: instead of dividing, both sides are multiplied by the other's divisor. With fewer
+    /// than 2^32 zpages no product comes near 2^128.
     pub fn admits(&self, r_est_65536: u32, file: bool, used_bytes: u64, total_bytes: u64) -> bool {
         let (worth, per) = self.average(used_bytes, total_bytes);
         let ours = u128::from(cost_of(file)) * u128::from(RATIO_ONE / AVERAGE_UNIT) * per;
         ours >= u128::from(r_est_65536) * worth
     }
 
-    /// The mean benefit in 1/1000, rounded: for statistics.
+    /// Mean benefit in 1/1000, rounded; for statistics.
     pub fn average_benefit_permille(&self, used_bytes: u64, total_bytes: u64) -> u64 {
         let (worth, per) = self.average(used_bytes, total_bytes);
         if worth == 0 {
@@ -122,20 +119,20 @@ impl Selective {
         (worth + per / 2).checked_div(per).map_or(u64::MAX, |benefit| benefit.try_into().unwrap_or(u64::MAX))
     }
 
-    /// Ones in the window of the last [`WINDOW_PAGES`] pages that were brought in.
+    /// Hits among the last [`WINDOW_PAGES`] pages that were brought in.
     pub fn hits(&self) -> u32 {
         self.hits
     }
 
-    /// Equation 2 as a fraction, to be multiplied by [`AVERAGE_UNIT`]. The number of zpages, by
-    /// which the costs and the ratios would be divided, is left out of both.
+    /// Equation 2 as a fraction, to be multiplied by [`AVERAGE_UNIT`]. The number of zpages would
+    /// divide both the costs and the ratios, so it is left out.
     fn average(&self, used_bytes: u64, total_bytes: u64) -> (u128, u128) {
         let worth = u128::from(used_bytes) * u128::from(self.cost) * u128::from(self.hits);
         (worth, u128::from(total_bytes) * u128::from(self.bytes))
     }
 
-    /// Panics unless the number of hits is that of the window, and the sums can be those of so many
-    /// zpages.
+    /// Panics unless the number of hits matches the window and the sums are possible for this
+    /// number of zpages.
     pub fn check(&self) {
         assert_eq!(self.hits, self.window.iter().map(|word| word.count_ones()).sum::<u32>());
         assert!((self.zpages * COST_FILE..=self.zpages * COST_ANONYMOUS).contains(&self.cost), "{self:?}");
@@ -143,7 +140,7 @@ impl Selective {
     }
 }
 
-/// Bytes of a page for each page of the window.
+/// Bytes of a page per page of the window.
 const AVERAGE_UNIT: u32 = FRAME_BYTES / WINDOW_PAGES as u32;
 const _: () = assert!(RATIO_ONE % AVERAGE_UNIT == 0 && FRAME_BYTES % WINDOW_PAGES as u32 == 0);
 
@@ -157,7 +154,7 @@ mod tests {
         (r * f64::from(RATIO_ONE)) as u32
     }
 
-    /// A pool of 100 zpages of so many bytes each, and so many hits and then misses.
+    /// A pool of 100 zpages of `csize` bytes, with first `hits` hits and then `misses` misses.
     fn pool(csize: u32, file: bool, hits: u32, misses: u32) -> Selective {
         let mut pool = Selective::new();
         (0..100).for_each(|_| pool.entered(csize, file));
@@ -167,7 +164,7 @@ mod tests {
         pool
     }
 
-    /// By equations 1 and 2 as they stand: benefit of the page, mean benefit.
+    /// Equations 1 and 2 as printed: benefit of the page, mean benefit.
     fn formula(pool: &Selective, r: u32, file: bool, used: u64, total: u64) -> (f64, f64) {
         let zpages = pool.zpages as f64;
         let (mean_cost, mean_ratio) = (pool.cost as f64 / zpages, pool.bytes as f64 / 4096.0 / zpages);
@@ -185,7 +182,8 @@ mod tests {
 
     #[test]
     fn s1_s2_s3_s7_vector_of_the_specification() {
-        // All anonymous, full, half of the pages found, a quarter in size: 1 * 4 * 0.5 / 0.25.
+        // All anonymous, pool full, half of the requests are hits, ratio a quarter: 1 * 4 * 0.5 /
+        // 0.25.
         let pool = pool(1024, false, 128, 128);
         assert_eq!(pool.average_benefit_permille(POOL, POOL), 8000);
         assert!(pool.admits(ratio(0.5), false, POOL, POOL), "4 / 0.5 is 8: equality admits");
@@ -203,21 +201,21 @@ mod tests {
             let (file, anonymous) = (last(true), last(false));
             assert!(file > 0 && anonymous < 4 * RATIO_ONE && anonymous / 4 == file, "{file} {anonymous}");
         }
-        // And in the pool: with pages of files alone the mean is a quarter.
+        // The same for pages in the pool: with file pages only, the mean is a quarter.
         assert_eq!(pool(1024, true, 128, 128).average_benefit_permille(POOL, POOL), 2000);
     }
 
     #[test]
     fn s3_averages_are_over_what_is_in_the_pool_now() {
         let mut mixed = pool(1024, false, 256, 0);
-        // 100 anonymous of 1024 bytes, 100 of files of 3072: mean cost 2.5, mean ratio 0.5.
+        // 100 anonymous pages of 1024 bytes, 100 file pages of 3072: mean cost 2.5, mean ratio 0.5.
         (0..100).for_each(|_| mixed.entered(3072, true));
         assert_eq!(mixed.average_benefit_permille(POOL, POOL), 5000);
-        // Without the anonymous ones: 1 / 0.75.
+        // Without the anonymous pages: 1 / 0.75.
         (0..100).for_each(|_| mixed.left(1024, false));
         assert_eq!(mixed.average_benefit_permille(POOL, POOL), 1333);
         mixed.check();
-        // One that did not compress counts as ratio 1, however it is stored.
+        // A page that did not compress counts with ratio 1, however it is stored.
         let raw = pool(4200, false, 256, 0);
         assert_eq!(raw.average_benefit_permille(POOL, POOL), 4000);
     }
@@ -228,7 +226,7 @@ mod tests {
         assert_eq!(pool.hits(), 256);
         (0..64).for_each(|_| pool.paged_in(false));
         assert_eq!(pool.hits(), 192);
-        // The oldest hits leave first, and one bit at a time.
+        // The oldest hits leave first, one bit at a time.
         (0..192).for_each(|_| pool.paged_in(true));
         assert_eq!(pool.hits(), 192);
         (0..64).for_each(|done| {
@@ -275,9 +273,9 @@ mod tests {
         assert_eq!(pool.average_benefit_permille(POOL / 2, POOL), 4000);
         assert!(pool.admits(ratio(1.0), false, POOL / 2, POOL) && !pool.admits(ratio(1.0), false, POOL / 2 + 1, POOL));
         assert!(pool.admits(ratio(0.25), true, POOL / 2, POOL) && !pool.admits(ratio(0.25) + 1, true, POOL / 2, POOL));
-        // Above the limit it asks for more than a full one.
+        // Above the limit the mean is higher than that of a full pool.
         assert_eq!(pool.average_benefit_permille(POOL, POOL / 2), 16_000);
-        // No room at all: nothing is worth it, but what costs none.
+        // Without any room only pages of entropy 0 are admitted.
         assert_eq!(pool.average_benefit_permille(POOL, 0), u64::MAX);
         assert!(!pool.admits(1, false, POOL, 0) && pool.admits(0, true, POOL, 0));
     }
@@ -316,7 +314,7 @@ mod tests {
             let total = 1 + next(1 << 31) * next(1 << 10);
             let used = total / 1000 * next(1001);
             let file = next(2) == 0;
-            // Half of them near the border, if there is one: up to a hundredth above or below.
+            // Half of them near the threshold, if there is one: at most a hundredth above or below.
             let border = formula(&pool, RATIO_ONE, file, used, total);
             let near = (border.0 / border.1 * f64::from(RATIO_ONE) * (0.99 + next(2001) as f64 / 1e5)) as u32;
             let r = if (1..=RATIO_ONE).contains(&near) && next(2) == 0 { near } else { 1 + next(65536) as u32 };
@@ -334,7 +332,7 @@ mod tests {
         assert!(yes > 2000 && no > 2000 && close < 50, "{yes} {no} {close}");
     }
 
-    /// Products of the largest pools that there can be do not overflow.
+    /// No product overflows with the largest possible pools.
     #[test]
     fn s7_extremes() {
         let zpages = u64::from(u32::MAX);

@@ -1,4 +1,5 @@
-//! Space of the swap tier in blocks of 4 KiB, for the formats that write whole slots or buffers.
+//! Space of the swap tier in blocks of 4 KiB, for the swap formats that write whole slots or
+//! buffers.
 
 mod region;
 
@@ -8,13 +9,13 @@ use std::ops::Range;
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: u32 = 4096;
-/// Bytes of the unit of an [`Extent`] in a block: objects start at its multiples.
+/// Bytes of the unit of an [`Extent`] in a block: objects start at multiples of it.
 pub const BLOCK_UNIT_BYTES: u32 = 8;
 const UNITS: u32 = BLOCK_BYTES / BLOCK_UNIT_BYTES;
-/// Most blocks over all devices: what an [`Extent`] can name, 32 GiB.
+/// Most blocks over all devices: as many as an [`Extent`] can address, 32 GiB.
 pub const BLOCKS_MAX: u32 = (1u64 << 32 >> 9) as u32;
 
-/// The place at this byte of a block, a multiple of [`BLOCK_UNIT_BYTES`].
+/// The extent at this byte of a block, a multiple of [`BLOCK_UNIT_BYTES`].
 pub fn extent(block: u32, byte: u32) -> Extent {
     Extent { unit: block * UNITS + byte / BLOCK_UNIT_BYTES }
 }
@@ -29,30 +30,30 @@ pub fn byte_in_block(extent: Extent) -> u32 {
     extent.unit % UNITS * BLOCK_UNIT_BYTES
 }
 
-/// Which blocks of the swap tier are free, and how many objects are in the others.
+/// Free blocks of the swap tier, and the number of objects in the others.
 ///
-/// A block that was handed out holds one object: the page it was taken for, or the write under way.
-/// Where several objects share a block, [`BlockMap::take`] adds them when it has been written, and
-/// then the writer's own is released:
+/// A block that was just allocated holds one object: its page, or the write under way. Where
+/// several objects share a block, [`BlockMap::take`] adds them after the write, and then the
+/// writer's own object is released:
 ///
 /// ```text
 /// alloc_run(1) -> block 7: 1     take(7, 3): 4     release(7): 3 objects     3 more releases: free
 /// ```
 ///
-/// So a write that failed, or that of a buffer all of whose objects were freed meanwhile, needs
-/// nothing but that release.
+/// So after a failed write, or if all objects of the buffer were freed meanwhile, that release is
+/// enough.
 ///
-/// Places are *reserved* by number before anybody knows where the pages will lie (Cervera 1999,
-/// rule 3: a page whose compressed size is not known yet may need a whole block). Reserved and used
-/// blocks together are never more than there are: to hand out a block against a reservation, first
-/// end the reservation, then allocate.
+/// Blocks are *reserved* by number before the place of the pages is known (Cervera 1999, rule 3: a
+/// page whose compressed size is not known yet may need a whole block). Reserved and used blocks
+/// together never exceed the total. To allocate a block against a reservation, first end the
+/// reservation, then allocate.
 ///
-/// "Lowest" means: of the first range given that has what is needed, its lowest block. So devices
-/// are filled in order of priority if their ranges are given so. No run crosses the border of a
-/// range, even if the next one has the next number.
+/// "Lowest" means the lowest suitable block of the first given range that has one. So devices are
+/// filled in order of priority if their ranges are given in that order. No run crosses the border
+/// of a range, even if the next range has the next number.
 ///
-/// Handing out, releasing and searching are O(log blocks), for runs plus their length. Tables grow
-/// as blocks are first used: 2.2 bytes a block.
+/// Allocation, release and search take O(log blocks), for runs plus their length. Tables grow as
+/// blocks are first used: 2.2 bytes a block.
 #[derive(Debug)]
 pub struct BlockMap {
     regions: Vec<BlockRegion>,
@@ -63,7 +64,7 @@ pub struct BlockMap {
 }
 
 impl BlockMap {
-    /// For these blocks: one range per device, in order of priority, disjoint, below
+    /// A map of these blocks: one range per device, in order of priority, disjoint, below
     /// [`BLOCKS_MAX`].
     pub fn new(ranges: &[Range<u32>]) -> BlockMap {
         let mut sorted: Vec<&Range<u32>> = ranges.iter().filter(|range| !range.is_empty()).collect();
@@ -75,12 +76,12 @@ impl BlockMap {
         BlockMap { regions, total, used: 0, reserved: 0, splits: 0 }
     }
 
-    /// Hands out the next free block after the one handed out last on that device; it holds one
-    /// object. `None` if all blocks are used or reserved.
+    /// Allocates the next free block after the last one on that device; it holds one object. `None`
+    /// if all blocks are used or reserved.
     ///
-    /// Next fit, as the slots of a swap area are handed out: pages that leave together become
-    /// neighbours, and their writes one. Devices are used in order of priority, each from the start
-    /// again before the next one.
+    /// Next fit, like the slots of a swap area: pages that leave together become neighbours, and
+    /// their writes become one. Devices are used in order of priority; each restarts at its
+    /// beginning before the next device is used.
     pub fn alloc(&mut self) -> Option<u32> {
         if !self.has_room(1) {
             return None;
@@ -90,10 +91,10 @@ impl BlockMap {
         Some(block.expect("a block is free"))
     }
 
-    /// Hands out `blocks` blocks in as few contiguous runs as possible, each block with one object:
-    /// the lowest run that is long enough; if there is none, the longest ones and the lowest run
-    /// that takes the rest. They come in rising order on each device, and in order of devices.
-    /// Empty if not all of them can be had.
+    /// Allocates `blocks` blocks in as few contiguous runs as possible, each block with one object.
+    /// Takes the lowest run that is long enough; if there is none, the longest runs and the lowest
+    /// run for the rest. The result is in order of devices, ascending on each. Empty if there are
+    /// not enough blocks.
     pub fn alloc_run(&mut self, blocks: u32) -> Vec<Range<u32>> {
         let mut runs: Vec<(usize, Range<u32>)> = Vec::new();
         if !self.has_room(blocks) {
@@ -112,12 +113,13 @@ impl BlockMap {
         runs.into_iter().map(|(_, run)| run).collect()
     }
 
-    /// Adds `objects` objects to a block that was handed out.
+    /// Adds `objects` objects to an allocated block.
     pub fn take(&mut self, block: u32, objects: u16) {
         self.region_mut(block).add(block, objects);
     }
 
-    /// Takes one object from a block; whether it was the last one, so that the block is free.
+    /// Removes an object from a block. Returns whether it was the last one, so that the block is
+    /// free.
     pub fn release(&mut self, block: u32) -> bool {
         let freed = self.region_mut(block).release(block);
         self.used -= u32::from(freed);
@@ -129,7 +131,7 @@ impl BlockMap {
         self.regions.iter().find(|region| region.range().contains(&block)).map_or(0, |region| region.count(block))
     }
 
-    /// Sets a block aside that will be handed out later; whether there was one.
+    /// Reserves a block. Returns false if none is left.
     pub fn reserve(&mut self) -> bool {
         let room = self.has_room(1);
         self.reserved += u32::from(room);
@@ -141,17 +143,17 @@ impl BlockMap {
         self.reserved = self.reserved.checked_sub(1).expect("a block is reserved");
     }
 
-    /// Blocks, free and used.
+    /// All blocks.
     pub fn total_blocks(&self) -> u32 {
         self.total
     }
 
-    /// Blocks that were not handed out; [`BlockMap::reserved_blocks`] of them are spoken for.
+    /// Blocks that are not allocated; [`BlockMap::reserved_blocks`] of them are reserved.
     pub fn free_blocks(&self) -> u32 {
         self.total - self.used
     }
 
-    /// Blocks with an object.
+    /// Allocated blocks.
     pub fn used_blocks(&self) -> u32 {
         self.used
     }
@@ -161,8 +163,8 @@ impl BlockMap {
         self.reserved
     }
 
-    /// Runs handed out beyond one for each [`BlockMap::alloc_run`], since the start: seeks that
-    /// fragmentation costs.
+    /// Runs in excess of one per [`BlockMap::alloc_run`], since the start: seeks due to
+    /// fragmentation.
     pub fn splits(&self) -> u64 {
         self.splits
     }

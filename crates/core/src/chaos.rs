@@ -1,5 +1,5 @@
-//! The core under every scheme, with the bytes: a small pager that does all in any order and lets
-//! writes fail.
+//! The core under every scheme, with page contents: a small pager that does everything in random
+//! order and lets writes fail.
 
 use crate::blocks::{block_of, byte_in_block};
 use crate::pool::{Slot, Span};
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// What a page holds; its compressed length follows from it.
+/// Contents of a page; they determine its compressed length.
 type Content = u64;
 
 fn len_of(content: Content) -> u32 {
@@ -42,7 +42,7 @@ fn coded(content: Content, len: u32) -> Vec<u8> {
     (0..len).map(|i| (content.wrapping_mul(0x9e37_79b9).wrapping_add(u64::from(i) * 131) >> 3) as u8).collect()
 }
 
-/// A write that has begun.
+/// A write under way.
 struct Flight {
     block: u32,
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ struct Record {
 
 struct World {
     core: Core,
-    /// Its calls so far, as a recording has them.
+    /// All core calls so far, as in a recording.
     record: Arc<Mutex<Record>>,
     scheme: Arc<Scheme>,
     random: Random,
@@ -72,9 +72,9 @@ struct World {
     in_use: Vec<bool>,
     staging: HashMap<(u32, u32), Content>,
     blocks: HashMap<u32, Vec<u8>>,
-    /// Log: what is at an extent.
+    /// Log: the bytes at each extent.
     log: HashMap<u32, Vec<u8>>,
-    /// What each object was when it was put into the pool.
+    /// Contents of each object when it was put into the pool.
     held: HashMap<u32, Content>,
     next_extent: u32,
     procs: Vec<Proc>,
@@ -93,14 +93,14 @@ const PAGES_MAX: u64 = 400;
 /// First block of the second device.
 const FAR: u32 = 64 * 100;
 
-/// So many neighbours are in a run.
+/// Used pages of a run; they are neighbours.
 const NEIGHBOURS: u64 = 4;
 
 fn at(number: u64) -> Page {
     Page(number / NEIGHBOURS * RUN_PAGES + number % NEIGHBOURS)
 }
 
-/// The number of a page, if it is one of those.
+/// The number of a page, if it is one of the used pages.
 fn number_of(page: Page) -> Option<u64> {
     let number = page.0 / RUN_PAGES * NEIGHBOURS + page.0 % RUN_PAGES;
     (page.0 % RUN_PAGES < NEIGHBOURS).then_some(number)
@@ -197,7 +197,7 @@ impl World {
         (slot.area.0, slot.index)
     }
 
-    /// What the source of a load gives; `None` for a page of a file.
+    /// The bytes of a load's source; `None` for a page of a file.
     fn bytes(&self, source: Source) -> Option<Vec<u8>> {
         Some(match source {
             Source::Zero => Vec::new(),
@@ -289,20 +289,20 @@ impl World {
         self.next_content
     }
 
-    /// Takes a page away.
+    /// Evicts a page.
     fn evict(&mut self, p: usize, number: u64) {
         let (id, page) = (self.procs[p].id, at(number));
         if self.core.entry(id, page) != Entry::Resident {
             return;
         }
         if self.random.one_in(4) {
-            // It was written to.
+            // The program has written to the page.
             let content = self.fresh();
             self.procs[p].pages.insert(number, content);
         }
         let victims = self.core.claim_range(id, PageRange { first: page, pages: 1 }, 1, self.tick);
         let Some(victim) = victims.first() else { return };
-        // The run may have another page that is taken instead.
+        // Another page of the run may have been taken instead.
         let taken = number_of(victim.first).expect("a page that is used");
         let moved = u64::from(!self.random.one_in(8));
         let content = self.procs[p].pages[&taken];
@@ -389,7 +389,7 @@ impl World {
         count
     }
 
-    /// Gives the device the next that was chosen.
+    /// Begins to write the next chosen objects.
     fn begin_write(&mut self) {
         let Some(first) = self.chosen.front().copied() else { return };
         let flight = match self.scheme.swap_format.kind {
@@ -425,7 +425,7 @@ impl World {
             let there = self.core.tunables.blocks.iter().any(|device| device.contains(&flight.block));
             assert!(there, "block {} is on no device", flight.block);
             assert!(self.flights.iter().all(|f| f.block != flight.block), "block {} twice at once", flight.block);
-            // What it had is garbage from here on.
+            // The block's old contents are garbage from here on.
             self.blocks.insert(flight.block, vec![0xcc; 4096]);
         }
         self.count("writes");
@@ -584,7 +584,7 @@ impl World {
         let out = |core: &Core, n: u64| matches!(core.entry(id, at(n)), Entry::Out(_));
         if out(&self.core, number) {
             self.core.removed(id, PageRange { first: at(number), pages: 1 });
-            // Nobody is inside of the call any more.
+            // No thread is inside of the call any more.
             let (epoch, _) = self.core.begin_proof(id);
             self.core.end_zap_pending(id, epoch);
             self.procs[p].pages.remove(&number);
@@ -598,7 +598,7 @@ impl World {
         self.apply_effects();
     }
 
-    /// All that is under way ends.
+    /// Ends everything that is under way.
     fn quiet(&mut self) {
         for p in 0..self.procs.len() {
             self.end_load(p);
@@ -652,8 +652,8 @@ impl World {
         }
     }
 
-    /// With nothing under way and a device that works, what is staged finds a place as long as
-    /// there are blocks.
+    /// With nothing under way and a working device, staged pages find a place as long as blocks are
+    /// free.
     fn goes_on(&mut self) {
         for round in 0.. {
             for number in 0..self.pages as u64 {
@@ -677,7 +677,7 @@ impl World {
         }
     }
 
-    /// What was recorded gives the same decisions.
+    /// The recorded calls give the same decisions.
     fn replay(&self) {
         let record = self.record.lock().unwrap();
         let mut again = Core::new(self.core.tunables.clone());
@@ -709,7 +709,7 @@ thread_local! {
     static FILES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// What was done, and how often.
+/// Runs a scheme; returns how often each operation happened.
 fn run(
     preset: &str,
     overrides: &[&str],
@@ -787,8 +787,8 @@ fn any_order_with_a_tiny_pool() {
     all(5, 100, 4000);
 }
 
-/// What does not compress is due after a turn or two: there is room for it until then, and one in
-/// two may stay.
+/// Raw pages are due after one or two turns: until then there is room for them, and one page in two
+/// may be raw.
 #[test]
 fn any_order_with_raw_pages_in_a_roomy_pool() {
     let mut due = 0;

@@ -2,20 +2,19 @@
 //! Systems Performance Analysis" (1991), with one measurement for each combination of a low and a
 //! high level.
 //!
-//! The effect of a factor, or of several together, is half of what the result changes between its
+//! The effect of a factor, or of several together, is half of the result's change between its
 //! levels: the mean of all results, each with the sign `+` where the factor is high and `-` where
-//! it is low; for several, the product of the signs. Its share in the variation is its square among
-//! the squares of all seven effects. Nothing here takes part in decisions, so it may count in
-//! floating point.
+//! it is low; for several factors, with the product of the signs. Its share of the variation is its
+//! square, relative to the sum of the squares of all seven effects. No decision depends on this
+//! module, so it may use floating point.
 
 /// Number of combinations.
 pub const RUNS: usize = 8;
 
-/// The seven effects in the order of [`Study`], for factors A, B and C: as a set of bits, A is 1, B
-/// is 2, C is 4.
+/// The seven effects in the order of [`Study`], as bit sets: A is 1, B is 2, C is 4.
 pub const EFFECTS: [usize; 7] = [0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111];
 
-/// The names of [`EFFECTS`] for factors of these names.
+/// Names of [`EFFECTS`] for factors with these names.
 pub fn names(factors: [&str; 3]) -> [String; 7] {
     EFFECTS.map(|effect| {
         let of: Vec<&str> = (0..3).filter(|bit| effect >> bit & 1 == 1).map(|bit| factors[bit]).collect();
@@ -23,20 +22,20 @@ pub fn names(factors: [&str; 3]) -> [String; 7] {
     })
 }
 
-/// What the results of an experiment say.
+/// Evaluation of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Study {
     /// Mean of the results, in their unit.
     pub mean: f64,
-    /// The effects A, B, C, AB, AC, BC, ABC, in that unit: a high level adds so much to the mean, a
-    /// low one takes it away.
+    /// The effects A, B, C, AB, AC, BC, ABC, in that unit: a high level adds this to the mean, a
+    /// low level subtracts it.
     pub effects: [f64; 7],
-    /// Their shares in the variation, percent; 0 if all results are equal.
+    /// Shares of the effects in the variation, percent; 0 if all results are equal.
     pub shares: [f64; 7],
 }
 
-/// Evaluates an experiment. Result `i` is that with the factors high whose bits are set in `i`, as
-/// in [`EFFECTS`].
+/// Evaluates an experiment. In result `i` the factors whose bits are set in `i` are high, as in
+/// [`EFFECTS`].
 pub fn study(results: &[f64; RUNS]) -> Study {
     let effect = |factors: usize| {
         let signed = results.iter().enumerate().map(|(run, result)| {
@@ -59,8 +58,8 @@ pub fn study(results: &[f64; RUNS]) -> Study {
 mod tests {
     use super::*;
 
-    /// Worked by hand: y = 40 + 20 a + 10 b + 5 ab, in all combinations of a, b = -1, 1, and c
-    /// without effect.
+    /// Computed by hand: y = 40 + 20 a + 10 b + 5 ab, in all combinations of a, b = -1, 1; c has no
+    /// effect.
     #[test]
     fn effects_by_hand() {
         let results = [15.0, 45.0, 25.0, 75.0, 15.0, 45.0, 25.0, 75.0];
@@ -73,7 +72,7 @@ mod tests {
         );
     }
 
-    /// c alone, and all three together: the signs of the last effects.
+    /// Each effect alone gives the right sign, interactions included.
     #[test]
     fn signs_of_interactions() {
         let only = |effect: usize| {
@@ -95,8 +94,8 @@ mod tests {
         assert_eq!(study(&[3.0; RUNS]), Study { mean: 3.0, effects: [0.0; 7], shares: [0.0; 7] });
     }
 
-    /// Tables 7 and 8 of Tuduce and Gross 2005: from the times of qsim their shares, to the last
-    /// digit or one off.
+    /// Tables 7 and 8 of Tuduce and Gross 2005: the shares follow from the times of qsim, up to one
+    /// in the last digit.
     #[test]
     fn table_8_follows_from_table_7() {
         // CF 4 and 14, blocks of 64 and 1024 bytes, zones of 2 and 8 MiB. For each CF the columns

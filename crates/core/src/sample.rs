@@ -1,15 +1,15 @@
-//! Which part of the address space is watched when a run is recorded with its accesses, and how
-//! much of it.
+//! Sampling: which part of the address space is watched when a run is recorded with its accesses,
+//! and how much of it.
 //!
-//! The pages of sampled regions are taken away again and again, so that nearly all touches of them
-//! are faults, which a recording has. A region is 16 pages, aligned, and sampled if the [`hash`] of
-//! its number is below a threshold: no randomness, and the same for all processes, so that what a
-//! fork child has of its parent is sampled in both. A simulation that looks at sampled regions
-//! alone, in a budget that is smaller by the sampled share ([`Sampled::rate`]), sees a small
-//! likeness of the run (SHARDS: Waldspurger et al., FAST 2015).
+//! The pager evicts the pages of sampled regions again and again. So nearly all touches of them are
+//! faults, and a recording contains faults. A region is 16 pages, aligned. It is sampled if the
+//! [`hash`] of its number is below a threshold: without randomness, and equally in all processes,
+//! so that a fork child samples what its parent samples. A simulation of the sampled regions only,
+//! in a budget reduced to the sampled share ([`Sampled::rate`]), is a miniature of the run (SHARDS:
+//! Waldspurger et al., FAST 2015).
 //!
-//! The threshold only ever falls ([`Governor`]), so that a region that is sampled at the end was so
-//! all the time.
+//! The threshold never rises ([`Governor`]), so that a region that is sampled at the end was
+//! sampled all the time.
 
 use crate::engine::Core;
 use crate::ids::{ObjectId, Page, ProcId, RUN_PAGES};
@@ -25,11 +25,11 @@ pub fn region_of(page: Page) -> u64 {
     page.0 / REGION_PAGES
 }
 
-/// How far the state of splitmix64 goes on with each number: 2^64 in terms of the golden ratio.
+/// Increment of the state of splitmix64: 2^64 divided by the golden ratio.
 pub const SPLITMIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What splitmix64 (Steele, Lea and Flood, OOPSLA 2014) gives first from this state: a number that
-/// belongs to this one and looks like chance.
+/// First output of splitmix64 (Steele, Lea and Flood, OOPSLA 2014) from this state: a pseudo-random
+/// function of `n`.
 pub fn mix(n: u64) -> u64 {
     let mixed = n.wrapping_add(SPLITMIX_STEP);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,7 +37,7 @@ pub fn mix(n: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The hash of a region's number, 24 bits: the upper ones of what it is mixed to.
+/// Hash of a region's number: the upper 24 bits of [`mix`].
 pub fn hash(region: u64) -> u32 {
     (mix(region) >> 40) as u32
 }
@@ -47,9 +47,9 @@ pub fn hash(region: u64) -> u32 {
 pub struct Sampled {
     /// A region is sampled if its [`hash`] is below this.
     pub threshold: u32,
-    /// Longest time between two passes over the sampled pages, ms: what is touched more often than
-    /// there are passes is seen once in each. There is one earlier when [`Governor::grain`] pages
-    /// have come back.
+    /// Longest time between two passes over the sampled pages, ms. Several touches of a page
+    /// between two passes count as one. An earlier pass begins when [`Governor::grain`] pages have
+    /// come back.
     pub period_ms: u32,
 }
 
@@ -65,50 +65,50 @@ impl Sampled {
     }
 }
 
-/// What sampling may take.
+/// Limits of sampling.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Most sampled pages that are in the programs or staged.
     pub pages: u64,
-    /// Most time that faults on them take, thousandths of the time that passes, in the long run.
+    /// Most time spent in faults on sampled pages, in thousandths of elapsed time, in the long run.
     pub permille: u64,
-    /// First and longest time between two passes, ms.
+    /// First time between two passes, ms.
     pub period_ms: u32,
-    /// See above.
+    /// Longest time between two passes, ms.
     pub period_max_ms: u32,
 }
 
-/// With fewer sampled pages than one in so many of those that may be, they are looked at less often
-/// when their faults take too long; else fewer are sampled.
+/// If faults take too long, fewer pages are sampled; but with fewer than one in FEW_PART of the
+/// allowed pages, the passes become rarer instead.
 const FEW_PART: u64 = 4;
-/// And with fewer than one in so many the sample stays, whatever its faults take: a smaller one
-/// would tell nothing.
+/// With fewer than one in LEAST_PART of the allowed pages the sample stays, whatever its faults
+/// take: a smaller one would tell nothing.
 const LEAST_PART: u64 = 8;
-/// There is no pass earlier than this part of the period after one.
+/// Shortest time between two passes: the period divided by this.
 const GAP_PART: u32 = 16;
-/// One sampled page in so many may come back until they are taken again, with the first period;
-/// with longer ones more.
+/// With the first period, a pass begins when one sampled page in this many has come back; with
+/// longer periods, more may come back.
 const GRAIN_PART: u64 = 16;
-/// After a change they may be ahead of their time by this part of what they may be at first.
+/// After a change, the allowance restarts at the full allowance divided by this.
 const CONVERGE_PART: u64 = 4;
-/// Faults may be ahead of their time by what is earned in so many seconds.
+/// The full allowance is what is earned in this many seconds.
 const AHEAD_S: u64 = 4;
 
-/// Decides how much is sampled.
+/// Controls how much is sampled.
 ///
-/// Pages above the limit halve the threshold. The time of faults is paid from an allowance that
-/// grows with the time that passes, up to that of some seconds, so that a program may fill its
-/// memory first. When it is used up the threshold halves, or the period doubles.
+/// Too many pages halve the threshold. The time of faults is paid from an allowance that grows with
+/// elapsed time, up to the amount of a few seconds, so that a program may fill its memory first.
+/// When the allowance is used up, the threshold halves or the period doubles.
 #[derive(Debug, Clone)]
 pub struct Governor {
     limits: Limits,
     now: Sampled,
-    /// Microseconds.
+    /// In microseconds.
     allowance: u64,
 }
 
 impl Governor {
-    /// Everything is sampled at first.
+    /// Samples everything at first.
     pub fn new(limits: Limits) -> Governor {
         let now = Sampled { threshold: EVERYTHING, period_ms: limits.period_ms };
         Governor { limits, now, allowance: Self::most(&limits) }
@@ -118,26 +118,27 @@ impl Governor {
         limits.permille * AHEAD_S * 1000
     }
 
-    /// What holds now.
+    /// The present sampling.
     pub fn sampled(&self) -> Sampled {
         self.now
     }
 
-    /// With so many sampled pages in the programs or staged, those that came back are taken again
-    /// when they are so many: which of them was touched first and which last is not seen, nor that
-    /// one was touched again meanwhile.
+    /// Number of returned pages that starts a pass, with `pages` sampled pages in the programs or
+    /// staged. A pass cannot see the order in which the returned pages were touched, nor repeated
+    /// touches.
     pub fn grain(&self, pages: u64) -> u64 {
         let longer = u64::from(self.now.period_ms / self.limits.period_ms.max(1)).max(1);
         (pages * longer / GRAIN_PART).max(1)
     }
 
-    /// Least time between two passes, us.
+    /// Shortest time between two passes, us.
     pub fn gap_us(&self) -> u64 {
         u64::from(self.now.period_ms) * 1000 / u64::from(GAP_PART)
     }
 
-    /// So many sampled pages there are, in the programs or staged, and so long the faults on
-    /// sampled pages took in the last so many ms. Whether something has changed.
+    /// Adapts the sampling. `pages`: sampled pages in the programs or staged; `faults_us`: time of
+    /// faults on sampled pages in the last `elapsed_ms` ms. Returns whether the sampling has
+    /// changed.
     pub fn judge(&mut self, pages: u64, faults_us: u64, elapsed_ms: u64) -> bool {
         let before = self.now;
         let mut pages = pages;
@@ -155,7 +156,7 @@ impl Governor {
             } else if pages >= self.limits.pages / LEAST_PART {
                 self.now.threshold = (self.now.threshold / 2).max(1);
             }
-            // It takes a while until less is sampled, and some faults until it can be judged.
+            // It takes a while and some faults until the smaller sample can be judged.
             self.allowance = Self::most(&self.limits) / CONVERGE_PART;
         }
         self.now != before
@@ -165,11 +166,11 @@ impl Governor {
 /// A sampled region of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampledRegion {
-    /// Its number: address / 64 KiB.
+    /// Number of the region: address / 64 KiB.
     pub number: u64,
-    /// Its pages in the program, in a batch or staged.
+    /// Pages in the program, in a batch or staged.
     pub pages: u32,
-    /// Those of them that could be taken now.
+    /// Of these, pages that can be evicted now.
     pub takeable: u32,
 }
 
@@ -181,8 +182,8 @@ impl SampledRegion {
 }
 
 impl Core {
-    /// Sampled regions of a process that have pages, from region `from` on, in order; looks at
-    /// `most` of them, if there are so many. The region to go on from, if that was not all.
+    /// Appends the sampled regions of a process that have pages, from region `from` on, in order.
+    /// Scans at most `most` runs. Returns the region to continue from, or `None` at the end.
     pub fn sampled_regions(
         &self,
         proc: ProcId,
@@ -213,7 +214,7 @@ impl Core {
         None
     }
 
-    /// Whether a page takes a page of RAM uncompressed, or will.
+    /// Whether the page occupies uncompressed RAM, or is about to.
     fn is_near(&self, entry: Entry) -> bool {
         match entry {
             Entry::Out(object) => {
@@ -229,7 +230,7 @@ impl Core {
 mod tests {
     use super::*;
 
-    /// With faults of 10 us these are 5000 a second.
+    /// With faults of 10 us this allows 5000 a second.
     const LIMITS: Limits = Limits { pages: 4096, permille: 50, period_ms: 100, period_max_ms: 1600 };
 
     fn judged(governor: &mut Governor, pages: u64, faults: u64) -> (u32, u32) {
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!(judged(&mut governor, 4096, 501), (2, 100), "all is spent");
     }
 
-    /// Each period every sampled page is touched.
+    /// Every sampled page is touched in every period.
     #[test]
     fn faults_converge_within_the_budget_and_leave_a_sample() {
         for all in [2_000u64, 20_000, 1_000_000] {
@@ -347,7 +348,7 @@ mod tests {
         parts.clear();
         core.sampled_regions(proc, 0, 100, some, &mut parts);
         assert!(parts.iter().all(|r| hash(r.number) <= hash(2)) && parts.contains(&whole[1]));
-        // Taken away they are still near, and cannot be taken.
+        // Evicted pages are still near, and cannot be evicted again.
         let victims = core.claim_range(proc, crate::PageRange { first: Page(16), pages: 16 }, 16, 0);
         for victim in victims {
             let pages = victim.slots.len() as u32;

@@ -1,29 +1,29 @@
 //! Space of the swap tier: a log of segments over one or several devices.
 //!
-//! Objects are appended to an open segment. One that is freed leaves a hole; a segment without live
-//! objects is used again. When holes make up more than what is live, the segment with the most of
-//! them is cleaned: its live objects are appended anew, which frees it (Rosenblum and Ousterhout
-//! 1992, section 3; the greedy choice: objects here are as cold as their neighbours). As long as a
-//! device can still grow, that is cheaper.
+//! Objects are appended to an open segment. A freed object leaves a hole; a segment without live
+//! objects is used again. When the holes are larger than the live data, the segment with the fewest
+//! live bytes is cleaned: its live objects are appended again, which frees it (Rosenblum and
+//! Ousterhout 1992, section 3; the greedy choice, because objects here are as cold as their
+//! neighbours). While a device can still grow, growing is cheaper.
 //!
-//! No bytes and no I/O: the pager tells what it has written.
+//! The module has no bytes and no I/O: the pager reports its writes.
 
 use crate::ids::{Extent, ObjectId};
 
-/// Bytes of a segment: written at once, one I/O.
+/// Bytes of a segment.
 pub const SEGMENT_BYTES: u32 = 256 << 10;
-/// Bytes of the unit of an [`Extent`]: objects start at its multiples.
+/// Bytes of the unit of an [`Extent`]: objects start at multiples of it.
 pub const UNIT_BYTES: u32 = 64;
-/// Bytes that the pager puts before each object: its authentication tag.
+/// Bytes that the pager writes before each object: its authentication tag.
 pub const HEAD_BYTES: u32 = 16;
-/// Most segments over all devices: what an [`Extent`] can name, 256 GiB.
+/// Most segments over all devices: as many as an [`Extent`] can address, 256 GiB.
 pub const SEGMENTS_MAX: u32 = (1u64 << 32 >> 12) as u32;
-/// Segments that only cleaning may open: it frees one only after it has filled another.
+/// Segments that only cleaning may open: it must fill one before it frees another.
 const FOR_CLEANING: u32 = 2;
-/// Holes that are never cleaned while there is space, bytes.
+/// Bytes of holes that are not cleaned while there is space.
 const HOLES_ALLOWED: u64 = 32 << 20;
-/// Live part above which cleaning a segment does not pay, percent: at 80, five bytes are read and
-/// four written for one.
+/// Live part above which cleaning a segment does not pay, percent. At 80 %, cleaning reads five
+/// bytes and writes four to gain one.
 const CLEAN_BELOW: u64 = 80;
 /// The same when space is scarce: better slow than full.
 const CLEAN_BELOW_SCARCE: u64 = 95;
@@ -32,17 +32,17 @@ const CLEAN_BELOW_SCARCE: u64 = 95;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceId(pub u32);
 
-/// A segment, counted over all devices.
+/// A segment; numbers count over all devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SegmentId(pub u32);
 
 impl SegmentId {
-    /// The one that holds an object.
+    /// The segment that holds an object.
     pub fn of(extent: Extent) -> SegmentId {
         SegmentId(extent.unit / (SEGMENT_BYTES / UNIT_BYTES))
     }
 
-    /// The place at this byte of the segment, a multiple of [`UNIT_BYTES`].
+    /// The extent at this byte of the segment, a multiple of [`UNIT_BYTES`].
     pub fn extent(self, byte: u32) -> Extent {
         Extent { unit: self.0 * (SEGMENT_BYTES / UNIT_BYTES) + byte / UNIT_BYTES }
     }
@@ -53,7 +53,7 @@ pub fn byte_in_segment(extent: Extent) -> u32 {
     extent.unit % (SEGMENT_BYTES / UNIT_BYTES) * UNIT_BYTES
 }
 
-/// Bytes that an object of `len` bytes takes on a device: with its head, in whole units.
+/// Bytes that an object of `len` bytes takes on a device: with its tag, in whole units.
 pub fn stored_bytes(len: u32) -> u32 {
     (HEAD_BYTES + len).next_multiple_of(UNIT_BYTES)
 }
@@ -66,23 +66,23 @@ enum Condition {
     Closed,
     /// Its live objects are being appended elsewhere.
     Cleaning,
-    /// Never again: its device failed, or an object in it could not be read.
+    /// Never used again: its device failed, or an object in it could not be read.
     Retired,
 }
 
 #[derive(Debug)]
 struct Segment {
     condition: Condition,
-    /// To be retired when it is empty.
+    /// Retire the segment when it is empty.
     bad: bool,
     /// Bytes of live objects.
     live: u32,
-    /// Number of this use of the segment, never the same twice.
+    /// Number of this use of the segment; unique.
     sequence: u64,
-    /// Objects appended in this use, in order; those that have left since are found out by asking
-    /// where they are.
+    /// Objects appended in this use, in order; some may have left since, so users must check their
+    /// places.
     objects: Vec<ObjectId>,
-    /// Their units, counted from the start of the segment.
+    /// Units of the objects, from the start of the segment.
     units: Vec<u16>,
 }
 
@@ -106,17 +106,17 @@ impl Segment {
 struct Device {
     /// Number of its first segment.
     first: u32,
-    /// Segments that it may have.
+    /// Most segments.
     limit: u32,
-    /// Those that it has had so far.
+    /// Segments that have been used so far.
     segments: Vec<Segment>,
     free: Vec<u32>,
-    /// Takes no writes any more.
+    /// The device takes no more writes.
     broken: bool,
 }
 
 impl Device {
-    /// Segments that could be opened.
+    /// Segments that can be opened.
     fn openable(&self) -> u32 {
         match self.broken {
             true => 0,
@@ -125,18 +125,18 @@ impl Device {
     }
 }
 
-/// Sums over all devices.
+/// Totals over all devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogUsage {
     /// Bytes of segments that are not free.
     pub used_bytes: u64,
     /// Bytes of live objects.
     pub live_bytes: u64,
-    /// Bytes that could be opened still.
+    /// Bytes of segments that can still be opened.
     pub free_bytes: u64,
 }
 
-/// The space.
+/// All space of the tier.
 #[derive(Debug, Default)]
 pub struct SwapLog {
     devices: Vec<Device>,
@@ -147,13 +147,13 @@ pub struct SwapLog {
 }
 
 impl SwapLog {
-    /// Without devices: takes nothing.
+    /// Without devices; takes nothing.
     pub fn new() -> SwapLog {
         SwapLog::default()
     }
 
-    /// A further device, used when those before it are full. Of `bytes` it holds whole segments;
-    /// the first of them stays as it is if it is `reserved`.
+    /// Adds a device, which is used when those before it are full. It holds the whole segments that
+    /// fit into `bytes`. With `reserved`, its first segment is never written.
     pub fn add_device(&mut self, bytes: u64, reserved: bool) -> DeviceId {
         let first = self.devices.last().map_or(0, |last| last.first + last.limit);
         let limit = (bytes / u64::from(SEGMENT_BYTES)).min(u64::from(SEGMENTS_MAX - first)) as u32;
@@ -189,7 +189,7 @@ impl SwapLog {
         self.devices.iter().map(Device::openable).sum()
     }
 
-    /// A segment to append to. `None` if there is none, or none but those for cleaning.
+    /// Opens a segment to append to. `None` if there is none, or only those for cleaning.
     pub fn open(&mut self, cleaning: bool) -> Option<SegmentId> {
         if !cleaning && self.exhausted() {
             return None;
@@ -207,7 +207,7 @@ impl SwapLog {
         Some(SegmentId(number))
     }
 
-    /// An object of so many bytes, everything counted, was appended to an open segment.
+    /// An object was appended to an open segment; `bytes` includes tag and padding.
     pub fn append(&mut self, extent: Extent, object: ObjectId, bytes: u32) {
         let s = self.at_mut(SegmentId::of(extent));
         assert_eq!(s.condition, Condition::Open, "the segment takes objects");
@@ -223,7 +223,7 @@ impl SwapLog {
         self.live_bytes += u64::from(bytes);
     }
 
-    /// What is there belongs to another object now.
+    /// The bytes at an extent belong to another object now.
     pub fn adopt(&mut self, extent: Extent, object: ObjectId) {
         let unit = (byte_in_segment(extent) / UNIT_BYTES) as u16;
         let s = self.at_mut(SegmentId::of(extent));
@@ -231,7 +231,7 @@ impl SwapLog {
         s.objects[place] = object;
     }
 
-    /// Nothing more is appended.
+    /// Closes a segment: nothing more is appended.
     pub fn close(&mut self, segment: SegmentId) {
         let s = self.at_mut(segment);
         assert_eq!(s.condition, Condition::Open, "segment {} is open", segment.0);
@@ -244,7 +244,7 @@ impl SwapLog {
         self.free_if_empty(segment);
     }
 
-    /// An object is no longer needed there. The same bytes as it was appended with.
+    /// An object is no longer needed there; `bytes` as given to [`SwapLog::append`].
     pub fn release(&mut self, extent: Extent, bytes: u32) {
         let id = SegmentId::of(extent);
         let s = self.at_mut(id);
@@ -271,7 +271,7 @@ impl SwapLog {
         self.used -= 1;
     }
 
-    /// Which use of the segment this is: bytes read from it in another one are not what they were.
+    /// Number of the segment's present use: bytes read in another use are stale.
     pub fn sequence(&self, segment: SegmentId) -> u64 {
         self.at(segment).sequence
     }
@@ -281,13 +281,13 @@ impl SwapLog {
         self.openable() <= FOR_CLEANING
     }
 
-    /// Whether little space is left that was not used.
+    /// Whether little unused space is left.
     pub fn scarce(&self) -> bool {
         self.openable() <= FOR_CLEANING + self.used / 16
     }
 
-    /// The segment to clean now, with the objects that were appended to it, if cleaning pays. It is
-    /// not chosen again until [`SwapLog::cleaned`].
+    /// Chooses the segment to clean, if cleaning pays; returns it with the objects that were
+    /// appended to it. It is not chosen again until [`SwapLog::cleaned`].
     pub fn victim(&mut self) -> Option<(SegmentId, Vec<ObjectId>)> {
         let usage = self.usage();
         let holes = usage.used_bytes - usage.live_bytes;
@@ -309,7 +309,7 @@ impl SwapLog {
         Some((SegmentId(number), s.objects.clone()))
     }
 
-    /// The cleaning ended; what is still live stays where it is. With `bad` the segment is not used
+    /// The cleaning has ended; objects that are still live stay. With `bad` the segment is not used
     /// again.
     pub fn cleaned(&mut self, segment: SegmentId, bad: bool) {
         let s = self.at_mut(segment);
@@ -320,12 +320,12 @@ impl SwapLog {
         }
     }
 
-    /// What is written there does not arrive: it is not used again once it is empty.
+    /// Writes to this segment failed: it is retired once it is empty.
     pub fn spoilt(&mut self, segment: SegmentId) {
         self.at_mut(segment).bad = true;
     }
 
-    /// The device has no more space than it has now.
+    /// The device cannot grow further.
     pub fn full(&mut self, device: DeviceId) {
         let device = &mut self.devices[device.0 as usize];
         device.limit = device.segments.len() as u32;
@@ -341,7 +341,7 @@ impl SwapLog {
         self.devices.iter().any(|device| !device.broken)
     }
 
-    /// Sums.
+    /// Totals over all devices.
     pub fn usage(&self) -> LogUsage {
         let bytes = |segments: u32| u64::from(segments) * u64::from(SEGMENT_BYTES);
         LogUsage {
@@ -351,13 +351,13 @@ impl SwapLog {
         }
     }
 
-    /// Bytes of its own tables.
+    /// Bytes of the log's own tables.
     pub fn metadata_bytes(&self) -> u64 {
         let segments: usize = self.devices.iter().map(|device| device.segments.capacity()).sum();
         self.metadata + (segments * size_of::<Segment>()) as u64
     }
 
-    /// Asserts every invariant; O(segments).
+    /// Asserts all invariants; O(segments).
     pub fn check(&self) {
         let segments = || self.devices.iter().flat_map(|device| &device.segments);
         let in_use = |s: &&Segment| !matches!(s.condition, Condition::Free | Condition::Retired);
@@ -382,7 +382,7 @@ mod tests {
 
     const SEGMENT: u64 = SEGMENT_BYTES as u64;
 
-    /// Fills a segment with so many objects of 4 KiB.
+    /// Fills a segment with `objects` objects of 4 KiB.
     fn filled(log: &mut SwapLog, objects: u32) -> Option<SegmentId> {
         let segment = log.open(false)?;
         (0..objects).for_each(|i| log.append(segment.extent(i * 4096), ObjectId(i), 4096));

@@ -1,12 +1,12 @@
-//! Calls of the core as bytes: what a recording holds between the borders of its blocks.
+//! Core calls as bytes: the contents of a recording's blocks.
 //!
 //! A call is its tag (one byte: the number in the low six bits, two flags above), then its
 //! arguments as LEB128 numbers. Pages, objects, units of the swap tier and ticks are differences
-//! from the last one of their kind, in zigzag form: 0, -1, 1, -2 are 0, 1, 2, 3. At the beginning
-//! of a block all of them are 0. docs/trace.md has the table of the calls.
+//! from the last one of their kind, in zigzag form: 0, -1, 1, -2 are 0, 1, 2, 3. At the start of a
+//! block all of them are 0. docs/trace.md has the table of the calls.
 //!
-//! Between calls there can be notes, whose tags are from 48 on. They are no calls and have no
-//! numbers; each says how long it is, so that a reader can leave out those that it does not know.
+//! Notes can stand between calls; their tags are 48 and above. They are no calls and have no
+//! numbers. Each has its length, so that a reader can skip unknown notes.
 
 mod contents;
 
@@ -19,21 +19,21 @@ use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId};
 use crate::reclaim::{Coded, Origin};
 use crate::sample::Sampled;
 
-/// What is not a call.
+/// Why bytes cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damaged {
     /// The bytes end in the middle of a call.
     Short,
-    /// A tag, a choice or a number that no call has.
+    /// A tag, a variant or a number that no call has.
     Wrong,
 }
 
-/// What is said between two calls.
+/// A note between two calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
-    /// What is sampled from here on.
+    /// The sampling from here on.
     Sampled(Sampled),
-    /// What a page held.
+    /// What a page contained.
     Contents(Contents),
     /// A note that this version does not know.
     Unknown {
@@ -42,16 +42,16 @@ pub enum Note {
     },
 }
 
-/// One of both.
+/// A call or a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'a> {
     /// The next call.
     Call(CoreCall<'a>),
-    /// What is said before it.
+    /// A note before the next call.
     Note(Note),
 }
 
-/// The last of each kind.
+/// The last value of each kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Last {
     page: u64,
@@ -60,18 +60,18 @@ struct Last {
     tick: u64,
 }
 
-/// Writes calls, from the beginning of a block on.
+/// Encodes calls from the start of a block on.
 #[derive(Debug, Default)]
 pub struct Encoder {
     last: Last,
 }
 
-/// Reads them.
+/// Decodes the calls and notes of a block.
 #[derive(Debug)]
 pub struct Decoder<'a> {
     bytes: &'a [u8],
     last: Last,
-    /// Of the call that is being read, and how many pages its answer is about.
+    /// Flags of the call that is being read.
     flags: u8,
     answered: u32,
     procs: Vec<ProcId>,
@@ -91,14 +91,14 @@ fn difference(out: &mut Vec<u8>, last: &mut u64, value: u64) {
     number(out, (by << 1 ^ by >> 63) as u64);
 }
 
-/// The first tag of a note.
+/// Tags from this on are notes.
 const NOTES: u8 = 48;
 const SAMPLED: u8 = 48;
 const CONTENTS: u8 = 49;
 const FLAGS_SHIFT: u32 = 6;
 
 impl Encoder {
-    /// Appends a note; of those that are not known, nothing.
+    /// Appends a note; [`Note::Unknown`] appends nothing.
     pub fn note(&mut self, out: &mut Vec<u8>, note: Note) {
         let mut body = Vec::new();
         let tag = match note {
@@ -129,7 +129,7 @@ fn tagged(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
     numbers.iter().for_each(|&n| number(out, n));
 }
 
-/// Appends the arguments of a call, whose tag is at `tag`.
+/// Appends the arguments of a call whose tag is at `tag`.
 struct Put<'a> {
     last: &'a mut Last,
     out: &'a mut Vec<u8>,
@@ -192,7 +192,7 @@ impl Fields for Put<'_> {
 
     fn answer(&mut self, _: &'static str, answer: Answer) {
         let Answer { moved, dropped, park, file } = answer;
-        // Mostly all of them have moved, and nothing else.
+        // Usually all pages have moved and nothing else happened.
         let all = u64::MAX >> (64 - self.pages.clamp(1, 64));
         let usual = moved == all && dropped == 0 && file == 0;
         self.flags(u8::from(usual) | u8::from(park) << 1);
@@ -264,15 +264,14 @@ impl Fields for Put<'_> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Of the bytes of one block.
+    /// A decoder of the bytes of one block.
     pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
         Decoder { bytes, last: Last::default(), flags: 0, answered: 0, procs: Vec::new(), pages: Vec::new() }
     }
 
-    /// The next call, notes left out; `None` at the end.
+    /// The next call, without notes; `None` at the end.
     ///
-    /// # Errors
-    /// When the bytes are not those of an encoder.
+    /// # Errors When no encoder can have written the bytes.
     pub fn call(&mut self) -> Result<Option<CoreCall<'_>>, Damaged> {
         while self.note()?.is_some() {}
         self.core_call()
@@ -280,8 +279,7 @@ impl<'a> Decoder<'a> {
 
     /// The next call or note; `None` at the end.
     ///
-    /// # Errors
-    /// When the bytes are not those of an encoder.
+    /// # Errors When no encoder can have written the bytes.
     pub fn item(&mut self) -> Result<Option<Item<'_>>, Damaged> {
         match self.note()? {
             Some(note) => Ok(Some(Item::Note(note))),
@@ -289,7 +287,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The note that comes next, if it is one.
+    /// The next note, if a note comes next.
     fn note(&mut self) -> Result<Option<Note>, Damaged> {
         let tag = match self.bytes.first().map(|first| first & ((1 << FLAGS_SHIFT) - 1)) {
             Some(tag) if tag >= NOTES => tag,
@@ -303,7 +301,7 @@ impl<'a> Decoder<'a> {
         let (body, rest) = self.bytes.split_at(length as usize);
         self.bytes = rest;
         let mut body = Decoder::new(body);
-        // A later version may say more than this: that is left out.
+        // A later version may add fields, which are skipped.
         let note = match tag {
             SAMPLED => Note::Sampled(Sampled { threshold: body.small()?, period_ms: body.small()? }),
             CONTENTS => Note::Contents(Contents::decode(&mut body)?),
@@ -391,7 +389,7 @@ impl<'a> Decoder<'a> {
         Ok(self.last.tick)
     }
 
-    /// The arguments of a call by their kinds, as [`Fields`] has them.
+    /// Decodes the arguments of a call by their kinds, as in [`Fields`].
     pub(crate) fn limit(&mut self) -> Result<PageRange, Damaged> {
         let first = Page(self.last.page.wrapping_add(self.by()?));
         Ok(PageRange { first, pages: self.number()? })
@@ -491,7 +489,7 @@ mod tests {
         CoreCall::Evicted { proc: P, first: Page(64), pages, answer, tick: 7 }
     }
 
-    /// Each call at least once, with numbers at the ends of what they can be.
+    /// Each call at least once, with numbers at the limits of their ranges.
     fn calls() -> Vec<CoreCall<'static>> {
         let whole = Answer { moved: u64::MAX, ..Answer::default() };
         let part = Answer { moved: 0b1011, dropped: 0b100, park: true, file: 0b1000 };
@@ -579,7 +577,7 @@ mod tests {
             encoder.call(&mut bytes, call);
         }
         encoder.note(&mut bytes, sampled(u32::MAX));
-        // One that says more than is known, and one that nobody knows.
+        // A note with unknown fields, and an unknown note.
         bytes.extend([48, 3, 1, 2, 0xff, 63, 2, 0xff, 0xff]);
         let mut decoder = Decoder::new(&bytes);
         for (i, call) in calls.iter().enumerate() {
@@ -606,12 +604,11 @@ mod tests {
         let loads: Vec<CoreCall<'_>> = (0..16)
             .map(|i| CoreCall::Loaded { proc: P, page: Page(0x7_1234_5678 + i), filled: Filled::Done })
             .collect();
-        // Tag, process, difference; the first one has its page.
+        // Tag, process, difference; the first entry has its page.
         assert_eq!(encoded(&loads).len(), 16 * 3 + 5);
     }
 
-    /// A block that ends too early or has another byte somewhere gives calls or an error, and no
-    /// more calls than bytes.
+    /// A truncated block or a changed byte gives calls or an error, and no more calls than bytes.
     #[test]
     fn damaged_bytes_are_no_more_than_an_error() {
         let bytes = encoded(&calls());

@@ -1,15 +1,16 @@
-//! The blocks of one device: which are free, where the free runs are, how many objects are in each.
+//! The blocks of one device: which are free, where the free runs are, and how many objects each
+//! holds.
 //!
-//! One bit per block says free or used. A *leaf* of 512 blocks knows its free runs at the start, at
-//! the end and the longest one; a binary tree over the leaves knows the same of every aligned
-//! piece, so that the lowest run of any length and the next free block are a walk down the tree.
-//! Only the lowest blocks, as far as any was looked for, are in the tables:
+//! One bit per block says whether it is free. A *leaf* of 512 blocks has the length of the free
+//! runs at its start and end and of its longest one. A binary tree over the leaves has the same of
+//! every aligned piece. So the lowest run of any length and the next free block are found on one
+//! walk down the tree. The tables cover only the lowest blocks, as far as any search has come:
 //!
 //! ```text
 //! blocks       |<----------- seen: leaves in the tables ----------->|<- free, not in the tables ->|
 //! ```
 //!
-//! Metadata per block seen: 1 bit, 2 bytes of count, 12 / 256 bytes of tree.
+//! Metadata per seen block: 1 bit, 2 bytes of count, 12 / 256 bytes of tree.
 
 use crate::grow::reserve_tight;
 
@@ -18,8 +19,7 @@ const LEAF_WORDS: usize = 8;
 /// Blocks of a leaf.
 pub(super) const LEAF: u32 = LEAF_WORDS as u32 * WORD;
 
-/// The free runs of an aligned piece, in blocks: at its start, at its end, and the longest anywhere
-/// in it.
+/// Free runs of an aligned piece, in blocks: at its start, at its end, and the longest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Runs {
     head: u32,
@@ -30,7 +30,7 @@ struct Runs {
 impl Runs {
     fn of_leaf(words: &[u64]) -> Runs {
         let mut runs = Runs::default();
-        // Free blocks up to here without a used one.
+        // Length of the free run that ends here.
         let mut open = 0;
         for (i, &word) in (0..).zip(words) {
             if word == u64::MAX {
@@ -53,7 +53,7 @@ impl Runs {
         Runs { tail: open, most: runs.most.max(open), ..runs }
     }
 
-    /// Of two neighbours of `half` blocks each.
+    /// Joins two neighbours of `half` blocks each.
     fn join(left: Runs, right: Runs, half: u32) -> Runs {
         Runs {
             head: if left.head == half { half + right.head } else { left.head },
@@ -63,10 +63,10 @@ impl Runs {
     }
 }
 
-/// The longest run of ones.
+/// Length of the longest run of ones.
 fn longest(mut word: u64) -> u32 {
     let mut len = 0;
-    // Each run loses one at its end.
+    // Each round shortens all runs by one.
     while word != 0 {
         word &= word << 1;
         len += 1;
@@ -74,14 +74,14 @@ fn longest(mut word: u64) -> u32 {
     len
 }
 
-/// The free runs of some words in rising order: start and length.
+/// Iterator over the free runs of some words, in ascending order: start and length.
 struct FreeRuns<'a> {
     words: &'a [u64],
     at: u32,
 }
 
 impl FreeRuns<'_> {
-    /// The first block from `at` on that is free, or that is used; or the end.
+    /// The first free (or used) block at or after `at`; the end if there is none.
     fn next_block(&self, free: bool) -> u32 {
         let end = self.words.len() as u32 * WORD;
         let mut at = self.at;
@@ -108,19 +108,20 @@ impl Iterator for FreeRuns<'_> {
     }
 }
 
-/// Contiguous blocks. Inside, they are counted from 0.
+/// Contiguous blocks, counted from 0 inside.
 #[derive(Debug)]
 pub(super) struct BlockRegion {
     first: u32,
     blocks: u32,
     used: u32,
-    /// Bit set: block is free. Whole leaves; blocks beyond the end of the region are never free.
+    /// Bit set: the block is free. In whole leaves; bits beyond the end of the region are never
+    /// set.
     free: Vec<u64>,
-    /// Objects in each block seen.
+    /// Objects in each seen block.
     counts: Vec<u16>,
-    /// `levels[k]` has the pieces of `LEAF << k` blocks; the last level has one.
+    /// `levels[k]` has the pieces of `LEAF << k` blocks; the last level has one piece.
     levels: Vec<Vec<Runs>>,
-    /// Where the search for a single block goes on.
+    /// Where the search for a single block continues.
     cursor: u32,
 }
 
@@ -142,8 +143,7 @@ impl BlockRegion {
         self.first..self.first + self.blocks
     }
 
-    /// Takes the next free block after the one that was taken last, from the start again when there
-    /// is none up to the end.
+    /// Takes the next free block after the last one taken; at the end, continues from the start.
     pub fn take_next(&mut self) -> Option<u32> {
         if self.used == self.blocks {
             return None;
@@ -154,7 +154,7 @@ impl BlockRegion {
         Some(self.first + index)
     }
 
-    /// The lowest run of at least so many free blocks; its first block.
+    /// First block of the lowest run of at least `len` free blocks.
     pub fn first_run(&mut self, len: u32) -> Option<u32> {
         if len > self.blocks - self.used {
             return None;
@@ -165,7 +165,7 @@ impl BlockRegion {
         Some(self.first + self.find_run(len))
     }
 
-    /// Length of the longest run of free blocks.
+    /// Length of the longest free run.
     pub fn longest(&mut self) -> u32 {
         while self.grow().is_some() {}
         self.longest_seen()
@@ -175,7 +175,7 @@ impl BlockRegion {
         self.levels.last().map_or(0, |top| top[0].most)
     }
 
-    /// Takes free blocks; each has one object from now on.
+    /// Takes free blocks; each then holds one object.
     pub fn take_run(&mut self, block: u32, len: u32) {
         self.occupy(block - self.first, len);
     }
@@ -185,14 +185,15 @@ impl BlockRegion {
         self.counts.get((block - self.first) as usize).copied().unwrap_or(0)
     }
 
-    /// Adds objects to a block in use.
+    /// Adds objects to a used block.
     pub fn add(&mut self, block: u32, objects: u16) {
         let count = self.counts.get_mut((block - self.first) as usize).filter(|count| **count > 0);
         let count = count.unwrap_or_else(|| panic!("block {block} is free"));
         *count = count.checked_add(objects).expect("a block does not hold so many objects");
     }
 
-    /// Takes an object from a block; whether it was the last one, so that the block is free.
+    /// Removes an object from a block. Returns whether it was the last one, so that the block is
+    /// free.
     pub fn release(&mut self, block: u32) -> bool {
         let index = block - self.first;
         let count = self.counts.get_mut(index as usize).filter(|count| **count > 0);
@@ -237,7 +238,7 @@ impl BlockRegion {
         assert!(self.levels.last().is_none_or(|top| top.len() == 1));
     }
 
-    /// Brings the next leaf into the tables; `None` if all blocks are there.
+    /// Adds the next leaf to the tables; `None` if they cover all blocks.
     fn grow(&mut self) -> Option<()> {
         let seen = self.counts.len() as u32;
         let left = self.blocks.checked_sub(seen).filter(|&left| left > 0)?;
@@ -252,7 +253,7 @@ impl BlockRegion {
         Some(())
     }
 
-    /// The lowest free block from this one on.
+    /// The lowest free block from `from` on.
     fn next_free(&mut self, from: u32) -> Option<u32> {
         loop {
             if let Some(index) = self.next_seen(from) {
@@ -268,7 +269,7 @@ impl BlockRegion {
         if let Some((start, _)) = { rest }.next() {
             return Some(leaf as u32 * LEAF + start);
         }
-        // Up to the first piece on the right that has a free block, and down to its lowest.
+        // Up to the first piece on the right with a free block, and down to its lowest one.
         let (mut level, mut piece) = (0, leaf);
         loop {
             if piece % 2 == 0 && self.levels[level].get(piece + 1).is_some_and(|runs| runs.most > 0) {
@@ -282,12 +283,12 @@ impl BlockRegion {
         Some(self.descend(level, piece + 1, 1))
     }
 
-    /// Start of the lowest run of at least so many blocks; there must be one.
+    /// Start of the lowest run of at least `len` blocks; there must be one.
     fn find_run(&self, len: u32) -> u32 {
         self.descend(self.levels.len() - 1, 0, len)
     }
 
-    /// Start of the lowest run of at least so many blocks within a piece that has one.
+    /// Start of the lowest run of at least `len` blocks in a piece that has one.
     fn descend(&self, level: usize, piece: usize, len: u32) -> u32 {
         let (mut level, mut piece) = (level, piece);
         while level > 0 {
@@ -303,7 +304,7 @@ impl BlockRegion {
         piece as u32 * LEAF + start
     }
 
-    /// Marks blocks of the region as used, with one object each.
+    /// Marks free blocks as used, with one object each.
     fn occupy(&mut self, index: u32, len: u32) {
         while (self.counts.len() as u32) < index + len {
             self.grow().expect("the blocks are of this region");
@@ -318,7 +319,7 @@ impl BlockRegion {
         (index / LEAF..=(index + len - 1) / LEAF).for_each(|leaf| self.refresh(leaf));
     }
 
-    /// Makes the tree know what is free in a leaf now, which may be a new one at the end.
+    /// Updates the tree for a leaf, which may be a new one at the end.
     fn refresh(&mut self, leaf: u32) {
         let mut piece = leaf as usize;
         let mut runs = Runs::of_leaf(&self.free[piece * LEAF_WORDS..][..LEAF_WORDS]);

@@ -1,6 +1,6 @@
-//! The rules by hand, and any calls against a model that looks at every block.
+//! Rules checked by hand, and random calls against a model that looks at every block.
 
-// A device is one range, not its numbers.
+// A device is one range, not a list of its numbers.
 #![allow(clippy::single_range_in_vec_init)]
 
 use super::region::LEAF;
@@ -14,14 +14,15 @@ fn addresses_in_blocks() {
     assert_eq!((block_of(extent(7, 0)), byte_in_block(extent(7, 8))), (7, 8));
 }
 
-/// Next fit: freed blocks are used again only after all those behind the last one.
+/// Next fit: freed blocks are used again only after all blocks behind the last one.
 #[test]
 fn single_blocks_are_neighbours() {
     let mut map = BlockMap::new(&[10..14, 20..22]);
     assert_eq!([map.alloc(), map.alloc(), map.alloc()], [Some(10), Some(11), Some(12)]);
     assert!(map.release(10) && map.release(11));
     assert_eq!([map.alloc(), map.alloc(), map.alloc()], [Some(13), Some(10), Some(11)]);
-    // The second device only when the first is full, and the first again as soon as it is not.
+    // The second device is used only when the first is full, and the first again as soon as it is
+    // not.
     assert_eq!(map.alloc(), Some(20));
     map.release(12);
     assert_eq!([map.alloc(), map.alloc(), map.alloc()], [Some(12), Some(21), None]);
@@ -42,20 +43,20 @@ fn rule_8_contiguous_blocks_first_fit_from_the_lowest() {
     assert_eq!(map.splits(), 0);
 }
 
-/// Cervera 5.8: no run is long enough: the fewest runs, and they are counted.
+/// Cervera 5.8: if no run is long enough, the fewest runs are used, and they are counted.
 #[test]
 fn rule_5_8_fewest_runs() {
     let mut map = BlockMap::new(&[0..100]);
     map.alloc_run(100);
     (5..8).chain(10..14).chain(40..45).chain(60..66).chain(70..75).for_each(|block| assert!(map.release(block)));
-    // 6 and the lowest of 5; then 1 left, which the lowest run takes.
+    // The run of 6 and the lowest of 5; the lowest run takes the last block.
     assert_eq!(map.alloc_run(12), [5..6, 40..45, 60..66]);
     assert_eq!(map.splits(), 2);
-    // Two runs do: the longest (70..75), and the lowest that takes the other 2 (6..8), not the next
-    // longest (10..14).
+    // Two runs are enough: the longest (70..75), and the lowest that takes the other 2 (6..8), not
+    // the next longest (10..14).
     assert_eq!(map.alloc_run(7), [6..8, 70..75]);
     assert_eq!((map.splits(), map.free_blocks()), (3, 4));
-    // All or nothing.
+    // All blocks or none.
     assert_eq!(map.alloc_run(5), []);
     assert_eq!((map.splits(), map.free_blocks()), (3, 4));
     map.check();
@@ -68,7 +69,7 @@ fn runs_do_not_cross_devices() {
     assert_eq!(map.alloc_run(2), [4..6]);
     assert_eq!(map.alloc_run(3), [3..4, 6..8]);
     assert_eq!(map.splits(), 1);
-    // The first device given comes first, whatever its numbers are.
+    // The device given first comes first, whatever its numbers.
     let mut map = BlockMap::new(&[4..8, 0..4]);
     assert_eq!(map.alloc_run(3), [4..7]);
     assert_eq!([map.alloc(), map.alloc()], [Some(7), Some(0)]);
@@ -90,14 +91,14 @@ fn rule_16_17_a_block_is_free_with_its_last_page() {
     }
     assert!(map.release(0));
     assert_eq!((map.objects(0), map.free_blocks()), (0, 4));
-    // As many as a block can have, and the writer's.
+    // As many objects as a block can hold, and the writer's.
     assert_eq!(map.alloc_run(1), [0..1]);
     map.take(0, UNITS as u16);
     assert_eq!((0..=UNITS).filter(|_| map.release(0)).count(), 1);
     map.check();
 }
 
-/// Cervera rule 3 and 5.14: a place in the worst case, or none.
+/// Cervera rule 3 and 5.14: a reserved block for the worst case, or none.
 #[test]
 fn rule_3_reservations_are_kept() {
     let mut map = BlockMap::new(&[0..3]);
@@ -114,7 +115,7 @@ fn rule_3_reservations_are_kept() {
     map.check();
 }
 
-/// Tables of blocks that nobody used take no memory.
+/// Tables of unused blocks take no memory.
 #[test]
 fn memory_grows_with_use() {
     let mut map = BlockMap::new(&[64..BLOCKS_MAX]);
@@ -126,7 +127,8 @@ fn memory_grows_with_use() {
     assert!((200_000..300_000).contains(&bytes), "{bytes} bytes for 100 000 blocks");
     assert_eq!(map.alloc_run(300_000), [100_064..400_064]);
     map.check();
-    // All of them: 2 bytes of count, an eighth for the bit, the tree, and up to an eighth of slack.
+    // All blocks: 2 bytes of count, an eighth for the bit, the tree, and at most an eighth of
+    // slack.
     let all = map.alloc_run(map.free_blocks());
     assert_eq!(all.len(), 1);
     assert!(map.metadata_bytes() < u64::from(BLOCKS_MAX) * 5 / 2, "{} bytes", map.metadata_bytes());
@@ -152,7 +154,7 @@ enum Op {
     Run(u32),
     Take(usize, u16),
     Release(usize),
-    /// All objects of the block at this rank and of so many behind it.
+    /// All objects of the block at this rank and of this many blocks behind it.
     Drop(usize, usize),
     Reserve,
     Unreserve,

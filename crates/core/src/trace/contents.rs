@@ -1,48 +1,47 @@
-//! The note about what a page holds: sizes and a hash, no bytes but the word of a page that repeats
-//! one.
+//! The note about a page's contents: sizes and a hash. Of the bytes it has only the word of a
+//! same-filled page.
 
 use super::{number, Damaged, Decoder};
 use crate::ids::{ObjectId, Page, ProcId};
 
-/// Numbers of codecs that a note can name: those below this.
+/// Codec numbers below this fit into a note.
 pub const CODECS_MAX: usize = 32;
-/// Length of what a codec does not make smaller: a page.
+/// Length that stands for "not smaller": a page.
 pub const LEN_MAX: u16 = 4096;
 
 /// Flags of a note.
 const OF_PAGE: u64 = 1;
 const HAS_WORD: u64 = 2;
 
-/// What was looked at.
+/// Which page was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// A page that is being compressed: the next `offer` or `compressed` of this object is about
-    /// these bytes.
+    /// A page that is being compressed: the object's next `offer` or `compressed` is about these
+    /// bytes.
     Object(ObjectId),
-    /// A page of the sample that was staged.
+    /// A staged page of the sample.
     Page {
         /// Its process.
         proc: ProcId,
         /// The page.
         page: Page,
-        /// Calls that were done between the look and this note.
+        /// Number of core calls between the measurement and this note.
         calls: u64,
     },
 }
 
-/// What a page held.
+/// What a page contained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contents {
-    /// Which.
+    /// The page.
     pub whose: Whose,
-    /// The same for pages of one recording that hold the same, and of no meaning beyond: its key is
-    /// nowhere.
+    /// Equal for equal pages of one recording, and meaningless otherwise: its key is not stored.
     pub hash: u64,
-    /// Of its first 512 bytes, in 65536ths.
+    /// Entropy of the first 512 bytes, in 65536ths.
     pub entropy: u32,
-    /// The word that it repeats, if it does.
+    /// The repeated word of a same-filled page.
     pub word: Option<u64>,
-    /// Bytes that the codec of each number makes of it, at most [`LEN_MAX`]; 0: it was not tried.
+    /// Compressed length by codec number, bytes, at most [`LEN_MAX`]; 0: not tried.
     pub lens: [u16; CODECS_MAX],
 }
 
@@ -103,7 +102,7 @@ mod tests {
         lens
     }
 
-    /// Each field at both ends of what it can be.
+    /// Each field at both ends of its range.
     fn all() -> Vec<Contents> {
         let page = |proc, page, calls| Whose::Page { proc: ProcId(proc), page: Page(page), calls };
         let every: Vec<(usize, u16)> = (0..CODECS_MAX).map(|codec| (codec, LEN_MAX - codec as u16)).collect();
@@ -154,7 +153,7 @@ mod tests {
         assert_eq!(Decoder::new(&note(&[4, 5])).item(), Err(Damaged::Wrong), "flags of another version");
     }
 
-    /// Whatever a byte is changed to, and wherever it ends: notes or an error.
+    /// Truncated or changed bytes give notes or an error.
     #[test]
     fn damaged_bytes_are_no_more_than_an_error() {
         let bytes = encoded(&all());
