@@ -271,7 +271,8 @@ impl<'a> Decoder<'a> {
 
     /// The next call, without notes; `None` at the end.
     ///
-    /// # Errors When no encoder can have written the bytes.
+    /// # Errors
+    /// When no encoder can have written the bytes.
     pub fn call(&mut self) -> Result<Option<CoreCall<'_>>, Damaged> {
         while self.note()?.is_some() {}
         self.core_call()
@@ -279,7 +280,8 @@ impl<'a> Decoder<'a> {
 
     /// The next call or note; `None` at the end.
     ///
-    /// # Errors When no encoder can have written the bytes.
+    /// # Errors
+    /// When no encoder can have written the bytes.
     pub fn item(&mut self) -> Result<Option<Item<'_>>, Damaged> {
         match self.note()? {
             Some(note) => Ok(Some(Item::Note(note))),

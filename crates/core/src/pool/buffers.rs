@@ -1,10 +1,10 @@
 //! Buffers of one frame that are filled from the front, in the manner of Cervera, Cortes and
 //! Becerra, "Improving Application Performance through Swap Compression" (USENIX/FREENIX 1999).
-//! Rules are numbered as in our notes on it, its open points 5.1 to 5.15.
+//! Rules have the numbers of our notes on it, whose open points are 5.1 to 5.15.
 //!
-//! A zpage is appended behind the last one of the oldest dirty buffer with room for it (rule 4); it
-//! never lies in two buffers (rule 5). When none has room, a fresh frame is taken up to the limit,
-//! then the clean buffer that was cleaned longest ago.
+//! A zpage is appended to the oldest dirty buffer with room for it, behind the last zpage (rule 4);
+//! it never lies in two buffers (rule 5). If none has room, the pool takes a fresh frame up to the
+//! limit, then the clean buffer that was cleaned longest ago.
 //!
 //! ```text
 //!            place                    last zpage left
@@ -20,27 +20,27 @@
 //!                                       dirty
 //! ```
 //!
-//! * **dirty**: takes zpages. When all of them have left it is free at once, without a write. Room
-//!   of a zpage that left is not used again before that (rule 17).
-//! * **sealed**: is being written, takes none.
-//! * **clean**: has no zpages: what it held is on the device, but can still be read here (rule 13)
-//!   until the frame is used for new ones. A clean buffer that is sealed is being read and not used
-//!   again until it is unsealed; then it has the place in the queue that it had. The owner knows
-//!   which bytes a clean buffer holds and finds out that they are gone by a [`Placed`] at offset 0
-//!   of that frame.
+//! * **dirty**: takes zpages. When all of them have left it is free at once, without a write. The
+//!   room of a zpage that left is not used again before that (rule 17).
+//! * **sealed**: is being written and takes no zpages.
+//! * **clean**: has no zpages. Its contents are on the device, but faults can still read them here
+//!   (rule 13) until the frame is used again. A clean buffer that is sealed is being read and is
+//!   not used again until it is unsealed; it keeps its place in the queue. The owner knows which
+//!   bytes a clean buffer holds. A [`Placed`] at offset 0 of that frame tells it that they are
+//!   gone.
 //!
-//! **Limit below the use.** A buffer whose zpages leave while more frames are in use than the limit
-//! allows does not become clean but free. Clean buffers from before may still be used for new
-//! zpages, since that takes no memory; otherwise a pool all of whose frames are clean would be full
+//! **Limit below the use.** If more frames are in use than the limit allows, a buffer whose zpages
+//! have left becomes free instead of clean. Buffers that are clean already may still be used for
+//! new zpages, since that takes no memory; otherwise a pool with only clean frames would be full
 //! for ever. To shrink at once, discard them.
 //!
-//! Deviations: a zpage starts at a multiple of 8 bytes, because that is what places on the device
-//! are counted in (at most 7 bytes lost). Finding the buffer is O(log buffers); removing a zpage
-//! takes as many steps as zpages were appended to its buffer after it, at most 511 and none in the
-//! order that [`Pool::zpages`] gives.
+//! Deviations: a zpage starts at a multiple of 8 bytes, the unit of places on the device (at most 7
+//! bytes lost). Finding the buffer is O(log buffers). Removing a zpage takes as many steps as
+//! zpages were appended to its buffer after it: at most 511, and none in the order of
+//! [`Pool::zpages`].
 //!
 //! Metadata: 12 bytes per zpage, 12 per frame, 6.2 per dirty buffer; the last doubles when many
-//! buffers are gone. There is up to 1/8 of slack.
+//! buffers have gone. The tables have up to 1/8 of slack.
 
 mod age;
 
@@ -56,7 +56,7 @@ use crate::ids::NIL;
 use crate::list::{Linked, Links, List};
 use age::AgeOrder;
 
-/// The line of this pool in [`super::POOLS`].
+/// Entry of this pool in [`super::POOLS`].
 pub(super) const ENTRY: PoolEntry = PoolEntry {
     name: "buffers",
     help: "buffers of one frame, filled from the front and written whole; readable until they are used again",
@@ -64,16 +64,16 @@ pub(super) const ENTRY: PoolEntry = PoolEntry {
     make: |params| Box::new(Buffers::new(params)),
 };
 
-/// Places for zpages in a buffer: they start at multiples of [`BLOCK_UNIT_BYTES`].
+/// Units in a buffer: zpages start at multiples of [`BLOCK_UNIT_BYTES`].
 const UNITS: u16 = (FRAME_BYTES / BLOCK_UNIT_BYTES) as u16;
 
 /// A frame.
 #[derive(Debug, Clone, Copy)]
 struct Buffer {
-    /// Clean: neighbours in the queue of clean buffers. Otherwise see [`Buffer::newest`] and
-    /// [`Buffer::position`].
+    /// In a clean buffer: neighbours in the queue of clean buffers. Otherwise see
+    /// [`Buffer::newest`] and [`Buffer::position`].
     links: Links,
-    /// Where the next zpage would go, in units of 8 bytes; 0: the frame is not in use.
+    /// Where the next zpage would start, in units of 8 bytes; 0: the frame is not in use.
     filled: u16,
     /// Live zpages, and the flag `SEALED`.
     zpages: u16,
@@ -84,12 +84,12 @@ const SEALED: u16 = 1 << 15;
 impl Buffer {
     const UNUSED: Buffer = Buffer { links: Links::UNLINKED, filled: 0, zpages: 0 };
 
-    /// Of a buffer with zpages: the one that was appended last.
+    /// In a buffer with zpages: the zpage appended last.
     fn newest(&mut self) -> &mut u32 {
         &mut self.links.prev
     }
 
-    /// Of a buffer with zpages: its place in the order of age.
+    /// In a buffer with zpages: its position in the order of age.
     fn position(&mut self) -> &mut u32 {
         &mut self.links.next
     }
@@ -120,7 +120,7 @@ impl Buffer {
     }
 }
 
-/// By number of the frame.
+/// Buffers by frame number.
 #[derive(Debug)]
 struct Table(Vec<Buffer>);
 
@@ -133,17 +133,17 @@ impl Linked for Table {
 /// The pool.
 struct Buffers {
     handles: HandleTable,
-    /// By handle: the zpage that was appended to the same buffer before, or `NIL`.
+    /// By handle: the zpage appended to the same buffer just before, or `NIL`.
     older: Vec<u32>,
     buffers: Table,
-    /// Buffers with zpages; the sealed ones as if they had no room.
+    /// Buffers with zpages; sealed ones without room.
     ages: AgeOrder,
-    /// Clean buffers, that cleaned longest ago first.
+    /// Clean buffers; the one cleaned longest ago is first.
     clean: List,
     frames: SpanAlloc,
     limit: u32,
     stored_bytes: u64,
-    /// Units up to the last zpage, of all buffers with zpages.
+    /// Units up to the last zpage, summed over all buffers with zpages.
     filled: u64,
 }
 
@@ -168,7 +168,7 @@ impl Buffers {
         buffer
     }
 
-    /// An empty dirty buffer, the youngest: a fresh frame or the oldest clean one.
+    /// A new empty buffer, the youngest dirty one: a fresh frame or the oldest clean buffer.
     fn start(&mut self) -> Result<(u32, Span), PoolFull> {
         let frames_used = self.frames.used();
         let fresh = if frames_used < self.limit { self.frames.alloc(1) } else { None };
@@ -192,8 +192,8 @@ impl Buffers {
         Ok((frame, grew))
     }
 
-    /// The clean buffer cleaned longest ago that nobody reads. The walk is over those being read,
-    /// which are few.
+    /// The clean buffer cleaned longest ago that is not being read. The walk passes only buffers
+    /// that are being read, which are few.
     fn oldest_clean(&self) -> Option<u32> {
         let one = |frame: u32| (frame != NIL).then_some(frame);
         let mut queue =
@@ -201,7 +201,7 @@ impl Buffers {
         queue.find(|&frame| !self.buffers.0[frame as usize].is_sealed())
     }
 
-    /// Takes a zpage out of the list of its buffer.
+    /// Removes a zpage from the list of its buffer.
     fn unchain(&mut self, handle: Handle, frame: u32) {
         let older = self.older[handle.raw() as usize];
         let newest = self.buffers.0[frame as usize].newest();
@@ -216,7 +216,7 @@ impl Buffers {
         self.older[younger as usize] = older;
     }
 
-    /// Gives up the frame of a buffer without zpages that is in no list.
+    /// Frees the frame of a buffer that has no zpages and is in no list.
     fn free(&mut self, frame: u32) -> Span {
         let table = &mut self.buffers.0;
         table[frame as usize] = Buffer::UNUSED;
@@ -229,7 +229,7 @@ impl Buffers {
         span
     }
 
-    /// Cuts the handles' second table to the length of the first.
+    /// Cuts the second table of handles to the length of the first.
     fn cut_older(&mut self) {
         self.older.truncate(self.handles.end() as usize);
         shrink_loose(&mut self.older);
@@ -267,7 +267,7 @@ impl Pool for Buffers {
         (Slot { frame: place.zspage, offset: place.slot * BLOCK_UNIT_BYTES as u16 }, u32::from(place.len))
     }
 
-    /// No frame if the buffer is clean now: see [`Pool::clean`].
+    /// Returns no frame if the buffer becomes clean: see [`Pool::clean`].
     fn remove(&mut self, handle: Handle) -> Span {
         let Place { zspage: frame, len, .. } = self.handles.remove(handle);
         self.unchain(handle, frame);
@@ -306,7 +306,7 @@ impl Pool for Buffers {
         tables + self.handles.metadata_bytes() + self.frames.metadata_bytes() + size_of::<Self>() as u64
     }
 
-    /// Moves nothing: buffers are not compacted, here as in the paper [17].
+    /// Moves nothing: as in the paper, buffers are not compacted [17].
     fn compact(&mut self, _: usize, _: &dyn Fn(Handle) -> bool, _: &mut Vec<Move>, _: &mut Vec<Span>) {
         self.handles.trim();
         self.cut_older();
@@ -323,7 +323,7 @@ impl Pool for Buffers {
         UnitView { class: 0, zpages: buffer.zpages(), capacity: UNITS, frames: 1, free_bytes }
     }
 
-    /// Those appended last come first: so each is removed in one step.
+    /// The zpages appended last come first, so that each is removed in one step.
     fn zpages(&self, unit: Unit, out: &mut Vec<Handle>) {
         let mut buffer = self.get(unit);
         if buffer.is_clean() {
@@ -391,7 +391,7 @@ impl Pool for Buffers {
 }
 
 impl Buffers {
-    /// Panics unless the zpages of a buffer are its own and do not overlap; their number.
+    /// Panics unless the zpages of a buffer are its own and do not overlap. Returns their number.
     fn check_chain(&self, frame: u32) -> u32 {
         let buffer = self.buffers.0[frame as usize];
         let (mut handles, mut end) = (Vec::new(), buffer.filled);

@@ -1,11 +1,11 @@
-//! The handle table: 8 bytes per zpage say where it is.
+//! The handle table: 8 bytes per zpage with its place.
 
 use super::{shrink_loose, table_bytes, Handle, LEN_MAX};
 use crate::grow::reserve_tight;
 
-/// Number of size classes that an entry can name.
+/// Number of size classes that an entry can encode.
 pub(super) const CLASSES_MAX: usize = 1 << CLASS_BITS;
-/// Number of slots of a zspage that an entry can name.
+/// Number of slots of a zspage that an entry can encode.
 pub(super) const SLOTS_MAX: u32 = 1 << SLOT_BITS;
 
 const CLASS_BITS: u32 = 8;
@@ -16,7 +16,7 @@ const _: () = assert!(CLASS_BITS + SLOT_BITS + LEN_BITS == u32::BITS && LEN_MAX 
 /// End of the list of free entries.
 const NIL: u32 = u32::MAX;
 
-/// Where an object is, in terms of its pool.
+/// Place of an object, in terms of its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// Size class.
@@ -101,7 +101,7 @@ impl HandleTable {
         entry.unpack()
     }
 
-    /// Changes where a live object is.
+    /// Changes the place of a live object.
     pub fn set(&mut self, handle: Handle, place: Place) {
         let entry = &mut self.entries[handle.0 as usize];
         assert!(!entry.is_free(), "{handle:?} is dead");
@@ -121,8 +121,7 @@ impl HandleTable {
     }
 
     /// Cuts free entries off the end, and sorts the free list so that low entries are used first
-    /// and the next trim finds more. Does nothing until enough was removed to pay for the pass, so
-    /// it is O(1) per removal.
+    /// and the next trim finds more. Runs only after enough removals, so it is O(1) per removal.
     pub fn trim(&mut self) {
         if (self.removed as usize) < self.entries.len() / 4 || self.live as usize > self.entries.len() / 2 {
             return;
@@ -138,7 +137,7 @@ impl HandleTable {
         self.removed = 0;
     }
 
-    /// One more than the highest number of a handle that is live or will be used again.
+    /// One more than the highest handle number that is live or will be used again.
     pub fn end(&self) -> u32 {
         self.entries.len() as u32
     }

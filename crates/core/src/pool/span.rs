@@ -1,21 +1,21 @@
-//! Allocates short spans of contiguous frames by index: lowest address first, no pointers.
+//! Allocates short spans of contiguous frames by index, lowest address first.
 //!
-//! One bit per frame says free or used, in words of 64 frames; a span never crosses the border of a
-//! word. So freed neighbours coalesce by being neighbours, and the longest free run of a word is a
-//! few shifts. For every length `n` an index (a bit per word, and a bit per 64 words) says which
-//! words have `n` free frames in a row:
+//! One bit per frame says whether it is free, in words of 64 frames; a span never crosses the
+//! border of a word. So freed neighbours coalesce by themselves, and the longest free run of a word
+//! takes a few shifts. For every length `n` an index (a bit per word, and a bit per 64 words) says
+//! which words have `n` contiguous free frames:
 //!
 //! ```text
 //! index of n   [bit per 64 words] -> [bit per word] -> word of 64 frames -> lowest run of n
 //! ```
 //!
-//! Metadata: 1 bit per frame + 1.02 / 64 bits per frame and length, about 0.14 byte per frame with
-//! 8 lengths.
+//! Metadata: 1 bit per frame, and 1.02 / 64 bits per frame and length; about 0.14 bytes per frame
+//! with 8 lengths.
 //!
 //! **Bounded fragmentation.** A word without a run of `n` free frames has at least `floor(64 / n)`
-//! used ones (`u` used frames leave at most `u + 1` gaps of at most `n - 1` frames). So as long as
-//! fewer than `area / 64 * floor(64 / n)` frames are used, that is about `area / n`, a span of `n`
-//! is found.
+//! used frames (`u` used frames leave at most `u + 1` gaps of at most `n - 1` frames). So an
+//! allocation of `n` frames succeeds while fewer than `area / 64 * floor(64 / n)` frames are used,
+//! which is about `area / n`.
 
 use super::{table_bytes, Span};
 use crate::grow::reserve_tight;
@@ -25,13 +25,12 @@ pub const SPAN_MAX: u32 = 8;
 
 const WORD: u32 = u64::BITS;
 
-/// The allocator. The bitmap covers only words that were touched so far, and those are the lowest
-/// ones.
+/// The allocator. The bitmap covers only the words touched so far, which are the lowest ones.
 #[derive(Debug)]
 pub struct SpanAlloc {
     /// Bit set: frame is free. Frames beyond `area` are never free.
     free: Vec<u64>,
-    /// `with_run[n - 1]` has the words with at least `n` free frames in a row.
+    /// `with_run[n - 1]` has the words with at least `n` contiguous free frames.
     with_run: Vec<WordIndex>,
     area: u32,
     used: u32,
@@ -71,7 +70,7 @@ impl SpanAlloc {
         Some(Span { first: word as u32 * WORD + bit, frames })
     }
 
-    /// Gives back a span. It need not be one that was taken as such, but all its frames must be in
+    /// Frees a span. It need not have been allocated as one span, but all of its frames must be in
     /// use.
     pub fn free(&mut self, span: Span) {
         let (word, bit) = ((span.first / WORD) as usize, span.first % WORD);
@@ -108,7 +107,7 @@ impl SpanAlloc {
         }
     }
 
-    /// Brings the next word of the area into the bitmap; `None` at the end of the area.
+    /// Adds the next word of the area to the bitmap; `None` at the end of the area.
     fn add_word(&mut self) -> Option<()> {
         let seen = self.free.len() as u32 * WORD;
         let left = self.area.checked_sub(seen).filter(|&left| left > 0)?;
@@ -142,12 +141,12 @@ pub(super) fn runs(word: u64, n: u32) -> u64 {
     runs
 }
 
-/// A set of word numbers that knows its lowest member.
+/// A set of word numbers that finds its lowest member.
 #[derive(Debug, Default)]
 struct WordIndex {
     words: Vec<u64>,
-    /// Bit set: the entry of `words` is not zero. Scanned from the start: an entry stands for 1 GiB
-    /// of frames.
+    /// Bit set: the entry of `words` is not zero. Scanned from the start: an entry covers 1 GiB of
+    /// frames.
     top: Vec<u64>,
 }
 

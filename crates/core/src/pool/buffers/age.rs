@@ -1,9 +1,9 @@
-//! Dirty buffers in order of age, and the oldest with so much room.
+//! Dirty buffers in order of age; finds the oldest one with enough room.
 //!
 //! Each buffer has a *position*, higher than those of all older ones. A tree of maxima over the
-//! positions, 16 to a node, leads to the lowest position with enough room. Positions of buffers
-//! that are gone stay empty until there are as many of them as live ones; then all are numbered
-//! anew, which costs O(1) per buffer that came.
+//! positions, 16 per node, leads to the lowest position with enough room. Positions of removed
+//! buffers stay empty until there are as many of them as live ones; then all are renumbered, which
+//! costs O(1) per added buffer.
 
 use super::super::{shrink_loose, table_bytes};
 use crate::grow::reserve_tight;
@@ -12,15 +12,15 @@ use crate::ids::NIL;
 /// Children of a node.
 const FAN: usize = 16;
 
-/// So few empty positions are not worth a renumbering.
+/// Fewer empty positions than this are not worth a renumbering.
 const LOOSE_MIN: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct AgeOrder {
-    /// Frame of the buffer at each position; `NIL`: none.
+    /// Frame of the buffer at each position; `NIL` if empty.
     frames: Vec<u32>,
-    /// `levels[0]` has the room at each position, `levels[k + 1]` the most of each 16 of level `k`.
-    /// The last level has at most 16.
+    /// `levels[0]` has the room at each position, `levels[k + 1]` the maximum of each 16 entries of
+    /// level `k`. The last level has at most 16 entries.
     levels: Vec<Vec<u16>>,
     live: u32,
 }
@@ -30,13 +30,13 @@ impl AgeOrder {
         AgeOrder { frames: Vec::new(), levels: vec![Vec::new()], live: 0 }
     }
 
-    /// Buffers.
+    /// Number of buffers.
     pub fn live(&self) -> u32 {
         self.live
     }
 
-    /// Appends the youngest buffer, without room; its position. `moved` hears of other buffers' new
-    /// positions.
+    /// Appends the youngest buffer, without room; returns its position. `moved` is called with
+    /// other buffers that get new positions.
     pub fn push(&mut self, frame: u32, moved: impl FnMut(u32, u32)) -> u32 {
         if self.frames.len() >= 2 * self.live as usize + LOOSE_MIN {
             self.renumber(moved);
@@ -48,7 +48,7 @@ impl AgeOrder {
         let mut at = position;
         for level in 0.. {
             if level == self.levels.len() {
-                // The level below has just got more than one node can have.
+                // The level below has outgrown one node.
                 let below = &self.levels[level - 1];
                 self.levels
                     .push(below.chunks(FAN).map(|children| *children.iter().max().expect("not empty")).collect());
@@ -78,7 +78,7 @@ impl AgeOrder {
         }
     }
 
-    /// Forgets the buffer at a position.
+    /// Removes the buffer at a position.
     pub fn remove(&mut self, position: u32) {
         self.set_room(position, 0);
         self.frames[position as usize] = NIL;
@@ -89,7 +89,7 @@ impl AgeOrder {
         self.cut();
     }
 
-    /// Frame of the oldest buffer with at least so much room, at least 1.
+    /// Frame of the oldest buffer with at least this much room; `room` is at least 1.
     pub fn oldest(&self, room: u16) -> Option<u32> {
         let mut at = self.levels.last()?.iter().position(|&most| most >= room)?;
         for row in self.levels.iter().rev().skip(1) {

@@ -1,4 +1,4 @@
-//! The rules by hand, and any calls against a model that looks at every buffer.
+//! Rules checked by hand, and random calls against a model that looks at every buffer.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn pool(limit_frames: u32) -> Buffers {
     Buffers::new(&PoolParams::new(1000, limit_frames))
 }
 
-/// Places a zpage: its handle, its frame, its offset and whether the frame was fresh.
+/// Places a zpage; returns handle, frame, offset, and whether the frame was fresh.
 fn place(pool: &mut Buffers, len: u32) -> (Handle, u32, u16, bool) {
     let Placed { handle, slot, grew } = pool.place(len).unwrap();
     pool.check();
@@ -16,7 +16,7 @@ fn place(pool: &mut Buffers, len: u32) -> (Handle, u32, u16, bool) {
     (handle, slot.frame, slot.offset, !grew.is_empty())
 }
 
-/// The same, where the handle does not matter.
+/// As `place`, without the handle.
 fn at(pool: &mut Buffers, len: u32) -> (u32, u16, bool) {
     let (_, frame, offset, fresh) = place(pool, len);
     (frame, offset, fresh)
@@ -34,7 +34,7 @@ fn zpages(pool: &Buffers, frame: u32) -> Vec<Handle> {
     out
 }
 
-/// Writes a buffer: it is sealed, and all its zpages are on the device then.
+/// Writes a buffer: seals it, then removes all of its zpages.
 fn write(pool: &mut Buffers, frame: u32) -> Span {
     pool.seal(Unit(frame), true);
     let spans: Vec<Span> = zpages(pool, frame).into_iter().map(|handle| pool.remove(handle)).collect();
@@ -77,7 +77,7 @@ fn rule_5_zpages_are_never_split() {
     assert_eq!(pool.view(Unit(16)).free_bytes, 0);
 }
 
-/// First fit by age: the oldest with room, not the fullest and not the lowest frame.
+/// First fit by age: the oldest buffer with room, not the fullest and not the lowest frame.
 #[test]
 fn rule_5_5_first_fit_in_order_of_age() {
     let mut pool = pool(4);
@@ -98,15 +98,14 @@ fn rule_5_5_first_fit_in_order_of_age() {
     assert_eq!(at(&mut pool, 96), (0, 4000, false));
 }
 
-/// It does not fit if every buffer is dirty and none has room; after a cleaning there is a clean
-/// one.
+/// Nothing fits if every buffer is dirty and none has room; after a cleaning there is a clean one.
 #[test]
 fn rule_6_full_until_a_buffer_was_cleaned() {
     let mut pool = pool(2);
     fill(&mut pool, [4000, 3000]);
     let full = PoolFull { frames_used: 2, frames_needed: 1, frames_max: 2 };
     assert_eq!(pool.place(1200), Err(full));
-    // What is being written takes nothing, though there would be room.
+    // A buffer that is being written takes nothing, although it has room.
     pool.seal(Unit(1), true);
     assert_eq!(
         pool.place(96),
@@ -117,7 +116,7 @@ fn rule_6_full_until_a_buffer_was_cleaned() {
     assert_eq!(at(&mut pool, 1200), (1, 0, false));
 }
 
-/// A buffer that could not be written is as old as it was.
+/// A buffer that could not be written keeps its age.
 #[test]
 fn unsealed_buffers_keep_their_age() {
     let mut pool = pool(3);
@@ -147,8 +146,7 @@ fn rule_13_a_cleaned_buffer_stays_until_it_is_used_again() {
     assert!(pool.clean(Unit(0)));
     assert_eq!(at(&mut pool, 3000), (0, 0, false));
     assert!(!pool.clean(Unit(0)));
-    // 5.13: a clean one none of whose pages is left on the device is given up; then its frame is
-    // fresh again.
+    // 5.13: a clean buffer without pages on the device is given up; then its frame is fresh again.
     write(&mut pool, 0);
     assert_eq!(pool.discard(Unit(0)), Span { first: 0, frames: 1 });
     assert!(!pool.clean(Unit(0)) && !pool.clean(Unit(999)));
@@ -165,7 +163,7 @@ fn rule_5_6_cleaned_longest_ago_first() {
         write(&mut pool, frame);
     }
     assert_eq!(at(&mut pool, 3000), (2, 0, false));
-    // Somebody reads 0; it keeps its place in the queue.
+    // A thread reads buffer 0, which keeps its place in the queue.
     pool.seal(Unit(0), true);
     assert_eq!(at(&mut pool, 3000), (3, 0, false));
     assert_eq!(pool.discard(Unit(0)), Span::EMPTY);
@@ -174,7 +172,7 @@ fn rule_5_6_cleaned_longest_ago_first() {
     pool.check();
     assert_eq!([at(&mut pool, 3000), at(&mut pool, 3000)], [(0, 0, false), (1, 0, false)]);
     assert_eq!(pool.place(3000), Err(PoolFull { frames_used: 4, frames_needed: 1, frames_max: 4 }));
-    // The age of a buffer used again begins anew.
+    // A buffer that is used again starts with a new age.
     assert_eq!([at(&mut pool, 1096), at(&mut pool, 1096)], [(2, 3000, false), (3, 3000, false)]);
 }
 
@@ -189,8 +187,8 @@ fn clean_buffers_that_are_read_are_not_used_again() {
     assert_eq!(at(&mut pool, 100), (0, 0, false));
 }
 
-/// Also 2.5: three of four pages free nothing, the fourth frees the buffer; without a write if it
-/// is dirty (5.13).
+/// Also 2.5: three of four pages free nothing, the fourth frees the buffer; if it is dirty, without
+/// a write (5.13).
 #[test]
 fn rule_17_room_is_free_with_the_last_zpage() {
     let mut pool = pool(2);
@@ -218,8 +216,8 @@ fn zpages_of_a_unit() {
     assert_eq!(pool.unit(handles[1]), Unit(0));
 }
 
-/// Below the use nothing is dropped; what is written then is not kept, and what is clean may still
-/// be used.
+/// A limit below the use drops nothing. Buffers written then are not kept; clean ones may still be
+/// used.
 #[test]
 fn limits_below_the_use() {
     let mut pool = pool(3);
@@ -255,7 +253,7 @@ fn dead_handles() {
     pool.remove(dead);
 }
 
-/// The figures of the module's documentation; `--nocapture` shows them.
+/// The numbers in the module's documentation; `--nocapture` prints them.
 #[test]
 fn metadata() {
     for len in [100, 1000, 2000, 3000] {
@@ -266,7 +264,7 @@ fn metadata() {
         let (zpages, bytes) = (usage.zpages as f64, (pool.metadata_bytes() - empty) as f64);
         println!("{len} bytes: {:.1} of metadata per zpage", bytes / zpages);
         assert!(bytes < 1.13 * (12.0 * zpages + 18.4 * f64::from(usage.frames)) + 1000.0, "{bytes} bytes");
-        // Half of the buffers go, the older ones: no table grows when as many come again.
+        // The older half of the buffers goes: no table grows when as many come again.
         for &handle in &handles[..25_000] {
             pool.remove(handle);
             pool.place(len).unwrap();
@@ -281,11 +279,11 @@ enum Op {
     Place(u32),
     /// The live zpage at this rank.
     Remove(usize),
-    /// The buffer in use at this rank is sealed or unsealed.
+    /// Seals or unseals the used buffer at this rank.
     Seal(usize, bool),
-    /// All zpages of the buffer in use at this rank leave, perhaps sealed.
+    /// Removes all zpages of the used buffer at this rank, which may be sealed first.
     Empty(usize, bool),
-    /// The buffer at this rank, if it is clean.
+    /// Discards the buffer at this rank, if it is clean.
     Discard(usize),
     Limit(u32),
     Compact,
@@ -306,7 +304,7 @@ impl Model {
         self.dirty.iter().map(|dirty| dirty.0).chain(self.clean.iter().map(|clean| clean.0)).collect()
     }
 
-    /// The frame and offset of the next zpage, and whether the frame is fresh.
+    /// Frame and offset of the next zpage, and whether the frame is fresh.
     fn place(&mut self, len: u32) -> Option<(u32, u32, bool)> {
         let len = len.next_multiple_of(8);
         if let Some((frame, end, _, zpages)) = self.dirty.iter_mut().find(|d| !d.2 && d.1 + len <= FRAME_BYTES) {
@@ -326,7 +324,7 @@ impl Model {
         Some((frame, 0, fresh))
     }
 
-    /// Whether the frame is free then.
+    /// Whether the frame becomes free.
     fn remove(&mut self, handle: Handle) -> bool {
         let frame = self.objects.remove(&handle).unwrap();
         let over = self.used().len() as u32 > self.limit;
@@ -440,7 +438,7 @@ fn order_of_age_against_a_plain_list() {
     let (mut list, mut positions): (Vec<(u32, u16)>, BTreeMap<u32, u32>) = Default::default();
     let mut renumbered = 0;
     for i in 0..30_000u32 {
-        // Tides up to several thousand buffers.
+        // The number of buffers rises and falls, up to several thousand.
         if below(10) < if i / 6000 % 2 == 0 { 8 } else { 2 } || list.is_empty() {
             let mut moves = Vec::new();
             let position = ages.push(i, |frame, position| moves.push((frame, position)));
@@ -458,7 +456,7 @@ fn order_of_age_against_a_plain_list() {
             list[at].1 = below(513) as u16;
             ages.set_room(positions[&list[at].0], list[at].1);
         }
-        // Mostly much, so that the answer is deep in the list.
+        // Mostly large, so that the answer is deep in the list.
         let span = 1 << below(10);
         let need = 512 - below(span) as u16;
         assert_eq!(ages.oldest(need), list.iter().find(|(_, room)| *room >= need).map(|(frame, _)| *frame));

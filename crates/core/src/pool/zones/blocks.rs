@@ -1,9 +1,9 @@
-//! The blocks of one zone: which are free, and where enough of them lie in a row.
+//! The blocks of one zone: which are free, and where the free runs are.
 //!
-//! A bit per block says free or used. Over the words of the bitmap stands a binary tree whose nodes
-//! know three things of their part of the zone: how many blocks are free at its start, at its end,
-//! and in a row anywhere in it. So the lowest run of `k` free blocks is found, and a run taken or
-//! freed, in O(log words).
+//! A bit per block says whether it is free. A binary tree over the words of the bitmap has three
+//! numbers for each part of the zone: the length of the free run at its start, of that at its end,
+//! and of the longest one. So finding, taking and freeing a run is O(log words); a search finds the
+//! lowest run of `k` free blocks.
 //!
 //! ```text
 //! tree   [ head 0, longest 5, tail 3 ]                       both halves together
@@ -11,9 +11,9 @@
 //! words  ..xx.x.x x.xxx..     ...xxxx. x..x....              (8 blocks a word here, 64 in truth)
 //! ```
 //!
-//! No page needs more than [`RUN_MAX`] blocks, so longer runs count as that and a node takes 3
-//! bytes. With the bitmap that is 0.22 to 0.31 bytes per block, where the two numbers of the
-//! paper's block table take 8.
+//! No page needs more than [`RUN_MAX`] blocks, so lengths are capped at that and a node takes 3
+//! bytes. With the bitmap that is 0.22 to 0.31 bytes per block; the two numbers of the paper's
+//! block table take 8.
 
 use super::super::span::{mask, runs};
 use super::super::{table_bytes, LEN_MAX};
@@ -27,21 +27,21 @@ const _: () = assert!(RUN_MAX <= u8::MAX as u32);
 
 const WORD: u32 = u64::BITS;
 
-/// Free blocks in a row in a part of the zone; each at most [`RUN_MAX`].
+/// Free runs of a part of the zone, in blocks; each at most [`RUN_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Runs {
-    /// From its first block on.
+    /// At its start.
     head: u8,
-    /// Up to its last block.
+    /// At its end.
     tail: u8,
-    /// Anywhere.
+    /// The longest one.
     longest: u8,
 }
 
 impl Runs {
     fn of_word(word: u64) -> Runs {
         let (mut longest, mut step) = (0, WORD);
-        // The longest run, a bit of its length at a time.
+        // The longest run, by binary search for its length.
         while step > 0 {
             if longest + step <= WORD && runs(word, longest + step) != 0 {
                 longest += step;
@@ -51,7 +51,7 @@ impl Runs {
         Runs { head: word.trailing_ones() as u8, tail: word.leading_ones() as u8, longest: longest as u8 }
     }
 
-    /// Two neighbours of `blocks` blocks each as one.
+    /// Joins two neighbours of `blocks` blocks each.
     fn join(left: Runs, right: Runs, blocks: u32) -> Runs {
         let all = blocks.min(RUN_MAX) as u8;
         let reach = |near: u8, far: u8| if near == all { capped(near, far) } else { near };
@@ -72,7 +72,7 @@ fn capped(a: u8, b: u8) -> u8 {
 pub(super) struct Blocks {
     /// Bit set: block is free. Bits beyond the zone are never set.
     free: Vec<u64>,
-    /// Node 1 is the whole, the halves of node `i` are `2 * i` and `2 * i + 1`; the last half of
+    /// Node 1 is the root, the children of node `i` are `2 * i` and `2 * i + 1`; the second half of
     /// the table are the words.
     tree: Vec<Runs>,
     used: u32,
@@ -80,7 +80,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// So many blocks, all free.
+    /// A map of `blocks` free blocks.
     pub fn new(blocks: u32) -> Blocks {
         let words = blocks.div_ceil(WORD);
         let free: Vec<u64> = (0..words).map(|word| mask((blocks - word * WORD).min(WORD))).collect();
@@ -95,17 +95,17 @@ impl Blocks {
         self.used
     }
 
-    /// Free blocks, wherever they are.
+    /// Free blocks, contiguous or not.
     pub fn free(&self) -> u32 {
         self.blocks - self.used
     }
 
-    /// Most free blocks in a row, as far as a page can need them.
+    /// Length of the longest free run, at most [`RUN_MAX`].
     pub fn longest(&self) -> u32 {
         u32::from(self.tree[1].longest)
     }
 
-    /// First block of the lowest run of so many free blocks, `1..=RUN_MAX`.
+    /// First block of the lowest run of `blocks` free blocks, `1..=RUN_MAX`.
     pub fn lowest(&self, blocks: u32) -> Option<u32> {
         if self.longest() < blocks {
             return None;
@@ -127,13 +127,13 @@ impl Blocks {
         Some(first + runs(self.free[node - words], blocks).trailing_zeros())
     }
 
-    /// Takes free blocks.
+    /// Marks free blocks as used.
     pub fn take(&mut self, first: u32, blocks: u32) {
         self.flip(first, blocks, true);
         self.used += blocks;
     }
 
-    /// Gives blocks in use back.
+    /// Marks used blocks as free.
     pub fn put(&mut self, first: u32, blocks: u32) {
         self.flip(first, blocks, false);
         self.used -= blocks;
@@ -153,7 +153,7 @@ impl Blocks {
         self.refresh(low, high);
     }
 
-    /// Brings the tree up to date with the words `low..=high`.
+    /// Updates the tree for the words `low..=high`.
     fn refresh(&mut self, low: usize, high: usize) {
         let words = self.tree.len() / 2;
         for word in low..=high {
@@ -179,7 +179,7 @@ impl Blocks {
         (first..first + blocks).all(|block| self.free[(block / WORD) as usize] >> (block % WORD) & 1 == 0)
     }
 
-    /// Panics unless the tree agrees with a plain walk over the blocks.
+    /// Panics unless the tree agrees with a walk over the blocks.
     pub fn check(&self) {
         let bit = |block: u32| self.free[(block / WORD) as usize] >> (block % WORD) & 1 == 1;
         assert_eq!((0..self.blocks).filter(|&block| bit(block)).count() as u32, self.free());
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(Runs::join(long, long, 128), Runs { head: 128, tail: 128, longest: 128 });
     }
 
-    /// Three words and a bit: runs over the borders of words, and the last word that is not whole.
+    /// Three words and a bit: runs over word borders, and a last word that is not whole.
     #[test]
     fn lowest_run_by_hand() {
         let mut blocks = Blocks::new(200);
@@ -239,7 +239,7 @@ mod tests {
         assert!(blocks.all_used(13, 47) && !blocks.all_used(12, 47));
     }
 
-    /// Against a walk over all blocks, with runs of every length.
+    /// Compared with a walk over all blocks, with runs of every length.
     #[test]
     fn lowest_run_as_by_walking() {
         let (mut blocks, mut free, mut taken) = (Blocks::new(1000), vec![true; 1000], Vec::new());

@@ -1,20 +1,20 @@
 //! The chain of zones, oldest first, and first fit over it.
 //!
-//! Zones have rising positions in the order in which they were appended; one that goes leaves a
-//! gap, and the gaps are closed when the positions run out, so that both are O(1) in the mean. A
-//! binary tree over the positions holds the largest room below each node: the first zone that has
-//! room is found in O(log zones), not by a walk along the chain.
+//! Zones have rising positions in the order in which they were appended. A removed zone leaves a
+//! gap, and the gaps are closed when the positions run out, so that both operations are O(1) on
+//! average. A binary tree over the positions has the largest room below each node. So the first
+//! zone with room is found in O(log zones), without a walk along the chain.
 
 use super::super::table_bytes;
 use crate::grow::reserve_tight;
 use crate::ids::NIL;
 
-/// What a zone has for a new page: nothing if it takes none.
+/// Room of a zone for a new page; zero if it takes none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Room {
     /// Free blocks.
     pub blocks: u32,
-    /// Of these, most in a row.
+    /// Length of the longest free run, blocks.
     pub run: u32,
 }
 
@@ -31,19 +31,19 @@ pub(super) struct Chain {
     zones: Vec<u32>,
     /// Position of each zone.
     positions: Vec<u32>,
-    /// Node 1 is the whole, the halves of node `i` are `2 * i` and `2 * i + 1`; the last half are
-    /// the positions.
+    /// Node 1 is the root, the children of node `i` are `2 * i` and `2 * i + 1`; the second half of
+    /// the table are the positions.
     tree: Vec<Room>,
     live: u32,
 }
 
 impl Chain {
-    /// Zones in it.
+    /// Number of zones.
     pub fn live(&self) -> u32 {
         self.live
     }
 
-    /// Appends a zone. Its room is none until it is set.
+    /// Appends a zone, without room.
     pub fn push(&mut self, zone: u32) {
         if self.zones.len() == self.tree.len() / 2 {
             self.rebuild();
@@ -56,7 +56,7 @@ impl Chain {
         self.live += 1;
     }
 
-    /// Takes a zone out.
+    /// Removes a zone.
     pub fn remove(&mut self, zone: u32) {
         self.set(zone, Room::default());
         let position = std::mem::replace(&mut self.positions[zone as usize], NIL);
@@ -68,13 +68,13 @@ impl Chain {
         while self.positions.last() == Some(&NIL) {
             self.positions.pop();
         }
-        // What is left needs far less: the tables follow.
+        // The tables are far larger than needed.
         if self.tree.len() > 16 && self.live as usize * 8 < self.tree.len() {
             self.rebuild();
         }
     }
 
-    /// Says what room a zone has now.
+    /// Sets the room of a zone.
     pub fn set(&mut self, zone: u32, room: Room) {
         let mut node = self.tree.len() / 2 + self.positions[zone as usize] as usize;
         self.tree[node] = room;
@@ -84,17 +84,17 @@ impl Chain {
         }
     }
 
-    /// First zone with so many free blocks (more than 0), in a row or not.
+    /// First zone with at least this many free blocks, contiguous or not; `blocks` is more than 0.
     pub fn first_by_count(&self, blocks: u32) -> Option<u32> {
         self.first(|room| room.blocks >= blocks)
     }
 
-    /// First zone with so many free blocks (more than 0) in a row.
+    /// First zone with a run of at least this many free blocks; `blocks` is more than 0.
     pub fn first_by_run(&self, blocks: u32) -> Option<u32> {
         self.first(|room| room.run >= blocks)
     }
 
-    /// The zone with most free blocks, the first of equal ones; none if no zone has any.
+    /// The first of the zones with the most free blocks; `None` if no zone has any.
     pub fn emptiest(&self) -> Option<u32> {
         let most = self.tree.get(1)?.blocks;
         self.first_by_count(most.max(1))
@@ -116,7 +116,7 @@ impl Chain {
         self.zones.iter().copied().filter(|zone| *zone != NIL)
     }
 
-    /// Closes the gaps and fits the tables to the zones, with room for as many again.
+    /// Closes the gaps and sizes the tables for twice the number of zones.
     fn rebuild(&mut self) {
         let half = self.tree.len() / 2;
         let rooms: Vec<(u32, Room)> =
@@ -176,7 +176,7 @@ mod tests {
         chain.set(5, Room { blocks: 20, run: 3 });
         assert_eq!(chain.emptiest(), Some(5));
         chain.set(5, Room { blocks: 3, run: 3 });
-        // What comes back goes to the end, whatever its number.
+        // A zone that comes back goes to the end, whatever its number.
         chain.remove(0);
         chain.push(0);
         chain.set(0, Room { blocks: 30, run: 1 });
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!([4, 21].map(|k| chain.first_by_count(k)), [Some(7), Some(0)]);
     }
 
-    /// Many zones come and go: positions run out, and the tables become small again.
+    /// Many zones come and go: positions run out, and the tables shrink again.
     #[test]
     fn positions_are_used_again() {
         let room = |zone: u32| Room { blocks: zone % 50 + 1, run: zone % 9 };

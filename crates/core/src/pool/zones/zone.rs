@@ -4,11 +4,11 @@ use super::super::Handle;
 use super::blocks::Blocks;
 use super::chain::Room;
 
-/// Marks an entry that has no page; the rest is the next free entry, or the number of entries at
-/// the end.
+/// Flag of an entry without page; the rest is the next free entry, or at the end the number of
+/// entries.
 const FREE: u32 = Handle::RAW_MAX + 1;
 
-/// The tables of a zone. They come and go with its memory.
+/// The tables of a zone. They are allocated and freed with it.
 #[derive(Debug)]
 pub(super) struct Zone {
     pub blocks: Blocks,
@@ -16,7 +16,7 @@ pub(super) struct Zone {
     entries: Vec<u32>,
     free_entry: u32,
     pages: u32,
-    /// Takes no more pages: it is to be emptied.
+    /// The zone takes no more pages and is to be emptied.
     pub condemned: bool,
 }
 
@@ -26,7 +26,7 @@ impl Zone {
         Zone { blocks: Blocks::new(blocks), entries: table, free_entry: 0, pages: 0, condemned: false }
     }
 
-    /// What it has for a new page: nothing without a free entry.
+    /// Room for a new page: none without a free entry.
     pub fn room(&self) -> Room {
         if self.condemned || self.pages as usize == self.entries.len() {
             return Room::default();
@@ -34,13 +34,13 @@ impl Zone {
         Room { blocks: self.blocks.free(), run: self.blocks.longest() }
     }
 
-    /// Pages in it.
+    /// Number of pages.
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Takes the first free entry and the lowest run of so many blocks, both of which there are;
-    /// the entry is the caller's to fill.
+    /// Takes the first free entry and the lowest run of `blocks` blocks; both must exist. The
+    /// caller then sets the owner of the entry.
     pub fn take(&mut self, blocks: u32) -> (u32, u32) {
         let first = self.blocks.lowest(blocks).expect("the zone has a run that is long enough");
         let entry = self.free_entry;
@@ -50,18 +50,18 @@ impl Zone {
         (entry, first)
     }
 
-    /// Says whose entry that is.
+    /// Sets the owner of an entry.
     pub fn set_owner(&mut self, entry: u32, owner: Handle) {
         self.entries[entry as usize] = owner.raw();
     }
 
-    /// Whose entry that is.
+    /// Owner of an entry.
     pub fn owner(&self, entry: u32) -> Option<Handle> {
         let owner = self.entries[entry as usize];
         (owner & FREE == 0).then(|| Handle::from_raw(owner))
     }
 
-    /// Gives an entry and its blocks back.
+    /// Frees an entry and its blocks.
     pub fn put(&mut self, entry: u32, first: u32, blocks: u32) {
         self.blocks.put(first, blocks);
         self.entries[entry as usize] = FREE | self.free_entry;
@@ -69,12 +69,12 @@ impl Zone {
         self.pages -= 1;
     }
 
-    /// The pages, in order of entries.
+    /// Owners of the pages, in order of entries.
     pub fn owners(&self) -> impl Iterator<Item = Handle> + '_ {
         (0..self.entries.len() as u32).filter_map(|entry| self.owner(entry))
     }
 
-    /// Heap bytes, its own included: zones are boxed.
+    /// Heap bytes, including the zone itself: zones are boxed.
     pub fn metadata_bytes(&self) -> u64 {
         size_of::<Zone>() as u64 + self.blocks.metadata_bytes() + super::super::table_bytes(&self.entries)
     }
