@@ -306,7 +306,7 @@ impl Pool for Buffers {
         tables + self.handles.metadata_bytes() + self.frames.metadata_bytes() + size_of::<Self>() as u64
     }
 
-    /// Moves nothing: as in the paper, buffers are not compacted [17].
+    /// Moves nothing: as in the paper, buffers are not compacted (rule 17).
     fn compact(&mut self, _: usize, _: &dyn Fn(Handle) -> bool, _: &mut Vec<Move>, _: &mut Vec<Span>) {
         self.handles.trim();
         self.cut_older();

@@ -1,4 +1,4 @@
-//! `zbud` and `z3fold`: frames that at most two or three zpages share.
+//! `zbud` and `z3fold`: at most two or three zpages share a frame.
 //!
 //! After the allocators of the kernel under zswap, as described in
 //!
@@ -14,25 +14,25 @@
 //! z3fold   | first ....... | second ... | third ....|               |    in the order of storing, the rest is free
 //! ```
 //!
-//! A frame in use is on exactly one list: `buddied` if it has as many zpages as it may, or one of
-//! 64 `unbuddied` lists by the number of chunks of its free run. A new zpage goes to the newest
-//! frame of the list with the shortest free run that is long enough, else to a frame of its own.
-//! Whatever changes a frame puts it at the head of its list.
+//! A frame in use is on exactly one list: `buddied` if it has its maximum of zpages, otherwise one
+//! of 64 `unbuddied` lists by the number of chunks of its free run. A new zpage goes to the newest
+//! frame of the list with the shortest sufficient run, else to a frame of its own. Every change of
+//! a frame moves it to the head of its list.
 //!
-//! What the papers leave open, or what differs:
+//! Open points of the papers, and differences:
 //!
-//! - Headers are beside the frames. With `header_chunks` = 1 a frame of `z3fold` has 63 chunks for
-//!   zpages as in the kernel, and a zpage that needs all 64 gets a frame without a header, alone:
-//!   so a page that did not compress is stored by all. Such a frame counts as full. `zbud` has no
-//!   header.
-//! - The caller carries out moves, so that the chunks left by a zpage of `z3fold` are a hole until
-//!   [`Pool::tidy`]. A zpage that must stay is passed over, and those behind it move up to its end.
-//!   As long as there is a hole, the frame is listed under the free chunks behind its last zpage,
-//!   which are all that a new one may have; its [`UnitView`] counts the holes, for they say how
-//!   dense the frame is. [`Pool::compact`] tidies such frames, and moves nothing from frame to
-//!   frame.
-//! - A sealed frame is on no list. It goes to the head of its list if it is no longer sealed.
-//! - Of free frames the lowest is used first.
+//! - Headers are outside the frames. With `header_chunks` = 1 a frame of `z3fold` has 63 chunks for
+//!   zpages as in the kernel. A zpage that needs all 64 gets a frame without a header, alone, so
+//!   that a page that did not compress can be stored at all. Such a frame counts as full. `zbud`
+//!   has no header.
+//! - The caller carries out moves, so the chunks of a removed zpage of `z3fold` are a hole until
+//!   [`Pool::tidy`]. A zpage that must stay is skipped, and those behind it move up to its end.
+//!   While there is a hole, the frame's list depends on the free chunks behind its last zpage,
+//!   which are all that a new zpage can get. Its [`UnitView`] includes the holes, because they show
+//!   how dense the frame is. [`Pool::compact`] tidies such frames, and moves nothing between
+//!   frames.
+//! - A sealed frame is on no list. When it is unsealed it goes to the head of its list.
+//! - The lowest free frame is used first.
 //!
 //! Metadata: 8 bytes per zpage (handle), and 20 (`zbud`) or 24 (`z3fold`) per frame up to the
 //! highest in use.
@@ -47,7 +47,7 @@ use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
 use std::ops::Range;
 
-/// The line of `zbud` in [`super::POOLS`].
+/// Entry of `zbud` in [`super::POOLS`].
 pub(super) const ZBUD: PoolEntry = PoolEntry {
     name: "zbud",
     help: "at most two pages in a frame, one at each end; a frame can be emptied alone",
@@ -55,7 +55,7 @@ pub(super) const ZBUD: PoolEntry = PoolEntry {
     make: |params| Box::new(FewPerFrame::<2>::new(params, 0)),
 };
 
-/// The line of `z3fold` in [`super::POOLS`].
+/// Entry of `z3fold` in [`super::POOLS`].
 pub(super) const Z3FOLD: PoolEntry = PoolEntry {
     name: "z3fold",
     help: "at most three pages in a frame, moved together when one leaves; a frame can be emptied alone",
@@ -69,35 +69,35 @@ const CHUNK_BYTES: u32 = 64;
 /// Chunks in a frame.
 const CHUNKS: u32 = FRAME_BYTES / CHUNK_BYTES;
 
-/// List of the frames with as many zpages as they may have. Those before it are the unbuddied ones,
-/// by free chunks.
+/// Index of the list of frames with their maximum of zpages. The lists before it are the unbuddied
+/// ones, by free chunks.
 const BUDDIED: usize = CHUNKS as usize;
 
-/// How many frames one [`Pool::compact`] looks at for holes.
+/// Frames that one [`Pool::compact`] scans for holes.
 const LOOK_MAX: usize = 1024;
 
-/// Chunks that so many bytes take.
+/// Chunks for `len` bytes.
 fn chunks(len: u32) -> u32 {
     len.div_ceil(CHUNK_BYTES)
 }
 
-/// Chunks that a zpage has in its frame.
+/// Chunks of a zpage in its frame.
 fn range(place: Place) -> Range<u32> {
     let first = u32::from(place.slot);
     first..first + chunks(u32::from(place.len))
 }
 
-/// A frame; without zpages, one that is not in use.
+/// A frame; not in use if it has no zpages.
 #[derive(Debug, Clone, Copy)]
 struct Record<const MOST: usize> {
     /// Neighbours in its list.
     links: Links,
-    /// Its zpages in the order in which they were stored; as many as `zpages` says.
+    /// Its zpages in the order of storing; only the first `zpages` entries are valid.
     owners: [Handle; MOST],
     zpages: u8,
     /// Chunks of the zpages.
     used: u8,
-    /// Chunks of the free run, which is all that a new zpage may have.
+    /// Chunks of the free run, which is all that a new zpage can get.
     run: u8,
     sealed: bool,
 }
@@ -144,25 +144,25 @@ impl<const MOST: usize> Linked for Vec<Record<MOST>> {
 struct FewPerFrame<const MOST: usize> {
     handles: HandleTable,
     frames: SpanAlloc,
-    /// By frame; the last one is in use.
+    /// By frame; the last record is in use.
     records: Vec<Record<MOST>>,
     /// Frames that are not sealed: unbuddied ones by free chunks, then [`BUDDIED`]. The head is the
     /// newest.
     lists: [List; BUDDIED + 1],
-    /// Bit set: that unbuddied list is not empty.
+    /// Bit set: this unbuddied list is not empty.
     unbuddied: u64,
-    /// Chunks at the start of a frame that no zpage gets, unless it needs the whole frame.
+    /// Chunks at the start of a frame that only a zpage of a whole frame may use.
     header: u32,
     limit: u32,
     stored_bytes: u64,
     used_chunks: u64,
-    /// Where the next [`Pool::compact`] looks for holes.
+    /// Where the next [`Pool::compact`] continues its scan for holes.
     look: usize,
 }
 
 impl<const MOST: usize> FewPerFrame<MOST> {
-    /// Whether the second zpage lies at the end of the frame. Then there is one free run whichever
-    /// leaves.
+    /// Whether the second zpage lies at the end of the frame. Then there is one free run, whichever
+    /// zpage leaves.
     const AT_ENDS: bool = MOST == 2;
 
     fn new(params: &PoolParams, header: u32) -> Self {
@@ -181,7 +181,7 @@ impl<const MOST: usize> FewPerFrame<MOST> {
         }
     }
 
-    /// A free frame, within the limit. It is on no list.
+    /// Allocates a frame, within the limit. It is on no list.
     fn grow(&mut self) -> Result<Span, PoolFull> {
         let frames_used = self.frames.used();
         if frames_used >= self.limit {
@@ -198,14 +198,14 @@ impl<const MOST: usize> FewPerFrame<MOST> {
         Ok(span)
     }
 
-    /// The newest of the frames whose free run is the shortest that is long enough.
+    /// The newest of the frames with the shortest sufficient free run.
     fn fit(&self, chunks: u32) -> Option<u32> {
-        // A shift by 64 would be one by 0.
+        // A shift by 64 would act as one by 0.
         let long_enough = u64::MAX.checked_shl(chunks)? & self.unbuddied;
         (long_enough != 0).then(|| self.lists[long_enough.trailing_zeros() as usize].head)
     }
 
-    /// The free chunks of a frame that a new zpage may have, all in one run.
+    /// The free run of a frame: the chunks that a new zpage can get.
     fn run(&self, frame: u32) -> Range<u32> {
         let mut run = self.header..CHUNKS;
         for &owner in self.records[frame as usize].owners() {
@@ -219,7 +219,7 @@ impl<const MOST: usize> FewPerFrame<MOST> {
         run
     }
 
-    /// Puts a frame at the head of the list for what it holds now.
+    /// Puts a frame at the head of the list for its present contents.
     fn link(&mut self, frame: u32) {
         let run = self.run(frame).len();
         let record = &mut self.records[frame as usize];
@@ -231,7 +231,7 @@ impl<const MOST: usize> FewPerFrame<MOST> {
         }
     }
 
-    /// Takes a frame from its list, before it changes.
+    /// Removes a frame from its list, before it changes.
     fn unlink(&mut self, frame: u32) {
         let record = &self.records[frame as usize];
         if !record.sealed {
@@ -247,7 +247,7 @@ impl<const MOST: usize> FewPerFrame<MOST> {
         }
     }
 
-    /// Closes the holes of a frame with at most so many moves, from its start on.
+    /// Closes the holes of a frame from its start on, with at most `max_moves` moves.
     fn close(&mut self, frame: u32, max_moves: usize, movable: &dyn Fn(Handle) -> bool, out: &mut Vec<Move>) {
         let record = self.records[frame as usize];
         if Self::AT_ENDS || !self.has_hole(&record) {
@@ -281,8 +281,8 @@ impl<const MOST: usize> FewPerFrame<MOST> {
         record.unwrap_or_else(|| panic!("{unit:?} is not in use"))
     }
 
-    /// Panics unless each frame in use that is not sealed is on the list that fits it, and nothing
-    /// else on any.
+    /// Panics unless each used frame that is not sealed is on the right list, and no other frame on
+    /// any.
     fn check_lists(&self) {
         let mut listed = vec![None; self.records.len()];
         for (number, list) in self.lists.iter().enumerate() {
@@ -302,7 +302,7 @@ impl<const MOST: usize> FewPerFrame<MOST> {
         }
     }
 
-    /// Panics unless the zpages of a frame in use are where they may be.
+    /// Panics unless the zpages of a used frame are at valid places.
     fn check_frame(&self, frame: u32, record: &Record<MOST>) {
         let places = || record.owners().iter().map(|&owner| self.handles.get(owner));
         assert!(places().all(|place| place.zspage == frame), "the zpages of frame {frame} are in it");
@@ -340,7 +340,7 @@ impl<const MOST: usize> Pool for FewPerFrame<MOST> {
         };
         let run = self.run(frame);
         let first = if chunks > run.len() as u32 {
-            // Only a free frame is given to what does not fit behind the header.
+            // A zpage that does not fit behind the header only ever gets a free frame.
             0
         } else if Self::AT_ENDS && run.start > 0 {
             run.end - chunks
@@ -408,7 +408,8 @@ impl<const MOST: usize> Pool for FewPerFrame<MOST> {
         _freed: &mut Vec<Span>,
     ) {
         let end = out.len().saturating_add(max_moves);
-        // Holes are rare, for the caller tidies: a part of the frames each time is enough.
+        // Holes are rare, because the caller tidies: scanning a part of the frames each time is
+        // enough.
         for _ in 0..self.records.len().min(LOOK_MAX) {
             if out.len() == end {
                 break;
@@ -425,7 +426,7 @@ impl<const MOST: usize> Pool for FewPerFrame<MOST> {
 
     fn view(&self, unit: Unit) -> UnitView {
         let record = self.record(unit);
-        // The zpage of a frame without a header leaves nothing, not less.
+        // The zpage of a frame without a header leaves no room, not negative room.
         let free = (CHUNKS - self.header).saturating_sub(u32::from(record.used));
         UnitView {
             class: 0,

@@ -3,9 +3,9 @@
 //!
 //! The compressed area is a chain of equal zones, each of contiguous frames cut into equal blocks.
 //! A page of `len` bytes takes `ceil(len / block_bytes)` blocks and one comp-page entry, all in one
-//! zone: the first of the chain that has them. A zone is added at the end of the chain when the
-//! limit has room for a whole one, and is given back whole, so that the area can follow the need in
-//! cheap, coarse steps (see [`crate::zone_sizing`]).
+//! zone: the first of the chain that has them. The pool adds a zone at the end of the chain when
+//! the limit has room for a whole one, and frees zones as a whole, so that the area can follow the
+//! demand in cheap, coarse steps (see [`crate::zone_sizing`]).
 //!
 //! ```text
 //! chain    zone 0  ->  zone 1  ->  zone 4         a zone is `zone_frames` frames of the frame area
@@ -13,36 +13,36 @@
 //!          | entry | entry | ...                  handle of each page in it, `entries_per_frame * zone_frames` of them
 //! ```
 //!
-//! What it costs: the unused part of each page's last block; free blocks of a zone whose entries
-//! have run out, when pages compress better than `entries_per_frame`; and tables, see
+//! Costs: the unused part of each page's last block; free blocks of a zone whose entries have run
+//! out, if pages compress better than `entries_per_frame`; and the tables, see
 //! [`printed_overhead`].
 //!
-//! **What differs from the paper.**
+//! **Differences from the paper.**
 //!
-//! * The paper links the blocks of a page by a `next` in each, wherever they are in the zone. Here
-//!   they lie in a row, since readers take the bytes of a page as one run without asking the pool.
-//!   So a page can find enough free blocks but no run of them: then it goes to the next zone that
-//!   has one, or to a new zone, or is refused; after the last two [`Pool::compact`] moves pages of
-//!   the zone with most free blocks together until it has the run. How often that is, with pages of
-//!   600 to 3200 bytes replaced at random (`how_often_runs_are_too_short`): while a tenth of the
-//!   blocks is free hardly any is refused, though of several zones the first ones are passed by in
-//!   most cases, since what is free in them is scattered; zones that are to be quite full get no
-//!   fuller than 93 to 95 %, with compaction 94 to 96 %.
-//! * A zone that has become empty is given back at once, as every pool here does with frames,
-//!   though the limit allows it; the next one is new, at the end of the chain. Free room is a
-//!   matter of the limit, not of the zones in use.
-//! * To be deleted is, as there, the zone with the fewest used blocks (the later of equal ones),
-//!   but not in one go: from [`Pool::set_limit`] on it is *condemned*, takes no page, and
+//! * In the paper each block of a page links to the next, anywhere in the zone. Here the blocks are
+//!   contiguous, because readers take the bytes of a page as one run without asking the pool. So a
+//!   page can find enough free blocks but no run of them. Then it goes to the next zone that has a
+//!   run, or to a new zone, or is refused. After the last two, [`Pool::compact`] moves pages of the
+//!   zone with most free blocks together until it has the run. Measured with pages of 600 to 3200
+//!   bytes, replaced at random (`how_often_runs_are_too_short`): with a tenth of the blocks free
+//!   hardly any page is refused, but with several zones most pages pass the first ones, whose free
+//!   blocks are scattered. Zones that are to be completely full reach 93 to 95 %, with compaction
+//!   94 to 96 %.
+//! * A zone that has become empty is freed at once, even if the limit allows it, like frames in
+//!   every pool here; the next one is new, at the end of the chain. Free room depends on the limit,
+//!   not on the zones in use.
+//! * As in the paper, the zone with the fewest used blocks (the later of equal ones) is deleted,
+//!   but not in one step. From [`Pool::set_limit`] on it is *condemned*: it takes no page, and
 //!   [`Pool::compact`] moves its pages to the others by first fit, as many as it may. If no page
-//!   leaves to make room it stays, and is pardoned when the limit rises.
-//! * A limit or an area that is smaller than a zone when the pool is made makes the zones smaller,
-//!   see [`zone_frames`].
+//!   leaves to make room, the zone stays; it is pardoned when the limit rises.
+//! * If the limit or the area is smaller than a zone when the pool is made, zones are smaller; see
+//!   [`zone_frames`].
 //! * A zone has no more entries than blocks, and at most 524,288.
-//! * The hash table and the LRU list are not here: objects are found by number, and their order is
-//!   that of the policy. Handles stay when pages move, so that order does too.
+//! * There is no hash table and no LRU list: objects are found by number, and the policy keeps
+//!   their order. Handles stay the same when pages move, so that order does too.
 //!
-//! Metadata: 8 bytes per zpage (handle) and per zone 4 per entry, up to 5/16 per block and about
-//! 100. For 4 MiB in blocks of 128 bytes with 4 entries per frame that is 0.6 %, with a zpage in
+//! Metadata: 8 bytes per zpage (handle), and per zone 4 per entry, up to 5/16 per block and about
+//! 100. With 4 MiB in blocks of 128 bytes and 4 entries per frame that is 0.6 %, with a zpage in
 //! every entry 1.4 %; in the paper 8.6 %.
 
 mod blocks;
@@ -60,7 +60,7 @@ use chain::Chain;
 use std::cmp::Reverse;
 use zone::Zone;
 
-/// The line of this pool in [`super::POOLS`].
+/// Entry of this pool in [`super::POOLS`].
 pub(super) const ENTRY: PoolEntry = PoolEntry {
     name: "zones",
     help: "zones of small blocks, first fit; grows and shrinks by whole zones",
@@ -68,26 +68,27 @@ pub(super) const ENTRY: PoolEntry = PoolEntry {
     make: |params| Box::new(Zones::new(params)),
 };
 
-/// Most entries of a zone: what the class and slot number of a handle's place can name together.
+/// Most entries of a zone: what class and slot number of a handle's place can encode together.
 const ENTRIES_MAX: u32 = CLASSES_MAX as u32 * SLOTS_MAX;
 
-/// Frames of a zone of the pool that is made of these: as they say, but not more than the area, nor
-/// than the first limit if that is not 0. What steers the limit must count in the same zones.
+/// Frames of a zone in a pool with these parameters: `params.zone_frames`, but at most the area,
+/// and at most the first limit unless that is 0. Whatever controls the limit must use the same
+/// zones.
 pub fn zone_frames(params: &PoolParams) -> u32 {
     let limit = if params.limit_frames == 0 { u32::MAX } else { params.limit_frames };
     params.zone_frames.min(params.area_frames).min(limit).max(1)
 }
 
-/// Bytes of the tables of a zone as the paper has them.
+/// Bytes of the tables of a zone in the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrintedOverhead {
-    /// Block table: two `int` for each block.
+    /// Block table: two `int` per block.
     pub block_table: u64,
-    /// Comp-page table: six fields for each entry.
+    /// Comp-page table: six fields per entry.
     pub entry_table: u64,
 }
 
-/// Equation 1 of the paper: what the tables of a zone of `zone_bytes` took there. The size of an
+/// Equation 1 of the paper: size of the tables of a zone of `zone_bytes` there. The size of an
 /// entry, 24 bytes, is not printed but follows from its fields.
 pub fn printed_overhead(zone_bytes: u64, block_bytes: u64, entries_per_frame: u64) -> PrintedOverhead {
     const INT: u64 = 4;
@@ -97,12 +98,12 @@ pub fn printed_overhead(zone_bytes: u64, block_bytes: u64, entries_per_frame: u6
     }
 }
 
-/// Where a page is.
+/// Place of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Home {
     zone: u32,
     entry: u32,
-    /// First block, counted in the zone.
+    /// First block, within the zone.
     first: u32,
     len: u32,
 }
@@ -112,7 +113,7 @@ struct Zones {
     handles: HandleTable,
     /// Zone `z` has the frames from `z * zone_frames` on.
     zones: Vec<Option<Box<Zone>>>,
-    /// Which zone numbers are in use.
+    /// Zone numbers in use.
     numbers: SpanAlloc,
     chain: Chain,
     zone_frames: u32,
@@ -124,12 +125,12 @@ struct Zones {
     condemned: u32,
     stored_bytes: u64,
     used_blocks: u64,
-    /// Blocks of the largest page since the last compaction that found blocks enough, but in no
-    /// zone in a row; 0 for none.
+    /// Blocks of the largest page, since the last compaction, that found enough free blocks but no
+    /// zone with a run of them; 0 if none.
     wanted: u32,
-    /// Pages that went to a later zone, or a new one, than that which had blocks enough.
+    /// Pages that went to a later or a new zone although an earlier one had enough blocks.
     passed_by: u64,
-    /// Pages that were refused though a zone had blocks enough.
+    /// Pages that were refused although a zone had enough blocks.
     refused: u64,
 }
 
@@ -142,7 +143,7 @@ impl Zones {
         assert!(zone_frames <= 1 << 20, "zones of {zone_frames} frames are not supported");
         let blocks = zone_frames * (FRAME_BYTES / block_bytes);
         let entries = zone_frames.saturating_mul(params.entries_per_frame).clamp(1, blocks.min(ENTRIES_MAX));
-        // Blocks of the whole area are counted in 32 bits.
+        // Block numbers over the whole area must fit into 32 bits.
         let zones = (params.area_frames / zone_frames).min(u32::MAX / blocks);
         Zones {
             handles: HandleTable::new(),
@@ -163,7 +164,7 @@ impl Zones {
         }
     }
 
-    /// Blocks of a frame, which divide its bytes.
+    /// Blocks per frame; divides the frame's bytes.
     fn blocks_per_frame(&self) -> u32 {
         FRAME_BYTES / self.block_bytes
     }
@@ -185,8 +186,8 @@ impl Zones {
         self.zones[zone as usize].as_mut().expect("the zone is in use")
     }
 
-    /// The handle table's words for it: the block counted over the area, and the entry in two
-    /// parts.
+    /// A page's place as an entry of the handle table: the block counted over the area, and the
+    /// entry in two parts.
     fn pack(&self, home: Home) -> Place {
         let block = home.zone * self.blocks_per_zone() + home.first;
         let (class, slot) = ((home.entry / SLOTS_MAX) as u8, (home.entry % SLOTS_MAX) as u16);
@@ -208,14 +209,14 @@ impl Zones {
         Span { first: zone * self.zone_frames, frames: self.zone_frames }
     }
 
-    /// Tells the chain what room a zone has now.
+    /// Updates the room of a zone in the chain.
     fn refresh(&mut self, zone: u32) {
         let room = self.zone(zone).room();
         self.chain.set(zone, room);
     }
 
-    /// First zone with a run of so many blocks; and whether an earlier one has the blocks, but not
-    /// in a row. If there is no such run at all, compaction is to make one.
+    /// First zone with a run of `blocks` blocks, and whether an earlier zone has the blocks but no
+    /// run. If no zone has a run, records what compaction must make.
     fn first_fit(&mut self, blocks: u32) -> (Option<u32>, bool) {
         let (by_count, by_run) = (self.chain.first_by_count(blocks), self.chain.first_by_run(blocks));
         let passes_by = by_count != by_run;
@@ -225,7 +226,7 @@ impl Zones {
         (by_run, passes_by)
     }
 
-    /// A new zone at the end of the chain, if the limit has room for a whole one.
+    /// Adds a zone at the end of the chain, if the limit has room for a whole one.
     fn grow(&mut self) -> Result<(u32, Span), PoolFull> {
         let (frames_used, frames_needed) = (self.frames(), self.zone_frames);
         if frames_used.saturating_add(frames_needed) > self.limit {
@@ -242,7 +243,7 @@ impl Zones {
         Ok((zone, self.span_of(zone)))
     }
 
-    /// Gives an empty zone back.
+    /// Frees an empty zone.
     fn release(&mut self, zone: u32) -> Span {
         let gone = self.zones[zone as usize].take().expect("the zone is in use");
         self.condemned -= u32::from(gone.condemned);
@@ -260,14 +261,14 @@ impl Zones {
         self.chain.live() * self.zone_frames
     }
 
-    /// Heap bytes of all tables but those of the zones.
+    /// Heap bytes of all tables except those of the zones.
     fn shared_bytes(&self) -> u64 {
         let own = size_of::<Self>() as u64 + table_bytes(&self.zones);
         own + self.handles.metadata_bytes() + self.chain.metadata_bytes() + self.numbers.metadata_bytes()
     }
 
-    /// Condemns zones beyond the limit, those with the fewest used blocks first and of equal ones
-    /// the later; or pardons in the opposite order. O(zones) if there is anything to do.
+    /// Condemns zones beyond the limit: those with the fewest used blocks first, of equal ones the
+    /// later; or pardons in the opposite order. O(zones) if there is anything to do.
     fn balance(&mut self) {
         let excess = self.chain.live().saturating_sub(self.limit / self.zone_frames);
         let condemn = excess > self.condemned;
@@ -299,8 +300,8 @@ impl Zones {
         Home { zone, entry, first, len }
     }
 
-    /// Moves pages out of a condemned zone, by first fit, until `end` moves are in `out`; its
-    /// frames if it is empty then.
+    /// Moves pages out of a condemned zone, by first fit, until `out` has `end` moves. Returns the
+    /// zone's frames if it is empty then.
     fn relocate(
         &mut self,
         zone: u32,
@@ -308,8 +309,7 @@ impl Zones {
         movable: &dyn Fn(Handle) -> bool,
         out: &mut Vec<Move>,
     ) -> Option<Span> {
-        // Room only becomes less on the way: what is not smaller than a page that did not fit does
-        // not fit either.
+        // Room only shrinks meanwhile: a page as large as one that did not fit does not fit either.
         let mut too_large = u32::MAX;
         for entry in 0..self.entries {
             if out.len() >= end || too_large == 1 {
@@ -335,7 +335,7 @@ impl Zones {
     }
 
     /// Moves the last pages of a zone to lower places in it, until there is a run of `wanted`
-    /// blocks. Whether there is.
+    /// blocks. Returns whether there is one.
     fn tidy_zone(
         &mut self,
         zone: u32,
@@ -366,8 +366,8 @@ impl Zones {
         self.zone(zone).blocks.longest() >= wanted
     }
 
-    /// Makes the run that was wanted since the last compaction, if there is none still, in the zone
-    /// with most free blocks. Whether that is done.
+    /// Makes the run that was wanted since the last compaction, unless there is one now, in the
+    /// zone with most free blocks. Returns whether it succeeded.
     fn tidy(&mut self, end: usize, movable: &dyn Fn(Handle) -> bool, out: &mut Vec<Move>) -> bool {
         let wanted = std::mem::take(&mut self.wanted);
         if wanted == 0 || self.chain.first_by_run(wanted).is_some() {
@@ -378,7 +378,7 @@ impl Zones {
         };
         let done = self.tidy_zone(zone, wanted, end, movable, out);
         if !done && out.len() >= end {
-            // The next call goes on.
+            // The next call continues.
             self.wanted = wanted;
         }
         done
@@ -427,7 +427,8 @@ impl Pool for Zones {
         Span::EMPTY
     }
 
-    /// As many zones as fit into the frames; see the module's documentation for the others.
+    /// As many zones as fit into the frames. Zones beyond that are condemned: see the module's
+    /// documentation.
     fn set_limit(&mut self, frames: u32) {
         self.limit = frames;
         self.balance();
@@ -448,9 +449,8 @@ impl Pool for Zones {
         self.shared_bytes() + u64::from(self.chain.live()) * of_a_zone
     }
 
-    /// Empties condemned zones, those with the fewest used blocks first; makes a run if pages found
-    /// blocks enough, but none in a row; and tries again if that helped. O(pages of these zones)
-    /// per round.
+    /// Empties condemned zones, those with the fewest used blocks first. Makes a run if pages found
+    /// enough blocks but no run, and tries again if that helped. O(pages of these zones) per round.
     fn compact(
         &mut self,
         max_moves: usize,
@@ -519,8 +519,8 @@ impl Pool for Zones {
             stored_bytes += u64::from(home.len);
             blocks_of_pages += u64::from(blocks);
         }
-        // All blocks of pages are in use, and no more blocks are in use than pages have: so no
-        // block has two pages.
+        // All blocks of pages are in use, and no more blocks are in use than pages have. So no
+        // block belongs to two pages.
         assert_eq!((stored_bytes, blocks_of_pages), (self.stored_bytes, self.used_blocks));
     }
 }

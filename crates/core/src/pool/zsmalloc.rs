@@ -1,23 +1,23 @@
-//! Size classes in the manner of Linux' zsmalloc, made from its description.
+//! Size classes in the manner of Linux's zsmalloc, written from its description.
 //!
-//! A zspage is `1..=chain_frames` contiguous frames cut into equal slots. Slots are of 32, 48, 64,
-//! .. 4096 bytes; each size takes the zspage that uses most of its frames in whole percent, the
-//! shortest of equal ones; neighbours whose zspages have as many frames and slots are one class.
-//! With 4 frames these are the 69 classes of the kernel. An object goes to a free slot of the
-//! fullest zspage of its class, so that the others run empty; an empty zspage gives its frames back
-//! at once. Compaction empties the emptiest zspages into the fullest ones.
+//! A zspage is `1..=chain_frames` contiguous frames cut into equal slots. Slots have 32, 48, 64, ..
+//! 4096 bytes. Each size takes the zspage that uses most of its frames in whole percent, and the
+//! shortest of equal ones. Neighbouring sizes whose zspages have equally many frames and slots are
+//! one class. With 4 frames these are the 69 classes of the kernel. An object goes to a free slot
+//! of the fullest zspage of its class, so that the others run empty; an empty zspage frees its
+//! frames at once. Compaction empties the emptiest zspages into the fullest ones.
 //!
-//! What differs from the kernel: zspages are contiguous in the frame area, so an object that
-//! crosses a frame border is still one run of bytes and needs no copy to be read; objects are
-//! placed by 8 fullness groups, not 4, so that a zspage just a quarter full counts as one that is
-//! almost full; the back pointer that compaction needs is beside the objects, not inside them.
+//! Differences from the kernel: zspages are contiguous in the frame area, so an object that crosses
+//! a frame border is still one run of bytes, and reading it needs no copy. Placement uses 8
+//! fullness groups, not 4, so that a zspage just a quarter full counts as almost full. The back
+//! pointer for compaction is outside the objects.
 //!
-//! Objects that fill a frame need none of this: they have a handle and a frame.
+//! Objects that fill a frame have only a handle and a frame.
 //!
 //! A [`Unit`] is a zspage, or such a frame. A sealed zspage is in no group: nothing finds it.
 //!
-//! Metadata per zpage: 8 bytes (handle), + 4 per slot (owner) and 16 per zspage unless it fills a
-//! frame, + 0.14 per frame, + 8 per frame once somebody asked about a unit. The tables have up to
+//! Metadata per zpage: 8 bytes (handle); unless it fills a frame, 4 per slot (owner) and 16 per
+//! zspage; 0.14 per frame; 8 per frame after the first query about a unit. The tables have up to
 //! 1/8 slack while they grow, up to 1/2 after they shrank.
 
 mod class;
@@ -33,7 +33,7 @@ use class::{Class, Layout};
 use std::cell::OnceCell;
 use units::{Start, UnitIndex};
 
-/// The line of this pool in [`super::POOLS`].
+/// Entry of this pool in [`super::POOLS`].
 pub(super) const ENTRY: PoolEntry = PoolEntry {
     name: "zsmalloc",
     help: "size classes 16 bytes apart over chains of contiguous frames; dense; empties frames by compaction",
@@ -50,13 +50,12 @@ const SLOT_MIN: u32 = 32;
 const STEPS: usize = (LEN_MAX / STEP) as usize;
 const _: () = assert!(LEN_MAX % STEP == 0 && STEPS <= CLASSES_MAX);
 
-/// The class of objects that get a frame of their own. It has no zspages: [`Place::zspage`] is the
-/// frame.
+/// The class of objects that fill a frame. It has no zspages: [`Place::zspage`] is the frame.
 const WHOLE: u8 = 0;
 
 /// The pool.
 struct Zsmalloc {
-    /// In falling order of slot size.
+    /// In descending order of slot size.
     classes: Vec<Class>,
     /// Class of the lengths `(16 * i, 16 * (i + 1)]`.
     class_of: [u8; STEPS],
@@ -68,7 +67,7 @@ struct Zsmalloc {
     slot_bytes: u64,
     /// Objects of class [`WHOLE`].
     whole: u64,
-    /// Made by the first question about a unit; kept up from then on.
+    /// Created by the first query about a unit; kept up to date from then on.
     units: OnceCell<UnitIndex>,
 }
 
@@ -82,7 +81,7 @@ struct Source {
 }
 
 impl Source {
-    /// Whether a move frees more frames here than there; equal ones are taken in order of classes.
+    /// Whether a move frees more frames here than there. On a tie the earlier class wins.
     fn beats(&self, other: &Source) -> bool {
         self.frames * other.objects > other.frames * self.objects
     }
@@ -117,7 +116,7 @@ impl Zsmalloc {
         }
     }
 
-    /// Frames for a new zspage, within the limit.
+    /// Allocates frames for a new zspage, within the limit.
     fn grow(&mut self, frames_needed: u32) -> Result<Span, PoolFull> {
         let frames_used = self.frames.used();
         if frames_used.saturating_add(frames_needed) > self.limit {
@@ -138,7 +137,7 @@ impl Zsmalloc {
         Ok(Placed { handle, slot: Slot { frame: grew.first, offset: 0 }, grew })
     }
 
-    /// Gives back the frames of a zspage.
+    /// Frees the frames of a zspage.
     fn free(&mut self, span: Span) {
         self.frames.free(span);
         if let Some(units) = self.units.get_mut() {
@@ -154,7 +153,7 @@ impl Zsmalloc {
         })
     }
 
-    /// First frames of all zspages and whole frames, in no useful order; O(n).
+    /// First frames of all zspages and whole frames, unordered; O(n).
     fn starts(&self) -> impl Iterator<Item = (u32, Start)> + '_ {
         let zspages = (0..).zip(&self.classes).flat_map(|(class, zspages)| {
             zspages.spans().map(move |(number, span)| (span.first, Start { class, number }))
@@ -168,7 +167,8 @@ impl Zsmalloc {
         Some(Source { class, zspage, frames: self.classes[class].layout.frames, objects })
     }
 
-    /// Moves objects out of a zspage, at most `max_moves`; the frames if it is empty then.
+    /// Moves objects out of a zspage, until `out` has `max_moves` moves. Returns the frames if the
+    /// zspage is empty then.
     fn empty(&mut self, source: Source, max_moves: usize, out: &mut Vec<Move>) -> Option<Span> {
         let class = &mut self.classes[source.class];
         class.detach(source.zspage);
@@ -316,7 +316,7 @@ impl Pool for Zsmalloc {
 
     fn seal(&mut self, unit: Unit, sealed: bool) {
         let Start { class, number } = self.units().get(unit);
-        // A whole frame takes no other object anyway, and never moves.
+        // A whole frame never takes another object and never moves.
         if class != WHOLE {
             self.classes[usize::from(class)].seal(number, sealed);
         }
@@ -370,9 +370,9 @@ mod tests {
         };
         assert_eq!(layout(32, 8), (1, 128));
         assert_eq!(layout(2048, 4), (1, 2));
-        // 1 frame wastes 33 %, 2 none.
+        // 1 frame wastes 33 %, 2 frames nothing.
         assert_eq!(layout(2720, 4), (2, 3));
-        // 4 frames have 5 slots, 1 to 3 frames as many slots as frames.
+        // 4 frames have 5 slots, 1 to 3 frames have one slot per frame.
         assert_eq!(layout(3264, 4), (4, 5));
         assert_eq!(layout(3280, 4), (1, 1));
         assert_eq!(layout(3632, 8), (8, 9));
@@ -389,7 +389,7 @@ mod tests {
         944/3/13 960/4/17 1024/1/4 1088/4/15 1104/3/11 1168/2/7 1216/3/10 1248/4/13 1360/1/3 1488/4/11 1536/3/8 \
         1632/2/5 1744/3/7 1808/4/9 2048/1/2 2336/4/7 2448/3/5 2720/2/3 3072/3/4 3264/4/5 4096/1/1";
 
-    /// The class of an object of that length, counted from 1 as in the paper.
+    /// The class of objects of this length, counted from 1 as in the paper.
     fn number(pool: &mut Zsmalloc, len: u32) -> u16 {
         let handle = pool.place(len).unwrap().handle;
         let number = pool.view(pool.unit(handle)).class + 1;
@@ -404,7 +404,7 @@ mod tests {
         let table: Vec<String> =
             rising.iter().map(|Layout { bytes, frames, slots }| format!("{bytes}/{frames}/{slots}")).collect();
         assert_eq!(table, KERNEL.split_whitespace().collect::<Vec<_>>());
-        // Each length goes to the smallest class that fits, and the view says which.
+        // Each length goes to the smallest class that fits, and the view reports it.
         for len in 1..=LEN_MAX {
             let fits = rising.iter().position(|layout| layout.bytes >= len).unwrap();
             assert_eq!(usize::from(number(&mut pool, len)), fits + 1, "{len} bytes");
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!([1, 2, 68, 69].map(saves), [100, 99, 21, 0], "percent, rounded up");
     }
 
-    /// Rule 13: what a cap of 3072 bytes leaves out.
+    /// Rule 13: classes that a cap of 3072 bytes excludes.
     #[test]
     fn z13_a_cap_of_3072_bytes_shuts_out_the_last_two_classes() {
         let mut pool = pool(4);
@@ -427,7 +427,8 @@ mod tests {
         assert_eq!(numbers(3073..=LEN_MAX), [68, 69]);
     }
 
-    /// Rules 2 and 10: a full zspage of class 2 is 256 zpages that all must go to free 12 KiB.
+    /// Rules 2 and 10: a full zspage of class 2 has 256 zpages, which must all leave to free 12
+    /// KiB.
     #[test]
     fn z2_z10_257_objects_of_class_2_are_two_units() {
         let mut pool = pool(4);
@@ -449,13 +450,13 @@ mod tests {
         pool.check();
     }
 
-    /// Rules 6 and 7: the zspage that is almost full comes first; at the limit what needs a new one
-    /// is refused.
+    /// Rules 6 and 7: almost full zspages are used first; at the limit an object that needs a new
+    /// zspage is refused.
     #[test]
     fn z6_z7_room_is_looked_for_in_almost_full_zspages_first() {
         let mut pool = pool(4);
-        // Class 40: 6 slots of 672 bytes in a frame. Frame 0 gets 1 object (at most a quarter),
-        // frame 1 has 5 then.
+        // Class 40: 6 slots of 672 bytes in a frame. Then frame 0 has 1 object (at most a quarter),
+        // frame 1 has 5.
         let placed: Vec<Placed> = (0..12).map(|_| pool.place(672).unwrap()).collect();
         for old in placed[1..6].iter().chain(&placed[11..]) {
             assert!(pool.remove(old.handle).is_empty());
@@ -492,18 +493,18 @@ mod tests {
         }
         [0, 3].into_iter().for_each(|frame| pool.seal(Unit(frame), true));
         pool.check();
-        // Without the seals the fullest, frame 3, would get the object of the emptiest.
+        // Without the seals, frame 3 as the fullest would get the object of the emptiest.
         let (mut moves, mut freed) = (Vec::new(), Vec::new());
         pool.compact(10, &|_| true, &mut moves, &mut freed);
         assert_eq!(moves.iter().map(|m| (m.from.frame, m.to.frame)).collect::<Vec<_>>(), [(2, 1)]);
         assert_eq!(freed, [Span { first: 2, frames: 1 }]);
-        // Frame 1 has room for one more; then there must be a new frame though five slots are free
-        // in sealed ones.
+        // Frame 1 has room for one more object. The next one needs a new frame although sealed ones
+        // have five free slots.
         assert_eq!([0; 2].map(|_| pool.place(1360).unwrap().slot.frame), [1, 2]);
-        // Frame 2 alone cannot be emptied: the free slots of sealed zspages are no room.
+        // Frame 2 alone cannot be emptied: free slots of sealed zspages do not count.
         pool.compact(10, &|_| true, &mut moves, &mut freed);
         assert_eq!(moves.len(), 1);
-        // What leaves a sealed zspage makes no room in it, until it is unsealed.
+        // A removal from a sealed zspage makes no room until it is unsealed.
         assert_eq!(pool.remove(placed[9].handle), Span::EMPTY);
         pool.check();
         assert_eq!([0; 3].map(|_| pool.place(1360).unwrap().slot.frame), [2, 2, 4]);
@@ -524,11 +525,11 @@ mod tests {
         let (without, frames) = (pool.metadata_bytes(), u64::from(pool.usage().frames));
         assert_eq!(handles.iter().filter(|&&handle| pool.unit(handle) == Unit(0)).count(), 9, "40 to 48 bytes");
         assert_eq!(pool.metadata_bytes(), without);
-        // It is made of what is there already.
+        // The index is built from the existing zpages.
         assert!(handles.iter().all(|&handle| pool.view(pool.unit(handle)).zpages > 0));
         assert!((frames * 8..frames * 10).contains(&(pool.metadata_bytes() - without)));
         pool.check();
-        // Kept up by what comes, leaves and moves, and smaller when less is left.
+        // Placing, removing and moving update it; it shrinks when less is left.
         handles.extend((0..3000).map(|i| pool.place(40 + i % 4057).unwrap().handle));
         pool.check();
         handles.drain(100..).for_each(|handle| assert!(pool.remove(handle).frames <= 4));
@@ -562,7 +563,7 @@ mod tests {
         }
     }
 
-    /// The figures of the module's documentation; `--nocapture` shows them.
+    /// The numbers in the module's documentation; `--nocapture` prints them.
     #[test]
     fn metadata_and_waste() {
         // The last row has lengths from 200 to 3263 bytes in an irregular order.

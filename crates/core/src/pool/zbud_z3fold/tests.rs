@@ -1,4 +1,4 @@
-//! The rules `Z4` to `Z9`, worked by hand. Lists are written from head to tail; a frame is its
+//! The rules `Z4` to `Z9`, checked by hand. Lists are written from head to tail; a frame is its
 //! number.
 
 use super::super::{find, POOLS};
@@ -18,7 +18,7 @@ fn bytes(chunks: u32) -> u32 {
 }
 
 impl<const MOST: usize> FewPerFrame<MOST> {
-    /// Places a zpage of so many chunks; its frame and first chunk.
+    /// Places a zpage of `chunks` chunks; returns its frame and first chunk, too.
     fn put(&mut self, chunks: u32) -> (Handle, (u32, u32)) {
         let placed = self.place(bytes(chunks)).unwrap();
         self.check();
@@ -46,8 +46,8 @@ impl<const MOST: usize> FewPerFrame<MOST> {
         (0..=BUDDIED).map(|number| (number, self.list(number))).filter(|(_, frames)| !frames.is_empty()).collect()
     }
 
-    /// Removes a zpage and tidies its frame, in which `stay` are not moved. What moved: from which
-    /// chunk to which.
+    /// Removes a zpage and tidies its frame; zpages in `stay` are not movable. Returns the moves:
+    /// zpage, old and new first chunk.
     fn drop_zpage(&mut self, handle: Handle, stay: &[Handle]) -> Vec<(Handle, u32, u32)> {
         let unit = self.unit(handle);
         let mut moves = Vec::new();
@@ -96,7 +96,7 @@ fn z5_z3fold_has_at_most_three_in_a_frame_one_behind_the_other() {
     let places = [1, 2, 3, 4].map(|chunks| pool.put(chunks).1);
     // 58 chunks are free, but the fourth goes to another frame.
     assert_eq!(places, [(0, 0), (0, 1), (0, 3), (1, 0)]);
-    // Nothing crosses the end of a frame: 41 do not fit beside 20 and 4, 40 do.
+    // No zpage crosses the end of a frame: 41 do not fit beside 20 and 4, 40 do.
     let places = [20, 41, 40].map(|chunks| pool.put(chunks).1);
     assert_eq!(places, [(1, 4), (2, 0), (1, 24)]);
     let view = pool.view(Unit(0));
@@ -112,7 +112,7 @@ fn zbud_rule_16_has_at_most_two_in_a_frame_one_at_each_end() {
     // 56 chunks are free, but the third goes to another frame.
     assert_eq!(pool.put(1).1, (1, 0));
     assert_eq!(pool.view(Unit(0)), UnitView { class: 0, zpages: 2, capacity: 2, frames: 1, free_bytes: 56 * 64 });
-    // Whichever leaves, the free chunks are one run and nothing moves. Frame 1 is full.
+    // Whichever zpage leaves, the free chunks are one run and nothing moves. Frame 1 is full.
     pool.puts([62]);
     assert_eq!(pool.drop_zpage(first, &[]), []);
     assert_eq!(pool.lists(), [(59, vec![0]), (BUDDIED, vec![1])]);
@@ -133,7 +133,7 @@ fn z6_a_frame_is_on_one_list_by_its_free_chunks() {
     assert_eq!(pool.lists(), [(63, vec![0])]);
     pool.puts([64]);
     assert_eq!(pool.lists(), [(0, vec![1]), (63, vec![0])]);
-    // Two zpages, then three: buddied, though 22 chunks are free.
+    // Two zpages, then three: buddied, although 22 chunks are free.
     pool.puts([20]);
     assert_eq!(pool.lists(), [(0, vec![1]), (43, vec![0])]);
     pool.puts([21]);
@@ -162,12 +162,12 @@ fn z7_the_shortest_run_that_is_long_enough_is_taken() {
     let handles = [44, 34, 39, 44].map(|chunks| pool.put(chunks));
     assert_eq!(handles.map(|(_, at)| at), [(0, 0), (1, 0), (2, 0), (3, 0)]);
     assert_eq!(pool.lists(), [(20, vec![3, 0]), (25, vec![2]), (30, vec![1])]);
-    // Exactly fitting: the head of list 20. Then list 25, since 20 is too short; then the next, 30.
+    // An exact fit: the head of list 20. Then list 25, since 20 is too short; then the next, 30.
     assert_eq!(pool.put(20).1, (3, 44));
     assert_eq!(pool.put(21).1, (2, 39));
     assert_eq!(pool.put(21).1, (1, 34));
     assert_eq!(pool.lists(), [(0, vec![3]), (4, vec![2]), (9, vec![1]), (20, vec![0])]);
-    // Nothing has 21: the lowest free frame.
+    // No frame has 21: the lowest free frame.
     assert_eq!(pool.put(21).1, (4, 0));
 }
 
@@ -182,7 +182,7 @@ fn z7_a_full_pool_refuses_what_fits_in_no_frame() {
             let full = PoolFull { frames_used: 2, frames_needed: 1, frames_max: 2 };
             assert_eq!(pool.place(bytes(25)), Err(full));
             assert_eq!(pool.place(bytes(24)).unwrap().slot.frame, 1);
-            // Below the use the limit drops nothing, and frames in use are filled.
+            // A limit below the use drops nothing, and used frames are filled.
             pool.set_limit(0);
             assert_eq!(pool.place(bytes(24)).unwrap().slot.frame, 0);
             assert!(pool.place(bytes(1)).is_err());
@@ -196,15 +196,15 @@ fn z8_a_frame_goes_to_the_head_of_its_new_list() {
     let mut pool = z3fold(100);
     pool.puts([40, 40, 40]);
     assert_eq!(pool.lists(), [(24, vec![2, 1, 0])]);
-    // The head is taken, and is then the newest of list 9; the next is the newest of that.
+    // The head is used and becomes the newest of list 9; the next one becomes the newest of that.
     let [d, e] = pool.puts([15, 15]);
     assert_eq!([pool.at(d), pool.at(e)], [(2, 40), (1, 40)]);
     assert_eq!(pool.lists(), [(9, vec![1, 2]), (24, vec![0])]);
     // A removal makes frame 2 the newest of list 24 again, before frame 0.
     assert_eq!(pool.drop_zpage(d, &[]), []);
     assert_eq!(pool.lists(), [(9, vec![1]), (24, vec![2, 0])]);
-    // Buddied frames are in order too: first 1, then 2; then 1 again, when it lost a zpage and got
-    // another.
+    // Buddied frames are in order, too: first 1, then 2; then 1 again, after it has lost a zpage
+    // and got another.
     let [f, _, _] = pool.puts([9, 10, 10]);
     assert_eq!(pool.lists(), [(24, vec![0]), (BUDDIED, vec![2, 1])]);
     assert_eq!(pool.drop_zpage(e, &[]), [(f, 55, 40)]);
@@ -215,14 +215,14 @@ fn z8_a_frame_goes_to_the_head_of_its_new_list() {
 
 #[test]
 fn z9_free_chunks_are_one_run_at_the_end() {
-    // Which of three leaves, where the others move from chunk to chunk, and what is free then.
+    // Which of three zpages leaves, how the others move, and how many chunks are free then.
     for (leaves, free) in [(0, 34), (1, 44), (2, 34)] {
         let mut pool = z3fold(100);
         let [a, b, c] = pool.puts([10, 20, 10]);
         let moves = [vec![(b, 10, 0), (c, 30, 20)], vec![(c, 30, 10)], vec![]];
         assert_eq!(pool.drop_zpage([a, b, c][leaves], &[]), moves[leaves]);
         assert_eq!((pool.free_chunks(0), pool.lists()), (free, vec![(free as usize, vec![0])]));
-        // All of the run may be used.
+        // The whole run can be used.
         assert_eq!(pool.put(free).1, (0, 64 - free));
     }
 }
@@ -256,18 +256,18 @@ fn z9_an_empty_frame_is_free_and_the_lowest_is_used_next() {
 fn holes_before_what_must_stay_are_closed_later() {
     let mut pool = z3fold(100);
     let [a, b, c] = pool.puts([10, 20, 16]);
-    // Neither may move: 18 chunks are free at the end, 28 in all. The frame is listed under what
-    // can be used.
+    // No other zpage may move: 18 chunks are free at the end, 28 in all. The list depends on the
+    // usable chunks.
     assert_eq!(pool.drop_zpage(a, &[b, c]), []);
     assert_eq!((pool.free_chunks(0), pool.lists()), (28, vec![(18, vec![0])]));
     assert_eq!(pool.put(19).1, (1, 0));
     assert_eq!(pool.put(18).1, (0, 46));
-    // The next removal closes the hole, as far as it can: b stays, so that the others move up to
-    // its end only.
+    // The next removal closes the hole as far as possible: b stays, so the others move up to its
+    // end only.
     let d = pool.records[0].owners[2];
     assert_eq!(pool.drop_zpage(c, &[b]), [(d, 46, 30)]);
     assert_eq!((pool.free_chunks(0), pool.list(16)), (26, vec![0]));
-    // Compaction closes the rest, with one move at a time if told so, and then has nothing to do.
+    // Compaction closes the rest, in single moves if limited to one, and then has nothing to do.
     let mut moves = Vec::new();
     pool.compact(0, &|_| true, &mut moves, &mut Vec::new());
     pool.compact(9, &|_| false, &mut moves, &mut Vec::new());
@@ -307,11 +307,11 @@ fn sealed_frames_take_nothing() {
     pool.seal(Unit(0), true);
     pool.check();
     assert_eq!(pool.lists(), [(24, vec![1])]);
-    // 14 chunks are free in it: it would be the one, but for the seal.
+    // 14 chunks are free in it: it would be used if it were not sealed.
     assert_eq!(pool.put(14).1, (1, 40));
     assert_eq!(pool.drop_zpage(b, &[]), []);
     assert_eq!((pool.put(24).1, pool.view(Unit(0)).zpages), ((2, 0), 1));
-    // Back again, as the newest with 24 free chunks.
+    // Unsealed, it is the newest with 24 free chunks.
     pool.seal(Unit(0), false);
     assert_eq!(pool.list(24), [0]);
     assert_eq!(pool.put(24).1, (0, 40));
@@ -325,7 +325,7 @@ fn sealed_frames_take_nothing() {
 
 #[test]
 fn bounds_of_density() {
-    // 256 frames are 1 MiB. Even the smallest zpages: 512 for zbud, 768 for z3fold.
+    // 256 frames are 1 MiB. Even with the smallest zpages: 512 in zbud, 768 in z3fold.
     for (name, most) in [("zbud", 512), ("z3fold", 768)] {
         for len in [1, 64, 1300] {
             let mut pool = (find(name).unwrap().make)(&PoolParams::new(1024, 256));
@@ -338,7 +338,7 @@ fn bounds_of_density() {
 #[test]
 fn arithmetic_of_selective_admission() {
     for name in ["zbud", "z3fold"] {
-        // 200 zpages, half of ratio 1 and half of 0.5, take 150 frames. In either order.
+        // 200 zpages, half of ratio 1 and half of 0.5, take 150 frames, in either order.
         for raw_first in [false, true] {
             let mut pool = (find(name).unwrap().make)(&PoolParams::new(1000, 150));
             for i in 0..200 {
@@ -348,7 +348,7 @@ fn arithmetic_of_selective_admission() {
             assert_eq!((usage.frames, usage.used_bytes), (150, 150 * 4096));
             assert!(pool.place(2048).is_err());
         }
-        // With ratio 0.5 alone the same frames hold 300.
+        // With ratio 0.5 only, the same frames hold 300.
         let mut pool = (find(name).unwrap().make)(&PoolParams::new(1000, 150));
         assert_eq!(std::iter::from_fn(|| pool.place(2048).ok()).count(), 300);
     }
@@ -361,18 +361,18 @@ fn a_header_takes_a_chunk_unless_a_zpage_needs_them_all() {
     assert_eq!([pool.put(32).1, pool.put(32).1, pool.put(31).1], [(0, 1), (1, 1), (1, 33)]);
     assert_eq!([pool.free_chunks(0), pool.free_chunks(1)], [31, 0]);
     assert_eq!(pool.lists(), [(0, vec![1]), (31, vec![0])]);
-    // 63 chunks fit with the header, 64 without it. Neither leaves anything.
+    // 63 chunks fit with the header, 64 without it. Both fill the frame.
     let ([fits, whole], used) = (pool.puts([63, 64]), u64::from(bytes(32 + 32 + 31 + 63 + 64)));
     assert_eq!([pool.at(fits), pool.at(whole)], [(2, 1), (3, 0)]);
     assert_eq!([pool.free_chunks(2), pool.free_chunks(3)], [0, 0]);
     assert_eq!((pool.list(0), pool.usage().used_bytes), (vec![3, 2, 1], used));
-    // Tidying leaves the header alone.
+    // Tidying does not use the header.
     let mut zpages = Vec::new();
     pool.zpages(Unit(1), &mut zpages);
     assert_eq!(pool.drop_zpage(zpages[0], &[]), [(zpages[1], 33, 1)]);
     assert_eq!(pool.drop_zpage(fits, &[]), []);
     assert_eq!(pool.put(64).1, (2, 0));
-    // From a scheme; zbud has no header.
+    // Made from a scheme; zbud has no header.
     let params = PoolParams { header_chunks: 1, ..PoolParams::new(100, 100) };
     let offset = |name| (find(name).unwrap().make)(&params).place(100).unwrap().slot.offset;
     assert_eq!([offset("zbud"), offset("z3fold")], [0, 64]);
@@ -384,8 +384,8 @@ fn both_are_in_the_table_after_zsmalloc() {
     assert_eq!(names[..3], ["zsmalloc", "zbud", "z3fold"]);
 }
 
-/// Nothing moves between frames, so the records end where the highest frame in use does; the
-/// handles are cut as well.
+/// Nothing moves between frames, so the records end with the highest used frame; the handles are
+/// cut as well.
 #[test]
 fn metadata_follows_the_contents() {
     let mut pool = z3fold(1 << 16);

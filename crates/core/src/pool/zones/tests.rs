@@ -1,4 +1,4 @@
-//! The rules of the scheme by number, worked by hand.
+//! The rules of the scheme by number, checked by hand.
 
 use super::*;
 
@@ -7,8 +7,7 @@ fn of_zones(zones: u32, entries_per_frame: u32) -> Zones {
     Zones::new(&PoolParams { entries_per_frame, ..PoolParams::new(zones * 1024, zones * 1024) })
 }
 
-/// Zones of one frame in four blocks of 1024 bytes, with `entries_per_frame` entries: small enough
-/// to be seen as a whole.
+/// Zones of one frame in four blocks of 1024 bytes, small enough to be shown as a whole.
 fn tiny(area: u32, limit: u32, entries_per_frame: u32) -> Zones {
     let params = PoolParams { zone_frames: 1, block_bytes: 1024, entries_per_frame, ..PoolParams::new(area, 9) };
     let mut pool = Zones::new(&params);
@@ -16,14 +15,14 @@ fn tiny(area: u32, limit: u32, entries_per_frame: u32) -> Zones {
     pool
 }
 
-/// A page of so many blocks of 1024 bytes, less a byte.
+/// Places a page of `blocks` blocks of 1024 bytes, less a byte.
 fn place(pool: &mut Zones, blocks: u32) -> Placed {
     let placed = pool.place(blocks * 1024 - 1).expect("there is room");
     pool.check();
     placed
 }
 
-/// The tables of a pool by zone: `.` is a free block, and every page has the letter of its handle.
+/// The zones as text: `.` is a free block, and each page has the letter of its handle.
 fn picture(pool: &Zones) -> String {
     let mut zones: Vec<(u32, Vec<u8>)> =
         pool.chain.iter().map(|zone| (zone, vec![b'.'; pool.blocks_per_zone() as usize])).collect();
@@ -41,7 +40,7 @@ fn remove(pool: &mut Zones, letter: char) -> Span {
     freed
 }
 
-/// Moves as letters, and the spans that became free.
+/// Moves as letters, and the freed spans.
 fn compact(pool: &mut Zones, max_moves: usize, stay: &str) -> (String, Vec<Span>) {
     let letter = |handle: Handle| (b'a' + handle.raw() as u8) as char;
     let (mut out, mut freed) = (Vec::new(), Vec::new());
@@ -55,7 +54,7 @@ fn compact(pool: &mut Zones, max_moves: usize, stay: &str) -> (String, Vec<Span>
 }
 
 /// Rules 1, 3, 5 and section 2.4: pages of 2049 bytes take 17 blocks of 128, and 1927 of them fill
-/// a zone but for 9 blocks.
+/// a zone except for 9 blocks.
 #[test]
 fn z1_pages_of_2049_bytes() {
     let mut pool = of_zones(1, 4);
@@ -70,7 +69,7 @@ fn z1_pages_of_2049_bytes() {
     let usage = pool.usage();
     assert_eq!((usage.zpages, usage.frames), (1927, 1024));
     assert_eq!((usage.stored_bytes, usage.used_bytes), (1927 * 2049, 1927 * 17 * 128));
-    // The 9 blocks are there for whom they are enough.
+    // A page for which the 9 blocks are enough gets them.
     assert_eq!(pool.place(9 * 128 + 1), Err(full));
     assert_eq!(pool.place(9 * 128).unwrap().slot.byte(), 1927 * 17 * 128);
     assert_eq!((pool.passed_by, pool.refused), (0, 0));
@@ -86,8 +85,7 @@ fn z2_entries_run_out_first() {
         assert!(pool.place(100).is_err());
         assert_eq!((pool.zone(0).blocks.used(), pool.zone(0).blocks.free()), (pages, 32_768 - pages));
         assert_eq!(pool.usage().used_bytes, u64::from(pages) * 128);
-        // An entry that comes back is used again; a zone without entries counts as one without
-        // blocks.
+        // A freed entry is used again; a zone without entries counts as one without blocks.
         pool.remove(Handle::from_raw(77));
         assert_eq!(pool.place(4096).unwrap().handle, Handle::from_raw(77));
         assert!(pool.place(1).is_err());
@@ -108,13 +106,13 @@ fn z2_first_fit_from_the_beginning_of_the_chain() {
     assert_eq!(picture(&pool), "aaad bbe. cccc ff..");
     remove(&mut pool, 'a');
     remove(&mut pool, 'b');
-    // Freed: a first, then b; so b's number, and the letters after it, are used first.
+    // Freed: a first, then b. So b's number is used first, then a's, then the letters after them.
     assert_eq!(picture(&pool), "...d ..e. cccc ff..");
     for blocks in [2, 2, 1, 1, 1] {
         place(&mut pool, blocks);
     }
     assert_eq!(picture(&pool), "bbgd aaeh cccc ffi.");
-    // Two entries to a zone: the third page goes on though there are blocks.
+    // Two entries to a zone: the third page goes to the next zone although there are blocks.
     let mut pool = tiny(9, 9, 2);
     for blocks in [1, 1, 1, 3] {
         place(&mut pool, blocks);
@@ -148,7 +146,7 @@ fn z12_shrink_deletes_the_zone_with_the_fewest_used_blocks() {
     assert_eq!(picture(&pool), "aaa. bbef ...g hhh.");
     let before: Vec<(Handle, u32)> =
         pool.handles.iter().map(|(handle, place)| (handle, u32::from(place.len))).collect();
-    // As much as is in use now is no reason to condemn any, but a frame less is.
+    // A limit equal to the use condemns no zone; one frame less does.
     pool.set_limit(4);
     assert_eq!(pool.condemned, 0);
     pool.set_limit(3);
@@ -157,19 +155,18 @@ fn z12_shrink_deletes_the_zone_with_the_fewest_used_blocks() {
     let (moves, freed) = compact(&mut pool, usize::MAX, "");
     assert_eq!((moves.as_str(), freed), ("g", vec![Span { first: 2, frames: 1 }]));
     assert_eq!(picture(&pool), "aaag bbef hhh.");
-    // Nothing else has moved, and names stay: so does any order that is kept by name, as that of
-    // use.
+    // Nothing else has moved, and handles stay; so does any order kept by handle, such as LRU.
     let after: Vec<(Handle, u32)> = pool.handles.iter().map(|(handle, place)| (handle, u32::from(place.len))).collect();
     assert_eq!(before, after);
     assert_eq!(pool.usage().frames, 3);
-    // Rule 13 and 14: the next zone has the memory and number of the deleted one, but is the last
+    // Rules 13 and 14: the next zone has the memory and number of the deleted one, but is the last
     // of the chain.
     pool.set_limit(4);
     assert_eq!(place(&mut pool, 4).grew, Span { first: 2, frames: 1 });
     assert_eq!(picture(&pool), "aaag bbef hhh. dddd");
 }
 
-/// Resolution 5.16: of zones with as many used blocks the later one of the chain, whatever its
+/// Resolution 5.16: of zones with equally many used blocks the later one of the chain, whatever its
 /// number.
 #[test]
 fn z12_ties_go_to_the_later_zone() {
@@ -183,19 +180,19 @@ fn z12_ties_go_to_the_later_zone() {
     let condemned = |pool: &Zones| pool.chain.iter().map(|zone| pool.zone(zone).condemned).collect::<Vec<_>>();
     pool.set_limit(2);
     assert_eq!(condemned(&pool), [false, false, true, true]);
-    // The opposite order back.
+    // Pardons come in the opposite order.
     pool.set_limit(3);
     assert_eq!(condemned(&pool), [false, false, false, true]);
     pool.set_limit(0);
     assert_eq!(condemned(&pool), [true; 4]);
     assert!(pool.place(1).is_err());
-    // A zone that runs empty is one less too many.
+    // When a zone runs empty, one zone less is in excess.
     pool.set_limit(3);
     assert_eq!(remove(&mut pool, 'b'), Span { first: 1, frames: 1 });
     assert_eq!(condemned(&pool), [false; 3]);
 }
 
-/// Rules 12 and 15, resolution 5.17: what does not fit elsewhere stays, until pages leave or the
+/// Rules 12 and 15, resolution 5.17: pages that do not fit elsewhere stay, until pages leave or the
 /// limit rises.
 #[test]
 fn z12_what_does_not_fit_stays() {
@@ -207,16 +204,16 @@ fn z12_what_does_not_fit_stays() {
     pool.set_limit(2);
     assert!(pool.place(1).is_err(), "a condemned zone takes no page");
     assert_eq!(compact(&mut pool, usize::MAX, ""), (String::new(), vec![]));
-    // Raised again: it is as the others.
+    // After the limit rises the zone takes pages again.
     pool.set_limit(3);
     place(&mut pool, 1);
     assert_eq!(picture(&pool), "aaad bbbe ccf.");
     pool.set_limit(2);
-    // Room for one of two pages: the smaller one goes, though it is the second.
+    // Room for one of two pages: the smaller one moves, although it is the second.
     remove(&mut pool, 'd');
     assert_eq!(compact(&mut pool, usize::MAX, ""), ("f".into(), vec![]));
     assert_eq!(picture(&pool), "aaaf bbbe cc..");
-    // Room for both, but one must stay where it is, or there are no moves.
+    // Room for both, but one is not movable, or no moves are allowed.
     remove(&mut pool, 'b');
     assert_eq!(compact(&mut pool, usize::MAX, "c"), (String::new(), vec![]));
     assert_eq!(compact(&mut pool, 0, ""), (String::new(), vec![]));
@@ -224,7 +221,7 @@ fn z12_what_does_not_fit_stays() {
     assert_eq!(picture(&pool), "aaaf cc.e");
 }
 
-/// Moves are at most as many as are allowed, and the next call goes on.
+/// Moves never exceed the maximum, and the next call continues.
 #[test]
 fn z12_in_steps() {
     let mut pool = tiny(9, 2, 4);
@@ -234,11 +231,11 @@ fn z12_in_steps() {
     "bcdh".chars().for_each(|letter| assert!(remove(&mut pool, letter).is_empty()));
     assert_eq!(picture(&pool), "a... efg.");
     pool.set_limit(1);
-    // The first zone has fewer blocks in use: it goes, not the last.
+    // The first zone has fewer used blocks: it is condemned, not the last.
     assert_eq!(compact(&mut pool, usize::MAX, "a"), (String::new(), vec![]));
     remove(&mut pool, 'f');
     remove(&mut pool, 'g');
-    // Which zone is condemned does not change meanwhile, though it is the fuller one now.
+    // The condemned zone stays the same, although it is the fuller one now.
     assert_eq!(compact(&mut pool, 1, ""), ("a".into(), vec![Span { first: 0, frames: 1 }]));
     assert_eq!(picture(&pool), "ea..");
     let mut pool = tiny(9, 2, 4);
@@ -252,7 +249,7 @@ fn z12_in_steps() {
     assert_eq!(picture(&pool), "efd.");
 }
 
-/// Rule 13: a zone is taken as a whole, and only if the limit has room for a whole one.
+/// Rule 13: the pool grows by whole zones, and only if the limit has room for one.
 #[test]
 fn z13_grows_by_whole_zones() {
     let mut pool = of_zones(3, 4);
@@ -273,8 +270,8 @@ fn z13_grows_by_whole_zones() {
     pool.check();
 }
 
-/// Rule 14: tables come and go with the zones; a zone that is empty is given back by the removal
-/// itself.
+/// Rule 14: tables are allocated and freed with the zones; the removal that empties a zone frees
+/// it.
 #[test]
 fn z14_tables_go_with_the_zone() {
     let mut pool = of_zones(8, 4);
@@ -297,7 +294,7 @@ fn z14_tables_go_with_the_zone() {
     pool.check();
 }
 
-/// A limit or an area below a zone makes smaller zones; a limit of 0 says nothing about their size.
+/// A limit or an area below a zone makes smaller zones; a limit of 0 does not change their size.
 #[test]
 fn zones_that_are_smaller_than_asked() {
     let frames = |area, limit| zone_frames(&PoolParams::new(area, limit));
@@ -307,7 +304,7 @@ fn zones_that_are_smaller_than_asked() {
     (1..700).for_each(|_| assert!(pool.place(4096).is_ok()));
     assert!(pool.place(4096).is_err());
     pool.check();
-    // No more entries than blocks, nor than there are numbers for.
+    // No more entries than blocks, nor than numbers for them.
     let entries = |zone_frames, block_bytes| {
         let params =
             PoolParams { zone_frames, block_bytes, entries_per_frame: 64, ..PoolParams::new(1 << 15, 1 << 15) };
@@ -317,8 +314,8 @@ fn zones_that_are_smaller_than_asked() {
     assert_eq!(ENTRIES_MAX, 524_288);
 }
 
-/// Deviation: blocks enough, but not in a row. The page goes on to the next zone that has a run,
-/// then to a new one, then it is refused; and then compaction makes the run.
+/// Deviation: enough blocks, but no run. The page goes to the next zone that has a run, then to a
+/// new one, then it is refused; after that compaction makes the run.
 #[test]
 fn pages_pass_a_zone_whose_runs_are_too_short() {
     let mut pool = tiny(9, 3, 4);
@@ -330,13 +327,13 @@ fn pages_pass_a_zone_whose_runs_are_too_short() {
     assert_eq!(picture(&pool), ".b.d e...");
     place(&mut pool, 2);
     assert_eq!((picture(&pool).as_str(), pool.passed_by, pool.refused, pool.wanted), (".b.d ecc.", 1, 0, 0));
-    // A new zone: it has the run, so nothing is left to do for compaction.
+    // The new zone has the run, so compaction has nothing to do.
     assert!(place(&mut pool, 2).grew.frames == 1);
     assert_eq!((picture(&pool).as_str(), pool.passed_by, pool.refused, pool.wanted), (".b.d ecc. aa..", 2, 0, 2));
     assert_eq!(compact(&mut pool, 9, ""), (String::new(), vec![]));
     place(&mut pool, 2);
     assert_eq!((picture(&pool).as_str(), pool.wanted), (".b.d ecc. aaff", 0));
-    // Refused. The last page of the zone with most free blocks moves to its first hole, and that is
+    // Refused. The last page of the zone with most free blocks moves to its first hole, which is
     // enough.
     assert!(pool.place(2048).is_err());
     assert_eq!((pool.passed_by, pool.refused), (3, 1));
@@ -360,7 +357,7 @@ fn runs_are_made_where_most_is_free() {
     assert!(pool.place(2048).is_err());
     assert_eq!(compact(&mut pool, 9, ""), ("m".into(), vec![]));
     assert_eq!(picture(&pool), ".b.deeee mg.i.k..");
-    // The largest one that was refused counts.
+    // The largest refused page counts.
     assert!(pool.place(4096).is_err() && pool.place(3072).is_err());
     assert_eq!(compact(&mut pool, 9, ""), ("k".into(), vec![]));
     assert_eq!(picture(&pool), ".b.deeee mgki....");
@@ -375,8 +372,8 @@ fn runs_are_made_where_most_is_free() {
     assert_eq!(picture(&pool), "a.c.");
 }
 
-/// Rule 12: of several condemned zones that with the fewest used blocks is emptied first, since it
-/// is done soonest.
+/// Rule 12: of several condemned zones the one with the fewest used blocks is emptied first,
+/// because that is quickest.
 #[test]
 fn z12_the_emptiest_condemned_zone_first() {
     let mut pool = tiny(9, 3, 4);
@@ -391,7 +388,7 @@ fn z12_the_emptiest_condemned_zone_first() {
     assert_eq!(picture(&pool), "aaaf ..de");
 }
 
-/// Rule 12 with that deviation: a page of a condemned zone finds no run, compaction makes it in the
+/// Rule 12 with that deviation: a page of a condemned zone finds no run; compaction makes it in the
 /// same call.
 #[test]
 fn z12_relocation_makes_the_runs_it_needs() {
@@ -418,7 +415,7 @@ fn z12_relocation_makes_the_runs_it_needs() {
     pool.set_limit(1);
     assert_eq!(compact(&mut pool, usize::MAX, ""), ("de".into(), vec![Span { first: 1, frames: 1 }]));
     assert_eq!(picture(&pool), "dbee");
-    // A condemned zone is emptied, not put in order: a run in it is good for nothing.
+    // A condemned zone is emptied, not tidied: a run in it would be of no use.
     let mut pool = tiny(9, 2, 4);
     for blocks in [1, 1, 1, 1, 3, 1] {
         place(&mut pool, blocks);
@@ -431,7 +428,7 @@ fn z12_relocation_makes_the_runs_it_needs() {
     assert_eq!(compact(&mut pool, 9, ""), (String::new(), vec![]));
 }
 
-/// Each zpage leaves alone.
+/// Each zpage is a unit.
 #[test]
 fn units_are_single_zpages() {
     let mut pool = of_zones(1, 4);
@@ -446,7 +443,7 @@ fn units_are_single_zpages() {
     assert_eq!(pool.slot(handles[2]), (Slot { frame: 0, offset: 384 }, 300));
 }
 
-/// Equation 1 and the table of what it gives for zones of 4 MiB: block table, entry table, percent.
+/// Equation 1, and its results for zones of 4 MiB: block table, entry table, percent.
 #[test]
 fn eq1_printed_overhead() {
     let zone = 4 << 20;
@@ -462,8 +459,8 @@ fn eq1_printed_overhead() {
         let printed = printed_overhead(zone, block, entries);
         assert_eq!(printed, PrintedOverhead { block_table, entry_table });
         assert_eq!(format!("{:.1}", (block_table + entry_table) as f64 * 100.0 / zone as f64), percent);
-        // What the tables take here: less than a seventh of that, with a page for every entry less
-        // than half.
+        // The tables here take less than a seventh of that; with a page for every entry, less than
+        // half.
         let params =
             PoolParams { block_bytes: block as u32, entries_per_frame: entries as u32, ..PoolParams::new(1024, 1024) };
         let mut pool = Zones::new(&params);
@@ -497,20 +494,20 @@ impl Random {
     }
 }
 
-/// What random replacement made of a pool.
+/// Result of random replacement in a pool.
 struct Replaced {
-    /// Pages placed, in the second half of the run.
+    /// Pages placed in the second half of the run.
     placed: u64,
-    /// Of these, those that passed a zone by, and refusals though there were blocks enough.
+    /// Of these, pages that passed a zone by; and refusals although there were enough blocks.
     passed_by: u64,
     refused: u64,
-    /// Mean part of the blocks in use.
+    /// Mean share of used blocks.
     full: f64,
 }
 
-/// Pages between 600 and 3200 bytes in zones of 4 MiB, of which so many percent are kept in use:
-/// for each new one pages are removed at random, first to keep to that, then until it fits. With
-/// compaction it is tried once before.
+/// Pages of 600 to 3200 bytes in zones of 4 MiB, with `percent` of the blocks to be kept in use.
+/// For each new page, pages are removed at random, first to keep to that share, then until the page
+/// fits. With `compact`, compaction is tried once before.
 fn replace_at_random(zones: u32, percent: u64, compact: bool) -> Replaced {
     let mut pool = of_zones(zones, 4);
     let (mut random, mut live): (_, Vec<Handle>) = (Random(1), Vec::new());
@@ -543,7 +540,7 @@ fn replace_at_random(zones: u32, percent: u64, compact: bool) -> Replaced {
     Replaced { placed, passed_by, refused, full: full / placed as f64 }
 }
 
-/// How often pages find blocks enough but not in a row: the figures of the module's documentation.
+/// How often pages find enough blocks but no run: the numbers in the module's documentation.
 #[test]
 fn how_often_runs_are_too_short() {
     let check = |zones, percent, compact, full: std::ops::Range<f64>| {

@@ -1,27 +1,27 @@
-//! One size class: zspages that are cut into slots of one size, sorted by how full they are.
+//! One size class: zspages cut into slots of one size, grouped by fullness.
 
 use super::super::handles::SLOTS_MAX;
 use super::super::{shrink_loose, table_bytes, Handle, Slot, Span, FRAME_BYTES};
 use crate::grow::reserve_tight;
 
-/// Fullness groups of zspages with at least one free and one used slot: group `g` has those filled
-/// from `g` eighths to less than `g + 1` eighths. With up to 8 slots the order is exact. Full
-/// zspages are in no group: nobody looks for them.
+/// Fullness groups of zspages with at least one free and one used slot: group `g` is filled from
+/// `g` eighths to less than `g + 1` eighths. With up to 8 slots the order is exact. Full zspages
+/// are in no group, because no search needs them.
 const GROUPS: usize = 8;
 
-/// How many zspages of the emptiest group are looked at for one to empty.
+/// Zspages of the emptiest group that are examined for one to empty.
 const LOOK_MAX: usize = 8;
 
 /// End of a list of zspages.
 const NIL: u32 = u32::MAX;
 
-/// In place of the previous neighbour: a sealed zspage, which is in no group whatever its slots.
+/// Stands in `prev` of a sealed zspage, which is in no group.
 const SEALED: u32 = u32::MAX - 1;
 
-/// Marks an owner that is no handle but the number of the next free slot.
+/// Flag of an owner that is the number of the next free slot instead of a handle.
 const FREE: u32 = Handle::RAW_MAX + 1;
 
-/// How a zspage is cut.
+/// Division of a zspage into slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Bytes in a slot.
@@ -34,20 +34,20 @@ pub(super) struct Layout {
 
 impl Layout {
     /// The layout for slots of `bytes` that uses most of a zspage of at most `chain_frames` frames,
-    /// in whole percent as in the kernel; of equal ones the shortest, which is emptied most easily.
+    /// in whole percent as in the kernel; of equal ones the shortest, which is easiest to empty.
     pub fn choose(bytes: u32, chain_frames: u32) -> Layout {
         let layouts = (1..=chain_frames).map(|frames| Layout { bytes, frames, slots: frames * FRAME_BYTES / bytes });
         let best = layouts.reduce(|best, new| if new.percent() > best.percent() { new } else { best });
         best.expect("a zspage has at least one frame")
     }
 
-    /// Part of a zspage that is in slots, percent, rounded down.
+    /// Used part of a zspage, percent, rounded down.
     fn percent(self) -> u32 {
         self.slots * self.bytes * 100 / (self.frames * FRAME_BYTES)
     }
 }
 
-/// A run of frames, or (`used` = 0) a record to be used again.
+/// A run of frames, or (`used` = 0) a free record.
 #[derive(Debug, Clone, Copy)]
 struct Zspage {
     first_frame: u32,
@@ -82,14 +82,14 @@ impl Class {
         Class { layout, zspages, owners, heads: [NIL; GROUPS], free_head: NIL, live: 0, sealed_free: 0, used: 0 }
     }
 
-    /// Takes a free slot of the fullest zspage that has one and is not sealed. The caller must name
+    /// Takes a free slot of the fullest zspage that has one and is not sealed. The caller must set
     /// its owner next.
     pub fn take(&mut self) -> Option<(u32, u16)> {
         let zspage = *self.heads.iter().rev().find(|head| **head != NIL)?;
         Some((zspage, self.take_in(zspage)))
     }
 
-    /// Adds a zspage and takes its first slot. The caller must name its owner next.
+    /// Adds a zspage and takes its first slot. The caller must set its owner next.
     pub fn take_new(&mut self, first_frame: u32) -> (u32, u16) {
         let zspage = if self.free_head != NIL {
             let index = self.free_head;
@@ -112,21 +112,21 @@ impl Class {
         (zspage, self.take_in(zspage))
     }
 
-    /// Says whose bytes are in a slot that was taken.
+    /// Sets the owner of a slot that was taken.
     pub fn set_owner(&mut self, zspage: u32, slot: u16, owner: Handle) {
         let index = self.owner_index(zspage, slot);
         self.owners[index] = owner.raw();
     }
 
-    /// Frees a slot; the span of its zspage if that was the last one in use.
+    /// Frees a slot. Returns the span of its zspage if that was its last used slot.
     pub fn put(&mut self, zspage: u32, slot: u16) -> Option<Span> {
         self.unlink(zspage);
         self.vacate(zspage, slot);
         self.reattach(zspage)
     }
 
-    /// Keeps a zspage in use out of every group from now on, or no longer: nothing is placed in it,
-    /// and compaction moves nothing out of it or into it.
+    /// Seals or unseals a used zspage. A sealed one is in no group: nothing is placed in it, and
+    /// compaction moves nothing out of it or into it.
     pub fn seal(&mut self, zspage: u32, sealed: bool) {
         if sealed == self.is_sealed(zspage) {
             return;
@@ -143,7 +143,7 @@ impl Class {
         }
     }
 
-    /// Takes a zspage out of its group, so that [`Class::take`] does not find it.
+    /// Removes a zspage from its group, so that [`Class::take`] does not find it.
     pub fn detach(&mut self, zspage: u32) {
         self.unlink(zspage);
     }
@@ -160,7 +160,7 @@ impl Class {
         self.sealed_free += u32::from(self.is_sealed(zspage));
     }
 
-    /// Ends what [`Class::detach`] began: back to a group, or away with it if it is empty.
+    /// Ends [`Class::detach`]: puts the zspage back into a group, or frees it if it is empty.
     pub fn reattach(&mut self, zspage: u32) -> Option<Span> {
         if self.zspages[zspage as usize].used == 0 {
             return Some(self.release(zspage));
@@ -170,7 +170,7 @@ impl Class {
     }
 
     /// The emptiest zspage near the front of the emptiest group whose objects are all movable, and
-    /// the number of its objects; `None` if the other zspages have no room for them.
+    /// the number of its objects. `None` if the other zspages have no room for them.
     pub fn source(&self, movable: &dyn Fn(Handle) -> bool) -> Option<(u32, u32)> {
         let slots = u64::from(self.layout.slots);
         if u64::from(self.live) * slots - self.used - u64::from(self.sealed_free) < slots {
@@ -189,20 +189,20 @@ impl Class {
         owners.filter(|(_, owner)| **owner & FREE == 0).map(|(slot, owner)| (slot as u16, Handle::from_raw(*owner)))
     }
 
-    /// Whose bytes are in a slot.
+    /// Owner of a slot.
     pub fn owner(&self, zspage: u32, slot: u16) -> Option<Handle> {
         let owner = self.owners[self.owner_index(zspage, slot)];
         (owner & FREE == 0).then(|| Handle::from_raw(owner))
     }
 
-    /// First byte of a slot.
+    /// Position of a slot.
     pub fn slot(&self, zspage: u32, slot: u16) -> Slot {
         let byte = u32::from(slot) * self.layout.bytes;
         let frame = self.zspages[zspage as usize].first_frame + byte / FRAME_BYTES;
         Slot { frame, offset: (byte % FRAME_BYTES) as u16 }
     }
 
-    /// Slots in use.
+    /// Used slots.
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -217,7 +217,7 @@ impl Class {
         self.layout.slots - u32::from(self.zspages[zspage as usize].used)
     }
 
-    /// All zspages and their spans, in no useful order.
+    /// All zspages and their spans, unordered.
     pub fn spans(&self) -> impl Iterator<Item = (u32, Span)> + '_ {
         let live = (0..).zip(&self.zspages).filter(|(_, record)| record.used > 0);
         live.map(|(zspage, record)| (zspage, Span { first: record.first_frame, frames: self.layout.frames }))
@@ -284,7 +284,7 @@ impl Class {
         self.zspages[zspage as usize].prev == SEALED
     }
 
-    /// The group of a zspage with so many slots in use; `None` if it is full (or empty).
+    /// The group of a zspage with `used` used slots; `None` if it is full or empty.
     fn group(&self, used: u16) -> Option<usize> {
         let used = u32::from(used);
         (used > 0 && used < self.layout.slots).then(|| (used * GROUPS as u32 / self.layout.slots) as usize)
@@ -295,8 +295,8 @@ impl Class {
         let slot = record.free_slot;
         let next = self.owners[self.owner_index(zspage, slot)];
         assert!(next & FREE != 0, "slot {slot} of zspage {zspage} is in use already");
-        // Most takes stay in the group, and then in their place of the list: the same zspage is
-        // filled on and on.
+        // Most takes change neither the group nor the place in its list: one zspage is filled
+        // repeatedly.
         let moves = self.group(record.used) != self.group(record.used + 1);
         if moves {
             self.unlink(zspage);
@@ -311,7 +311,7 @@ impl Class {
         slot
     }
 
-    /// Puts an empty zspage on the list of free records, and cuts free ones off the end of the
+    /// Puts an empty zspage on the list of free records, and cuts free records off the end of the
     /// tables.
     fn release(&mut self, zspage: u32) -> Span {
         let span = Span { first: self.zspages[zspage as usize].first_frame, frames: self.layout.frames };
@@ -319,7 +319,7 @@ impl Class {
         if self.is_sealed(zspage) {
             self.sealed_free -= self.layout.slots;
         }
-        // This ends a seal, too.
+        // This also ends a seal.
         self.link_at(zspage, self.free_head);
         self.free_head = zspage;
         while self.zspages.last().is_some_and(|record| record.used == 0) {
@@ -332,7 +332,7 @@ impl Class {
         span
     }
 
-    /// Puts a zspage at the head of its group; not if it is sealed.
+    /// Puts a zspage at the head of its group, unless it is sealed.
     fn link(&mut self, zspage: u32) {
         if self.is_sealed(zspage) {
             return;
@@ -370,7 +370,7 @@ impl Class {
         }
     }
 
-    /// Joins the neighbours of a zspage; the next one.
+    /// Links the neighbours of a zspage; returns the next one.
     fn cut(&mut self, zspage: u32) -> u32 {
         let Zspage { prev, next, .. } = self.zspages[zspage as usize];
         if prev != NIL {

@@ -1,12 +1,12 @@
-//! Which zspage a unit is: an index by first frame.
+//! Index from units to zspages, by first frame.
 //!
-//! 8 bytes per frame up to the highest one in use. Only replacement by units asks for it, so it is
-//! made when it is first asked for.
+//! 8 bytes per frame up to the highest used one. Only replacement by units needs it, so it is
+//! created by the first query.
 
 use super::super::{shrink_loose, table_bytes, Unit};
 use crate::grow::reserve_tight;
 
-/// What begins at a frame.
+/// What starts at a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
     /// Size class.
@@ -15,7 +15,7 @@ pub(super) struct Start {
     pub number: u32,
 }
 
-/// Nothing begins here. No zspage and no handle has this number.
+/// Nothing starts here. No zspage and no handle has this number.
 const NOTHING: Start = Start { class: 0, number: u32::MAX };
 
 /// The index.
@@ -51,7 +51,7 @@ impl UnitIndex {
         start.unwrap_or_else(|| panic!("{unit:?} is not in use"))
     }
 
-    /// First frames, in rising order, and what begins there.
+    /// First frames in ascending order, and what starts there.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Start)> + '_ {
         (0..).zip(self.starts.iter().copied()).filter(|(_, start)| *start != NOTHING)
     }
