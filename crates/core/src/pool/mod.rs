@@ -1,9 +1,9 @@
-//! Pools: where compressed pages lie in 4 KiB frames.
+//! Pools: placement of compressed pages in 4 KiB frames.
 //!
-//! A pool places sizes and never sees a byte. Its owner (the pager, or the simulator) has a *frame
-//! area*: a contiguous range of virtual addresses cut into frames, of which only the frames in use
-//! are backed by memory. The pool says which bytes of the area an object gets, which frames came
-//! into use for it and which ones became free.
+//! A pool places objects by size and never sees their bytes. Its owner (the pager, or the
+//! simulator) has a *frame area*: a contiguous range of virtual addresses cut into frames, of which
+//! only the frames in use are backed by memory. The pool decides which bytes of the area an object
+//! gets, which frames come into use for it and which become free.
 //!
 //! ```text
 //! frame area   | frame 0 | frame 1 | frame 2 | frame 3 | ...
@@ -11,11 +11,11 @@
 //!              | slot | slot | slot | slot|               a slot may run over a frame border
 //! ```
 //!
-//! Terms: a *zpage* is one compressed page; its [`Handle`] names it as long as it lives; its
-//! [`Slot`] changes only by [`Pool::compact`] and [`Pool::tidy`]. Everything is by index: no
-//! pointers, no clock, no randomness, so the same calls give the same answers.
+//! Terms: a *zpage* is one compressed page. Its [`Handle`] identifies it while it lives; its
+//! [`Slot`] changes only in [`Pool::compact`] and [`Pool::tidy`]. Everything is by index: no
+//! pointers, clock or randomness, so the same calls give the same answers.
 //!
-//! A new pool is one file and one line in [`POOLS`]; the line gives it a name in schemes, help text
+//! A new pool is one file and one line in [`POOLS`]. The line gives its name for schemes, help text
 //! and the model test in `tests/pool_model.rs`.
 
 pub mod buffers;
@@ -68,7 +68,8 @@ impl Span {
     }
 }
 
-/// Where an object lies: contiguous bytes from `offset` in `frame` on, perhaps over frame borders.
+/// Position of an object: contiguous bytes from `offset` in `frame` on; they may cross frame
+/// borders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// Frame of the first byte.
@@ -84,12 +85,12 @@ impl Slot {
     }
 }
 
-/// Name of a zpage while it lives; afterwards the number may be given to another one.
+/// Identifies a zpage while it lives; afterwards the number may be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(u32);
 
 impl Handle {
-    /// Largest value of [`Handle::raw`]: one bit is left to whoever packs handles.
+    /// Largest value of [`Handle::raw`]: one bit is free for packed tables.
     pub const RAW_MAX: u32 = (1 << 31) - 1;
 
     /// The number, for packed tables.
@@ -97,17 +98,17 @@ impl Handle {
         self.0
     }
 
-    /// The handle of a number that came from [`Handle::raw`].
+    /// The handle of a number from [`Handle::raw`].
     pub fn from_raw(raw: u32) -> Handle {
         assert!(raw <= Handle::RAW_MAX, "{raw} is no handle");
         Handle(raw)
     }
 }
 
-/// A successful [`Pool::place`].
+/// Result of a successful [`Pool::place`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// Name of the new zpage.
+    /// Handle of the new zpage.
     pub handle: Handle,
     /// Where its bytes go.
     pub slot: Slot,
@@ -115,14 +116,14 @@ pub struct Placed {
     pub grew: Span,
 }
 
-/// There is no room for an object: neither a free slot nor frames for a new one.
+/// No room for an object: neither a free slot nor frames for a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolFull {
     /// Frames in use.
     pub frames_used: u32,
-    /// Contiguous frames that were needed on top.
+    /// Contiguous frames that were needed in addition.
     pub frames_needed: u32,
-    /// The limit, or the size of the frame area if it has no such span below the limit.
+    /// The limit; or the size of the frame area, if that has no such span below the limit.
     pub frames_max: u32,
 }
 
@@ -135,71 +136,70 @@ impl fmt::Display for PoolFull {
 
 impl std::error::Error for PoolFull {}
 
-/// What a pool holds and what it costs.
+/// Contents of a pool and their cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolUsage {
     /// Live zpages.
     pub zpages: u64,
-    /// Their bytes, as given to [`Pool::place`].
+    /// Sum of their lengths, as given to [`Pool::place`].
     pub stored_bytes: u64,
-    /// What they take: the same, with what each leaves unused at the end of its slot, chunks or
-    /// blocks.
+    /// Bytes that they occupy, including the unused end of each slot, chunk or block.
     pub used_bytes: u64,
     /// Frames in use.
     pub frames: u32,
 }
 
-/// What an eviction frees as a whole: the zpages that share frames and cannot be freed alone. Its
-/// number is that of its first frame; where zpages do not share anything, each is a unit of its own
-/// and has its handle's number.
+/// What an eviction frees as a whole: zpages that share frames and cannot be freed alone. Its
+/// number is that of its first frame. Where zpages share nothing, each is a unit and has its
+/// handle's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unit(pub u32);
 
-/// How a unit is filled.
+/// State of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UnitView {
-    /// Size class, counted from 0; 0 where there are none.
+    /// Size class, from 0; 0 in pools without classes.
     pub class: u16,
     /// Live zpages.
     pub zpages: u16,
     /// Most zpages of a unit of this kind.
     pub capacity: u16,
-    /// Frames that are free when it is empty.
+    /// Frames that become free when it is empty.
     pub frames: u16,
-    /// Bytes that a further zpage could have, or would leave free: in whole chunks where the pool
-    /// counts in chunks.
+    /// Bytes that a new zpage could have, or would leave free; whole chunks in pools that count in
+    /// chunks.
     pub free_bytes: u32,
 }
 
-/// Bytes that must be moved. The two ranges may overlap: it is one `memmove`.
+/// Bytes to move. The two ranges may overlap: a move is one `memmove`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
-    /// Whose bytes.
+    /// The zpage.
     pub handle: Handle,
-    /// Where they are.
+    /// Old position.
     pub from: Slot,
-    /// Where they go.
+    /// New position.
     pub to: Slot,
-    /// How many.
+    /// Bytes.
     pub len: u32,
 }
 
 /// Places objects in frames.
 ///
-/// A dead handle and a length out of range are bugs of the caller: every method panics on them
-/// where it can tell.
+/// A dead handle or a length out of range is a bug of the caller; every method panics on it if it
+/// can detect it.
 pub trait Pool: Send {
     /// Finds room for an object of `len` bytes, `1..=`[`LEN_MAX`].
     fn place(&mut self, len: u32) -> Result<Placed, PoolFull>;
 
-    /// Where an object is, and its length in bytes.
+    /// Position of an object, and its length in bytes.
     fn slot(&self, handle: Handle) -> (Slot, u32);
 
-    /// Forgets an object. The returned frames became free: their memory may go back to the system.
+    /// Removes an object. The returned frames became free: their memory may go back to the kernel.
     fn remove(&mut self, handle: Handle) -> Span;
 
-    /// Sets how many frames may be in use. Below the present use it drops nothing: [`Pool::place`]
-    /// then only fills free slots of frames that are in use anyway.
+    /// Sets how many frames may be in use. A limit below the present use drops nothing: then
+    /// [`Pool::place`] only fills free slots of frames in use.
     fn set_limit(&mut self, frames: u32);
 
     /// Totals; O(1).
@@ -208,17 +208,16 @@ pub trait Pool: Send {
     /// Heap bytes of the pool's own tables, slack included; O(number of tables), not O(zpages).
     fn metadata_bytes(&self) -> u64;
 
-    /// Of [`Pool::usage`] the frames alone.
+    /// The frames of [`Pool::usage`] alone.
     fn frames(&self) -> u32 {
         self.usage().frames
     }
 
-    /// Moves objects together so that frames become free, at most `max_moves` of them.
+    /// Moves objects together so that frames become free, with at most `max_moves` moves.
     ///
-    /// The slots are those of afterwards at once; the caller carries out the moves in the order of
-    /// `out` before any other call that depends on bytes, and only then gives back the frames of
-    /// `freed`. Objects for which `movable` says no stay where they are. Both vectors are appended
-    /// to.
+    /// The pool's tables have the new positions at once. The caller carries out the moves in the
+    /// order of `out` before any other call that depends on bytes, and only then frees the frames
+    /// in `freed`. Objects for which `movable` returns false stay. Both vectors are appended to.
     fn compact(
         &mut self,
         max_moves: usize,
@@ -227,35 +226,35 @@ pub trait Pool: Send {
         freed: &mut Vec<Span>,
     );
 
-    /// The unit that a zpage is in.
+    /// The unit of a zpage.
     fn unit(&self, handle: Handle) -> Unit;
 
-    /// How a unit in use is filled.
+    /// State of a unit in use.
     fn view(&self, unit: Unit) -> UnitView;
 
     /// The zpages of a unit in use, appended to `out`.
     fn zpages(&self, unit: Unit, out: &mut Vec<Handle>);
 
-    /// From now on, or no longer: no zpage is placed in this unit, which is being evicted. It ends
-    /// with the unit.
+    /// Seals a unit for its eviction, or unseals it. No zpage is placed in a sealed unit. The seal
+    /// ends with the unit.
     fn seal(&mut self, unit: Unit, sealed: bool);
 
-    /// Whether the unit has no zpages, but its frame is in use for what it held: that is there to
-    /// be read until [`Pool::place`] gives the frame to a new zpage, which is then at its start.
-    /// False for a frame that is not in use.
+    /// Whether the unit is clean: it has no zpages, but its frame keeps its former contents
+    /// readable until [`Pool::place`] gives the frame to a new zpage, at offset 0. False for a
+    /// frame that is not in use.
     ///
-    /// Such a unit came from a sealed one whose last zpage was removed. To seal it means that
-    /// somebody reads it: its frame is not given away until it is unsealed.
+    /// A unit becomes clean when the last zpage leaves it while it is sealed. Sealing a clean unit
+    /// means that a thread reads it: its frame is not reused until it is unsealed.
     fn clean(&self, _unit: Unit) -> bool {
         false
     }
 
-    /// Gives up the frame of a clean unit; nothing if the unit is sealed.
+    /// Frees the frame of a clean unit; does nothing if the unit is sealed.
     fn discard(&mut self, _unit: Unit) -> Span {
         Span::EMPTY
     }
 
-    /// After a removal from a unit that is still in use: moves its zpages together, where the pool
+    /// After a removal from a unit that is still in use: moves its zpages together, if the pool
     /// does that within units. As [`Pool::compact`], but for one unit.
     fn tidy(&mut self, _unit: Unit, _movable: &dyn Fn(Handle) -> bool, _out: &mut Vec<Move>) {}
 
@@ -263,30 +262,30 @@ pub trait Pool: Send {
     fn check(&self);
 }
 
-/// What a pool is made from.
+/// Parameters of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolParams {
     /// Frames in the frame area. With spans of up to `chain_frames` frames, `chain_frames *
     /// limit_frames + 64` frames can never be too fragmented (see [`span`]); twice the limit is
-    /// ample in practice. Address space, not memory.
+    /// ample in practice. This is address space, not memory.
     pub area_frames: u32,
-    /// First limit, frames; see [`Pool::set_limit`].
+    /// Initial limit, frames; see [`Pool::set_limit`].
     pub limit_frames: u32,
-    /// Most contiguous frames that share slots, `1..=`[`span::SPAN_MAX`]. More frames waste fewer
-    /// bytes at the end of a zspage and are emptied more rarely.
+    /// Most contiguous frames that share slots, `1..=`[`span::SPAN_MAX`]. Longer zspages waste less
+    /// at their end, but become empty more rarely.
     pub chain_frames: u32,
     /// Zones: bytes of a block, a power of two from 32 to 4096.
     pub block_bytes: u32,
     /// Zones: frames of a zone.
     pub zone_frames: u32,
-    /// Zones: zpages that a zone has entries for, for each of its frames.
+    /// Zones: entries for zpages of a zone, per frame.
     pub entries_per_frame: u32,
-    /// z3fold: chunks of 64 bytes that the header of a frame takes.
+    /// z3fold: chunks of 64 bytes for the header of a frame.
     pub header_chunks: u32,
 }
 
 impl PoolParams {
-    /// For an area and a limit in frames; all else as in the default scheme.
+    /// An area and a limit in frames; the rest as in the default scheme.
     pub fn new(area_frames: u32, limit_frames: u32) -> PoolParams {
         PoolParams {
             area_frames,
@@ -306,14 +305,14 @@ pub struct PoolEntry {
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// [`Pool::compact`] moves zpages between frames until less than a unit's worth of room is
-    /// left.
+    /// Whether [`Pool::compact`] moves zpages between frames until less than a unit's worth of room
+    /// is left.
     pub compacts: bool,
     /// Makes an empty pool.
     pub make: fn(&PoolParams) -> Box<dyn Pool>,
 }
 
-/// Every pool.
+/// All pools.
 pub static POOLS: &[PoolEntry] =
     &[zsmalloc::ENTRY, zbud_z3fold::ZBUD, zbud_z3fold::Z3FOLD, zones::ENTRY, buffers::ENTRY];
 
@@ -336,8 +335,8 @@ impl fmt::Debug for PoolEntry {
     }
 }
 
-/// Gives memory back once less than half of a table is used. The slack left makes the next growth
-/// cheap.
+/// Gives memory back when less than half of a table is used. The remaining slack makes the next
+/// growth cheap.
 fn shrink_loose<T>(table: &mut Vec<T>) {
     if table.capacity() > 2 * table.len() + 64 {
         table.shrink_to(table.len() + table.len() / 8);

@@ -1,25 +1,25 @@
 //! Full buffers leave together, in the manner of Cervera, Cortes and Becerra, "Improving
-//! Application Performance through Swap Compression" (USENIX/FREENIX 1999). Rules are numbered as
-//! in our notes on it, its open points 5.1 to 5.15.
+//! Application Performance through Swap Compression" (USENIX/FREENIX 1999). Rules have the numbers
+//! of our notes on it, whose open points are 5.1 to 5.15.
 //!
-//! A buffer is *full* if it has less free space than a compressed page takes on average, over the
-//! last 100 (rule 7). When room is needed, all full buffers leave at once, so that one contiguous
-//! write takes them (rule 8); if none is full, the one with most data (rule 9). They leave early as
-//! soon as a part of all buffers is full (rule 10), but not while others are being written (rule
-//! 11). What waits for the write (rule 12) is up to the caller.
+//! A buffer is *full* if it has less free space than the mean compressed length of the last 100
+//! pages (rule 7). When the pool needs room, all full buffers leave at once, in one contiguous
+//! write (rule 8); if none is full, the buffer with most data leaves (rule 9). Full buffers leave
+//! early when they are a given part of all buffers (rule 10), but not while others are being
+//! written (rule 11). The caller decides who waits for the write (rule 12).
 //!
-//! The average changes with each page, and with it which buffers are full. Free space is counted in
-//! units of 8 bytes, as the pool places, so there are 513 amounts of it; for each there is a list
-//! of the buffers that have it, and the full ones are those in the lists below a bound. How many
-//! these are is kept up to date: when the bound moves, by the lengths of the lists that it passes.
-//! From 100 pages on it moves by at most 6 lists per page.
+//! Each page changes the mean, and with it the set of full buffers. Free space is counted in units
+//! of 8 bytes, as in the pool, so there are 513 amounts of it. Each amount has a list of the
+//! buffers with that much; the full ones are those in the lists below a bound. Their number is
+//! updated when the bound moves, by the lengths of the lists that it passes. After the first 100
+//! pages it moves by at most 6 lists per page.
 //!
-//! Choices where the paper says nothing: before any page was seen, the average is taken to be 2048
-//! bytes (5.9). Full buffers are named in order of age. Of those with equally much data the one
-//! goes that has had it longest. The part that is full is of the frames that the pool may have when
-//! it is made, rounded up and at least one (5.11).
+//! Choices where the paper says nothing: before the first page the mean is 2048 bytes (5.9). Full
+//! buffers are named in order of age. Of buffers with equally much data, the one that has had it
+//! longest leaves. The part that must be full is relative to the frames that the pool may have at
+//! its creation, rounded up and at least one (5.11).
 //!
-//! Metadata: 16 bytes per frame up to the highest that is in use, and 6 KiB.
+//! Metadata: 16 bytes per frame up to the highest used one, and 6 KiB.
 
 use super::{Policy, PolicyParams, ReplacementEntry, ReplacementMode, Zpage};
 use crate::blocks::BLOCK_UNIT_BYTES;
@@ -27,7 +27,7 @@ use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
 use crate::pool::{Unit, UnitView, FRAME_BYTES};
 
-/// The line of this policy in [`super::REPLACEMENTS`].
+/// Entry of this policy in [`super::REPLACEMENTS`].
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     name: "full-buffers",
     help: "all buffers with less room than the last 100 pages took on average, together; else the fullest one",
@@ -35,10 +35,10 @@ pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     make: |params| ReplacementMode::Policy(Box::new(FullBuffers::new(params))),
 };
 
-/// Pages that the average is over.
+/// Pages in the mean.
 const PAGES: usize = 100;
 
-/// The average before any page was seen, bytes.
+/// The mean before the first page, bytes.
 const AVERAGE_FIRST: u32 = 2048;
 
 /// Amounts of free space: `0..=FRAME_BYTES` in units of 8 bytes.
@@ -48,7 +48,7 @@ const AMOUNTS: usize = (FRAME_BYTES / BLOCK_UNIT_BYTES) as usize + 1;
 #[derive(Debug)]
 struct Average {
     lens: [u16; PAGES],
-    /// How many there are, and where the next one goes.
+    /// Number of valid entries, and index of the next one to write.
     pages: usize,
     next: usize,
     sum: u32,
@@ -66,8 +66,8 @@ impl Average {
         self.pages = (self.pages + 1).min(PAGES);
     }
 
-    /// The smallest amount of free space that is not less than the average. Exact: no rounding of
-    /// the average.
+    /// The smallest amount of free space that is not less than the mean; exact, without rounding of
+    /// the mean.
     fn bound(&self) -> usize {
         let (sum, pages) = if self.pages == 0 { (AVERAGE_FIRST, 1) } else { (self.sum, self.pages as u32) };
         sum.div_ceil(pages * BLOCK_UNIT_BYTES) as usize
@@ -83,9 +83,9 @@ enum State {
 
 #[derive(Debug, Clone, Copy)]
 struct Buffer {
-    /// Neighbours with as much free space.
+    /// Neighbours in the list of buffers with as much free space.
     links: Links,
-    /// How many buffers were known earlier, modulo 2^32.
+    /// Number of buffers that became known earlier, modulo 2^32.
     born: u32,
     /// Free space, in units of 8 bytes.
     free: u16,
@@ -96,7 +96,7 @@ impl Buffer {
     const UNKNOWN: Buffer = Buffer { links: Links::UNLINKED, born: 0, free: 0, state: State::Unknown };
 }
 
-/// By number of the unit.
+/// Buffers by unit number.
 #[derive(Debug)]
 struct Table(Vec<Buffer>);
 
@@ -109,16 +109,16 @@ impl Linked for Table {
 /// The policy.
 struct FullBuffers {
     buffers: Table,
-    /// The waiting buffers with each amount of free space; that which has had it longest first.
+    /// Waiting buffers by free space; in each list the one that has had it longest is first.
     lists: Box<[List; AMOUNTS]>,
     average: Average,
-    /// The waiting buffers with less free space than this are full.
+    /// Waiting buffers with less free space than this are full.
     bound: usize,
     full: u32,
     waiting: u32,
     taken: u32,
     born: u32,
-    /// So many full buffers leave early.
+    /// Number of full buffers at which they leave early.
     due_at: u32,
 }
 
@@ -180,7 +180,7 @@ impl FullBuffers {
                 out.push(unit);
             }
         }
-        // The number of births since is right even after that number has begun anew.
+        // The difference to `self.born` is right even after `born` has wrapped.
         out[start..]
             .sort_unstable_by_key(|unit| u32::MAX - self.born.wrapping_sub(self.buffers.0[unit.0 as usize].born));
     }
@@ -307,7 +307,7 @@ mod tests {
         Zpage { handle: Handle::from_raw(0), len, file: false }
     }
 
-    /// Stores a zpage; the buffer has so much room then.
+    /// Stores a zpage; afterwards the buffer has `free_bytes` of room.
     fn store(policy: &mut FullBuffers, len: u32, unit: u32, free_bytes: u32) {
         policy.stored(zpage(len), Unit(unit), view(1, free_bytes));
         policy.check();
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(average.bound(), 126);
         (0..98).for_each(|_| average.add(1000));
         assert_eq!(average.bound(), 126);
-        // The 1000 and then the 1001 leave the hundred.
+        // The 1000 and then the 1001 drop out of the last hundred.
         average.add(1000);
         assert_eq!(average.bound(), 126);
         average.add(1000);
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(average.bound(), (99 * 1000 + 4096u32).div_ceil(800) as usize);
     }
 
-    /// A buffer is full without any event of its own.
+    /// A buffer becomes full without any event of its own.
     #[test]
     fn rule_7_full_is_less_room_than_the_average() {
         let mut policy = policy(100, 100);
@@ -366,7 +366,7 @@ mod tests {
         (0..50).for_each(|_| store(&mut policy, 4000, 2, 3000));
         assert_eq!(policy.full, 2);
         (0..48).for_each(|_| store(&mut policy, 4000, 2, 3000));
-        // 98 of 4000 now, and two of 100.
+        // Now 98 pages of 4000 bytes, and two of 100.
         assert_eq!(policy.full, 3);
     }
 
@@ -380,7 +380,7 @@ mod tests {
             store(&mut policy, 1000, unit, free_bytes);
         }
         assert_eq!(victims(&mut policy), [5, 2, 7]);
-        // Those taken are not named again, until one is returned; it is as old as it was.
+        // Taken buffers are not named again until they are returned, with their old age.
         store(&mut policy, 1000, 9, 0);
         policy.returned(Unit(2), view(2, 900));
         assert_eq!(victims(&mut policy), [2, 9]);
@@ -395,7 +395,7 @@ mod tests {
             store(&mut policy, 1000, unit, free_bytes);
         }
         assert_eq!([victims(&mut policy), victims(&mut policy), victims(&mut policy)], [[2], [3], [4]]);
-        // What is returned, and what got empty.
+        // A returned buffer, and one that became empty.
         policy.returned(Unit(3), view(1, 1096));
         leave(&mut policy, 2, 0, 0);
         leave(&mut policy, 4, 1, 1200);
@@ -414,11 +414,11 @@ mod tests {
             store(&mut policy, 1000, due_at, 96);
             assert_eq!(due(&mut policy), (1..=due_at).collect::<Vec<_>>());
         }
-        // A limit that is none.
+        // As good as no limit.
         assert_eq!(policy(u32::MAX, 50).due_at, 1 << 31);
     }
 
-    /// Only what is full is due, though room is left; and all of it (5.12).
+    /// Only full buffers are due, although there is room; and all of them (5.12).
     #[test]
     fn rule_10_and_5_12_due_takes_all_full_ones() {
         let mut policy = policy(4, 50);
@@ -426,7 +426,7 @@ mod tests {
         store(&mut policy, 1000, 1, 1000);
         store(&mut policy, 1000, 2, 1000);
         assert_eq!(due(&mut policy), []);
-        // The average makes all of them full at once.
+        // The mean makes all of them full at once.
         store(&mut policy, 1400, 3, 2696);
         assert_eq!(due(&mut policy), [0, 1, 2]);
         assert_eq!(due(&mut policy), []);
@@ -443,13 +443,13 @@ mod tests {
         assert_eq!(due(&mut policy), []);
         leave(&mut policy, 0, 0, 0);
         assert_eq!(due(&mut policy), [1]);
-        // Room that is needed at once is another matter.
+        // `victims` names full buffers nevertheless.
         store(&mut policy, 1000, 0, 96);
         assert_eq!(due(&mut policy), []);
         assert_eq!(victims(&mut policy), [0]);
     }
 
-    /// The order of age holds when the count of births begins anew.
+    /// The order of age survives a wrap of the counter of births.
     #[test]
     fn births_wrap() {
         let mut policy = policy(100, 100);
@@ -478,9 +478,9 @@ mod tests {
         leave(&mut policy(1, 1), 3, 0, 0);
     }
 
-    /// Check of 2.5: 16 buffers and pages of 1000 bytes: 4 a buffer; at one half the first cleaning
-    /// begins when the 8th is full, and takes 8 buffers with 32 pages. The next ones are filled
-    /// meanwhile, and then the clean ones again.
+    /// Check of 2.5: 16 buffers and pages of 1000 bytes, 4 per buffer. With a threshold of one
+    /// half, the first cleaning begins when the 8th buffer is full, and takes 8 buffers with 32
+    /// pages. Meanwhile the next buffers are filled, and then the clean ones again.
     #[test]
     fn cleaning_with_the_pool() {
         let make = crate::pool::find("buffers").unwrap().make;
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!((0..16).filter(|&frame| pool.clean(Unit(frame))).count(), 12);
     }
 
-    /// Carries out what was chosen; the number of zpages that left.
+    /// Evicts the chosen units; returns the number of zpages that left.
     fn clean(pool: &mut dyn Pool, policy: &mut FullBuffers, units: &[Unit]) -> usize {
         let mut count = 0;
         for &unit in units {
@@ -522,7 +522,7 @@ mod tests {
         count
     }
 
-    /// Any calls: what is full is as a look at every buffer says.
+    /// Random calls: the full buffers match a scan of all buffers.
     #[test]
     fn long_seeded_run() {
         let mut seed = 7u64;

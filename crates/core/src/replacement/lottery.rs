@@ -1,30 +1,30 @@
-//! A weighted lottery over how well the frames of a pool are filled, and with what.
+//! A weighted lottery over frames, by how full they are and what they hold.
 //!
 //! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access
 //! 2019, section III.C: each frame belongs to a category by its number of zpages, how many of them
-//! are clean pages of files, and its share of free space. The fewer and larger its zpages, and the
-//! less it costs to evict them and to read them again, the less is lost with it: the weight of a
-//! category is the reciprocal of the benefit (equation 1 there, see [`crate::admission`]) of its
-//! fullest frame, times 10 000 (figure 7). A category has as many tickets as it has frames, times
-//! its weight (equation 4); one ticket of all is drawn, and the victim is the tail of the list of
-//! its category. That it is not always the heaviest leaves new frames time to be filled up.
+//! are clean pages of files, and its share of free space. A frame is cheaper to lose if its zpages
+//! are few and large, and cost little to evict and to read again. So the weight of a category is
+//! the reciprocal of the benefit (equation 1 there, see [`crate::admission`]) of its fullest frame,
+//! times 10 000 (figure 7). A category has its number of frames times its weight as tickets
+//! (equation 4). The policy draws one ticket of all; the victim is the tail of the list of its
+//! category. The heaviest category does not always lose, which leaves new frames time to fill up.
 //!
-//! A zpage is stamped with a global count when it is stored, and a frame has the sum of its zpages'
-//! stamps: one that is put into a list goes to the head if it is younger by that than the mean of
-//! the frames there, otherwise to the tail.
+//! Each stored zpage gets a stamp from a global counter, and a frame has the sum of its zpages'
+//! stamps. A frame that enters a list goes to the head if its sum is larger (younger) than the mean
+//! of the frames there, otherwise to the tail.
 //!
-//! What the paper leaves open:
+//! Open points of the paper. Here:
 //!
-//! - Frames of which more than half is free belong to the last category of their row; with
-//!   `extra_bins` the formula is continued for them. Frames with three zpages have one category in
-//!   any case.
+//! - Frames that are more than half free belong to the last category of their row; with
+//!   `extra_bins` the formula continues for them. Frames with three zpages have one category in any
+//!   case.
 //! - Columns include their upper bound.
-//! - A frame with just the mean of the stamps goes to the tail. In an empty list, both ends are the
-//!   same.
-//! - The draw is from 0 up to but not including the sum of all tickets, by a generator with a seed.
-//! - The sums are beside the frames and not inside them, and these lists take no part in placing.
+//! - A frame with exactly the mean of the stamps goes to the tail. In an empty list, both ends are
+//!   the same.
+//! - The draw is from 0 up to, but not including, the sum of all tickets, by a seeded generator.
+//! - The sums are outside the frames, and these lists have no part in placement.
 //!
-//! Memory: 24 bytes a frame, 8 a zpage.
+//! Metadata: 24 bytes per frame, 8 per zpage.
 
 use super::{Policy, PolicyParams, ReplacementEntry, ReplacementMode, Zpage};
 use crate::admission::{COST_ANONYMOUS, COST_FILE};
@@ -33,7 +33,7 @@ use crate::list::{Linked, Links, List};
 use crate::pool::{Unit, UnitView, FRAME_BYTES};
 use crate::sample::{mix, SPLITMIX_STEP};
 
-/// The line of this policy in [`super::REPLACEMENTS`].
+/// Entry of this policy in [`super::REPLACEMENTS`].
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     name: "lottery",
     help: "frames by lot, with more tickets for those with few, large pages that cost little to bring back",
@@ -44,25 +44,25 @@ pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
 /// Most zpages of a frame.
 const ZPAGES_MAX: usize = 3;
 
-/// Columns of the rows of one, two and three zpages, up to a whole frame free; and how many of them
-/// there are in the paper.
+/// Columns of the rows of one, two and three zpages, up to a whole free frame; and the number of
+/// columns in the paper.
 const COLUMNS: [usize; ZPAGES_MAX] = [8, 4, 1];
 const PRINTED: [usize; ZPAGES_MAX] = [4, 2, 1];
 
-/// Categories, those beyond half of a frame free included.
+/// Categories, including those of frames more than half free.
 const CATEGORIES: usize = 2 * COLUMNS[0] + 3 * COLUMNS[1] + 4 * COLUMNS[2];
 
-/// What a frame's `list` is while it is unknown, or taken.
+/// Values of [`Frame::list`] for a frame that is not known, or taken.
 const UNKNOWN: u8 = u8::MAX;
 const TAKEN: u8 = u8::MAX - 1;
 
 /// No stamp: the zpage is not known.
 const NO_STAMP: u64 = u64::MAX;
 
-/// Tickets of one frame in each category: `W` of equation 4.
+/// Tickets per frame of each category: `W` of equation 4.
 const WEIGHTS: [u64; CATEGORIES] = weights();
 
-/// The weight of `n` zpages, `f` of them of files, with `free` of `of` parts free at least: half is
+/// Weight of `n` zpages, `f` of them of files, with at least `free` of `of` parts free; halves are
 /// rounded up.
 const fn weight(n: u64, f: u64, free: u64, of: u64) -> u64 {
     let cost = COST_ANONYMOUS * (n - f) + COST_FILE * f;
@@ -89,7 +89,7 @@ const fn weights() -> [u64; CATEGORIES] {
     weights
 }
 
-/// The category of `n` zpages, `f` of them of files, with so many bytes free.
+/// Category of `n` zpages, `f` of them of files, with `free_bytes` bytes free.
 fn category(n: usize, f: usize, free_bytes: u32, extra_bins: bool) -> usize {
     assert!(
         (1..=ZPAGES_MAX).contains(&n) && f <= n && free_bytes <= FRAME_BYTES,
@@ -101,14 +101,14 @@ fn category(n: usize, f: usize, free_bytes: u32, extra_bins: bool) -> usize {
     before + f * columns + column.min(last)
 }
 
-/// A frame, by its number.
+/// A frame, indexed by its number.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     /// Sum of the stamps of its zpages.
     stamps: u64,
     links: Links,
     zpages: u8,
-    /// Of these, clean pages of files.
+    /// Clean pages of files among them.
     files: u8,
     /// Its category, [`UNKNOWN`] or [`TAKEN`].
     list: u8,
@@ -126,7 +126,7 @@ impl Linked for Vec<Frame> {
 #[derive(Debug, Clone, Copy)]
 struct Category {
     list: List,
-    /// Sum of `stamps` of its frames.
+    /// Sum of the `stamps` of its frames.
     stamps: u128,
     tickets: u64,
 }
@@ -149,11 +149,11 @@ struct Lottery {
     extra_bins: bool,
     /// Zpages stored so far.
     clock: u64,
-    /// By the number of the handle.
+    /// By handle number.
     stamps: Vec<u64>,
     frames: Vec<Frame>,
     categories: [Category; CATEGORIES],
-    /// Of all categories.
+    /// Sum over all categories.
     tickets: u64,
     random: Random,
 }
@@ -178,7 +178,7 @@ impl Lottery {
         frame
     }
 
-    /// Puts a frame that is in no list into that of its state.
+    /// Puts a frame that is in no list into the list of its category.
     fn link(&mut self, unit: Unit, view: UnitView) {
         let extra_bins = self.extra_bins;
         let frame = self.frame(unit);
@@ -197,8 +197,8 @@ impl Lottery {
         self.tickets += WEIGHTS[index];
     }
 
-    /// Takes a frame out of its list, if it is in one. Its stamps must be what they were when it
-    /// was put there.
+    /// Removes a frame from its list, if it is in one. Its stamps must be unchanged since it was
+    /// put there.
     fn unlink(&mut self, unit: Unit) {
         let Frame { list, stamps, .. } = *self.frame(unit);
         if list == TAKEN {
@@ -212,7 +212,7 @@ impl Lottery {
         self.tickets -= WEIGHTS[index];
     }
 
-    /// The category of a ticket drawn from all; there must be one.
+    /// Draws a ticket and returns its category; there must be a ticket.
     fn draw(&mut self) -> usize {
         let mut ticket = self.random.below(self.tickets);
         for (index, category) in self.categories.iter().enumerate() {
@@ -235,7 +235,7 @@ impl Policy for Lottery {
         }
         let frame = &mut self.frames[unit.0 as usize];
         assert!(frame.list != TAKEN, "{unit:?} is being evicted");
-        // Any but those that are none: its category follows.
+        // Any real category: `link` sets the right one.
         frame.list = 0;
         frame.stamps += self.clock;
         frame.zpages += 1;
@@ -307,7 +307,7 @@ impl Policy for Lottery {
     }
 }
 
-/// The entry of that number, with `blank` ones added up to it.
+/// The entry with this number; fills the table with `blank` up to it.
 fn entry<T: Copy>(table: &mut Vec<T>, number: u32, blank: T) -> &mut T {
     let number = number as usize;
     if number >= table.len() {
@@ -317,8 +317,7 @@ fn entry<T: Copy>(table: &mut Vec<T>, number: u32, blank: T) -> &mut T {
     &mut table[number]
 }
 
-/// Cuts blank entries off the end, and gives their memory back once it is more than that of the
-/// others.
+/// Cuts blank entries off the end, and gives memory back when less than half of the table is used.
 fn cut<T>(table: &mut Vec<T>, is_blank: impl Fn(&T) -> bool) {
     while table.last().is_some_and(&is_blank) {
         table.pop();
@@ -334,7 +333,7 @@ mod tests {
     use crate::ids::NIL;
     use crate::pool::Handle;
 
-    /// Bytes of a chunk: free space is counted in those.
+    /// Bytes of a chunk, the unit of free space.
     const CHUNK: u32 = 64;
 
     fn lottery(extra_bins: bool) -> Lottery {
@@ -349,7 +348,8 @@ mod tests {
         Zpage { handle: Handle::from_raw(handle), len: 1000, file }
     }
 
-    /// Stores zpages `10 * unit` and up until it is in category (n, f) with so many free chunks.
+    /// Stores zpages `10 * unit` and up, until the unit is in category (n, f) with `free_chunks`
+    /// free chunks.
     fn fill(policy: &mut Lottery, unit: u32, n: u16, f: u16, free_chunks: u32) {
         for i in 0..n {
             policy.stored(zpage(10 * unit + u32::from(i), i < f), Unit(unit), view(i + 1, free_chunks));
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(columns(2, 1, &[16, 32]), [1000, 750]);
         assert_eq!(columns(2, 2, &[16, 32]), [2500, 1875]);
         assert_eq!([0, 1, 2, 3].map(|f| weight_of(3, f, 20, false)), [278, 370, 556, 1111]);
-        // The example in the paper: one page of a file and one anonymous one, 30 % free.
+        // The example in the paper: one page of a file and one anonymous page, 30 % free.
         assert_eq!(WEIGHTS[category(2, 1, FRAME_BYTES * 3 / 10, false)], 750);
     }
 
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn c1_bounds_of_the_columns_are_inclusive() {
-        // The number of free chunks from which on each row is in another category, for each f.
+        // The numbers of free chunks at which each row changes its category, for each f.
         let bounds = |n, f, extra_bins| {
             let of = |chunks: u32| category(n, f, chunks * CHUNK, extra_bins);
             (1..=64).filter(|chunks| of(*chunks) != of(*chunks - 1)).collect::<Vec<_>>()
@@ -417,12 +417,12 @@ mod tests {
             assert_eq!(bounds(1, f, false), [9, 17, 25]);
             assert_eq!(bounds(1, f, true), [9, 17, 25, 33, 41, 49, 57]);
         }
-        // To the byte, too, and not only in whole chunks.
+        // Exact to the byte, not only in whole chunks.
         assert_ne!(category(1, 0, 512, false), category(1, 0, 513, false));
         assert_eq!(category(1, 0, 449, false), category(1, 0, 512, false));
     }
 
-    /// 5.1: beyond half of a frame free.
+    /// 5.1: more than half of a frame free.
     #[test]
     fn c1_more_than_half_free() {
         for chunks in [33, 50, 63] {
@@ -445,8 +445,8 @@ mod tests {
                     let own = weight_of(n, f, chunks, extra_bins);
                     assert!(chunks == 0 || own <= weight_of(n, f, chunks - 1, extra_bins));
                     assert!(f == 0 || own > weight_of(n, f - 1, chunks, extra_bins));
-                    // With one zpage more, of either kind. The extra ones of two zpages go below
-                    // those of three.
+                    // Compared with one more zpage, of either kind. The extra categories of two
+                    // zpages go below those of three.
                     if n < 3 && (!extra_bins || chunks <= 32) {
                         assert!(own > weight_of(n + 1, f, chunks, extra_bins));
                         assert!(own > weight_of(n + 1, f + 1, chunks, extra_bins));
@@ -457,7 +457,7 @@ mod tests {
         assert!(weight_of(1, 0, 0, false) > weight_of(1, 0, 20, false));
     }
 
-    /// C3: the shares of 100 000 draws are those of the tickets.
+    /// C3: the shares of 100 000 draws match the tickets.
     #[test]
     fn c3_the_draw_is_fair() {
         let mut policy = lottery(false);
@@ -481,7 +481,7 @@ mod tests {
                 chi_square += (f64::from(drawn[index]) - expected).powi(2) / expected;
             }
         }
-        // Four degrees of freedom: one seed in a thousand would be beyond 18.5.
+        // Four degrees of freedom: one seed in a thousand would exceed 18.5.
         assert!(chi_square < 18.5, "{chi_square}");
     }
 
@@ -505,8 +505,8 @@ mod tests {
             policy.check();
             out.iter().map(|unit| unit.0).collect::<Vec<_>>()
         };
-        // Both lists have risen to the head one by one, so each gives its oldest, which has the
-        // lowest number.
+        // In both lists each frame went to the head in turn, so each list gives its oldest frame,
+        // which has the lowest number.
         for seed in 1..20 {
             let out = victims(seed);
             assert_eq!(out.len(), 10, "all, and each once");
@@ -516,7 +516,7 @@ mod tests {
             assert_eq!(out, victims(seed));
         }
         assert!((2..20).any(|seed| victims(seed) != victims(1)));
-        // Four times the weight: most often, the first one is of a file.
+        // Four times the weight: the first victim is usually a frame of file pages.
         let files = (0..1000).filter(|seed| victims(*seed)[0] >= 5).count();
         assert!((760..840).contains(&files), "{files} of 1000");
     }
@@ -526,11 +526,11 @@ mod tests {
         let mut policy = lottery(false);
         fill(&mut policy, 0, 2, 0, 10);
         fill(&mut policy, 1, 3, 0, 10);
-        // Stamps 0 and 1; 2, 3 and 4: each before the count goes on.
+        // Stamps 0 and 1; 2, 3 and 4: the counter is read before it is incremented.
         assert_eq!((policy.frames[0].stamps, policy.frames[1].stamps, policy.clock), (1, 9, 5));
         policy.left(zpage(11, false), Unit(1), view(2, 30));
         assert_eq!(policy.frames[1].stamps, 6);
-        // The handle is used again, and gets the next stamp.
+        // The handle is used again, with the next stamp.
         policy.stored(zpage(11, false), Unit(0), view(3, 5));
         assert_eq!((policy.frames[0].stamps, policy.clock), (6, 6));
         policy.left(zpage(0, false), Unit(0), view(2, 9));
@@ -572,16 +572,16 @@ mod tests {
     fn c7_younger_than_the_mean_to_the_head() {
         let mut policy = lottery(false);
         let lone = category(1, 0, 0, false);
-        // Frame 9 has stamps 0 and 2, frame 8 has 1 and 3; then 0, 1 and 2 with stamps 4, 5 and 6,
-        // alone each.
+        // Frame 9 has stamps 0 and 2, frame 8 has 1 and 3; then frames 0, 1 and 2 have one stamp
+        // each: 4, 5 and 6.
         for (i, unit) in [(0, 9), (1, 8), (2, 9), (3, 8)] {
             policy.stored(zpage(100 + i, false), Unit(unit), view(1 + (i / 2) as u16, 0));
         }
         (0..3).for_each(|unit| fill(&mut policy, unit, 1, 0, 0));
         // Into the empty list; 5 > 4; 6 > 4.5.
         assert_eq!(order(&policy, lone), [2, 1, 0]);
-        // Frame 9 keeps stamp 0, below the mean of 4, 5 and 6; frame 8 stamp 3, below that of 4, 5,
-        // 6 and 0.
+        // Frame 9 keeps stamp 0, below the mean of 4, 5 and 6; frame 8 keeps stamp 3, below the
+        // mean of 4, 5, 6 and 0.
         policy.left(zpage(102, false), Unit(9), view(1, 0));
         assert_eq!(order(&policy, lone), [2, 1, 0, 9]);
         policy.left(zpage(101, false), Unit(8), view(1, 0));
@@ -595,7 +595,7 @@ mod tests {
     #[test]
     fn c7_equal_to_the_mean_to_the_tail() {
         let mut policy = lottery(false);
-        // Frame 1 has stamps 1 and 3, frames 0 and 2 their numbers.
+        // Frame 1 has stamps 1 and 3; frames 0 and 2 have stamps equal to their numbers.
         for (handle, unit, zpages) in [(0, 0, 1), (1, 1, 1), (2, 2, 1), (3, 1, 2)] {
             policy.stored(zpage(handle, false), Unit(unit), view(zpages, 0));
         }
@@ -603,7 +603,7 @@ mod tests {
         assert_eq!(order(&policy, lone), [2, 0]);
         policy.left(zpage(3, false), Unit(1), view(1, 0));
         assert_eq!(order(&policy, lone), [2, 0, 1]);
-        // What returns is put in as anything else: 1 against 0 and 2, 2 against 0 and 1.
+        // A returned frame is inserted like any other: 1 against 0 and 2, 2 against 0 and 1.
         let mut out = Vec::new();
         (0..3).for_each(|_| policy.victims(&mut out));
         assert_eq!(out, [1, 0, 2].map(Unit));
@@ -612,8 +612,7 @@ mod tests {
         policy.check();
     }
 
-    /// C8: what is taken is emptied by the owner; its sums stay right meanwhile, and nothing draws
-    /// it.
+    /// C8: the owner empties taken frames. Their sums stay right meanwhile, and no draw finds them.
     #[test]
     fn c8_taken_frames() {
         let mut policy = lottery(false);
@@ -630,7 +629,7 @@ mod tests {
         // The zpages with stamps 1 and 2 are left in frame 0.
         policy.returned(Unit(0), view(2, 20));
         assert_eq!((policy.frames[0].stamps, policy.tickets), (3, 469));
-        // Frame 1 was forgotten and is as new.
+        // Frame 1 was forgotten and starts anew.
         fill(&mut policy, 1, 1, 1, 0);
         assert_eq!(policy.tickets, 469 + 10_000);
     }

@@ -1,10 +1,10 @@
 //! Replacement: which zpages leave the pool when it needs room.
 //!
-//! A [`Policy`] works on units ([`crate::pool::Unit`]): it hears of each zpage that is stored in
-//! one or leaves it, and names the units to be evicted. It sees no bytes and no pool: what it must
-//! know of a unit comes with the call.
+//! A [`Policy`] works on units ([`crate::pool::Unit`]): the core reports each zpage that is stored
+//! in a unit or leaves it, and the policy names the units to evict. A policy sees no bytes and no
+//! pool; each call has all that it must know about a unit.
 //!
-//! A new policy is one file and one line in [`REPLACEMENTS`]; the line gives it a name in schemes,
+//! A new policy is one file and one line in [`REPLACEMENTS`]. The line gives its name for schemes,
 //! help text and the model test in `tests/policy_model.rs`.
 
 mod full_buffers;
@@ -19,55 +19,54 @@ use std::fmt;
 /// A zpage, as a policy sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zpage {
-    /// Its name in the pool; dead after it has left.
+    /// Handle in the pool; invalid after the zpage has left.
     pub handle: Handle,
     /// Bytes.
     pub len: u32,
-    /// A clean page of a file: it can be read there again, so that evicting it costs no write.
+    /// A clean page of a file: it can be read from there again, so evicting it costs no write.
     pub file: bool,
 }
 
 /// Chooses units to evict.
 ///
-/// A unit is *known* from the first zpage stored in it until the last one has left, and *taken*
+/// A unit is *known* from the first zpage stored in it until the last one has left. It is *taken*
 /// from the moment when [`Policy::victims`] or [`Policy::due`] names it until it is empty or
 /// [`Policy::returned`]. A taken unit is not named again; zpages may still leave it, but none is
-/// stored.
+/// stored in it.
 pub trait Policy: Send {
-    /// A zpage was stored in a unit, which is now as `view` says.
+    /// A zpage was stored in a unit; `view` is the unit's new state.
     fn stored(&mut self, zpage: Zpage, unit: Unit, view: UnitView);
 
-    /// A zpage left its unit, which is now as `view` says; with no zpages left it is forgotten.
+    /// A zpage left its unit; `view` is the unit's new state. Without zpages the unit is forgotten.
     fn left(&mut self, zpage: Zpage, unit: Unit, view: UnitView);
 
-    /// Room is needed: takes the units to be evicted now, at least one if any is known that is not
-    /// taken, and appends them to `out`.
+    /// The pool needs room: takes the units to evict now and appends them to `out`. Takes at least
+    /// one if there is a known unit that is not taken.
     fn victims(&mut self, out: &mut Vec<Unit>);
 
-    /// Takes units to be evicted though no room is needed yet. Asked after each zpage that was
-    /// stored.
+    /// Takes units to evict although the pool has room. Called after each stored zpage.
     fn due(&mut self, _out: &mut Vec<Unit>) {}
 
-    /// A taken unit could not be emptied: it is as any other again.
+    /// A taken unit could not be emptied: it is an ordinary one again.
     fn returned(&mut self, unit: Unit, view: UnitView);
 
-    /// Heap bytes of its tables.
+    /// Heap bytes of the policy's tables.
     fn metadata_bytes(&self) -> u64;
 
     /// Panics unless every invariant holds; O(n), for tests.
     fn check(&self);
 }
 
-/// What a policy is made from.
+/// Parameters of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyParams {
     /// Seed of random choices.
     pub seed: u64,
-    /// Frames of the pool at most, when it is made.
+    /// Most frames of the pool, at its creation.
     pub limit_frames: u32,
-    /// Lottery: categories beyond half of a frame free, by the same formula.
+    /// Lottery: separate categories for frames that are more than half free, by the same formula.
     pub extra_bins: bool,
-    /// Full buffers: part of all buffers that is full when they are written early, percent.
+    /// Full buffers: share of full buffers, percent of all, at which they are written early.
     pub threshold_percent: u32,
 }
 
@@ -78,9 +77,9 @@ impl Default for PolicyParams {
     }
 }
 
-/// What chooses the zpages that leave the pool.
+/// Selects the zpages that leave the pool.
 pub enum ReplacementMode {
-    /// Nothing: what does not fit goes elsewhere.
+    /// Nothing leaves: pages that do not fit bypass the pool.
     Nobody,
     /// Queues of single zpages, kept with the objects: see `duel`.
     Queue(ReclaimKind),
@@ -88,7 +87,7 @@ pub enum ReplacementMode {
     Policy(Box<dyn Policy>),
 }
 
-/// A replacement that a scheme may name.
+/// A replacement mode that a scheme may name.
 pub struct ReplacementEntry {
     /// Name in schemes.
     pub name: &'static str,
@@ -96,11 +95,11 @@ pub struct ReplacementEntry {
     pub help: &'static str,
     /// Names of the pools that it works with; empty for all.
     pub pools: &'static [&'static str],
-    /// Makes it, without anything known.
+    /// Makes an empty one.
     pub make: fn(&PolicyParams) -> ReplacementMode,
 }
 
-/// Every replacement.
+/// All replacement modes.
 pub static REPLACEMENTS: &[ReplacementEntry] = &[
     ReplacementEntry {
         name: "oldest",
@@ -134,10 +133,10 @@ pub static REPLACEMENTS: &[ReplacementEntry] = &[
     },
 ];
 
-/// The pools from which single zpages can leave.
+/// Pools from which single zpages can leave.
 const SINGLE: &[&str] = &["zsmalloc", "zbud", "z3fold", "zones"];
 
-/// The replacement of that name.
+/// The replacement mode of that name.
 pub fn find(name: &str) -> Option<&'static ReplacementEntry> {
     REPLACEMENTS.iter().find(|entry| entry.name == name)
 }

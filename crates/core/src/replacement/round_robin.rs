@@ -1,33 +1,34 @@
 //! Round robin over size classes and fullness groups: write-back for zsmalloc.
 //!
 //! After Salahuddin and Shin, *Selective Rejection Technique for Compressed Object at Compressed
-//! Swap Cache*. Each class sorts its zspages into three groups by how full they are; each group is
-//! a list, least recently used first. A store moves the zspage to the end of the list of its group,
-//! and so does a change of the group; a load that leaves it in its group does not. Nothing is known
-//! about the order between classes, so the victims are taken in turns:
+//! Swap Cache*. Each class sorts its zspages into three groups by fullness; each group is a list,
+//! least recently used first. A store moves the zspage to the end of the list of its group, and so
+//! does a change of group; a load without a change of group does not. The order between classes is
+//! unknown, so victims are taken in turns:
 //!
 //! ```text
 //! class 1                     class 2                     class 3
 //! [almost empty][..full][full][almost empty][..full][full][almost empty] ...
-//!                             ^ marker: the next turn begins here, and takes the head of the first list with any
+//!                             ^ marker: the next turn takes the head of the first non-empty list
 //! ```
 //!
-//! The paper tells of turns over classes, its pseudocode of turns over groups; so there are three:
+//! The paper's text describes turns over classes, its pseudocode turns over groups; so there are
+//! three variants:
 //!
 //! - `round-robin`: over all groups of all classes, class by class. It fits both.
-//! - `round-robin-class`: over the classes; of a class the emptiest group that has any.
-//! - `round-robin-group`: over the three groups; the oldest of each over all classes.
+//! - `round-robin-class`: over the classes; in a class the emptiest group that has a zspage.
+//! - `round-robin-group`: over the three groups; each list has the zspages of all classes.
 //!
-//! What differs from the paper: the pseudocode forgets what earlier turns freed and does not end
-//! when nothing is left; here each call takes one zspage, and the caller adds up the frames. Full
-//! zspages are in lists too, or they would never leave. The number of classes is not known in
-//! advance: a turn that finds nothing behind the marker begins anew, which is the same. A zspage
-//! that was taken and could not be emptied comes back as most recently used.
+//! Differences from the paper: the pseudocode forgets what earlier turns freed and does not end
+//! when nothing is left. Here each call takes one zspage, and the caller adds up the frames. Full
+//! zspages are in lists, too, or they would never leave. The number of classes is not known in
+//! advance: a turn that finds nothing behind the marker starts again from the front, which is the
+//! same. A zspage that was taken and could not be emptied comes back as the most recently used.
 //!
-//! When not to use it: it writes up to 256 small objects to free the 3 frames of their zspage, the
-//! worst there is.
+//! When not to use it: in the worst case it writes 256 small objects to free the 3 frames of their
+//! zspage.
 //!
-//! Metadata: 12 bytes per frame up to the highest one in use, 36 per class.
+//! Metadata: 12 bytes per frame up to the highest used one, 36 per class.
 
 use super::{Policy, ReplacementEntry, ReplacementMode, Zpage};
 use crate::grow::reserve_tight;
@@ -35,7 +36,7 @@ use crate::ids::NIL;
 use crate::list::{Linked, Links, List};
 use crate::pool::{Unit, UnitView};
 
-/// The lines of these policies in [`super::REPLACEMENTS`].
+/// Entries of these policies in [`super::REPLACEMENTS`].
 pub(super) const BY_LIST: ReplacementEntry = ReplacementEntry {
     name: "round-robin",
     help: "whole zspages, in turns from each fullness group of each size class, the least recently used first",
@@ -55,7 +56,7 @@ pub(super) const BY_GROUP: ReplacementEntry = ReplacementEntry {
     ..BY_LIST
 };
 
-/// What the turns go over.
+/// What the turns iterate over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turns {
     Lists,
@@ -66,8 +67,7 @@ enum Turns {
 /// Fullness groups of a class.
 const GROUPS: usize = 3;
 
-/// The fullness group of a zspage that is not empty: almost empty (to a quarter), almost full,
-/// full.
+/// Fullness group of a zspage that is not empty: almost empty (up to a quarter), almost full, full.
 fn group(view: UnitView) -> usize {
     match (view.zpages, view.capacity) {
         (n, capacity) if n == capacity => 2,
@@ -75,10 +75,10 @@ fn group(view: UnitView) -> usize {
     }
 }
 
-/// Where a zspage is.
+/// State of a zspage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nowhere: no zspage begins at this frame.
+    /// No zspage starts at this frame.
     Unknown,
     /// Being evicted.
     Taken,
@@ -86,7 +86,7 @@ enum State {
     Listed(u16),
 }
 
-/// A frame where a zspage may begin.
+/// A frame where a zspage may start.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     links: Links,
@@ -104,12 +104,12 @@ impl Linked for Vec<Node> {
 /// The policy.
 struct RoundRobin {
     turns: Turns,
-    /// By number of the unit, which is that of its first frame; the last one is known.
+    /// By unit number, which is that of the first frame; the last one is known.
     nodes: Vec<Node>,
-    /// `GROUPS` for each class, or for all of them; see [`RoundRobin::list_of`].
+    /// `GROUPS` lists for each class, or for all classes together; see [`RoundRobin::list_of`].
     lists: Vec<List>,
-    /// Where the next turn begins; survives from call to call. May be the number of lists, which is
-    /// the first again.
+    /// List where the next turn starts; kept between calls. The number of lists stands for the
+    /// first one.
     marker: usize,
 }
 
@@ -118,13 +118,13 @@ impl RoundRobin {
         RoundRobin { turns, nodes: Vec::new(), lists: Vec::new(), marker: 0 }
     }
 
-    /// The list where a zspage belongs.
+    /// Index of the list for a zspage.
     fn list_of(&self, view: UnitView) -> usize {
         let class = if self.turns == Turns::Groups { 0 } else { usize::from(view.class) };
         class * GROUPS + group(view)
     }
 
-    /// Where the turn after one that took from `list` begins.
+    /// Where the next turn starts after one that took from `list`.
     fn after(&self, list: usize) -> usize {
         match self.turns {
             Turns::Lists | Turns::Groups => list + 1,
@@ -132,7 +132,7 @@ impl RoundRobin {
         }
     }
 
-    /// Puts a zspage that is in no list at the end of one.
+    /// Appends a zspage that is in no list to a list.
     fn link(&mut self, unit: Unit, list: usize) {
         if list >= self.lists.len() {
             self.lists.resize((list / GROUPS + 1) * GROUPS, List::EMPTY);
@@ -150,7 +150,7 @@ impl RoundRobin {
         self.nodes.get(unit.0 as usize).map_or(State::Unknown, |node| node.state)
     }
 
-    /// Forgets the frames behind the last zspage.
+    /// Cuts off the frames behind the last zspage.
     fn trim(&mut self) {
         while self.nodes.last().is_some_and(|node| node.state == State::Unknown) {
             self.nodes.pop();
@@ -198,7 +198,7 @@ impl Policy for RoundRobin {
     }
 
     fn victims(&mut self, out: &mut Vec<Unit>) {
-        // At most three lists for each of 69 classes or so: nothing beside an eviction.
+        // At most three lists for each of about 69 classes: negligible next to an eviction.
         let lists = (self.marker..self.lists.len()).chain(0..self.marker.min(self.lists.len()));
         let Some(list) = lists.into_iter().find(|&list| self.lists[list].head != NIL) else { return };
         let unit = Unit(self.lists[list].head);
@@ -253,13 +253,13 @@ mod tests {
     }
 
     impl RoundRobin {
-        /// A zspage of 8 slots has `zpages` after a store.
+        /// A store after which a zspage of 8 slots has `zpages` zpages.
         fn store(&mut self, unit: u32, class: u16, zpages: u16) {
             self.stored(zpage(), Unit(unit), view(class, zpages, 8));
             self.check();
         }
 
-        /// A zspage of 8 slots has `zpages` after one left it.
+        /// A removal after which a zspage of 8 slots has `zpages` zpages.
         fn leave(&mut self, unit: u32, class: u16, zpages: u16) {
             self.left(zpage(), Unit(unit), view(class, zpages, 8));
             self.check();
@@ -296,13 +296,13 @@ mod tests {
         assert_eq!([64, 65, 255, 256].map(|n| group(view(1, n, 256))), [0, 1, 1, 2]);
     }
 
-    /// Rules 4, 5 and 8, and what refreshes (section 5, item 6).
+    /// Rules 4, 5 and 8, and which operations refresh (section 5, item 6).
     #[test]
     fn z4_z8_each_change_of_the_group_goes_to_the_end_of_its_list() {
         let mut policy = RoundRobin::new(Turns::Lists);
         (1..=3).for_each(|unit| policy.store(unit, 0, 1));
         assert_eq!(policy.list(0, 0), [1, 2, 3]);
-        // A store refreshes without a change of the group, too; what leaves does not.
+        // A store refreshes even without a change of group; a removal does not.
         policy.store(1, 0, 2);
         assert_eq!(policy.list(0, 0), [2, 3, 1]);
         policy.leave(1, 0, 1);
@@ -324,13 +324,13 @@ mod tests {
         assert_eq!((policy.list(0, 0), policy.list(0, 1)), (vec![3], vec![2]));
         policy.leave(3, 0, 0);
         assert_eq!((policy.list(0, 0), policy.state(Unit(3))), (vec![], State::Unknown));
-        // Its frame may begin a zspage of another class.
+        // A zspage of another class may start at its frame.
         policy.store(3, 1, 1);
         assert_eq!(policy.list(1, 0), [3]);
     }
 
-    /// Groups by class: 0 has almost empty 10 and 15, full 13; 1 has almost empty 17, almost full
-    /// 12; 2 has almost empty 14, full 11 and 16.
+    /// Groups by class: class 0 has almost empty 10 and 15, full 13; class 1 has almost empty 17,
+    /// almost full 12; class 2 has almost empty 14, full 11 and 16.
     fn example(turns: Turns) -> RoundRobin {
         let mut policy = RoundRobin::new(turns);
         let stores = [(0, 1), (2, 8), (1, 5), (0, 8), (2, 1), (0, 2), (2, 8), (1, 2)];
@@ -338,7 +338,7 @@ mod tests {
         policy
     }
 
-    /// Rules 9 and 11; zspages with room are victims as well (section 5, item 7).
+    /// Rules 9 and 11; zspages with room are victims, too (section 5, item 7).
     #[test]
     fn z9_z11_orders_of_the_three_kinds_of_turns() {
         assert_eq!(example(Turns::Lists).all_victims(), [10, 13, 17, 12, 14, 11, 15, 16]);
@@ -350,26 +350,27 @@ mod tests {
     fn z11_the_marker_survives_calls() {
         let mut policy = example(Turns::Lists);
         assert_eq!([policy.victim(), policy.victim()], [Some(10), Some(13)]);
-        // What comes to class 0 now waits for the next turn, what comes to a later list does not.
+        // A zspage that comes to class 0 now waits for the next turn; one that comes to a later
+        // list does not.
         policy.store(1, 0, 8);
         policy.store(2, 1, 8);
         assert_eq!([0; 5].map(|_| policy.victim().unwrap()), [17, 12, 2, 14, 11]);
-        // Behind the last list the pool has more classes, which may be in use by the next call.
+        // The pool has more classes behind the last list, which may be in use at the next call.
         policy.store(3, 40, 1);
         assert_eq!([0; 4].map(|_| policy.victim().unwrap()), [3, 15, 1, 16]);
-        // By class: the marker is behind class 0 whatever else is in it.
+        // By class: the marker is behind class 0, whatever else is in it.
         let mut policy = example(Turns::Classes);
         assert_eq!(policy.victim(), Some(10));
         policy.store(1, 0, 1);
         assert_eq!(policy.victim(), Some(17));
-        // By group: behind full comes almost empty.
+        // By group: almost empty comes after full.
         let mut policy = example(Turns::Groups);
         assert_eq!([0; 3].map(|_| policy.victim().unwrap()), [10, 12, 11]);
         policy.store(1, 2, 5);
         assert_eq!([0; 3].map(|_| policy.victim().unwrap()), [14, 1, 13]);
     }
 
-    /// The repair of rule 11: it ends when there is nothing in any group.
+    /// Rule 11, mended: the loop ends when all groups are empty.
     #[test]
     fn z11_nothing_comes_of_nothing() {
         for turns in [Turns::Lists, Turns::Classes, Turns::Groups] {
@@ -387,7 +388,7 @@ mod tests {
     fn a_taken_zspage_is_not_taken_again_unless_returned() {
         let mut policy = example(Turns::Lists);
         assert_eq!([policy.victim(), policy.victim()], [Some(10), Some(13)]);
-        // It changes its group while it is evicted: nothing follows from that.
+        // A change of group during the eviction has no effect.
         policy.leave(13, 0, 7);
         policy.leave(13, 0, 1);
         assert_eq!(policy.list(0, 0), [15]);
@@ -406,7 +407,7 @@ mod tests {
         policy.store(10, 0, 2);
     }
 
-    /// A pool of so many frames with the policy beside it, and how many zpages were written.
+    /// A pool of a given number of frames with the policy, and the number of written zpages.
     struct Swap {
         pool: Box<dyn Pool>,
         policy: RoundRobin,
@@ -419,7 +420,8 @@ mod tests {
             Swap { pool, policy: RoundRobin::new(Turns::Lists), written: 0 }
         }
 
-        /// Stores, evicting whole zspages until there is room; the frames that were freed for it.
+        /// Stores a zpage, evicting whole zspages until there is room. Returns the frames that were
+        /// freed for it.
         fn store(&mut self, len: u32) -> u32 {
             let mut frames = 0;
             loop {
@@ -462,12 +464,12 @@ mod tests {
         let mut swap = Swap::new(6);
         assert_eq!((0..512).map(|_| swap.store(48)).sum::<u32>(), 0);
         assert_eq!((swap.store(48), swap.written), (3, 256));
-        // The marker is behind this class. So the turns begin anew, and the list of the almost
+        // The marker is behind this class. So the turn starts again, and the list of the almost
         // empty zspage comes before that of the full one, which is older.
         assert_eq!((swap.store(4096), swap.written), (3, 257));
     }
 
-    /// Section 5, item 8: as many zspages go as the new one has frames.
+    /// Section 5, item 8: evictions free as many frames as the new zspage has.
     #[test]
     fn z12_eviction_goes_on_until_the_frames_of_the_new_zspage_are_free() {
         let mut swap = Swap::new(8);

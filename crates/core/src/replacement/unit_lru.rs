@@ -1,21 +1,21 @@
-//! Whole units, that first in which nothing was stored for longest.
+//! Evicts whole units: first the one with the longest time since its last store.
 //!
-//! As zswap evicts from zbud and z3fold: J. Kim, C. Kim, E. Seo, *ezswap: Enhanced Compressed Swap
+//! So zswap evicts from zbud and z3fold: J. Kim, C. Kim, E. Seo, *ezswap: Enhanced Compressed Swap
 //! Scheme for Mobile Devices*, IEEE Access 2019 (here `Z10`); the same for zbud in M. Salahuddin,
 //! D. Shin, *Selective Rejection Technique for Compressed Object at Compressed Swap Cache*. Only a
-//! store makes a unit new: no load does, for it takes the page away.
+//! store makes a unit the newest. A load does not: it removes the page.
 //!
-//! What the papers leave open: a unit that could not be emptied counts as new, so that the others
-//! come first and it does not hold up those who wait for room.
+//! An open point of the papers: here a unit that could not be emptied counts as the newest, so that
+//! others come first and it does not hold up faults that wait for room.
 //!
-//! Metadata: 12 bytes per unit number up to the highest that is known.
+//! Metadata: 12 bytes per unit number up to the highest known one.
 
 use super::{Policy, ReplacementEntry, ReplacementMode, Zpage};
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
 use crate::pool::{Unit, UnitView};
 
-/// The line of this policy in [`super::REPLACEMENTS`].
+/// Entry of this policy in [`super::REPLACEMENTS`].
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     name: "unit-lru",
     help: "whole frames or zspages, that first in which nothing was stored for longest",
@@ -73,7 +73,7 @@ impl UnitLru {
         while self.nodes.last().is_some_and(|node| node.state == State::Unknown) {
             self.nodes.pop();
         }
-        // The slack left makes the next growth cheap.
+        // The remaining slack makes the next growth cheap.
         if self.nodes.capacity() > 2 * self.nodes.len() + 64 {
             self.nodes.shrink_to(self.nodes.len() + self.nodes.len() / 8);
         }
@@ -187,7 +187,7 @@ mod tests {
         policy.left(zpage(), Unit(0), view(0));
         policy.left(zpage(), Unit(2), view(0));
         policy.check();
-        // 3 1. Their numbers are used again: 2 0 3 1.
+        // 3 1. The freed numbers are used again: 2 0 3 1.
         stored(&mut policy, &[0, 2]);
         let order: Vec<u32> = std::iter::from_fn(|| victim(&mut policy)).collect();
         assert_eq!(order, [1, 3, 0, 2]);
@@ -224,7 +224,7 @@ mod tests {
         assert!((12_000..26_000).contains(&left), "{left}");
     }
 
-    /// A pool with this policy, as their owner uses them.
+    /// A pool with this policy, used as the core uses them.
     struct Evicting {
         pool: Box<dyn Pool>,
         policy: UnitLru,
@@ -278,13 +278,13 @@ mod tests {
             let mut both = Evicting::new(pool, 3);
             let handles: Vec<Handle> = (0..3 * most).map(|_| both.store(1000)).collect();
             assert_eq!(both.evicted, []);
-            // A load takes a page out of the oldest frame. A new one goes there: now frame 1 is the
-            // oldest.
+            // A load removes a page of the oldest frame, and a store fills it again: now frame 1 is
+            // the oldest.
             both.remove(handles[0]);
             both.store(1300);
             both.store(1000);
             assert_eq!(both.evicted, [(1, most)]);
-            // The rest of frame 1 is used first; then 2 is the oldest, and then 0.
+            // The rest of frame 1 is used first; then frame 2 is the oldest, and then 0.
             for _ in 0..2 * most {
                 both.store(1000);
             }
