@@ -1,16 +1,16 @@
-//! A replacement policy of one's own, from outside of the core: the unit with the fewest bytes to
-//! write leaves first.
+//! A replacement policy defined outside of the core: it evicts the unit with the fewest bytes to
+//! write first.
 //!
 //!     cargo run -p memfit-core --example toy_policy
 //!
-//! In the core it would be this file in `src/replacement/` and a line in `REPLACEMENTS`; then
-//! schemes can name it, it is in `memfit schemes`, and the model tests run it.
+//! In the core it would be this file in `src/replacement/` and a line in `REPLACEMENTS`. Then
+//! schemes can name it, `memfit schemes` lists it, and the model tests run it.
 
 use memfit_core::pool::{PoolParams, Unit, UnitView, POOLS};
 use memfit_core::replacement::{find, Policy, PolicyParams, ReplacementMode, Zpage};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes in each unit that can leave, and those on their way.
+/// Bytes of each known unit, and the taken units.
 #[derive(Default)]
 struct FewestBytes {
     bytes: BTreeMap<Unit, u32>,
@@ -46,7 +46,7 @@ impl Policy for FewestBytes {
     }
 }
 
-/// Stores pages of many lengths in a pool of 64 frames; how many bytes had to leave for them.
+/// Stores pages of many lengths in a pool of 64 frames; returns how many bytes had to leave.
 fn written(mut policy: Box<dyn Policy>) -> u64 {
     let z3fold = POOLS.iter().find(|pool| pool.name == "z3fold").expect("a pool");
     let mut pool = (z3fold.make)(&PoolParams::new(128, 64));

@@ -1,7 +1,7 @@
-//! Every policy against a model: a store of units as the pools fill them, without bytes.
+//! Every policy against a model: a store of units, filled as the pools fill them, without bytes.
 //!
-//! Two policies of the same seed are told the same, so that they must give the same answers. What
-//! they name is checked against the contract of `Policy`: only units that are known and not taken,
+//! Two policies with the same seed get the same calls, and must give the same answers. The named
+//! units are checked against the contract of `Policy`: only units that are known and not taken,
 //! none twice, and at least one when room is needed.
 
 use memfit_core::pool::{Handle, Unit, UnitView, FRAME_BYTES};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 /// How the units of a pool are filled.
 #[derive(Debug, Clone, Copy)]
 enum Filling {
-    /// Frames of so many zpages at most, in whole chunks; room is used again.
+    /// Frames of at most this many zpages, in whole chunks; room is used again.
     Chunks(u16),
     /// Equal slots, by class.
     Slots(&'static [Slots]),
@@ -32,7 +32,7 @@ const fn slots(class: u16, bytes: u32, slots: u16, frames: u16) -> Slots {
     Slots { class, bytes, slots, frames }
 }
 
-/// The pools that policies are for. A pool whose units are evicted needs a line here.
+/// The pools of the policies. A pool whose units are evicted needs a line here.
 const KINDS: &[(&str, Filling)] = &[
     ("zbud", Filling::Chunks(2)),
     ("z3fold", Filling::Chunks(3)),
@@ -51,23 +51,24 @@ const KINDS: &[(&str, Filling)] = &[
 ];
 
 const CHUNK: u32 = 64;
-/// Bytes between zpages that are appended.
+/// Alignment of appended zpages, bytes.
 const ALIGN: u32 = 8;
-/// What `out` begins with: answers are appended.
+/// The first entry of `out`: answers are appended to it.
 const MARK: Unit = Unit(u32::MAX - 1);
 
 #[derive(Debug, Clone)]
 enum Op {
-    /// Into the first of a few units from this rank on that have room, or into a new one.
+    /// Stores into the first of a few units from this rank on that have room, or into a new one.
     Store {
         rank: usize,
         len: u32,
         file: bool,
     },
-    /// The live zpage at this rank.
+    /// Removes the live zpage at this rank.
     Leave(usize),
     Victims,
-    /// The taken unit at this rank loses so many zpages and, if it is not empty then, is returned.
+    /// Removes this many zpages from the taken unit at this rank; returns the unit if it is not
+    /// empty then.
     Finish(usize, usize),
 }
 
@@ -87,21 +88,21 @@ struct Model {
     filling: Filling,
     units: Vec<Option<Held>>,
     free_units: Vec<usize>,
-    /// Where each live zpage is; `Handle::raw` is that of `Zpage`.
+    /// Unit index of each live zpage; `Handle::raw` is that of `Zpage`.
     live: Vec<(Zpage, usize)>,
     free_handles: Vec<u32>,
     handles: u32,
     taken: Vec<usize>,
-    /// Checked with every step, or by the caller.
+    /// Check after every step; otherwise the caller does.
     checks: bool,
-    /// What happened, to know that the run has tested something.
+    /// What happened, to show that the run has tested something.
     victims: u64,
     due: u64,
     returned: u64,
     reused: u64,
 }
 
-/// A policy of that entry, if it makes one.
+/// A policy of this entry, if it makes one.
 fn policy(entry: &ReplacementEntry, params: &PolicyParams) -> Option<Box<dyn Policy>> {
     match (entry.make)(params) {
         ReplacementMode::Policy(policy) => Some(policy),
@@ -109,7 +110,7 @@ fn policy(entry: &ReplacementEntry, params: &PolicyParams) -> Option<Box<dyn Pol
     }
 }
 
-/// Every policy with the units of every pool that it is for.
+/// Every policy with the units of every pool that it works with.
 fn models(params: &PolicyParams) -> Vec<Model> {
     let mut models = Vec::new();
     for entry in REPLACEMENTS.iter().filter(|entry| policy(entry, params).is_some()) {
@@ -126,7 +127,7 @@ fn models(params: &PolicyParams) -> Vec<Model> {
 }
 
 impl Filling {
-    /// Frames from one unit to the next.
+    /// Distance between units, in frames.
     fn stride(self) -> u32 {
         match self {
             Filling::Slots(classes) => classes.iter().map(|slots| u32::from(slots.frames)).max().expect("classes"),
@@ -246,7 +247,7 @@ impl Model {
         self.due += named as u64;
     }
 
-    /// The live zpage at that place in the list leaves.
+    /// Removes the live zpage at this index.
     fn leave(&mut self, at: usize) {
         let (zpage, index) = self.live.swap_remove(at);
         self.held(index).zpages.retain(|other| *other != zpage);
@@ -267,7 +268,7 @@ impl Model {
         assert!(named > 0 || !any, "{}: no victim, though there are units", self.name);
     }
 
-    /// Takes what both policies name; the number of them.
+    /// Takes the units that both policies name; returns their number.
     fn asked(&mut self, mut ask: impl FnMut(&mut dyn Policy, &mut Vec<Unit>)) -> usize {
         let [first, second] = self.policies.each_mut().map(|policy| {
             let mut out = vec![MARK];
@@ -304,7 +305,7 @@ impl Model {
         }
     }
 
-    /// All that are left can be taken, and each once; then all zpages leave.
+    /// All remaining units can be taken, each once; then all zpages leave.
     fn finish(mut self) {
         while self.units.iter().flatten().any(|held| !held.taken) {
             self.victims();
@@ -323,7 +324,7 @@ impl Model {
     }
 }
 
-/// Lengths of all classes, in the manner of codecs.
+/// Compressed lengths, over all classes.
 fn len() -> impl Strategy<Value = u32> {
     prop_oneof![6 => 400..3000u32, 2 => 1..400u32, 1 => 3000..=FRAME_BYTES, 1 => Just(1360u32)]
 }
@@ -390,7 +391,7 @@ impl Random {
     }
 }
 
-/// Tides of growth and shrinkage, so that units and handles are used again.
+/// Phases of growth and shrinkage, so that units and handles are used again.
 #[test]
 fn long_seeded_run() {
     for (seed, extra_bins) in [(1, false), (2, true)] {
@@ -408,8 +409,7 @@ fn long_seeded_run() {
     }
 }
 
-/// A policy is asked until nothing is left: each unit is named once, and none that was returned is
-/// lost.
+/// Asks a policy until nothing is left: it names each unit once, and loses no returned one.
 #[test]
 fn every_unit_is_named() {
     for mut model in models(&PolicyParams { limit_frames: 1 << 20, ..PolicyParams::default() }) {
@@ -420,7 +420,7 @@ fn every_unit_is_named() {
             while model.taken.len() < units {
                 model.step(&Op::Victims);
             }
-            // Nothing more, and no panic.
+            // No more units, and no panic.
             model.step(&Op::Victims);
             assert_eq!(model.taken.len(), units, "{} in round {round}", model.name);
             (0..units).for_each(|_| model.step(&Op::Finish(random.rank(), usize::from(round == 1))));
@@ -429,7 +429,7 @@ fn every_unit_is_named() {
     }
 }
 
-/// Metadata follows the contents down to nothing.
+/// Metadata shrinks to nothing with the contents.
 #[test]
 fn memory_goes_back_when_all_have_left() {
     for mut model in models(&PolicyParams { limit_frames: 1 << 20, ..PolicyParams::default() }) {
@@ -440,7 +440,7 @@ fn memory_goes_back_when_all_have_left() {
         let full = model.policies[0].metadata_bytes();
         let (units, zpages) = (model.units.len() as u64, model.live.len() as u64);
         assert!(full > empty + 4 * units, "{}: {full} bytes for {units} units", model.name);
-        // Units have the numbers of frames, of which not all are the first of one.
+        // Units have frame numbers, and not every frame is the first of a unit.
         let most = empty + (units * u64::from(model.filling.stride()) * 32 + zpages * 16) * 9 / 8 + 4096;
         assert!(full < most, "{}: {full} bytes for {units} units of {zpages} zpages", model.name);
         while !model.live.is_empty() {

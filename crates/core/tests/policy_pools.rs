@@ -1,8 +1,8 @@
 //! Every replacement policy beside a real pool of each kind that it works with.
 //!
-//! The model is the engine in miniature: it stores and removes at random; when the pool is full it
-//! asks for victims, seals them, and empties them at once, in part, or later. What is named is
-//! checked against the contract of [`Policy`], and what the pool does against the seals.
+//! The model is the engine in miniature: it stores and removes at random. When the pool is full it
+//! asks the policy for victims, seals them, and empties them at once, in part, or later. It checks
+//! the named units against the contract of [`Policy`], and the pool's placements against the seals.
 
 use memfit_core::pool::{Handle, Pool, PoolEntry, PoolParams, Unit, UnitView, POOLS};
 use memfit_core::replacement::{Policy, PolicyParams, ReplacementEntry, ReplacementMode, Zpage, REPLACEMENTS};
@@ -79,7 +79,7 @@ impl Model {
         self.take(due);
     }
 
-    /// Empties what was taken, or takes more.
+    /// Empties a taken unit, or takes more units.
     fn make_room(&mut self) {
         if self.taken.is_empty() || self.random.below(2) == 0 {
             self.ask();
@@ -158,7 +158,7 @@ impl Model {
         self.policy.left(zpage, unit, view);
     }
 
-    /// Takes everything: asking must come to an end, and must leave out nothing.
+    /// Takes everything: repeated calls must come to an end, and must name every unit.
     fn finish(&mut self) {
         while self.known.len() > self.taken.len() {
             self.ask();
@@ -189,7 +189,7 @@ fn policy(entry: &ReplacementEntry) -> Option<Box<dyn Policy>> {
     }
 }
 
-/// Tides of growth and shrinkage; the units named.
+/// Phases of growth and shrinkage; returns the named units.
 fn run(pool: &PoolEntry, entry: &ReplacementEntry, seed: u64) -> Vec<Unit> {
     let mut model = Model::new(pool, policy(entry).expect("it is a policy"), seed);
     for i in 0..6_000 {

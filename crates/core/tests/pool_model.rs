@@ -1,9 +1,8 @@
 //! Every pool against a model: a map of what was stored, and a frame area of real bytes.
 //!
-//! The model writes a pattern at the slot of each placed object, copies bytes when told to, and
-//! looks at them again. An overlap or a lost move shows as a wrong byte, a frame freed too early as
-//! poison. After each step the units are looked at as well: each object is in one, and they are as
-//! their views say.
+//! The model writes a pattern into the slot of each placed object, copies bytes for each move, and
+//! checks them. An overlap or a lost move shows as a wrong byte, a frame freed too early as poison.
+//! After each step it also checks the units: each object is in one, and the views match.
 
 use memfit_core::pool::{find, Handle, Move, Pool, PoolEntry, PoolFull, PoolParams, Slot, Span, Unit, LEN_MAX, POOLS};
 use proptest::prelude::*;
@@ -12,19 +11,18 @@ use std::collections::{BTreeMap, BTreeSet};
 const FRAME: usize = 4096;
 const POISON: u8 = 0xdd;
 
-/// Pools that move objects when they are told to tidy.
+/// Pools that move objects in `tidy`.
 const TIDIES: &[&str] = &["z3fold"];
 
 #[derive(Debug, Clone)]
 enum Op {
     Place(u32),
     /// Removes the live object at this rank, modulo their number, and tidies its unit. Objects
-    /// whose handle leaves the remainder 0 modulo the second number stay where they are.
+    /// whose handle is divisible by the second number stay.
     Remove(usize, u32),
-    /// Seals the unit of the object at this rank, or takes the seal off.
+    /// Seals or unseals the unit of the object at this rank.
     Seal(usize),
-    /// Moves at most so many; objects whose handle leaves the remainder 0 modulo the second number
-    /// stay.
+    /// Makes at most this many moves; objects whose handle is divisible by the second number stay.
     Compact(usize, u32),
     Limit(u32),
 }
@@ -47,7 +45,7 @@ struct Model {
     tidied: u64,
     full: u64,
     sealed: BTreeSet<Unit>,
-    /// Those that were sealed when their last object left, and are still.
+    /// Units that were sealed when their last object left, and still are.
     clean: BTreeSet<Unit>,
 }
 
@@ -147,13 +145,13 @@ impl Model {
         if view.zpages == 1 {
             let sealed = self.sealed.remove(&unit);
             if sealed && self.pool.clean(unit) {
-                // Somebody reads it: nobody gets its frame.
+                // A thread reads it: its frame is not given away.
                 self.pool.seal(unit, true);
                 assert!(span.is_empty(), "a clean unit keeps its frame");
                 self.clean.insert(unit);
                 return;
             }
-            // The last object of a zone frees the zone, which it was not alone in before.
+            // The last object of a zone frees the zone, although its view has no frames.
             let alone = view.frames > 0;
             assert!(!alone || span.frames == u32::from(view.frames), "all frames of an empty unit are free");
             return;
@@ -168,7 +166,7 @@ impl Model {
     }
 
     fn seal(&mut self, rank: usize) {
-        // As often as one is made, the clean one that is lowest is of no use any more.
+        // Each call also discards the lowest clean unit.
         if let Some(unit) = self.clean.pop_first() {
             assert!(self.pool.clean(unit));
             self.pool.seal(unit, false);
@@ -196,7 +194,7 @@ impl Model {
         self.sealed.retain(|unit| now.iter().any(|(other, _)| other == unit));
     }
 
-    /// Each object and the unit that it is in, in order of handles.
+    /// Each object with its unit, in order of handles.
     fn units(&self) -> Vec<(Unit, Handle)> {
         self.objects.keys().map(|&handle| (self.pool.unit(handle), handle)).collect()
     }
@@ -205,7 +203,7 @@ impl Model {
         self.objects.keys().map(|&handle| (handle, self.pool.slot(handle).0)).collect()
     }
 
-    /// Moves bytes as told, and looks whether nothing else changed its slot.
+    /// Copies the bytes of the moves, and checks that no other object changed its slot.
     fn carry_out(&mut self, before: &BTreeMap<Handle, Slot>, moves: &[Move], stay: u32) {
         let mut slots = before.clone();
         for &Move { handle, from, to, len } in moves {
@@ -218,7 +216,7 @@ impl Model {
         assert_eq!(slots, self.slots(), "slots change by moves");
     }
 
-    /// Each object is in one unit, and the units are as their views say.
+    /// Each object is in one unit, and the views of the units match.
     fn check_units(&self) {
         let mut objects = self.units();
         objects.sort_unstable();
@@ -282,7 +280,7 @@ impl Model {
     }
 }
 
-/// Lengths as codecs make them: mostly a fifth to three quarters of a page, some tiny ones and some
+/// Typical compressed lengths: mostly a fifth to three quarters of a page, some tiny ones and some
 /// incompressible.
 fn len() -> impl Strategy<Value = u32> {
     prop_oneof![6 => 800..3000u32, 2 => 1..200u32, 1 => 3000..=LEN_MAX, 1 => Just(LEN_MAX), 2 => Just(1360u32)]
@@ -341,7 +339,8 @@ impl Random {
     }
 }
 
-/// Tides of growth and shrinkage, so that tables are cut, frames are fragmented and limits are met.
+/// Phases of growth and shrinkage, so that tables are cut, frames are fragmented and limits are
+/// met.
 #[test]
 fn long_seeded_run() {
     for (entry, chain_frames) in POOLS.iter().flat_map(|entry| [1, 4, 8].map(|chain| (entry, chain))) {
@@ -358,7 +357,7 @@ fn long_seeded_run() {
     }
 }
 
-/// Compaction without a bound leaves less than a zspage of free slots in every class.
+/// Compaction without a limit leaves less than a zspage of free slots in every class.
 #[test]
 fn compaction_is_complete() {
     for entry in POOLS.iter().filter(|entry| entry.compacts) {
@@ -370,7 +369,7 @@ fn compaction_is_complete() {
         }
         model.step(&Op::Compact(usize::MAX, 0));
         assert!(model.pool.usage().frames <= dense / 4 + 4, "{} frames of {dense}", model.pool.usage().frames);
-        // In small steps it comes to the same.
+        // Small steps have the same result.
         (0..750).for_each(|_| model.place(1360));
         for rank in 0..750 {
             model.remove(rank, 0);
@@ -382,7 +381,7 @@ fn compaction_is_complete() {
     }
 }
 
-/// Metadata follows the contents down, not only up.
+/// Metadata also shrinks with the contents.
 #[test]
 fn metadata_shrinks() {
     for entry in POOLS {
@@ -422,8 +421,8 @@ impl Thirds {
     }
 }
 
-/// Where zsmalloc puts each object, worked out by hand. The comments give the slots in use of
-/// frames 0, 1, 2.
+/// Where zsmalloc puts each object, worked out by hand. The comments give the used slots of frames
+/// 0, 1, 2.
 #[test]
 fn zsmalloc_fills_the_fullest() {
     let entry = find("zsmalloc").unwrap();
@@ -438,8 +437,8 @@ fn zsmalloc_fills_the_fullest() {
     // 3 2 1: the hole in frame 1 comes before frame 2.
     assert_eq!(thirds.remove(1, 1), none);
     assert_eq!(thirds.place(), (1, 1, none));
-    // 2 1 1: frame 0 first. 3 1 1: of equal ones that which became so last, frame 1; of its holes
-    // the newest.
+    // 2 1 1: frame 0 first. 3 1 1: of equal frames the one that became so last, frame 1; in it the
+    // newest hole.
     assert_eq!([thirds.remove(0, 0), thirds.remove(1, 0), thirds.remove(1, 2)], [none; 3]);
     assert_eq!([thirds.place(), thirds.place()], [(0, 0, none), (1, 2, none)]);
     // 3 2 1: three more fit, a fourth would need a fourth frame.
@@ -447,8 +446,8 @@ fn zsmalloc_fills_the_fullest() {
     let full = thirds.pool.place(1360).unwrap_err();
     assert_eq!(full, PoolFull { frames_used: 3, frames_needed: 1, frames_max: 3 });
     assert_eq!(full.to_string(), "pool is full: 3 frames in use, 1 more needed, at most 3");
-    // 2 3 1 -> 3 3 0: compaction moves the lone object of frame 2 to the hole of frame 0, unless it
-    // must stay.
+    // 2 3 1 -> 3 3 0: compaction moves the only object of frame 2 to the hole of frame 0, unless it
+    // is not movable.
     assert_eq!([thirds.remove(0, 1), thirds.remove(2, 0), thirds.remove(2, 2)], [none; 3]);
     let (handle, mut moves, mut freed) = (thirds.at[&(2, 1)], Vec::new(), Vec::new());
     thirds.pool.compact(10, &|_| false, &mut moves, &mut freed);
@@ -457,12 +456,12 @@ fn zsmalloc_fills_the_fullest() {
     let (from, to) = (Slot { frame: 2, offset: 1360 }, Slot { frame: 0, offset: 1360 });
     assert_eq!(moves, [Move { handle, from, to, len: 1360 }]);
     assert_eq!((freed.as_slice(), thirds.pool.slot(handle)), ([one(2)].as_slice(), (to, 1360)));
-    // 3 3 0 -> 3 0 0: an empty frame is given back at once, and the lowest one is used next.
+    // 3 3 0 -> 3 0 0: an empty frame is freed at once, and the lowest free frame is used next.
     assert_eq!([thirds.remove(1, 1), thirds.remove(1, 0), thirds.remove(1, 2)], [none, none, one(1)]);
     assert_eq!(thirds.place(), (1, 0, one(1)));
 }
 
-/// A dead handle must not pass for a live one.
+/// A dead handle must not be taken for a live one.
 #[test]
 #[should_panic(expected = "is dead")]
 fn zsmalloc_knows_dead_handles() {

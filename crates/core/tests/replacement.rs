@@ -1,5 +1,5 @@
-//! What each way of replacement brings back on known patterns: a program of which so many pages may
-//! be resident, in miniature.
+//! Refaults under each replacement mode on known access patterns, in miniature: a program of which
+//! a given number of pages may be resident.
 
 use memfit_core::replacement::find;
 use memfit_core::scheme::{ReclaimKind, Scheme};
@@ -17,9 +17,9 @@ struct Program {
     /// Pages that stay in the pool, and objects written to the swap tier so far.
     pool: u64,
     written: u32,
-    /// The tier has still what it gave and what was not changed.
+    /// Whether the swap tier keeps copies, so that unchanged pages need no write.
     clean: bool,
-    /// Pages that were compressed and came back; from the swap tier.
+    /// Refaults of pages that were compressed; and those from the swap tier.
     back: u64,
     fetched: u64,
 }
@@ -28,7 +28,7 @@ impl Program {
     fn new(kind: ReclaimKind, room: u64) -> Program {
         let mut scheme = Scheme::default();
         (scheme.reclaim.kind, scheme.fault.around_pages, scheme.fault.zero_run_pages) = (kind, 1, 1);
-        // The queues of the pool have the names of the program's, but for one.
+        // The pool's queues have the names of the program's, with one exception.
         scheme.replacement.kind = match kind {
             ReclaimKind::SecondChance => find("oldest"),
             other => find(other.name()),
@@ -42,7 +42,7 @@ impl Program {
         Program { core, proc, room, pool: u64::MAX, written: 0, clean: false, back: 0, fetched: 0 }
     }
 
-    /// With a swap tier for what is more than this in the pool.
+    /// With at most `pool` pages in the pool and a swap tier for the rest.
     fn spilling(kind: ReclaimKind, room: u64, pool: u64) -> Program {
         let mut program = Program::new(kind, room);
         program.core.swap_takes(true);
@@ -95,7 +95,7 @@ impl Program {
         }
     }
 
-    /// Pages brought back by `turns` of a pattern, after as many to get used to it.
+    /// Refaults in `turns` turns of a pattern, after as many to warm up.
     fn cost(&mut self, turns: u64, pattern: &mut dyn FnMut(u64) -> u64) -> u64 {
         (0..turns).for_each(|turn| self.touch(pattern(turn)));
         self.core.check();
@@ -105,7 +105,7 @@ impl Program {
         self.back
     }
 
-    /// The same, from the swap tier alone.
+    /// Refaults from the swap tier alone.
     fn fetches(mut self, turns: u64, pattern: &mut dyn FnMut(u64) -> u64) -> u64 {
         self.cost(turns, pattern);
         self.fetched
@@ -122,7 +122,7 @@ fn costs(room: u64, turns: u64, pattern: impl Fn() -> Box<dyn FnMut(u64) -> u64>
         .map(|kind| Program::new(kind, room).cost(turns, &mut *pattern()))
 }
 
-/// The same numbers each time.
+/// A fixed sequence of numbers.
 fn random(mut seed: u64) -> impl FnMut() -> u64 {
     move || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -130,13 +130,13 @@ fn random(mut seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// A pattern that goes anywhere.
+/// A pattern of random pages.
 fn random_pages(seed: u64) -> Box<dyn FnMut(u64) -> u64> {
     let mut next = random(seed);
     Box::new(move |_| next() % PAGES)
 }
 
-/// A pattern that stays with one part for a while, then with the next.
+/// A pattern that passes 20 times over one part, then over the next.
 fn twenty_passes_over_each(part: u64) -> Box<dyn FnMut(u64) -> u64> {
     Box::new(move |turn| turn / (part * 20) % (PAGES / part) * part + turn % part)
 }
@@ -146,7 +146,7 @@ fn a_loop_that_does_not_fit_keeps_a_part() {
     let turns = PAGES * 10;
     let [second, bimodal, dueling] = costs(PAGES * 3 / 4, turns, || Box::new(|turn| turn % PAGES));
     assert_eq!(second, turns, "each page has just left when it is wanted");
-    // A quarter must come back in each pass, whatever is done.
+    // Any policy must bring back a quarter in each pass.
     assert!((turns / 4..turns / 2).contains(&bimodal), "{bimodal} of {turns}");
     assert!((turns / 4..turns * 6 / 10).contains(&dueling), "{dueling} of {turns}");
 }
@@ -156,7 +156,7 @@ fn of_a_loop_that_fits_into_ram_compressed_in_part_the_pool_keeps_a_part() {
     let turns = PAGES * 10;
     let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 2, turns, || Box::new(|turn| turn % PAGES));
     assert_eq!(second, turns, "each page has just been written when it is wanted");
-    // Seven in sixteen must come from the device in each pass, whatever is done.
+    // Any policy must read seven in sixteen from the device in each pass.
     assert!((turns * 7 / 16..turns * 3 / 5).contains(&bimodal), "{bimodal} of {turns}");
     assert!((turns * 7 / 16..turns * 7 / 10).contains(&dueling), "{dueling} of {turns}");
 }
@@ -185,8 +185,7 @@ fn what_came_from_the_tier_and_is_unchanged_goes_back_unwritten() {
 fn the_pool_follows_work_on_one_part_after_the_other() {
     // Twenty passes over an eighth, which just fits into RAM, then over the next.
     let [second, bimodal, dueling] = fetches(PAGES / 16, PAGES / 12, PAGES * 20, || twenty_passes_over_each(PAGES / 8));
-    // The samples cost something: their shares are fair over all pages, and not over the part that
-    // is in use.
+    // The samples cost something: their shares are fair over all pages, not over the part in use.
     assert!(second * 8 < bimodal && dueling < bimodal / 3, "{second} {bimodal} {dueling}");
 }
 
@@ -209,8 +208,7 @@ fn random_touches_cost_the_same_whatever_is_done() {
 
 #[test]
 fn what_is_used_all_the_time_stays_while_a_scan_passes() {
-    // Two touches in three go to a twentieth of the pages, the third goes on through all the
-    // others.
+    // Two touches in three go to a twentieth of the pages, the third passes through all others.
     let turns = PAGES * 10;
     let [second, bimodal, dueling] = costs(PAGES / 4, turns, || {
         let (mut next, mut scan) = (random(3), 0);
@@ -230,7 +228,7 @@ fn what_is_used_all_the_time_stays_while_a_scan_passes() {
 fn the_winner_changes_with_the_program() {
     let mut program = Program::new(ReclaimKind::Dueling, PAGES / 2);
     let looped = program.cost(PAGES * 10, &mut |turn| turn % PAGES);
-    // Now on each quarter: all but the first pass should find its pages.
+    // Then passes over each quarter: all but the first should find its pages.
     let parts = program.cost(PAGES * 40, &mut *twenty_passes_over_each(PAGES / 4));
     let again = program.cost(PAGES * 10, &mut |turn| turn % PAGES);
     assert!(looped < PAGES * 8, "{looped}");

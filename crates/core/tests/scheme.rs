@@ -1,5 +1,5 @@
-//! Schemes: what is accepted, each kind of error with its message, overrides, and the way back to
-//! TOML.
+//! Schemes: what is accepted, each kind of error with its message, overrides, and the conversion
+//! back to TOML.
 
 use memfit_core::scheme::{CodecKind, Scheme, AXES, NUMBERS, PRESETS};
 
@@ -37,8 +37,8 @@ fn presets_parse_under_their_names() {
     }
 }
 
-/// Each number of a preset stands below its unit, its range and its default, as `memfit schemes
-/// NAME` shows them.
+/// In a preset, each number follows a comment with its unit, range and default, as `memfit schemes
+/// NAME` prints them.
 #[test]
 fn presets_tell_units_and_defaults() {
     for preset in PRESETS {
@@ -75,7 +75,7 @@ fn round_trip_of_every_choice_and_bound() {
     let mut count = 0;
     for axis in AXES {
         for choice in axis.choices() {
-            // Alone it may not fit; then there is a preset that has it.
+            // Alone it may break a rule; then a preset has it.
             let own = set(&[&format!("{}={}", axis.name, choice.name)]).ok();
             let presets = PRESETS.iter().map(|preset| parse(preset.text).unwrap());
             let scheme = own.into_iter().chain(presets).find(|scheme| axis.chosen(scheme) == choice);
@@ -137,7 +137,7 @@ fn unknown_keys() {
         "line 1: unknown key `swap`; allowed: name, summary, classes, admission, pool, reclaim, replacement, \
          sizing, routing, swap_format, codec, fault",
     );
-    // Deeper tables are unknown keys too, and the first error of the file wins.
+    // Deeper tables are unknown keys, too, and the first error in the file is reported.
     assert_error(parse("[routing.x]\n[codec]\ny = 1"), "line 1: unknown key `routing.x`; allowed: routing.kind");
     assert_error(
         set(&["pool.limit=3"]),
@@ -201,7 +201,7 @@ fn impossible_combinations() {
         parse("[sizing]\nlow_percent = 4\n"),
         "line 2: `sizing.low_percent` = 4 must be less than `sizing.high_percent` = 4",
     );
-    // The one given last is to blame, wherever it was given.
+    // The value given last is to blame, wherever it was given.
     assert_error(
         set(&["sizing.low_percent=5", "codec=lz4", "sizing.high_percent=3"]),
         "--set sizing.high_percent=3: `sizing.low_percent` = 5 must be less than `sizing.high_percent` = 3",
@@ -228,7 +228,7 @@ fn impossible_combinations() {
 
 #[test]
 fn overrides() {
-    // The later one wins, and the way there may be impossible.
+    // The last override wins, and an impossible combination in between is allowed.
     let scheme = set(&["sizing.low_percent=8", "sizing.low_percent = 9", "sizing.high_percent=10", "codec.kind=lz4"]);
     let scheme = scheme.unwrap();
     assert_eq!((scheme.sizing.low_percent, scheme.sizing.high_percent, scheme.codec.kind), (9, 10, CodecKind::Lz4));

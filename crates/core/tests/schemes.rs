@@ -1,6 +1,6 @@
-//! The published schemes, and some rules of our own, through the core's own interface: tiny runs
-//! whose every decision follows by hand from the rules of the papers. The numbers of the rules are
-//! those of docs/schemes.md.
+//! The published schemes, and some rules of memfit's own, through the core's public interface: tiny
+//! runs in which each decision follows by hand from the rules of the papers. Rules are numbered as
+//! in docs/schemes.md.
 
 mod schemes {
     mod around;

@@ -1,4 +1,4 @@
-//! The choice of victims, through the core's own interface.
+//! The choice of victims, through the core's public interface.
 
 use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{Answer, Core, Fault, Filled, Page, PageRange, ProcId, Tunables, Victim, BATCH_VICTIMS, RUN_PAGES};
@@ -22,7 +22,7 @@ fn process(core: &mut Core, pages: impl Iterator<Item = u64>) -> ProcId {
     id
 }
 
-/// Takes all that is offered; returns how many pages each process lost.
+/// Takes all victims that the core names; returns how many pages each process lost.
 fn take_all(core: &mut Core, processes: usize) -> Vec<u64> {
     let mut lost = vec![0; processes];
     while let Some((id, victims)) = core.pick_victims(128, 0, &|_| true) {
@@ -35,7 +35,7 @@ fn take_all(core: &mut Core, processes: usize) -> Vec<u64> {
     lost
 }
 
-/// Takes one batch; the pages in it.
+/// Takes one batch; returns its pages.
 fn batch(core: &mut Core, most: usize) -> Vec<u64> {
     let Some((id, victims)) = core.pick_victims(most, 0, &|_| true) else { return Vec::new() };
     let pages = |victim: &Victim| victim.first.0..victim.first.0 + victim.slots.len() as u64;
@@ -49,7 +49,7 @@ fn batch(core: &mut Core, most: usize) -> Vec<u64> {
 #[test]
 fn the_oldest_leave_first_where_a_batch_is_larger_than_what_is_free_in_staging() {
     let mut core = with_staging(24);
-    // The older the higher.
+    // Higher pages are older.
     process(&mut core, (0..8).rev().flat_map(|run| run * RUN_PAGES..(run + 1) * RUN_PAGES));
     let run = |run: u64| (run * RUN_PAGES..(run + 1) * RUN_PAGES).collect::<Vec<_>>();
     assert_eq!(batch(&mut core, 128), run(7));
@@ -86,7 +86,7 @@ fn pinned_pages_of_many_threads_do_not_protect_the_rest_of_their_process() {
     let process = process(&mut core, pinned.clone().chain(100_000..100_050));
     core.pin(process, pinned.map(Page));
     let mut lost = 0;
-    // Passing over so many takes more than one call.
+    // Passing so many runs takes more than one call.
     for _ in 0..10 {
         lost += take_all(&mut core, 1)[0];
     }

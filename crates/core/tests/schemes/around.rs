@@ -1,4 +1,4 @@
-//! Fault-around: which neighbours come with a page. How many is decided by `streams.rs`.
+//! Fault-around: which neighbours come with a page. `streams.rs` decides how many.
 
 use super::bench::{anonymous, file, in_pool, Bench, Contents};
 use memfit_core::Source;
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 const PAGES: Range<u64> = 0..100;
 
-/// Pages in the pool, neighbours of each other; page 91 is like this.
+/// Neighbouring pages in the pool; page 91 has other contents.
 fn bench(overrides: &[&str], other: Contents) -> Bench {
     let common = &["swap_format=raw-slots", "admission.raw_percent=0"];
     let mut bench = Bench::new("memfit", &[common, overrides].concat(), 256, 10_000);
@@ -17,7 +17,7 @@ fn bench(overrides: &[&str], other: Contents) -> Bench {
     bench
 }
 
-/// The pages that a fault brings, in the order in which the core tells them.
+/// The pages that a fault brings, in the order of the core's answer.
 fn fault(bench: &mut Bench, page: u64, limit: Range<u64>, most: u32) -> Vec<u64> {
     bench.fault(page, limit, most).into_iter().map(|(page, _)| page).collect()
 }
@@ -33,7 +33,7 @@ fn descend(bench: &mut Bench, pages: Range<u64>, limit: Range<u64>, most: u32) -
     faults
 }
 
-/// The faulting page, and so many below it.
+/// The faulting page, and this many pages below it.
 fn with_below(page: u64, below: u64) -> Vec<u64> {
     [page].into_iter().chain(page - below..page).collect()
 }
@@ -43,7 +43,7 @@ fn pages_below_are_told_last_and_in_ascending_order() {
     let mut bench = bench(&[], anonymous(1000));
     let expected = [(99, 0), (98, 0), (97, 1), (95, 1), (93, 3), (89, 3), (85, 7)].map(|(at, n)| with_below(at, n));
     assert_eq!(descend(&mut bench, 78..100, PAGES, u32::MAX), expected, "they double like those above");
-    // Two pages are left out. When one of them is wanted after all, such pages come along.
+    // Two pages are skipped. After a fault on one of them, skipped pages come along.
     assert_eq!(fault(&mut bench, 75, PAGES, u32::MAX), with_below(75, 3));
     assert_eq!(fault(&mut bench, 76, PAGES, u32::MAX), [76, 77]);
     assert_eq!(fault(&mut bench, 69, PAGES, u32::MAX), [&[69, 70, 71], &with_below(69, 3)[1..]].concat());

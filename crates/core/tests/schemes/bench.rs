@@ -1,5 +1,5 @@
-//! A program of single pages under a scheme: pages are stored and loaded one by one, and one sees
-//! where each goes.
+//! A program of single pages under a scheme: it stores and loads pages one by one, and shows where
+//! each goes.
 
 use memfit_core::scheme::Scheme;
 use memfit_core::{
@@ -14,27 +14,27 @@ use std::sync::Arc;
 pub enum Went {
     /// Into the pool.
     Pool,
-    /// To the swap tier as it was.
+    /// Raw to the swap tier.
     Swap,
-    /// Nowhere: it is read from its file again.
+    /// Nowhere: a fault reads it from its file again.
     Dropped,
-    /// It waits in staging, as the pool is full and gives nothing up.
+    /// It waits in staging, because the pool is full and nothing leaves it.
     Waits,
 }
 
-/// What a page is like.
+/// Properties of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Contents {
-    /// Bytes when compressed; 4096: not at all.
+    /// Compressed length, bytes; 4096: incompressible.
     pub len: u32,
-    /// Entropy of its first bytes, in 65536ths of what bytes can have.
+    /// Entropy of its first bytes, in 65536ths of the largest possible entropy.
     pub estimate: u32,
     /// A clean page of a file.
     pub file: bool,
     pub origin: Origin,
 }
 
-/// Anonymous, taken because somebody waits, with an entropy that is that of its compressed length.
+/// Anonymous, evicted because a program waits, with an entropy that matches its compressed length.
 pub fn anonymous(len: u32) -> Contents {
     Contents { len, estimate: len * 16, file: false, origin: Origin::Direct }
 }
@@ -47,17 +47,17 @@ pub fn file(len: u32) -> Contents {
 pub struct Bench {
     pub core: Core,
     proc: ProcId,
-    /// From one page to the next: each is in a run of its own, so that it is taken alone, unless
-    /// they shall be neighbours.
+    /// Distance between pages. By default each page has a run of its own, so that it is evicted
+    /// alone; 1 makes them neighbours.
     pub stride: u64,
-    /// Writes that have not ended, if they shall not end at once.
+    /// Writes under way, if they do not end at once.
     pub under_way: Option<Vec<WriteBack>>,
-    /// Pages or buffers written, in order: their blocks.
+    /// Blocks of the written pages or buffers, in order.
     pub written: Vec<u32>,
 }
 
 impl Bench {
-    /// With so many frames in the pool and blocks in the swap tier.
+    /// With this many frames in the pool and blocks in the swap tier.
     pub fn new(preset: &str, overrides: &[&str], pool_frames: u32, blocks: u32) -> Bench {
         let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
         let scheme = Arc::new(Scheme::preset(preset, &overrides).expect("a preset").expect("sound overrides"));
@@ -81,15 +81,14 @@ impl Bench {
         self.core.take_effects()
     }
 
-    /// The program touches a new page: of a file, or its own.
+    /// The program touches a new page, of a file or anonymous.
     pub fn touch(&mut self, page: u64, file: bool) {
         self.begin_load(page);
         self.core.loaded(self.proc, self.at(page), if file { Filled::Read } else { Filled::Done });
         self.core.check();
     }
 
-    /// The next pages that leave the program, one by one; `clean`: those of files hold what is in
-    /// them.
+    /// The next victims, one by one; `clean`: pages of files are unchanged.
     pub fn victims(&mut self, count: usize, clean: bool) -> Vec<u64> {
         let mut pages = Vec::new();
         for _ in 0..count {
@@ -103,7 +102,7 @@ impl Bench {
         pages
     }
 
-    /// The program touches a new page, and it is taken away.
+    /// The program touches a new page, and it is evicted.
     fn evict(&mut self, page: u64, contents: Contents) {
         let page = self.at(page);
         let mut loads = Vec::new();
@@ -123,7 +122,7 @@ impl Bench {
         self.apply_effects();
     }
 
-    /// Stores a page, with as much write-back as that needs.
+    /// Stores a page, with as much writeback as it needs.
     pub fn store(&mut self, page: u64, contents: Contents) -> Went {
         self.evict(page, contents);
         for _ in 0..64 {
@@ -162,12 +161,12 @@ impl Bench {
         Went::Waits
     }
 
-    /// Lets the pool give up some of its pages.
+    /// Makes the pool write back some of its pages.
     pub fn write_back(&mut self) -> usize {
         self.give_up(true)
     }
 
-    /// The same, or only what is due.
+    /// With `pressed` as `write_back`, else only pages that are due.
     fn give_up(&mut self, pressed: bool) -> usize {
         let mut victims = Vec::new();
         self.core.pick_writeback(pressed, u32::MAX, &mut victims);
@@ -180,7 +179,7 @@ impl Bench {
         count
     }
 
-    /// A write has ended, well or not.
+    /// Ends a write; `well`: it succeeded.
     pub fn end_write(&mut self, victim: WriteBack, well: bool) {
         let to = victim.to.expect("schemes of the papers write to blocks");
         let block = memfit_core::blocks::block_of(to);
@@ -191,7 +190,7 @@ impl Bench {
         self.apply_effects();
     }
 
-    /// Where a page's bytes would come from.
+    /// The source of a page's bytes.
     pub fn source(&mut self, page: u64) -> Source {
         let source = self.begin_load(page);
         self.core.loaded(self.proc, self.at(page), Filled::Retry);
@@ -199,7 +198,7 @@ impl Bench {
         source
     }
 
-    /// The program touches it; its bytes are being read.
+    /// The program faults on the page; its bytes are being read.
     pub fn begin_load(&mut self, page: u64) -> Source {
         let mut loads = Vec::new();
         let limit = PageRange { first: self.at(page), pages: 1 };
@@ -207,15 +206,14 @@ impl Bench {
         loads[0].source
     }
 
-    /// A fault inside of a registered range: the pages and where they come from, in the order of
-    /// the core's answer.
+    /// A fault inside of a registered range: pages and sources, in the order of the core's answer.
     pub fn fault(&mut self, page: u64, limit: Range<u64>, most: u32) -> Vec<(u64, Source)> {
         let loads = self.begin_fault(page, limit, most);
         loads.iter().for_each(|&(page, _)| self.end_load(page));
         loads
     }
 
-    /// The same, while the bytes are being read.
+    /// As `fault`, but leaves the bytes being read.
     pub fn begin_fault(&mut self, page: u64, limit: Range<u64>, most: u32) -> Vec<(u64, Source)> {
         let limit = PageRange { first: self.at(limit.start), pages: (limit.end - limit.start) * self.stride };
         let mut loads = Vec::new();
@@ -223,7 +221,7 @@ impl Bench {
         loads.iter().map(|load| (load.page.0 / self.stride, load.source)).collect()
     }
 
-    /// The program passes over so many neighbours: what each fault brings.
+    /// The program passes over `pages` neighbours: what each fault brings.
     pub fn load_in_sequence(&mut self, first: u64, pages: u64) -> Vec<Vec<Source>> {
         let limit = PageRange { first: self.at(first), pages };
         let (mut faults, mut page) = (Vec::new(), limit.first);
@@ -238,7 +236,7 @@ impl Bench {
         faults
     }
 
-    /// It could not be filled now.
+    /// The page could not be filled now.
     pub fn retry_load(&mut self, page: u64) {
         self.core.loaded(self.proc, self.at(page), Filled::Retry);
         self.apply_effects();
@@ -251,14 +249,14 @@ impl Bench {
         self.core.check();
     }
 
-    /// Both.
+    /// Begins and ends a load.
     pub fn load(&mut self, page: u64) -> Source {
         let source = self.begin_load(page);
         self.end_load(page);
         source
     }
 
-    /// The program frees it.
+    /// The program frees the page.
     pub fn free(&mut self, page: u64) {
         self.core.unmapped(self.proc, PageRange { first: self.at(page), pages: 1 });
         self.apply_effects();
@@ -270,7 +268,7 @@ pub fn in_pool(source: &Source) -> bool {
     matches!(source, Source::Pooled { .. })
 }
 
-/// The place in the swap tier.
+/// Place in the swap tier.
 pub fn extent(source: &Source) -> Extent {
     match source {
         Source::Swapped { extent, .. } => *extent,
@@ -279,7 +277,7 @@ pub fn extent(source: &Source) -> Extent {
 }
 
 impl Bench {
-    /// Puts a page into the pool and leaves what is due for later.
+    /// Puts a page into the pool, without the writeback that is due.
     pub fn store_only(&mut self, page: u64, contents: Contents) {
         self.evict(page, contents);
         let mut picked = Vec::new();

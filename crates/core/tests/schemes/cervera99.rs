@@ -20,8 +20,8 @@ fn the_first_cleaning_by_hand() {
     assert!((0..32).all(|page| in_pool(&bench.source(page))));
 }
 
-/// Rules 13 to 15: a clean buffer is read from until it is used again, oldest first (5.6); then the
-/// block.
+/// Rules 13 to 15: a clean buffer is readable until it is used again, oldest first (5.6); then the
+/// block is read.
 #[test]
 fn clean_buffers_are_used_again() {
     let mut bench = Bench::new("cervera99", &[], 16, 1000);
@@ -38,7 +38,7 @@ fn clean_buffers_are_used_again() {
     assert_eq!((len, codec), (1000, 1), "compressed");
 }
 
-/// A buffer that is being read is not used again meanwhile.
+/// A buffer that is being read is not used again.
 #[test]
 fn a_buffer_with_a_reader_stays() {
     let mut bench = Bench::new("cervera99", &[], 2, 1000);
@@ -60,11 +60,11 @@ fn the_last_page_frees_its_block() {
     assert_eq!(bench.core.blocks_in_use(), 8);
     bench.free(3);
     assert_eq!(bench.core.blocks_in_use(), 7);
-    // 5.13: and its clean buffer.
+    // 5.13: its clean buffer is freed, too.
     assert_eq!(bench.core.pool_usage().frames, 7);
 }
 
-/// 5.13: a dirty buffer of which all pages are freed is dropped without a write.
+/// 5.13: a dirty buffer whose pages are all freed is dropped without a write.
 #[test]
 fn what_is_freed_in_time_is_never_written() {
     let mut bench = Bench::new("cervera99", &[], 16, 1000);
@@ -81,8 +81,8 @@ fn no_gain_above_one_half() {
     assert_eq!(bench.counters().to_swap as usize, bench.written.len());
 }
 
-/// Rules 1 to 3: a page is taken only if a whole block is certain for it (5.14), and if the table
-/// of pages has room.
+/// Rules 1 to 3: a page is accepted only if a whole block is certain for it (5.14), and if the
+/// table of pages has room.
 #[test]
 fn a_full_device_refuses() {
     let mut bench = Bench::new("cervera99", &[], 4, 6);
@@ -94,8 +94,7 @@ fn a_full_device_refuses() {
     assert_eq!(taken, 16, "pages for twice the size of the device");
 }
 
-/// Rule 18: a page that is freed while its buffer is being written is gone when the write has
-/// ended.
+/// Rule 18: a page that is freed while its buffer is being written is gone after the write.
 #[test]
 fn freed_while_it_is_written() {
     let mut bench = Bench::new("cervera99", &[], 16, 1000);
@@ -110,7 +109,7 @@ fn freed_while_it_is_written() {
     bench.core.check();
 }
 
-/// Rule 2: no page is freed while its block is being read; who unmaps it waits.
+/// Rule 2: no page is freed while its block is being read; the thread that unmaps it waits.
 #[test]
 #[should_panic(expected = "was not drained")]
 fn rule_2_not_freed_while_it_is_read() {
@@ -120,7 +119,7 @@ fn rule_2_not_freed_while_it_is_read() {
     bench.free(0);
 }
 
-/// A write that fails leaves all as it was.
+/// A failed write changes nothing.
 #[test]
 fn a_write_that_fails() {
     let mut bench = Bench::new("cervera99", &[], 16, 1000);
@@ -155,7 +154,7 @@ fn due_buffers_that_got_empty_and_were_begun_again() {
     bench.core.check();
 }
 
-/// 5.14: a buffer whose write failed has a block for certain again, before a new page can have that
+/// 5.14: a buffer whose write failed has a reserved block again, before a new page can get that
 /// block.
 #[test]
 fn a_write_that_fails_on_a_full_device() {
@@ -172,7 +171,7 @@ fn a_write_that_fails_on_a_full_device() {
     assert_eq!(bench.counters().to_swap, 2);
 }
 
-/// What has a block goes, though there is none for the others.
+/// Buffers that get a block are written, although there is none for the others.
 #[test]
 fn not_all_buffers_have_a_block() {
     let mut bench = Bench::new("cervera99", &["replacement.threshold_percent=100"], 4, 3);
@@ -184,7 +183,7 @@ fn not_all_buffers_have_a_block() {
     bench.store_only(3, anonymous(4000));
     bench.begin_load(1);
     bench.write_back();
-    // Blocks 0 to 2 are in use; the buffer of page 1 has none any more.
+    // Blocks 0 to 2 are in use; the buffer of page 1 has no block any more.
     assert_eq!((bench.counters().to_swap, bench.core.blocks_in_use()), (3, 3));
     bench.retry_load(1);
     bench.free(2);

@@ -4,8 +4,8 @@ use super::bench::{anonymous, extent, file, in_pool, Bench, Contents, Went};
 use memfit_core::blocks::block_of;
 use memfit_core::{Filled, Page, PageRange, Source};
 
-/// Rules Z1, Z10 and Z11: each page has its slot from its eviction on; the frame stored to longest
-/// ago leaves whole; a load takes the page out.
+/// Rules Z1, Z10 and Z11: each page has its slot from its eviction on; the frame with the oldest
+/// last store leaves as a whole; a load removes the page.
 #[test]
 fn zswap_by_hand() {
     let mut bench = Bench::new("zswap-z3fold", &[], 2, 100);
@@ -26,7 +26,7 @@ fn zswap_by_hand() {
     assert_eq!((bench.core.pool_usage().zpages, bench.core.blocks_in_use()), (3, 5));
 }
 
-/// 5.14: with no test before it, a page that does not compress takes a frame.
+/// 5.14: without an admission test, a page that does not compress takes a frame.
 #[test]
 fn incompressible_pages_are_stored_raw_without_sa() {
     let mut bench = Bench::new("zswap-z3fold", &[], 8, 100);
@@ -34,7 +34,7 @@ fn incompressible_pages_are_stored_raw_without_sa() {
     assert_eq!((bench.core.pool_usage().frames, bench.core.pool_usage().used_bytes), (1, 4096));
 }
 
-/// Baseline `swap`: nothing is compressed, slots of neighbours are neighbours.
+/// Baseline `swap`: nothing is compressed, and slots of neighbours are neighbours.
 #[test]
 fn swap_alone() {
     let mut bench = Bench::new("swap", &[], 0, 100);
@@ -45,8 +45,8 @@ fn swap_alone() {
     assert_eq!(bench.counters().compressed, 0);
 }
 
-/// A2: without APA a clean page of a file is dropped without I/O; with it it is offered as any
-/// other (A3), and one that is not admitted is dropped (S8).
+/// A2: without APA a clean page of a file is dropped without I/O. With APA it is offered like any
+/// other (A3), and dropped if it is not admitted (S8).
 #[test]
 fn pages_of_files() {
     let mut without = Bench::new("ca+sa", &[], 8, 100);
@@ -61,7 +61,8 @@ fn pages_of_files() {
     assert_eq!(with.core.pool_usage().zpages, 1);
 }
 
-/// A6: of pages that are read at once those are asked of the file that the pool does not have.
+/// A6: of pages that are read together, the pages that the pool does not have are read from the
+/// file.
 #[test]
 fn a6_a_partial_hit() {
     let mut bench = Bench::new("apa", &[], 16, 100);
@@ -77,8 +78,7 @@ fn a6_a_partial_hit() {
     assert_eq!(sources, (0..13).map(|page| !(4..7).contains(&page)).collect::<Vec<_>>(), "each page once");
 }
 
-/// A0: pages of files are given up before anonymous ones that are older, but not before all of
-/// them.
+/// A0: pages of files leave before anonymous ones that are older, but not before all of them.
 #[test]
 fn a0_pages_of_files_age_faster() {
     let mut same = Bench::new("ezswap", &["reclaim.file_age=1"], 8, 100);
@@ -86,10 +86,10 @@ fn a0_pages_of_files_age_faster() {
     assert_eq!(same.victims(12, true), (0..12).collect::<Vec<_>>(), "all by their age");
     let mut faster = Bench::new("ezswap", &["reclaim.file_age=3"], 8, 100);
     (0..12).for_each(|page| faster.touch(page, page % 2 == 1));
-    // The ages of files are 11, 9, 7, 5, 3 and 1, and count three times; the others are 12, 10, 8,
-    // 6, 4 and 2.
+    // The ages of file pages are 11, 9, 7, 5, 3 and 1, and count three times; the others are 12,
+    // 10, 8, 6, 4 and 2.
     assert_eq!(faster.victims(12, true), [1, 3, 5, 7, 0, 2, 9, 4, 6, 8, 11, 10]);
-    // The program has written to the page: it comes back as an anonymous one, and ages as one.
+    // The program has written to the page: it comes back as an anonymous page and ages as one.
     faster.touch(20, true);
     assert_eq!(faster.victims(1, false), [20]);
     faster.load(20);
@@ -97,7 +97,7 @@ fn a0_pages_of_files_age_faster() {
     assert_eq!(faster.victims(2, true), [21, 20]);
 }
 
-/// A0: the process that has them has a batch already; others wait a moment, and not for ever.
+/// A0: the process with file pages has a batch already; others wait a moment, but not for ever.
 #[test]
 fn a0_who_has_no_pages_of_files_waits_a_moment() {
     let mut bench = Bench::new("ezswap", &["reclaim.file_age=100"], 8, 100);
@@ -115,7 +115,7 @@ fn a0_who_has_no_pages_of_files_waits_a_moment() {
     assert_eq!(pick(50, true), Some(true), "it may be stopped");
 }
 
-/// C8: of a victim the anonymous zpages are written, those of files dropped.
+/// C8: the anonymous zpages of a victim are written, those of files dropped.
 #[test]
 fn a_victim_with_both_kinds() {
     let mut bench = Bench::new("apa", &[], 1, 100);
@@ -136,8 +136,8 @@ fn estimated(estimate: u32) -> Contents {
     Contents { estimate, ..anonymous(2048) }
 }
 
-/// S3 to S8: while nothing was asked of the pool, its benefit is 0 and all is admitted; when all
-/// that is asked for is there, a page must be worth what the mean is.
+/// S3 to S8: before the first request the pool's benefit is 0 and every page is admitted; when all
+/// requests are hits, a page must be worth the mean.
 #[test]
 fn selective_admission_by_hand() {
     let mut bench = Bench::new("ca+sa", &["replacement=unit-lru"], 4, 1000);
@@ -167,7 +167,7 @@ fn selective_admission_by_hand() {
     assert_eq!(bench.store(23, estimated(0)), Went::Pool, "5.8: no entropy at all is admitted untested");
 }
 
-/// A full pool of which the last 256 requests were hits: its mean benefit is 8.
+/// A full pool whose last 256 requests were hits: its mean benefit is 8.
 fn worth_eight(preset: &str, overrides: &[&str]) -> Bench {
     let mut bench = Bench::new(preset, &[&["replacement=unit-lru"], overrides].concat(), 4, 1000);
     bench.stride = 1;
@@ -179,8 +179,8 @@ fn worth_eight(preset: &str, overrides: &[&str]) -> Bench {
     bench
 }
 
-/// 5.11: pages that were never offered to the pool and are asked for are misses; as a switch they
-/// do not count.
+/// 5.11: requests for pages that were never offered to the pool are misses; with the switch they do
+/// not count.
 #[test]
 fn t5_11_pages_that_were_never_offered() {
     for (window, went) in [("admission.offered_window=0", Went::Pool), ("admission.offered_window=1", Went::Swap)] {
@@ -191,7 +191,7 @@ fn t5_11_pages_that_were_never_offered() {
     }
 }
 
-/// 5.21: pages that are read ahead are page-ins as well.
+/// 5.21: pages read ahead count as page-ins, too.
 #[test]
 fn t5_21_pages_read_ahead_count() {
     let refused = |bench: &mut Bench| {

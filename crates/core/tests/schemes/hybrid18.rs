@@ -1,4 +1,4 @@
-//! Han et al. 2018: routing by who reclaims.
+//! Han et al. 2018: routing by the origin of the reclaim.
 
 use super::bench::{anonymous, in_pool, Bench, Contents, Went};
 use memfit_core::Origin;
@@ -22,7 +22,7 @@ fn background_reclaim_never_touches_the_pool_and_direct_reclaim_never_the_storag
     assert_eq!((counters.in_advance, counters.to_swap, counters.compressed), (20, 20, 20));
 }
 
-/// Rule 6: a fault looks in both.
+/// Rule 6: a fault looks in both places.
 #[test]
 fn pages_come_back_from_where_they_are() {
     let mut bench = Bench::new("hybrid18", &[], 64, 1000);
@@ -32,7 +32,7 @@ fn pages_come_back_from_where_they_are() {
     assert_eq!((bench.core.pool_usage().zpages, bench.core.swapped_total()), (0, 0), "both loads free the copy");
 }
 
-/// Rule 6: with no frame free the page goes that nobody has asked for longest.
+/// Rule 6: with no free frame, the least recently used page leaves.
 #[test]
 fn rule_6_the_longest_unused_page_makes_room() {
     let mut bench = Bench::new("hybrid18", &[], 64, 1000);
@@ -42,20 +42,20 @@ fn rule_6_the_longest_unused_page_makes_room() {
     assert_eq!(bench.victims(5, false), [2, 3, 4, 5, 0]);
 }
 
-/// 5.12: a full pool on direct reclaim, and no process to kill: storage.
+/// 5.12: a full pool on direct reclaim, and no process to kill: pages go to storage.
 #[test]
 fn when_the_pool_is_full_direct_reclaim_goes_to_storage() {
     let mut bench = Bench::new("hybrid18", &[], 4, 1000);
     let went: Vec<Went> = (0..6).map(|page| bench.store(page, anonymous(4096))).collect();
     assert_eq!(went, [Went::Pool, Went::Pool, Went::Pool, Went::Pool, Went::Swap, Went::Swap]);
     assert_eq!(bench.counters().pool_full, 2);
-    // Nothing ever leaves it but to be used.
+    // Pages leave the pool only by loads.
     assert_eq!(bench.write_back(), 0);
     bench.load(0);
     assert_eq!(bench.store(7, anonymous(4096)), Went::Pool);
 }
 
-/// 5.12: full storage on background reclaim: the pool.
+/// 5.12: full storage on background reclaim: pages go to the pool.
 #[test]
 fn when_storage_is_full_background_reclaim_goes_to_the_pool() {
     let mut bench = Bench::new("hybrid18", &[], 64, 3);
@@ -63,7 +63,7 @@ fn when_storage_is_full_background_reclaim_goes_to_the_pool() {
     assert_eq!(went, [Went::Swap, Went::Swap, Went::Swap, Went::Pool, Went::Pool]);
 }
 
-/// 5.13: what does not compress is stored as it is.
+/// 5.13: incompressible pages are stored raw.
 #[test]
 fn incompressible_pages_are_kept_raw() {
     let mut bench = Bench::new("hybrid18", &[], 64, 100);

@@ -1,9 +1,9 @@
-//! Whole units to a log.
+//! Eviction of whole units to a log.
 
 use super::bench::{anonymous, Bench};
 use memfit_core::swap_log::stored_bytes;
 
-/// The caller has room for so many bytes and no more.
+/// The caller has room for exactly this many bytes.
 #[test]
 fn units_are_no_more_than_the_batch() {
     for max_bytes in [0, 5000, 20_000] {

@@ -1,11 +1,11 @@
-//! Our own: what does not compress stays in the pool as it is while that is a small part of it
+//! Memfit's own scheme: raw pages stay in the pool while they are a small part of it
 //! (`admission.raw_percent`).
 
 use super::bench::{anonymous, in_pool, Bench, Went};
 
 const RAW: u32 = 4096;
 
-/// With a quarter at most, and space on a tier of blocks.
+/// With at most a quarter of raw pages, and space on a tier of blocks.
 fn bench(overrides: &[&str]) -> Bench {
     Bench::new("memfit", &[&["swap_format=raw-slots", "admission.raw_percent=25"], overrides].concat(), 64, 10_000)
 }
@@ -15,7 +15,7 @@ fn raw_pages_stay_while_they_are_few() {
     let mut bench = bench(&[]);
     assert_eq!(bench.store(0, anonymous(RAW)), Went::Swap, "where nothing compresses, none");
     (1..31).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
-    // n of 30 + n are less than a quarter up to the tenth.
+    // n of 30 + n are less than a quarter up to the tenth raw page.
     (100..110).for_each(|page| assert_eq!(bench.store(page, anonymous(RAW)), Went::Pool, "{page}"));
     assert_eq!(bench.store(110, anonymous(RAW)), Went::Swap);
     assert_eq!((bench.counters().raw_kept, bench.counters().raw_to_swap), (10, 2));
@@ -30,7 +30,7 @@ fn with_0_none_stays() {
     assert_eq!(bench.store(100, anonymous(RAW)), Went::Swap);
 }
 
-/// A turn is 1024 stores at least. What was not wanted in a whole one goes, and nothing else.
+/// A turn is at least 1024 stores. Pages that were not loaded in a whole turn leave, and no others.
 #[test]
 fn raw_pages_leave_after_a_turn_of_the_pool() {
     let mut bench = bench(&[]);
@@ -43,7 +43,7 @@ fn raw_pages_leave_after_a_turn_of_the_pool() {
         });
     };
     turn(&mut bench, 1024 - 34);
-    // Wanted, and out again: as new. The mark was on it.
+    // Loaded and stored again: it is the youngest now. The mark was on it.
     bench.load(103);
     assert_eq!(bench.store(103, anonymous(RAW)), Went::Pool);
     turn(&mut bench, 1022);
@@ -56,7 +56,7 @@ fn raw_pages_leave_after_a_turn_of_the_pool() {
     assert!((0..30).all(|page| in_pool(&bench.source(page))));
 }
 
-/// When the pool must give room, they go first: all that each of them saves is a read.
+/// When the pool must give room, raw pages leave first: each of them saves only a read.
 #[test]
 fn raw_pages_make_room_first() {
     let mut bench = bench(&[]);
@@ -67,7 +67,7 @@ fn raw_pages_make_room_first() {
     let victims = bench.under_way.take().unwrap();
     let lens: Vec<u32> = victims.iter().map(|victim| victim.len).collect();
     assert_eq!(lens[..5], [RAW, RAW, RAW, RAW, 1000]);
-    // One cannot be written: it is the newest of them now.
+    // One write fails: this page is the newest raw page now.
     bench.end_write(victims[0], false);
     victims[1..].iter().for_each(|&victim| bench.end_write(victim, true));
     bench.core.check();

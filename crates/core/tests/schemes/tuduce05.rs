@@ -3,13 +3,13 @@
 use super::bench::{anonymous, extent, in_pool, Bench, Went};
 use memfit_core::Source;
 
-/// A pool of four zones of 64 frames at most.
+/// A pool of at most four zones of 64 frames.
 fn small(more: &[&str]) -> Bench {
     let zones = ["pool.zone_kib=256"];
     Bench::new("tuduce05", &zones.iter().chain(more).copied().collect::<Vec<_>>(), 256, 10_000)
 }
 
-/// Rule 16: off at first; with the first page that went to disk the first zone is there.
+/// Rule 16: no area at first; the first page written to disk creates the first zone.
 #[test]
 fn compression_begins_when_something_was_swapped() {
     let mut bench = small(&[]);
@@ -21,7 +21,7 @@ fn compression_begins_when_something_was_swapped() {
     assert_eq!(bench.core.pool_usage().frames, 64, "a zone's memory is taken as a whole");
 }
 
-/// Rules 10 and 13: with less than a zone free the area grows, one zone at a check.
+/// Rules 10 and 13: with less than a zone free the area grows, by one zone per check.
 #[test]
 fn the_area_grows_with_its_load() {
     let mut bench = small(&[]);
@@ -33,11 +33,11 @@ fn the_area_grows_with_its_load() {
         limits.push(bench.core.pool_limit() / 64);
         bench.store(second, anonymous(1000));
     }
-    // The first zone has less than a whole zone free as soon as there is a page in it.
+    // The first zone has less than a whole zone free as soon as it holds a page.
     assert_eq!(limits[..3], [1, 2, 2]);
 }
 
-/// Rules 8 and 9, and the resolution 5.12: the oldest pages leave for the disk, decompressed, while
+/// Rules 8 and 9, and resolution 5.12: the oldest pages leave for the disk, decompressed, until
 /// there is room for 64 more.
 #[test]
 fn a_reserve_is_kept_when_it_cannot_grow() {
@@ -54,7 +54,7 @@ fn a_reserve_is_kept_when_it_cannot_grow() {
     let _ = extent(&bench.source(0));
 }
 
-/// 5.14: what does not compress goes straight to disk.
+/// 5.14: incompressible pages go straight to disk.
 #[test]
 fn incompressible_pages_go_to_disk() {
     let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256"], 64, 100);
@@ -62,7 +62,7 @@ fn incompressible_pages_go_to_disk() {
     assert_eq!(bench.store(1, anonymous(4095)), Went::Pool);
 }
 
-/// 5.14, the switch: it is stored as it is, four blocks of 1 KiB.
+/// 5.14, the switch: the page is stored raw, in four blocks of 1 KiB.
 #[test]
 fn t5_14_incompressible_pages_may_be_stored_raw() {
     let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256", "admission=all"], 128, 100);
@@ -70,8 +70,8 @@ fn t5_14_incompressible_pages_may_be_stored_raw() {
     assert_eq!((bench.core.pool_usage().zpages, bench.core.pool_usage().used_bytes), (1, 4096));
 }
 
-/// Rules 10 and 12, as a whole: the load goes away, and with it zone after zone, one at a check,
-/// while more than four are free.
+/// Rules 10 and 12 together: when the load goes away, so does zone after zone, one per check, while
+/// more than four are free.
 #[test]
 fn rule_12_the_area_shrinks_when_its_load_is_gone() {
     let mut bench = Bench::new("tuduce05", &["pool.zone_kib=256"], 512, 10_000);

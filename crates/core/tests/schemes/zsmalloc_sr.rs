@@ -1,4 +1,4 @@
-//! Salahuddin and Shin: zsmalloc as it was, zbud, and zsmalloc with write-back and a cap.
+//! Salahuddin and Shin: the original zsmalloc, zbud, and zsmalloc with writeback and a cap.
 
 use super::bench::{anonymous, in_pool, Bench, Went};
 
@@ -15,8 +15,8 @@ fn the_cap_is_3072_bytes_and_found_after_compression() {
 #[test]
 fn a_cap_may_hold_only_while_little_is_free() {
     let mut bench = Bench::new("zsmalloc-sr", &["admission.cap_below_percent=50"], 8, 100);
-    // 3264 bytes: five in four frames. Half of the pool is free until more than four frames' bytes
-    // are used.
+    // 3264 bytes: five slots in four frames. Half of the pool is free until the bytes of more than
+    // four frames are used.
     let went: Vec<Went> = (0..7).map(|page| bench.store(page, anonymous(3200))).collect();
     assert_eq!(went[..6], [Went::Pool; 6]);
     assert_eq!(went[6], Went::Swap);
@@ -33,8 +33,8 @@ fn the_original_refuses_when_it_is_full_and_keeps_what_it_has() {
     assert_eq!(bench.counters().evicted_units, 0);
 }
 
-/// Rules 8 to 12: the oldest zspage of the one class there is; all of its objects go, each into its
-/// own slot, decompressed.
+/// Rules 8 to 12: the oldest zspage of the only class leaves; all of its objects are written, each
+/// to its own slot, decompressed.
 #[test]
 fn a_full_pool_writes_its_oldest_zspage_back() {
     let mut bench = Bench::new("zsmalloc-sr", &[], 4, 100);
@@ -46,7 +46,7 @@ fn a_full_pool_writes_its_oldest_zspage_back() {
     assert_eq!(bench.counters().to_swap, 2);
     let sources: Vec<bool> = (0..9).map(|page| in_pool(&bench.source(page))).collect();
     assert_eq!(sources, [false, false, true, true, true, true, true, true, true]);
-    // Slots are given at eviction (rule Z1 of ezswap), in order.
+    // Slots are allocated at eviction (rule Z1 of ezswap), in order.
     assert_eq!(bench.written, [0, 1]);
 }
 
@@ -57,7 +57,7 @@ fn zbud_evicts_the_frame_stored_to_longest_ago() {
     for page in 0..4 {
         bench.store(page, anonymous(1000));
     }
-    // Two frames with two each; a load does not make one newer.
+    // Two frames with two pages each; a load does not make a frame newer.
     bench.load(0);
     assert_eq!(bench.store(10, anonymous(1000)), Went::Pool, "in the place that came free");
     assert_eq!(bench.store(11, anonymous(1000)), Went::Pool);
@@ -65,7 +65,7 @@ fn zbud_evicts_the_frame_stored_to_longest_ago() {
     assert_eq!(sources, [true, false, false, true, true], "the second frame was the oldest by then");
 }
 
-/// 2.8: three in a frame at most, and two.
+/// 2.8: at most two or three zpages in a frame.
 #[test]
 fn density_of_the_frames() {
     for (preset, in_frame) in [("zswap-zbud", 2), ("zswap-z3fold", 3)] {
@@ -76,7 +76,7 @@ fn density_of_the_frames() {
     }
 }
 
-/// 5.8: a zspage of several frames needs as many at once.
+/// 5.8: a zspage of several frames needs them all at once.
 #[test]
 fn as_many_frames_leave_as_the_new_zspage_needs() {
     let mut bench = Bench::new("zsmalloc-sr", &[], 6, 100);
@@ -89,8 +89,8 @@ fn as_many_frames_leave_as_the_new_zspage_needs() {
     assert_eq!(bench.counters().evicted_frames, 2);
 }
 
-/// `admission.busy_max_len`: while programs wait for a CPU, what stays longer goes to the swap tier
-/// as it is, if there is one that takes it. A scheme of a paper knows nothing of that.
+/// `admission.busy_max_len`: while programs wait for a CPU, longer results go raw to the swap tier,
+/// if one takes them. The schemes of papers have no such cap.
 #[test]
 fn the_cap_is_lower_while_programs_wait_for_a_cpu() {
     let mut bench = Bench::new("zsmalloc-sr", &["admission.busy_max_len=2048"], 64, 100);
