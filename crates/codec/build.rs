@@ -1,9 +1,9 @@
-//! Sets `memfit_avx512` for compilers that have the AVX-512 intrinsics: Rust 1.89, which is newer
-//! than the oldest that must do.
+//! Sets `memfit_avx512` for compilers that have the AVX-512 intrinsics: Rust 1.89 and later, while
+//! older compilers are supported, too.
 
 use std::process::Command;
 
-/// The minor version of the compiler, 0 if it does not say.
+/// The minor version of the compiler; 0 if it is unknown.
 fn minor() -> u32 {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("--version").output();

@@ -1,39 +1,39 @@
-//! What to ask of the codecs: little time or few bytes, as memory is.
+//! Selects the aim of compression, little time or few bytes, by memory pressure.
 
 use crate::Aim;
 
-/// Resident share of the budget below which few bytes are worth more time, percent: each frame
-/// saved is a page in the program's memory, and a fault less. Not for pages that come back in
-/// sequence, unless very little is left.
+/// Resident share of the budget below which fewer bytes are worth more time, percent: each saved
+/// frame is a page in the program's memory, and a fault less. For pages that come back in sequence
+/// the second, lower share applies.
 const TIGHT_PERCENT: u64 = 80;
 const VERY_TIGHT_PERCENT: u64 = 40;
-/// Compressed pages after which is looked anew at how many of them went on to the swap tier.
+/// The share of compressed pages that went on to the swap tier is updated after this many of them.
 const SPILL_WINDOW: u64 = 2048;
 
-/// How things are.
+/// The state of memory.
 pub struct Pressure<Slow> {
     /// Pages in the programs' memory, percent of the budget.
     pub resident_percent: u64,
-    /// Most evicted pages come back in sequence.
+    /// Whether most evicted pages come back in sequence.
     pub in_sequence: bool,
     /// Pages compressed since the start.
     pub compressed: u64,
-    /// Of these, those that went on to the swap tier.
+    /// Of these, pages that went on to the swap tier.
     pub spilled: u64,
-    /// Whether the device of the swap tier is slow; asked only where it matters.
+    /// Whether the device of the swap tier is slow; called only if it matters.
     pub slow_device: Slow,
-    /// Trained dictionaries that there are.
+    /// Number of trained dictionaries.
     pub dictionaries: usize,
 }
 
-/// Follows it.
+/// Selects the aim, with its running means.
 #[derive(Debug, Default)]
 pub struct Aims {
     spill: Spill,
 }
 
 impl Aims {
-    /// What to ask now.
+    /// The aim for now.
     pub fn look(&mut self, now: &Pressure<impl Fn() -> bool>) -> Aim {
         let (tight, very) = (now.resident_percent < TIGHT_PERCENT, now.resident_percent < VERY_TIGHT_PERCENT);
         let spills = self.spill.look(now.compressed, now.spilled);
@@ -46,17 +46,17 @@ impl Aims {
     }
 }
 
-/// Whether most of what is compressed goes on to the swap tier.
+/// Whether most compressed pages go on to the swap tier.
 #[derive(Debug, Default)]
 struct Spill {
     compressed: u64,
     to_swap: u64,
-    /// A running mean of how many do, percent: they go in bursts.
+    /// Running mean of the share that does, percent: pages leave in bursts.
     percent: u64,
 }
 
 impl Spill {
-    /// By the counts since the start.
+    /// Updates the mean. Both counts are since the start.
     fn look(&mut self, compressed: u64, to_swap: u64) -> bool {
         if compressed >= self.compressed + SPILL_WINDOW {
             let now = (to_swap - self.to_swap) * 100 / (compressed - self.compressed);

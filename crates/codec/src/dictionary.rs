@@ -1,10 +1,11 @@
-//! Dictionaries for zstd, trained on pages of the programs themselves.
+//! Dictionaries for zstd, trained on the programs' own pages.
 //!
 //! A page of 4 KiB is too short for zstd to learn from: its tables of symbol frequencies cost bytes
-//! and time, and there is little to refer back to. A dictionary brings both along. Half of the
-//! pages of each program taken as samples, the others measured, with 64 samples and 16 KiB: GNU
-//! sort's lines became 0.171 of their size instead of 0.237, SQLite's pages 0.222 instead of 0.277,
-//! CPython's objects 0.121 instead of 0.132, all in less time than zstd 1 without a dictionary.
+//! and time, and it has few earlier bytes to refer to. A dictionary supplies both. Measured with 64
+//! sample pages and 16 KiB, half of each program's pages as samples and the other half compressed:
+//! GNU sort's lines became 0.171 of their size instead of 0.237, SQLite's pages 0.222 instead of
+//! 0.277, CPython's objects 0.121 instead of 0.132, all in less time than zstd 1 without a
+//! dictionary.
 
 #![allow(unsafe_code)] // foreign functions
 
@@ -12,57 +13,57 @@ use crate::PAGE;
 use std::sync::OnceLock;
 use zstd_safe::{CDict, DDict};
 
-/// Most dictionaries of one set. Each takes about 150 KiB and is kept as long as the set: pages are
-/// out that need it.
+/// Most dictionaries of a set. Each takes about 150 KiB and lives as long as the set: evicted pages
+/// need it.
 pub const DICTIONARIES_MAX: usize = 3;
-/// Pages that a dictionary is trained on (256 KiB). Twice as many gave the same.
+/// Pages for the training of a dictionary (256 KiB). Twice as many gave the same result.
 pub const TRAINING_PAGES: usize = 64;
-/// Longest dictionary, bytes. 4 KiB were 4 to 10 % worse, more would not stay in the first-level
-/// cache.
+/// Longest dictionary, bytes. 4 KiB were 4 to 10 % worse; more than 16 KiB would not stay in the
+/// first-level cache.
 const BYTES_MAX: usize = 16 << 10;
-/// Level of what is compressed with it.
+/// Compression level with a dictionary.
 const LEVEL: i32 = 1;
-/// Of the training (ZDICT, fast cover): length of the segments that are weighed and of the strings
-/// that are counted, bytes; logarithm of the number of counters: 6 << 16 bytes of memory, for 3 ms.
+/// Training parameters (ZDICT, fast cover): length of the weighed segments and of the counted
+/// strings, bytes; logarithm of the number of counters: 6 << 16 bytes of memory, for 3 ms.
 const SEGMENT: u32 = 200;
 const STRING: u32 = 8;
 const COUNTERS_LOG: u32 = 16;
 
-/// One, ready for use in both directions.
+/// A dictionary, ready for use in both directions.
 pub(crate) struct Dictionary {
     bytes: Vec<u8>,
     pub write: CDict<'static>,
-    /// Made when it is first asked for: few programs have pages so cold.
+    /// Made at the first use: few programs have pages that stay out so long.
     strong: OnceLock<CDict<'static>>,
     pub read: DDict<'static>,
 }
 
 impl Dictionary {
-    /// For the strong level, which is that of the first call.
+    /// For the strong level, which the first call sets.
     pub fn strong(&self, level: i32) -> &CDict<'static> {
         self.strong.get_or_init(|| CDict::create(&self.bytes, level))
     }
 }
 
-/// The dictionaries of one pager, oldest first. They are never changed nor taken away.
+/// The dictionaries of one pager, oldest first. They are never changed or removed.
 #[derive(Default)]
 pub struct Dictionaries {
     made: [OnceLock<Dictionary>; DICTIONARIES_MAX],
 }
 
 impl Dictionaries {
-    /// None yet.
+    /// An empty set.
     pub fn new() -> Dictionaries {
         Dictionaries::default()
     }
 
-    /// How many there are.
+    /// Number of dictionaries.
     pub fn count(&self) -> usize {
         self.made.iter().take_while(|d| d.get().is_some()).count()
     }
 
-    /// Makes one more from sample pages. False if there are as many as there may be, or the samples
-    /// give none: too few, or nothing in common.
+    /// Trains one more dictionary on sample pages. Returns false if the set is full, or if the
+    /// samples are too few or have nothing in common.
     pub fn train(&self, samples: &[u8]) -> bool {
         let Some(place) = self.made.get(self.count()) else { return false };
         let Some(bytes) = train(samples) else { return false };

@@ -1,39 +1,38 @@
-//! What a page would compress to, guessed from the bytes at its start: the test before an admission
-//! to the pool.
+//! Estimates the compressed length of a page from its first bytes, for admission by entropy.
 //!
 //! Kim, Kim and Seo, "ezswap: Enhanced Compressed Swap Scheme for Mobile Devices", IEEE Access
 //! 2019, equation 3: the entropy of the first 512 bytes of a page, `H = - sum P(b) log2 P(b)`, 0 to
-//! 8 bits, divided by 8, stands for compressed / original length. It sees how often each byte
-//! occurs and not in what order: a page that repeats the bytes 0 to 255 is taken for
-//! incompressible, and so is one whose first half is random.
+//! 8 bits, divided by 8, stands for compressed / original length. It depends on how often each byte
+//! occurs, not on the order: a page that repeats the bytes 0 to 255 is taken for incompressible,
+//! and so is a page whose first half is random.
 //!
-//! With the number `n` of each byte that is `9 - sum n log2 n / 512`: one addition for each of 256,
-//! from a table of `n log2 n` in fixed point. The result is the formula's to the nearest unit but
-//! for a few hundredths, and the same on every machine.
+//! With the number `n` of occurrences of each byte it is `9 - sum n log2 n / 512`: one addition for
+//! each of 256 values, from a table of `n log2 n` in fixed point. The result is within a few
+//! hundredths of the formula rounded to a unit, and the same on every machine.
 
-/// Bytes at the start of a page that count. There, the correlation of their entropy with that of
-/// whole pages is 0.955; of 256 bytes, 0.938.
+/// Bytes at the start of a page that count. The paper's correlation of their entropy with that of
+/// whole pages is 0.955; for 256 bytes, 0.938.
 pub const ENTROPY_BYTES: usize = 512;
 
-/// The entropy of bytes that are all alike frequent, 8 bits; the ratio 1.
+/// The entropy of equally frequent bytes, 8 bits; stands for the ratio 1.
 pub const ENTROPY_MAX: u32 = 1 << 16;
 
-/// Fraction bits of [`N_LOG_N`] beyond those of the result: rounding of all 256 kinds then is a
-/// thirtieth of its unit.
+/// Fraction bits of [`N_LOG_N`] in addition to those of the result: then the rounding of all 256
+/// values is a thirtieth of the result's unit.
 const SPARE_BITS: u32 = 12;
 
-/// `n log2 n` in fractions of the result's unit: 1 is a 512th of an eighth of 65536, 16 units.
+/// `n log2 n` in the result's unit: 1 is a 512th of an eighth of 65536, which is 16 units.
 static N_LOG_N: [u32; ENTROPY_BYTES + 1] = n_log_n();
 
-/// `512 log2 512`: the sum of a page of one byte.
+/// `512 log2 512`: the sum for a page of one byte.
 const ALL_ALIKE: u32 = (9 * 512 * 16) << SPARE_BITS;
 
-/// Tables that count every fourth byte each: equal neighbours do not wait for each other then, and
-/// a count fits a byte.
+/// Number of count tables; each counts every fourth byte. So increments for equal neighbours do not
+/// wait for each other, and a count fits into a byte.
 const TABLES: usize = 4;
 const _: () = assert!(ENTROPY_BYTES / TABLES <= u8::MAX as usize);
 
-/// The ratio that the entropy of the first [`ENTROPY_BYTES`] of a page lets expect, in 1/65536: 0
+/// The ratio estimated from the entropy of the first [`ENTROPY_BYTES`] of a page, in 1/65536: 0
 /// (one repeated byte) to [`ENTROPY_MAX`].
 ///
 /// # Panics
@@ -47,7 +46,7 @@ pub fn entropy(page: &[u8]) -> u32 {
             counts[i % TABLES][usize::from(byte)] += 1;
         }
     }
-    // A pass of its own: it needs no table, so it is done with vector registers.
+    // A separate pass: it needs no table, so the compiler vectorises it.
     let totals: [u16; 256] = std::array::from_fn(|kind| counts.iter().map(|table| u16::from(table[kind])).sum());
     let sum: u32 = totals.iter().map(|total| N_LOG_N[usize::from(*total)]).sum();
     (ALL_ALIKE - sum + (1 << (SPARE_BITS - 1))) >> SPARE_BITS
@@ -65,8 +64,8 @@ const fn n_log_n() -> [u32; ENTROPY_BYTES + 1] {
     table
 }
 
-/// The logarithm of `n`, with so many bits of fraction. Each squaring of a number from 1 to 2 gives
-/// the next one.
+/// The logarithm of `n`, with `bits` bits of fraction. Each squaring of a number from 1 to 2 gives
+/// the next bit.
 const fn log2(n: u64, bits: u32) -> u64 {
     let mut log = n.ilog2() as u64;
     let mut x = (n as u128) << (63 - n.ilog2());
@@ -87,7 +86,7 @@ mod tests {
     use crate::generate::{Rng, GENERATORS};
     use crate::PAGE;
 
-    /// By the formula, in bits.
+    /// The formula, in bits.
     fn formula(bytes: &[u8]) -> f64 {
         let mut counts = [0u32; 256];
         bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
@@ -147,11 +146,11 @@ mod tests {
         for round in 0..40 {
             for generator in GENERATORS {
                 (generator.fill)(&mut rng, &mut bytes);
-                // So many bytes of the sample are one and the same: every number of them occurs.
+                // A random number of bytes of the sample are equal, so every count occurs.
                 let alike = rng.below(ENTROPY_BYTES as u64 + 1) as usize * (round % 2);
                 bytes[..alike].fill(1);
                 let (ours, exact) = (entropy(&bytes), formula(&bytes[..ENTROPY_BYTES]) / 8.0 * 65536.0);
-                // Half a unit is the resolution; it is less than a thousandth from 0.0084 on.
+                // Half a unit is the resolution; from 0.0084 on that is less than a thousandth.
                 assert!((f64::from(ours) - exact).abs() < 0.54, "{}: {ours} and {exact}", generator.name);
                 assert!(ours <= ENTROPY_MAX);
                 different.insert(ours);
@@ -160,7 +159,7 @@ mod tests {
         assert!(different.len() > 400, "only {} values", different.len());
     }
 
-    /// The sample is small: random bytes never look quite random.
+    /// The sample is small: random bytes never look completely random.
     #[test]
     fn s6_random_bytes() {
         let (mut rng, mut bytes) = (Rng::new(4), vec![0; PAGE]);

@@ -1,4 +1,4 @@
-//! Contents of pages as programs leave them, made from a seed: for tests, benchmarks and the
+//! Generates page contents as programs leave them, from a seed: for tests, benchmarks and the
 //! simulator.
 
 /// xorshift64*: small, fast and the same everywhere. Not for secrets.
@@ -6,7 +6,7 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator of the sequence that belongs to `seed`.
+    /// A generator with the sequence of `seed`.
     pub fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -25,7 +25,7 @@ impl Rng {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from 0 up to but not including 1.
+    /// A number from 0 (inclusive) to 1 (exclusive).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -39,7 +39,7 @@ pub struct Generator {
     pub fill: fn(&mut Rng, &mut [u8]),
 }
 
-/// Every kind of page there is.
+/// All kinds of pages.
 pub static GENERATORS: &[Generator] = &[
     Generator { name: "zero", fill: |_, b| b.fill(0) },
     Generator { name: "sparse", fill: sparse },
@@ -69,7 +69,7 @@ pub static GENERATORS: &[Generator] = &[
     Generator { name: "complex-real", fill: |r, b| words(b, |i| if i % 2 == 0 { r.unit().to_bits() } else { 0 }) },
 ];
 
-/// Where mmap puts a heap.
+/// A typical address of a heap from mmap.
 const HEAP: u64 = 0x7f3a_1234_0000;
 
 fn words(bytes: &mut [u8], mut word: impl FnMut(usize) -> u64) {
@@ -78,12 +78,12 @@ fn words(bytes: &mut [u8], mut word: impl FnMut(usize) -> u64) {
     }
 }
 
-/// One small word in each 512 bytes.
+/// One small word in every 512 bytes.
 fn sparse(rng: &mut Rng, bytes: &mut [u8]) {
     words(bytes, |i| if i % 64 == 9 { rng.below(1 << 20) } else { 0 });
 }
 
-/// In each 64 bytes the first `round(64 f)` are random, the rest 0.
+/// In every 64 bytes the first `round(64 f)` are random, the rest 0.
 fn interleaved(rng: &mut Rng, bytes: &mut [u8], f: f64) {
     let n = (64.0 * f).round() as usize;
     for line in bytes.chunks_mut(64) {
@@ -112,7 +112,7 @@ fn sorted(rng: &mut Rng, bytes: &mut [u8]) {
     });
 }
 
-/// Syllables make words, a small set of words is used with a skewed frequency, and some numbers.
+/// A small set of words made of syllables, with skewed frequencies; one line end in 12 separators.
 fn text(rng: &mut Rng, bytes: &mut [u8]) {
     const PARTS: [&str; 24] = [
         "an", "ber", "con", "de", "er", "fol", "gra", "hou", "in", "jo", "ka", "lo", "men", "no", "or", "pre", "qui",
@@ -120,7 +120,7 @@ fn text(rng: &mut Rng, bytes: &mut [u8]) {
     ];
     let mut out = Vec::with_capacity(bytes.len() + 32);
     while out.len() < bytes.len() {
-        // Squaring favours the low numbers; a word's number decides its syllables.
+        // Squaring favours low numbers; the number of a word determines its syllables.
         let mut word = Rng::new(1 + (rng.unit() * rng.unit() * 4000.0) as u64);
         for _ in 0..1 + word.below(4) {
             out.extend_from_slice(PARTS[word.below(24) as usize].as_bytes());
@@ -130,7 +130,7 @@ fn text(rng: &mut Rng, bytes: &mut [u8]) {
     bytes.copy_from_slice(&out[..bytes.len()]);
 }
 
-/// Words of such a text, each four times, sorted, one on a line.
+/// Words of such a text, sorted, each four times, one per line.
 fn words_sorted(rng: &mut Rng, bytes: &mut [u8]) {
     let mut shuffled = vec![0; bytes.len() / 4 + 32];
     text(rng, &mut shuffled);
@@ -171,7 +171,7 @@ fn dict(rng: &mut Rng, bytes: &mut [u8]) {
     });
 }
 
-/// Pages of every kind in turn: samples for a dictionary.
+/// Pages of every kind in turn, as samples for a dictionary.
 pub fn samples(seed: u64, pages: usize) -> Vec<u8> {
     let (mut rng, mut bytes) = (Rng::new(seed), vec![0; pages * crate::PAGE]);
     for (page, generator) in bytes.chunks_mut(crate::PAGE).zip(GENERATORS.iter().cycle()) {
@@ -180,7 +180,7 @@ pub fn samples(seed: u64, pages: usize) -> Vec<u8> {
     bytes
 }
 
-/// A worker with a dictionary trained on such pages: every codec of the table works.
+/// A worker with a dictionary trained on such pages, so that every codec of the table works.
 ///
 /// # Panics
 /// If the training fails.

@@ -1,5 +1,4 @@
-//! What the Lempel-Ziv coders of our own share: output with a bound, copies, comparisons. All in
-//! safe Rust.
+//! Shared by memfit's own Lempel-Ziv coders: bounded output, copies, comparisons. All in safe Rust.
 
 use crate::codec::Corrupt;
 
@@ -32,20 +31,20 @@ impl<'a> Out<'a> {
         Some(())
     }
 
-    /// A byte that is there already, counted from the end: 1 is the last one.
+    /// A byte of the output so far, counted from the end: 1 is the last one.
     #[inline]
     pub(crate) fn back(&mut self, distance: usize) -> &mut u8 {
         &mut self.bytes[self.len - distance]
     }
 
-    /// Writes over two bytes that are there already.
+    /// Overwrites two bytes of the output so far.
     #[inline]
     pub(crate) fn set_u16(&mut self, at: usize, value: u16) {
         self.bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
     }
 }
 
-/// Compressed bytes that are left.
+/// Compressed bytes that are not read yet.
 pub(crate) struct In<'a> {
     bytes: &'a [u8],
 }
@@ -87,10 +86,10 @@ impl<'a> In<'a> {
     }
 }
 
-/// Bytes that are copied at once where there is room: a move of a register.
+/// Bytes copied at once where there is room: one register.
 const STEP: usize = 16;
 
-/// Repeats at `dst[to..to + len]` what is `distance` bytes before it; they may overlap. May write
+/// Fills `dst[to..to + len]` with what is `distance` bytes before it; they may overlap. May write
 /// up to [`STEP`] bytes there, which a later copy overwrites.
 #[inline]
 pub(crate) fn repeat(dst: &mut [u8], to: usize, distance: usize, len: usize) -> Result<(), Corrupt> {
@@ -106,7 +105,7 @@ pub(crate) fn repeat(dst: &mut [u8], to: usize, distance: usize, len: usize) -> 
         let byte = dst[from];
         dst[to..to + len].fill(byte);
     } else {
-        // What is there doubles with each copy.
+        // Each copy doubles the available source.
         let mut done = 0;
         while done < len {
             let n = (distance + done).min(len - done);
@@ -117,7 +116,7 @@ pub(crate) fn repeat(dst: &mut [u8], to: usize, distance: usize, len: usize) -> 
     Ok(())
 }
 
-/// How many bytes from `a` and from `b` on are equal, `a < b`.
+/// Number of equal bytes from `a` and from `b` on; `a < b`.
 #[inline]
 pub(crate) fn common(src: &[u8], a: usize, b: usize) -> usize {
     let (first, second) = (&src[a..], &src[b..]);

@@ -1,13 +1,13 @@
-//! Pages that are one repeated 8-byte word: zero pages above all, then fills of -1, NaN or a
+//! Detects pages that repeat one 8-byte word: mostly zero pages, then fills with -1, NaN or a
 //! colour.
 //!
-//! They need no pool space, only the word, and are found before any codec runs.
+//! Such a page needs only the word and no pool space. It is detected before any codec runs.
 
-/// Words compared between two looks at the result: short enough to leave early, long enough to
+/// Words compared between two checks of the result: short enough to leave early, long enough to
 /// vectorise.
 const BLOCK: usize = 32;
 
-/// The word (native byte order) of which `page` is a repetition, or `None`.
+/// The word (native byte order) that `page` repeats, or `None`.
 ///
 /// An empty page or a length that is no multiple of 8 bytes gives `None`.
 pub fn same_filled(page: &[u8]) -> Option<u64> {
@@ -15,12 +15,13 @@ pub fn same_filled(page: &[u8]) -> Option<u64> {
         return None;
     }
     let word = word_at(page.get(..8)?);
-    // Most pages with equal starts still differ at the end: one load there saves the scan.
+    // Most pages with equal starts differ at the end: one load there saves the scan.
     if word_at(&page[page.len() - 8..]) != word {
         return None;
     }
     for block in page.chunks(BLOCK * 8) {
-        // OR of differences, without a branch per word, so that the compiler uses vector registers.
+        // An OR of differences, without a branch per word, so that the compiler uses vector
+        // registers.
         if block.chunks_exact(8).fold(0, |diff, w| diff | (word_at(w) ^ word)) != 0 {
             return None;
         }
@@ -28,8 +29,8 @@ pub fn same_filled(page: &[u8]) -> Option<u64> {
     Some(word)
 }
 
-/// Fills `page` with repetitions of `word` (native byte order); a last part shorter than 8 bytes
-/// gets its start.
+/// Fills `page` with repetitions of `word` (native byte order). A last part shorter than 8 bytes
+/// gets the start of the word.
 pub fn fill(page: &mut [u8], word: u64) {
     let bytes = word.to_ne_bytes();
     let mut words = page.chunks_exact_mut(8);
@@ -40,7 +41,7 @@ pub fn fill(page: &mut [u8], word: u64) {
     rest.copy_from_slice(&bytes[..rest.len()]);
 }
 
-/// The first 8 bytes of `bytes`, which has them.
+/// The first 8 bytes of `bytes`, which must have that many.
 fn word_at(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[..8]);

@@ -1,10 +1,11 @@
-//! Which codec for which region: the quickest that packs well, a slower one where that is clearly
-//! better, nothing where nothing helps. Which ones are asked, and what is clearly better, is the
-//! caller's [`Aim`].
+//! Selects the codec of each region: the fastest one that packs well, a slower one where that is
+//! clearly better, none where no codec helps. The caller's [`Aim`] says which codecs are weighed
+//! and what is clearly better.
 //!
-//! Contents are alike within a region (256 KiB of address space; the caller makes the key), so one
-//! page in [`SAMPLE_EVERY`] is tried with all of them and the others follow the verdict. The order
-//! of calls decides everything: no clock, no randomness, so a recorded run replays.
+//! Contents are alike within a region (256 KiB of address space; the caller makes the key). So one
+//! page in [`SAMPLE_EVERY`] is compressed with all codecs of the aim, and the others follow the
+//! verdict. Only the order of calls decides, without a clock or randomness, so a recorded run can
+//! be replayed.
 //!
 //! | verdict | when (running mean of compressed / original length) |
 //! |---|---|
@@ -14,46 +15,47 @@
 
 use crate::codec::CodecId;
 
-/// Scores are fractions of this: compressed length / original length, and `ONE` if it was
-/// incompressible.
+/// Scores are fractions of this: compressed length / original length; `ONE` for an incompressible
+/// page.
 const ONE: u16 = 1024;
-/// One page in so many is tried with both codecs.
+/// One page in this many is tried with all codecs of the aim.
 const SAMPLE_EVERY: u16 = 32;
-/// Failed compressions in a row (a sample counts twice) after which pages of a region are skipped.
+/// Failed compressions in a row (a sample counts for each codec) after which pages of a region are
+/// skipped.
 const FAILURES_TO_SKIP: u8 = 3;
-/// Pages skipped between two looks at an incompressible region: at first, and at most (it doubles).
+/// Pages skipped between two samples of an incompressible region: at first, and at most (the number
+/// doubles).
 const SKIP_FIRST: u16 = 16;
 const SKIP_MOST: u16 = 128;
-/// Regions remembered: 4096 of 256 KiB are 1 GiB. Two regions in one slot displace each other, at
-/// the price of samples.
+/// Regions remembered: 4096 of 256 KiB are 1 GiB. Two regions in one slot displace each other,
+/// which costs samples.
 const SLOTS: usize = 4096;
 
 /// Most codecs that an aim weighs.
 const CODECS_MAX: usize = 3;
 
-/// What the caller wants of a codec.
+/// What the caller wants from a codec.
 ///
-/// Why these codecs (`make bench-codecs`, heaps of seven programs; bench/README.md has the table):
-/// of the others only slower ones are smaller. With lzo in place of LZ4 the quick rule would give
-/// 0.369 instead of 0.393 of the size, for 1 us more in both directions; with lz4hc 0.350, for ten
-/// times the time to compress; with zstd-fast 0.288, for twice the time in both directions, which
-/// is what the dense rule is for. wkdm and wk4x4 are slower than word-mask and gain 1 % at most
-/// beside LZ4; deflate is larger and slower than zstd.
+/// Reasons for these codecs (`make bench-codecs`, heaps of seven programs; bench/README.md has the
+/// table): of the other codecs only slower ones are smaller. With lzo instead of LZ4 the fast rule
+/// would give 0.369 instead of 0.393 of the size, for 1 us more in both directions; with lz4hc
+/// 0.350, for ten times the time to compress; with zstd-fast 0.288, for twice the time in both
+/// directions, which is what the dense rule is for. wkdm and wk4x4 are slower than word-mask and
+/// gain at most 1 % beside LZ4; deflate is larger and slower than zstd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// Little time.
     Fast,
-    /// Few bytes: where most pages are out, each frame saved is a page in the program's memory.
+    /// Few bytes: where most pages are evicted, each saved frame is a page in the program's memory.
     Dense,
-    /// The same, when there is a trained dictionary. [`CodecId::ZSTD_TRAINED`] then stands for the
-    /// newest one.
+    /// As `Dense`, with a trained dictionary. [`CodecId::ZSTD_TRAINED`] stands for the newest one.
     Trained,
-    /// Fewer bytes for little more time: where most pages go on to a device that is quick.
+    /// Fewer bytes for little more time: where most pages go on to a fast device.
     Spill,
 }
 
 impl Aim {
-    /// The codecs that are weighed, quickest first.
+    /// The codecs that the aim weighs, fastest first.
     fn codecs(self) -> &'static [CodecId] {
         match self {
             Aim::Fast => &[CodecId::WORD_MASK, CodecId::LZ4],
@@ -63,7 +65,7 @@ impl Aim {
         }
     }
 
-    /// Those that any aim weighs, each once.
+    /// The codecs that any aim weighs, each once.
     pub fn all_codecs() -> Vec<CodecId> {
         let mut all = Vec::new();
         let aims = [Aim::Fast, Aim::Dense, Aim::Trained, Aim::Spill];
@@ -75,8 +77,8 @@ impl Aim {
         all
     }
 
-    /// The first is taken whatever the others do up to this score (25 %; 12 %): little is left to
-    /// gain.
+    /// Up to this score (25 %; 12 %) the first codec is used whatever the others reach: little is
+    /// left to gain.
     fn good_enough(self) -> u16 {
         match self {
             Aim::Fast => 256,
@@ -84,9 +86,9 @@ impl Aim {
         }
     }
 
-    /// A slower one must be better by this much. Fast: 8 % of the page, about 330 bytes, is worth 1
-    /// to 9 us more per page; not more, because the heaps of CPython and node on which LZ4 wins are
-    /// also quicker to decompress with it. Dense: 4 %.
+    /// Minimum gain of a slower codec. Fast: 8 % of the page, about 330 bytes, is worth 1 to 9 us
+    /// more per page; not more, because the heaps of CPython and node on which LZ4 wins also
+    /// decompress faster with it. Dense: 4 %.
     fn worth(self) -> u16 {
         match self {
             Aim::Fast => 82,
@@ -115,10 +117,10 @@ struct RegionChoice {
     aim: Aim,
     /// Pages left until the next sample.
     until_sample: u16,
-    /// Length of the current wait while skipping.
+    /// Pages in the current wait between two samples while skipping.
     skip: u16,
     failures: u8,
-    /// The codec in use failed and of the other nothing good is known.
+    /// The codec in use failed, and no other codec has a good score: sample soon.
     ask_soon: bool,
     known: bool,
 }
@@ -148,13 +150,13 @@ impl RegionChoice {
     }
 }
 
-/// Running scores of up to 4096 regions in a fixed table of 96 KiB.
+/// Running scores of up to 4096 regions, in a fixed table of 96 KiB.
 pub struct CodecSelector {
     regions: Box<[RegionChoice]>,
 }
 
 impl CodecSelector {
-    /// Knows nothing yet: the first page of every region is a sample.
+    /// Empty: the first page of each region is a sample.
     pub fn new() -> CodecSelector {
         CodecSelector { regions: vec![UNKNOWN; SLOTS].into_boxed_slice() }
     }
@@ -167,7 +169,7 @@ impl CodecSelector {
         }
         if region.aim != aim {
             (region.aim, region.scores) = (aim, [ONE; CODECS_MAX]);
-            // What is hopeless for one is hopeless for the other.
+            // A region that is incompressible for one aim is so for the other.
             region.ask_soon = region.failures < FAILURES_TO_SKIP;
         }
         let skipping = region.failures >= FAILURES_TO_SKIP;
@@ -187,10 +189,9 @@ impl CodecSelector {
         }
     }
 
-    /// Tells the outcome of one compression: lengths in bytes, `None` if it did not get below its
-    /// limit.
+    /// Reports the result of one compression: lengths in bytes; `None` if it reached its limit.
     ///
-    /// Codecs that the region does not weigh, and regions displaced meanwhile, are ignored.
+    /// Codecs that the region does not weigh and regions displaced meanwhile are ignored.
     pub fn record(&mut self, region_key: u64, codec: CodecId, in_len: usize, out_len: Option<usize>) {
         let region = self.slot(region_key);
         if region.key != region_key || !region.known || in_len == 0 {
@@ -199,8 +200,8 @@ impl CodecSelector {
         let now = out_len.map_or(ONE, |out| (out.min(in_len) * usize::from(ONE) / in_len) as u16);
         let Some(i) = region.aim.codecs().iter().position(|&c| c == codec) else { return };
         let others = (0..CODECS_MAX).any(|other| other != i && region.scores[other] != ONE);
-        // A quarter of the way: four pages of new contents turn a verdict. From "hopeless" it
-        // jumps.
+        // Each result counts a quarter: four pages of new contents turn a verdict. The first result
+        // of a codec, and one after "incompressible", replaces the score.
         let score = &mut region.scores[i];
         *score = if *score == ONE { now } else { (3 * *score + now) / 4 };
         if out_len.is_some() {
@@ -219,8 +220,8 @@ impl CodecSelector {
     }
 
     fn slot(&mut self, key: u64) -> &mut RegionChoice {
-        // Fibonacci hashing: neighbouring regions spread, and the top bits depend on all bits of
-        // the key.
+        // Fibonacci hashing: it spreads neighbouring regions, and the top bits depend on all bits
+        // of the key.
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros());
         &mut self.regions[hash as usize]
     }
@@ -237,8 +238,8 @@ mod tests {
     use super::*;
     use crate::PAGE;
 
-    /// Runs `pages` pages whose compressed lengths are given; counts (word-mask only, other only,
-    /// both, skipped).
+    /// Compresses `pages` pages with given lengths; counts (word-mask only, other only, both,
+    /// skipped).
     fn run_for(
         aim: Aim,
         c: &mut CodecSelector,

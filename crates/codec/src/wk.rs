@@ -1,11 +1,11 @@
-//! The compressors of Wilson and Kaplan for pages of words and pointers: what WKdm and WK4x4 share.
+//! Shared by WKdm and WK4x4, the compressors of Wilson and Kaplan for pages of words and pointers.
 //!
 //! P. R. Wilson, S. F. Kaplan, Y. Smaragdakis, "The Case for Compressed Caching in Virtual Memory
 //! Systems", USENIX 1999, section 2; S. F. Kaplan, "Compressed Caching and Modern Virtual Memory
-//! Simulation", thesis, 1999, chapter 2. A word of 32 bits is compared with a dictionary of the 16
-//! words seen last, more or less: it is zero, equals one of them, has its upper 22 bits, or is new.
+//! Simulation", thesis, 1999, chapter 2. A word of 32 bits is compared with a dictionary of 16
+//! recently seen words: it is zero, equals one of them, shares its upper 22 bits, or is new.
 //! Constants of the paper: words of 32 bits, 16 entries, 22 and 10 bits, tags of 2 bits. The two
-//! differ in how a word finds its entries ([`Entries`]).
+//! coders differ in how a word finds its entries ([`Entries`]).
 //!
 //! # Format
 //!
@@ -24,10 +24,10 @@
 use crate::{codec::Corrupt, lz::word32, MAX_UNIT};
 
 const MAX_WORDS: usize = MAX_UNIT / 4;
-/// Bits of a word that need not match.
+/// Low bits of a word that need not match.
 const LOW_BITS: u32 = 10;
 const LOW: u32 = (1 << LOW_BITS) - 1;
-/// What the dictionary is filled with at first: any word but zero, which has its own tag.
+/// Initial value of all entries: any word except zero, which has its own tag.
 pub(crate) const PRELOADED: u32 = 1;
 
 const ZERO: u8 = 0;
@@ -39,21 +39,21 @@ const EQUAL: u8 = 3;
 pub(crate) trait Entries {
     fn new() -> Self;
 
-    /// The entry, 0 to 15, that is worth a comparison most: one that equals `word`, else one that
-    /// has its upper bits, if there is one among those where `word` may be.
+    /// The best entry to compare with, 0 to 15: of the entries where `word` may be, one that equals
+    /// it, else one that shares its upper bits, else any.
     fn find(&self, word: u32) -> usize;
 
     fn at(&self, index: usize) -> u32;
 
-    /// `word` was equal to the entry, or had its upper bits: it takes its place.
+    /// `word` equals the entry or shares its upper bits, and replaces it.
     fn seen(&mut self, index: usize, word: u32);
 
     /// `word` is new.
     fn insert(&mut self, word: u32);
 }
 
-/// A number of 32 bits that depends on the upper 22 of a word. The authors look up 8 of them in a
-/// table of random numbers; this one takes all 22 (Fibonacci hashing).
+/// A hash of the upper 22 bits of a word. The authors look up 8 of them in a table of random
+/// numbers; this hash uses all 22 (Fibonacci hashing).
 #[inline]
 pub(crate) fn hash(word: u32) -> u32 {
     (word >> LOW_BITS).wrapping_mul(0x9e37_79b1)
@@ -73,7 +73,7 @@ pub(crate) struct Streams {
     words: Box<[u32; MAX_WORDS]>,
 }
 
-/// Lengths of the streams for these tags, bytes but for the counts.
+/// Lengths of the streams for given tags, as counts of items.
 struct Sizes {
     indices: usize,
     partial: usize,
@@ -188,7 +188,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Splits `src` into the streams. After `Ok` each has as much as the tags ask for.
+    /// Splits `src` into the streams. After `Ok` each is as long as the tags require.
     fn unpack(&mut self, src: &[u8], count: usize) -> Result<(), Corrupt> {
         let (packed, rest) = src.split_at_checked(count.div_ceil(4)).ok_or(Corrupt)?;
         for (four, packed) in self.tags.chunks_exact_mut(4).zip(packed) {

@@ -1,6 +1,6 @@
-//! How well the entropy of a page's first bytes tells that of the whole page, and what it
-//! compresses to: figures 5 and 6 of ezswap, on generated pages. `--nocapture` shows the
-//! correlations; `make bench-codecs` prints those of real heaps.
+//! How well the entropy of a page's first bytes predicts that of the whole page, and its compressed
+//! length: figures 5 and 6 of ezswap, on generated pages. `--nocapture` prints the correlations;
+//! `make bench-codecs` prints those of real heaps.
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::generate::{Rng, GENERATORS};
@@ -9,7 +9,7 @@ use memfit_codec::{entropy, CodecId, Worker, ENTROPY_BYTES, ENTROPY_MAX, PAGE};
 /// Pages of each kind.
 const EACH: usize = 60;
 
-/// Bits of a byte, by the formula.
+/// Entropy per byte in bits, by the formula.
 fn bits(bytes: &[u8]) -> f64 {
     let mut counts = [0u32; 256];
     bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
@@ -17,7 +17,7 @@ fn bits(bytes: &[u8]) -> f64 {
     -counts.iter().filter(|count| **count > 0).map(|count| part(count) * part(count).log2()).sum::<f64>()
 }
 
-/// Pearson's.
+/// Pearson's correlation.
 fn correlation(pairs: &[(f64, f64)]) -> f64 {
     let n = pairs.len() as f64;
     let (x, y) = pairs.iter().fold((0.0, 0.0), |(x, y), pair| (x + pair.0 / n, y + pair.1 / n));
@@ -46,8 +46,8 @@ fn s6_tells_the_entropy_of_the_page_and_the_ratio_of_lzo() {
             quarter.push((bits(&page[..ENTROPY_BYTES / 2]), whole));
             let len = worker.compress(CodecId::LZO, &page, &mut packed, PAGE).unwrap_or(PAGE);
             ratio.push((estimate, len as f64 / PAGE as f64));
-            // Made to mislead it: equal parts of all bytes in a row, and pages that end unlike they
-            // begin.
+            // Two kinds mislead it: all bytes equally often in sequence, and pages whose end
+            // differs from their start.
             if !["bytes-0-255", "half-random"].contains(&generator.name) {
                 usual.push((estimate, len as f64 / PAGE as f64));
             }
@@ -60,7 +60,7 @@ fn s6_tells_the_entropy_of_the_page_and_the_ratio_of_lzo() {
     assert!(ratio > 0.6 && usual > ratio && usual > 0.75, "{ratio} {usual}");
 }
 
-/// What it cannot see, so that nobody relies on it.
+/// What the estimate cannot see, so that nothing relies on it.
 #[test]
 fn s6_is_blind_to_order_and_to_the_rest_of_the_page() {
     let (mut worker, mut rng, mut packed) = (Worker::new(), Rng::new(9), vec![0; PAGE]);

@@ -15,7 +15,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// Decodes what LZO1X-1 and LZO1X-999 made; the second uses every instruction of the format.
+/// Decodes streams of LZO1X-1 and LZO1X-999; the latter use every instruction of the format.
 #[test]
 fn vectors_of_the_c_library() {
     let mut worker = Worker::new();

@@ -1,5 +1,4 @@
-//! The C library's LZO1X-1, if this machine has liblzo2: for comparison only. memfit does not use
-//! it.
+//! LZO1X-1 of the C library, if liblzo2 is installed: for comparison only. memfit does not use it.
 
 #![allow(unsafe_code)] // foreign functions
 
@@ -17,7 +16,7 @@ const WORK_WORDS: usize = 16384;
 type Compress = unsafe extern "C" fn(*const u8, usize, *mut u8, *mut usize, *mut c_void) -> c_int;
 type Decompress = unsafe extern "C" fn(*const u8, usize, *mut u8, *mut usize, *mut c_void) -> c_int;
 
-/// The library, and its working memory.
+/// The library and its working memory.
 pub struct LibLzo {
     compress: Compress,
     decompress: Decompress,
@@ -26,7 +25,7 @@ pub struct LibLzo {
 }
 
 impl LibLzo {
-    /// `None` where there is none.
+    /// `None` if the library is not installed.
     pub fn open() -> Option<LibLzo> {
         // SAFETY: terminated strings; loading this library runs no code of ours.
         let library = unsafe { dlopen(c"liblzo2.so.2".as_ptr(), RTLD_NOW) };
@@ -54,8 +53,8 @@ impl LibLzo {
         // The library's worst case.
         self.room.resize(src.len() + src.len() / 16 + 64 + 3, 0);
         let mut len = 0;
-        // SAFETY: the buffers have the lengths given and the worst case's; `work` has what LZO1X-1
-        // asks for.
+        // SAFETY: the buffers have the lengths given and that of the worst case; `work` has the
+        // size that LZO1X-1 needs.
         let result = unsafe {
             (self.compress)(src.as_ptr(), src.len(), self.room.as_mut_ptr(), &mut len, self.work.as_mut_ptr().cast())
         };

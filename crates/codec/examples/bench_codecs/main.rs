@@ -1,13 +1,13 @@
-//! Every codec on generated pages and on pages of real heaps: ratio, microseconds per page to
-//! compress and to decompress, as Markdown tables. `make bench-codecs` takes the samples and runs
-//! this.
+//! Every codec on generated pages and on pages of real heaps: ratio and microseconds per page to
+//! compress and to decompress, as Markdown tables. `make bench-codecs` collects the samples and
+//! runs this.
 //!
-//! `bench_codecs [DIRECTORY]`: each `NAME.pages` in it is a heap, runs of [`RUN`] pages that were
-//! neighbours.
+//! `bench_codecs [DIRECTORY]`: each `NAME.pages` in it is a heap, in runs of [`RUN`] neighbouring
+//! pages.
 //!
-//! Ratio is compressed / original length, where a page that does not shrink counts whole. Pages of
-//! one repeated word are left out: no codec ever sees them. The dictionary is trained on pages of
-//! the set, which are not measured then.
+//! Ratio is compressed / original length; a page that does not shrink counts with its original
+//! length. Same-filled pages are left out, because no codec ever sees them. The dictionary is
+//! trained on pages of the set, which are then not measured.
 
 mod liblzo;
 mod measure;
@@ -24,18 +24,18 @@ use std::{path::Path, sync::Arc};
 const RUN: usize = 16;
 /// Pages of each generator.
 const GENERATED: usize = 192;
-/// What is measured with longer units, too.
+/// Codecs that are also measured with longer units.
 const LONG: [&str; 8] = ["lz4", "lz4hc", "lzo", "deflate", "zstd-fast", "zstd", "zstd-strong", "word-mask"];
-/// Name of the library's column.
+/// Column of the library.
 const LIBRARY: &str = "C lzo1x-1";
 
-/// A set of pages, and what the codecs made of them.
+/// A set of pages, and the results of the codecs.
 pub struct Heap {
-    /// Of the table.
+    /// Name in the table.
     pub name: String,
-    /// By codec's name.
+    /// By name of the codec.
     pub figures: Vec<(String, Figures)>,
-    /// What is asked before, under the selective admission.
+    /// The entropy estimate, as used by admission.
     pub sample: Sample,
 }
 
@@ -45,7 +45,7 @@ impl Heap {
     }
 }
 
-/// All codecs on these pages, some of which train the dictionary.
+/// Measures all codecs on these pages, some of which train the dictionary.
 fn heap(name: &str, pages: &[&[u8]], library: &mut Option<LibLzo>) -> Heap {
     let pages: Vec<&[u8]> = pages.iter().copied().filter(|page| same_filled(page).is_none()).collect();
     let every = pages.len().div_ceil(TRAINING_PAGES).max(2);
@@ -96,7 +96,7 @@ fn tables(what: &str, sets: &[Heap]) {
     });
 }
 
-/// What the entropy of the first bytes costs and tells.
+/// Cost and accuracy of the entropy estimate.
 fn sample_table(what: &str, sets: &[Heap]) {
     println!("\n{what}: entropy of 512 bytes, before a page is compressed by {}\n", sample::CODEC);
     let columns = ["estimate", "ratio", "us", "us to compress", "part", "correlation of estimate and ratio"];
@@ -123,7 +123,7 @@ fn sample_table(what: &str, sets: &[Heap]) {
     print("entropy of 512 bytes", &all, ours, theirs);
 }
 
-/// Mean over the sets: each program counts the same.
+/// Mean over the sets, with equal weights.
 fn mean(times: impl Iterator<Item = Time>) -> String {
     let times: Vec<Time> = times.collect();
     let of = |part: fn(&Time) -> f64| times.iter().map(part).sum::<f64>() / times.len().max(1) as f64;

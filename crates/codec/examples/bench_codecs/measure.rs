@@ -4,10 +4,10 @@ use crate::liblzo::LibLzo;
 use memfit_codec::{CodecId, Worker};
 use std::{hint::black_box, time::Instant};
 
-/// Passes over a set, of which the median counts.
+/// Passes over a set; the median is reported.
 const PASSES: usize = 5;
-/// Pages that are compressed for their time: many enough that no codec learns them by heart, few
-/// enough for the slow ones.
+/// Pages in a time measurement: enough that the CPU does not learn them, and few enough for slow
+/// codecs.
 pub const TIMED_PAGES: usize = 512;
 
 /// Microseconds per page: median, least and most of the passes.
@@ -18,14 +18,14 @@ pub struct Time {
     pub most: f64,
 }
 
-/// What one codec did with one set.
+/// Results of one codec on one set.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Compressed lengths, by unit; the original length where it did not shrink.
+    /// Compressed lengths by unit; the original length if a unit did not shrink.
     pub lens: Vec<usize>,
     pub original: usize,
     pub compress: Time,
-    /// Of the units that shrank; nothing if there was none.
+    /// Over the units that shrank; `None` if there was none.
     pub decompress: Option<Time>,
 }
 
@@ -78,7 +78,7 @@ pub fn time(pages: f64, mut pass: impl FnMut()) -> Time {
     Time { median: times[PASSES / 2], least: times[0], most: times[PASSES - 1] }
 }
 
-/// Figures of `coder` on these units, and a check that it restores each of them.
+/// Results of `coder` on these units; checks that it restores each of them.
 pub fn measure(coder: &mut Coder<'_>, units: &[&[u8]]) -> Figures {
     let longest = units.iter().map(|unit| unit.len()).max().unwrap_or(0);
     let original: usize = units.iter().map(|unit| unit.len()).sum();

@@ -1,14 +1,14 @@
-//! What rules of choice would make of the real heaps: which codecs to weigh, and how much better a
+//! Results of selection rules on the real heaps: which codecs to weigh, and how much better a
 //! slower one must be.
 //!
-//! As in the codec selector: the first is taken up to the score "good enough", else each slower one
-//! that is better than the best so far by "worth". Here the verdict is by the mean of a run of
-//! pages, samples cost nothing, and times are the least of the passes: what else runs on the
-//! machine only adds.
+//! As in the codec selector: the first codec is used up to the score "good enough", else each
+//! slower one that beats the best so far by "worth". Here the verdict is by the mean of a run of
+//! pages, samples cost nothing, and times are the minimum of the passes, since other load on the
+//! machine only adds time.
 
 use crate::Heap;
 
-/// A rule: its codecs, quickest first, and its two numbers in parts of 1024.
+/// A rule: its codecs, fastest first, and its two numbers in parts of 1024.
 pub struct Rule {
     pub name: &'static str,
     pub codecs: &'static [&'static str],
@@ -44,7 +44,7 @@ pub static RULES: &[Rule] = &[
     dense("cold", &["zstd-strong-trained"]),
 ];
 
-/// Ratio, us to compress and us to decompress per page, over all heaps alike.
+/// Ratio, us to compress and us to decompress per page; all heaps have equal weight.
 pub fn apply(rule: &Rule, heaps: &[Heap], run: usize) -> (f64, f64, f64) {
     let mut sums = (0.0, 0.0, 0.0);
     for heap in heaps {

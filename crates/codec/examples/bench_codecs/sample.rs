@@ -1,4 +1,4 @@
-//! The entropy of a page's first bytes beside lzo: what it costs, and how well it tells the ratio.
+//! The entropy estimate compared with lzo: its cost, and how well it predicts the ratio.
 
 use crate::measure::{time, Figures, Time, TIMED_PAGES};
 use memfit_codec::{entropy, ENTROPY_MAX};
@@ -7,15 +7,15 @@ use std::hint::black_box;
 /// The codec that it is compared with.
 pub const CODEC: &str = "lzo";
 
-/// Of one set of pages.
+/// Results for one set of pages.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// The ratio that it lets expect of each page, and that of lzo.
+    /// Estimated ratio and lzo's ratio of each page.
     pub ratios: Vec<(f64, f64)>,
     pub time: Time,
 }
 
-/// Entropies of these pages, which became `lzo`.
+/// Estimates for these pages, with the results of lzo.
 pub fn sample(pages: &[&[u8]], lzo: &Figures) -> Sample {
     let estimate = |page: &[u8]| f64::from(entropy(page)) / f64::from(ENTROPY_MAX);
     let pairs = pages.iter().zip(&lzo.lens);
@@ -29,7 +29,7 @@ pub fn sample(pages: &[&[u8]], lzo: &Figures) -> Sample {
     Sample { ratios, time }
 }
 
-/// Pearson's; nothing if either side is always the same.
+/// Pearson's correlation; `None` if either side is constant.
 pub fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     let (x, y) = means(pairs);
     let sum = |f: &dyn Fn(f64, f64) -> f64| pairs.iter().map(|pair| f(pair.0 - x, pair.1 - y)).sum::<f64>();

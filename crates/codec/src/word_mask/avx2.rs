@@ -1,7 +1,7 @@
 //! The word-mask coder with AVX2: eight words at a time, the same bytes as [`super::portable`].
 //!
-//! Memory is touched only through slices with checked bounds (a few predictable branches per
-//! group); `unsafe` is there for the instruction set alone.
+//! Memory is accessed only through slices with checked bounds (a few predictable branches per
+//! group); `unsafe` is needed for the instruction set alone.
 
 #![allow(unsafe_code)] // vector instructions
 
@@ -11,7 +11,7 @@ use std::arch::x86_64::*;
 
 /// Whether this CPU can run [`encode`] and [`decode`].
 pub(super) fn available() -> bool {
-    // Miri knows too few of the instructions.
+    // Miri supports too few of the instructions.
     !cfg!(miri) && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
 }
 
@@ -100,14 +100,14 @@ unsafe fn encode_avx2(src: &[u8], s: &mut Scratch, limit: usize) -> Option<Used>
                 _mm_storel_epi64(room.as_mut_ptr().cast(), _mm_shuffle_epi8(codes, gather));
                 used.codes += mask.count_ones() as usize;
 
-                // A product with 0x0101.. sums bytes: byte j holds the length of words 0 to j, at
+                // A product with 0x0101.. sums bytes: byte j has the length of words 0 to j, at
                 // most 32.
                 let ends =
                     (_mm_cvtsi128_si64(_mm_shuffle_epi8(lengths, codes)) as u64).wrapping_mul(0x0101_0101_0101_0101);
                 let starts = ends << 8;
                 let room: &mut [u8; 36] = array_mut(&mut s.payload, used.payload);
                 for (j, word) in group.chunks_exact(4).enumerate() {
-                    // A whole word each; the next one overwrites what is too much. The mask is for
+                    // A whole word each; the next one overwrites the excess. The mask is a hint for
                     // the compiler.
                     let at = (starts >> (8 * j) & 31) as usize;
                     room[at..at + 4].copy_from_slice(word);
@@ -186,7 +186,7 @@ unsafe fn decode_group(
         let high = _mm_loadu_si128(array::<16>(payload, *at_payload + half as usize).as_ptr().cast());
         *at_payload += (ends >> 56) as usize;
 
-        // Each lane's bytes 0 to 3: where they start, and which of them the payload holds.
+        // Bytes 0 to 3 of each lane: where they start, and which of them the payload holds.
         let to_lanes = _mm256_setr_epi8(
             0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, //
             4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7,
@@ -198,8 +198,8 @@ unsafe fn decode_group(
         let bytes = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), _mm256_add_epi8(start, byte));
         let bytes = _mm256_and_si256(bytes, held);
 
-        // Index of the predictor relative to this group: negative means an earlier group. Only the
-        // low three bits select a lane, which is what -8..-1 (prev) and -16..-9 (prev2) need.
+        // Index of the predictor relative to this group; negative in an earlier group. Only the low
+        // three bits select a lane, as -8..-1 (prev) and -16..-9 (prev2) need.
         let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
         let mut from = _mm256_sub_epi32(lane, distance);
         let before = _mm256_blendv_epi8(
@@ -211,8 +211,8 @@ unsafe fn decode_group(
         let outside = _mm256_cmpgt_epi32(zero, from);
         let mut x = _mm256_or_si256(bytes, _mm256_and_si256(before, _mm256_and_si256(predicted, outside)));
 
-        // Predictors within the group form chains of up to eight; follow them by doubling. `keep`
-        // is what a lane still lacks and takes from lane `from`.
+        // Predictors within the group form chains of up to eight; pointer doubling resolves them.
+        // `keep` is what a lane still lacks and takes from lane `from`.
         let mut keep = _mm256_andnot_si256(outside, predicted);
         for _ in 0..3 {
             x = _mm256_or_si256(x, _mm256_and_si256(_mm256_permutevar8x32_epi32(x, from), keep));

@@ -1,13 +1,12 @@
 //! The word-mask coder with AVX-512: sixteen words at a time, the same bytes as
 //! [`super::portable`].
 //!
-//! Two groups fill a register, so the sixteen words before are one register, too, and every
-//! predictor is within reach of a shift over both. VBMI2 moves bytes together and apart by a mask:
-//! what takes tables with [`super::avx2`] are single instructions here. (Ice Lake, Zen 4 and
-//! later.)
+//! Two groups fill a register, so the sixteen preceding words are one register, too, and a shift
+//! over both reaches every predictor. VBMI2 compresses and expands bytes by a mask: what takes
+//! tables in [`super::avx2`] is a single instruction here. (Ice Lake, Zen 4 and later.)
 //!
-//! Memory is touched only through slices with checked bounds; `unsafe` is there for the instruction
-//! set alone.
+//! Memory is accessed only through slices with checked bounds; `unsafe` is needed for the
+//! instruction set alone.
 
 #![allow(unsafe_code)] // vector instructions
 #![allow(clippy::incompatible_msrv, reason = "build.rs leaves this file out for compilers without these intrinsics")]
@@ -28,7 +27,7 @@ pub(super) fn available() -> bool {
     if cfg!(memfit_avx512_model) {
         return true;
     }
-    // Miri knows too few of the instructions.
+    // Miri supports too few of the instructions.
     !cfg!(miri)
         && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -52,7 +51,7 @@ pub(super) fn decode(s: &Scratch, dst: &mut [u8]) {
 }
 
 /// Best code of each lane: the greatest whose predictor differs from `x` in no more bytes than the
-/// payload holds. `prev` are the sixteen words before.
+/// payload holds. `prev` has the sixteen preceding words.
 #[cfg_attr(not(memfit_avx512_model), target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt"))]
 #[inline]
 #[allow(unused_unsafe)] // calls of intrinsics without pointers are safe in a newer Rust than ours may be
@@ -94,7 +93,7 @@ unsafe fn classify(x: __m512i, prev: __m512i) -> __m512i {
     }
 }
 
-/// Which bytes of the sixteen words the payload holds, from each word's length.
+/// Mask of the bytes of the sixteen words that the payload holds, from each word's length.
 #[cfg_attr(not(memfit_avx512_model), target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt"))]
 #[inline]
 #[allow(unused_unsafe)]
@@ -119,7 +118,7 @@ unsafe fn encode_avx512(src: &[u8], s: &mut Scratch, limit: usize) -> Option<Use
             let block: [u8; BLOCK] = group_at(src, b);
             let x = _mm512_loadu_si512(block.as_ptr().cast());
             let mask = _mm512_test_epi32_mask(x, x);
-            // A second group beyond the end is zero, and nobody reads its mask.
+            // A second group beyond the end is zero, and its mask is never read.
             *array_mut(&mut s.masks, 2 * b) = mask.to_le_bytes();
             if mask != 0 {
                 let codes = _mm512_cvtepi32_epi8(classify(x, prev));
@@ -165,7 +164,7 @@ unsafe fn decode_avx512(s: &Scratch, dst: &mut [u8]) {
                 at_payload += held.count_ones() as usize;
                 x = _mm512_maskz_expand_epi8(held, _mm512_loadu_si512(payload.as_ptr().cast()));
 
-                // Where the predictor is; below 0 in `prev`, of which the low four bits select the
+                // Index of the predictor; negative in `prev`, where the low four bits select the
                 // lane.
                 let mut from = _mm512_sub_epi32(lane, distance);
                 let predicted = _mm512_test_epi32_mask(distance, distance);
@@ -174,8 +173,8 @@ unsafe fn decode_avx512(s: &Scratch, dst: &mut [u8]) {
                 let before = _mm512_maskz_permutexvar_epi32(outside, from, prev);
                 x = _mm512_or_si512(x, _mm512_and_si512(before, lacking));
 
-                // Predictors within the block form chains of up to sixteen; follow them by
-                // doubling. `keep` is what a lane still lacks and takes from lane `from`.
+                // Predictors within the block form chains of up to sixteen; pointer doubling
+                // resolves them. `keep` is what a lane still lacks and takes from lane `from`.
                 let mut keep = _mm512_maskz_mov_epi32(predicted & !outside, lacking);
                 for _ in 0..4 {
                     x = _mm512_or_si512(x, _mm512_and_si512(_mm512_permutexvar_epi32(from, x), keep));

@@ -1,6 +1,6 @@
-//! The instructions that [`super::avx512`] uses, in plain Rust after Intel's description of each,
-//! so that the coder can be tested on a CPU without them: `RUSTFLAGS="--cfg memfit_avx512_model"
-//! cargo test -p memfit-codec --lib word_mask`.
+//! A model of the instructions that [`super::avx512`] uses, in plain Rust after Intel's description
+//! of each. It tests the coder on a CPU without them: `RUSTFLAGS="--cfg memfit_avx512_model" cargo
+//! test -p memfit-codec --lib word_mask`.
 #![allow(unsafe_code, missing_docs, non_camel_case_types, clippy::too_many_arguments)] // loads and stores, and their names
 #![allow(clippy::missing_safety_doc, reason = "as the real ones")]
 
@@ -85,7 +85,7 @@ pub fn _mm512_mask_mov_epi32(src: __m512i, k: __mmask16, a: __m512i) -> __m512i 
 pub fn _mm512_maskz_mov_epi32(k: __mmask16, a: __m512i) -> __m512i {
     _mm512_mask_mov_epi32(_mm512_setzero_si512(), k, a)
 }
-/// Bytes within each 128 bits; 0 where the index's top bit is set.
+/// Shuffles bytes within each 128 bits; 0 where the index's top bit is set.
 pub fn _mm512_shuffle_epi8(a: __m512i, b: __m512i) -> __m512i {
     __m512i(std::array::from_fn(|i| if b.0[i] & 0x80 != 0 { 0 } else { a.0[i / 16 * 16 + usize::from(b.0[i] & 15)] }))
 }

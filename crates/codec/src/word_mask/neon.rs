@@ -1,12 +1,12 @@
 //! The word-mask coder with NEON: eight words at a time in two registers, the same bytes as
 //! [`super::portable`].
 //!
-//! Table lookups of NEON give 0 for an index beyond their registers, which spares most masks: a
-//! predictor is looked for in the two groups before, then in the group itself, by one byte index,
-//! and found in one of them.
+//! NEON table lookups give 0 for an index beyond their registers, which makes most masks
+//! unnecessary: one byte index looks for a predictor in the two preceding groups and then in the
+//! group itself, and finds it in exactly one of them.
 //!
-//! Memory is touched only through slices with checked bounds; `unsafe` is there for the instruction
-//! set alone.
+//! Memory is accessed only through slices with checked bounds; `unsafe` is needed for the
+//! instruction set alone.
 
 #![allow(unsafe_code)] // vector instructions
 
@@ -19,7 +19,7 @@ type Group = [uint32x4_t; 2];
 
 /// Whether this CPU can run [`encode`] and [`decode`].
 pub(super) fn available() -> bool {
-    // Miri knows too few of the instructions.
+    // Miri supports too few of the instructions.
     !cfg!(miri) && std::arch::is_aarch64_feature_detected!("neon")
 }
 
@@ -38,8 +38,7 @@ pub(super) fn decode(s: &Scratch, dst: &mut [u8]) {
 }
 
 /// Best code of each of four lanes: the greatest whose predictor differs from `x` in no more bytes
-/// than the payload holds. `before` are the four words before, and those before them, up to the
-/// sixteenth.
+/// than the payload holds. `before` has the preceding sixteen words, the nearest four first.
 #[target_feature(enable = "neon")]
 #[inline]
 #[allow(unused_unsafe)] // calls of intrinsics without pointers are safe in a newer Rust than ours may be
@@ -113,14 +112,14 @@ unsafe fn encode_neon(src: &[u8], s: &mut Scratch, limit: usize) -> Option<Used>
                 vst1_u8(room.as_mut_ptr(), vtbl1_u8(codes, gather));
                 used.codes += mask.count_ones() as usize;
 
-                // A product with 0x0101.. sums bytes: byte j holds the length of words 0 to j, at
+                // A product with 0x0101.. sums bytes: byte j has the length of words 0 to j, at
                 // most 32.
                 let lengths = vbic_u8(vqtbl1_u8(lengths, codes), is_zero);
                 let ends = vget_lane_u64::<0>(vreinterpret_u64_u8(lengths)).wrapping_mul(0x0101_0101_0101_0101);
                 let starts = ends << 8;
                 let room: &mut [u8; 36] = array_mut(&mut s.payload, used.payload);
                 for (j, word) in group.chunks_exact(4).enumerate() {
-                    // A whole word each; the next one overwrites what is too much. The mask is for
+                    // A whole word each; the next one overwrites the excess. The mask is a hint for
                     // the compiler.
                     let at = (starts >> (8 * j) & 31) as usize;
                     room[at..at + 4].copy_from_slice(word);
@@ -211,8 +210,8 @@ unsafe fn decode_group(
             let held = vcgtq_u8(vqtbl1q_u8(per_lane, lane), in_lane);
             let start = vqtbl1q_u8(starts, lane);
             let low = vandq_u8(vqtbl2q_u8(bytes, vaddq_u8(start, in_lane)), held);
-            // The predictor's byte counted from that of this group, below 0 in an earlier one: 64
-            // bytes are before. Distance 0 is the byte itself, and no predictor.
+            // Byte index of the predictor relative to this group; negative in the 64 bytes before
+            // it. Distance 0 is the byte itself: no predictor.
             let distance = vqtbl1q_u8(per_lane, vaddq_u8(lane, vdupq_n_u8(8)));
             from[h] = vsubq_u8(vld1q_u8(BYTE[h].as_ptr()), vshlq_n_u8::<2>(distance));
             let predicted = vqtbl4q_u8(before, vaddq_u8(from[h], vdupq_n_u8(64)));
@@ -220,8 +219,8 @@ unsafe fn decode_group(
             let inside = vandq_u8(vtstq_u8(distance, distance), vcltq_u8(from[h], vdupq_n_u8(32)));
             keep[h] = vbicq_u8(inside, held);
         }
-        // Predictors within the group form chains of up to eight; follow them by doubling. `keep`
-        // is what a byte still lacks and takes from byte `from`.
+        // Predictors within the group form chains of up to eight; pointer doubling resolves them.
+        // `keep` is what a byte still lacks and takes from byte `from`.
         for _ in 0..3 {
             let (all, lacking) = (uint8x16x2_t(x[0], x[1]), uint8x16x2_t(keep[0], keep[1]));
             let origin = uint8x16x2_t(from[0], from[1]);

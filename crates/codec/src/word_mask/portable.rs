@@ -1,4 +1,5 @@
-//! The word-mask coder in plain safe Rust: the reference for the format, and the one Miri runs.
+//! The word-mask coder in plain safe Rust: the reference for the format, and the coder that Miri
+//! runs.
 
 use super::{group_at, Scratch, Used, DISTANCE, GROUP, LANES, LENGTH};
 
@@ -7,7 +8,7 @@ type Window = [u32; 3 * LANES];
 /// Index of the current group in a [`Window`].
 const NOW: usize = 2 * LANES;
 
-/// Bits that code `c` takes from its payload; the others come from the predictor.
+/// Mask of the bits that code `c` takes from its payload; the others come from the predictor.
 fn payload_bits(code: usize) -> u32 {
     ((1u64 << (8 * u32::from(LENGTH[code]))) - 1) as u32
 }
@@ -19,7 +20,7 @@ fn predictor(window: &Window, word: usize, code: usize) -> u32 {
     }
 }
 
-/// Splits `src` into streams; `None` as soon as they cannot get below `limit` bytes.
+/// Splits `src` into streams; `None` as soon as they cannot be shorter than `limit` bytes.
 pub(super) fn encode(src: &[u8], s: &mut Scratch, limit: usize) -> Option<Used> {
     let mut window: Window = [0; 3 * LANES];
     let mut used = Used { codes: 0, payload: 0 };

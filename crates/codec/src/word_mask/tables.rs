@@ -1,10 +1,10 @@
-//! What the coders with vectors share: tables of byte moves, and arrays borrowed from slices.
+//! Shared by the vector coders: tables of byte moves, and arrays borrowed from slices.
 #![allow(dead_code, reason = "each processor family uses its part")]
 
 /// `GATHER[m]` moves the bytes at the set bits of `m` to the front.
 pub(super) static GATHER: [[u8; 8]; 256] = tables().0;
-/// `SPREAD[m]` moves the front bytes to the set bits of `m`; 0x80 (which a shuffle turns to 0)
-/// elsewhere.
+/// `SPREAD[m]` moves the front bytes to the set bits of `m`; elsewhere it has 0x80, which a shuffle
+/// turns into 0.
 pub(super) static SPREAD: [[u8; 8]; 256] = tables().1;
 
 const fn tables() -> ([[u8; 8]; 256], [[u8; 8]; 256]) {

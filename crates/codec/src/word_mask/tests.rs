@@ -2,13 +2,13 @@ use super::*;
 use crate::generate::{Rng, GENERATORS};
 use std::io::Write;
 
-/// Every coder that this CPU can run; those that it cannot are named once, loudly.
+/// Every coder that this CPU can run; reports the others once, on stderr.
 fn coders() -> Vec<WordMask> {
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {
         for coder in Coder::ALL.iter().filter(|coder| !coder.available()) {
             let text = format!("word-mask with {coder:?}: this CPU has no such instructions\n");
-            // Past the capture of the test harness, which hides what passing tests say.
+            // Bypasses the test harness, which captures the output of passing tests.
             let _ = std::io::stderr().write_all(format!("SKIPPED {text}").as_bytes());
             if let Some(path) = std::env::var_os("MEMFIT_TEST_SKIPPED") {
                 let file = std::fs::File::options().append(true).create(true).open(path);
@@ -19,7 +19,7 @@ fn coders() -> Vec<WordMask> {
     Coder::ALL.iter().filter(|coder| coder.available()).map(|&coder| WordMask::new(coder)).collect()
 }
 
-/// All coders on `src`: the same packed bytes, and every decoder restores them.
+/// All coders on `src`: they must pack the same bytes, and every decoder must restore them.
 fn agree(coders: &mut [WordMask], src: &[u8]) {
     let mut a = vec![0; 2 * src.len() + 64];
     let mut b = a.clone();
@@ -50,7 +50,7 @@ fn coders_agree_on_pages_and_odd_lengths() {
     }
 }
 
-/// Words drawn so that every code, and chains of predictions within a group, are common.
+/// Words for which every code, and chains of predictions within a group, are common.
 #[test]
 fn coders_agree_on_chains() {
     let (mut coders, mut rng) = (coders(), Rng::new(4));
