@@ -170,13 +170,13 @@ impl std::fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
-/// All contexts and scratch memory of one thread. What a codec needs is made when it is first used:
-/// at most about 1 MiB for those that [`crate::Aim`] weighs, and a thread that only decompresses
-/// needs less than a fifth of that.
+/// All contexts and scratch memory of one thread. Each codec's memory is allocated at its first
+/// use: at most about 1 MiB for the codecs that [`crate::Aim`] weighs. A thread that only
+/// decompresses needs less than a fifth of that.
 pub struct Worker {
     /// Family of each id, so that a lookup on the fault path is two bounds checks.
     families: [Option<u8>; CODEC_IDS],
-    /// Of each family, at the number of its first codec.
+    /// Codecs by family, at the number of the family's first codec.
     codecs: [Option<Box<dyn Codec>>; CODEC_IDS],
     dictionaries: Arc<Dictionaries>,
 }
@@ -202,8 +202,8 @@ impl Worker {
     /// Compresses `src` into the start of `dst` and returns the compressed length in bytes, which
     /// is `< limit`.
     ///
-    /// `None`: `src` did not get below `limit` bytes (what `dst` then holds is unspecified), or the
-    /// codec's dictionary is not there.
+    /// `None`: the result would not be shorter than `limit` bytes (then the contents of `dst` are
+    /// unspecified), or the codec's dictionary does not exist.
     ///
     /// # Panics
     ///

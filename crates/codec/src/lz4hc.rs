@@ -12,8 +12,8 @@ use std::os::raw::{c_char, c_int, c_void};
 /// The library's default, and the kernel's: hash chains of up to 256 candidates.
 const LEVEL: c_int = 9;
 
-// Stable API of liblz4 but for `fastReset`, which is exported by static builds such as lz4-sys's;
-// not declared by it.
+// Stable API of liblz4, except `fastReset`, which static builds such as lz4-sys's export; lz4-sys
+// does not declare it.
 extern "C" {
     fn LZ4_sizeofStateHC() -> c_int;
     fn LZ4_initStreamHC(buffer: *mut c_void, size: usize) -> *mut c_void;

@@ -1,20 +1,19 @@
 //! LZO1X, the format of the kernel's `lzo` and of liblzo2's LZO1X-1 and LZO1X-999, in safe Rust.
 //!
-//! Both directions are written from the description of the bit stream in Linux'
-//! `Documentation/staging/lzo.rst` (version 0: without the run lengths of lzo-rle), not from
-//! anybody's code. The decoder reads whatever conforms; the encoder is of the kind of LZO1X-1:
-//! greedy, one candidate by a hash of four bytes, longer steps where nothing repeats. The bytes
-//! differ from those of liblzo2, their number hardly; `tests/lzo.rs` checks both directions against
-//! it.
+//! Both directions are written from the description of the bit stream in Linux's
+//! `Documentation/staging/lzo.rst` (version 0: without the run lengths of lzo-rle), not from other
+//! code. The decoder reads any conforming stream. The encoder is of the kind of LZO1X-1: greedy,
+//! one candidate by a hash of four bytes, longer steps where nothing repeats. Its bytes differ from
+//! those of liblzo2, but hardly in number; `tests/lzo.rs` checks both directions against liblzo2.
 //!
-//! Why not a crate: `lzo1x` and `rust-lzo` are under the GPL, `lzokay` is slow and wants room for
-//! the worst case, `lzo` decodes only.
+//! Why no crate: `lzo1x` and `rust-lzo` are under the GPL, `lzokay` is slow and needs a worst-case
+//! buffer, `lzo` only decodes.
 //!
 //! # Format
 //!
-//! A stream of instructions. *State* is the number of literals of the last one: 0 to 3, or 4 for
-//! "four or more". S is the number of literals that follow a match. A length of 0 in its field goes
-//! on in bytes: 255 for each zero byte, and the first other one.
+//! A stream of instructions. *State* is the number of literals of the previous instruction: 0 to 3,
+//! or 4 for "four or more". S is the number of literals that follow a match. If the field of a
+//! length is 0, the length continues in bytes: 255 for each zero byte, then the first other byte.
 //!
 //! | first byte | | then | means |
 //! |---|---|---|---|
@@ -26,7 +25,7 @@
 //! | `01LDDDSS` | | H | 3 + L bytes from H·8 + D + 1 |
 //! | `1LLDDDSS` | | H | 5 + L bytes from H·8 + D + 1 |
 //!
-//! Only the very first byte may be above 17 and mean (byte − 17) literals.
+//! Only the first byte of the stream may be above 17 and mean (byte − 17) literals.
 
 use crate::{
     codec::{Codec, CodecId, Corrupt},
@@ -38,13 +37,13 @@ use crate::{
 /// units.
 const TABLE_LOG: u32 = 13;
 const TABLE_LOG_PAGE: u32 = 12;
-/// Shortest match that is looked for.
+/// Shortest match that the encoder searches.
 const MATCH_MIN: usize = 4;
 /// Farthest matches of the three forms that the encoder writes.
 const NEAR: usize = 0x800;
 const MIDDLE: usize = 0x4000;
 const FAR: usize = 0xbfff;
-/// After 32 bytes without a match every second place is looked at, after 64 every third.
+/// After 32 bytes without a match every second position is examined, after 64 every third.
 const STEP_LOG: usize = 5;
 
 const END: [u8; 3] = [0x11, 0, 0];
@@ -97,7 +96,7 @@ fn write_literals(out: &mut Out<'_>, literals: &[u8]) -> Option<()> {
     match literals.len() {
         0 => return Some(()),
         n @ 1..=238 if out.len() == 0 => out.push(17 + n as u8)?,
-        // In the last match, whose field is empty.
+        // In the last match, whose S field is still 0.
         n @ 1..=3 => *out.back(2) |= n as u8,
         n @ 4..=18 => out.push(n as u8 - 3)?,
         n => {
@@ -203,7 +202,7 @@ mod tests {
         decode(In::new(stream), &mut out).map(|()| out)
     }
 
-    /// Each form of the table by hand, also those that our encoder never writes.
+    /// Each form of the table by hand, also those that the encoder never writes.
     #[test]
     fn every_instruction() {
         let literals: Vec<u8> = (0..16).collect();

@@ -1,9 +1,9 @@
 //! WK4x4: the coder of Wilson and Kaplan with a set-associative dictionary; see [`crate::wk`] for
 //! papers and format.
 //!
-//! Four sets of four words, each set in the order of last use; the hash of a word's upper 22 bits
-//! says which set. A new word takes the place of the one that was not used for the longest. An
-//! index is 4 · set + place in that order.
+//! Four sets of four words. Each set is in the order of last use; the hash of a word's upper 22
+//! bits selects the set. A new word replaces the least recently used one. An index is 4 · set +
+//! place in that order.
 
 use crate::{
     codec::{Codec, CodecId, Corrupt},
@@ -20,7 +20,8 @@ impl SetAssociative {
         (hash(word) >> (32 - SETS_LOG)) as usize * WAYS
     }
 
-    /// Puts `word` in front of its set; what is before `index` moves back by one, `index` is gone.
+    /// Puts `word` at the front of its set; the words before `index` move back by one, and the one
+    /// at `index` is gone.
     #[inline]
     fn move_to_front(&mut self, index: usize, word: u32) {
         let front = index - index % WAYS;

@@ -1,8 +1,7 @@
 //! WKdm: the coder of Wilson and Kaplan with a direct-mapped dictionary; see [`crate::wk`] for
 //! papers and format.
 //!
-//! A word may be in one place only, that of the hash of its upper 22 bits, and replaces what is
-//! there.
+//! The hash of a word's upper 22 bits gives its only place; a word replaces the entry there.
 
 use crate::{
     codec::{Codec, CodecId, Corrupt},

@@ -1,5 +1,5 @@
-//! Every codec of the table: round trips over all kinds of pages, and input that no compressor
-//! made.
+//! Every codec of the table: round trips over all kinds of pages, and decoding of bytes that no
+//! compressor made.
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::{
@@ -22,13 +22,13 @@ fn round_trip(worker: &mut Worker, codec: CodecId, src: &[u8]) -> Option<Box<[u8
     let limit = src.len();
     assert_eq!(worker.compress(codec, src, &mut dst, limit), Some(n));
     assert!(*packed == dst[..n], "same input, same output");
-    // LZ4 and zstd want a few bytes more than they use, so a limit of n + 1 may or may not do.
+    // LZ4 and zstd need a few bytes more than the result has, so a limit of n + 1 may fail.
     let tight = worker.compress(codec, src, &mut dst, n + 1);
     assert!(tight.is_none_or(|m| m <= n), "{codec:?}");
     Some(packed)
 }
 
-/// A damaged encoding may decode to anything or be refused, and nothing else may happen.
+/// A damaged encoding may decode to anything or be refused; nothing else may happen.
 fn abuse(worker: &mut Worker, codec: CodecId, packed: &[u8], len: usize, rng: &mut Rng) {
     let mut out = vec![0; len].into_boxed_slice();
     let mut bad: Box<[u8]> = packed.into();
@@ -44,7 +44,7 @@ fn abuse(worker: &mut Worker, codec: CodecId, packed: &[u8], len: usize, rng: &m
     }
     let noise: Box<[u8]> = (0..rng.below(200)).map(|_| rng.next() as u8).collect();
     let _ = worker.decompress(codec, &noise, &mut out);
-    // A true encoding, but of another length.
+    // A valid encoding, but of another length.
     let mut other = vec![0; 8 * (1 + rng.below(1024) as usize)].into_boxed_slice();
     if other.len() != len {
         let _ = worker.decompress(codec, packed, &mut other);
@@ -82,7 +82,7 @@ fn damaged_input() {
                 (generator.fill)(&mut rng, &mut src);
                 if let Some(packed) = round_trip(&mut worker, codec.id, &src) {
                     abuse(&mut worker, codec.id, &packed, src.len(), &mut rng);
-                    // And the worker still works.
+                    // The worker still works.
                     round_trip(&mut worker, codec.id, &src);
                 }
             }
@@ -127,7 +127,7 @@ fn each_dictionary_reads_what_it_wrote_and_no_other() {
             let Some(len) = writer.compress(id, &page, &mut packed, PAGE) else { continue };
             kept.push((id, page, packed[..len].to_vec()));
         }
-        // Those that were written with older dictionaries as well.
+        // Also pages that were written with older dictionaries.
         for (id, page, packed) in &kept {
             assert_eq!(reader.decompress(*id, packed, &mut out), Ok(()));
             assert!(out == *page, "{id:?} restored other bytes");
@@ -162,8 +162,8 @@ fn a_dictionary_makes_pages_like_its_samples_smaller() {
             others.chunks(PAGE).map(|page| worker.compress(id, page, &mut packed, PAGE).unwrap_or(PAGE)).sum()
         };
         let (plain, trained) = (sum(CodecId::ZSTD), sum(CodecId::ZSTD_TRAINED));
-        // Not for every kind: small integers come out larger, which is why plain zstd is still
-        // asked.
+        // Not for every kind: small integers come out larger, which is why the selector still tries
+        // plain zstd.
         if trained * 10 < plain * 9 {
             smaller.push(generator.name);
         }
@@ -174,7 +174,7 @@ fn a_dictionary_makes_pages_like_its_samples_smaller() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Mixtures: pieces of different kinds of pages, at any multiple of 8.
+    /// Mixtures: pieces of different kinds of pages, at any multiple of 8 bytes.
     #[test]
     fn round_trips(seed: u64, pieces in prop::collection::vec((0..GENERATORS.len(), 1usize..200), 1..8)) {
         let mut worker = trained_worker();

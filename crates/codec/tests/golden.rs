@@ -1,9 +1,9 @@
-//! What each codec makes of fixed bytes: a change of a format, or of a library, is noticed.
+//! Compressed bytes of fixed inputs, to detect a change of a format or of a library.
 //!
 //! A line of `vectors/golden.txt` is a codec, length and checksum of its compressed page, and the
-//! bytes of a small unit. The bytes must be read for ever, whoever writes differently since.
-//! `MEMFIT_BLESS=1` writes the file; a codec's bytes may change in it only if the old ones are
-//! still read.
+//! bytes of a small unit. These bytes must be readable for ever, even if the encoder writes others.
+//! `MEMFIT_BLESS=1` writes the file; a codec's bytes may change in it only if the old ones can
+//! still be read.
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::generate::{trained_worker, Rng, GENERATORS};
@@ -24,7 +24,7 @@ fn fixed(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Dictionaries live as long as a run, so what is written with one need not be read later.
+/// Dictionaries live as long as a run, so later runs need not read bytes written with one.
 fn is_trained(name: &str) -> bool {
     name.ends_with("-trained")
 }

@@ -1,16 +1,16 @@
 //! word-mask: memfit's word-pattern coder for pages of integers, pointers and small objects.
 //!
-//! A relative of WKdm and BDI made for vector registers. WKdm looks words up in a hashed
-//! dictionary, one word after the other; here a word is compared with its predecessors at a few
-//! *fixed distances*, which eight lanes can do at once, and which fit what memory holds: arrays
-//! (distance 1 or 2), records of 16, 32, 48 and 64 bytes (4, 8, 12, 16), pointer halves (2). On
-//! heap pages of CPython and node this also packs tighter than WKdm's dictionary.
+//! A relative of WKdm and BDI, made for vector registers. WKdm looks words up in a hashed
+//! dictionary, one word after the other. Here a word is compared with its predecessors at a few
+//! *fixed distances*: eight lanes can do that at once, and the distances fit what memory holds:
+//! arrays (distance 1 or 2), records of 16, 32, 48 and 64 bytes (4, 8, 12, 16), pointer halves (2).
+//! On heap pages of CPython and node this also packs tighter than WKdm's dictionary.
 //!
 //! # Format
 //!
 //! The input is a sequence of little-endian 32-bit *words* in *groups* of eight; the last group is
-//! padded with zero words, and sixteen zero words are imagined before the first. Four streams
-//! follow each other without a header; all lengths follow from the original length and the earlier
+//! padded with zero words, and sixteen zero words are assumed before the first. Four streams follow
+//! each other without a header; all lengths follow from the original length and the earlier
 //! streams:
 //!
 //! | stream | content |
@@ -20,10 +20,10 @@
 //! | codes | one nibble per such word, low nibble first; an unused last nibble is 0 |
 //! | payload | the low 0 to 4 bytes of each such word, as its code says |
 //!
-//! A code names a predictor, the word `distance` words earlier (distance 0: the value 0), and how
-//! many low bytes differ from it; the bytes above are the predictor's. Codes are ordered by gain,
-//! and the encoder takes the greatest that fits, so the encoding of an input is unique: all
-//! [`Coder`]s must agree byte for byte.
+//! A code names a predictor, the word `distance` words earlier (distance 0: the value 0), and the
+//! number of low bytes in the payload; the bytes above are the predictor's. Codes are ordered by
+//! gain, and the encoder takes the greatest that fits. So the encoding of an input is unique, and
+//! all [`Coder`]s must agree byte for byte.
 //!
 //! Cost for 4 KiB: 16 bytes of map, up to 128 of masks, half a byte and the payload per non-zero
 //! word.
@@ -54,7 +54,7 @@ const LANES: usize = 8;
 const GROUP: usize = LANES * 4;
 const MAX_GROUPS: usize = MAX_UNIT / GROUP;
 const MAX_WORDS: usize = MAX_UNIT / 4;
-/// Room after each scratch stream: both coders move whole registers and then advance by less.
+/// Room after each scratch stream: the coders move whole registers and then advance by less.
 const SLACK: usize = 64;
 
 /// Distance in words from which each code predicts; 0 predicts zero. At most 16.
@@ -80,7 +80,7 @@ struct Used {
     payload: usize,
 }
 
-/// The same work with different instructions.
+/// Implementations of the coder with different instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coder {
     Portable,
@@ -93,7 +93,7 @@ enum Coder {
 }
 
 impl Coder {
-    /// All that there are for this processor family, slowest first.
+    /// All coders for this processor family, slowest first.
     const ALL: &'static [Coder] = &[
         Coder::Portable,
         #[cfg(target_arch = "x86_64")]
@@ -104,7 +104,7 @@ impl Coder {
         Coder::Neon,
     ];
 
-    /// Whether this CPU has its instructions.
+    /// Whether this CPU has the coder's instructions.
     fn available(self) -> bool {
         match self {
             Coder::Portable => true,
@@ -117,15 +117,16 @@ impl Coder {
         }
     }
 
-    /// The fastest that this CPU has and that makes the right bytes.
+    /// The fastest coder that this CPU has and that makes the right bytes.
     fn best() -> Coder {
         static BEST: OnceLock<Coder> = OnceLock::new();
         let usable = |coder: &Coder| coder.available() && (coder.is_proven() || coder.agrees());
         *BEST.get_or_init(|| Coder::ALL.iter().copied().rfind(usable).unwrap_or(Coder::Portable))
     }
 
-    /// Whether its tests have run on such a CPU, or an emulated one. With AVX-512 only on a model
-    /// of the instructions: so it is compared with the portable one once in each process.
+    /// Whether the coder's tests have run on a real or emulated CPU of its kind. AVX-512 was only
+    /// tested on a model of the instructions, so each process compares it once with the portable
+    /// coder.
     fn is_proven(self) -> bool {
         match self {
             #[cfg(all(target_arch = "x86_64", memfit_avx512))]
@@ -134,15 +135,15 @@ impl Coder {
         }
     }
 
-    /// Whether it makes of some pages what the portable one makes, and restores them: half a
-    /// millisecond.
+    /// Whether the coder compresses some pages to the same bytes as the portable one, and restores
+    /// them; takes half a millisecond.
     fn agrees(self) -> bool {
         let (mut rng, mut words) = (Rng::new(512), [0u32; PAGE / 4]);
         let (mut portable, mut other) = (WordMask::new(Coder::Portable), WordMask::new(self));
         let (mut a, mut b, mut out) = ([0; 2 * PAGE], [0; 2 * PAGE], [0; PAGE]);
         (0..8).all(|_| {
             for i in 0..words.len() {
-                // Repetitions at all distances, in part, and chains of them.
+                // Partial repetitions at all distances, and chains of them.
                 let before = words[i - (rng.below(17) as usize).min(i)];
                 let differs = ((1u64 << (8 * rng.below(5))) - 1) as u32;
                 words[i] = if rng.below(5) == 0 { 0 } else { before ^ (rng.next() as u32 & differs) };
@@ -224,7 +225,7 @@ fn pack(s: &Scratch, groups: usize, used: Used, out: &mut [u8]) -> Option<usize>
 
     let mut at = 0;
     for &mask in masks {
-        // Without a branch on the data: an unmapped mask is overwritten by the next one.
+        // Without a branch on the data: the next mask overwrites one that is 0.
         if let Some(slot) = packed_masks.get_mut(at) {
             *slot = mask;
         }
@@ -280,17 +281,17 @@ fn unpack(src: &[u8], len: usize, s: &mut Scratch) -> Result<Used, Corrupt> {
     Ok(Used { codes, payload: wanted })
 }
 
-/// Codes whose lengths add up to no more than a byte holds.
+/// Number of codes whose lengths add up to at most a byte's maximum.
 const LENGTH_BLOCK: usize = 32;
 
-/// Sum of [`LENGTH`] over at most [`LENGTH_BLOCK`] codes, by comparisons because the compiler can
-/// vectorise those.
+/// Sum of [`LENGTH`] over at most [`LENGTH_BLOCK`] codes, by comparisons, which the compiler can
+/// vectorise.
 fn payload_length(codes: &[u8]) -> usize {
     let length = |c: u8| u8::from(c < 1) + u8::from(c < 4) + u8::from(c < 6) + u8::from(c < 10);
     usize::from(codes.iter().fold(0u8, |sum, &c| sum + length(c)))
 }
 
-/// Block `i` of `src`, a group or two; the last one may be short and is padded with zeros.
+/// Block `i` of `src`, one or two groups; the last one may be short and is padded with zeros.
 fn group_at<const N: usize>(src: &[u8], i: usize) -> [u8; N] {
     let mut group = [0; N];
     let rest = &src[i * N..];
