@@ -1,9 +1,9 @@
 //! Schemes: one choice on each axis, and numbers.
 //!
-//! A scheme is read from TOML and `--set key=value` overrides, and checked strictly: an unknown
-//! key, a wrong type, a number out of range or an impossible combination is an error that says
-//! where it is and what is allowed. A key that is left out has its default, which is that of the
-//! preset `memfit`.
+//! A scheme is read from TOML and `--set key=value` overrides, and checked strictly. An unknown
+//! key, a wrong type, a number out of range or an impossible combination is an error, which names
+//! its place and the allowed values. A missing key has its default, the value in the preset
+//! `memfit`.
 //!
 //! Everything is driven by tables: [`AXES`] and [`NUMBERS`] are the keys with their help, and
 //! parsing, messages, listing and [`Scheme::to_toml`] walk them. A new choice is a line in an
@@ -23,7 +23,7 @@ use toml::de::DeTable;
 
 pub use error::{Origin, Problem, SchemeError};
 
-/// A scheme that is built in.
+/// A built-in scheme.
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
@@ -31,7 +31,7 @@ pub struct Preset {
     pub text: &'static str,
 }
 
-/// Every preset; the first is the default.
+/// All presets; the first is the default.
 pub static PRESETS: &[Preset] = &[
     Preset { name: "memfit", text: include_str!("../../../schemes/memfit.toml") },
     Preset { name: "swap", text: include_str!("../../../schemes/swap.toml") },
@@ -59,7 +59,7 @@ pub struct Choice {
     pub help: &'static str,
 }
 
-/// An axis; its choice is the key `NAME.kind`, or just `NAME` in overrides.
+/// An axis. Its choice is the key `NAME.kind`; overrides may use just `NAME`.
 pub struct Axis {
     /// Name in TOML.
     pub name: &'static str,
@@ -71,12 +71,12 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Its choices.
+    /// All choices of the axis.
     pub fn choices(&self) -> impl Iterator<Item = Choice> {
         (0..).map_while(self.choice)
     }
 
-    /// The choice of a scheme.
+    /// The choice that a scheme makes.
     pub fn chosen(&self, scheme: &Scheme) -> Choice {
         (self.choice)((self.get)(scheme)).expect("a scheme holds choices of the table only")
     }
@@ -86,11 +86,11 @@ impl Axis {
 pub struct Number {
     /// Dotted name in TOML.
     pub key: &'static str,
-    /// What it does.
+    /// One line of help.
     pub help: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// Value if it is left out.
+    /// Value of a missing key.
     pub default: u32,
     /// Smallest value.
     pub min: u32,
@@ -107,7 +107,7 @@ impl Number {
     }
 }
 
-/// Makes the type of an axis: a variant, its name in TOML and its help on each line.
+/// Defines the type of an axis: one variant per line, with its name in TOML and its help.
 macro_rules! axis {
     ($(#[$doc:meta])* $type:ident { $($variant:ident $name:literal $help:literal,)+ }) => {
         $(#[$doc])*
@@ -117,7 +117,7 @@ macro_rules! axis {
         }
 
         impl $type {
-            /// Every choice, in the order of the variants.
+            /// All choices, in the order of the variants.
             pub const ALL: &[$type] = &[$($type::$variant,)+];
             const CHOICES: &[Choice] = &[$(Choice { name: $name, help: $help },)+];
 
@@ -200,9 +200,9 @@ axis! {
 /// One choice on each axis, and numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scheme {
-    /// Its name.
+    /// Name of the scheme.
     pub name: String,
-    /// One line about it.
+    /// One-line description.
     pub summary: String,
     /// Axis `classes`.
     pub classes: Classes,
@@ -222,12 +222,11 @@ pub struct Scheme {
     pub swap_format: SwapFormatScheme,
     /// Axis `codec`.
     pub codec: Codec,
-    /// How much one fault brings back.
+    /// How many pages a fault brings.
     pub fault: FaultScheme,
 }
 
-/// Makes the part of a [`Scheme`] that has numbers. What they mean and their units are in
-/// [`NUMBERS`].
+/// Defines a part of [`Scheme`] that has numbers. [`NUMBERS`] has their meaning and units.
 macro_rules! part {
     ($(#[$doc:meta])* $type:ident { $($field:ident: $field_type:ty,)+ }) => {
         $(#[$doc])*
@@ -281,13 +280,13 @@ part! {
     Codec { kind: CodecKind, same_filled: u32, }
 }
 part! {
-    /// How much one fault brings back, see [`NUMBERS`].
+    /// How many pages a fault brings, see [`NUMBERS`].
     FaultScheme { around_pages: u32, zero_run_pages: u32, }
 }
 
 impl PoolScheme {
-    /// What a pool over a frame area of `area_frames`, of which it may use `limit_frames`, is made
-    /// from.
+    /// Parameters of a pool over a frame area of `area_frames` frames, of which it may use
+    /// `limit_frames`.
     pub fn params(&self, area_frames: u32, limit_frames: u32) -> PoolParams {
         PoolParams {
             area_frames,
@@ -300,14 +299,14 @@ impl PoolScheme {
         }
     }
 
-    /// An empty pool over such an area.
+    /// An empty pool with these parameters.
     pub fn make(&self, area_frames: u32, limit_frames: u32) -> Box<dyn Pool> {
         (self.kind.make)(&self.params(area_frames, limit_frames))
     }
 }
 
 impl ReplacementScheme {
-    /// Without anything known, for a pool of so many frames.
+    /// The replacement mode, empty, for a pool of at most `limit_frames` frames.
     pub fn make(&self, limit_frames: u32) -> ReplacementMode {
         (self.kind.make)(&PolicyParams {
             seed: u64::from(self.seed),
@@ -499,7 +498,7 @@ impl Default for Scheme {
 
 impl Scheme {
     /// Reads a scheme from TOML, then applies overrides `KEY=VALUE` in order. Combinations are
-    /// checked last, so that two overrides may pass through an impossible one.
+    /// checked at the end, so that an impossible combination may occur between two overrides.
     pub fn parse(text: &str, overrides: &[String]) -> Result<Scheme, SchemeError> {
         let scheme = Scheme { name: "unnamed".into(), summary: String::new(), ..Scheme::default() };
         let mut builder = Builder { scheme, origins: Vec::new() };
@@ -524,7 +523,7 @@ impl Scheme {
         Some(Scheme::parse(preset.text, overrides))
     }
 
-    /// Commented TOML that parses to the same scheme.
+    /// TOML with comments that parses to the same scheme.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         comment(
@@ -557,7 +556,7 @@ impl Scheme {
     }
 }
 
-/// Tables of the TOML: the axes, then what only has numbers.
+/// Tables of the TOML: the axes, then tables that only have numbers.
 fn sections() -> impl Iterator<Item = &'static str> {
     let axes = AXES.iter().map(|axis| axis.name);
     let mut others: Vec<&str> = NUMBERS.iter().filter_map(|number| Some(number.key.split_once('.')?.0)).collect();
@@ -566,7 +565,7 @@ fn sections() -> impl Iterator<Item = &'static str> {
     axes.chain(others)
 }
 
-/// Numbers of a table, and their names in it.
+/// Numbers of a table, with their names in it.
 fn numbers_of(section: &str) -> impl Iterator<Item = (&'static Number, &'static str)> + '_ {
     NUMBERS.iter().filter_map(move |number| {
         let (of, field) = number.key.split_once('.')?;

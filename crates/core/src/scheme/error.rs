@@ -1,4 +1,4 @@
-//! What can be wrong with a scheme, and how it is said.
+//! Errors in a scheme, and their messages.
 
 use std::fmt;
 
@@ -34,9 +34,9 @@ pub enum Problem {
 /// An error in a scheme.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemeError {
-    /// Where. Of values that exclude each other, the one given last.
+    /// Place of the error. If values exclude each other, the one given last.
     pub origin: Origin,
-    /// What.
+    /// The error.
     pub problem: Problem,
 }
 

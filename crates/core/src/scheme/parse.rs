@@ -1,4 +1,4 @@
-//! From TOML and overrides to a scheme: every key is checked against the tables.
+//! Builds a scheme from TOML and overrides; checks every key against the tables.
 
 use super::error::{Origin, Problem, SchemeError};
 use super::rules::RULES;
@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 pub(super) enum Value {
     Integer(i128),
     Text(String),
-    /// From an override: its type is that of the key.
+    /// From an override: the key determines its type.
     Raw(String),
     Other(&'static str),
 }
@@ -25,7 +25,7 @@ impl Value {
     }
 }
 
-/// A scheme under construction, and which keys were set where.
+/// A scheme under construction, and where each key was set.
 pub(super) struct Builder {
     pub scheme: Scheme,
     pub origins: Vec<(String, Origin)>,
@@ -34,7 +34,7 @@ pub(super) struct Builder {
 impl Builder {
     pub(super) fn table(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) -> Result<(), SchemeError> {
         let mut entries: Vec<_> = table.iter().collect();
-        // The table is sorted by name; the first error in the file is the one to report.
+        // The TOML parser sorts a table by name; the first error in the file must be reported.
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
             let origin = Origin::Line(line_of(text, key.span().start));
@@ -91,7 +91,7 @@ impl Builder {
     }
 }
 
-/// Keys that could stand where `key` does.
+/// Keys that are valid in place of `key`.
 fn siblings(key: &str) -> Vec<String> {
     let section = key.split_once('.').and_then(|(section, _)| sections().find(|name| *name == section));
     let Some(section) = section else {

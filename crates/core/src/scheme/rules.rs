@@ -4,13 +4,13 @@ use super::{AdmissionKind, PoolScheme, RoutingKind, Scheme, Sizing, SizingKind, 
 
 /// A combination of values that cannot work.
 pub(super) struct Rule {
-    /// The keys it is about.
+    /// The keys of the combination.
     pub keys: &'static [&'static str],
-    /// What is wrong with a scheme, if anything.
+    /// Why a scheme breaks the rule; `None` if it does not.
     pub broken: fn(&Scheme) -> Option<String>,
 }
 
-/// Each is checked when all keys have their values.
+/// All rules. They are checked when all keys have their values.
 pub(super) static RULES: &[Rule] = &[
     Rule {
         keys: &["sizing.low_percent", "sizing.high_percent"],
