@@ -326,8 +326,8 @@ impl Core {
         self.pool_control.swap && matches!(self.pool_control.mode, ReplacementMode::Nobody)
     }
 
-    /// Closes the pool to all new zpages, or opens it again; then pages that could go to the swap
-    /// tier do. Without effect if the swap format is batches.
+    /// Closes the pool to new zpages, or opens it again. While it is closed, new pages go to the
+    /// swap tier if it takes them. Without effect if the swap format is batches.
     pub fn close_pool(&mut self, closed: bool) {
         self.record(&CoreCall::ClosePool { closed });
         self.pool_control.closed = closed;

@@ -67,8 +67,8 @@ impl Object {
         usize::from((self.tag & GROUP) >> GROUP_SHIFT)
     }
 
-    /// Whether the duel counts the object. It counts only compressed ones: raw objects bypass the
-    /// pool and say nothing about the order in which pages should leave it.
+    /// Whether the duel counts the object. It counts only compressed ones: raw objects say nothing
+    /// about the order in which pages should leave the pool.
     fn counts(&self) -> bool {
         self.codec != 0
     }

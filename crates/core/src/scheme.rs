@@ -86,7 +86,7 @@ impl Axis {
 pub struct Number {
     /// Dotted name in TOML.
     pub key: &'static str,
-    /// One line of help.
+    /// Help text.
     pub help: &'static str,
     /// Its unit.
     pub unit: &'static str,

@@ -71,7 +71,7 @@ pub struct Encoder {
 pub struct Decoder<'a> {
     bytes: &'a [u8],
     last: Last,
-    /// Flags of the call that is being read.
+    /// Flags of the call that is being read, and the number of pages of its answer.
     flags: u8,
     answered: u32,
     procs: Vec<ProcId>,

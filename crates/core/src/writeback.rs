@@ -16,7 +16,7 @@ use crate::swap_log::{stored_bytes, SegmentId};
 /// (SWAP_CLUSTER_MAX).
 const RAW_PAGES: usize = 32;
 
-/// When the pool is full, one frame in AHEAD_PART leaves at once, and at most AHEAD_FRAMES.
+/// When the pool is full, one in AHEAD_PART of its frames leaves at once, at most AHEAD_FRAMES.
 const AHEAD_PART: u32 = 64;
 const AHEAD_FRAMES: u32 = 16;
 
