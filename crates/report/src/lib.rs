@@ -52,6 +52,7 @@ pub struct Report {
     /// Names and values that describe the run: command, budget, scheme, version.
     #[serde(default)]
     pub facts: Vec<(String, String)>,
+    /// In the order of the page.
     pub sections: Vec<Section>,
 }
 
@@ -166,6 +167,7 @@ pub struct Figure {
     pub y: Axis,
     /// Places of the values, the same for all series.
     pub places: Places,
+    /// One row of values for each line or bar.
     pub series: Vec<Series>,
     /// Marked places along x: vertical lines.
     #[serde(default)]

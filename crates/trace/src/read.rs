@@ -129,6 +129,7 @@ impl<R: Read> Reader<R> {
         Ok(Reader { from, offset, head, context, stored: Vec::new(), raw: Vec::new(), ended: false })
     }
 
+    /// The head of the recording.
     pub fn head(&self) -> &Head {
         &self.head
     }
