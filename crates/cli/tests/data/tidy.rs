@@ -8,7 +8,7 @@ const MARKDOWN_COLUMNS: usize = 120;
 const COMMENT_COLUMNS: usize = 100;
 /// Lines of a Rust file, its tests at the end left out. Files that are tests may be longer.
 const FILE_LINES: usize = 800;
-/// Parts of names for which the project has another word; CONTRIBUTING.md has the list of terms.
+/// Parts of names for which the project has another word: see docs/terms.md.
 const OTHER_WORDS: [&str; 22] = [
     "brake",
     "chooser",
