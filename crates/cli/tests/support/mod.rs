@@ -140,20 +140,25 @@ impl Bench {
         path
     }
 
-    /// Compiles a C program in the directory; `None`, said loudly, when this compiler cannot.
+    /// Compiles a C program in the directory; `None`, said loudly, when this compiler cannot compile
+    /// any.
+    #[track_caller]
     pub fn compile(&self, compiler: &[&str], name: &str, source: &str) -> Option<PathBuf> {
-        let (input, output) = (self.file(&format!("{name}.c"), source), self.directory.join(name));
-        let mut command = Command::new(compiler[0]);
-        command.args(&compiler[1..]).args(["-O1", "-Wall", "-o"]).arg(&output).arg(&input).arg("-pthread");
-        let ran = process::run(command, &self.directory, &Limits::of(RUN_TIMEOUT));
-        if ran.code != Some(0) {
-            skip(
-                &self.name,
-                &format!("{} does not compile here; tests/setup may help:\n{}", compiler.join(" "), ran.err),
-            );
-            return None;
+        let output = self.directory.join(name);
+        let run = |input: &Path, output: &Path| {
+            let mut command = Command::new(compiler[0]);
+            command.args(&compiler[1..]).args(["-O1", "-Wall", "-o"]).arg(output).arg(input).arg("-pthread");
+            process::run(command, &self.directory, &Limits::of(RUN_TIMEOUT))
+        };
+        let ran = run(&self.file(&format!("{name}.c"), source), &output);
+        if ran.code == Some(0) {
+            return Some(output);
         }
-        Some(output)
+        let any = run(&self.file("any.c", "#include <stdio.h>\nint main(void) { return puts(\"\") < 0; }\n"), &output);
+        assert!(any.code != Some(0), "{name}.c does not compile:\n{}", ran.err);
+        let why = format!("{} does not compile here; tests/setup may help:\n{}", compiler.join(" "), any.err);
+        skip(&self.name, &why);
+        None
     }
 
     /// Runs a shell command line as it is.

@@ -105,7 +105,6 @@ static inline void wait_until_both_paged(size_t filled, pid_t other) {
 static inline void wait_until_paged(size_t filled) {
     wait_until_both_paged(filled, 0);
 }
-}
 
 // The exit status of a child, or -1 when a signal killed it.
 static inline int status_of(pid_t child) {
