@@ -1,4 +1,4 @@
-//! The fault thread of one process: reads its userfaultfd, tells the core of events, brings pages
+//! The fault thread of one process: reads its userfaultfd, reports events to the core, brings pages
 //! back.
 //!
 //! One thread does all of this for a process, so that no event can change the table while a fault
@@ -26,18 +26,18 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Most faults between two looks at the CPU of the faulting thread.
+/// Most faults between two checks of the faulting thread's CPU.
 const FOLLOW_EVERY: u32 = 64;
 
-/// What it takes to put pages together. Threads share few of them: there is one thread for each
-/// process.
+/// Buffers and contexts to put pages together. Fault threads share a few, because there is one
+/// thread for each process.
 pub struct FaultBuffers {
     worker: Worker,
     page_run: Aligned,
 }
 
 impl FaultBuffers {
-    /// Contexts are made at their first use.
+    /// Codec contexts are made at their first use.
     pub fn new(dictionaries: &Arc<Dictionaries>) -> FaultBuffers {
         FaultBuffers { worker: Worker::with(dictionaries), page_run: Aligned::new(RUN * 4096) }
     }
@@ -47,39 +47,39 @@ impl FaultBuffers {
 pub struct Server {
     shared: Arc<Shared>,
     proc: Arc<Proc>,
-    /// While the loads have contents: these are in it. Else all are zeros.
+    /// The bytes of `loads`; `None` if all of them are zeros.
     buffers: Option<FaultBuffers>,
-    /// Of the swap tier, if there is one.
+    /// Reads from the swap tier, if there is one.
     reader: Option<Reader>,
-    /// Faults that wait for what is being read.
+    /// Faults that wait for a read.
     reading: Vec<Waiting>,
     inbox: Inbox,
     loads: Vec<Load>,
     idle_class: bool,
     cpu: Option<usize>,
-    /// Of the thread that faulted last.
+    /// CPU of the thread that faulted last.
     stat: Option<(u32, TaskStat)>,
     order: Order,
     /// The thread whose fault is being served.
     served: u32,
-    /// Faults that wait for the end of a told fork.
+    /// Faults that wait for the end of an announced fork.
     postponed: Vec<Waiting>,
-    /// Faults until the next look at the CPU of the faulting thread.
+    /// Faults until the next check of the faulting thread's CPU.
     until_look: u32,
-    /// When the last fault was read.
+    /// When the fault that was served last was read.
     served_last: Instant,
     ahead: Vec<Stored>,
 }
 
-/// Pages that one fault brings back at most, zeros aside.
+/// Most pages that one fault brings back; pages of zeros can be more.
 const RUN: usize = 16;
 
-/// Longest wait for reclaim of one fault in a process that shares pages by fork: such a page is
-/// freed when it has been taken from all of them, which can take longer than anybody would wait,
-/// and until then each of them counts.
+/// Longest wait for reclaim of one fault in a process that shares pages by fork. A shared page is
+/// freed only when it has been evicted from all sharers; that can take longer than anybody would
+/// wait, and until then each of them counts.
 const SHARED_WAIT_MAX: Duration = Duration::from_secs(2);
-/// A wait of one fault for reclaim that the user is told of. It goes on: the budget is a promise,
-/// and reclaim says when it can free nothing.
+/// When one fault has waited this long for reclaim, the user is warned. The fault waits on: the
+/// budget is a promise, and reclaim reports when it can free nothing.
 const STALL: Duration = Duration::from_secs(10);
 const STALLED: &str =
     "programs wait for memory for seconds: they use more at once than the budget has room for; raise -m";
@@ -87,23 +87,22 @@ const STALLED: &str =
 /// Longest sleep without faults, ms.
 const IDLE_MS: i32 = 250;
 
-/// Buffers for reads are given back after so long without a fault.
+/// Read buffers are freed after this time without a fault.
 const RESTS_AFTER: Duration = Duration::from_secs(1);
 
-/// So long a MOVE never takes, unless its thread is stopped or does not get a CPU.
+/// A MOVE takes less than this, unless its thread is stopped or gets no CPU.
 const GATE_HELD: Duration = Duration::from_millis(20);
 
-/// How long an event that was read by accident, with the stub inside of a MOVE, waits for the end
-/// of that.
+/// An event was read by accident while the stub was inside of a MOVE: longest wait for its end.
 const STRAY_WAITS: Duration = Duration::from_secs(10);
 
-/// Looks for events that are to come, at the same distance, before they get rarer.
+/// Polls for expected events at [`FORK_LOOK`], before polls get rarer.
 const QUICK_ROUNDS: u32 = 20;
 
-/// How long the pager reads changes of other threads at a fork's end, if there is always one
-/// unread.
+/// Longest time that the pager reads changes of other threads at a fork's end, if an event is
+/// always unread.
 const CHANGES_TOLD: Duration = Duration::from_millis(50);
-/// Time between two looks for faults while the program forks.
+/// Time between two polls for faults while the program forks.
 const FORK_LOOK: Duration = Duration::from_micros(50);
 
 /// A fault that waits to be served.
@@ -112,12 +111,12 @@ struct Waiting {
     address: u64,
     tid: u32,
     since: Instant,
-    /// To write, to a page that is there and write-protected.
+    /// A write to a page that is present and write-protected.
     protected: bool,
 }
 
 impl Waiting {
-    /// A fault that was read then; anything else is given back.
+    /// A fault that was read at `since`; gives any other message back.
     fn of(message: Event, since: Instant) -> Result<Waiting, Event> {
         match message {
             Event::Fault { address, tid, protected, .. } => Ok(Waiting { address, tid, since, protected }),
@@ -125,7 +124,7 @@ impl Waiting {
         }
     }
 
-    /// A page that is wanted though nobody has touched it.
+    /// A page to bring back that nobody has touched.
     fn wanted(address: u64) -> Waiting {
         Waiting { address, tid: 0, since: Instant::now(), protected: false }
     }
@@ -135,7 +134,7 @@ impl Waiting {
 enum End {
     /// The process's memory is gone.
     Gone,
-    /// Something that must not be.
+    /// The process must die.
     Broken(Broken),
 }
 
@@ -187,13 +186,13 @@ impl Server {
             if !self.proc.expected().is_some_and(|fork| fork.may_wait(u32::MAX)) {
                 waiting.append(&mut self.postponed);
             }
-            // On one CPU the program ran before its wake-up returned, and its next fault is there
-            // already. If not, it runs on another, or waits for something else.
+            // On one CPU the program runs before the wake-up returns, so its next fault may be
+            // queued already. If not, it runs on another CPU or waits for something else.
             if self.drain_faults(&mut waiting)? == 0 && waiting.is_empty() {
                 self.wait()?;
             }
             self.reap(&mut waiting);
-            // In the order in which they came.
+            // In the order in which they were read.
             for fault in std::mem::take(&mut waiting) {
                 self.served_last = fault.since;
                 self.fault(fault, &mut waiting)?;
@@ -201,10 +200,10 @@ impl Server {
         }
     }
 
-    /// Until there is something to do.
+    /// Waits until there is something to do.
     fn wait(&mut self) -> Result<(), End> {
         let wait = match self.idle_wait() {
-            // The event of its fork ends when it runs again, which makes nothing readable.
+            // A fork event ends when the parent runs again, which makes no descriptor readable.
             _ if !self.proc.newborn.lock().unwrap().is_empty() => 1,
             _ if self.proc.dead.load(Relaxed) => 2,
             wait => wait,
@@ -232,7 +231,7 @@ impl Server {
         Ok(())
     }
 
-    /// How long to wait for faults, ms, when none are there.
+    /// How long to wait for faults, ms.
     fn idle_wait(&mut self) -> i32 {
         let Some(reader) = &mut self.reader else { return IDLE_MS };
         if self.reading.is_empty() && self.served_last.elapsed() > RESTS_AFTER {
@@ -244,17 +243,17 @@ impl Server {
         IDLE_MS
     }
 
-    /// Faults whose bytes have come are tried again.
+    /// Retries the faults whose bytes have arrived.
     fn reap(&mut self, waiting: &mut Vec<Waiting>) {
-        // With nothing under way there would be nothing to wait for.
+        // Without a read under way no answer would wake them.
         if self.reader.as_mut().is_some_and(|reader| reader.reap() || !reader.busy()) {
             waiting.append(&mut self.reading);
         }
     }
 
-    /// Whether the page's bytes are in the swap tier and not at hand; then they are being read,
-    /// with those that will be wanted next. Else, how many pages from this one on could be filled
-    /// at once.
+    /// `Err` if the page's bytes are in the swap tier and not at hand: they are being read, with
+    /// those of the pages expected next. Else, how many pages from this one on can be filled at
+    /// once.
     fn read_first(&mut self, page: Page) -> Result<u32, ()> {
         let Some(reader) = self.reader.as_mut().filter(|_| self.shared.has_swapped()) else { return Ok(u32::MAX) };
         let mut ahead = std::mem::take(&mut self.ahead);
@@ -269,12 +268,10 @@ impl Server {
                 reader.want(&ahead);
                 Err(())
             }
-            // What comes after is read while the program is busy with these, and not in their
-            // place.
+            // Later pages are read while the program works on these, and do not replace them.
             (all, known) => {
                 ahead[..known].iter().for_each(|&stored| reader.keep(stored));
-                // Long reads, and not one for the few pages that have come into sight since the
-                // last fault.
+                // Long reads, not one for the few pages that came into range since the last fault.
                 let coming = ahead[known..].iter().take_while(|&&stored| reader.have(stored) == Have::Coming).count();
                 if all - known - coming >= most / 2 || known + coming < most / 4 {
                     reader.want(&ahead[known + coming..]);
@@ -286,7 +283,7 @@ impl Server {
         answer
     }
 
-    /// Serves one fault to its end. Others that are read meanwhile are added to `more`.
+    /// Serves one fault to its end. Adds faults that are read meanwhile to `more`.
     fn fault(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
         let page = Page::of(fault.address);
         self.served = fault.tid;
@@ -318,8 +315,8 @@ impl Server {
         Ok(())
     }
 
-    /// Serves a fault on a page that is missing. False if others go first: the fault is then with
-    /// those that wait for a read or are postponed.
+    /// Serves a fault on a missing page. False if it must wait: it is then in `reading` or
+    /// `postponed`.
     fn serve_missing(
         &mut self,
         fault: Waiting,
@@ -355,7 +352,7 @@ impl Server {
                 Fault::Present => self.verify_present(page)?,
                 Fault::Evicting => {
                     if !self.drain_batch()? {
-                        // Others need not wait for it.
+                        // Other faults need not wait for this one.
                         self.postponed.push(fault);
                         return Ok(false);
                     }
@@ -375,7 +372,7 @@ impl Server {
                 self.postponed.push(fault);
                 return Ok(false);
             }
-            // An event is pending: the table may change, and more faults may come.
+            // An event is unread: the table may change, and more faults may come.
             self.drain(more)?;
             if self.proc.uffd.gone() {
                 return Err(End::Gone);
@@ -383,13 +380,13 @@ impl Server {
         }
     }
 
-    /// The program writes to a page that is write-protected: the stub takes it from a read-only
-    /// mapping, or has left it there. When the mapping is as it was, the writer tries again: it
-    /// gets SIGSEGV, or another fault if the page is outside by now.
+    /// The program writes to a write-protected page: the stub is taking it from a read-only
+    /// mapping, or left it protected. When the mapping is as before, the writer tries again. It
+    /// gets SIGSEGV, or another fault if the page is evicted by now.
     fn unprotect(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
         let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
         loop {
-            // With `io` held the page comes into no batch.
+            // With `io` held the page enters no batch.
             let io = proc.io.lock().unwrap();
             if !matches!(self.shared.lock().core.entry(proc.id, page), Entry::Evicting(_)) {
                 match proc.uffd.unprotect(page.address()) {
@@ -420,9 +417,9 @@ impl Server {
         }
     }
 
-    /// The program has touched the bounce window: some read, or lock, all that they have. It finds
-    /// zeros. The stub does not take such a page for one that it has moved: no MOVE runs now, and
-    /// before the next one it empties the window.
+    /// The program has touched the bounce window: some programs read or lock all of their memory.
+    /// It finds zeros. The stub cannot mistake that page for a moved one: no MOVE runs now, and the
+    /// stub empties the window before the next one.
     fn window_touched(&mut self, fault: Waiting) -> Result<(), End> {
         let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
         let Some(ring) = proc.ring() else { return Ok(()) };
@@ -443,15 +440,15 @@ impl Server {
                 return Ok(());
             }
             Fill::Gone => return Err(End::Gone),
-            // It is there, or the stub has the window unregistered for the moment: then the kernel
-            // fills it.
+            // The page is present, or the stub has unregistered the window for a moment and the
+            // kernel fills it.
             _ => {}
         }
         proc.uffd.wake(page.address(), 4096);
         Ok(())
     }
 
-    /// A fault is served: what accesses cost that are recorded.
+    /// Records the cost of a served access, if accesses are recorded.
     fn sampled(&self, page: Page, source: Option<Source>, since: Instant) {
         if let (Some(sampling), Some(source)) = (&self.shared.sampling, source) {
             if sampling.faulted(self.proc.id, page, &source, since.elapsed(), self.idle_class) {
@@ -460,7 +457,8 @@ impl Server {
         }
     }
 
-    /// A thread of the program has something to say about its forks, and waits.
+    /// A thread of the program touched the fork doorbell: it has left a notice in the ring, and
+    /// waits.
     fn doorbell(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
         let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
         let Some(fork) = proc.ring().map(|ring| &ring.fork) else { return Ok(()) };
@@ -468,7 +466,7 @@ impl Server {
             let (start, end) = (fork.start.load(Relaxed) & !4095, fork.end.load(Relaxed) & !4095);
             (start, end.max(start))
         };
-        // Once for each: a program that reads all of its memory has nothing to say.
+        // Each notice is read once: a program that reads all of its memory leaves none.
         match fork.what.swap(0, SeqCst) {
             FORK_BEGINS if !proc.forking.load(Relaxed) => {
                 let token = self.fork_begins(fault.tid, more)?;
@@ -501,8 +499,8 @@ impl Server {
         }
     }
 
-    /// A fork is about to happen. From here to its end nothing is taken, so what is in memory after
-    /// this is in the child.
+    /// A fork is announced. Nothing is evicted from here to its end, so the child has everything
+    /// that is present after this. Returns the fork's token.
     fn fork_begins(&mut self, forker: u32, more: &mut Vec<Waiting>) -> Result<u64, End> {
         let proc = Arc::clone(&self.proc);
         proc.forking.store(true, SeqCst);
@@ -519,7 +517,7 @@ impl Server {
         Ok(forks::expect(&self.shared, &proc, forker).token)
     }
 
-    /// Until something that is being read has come.
+    /// Waits until a read has ended.
     fn wait_for_reads(&mut self, more: &mut Vec<Waiting>) {
         if let Some(reader) = self.reader.as_mut().filter(|reader| reader.busy()) {
             reader.wait(100);
@@ -527,8 +525,8 @@ impl Server {
         self.reap(more);
     }
 
-    /// Changes that other threads made before the fork may be told of only now: their events are
-    /// queued after them.
+    /// The fork has ended. Events of changes that other threads made before it may be readable only
+    /// now: the kernel queues an event after its change.
     fn fork_ended(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
         if let Some(expected) = self.proc.expected() {
             expected.ended();
@@ -561,14 +559,14 @@ impl Server {
         Ok(())
     }
 
-    /// Keeps from children what is open. What cannot be kept from children now is tried again
-    /// before something is taken.
+    /// Keeps open ranges from children (dontfork). The pager retries what fails before the next
+    /// eviction.
     fn dontfork_all(&mut self) -> Result<(), End> {
         let open = self.proc.open_pieces();
         self.advise(&open, DONTFORK)
     }
 
-    /// Lets the stub give advice about ranges, and waits until it is done.
+    /// Has the stub advise the ranges, and waits until it is done.
     fn advise(&mut self, ranges: &[(u64, u64)], flag: u32) -> Result<(), End> {
         for chunk in ranges.chunks(BATCH_RANGES) {
             let proc = Arc::clone(&self.proc);
@@ -580,7 +578,7 @@ impl Server {
         self.idle_stub().map(drop)
     }
 
-    /// The stub without a batch; what it has is waited for.
+    /// Waits until the stub has no batch, and returns its lock `io`.
     fn idle_stub(&self) -> Result<MutexGuard<'_, Io>, End> {
         loop {
             let mut io = self.proc.io.lock().unwrap();
@@ -597,11 +595,11 @@ impl Server {
         }
     }
 
-    /// Waits for room. Events are read meanwhile: an unread one would keep this process's pages
-    /// from being taken, and the room might have to come from them.
+    /// Waits for room in the budget. Reads events meanwhile: an unread one would block evictions
+    /// from this process, and the room might have to come from there.
     fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
         let begun = Instant::now();
-        // While it forks nothing is taken from it, so that its own faults would wait in vain.
+        // Nothing is evicted from a process that forks, so its own faults would wait in vain.
         while !self.proc.at_rest() {
             let seen = self.shared.progress();
             let long_enough = || begun.elapsed() > SHARED_WAIT_MAX && self.proc.shares();
@@ -622,8 +620,9 @@ impl Server {
         Ok(())
     }
 
-    /// The table says that the page is there. If it is not, a page was lost: stop, never zero-fill.
-    /// With `io` held, no batch can take it between the question and the proof.
+    /// The table says that the page is present. If it is not, a page was lost: kill the process,
+    /// never fill zeros (rule 19). With `io` held, no batch takes the page between the look at the
+    /// table and the proof.
     fn verify_present(&mut self, page: Page) -> Result<bool, End> {
         let proc = Arc::clone(&self.proc);
         let _io = proc.io.lock().unwrap();
@@ -641,7 +640,7 @@ impl Server {
                 Ok(false)
             }
             Fill::Gone => Err(End::Gone),
-            // Its guard is gone again, or the kernel has dropped it: the page is empty.
+            // Its guard was removed, or the kernel dropped the page: it is empty.
             Fill::Done if proc.may_be_guarded(page) || adopt::may_be_dropped(&proc, page) => {
                 self.proc.uffd.wake(page.address(), 4096);
                 Ok(true)
@@ -655,8 +654,8 @@ impl Server {
         }
     }
 
-    /// A fault on a page of the batch: its answer is there or comes at once. False if the stub is
-    /// stopped in the middle of it.
+    /// A fault on a page of the batch: collects the answers and cancels the rest. False if the stub
+    /// is stopped inside of a MOVE.
     fn drain_batch(&mut self) -> Result<bool, End> {
         let proc = Arc::clone(&self.proc);
         let mut io = proc.io.lock().unwrap();
@@ -666,7 +665,7 @@ impl Server {
             Gate::Held => return Ok(false),
             Gate::Gone => return Err(End::Gone),
         }
-        // Untried ranges go back as well: their pages are present, and the fault will find that.
+        // Untried ranges go back as well: their pages are present, and the fault finds them so.
         let result = proc.collect(&self.shared, &mut io, true);
         if gated {
             proc.open_gate();
@@ -675,12 +674,12 @@ impl Server {
         Ok(true)
     }
 
-    /// An ordinary thread that wakes another one sends it to a CPU that is idle, if there is one:
-    /// then every fault costs two wake-ups of idle CPUs (20 us each in a virtual machine) instead
-    /// of two switches on one. A CPU that runs only threads of SCHED_IDLE counts as free, so the
-    /// woken thread goes on where it was. This one then runs when that one waits for its next page;
-    /// where more threads want a CPU than there are it would wait for too long, and is an ordinary
-    /// one.
+    /// Moves this thread into SCHED_IDLE or out of it. When an ordinary thread wakes another one,
+    /// the kernel prefers an idle CPU for that: every fault then costs two wake-ups of idle CPUs
+    /// (20 us each in a virtual machine) instead of two switches on one. A CPU that runs only
+    /// SCHED_IDLE threads counts as idle, so the program's thread goes on where it was, and this
+    /// thread runs when that one waits for its next page. Where more threads want a CPU than there
+    /// are, this thread would wait too long.
     fn behave(&mut self) {
         let idle_class = self.shared.idle_class.load(Relaxed);
         if idle_class != self.idle_class {
@@ -689,8 +688,8 @@ impl Server {
         }
     }
 
-    /// Moves this thread to the CPU of the thread that faults: a hand-over on one CPU is a third of
-    /// the cost of one between two.
+    /// Moves this thread to the CPU of the faulting thread: a hand-over on one CPU costs a third of
+    /// one between two.
     fn follow(&mut self, tid: u32) {
         if self.until_look > 0 {
             self.until_look -= 1;

@@ -1,8 +1,8 @@
 //! The pager process: faults, events, reclaim, staging, swap tier.
 //!
-//! Threads: one fault thread per managed process (`fault`), one that reclaims (`reclaim`), one that
-//! watches the budget (`monitor`), one for stubs and the launcher (`control`). All decisions are
-//! taken in `memfit_core`, behind one lock (`state`).
+//! Threads: one fault thread per paged process (`fault`), the reclaim thread (`reclaim`), the
+//! monitor thread (`monitor`), and the control thread for stubs and the launcher (`control`). All
+//! decisions are taken in `memfit_core`, behind one lock (`state`).
 
 mod adopt;
 mod blocks;
@@ -131,8 +131,8 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     }))
 }
 
-/// A bug in the pager: tell why, then end; the launcher kills the tree, and no program goes on with
-/// pages that nobody can bring back.
+/// A bug in the pager: tells the launcher why. The pager then aborts, and the launcher kills the
+/// tree, because nobody could bring evicted pages back.
 fn panic_hook(launcher: i32) -> impl Fn(&std::panic::PanicHookInfo<'_>) {
     move |info| {
         let text = format!("the pager failed: {info}");
@@ -140,10 +140,10 @@ fn panic_hook(launcher: i32) -> impl Fn(&std::panic::PanicHookInfo<'_>) {
     }
 }
 
-/// Free space of the file system that the swap file may take by default, percent.
+/// Default limit of the swap file, percent of the free space of its file system.
 const SWAP_PERCENT: u64 = 50;
 
-/// Bytes of the tier without --swap-size, at most.
+/// Largest default size of the tier (without --swap-size), bytes.
 const SWAP_MAX: u64 = 64 << 30;
 
 fn open_swap(config: &Config, format: SwapFormat) -> Result<Option<Arc<SwapTier>>, (String, i32)> {

@@ -2,8 +2,8 @@
 //!
 //! Locks, outermost first: `Shared::procs`, [`Proc::io`](crate::proc::Proc), [`Shared::state`]. A
 //! thread that holds an inner one never takes an outer one. No lock is held over a codec, a disk or
-//! a wait for another process, with one exception: `io` of one process while its stub leaves a
-//! MOVE.
+//! a wait for another process, with two exceptions: `io` of one process while its stub leaves a
+//! MOVE, and `helper`, which is only tried.
 
 use crate::compress::Compressor;
 use crate::config::FromPager;
@@ -30,40 +30,41 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Behind the core's lock.
+/// What the core lock protects.
 pub struct State {
-    /// The decisions.
+    /// Takes all decisions.
     pub core: Core,
-    /// Which frames hold memory.
+    /// Which frames of the pool hold memory.
     pub frames: FrameBook,
     /// Staging segments by area.
     pub segments: HashMap<AreaId, Arc<Segment>>,
 }
 
-/// Fault buffers that are kept: as many faults as are usually served at once.
+/// Fault buffers kept for reuse: about as many faults are served at once.
 const FAULT_BUFFERS: usize = 4;
-/// Pages that a waiting fault compresses before it looks again: under 100 us.
+/// Pages that a waiting fault compresses before it checks for room again: under 100 us.
 const HELP_PAGES: usize = 4;
 
-/// Everything shared.
+/// State shared by all threads of the pager.
 pub struct Shared {
     /// The core and what belongs to it.
     pub state: Mutex<State>,
-    /// Bytes of the pool. Written under the core's lock, read where the core has pinned.
+    /// Bytes of the pool. Written under the core lock; read without it while the core has the
+    /// object pinned.
     pub memory: Frames,
     /// The swap tier.
     pub swap: Option<Arc<SwapTier>>,
     /// Processes that have a userfaultfd.
     pub procs: Mutex<Vec<Arc<Proc>>>,
-    /// Fork children of which the kernel has told, and that have no name yet.
+    /// Fork children that the kernel has reported and whose pid is not known yet.
     pub unnamed: Unnamed,
-    /// Longest time that the core's lock was held, ns.
+    /// Longest time that the core lock was held, ns.
     pub longest_hold: AtomicU64,
-    /// For how many processes there are descriptors.
+    /// For how many processes the pager has descriptors.
     pub room: Room,
-    /// Children of told forks that have not named themselves.
+    /// Children of announced forks whose stub has not said hello yet.
     pub expected: Mutex<Vec<Arc<Expected>>>,
-    /// Files of which programs have mapped pages.
+    /// Files whose mappings are paged.
     pub files: Files,
     /// The scheme in use.
     pub scheme: Arc<Scheme>,
@@ -73,50 +74,52 @@ pub struct Shared {
     pub unmanaged: AtomicU64,
     /// Bytes that the core knows of: present pages, staging, frames.
     pub managed: AtomicU64,
-    /// Bytes that `managed` counts twice, for processes that share pages after a fork; set by the
+    /// Bytes that `managed` counts twice because processes share pages after a fork; set by the
     /// monitor.
     pub doubled: AtomicU64,
-    /// Largest sum of both seen by the monitor.
+    /// Largest values that the monitor has seen.
     pub peak: Peaks,
-    /// Reclaim cannot free anything at the moment: faults do not wait for it.
+    /// Reclaim makes no progress at the moment: faults do not wait for it.
     pub stuck: AtomicBool,
-    /// No more threads want a CPU than there are.
+    /// No more threads want a CPU than there are CPUs.
     pub cpus_suffice: AtomicBool,
     /// Programs wait for a CPU: see `Monitor::judge_contention`.
     pub cpus_full: AtomicBool,
-    /// They suffice, and fault threads may leave the idle class again: see `fault::Server::behave`.
+    /// CPUs suffice, and fault threads may leave SCHED_IDLE again: see `fault::Server::behave`.
     pub idle_class: AtomicBool,
-    /// The CPU on which faults are served, plus one; 0 if none or unknown.
+    /// The CPU on which faults are served, plus one; 0 if unknown.
     pub fault_cpu: AtomicUsize,
-    /// Unregistered memory grows fast and little is left: the fast-growth watermarks hold.
+    /// Unregistered memory grows fast and little of the budget is free: the fast-growth watermarks
+    /// hold.
     pub fast_growth: AtomicBool,
-    /// It has just grown: threads must be held until it is registered.
+    /// Throttle: the tree is over its budget, or unregistered memory has just grown. Faults wait.
     pub braking: AtomicBool,
-    /// Programs have mapped more than can fit: new mappings are registered before they are filled.
+    /// Commit pressure: programs have mapped more than can fit, so new mappings are registered
+    /// early.
     pub commit_pressure: AtomicBool,
     /// The pager is about to end.
     pub ending: AtomicBool,
-    /// Staged pages that the core wants written to the swap tier as they are.
+    /// Staged pages that go to the swap tier uncompressed.
     pub raw: Mutex<Vec<Compress>>,
-    /// Those that no fault thread uses now.
+    /// Fault buffers that no fault thread uses now.
     fault_buffers: Mutex<Vec<FaultBuffers>>,
-    /// For faults that wait: one of them at a time compresses, too.
+    /// For waiting faults: one at a time compresses.
     helper: Mutex<Compressor>,
-    /// What pages were compressed with: kept to the end.
+    /// Dictionaries of compressed pages, kept to the end.
     pub dictionaries: Arc<Dictionaries>,
-    /// If touches of sampled pages are recorded.
+    /// Set if accesses to sampled pages are recorded.
     pub sampling: Option<Sampling>,
-    /// What became of pages by where they were, if that is reported.
+    /// Set if the run gets a report: what became of the pages of each address region.
     pub regions: Option<Regions>,
-    /// If what pages hold is recorded.
+    /// Set if the contents of pages are recorded.
     pub contents: Option<Contents>,
     /// Fault latencies.
     pub latency: Latency,
-    /// Since the pager's start.
+    /// When the pager started.
     pub started: Instant,
     /// Warnings given so far.
     pub warnings: Mutex<Vec<String>>,
-    /// Bytes by codec number.
+    /// Pages and bytes by codec number.
     pub codecs: [CodecCount; CODEC_IDS],
     reclaim: Signal,
     progress: Signal,
@@ -177,10 +180,10 @@ impl Signal {
     }
 }
 
-/// Runs of 64 KiB that the core is told of under one hold of its lock.
+/// Runs of 64 KiB that the core handles under one hold of its lock.
 const PART_RUNS: usize = 64;
 
-/// The core, locked.
+/// The locked core; notes how long the lock was held.
 pub struct Locked<'a> {
     state: MutexGuard<'a, State>,
     since: Instant,
@@ -211,7 +214,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Shared {
-    /// With an empty core.
+    /// Shared state with an empty core.
     pub fn new(scheme: Scheme, budget: u64, swap: Option<Arc<SwapTier>>) -> std::io::Result<Shared> {
         let sizes = Sizes::new(budget, &scheme);
         let dictionaries = Arc::new(Dictionaries::new());
@@ -264,15 +267,14 @@ impl Shared {
         })
     }
 
-    /// The core, locked. Give it back through [`Shared::apply_effects`] when pages or frames
-    /// changed.
+    /// Locks the core. Unlock through [`Shared::apply_effects`] after changes of pages or frames.
     pub fn lock(&self) -> Locked<'_> {
         let state = self.state.lock().unwrap();
         Locked { state, since: Instant::now(), longest: &self.longest_hold }
     }
 
-    /// Tells the core of a range of a process, part by part: faults of others are served in
-    /// between. The process's own `io` is held.
+    /// Calls `tell` for a range of a process, part by part: faults of other processes are served in
+    /// between. The caller holds the process's `io`.
     pub fn in_parts(&self, proc: ProcId, mut range: PageRange, tell: impl Fn(&mut Core, PageRange)) {
         while range.pages > 0 {
             let mut state = self.lock();
@@ -283,7 +285,7 @@ impl Shared {
         }
     }
 
-    /// Carries out what the core asked for besides, publishes the totals, unlocks.
+    /// Carries out the effects of core calls, publishes the totals, unlocks.
     pub fn apply_effects(&self, mut state: Locked<'_>) {
         let Effects { moves, spans, extents, punch, closed } = state.core.take_effects();
         for step in moves {
@@ -315,7 +317,7 @@ impl Shared {
         }
     }
 
-    /// Whether pages of files are in the budget.
+    /// Whether mappings of files are paged as well.
     pub fn takes_files(&self) -> bool {
         self.scheme.classes != Classes::Anonymous
     }
@@ -325,7 +327,7 @@ impl Shared {
         self.swap.as_ref().is_some_and(|swap| swap.counters.writes.load(Relaxed) > 0)
     }
 
-    /// Bytes in use, as far as known now.
+    /// Bytes in use, by the newest figures.
     pub fn used(&self) -> u64 {
         self.unmanaged.load(Relaxed) + self.managed.load(Relaxed).saturating_sub(self.doubled.load(Relaxed))
     }
@@ -335,7 +337,7 @@ impl Shared {
         self.sizes.budget as i64 - self.used() as i64
     }
 
-    /// The watermarks that hold now.
+    /// The watermarks in force.
     pub fn marks(&self) -> Marks {
         if self.fast_growth.load(Relaxed) {
             self.sizes.fast_growth
@@ -354,17 +356,18 @@ impl Shared {
         self.reclaim.raise();
     }
 
-    /// The reclaim thread's sleep.
+    /// The reclaim thread sleeps until [`Shared::want_reclaim`] or for `limit`; returns the count.
     pub fn wait_for_work(&self, seen: u64, limit: Duration) -> u64 {
         self.reclaim.wait(seen, limit)
     }
 
-    /// Reclaim freed something, or knows that it cannot.
+    /// Reclaim freed something, or found that it cannot: wakes waiting faults.
     pub fn made_progress(&self) {
         self.progress.raise();
     }
 
-    /// Direct reclaim: whether a fault that needs `pages` must wait for reclaim, which it wakes.
+    /// Direct reclaim: whether a fault that needs `pages` must wait. Wakes reclaim below the low
+    /// watermark.
     pub fn must_wait(&self, pages: u64) -> bool {
         let left = self.free() - (pages * 4096) as i64;
         let marks = self.marks();
@@ -375,18 +378,19 @@ impl Shared {
         short && !self.stuck.load(Relaxed) && !self.ending.load(Relaxed)
     }
 
-    /// How far reclaim has got.
+    /// The count of [`Shared::made_progress`].
     pub fn progress(&self) -> u64 {
         self.progress.now()
     }
 
-    /// Waits for reclaim to get further than that, a moment at most.
+    /// Waits until reclaim makes progress after the count `seen`, at most 2 ms.
     pub fn wait_for_progress(&self, seen: u64) {
         self.progress.wait(seen, Duration::from_millis(2));
     }
 
-    /// Direct reclaim: what a fault that must wait can do meanwhile, on the CPU that its program
-    /// has left. False if there is nothing to do, or somebody does it.
+    /// Direct reclaim: a waiting fault compresses staged pages, on the CPU that its program does
+    /// not use meanwhile. False if little is staged, another fault does it, or no page left
+    /// staging.
     pub fn help(&self) -> bool {
         let state = self.lock();
         let few = state.core.totals_staged() < self.sizes.staging / 4096 / 2;
@@ -401,13 +405,13 @@ impl Shared {
         helper.compress(self, HELP_PAGES, Origin::Direct).done > 0
     }
 
-    /// The one that was used last, which the CPU's caches may still have.
+    /// The fault buffers used last, which the CPU's caches may still hold, or new ones.
     pub fn take_buffers(&self) -> FaultBuffers {
         let kept = self.fault_buffers.lock().unwrap().pop();
         kept.unwrap_or_else(|| FaultBuffers::new(&self.dictionaries))
     }
 
-    /// For the next fault, or away with it.
+    /// Keeps the buffers for the next fault, or drops them.
     pub fn return_buffers(&self, buffers: FaultBuffers) {
         let mut fault_buffers = self.fault_buffers.lock().unwrap();
         if fault_buffers.len() < FAULT_BUFFERS {
@@ -421,7 +425,7 @@ impl Shared {
         self.outbox_event.raise();
     }
 
-    /// One line for the terminal, once per text.
+    /// Warns the user with one line on the terminal, once per text.
     pub fn warn(&self, text: String) {
         let mut warnings = self.warnings.lock().unwrap();
         if warnings.contains(&text) || warnings.len() > 50 {
@@ -432,13 +436,13 @@ impl Shared {
         self.tell(FromPager::Warning { text });
     }
 
-    /// The tree cannot go on with right data.
+    /// Ends the run: the tree cannot go on with right data.
     pub fn fatal(&self, text: String) {
         self.ending.store(true, Relaxed);
         self.tell(FromPager::Fatal { text });
     }
 
-    /// Messages that wait.
+    /// Takes the messages that wait for the launcher.
     pub fn take_outbox(&self) -> Vec<FromPager> {
         std::mem::take(&mut self.outbox.lock().unwrap())
     }

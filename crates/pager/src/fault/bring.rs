@@ -1,4 +1,5 @@
-//! Bringing pages back: the bytes of a fault's loads, put together and copied into the program.
+//! Bringing pages back: puts the bytes of a fault's loads together and copies them into the
+//! program.
 
 use super::{End, FaultBuffers, Server, RUN};
 use crate::mutant::{off, Rule};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Server {
-    /// Fills the pages of `self.loads`. True when the faulting page, the first, is there.
+    /// Fills the pages of `self.loads`. True if the faulting page, the first one, is present.
     pub(super) fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
         if self.loads.iter().any(|load| load.source != Source::Zero) {
             let mut buffers = self.shared.take_buffers();
@@ -27,9 +28,8 @@ impl Server {
         answer
     }
 
-    /// Brings the pages below the faulting one, if there are any among the loads, and leaves the
-    /// others in `self.loads`. They come first: the program goes on with them as soon as it has its
-    /// own.
+    /// Brings the pages below the faulting one, if any are among the loads, and leaves the others
+    /// in `self.loads`. They come first: the program runs on as soon as it has the faulting page.
     pub(super) fn bring_below(&mut self, page: Page) -> Result<(), End> {
         let Some(first) = self.loads.iter().position(|load| load.page < page) else { return Ok(()) };
         let below = self.loads.split_off(first);
@@ -42,9 +42,9 @@ impl Server {
         result
     }
 
-    /// Fills the pages of `self.loads`, which nobody waits for: what cannot be brought is left out.
-    /// Those that are brought are next to the faulting page or, after an error, a part without
-    /// those above it.
+    /// Fills the pages of `self.loads`, which no thread waits for, and leaves out what cannot be
+    /// brought. After an error only the pages below the failed one are brought; else they reach up
+    /// to the faulting page.
     fn load_below(&mut self) -> Result<(), End> {
         self.keep_sampled();
         let guarded = self.loads.is_empty() || self.first_guard().is_some();
@@ -71,7 +71,7 @@ impl Server {
     fn copy_below(&mut self) -> Result<(), End> {
         let mut from = 0;
         let mut fill = self.copy(from, false);
-        // A range over the beginning of a mapping is refused as a whole.
+        // The kernel refuses a range that begins before its mapping as a whole.
         while fill == Fill::NotMapped(0) && self.loads.len() - from > 1 {
             let half = (self.loads.len() - from).div_ceil(2);
             self.retry_later(from..from + half);
@@ -81,7 +81,7 @@ impl Server {
         self.finish(fill, from).map(drop)
     }
 
-    /// Pages whose touches shall be seen are not brought from above.
+    /// Leaves out the pages up to the last one whose first touch shall be sampled.
     fn keep_sampled(&mut self) {
         let Some(sampling) = &self.shared.sampling else { return };
         let unseen = self.loads.iter().rposition(|load| sampling.most(load.page) == 1).map_or(0, |last| last + 1);
@@ -91,12 +91,12 @@ impl Server {
 
     fn bring(&mut self, page: Page, since: Instant) -> Result<bool, End> {
         let kind = SourceKind::of(&self.loads[0].source);
-        // One ioctl less: the thread that waits for a single page goes on from the copy. It may
-        // take this CPU there, so that the core hears of it when that thread waits again.
+        // One ioctl less: the COPY of a single page wakes its thread. That thread may take this CPU
+        // at once, so the core may get the report only when it waits again.
         let alone = self.loads.len() == 1;
         let waited = since.elapsed();
         let mut fill = self.copy(0, alone);
-        // A range over the end of a mapping is refused as a whole.
+        // The kernel refuses a range that ends behind its mapping as a whole.
         while fill == Fill::NotMapped(0) && self.loads.len() > 1 {
             self.leave_out(self.loads.len() / 2);
             fill = self.copy(0, false);
@@ -107,27 +107,27 @@ impl Server {
             self.shared.latency.record(kind, if awake { waited } else { since.elapsed() });
         }
         if filled > 0 && !awake {
-            // Nothing is locked here: the woken thread takes this CPU at once when this one is
+            // No lock is held here: the woken thread takes this CPU at once if this thread is
             // SCHED_IDLE.
             self.proc.uffd.wake(page.address(), filled as u64 * 4096);
         }
         Ok(filled > 0)
     }
 
-    /// Tells the core what came of the loads from `from` on; continues after pages that were there
-    /// already. Returns how many pages from the first on are there now.
+    /// Reports to the core what became of the loads from `from` on, and goes on after pages that
+    /// were present already. Returns how many pages from the first on are present now.
     pub(super) fn finish(&mut self, fill: Fill, from: usize) -> Result<usize, End> {
         let count = self.loads.len();
         let (done, exists) = match fill {
             Fill::Done => (count - from, false),
-            // The mutant believes that a page which could not be filled now is there.
+            // The mutant takes a page that could not be filled now for present.
             Fill::EventPending(0) if off(Rule::EventPending) => (1, false),
             Fill::Exists(n) => (n as usize, true),
             Fill::EventPending(n) | Fill::NotMapped(n) | Fill::NoMemory(n) => (n as usize, false),
             Fill::Gone => (0, false),
         };
-        // The page was outside, but the program has one there. An unread event explains it; nothing
-        // else does.
+        // The page was evicted, but the program has a page there. Only an unread event explains
+        // that.
         let outside = |load: &Load| matches!(self.shared.lock().core.entry(self.proc.id, load.page), Entry::Loading(_));
         let doubled = self.loads.get(from + done).filter(|load| exists && outside(load)).map(|load| load.page);
         let exists = exists && doubled.is_none();
@@ -159,7 +159,7 @@ impl Server {
         match fill {
             Fill::Gone => return Err(End::Gone),
             Fill::NotMapped(0) if from == 0 => {
-                // Unmapped meanwhile: the thread shall see what is there now.
+                // Unmapped meanwhile: the thread retries and sees what is there now.
                 self.proc.uffd.wake(self.loads[0].page.address(), 4096);
             }
             Fill::NoMemory(_) => std::thread::sleep(Duration::from_millis(1)),
@@ -172,7 +172,7 @@ impl Server {
         self.finish(next, reached)
     }
 
-    /// Pages that come from the swap tier may stay there as well: see `swap::copies`.
+    /// The swap tier may keep its copies of the loaded pages: see `swap::copies`.
     fn announce(&mut self, from: usize) {
         let (Some(swap), Some(buffers)) = (&self.shared.swap, &mut self.buffers) else { return };
         for (i, load) in self.loads.iter().enumerate().skip(from) {
@@ -182,7 +182,7 @@ impl Server {
         }
     }
 
-    /// Those of them that were not freed.
+    /// Takes [`Server::announce`] back for the copies that the core did not free.
     fn recall(&self, from: usize) {
         let Some(swap) = &self.shared.swap else { return };
         for load in &self.loads[from..] {
@@ -192,8 +192,8 @@ impl Server {
         }
     }
 
-    /// Fills the pages of the loads from `from` on: with zeros, or with what `gather` has found.
-    /// `wake`: who waits for them goes on at once.
+    /// Fills the pages of the loads from `from` on, with zeros or with the bytes from `gather`.
+    /// `wake`: the COPY also wakes the threads that wait for them.
     pub(super) fn copy(&mut self, from: usize, wake: bool) -> Fill {
         let (at, len) = (self.loads[from].page.address(), (self.loads.len() - from) * 4096);
         if let Some(expected) = self.proc.expected() {
@@ -210,8 +210,8 @@ impl Server {
         }
     }
 
-    /// Pages after a guard page are not brought with the one before it, and the guard stays: the
-    /// kernel fills a guard page as if it were empty.
+    /// Leaves out the first guard page after the faulting page, and what follows it: the kernel
+    /// would fill a guard page as if it were empty.
     pub(super) fn keep_guards(&mut self) {
         if self.loads.len() < 2 {
             return;
@@ -221,8 +221,7 @@ impl Server {
         }
     }
 
-    /// Which of the loads is the first guard page. Where that cannot be told, it may be each of
-    /// them.
+    /// Index of the first guard page among the loads; 0 if the kernel cannot say.
     fn first_guard(&self) -> Option<usize> {
         let (first, count) = (self.loads[0].page.address(), self.loads.len() as u64);
         let identity = self.proc.identity.get();
@@ -232,7 +231,7 @@ impl Server {
         }
     }
 
-    /// What would be filled with zeros is read from its file if it is mapped from one.
+    /// Loads that would be zeros are read from a file where one is mapped.
     pub(super) fn find_files(&mut self) {
         let files = self.proc.files.lock().unwrap();
         if files.is_empty() {
@@ -258,7 +257,7 @@ impl Server {
         }
     }
 
-    /// How many loads from `first` on follow each other in the same file.
+    /// How many loads from `first` on are successive pages of one file.
     fn file_run(&self, first: usize) -> Result<usize, End> {
         let files = self.proc.files.lock().unwrap();
         let (file, index) = files.at(self.loads[first].page).ok_or_else(unknown_file)?;
@@ -269,7 +268,7 @@ impl Server {
         Ok(self.loads[first..].iter().enumerate().take_while(|&(i, load)| follows((i, load))).count())
     }
 
-    /// Reads so many of them.
+    /// Reads that many pages of the file into the run buffer.
     fn read_file(&self, first: usize, pages: usize, buffers: &mut FaultBuffers) -> Result<(), End> {
         let files = self.proc.files.lock().unwrap();
         let (file, index) = files.at(self.loads[first].page).ok_or_else(unknown_file)?;
@@ -281,8 +280,8 @@ impl Server {
         })
     }
 
-    /// Puts the contents of all loads into the run buffer. Pages that nobody has touched are left
-    /// out where one of them cannot be brought: its process has not missed it yet.
+    /// Puts the bytes of all loads into the run buffer. If a page after the first cannot be read,
+    /// it and the following ones are left out: the program has not touched them.
     fn gather(&mut self, buffers: &mut FaultBuffers) -> Result<(), End> {
         let mut next = 0;
         while next < self.loads.len() {
@@ -295,8 +294,8 @@ impl Server {
         Ok(())
     }
 
-    /// Puts the contents of the load at `i`, and of those that come with it, into the run buffer.
-    /// Returns how many that are.
+    /// Puts the bytes of load `i`, and of those read together with it, into the run buffer. Returns
+    /// how many loads these are.
     fn gather_from(&mut self, i: usize, buffers: &mut FaultBuffers) -> Result<usize, End> {
         let load = self.loads[i];
         if load.source == Source::File {
@@ -334,13 +333,13 @@ impl Server {
         Ok(1)
     }
 
-    /// The loads from `from` on are not served now.
+    /// Leaves out the loads from `from` on.
     pub(super) fn leave_out(&mut self, from: usize) {
         self.retry_later(from.min(self.loads.len())..self.loads.len());
         self.loads.truncate(from);
     }
 
-    /// Tells the core that these loads are not served now.
+    /// Reports to the core that these loads are not served now.
     fn retry_later(&self, loads: Range<usize>) {
         let mut state = self.shared.lock();
         self.loads[loads].iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
