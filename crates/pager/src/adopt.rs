@@ -1,5 +1,5 @@
-//! Adoption: finding memory of a process that is not registered yet, registering it, and telling
-//! the core which pages are present.
+//! Adoption: finds unregistered memory of a process, registers it, and reports the present pages to
+//! the core.
 
 use crate::forks;
 use crate::mutant::{off, Rule};
@@ -20,28 +20,28 @@ const STUB: &str = "/libmemfit.so";
 /// of that structure, with room for other versions (2.31 to 2.42: head at 0x2e0, size up to 0x980).
 const HEAD_OFFSET: u64 = 0x2e0;
 const PTHREAD_BYTES: u64 = 0xc00;
-/// Upper part of the main stack that is taken away to make the thread wait.
+/// Upper part of the main stack that the throttle evicts.
 const STACK_BYTES: u64 = 128 << 10;
 
-/// Largest mapping that is taken for a thread's stack: 8 MiB are usual.
+/// Largest mapping that counts as a thread's stack: 8 MiB are usual.
 const STACK_MAPPING_MAX: u64 = 16 << 20;
-/// Smallest reserved mapping that is registered: malloc's arenas, a runtime's heap, but no guard
-/// pages.
+/// Smallest reserved mapping that is registered: malloc's arenas and a runtime's heap are larger,
+/// guard pages smaller.
 const RESERVED_BYTES: u64 = 64 << 10;
 
 /// Addresses from the first to one past the last.
 type Range = (u64, u64);
-/// Such a range of present pages, and whether they are the kernel's zero page.
+/// A range of present pages, and whether they are the kernel's zero page.
 type Present = (u64, u64, bool);
 
-/// What one look found.
+/// Result of one scan.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Found {
     /// Bytes registered.
     pub registered: u64,
     /// Pages adopted.
     pub adopted: u64,
-    /// An event was pending: look again soon.
+    /// An event was pending: scan again soon.
     pub again: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Found {
 pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
     let found = take_in(shared, proc, true, |_, _| true);
     if let Some(identity) = proc.identity.get() {
-        // Registered like all that is reserved: from now on new mappings can come out of it.
+        // Registered like all reserved memory: from now on new mappings can come out of it.
         let at = identity.reservation.load(Relaxed);
         if at != 0 && proc.region_of(at).is_some() && identity.reservation.swap(0, Relaxed) != 0 {
             send_command(&identity.socket, &Command { kind: OPEN, ..Command::default() }, None);
@@ -58,8 +58,8 @@ pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
     found
 }
 
-/// As [`rescan`], for the stacks of its threads only: so that [`throttle_stacks`] works before all
-/// else is registered. Faults on them are few.
+/// As [`rescan`], but only for the stacks of its threads, so that [`throttle_stacks`] works before
+/// other memory is registered. Stacks cause few faults.
 pub fn stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
     take_in(shared, proc, false, is_stack)
 }
@@ -69,7 +69,7 @@ fn is_stack(mapping: &Mapping, stacks: &[Range]) -> bool {
     mapping.stack || (mapping.end - mapping.start <= STACK_MAPPING_MAX && stacks.iter().any(meets))
 }
 
-/// Takes the `wanted` mappings in. `freed`: they can hold pages freed with MADV_FREE.
+/// Registers and adopts the `wanted` mappings. `freed`: they can hold pages freed with MADV_FREE.
 fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(&Mapping, &[Range]) -> bool) -> Found {
     let mut found = Found::default();
     let Some(identity) = proc.identity.get() else { return found };
@@ -80,14 +80,14 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
             Err(_) => return found,
         }
     };
-    // Held throughout: no event is read between the registration and the adoption. What was
-    // unmapped since the look at the maps cannot be registered, or is something else that may be.
+    // Held throughout: no event is read between registration and adoption. What was unmapped since
+    // the maps were read cannot be registered, or is another mapping that may be registered.
     let _io = proc.io.lock().unwrap();
     if proc.removed.load(Relaxed) {
         return found;
     }
     if proc.at_rest() {
-        // What a fork child will have is noted already.
+        // The pages that a fork child will have are noted already.
         found.again = true;
         return found;
     }
@@ -115,15 +115,14 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
         .filter(|&(start, end)| proc.uffd.register_memory(start, end - start).is_ok())
         .collect();
     found.registered = fresh.iter().map(|(start, end)| end - start).sum();
-    // Before the look at the pages: what the kernel drops after it is in one of these mappings.
+    // Before the scan of the pages: what the kernel drops after it is in one of these mappings.
     let lazy = if freed && !fresh.is_empty() { lazily_freed(identity) } else { Vec::new() };
     let mut pages = Vec::new();
     for &(start, end) in &fresh {
         let _ = identity.pagemap.present(start, end, |s, e, zero| unknown(shared, proc, s, e, zero, &mut pages));
     }
     let (regions, pages) = confirmed(proc, &identity.maps, fresh, &pages);
-    // An unmapping that began after the look has an event pending now: then what was seen may be
-    // gone.
+    // An unmapping that began after the scan has an event pending now: the pages seen may be gone.
     if proc.event_pending() && !off(Rule::AdoptPending) {
         found.again = true;
         return found;
@@ -134,7 +133,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
             proc.guarded.lock().unwrap().add(start, end);
         }
     }
-    // In chunks: the core's lock must stay free for faults.
+    // In chunks: the core lock must stay free for faults.
     for chunk in pages.chunks(64) {
         let mut state = shared.lock();
         for &(start, end, zero) in chunk {
@@ -148,21 +147,21 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     found
 }
 
-/// The mappings whose pages can be taken.
+/// The mappings whose pages can be evicted.
 fn takeable(maps: &str) -> Vec<Mapping> {
     let mut found = evictable(maps, STUB);
     found.retain(|mapping| !mapping.read_only() || maps::can_ask());
     found
 }
 
-/// Whether a part of a read-only mapping is worth registering: what was never written there takes
-/// no memory as long as the kernel serves it.
+/// Whether a part of a read-only mapping is worth registering: pages that were never written there
+/// take no memory as long as the kernel serves them.
 fn holds_memory(identity: &Identity, (start, end): Range) -> bool {
     identity.pagemap.holds_memory(start, end).unwrap_or(false)
 }
 
-/// Has the stub open windows of the access that memory of the program has. (For read-only memory it
-/// does so itself.)
+/// Has the stub open bounce windows for each kind of access that the program's memory has. (The
+/// stub opens the one for read-only memory by itself.)
 fn open_windows(identity: &Identity, mappings: &[Mapping]) {
     for (number, access) in WINDOWS.into_iter().enumerate() {
         let wanted = || mappings.iter().any(|mapping| usize::from(mapping.access) == access);
@@ -175,8 +174,8 @@ fn open_windows(identity: &Identity, mappings: &[Mapping]) {
 }
 
 /// Mappings with pages that the program has freed with MADV_FREE, which the kernel may drop at any
-/// moment from now on. Looked for when a process is adopted, and later only if it had such: all its
-/// pages are walked for it. What is freed after the registration raises an event.
+/// moment. Searched when a process is adopted, and later only if there were any: the kernel walks
+/// all pages of the process for it. MADV_FREE after the registration raises an event.
 fn lazily_freed(identity: &Identity) -> Vec<Range> {
     if identity.frees_lazily.get() == Some(&false) {
         return Vec::new();
@@ -187,9 +186,9 @@ fn lazily_freed(identity: &Identity) -> Vec<Range> {
     found
 }
 
-/// Its droppable memory, which the kernel drops instead of writing it to swap. Looked for when a
-/// process is adopted: all its pages are walked for it. What is mapped later is paged like other
-/// memory, see [`may_be_dropped`].
+/// Droppable memory, which the kernel drops instead of writing it to swap. Searched once, when a
+/// process is adopted: the kernel walks all pages of the process for it. Later droppable mappings
+/// are paged like other memory, see [`may_be_dropped`].
 fn droppable(identity: &Identity) -> &[Range] {
     if !probe::takes_droppable() {
         return &[];
@@ -198,8 +197,8 @@ fn droppable(identity: &Identity) -> &[Range] {
     identity.droppable.get_or_init(|| maps::droppable(&look()))
 }
 
-/// Whether the kernel can have dropped a page without an event, or its mapping is gone with all of
-/// the process. Not if nobody may look: then the page was lost.
+/// Whether the kernel can have dropped a page without an event, or the page's mapping is gone with
+/// the whole process. False if smaps cannot be read: then the page was lost.
 pub fn may_be_dropped(proc: &Proc, page: Page) -> bool {
     let Some(identity) = proc.identity.get().filter(|_| probe::takes_droppable()) else { return false };
     let Ok(text) = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)) else { return false };
@@ -207,8 +206,8 @@ pub fn may_be_dropped(proc: &Proc, page: Page) -> bool {
     among(maps::droppable(&text)) || !among(maps::in_smaps(&text))
 }
 
-/// Whether a process runs without the stub. One whose loader has not mapped libc yet may get it;
-/// one that has both will say hello as soon as it runs.
+/// Whether a process runs without the stub. A process whose loader has not mapped libc yet may
+/// still get it; one that has both will say hello as soon as it runs.
 pub fn is_without_stub(pid: i32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let maps = |library: &str| text.lines().any(|line| line.ends_with(library));
@@ -216,7 +215,7 @@ pub fn is_without_stub(pid: i32) -> bool {
     !(loading || maps(STUB) && maps("/libc.so.6"))
 }
 
-/// Adds the parts of a present range that the table does not have. What it has may be in a batch.
+/// Adds the parts of a present range that are untracked to `out`. Others may be in a batch.
 fn unknown(shared: &Shared, proc: &Proc, start: u64, end: u64, zero: bool, out: &mut Vec<Present>) {
     let state = shared.lock();
     let from = out.len();
@@ -231,9 +230,9 @@ fn unknown(shared: &Shared, proc: &Proc, start: u64, end: u64, zero: bool, out: 
     }
 }
 
-/// Whether a reserved mapping is worth registering: a part of it that mprotect opens later would be
-/// a mapping of its own, unregistered, and so would every step of a heap that grows in it. Pages
-/// that are in it already stay unknown, so it must have none.
+/// Whether a reserved mapping is worth registering. Otherwise a part of it that mprotect opens
+/// later, and every step of a heap that grows in it, would be an unregistered mapping of its own.
+/// Pages that it holds already stay unknown, so it must hold none.
 fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
     let mut empty = true;
     mapping.end - mapping.start >= RESERVED_BYTES
@@ -241,12 +240,12 @@ fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
         && empty
 }
 
-/// The parts of `fresh` and of the present ranges in it that lie in registered mappings. A range
-/// that was registered can have had holes, in which the program has mapped something since: that is
-/// not registered, and a page taken from it would read as zeros later. A mapping is registered as a
-/// whole or not at all, so the kernel is asked about one of its present pages. One that is
-/// registered now was so at the look. One without a present page is believed: there is nothing to
-/// take.
+/// The parts of `fresh` and of its present ranges that lie in registered mappings. A range can have
+/// had holes when it was registered, and the program can have mapped something there since. That is
+/// not registered, and a page evicted from it would read as zeros later. A mapping is registered as
+/// a whole or not at all, so the kernel is asked about one of its present pages. A mapping that is
+/// registered now was so at the scan. One without a present page is trusted: there is nothing to
+/// evict.
 fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Present]) -> (Vec<Range>, Vec<Present>) {
     if pages.is_empty() {
         return (fresh, Vec::new());
@@ -275,7 +274,7 @@ fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Presen
     (regions, out)
 }
 
-/// Parts of a range that are neither registered nor forbidden.
+/// Parts of a range that are neither registered nor forbidden nor given back.
 fn uncovered(proc: &Proc, forbidden: &[(u64, u64)], start: u64, end: u64) -> Vec<(u64, u64)> {
     let mut taken: Vec<(u64, u64)> = forbidden.iter().copied().filter(|&(s, e)| s < end && e > start).collect();
     {
@@ -296,8 +295,8 @@ fn uncovered(proc: &Proc, forbidden: &[(u64, u64)], start: u64, end: u64) -> Vec
     out
 }
 
-/// Pins the pages around every thread pointer: at a thread's exit the kernel touches `struct
-/// pthread` and serves no userfault for it. Notes where the stacks are.
+/// Pins the pages around each thread pointer (rule 2): at a thread's exit the kernel touches
+/// `struct pthread` and serves no userfault for it. Notes where the stacks are.
 fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]) {
     let mut pages = Vec::new();
     let mut stacks: Vec<(u64, u64)> =
@@ -319,9 +318,9 @@ fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]
         known.extend(pages.iter().copied());
         pages = known.iter().copied().collect();
     }
-    // A thread that begins now may be seen too late.
+    // A thread that starts now may be seen too late.
     pages.extend(forks::descriptors_in(mappings).map(Page).filter(|_| !off(Rule::Pins)));
-    // ps and the like read them without a fault that we could serve.
+    // ps and the like read these without a fault that the pager could serve.
     let arguments = proc.identity.get().and_then(|i| i.arguments);
     pages.extend(arguments.into_iter().flat_map(|(s, e)| s / 4096..e.div_ceil(4096)).map(Page));
     *proc.stacks.lock().unwrap() = stacks;
@@ -335,18 +334,18 @@ fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]
     }
 }
 
-/// Longest that one throttle waits for its process's stub.
+/// Longest time that one throttle waits for the process's stub.
 const THROTTLE_WAIT: Duration = Duration::from_millis(2);
 
-/// Makes the threads of a process wait: takes the tops of their stacks away. They fault at once,
-/// and the fault waits for room (`Shared::throttle`). The only throttle of a program that fills
-/// memory which is not registered yet, faster than it can be taken away. Returns when they are
-/// gone, or after a moment: a stopped process does not answer, but neither does it grow.
+/// Throttles a process: evicts the tops of its threads' stacks. The threads fault at once, and the
+/// faults wait for room (`fault::Server::throttle`). Nothing else can slow a program that fills
+/// unregistered memory faster than the pager evicts. Returns when the stacks are evicted, or after
+/// a moment: a stopped process does not answer, but does not grow either.
 pub fn throttle_stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     let Some(mut io) = soon(&proc.io) else { return };
     if io.busy && io.posted.is_some_and(|at| at.elapsed() < STOPPED_AFTER) {
         proc.wait_finished(io.number, THROTTLE_WAIT);
-        // What is broken, reclaim finds as well and deals with.
+        // Reclaim finds the same error and handles it.
         let _ = proc.collect(shared, &mut io, false);
     }
     if !proc.idle(&io) {

@@ -1,4 +1,4 @@
-//! Staged pages into the pool: by the reclaim thread, and by faults that wait for it.
+//! Compression of staged pages into the pool, by the reclaim thread and by waiting faults.
 
 use crate::state::Shared;
 use crate::swap::Aligned;
@@ -11,11 +11,11 @@ use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-/// Buffers and contexts of one thread at a time.
+/// Buffers and contexts for one thread at a time.
 pub struct Compressor {
     worker: Worker,
     dictionaries: Arc<Dictionaries>,
-    /// Only one of the compressors has it.
+    /// Trains dictionaries: only in the compressor of the reclaim thread.
     trainer: Option<Trainer>,
     selector: CodecSelector,
     page: Aligned,
@@ -26,17 +26,17 @@ pub struct Compressor {
     aims: Aims,
 }
 
-/// What came of a call.
+/// Result of one call.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Outcome {
     /// Pages that left staging.
     pub done: usize,
-    /// The pool had no room for one.
+    /// The pool had no room for a page.
     pub full: bool,
 }
 
 impl Compressor {
-    /// With its buffers and contexts.
+    /// Makes buffers and contexts.
     pub fn new(dictionaries: &Arc<Dictionaries>, trainer: Option<Trainer>) -> Compressor {
         Compressor {
             worker: Worker::with(dictionaries),
@@ -52,8 +52,8 @@ impl Compressor {
         }
     }
 
-    /// Compresses up to `max` of the oldest staged pages. What must be written to the swap tier is
-    /// added to `Shared::raw`.
+    /// Compresses up to `max` of the oldest staged pages. Adds those that go to the swap tier
+    /// uncompressed to `Shared::raw`.
     pub fn compress(&mut self, shared: &Shared, max: usize, origin: Origin) -> Outcome {
         let mut picked = std::mem::take(&mut self.picked);
         picked.clear();
@@ -94,8 +94,7 @@ impl Compressor {
         let segment = state.segments.get(&item.slot.area).cloned();
         drop(state);
         let Some(segment) = segment else { return Placed::Nothing };
-        // Copied first: the target could change its shared segment under a codec.
-        // SAFETY: the core keeps the slot until `compressed`.
+        // A codec works on a copy: the program could change its shared segment meanwhile.
         self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
         if let Some(contents) = shared.contents.as_ref().filter(|contents| contents.all) {
             let whose = Whose::Object(item.object);
@@ -150,13 +149,13 @@ impl Compressor {
         placed
     }
 
-    /// Where the swap tier has `self.page` still.
+    /// Where the swap tier still has the contents of `self.page`.
     fn stored(&mut self, shared: &Shared, object: ObjectId) -> Option<Stored> {
         let swap = shared.swap.as_ref().filter(|_| shared.has_swapped())?;
         swap.copy_of(self.page.bytes(), object)
     }
 
-    /// Compresses `self.page` into `self.coded` by the scheme's codec.
+    /// Compresses `self.page` into `self.coded` with the scheme's codec.
     fn encode(&mut self, shared: &Shared, region: u32, len_max: usize) -> Coded {
         let fixed = fixed(shared.scheme.codec.kind);
         let key = u64::from(region);
@@ -196,7 +195,7 @@ impl Compressor {
     }
 }
 
-/// The codec that a scheme asks for, if it is always the same.
+/// The codec that a scheme fixes; `None` if memfit selects it for each region.
 pub fn fixed(codec: CodecKind) -> Option<CodecId> {
     Some(match codec {
         CodecKind::Auto => return None,

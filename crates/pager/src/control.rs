@@ -1,5 +1,4 @@
-//! The control thread: stubs that say hello, the launcher, one-shot questions; and the life of
-//! managed processes.
+//! The control thread: stubs, the launcher, one-shot questions; and the life of paged processes.
 
 use crate::adopt;
 use crate::config::{Config, FromPager, ToPager};
@@ -43,56 +42,57 @@ pub struct Client {
     pub pid: i32,
     /// Thread id of the stub in its own namespace.
     pub tid: u32,
-    /// Started by a fork of a process that had a stub.
+    /// Made by a fork of a process that had a stub.
     pub forked: bool,
-    /// Its parent was paged then, and a FORK event has told of it: it must name itself.
+    /// Its parent was paged, and a FORK event has reported it: it must identify itself by the
+    /// beacon.
     pub has_beacon: bool,
-    /// When it was first heard of.
+    /// When the pager first heard of it.
     pub since: Instant,
-    /// Its control socket. A dormant one has none: a descriptor of the process, which can be read
-    /// when it has ended.
+    /// Its control socket. For a dormant client, a descriptor of the process, readable once that
+    /// has ended.
     pub socket: Arc<OwnedFd>,
-    /// Its stub has no thread yet, by which it could be paged.
+    /// Set if its stub has no thread yet.
     pub dormant: Option<Dormant>,
-    /// One of the constants below.
+    /// [`IDLE`] or one of the constants after it.
     pub stage: AtomicU32,
     /// Resident sizes.
     pub rss: RssReader,
-    /// Share of its anonymous pages that is its own, in thousandths, at the last sample.
+    /// Unshared part of its anonymous pages at the last sample, in thousandths.
     pub share: AtomicU64,
-    /// How much it had when that was looked at, and how much of it was its own, bytes. A new fork
-    /// child has nothing of its own: it is all its parent's. What came since is its own.
+    /// Its anonymous bytes when its share was last measured, and how many of them were its own. A
+    /// new fork child owns nothing: all is its parent's. What it allocates later is its own.
     pub weighed: Mutex<(u64, u64)>,
-    /// Since when it is known, until its share is.
+    /// Since when it is known, until its share is measured.
     pub unweighed: Mutex<Option<Instant>>,
     /// Shared memory that counts for it, bytes.
     pub shmem: AtomicU64,
-    /// Last seen address space, bytes.
+    /// Address space at the last sample, bytes.
     pub mapped: AtomicU64,
     /// Largest anonymous size seen, bytes.
     pub peak: AtomicU64,
-    /// As the child of a told fork: what is known of it, until it is paged.
+    /// For the child of an announced fork, until it is paged.
     pub expected: Mutex<Option<Arc<Expected>>>,
-    /// Its stub has said [`ATTACHED`], with its userfaultfd, and it waits since for its parent to
-    /// come out of the fork.
+    /// Its stub has said [`ATTACHED`], with its userfaultfd, at this time. It waits for its parent
+    /// to leave the fork.
     ready: Mutex<Option<(FromStub, Option<OwnedFd>, Instant)>>,
     /// Segment sent with ATTACH.
     pub segment: Mutex<Option<Arc<Segment>>>,
-    /// Once it has a userfaultfd.
+    /// Set once it has a userfaultfd.
     pub proc: Mutex<Option<Arc<Proc>>>,
-    /// The monitor's last look at it.
+    /// The monitor's last scan of it.
     pub look: Mutex<Option<Look>>,
     /// Command name at hello.
     pub comm: String,
-    /// It is not to be paged any more, and what its stub says to [`QUIET`].
+    /// It is being detached.
     pub detaching: AtomicBool,
-    /// See there.
+    /// What its stub has answered to [`QUIET`]: see [`detach::REQUESTED`].
     pub quiet: AtomicU32,
-    /// The socket was closed.
+    /// The socket is closed.
     pub gone: AtomicBool,
 }
 
-/// What the statistics tell of a process.
+/// Statistics of one process.
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs)]
 pub struct Row {
@@ -110,7 +110,7 @@ pub struct Row {
 }
 
 impl Client {
-    /// How much of so many bytes is its own.
+    /// How many of its `anon` bytes are its own.
     pub fn own(&self, anon: u64) -> u64 {
         let (then, own) = *self.weighed.lock().unwrap();
         let own = if anon >= then { own + anon - then } else { own * anon / then };
@@ -136,14 +136,14 @@ impl Client {
     }
 }
 
-/// A device that takes longer for a transfer is reported.
+/// A device is reported when a transfer takes longer.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
-/// Most ended processes that the statistics tell of.
+/// Most ended processes in the statistics.
 const PAST_MAX: usize = 1000;
 
-/// Longest time between two looks of the control thread at what makes no descriptor readable; and
-/// while a process must be found and killed.
+/// Longest sleep of the control thread, which also checks what makes no descriptor readable, ms;
+/// and while a process must be found and killed.
 const LOOK_MS: i32 = 200;
 const LOOK_FOR_DOOMED_MS: i32 = 20;
 
@@ -157,7 +157,7 @@ pub const MANAGED: u32 = 2;
 pub const REFUSED: u32 = 3;
 /// Its stub has no thread yet.
 pub const DORMANT: u32 = 4;
-/// It is being made.
+/// Its stub thread is being made.
 pub const WAKING: u32 = 5;
 
 /// What the control and monitor threads share.
@@ -168,23 +168,23 @@ pub struct Desk {
     pub clients: Mutex<Vec<Arc<Client>>>,
     /// `/dev/userfaultfd`, if it can be opened.
     pub device: Option<OwnedFd>,
-    /// Fork events can be had (CAP_SYS_PTRACE).
+    /// The kernel reports forks (CAP_SYS_PTRACE).
     pub fork_events: bool,
-    /// The way out of other network namespaces.
+    /// Socket for processes of other network namespaces.
     pub netns_fallback: NetnsFallback,
     /// Set when the command has ended.
     pub ended: Mutex<Option<ToPager>>,
-    /// Set when the tree has, and nobody else is paged.
+    /// Set when the tree has ended and no other process is paged.
     pub over: AtomicBool,
     /// Clients that ended, for the statistics.
     pub past: Mutex<Vec<Row>>,
-    /// Processes without a stub of which we know why.
+    /// Processes without a stub whose reason is known.
     pub detached: Mutex<Detached>,
-    /// If the run is recorded.
+    /// Set if the run is recorded.
     pub recording: Option<Recording>,
-    /// If the run gets a report. Locked before all else.
+    /// Set if the run gets a report. Its lock comes before all others.
     pub timeline: Option<Mutex<Timeline>>,
-    /// What the launcher told us.
+    /// From the launcher.
     pub config: Config,
 }
 
@@ -194,9 +194,10 @@ pub fn run(desk: &Arc<Desk>) {
     let launcher = desk.config.to_launcher;
     let mut newcomers = Newcomers::default();
     let mut launcher_open = true;
-    // The shared descriptor table keeps the launcher's end of the socket open: only its pid tells.
+    // The shared descriptor table keeps the launcher's end of the socket open, so only the pid
+    // shows its death.
     let alive = PidFd::open(desk.config.launcher_pid).ok();
-    // Before that it may have died, and its pid be another's.
+    // The launcher may have died before, and its pid may be another's.
     if std::os::unix::process::parent_id() != desk.config.launcher_pid as u32 {
         return abandon(desk);
     }
@@ -253,7 +254,8 @@ pub fn run(desk: &Arc<Desk>) {
     }
 }
 
-/// Here, since whoever needs the device may be the one who waits.
+/// Warns if the device does not answer. Done by this thread, because a thread that needs the device
+/// may be the one that waits.
 fn tell_silence(shared: &Shared) {
     let longest = shared.swap.as_ref().and_then(|swap| swap.counters.under_way.longest());
     if longest.is_some_and(|waited| waited > SILENT_AFTER) {
@@ -261,7 +263,7 @@ fn tell_silence(shared: &Shared) {
     }
 }
 
-/// Sends what waits for the launcher.
+/// Sends the queued messages to the launcher.
 fn deliver(desk: &Desk, open: bool) {
     for message in desk.shared.take_outbox() {
         if open {
@@ -270,11 +272,11 @@ fn deliver(desk: &Desk, open: bool) {
     }
 }
 
-/// Longest message that goes as a packet, bytes: far below the kernel's bound of a send buffer
+/// Longest message sent as a packet, bytes: far below the kernel's bound of a send buffer
 /// (`net.core.wmem_default`, 208 KiB).
 const PACKET_BYTES: usize = 32 << 10;
 
-/// One message; retried for a moment when the launcher does not keep up.
+/// Sends one message; retries for 0.5 s if the launcher does not keep up.
 pub fn send_to_launcher(fd: RawFd, message: &FromPager) {
     let Ok(text) = serde_json::to_vec(message) else { return };
     // SAFETY: the descriptor stays open as long as the pager lives.
@@ -319,13 +321,14 @@ fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
     true
 }
 
-/// The tree has ended. Whether others are paged, who have got no more of it than its environment.
-/// Those who are not are told to go on alone, if nobody is.
+/// The tree has ended: whether processes are paged that inherited only its environment. Clients
+/// that are not attached are told to go on alone.
 fn serves_others(desk: &Desk) -> bool {
     let lives = |pid: i32| proctree::read_stat(pid).is_some_and(|process| !process.is_dead());
     let mut clients = desk.clients.lock().unwrap().clone();
     clients.retain(|client| lives(client.pid));
-    // Who is not attached now will not be. The fork child of a paged process needs us all the same.
+    // A client that is not attached now will never be. The fork child of a paged process needs the
+    // pager all the same.
     clients.retain(|client| {
         client.has_beacon || client.stage.compare_exchange(IDLE, REFUSED, SeqCst, SeqCst).is_err() || {
             say_bye(&client.socket);
@@ -343,8 +346,8 @@ fn launcher_left_in_order(desk: &Desk) -> bool {
     desk.ended.lock().unwrap().is_some()
 }
 
-/// The launcher died: nobody holds the descriptors but us, so the tree ends before we do; also
-/// those who have no stub, or whose stub has not said hello yet.
+/// The launcher died: only the pager holds the descriptors, so the tree must end before the pager.
+/// That includes processes without a stub and those whose stub has not said hello yet.
 fn abandon(desk: &Desk) {
     desk.shared.ending.store(true, Relaxed);
     desk.netns_fallback.close();
@@ -354,7 +357,7 @@ fn abandon(desk: &Desk) {
     let mut killed = !clients.is_empty() || !desk.past.lock().unwrap().is_empty();
     let deadline = Instant::now() + Duration::from_secs(5);
     let mut quiet = 0;
-    // One that calls exec just now shows no environment: it is looked for twice.
+    // A process that calls exec just now shows no environment: search twice.
     while quiet < 2 && Instant::now() < deadline {
         for client in &clients {
             // SAFETY: SIGKILL to a process whose stub is connected to us.
@@ -365,18 +368,19 @@ fn abandon(desk: &Desk) {
             let _ = proctree::kill_exactly(process);
         }
         killed |= !tree.is_empty();
-        // One that has ended and waits for its parent has no memory.
+        // A process that has ended and waits for its parent has no memory.
         let ended = tree.is_empty() && clients.iter().all(|c| c.rss.read().map_or(0, |rss| rss.mapped) == 0);
         quiet = if ended { quiet + 1 } else { 0 };
         std::thread::sleep(Duration::from_millis(3));
     }
     if killed {
-        // Standard error is the one of the launcher, which cannot speak any more.
+        // The pager shares standard error with the launcher, which cannot write there any more.
         process::write_stderr("memfit: the launcher died; the command and all that it started were killed\n");
     }
 }
 
-/// The living of these, what they have started, and who has the entry in its environment.
+/// The living processes among `known`, their descendants, and those with the entry in their
+/// environment.
 fn members(known: Vec<ProcStat>, entry: &str) -> Vec<ProcStat> {
     let Ok(all) = proctree::snapshot() else { return Vec::new() };
     let same = |one: &ProcStat, other: &ProcStat| (one.pid, one.start_ticks) == (other.pid, other.start_ticks);
@@ -400,14 +404,14 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     }
     let expected = forks::take(&desk.shared, hello.token).filter(|_| hello.token != 0);
     if hello.token != 0 && expected.is_none() {
-        // It waits, and lacks what was outside when it was forked.
+        // It waits, and lacks the pages that were evicted when it was forked.
         let comm = procfs::comm(pid).unwrap_or_default();
         desk.shared.warn(format!("killed process {pid} ({comm}): it came too late after its fork to be served"));
         // SAFETY: SIGKILL to a process whose stub is connected to us.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         return;
     }
-    // In a long chain of forks each would have a copy of what all share, taken from it by itself.
+    // In a long chain of forks, evictions would give each process its own copy of what all share.
     let stage = if hello.flags & FORKED_AGAIN == 0 { IDLE } else { REFUSED };
     let client = new_client(desk, socket, pid, hello, rss, stage);
     *client.expected.lock().unwrap() = expected;
@@ -421,14 +425,15 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     wake::join(desk, &client);
 }
 
-/// A process has greeted: its stub has no thread yet. One that is known so far has one more filter.
+/// A process has greeted: its stub has no thread yet. One that has greeted before has one more
+/// filter.
 pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &FromStub) {
     let known = desk.clients.lock().unwrap().iter().rfind(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
     let known = known.as_ref().and_then(|client| client.dormant.as_ref());
     if let Some(dormant) = known.filter(|dormant| greeting.flags & AGAIN != 0 && dormant.entry == greeting.entry) {
         return dormant.filters.store(greeting.filters, Relaxed);
     }
-    // By now it may have ended, and its pid be another's.
+    // The process may have ended, and its pid may be another's.
     let Ok(process) = seqpacket::peer_descriptor(socket.as_fd()) else { return };
     let Ok(rss) = RssReader::open(pid) else { return };
     if seqpacket::peer_lives(socket.as_fd()) {
@@ -474,7 +479,7 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     let packet = match seqpacket::receive(client.socket.as_fd()) {
         Ok(Some(packet)) => packet,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-        // There is no descriptor left for the one that came with it.
+        // No descriptor is left for the one that came with the message.
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData && client.stage.load(Relaxed) == ATTACHING => {
             return not_managed(desk, client, &other("there is no descriptor left for its memory".into()));
         }
@@ -501,8 +506,8 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     manage_ready(desk, client);
 }
 
-/// A stub has made what it needs. The child of a told fork is served when all is known that its
-/// parent changed meanwhile.
+/// Manages a process whose stub is ready. A fork child is served once all changes are known that
+/// its parent made meanwhile.
 fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
     let mut ready = client.ready.lock().unwrap();
     if ready.is_none() {
@@ -522,20 +527,20 @@ fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
     }
 }
 
-/// A stub has made what it needs, and its process cannot be paged all the same.
+/// The stub is ready, but its process cannot be paged.
 fn not_managed(desk: &Arc<Desk>, client: &Arc<Client>, error: &std::io::Error) {
     if client.expected.lock().unwrap().is_some() {
         return cannot_inherit(desk, client, &error.to_string());
     }
     client.stage.store(REFUSED, Relaxed);
     if !desk.fork_events {
-        // Its forks wait for an answer.
+        // Its announced forks wait for an answer.
         send_command(&client.socket, &Command { kind: SERVED, ..Command::default() }, None);
     }
     detach::refused(desk, client, error);
 }
 
-/// The child of a told fork cannot be served, and cannot go on with right data.
+/// A fork child cannot be served, so it cannot go on with right data: kills it.
 fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
     client.stage.store(REFUSED, Relaxed);
     if client.rss.read().is_ok_and(|rss| rss.mapped > 0) {
@@ -545,7 +550,7 @@ fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
     unsafe { libc::kill(client.pid, libc::SIGKILL) };
 }
 
-/// A process has ended, or its stub.
+/// A process or its stub has ended.
 pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
     client.gone.store(true, Relaxed);
     if let Some(expected) = client.expected.lock().unwrap().take() {
@@ -564,17 +569,17 @@ pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
     desk.shared.room.clients.store(clients.len(), Relaxed);
 }
 
-/// As [`attach`]; the user is told if that cannot be.
+/// As [`attach`]; warns the user if that fails.
 pub fn attach_or_warn(desk: &Desk, client: &Arc<Client>) {
     if let Err(error) = attach(desk, client) {
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
     }
 }
 
-/// Asks a stub to make what is needed to be paged.
+/// Asks a stub to make what paging needs.
 pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     let known = client.proc.lock().unwrap().clone();
-    // A fork child was counted with its userfaultfd.
+    // The descriptors of a fork child were counted when its userfaultfd came.
     if known.is_none() && !desk.shared.room_for_paged() {
         return Err(room::full());
     }
@@ -586,7 +591,7 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     let fd = duplicate(segment.as_raw_fd())?;
     let known = known.map(|proc| duplicate(proc.uffd.as_raw_fd())).transpose()?;
     if client.stage.compare_exchange(IDLE, ATTACHING, SeqCst, SeqCst).is_err() {
-        // It wants to be left.
+        // It is being detached.
         return Ok(());
     }
     let mut command = Command { kind: ATTACH, flags: 0, segment_bytes: segment.bytes() as u64 };
@@ -598,7 +603,7 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
         command.flags = WITH_DEVICE;
         send_command(&client.socket, &lend, Some(device));
     }
-    // Where it cannot be opened the process will not be paged: see `identity`.
+    // If it cannot be opened, the process will not be paged: see `identity`.
     if let Ok(pagemap) = Pagemap::open(client.pid).and_then(|pagemap| pagemap.as_fd().try_clone_to_owned()) {
         send_command(&client.socket, &Command { kind: PAGEMAP, ..Command::default() }, Some(&pagemap));
     }
@@ -619,18 +624,18 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Another descriptor of the same.
+/// Another descriptor of the same file.
 pub fn duplicate(fd: RawFd) -> std::io::Result<OwnedFd> {
     // SAFETY: the descriptor is open while its owner is borrowed by the caller.
     unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
 
-/// The stub is ready: the process gets its place in the core and its fault thread.
+/// The stub is ready: gives the process its place in the core and its fault thread.
 fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option<OwnedFd>) -> std::io::Result<()> {
     let shared = &desk.shared;
     let segment = client.segment.lock().unwrap().clone().ok_or_else(|| std::io::Error::other("no segment"))?;
     let identity = identity(client, message, &segment)?;
-    // Of a fork child its parent's userfaultfd has told.
+    // The userfaultfd of a fork child came with its parent's event.
     let known = client.proc.lock().unwrap().clone();
     let fresh = known.is_none();
     let expected = client.expected.lock().unwrap().clone();
@@ -697,8 +702,8 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     Ok(())
 }
 
-/// Of memory that is gone the kernel says ENOMEM here, and ESRCH everywhere else. After an exec the
-/// process has other memory, so that its size does not tell.
+/// When the memory is gone the kernel returns ENOMEM here, and ESRCH everywhere else. The size of
+/// the process does not show it: after an exec the process has other memory.
 fn register(uffd: &Uffd, start: u64, bytes: u64) -> std::io::Result<()> {
     uffd.register(start, bytes).map_err(|error| match uffd.gone() {
         true => std::io::Error::from_raw_os_error(libc::ESRCH),
@@ -732,7 +737,7 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
     })
 }
 
-/// Serves its faults and events from now on.
+/// Starts the thread that serves the process's faults and events.
 pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Result<()> {
     let (shared, proc) = (Arc::clone(shared), Arc::clone(proc));
     let thread = std::thread::Builder::new().name("fault".into()).stack_size(256 << 10);
@@ -740,7 +745,7 @@ pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Re
     Ok(())
 }
 
-/// The process's memory is gone: everything of it is freed.
+/// The process's memory is gone: frees everything that belongs to it.
 pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     proc.dead.store(true, Relaxed);
     fork_children::all_told(shared, proc);

@@ -1,11 +1,10 @@
-//! Processes that are not to be paged any more: they get all of their memory back, and their stub
-//! ends.
+//! Detaching: a process gets all of its memory back, and its stub ends.
 //!
-//! A thread of the process asks for it, on a connection of its own, before a system call filter
-//! would make the stub's thread the death of the process, or because we cannot look at the process
-//! from now on (stub/src/seccomp.rs, stub/src/detach.rs). What is registered stays so, and its
-//! faults are served, until the process ends; but all of it is there, so that it does not depend on
-//! us any more. It counts towards the budget.
+//! A thread of the process asks for it, on a connection of its own: before a system call filter
+//! comes that would kill the process for a call of the stub thread, or because the pager may not
+//! read the process's files in /proc any more (stub/src/seccomp.rs, stub/src/detach.rs). The
+//! mappings stay registered and the pager serves their faults until the process ends. But all pages
+//! are present, so the process does not depend on the pager any more. It counts towards the budget.
 
 use crate::control::{Client, Desk, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::proc::{send_command, Broken, Proc};
@@ -22,31 +21,31 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time between two looks at what is awaited.
+/// Time between two polls.
 pub const LOOK: Duration = Duration::from_millis(1);
-/// Pages looked at under one hold of the core's lock, and brought back at a time.
+/// Pages that are checked under one hold of the core lock, and brought back at a time.
 const CHUNK: u64 = 2048;
 
-/// [`Client::quiet`]: the stub has not answered, keeps forks out, cannot now.
+/// [`Client::quiet`]: the stub has not answered; it keeps forks out; it cannot now.
 pub const REQUESTED: u32 = 0;
 /// See [`REQUESTED`].
 pub const IS_QUIET: u32 = 1;
 /// See [`REQUESTED`].
 pub const FORKS: u32 = 2;
 
-/// Why a process is left.
+/// Why a process is detached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Why {
-    /// A filter of system calls.
+    /// A system call filter forbids the stub's work.
     Filtered,
-    /// We may not read its files in /proc.
+    /// The pager may not read its files in /proc.
     Unreadable,
-    /// It must have one thread only.
+    /// It must have one thread only, to enter a namespace.
     Alone,
 }
 
 impl Why {
-    /// For people.
+    /// For messages.
     pub fn text(self) -> &'static str {
         match self {
             Why::Filtered => "it has a system call filter that forbids what taking its pages needs",
@@ -59,34 +58,34 @@ impl Why {
     }
 }
 
-/// Processes without a stub of which we know why.
+/// Processes without a stub whose reason is known.
 #[derive(Debug, Default)]
 pub struct Detached {
-    /// Those that are left, or were refused.
+    /// Those that were detached or refused, by pid.
     pub why: HashMap<i32, Why>,
-    /// Commands of which the user knows it.
+    /// Commands that the user was warned of.
     told: HashSet<(String, Why)>,
 }
 
 impl Detached {
-    /// Why this process, or the one that it was forked from, has none.
+    /// Why this process, or the one that it was forked from, has no stub.
     pub fn of(&self, process: &ProcStat) -> Option<Why> {
         let parent = Some(process.ppid).filter(|_| process.forked);
         self.why.get(&process.pid).or_else(|| self.why.get(&parent?)).copied()
     }
 }
 
-/// Says it, once for each command.
+/// Warns the user, once for each command and reason.
 pub fn tell(desk: &Desk, pid: i32, comm: &str, why: Why, since: &str) {
     if desk.detached.lock().unwrap().told.insert((comm.to_owned(), why)) {
         desk.shared.warn(format!("not paged{since}, but counted: process {pid} ({comm}): {}", why.text()));
     }
 }
 
-/// A process could not be paged; its stub is not needed.
+/// Handles a process that could not be paged: its stub is not needed.
 pub fn refused(desk: &Desk, client: &Client, error: &Error) {
-    // One that is about to end has no memory any more, and one that has called exec has other
-    // memory, whose stub will say hello.
+    // A process that is about to end has no memory any more. One that has called exec has new
+    // memory, and its new stub will say hello.
     if error.raw_os_error() == Some(libc::ESRCH) || client.rss.read().map_or(true, |rss| rss.mapped == 0) {
         return;
     }
@@ -99,7 +98,7 @@ pub fn refused(desk: &Desk, client: &Client, error: &Error) {
     }
 }
 
-/// A thread of a process asks for it; the answer goes to its socket.
+/// A thread of a process asks to detach it; the answer goes to that thread's socket.
 pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, flags: u32) {
     let why = match flags {
         FILTERED => Why::Filtered,
@@ -108,13 +107,13 @@ pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, flags: u32) {
     };
     let client = desk.clients.lock().unwrap().iter().rev().find(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
     match client {
-        // CAP_SYS_PTRACE is the right to both.
+        // CAP_SYS_PTRACE gives fork events and the right to read such processes.
         Some(client) if why != Why::Unreadable || !desk.fork_events => begin(desk, &client, why, Some(socket)),
         _ => answer(&socket, STAY),
     }
 }
 
-/// A process gives up rights: its stub is told, which has them as well.
+/// A process gives up rights: tells its stub thread, which still has them.
 pub fn confine(desk: &Desk, asker: &OwnedFd, pid: i32, flags: u32) {
     let there = |c: &&Arc<Client>| c.pid == pid && c.dormant.is_none() && !c.gone.load(Relaxed);
     let client = desk.clients.lock().unwrap().iter().rfind(there).cloned();
@@ -123,7 +122,7 @@ pub fn confine(desk: &Desk, asker: &OwnedFd, pid: i32, flags: u32) {
     answer(asker, if told { STAY } else { BYE });
 }
 
-/// Leaves a process, and tells the one who asked when that is done.
+/// Detaches a process in a thread of its own, then answers the asker.
 pub fn begin(desk: &Arc<Desk>, client: &Arc<Client>, why: Why, asker: Option<OwnedFd>) {
     let (desk, client) = (Arc::clone(desk), Arc::clone(client));
     let body = move || {
@@ -138,7 +137,7 @@ pub fn begin(desk: &Arc<Desk>, client: &Arc<Client>, why: Why, asker: Option<Own
         }
         asker.iter().for_each(|socket| answer(socket, BYE));
     };
-    // Without a thread the asker's socket is closed, and it goes on as it is.
+    // If there is no thread, the asker's socket closes, and the asker goes on as it is.
     let _ = std::thread::Builder::new().name("detach".into()).stack_size(256 << 10).spawn(body);
 }
 
@@ -148,7 +147,8 @@ fn answer(socket: &OwnedFd, kind: u32) {
 
 fn detach(desk: &Desk, client: &Client, why: Why) {
     let managed = loop {
-        // The fork child of a paged process lacks pages, and is paged as soon as it is known.
+        // A fork child of a paged process lacks pages: it is first paged, as soon as it is
+        // identified.
         if client.has_beacon && client.stage.load(SeqCst) == IDLE && !client.gone.load(Relaxed) {
             std::thread::sleep(LOOK);
             continue;
@@ -162,7 +162,7 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
     desk.detached.lock().unwrap().why.insert(client.pid, why);
     let proc = client.proc.lock().unwrap().clone();
     if let Some(proc) = proc.filter(|_| managed) {
-        // Said first: it may end meanwhile.
+        // Before the work: the process may end meanwhile.
         let since = if proc.counters.evicted.load(Relaxed) > 0 { " any more" } else { "" };
         let comm = procfs::comm(client.pid).unwrap_or_else(|| client.comm.clone());
         tell(desk, client.pid, &comm, why, since);
@@ -174,7 +174,7 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
     answer(&client.socket, BYE);
 }
 
-/// Brings everything back, and takes nothing any more. False if the process is gone.
+/// Brings all pages back and evicts none any more. False if the process is gone.
 fn give_back(shared: &Shared, client: &Client, proc: &Arc<Proc>) -> bool {
     if proc.tells_forks() && !quiet(client, proc) {
         return false;
@@ -184,7 +184,7 @@ fn give_back(shared: &Shared, client: &Client, proc: &Arc<Proc>) -> bool {
         return false;
     }
     if proc.tells_forks() {
-        // From now on its fork children get all, as everybody's do.
+        // From now on its fork children inherit everything.
         for chunk in proc.to_dofork().chunks(BATCH_RANGES) {
             proc.post_advice(&mut proc.io.lock().unwrap(), chunk, DOFORK);
             proc.ring_bell();
@@ -193,7 +193,7 @@ fn give_back(shared: &Shared, client: &Client, proc: &Arc<Proc>) -> bool {
             }
         }
     }
-    // A page can move, by mremap, to where we have looked already.
+    // mremap can move a page to a range that was checked already.
     loop {
         let mut all = true;
         let regions: Vec<(u64, u64)> = proc.regions.lock().unwrap().iter().collect();
@@ -214,7 +214,7 @@ fn give_back(shared: &Shared, client: &Client, proc: &Arc<Proc>) -> bool {
     }
 }
 
-/// Forks are kept out, and none is under way.
+/// Waits until the stub keeps forks out and none is under way. False if the process is gone.
 fn quiet(client: &Client, proc: &Proc) -> bool {
     loop {
         client.quiet.store(REQUESTED, SeqCst);
@@ -232,7 +232,7 @@ fn quiet(client: &Client, proc: &Proc) -> bool {
     }
 }
 
-/// Waits until the stub has nothing to do.
+/// Waits until the stub has no batch. False if the process is gone.
 pub fn drained(shared: &Shared, proc: &Proc) -> bool {
     loop {
         let mut io = proc.io.lock().unwrap();
@@ -253,10 +253,10 @@ pub fn drained(shared: &Shared, proc: &Proc) -> bool {
     }
 }
 
-/// Lets the fault thread bring these pages back, and waits for that; whether there were none.
-/// `None` if the process is gone.
+/// Has the fault thread bring these pages back, and waits for that. True if there were none; `None`
+/// if the process is gone.
 pub fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> Option<bool> {
-    // Nobody else could fill what was never read of them.
+    // Only the pager can fill pages of files that were never read.
     let files = proc.files.lock().unwrap().pages();
     let of_file = |page: u64| files.iter().any(|&(first, end)| (first..end).contains(&page));
     let outside = |pages: &mut dyn Iterator<Item = u64>| -> Option<Vec<u64>> {
@@ -266,7 +266,7 @@ pub fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> 
             Entry::Untracked | Entry::Filling(_) => of_file(page),
             _ => false,
         };
-        // Its number in the core may be another's.
+        // If it was removed, its number in the core may be another process's.
         (!proc.removed.load(Relaxed)).then(|| pages.filter(out).collect())
     };
     let mut left = outside(&mut pages.into_iter())?;

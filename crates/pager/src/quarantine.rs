@@ -1,16 +1,16 @@
-//! The way out of quarantine.
+//! How pages leave quarantine.
 //!
-//! A page present at a REMOVE event may be zapped at any later moment, until the thread that raised
-//! the event has left its madvise. A page that is absent has been zapped: it is out of quarantine
-//! at once. What is still present when every thread has been seen outside of its madvise stays
-//! (MADV_FREE, or it was zapped and filled again by a fault that we did not need to serve). A
-//! thread is outside
+//! A page present at a REMOVE event may be zapped at any moment, until the thread that raised the
+//! event has left its madvise. An absent page has been zapped: it leaves quarantine at once. Pages
+//! that are still present when every thread has been seen outside of its madvise stay: they were
+//! freed with MADV_FREE, or zapped and then filled by a fault that the pager did not need to serve.
+//! A thread is outside
 //!
 //! - in an interruptible sleep, stopped, or ended: between the event and the zap it sleeps
 //!   interruptibly nowhere;
-//! - when it has run in user mode for longer than the zap of all these pages takes: the kernel
-//!   counts user time by samples, and time in the kernel could appear as user time, but a zap has
-//!   no more time than it takes.
+//! - when it has run in user mode for longer than the zap of all these pages takes. The kernel
+//!   counts user time by samples, so time in the kernel could appear as user time, but only as long
+//!   as the zap lasts.
 
 use crate::proc::Proc;
 use crate::state::Shared;
@@ -20,26 +20,27 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Pages in quarantine below which nobody looks.
+/// Fewer quarantined pages are not worth a proof.
 const WORTH_PAGES: u64 = 64;
-/// A zap takes less CPU time for a page: 50 to 250 ns are usual. Clock ticks are 10 ms.
+/// Pages zapped in a clock tick (10 ms), a low estimate: 50 to 250 ns of CPU time a page are usual.
 const ZAPPED_PER_TICK: u64 = 10_000;
-/// Least user time that proves something, clock ticks.
+/// Least user time that is a proof, clock ticks.
 const TICKS_MIN: u64 = 5;
 
 /// One process whose quarantine is being proved.
 struct Proof {
     proc: Weak<Proc>,
     epoch: u32,
-    /// Those that were present at the last look, in order of address.
+    /// Pages that were present at the last scan, in order of address.
     pages: Vec<Page>,
-    /// Threads not seen outside madvise yet, and the user time that each had, clock ticks.
+    /// Threads not seen outside of madvise yet, with the user time of each at the beginning, clock
+    /// ticks.
     suspects: Vec<(i32, u64)>,
-    /// So much more proves that a thread is outside.
+    /// Additional user time that proves that a thread is outside, clock ticks.
     ticks: u64,
 }
 
-/// Pages that are looked at and told of under one hold of the core's lock.
+/// Pages that are handled under one hold of the core lock.
 const CHUNK_PAGES: usize = 256;
 
 static PROOFS: Mutex<Option<HashMap<u32, Proof>>> = Mutex::new(None);
@@ -83,18 +84,18 @@ pub fn release(shared: &Arc<Shared>) {
     }
 }
 
-/// Whether a thread is certainly not between a REMOVE event and its zap; `proves` is user time that
-/// it can have only outside.
+/// Whether a thread is certainly not between a REMOVE event and its zap. It is not if its total
+/// user time has reached `proves` clock ticks.
 fn outside(pid: i32, tid: i32, proves: u64) -> bool {
     matches!(procfs::task_state(pid, tid), None | Some('S' | 'T' | 't' | 'Z' | 'X'))
         || procfs::user_ticks(pid, tid).is_none_or(|ticks| ticks >= proves)
 }
 
-/// Pages that are absent have been zapped. Gives those that are present.
+/// Ends the quarantine of absent pages: they have been zapped. Returns those that are present.
 fn let_zapped_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: Vec<Page>, epoch: u32) -> Vec<Page> {
     let Some(identity) = proc.identity.get() else { return pages };
-    // No new event makes a page zap-pending meanwhile. One that a fault fills is out of quarantine
-    // already, and the core leaves it.
+    // With `io` held no new event makes a page zap-pending. A page that a fault fills meanwhile has
+    // left quarantine already, and the core ignores it here.
     let _io = proc.io.lock().unwrap();
     if proc.removed.load(Relaxed) {
         return pages;
@@ -122,7 +123,7 @@ fn let_zapped_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: Vec<Page>, epoch
 
 fn let_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: &[Page], epoch: u32) {
     let Some(identity) = proc.identity.get() else { return };
-    // A new event in between would make pages zap-pending again: none is read while this is held.
+    // With `io` held no event is read that makes pages zap-pending again.
     let _io = proc.io.lock().unwrap();
     if proc.removed.load(Relaxed) || proc.event_pending() {
         return;

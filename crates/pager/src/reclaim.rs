@@ -1,5 +1,5 @@
-//! The reclaim thread: keeps memory free by taking pages out of the tree, compressing what has been
-//! staged longest, and writing the coldest of the pool to the swap tier.
+//! The reclaim thread keeps memory free: it evicts pages of the tree, compresses the pages staged
+//! longest, and writes the coldest pages of the pool to the swap tier.
 
 use crate::blocks::BlockOutput;
 use crate::compress::Compressor;
@@ -20,30 +20,29 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-// What the core takes away at once is one batch.
+// The victims of one core call fit into one batch.
 const _: () = assert!(BATCH_VICTIMS <= BATCH_RANGES);
 
 /// Pages that reclaim must gain in a window to be worth waiting for.
 const PACE_PAGES: usize = 64;
 const PACE_WINDOW: Duration = Duration::from_millis(50);
-/// Windows without gain before the user is told, 5 s, if the programs are over the budget all the
-/// time.
+/// Windows without enough gain, all of them over the budget, before the user is warned: 5 s.
 const SHORT_WINDOWS: u32 = 100;
-/// Kinds of memory that are named then, at most.
+/// Most kinds of memory that this warning names.
 const KEPT_NAMED: usize = 3;
-/// So much over it that there is something to tell, bytes and percent, whichever is more: less is
-/// what is under way.
+/// Excess over the budget that is worth a warning, bytes and percent, whichever is more: less is
+/// under way.
 const SHORT_BYTES: u64 = 1 << 20;
 const SHORT_PERCENT: u64 = 2;
-/// Windows in a row before it is.
+/// Hopeless windows in a row before the run is ended.
 const HOPELESS_WINDOWS: u32 = 2;
-/// Pause of compression when there was no room for what it gave.
+/// Pause of compression after the pool had no room for a page.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
-/// So far over the budget a run is ended that nothing can give to, percent.
+/// Excess over the budget at which the run is ended if neither pool nor tier takes a page, percent.
 const FAR_OVER_PERCENT: u64 = 20;
-/// Objects of a segment to be cleaned between two looks at the batches.
+/// Objects of a segment that are cleaned between two checks of the batches.
 const CLEAN_CHUNK: usize = 64;
-/// Time for cleaning between two looks at the batches when the tier is full.
+/// Time for cleaning between two checks of the batches when the tier is full.
 const CLEAN_TIME: Duration = Duration::from_millis(20);
 /// Rounds without compaction after one that found nothing to move.
 const COMPACT_PAUSE: u32 = 64;
@@ -52,10 +51,10 @@ const COMPACT_PAUSE: u32 = 64;
 struct Reclaimer {
     shared: Arc<Shared>,
     compressor: Compressor,
-    /// Of the swap tier, if there is one.
+    /// Writes to the swap tier, if there is one.
     writer: Option<Output>,
     blocks: BlockOutput,
-    /// If accesses are recorded.
+    /// Set if accesses are recorded.
     sampler: Option<Sampler>,
     scanner: Option<ContentScanner>,
     cpus: Cpus,
@@ -66,9 +65,9 @@ struct Reclaimer {
     short_windows: u32,
     hopeless_windows: u32,
     swap_full: bool,
-    /// As the core was told last.
+    /// The last value given to `Core::set_busy`.
     busy: bool,
-    /// When the pool had no room for a page last.
+    /// When the pool last had no room for a page.
     full_at: Option<Instant>,
 }
 
@@ -128,8 +127,8 @@ pub fn run(shared: Arc<Shared>) {
     }
 }
 
-/// How much reclaim gains. When it is next to nothing (pages shared after a fork, a stopped
-/// process) faults do not wait for it: they would wait for ever.
+/// What reclaim gains. If that is next to nothing (pages shared after a fork, a stopped process),
+/// faults do not wait for it: they would wait for ever.
 struct Pace {
     since: Instant,
     gained: usize,
@@ -148,7 +147,7 @@ impl Pace {
 }
 
 impl Reclaimer {
-    /// One round: batches, compression, write-back. Returns how many pages it moved on.
+    /// One round: batches, compression, writeback. Returns how many pages it moved on.
     fn round(&mut self) -> usize {
         self.make_way();
         let mut gained = self.compact();
@@ -160,7 +159,7 @@ impl Reclaimer {
         gained += if slots_short { self.compress(COMPRESS_CHUNK) } else { 0 };
         self.write_raw();
         gained += self.written();
-        // A batch of which nothing could be taken (shared after a fork, pinned) is no gain.
+        // A batch that took no page (shared after a fork, pinned) is no gain.
         gained += self.collect_all();
         if gained == 0 {
             self.wait_for_batch();
@@ -177,8 +176,8 @@ impl Reclaimer {
         gained
     }
 
-    /// Takes sampled pages away and looks at what they hold, if accesses are recorded. Returns when
-    /// there is more to do.
+    /// Evicts sampled pages and samples page contents, if accesses are recorded. Returns when there
+    /// is more to do.
     fn sample(&mut self) -> Duration {
         if self.sampler.is_none() {
             return Duration::MAX;
@@ -187,16 +186,16 @@ impl Reclaimer {
         let Some(sampler) = &mut self.sampler else { return Duration::MAX };
         let step = sampler.step();
         if step.short {
-            // They are pages like any other: those that were staged first go on.
+            // Sampled pages are staged like others: the pages staged first go on to the pool.
             self.compress(COMPRESS_CHUNK);
             self.write_raw();
         }
         step.within.min(self.scanner.as_mut().map_or(Duration::MAX, ContentScanner::step))
     }
 
-    /// Leaves the CPU to a program that is alone: its fault thread has stepped back there
-    /// (SCHED_IDLE), so that the kernel takes the CPU for free and puts this thread on it, and the
-    /// program waits until this one sleeps.
+    /// Keeps this thread off the CPU of a program that is alone in the tree. The program's fault
+    /// thread is SCHED_IDLE there, so the kernel takes the CPU for idle and puts this thread on it,
+    /// and the program waits until this thread sleeps.
     fn make_way(&mut self) {
         let shared = &self.shared;
         let alone = shared.idle_class.load(Relaxed) && shared.procs.lock().unwrap().len() == 1;
@@ -213,18 +212,17 @@ impl Reclaimer {
         let (present, pool) = (state.core.present_total() * 4096, state.core.pool_usage());
         let overflows = state.core.overflows();
         drop(state);
-        // What is not registered yet is resident as well.
+        // Unregistered memory is resident as well.
         let unmanaged = self.shared.unmanaged.load(Relaxed);
         let below = self.shared.sizes.below_floor(present, unmanaged, &pool, self.can_write());
         if overflows {
-            // Nothing leaves the pool: it stays as large as it is, and the programs' pages go on to
-            // the swap tier.
+            // Nothing leaves the pool: it keeps its size, and evicted pages go to the swap tier.
             self.shared.lock().core.close_pool(below);
         }
         below && !overflows
     }
 
-    /// Whether the pool shall give pages though it has room; a look at whether it shall grow.
+    /// Whether pages shall leave the pool though it has room. Lets the core adapt the pool's size.
     fn wants_room(&self) -> bool {
         let mut state = self.shared.lock();
         state.core.look(self.shared.tick());
@@ -253,7 +251,8 @@ impl Reclaimer {
         let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
         let mut tried = Vec::new();
         loop {
-            // Locked in advance: the core must only choose processes that are free.
+            // The core must only choose processes whose `io` is free, so these are locked in
+            // advance.
             let mut free: Vec<_> = procs
                 .iter()
                 .filter(|p| !tried.contains(&p.id))
@@ -284,7 +283,7 @@ impl Reclaimer {
         }
     }
 
-    /// Takes answers of all processes; returns how many pages left the programs.
+    /// Collects the answers of all stubs; returns how many pages were evicted.
     fn collect_all(&mut self) -> usize {
         let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
         let mut pages = 0;
@@ -331,7 +330,7 @@ impl Reclaimer {
             self.busy = busy;
             self.shared.lock().core.set_busy(busy);
         }
-        // Whoever waits is served first: what is compressed now is for them.
+        // Waiting faults are served first: what is compressed now counts as compressed for them.
         let waited_for = self.shared.free() < self.shared.marks().min as i64;
         let origin = if waited_for { Origin::Direct } else { Origin::Background };
         let outcome = self.compressor.compress(&self.shared, max, origin);
@@ -342,9 +341,8 @@ impl Reclaimer {
         outcome.done
     }
 
-    /// Frees frames: by compaction if it pays, else by writing the coldest objects to the swap
-    /// tier; unless it is pressed, only those that are due. Returns how many frames or objects that
-    /// were.
+    /// Frees frames, by compaction if it pays, else by writeback of the coldest objects. Unless
+    /// `pressed`, only the objects that are due leave. Returns the number of frames or objects.
     fn make_pool_smaller(&mut self, pressed: bool) -> usize {
         match self.compact() {
             0 => self.write_back(pressed),
@@ -352,7 +350,8 @@ impl Reclaimer {
         }
     }
 
-    /// Empties the emptiest zspages, if there is waste enough. Returns how many frames that freed.
+    /// Compacts the emptiest zspages if the pool has enough waste. Returns how many frames that
+    /// freed.
     fn compact(&mut self) -> usize {
         if self.compact_pause > 0 {
             self.compact_pause -= 1;
@@ -377,8 +376,8 @@ impl Reclaimer {
         freed
     }
 
-    /// Begins to write a segment of the coldest pooled objects. Returns how many objects of earlier
-    /// ones have left.
+    /// Begins to write a segment of the coldest pooled objects. Returns how many objects left
+    /// memory by earlier writes.
     fn write_back(&mut self, pressed: bool) -> usize {
         let shared = Arc::clone(&self.shared);
         let gained = self.written();
@@ -411,7 +410,7 @@ impl Reclaimer {
         gained
     }
 
-    /// Begins to write incompressible pages from staging.
+    /// Begins to write staged pages to the swap tier uncompressed.
     fn write_raw(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut items = std::mem::take(&mut *shared.raw.lock().unwrap());
@@ -455,7 +454,7 @@ impl Reclaimer {
         self.keep(&refused);
     }
 
-    /// Objects that were to be written stay where they are.
+    /// Reports to the core that these objects were not written and stay where they are.
     fn keep(&mut self, objects: &[ObjectId]) {
         if objects.is_empty() {
             return;
@@ -465,14 +464,14 @@ impl Reclaimer {
         self.shared.apply_effects(state);
     }
 
-    /// Sends off what waits for more to come.
+    /// Submits buffered writes at once.
     fn flush(&mut self) {
         if let Some(writer) = &mut self.writer {
             writer.flush();
         }
     }
 
-    /// Takes the ends of writes. Returns how many objects are out of memory by them.
+    /// Handles finished writes. Returns how many objects have left memory by them.
     fn written(&mut self) -> usize {
         let Some(writer) = &mut self.writer else { return 0 };
         let unchanged =
@@ -487,7 +486,7 @@ impl Reclaimer {
                     (Some((from, sequence)), None) if unchanged(writer, from, sequence) => {
                         state.core.relocated(item.object, from.extent, item.stored);
                     }
-                    // It left while it was copied; or its copy did not arrive.
+                    // The object left while it was copied, or the write of the copy failed.
                     (Some(_), _) => {}
                 }
                 let lost =
@@ -510,9 +509,10 @@ impl Reclaimer {
         left
     }
 
-    /// Appends what is live in a segment full of holes, if that pays, so that it can be used again.
+    /// Cleans a segment full of holes if that pays: appends its live objects anew, so that the
+    /// segment can be used again.
     fn clean(&mut self) {
-        // With the tier full all else has to wait for this.
+        // While the tier is full everything else waits for this.
         let until = Instant::now() + if self.swap_full { CLEAN_TIME } else { Duration::ZERO };
         loop {
             self.clean_step();
@@ -570,7 +570,7 @@ impl Reclaimer {
         });
     }
 
-    /// The swap tier has no room now.
+    /// Notes that the swap tier has no room.
     fn full(&mut self) {
         if self.can_write() {
             self.shared
@@ -580,7 +580,7 @@ impl Reclaimer {
         self.shared.lock().core.swap_takes(false);
     }
 
-    /// Looks whether it has some again.
+    /// Notes if it has room again.
     fn no_longer_full(&mut self) {
         let enough = |swap: &crate::swap::SwapTier| swap.free_bytes() >= ROOM_AGAIN;
         if self.swap_full && self.can_write() && self.shared.swap.as_deref().is_some_and(enough) {
@@ -589,9 +589,9 @@ impl Reclaimer {
         }
     }
 
-    /// After each window: if nothing could be freed in it (it did not gain enough) faults go on
-    /// over the budget. Says so once, when it lasts; and ends the run when no place is left for
-    /// what does not compress, before the machine or a container's limit has to.
+    /// Called after each window. If reclaim did not gain enough in it, faults go on over the
+    /// budget. Warns once when that lasts. Ends the run when there is no place for incompressible
+    /// data, before the machine or a container's limit does.
     fn tell_shortage(&mut self, enough: bool) {
         let over = -self.shared.free();
         let budget = self.shared.sizes.budget;
@@ -629,7 +629,7 @@ impl Reclaimer {
         }
     }
 
-    /// The largest kinds of memory that stay where they are, in words.
+    /// The largest kinds of memory that cannot be evicted, in words.
     fn kept(&self) -> String {
         let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
         let mut all = Vec::new();
@@ -652,7 +652,7 @@ impl Reclaimer {
         }
     }
 
-    /// Which process is stopped or traced, and so is its stub, in words.
+    /// Names a process that is stopped or traced, and its stub with it.
     fn held(&self) -> Option<String> {
         let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
         let named = |pid| match procfs::comm(pid) {

@@ -1,9 +1,10 @@
-//! Processes whose stub has no thread yet: they get it when they are to be paged.
+//! Makes the stub threads of processes that have none yet, when these are to be paged.
 //!
-//! Most processes of a tree are never paged. So a stub only greets, and the pager knows where a
-//! thread of the program can make the stub's (wire: `GREETING`). When the monitor wants the process
-//! to be paged, a thread of ours has one of the program's make it (`memfit_os::inject`); it says
-//! hello, and the process is asked to be paged as any other.
+//! Most processes of a tree are never paged. So a stub only sends a greeting, which says where a
+//! thread of the program can make the stub thread (wire: `GREETING`). When the monitor wants the
+//! process to be paged, a thread of the pager has a thread of the program make it
+//! (`memfit_os::inject`). The stub thread says hello, and is asked to attach the process as any
+//! other.
 
 use crate::control::{attach_or_warn, remove_client, Client, Desk, DORMANT, REFUSED, WAKING};
 use crate::detach::{self, Why};
@@ -15,44 +16,44 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Threads tried at a time.
+/// Most threads tried in one attempt.
 const THREADS_MAX: usize = 8;
-/// Time between two attempts: after the first that failed, at most, and where the reason will not
-/// go away at once.
+/// Time between two attempts: after the first failure; at most; where the reason will last.
 const AGAIN: Duration = Duration::from_millis(1);
 const AGAIN_MAX: Duration = Duration::from_millis(16);
 const AGAIN_LATER: Duration = Duration::from_millis(250);
-/// So many refusals are an answer.
+/// Refusals after which the pager gives up.
 const REFUSALS: u32 = 3;
-/// What is in the way is told after so long: debuggers trace their children for a moment.
+/// The user is warned of what is in the way after this time: debuggers trace their children for a
+/// moment.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
-/// A thread that was made says hello within this, unless it gets no CPU.
+/// A new stub thread says hello within this time, unless it gets no CPU.
 const HELLO_WITHIN: Duration = Duration::from_secs(60);
-/// Time between two looks at what is awaited.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What a greeting has told.
+/// The content of a greeting.
 #[derive(Debug)]
 pub struct Dormant {
-    /// Of the instruction by which the thread is made.
+    /// Address of the instruction that makes the thread.
     pub entry: u64,
     stack_pointer: u64,
     thread_pointer: u64,
-    /// Where the stack of its first thread began.
+    /// Where the stack of the process's first thread began.
     start_stack: u64,
     /// System call filters of the process that its stub has seen.
     pub filters: AtomicU64,
     /// When to try again, and how long to wait after that.
     next: Mutex<(Instant, Duration)>,
-    /// Since when something has been in the way, and whether the user knows it.
+    /// Since when something has been in the way; `told` once the user was warned.
     hindered: Mutex<Option<Instant>>,
     told: AtomicBool,
-    /// Attempts that were refused with nobody to be seen who traces it.
+    /// Refused attempts without a visible tracer.
     refusals: AtomicU32,
 }
 
 impl Dormant {
-    /// As greeted.
+    /// From a greeting.
     pub fn new(greeting: &FromStub) -> Dormant {
         let [stack_pointer, thread_pointer] = greeting.stack;
         Dormant {
@@ -79,7 +80,7 @@ impl Dormant {
     }
 }
 
-/// Has the thread made, if that is to be tried now.
+/// Starts a thread that has the stub thread made, if an attempt is due.
 pub fn begin(desk: &Arc<Desk>, client: &Arc<Client>) {
     let Some(dormant) = client.dormant.as_ref().filter(|dormant| dormant.is_due()) else { return };
     if client.stage.compare_exchange(DORMANT, WAKING, SeqCst, SeqCst).is_err() {
@@ -111,18 +112,18 @@ fn wake(desk: &Desk, client: &Arc<Client>, dormant: &Dormant) {
         }
         Err(Hindrance::Thread(Failure::NotNow)) => return sleep_on(Duration::ZERO),
         Err(Hindrance::Thread(Failure::Other)) => {
-            // Without a stub it is counted as one of those.
+            // Without a stub it counts as an unmanaged process.
             client.stage.store(REFUSED, SeqCst);
             return remove_client(desk, client);
         }
         Err(Hindrance::Thread(Failure::Refused)) => match procfs::tracer(client.pid) {
-            // One may just have let go.
+            // A tracer may just have let go.
             Some(0) if dormant.refusals.fetch_add(1, Relaxed) < REFUSALS => return sleep_on(Duration::ZERO),
             Some(0) | None => {
                 client.stage.store(REFUSED, SeqCst);
                 return detach::refused(desk, client, &io::Error::from(io::ErrorKind::PermissionDenied));
             }
-            // A thread of ours that has given up lets go when it has ended.
+            // A thread of the pager that has given up lets go when it ends.
             Some(tracer) if procfs::is_own_thread(tracer) => return sleep_on(Duration::ZERO),
             Some(tracer) => format!("process {tracer} traces it"),
         },
@@ -136,15 +137,15 @@ fn wake(desk: &Desk, client: &Arc<Client>, dormant: &Dormant) {
     sleep_on(AGAIN_LATER);
 }
 
-/// Why no thread could be made.
+/// Why no stub thread could be made.
 enum Hindrance {
-    /// Of the thread that should have made it.
+    /// The program's thread could not make it.
     Thread(Failure),
-    /// A filter that the stub has not seen, which could kill the program for the call.
+    /// A filter that the stub has not seen: it could kill the program for the call.
     Filter,
 }
 
-/// By a thread that runs: it is in no system call, so that none is interrupted. Else by the first.
+/// Prefers a running thread, because no system call of it is interrupted, then the first thread.
 fn make_thread(client: &Client, dormant: &Dormant) -> Result<(), Hindrance> {
     let mut threads = procfs::tasks(client.pid);
     let rank = |&tid: &i32| match procfs::task_state(client.pid, tid) {
@@ -179,7 +180,7 @@ fn make_thread(client: &Client, dormant: &Dormant) -> Result<(), Hindrance> {
     Err(last)
 }
 
-/// The thread is there. When it says hello, its process is another client.
+/// The stub thread exists. Waits until it says hello, which makes its process another client.
 fn wait_for_hello(desk: &Desk, client: &Client) {
     let begun = Instant::now();
     while !client.gone.load(Relaxed) {
@@ -192,8 +193,8 @@ fn wait_for_hello(desk: &Desk, client: &Client) {
     }
 }
 
-/// Processes that run another program by now, which has not greeted, are nobody's: what they have
-/// is counted as that of those without a stub.
+/// Removes processes that run another program by now, which has not greeted: their memory counts as
+/// that of unmanaged processes.
 pub fn forget_others(desk: &Desk, clients: &[Arc<Client>]) {
     for client in clients.iter().filter(|client| client.stage.load(Relaxed) == DORMANT) {
         let began = client.dormant.as_ref().map(|dormant| dormant.start_stack);
@@ -203,8 +204,8 @@ pub fn forget_others(desk: &Desk, clients: &[Arc<Client>]) {
     }
 }
 
-/// What is the client of the same process when no thread of it is being made; if it has none, none
-/// will be made.
+/// The client of the same process once no stub thread is being made for it. If the process has no
+/// stub thread, none will be made.
 pub fn current_client(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
     while client.stage.compare_exchange(DORMANT, REFUSED, SeqCst, SeqCst) == Err(WAKING) && !client.gone.load(Relaxed) {
         std::thread::sleep(LOOK);
@@ -214,9 +215,8 @@ pub fn current_client(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
     if client.gone.load(Relaxed) { clients.iter().rfind(same).unwrap_or(client) } else { client }.clone()
 }
 
-/// Adds a process to those that are known. Its thread may be the one that was made for it: then
-/// what was known of the process is this client's from now on. One that was greeted by another
-/// program of the same process has ended.
+/// Adds a process. If its stub thread was made for a dormant client, the new client takes over what
+/// was known of the process. A dormant client of an earlier program of the process has ended.
 pub fn join(desk: &Arc<Desk>, client: &Arc<Client>) {
     let mut clients = desk.clients.lock().unwrap();
     let old = clients.iter().rfind(|c| c.pid == client.pid && c.dormant.is_some()).cloned();
@@ -227,7 +227,7 @@ pub fn join(desk: &Arc<Desk>, client: &Arc<Client>) {
         client.shmem.store(old.shmem.load(Relaxed), Relaxed);
         *client.weighed.lock().unwrap() = *old.weighed.lock().unwrap();
         *client.unweighed.lock().unwrap() = *old.unweighed.lock().unwrap();
-        // Who looks for the process finds one of the two.
+        // Other threads that look for the process find one of the two.
         old.gone.store(true, Relaxed);
         clients.retain(|c| !Arc::ptr_eq(c, old));
     }
