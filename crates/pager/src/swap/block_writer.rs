@@ -1,8 +1,8 @@
-//! Writing blocks of the swap tier. Of the reclaim thread.
+//! Writes blocks of the swap tier. Used by the reclaim thread.
 //!
-//! The core says which blocks. Those with adjacent numbers that are given one after the other go
-//! out in one write, the others each in their own; all begin together. An object's memory stays
-//! where it is until its block is on the device.
+//! The core chooses the blocks. Adjacent blocks that are added one after the other go out in one
+//! write, the others each in their own; all begin together. An object's memory stays in use until
+//! its block is on the device.
 
 use super::blocks::{Blocks, BLOCK, IN_SEGMENT};
 use super::engine::{Engine, Progress, Request, Transfer};
@@ -15,12 +15,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Writes under way at once, at most.
+/// Most writes under way at once.
 const WRITES: usize = 32;
-/// Memory for what is collected and under way, bytes.
+/// Memory for blocks that are collected or under way, bytes.
 const BYTES: usize = 1 << 20;
-/// Run that goes out of the buffer it was collected in, bytes. A shorter one gets a buffer of its
-/// length: to copy it is cheaper than to let it hold the other for as long as the device takes.
+/// A run of this length is written from the buffer that collected it, bytes. A shorter one is
+/// copied into a buffer of its length: that is cheaper than to keep the large one for as long as
+/// the device takes.
 const LONG: usize = SEGMENT / 2;
 
 /// Adjacent blocks of a segment, being collected.
@@ -40,10 +41,10 @@ pub struct BlockWriter {
     tier: Arc<SwapTier>,
     engine: Engine,
     run: Option<Run>,
-    /// Where runs are collected.
+    /// Collects the run.
     buffer: Option<Aligned>,
     flights: Vec<Flight>,
-    /// Memory that the flights have, bytes.
+    /// Memory of the flights, bytes.
     held: usize,
     next_token: u64,
     ended: Vec<Written>,
@@ -52,7 +53,7 @@ pub struct BlockWriter {
 }
 
 impl BlockWriter {
-    /// Nothing to write yet.
+    /// A writer without collected blocks.
     ///
     /// # Panics
     /// If the tier is a log.
@@ -71,15 +72,15 @@ impl BlockWriter {
         }
     }
 
-    /// Whether a block can be taken now, wherever it lies. If not, one can when a write has ended.
+    /// Whether any block can be added now. If not, one can when a write has ended.
     pub fn ready(&self) -> bool {
-        // It may end the run that is being collected, and begin another.
+        // The block may end the collected run, and begin another.
         let (run, bytes) = self.run.as_ref().map_or((0, 0), |run| (1, buffer_bytes(run)));
         self.flights.len() + run < WRITES && self.held + bytes + SEGMENT <= BYTES
     }
 
-    /// Takes a block: its bytes, a page at most, and the objects in them. For one that its device
-    /// does not take any more the items come back at the next [`BlockWriter::reap`].
+    /// Adds a block: its bytes, at most a page, and the objects in them. If the device refuses the
+    /// block, its items come back at the next [`BlockWriter::reap`].
     ///
     /// # Panics
     /// If it was not [`BlockWriter::ready`], if a write of the block is under way, or an object is
@@ -108,13 +109,13 @@ impl BlockWriter {
         self.tier.counters.object_bytes.fetch_add(objects, Relaxed);
     }
 
-    /// Writes what has been collected.
+    /// Begins to write what has been collected.
     pub fn flush(&mut self) {
         self.begin();
         self.engine.start();
     }
 
-    /// The run is complete: it begins with the next that are started.
+    /// Ends the collected run: its write begins at the next [`Engine::start`].
     fn begin(&mut self) {
         let Some(run) = self.run.take() else { return };
         let len = run.blocks.len() * BLOCK;
@@ -144,7 +145,7 @@ impl BlockWriter {
         self.flights.push(Flight { transfer, run, buffer });
     }
 
-    /// What has ended since the last call.
+    /// The writes that have ended since the last call.
     pub fn reap(&mut self) -> Vec<Written> {
         while let Some((token, result)) = self.engine.completed() {
             let Some(i) = self.flights.iter().position(|f| f.transfer.token() == token) else { continue };
@@ -172,7 +173,7 @@ impl BlockWriter {
         self.ended.push(Written { items: run.items, error });
     }
 
-    /// Whether any block can be written still.
+    /// Whether any block can still be written.
     pub fn usable(&self) -> bool {
         blocks(&self.tier).total() > 0
     }
@@ -182,7 +183,7 @@ impl BlockWriter {
         !self.flights.is_empty()
     }
 
-    /// Waits until something has ended, so many milliseconds at most.
+    /// Waits until a write has ended, at most `ms` milliseconds.
     pub fn wait(&mut self, ms: i32) {
         self.engine.wait(ms);
     }
@@ -192,7 +193,7 @@ fn blocks(tier: &SwapTier) -> &Blocks {
     tier.blocks.as_ref().expect("the tier of a writer of blocks has them")
 }
 
-/// Bytes of the buffer that a run goes out of.
+/// Bytes of the buffer that a run is written from.
 fn buffer_bytes(run: &Run) -> usize {
     match run.blocks.len() * BLOCK {
         LONG.. => SEGMENT,
@@ -235,7 +236,7 @@ mod tests {
         (0..4096).map(|i| (i * 31 + i / 256 + number * 7 + version * 3) as u8).collect()
     }
 
-    /// A page as it is, alone in its block.
+    /// An uncompressed page, alone in its block.
     fn raw(block: u32) -> Stored {
         Stored { extent: extent(block, 0), len: 4096, codec: 0 }
     }
@@ -267,7 +268,7 @@ mod tests {
         ended
     }
 
-    /// Writes them without an error, and says how many writes and bytes that took.
+    /// Writes the blocks without an error, and returns how many writes and bytes that took.
     fn written(writer: &mut BlockWriter, blocks: impl IntoIterator<Item = u32>, version: u32) -> (u64, u64) {
         let counters = || {
             let counters = &writer.tier.counters;
@@ -296,7 +297,7 @@ mod tests {
         tier.counters.reads.load(Relaxed)
     }
 
-    /// ezswap Z1, tuduce 9: a page goes to its slot as it is, and takes exactly that.
+    /// ezswap Z1, tuduce 9: a page goes to its slot uncompressed, and takes exactly that.
     #[test]
     fn tuduce_9_whole_pages_come_back_in_any_order() {
         let tier = tier(64 << 20);
@@ -322,8 +323,8 @@ mod tests {
         aligned.bytes().to_vec()
     }
 
-    /// cervera 8: what is adjacent goes out in one operation; never over the border of a segment,
-    /// and not backwards.
+    /// cervera 8: adjacent blocks go out in one operation; never over the border of a segment, and
+    /// not backwards.
     #[test]
     fn cervera_8_adjacent_blocks_are_one_write() {
         let tier = tier(64 << 20);
@@ -372,7 +373,8 @@ mod tests {
         let tier = tier(64 << 20);
         let mut writer = BlockWriter::new(Arc::clone(&tier));
         let mut stored = HashMap::new();
-        // With room for a list, without (4090 bytes), and one object alone that leaves none.
+        // Blocks with room for a list, without it (4090 bytes), and with one object that leaves
+        // none.
         for (block, lens) in
             [(3, &[1000u16, 1000, 1000, 1000] as &[u16]), (4, &[1; 400]), (5, &[2048, 2042]), (6, &[4095]), (9, &[1])]
         {
@@ -412,7 +414,7 @@ mod tests {
         assert_ne!(reader.have(a), Have::Absent);
         assert_eq!(reader.fetch(a).unwrap(), contents(0));
         assert_eq!(reads(&tier), 4);
-        // Asked for at once they are read at once.
+        // Requested together, they are read together.
         reader.want(&[c, a]);
         assert_eq!(reader.fetch(a).unwrap(), contents(0));
         assert_eq!(reader.fetch(c).unwrap(), contents(2));
@@ -644,7 +646,7 @@ mod tests {
         tier.set_blocks_in_use(1);
         assert_eq!(tier.counters.peak_bytes.load(Relaxed), 3 * 4096);
         assert!((64 * 24..65 * 32).contains(&tier.metadata_bytes()), "{} for a segment", tier.metadata_bytes());
-        // Nobody who takes it for a log can spoil it.
+        // Nobody who takes it for a log can damage it.
         let mut log = crate::swap::Writer::new(Arc::clone(&tier));
         assert_eq!(log.room(100, false), crate::swap::Room::No);
         assert!(!log.usable());

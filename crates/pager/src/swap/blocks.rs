@@ -1,17 +1,17 @@
-//! Space of the swap tier in fixed blocks of 4 KiB, and what it takes to read one back.
+//! Space of the swap tier in fixed blocks of 4 KiB, and what is needed to open one.
 //!
-//! The core says which block is written ([`memfit_core::blocks`]). All 4096 bytes of a block belong
-//! to its objects, so the tag and the number of the write it was sealed in are kept here: 24 bytes
-//! for each block of a segment in which anything was ever written.
+//! The core chooses which block is written ([`memfit_core::blocks`]). All 4096 bytes of a block
+//! belong to its objects, so this table has the tag and the number of the write that sealed the
+//! block: 24 bytes for each block of a segment that was ever written to.
 //!
-//! A write gets its number before it begins, and no number is given twice. So it serves as the
-//! nonce, and it tells the time: bytes that were read when the last number was `n` are still those
-//! of a block if its own is not above `n`, and if no write of it was under way.
+//! A write gets its number before it begins, and no number is used twice. So the number serves as
+//! the nonce and as a time. Bytes that were read when the last number was `n` are current if the
+//! number of their block is not above `n` and no write of the block was under way.
 //!
-//! The tag says that these are the bytes which were written there last, not that an object begins
-//! at this byte of them. So what a block holds is noted as well: one page as it is, or in the
-//! padding a list of the objects. Where they leave no room for a list, only the borders of the
-//! block are seen to.
+//! The tag proves that these bytes were the last ones written there, not that an object begins at a
+//! given byte. So the table notes what a block holds as well: one uncompressed page, or objects
+//! listed in the padding. Where they leave no room for a list, only the borders of the block are
+//! checked.
 
 use super::cipher::{Cipher, Label, TAG_BYTES};
 use super::SEGMENT;
@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-/// Blocks of a segment: no read and no write goes over its border.
+/// Blocks of a segment. No read or write crosses its border.
 pub const IN_SEGMENT: u32 = SEGMENT_BYTES / BLOCK_BYTES;
 /// Bytes of a block.
 pub const BLOCK: usize = BLOCK_BYTES as usize;
@@ -35,14 +35,14 @@ const ENTRY: usize = size_of::<u32>();
 enum Holds {
     /// Objects that are not listed.
     Unlisted,
-    /// So many objects, listed in its last bytes.
+    /// This number of objects, listed in the block's last bytes.
     Listed(u16),
-    /// One page, not compressed.
+    /// One uncompressed page.
     Page,
 }
 
-/// What opens a block. The number of its last write fills 48 bits, 0 if there was none; what it
-/// holds the rest.
+/// What opens a block. The number of its last write takes 48 bits, 0 if there was none; what it
+/// holds takes the rest.
 #[derive(Clone, Copy)]
 struct Seal {
     tag: [u8; TAG_BYTES],
@@ -79,12 +79,12 @@ impl Seal {
     }
 }
 
-/// The blocks of a segment; a bit for each in the masks.
+/// The blocks of a segment. The masks have a bit for each.
 struct Segment {
     seals: [Seal; IN_SEGMENT as usize],
-    /// Those whose last write arrived: the device has space for them.
+    /// Blocks whose last write succeeded: the device has space for them.
     arrived: u64,
-    /// Those of which a write is under way.
+    /// Blocks with a write under way.
     under_way: u64,
 }
 
@@ -101,7 +101,7 @@ struct Device {
     /// Number of its first segment, and how many it has.
     first: u32,
     segments: u32,
-    /// The first segment stays as it is.
+    /// The first segment must stay as it is.
     reserved: bool,
 }
 
@@ -114,16 +114,16 @@ impl Device {
 
 #[derive(Default)]
 struct State {
-    /// The last write number given.
+    /// The last write number used.
     number: u64,
-    /// Of each device.
+    /// By device.
     conditions: Vec<Condition>,
     segments: Vec<Option<Box<Segment>>>,
-    /// Those that are there.
+    /// How many segments are allocated.
     made: usize,
 }
 
-/// Where a block is in the tables: its segment, its place there, its bit in the masks.
+/// Place of a block in the tables: its segment, its index there, its bit in the masks.
 fn place(block: u32) -> (usize, usize, u64) {
     let (segment, i) = (block / IN_SEGMENT, block % IN_SEGMENT);
     (segment as usize, i as usize, 1 << i)
@@ -150,7 +150,7 @@ impl State {
         self.segment(segment).is_some_and(|s| s.arrived & bit != 0)
     }
 
-    /// Runs of those blocks that their device has space for.
+    /// Those of these blocks for which their device has space, as runs.
     fn with_space(&self, blocks: Range<u32>) -> Vec<Range<u32>> {
         let mut out: Vec<Range<u32>> = Vec::new();
         for block in blocks.filter(|&block| self.has_space(block)) {
@@ -177,9 +177,9 @@ impl State {
 pub struct Blocks {
     devices: Vec<Device>,
     state: Mutex<State>,
-    /// Those that hold objects, as the core says.
+    /// Blocks that hold objects, as the core counts.
     in_use: AtomicU64,
-    /// Those that could.
+    /// Blocks that can be used.
     total: AtomicU64,
 }
 
@@ -188,8 +188,8 @@ impl Blocks {
         self.state.lock().unwrap()
     }
 
-    /// A further device. Of `bytes` it holds whole segments; the first of them stays as it is if it
-    /// is `reserved`.
+    /// Adds a device with the whole segments in `bytes`. The first of them stays as it is if
+    /// `reserved`.
     pub fn add_device(&mut self, bytes: u64, reserved: bool) {
         let first = self.devices.last().map_or(0, |last| last.first + last.segments);
         let most = BLOCKS_MAX / IN_SEGMENT - first;
@@ -210,12 +210,12 @@ impl Blocks {
         (device, u64::from(segment.0 - self.devices[device].first) * u64::from(SEGMENT_BYTES))
     }
 
-    /// Blocks that could be written now.
+    /// Blocks that can be written now.
     pub fn usable(&self) -> Vec<Range<u32>> {
         self.state().usable(&self.devices)
     }
 
-    /// How many those are.
+    /// How many blocks can be used.
     pub fn total(&self) -> u64 {
         self.total.load(Relaxed)
     }
@@ -225,7 +225,7 @@ impl Blocks {
         self.in_use.load(Relaxed)
     }
 
-    /// The core has counted them.
+    /// Notes how many blocks hold objects, as the core counts.
     pub fn set_in_use(&self, blocks: u64) {
         self.in_use.store(blocks, Relaxed);
     }
@@ -241,11 +241,10 @@ impl Blocks {
         }
     }
 
-    /// Encrypts a block for a write that begins now: `used` bytes of `out` are those of these
-    /// objects, the others zero. What was read of the block before is out of date from here on.
+    /// Encrypts a block for a write that begins now. `out` begins with `used` bytes of these
+    /// objects; the rest is zero. What was read of the block before is out of date from here on.
     ///
-    /// # Panics
-    /// If a write of the block is under way: nobody could say which of the two arrives last.
+    /// If a write of the block is under way: nobody could say which of the two lands last.
     pub fn seal(
         &self,
         cipher: &Cipher,
@@ -267,8 +266,7 @@ impl Blocks {
         self.state().segment_mut(segment).seals[i] = Seal::new(number, holds, tag);
     }
 
-    /// Decrypts the block in `bytes`, which were read from there, and puts its object at the start
-    /// of `out`, which is as long.
+    /// Decrypts the block in `bytes`, and puts its object at the start of `out`, which is as long.
     pub fn open<'a>(&self, cipher: &Cipher, stored: Stored, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
         let (block, start) = (block_of(stored.extent), byte_in_block(stored.extent) as usize);
         let (segment, i, _) = place(block);
@@ -294,7 +292,7 @@ impl Blocks {
         Some(&out[..len])
     }
 
-    /// The write of these blocks of a segment has ended.
+    /// A write of these blocks of a segment has ended.
     pub fn ended(&self, blocks: Range<u32>, error: Option<&io::Error>) {
         let (segment, i, _) = place(blocks.start);
         let mask = u64::MAX >> (IN_SEGMENT as usize - blocks.len()) << i;
@@ -326,8 +324,9 @@ impl Blocks {
         self.state().segment(segment).map_or(0, |s| s.seals[i].number())
     }
 
-    /// The time of a read that begins now, of these bytes of a segment: blocks with a higher number
-    /// are not in it as they are then. With a write under way there, none are.
+    /// The time of a read of these bytes of a segment that begins now. It does not show the blocks
+    /// whose number is higher when they are fetched. With a write under way there, it shows none
+    /// (0).
     pub fn time(&self, segment: SegmentId, bytes: Range<usize>) -> u64 {
         debug_assert!(bytes.end <= SEGMENT && !bytes.is_empty());
         let (first, end) = (bytes.start / BLOCK, bytes.end.div_ceil(BLOCK));
@@ -341,7 +340,7 @@ impl Blocks {
         }
     }
 
-    /// Bytes of its own tables.
+    /// Bytes of the tables.
     pub fn metadata_bytes(&self) -> u64 {
         let state = self.state();
         (state.segments.capacity() * size_of::<usize>() + state.made * size_of::<Segment>()) as u64
@@ -352,13 +351,13 @@ fn label(block: u32, number: u64) -> Label {
     Label { sequence: number, unit: memfit_core::blocks::extent(block, 0).unit, codec: 0 }
 }
 
-/// An object in the list of its block.
+/// The list entry of an object.
 fn entry(stored: Stored) -> [u8; ENTRY] {
     let unit = byte_in_block(stored.extent) / BLOCK_UNIT_BYTES;
     (unit << 21 | u32::from(stored.len) << 8 | u32::from(stored.codec)).to_le_bytes()
 }
 
-/// Lists the objects of a block in its padding if that is needed, and if there is room.
+/// Lists the objects of a block in its padding if there is room. Returns what the block holds.
 fn list(block: u32, objects: impl ExactSizeIterator<Item = Stored>, used: usize, out: &mut [u8]) -> Holds {
     let count = objects.len();
     let start = BLOCK.saturating_sub(count * ENTRY);
@@ -410,8 +409,8 @@ mod tests {
     #[test]
     fn blocks_are_numbered_through_the_devices_in_whole_segments() {
         let blocks = two_devices();
-        // The first segment of the first device is not ours; what is behind the last whole one is
-        // of no use.
+        // The first segment of the first device is reserved; what follows the last whole segment of
+        // a device is not used.
         assert_eq!(blocks.usable(), [64..256, 256..512]);
         assert_eq!(blocks.total(), 192 + 256);
         assert_eq!(blocks.place(SegmentId(3)), (0, 3 * SEGMENT as u64));

@@ -1,8 +1,8 @@
-//! Secrecy and integrity of what is on the device: AES-128-GCM under a key that only this pager
-//! has, and forgets.
+//! Confidentiality and integrity of the swap tier: AES-128-GCM with a key that exists only in this
+//! pager's memory.
 //!
-//! The nonce is the segment's sequence, which is never the same twice, and the place in it. So
-//! bytes that belong somewhere else, or are older, or were damaged, do not open: the tag is the
+//! The nonce is the sequence number of the segment's use, which never repeats, and the place in the
+//! segment. So bytes of another place, older bytes and damaged bytes do not open: the tag is the
 //! checksum as well.
 
 use super::ALIGN;
@@ -12,19 +12,19 @@ use std::io;
 /// Bytes of the tag before each object.
 pub const TAG_BYTES: usize = 16;
 
-/// The key, expanded, in memory that is neither swapped nor dumped where that is allowed.
+/// The expanded key, in memory that is neither swapped nor dumped where that is allowed.
 pub struct Cipher {
     inner: Box<Page>,
 }
 
-/// Alone in its pages, so that locking and unlocking them means nothing else.
+/// Alone in its pages, so that locking and unlocking them affects nothing else.
 #[repr(align(4096))]
 struct Page(LessSafeKey);
 
 /// Where an object is, and what it is: all of it is authenticated.
 #[derive(Debug, Clone, Copy)]
 pub struct Label {
-    /// Of the segment.
+    /// Number of the segment's use, or of the block's write.
     pub sequence: u64,
     /// Unit of the extent.
     pub unit: u32,
@@ -52,7 +52,8 @@ impl Cipher {
         let expanded = UnboundKey::new(&AES_128_GCM, &key).expect("sixteen bytes are a key");
         let inner = Box::new(Page(LessSafeKey::new(expanded)));
         memfit_os::memory::keep_secret((&raw const *inner).cast(), size_of::<Page>().next_multiple_of(ALIGN));
-        // The copy on the stack: nothing reads it again, so a plain store would be left out.
+        // Wipes the copy on the stack. Nothing reads it again, so the compiler would drop a plain
+        // store.
         for byte in &mut key {
             // SAFETY: a live variable.
             unsafe { std::ptr::write_volatile(byte, 0) };
@@ -60,14 +61,14 @@ impl Cipher {
         Ok(Cipher { inner })
     }
 
-    /// Encrypts in place and gives the tag. Once for each label.
+    /// Encrypts in place and returns the tag. At most once for each label.
     pub fn seal(&self, label: Label, bytes: &mut [u8]) -> [u8; TAG_BYTES] {
         let tag = self.inner.0.seal_in_place_separate_tag(label.nonce(), Aad::from([label.codec]), bytes);
         let tag = tag.expect("an object is shorter than 64 GiB");
         tag.as_ref().try_into().expect("a tag has its length")
     }
 
-    /// Decrypts in place. False if these are not the bytes that were sealed under this label.
+    /// Decrypts in place. False if the bytes were not sealed under this label.
     pub fn open(&self, label: Label, tag: [u8; TAG_BYTES], bytes: &mut [u8]) -> bool {
         let (nonce, aad) = (label.nonce(), Aad::from([label.codec]));
         self.inner.0.open_in_place_separate_tag(nonce, aad, Tag::from(tag), bytes, 0..).is_ok()

@@ -1,19 +1,17 @@
-//! Clean copies: pages that came back from the swap tier, and whose bytes are left there.
+//! Clean copies: bytes that stay in the swap tier after their page came back.
 //!
-//! A page that does not compress goes to the device each time it leaves, and a compressed one where
-//! the pool keeps another part of the pages (`memfit_core::Core::goes_on`). If it was not written
-//! to meanwhile, the bytes on the device are still right: then nothing is written, and the page
-//! keeps its place among its neighbours, so that it can be read ahead. Whether it was written to is
-//! told by its contents alone, when it is in staging: by a hash that only this pager can compute. A
-//! table of hashes says which contents are where; it knows nothing of pages, so that no event
-//! concerns it.
+//! An incompressible page goes to the device each time it is evicted, and so does a compressed one
+//! where the pool keeps other pages (`memfit_core::Core::goes_on`). If the program has not changed
+//! the page meanwhile, the bytes on the device are still right: nothing is written, and the page
+//! keeps its place among its neighbours for read-ahead. Only the contents tell whether the page was
+//! changed. They are compared in staging, by a hash that only this pager can compute. A table says
+//! which contents are where. It knows no pages, so no event concerns it.
 //!
-//! The hash is the tag of AES-128-GCM under a random key of its own and a nonce that never changes.
-//! What that encrypts is thrown away at once and no tag is shown to anybody, so nothing is lost by
-//! it; and the tag is GHASH (NIST SP 800-38D, section 6.4) of the page and of what is always the
-//! same, which for two different pages gives the same 96 bits with a probability below 2^-87,
-//! whatever is in them, to somebody who does not know the key. Three times as fast as GHASH alone
-//! with the crates there are.
+//! The hash is the tag of AES-128-GCM with a random key of its own and a constant nonce. That is
+//! safe: the ciphertext is discarded at once, and no tag leaves the pager. The tag is GHASH (NIST
+//! SP 800-38D, section 6.4) of the page and of constants. For somebody without the key, any two
+//! different pages have the same 96 bits with a probability below 2^-87. With the available crates
+//! this is three times as fast as GHASH alone.
 
 use memfit_core::swap_log::SegmentId;
 use memfit_core::{Extent, Stored};
@@ -21,16 +19,16 @@ use ring::aead::{Aad, LessSafeKey, Nonce, UnboundKey, AES_128_GCM};
 use std::collections::HashMap;
 use std::io;
 
-/// Entries that share an index; the oldest makes room.
+/// Entries that share an index; a new entry replaces the oldest.
 const WAYS: usize = 8;
 /// Entries of the first table; it doubles when it is three quarters full.
 const ENTRIES_MIN: usize = 1024;
 
-/// Of the contents of a page.
+/// Keyed hash of the contents of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hash([u32; 3]);
 
-/// Twenty bytes. Unit `u32::MAX` is none.
+/// Twenty bytes. Unit `u32::MAX` marks an empty entry.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     hash: Hash,
@@ -62,7 +60,7 @@ impl Hasher {
         Ok(Hasher(LessSafeKey::new(key)))
     }
 
-    /// Of a page.
+    /// The hash of a page.
     pub fn hash(&self, page: &[u8]) -> Hash {
         let mut scratch = [0; memfit_core::PAGE_BYTES as usize];
         scratch[..page.len()].copy_from_slice(page);
@@ -79,29 +77,29 @@ pub struct Copies {
     table: Vec<Entry>,
     live: usize,
     most: usize,
-    /// Objects that a fault is about to free, with the hash of what it gave to the program.
+    /// Objects that a fault is about to free, with the hash of the bytes given to the program.
     leaving: HashMap<u32, Entry>,
 }
 
 impl Copies {
-    /// For so many pages at most.
+    /// A table of at most `most` copies.
     pub fn new(most: usize) -> Copies {
         Copies { most: most.max(ENTRIES_MIN).next_multiple_of(WAYS), ..Copies::default() }
     }
 
-    /// The object there is given to a program; if it is freed by that, its bytes stay.
+    /// The object goes to a program. If that frees it, its bytes stay.
     pub fn leaves(&mut self, stored: Stored, hash: Hash) {
         let Stored { extent: Extent { unit }, len, codec } = stored;
         self.leaving.insert(unit, Entry { hash, unit, len, codec });
     }
 
-    /// It was not freed.
+    /// The object was not freed.
     pub fn stays(&mut self, extent: Extent) {
         self.leaving.remove(&extent.unit);
     }
 
-    /// An object of `len` bytes is freed. Returns the extents that are to be freed, with their
-    /// lengths: its own, others in its stead, or none.
+    /// An object of `len` bytes is freed. Returns the extents to free, with their lengths: its own,
+    /// others that it replaces, or none.
     pub fn freed(&mut self, extent: Extent, len: u16) -> Vec<(Extent, u16)> {
         let Some(entry) = self.leaving.remove(&extent.unit) else { return vec![(extent, len)] };
         let mut out = Vec::new();
@@ -112,7 +110,7 @@ impl Copies {
         out
     }
 
-    /// Returns what had no place in its new set.
+    /// Doubles the table. Returns what has no place in its new set.
     fn grow(&mut self) -> Vec<(Extent, u16)> {
         let mut lost = Vec::new();
         let new = (self.table.len() * 2).clamp(ENTRIES_MIN, self.most);
@@ -130,7 +128,7 @@ impl Copies {
         start..start + WAYS
     }
 
-    /// Youngest first; the oldest of a full set leaves.
+    /// Youngest first; returns the oldest of a full set.
     fn insert(&mut self, entry: Entry) -> Option<(Extent, u16)> {
         let range = self.set(entry.hash);
         let set = &mut self.table[range];
@@ -147,7 +145,7 @@ impl Copies {
         self.live > 0
     }
 
-    /// Where these contents are; they belong to the caller now.
+    /// Where these contents are. The copy leaves the table: it belongs to the caller now.
     pub fn take(&mut self, hash: Hash) -> Option<Stored> {
         if self.live == 0 {
             return None;
@@ -162,7 +160,7 @@ impl Copies {
         Some(stored)
     }
 
-    /// Gives up those of a segment, or all.
+    /// Removes the copies in a segment, or all, and returns their extents.
     pub fn drop_all(&mut self, segment: Option<SegmentId>) -> Vec<(Extent, u16)> {
         let mut out = Vec::new();
         for set in self.table.chunks_exact_mut(WAYS) {

@@ -5,8 +5,8 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Opens a place for segments: the file, the bytes that it may have, and whether its first segment
-/// stays as it is.
+/// Opens a place for segments. Returns the file, the bytes that it may use, and whether its first
+/// segment must stay as it is.
 pub fn open(path: &Path, max_bytes: u64) -> io::Result<(File, u64, bool)> {
     if path.is_dir() {
         return Ok((unlinked(path)?, max_bytes, false));
@@ -32,7 +32,7 @@ fn unlinked(directory: &Path) -> io::Result<File> {
     }
 }
 
-/// For file systems without O_TMPFILE: made, then unlinked at once.
+/// For file systems without O_TMPFILE: creates a file and unlinks it at once.
 fn named(directory: &Path) -> io::Result<File> {
     let path = directory.join(format!(".memfit-swap-{}", std::process::id()));
     let open =
@@ -43,7 +43,7 @@ fn named(directory: &Path) -> io::Result<File> {
 }
 
 fn existing(path: &Path) -> io::Result<File> {
-    // A device is ours alone from now on: nobody mounts it, and no other run takes it.
+    // O_EXCL: nobody can mount the device, and no other run can use it.
     let alone = if std::fs::metadata(path)?.file_type().is_block_device() { libc::O_EXCL } else { 0 };
     let open = |flags| File::options().read(true).write(true).custom_flags(flags | alone).open(path);
     open(libc::O_DIRECT).or_else(|_| open(0))

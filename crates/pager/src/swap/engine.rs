@@ -1,4 +1,4 @@
-//! Asynchronous I/O of one thread: io_uring, or where that is not allowed, one call after the
+//! Asynchronous I/O of one thread: io_uring or, where that is not allowed, one call after the
 //! other.
 
 use super::fault_injection::{Faults, Plan};
@@ -12,12 +12,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Requests under way at once, at most; more wait in the ring's queue.
+/// Most requests under way at once; more wait in the ring's queue.
 const DEPTH: u32 = 32;
 
-/// Token of what nobody waits for.
+/// Token of a request whose result is ignored.
 const NOBODY: u64 = u64::MAX;
-/// Longest wait for a device at the end of a thread.
+/// Longest wait for a device when the thread ends.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
 
 /// One transfer.
@@ -42,10 +42,10 @@ pub struct Engine {
     ring: Option<IoUring>,
     /// Under way in the ring.
     under_way: Vec<Request>,
-    /// Of these, not given to the kernel yet.
+    /// How many of these the kernel does not have yet.
     queued: usize,
     done: VecDeque<(u64, io::Result<usize>)>,
-    /// Tests only: what fails, and what has been finished but is held back.
+    /// Tests only: failures to inject, and finished requests whose results are held back.
     faults: Option<Faults>,
     held: Vec<(Instant, u64, io::Result<usize>)>,
 }
@@ -54,7 +54,7 @@ pub struct Engine {
 unsafe impl Send for Engine {}
 
 impl Engine {
-    /// With a ring if the kernel gives one.
+    /// Uses a ring if the kernel allows one.
     pub fn new() -> Engine {
         let forced = cfg!(debug_assertions) && std::env::var_os("MEMFIT_NO_IO_URING").is_some();
         let ring = if forced { None } else { IoUring::new(DEPTH).ok() };
@@ -68,18 +68,18 @@ impl Engine {
         }
     }
 
-    /// One call after the other.
+    /// Without a ring: one call after the other.
     pub fn without_ring() -> Engine {
         Engine { ring: None, under_way: Vec::new(), queued: 0, done: VecDeque::new(), faults: None, held: Vec::new() }
     }
 
-    /// With trouble as in `MEMFIT_SWAP_FAULTS`, for this thread's transfers alone.
+    /// With failures as in `MEMFIT_SWAP_FAULTS`, for this engine alone.
     #[cfg(test)]
     pub fn with_faults(faults: &str) -> Engine {
         Engine { faults: Some(Faults::parse(faults)), ..Engine::new() }
     }
 
-    /// Takes a transfer, to begin at the next [`Engine::start`] at the latest.
+    /// Takes a transfer, which begins at the next [`Engine::start`] at the latest.
     ///
     /// # Safety
     /// The memory must stay until the result is taken from [`Engine::completed`], and nobody else
@@ -145,18 +145,17 @@ impl Engine {
         true
     }
 
-    /// Begins what has been taken, all at once: the device is told of many as of one.
+    /// Begins all transfers taken so far with one system call.
     pub fn start(&mut self) {
         if let (Some(ring), 1..) = (&mut self.ring, self.queued) {
-            // What is not taken now is taken with the next one, or when somebody waits.
+            // What the kernel does not take now it takes at the next call, or during a wait.
             let _ = ring.submit();
             self.queued = 0;
         }
     }
 
-    /// Begins to allocate space of a file, where that does not hold up this thread: it can take as
-    /// long as a commit of the journal. Nobody hears of the end; what could not be allocated fails
-    /// when it is written, or is allocated then.
+    /// Begins to allocate space of a file without holding up this thread: that can take as long as
+    /// a commit of the journal. The result is ignored. A write allocates what is missing, or fails.
     pub fn allocate(&mut self, fd: RawFd, range: std::ops::Range<u64>) {
         let Some(ring) = &mut self.ring else { return };
         let entry = opcode::Fallocate::new(types::Fd(fd), range.end - range.start).offset(range.start).build();
@@ -166,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// The next result: bytes transferred, perhaps fewer than asked for.
+    /// The next result: bytes transferred, perhaps fewer than requested.
     pub fn completed(&mut self) -> Option<(u64, io::Result<usize>)> {
         if let Some(done) = self.done.pop_front() {
             return Some(done);
@@ -189,12 +188,12 @@ impl Engine {
         Some((token, result))
     }
 
-    /// Readable when there are results; -1 if [`Engine::pending`] has to be asked.
+    /// Readable when there are results; -1 if the caller must ask [`Engine::pending`].
     pub fn fd(&self) -> RawFd {
         self.ring.as_ref().map_or(-1, |ring| ring.as_raw_fd())
     }
 
-    /// Whether there are results that make no descriptor readable, now or soon.
+    /// Whether there are, or will be, results that make no descriptor readable.
     pub fn pending(&self) -> bool {
         !self.done.is_empty() || !self.held.is_empty()
     }
@@ -204,7 +203,7 @@ impl Engine {
         self.under_way.is_empty() && !self.pending()
     }
 
-    /// Waits for a result, so many milliseconds at most.
+    /// Waits for a result, at most `ms` milliseconds.
     pub fn wait(&mut self, ms: i32) {
         self.queued = 0;
         if let Some(ring) = &mut self.ring {
@@ -219,9 +218,9 @@ impl Engine {
 }
 
 impl Engine {
-    /// Waits until nothing is under way, for its owner's end: a device may write into the memory
-    /// until it has answered. False if it does not answer; then the memory must never be used
-    /// again.
+    /// For the end of the owner: waits until nothing is under way, because a device may write into
+    /// the memory until it has answered. False if it does not answer; then the memory must never be
+    /// used again.
     pub fn finish(&mut self) -> bool {
         let give_up = Instant::now() + FINISH_WITHIN;
         while !self.under_way.is_empty() && Instant::now() < give_up {
@@ -232,7 +231,7 @@ impl Engine {
     }
 }
 
-/// The transfer by this thread.
+/// Performs the transfer in this thread.
 ///
 /// # Safety
 /// As [`Engine::submit`].
@@ -268,11 +267,11 @@ pub struct Transfer {
     began: Began,
 }
 
-/// Since when transfers wait for the device, of all threads.
+/// When the transfers of all threads that wait for the device began.
 #[derive(Debug, Default)]
 pub struct UnderWay(Mutex<Vec<Option<Instant>>>);
 
-/// One of them, until it is dropped.
+/// One such transfer, until it is dropped.
 #[derive(Debug)]
 struct Began {
     under_way: Arc<UnderWay>,
@@ -300,28 +299,28 @@ impl Drop for Began {
 }
 
 impl UnderWay {
-    /// For how long the oldest has waited.
+    /// How long the oldest transfer has waited.
     pub fn longest(&self) -> Option<Duration> {
         self.0.lock().unwrap().iter().flatten().map(Instant::elapsed).max()
     }
 }
 
-/// What came of one request of a [`Transfer`].
+/// Outcome of one request of a [`Transfer`].
 #[derive(Debug)]
 pub enum Progress {
-    /// All bytes are there.
+    /// All bytes were transferred.
     Done,
     /// The rest is under way.
     More,
-    /// It cannot be done.
+    /// The transfer failed.
     Failed(io::Error),
 }
 
-/// Times that a read or write that failed is tried again.
+/// How often a read or write that failed with EIO is repeated.
 const RETRIES: u32 = 1;
 
 impl Transfer {
-    /// Begins it.
+    /// Begins a transfer.
     ///
     /// # Safety
     /// As [`Engine::submit`], until [`Transfer::answered`] says `Done` or `Failed`.
@@ -338,17 +337,17 @@ impl Transfer {
         Transfer { rest: request, done: 0, retries: 0, began }
     }
 
-    /// How long it has been under way.
+    /// How long the transfer has been under way.
     pub fn since(&self) -> Duration {
         self.began.since.elapsed()
     }
 
-    /// Which results are its own.
+    /// Token of its results.
     pub fn token(&self) -> u64 {
         self.rest.token
     }
 
-    /// Takes a result.
+    /// Handles the result of one of its requests.
     pub fn answered(&mut self, engine: &mut Engine, result: io::Result<usize>, counters: &Counters) -> Progress {
         match result {
             Ok(bytes) if bytes >= self.rest.len => return Progress::Done,

@@ -1,6 +1,6 @@
-//! Fault injection for tests: a device that fails at random, from a seed. In builds with assertions
-//! only. `MEMFIT_SWAP_FAULTS` has the kinds of failures, and how many of 1,000 reads or writes fail
-//! in each way. `stall-at=20` stalls the twentieth request of a thread.
+//! Fault injection for tests: a device that fails at random, from a seed. Only in builds with
+//! assertions. `MEMFIT_SWAP_FAULTS` says for each kind of failure how many of 1,000 reads or writes
+//! fail in that way. `stall-at=20` stalls the twentieth request of a thread.
 //!
 //! ```text
 //! seed=7,read-eio=100,write-enospc=20,flip=5,short=200,stall=50,stall-ms=10000
@@ -8,22 +8,22 @@
 
 use std::time::{Duration, Instant};
 
-/// What shall happen to a request.
+/// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
-    /// What the device makes of it.
+    /// It goes to the device.
     Normal,
-    /// This errno.
+    /// It fails with this errno.
     Fail(i32),
-    /// Half of it.
+    /// Half of it is transferred.
     Short,
-    /// One bit of what is read is wrong; which one follows from the number.
+    /// One bit that was read is flipped; the number determines which.
     Flip(usize),
-    /// Its result comes at this time only.
+    /// Its result is held back until this time.
     Stall(Instant),
 }
 
-/// Chances in a thousand, and a generator.
+/// Chances in a thousand, and a random generator.
 #[derive(Debug, Default, Clone)]
 pub struct Faults {
     state: u64,
@@ -40,7 +40,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// As the variable says; nothing in a release build.
+    /// As the environment variable says; `None` in a release build.
     pub fn from_environment() -> Option<Faults> {
         if !cfg!(debug_assertions) {
             return None;
@@ -48,7 +48,7 @@ impl Faults {
         Some(Faults::parse(&std::env::var("MEMFIT_SWAP_FAULTS").ok()?))
     }
 
-    /// What the variable would say.
+    /// Parses the value of that variable.
     pub fn parse(text: &str) -> Faults {
         let mut faults = Faults { state: 1, stall_ms: 10_000, ..Faults::default() };
         for (key, value) in text.split(',').filter_map(|pair| pair.split_once('=')) {
@@ -77,7 +77,7 @@ impl Faults {
         self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    /// For the next request.
+    /// The plan for the next request.
     pub fn plan(&mut self, write: bool) -> Plan {
         let until = Instant::now() + Duration::from_millis(self.stall_ms);
         self.requests += 1;

@@ -1,12 +1,12 @@
-//! The swap tier: files or devices of one's own, in segments of 256 KiB.
+//! The swap tier: files or devices of memfit's own, in segments of 256 KiB.
 //!
-//! Space is a log ([`memfit_core::swap_log`]), written segment after segment, in which each object
-//! lies behind its authentication tag; or fixed blocks of 4 KiB whose numbers the core chooses,
-//! each with its tag in memory ([`blocks`]). All is encrypted under a key that only this pager has
-//! ([`cipher`]). Reads and writes go past the page cache where the file system can (O_DIRECT), so
-//! that what was saved is not spent on caching it; and asynchronously ([`engine`]): a fault thread
-//! goes on serving others while one waits for the device ([`reader`]), and reclaim goes on while
-//! segments or blocks are written ([`writer`], [`block_writer`]).
+//! The space is a log ([`memfit_core::swap_log`]), written segment after segment, with each object
+//! behind its authentication tag; or fixed blocks of 4 KiB whose numbers the core chooses, with
+//! their tags in memory ([`blocks`]). All is encrypted with a key that only this pager has
+//! ([`cipher`]). Reads and writes bypass the page cache where the file system can (O_DIRECT): the
+//! cache would take the memory that was saved. They are asynchronous ([`engine`]): a fault thread
+//! serves other faults while one waits for the device ([`reader`]), and reclaim goes on during
+//! writes ([`writer`], [`block_writer`]).
 
 pub mod block_writer;
 mod blocks;
@@ -57,11 +57,11 @@ pub struct Counters {
     pub object_bytes: AtomicU64,
     /// Bytes of objects that were written anew.
     pub cleaned_bytes: AtomicU64,
-    /// What the device has not answered yet.
+    /// Requests that the device has not answered yet.
     pub under_way: Arc<engine::UnderWay>,
 }
 
-/// What O_DIRECT wants offsets, lengths and buffers to be multiples of, bytes.
+/// Alignment of offsets, lengths and buffers that O_DIRECT needs, bytes.
 pub const ALIGN: usize = 4096;
 
 /// How the space is laid out.
@@ -73,34 +73,34 @@ pub enum Layout {
     Blocks,
 }
 
-/// A file or device.
+/// A file or device of the tier.
 struct Place {
     file: File,
-    /// Bytes that it may have.
+    /// Bytes that it may use.
     most: u64,
     /// Bytes that have space allocated.
     allocated: AtomicU64,
 }
 
-/// The open files and devices. No thread holds two of its locks; both are inside of the core's.
+/// The open files and devices. No thread holds two of the locks; the core lock comes before them.
 pub struct SwapTier {
     files: Vec<Place>,
-    /// Without devices in the other layout, so that it takes nothing.
+    /// Has no devices in the layout of blocks, so that it takes nothing.
     log: Mutex<SwapLog>,
-    /// `None` if all is in the log.
+    /// `None` in the layout of a log.
     blocks: Option<Blocks>,
     cipher: Cipher,
     copies: Mutex<Copies>,
     /// Makes the hashes of copies.
     hasher: Hasher,
-    /// Readers that have memory: it is shared.
+    /// Readers that hold memory: they share a limit.
     readers: AtomicUsize,
     /// Counts since the start.
     pub counters: Counters,
 }
 
 impl SwapTier {
-    /// Without a place to write to; for programs with so many pages in memory at most.
+    /// A tier without files. `pages`: most pages that the programs have in memory.
     ///
     /// # Errors
     /// When the kernel has no random bytes for a key.
@@ -117,15 +117,15 @@ impl SwapTier {
         })
     }
 
-    /// Adds an unlinked file, mode 0600, in a directory, or an existing file or device. Used when
-    /// those before it are full.
+    /// Adds an unlinked file, mode 0600, if `path` is a directory, else an existing file or device.
+    /// The tier uses it when the places before it are full.
     ///
     /// # Errors
     /// When it cannot be opened.
     pub fn add(&mut self, path: &Path, max_bytes: u64) -> io::Result<()> {
         let (file, bytes, reserved) = device::open(path, max_bytes)?;
         self.files.push(Place { file, most: bytes, allocated: AtomicU64::new(0) });
-        // The first segment of a file that was there stays as it is: it may hold a signature.
+        // The first segment of an existing file stays as it is: it may hold a signature.
         match &mut self.blocks {
             Some(blocks) => blocks.add_device(bytes, reserved),
             None => {
@@ -135,7 +135,7 @@ impl SwapTier {
         Ok(())
     }
 
-    /// Whether it is a log.
+    /// Whether the layout is a log.
     pub fn is_log(&self) -> bool {
         self.blocks.is_none()
     }
@@ -144,8 +144,9 @@ impl SwapTier {
         self.log.lock().unwrap()
     }
 
-    /// The object's bytes are no longer needed there; kept as a copy if a fault has announced it.
-    /// Blocks are the core's: it knows that one is free.
+    /// An object no longer needs its bytes there. They stay as a clean copy if a fault has
+    /// announced it ([`SwapTier::leaves`]). In the layout of blocks only the core knows which ones
+    /// are free.
     pub fn free(&self, extent: Extent, len: u16) {
         if self.blocks.is_some() {
             return;
@@ -162,8 +163,8 @@ impl SwapTier {
         self.copies.lock().unwrap()
     }
 
-    /// A page, as it is in the program now, is about to be freed here. No copies are kept in
-    /// blocks.
+    /// Announces that an object is about to be freed; its page has these contents in the program
+    /// now. No copies are kept in blocks.
     pub fn leaves(&self, stored: Stored, page: &[u8]) {
         if self.blocks.is_some() {
             return;
@@ -172,12 +173,12 @@ impl SwapTier {
         self.copies().leaves(stored, hash);
     }
 
-    /// It was not freed after all.
+    /// Takes [`SwapTier::leaves`] back: the object was not freed.
     pub fn stays(&self, extent: Extent) {
         self.copies().stays(extent);
     }
 
-    /// Where these contents are still; they belong to this object then.
+    /// Where these contents still are, as a clean copy. The copy becomes the bytes of `object`.
     pub fn copy_of(&self, page: &[u8], object: ObjectId) -> Option<Stored> {
         if !self.copies().any() {
             return None;
@@ -188,30 +189,30 @@ impl SwapTier {
         Some(stored)
     }
 
-    /// Gives up what is kept of pages that nobody has any more.
+    /// Drops all clean copies.
     pub fn forget_copies(&self) {
         self.drop_copies(None);
     }
 
-    /// Gives up the copies in a segment, or all. Whether there were any.
+    /// Drops the clean copies in a segment, or all. Whether there were any.
     fn drop_copies(&self, segment: Option<SegmentId>) -> bool {
         let extents = self.copies().drop_all(segment);
         extents.iter().for_each(|&(extent, len)| self.release(extent, len));
         !extents.is_empty()
     }
 
-    /// Whether a byte takes longer than this to be written, ns.
+    /// Whether writes take longer than this, ns per byte.
     pub fn is_slow(&self, ns: u64) -> bool {
         self.counters.write_ns.load(Relaxed) > self.counters.write_bytes.load(Relaxed) * ns
     }
 
-    /// The blocks that can be written now, those of the device to be used first before those of the
-    /// others: fewer when a device was found full or broken. None in a log.
+    /// The blocks that can be written now, in the order in which the devices are to be used: fewer
+    /// when a device was found full or broken. None in a log.
     pub fn blocks(&self) -> Vec<Range<u32>> {
         self.blocks.as_ref().map_or_else(Vec::new, Blocks::usable)
     }
 
-    /// So many blocks hold objects now, as the core says.
+    /// Notes how many blocks hold objects, as the core counts.
     pub fn set_blocks_in_use(&self, blocks: u64) {
         if let Some(all) = &self.blocks {
             all.set_in_use(blocks);
@@ -235,7 +236,7 @@ impl SwapTier {
         }
     }
 
-    /// Bytes of the tables of the log, or of the blocks.
+    /// Bytes of the tables of the log or the blocks, and of the clean copies.
     pub fn metadata_bytes(&self) -> u64 {
         let copies = self.copies().metadata_bytes();
         copies + self.blocks.as_ref().map_or_else(|| self.log().metadata_bytes(), Blocks::metadata_bytes)
@@ -253,14 +254,13 @@ impl SwapTier {
         (&self.files[device], offset)
     }
 
-    /// The same, for a request.
+    /// The same, with the device as a descriptor.
     fn place(&self, segment: SegmentId) -> (RawFd, u64) {
         let (place, offset) = self.device_of(segment);
         (place.file.as_raw_fd(), offset)
     }
 
-    /// Where the bytes are that must be read for an object: its own with its tag, or the whole of
-    /// its block.
+    /// The bytes to read for an object: its own with its tag, or its whole block.
     fn locate(&self, stored: Stored) -> (SegmentId, Range<usize>) {
         if self.blocks.is_none() {
             let (start, end) = span(stored);
@@ -272,8 +272,8 @@ impl SwapTier {
     }
 
     /// Number of the write that put an object where it is: of its block, or of the use of its
-    /// segment. What was read at an earlier [`SwapTier::time`] is not that. It must not be freed
-    /// meanwhile.
+    /// segment. Bytes read at an earlier [`SwapTier::time`] are not the object's. The object must
+    /// not be freed meanwhile.
     fn number_of(&self, extent: Extent) -> u64 {
         match &self.blocks {
             Some(blocks) => blocks.number(block_of(extent)),
@@ -281,7 +281,7 @@ impl SwapTier {
         }
     }
 
-    /// The time of a read of these bytes that begins now; an object is there.
+    /// The time of a read of these bytes that begins now. There must be an object in them.
     fn time(&self, segment: SegmentId, bytes: Range<usize>) -> u64 {
         match &self.blocks {
             Some(blocks) => blocks.time(segment, bytes),
@@ -289,8 +289,8 @@ impl SwapTier {
         }
     }
 
-    /// Decrypts an object into the start of `out`, a page long, out of the bytes at its place,
-    /// which were read at this time.
+    /// Decrypts an object into the start of `out`, a page long. `bytes` are those at the object's
+    /// place, read at `time`.
     fn open_read<'a>(&self, stored: Stored, time: u64, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
         match &self.blocks {
             Some(blocks) => blocks.open(&self.cipher, stored, bytes, out),
@@ -298,13 +298,13 @@ impl SwapTier {
         }
     }
 
-    /// Which use of its segment of the log an object belongs to. It must not be freed meanwhile.
+    /// Number of the use of its log segment that an object belongs to. The object must not be freed
+    /// meanwhile.
     fn sequence_of(&self, extent: Extent) -> u64 {
         self.log().sequence(SegmentId::of(extent))
     }
 
-    /// Decrypts an object of the log out of `bytes`, which begin with its tag, into the start of
-    /// `out`.
+    /// Decrypts an object of the log into the start of `out`. `bytes` begin with its tag.
     fn open_object<'a>(&self, stored: Stored, sequence: u64, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
         let (tag, sealed) = bytes.split_at(TAG_BYTES);
         let out = &mut out[..usize::from(stored.len)];
@@ -314,8 +314,7 @@ impl SwapTier {
         self.cipher.open(label, tag, out).then_some(out)
     }
 
-    /// Encrypts an object of the log into `out`, which becomes its tag, its bytes, zeros to the end
-    /// of the unit.
+    /// Encrypts an object of the log into `out`: its tag, its bytes, zeros to the end of the unit.
     fn seal_object(&self, stored: Stored, sequence: u64, bytes: &[u8], out: &mut [u8]) {
         let label = Label { sequence, unit: stored.extent.unit, codec: stored.codec };
         let (head, rest) = out.split_at_mut(TAG_BYTES);
@@ -325,7 +324,7 @@ impl SwapTier {
         head.copy_from_slice(&self.cipher.seal(label, body));
     }
 
-    /// Bytes that could be taken still.
+    /// Bytes that the tier can still take.
     pub fn free_bytes(&self) -> u64 {
         match &self.blocks {
             Some(blocks) => blocks.total().saturating_sub(blocks.in_use()) * BLOCK as u64,
@@ -333,15 +332,15 @@ impl SwapTier {
         }
     }
 
-    /// A segment of the log was opened. Says which bytes to allocate.
+    /// A segment of the log was opened: returns the bytes to allocate.
     fn opened(&self, segment: SegmentId) -> Option<(RawFd, Range<u64>)> {
         let bytes = self.used_bytes();
         self.counters.peak_bytes.fetch_max(bytes, Relaxed);
         self.to_allocate(segment)
     }
 
-    /// Which bytes to allocate before a segment is written to, so that no write makes the file
-    /// longer: one that does excludes all reads of the file meanwhile (ext4, xfs).
+    /// Bytes to allocate before a segment is written, so that no write extends the file: such a
+    /// write excludes all reads of the file meanwhile (ext4, xfs).
     fn to_allocate(&self, segment: SegmentId) -> Option<(RawFd, Range<u64>)> {
         let (Place { file, most, allocated }, offset) = self.device_of(segment);
         let (have, end) = (allocated.load(Relaxed), offset + SEGMENT as u64);
@@ -357,7 +356,7 @@ impl SwapTier {
 /// Space that is allocated at once, bytes.
 const ALLOCATE_BYTES: u64 = 64 << 20;
 
-/// Of an object in a segment: its first byte, and the one after its last, with tag and padding.
+/// First byte of an object in its segment, and the one after its last, with tag and padding.
 fn span(stored: Stored) -> (usize, usize) {
     let start = byte_in_segment(stored.extent) as usize;
     (start, start + stored_bytes(u32::from(stored.len)) as usize)

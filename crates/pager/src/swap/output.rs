@@ -1,18 +1,18 @@
-//! What the reclaim thread writes with: to the log, or to blocks.
+//! The writer of the reclaim thread: to the log, or to blocks.
 
 use super::{BlockWriter, SwapTier, Writer, Written};
 use std::sync::Arc;
 
-/// The one that belongs to the tier's layout.
+/// The writer for the tier's layout.
 pub enum Output {
-    /// Objects are appended.
+    /// Appends objects.
     Log(Writer),
-    /// Blocks are written where the core says.
+    /// Writes the blocks that the core chooses.
     Blocks(BlockWriter),
 }
 
 impl Output {
-    /// Nothing to write yet.
+    /// A writer for this tier.
     pub fn new(tier: Arc<SwapTier>) -> Output {
         match tier.is_log() {
             true => Output::Log(Writer::new(tier)),
@@ -28,7 +28,7 @@ impl Output {
         }
     }
 
-    /// Whether any device takes writes still.
+    /// Whether any device still takes writes.
     pub fn usable(&self) -> bool {
         match self {
             Output::Log(writer) => writer.usable(),
@@ -57,7 +57,7 @@ impl Output {
         }
     }
 
-    /// What has ended since the last call.
+    /// The writes that have ended since the last call.
     pub fn reap(&mut self) -> Vec<Written> {
         match self {
             Output::Log(writer) => writer.reap(),
@@ -65,7 +65,7 @@ impl Output {
         }
     }
 
-    /// Waits until something has ended, so many milliseconds at most.
+    /// Waits until a write has ended, at most `ms` milliseconds.
     pub fn wait(&mut self, ms: i32) {
         match self {
             Output::Log(writer) => writer.wait(ms),

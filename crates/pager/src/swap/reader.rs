@@ -1,13 +1,13 @@
-//! What one thread reads from the swap tier: pieces of segments, kept until their objects are asked
-//! for.
+//! Reads of one thread from the swap tier: pieces of segments, kept until their objects are
+//! fetched.
 //!
 //! A fault on a page in the swap tier begins a read of its object and of those that a sequential
-//! reader will want next, and is asked again when bytes have come. No table changes while a read is
-//! under way: what was read is looked up by place, and belongs to one use of its segment or block,
-//! so that bytes which are no longer those of an object are not taken for it.
+//! reader will want next, and is retried when bytes have arrived. No table changes during a read.
+//! Bytes are looked up by their place, and each read belongs to one use of its segment or block, so
+//! out-of-date bytes are never taken for an object.
 //!
-//! Of the log, a piece serves all objects in it. Of blocks, those alone that it was read for, and
-//! each of them once: a scheme that lays out pages in blocks says itself what one read brings.
+//! In a log, a piece serves all objects in it. In blocks, a piece serves only the objects for which
+//! it was read, each of them once: a scheme with blocks decides itself what one read brings.
 
 use super::engine::{Engine, Progress, Request, Transfer};
 use super::{Aligned, SwapTier, ALIGN, SEGMENT};
@@ -19,34 +19,34 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Memory for pieces of one reader: a share of the budget, and within these bounds, bytes.
+/// Memory of one reader for pieces: this share of the budget, within these bounds, bytes.
 const SHARE_OF_BUDGET: u64 = 128;
 const BYTES_MIN: u64 = 256 << 10;
 const BYTES_MAX: u64 = 2 << 20;
-/// And of all readers, unless that would be less than [`BYTES_LEAST`] for each: there is one for
-/// each process.
+/// Memory of all readers (there is one for each process): this share of the budget, unless that
+/// leaves less than [`BYTES_LEAST`] for each.
 const SHARE_OF_ALL: u64 = 32;
 const BYTES_LEAST: usize = 48 << 10;
 /// Most pages that are read ahead at once (512 KiB uncompressed).
 const AHEAD_MAX: usize = 128;
-/// A single object of a log, unaligned, bytes. A block is aligned.
+/// Bytes read for a single unaligned object of a log. A block is aligned.
 const SHORT: usize = 3 * ALIGN;
-/// Bytes between wanted objects that are read along rather than left out.
+/// Longest gap between wanted objects that is read with them, bytes.
 const GAP: usize = 16 << 10;
-/// Times that an object which does not open is read again: the device may have been wrong for a
-/// moment.
+/// How often an object that fails authentication is read again: the device may have been wrong for
+/// a moment.
 const REREADS: u32 = 3;
-/// Longest wait for a read that is not slept through.
+/// Longest wait for a read that is spent polling, not asleep.
 const AWAKE_MAX: Duration = Duration::from_micros(200);
 
-/// What is known of an object's bytes.
+/// State of an object's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Have {
-    /// They can be had at once.
+    /// In memory.
     Ready,
     /// They are being read.
     Coming,
-    /// Nothing.
+    /// Neither in memory nor being read.
     Absent,
     /// They cannot be read, and why.
     Failed(String),
@@ -67,13 +67,13 @@ struct Piece {
     time: u64,
     start: usize,
     end: usize,
-    /// `None`: given back.
+    /// `None` once it is freed.
     bytes: Option<Aligned>,
-    /// When it was last of use.
+    /// [`Reader::clock`] at its last use.
     used: u64,
-    /// Objects for which it was read and that were not asked for yet.
+    /// Objects for which it was read and that were not fetched yet.
     wanted: u32,
-    /// Which those are, if it serves no others.
+    /// Which objects those are, if it serves no others.
     only: Vec<Extent>,
 }
 
@@ -104,25 +104,25 @@ impl Piece {
 /// Reads of one thread.
 pub struct Reader {
     tier: Arc<SwapTier>,
-    /// Whether a piece serves those alone that it was read for.
+    /// Whether a piece serves only the objects for which it was read.
     exact: bool,
     /// Made at the first read.
     engine: Option<Engine>,
     pieces: Vec<Piece>,
     most_bytes: usize,
-    /// For all readers of the tier.
+    /// Memory of all readers of the tier, bytes.
     all_bytes: usize,
     /// Whether it is counted in [`SwapTier::readers`].
     counted: bool,
     clock: u64,
     /// Time that a read takes: running mean, ns.
     usual_ns: u64,
-    /// An object, decrypted.
+    /// A decrypted object.
     object: Box<[u8]>,
 }
 
 impl Reader {
-    /// Nothing read yet, and next to no memory taken.
+    /// A reader that has read nothing and takes next to no memory.
     pub fn new(tier: Arc<SwapTier>, budget_bytes: u64) -> Reader {
         let most_bytes = (budget_bytes / SHARE_OF_BUDGET).clamp(BYTES_MIN, BYTES_MAX) as usize;
         Reader {
@@ -139,19 +139,19 @@ impl Reader {
         }
     }
 
-    /// How many pages it pays to read ahead, when they come in sequence: if none of them is
-    /// compressed, half of the memory.
+    /// How many pages it pays to read ahead of a sequential reader: half of the memory if none of
+    /// them is compressed.
     pub fn pages_ahead(&self) -> usize {
         (self.most_bytes() / 2 / 4096).min(AHEAD_MAX)
     }
 
-    /// Its share, by how many readers have memory now.
+    /// Its share of the memory, by the number of readers that hold some now.
     fn most_bytes(&self) -> usize {
         let readers = self.tier.readers.load(Relaxed) + usize::from(!self.counted);
         self.most_bytes.min((self.all_bytes / readers).max(BYTES_LEAST))
     }
 
-    /// Whether the object's bytes are there.
+    /// State of the object's bytes.
     pub fn have(&self, stored: Stored) -> Have {
         match self.find(stored).map(|i| &self.pieces[i].condition) {
             None | Some(Condition::Unused) => Have::Absent,
@@ -177,7 +177,7 @@ impl Reader {
         })
     }
 
-    /// The object is about to be asked for.
+    /// The object is about to be fetched: keeps its piece.
     pub fn keep(&mut self, stored: Stored) {
         self.clock += 1;
         if let Some(i) = self.find(stored) {
@@ -186,8 +186,8 @@ impl Reader {
         }
     }
 
-    /// Begins to read those of these objects that are not there: neighbours in one go, in the order
-    /// given, as many as there is room for.
+    /// Begins to read those of these objects that are absent, in the order given, neighbours in one
+    /// read, as many as there is room for.
     pub fn want(&mut self, objects: &[Stored]) {
         self.want_in_turn(objects);
         self.engine.iter_mut().for_each(Engine::start);
@@ -196,7 +196,7 @@ impl Reader {
     fn want_in_turn(&mut self, objects: &[Stored]) {
         let rest: Vec<Stored> = objects.iter().copied().filter(|&o| self.find(o).is_none()).collect();
         let mut on_demand = objects.first().is_some_and(|&first| self.find(first).is_none());
-        // What lies between wanted blocks is not wanted.
+        // Blocks between wanted ones would be read in vain.
         let gap = if self.exact { 0 } else { GAP };
         let mut from = 0;
         while let Some(&first) = rest.get(from) {
@@ -243,8 +243,8 @@ impl Reader {
         true
     }
 
-    /// A piece to read so many bytes into: a new one, or one that is of no more use, or if the read
-    /// is on demand the one that was of no use for longest.
+    /// A piece to read so many bytes into: a new one or one that nobody needs any more. For a read
+    /// on demand also the least recently used one.
     fn room(&mut self, bytes: usize, on_demand: bool) -> Option<usize> {
         let (short, step) = if self.exact { (ALIGN, ALIGN) } else { (SHORT, SEGMENT / 8) };
         let long = bytes > short;
@@ -255,7 +255,7 @@ impl Reader {
         if let Some(spent) = self.longest_unused(true, fits) {
             return Some(spent);
         }
-        // What is read on demand is read in any case: if all is under way, over the share.
+        // A read on demand always gets memory: if all pieces are being read, above the share.
         if !self.shrink_to(most.saturating_sub(size), true) && !on_demand && self.taken() > 0 {
             return None;
         }
@@ -282,13 +282,14 @@ impl Reader {
         self.pieces.iter().map(Piece::len).sum()
     }
 
-    /// Of the pieces that are not under way: of no more use, or any.
+    /// The least recently used piece that is not being read; with `spent`, among those not needed
+    /// any more.
     fn longest_unused(&self, spent: bool, fits: impl Fn(&Piece) -> bool) -> Option<usize> {
         let free = self.pieces.iter().enumerate().filter(|(_, p)| p.free() && (p.wanted == 0 || !spent) && fits(p));
         free.min_by_key(|(_, p)| p.used).map(|(i, _)| i)
     }
 
-    /// Gives memory back until there is no more than so much. False if that cannot be done.
+    /// Frees pieces until at most `bytes` are held. False if that is impossible.
     fn shrink_to(&mut self, bytes: usize, spent: bool) -> bool {
         while self.taken() > bytes {
             let Some(i) = self.longest_unused(spent, |p| p.len() > 0) else { return false };
@@ -298,7 +299,7 @@ impl Reader {
         true
     }
 
-    /// Takes what has come. Returns whether anything has.
+    /// Handles finished reads. Returns whether there were any.
     pub fn reap(&mut self) -> bool {
         let Some(engine) = &mut self.engine else { return false };
         let mut any = false;
@@ -316,41 +317,42 @@ impl Reader {
             }
             any = true;
         }
-        // The rest of what came in part.
+        // Begins the rest of partial reads.
         engine.start();
         any
     }
 
-    /// Readable when something has come; -1 if there is nothing to wait for.
+    /// Readable when a read has ended; -1 if there is nothing to wait for.
     pub fn fd(&self) -> RawFd {
         self.engine.as_ref().filter(|engine| !engine.idle()).map_or(-1, Engine::fd)
     }
 
-    /// Whether results wait that do not make the descriptor readable.
+    /// Whether results wait that make no descriptor readable.
     pub fn pending(&self) -> bool {
         self.engine.as_ref().is_some_and(Engine::pending)
     }
 
-    /// Whether anything is under way.
+    /// Whether reads are under way.
     pub fn busy(&self) -> bool {
         self.pieces.iter().any(|p| matches!(p.condition, Condition::Coming(_)))
     }
 
-    /// A time within which the device has answered in most cases, if that is too short to sleep
-    /// meanwhile: to fall asleep and to be woken takes as long, most of all in a virtual machine.
+    /// Time within which the device mostly answers, if it is too short to sleep meanwhile: falling
+    /// asleep and being woken takes as long, most of all in a virtual machine.
     pub fn answers_within(&self) -> Option<Duration> {
         let within = Duration::from_nanos(self.usual_ns * 2);
         (self.busy() && within <= AWAKE_MAX).then_some(within)
     }
 
-    /// Waits until something has come, so many milliseconds at most.
+    /// Waits until a read has ended, at most `ms` milliseconds.
     pub fn wait(&mut self, ms: i32) {
         if let Some(engine) = &mut self.engine {
             engine.wait(ms);
         }
     }
 
-    /// The object's bytes as they were given to the writer; waits for them if they are not there.
+    /// The object's bytes as they were given to the writer. Waits for them if they are not in
+    /// memory.
     ///
     /// # Errors
     /// When they cannot be read, or are not what was written.
@@ -410,7 +412,7 @@ impl Reader {
         }
     }
 
-    /// Gives its memory back, but for what is under way.
+    /// Frees its memory, unless a read is under way.
     pub fn rest(&mut self) {
         if !self.busy() {
             self.pieces = Vec::new();
@@ -561,7 +563,7 @@ mod tests {
             }
             let errors = tier.counters.errors.load(Relaxed);
             assert!(errors > 5, "{layout:?}: {errors} errors were got over");
-            // In a segment it may be a bit that belongs to no object.
+            // In a segment the flipped bit may belong to no object.
             if layout == Layout::Blocks {
                 let why = with_faults(&tier, "flip=1000").fetch(stored[7]).unwrap_err();
                 assert!(why.contains("other bytes"), "{why}");

@@ -1,7 +1,7 @@
-//! Appending objects to the swap tier, and cleaning its segments. Of the reclaim thread.
+//! Appends objects to the swap tier, and cleans its segments. Used by the reclaim thread.
 //!
 //! Objects are collected in the buffer of an open segment, and written in pieces of at least
-//! [`LOG_FLUSH`] while more come. An object's memory stays where it is until its piece is on the
+//! [`LOG_FLUSH`] while more follow. An object's memory stays in use until its piece is on the
 //! device.
 
 use super::engine::{Engine, Progress, Request, Transfer};
@@ -15,41 +15,41 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Whether an object can be taken.
+/// Whether an object can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
-    /// It can.
+    /// Yes.
     Yes,
-    /// When a write has ended.
+    /// Not before a write has ended.
     Later,
     /// All devices are full, or none takes writes.
     No,
 }
 
-/// An object on its way.
+/// An object that is being written.
 #[derive(Debug, Clone, Copy)]
 pub struct Item {
     /// The object.
     pub object: ObjectId,
     /// Where it will be.
     pub stored: Stored,
-    /// Where it was in the swap tier before, and in which use of that segment.
+    /// If it is cleaned: where it was in the swap tier, and in which use of that segment.
     pub from: Option<(Stored, u64)>,
 }
 
-/// The end of a write.
+/// A finished write.
 #[derive(Debug)]
 pub struct Written {
-    /// What was in it.
+    /// The objects in it.
     pub items: Vec<Item>,
-    /// Why it failed.
+    /// Why it failed, if it did.
     pub error: Option<io::Error>,
 }
 
 struct Open {
     segment: SegmentId,
     sequence: u64,
-    /// For cleaning, in a tier that is nearly full.
+    /// Opened for cleaning, in a tier that is nearly full.
     reserved: bool,
     buffer: Rc<Aligned>,
     fill: usize,
@@ -65,7 +65,7 @@ struct Flight {
     items: Vec<Item>,
 }
 
-/// A segment whose objects are appended elsewhere.
+/// A segment whose live objects are appended elsewhere.
 struct Cleaning {
     segment: SegmentId,
     sequence: u64,
@@ -73,7 +73,7 @@ struct Cleaning {
     /// `None` when it has been read.
     read: Option<Transfer>,
     objects: Vec<ObjectId>,
-    /// Those that are not written yet.
+    /// Objects appended elsewhere that are not on the device yet.
     left: usize,
     bad: bool,
 }
@@ -94,7 +94,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Nothing to write yet.
+    /// A writer without an open segment.
     pub fn new(tier: Arc<SwapTier>) -> Writer {
         Writer {
             tier,
@@ -110,9 +110,9 @@ impl Writer {
         }
     }
 
-    /// Whether an object of `len` bytes can be taken now; makes room for it.
+    /// Whether an object of `len` bytes can be added now. Opens a segment for it if needed.
     pub fn room(&mut self, len: u16, cleaning: bool) -> Room {
-        // What was opened for cleaning is not for others, or there would be nothing left to clean
+        // A segment opened for cleaning takes no other objects, or there would be no space to clean
         // with.
         let kept = !cleaning && self.open.as_ref().is_some_and(|open| open.reserved) && self.tier.log().exhausted();
         if kept {
@@ -145,7 +145,7 @@ impl Writer {
         self.open.as_ref().map_or(0, |open| (SEGMENT - open.fill) as u32)
     }
 
-    /// As [`Writer::room`], for a batch of objects: how many bytes it may have in the swap tier.
+    /// As [`Writer::room`], for a batch: how many bytes its objects may take in the swap tier.
     pub fn batch(&mut self) -> Result<u32, Room> {
         if self.left() < LOG_BATCH_MIN && self.flights.len() < LOG_WRITES {
             self.close();
@@ -156,7 +156,7 @@ impl Writer {
         }
     }
 
-    /// Takes an object, for which there is room.
+    /// Adds an object, for which there is room.
     pub fn add(&mut self, object: ObjectId, codec: u8, bytes: &[u8], from: Option<(Stored, u64)>) {
         let len = u16::try_from(bytes.len()).expect("an object is at most a page");
         let open = self.open.as_mut().expect("room was made");
@@ -177,7 +177,7 @@ impl Writer {
         }
     }
 
-    /// Writes what has been collected.
+    /// Begins to write what has been collected.
     pub fn flush(&mut self) {
         let Some(open) = self.open.as_mut().filter(|open| !open.items.is_empty()) else { return };
         let end = open.fill.next_multiple_of(ALIGN);
@@ -218,7 +218,7 @@ impl Writer {
         }
     }
 
-    /// What has ended since the last call.
+    /// The writes that have ended since the last call.
     pub fn reap(&mut self) -> Vec<Written> {
         while let Some((token, result)) = self.engine.completed() {
             if let Some(i) = self.flights.iter().position(|f| f.transfer.token() == token) {
@@ -232,7 +232,7 @@ impl Writer {
                 match read.answered(&mut self.engine, result, &self.tier.counters) {
                     Progress::More => {}
                     Progress::Done => cleaning.read = None,
-                    // The last segment of a file need not be a whole one.
+                    // The last segment of a file may be incomplete.
                     Progress::Failed(error) if error.kind() == io::ErrorKind::UnexpectedEof => cleaning.read = None,
                     Progress::Failed(_) => (cleaning.read, cleaning.bad) = (None, true),
                 }
@@ -259,7 +259,7 @@ impl Writer {
         self.keep(buffer);
     }
 
-    /// A write to the segment failed: nothing more goes there, and depending on the reason nothing
+    /// A write to the segment failed: nothing more goes there and, depending on the error, nothing
     /// more to its device.
     fn lost(&mut self, segment: SegmentId, error: &io::Error) {
         if self.open.as_ref().is_some_and(|open| open.segment == segment) {
@@ -281,7 +281,7 @@ impl Writer {
         }
     }
 
-    /// Whether any device takes writes still.
+    /// Whether any device still takes writes.
     pub fn usable(&self) -> bool {
         self.tier.log().usable()
     }
@@ -291,7 +291,7 @@ impl Writer {
         !self.flights.is_empty() || self.cleaning.as_ref().is_some_and(|c| c.read.is_some())
     }
 
-    /// Waits until something has ended, so many milliseconds at most.
+    /// Waits until a write has ended, at most `ms` milliseconds.
     pub fn wait(&mut self, ms: i32) {
         self.engine.wait(ms);
     }
@@ -320,8 +320,8 @@ impl Writer {
         self.cleaning = Some(Cleaning { segment, sequence, buffer, read: Some(read), objects, left: 0, bad: false });
     }
 
-    /// The segment that has been read to be cleaned, and objects of it that are still to be
-    /// appended: the core says which of them are there.
+    /// The segment that was read for cleaning, and up to `max` of its objects that are still to be
+    /// appended: the core says which of them are live.
     pub fn next_to_clean(&mut self, max: usize) -> Option<(SegmentId, Vec<ObjectId>)> {
         let cleaning = self.cleaning.as_mut().filter(|c| c.read.is_none())?;
         if cleaning.bad {
@@ -341,7 +341,7 @@ impl Writer {
         Some((cleaning.segment, objects))
     }
 
-    /// Objects of [`Writer::next_to_clean`] for which there is no room now.
+    /// Puts back objects of [`Writer::next_to_clean`] for which there is no room now.
     pub fn clean_later(&mut self, objects: impl Iterator<Item = ObjectId>) {
         if let Some(cleaning) = &mut self.cleaning {
             cleaning.objects.extend(objects);
@@ -362,7 +362,7 @@ impl Writer {
             let from = Some((stored, cleaning.sequence));
             self.add(object, stored.codec, &scratch[..usize::from(stored.len)], from);
         } else {
-            // It stays where it is, for a fault to find out.
+            // The object stays where it is: a fault will report the error.
             cleaning.bad = true;
         }
         self.scratch = scratch;
@@ -374,7 +374,7 @@ impl Writer {
         self.cleaning.is_some()
     }
 
-    /// Whether the segment is still used as it was when this object was read from it.
+    /// Whether the segment is in the same use as when this object was read from it.
     pub fn unchanged(&self, stored: Stored, sequence: u64) -> bool {
         self.tier.sequence_of(stored.extent) == sequence
     }
@@ -399,7 +399,7 @@ mod tests {
     use std::collections::HashMap;
     use std::path::Path;
 
-    /// A place on a disk, which a temporary directory need not be.
+    /// A tier on a disk, which a temporary directory need not be.
     fn tier(bytes: u64) -> Arc<SwapTier> {
         let mut tier = SwapTier::new(1000, Layout::Log).unwrap();
         tier.add(Path::new("/var/tmp"), bytes).unwrap();
@@ -489,7 +489,7 @@ mod tests {
             for (&object, &stored) in &stored {
                 assert_eq!(reader.fetch(stored).unwrap(), contents(object, version), "version {version}");
             }
-            // Still open, it would keep its objects' space for ever.
+            // An open segment would keep its objects' space for ever.
             writer.close();
             stored.values().for_each(|stored| tier.free(stored.extent, stored.len));
         }
