@@ -1,5 +1,5 @@
-//! Writing pages to the swap tier in blocks, for the schemes that do: whole pages into their slots,
-//! or whole buffers.
+//! Writeback in blocks, for the schemes that use them: whole pages into their slots, or whole
+//! buffers.
 
 use crate::state::Shared;
 use crate::swap::{Aligned, BlockWriter, Item};
@@ -14,18 +14,18 @@ use std::sync::Arc;
 pub struct BlockOutput {
     worker: Worker,
     page: Aligned,
-    /// Chosen by the core, and not given to the writer yet.
+    /// Objects that the core has chosen and the writer does not have yet.
     chosen: VecDeque<WriteBack>,
 }
 
 impl BlockOutput {
-    /// With its buffers and contexts.
+    /// Makes buffers and contexts.
     pub fn new(dictionaries: &Arc<Dictionaries>) -> BlockOutput {
         let page = Aligned::new(PAGE_BYTES as usize);
         BlockOutput { worker: Worker::with(dictionaries), page, chosen: VecDeque::new() }
     }
 
-    /// Begins to write what the core gives up of the pool; unless it is pressed, what is due.
+    /// Begins to write what the core evicts from the pool; unless `pressed`, only what is due.
     pub fn write_back(&mut self, shared: &Shared, writer: &mut BlockWriter, pressed: bool) {
         self.go_on(shared, writer);
         if self.chosen.is_empty() && writer.ready() && writer.usable() {
@@ -38,7 +38,7 @@ impl BlockOutput {
         }
     }
 
-    /// Gives the writer as much of what was chosen as it takes.
+    /// Gives the writer as many of the chosen objects as it takes.
     pub fn go_on(&mut self, shared: &Shared, writer: &mut BlockWriter) {
         let batches = shared.scheme.swap_format.kind == SwapFormat::CompressedBatches;
         while let Some(first) = self.chosen.front().copied().filter(|_| writer.ready()) {
@@ -60,8 +60,7 @@ impl BlockOutput {
         writer.flush();
     }
 
-    /// A page as it was in the program (ezswap 5.17, tuduce05 rule 9). False if its bytes are
-    /// damaged.
+    /// Writes a page uncompressed (ezswap 5.17, tuduce05 rule 9). False if its bytes are damaged.
     fn write_page(&mut self, shared: &Shared, writer: &mut BlockWriter, victim: &WriteBack) -> bool {
         // SAFETY: while the object is being written its bytes stay.
         let bytes = unsafe { shared.memory.read(victim.slot.byte(), victim.len as usize) };
@@ -77,8 +76,8 @@ impl BlockOutput {
         true
     }
 
-    /// Begins to write pages from staging into their slots. What is left in `items` must wait;
-    /// `refused` stays in staging.
+    /// Begins to write staged pages into their slots. Those left in `items` must wait; those in
+    /// `refused` stay in staging.
     pub fn write_raw(
         &mut self,
         shared: &Shared,
@@ -109,7 +108,7 @@ impl BlockOutput {
     }
 }
 
-/// A whole buffer of the pool, for all that is in it (cervera99, rule 8).
+/// Writes a whole buffer of the pool, with all objects in it (cervera99, rule 8).
 fn write_buffer(shared: &Shared, writer: &mut BlockWriter, objects: &[WriteBack]) {
     let Some(first) = objects.first() else { return };
     let item = |victim: &WriteBack| {

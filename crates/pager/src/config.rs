@@ -9,12 +9,12 @@ use std::path::PathBuf;
 /// Where pages go that do not fit into RAM even compressed.
 #[derive(Debug, Clone)]
 pub enum SwapChoice {
-    /// An unlinked file in a disk-backed directory chosen by us.
+    /// An unlinked file in a disk-backed directory that the pager chooses.
     Auto,
     /// No swap tier: nothing is ever written to a disk.
     None,
-    /// Directories (an unlinked file is made in each), files or devices to use, each when those
-    /// before it are full.
+    /// Directories (the pager makes an unlinked file in each), files or devices. Each is used when
+    /// those before it are full.
     Paths(Vec<PathBuf>),
 }
 
@@ -23,36 +23,36 @@ pub enum SwapChoice {
 pub struct Config {
     /// Budget of the whole tree, bytes.
     pub budget_bytes: u64,
-    /// What decides.
+    /// The scheme of the run.
     pub scheme: Scheme,
     /// The swap tier.
     pub swap: SwapChoice,
     /// Largest size of each place of the swap tier, bytes.
     pub swap_size: Option<u64>,
-    /// Pool and staging stay out of the kernel's swap.
+    /// Whether to lock pool and staging, so that the kernel does not swap them.
     pub lock_pool: bool,
-    /// Bytes that the swap device is rated for, for statistics.
+    /// Bytes of writes that the swap device is rated for, for statistics.
     pub endurance: Option<u64>,
-    /// The file to which the run is recorded; the pager's from now on.
+    /// The file to which the run is recorded; owned by the pager from now on.
     pub record: Option<RawFd>,
-    /// Touches of sampled pages are recorded, too; percent of the time that their faults may take.
+    /// Set to record touches of sampled pages: percent of the time that their faults may take.
     pub record_access: Option<u32>,
-    /// What pages hold is recorded, too: as these codecs see it. Empty: as those of the scheme do,
-    /// of sampled pages alone.
+    /// Codecs with which page contents are recorded. If empty, only the contents of sampled pages
+    /// are recorded, with the codecs of the scheme.
     pub record_contents: Vec<CodecKind>,
-    /// The launcher gets a [`FromPager::Course`] before the statistics.
+    /// Whether the launcher gets a [`FromPager::Course`] before the statistics.
     pub timeline: bool,
     /// The command, for statistics.
     pub command: Vec<String>,
     /// Name of the abstract unix socket, without the leading NUL.
     pub socket_name: String,
-    /// Directory for a socket that is reached from other network namespaces; not there yet.
+    /// Directory for a socket that other network namespaces can reach; it does not exist yet.
     pub fallback_dir: String,
     /// The listening SOCK_SEQPACKET socket.
     pub listener: RawFd,
     /// The pager's end of the SOCK_SEQPACKET pair to the launcher.
     pub to_launcher: RawFd,
-    /// More messages.
+    /// Whether to print more messages.
     pub verbose: bool,
     /// Pid of the launcher.
     pub launcher_pid: i32,
@@ -80,7 +80,7 @@ pub enum FromPager {
         /// The text without prefix and newline.
         text: String,
     },
-    /// What the run did over time, if that was asked for: just before the statistics.
+    /// The run over time, if requested; just before the statistics.
     Course(Box<Course>),
     /// Final statistics.
     Stats {
@@ -89,8 +89,8 @@ pub enum FromPager {
         /// One line for the terminal.
         summary: String,
     },
-    /// Answer to [`ToPager::TreeEnded`]: processes outside of the tree are paged, and will be
-    /// served to their end. Where there is none the pager ends.
+    /// Answer to [`ToPager::TreeEnded`]: processes outside of the tree are paged, and the pager
+    /// serves them to their end. If there are none, the pager ends without this answer.
     Serves,
 }
 
@@ -113,6 +113,7 @@ pub enum ToPager {
         /// Whether the launcher waits for [`FromPager::Stats`].
         wait_for_stats: bool,
     },
-    /// The command has ended, and all that it started. Others may have got its environment.
+    /// The command and all that it started have ended. Other processes may have inherited its
+    /// environment.
     TreeEnded,
 }

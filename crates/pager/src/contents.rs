@@ -1,9 +1,9 @@
-//! What pages hold, for recordings: a hash, and what each of some codecs makes of them.
+//! Page contents, for recordings: a hash, and the size that each of some codecs makes of a page.
 //!
-//! Two kinds of pages are looked at: those that are about to be compressed, by who compresses them;
-//! and, when accesses are recorded, sampled ones in staging, most of which come back before anybody
-//! compresses them. These are copied while the core's lock is held: as long as it is, a staged page
-//! keeps its slot, so that nothing has to be done to it. The rest is done to the copy.
+//! Two kinds of pages are sampled: those that are about to be compressed, by the thread that
+//! compresses them; and, when accesses are recorded, sampled pages in staging, most of which come
+//! back before they are compressed. The latter are copied under the core lock: a staged page keeps
+//! its slot that long, so it needs no pin. The copy is processed without the lock.
 
 use crate::compress::fixed;
 use crate::proc::{slot_offset, Proc};
@@ -24,27 +24,27 @@ use std::time::{Duration, Instant};
 
 const _: () = assert!(CODEC_IDS <= CODECS_MAX && LEN_MAX as usize == PAGE);
 
-/// Most time for looks at the sample, thousandths: of one CPU.
+/// Most CPU time for the contents of sampled pages, thousandths of one CPU.
 const PERMILLE: i64 = 20;
-/// Time that is saved up for them, at most, ns: what a second allows.
+/// Most time that is saved up for that, ns: the share of one second.
 const SAVED_MAX: i64 = 20_000_000;
-/// Longest time of a step, ns, so that reclaim does not wait for it.
+/// Longest step, ns, so that reclaim does not wait for it.
 const STEP_MAX: i64 = 1_000_000;
-/// Pages that are tried while the core's lock is held.
+/// Pages tried under one hold of the core lock.
 const TRIES: usize = 64;
-/// Time between two steps while there is something to look at, and two times over all pages.
+/// Time between two steps while pages are due, and between two rounds over all pages.
 const BETWEEN: Duration = Duration::from_millis(20);
 const ROUND: Duration = Duration::from_millis(100);
-/// Time after which a page is looked at again: most keep what they hold, or hold something alike.
+/// Time after which a page is read again: most keep their contents, or get similar ones.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Pages of which it is known when they were looked at: more than are ever sampled at once.
+/// Pages whose last reading is remembered: more than are ever sampled at once.
 const KNOWN_MAX: usize = 1 << 16;
-/// Runs of the page table looked at while the core's lock is held: under 100 us.
+/// Runs of the page table scanned under one hold of the core lock: under 100 us.
 const RUNS: usize = 4096;
 
-/// What all threads know of it.
+/// What all threads share.
 pub struct Contents {
-    /// Pages that are compressed are looked at.
+    /// Whether pages that are compressed are recorded.
     pub all: bool,
     codecs: Vec<CodecId>,
     dictionaries: Arc<Dictionaries>,
@@ -53,8 +53,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// With a new random key. The codecs of the scheme are among those that are tried in any case,
-    /// and for a sample the one of the kernel's designs, so that these can be compared.
+    /// Makes a random key. The codecs of the scheme are always among those tried, and for a sample
+    /// also LZO, the codec of the kernel's designs, for comparison.
     ///
     /// # Errors
     /// When the kernel has no random bytes.
@@ -74,15 +74,15 @@ impl Contents {
         Ok(Contents { all: !kinds.is_empty(), codecs, dictionaries, key, notes })
     }
 
-    /// What a page holds. `scratch` is longer than a page.
+    /// The contents of a page. `scratch` is longer than a page.
     pub fn look(&self, whose: Whose, page: &[u8], worker: &mut Worker, scratch: &mut [u8]) -> Held {
-        // Without the key nobody can tell by a hash whether a page held what he has in mind.
+        // Without the key nobody can test by its hash whether a page held given contents.
         let tag = hmac::sign(&self.key, page);
         let hash = tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let mut lens = [0; CODECS_MAX];
         for codec in &self.codecs {
             let codec = codec.newest(self.dictionaries.count());
-            // Plain zstd stands for the trained one as long as there is no dictionary.
+            // Plain zstd stands for the trained codec while there is no dictionary.
             if lens[usize::from(codec.0)] == 0 {
                 let len = worker.compress(codec, page, scratch, PAGE);
                 lens[usize::from(codec.0)] = len.map_or(LEN_MAX, |len| len as u16);
@@ -91,32 +91,33 @@ impl Contents {
         Held { whose, hash, entropy: entropy(page), word: same_filled(page), lens }
     }
 
-    /// Writes it down. With the core's lock held, so that it is between the right calls.
+    /// Records the contents. The caller holds the core lock, which puts the note between the right
+    /// calls.
     pub fn note(&self, core: &Core, held: Held) {
         self.notes.note(core, Note::Contents(held));
     }
 }
 
-/// Looks at the sample, step by step.
+/// Reads the contents of sampled pages, step by step.
 pub struct ContentScanner {
     shared: Arc<Shared>,
     worker: Worker,
     page: Aligned,
     scratch: Box<[u8]>,
-    /// Pages that are due, in their order.
+    /// Pages that are due, in order.
     due: VecDeque<(Arc<Proc>, Page)>,
-    /// Processes that are still to be gone through in this round, and from which region on.
+    /// Processes left in this round, and the region from which to go on.
     round: Vec<(Arc<Proc>, u64)>,
-    /// When a page of a process was looked at last.
+    /// When each page of a process was last read.
     known: HashMap<(u32, u64), Instant>,
-    /// Time left, ns; below 0: the last look took more than was left.
+    /// Time left, ns; negative if the last step took more than was left.
     saved: i64,
     last: Instant,
     next_round: Instant,
 }
 
 impl ContentScanner {
-    /// If the run is recorded with accesses.
+    /// `None` unless accesses are recorded.
     pub fn new(shared: &Arc<Shared>) -> Option<ContentScanner> {
         shared.sampling.as_ref().and(shared.contents.as_ref())?;
         let now = Instant::now();
@@ -134,7 +135,7 @@ impl ContentScanner {
         })
     }
 
-    /// Looks at some pages, as many as there is time for. Returns when the next step is due.
+    /// Reads as many pages as there is time for. Returns when the next step is due.
     pub fn step(&mut self) -> Duration {
         let begun = Instant::now();
         self.saved = (self.saved + (begun - self.last).as_nanos() as i64 / 1000 * PERMILLE).min(SAVED_MAX);
@@ -143,7 +144,7 @@ impl ContentScanner {
         while left && (begun.elapsed().as_nanos() as i64) < most {
             left = self.look() || self.find();
         }
-        // Also what the search takes.
+        // Includes the time of the search.
         self.saved -= begun.elapsed().as_nanos() as i64;
         match left {
             true => BETWEEN,
@@ -151,7 +152,7 @@ impl ContentScanner {
         }
     }
 
-    /// Looks at the next page that is due. Whether there was one.
+    /// Reads the next page that is due. False if none was left.
     fn look(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let Some(contents) = &shared.contents else { return false };
@@ -167,14 +168,14 @@ impl ContentScanner {
         let held = contents.look(whose(0), self.page.bytes(), &mut self.worker, &mut self.scratch);
         self.known.insert((proc.id.0, page.0), Instant::now());
         let state = shared.lock();
-        // Its number may be another's by now.
+        // If it was removed, its number may be another process's.
         if !proc.removed.load(Relaxed) {
             contents.note(&state.core, Held { whose: whose(state.core.number() - at), ..held });
         }
         true
     }
 
-    /// Copies a page if it is staged at this moment. Returns the number of the last call before.
+    /// Copies a page if it is staged now. Returns the number of the last core call.
     fn copy(&mut self, state: &State, proc: &Proc, page: Page) -> Option<u64> {
         if proc.removed.load(Relaxed) {
             return None;
@@ -186,7 +187,7 @@ impl ContentScanner {
         Some(state.core.number())
     }
 
-    /// Finds more pages that are due. Whether there may be some.
+    /// Finds more pages that are due. False if there can be none now.
     fn find(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let Some(sampled) = shared.sampling.as_ref().map(crate::sampling::Sampling::sampled) else { return false };
@@ -216,12 +217,12 @@ impl ContentScanner {
         true
     }
 
-    /// Begins to go through all processes once more.
+    /// Begins a round over all processes.
     fn begin(&mut self, sampled: Sampled) {
         self.next_round = Instant::now() + ROUND;
         let procs = self.shared.procs.lock().unwrap().clone();
         if self.known.len() > KNOWN_MAX / 2 {
-            // Those that are no longer sampled, or whose process has ended.
+            // Forgets pages that are no longer sampled, or whose process has ended.
             self.known.retain(|&(id, page), _| sampled.has(Page(page)) && procs.iter().any(|proc| proc.id.0 == id));
         }
         if self.known.len() > KNOWN_MAX {

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// At zero.
+    /// A counter at zero.
     pub fn new() -> io::Result<EventFd> {
         // SAFETY: makes a descriptor.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -40,13 +40,14 @@ impl AsRawFd for EventFd {
     }
 }
 
-/// Waits until one of two descriptors is readable; says which.
+/// Waits until one of two descriptors is readable, at most `ms` milliseconds; returns which are.
 pub fn poll2(a: RawFd, b: RawFd, ms: i32) -> (bool, bool) {
     let [a, b] = poll([a, b], ms);
     (a, b)
 }
 
-/// Waits until one of the descriptors is readable; says which. -1 is none.
+/// Waits until one of the descriptors is readable, at most `ms` milliseconds; returns which are. -1
+/// is none.
 pub fn poll<const N: usize>(fds: [RawFd; N], ms: i32) -> [bool; N] {
     let mut fds = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     // SAFETY: live pollfds.

@@ -1,17 +1,15 @@
 //! Private read-only mappings of files whose pages are in the budget (schemes with `classes` =
 //! file-dropped or file-pooled).
 //!
-//! To the kernel such a mapping is anonymous and empty: the stub makes it instead of the one that
-//! the program asked for, and the pager fills it with what is in the file. So its pages can be
-//! taken away like all others. A page that still holds what was read is *clean*: it can be dropped,
-//! and be read again. Whether it does is told by a keyed hash of its contents, so that a program
-//! which writes there (after mprotect, or by mistake) loses nothing: that page is an anonymous one
-//! from then on.
+//! To the kernel such a mapping is anonymous and empty: the stub makes it instead of the mapping
+//! that the program requested, and the pager fills it from the file. So its pages are evicted like
+//! all others. A page that still holds what was read is *clean*: it can be dropped and read again.
+//! A keyed hash of the contents shows whether a page is clean. So a program that writes there
+//! (after mprotect, or by mistake) loses nothing: that page is an anonymous one from then on.
 //!
-//! Different from a mapping by the kernel: a write by mistake raises no SIGSEGV; pages behind the
-//! end of the file are zeros and raise no SIGBUS; /proc shows no file name; a change of the file is
-//! seen in pages that are read after it and not in others, which POSIX leaves open for private
-//! mappings.
+//! Differences from a mapping by the kernel: a write by mistake raises no SIGSEGV; pages beyond the
+//! end of the file are zeros and raise no SIGBUS; /proc shows no file name; only pages that are
+//! read after a change of the file show it, which POSIX leaves open for private mappings.
 
 use crate::control::{self, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::proc::{send_command, Proc};
@@ -28,23 +26,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// A process is asked to be paged, and is, within so long; else the kernel maps its file.
+/// If a process is not paged within this time, the kernel maps its file.
 const PAGED_WITHIN: Duration = Duration::from_secs(2);
-/// It has said hello within so long, or never will.
+/// A process says hello within this time, or never.
 const KNOWN_WITHIN: Duration = Duration::from_millis(100);
-/// Between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_micros(200);
-/// A hash takes 12 bytes; a file so long would take as much as a small budget has.
+/// Largest file, pages. A hash takes 12 bytes: for such a file as much as a small budget has.
 const FILE_PAGES_MAX: u64 = 1 << 24;
 
-/// A file of which pages are mapped.
+/// A file whose pages are mapped.
 #[derive(Debug)]
 pub struct MappedFile {
     file: File,
-    /// Past the page cache, which would keep what the budget does not count, if the file system
-    /// can.
+    /// Reads past the page cache, which the budget does not count, if the file system can.
     direct: Option<File>,
-    /// What each page had when it was read last.
+    /// Hash of each page as it was read last.
     hashes: Mutex<Vec<Option<Hash>>>,
 }
 
@@ -53,7 +50,7 @@ pub struct MappedFile {
 struct Mapped {
     end: u64,
     file: Arc<MappedFile>,
-    /// Page of the file at the first page.
+    /// Page of the file at the mapping's first page.
     index: u64,
 }
 
@@ -62,13 +59,13 @@ struct Mapped {
 pub struct FileRanges(BTreeMap<u64, Mapped>);
 
 impl FileRanges {
-    /// The file of a page, and which page of it.
+    /// The file of a page, and the page's index in the file.
     pub fn at(&self, page: Page) -> Option<(&Arc<MappedFile>, u64)> {
         let (&first, mapped) = self.0.range(..=page.0).next_back()?;
         (page.0 < mapped.end).then(|| (&mapped.file, mapped.index + page.0 - first))
     }
 
-    /// Pages first to one past the last of each, in order.
+    /// First page and one past the last page of each mapping, in order.
     pub fn pages(&self) -> Vec<(u64, u64)> {
         self.0.iter().map(|(&first, mapped)| (first, mapped.end)).collect()
     }
@@ -83,7 +80,7 @@ impl FileRanges {
         self.0.insert(first, mapped);
     }
 
-    /// Takes the pages from `start` to before `end` out, and gives them.
+    /// Removes the pages from `start` to before `end`, and returns them.
     fn take(&mut self, start: u64, end: u64) -> Vec<(u64, Mapped)> {
         let from = self.0.range(..start).next_back().map_or(start, |(&first, _)| first);
         let hit: Vec<u64> = self.0.range(from..end.max(from)).map(|(&first, _)| first).collect();
@@ -106,12 +103,12 @@ impl FileRanges {
         out
     }
 
-    /// Takes them out.
+    /// Removes the pages from `start` to before `end`.
     pub fn cut(&mut self, start: u64, end: u64) {
         self.take(start, end);
     }
 
-    /// mremap: pages from `from` on are now at `to`.
+    /// mremap: the pages from `from` on are now at `to`.
     pub fn shift(&mut self, from: u64, to: u64, pages: u64) {
         let moved = self.take(from, from + pages);
         self.cut(to, to + pages);
@@ -121,7 +118,7 @@ impl FileRanges {
     }
 }
 
-/// All files, and what was read of them.
+/// All files, with the hashes of what was read.
 pub struct Files {
     open: Mutex<HashMap<(u64, u64), Weak<MappedFile>>>,
     hasher: Hasher,
@@ -129,12 +126,12 @@ pub struct Files {
     pub reads: AtomicU64,
     /// Their bytes.
     pub read_bytes: AtomicU64,
-    /// Faults that brought the first page of a file mapping that the core does not know.
+    /// Faults that read a page of a file for which the core has no object.
     pub faults: AtomicU64,
 }
 
 impl Files {
-    /// None yet.
+    /// No files yet.
     ///
     /// # Errors
     /// When the kernel has no random bytes.
@@ -148,11 +145,11 @@ impl Files {
         })
     }
 
-    /// The file of a descriptor that a program has given: a regular file that this descriptor may
-    /// read and map, whatever the pager itself may do. Nothing is opened before that is known: the
-    /// pager may have other rights than the program.
+    /// The file of a program's descriptor: a regular file that this descriptor may read and map.
+    /// The pager may have other rights than the program, so it opens nothing before that is
+    /// checked.
     fn open(&self, fd: &OwnedFd) -> io::Result<Arc<MappedFile>> {
-        // The program's own description, as a mapping by the kernel would hold it.
+        // The program's own file description, as a mapping by the kernel would hold it.
         let file = File::from(fd.try_clone()?);
         let metadata = file.metadata()?;
         if !metadata.file_type().is_file() || metadata.len() / PAGE_BYTES >= FILE_PAGES_MAX {
@@ -165,8 +162,8 @@ impl Files {
             return Ok(known);
         }
         open.retain(|_, file| file.strong_count() > 0);
-        // The same file, which may be read: only past the page cache. Not waiting for one who has a
-        // lease on it.
+        // The same file, which may be read, but past the page cache. O_NONBLOCK: does not wait for
+        // the holder of a lease.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(path).ok();
         let mapped = Arc::new(MappedFile { file, direct, hashes: Mutex::default() });
@@ -174,7 +171,7 @@ impl Files {
         Ok(mapped)
     }
 
-    /// Fills whole pages with those of the file from `index` on; zeros behind its end. `out` is
+    /// Fills whole pages with those of the file from `index` on, and zeros beyond its end. `out` is
     /// aligned as for O_DIRECT.
     ///
     /// # Errors
@@ -188,7 +185,7 @@ impl Files {
                 Ok(0) => break,
                 Ok(bytes) => done += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Not at any offset, or not at all; and what follows an odd end.
+                // O_DIRECT fails at this offset or at all, or behind an incomplete last page.
                 Err(_) if direct.is_some() => direct = None,
                 Err(error) => return Err(error),
             }
@@ -200,7 +197,7 @@ impl Files {
         self.reads.fetch_add(1, Relaxed);
         self.read_bytes.fetch_add(done as u64, Relaxed);
         let mut hashes = file.hashes.lock().unwrap();
-        // What lies behind the end is the program's own, like any page of zeros.
+        // Pages beyond the end are the program's own, like any page of zeros.
         for (i, page) in out.chunks(PAGE_BYTES as usize).enumerate().take(done.div_ceil(PAGE_BYTES as usize)) {
             let at = index as usize + i;
             if hashes.len() <= at {
@@ -211,7 +208,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether a page holds what was read there.
+    /// Whether a page still holds what was read from the file.
     pub fn is_clean(&self, file: &MappedFile, index: u64, page: &[u8]) -> bool {
         let known = file.hashes.lock().unwrap().get(index as usize).copied().flatten();
         known.is_some_and(|hash| hash == self.hasher.hash(page))
@@ -225,14 +222,14 @@ impl Files {
     }
 }
 
-/// A thread of a program has made a mapping that shall be one of a file: see [`memfit_wire::FILE`].
+/// A thread of a program has made a mapping to be filled from a file: see [`memfit_wire::FILE`].
 pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub, fd: Option<OwnedFd>) {
     let desk = Arc::clone(desk);
     let answer = move || {
         let taken = fd.is_some_and(|fd| take(&desk, pid, &request, &fd).is_some());
         send_command(&socket, &Command { kind: if taken { STAY } else { BYE }, ..Command::default() }, None);
     };
-    // It may have to wait for what the control thread does.
+    // In a thread, because it may have to wait for the control thread.
     let _ = std::thread::Builder::new().name("file".into()).stack_size(128 << 10).spawn(answer);
 }
 
@@ -240,8 +237,7 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
     let [start, end] = request.segment;
     let pages = (start / PAGE_BYTES, end / PAGE_BYTES);
     let whole = [start, end, request.token].iter().all(|at| at % PAGE_BYTES == 0);
-    // Where programs tell of their forks themselves, what was never read would be missing in a
-    // child.
+    // With announced forks, pages that were never read would be missing in a child.
     if !whole || start >= end || !desk.shared.takes_files() || !desk.fork_events {
         return None;
     }
@@ -253,14 +249,14 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
         if proc.removed.load(Relaxed) || Instant::now() > give_up {
             return None;
         }
-        // An event that is not read yet can be of what was there before.
+        // An unread event can concern what was mapped there before.
         if proc.event_pending() || proc.at_rest() {
             drop(io);
             std::thread::sleep(LOOK);
             continue;
         }
         proc.uffd.register_memory(start, end - start).ok()?;
-        // All that the program maps is filled by the kernel (mlockall): with zeros.
+        // After mlockall the kernel fills each new mapping at once, with zeros.
         let mut empty = true;
         proc.identity.get()?.pagemap.present(start, end, |_, _, _| empty = false).ok()?;
         if !empty {
@@ -273,7 +269,7 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
     }
 }
 
-/// The process, which gets its userfaultfd now if it has none.
+/// The process, which is attached now if it is not.
 fn paged(desk: &Arc<Desk>, pid: i32) -> Option<Arc<Proc>> {
     let begun = Instant::now();
     while begun.elapsed() < PAGED_WITHIN {
@@ -282,7 +278,7 @@ fn paged(desk: &Arc<Desk>, pid: i32) -> Option<Arc<Proc>> {
         match client.as_ref().map(|client| client.stage.load(Relaxed)) {
             Some(MANAGED) => return client.and_then(|client| client.proc.lock().unwrap().clone()),
             Some(REFUSED) => return None,
-            // One that has just begun has not said hello yet; one that was left never will.
+            // A new process may not have said hello yet; a detached one never will.
             None if begun.elapsed() > KNOWN_WITHIN => return None,
             Some(IDLE) => {
                 client.iter().for_each(|client| _ = control::attach(desk, client));
@@ -328,7 +324,7 @@ mod tests {
         assert_eq!(opened(path, libc::O_PATH, false).unwrap_err(), Some(libc::EBADF), "not open for reading");
         assert_eq!(opened(path, 0, true).unwrap_err(), Some(libc::EACCES), "open for writing only");
         std::fs::remove_file(path).unwrap();
-        // To a read this would be a file like any other, and it may wait for ever.
+        // A read takes this for a file like any other, and may wait for ever.
         assert_eq!(opened("/proc/self/status", 0, false).unwrap_err(), Some(libc::ENODEV));
         assert_eq!(opened("/dev/zero", 0, false).unwrap_err(), None, "no regular file");
         let mut ends = [0; 2];

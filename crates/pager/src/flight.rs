@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 const CALLS: usize = 1 << 20;
-/// Messages of the kernel, and lines of all pages, that are kept and printed.
+/// Most messages of the kernel that are kept and printed.
 const LINES: usize = 200;
 
 /// Calls with their numbers, encoded each by itself.
@@ -32,7 +32,7 @@ pub fn start(core: &mut Core) {
     }));
 }
 
-/// Records what became of a message of the kernel, after the last call so far.
+/// Records what became of a message of the kernel, with the number of the last call.
 pub fn note(what: impl FnOnce() -> String) {
     if !cfg!(feature = "flight-recorder") {
         return;
@@ -90,7 +90,7 @@ impl Fields for Named<'_> {
     }
 }
 
-/// A process and those it was forked from. Numbers are reused, so this may name too many.
+/// A process and its fork ancestors. Numbers are reused, so this may name too many.
 fn lineage(log: &VecDeque<(u64, Vec<u8>)>, proc: u32) -> Vec<ProcId> {
     let (mut line, mut born) = (vec![ProcId(proc)], None);
     for (_, bytes) in log.iter().rev() {

@@ -1,14 +1,15 @@
-//! The memory of the pool's frames: which are backed, and when to give them back.
+//! Which frames of the pool are backed by memory, and when free frames are given back to the
+//! kernel.
 
 use memfit_core::pool::Span;
 use memfit_os::memory::Frames;
 
-/// Free frames that stay backed, since giving back and touching again costs more than so little
-/// memory is worth: one in so many of the area, and at least and at most so many.
+/// Free frames that stay backed: one in so many of the area, within these bounds. To give them back
+/// and touch them again costs more than so little memory is worth.
 const SPARE_SHARE: u32 = 1024;
 const SPARE_FRAMES: [u32; 2] = [32, 512];
 
-/// Frames with their books. The books are behind the core's lock; the bytes are not.
+/// State of the frames. The core lock protects it, but not the bytes in the frames.
 #[derive(Debug)]
 pub struct FrameBook {
     in_use: Vec<u64>,
@@ -33,7 +34,7 @@ fn set(bits: &mut [u64], i: u32, on: bool) {
 }
 
 impl FrameBook {
-    /// For an area of so many frames.
+    /// An area of so many frames, none of them backed.
     pub fn new(frames: u32) -> FrameBook {
         let words = (frames as usize).div_ceil(64);
         let spare_max = (frames / SPARE_SHARE).clamp(SPARE_FRAMES[0], SPARE_FRAMES[1]);
@@ -67,7 +68,7 @@ impl FrameBook {
     fn give_back(&mut self, frames: &Frames) {
         let mut run: Option<std::ops::Range<u32>> = None;
         for word in 0..self.in_use.len() {
-            // Most words have none: this runs on the way of a fault.
+            // Most words have no such frame: this runs during faults.
             let mut idle = self.backed[word] & !self.in_use[word];
             self.backed[word] &= !idle;
             self.backed_frames -= idle.count_ones();
@@ -84,7 +85,7 @@ impl FrameBook {
         self.spare = 0;
     }
 
-    /// Bytes of the books.
+    /// Bytes of the bit sets.
     pub fn metadata_bytes(&self) -> u64 {
         (self.in_use.len() + self.backed.len()) as u64 * 8
     }

@@ -1,7 +1,7 @@
-//! Test builds with a rule of the design switched off, to show that the torture would notice.
+//! Test builds with a rule of the design switched off, to show that the torture program notices.
 //!
-//! With the feature `mutants`, the environment variable `MEMFIT_MUTANT` names the rule. Without the
-//! feature every question is answered "on" at compile time.
+//! With the feature `mutants`, the environment variable `MEMFIT_MUTANT` names the rule. Without it
+//! all rules are on, at compile time.
 
 /// Rules of ARCHITECTURE.md that can be switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Rule {
     Gate,
     /// 3a: the window decides what moved, not the return value.
     Window,
-    /// 5: EAGAIN means that an event is to be read first.
+    /// 5: EAGAIN means that an event must be read first.
     EventPending,
     /// 6: a batch is drained before mremap changes the table.
     DrainBatch,

@@ -1,9 +1,10 @@
-//! The way to us out of other network namespaces, in which our abstract socket is unknown.
+//! A socket for processes in other network namespaces, where the pager's abstract socket is
+//! unknown.
 //!
-//! A path is the same there. But a path is left behind by a sudden death, so the socket is made
-//! only when a program says that it is about to enter such a namespace. Its directory is private to
-//! the user, and its name is in the environment of the tree alone until it is there: nobody else
-//! can have made it.
+//! A path is valid there. But a sudden death leaves a path behind, so the pager makes the socket
+//! only when a program says that it is about to enter such a namespace. The directory is private to
+//! the user, and until it exists only the environment of the tree has its name: nobody else can
+//! have made it.
 
 use memfit_os::seqpacket;
 use memfit_wire::PLACE_SOCKET;
@@ -21,12 +22,12 @@ pub struct NetnsFallback {
 }
 
 impl NetnsFallback {
-    /// With the name of the directory, in which nothing is made yet.
+    /// Keeps the name of the directory, and makes nothing yet.
     pub fn new(dir: &str) -> NetnsFallback {
         NetnsFallback { dir: dir.into(), listener: Mutex::new(None) }
     }
 
-    /// Makes the socket, if it is not there.
+    /// Makes the socket if it does not exist.
     pub fn open(&self) -> std::io::Result<()> {
         let mut listener = self.listener.lock().unwrap();
         if listener.is_none() {
@@ -41,7 +42,7 @@ impl NetnsFallback {
         self.listener.lock().unwrap().as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Removes it.
+    /// Removes the socket and its directory.
     pub fn close(&self) {
         if self.listener.lock().unwrap().is_some() {
             remove(&self.dir);
@@ -55,7 +56,7 @@ fn socket(dir: &Path) -> PathBuf {
     path.into()
 }
 
-/// Removes the directory, if it is there, also after the pager's death.
+/// Removes the directory if it exists; usable after the pager's death.
 pub fn remove(dir: &Path) {
     let _ = fs::remove_file(socket(dir));
     let _ = fs::remove_dir(dir);

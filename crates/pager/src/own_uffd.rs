@@ -1,10 +1,9 @@
 //! Programs with a userfaultfd of their own.
 //!
-//! The kernel lets one userfaultfd have a range, and says EBUSY to the next. So a thread of the
-//! program whose UFFDIO_REGISTER was refused asks for the range, on a connection of its own
-//! (stub/src/own_uffd.rs), and gets it: all its pages come back, and it is not registered with ours
-//! any more. What another userfaultfd has is not taken in again, since the kernel refuses that to
-//! us as well.
+//! The kernel lets only one userfaultfd have a range, and returns EBUSY to the next. A thread whose
+//! UFFDIO_REGISTER was refused asks the pager for the range, on a connection of its own
+//! (stub/src/own_uffd.rs). The pager brings all pages of the range back and unregisters it. What
+//! another userfaultfd has is not registered again: the kernel refuses that to the pager as well.
 
 use crate::control::{Client, Desk, MANAGED};
 use crate::detach::{bring_back, drained, gone, LOOK};
@@ -17,13 +16,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The program registers a range that it was given within so long; after that it may be taken in
+/// The program registers a range within this time after it got it; then the pager may register it
 /// again.
 const REGISTERED_WITHIN: Duration = Duration::from_secs(1);
-/// Bytes that are given at a time.
+/// Bytes given at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Ranges that the program has asked for, and since when it has had them; `None` as long as they
+/// Ranges that the program has asked for, and since when it has had them; `None` while their pages
 /// are brought back.
 #[derive(Debug, Default)]
 pub struct Given(Vec<((u64, u64), Option<Instant>)>);
@@ -38,7 +37,7 @@ impl Given {
         self.0.iter_mut().find(under_way).into_iter().for_each(|(_, since)| *since = Some(Instant::now()));
     }
 
-    /// Those that it is about to register.
+    /// The ranges that it is getting or about to register.
     pub fn now(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.retain(|(_, since)| since.is_none_or(|since| since.elapsed() < REGISTERED_WITHIN));
         self.0.iter().map(|&(range, _)| range)
@@ -52,7 +51,7 @@ pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub)
         let kind = if give(&desk, pid, request.segment).is_some() { STAY } else { BYE };
         send_command(&socket, &Command { kind, ..Command::default() }, None);
     };
-    // Without a thread the asker's socket is closed, and the refusal stands.
+    // If there is no thread, the asker's socket closes, and the refusal stands.
     let _ = std::thread::Builder::new().name("give".into()).stack_size(256 << 10).spawn(answer);
 }
 
@@ -64,7 +63,7 @@ fn give(desk: &Desk, pid: i32, [start, end]: [u64; 2]) -> Option<()> {
     let client = desk.clients.lock().unwrap().iter().rev().find(managed).cloned()?;
     let proc = client.proc.lock().unwrap().clone()?;
     {
-        // No range is being taken in just now.
+        // With `io` held no range is being registered.
         let _io = proc.io.lock().unwrap();
         proc.given.lock().unwrap().begin((start, end));
     }
@@ -115,7 +114,7 @@ fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<MutexGuard<'a, Io>> 
     }
 }
 
-/// Waits until pages may come back.
+/// Waits until there is room for pages to come back.
 fn wait_for_room(shared: &Shared, proc: &Proc) {
     loop {
         let seen = shared.progress();
@@ -132,7 +131,7 @@ fn give_chunk(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option
     let elsewhere = |entry| matches!(entry, Entry::Out(_) | Entry::Loading(_) | Entry::Evicting(_) | Entry::Filling(_));
     loop {
         bring_back(shared, proc, pages.clone())?;
-        // While it is held nothing is taken.
+        // With `io` held nothing is evicted.
         let _io = idle(shared, proc)?;
         let mut state = shared.lock();
         if proc.removed.load(Relaxed) {
@@ -146,7 +145,7 @@ fn give_chunk(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option
         shared.apply_effects(state);
         let unregistered = proc.uffd.unregister(start, end - start);
         proc.forget_region(start, end);
-        // A fault meanwhile has brought a page of zeros.
+        // A fault may have brought a page of zeros meanwhile.
         let mut state = shared.lock();
         state.core.disown(proc.id, range);
         shared.apply_effects(state);

@@ -1,4 +1,4 @@
-//! Sets of addresses, as ranges that neither meet nor touch.
+//! Sets of addresses, as ranges that neither overlap nor touch.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ impl Ranges {
         }
     }
 
-    /// Takes a range out; says whether some of it was there.
+    /// Removes a range. Returns whether any of it was in the set.
     pub fn cut(&mut self, start: u64, end: u64) -> bool {
         let hit: Vec<(u64, u64)> = self.within(start, end).collect();
         for &(s, e) in &hit {
@@ -34,7 +34,7 @@ impl Ranges {
         !hit.is_empty()
     }
 
-    /// Whether there is nothing.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -45,19 +45,19 @@ impl Ranges {
         (address < end).then_some((start, end))
     }
 
-    /// Whether some of a range is there.
+    /// Whether any of a range is in the set.
     pub fn meets(&self, start: u64, end: u64) -> bool {
         start < end && self.0.range(..end).next_back().is_some_and(|(_, &e)| e > start)
     }
 
-    /// The parts of it within a range, in order.
+    /// The parts of the set within a range, in order.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let first = self.0.range(..=start).next_back().map_or(start, |(&s, _)| s);
         let parts = self.0.range(first..end.max(first)).map(move |(&s, &e)| (s.max(start), e.min(end)));
         parts.filter(|(s, e)| s < e)
     }
 
-    /// The parts of a range that are not in it, in order.
+    /// The parts of a range that are not in the set, in order.
     pub fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let (mut out, mut at) = (Vec::new(), start);
         for (s, e) in self.within(start, end) {
@@ -68,7 +68,7 @@ impl Ranges {
         out
     }
 
-    /// All of it.
+    /// All ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().map(|(&s, &e)| (s, e))
     }
@@ -86,7 +86,7 @@ impl FromIterator<(u64, u64)> for Ranges {
 mod tests {
     use super::*;
 
-    /// Against a set of numbers, with every operation at random.
+    /// Compares it with a set of numbers, with random operations.
     #[test]
     fn is_a_set_of_addresses() {
         const END: u64 = 40;

@@ -1,7 +1,6 @@
-//! Recording a run: the calls of the core are encoded under its lock and written to the file by a
-//! thread of their own.
+//! Records a run: core calls are encoded under the core lock, and a thread writes them to the file.
 //!
-//! What was not written when the pager dies is lost: a second of the run at most. When the file
+//! If the pager dies, the calls not written yet are lost: those of a second at most. If the file
 //! takes no more, the recording ends there and the run goes on.
 
 use crate::config::Config;
@@ -16,11 +15,11 @@ use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Blocks that may wait for the file: then calls of the core wait, too.
+/// Blocks that may wait for the file; with more of them core calls wait, too.
 const BLOCKS: usize = 16;
 /// Longest time between two blocks while there are calls.
 const BLOCK_EVERY: Duration = Duration::from_secs(1);
-/// Calls between two looks at the clock.
+/// Calls between two readings of the clock.
 const CLOCK_EVERY: u32 = 64;
 /// Longest wait for the file at the end.
 const END_WITHIN: Duration = Duration::from_secs(4);
@@ -30,12 +29,12 @@ enum Part {
     End(Begins),
 }
 
-/// The block that is being filled, and where it goes.
+/// The block that is being filled, and the channel to the thread.
 struct Live {
     start: Instant,
     tape: Tape,
     to_file: SyncSender<Part>,
-    /// Nothing is recorded any more.
+    /// Recording has stopped.
     failed: Arc<AtomicBool>,
 }
 
@@ -57,7 +56,7 @@ impl Live {
 
     fn flush(&mut self) {
         if let Some(filled) = self.tape.take() {
-            // The thread is gone: it has told why.
+            // If the thread has ended, it has reported why.
             _ = self.to_file.send(Part::Calls(filled));
         }
     }
@@ -67,13 +66,13 @@ fn begins(start: Instant, first: u64, decided: u64) -> Begins {
     Begins { first, decided, at_ns: start.elapsed().as_nanos() as u64 }
 }
 
-/// The way of notes into a recording.
+/// Writes notes into a recording.
 pub struct Notes {
     live: Option<Arc<Mutex<Live>>>,
 }
 
 impl Notes {
-    /// Into no recording.
+    /// Writes into no recording.
     #[cfg(test)]
     pub fn none() -> Notes {
         Notes { live: None }
@@ -94,12 +93,12 @@ impl Notes {
 /// A recording under way.
 pub struct Recording {
     live: Arc<Mutex<Live>>,
-    /// Gives an error when the thread has ended, and told what it had to tell.
+    /// Yields an error once the thread has ended and has reported its errors.
     ended: Mutex<Receiver<()>>,
 }
 
-/// Begins to record to the file of the configuration, if there is one. `tell`: for what goes wrong
-/// with the file, at once or later; the run goes on in any case.
+/// Begins to record to the configured file, if any. `tell` reports trouble with the file, at once
+/// or later; the run goes on in any case.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -140,7 +139,7 @@ pub fn start(
     Ok(Some(Recording { live, ended: Mutex::new(ended) }))
 }
 
-/// Writes what comes, up to the end.
+/// Writes the parts, up to the end.
 fn write(mut writer: Writer<File>, parts: &Receiver<Part>) -> io::Result<()> {
     for part in parts {
         match part {
@@ -157,13 +156,13 @@ impl Recording {
         Notes { live: Some(Arc::clone(&self.live)) }
     }
 
-    /// Writes what is left, and that this was the end.
+    /// Writes what is left, and the end mark.
     pub fn finish(&self, core: &mut Core) {
         core.end_recording();
         let mut live = self.live.lock().unwrap();
         live.flush();
         let begins = begins(live.start, core.number() + 1, core.decided());
-        // It has ended already when the file took no more.
+        // The thread has ended already if the file took no more.
         _ = live.to_file.send(Part::End(begins));
         _ = self.ended.lock().unwrap().recv_timeout(END_WITHIN);
     }

@@ -1,8 +1,8 @@
 //! How many processes the pager has descriptors for.
 //!
-//! A process is taken on only as long as there is room for all that it may need. So some
-//! descriptors are always left for what must not fail: a fork event, a connection that is turned
-//! away, a look into /proc for a process that must be killed.
+//! The pager takes a process on only if there are descriptors for all that it may need. So some are
+//! always left for what must not fail: a fork event, a connection that is turned away, a look into
+//! /proc for a process that must be killed.
 
 use crate::event::EventFd;
 use crate::state::Shared;
@@ -13,11 +13,11 @@ use std::time::Duration;
 /// Descriptors that a paged process takes: userfaultfd, wake-up, segment, pagemap, maps, a thread's
 /// stat, io_uring with its wake-up; and the userfaultfd of a child, which a FORK event brings.
 const PAGED: usize = 9;
-/// Those of each process with a stub: its socket and statm.
+/// Descriptors of each process with a stub: its socket and statm.
 const CLIENT: usize = 2;
-/// Those that are left free.
+/// Descriptors that are left free.
 const RESERVED: usize = 16;
-/// Between two tries when one is missing all the same.
+/// Time between two tries when a descriptor is missing all the same.
 pub const RETRY: Duration = Duration::from_millis(10);
 
 /// Counts of what takes descriptors.
@@ -31,7 +31,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// With the descriptors that are open now.
+    /// Counts the descriptors that are open now.
     pub fn new() -> Room {
         let base = std::fs::read_dir("/proc/self/fd").map_or(32, Iterator::count);
         let limit = memfit_os::process::descriptor_limit().map_or(usize::MAX, |(soft, _)| soft as usize);
@@ -45,8 +45,8 @@ impl Shared {
         self.descriptors_left() >= PAGED + CLIENT
     }
 
-    /// Whether another process can be known, beside connections of whom it is not known yet who
-    /// they are.
+    /// Whether another process can be taken on, beside so many connections that have said nothing
+    /// yet.
     pub fn room_for_client(&self, pending: usize) -> bool {
         self.descriptors_left() >= CLIENT + pending
     }
@@ -58,7 +58,7 @@ impl Shared {
     }
 }
 
-/// What wakes a thread; waits for a descriptor, of which some are left free for it.
+/// An eventfd to wake a thread. Waits for a descriptor, of which some are left free for it.
 pub fn event() -> EventFd {
     loop {
         match EventFd::new() {
@@ -68,7 +68,7 @@ pub fn event() -> EventFd {
     }
 }
 
-/// The error that says so.
+/// The error when no descriptor is left.
 pub fn full() -> io::Error {
     io::Error::other("the pager has no descriptor left: raise ulimit -n")
 }

@@ -1,10 +1,10 @@
-//! Accesses of a sample of the address space, for recordings: its pages are taken away again and
+//! Accesses to a sample of the address space, for recordings. Sampled pages are evicted again and
 //! again, whether memory is short or not, so that nearly all touches of them are faults.
 //!
-//! It is an eviction like any other: `claim_range`, a batch to the stub, staging. The reclaim
-//! thread does it between its rounds, when memory is not short: in passes over all that is sampled,
-//! and between them over what has come back since ([`Governor::grain`]). What is sampled, and how
-//! often, is decided in `memfit_core::sample`.
+//! These evictions are like any other: `claim_range`, a batch to the stub, staging. The reclaim
+//! thread does them between its rounds, when memory is not short: in passes over the whole sample,
+//! and between passes over the pages that came back since ([`Governor::grain`]).
+//! `memfit_core::sample` decides what is sampled, and how often.
 
 use crate::proc::{Proc, STOPPED_AFTER};
 use crate::record::Notes;
@@ -19,46 +19,46 @@ use std::time::{Duration, Instant};
 
 /// Most sampled pages in the programs and in staging: 16 MiB.
 const PAGES: u64 = 4096;
-/// And most of the staging slots, of which reclaim needs some: one in so many.
+/// Share of the staging slots that samples may take: one in so many. Reclaim needs the others.
 const SLOTS_PART: u64 = 2;
-/// What a fault takes besides the time in which it is served: two changes of threads, on one CPU or
-/// between two that others want, too.
+/// Cost of a fault besides the time to serve it, us: two context switches, on one CPU or between
+/// two CPUs that others want as well.
 const SWITCHES_US: u64 = 6;
 const SWITCHES_BUSY_US: u64 = 30;
-/// First and longest time between two passes over all, ms.
+/// First and longest time between two passes over the whole sample, ms.
 const PERIOD_MS: u32 = 100;
 const PERIOD_MAX_MS: u32 = 1600;
-/// Time in faults after which it is looked at once whether that is too much.
+/// Time in faults after which the sampler judges whether that is too much, us.
 const LOOK_US: u64 = 20_000;
-/// Runs looked at while the core's lock is held: under 100 us.
+/// Runs scanned under one hold of the core lock: under 100 us.
 const RUNS: usize = 4096;
-/// A pass is given up after so many periods.
+/// A pass is abandoned after this many periods.
 const PASS_PERIODS: u32 = 4;
-/// Most pages that came back between two passes.
+/// Most pages that are noted as having come back between two passes.
 const BACK_MAX: usize = 4096;
 /// Time between two batches for a process.
 const BETWEEN: Duration = Duration::from_millis(1);
-/// Regions that a process hands back untried, at most.
+/// Most regions that a process may hand back untried.
 const AGAIN_MAX: usize = 64;
 
-/// What all threads know of the sample.
+/// What all threads share of the sample.
 pub struct Sampling {
     threshold: AtomicU32,
-    /// Time in faults on sampled pages that would not have been, or not singly; since the last
-    /// judgement.
+    /// Time since the last judgement in faults on sampled pages that only sampling caused, or kept
+    /// apart, us.
     faults_us: AtomicU64,
-    /// Regions with pages that have come back since the last pass, one for each page.
+    /// Regions of pages that came back since the last pass, one entry for each page.
     back: Mutex<Vec<(ProcId, u64)>>,
-    /// When they are so many they are taken again.
+    /// With this many of them they are evicted again.
     grain: AtomicU32,
-    /// Most time that faults on sampled pages take, thousandths.
+    /// Most time that faults on sampled pages may take, thousandths.
     permille: u64,
     notes: Notes,
 }
 
 impl Sampling {
-    /// From the beginning of a recording on; says so there. Faults on sampled pages may take so
-    /// many percent of the time.
+    /// Begins with a recording, and notes the sample there. Faults on sampled pages may take
+    /// `percent` of the time.
     pub fn new(core: &Core, slots: u64, percent: u32, notes: Notes) -> Sampling {
         let sampling = Sampling {
             threshold: AtomicU32::new(0),
@@ -81,20 +81,20 @@ impl Sampling {
         }
     }
 
-    /// From now on this holds. With the core's lock held, so that the note is between the right
+    /// Changes the sample. The caller holds the core lock, which puts the note between the right
     /// calls.
     fn tell(&self, core: &Core, sampled: Sampled) {
         self.threshold.store(sampled.threshold, Relaxed);
         self.notes.note(core, Note::Sampled(sampled));
     }
 
-    /// What is sampled; without the period.
+    /// The sample; without the period.
     pub fn sampled(&self) -> Sampled {
         Sampled { threshold: self.threshold.load(Relaxed), period_ms: 0 }
     }
 
-    /// Most pages that a fault may bring: a sampled one alone, since a page that is brought ahead
-    /// is touched unseen.
+    /// Most pages that a fault may bring: a sampled page alone, because the touch of a page brought
+    /// ahead is not seen.
     pub fn most(&self, page: Page) -> u32 {
         let sampled = self.sampled();
         let next = (region_of(page) + 1) * REGION_PAGES;
@@ -105,8 +105,8 @@ impl Sampling {
         }
     }
 
-    /// Counts a fault that took so long to be served, `calm`: while there are enough CPUs. Whether
-    /// it is time to look at their sum, or to take pages again.
+    /// Counts a fault that took the time `served`; `calm`: CPUs suffice. True if it is time to
+    /// judge the sum, or to evict pages again.
     pub fn faulted(&self, proc: ProcId, page: Page, source: &Source, served: Duration, calm: bool) -> bool {
         if !self.sampled().has(page) {
             return false;
@@ -129,7 +129,7 @@ impl Sampling {
         self.back.lock().unwrap().len() >= self.grain.load(Relaxed) as usize
     }
 
-    /// Notes that a victim was handed back untried; it is tried again.
+    /// Notes that the stub handed a victim back untried; it is tried again.
     pub fn untried(&self, victim: &Victim, again: &mut Vec<u64>) {
         let region = region_of(victim.first);
         if self.sampled().has(victim.first) && again.len() < AGAIN_MAX && !again.contains(&region) {
@@ -138,12 +138,12 @@ impl Sampling {
     }
 }
 
-/// What is still to be taken from a process in a pass.
+/// What a pass still has to evict from one process.
 struct Part {
     proc: Arc<Proc>,
     /// Numbers of regions, the next one last.
     regions: Vec<u64>,
-    /// How many that were handed back untried are tried again.
+    /// How many regions that were handed back untried are tried again.
     tries: usize,
 }
 
@@ -153,19 +153,19 @@ impl Part {
     }
 }
 
-/// One time over all sampled pages, or over some.
+/// One pass over all sampled pages, or over some.
 struct Pass {
     parts: Vec<Part>,
     since: Instant,
 }
 
-/// Takes the sample, step by step.
+/// Evicts the sample, step by step.
 pub struct Sampler {
     shared: Arc<Shared>,
     governor: Governor,
     pass: Option<Pass>,
     next: Instant,
-    /// What has come back is not taken before.
+    /// Pages that came back are not evicted before this time.
     again: Instant,
     judged: Instant,
     /// Sampled pages at the last pass.
@@ -181,7 +181,7 @@ pub struct Step {
 }
 
 impl Sampler {
-    /// If the run is recorded with accesses.
+    /// `None` unless accesses are recorded.
     pub fn new(shared: &Arc<Shared>) -> Option<Sampler> {
         let sampling = shared.sampling.as_ref()?;
         let now = Instant::now();
@@ -189,7 +189,7 @@ impl Sampler {
         Some(Sampler { shared: Arc::clone(shared), governor, pass: None, next: now, again: now, judged: now, pages: 0 })
     }
 
-    /// Begins a pass if it is time, or goes on with one.
+    /// Begins a pass if one is due, or continues one.
     pub fn step(&mut self) -> Step {
         let shared = Arc::clone(&self.shared);
         let Some(sampling) = &shared.sampling else { return Step { within: Duration::MAX, short: false } };
@@ -198,7 +198,7 @@ impl Sampler {
         } else if self.pass.is_none() && sampling.is_due() && Instant::now() >= self.again {
             self.again(sampling);
         } else if sampling.faults_us.load(Relaxed) >= LOOK_US {
-            // What has come since the last pass is counted at the next one.
+            // Pages that came since the last pass are counted at the next one.
             self.judge(sampling, self.pages);
         }
         let short = self.post();
@@ -215,7 +215,7 @@ impl Sampler {
         Step { within, short }
     }
 
-    /// Adapts what is sampled to what it costs.
+    /// Adapts the sample to its cost.
     fn judge(&mut self, sampling: &Sampling, pages: u64) {
         let elapsed = self.judged.elapsed();
         self.judged = Instant::now();
@@ -225,7 +225,7 @@ impl Sampler {
             let state = self.shared.lock();
             sampling.tell(&state.core, self.governor.sampled());
         }
-        // Until they are counted again.
+        // An estimate until they are counted again.
         self.pages = pages * u64::from(self.governor.sampled().threshold) / before;
     }
 
@@ -259,7 +259,7 @@ impl Sampler {
         self.pass = Some(Pass { parts, since });
     }
 
-    /// Begins a pass over what has come back alone.
+    /// Begins a pass over the pages that came back only.
     fn again(&mut self, sampling: &Sampling) {
         let mut back = std::mem::take(&mut *sampling.back.lock().unwrap());
         back.sort_unstable();
@@ -274,7 +274,7 @@ impl Sampler {
         self.pass = Some(Pass { parts: parts.collect(), since });
     }
 
-    /// In chunks: the core's lock must stay free for faults.
+    /// The sampled regions of a process, in chunks: the core lock must stay free for faults.
     fn regions(&self, proc: &Proc) -> Vec<SampledRegion> {
         let (mut regions, mut from) = (Vec::new(), Some(0));
         while let Some(at) = from {
@@ -287,7 +287,7 @@ impl Sampler {
         regions
     }
 
-    /// Posts a batch to each process that can take one. Whether there were too few staging slots.
+    /// Posts a batch to each process that can take one. Returns whether staging slots were short.
     fn post(&mut self) -> bool {
         let Some(pass) = &mut self.pass else { return false };
         let (shared, mut short) = (&self.shared, false);
@@ -295,7 +295,7 @@ impl Sampler {
             let proc = &part.proc;
             let Ok(mut io) = proc.io.try_lock() else { return true };
             if !proc.idle(&io) {
-                // A stopped one does not answer, and one that has ended never will.
+                // A stopped process does not answer, and one that has ended never will.
                 let stopped = io.busy && io.posted.is_some_and(|at| at.elapsed() > STOPPED_AFTER);
                 return !stopped && !proc.dead.load(Relaxed) && !proc.removed.load(Relaxed);
             }
@@ -324,8 +324,8 @@ impl Sampler {
     }
 }
 
-/// Claims regions from the last one on, as many as there are slots for and a batch takes. With the
-/// process's `io` held.
+/// Claims regions from the last one on, as many as the slots and a batch allow. The caller holds
+/// the process's `io`.
 fn claim(shared: &Shared, proc: &Proc, regions: &mut Vec<u64>) -> Vec<Victim> {
     let mut victims: Vec<Victim> = Vec::new();
     let mut pages = 0;
@@ -333,7 +333,7 @@ fn claim(shared: &Shared, proc: &Proc, regions: &mut Vec<u64>) -> Vec<Victim> {
     let slots = shared.sizes.staging / 4096;
     let free = slots.saturating_sub(state.core.totals_staged());
     let room = free.min(BATCH_PAGES as u64);
-    // Of a region with holes each part is a range.
+    // Each part of a region with holes is a range.
     while pages + REGION_PAGES <= room && victims.len() + REGION_PAGES as usize / 2 <= BATCH_RANGES {
         let Some(region) = regions.pop() else { break };
         let range = PageRange { first: Page(region * REGION_PAGES), pages: REGION_PAGES };

@@ -1,9 +1,9 @@
-//! Stopped programs: their memory is taken all the same.
+//! Eviction from stopped programs.
 //!
-//! A signal that stops a process stops the stub's thread as well, and a batch posted to it is not
-//! answered. So a thread of ours becomes the tracer of that one thread and lets it run, until the
-//! process goes on or ends. Where we may not, or a debugger traces the stub's thread, the memory of
-//! the process stays.
+//! A signal that stops a process stops its stub thread as well, so a batch gets no answer. A thread
+//! of the pager then traces that one thread and lets it run, until the process goes on or ends. If
+//! the pager may not trace it, or a debugger traces the stub thread, the memory of the process
+//! stays.
 
 use crate::proc::Proc;
 use crate::state::Shared;
@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time between two looks whether the process is still stopped.
+/// Time between two checks whether the process is still stopped.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A batch is not answered: if the process is stopped, lets its stub run.
+/// A batch gets no answer: if the process is stopped, lets its stub run.
 pub fn run_stub(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     let Some(identity) = proc.identity.get() else { return };
     let pid = identity.pid;
@@ -37,7 +37,7 @@ pub fn run_stub(shared: &Arc<Shared>, proc: &Arc<Proc>) {
         };
         let wanted = || !shared.ending.load(Relaxed) && !tracer_of.dead.load(Relaxed) && stopped();
         if let Some(task) = procfs::task(pid, tid) {
-            // It stays as it is, and is looked at again when its batch is.
+            // On failure the stub stays stopped; reclaim tries again with the batch.
             let _ = inject::let_run(task, wanted);
         }
         tracer_of.stub_runs.store(false, SeqCst);

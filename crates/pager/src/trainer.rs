@@ -1,13 +1,13 @@
-//! Samples of the pages that zstd compresses, and when a dictionary is made of them.
+//! Samples of the pages that zstd compresses, and when a dictionary is trained with them.
 
 use memfit_codec::{Dictionaries, DICTIONARIES_MAX, PAGE, TRAINING_PAGES};
 
-/// Each dictionary's samples: how many pages are compressed before the first, and how many between
-/// two. An early one, soon of use; then one from the first 16 MiB and one from the first 256 MiB,
-/// for programs that change.
+/// For each dictionary: how many pages are compressed before its first sample, and between two. The
+/// first is early, to be of use soon. The others span the first 16 MiB and the first 256 MiB, for
+/// programs that change.
 const PLANS: [Plan; DICTIONARIES_MAX] =
     [Plan { from: 64, every: 4 }, Plan { from: 2048, every: 32 }, Plan { from: 32_768, every: 512 }];
-/// Budget below which none is made, bytes: three of them and a training take 1.2 MiB.
+/// Smallest budget with dictionaries, bytes: three of them and a training take 1.2 MiB.
 const BUDGET_MIN: u64 = 48 << 20;
 
 struct Plan {
@@ -15,11 +15,11 @@ struct Plan {
     every: u64,
 }
 
-/// Collects samples. One for all processes: what compresses alike shares a dictionary.
+/// Collects samples of all processes: pages that compress alike share a dictionary.
 pub struct Trainer {
     enabled: bool,
     seen: u64,
-    /// The samples of the next dictionary; no memory between two.
+    /// The samples of the next dictionary; takes no memory between two.
     samples: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl Trainer {
         Trainer { enabled: budget >= BUDGET_MIN, seen: 0, samples: Vec::new() }
     }
 
-    /// A page that zstd compresses. Makes a dictionary when there are samples enough: 3 to 10 ms,
+    /// Notes a page that zstd compresses. With enough samples it trains a dictionary: 3 to 10 ms,
     /// at most [`DICTIONARIES_MAX`] times.
     pub fn saw(&mut self, page: &[u8], dictionaries: &Dictionaries) {
         let Some(plan) = PLANS.get(dictionaries.count()).filter(|_| self.enabled) else { return };
@@ -40,7 +40,7 @@ impl Trainer {
         self.samples.reserve_exact((TRAINING_PAGES * PAGE).saturating_sub(self.samples.len()));
         self.samples.extend_from_slice(page);
         if self.samples.len() == TRAINING_PAGES * PAGE {
-            // Without a dictionary from these there is no hope for the others.
+            // If these samples give no dictionary, later ones would not either.
             self.enabled = dictionaries.train(&self.samples);
             self.samples = Vec::new();
         }
