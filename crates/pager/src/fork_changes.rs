@@ -1,12 +1,11 @@
-//! What other threads of a process changed in its address space while one of them forked: before
-//! the child had its copy, or after.
+//! Changes that other threads of a process made in its address space while one of them forked:
+//! before the child got its copy, or after.
 //!
-//! The kernel tells of the changes, and not of the moment of the fork: where it tells of forks,
-//! too, their order is not that of the events. But the child shows it: what is paged is marked in
-//! the parent, and the mark is copied. The mark is the registration, or, where the kernel does not
-//! tell of forks, advice ([`memfit_wire::DONTFORK`]). Changes that touch each other's ranges are in
-//! order, so there is one moment between them that fits the child's marks. Changes that do not are
-//! judged apart.
+//! The kernel reports the changes, but not the moment of the fork: even where it reports forks,
+//! they are not in the order of the events. But the child shows it: paged memory is marked in the
+//! parent, and the mark is copied. The mark is the registration or, without fork events, advice
+//! ([`memfit_wire::DONTFORK`]). Changes with common ranges are in order, so one moment between them
+//! fits the child's marks. Changes without common ranges are judged separately.
 
 use crate::ranges::Ranges;
 use std::collections::BTreeMap;
@@ -16,16 +15,16 @@ type Range = (u64, u64);
 /// One change, in addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// A mapping has gone.
+    /// A mapping was removed.
     Unmapped(u64, u64),
     /// A mapping was moved: from, to, bytes.
     Moved(u64, u64, u64),
-    /// A mapping has come that nobody knew of.
+    /// A mapping appeared that the pager did not know.
     Came(u64, u64),
 }
 
 impl Change {
-    /// What it touches; the second is the place to which something was moved.
+    /// The ranges that it touches; the second is the target of a move.
     fn touches(self) -> [Range; 2] {
         match self {
             Change::Unmapped(start, end) | Change::Came(start, end) => [(start, end), (0, 0)],
@@ -34,13 +33,13 @@ impl Change {
     }
 }
 
-/// What is paged as it would be after some of the changes.
+/// What is paged after some of the changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct View {
     marked: Ranges,
-    /// Places from which something was moved. With MREMAP_DONTUNMAP a mapping stays there.
+    /// Sources of moves. With MREMAP_DONTUNMAP a mapping stays there.
     unsure: Ranges,
-    /// Address of each page that is outside, and its address before all changes.
+    /// Address of each evicted page, and its address before all changes.
     outside: BTreeMap<u64, u64>,
 }
 
@@ -68,9 +67,9 @@ impl View {
         self.outside.retain(|at, _| !(start..end).contains(at));
     }
 
-    /// None if the child lacks something. Else how many bytes it has besides, since a mapping has
-    /// grown; and those where a mapping must have stayed (MREMAP_DONTUNMAP), which few programs ask
-    /// for.
+    /// `None` if the child lacks something. Else how many bytes it has in addition, because a
+    /// mapping has grown; and those where a mapping must have stayed (MREMAP_DONTUNMAP), which few
+    /// programs use.
     fn differs(&self, touched: &Ranges, child: &Ranges) -> Option<(u64, u64)> {
         let sum = |parts: &mut dyn Iterator<Item = Range>| parts.map(|(s, e)| e - s).sum::<u64>();
         let gaps = |whole: &Ranges, of: &Ranges| -> u64 {
@@ -83,21 +82,21 @@ impl View {
     }
 }
 
-/// A number of changes after which the child may have its copy.
+/// A number of changes after which the child may have got its copy.
 struct Fit {
     differs: (u64, u64),
     count: usize,
-    /// What is outside in the child then.
+    /// The evicted pages of the child then.
     pages: BTreeMap<u64, u64>,
 }
 
-/// Which of the changes were made before the child had its copy.
+/// Which of the changes were made before the child got its copy.
 ///
-/// `had` is what was marked in the parent before all changes, `child` what is in the child.
-/// `outside` gives the pages of a range that were outside before all changes. `touched` says
-/// whether the child has, at the first address, a page though the one that was at the second
-/// address before all changes is outside: then it cannot be that one. The error is an address of
-/// which the child does not tell.
+/// `had` is what was marked in the parent before all changes, `child` what is marked in the child.
+/// `outside` returns the pages of a range that were evicted before all changes. `touched` says
+/// whether the child has a page at the first address although the page that was at the second
+/// address before all changes is evicted: then it cannot be that page. The error is an address at
+/// which the child's marks do not decide.
 pub fn made_before(
     changes: &[Change],
     had: &Ranges,
@@ -131,20 +130,20 @@ pub fn made_before(
     Ok(before)
 }
 
-/// What a child has from its parent, as far as it is known when the kernel tells of the fork.
-/// Events of changes before the fork can be queued behind it.
+/// What a child has from its parent, as known when the FORK event is read. Events of changes before
+/// the fork can be queued behind it.
 #[derive(Debug)]
 pub struct Inherited {
     /// What was registered.
     pub had: Ranges,
-    /// What the parent's events have told of since.
+    /// What the parent's events have reported since.
     pub changes: Vec<Change>,
-    /// No event was unread for a moment: there are no more.
+    /// No event was unread for a moment: there are no more changes.
     pub told: bool,
 }
 
-/// Whether the child's marks show a change of which no event has told: something has gone and
-/// something has come.
+/// Whether the child's marks show a change that no event has reported: a range is missing and
+/// another is new.
 pub fn more_has_changed(changes: &[Change], had: &Ranges, child: &Ranges) -> bool {
     let known: Ranges = changes.iter().flat_map(|change| change.touches()).collect();
     let lacks = |whole: &Ranges, other: &Ranges| {
@@ -154,7 +153,7 @@ pub fn more_has_changed(changes: &[Change], had: &Ranges, child: &Ranges) -> boo
     lacks(had, child) && lacks(child, had)
 }
 
-/// Changes that touch each other's ranges, and the ranges.
+/// Groups of changes with common ranges, each with its ranges.
 fn groups(changes: &[Change]) -> Vec<(Ranges, Vec<usize>)> {
     let mut groups: Vec<(Ranges, Vec<usize>)> = Vec::new();
     for (i, change) in changes.iter().enumerate() {
@@ -172,7 +171,7 @@ fn groups(changes: &[Change]) -> Vec<(Ranges, Vec<usize>)> {
     groups
 }
 
-/// The address before all changes of what is at an address after them.
+/// The address before all changes of what is at `at` after them.
 pub fn first_address(changes: &[Change], at: u64) -> u64 {
     changes.iter().rev().fold(at, |at, change| match *change {
         Change::Moved(from, to, len) if (to..to + len).contains(&at) => at - to + from,
@@ -180,9 +179,8 @@ pub fn first_address(changes: &[Change], at: u64) -> u64 {
     })
 }
 
-/// Where a range is after some of the changes: those from `since` on of which `before` says that
-/// they came before the child. None if the child was made before that of it that `changes` has
-/// earlier.
+/// Where a range is after those of the changes from `since` on that came before the child, as
+/// `before` says. `None` if an earlier change of the range came after the child was made.
 pub fn carried(changes: &[Change], before: &[bool], since: usize, range: Range) -> Option<Ranges> {
     let mut at: Ranges = [range].into_iter().collect();
     let meets = |change: &Change| change.touches().into_iter().any(|(s, e)| at.meets(s, e));
@@ -219,7 +217,7 @@ mod tests {
         Change::Moved(from * PAGE, to * PAGE, len * PAGE)
     }
 
-    /// With all pages outside, and none of them in the child.
+    /// All pages of `had` are evicted; `there` has the pages that the child has.
     fn decided(changes: &[Change], had: &[Range], child: &[Range], there: &[u64]) -> Result<Vec<bool>, u64> {
         let had = ranges(had);
         let outside = |s, e| had.within(s, e).flat_map(|(s, e)| (s..e).step_by(PAGE as usize)).collect();
@@ -235,7 +233,7 @@ mod tests {
         assert_eq!(decided(&both, &had, &[(30, 40)], &[]), Ok(vec![true, false]));
         assert_eq!(decided(&both, &had, &[(10, 20), (50, 60)], &[]), Ok(vec![false, true]), "each for itself");
         assert_eq!(decided(&both, &had, &[(50, 60)], &[]), Ok(vec![true, true]));
-        // Of MREMAP_DONTUNMAP a mapping stays.
+        // MREMAP_DONTUNMAP leaves a mapping.
         assert_eq!(decided(&both, &had, &[(30, 40), (50, 60)], &[]), Ok(vec![true, true]));
     }
 
@@ -246,7 +244,8 @@ mod tests {
         assert_eq!(decided(&changes, &had, &[(10, 20), (30, 40)], &[]), Ok(vec![false, false]));
         assert_eq!(decided(&changes, &had, &[(30, 40)], &[]), Ok(vec![true, false]));
         assert_eq!(decided(&changes, &had, &[(10, 20)], &[]), Ok(vec![true, true]));
-        // A third mapping comes to where the second was: the marks are the same before and after.
+        // A third mapping moves to the place of the second: the marks are the same before and
+        // after.
         let had = [(10, 20), (30, 40), (50, 60)];
         let circle = [unmapped(10, 20), moved(30, 10, 10), moved(50, 30, 10), unmapped(50, 60), moved(90, 50, 10)];
         assert_eq!(decided(&circle[..3], &had, &[(10, 20), (30, 40)], &[]), Ok(vec![true; 3]));

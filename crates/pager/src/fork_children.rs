@@ -1,10 +1,10 @@
-//! Fork children of paged processes, where the kernel tells of forks.
+//! Fork children of paged processes, where the kernel reports forks.
 //!
-//! The FORK event gives the pager the child's userfaultfd, and no pid. The child's stub says hello,
-//! and the kernel tells the pid. What belongs together is found by the *beacon*, a page of the
-//! parent that is never present: the child's stub touches it, its fault comes by the child's
-//! userfaultfd, and the page that the pager fills by that userfaultfd turns up in the child's
-//! memory, and in nobody else's. Nothing that a program says of itself is believed.
+//! The FORK event gives the pager the child's userfaultfd, but no pid. The child's stub says hello,
+//! and the kernel says the pid. The *beacon* shows which of them belong together: a page of the
+//! parent that is never present. The child's stub touches it, and the fault comes on the child's
+//! userfaultfd. The page that the pager fills through that userfaultfd appears in the child's
+//! memory and in no other. The pager believes nothing that a program says of itself.
 
 use crate::control::{duplicate, start_fault_thread, Client, Desk};
 use crate::fork_changes::Inherited;
@@ -25,49 +25,49 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// The child of a process that was paged in vain has waited so long after its hello, or it is none.
+/// A fork child whose parent could not be paged has no userfaultfd this long after its hello.
 const NAMED_WITHIN: Duration = Duration::from_millis(100);
-/// How long a touched beacon waits for the hello, which the stub sends before.
+/// How long the fault on a beacon waits for the hello, which the stub sends first.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
-/// No address of a program is so high.
+/// Above all addresses of programs.
 const ADDRESSES: u64 = 1 << 56;
-/// So many fork children that must be killed may wait for it before their parent goes on, and so
-/// long it waits at most.
+/// Most fork children that may wait to be killed before their parent goes on, and how long it waits
+/// at most.
 const DOOMED_MAX: usize = 4;
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
-/// Between two looks whether the process still lives.
+/// Time between two checks whether the process still lives.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Fork children whose pid and userfaultfd are not put together yet.
+/// Fork children whose pid and userfaultfd are not matched yet.
 #[derive(Default)]
 pub struct Unnamed {
     /// Stubs that have said hello.
     clients: Mutex<Vec<Arc<Client>>>,
     came: Condvar,
-    /// Processes that nobody serves.
+    /// Processes that cannot be served.
     doomed: Mutex<Vec<Doomed>>,
 }
 
-/// A fork child for which there was no thread or descriptor. Its missing pages would wait for ever.
+/// A fork child for which there was no thread or descriptor. Its page faults would wait for ever.
 struct Doomed {
     proc: Arc<Proc>,
     why: String,
-    /// It has touched a page, so that it is in the list of processes. The event comes before.
+    /// It has touched a page, so it is in the list of processes. The FORK event comes before that.
     seen: bool,
-    /// Once its beacon is filled: the processes whose beacon was there before.
+    /// Set when its beacon is filled: the processes that had their beacon before.
     before: Option<Vec<i32>>,
-    /// Once it is found.
+    /// Set when it is found.
     process: Option<ProcStat>,
 }
 
 impl Unnamed {
-    /// How many must be killed.
+    /// How many processes must be killed.
     pub fn doomed(&self) -> usize {
         self.doomed.lock().unwrap().len()
     }
 
-    /// Waits until there are few: each has a descriptor that nobody has counted. Called by the
-    /// fault thread of the parent.
+    /// Waits until there are few: each has a descriptor that is not counted. Called by the fault
+    /// thread of the parent.
     pub fn wait_for_few(&self) {
         let begun = Instant::now();
         while self.doomed() > DOOMED_MAX && begun.elapsed() < ENDS_WITHIN {
@@ -84,8 +84,8 @@ impl Unnamed {
     }
 }
 
-/// The stubs that can be the one whose thread `tid` has touched the beacon of a process, before the
-/// page is filled. Waits for one. None if a program touches the page by itself.
+/// The stubs whose thread `tid` may have touched the beacon of a process. Called before the page is
+/// filled. Waits for one; empty if the program touched the page by itself.
 pub fn claims(shared: &Shared, proc: &Proc, tid: u32) -> Vec<Arc<Client>> {
     let begun = Instant::now();
     let mut clients = shared.unnamed.clients.lock().unwrap();
@@ -98,8 +98,8 @@ pub fn claims(shared: &Shared, proc: &Proc, tid: u32) -> Vec<Arc<Client>> {
     }
 }
 
-/// Whether a stub's process can be the one with that userfaultfd: the thread is one of its own, it
-/// is a child of the parent, and its beacon is not there yet.
+/// Whether a stub's process can be the one with that userfaultfd: the thread belongs to it, it is a
+/// child of the parent, and its beacon is not present yet.
 fn may_be(client: &Client, proc: &Proc, tid: u32) -> bool {
     let open = !client.gone.load(Relaxed) && client.proc.lock().unwrap().is_none();
     open && procfs::task(client.pid, tid).is_some()
@@ -107,8 +107,8 @@ fn may_be(client: &Client, proc: &Proc, tid: u32) -> bool {
         && beacon_is_there(client.pid, proc).is_ok_and(|there| !there)
 }
 
-/// Whether a process is a fork child of another one, as far as parents tell: an orphan has another
-/// parent, and one made with CLONE_PARENT that of its parent.
+/// Whether a process can be a fork child of another one, by its parent: an orphan has another
+/// parent, and a child made with CLONE_PARENT has its parent's.
 fn is_child(stat: &ProcStat, parent: i32) -> bool {
     if parent == 0 || stat.ppid == parent {
         return true;
@@ -120,9 +120,9 @@ fn beacon_is_there(pid: i32, proc: &Proc) -> io::Result<bool> {
     Pagemap::open(pid)?.is_present(proc.beacon.load(Relaxed))
 }
 
-/// The beacon was filled: the process in which it is now is the one with that userfaultfd. Its stub
-/// holds the userfaultfd from now on, too: the process waits for that, since nobody else would when
-/// pager and launcher die.
+/// The beacon was filled: the process that has it now is the one with that userfaultfd. Its stub
+/// gets the userfaultfd, too. The process waits for that, because nobody else would hold the
+/// descriptor if pager and launcher died.
 pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     let mut clients = shared.unnamed.clients.lock().unwrap();
     let mut theirs = claims.iter().filter(|client| beacon_is_there(client.pid, proc).is_ok_and(|there| there));
@@ -134,7 +134,7 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     }
 }
 
-/// Kills fork children that nobody serves, as soon as it is known which processes they are.
+/// Kills fork children that cannot be served, as soon as their processes are known.
 pub fn end_doomed(shared: &Arc<Shared>) {
     let doomed = std::mem::take(&mut *shared.unnamed.doomed.lock().unwrap());
     let mut left: Vec<Doomed> = Vec::new();
@@ -143,7 +143,7 @@ pub fn end_doomed(shared: &Arc<Shared>) {
             crate::control::remove_process(shared, &child.proc);
             continue;
         }
-        // One after the other: it is known by what has changed.
+        // One after the other: a process is found by what has changed.
         let sought = left.iter().any(|other| other.before.is_some() && other.process.is_none());
         if child.process.is_none() && !sought {
             child.process = find(shared, &mut child);
@@ -159,11 +159,10 @@ pub fn end_doomed(shared: &Arc<Shared>) {
     shared.unnamed.doomed.lock().unwrap().append(&mut left);
 }
 
-/// The process with that userfaultfd, by its beacon: filled once, and looked for until it is found.
+/// The process with that userfaultfd, by its beacon: filled once, and searched until it is found.
 fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     let proc = &child.proc;
-    // An event that is unread keeps the page from being filled. Nothing but a fork of its own is of
-    // interest in them.
+    // An unread event keeps the page from being filled. Only forks matter in these events.
     let (mut inbox, mut events) = (Inbox::default(), Vec::new());
     let _ = proc.uffd.read_some(&mut inbox, &mut events, usize::MAX);
     for event in events {
@@ -187,7 +186,7 @@ fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     let named: Vec<i32> = shared.procs.lock().unwrap().iter().filter_map(|proc| proc.pid()).collect();
     let mut found = with_beacon(proc)?;
     found.retain(|stat| !before.contains(&stat.pid) && !named.contains(&stat.pid));
-    // Another child may have got its own meanwhile: it will have a name, or end.
+    // Another child may have got its beacon meanwhile: it will be identified, or end.
     if found.len() == 1 && !proc.uffd.gone() {
         found.pop()
     } else {
@@ -195,8 +194,8 @@ fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     }
 }
 
-/// Those fork children of its parent that have their beacon. None if there is no descriptor to look
-/// at one.
+/// The fork children of its parent that have their beacon. `None` if no descriptor is left to
+/// check.
 fn with_beacon(proc: &Proc) -> Option<Vec<ProcStat>> {
     let parent = proc.parent_pid.load(Relaxed);
     let mut children = proctree::snapshot().ok()?;
@@ -213,7 +212,7 @@ fn with_beacon(proc: &Proc) -> Option<Vec<ProcStat>> {
     Some(found)
 }
 
-/// Fork children that think that their parent was paged, which then could not be, wait for nothing.
+/// Releases fork children that wait because their parent seemed to be paged, when it could not be.
 pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
     let waits = |c: &&Arc<Client>| c.has_beacon && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().unwrap().is_none();
     let mut waiting = clients.iter().filter(waits).peekable();
@@ -226,8 +225,8 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
     }
 }
 
-/// A FORK event: the child has what the parent has. Called by the parent's fault thread, its batch
-/// drained, while the parent waits.
+/// A FORK event: the child has what the parent has. Called by the parent's fault thread, with the
+/// batch drained, while the parent waits.
 pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let lost = match parent.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()) {
         Some(text) => not_inherited(&text),
@@ -239,7 +238,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let inherit = |core: &mut Core, part| {
         let before = core.present_pages(id);
         core.inherit(id, part);
-        // Until the next look at what it shares, all that it has is its parent's.
+        // Until its share is measured, all that it has counts as its parent's.
         shared.doubled.fetch_add((core.present_pages(id) - before) * 4096, Relaxed);
     };
     let mut at = 0;
@@ -247,7 +246,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
         shared.in_parts(parent.id, PageRange::from_addresses(at, start), inherit);
         at = end;
     }
-    // Its stub has no other page yet.
+    // The child's stub has no other page yet.
     uffd.probe_at(parent.beacon.load(Relaxed));
     let room = shared.room_for_paged();
     // One that is killed needs none of its own.
@@ -289,8 +288,8 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
     shared.outbox_event.raise();
 }
 
-/// Whether a child that is ready since then shall wait until all is known that its parent has
-/// changed before the fork.
+/// Whether a child, ready since that time, must wait until all changes of its parent before the
+/// fork are known.
 pub fn waits_for_parent(child: &Proc, ready: Instant) -> bool {
     ready.elapsed() < PARENT_IS_THROUGH && child.inherited.lock().unwrap().as_ref().is_some_and(|all| !all.told)
 }

@@ -1,16 +1,17 @@
-//! Forks that the kernel does not tell of (an ordinary user has no fork events): the program does.
+//! Forks that the kernel does not report, because an ordinary user gets no fork events: the stub
+//! announces them.
 //!
-//! Before the fork the stub says so: nothing is taken from then on, what is registered is given to
-//! fork children, and what is outside is noted for one ([`Expected`]). The child waits until its
-//! stub has said hello with the number of the fork: then its memory is registered, and what it
-//! lacks is found in the note. A fork that nobody announces meets [`Dontfork`]: the child lacks
-//! what is paged, and crashes rather than read zeros.
+//! Before the fork the stub leaves a notice. From then on nothing is evicted, registered mappings
+//! are given to fork children, and the evicted pages are noted for the child ([`Expected`]). The
+//! child waits until its stub has said hello with the number of the fork. Then its memory is
+//! registered, and the note has what the child lacks. An unannounced fork meets [`Dontfork`]: the
+//! child lacks what is paged, and crashes rather than reads zeros.
 //!
-//! What other threads of the parent do to its memory in the meantime may have been before or after
-//! the moment that the child has it from. So their events stay unread until the fork has ended: who
-//! drops memory waits that long before it does. Only a fault that cannot be served otherwise makes
-//! the pager read them. The child is served when all changes of the address space are known:
-//! [`fork_changes`] says which of them the child has.
+//! Other threads of the parent can change its memory meanwhile, before or after the moment at which
+//! the child got its copy. So their events stay unread until the fork has ended: a thread that
+//! drops memory waits that long before it does. Only for a fault that cannot be served otherwise
+//! does the pager read them earlier. The child is served when all changes of the address space are
+//! known: [`fork_changes`] says which of them the child has.
 
 use crate::fork_changes::{self, Change};
 use crate::fork_children::link;
@@ -26,33 +27,33 @@ use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a fault of another thread waits for the end of a fork rather than make the pager read
-/// events. It may hold a lock that the forking thread needs.
+/// How long a fault of another thread waits for the end of a fork before the pager reads events for
+/// it. That thread may hold a lock that the forking thread needs.
 const FAULTS_WAIT: Duration = Duration::from_millis(10);
 /// End of the addresses of programs.
 const ADDRESSES_END: u64 = 1 << 56;
-/// Largest part of a range in one word of advice: the count of pages is a u32.
+/// Largest range in one advice: the count of pages is a u32.
 const ADVICE_BYTES: u64 = 1 << 42;
-/// Pages handled under one hold of the core's lock.
+/// Pages handled under one hold of the core lock.
 const CHUNK: usize = 256;
-/// How long a child waits for its parent to come out of the fork and to be through with the changes
-/// of other threads. A parent that is stopped does not.
+/// How long a child waits until its parent has left the fork and the changes of other threads are
+/// known. A stopped parent takes longer.
 pub const PARENT_IS_THROUGH: Duration = Duration::from_millis(500);
-/// How long a fork's child may take from the fork's end to its first sign of life, before it is
-/// asked whether there is one.
+/// How long after the end of a fork its child may give no sign of life before the pager checks
+/// whether there is one.
 const CHILD_COMES: Duration = Duration::from_secs(1);
 
-/// What of a process is kept from fork children, and what not yet.
+/// Which memory of a process is kept from fork children, and which is not yet.
 #[derive(Debug, Default)]
 pub struct Dontfork {
-    /// Registered, but not kept from fork children yet: nothing is taken from the process while
-    /// there is any.
+    /// Registered, but not kept from fork children yet: while there is any, nothing is evicted from
+    /// the process.
     pub open: Ranges,
-    /// What the program itself keeps from them.
+    /// What the program itself keeps from fork children.
     kept: Ranges,
-    /// What was kept from children: it has the mark. All that is outside is there.
+    /// What the stub has kept from children: it has the mark. All evicted pages are in it.
     marked: Ranges,
-    /// Registered since the DONTFORK batch was posted: it may not have been there yet.
+    /// Registered since the DONTFORK batch was posted: it may not be part of that.
     late: Ranges,
     /// Changes when `open` loses ranges that may be in a batch.
     pub generation: u32,
@@ -67,13 +68,13 @@ impl Dontfork {
         }
     }
 
-    /// What is open is being kept from children.
+    /// The open ranges are posted as a DONTFORK batch. Returns the generation.
     pub fn posted(&mut self) -> u32 {
         self.late = Ranges::default();
         self.generation
     }
 
-    /// A range is kept from children, since the batch of that generation was posted.
+    /// A range of the posted batch is kept from children now.
     pub fn kept_from_children(&mut self, start: u64, end: u64) {
         for (s, e) in self.late.gaps(start, end) {
             self.open.cut(s, e);
@@ -81,7 +82,7 @@ impl Dontfork {
         }
     }
 
-    /// A range is not the mapping any more that it was.
+    /// A range is no longer the mapping that it was.
     pub fn unmapped(&mut self, start: u64, end: u64) {
         if self.open.cut(start, end) {
             self.generation += 1;
@@ -90,8 +91,8 @@ impl Dontfork {
         self.marked.cut(start, end);
     }
 
-    /// The kernel takes what was said of the range along; what was to be said of it is to be said
-    /// there.
+    /// A mapping was moved. The kernel moves its advice along; advice that is still to be given is
+    /// to be given there.
     pub fn moved(&mut self, from: u64, to: u64, len: u64) {
         for ranges in [&mut self.open, &mut self.kept, &mut self.marked] {
             let there: Vec<_> = ranges.within(from, from + len).map(|(s, e)| (s - from + to, e - from + to)).collect();
@@ -100,12 +101,12 @@ impl Dontfork {
     }
 }
 
-/// The child of a told fork, before it has named itself.
+/// The child of an announced fork, before it has said hello.
 #[derive(Debug)]
 pub struct Expected {
-    /// The number that it will say.
+    /// The number that it will say in its hello.
     pub token: u64,
-    /// Its number in the core, whose table has for it what is outside.
+    /// Its number in the core, whose table has the evicted pages for it.
     pub id: ProcId,
     /// Its staging area.
     pub area: AreaId,
@@ -114,25 +115,25 @@ pub struct Expected {
     forker: u32,
     children: Option<String>,
     descriptors: BTreeSet<Page>,
-    /// What was marked in the parent then.
+    /// What was marked in the parent at the fork.
     marked: Ranges,
     since: Instant,
-    /// What happened in the parent since, until the fork had ended: some of it before there was a
-    /// child.
+    /// What has happened in the parent since, until the fork had ended: some of it before there was
+    /// a child.
     window: Mutex<Window>,
 }
 
 #[derive(Debug, Default)]
 struct Window {
-    /// Pages that were brought back, by the addresses that they had before all changes.
+    /// Pages brought back, by their addresses before all changes.
     brought: HashSet<u64>,
     /// Ranges that the program dropped.
     dropped: Vec<Dropped>,
-    /// Changes of its address space.
+    /// Changes of the parent's address space.
     changes: Vec<Change>,
     ended: Option<Instant>,
-    /// The parent goes on, and all changes before its fork's end are known: no event was unread for
-    /// a moment.
+    /// Set when the parent goes on: true if all changes before its fork's end are known, because no
+    /// event was unread for a moment.
     told: Option<bool>,
 }
 
@@ -141,28 +142,28 @@ struct Window {
 struct Dropped {
     start: u64,
     end: u64,
-    /// So many changes came before.
+    /// How many changes came before.
     changes: usize,
-    /// Certainly before the child was made.
+    /// It was certainly dropped before the child was made.
     before: bool,
     /// A page of it that was in memory when the child was expected.
     resident_page: Option<Page>,
 }
 
 impl Expected {
-    /// Whether a fault of that thread shall wait.
+    /// Whether a fault of that thread must wait.
     pub fn may_wait(&self, tid: u32) -> bool {
         tid != 0 && tid != self.forker && self.since.elapsed() < FAULTS_WAIT
     }
 
-    /// Pages are about to be brought back in the parent. Said before: the thread that waits for one
-    /// may have forked before this one runs again.
+    /// Pages are about to be brought back in the parent. Called before the COPY: the thread that
+    /// waits for a page may have forked before this thread runs again.
     pub fn bring_back(&self, pages: impl Iterator<Item = Page>) {
         let Window { brought, changes, .. } = &mut *self.window.lock().unwrap();
         brought.extend(pages.map(|page| Page::of(fork_changes::first_address(changes, page.address())).0));
     }
 
-    /// They could not be.
+    /// These pages could not be brought back.
     pub fn not_brought(&self, pages: impl Iterator<Item = Page>) {
         let Window { brought, changes, .. } = &mut *self.window.lock().unwrap();
         for page in pages {
@@ -170,9 +171,9 @@ impl Expected {
         }
     }
 
-    /// A range of the parent is about to be zapped; the thread `served` made the pager read of it.
-    /// `resident` finds a page of it that is in memory, other than those that it shall leave out.
-    /// What is read after the fork's end happens after it.
+    /// A range of the parent is about to be zapped; the fault of the thread `served` made the pager
+    /// read that event. `resident` finds a page of the range that is in memory, except those that
+    /// its argument excludes. What is read after the fork's end happened after it.
     pub fn dropped(
         &self,
         (start, end): (u64, u64),
@@ -183,10 +184,10 @@ impl Expected {
         if window.ended.is_some() {
             return;
         }
-        // What was brought back may be in the parent alone.
+        // A page that was brought back may be in the parent alone.
         let first = |page: Page| Page::of(fork_changes::first_address(&window.changes, page.address()));
         let resident_page = resident(&|page| window.brought.contains(&first(page).0));
-        // It waits since it faulted, and there is no child.
+        // The forking thread has waited since it faulted, and there is no child.
         let now = || self.parent.upgrade().and_then(|parent| children(&parent, self.forker));
         let before = served == self.forker && self.children.is_some() && self.children == now();
         let changes = window.changes.len();
@@ -198,17 +199,17 @@ impl Expected {
         self.window.lock().unwrap().changes.push(change);
     }
 
-    /// The parent has come out of the fork.
+    /// The parent has left the fork.
     pub fn ended(&self) {
         self.window.lock().unwrap().ended = Some(Instant::now());
     }
 
-    /// The parent goes on; whether no event was unread for a moment since.
+    /// The parent goes on; `all`: no event was unread for a moment.
     pub fn told(&self, all: bool) {
         self.window.lock().unwrap().told = Some(all);
     }
 
-    /// Whether the child that is ready since then shall wait for its parent.
+    /// Whether the child, ready since that time, must wait for its parent.
     pub fn waits_for_parent(&self, ready: Instant) -> bool {
         let lives = || self.parent.upgrade().is_some_and(|parent| !parent.removed.load(Relaxed));
         self.window.lock().unwrap().told.is_none() && ready.elapsed() < PARENT_IS_THROUGH && lives()
@@ -216,7 +217,7 @@ impl Expected {
 }
 
 impl Proc {
-    /// The child of the fork under way.
+    /// The child of the announced fork under way.
     pub fn expected(&self) -> Option<Arc<Expected>> {
         if !self.forking.load(Relaxed) {
             return None;
@@ -224,8 +225,8 @@ impl Proc {
         self.expected.lock().unwrap().clone()
     }
 
-    /// Posts what is to be kept from children, if there is something; the bell is to be rung when
-    /// `io` is free. The process must be idle.
+    /// Posts a DONTFORK batch if there are open ranges. The caller rings the bell when `io` is
+    /// free. The process must be idle.
     pub fn post_dontfork(&self, io: &mut Io) -> bool {
         let open = self.open_pieces();
         if open.is_empty() {
@@ -235,14 +236,14 @@ impl Proc {
         true
     }
 
-    /// What is not kept from fork children yet.
+    /// Ranges that are not kept from fork children yet.
     pub fn open_pieces(&self) -> Vec<(u64, u64)> {
         pieces(self.dontfork.lock().unwrap().open.iter())
     }
 
-    /// What is kept from fork children though the program would have given it to them: what was
-    /// kept from children, and what has grown out of it since or was kept from children by mistake,
-    /// because another mapping had taken its place.
+    /// Ranges kept from fork children that the program would have given them: those that the stub
+    /// kept, what has grown out of them since, and what was kept by mistake because another mapping
+    /// had taken its place.
     pub fn to_dofork(&self) -> Vec<(u64, u64)> {
         let Some(identity) = self.identity.get() else { return Vec::new() };
         let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
@@ -251,7 +252,7 @@ impl Proc {
         let plain: Ranges = maps::private_anonymous(&smaps).into_iter().collect();
         let kept = maps::not_in_children(&smaps).into_iter();
         if smaps.is_empty() {
-            // We may not look any more; what is registered was kept from children.
+            // The pager may not read smaps any more; what is registered was kept from children.
             let regions: Vec<_> = self.regions.lock().unwrap().iter().collect();
             return pieces(regions.into_iter().flat_map(|(s, e)| own.gaps(s, e)));
         }
@@ -259,7 +260,7 @@ impl Proc {
         pieces(parts.into_iter().flat_map(|(s, e)| own.gaps(s, e)))
     }
 
-    /// What of the registered memory has the mark and comes to fork children.
+    /// The registered memory that has the mark and comes to fork children.
     fn marked(&self) -> Ranges {
         let (dontfork, regions) = (self.dontfork.lock().unwrap(), self.regions.lock().unwrap());
         let mut marked: Ranges =
@@ -270,7 +271,7 @@ impl Proc {
         marked
     }
 
-    /// After a fork: all is to be kept from children again, as whole mappings, so that none is
+    /// After a fork: all must be kept from children again, as whole mappings, so that none is
     /// split.
     pub fn reopen_dontfork(&self, identity: &Identity) {
         let all = match identity.maps.lock().unwrap().read() {
@@ -296,7 +297,7 @@ impl Proc {
         dontfork.generation += 1;
     }
 
-    /// The program gives a range to its fork children, which has undone our DONTFORK.
+    /// The program gives a range to its fork children, which has undone the stub's DONTFORK.
     pub fn give_to_children(&self, start: u64, end: u64) {
         let mut dontfork = self.dontfork.lock().unwrap();
         dontfork.kept.cut(start, end);
@@ -310,7 +311,7 @@ fn children(parent: &Proc, tid: u32) -> Option<String> {
     std::fs::read_to_string(format!("/proc/{}/task/{tid}/children", parent.pid()?)).ok()
 }
 
-/// Parts that fit into one word of advice each.
+/// Splits ranges into parts that fit into one advice each.
 fn pieces(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let cut = |(start, end): (u64, u64)| {
         let at = (start..end).step_by(ADVICE_BYTES as usize);
@@ -319,14 +320,14 @@ fn pieces(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     ranges.flat_map(cut).collect()
 }
 
-/// Where descriptors of threads are, also of ended ones: a new thread begins there without a sign
-/// that we would see.
+/// Where thread descriptors are, also of ended threads: a new thread starts there unseen by the
+/// pager.
 pub fn descriptors_in(mappings: &[Mapping]) -> impl Iterator<Item = u64> {
     maps::ends_of_stacks(mappings).into_iter().flat_map(|end| end / 4096 - 2..end / 4096)
 }
 
-/// Pages that glibc touches in a fork child before any handler of ours, though not in the parent:
-/// its own variables and the descriptors of threads that have ended.
+/// Pages that glibc touches in a fork child before any fork handler of the stub, though not in the
+/// parent: its own variables and the descriptors of ended threads.
 pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
     let Some(identity) = proc.identity.get() else { return Vec::new() };
     let descriptors = proc.descriptors.lock().unwrap().clone();
@@ -336,8 +337,8 @@ pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
     data.chain(descriptors_in(&maps::evictable(text, "/"))).map(Page).chain(descriptors).collect()
 }
 
-/// Notes what the child of a fork that is about to happen will lack. Called by the parent's fault
-/// thread, its batch drained.
+/// Notes what the child of an announced fork will lack. Called by the parent's fault thread, with
+/// the batch drained.
 pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected> {
     let mut token = 0u64;
     // SAFETY: eight bytes of a live variable.
@@ -365,7 +366,7 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
     expected
 }
 
-/// The child with that number has come.
+/// Takes the expected child with this number: it has come.
 pub fn take(shared: &Shared, token: u64) -> Option<Arc<Expected>> {
     let mut all = shared.expected.lock().unwrap();
     let i = all.iter().position(|e| e.token == token)?;
@@ -400,12 +401,12 @@ pub fn forget_lost(shared: &Shared, processes: &[proctree::ProcStat], known: imp
     lost.iter().for_each(|expected| forget(shared, expected));
 }
 
-/// The child is there: registers what it inherited, and makes its table true. On an error it cannot
-/// go on with right data.
+/// The child has come: registers what it inherited, and corrects its table. After an error it
+/// cannot go on with right data.
 ///
-/// Other threads of the parent could change its memory while it was forked: before or after the
-/// moment that the child has it from. What is paged is marked ([`memfit_wire::DONTFORK`]), and so
-/// tells whether it is the old mapping.
+/// Other threads of the parent could change its memory during the fork, before or after the moment
+/// at which the child got its copy. Paged memory is marked ([`memfit_wire::DONTFORK`]), and the
+/// mark shows whether a mapping is the old one.
 pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expected: &Expected) -> Result<(), Broken> {
     let broken = |what: &str, error: std::io::Error| Broken(format!("its memory cannot be {what} after fork: {error}"));
     let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).map_err(|e| broken("looked at", e))?;
@@ -449,8 +450,8 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
             let at = page.address();
             let first = || Page::of(fork_changes::first_address(&made, at)).0;
             if matches!(state.core.entry(proc.id, page), Entry::Out(_)) {
-                // Brought back in the parent before there was a child: it has got it, too. Else it
-                // is a new, empty page.
+                // Brought back in the parent before there was a child: the child has it, too. Else
+                // it is a new, empty page.
                 if !window.brought.contains(&first()) {
                     shared.apply_effects(state);
                     return Err(Broken(format!("page {at:#x} was touched in a fork child before it could be served")));
@@ -462,7 +463,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
         shared.apply_effects(state);
     }
     drop(window);
-    // Until the next look at what it shares, all that it has is its parent's.
+    // Until its share is measured, all that it has counts as its parent's.
     let state = shared.lock();
     shared.doubled.fetch_add(state.core.present_pages(proc.id) * 4096, Relaxed);
     shared.apply_effects(state);
@@ -475,8 +476,8 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     Ok(())
 }
 
-/// What a fork child has of paged memory, wiped or not: not the stub's own, which may lie where
-/// something was.
+/// The paged memory that a fork child has, wiped or not. Without the stub's own, which may lie
+/// where something was.
 fn marked(smaps: &str, forbidden: &[(u64, u64)]) -> Ranges {
     let plain: Ranges = maps::private_anonymous(smaps).into_iter().collect();
     let marked = maps::without_huge_pages(smaps).into_iter();
@@ -487,7 +488,7 @@ fn marked(smaps: &str, forbidden: &[(u64, u64)]) -> Ranges {
     out
 }
 
-/// Makes the changes in the child's table that the child has, and says which.
+/// Applies to the child's table the changes that the child has, and returns which these are.
 fn changes(
     shared: &Shared,
     proc: &Proc,
@@ -503,7 +504,7 @@ fn changes(
     apply_made(shared, proc, &window.changes, &expected.marked, marked, touched)
 }
 
-/// As [`fork_changes::made_before`], and makes those changes in the child's table.
+/// As [`fork_changes::made_before`]; also applies those changes to the child's table.
 pub fn apply_made(
     shared: &Shared,
     proc: &Proc,
@@ -534,8 +535,8 @@ fn is_present(present: &[(Page, bool)], page: Page) -> bool {
     present.binary_search_by_key(&page.0, |p| p.0 .0).is_ok()
 }
 
-/// A range of the parent was about to be zapped at the moment of the fork. Before it nothing of it
-/// is needed any more; after it all is, and a page that was in memory then tells which.
+/// A range of the parent was about to be zapped at the moment of the fork. If the zap came first,
+/// the child needs nothing of it; else it needs all. A page that was in memory shows which.
 fn dropped(
     shared: &Shared,
     proc: &Proc,
@@ -560,19 +561,19 @@ fn dropped(
     result
 }
 
-/// The pages of a range that are outside.
+/// The evicted pages of a range.
 fn all_out(core: &Core, proc: ProcId, range: PageRange) -> impl Iterator<Item = Page> + '_ {
     let pages = (range.first.0..range.end()).map(Page);
     pages.filter(move |&page| matches!(core.entry(proc, page), Entry::Out(_)))
 }
 
-/// What the program keeps from its fork children when it begins to be paged.
+/// Notes what the program keeps from its fork children when it is first paged.
 pub fn kept_by_program(proc: &Proc, pid: i32) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
     proc.dontfork.lock().unwrap().kept = maps::not_in_children(&text).into_iter().collect();
 }
 
-/// Whether nobody is expected any more.
+/// Whether no child is expected any more.
 pub fn none_expected(shared: &Shared) -> bool {
     shared.expected.lock().unwrap().is_empty()
 }

@@ -1,4 +1,4 @@
-//! The monitor thread: how much the tree uses, when to attach, when to look for new memory.
+//! The monitor thread: measures the tree, decides when to attach and when to scan for new memory.
 
 use crate::adopt;
 use crate::control::{attach_or_warn, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
@@ -18,64 +18,64 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How fast a tree can fill memory at most, bytes per second and CPU: sets the pace of the samples.
+/// Fastest growth of a tree, bytes per second and CPU: sets the pace of the samples.
 const FILL_RATE: u64 = 2 << 30;
 /// Shortest and longest sleep between samples.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// Longest sleep while there is a process that has just begun, which may fill memory at any moment;
-/// and of its age so great a part: it may end soon, and what it had most of is part of the peak.
+/// Longest sleep while a process is new, because it may fill memory at any moment; and as a part of
+/// its age, because it may end soon, and its largest size is part of the peak.
 const SLEEP_YOUNG: Duration = Duration::from_millis(4);
 const SLEEP_AGE_PART: u32 = 8;
-/// And while accesses are recorded: what is touched in new memory before it is found is not seen.
+/// Longest sleep while accesses are recorded: touches of new memory before it is found are not
+/// seen.
 const SLEEP_SAMPLING: Duration = Duration::from_millis(10);
 /// Smallest process that is attached, bytes.
 const ATTACH_BYTES: u64 = 256 << 10;
-/// Time between two looks for processes without a stub, and at proportional sizes; after a fork,
-/// and when a process left that could have shared pages, and how long a fork child must live to be
-/// looked at.
+/// Time between two searches for processes without a stub and measurements of proportional sizes.
+/// The shorter one holds after a fork and when a process left that could have shared pages; it is
+/// also how long a fork child must live to be measured.
 const SLOW_LOOK: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(20);
-/// Within this a fork child, or a program with a stub, has said hello, or it cannot: it is in
-/// another network namespace, say.
+/// A fork child, or a program with a stub, says hello within this time, or it cannot: it is in
+/// another network namespace, for instance.
 const COMES_AT_ALL: Duration = Duration::from_secs(2);
-/// Smallest one of those that is told of.
+/// Smallest of these processes that is reported, bytes.
 const TOLD_BYTES: u64 = 1 << 20;
-/// And so long after its start a program without one will have none.
+/// A program without a stub this long after its start will have none.
 const STUB_COMES: Duration = Duration::from_millis(200);
-/// A hello takes less time on a CPU. On a busy machine it can come late.
+/// A hello takes less CPU time than this. On a busy machine it can come late.
 const HELLO_TAKES: Duration = Duration::from_millis(10);
-/// How long one that gets no CPU is waited for.
+/// How long the monitor waits for a process that gets no CPU.
 const COMES_WITHOUT_CPU: Duration = Duration::from_secs(60);
-/// Pages taken from fork relatives after which what they share is looked at again.
+/// Pages evicted from fork relatives after which their shares are measured again.
 const SHARED_TAKEN: u64 = 512;
-/// Growth of unregistered memory that counts: between two samples as fast, since the last look as
-/// worth another one. The kernel counts pages by CPU, and `statm` misses up to 32 pages of each:
-/// bytes, and bytes a CPU (of 16 at most).
+/// Growth of unregistered memory that counts as fast between two samples, or as worth a scan since
+/// the last one. The kernel counts pages by CPU, and `statm` misses up to 32 pages of each: bytes,
+/// and bytes for each CPU (16 at most).
 const GROWTH_BYTES: u64 = 512 << 10;
 const GROWTH_BYTES_CPU: u64 = 128 << 10;
 /// How long the fast-growth watermarks hold after such growth.
 const FAST_GROWTH_FOR: Duration = Duration::from_millis(100);
-/// Time between two looks at how many threads want a CPU, and how long fault threads stay ordinary
-/// ones after they were too many.
+/// Time between two counts of the threads that want a CPU, and how long fault threads stay ordinary
+/// ones after there were too many.
 const JUDGE_EVERY: Duration = Duration::from_millis(20);
-/// The CPUs are full when they were idle for less than so many percent of so long; and until it is
-/// more than so many: what is done about it leaves them some.
+/// The CPUs are full when they were idle for less than `IDLE_PERCENT` of the window, until they are
+/// idle for more than `IDLE_AGAIN_PERCENT`: what is done about it leaves them some idle time.
 const IDLE_PERCENT: u64 = 15;
 const IDLE_AGAIN_PERCENT: u64 = 50;
 const IDLE_WINDOW: Duration = Duration::from_millis(200);
 const CONTENDED_FOR: Duration = Duration::from_millis(500);
-/// A look that takes longer than this is one that the program is held for, when there is little
-/// room.
+/// If scans take longer than this, the program is throttled for the scan when there is little room.
 const LONG_LOOK: Duration = Duration::from_micros(300);
-/// Time between two looks at which threads there are.
+/// Time between two checks for new threads.
 const THREADS_EVERY: Duration = Duration::from_millis(5);
-/// A look at a process that took 1 ms is followed by the next after so many, at least; and after
-/// unregistered memory has grown.
+/// A process whose scan took 1 ms is scanned again after this many ms at the earliest; the second
+/// after its unregistered memory has grown.
 const PACE: u32 = 24;
 const GROWN_PACE: u32 = 4;
 
-/// By the age of the youngest process.
+/// Longest sleep by the age of the youngest process.
 fn longest_sleep(youngest: Duration) -> Duration {
     (youngest / SLEEP_AGE_PART).clamp(SLEEP_YOUNG, SLEEP_MAX)
 }
@@ -94,7 +94,7 @@ struct Monitor {
     slow_cost: Duration,
     /// Processes at the last slow look, and whether there were fork children among them.
     last_clients: usize,
-    /// Pages taken from fork relatives by then.
+    /// Pages evicted from fork relatives by then.
     last_shared: u64,
     shared_before: bool,
     last_total: u64,
@@ -104,7 +104,7 @@ struct Monitor {
     runnable: f64,
     full_until: Instant,
     may_be_idle_class: bool,
-    /// Threads that want a CPU, fault threads left out: a running mean.
+    /// Threads that want a CPU, without fault threads: a running mean.
     wanted_cpus: f64,
     contended_until: Instant,
 }
@@ -113,7 +113,8 @@ struct Monitor {
 struct Unmanaged {
     rss: RssReader,
     since: Instant,
-    /// Not the start of a program: what it has is its parent's, and its stub may be on its way.
+    /// Made by fork, without an exec since: what it has is its parent's, and its stub may be on its
+    /// way.
     forked: bool,
 }
 
@@ -124,8 +125,7 @@ impl Unmanaged {
     }
 }
 
-/// The last look for memory of a process that is not registered yet: when, what it found, what it
-/// cost.
+/// The last scan of a process for unregistered memory: when, what it found, what it cost.
 #[derive(Clone, Copy)]
 pub struct Look {
     at: Instant,
@@ -140,7 +140,7 @@ pub struct Look {
 
 /// Runs until the pager ends.
 pub fn run(desk: Arc<Desk>) {
-    // A sample that comes late is memory over the budget. Without the right to do so nothing
+    // A late sample can let memory exceed the budget. Without the right to short slices nothing
     // changes.
     memfit_os::sched::ask_short_slices();
     let Ok(own) = RssReader::open(std::process::id() as i32) else { return };
@@ -191,8 +191,8 @@ impl Monitor {
         self.judge_sched_class();
         let managed_before = shared.managed.load(Relaxed);
         let (mut total, mut commit_pressure) = (self.own_bytes(), 0);
-        // A process counts once, however often it says hello; the last one is that of its stub
-        // after an exec.
+        // A process counts once, however often it says hello; the last hello is from its stub after
+        // an exec.
         let mut seen = HashSet::new();
         let newest = clients.iter().rev().filter(|client| seen.insert(client.pid));
         let mut sizes: Vec<(&Arc<Client>, Rss)> = newest.filter_map(|c| Some((c, c.rss.read().ok()?))).collect();
@@ -225,12 +225,12 @@ impl Monitor {
         shared.fast_growth.store(fast_growth, Relaxed);
         self.note_peaks(total + staging, &sizes, total - known);
         let grown = (total + staging).saturating_sub(std::mem::replace(&mut self.last_total, total + staging));
-        // As much again as since the last sample, some times over, must fit.
+        // Four times the growth since the last sample must fit.
         let pressure = free < (shared.sizes.register.max(grown * 4)) as i64;
         let braking = free < 0 || (grew && pressure);
         shared.braking.store(braking, Relaxed);
         if braking {
-            // First of all: the look at new memory takes long when there is much of it.
+            // First of all: the scan for new memory takes long when there is much of it.
             let procs = shared.procs.lock().unwrap().clone();
             procs.iter().for_each(|proc| adopt::throttle_stacks(shared, proc));
         }
@@ -268,7 +268,7 @@ impl Monitor {
         GROWTH_BYTES + GROWTH_BYTES_CPU * self.cpus.min(16)
     }
 
-    /// Arms processes that have grown; `look`: looks for memory to register as well.
+    /// Attaches processes that have grown; `look`: scans for memory to register as well.
     fn attach_and_rescan(&self, sizes: &[(&Arc<Client>, Rss)], look: bool) {
         // Accesses are recorded from the beginning.
         let least = if self.desk.shared.sampling.is_some() { 0 } else { ATTACH_BYTES };
@@ -292,8 +292,8 @@ impl Monitor {
         }
     }
 
-    /// A fork child of a paged process has a userfaultfd, and holds pages of its parent's: what it
-    /// shares with it can be taken from both or not at all.
+    /// Attaches fork children of paged processes. Such a child has a userfaultfd and holds pages of
+    /// its parent: shared pages can be evicted from both or not at all.
     fn attach_children(&self, clients: &[Arc<Client>]) {
         for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
             if client.proc.lock().unwrap().is_some() {
@@ -302,7 +302,7 @@ impl Monitor {
         }
     }
 
-    /// A fork child of a paged process has a userfaultfd already, and must name itself first.
+    /// A fork child of a paged process has a userfaultfd already, and must be identified first.
     fn may_attach(&self, client: &Client) -> bool {
         !client.has_beacon || client.proc.lock().unwrap().is_some()
     }
@@ -323,7 +323,7 @@ impl Monitor {
                 threads = Some(thread_set(proc));
                 due = threads != Some(last.threads);
             }
-            // Looks at a process with thousands of mappings must not take all the time.
+            // Scans of a process with thousands of mappings must not take all the time.
             let emergency = shared.fast_growth.load(Relaxed) && grown;
             let pace = if grown { GROWN_PACE } else { PACE };
             if !due || (last.at.elapsed() < last.cost * pace && !emergency) {
@@ -335,7 +335,7 @@ impl Monitor {
             adopt::throttle_stacks(shared, proc);
         }
         let start = Instant::now();
-        // Before the look: a thread that comes during it is new at the next.
+        // Before the scan: a thread that starts during it is new at the next one.
         let threads = threads.unwrap_or_else(|| thread_set(proc));
         let found = adopt::rescan(shared, proc);
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
@@ -352,9 +352,9 @@ impl Monitor {
         });
     }
 
-    /// Whether fault threads may step back when they wake somebody, and wait for a device awake:
-    /// not when more threads want a CPU than there are, since they, or those, would then wait long
-    /// for theirs.
+    /// Decides whether fault threads may be SCHED_IDLE, and may poll for a device. Not when more
+    /// threads want a CPU than there are: fault threads or programs would then wait long for
+    /// theirs.
     fn judge_sched_class(&mut self) {
         let shared = Arc::clone(&self.desk.shared);
         let elapsed = self.last_judged.elapsed();
@@ -363,7 +363,7 @@ impl Monitor {
         }
         self.last_judged = Instant::now();
         let (running, cpus) = memfit_os::sched::runnable();
-        // A fault thread that has stepped back stays runnable while its program runs; we run as
+        // A SCHED_IDLE fault thread stays runnable while its program runs; this thread runs as
         // well.
         let procs = shared.procs.lock().unwrap().len() as u64;
         let wanted = running.saturating_sub(procs + 1);
@@ -377,9 +377,9 @@ impl Monitor {
         shared.idle_class.store(enough && self.may_be_idle_class, Relaxed);
     }
 
-    /// Whether programs wait for a CPU: more threads want one than there are, of those that the
-    /// fault threads do not keep; or there are more processes than CPUs, which have next to no idle
-    /// time. One program alone waits for its pages, not for a CPU.
+    /// Decides whether programs wait for a CPU: more threads want one than there are, fault threads
+    /// left out; or there are more processes than CPUs, and the CPUs have next to no idle time. A
+    /// single program waits for its pages, not for a CPU.
     fn judge_contention(&mut self, running: u64, procs: u64) {
         let (shared, cpus) = (&self.desk.shared, self.idle.cpus());
         let wanted = running.saturating_sub(procs.min(cpus) + 1);
@@ -393,7 +393,7 @@ impl Monitor {
         shared.cpus_full.store(Instant::now() < self.full_until, Relaxed);
     }
 
-    /// Rare and dear: unmanaged processes, shared memory, proportional sizes after forks,
+    /// Rare and expensive: unmanaged processes, shared memory, proportional sizes after forks,
     /// quarantine.
     fn slow_look(&mut self, clients: &[Arc<Client>]) {
         let desk = Arc::clone(&self.desk);
@@ -408,7 +408,7 @@ impl Monitor {
             let mut shmem = client.rss.shmem();
             let proc = client.proc.lock().unwrap().clone();
             if proc.is_some() {
-                // Staging is mapped by the stub too, and counts once, elsewhere.
+                // The stub maps staging as well, which counts once, elsewhere.
                 shmem = shmem.saturating_sub(desk.shared.sizes.staging);
             }
             let mut weighed = (0, 0);
@@ -447,7 +447,8 @@ impl Monitor {
                 continue;
             };
             let waited = unmanaged.since.elapsed();
-            // A small one is not worth a word: `unshare` that waits for its child, say.
+            // A small process is not worth a warning: `unshare` that waits for its child, for
+            // instance.
             let large = || unmanaged.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
             let left = self.desk.detached.lock().unwrap().of(process);
             let has_run = || {
@@ -498,7 +499,8 @@ impl Monitor {
         let resident = state.core.present_total() * 4096;
         drop(state);
         shared.peak.total.fetch_max(total, Relaxed);
-        // Pages that fork relatives share count once in the total but once a process in the table.
+        // Pages that fork relatives share count once in the total, but once for each process in the
+        // table.
         shared.peak.resident.fetch_max(resident.min(total), Relaxed);
         shared.peak.staged.fetch_max(u64::from(staging) * 4096, Relaxed);
         shared.peak.pool.fetch_max(backed, Relaxed);
@@ -506,7 +508,7 @@ impl Monitor {
     }
 }
 
-/// Where memory is now that the budget counts in all so many bytes of.
+/// Where memory is now. `total`: bytes that the budget counts.
 pub fn bytes(shared: &Shared, total: u64) -> Bytes {
     let state = shared.lock();
     let (usage, swapped) = (state.core.pool_usage(), state.core.swapped_total() * 4096);
@@ -528,7 +530,7 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
     }
 }
 
-/// Bytes that the process can fill without another mapping and without a fault that we see.
+/// Bytes that the process can fill without another mapping and without a fault that the pager sees.
 fn commit_bytes(client: &Client, rss: &Rss) -> u64 {
     match (client.stage.load(Relaxed), *client.look.lock().unwrap()) {
         (MANAGED, Some(look)) => rss.data.saturating_sub(look.data),
@@ -538,8 +540,8 @@ fn commit_bytes(client: &Client, rss: &Rss) -> u64 {
     }
 }
 
-/// A program that has ended without ending its process (a bare SYS_exit of its only thread, or a
-/// filter that kills one): the stub's thread is the last one then, and ends with the status of the
+/// Ends the process of a program that has ended without it (a bare SYS_exit of its only thread, or
+/// a filter that kills one): the stub thread is the last one then, and ends with the status of the
 /// first.
 fn end_with_program(client: &Client) {
     if client.dormant.is_some() || procfs::threads(client.pid) != 2 {
@@ -564,21 +566,21 @@ fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>]) -> bool 
     mapped > 0 && as_large.into_iter().any(|client| same(client.pid))
 }
 
-/// A number that changes with the set of threads, and when one of them sets its robust list: before
-/// that nobody can tell where its descriptor is.
+/// A number that changes with the set of threads, and when one of them sets its robust list: only
+/// that shows where its descriptor is.
 fn thread_set(proc: &Proc) -> u64 {
     let mix = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let of = |&tid: &i32| mix(mix(tid as u64 + 1) ^ procfs::robust_list(tid).unwrap_or(0));
     proc.pid().map(procfs::tasks).unwrap_or_default().iter().map(of).fold(0, |sum, n| sum ^ n)
 }
 
-/// Pages taken from processes that share some after a fork.
+/// Evicted pages of processes that share some after a fork.
 fn shared_evictions(shared: &Shared) -> u64 {
     let procs = shared.procs.lock().unwrap();
     procs.iter().filter(|p| p.shares()).map(|p| p.counters.evicted.load(Relaxed)).sum()
 }
 
-/// What the core counts once for each process, though fork relatives have it in common.
+/// Bytes that the core counts once for each process, though fork relatives share them.
 fn doubled_bytes(shared: &Shared, clients: &[Arc<Client>]) -> u64 {
     let procs = shared.procs.lock().unwrap().clone();
     let shares = |proc: &&Arc<Proc>| !proc.relatives.lock().unwrap().is_empty();
@@ -608,8 +610,7 @@ mod tests {
         let ms = |ms| longest_sleep(Duration::from_millis(ms)).as_millis();
         assert_eq!([0, 30, 120, 800, 10_000].map(ms), [4, 4, 15, 100, 100]);
         assert_eq!(longest_sleep(Duration::MAX), SLEEP_MAX);
-        // From its start on, whatever the length of its life: the last eighth of it may be missing,
-        // or 4 ms.
+        // From its start on, at most the last eighth of its life may be missing, or 4 ms.
         let mut at = Duration::ZERO;
         while at < Duration::from_secs(1) {
             let sleep = longest_sleep(at);

@@ -2,8 +2,8 @@
 //!
 //! Anybody on the machine can connect to an abstract socket. So the pager asks the kernel who has
 //! connected before it reads a byte or takes a descriptor. It keeps a bounded number of connections
-//! that have said nothing yet, and where it has no descriptor for another one, it leaves it to the
-//! queue of the kernel for a moment.
+//! that have said nothing yet. If it has no descriptor for another one, it leaves that in the
+//! kernel's queue for a moment.
 
 use crate::control::{add_client, add_dormant, Desk};
 use crate::netns_fallback::NetnsFallback;
@@ -17,11 +17,12 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connections that have said nothing yet, at most.
+/// Most connections that have said nothing yet.
 const PENDING_MAX: usize = 256;
-/// One is dropped after so long: who connects says why at once, unless it is stopped.
+/// Such a connection is dropped after this time: a peer says at once what it wants, unless it is
+/// stopped.
 const PENDING_FOR: Duration = Duration::from_secs(60);
-/// When there are too many, one is dropped that is older than this.
+/// When there are too many, those older than this are dropped.
 const PENDING_FOR_WHEN_FULL: Duration = Duration::from_secs(5);
 /// How long nobody is accepted when there is no descriptor for another connection.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -36,7 +37,7 @@ struct Pending {
     since: Instant,
 }
 
-/// All of them.
+/// All connections that have said nothing yet.
 #[derive(Default)]
 pub struct Newcomers {
     pending: Vec<Pending>,
@@ -44,7 +45,7 @@ pub struct Newcomers {
 }
 
 impl Newcomers {
-    /// What to poll: the listeners as given, but -1 while nobody can be accepted.
+    /// The listeners to poll: as given, but -1 while nobody can be accepted.
     pub fn listeners(&mut self, given: [RawFd; 2]) -> [RawFd; 2] {
         if self.paused.is_some_and(|since| since.elapsed() < PAUSE) || self.pending.len() >= PENDING_MAX {
             return [-1; 2];
@@ -61,7 +62,7 @@ impl Newcomers {
     /// Reads the first message of those that are `ready`, in the order of [`Newcomers::pending`].
     pub fn read(&mut self, desk: &Arc<Desk>, ready: &[bool]) {
         if ready.contains(&true) {
-            // Their descriptors are free, or a client's.
+            // Their descriptors are free now, or belong to a client.
             self.paused = None;
         }
         let all = std::mem::take(&mut self.pending);
@@ -87,17 +88,17 @@ impl Newcomers {
         });
     }
 
-    /// Accepts all who wait and may speak; the others are told to go on alone, unread. False if
-    /// nobody waits any more.
+    /// Accepts all peers that wait and may speak. The others are told to go on alone, and nothing
+    /// is read from them. False if nobody waits any more.
     pub fn accept(&mut self, desk: &Desk, listener: RawFd) -> bool {
         let before = self.pending.len();
         while self.pending.len() < PENDING_MAX {
             if !desk.shared.room_for_client(self.pending.len()) {
-                // Those who came now are heard first: some may be gone.
+                // Those accepted now are heard first: some may be gone.
                 if self.pending.len() > before {
                     return true;
                 }
-                // One at a time: it can take a moment, in which clients wait.
+                // One at a time: it can take a moment, while clients wait.
                 return turn_away(desk, listener);
             }
             // SAFETY: accepts on our own listener.
@@ -109,7 +110,7 @@ impl Newcomers {
                 let error = std::io::Error::last_os_error().raw_os_error();
                 let none_left = matches!(error, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM));
                 if none_left {
-                    // It stays readable, and would be polled without end.
+                    // The listener stays readable, and would be polled without end.
                     self.paused = Some(Instant::now());
                 }
                 return false;
@@ -126,8 +127,8 @@ impl Newcomers {
         true
     }
 
-    /// The end in order: whoever came too late runs on alone, where it would be killed without a
-    /// word.
+    /// The orderly end: a process that came too late goes on alone. Otherwise it would be killed
+    /// without a word.
     pub fn dismiss(mut self, desk: &Desk) {
         for listener in [desk.config.listener, desk.netns_fallback.as_raw_fd()].into_iter().filter(|fd| *fd >= 0) {
             // SAFETY: from here on nobody can connect; those who could are accepted.
@@ -144,9 +145,8 @@ impl Newcomers {
     }
 }
 
-/// Takes one connection, when there is no room to keep it, and answers it: the process goes on
-/// alone, or, as the fork child of a paged one, which depends on the pager, dies. False if nobody
-/// waits.
+/// Accepts one connection that cannot be kept, and answers it: the process goes on alone. The fork
+/// child of a paged process depends on the pager, and is killed. False if nobody waits.
 fn turn_away(desk: &Desk, listener: RawFd) -> bool {
     // SAFETY: accepts on our own listener.
     let fd = unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
@@ -163,7 +163,7 @@ fn turn_away(desk: &Desk, listener: RawFd) -> bool {
             let why = "the pager has no descriptor left: raise ulimit -n";
             desk.shared.warn(match depends {
                 true => format!("killed process {pid} ({comm}), a fork child: {why}"),
-                // Once for all of them.
+                // One warning for all of them.
                 false => format!("not paged, but counted: processes for which {why}"),
             });
             if depends && seqpacket::peer_lives(socket.as_fd()) {
@@ -181,13 +181,13 @@ pub fn say_bye(socket: &OwnedFd) {
     send_command(socket, &Command { kind: BYE, ..Command::default() }, None);
 }
 
-/// A stub's hello or a question.
+/// Handles a stub's hello, a request or a question.
 fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
     let Ok((uid, pid)) = seqpacket::peer(socket.as_fd()) else { return };
     let packet = match seqpacket::receive(socket.as_fd()) {
         Ok(Some(packet)) => packet,
         Ok(None) => return,
-        // What is cut or has too many descriptors is no stub's.
+        // A truncated message, or one with too many descriptors, is not from a stub.
         Err(_) => return say_bye(&socket),
     };
     match parse(&packet.bytes) {
@@ -223,13 +223,13 @@ fn may_ask(uid: u32) -> bool {
     uid == 0 || uid == memfit_os::process::effective_uid()
 }
 
-/// Processes of another user only if they are of the tree, which may have changed its user: others
-/// could take memory of the budget, and the right to a userfaultfd.
+/// Processes of another user may join only if they are in the tree, which may have changed its
+/// user. Others could take memory of the budget, and get the right to a userfaultfd.
 fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
     uid == memfit_os::process::effective_uid() || proctree::is_at_or_below(pid, desk.config.launcher_pid)
 }
 
-/// A message of a stub.
+/// Parses a message of a stub.
 pub fn parse(bytes: &[u8]) -> Option<FromStub> {
     if bytes.len() != size_of::<FromStub>() {
         return None;

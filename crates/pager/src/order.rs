@@ -1,18 +1,18 @@
-//! In which order the events of one process are handled.
+//! The order in which the events of one process are handled.
 //!
-//! The kernel queues an event after it has released the lock of the address space: events of
+//! The kernel queues an event after it has released the lock of the address space. So events of
 //! several threads can be queued in another order than their changes were made. A mapping can have
-//! been moved to a place whose own UNMAP or REMAP is still to come. Then the REMAP waits, and
-//! behind it what changes the same pages.
+//! been moved to a place whose own UNMAP or REMAP is still to come. Then the REMAP waits, and so do
+//! later events that change the same pages.
 //!
-//! The place may also have been memory that nobody knew of: a registered mapping that grew in
-//! place, of which no event tells. Then the REMAP was handled already when that memory's own UNMAP
-//! comes. So what leaves the target of such a REMAP waits as well.
+//! The place can also have held memory unknown to the pager: a registered mapping that grew in
+//! place, which raises no event. Then the REMAP was handled already when that memory's own UNMAP
+//! comes. So an event that takes memory away from the target of such a REMAP waits as well.
 //!
-//! What leaves the place can be of the mapping before or of the one that came: its thread goes on
-//! as soon as the REMAP is read. Therefore all wait until no event is unread. Then the kernel is
-//! asked whether a mapping is there now, and each UNMAP is of a mapping that was: one more than
-//! those that came account for is of the one before.
+//! Such an event can concern the mapping before or the one that came: the thread that moved it goes
+//! on as soon as the REMAP is read. Therefore all wait until no event is unread. Then the pager
+//! asks the kernel whether a mapping is there now. Each UNMAP is of a mapping that was there: one
+//! UNMAP more than the arrivals account for is of the mapping before.
 
 use crate::ranges::Ranges;
 use memfit_os::uffd::Event;
@@ -24,7 +24,7 @@ type Range = (u64, u64);
 #[derive(Default)]
 pub struct Order {
     events: VecDeque<Event>,
-    /// Targets of the REMAPs that were handled since the last moment when no event was unread.
+    /// Targets of REMAPs that were handled since the last moment without unread events.
     unsure: Ranges,
 }
 
@@ -33,24 +33,24 @@ pub struct Order {
 pub enum Step {
     /// Handle the event.
     Handle(Event),
-    /// Memory has come to this range that the table has nothing of.
+    /// Memory has appeared in this range of which the table has nothing.
     Came(u64, u64),
-    /// There are two ways to read the events of the page at this address.
+    /// The events of the page at this address can be read in two ways.
     Unclear(u64),
 }
 
 impl Order {
-    /// Adds one that was read.
+    /// Adds an event that was read.
     pub fn push(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
-    /// Whether all were handled.
+    /// Whether all events were handled.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// Whether it is worth to say when no event is unread.
+    /// Whether it is worth calling [`Order::all_read`].
     pub fn is_unsure(&self) -> bool {
         !self.unsure.is_empty()
     }
@@ -60,9 +60,9 @@ impl Order {
         self.unsure = Ranges::default();
     }
 
-    /// Takes the first event that need not wait. `occupied` says whether some of a range belongs to
-    /// a registered mapping, as far as the events handled so far tell, `alone` whether a single
-    /// thread raises all events.
+    /// Takes the first event that need not wait. `occupied` says whether any of a range belongs to
+    /// a registered mapping, by the events handled so far; `alone`, whether a single thread raises
+    /// all events.
     pub fn next(&mut self, occupied: impl Fn(u64, u64) -> bool, alone: impl Fn() -> bool) -> Option<Event> {
         let free = |&i: &usize| {
             let event = &self.events[i];
@@ -88,7 +88,7 @@ impl Order {
         all
     }
 
-    /// Takes all: no event is unread. `there` says whether the page at an address is in a
+    /// Takes all events; none is unread. `there` says whether the page at an address is in a
     /// registered mapping now.
     pub fn rest(&mut self, there: impl Fn(u64) -> bool) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -137,8 +137,8 @@ impl Order {
         }
     }
 
-    /// Takes the events by which a mapping had left a place before the REMAP that is to be handled
-    /// next came there.
+    /// Takes the events by which the mapping before left a place. The REMAP that came there
+    /// afterwards is handled next.
     fn late_for(&mut self, place: Range, there: &impl Fn(u64) -> bool) -> Result<Vec<Event>, Step> {
         for i in 0..self.events.len() {
             let Event::Unmap { start, end } = self.events[i] else { continue };
@@ -153,9 +153,9 @@ impl Order {
         Ok(Vec::new())
     }
 
-    /// Whether the first UNMAP of a page among `event` and those that still wait is of a mapping
-    /// that had left it before a REMAP came there, which is handled already or next; and with it a
-    /// move away, if there is one.
+    /// Whether the first UNMAP of a page, among `event` and those that wait, is of a mapping that
+    /// left the page before a REMAP came there, which is handled already or next. If there is a
+    /// move away from the page, the same holds for it.
     fn is_late(&self, event: Option<&Event>, page: u64, there: bool) -> Result<bool, Step> {
         let all = || event.into_iter().chain(&self.events);
         let of = |event: &&Event| covers(changed(event), page);
@@ -164,7 +164,7 @@ impl Order {
         if unmaps == 0 || usize::from(there) + unmaps != came + 1 {
             return Ok(false);
         }
-        // If the one that came has left as well, a move can have been of the one or of the other.
+        // If the mapping that came has left as well, a move can be of either mapping.
         let moves = all().filter(of).filter(|e| matches!(e, Event::Remap { .. })).count();
         if moves == 0 || (moves, unmaps) == (1, 1) {
             Ok(true)
@@ -174,7 +174,7 @@ impl Order {
     }
 }
 
-/// What an event changes; the place that a REMAP goes to left out.
+/// The range that an event changes, without the target of a REMAP.
 fn changed(event: &Event) -> Range {
     match *event {
         Event::Remove { start, end } | Event::Unmap { start, end } => (start, end),
@@ -184,7 +184,7 @@ fn changed(event: &Event) -> Range {
     }
 }
 
-/// Where a REMAP moves something to.
+/// The target of a REMAP.
 fn target(event: &Event) -> Option<Range> {
     match *event {
         Event::Remap { to, len, .. } => Some((to, to + len)),
@@ -192,7 +192,7 @@ fn target(event: &Event) -> Option<Range> {
     }
 }
 
-/// Whether it takes memory away from where it was.
+/// Whether an event takes memory away from its place.
 fn leaves(event: &Event) -> bool {
     matches!(event, Event::Unmap { .. } | Event::Remap { .. })
 }
@@ -221,7 +221,8 @@ mod tests {
         Event::Remap { from: from.0, to: to.0, len: from.1 - from.0 }
     }
 
-    /// What is done when all is read and some places are occupied at first: nothing of it before.
+    /// What is done when all is read and some places are occupied at first. Before that, nothing
+    /// is.
     fn resolved(events: impl IntoIterator<Item = Event>, occupied: &[Range], there: &[Range]) -> String {
         let mut order = order(events);
         let next = order.next(|start, end| occupied.iter().any(|&place| overlap(place, (start, end))), || false);
@@ -258,7 +259,7 @@ mod tests {
     fn the_memory_that_came_may_leave_as_well() {
         let events = [remap(A, B), unmap(B), unmap(B)];
         assert_eq!(resolved(events, &[A, B], &[]), handled([unmap(B), remap(A, B), unmap(B)]));
-        // Nothing was there: the place is believed to be occupied in vain.
+        // Nothing was there: the place is taken for occupied in vain.
         let events = [remap(A, B), remap(B, C), unmap(B)];
         assert_eq!(resolved(events, &[A, B, C], &[C]), handled([remap(A, B), remap(B, C), unmap(B)]));
         let unclear = resolved([remap(A, B), remap(B, C), unmap(B), unmap(B)], &[A, B, C], &[C]);
@@ -276,8 +277,8 @@ mod tests {
         Event::Unmap { start: range.0, end: range.1 }
     }
 
-    /// What is done about `later`, which is read after memory was moved from `A` to `B`, of which
-    /// nothing was known.
+    /// What is done about `later`, read after memory was moved from `A` to `B`, where nothing was
+    /// known.
     fn after_a_move_to_b(later: impl IntoIterator<Item = Event>, there: bool) -> String {
         let mut order = order([remap(A, B)]);
         assert!(order.next(|_, _| false, || false).is_some());

@@ -1,4 +1,4 @@
-//! One managed process: its userfaultfd, its ring, the batch that its stub works on.
+//! One paged process: its userfaultfd, its ring, the batch that its stub works on.
 
 use crate::event::EventFd;
 use crate::files::FileRanges;
@@ -23,7 +23,7 @@ pub fn slot_offset(index: u32) -> usize {
     RING_BYTES + index as usize * 4096
 }
 
-/// What is known of a process once its stub has named itself.
+/// What is known of a process once its stub is identified.
 #[derive(Debug)]
 pub struct Identity {
     /// Pid in the pager's namespace.
@@ -34,21 +34,21 @@ pub struct Identity {
     pub socket: Arc<OwnedFd>,
     /// The ring and the staging slots.
     pub segment: Arc<Segment>,
-    /// What is present.
+    /// Shows which pages are present.
     pub pagemap: Pagemap,
-    /// What is mapped.
+    /// Shows what is mapped.
     pub maps: Mutex<Maps>,
     /// Whether it had pages freed with MADV_FREE when it was adopted.
     pub frees_lazily: OnceLock<bool>,
     /// Its droppable memory when it was adopted, where a userfaultfd would take that.
     pub droppable: OnceLock<Vec<(u64, u64)>>,
-    /// Address of the reservation that the stub has not been told to open; 0 if there is none.
+    /// Address of the reservation; 0 if there is none, or once the stub was told to open it.
     pub reservation: AtomicU64,
-    /// Windows of the stub that it was told to open, bit i is that of number i.
+    /// Bounce windows that the stub was told to open: bit i is the window of number i.
     pub windows: AtomicU32,
-    /// Ranges that are never taken: the stub's own.
+    /// Ranges that are never evicted: the stub's own.
     pub forbidden: Vec<(u64, u64)>,
-    /// Arguments and environment, which others read without a fault.
+    /// Arguments and environment, which other processes read without a fault.
     pub arguments: Option<(u64, u64)>,
 }
 
@@ -59,44 +59,44 @@ pub struct Io {
     pub number: u32,
     /// Its ranges; `None` once answered or cancelled.
     pub ranges: Vec<Option<Victim>>,
-    /// If it takes nothing, but keeps ranges from children: those, and which state of the DONTFORK
-    /// ranges they are from.
+    /// For a batch that evicts nothing but keeps ranges from children: these ranges, and the
+    /// generation ([`Dontfork::generation`]) that they are from.
     pub dontfork: Vec<(u64, u64)>,
     pub generation: u32,
-    /// The stub has not said that it is done with `number`.
+    /// The stub has not finished the batch `number`.
     pub busy: bool,
-    /// When it was posted.
+    /// When the batch was posted.
     pub posted: Option<Instant>,
     /// Sampled regions with pages that were handed back untried: see `crate::sampling`.
     pub again: Vec<u64>,
 }
 
-/// A batch without an answer for so long belongs to a stopped process: nobody waits for it.
+/// A batch unanswered for this long belongs to a stopped process: nobody waits for it.
 pub const STOPPED_AFTER: Duration = Duration::from_millis(50);
-/// Bytes of the doorbell pages.
+/// Bytes of the fork doorbell.
 pub const DOORBELL_BYTES: u64 = memfit_wire::DOORBELL_PAGES as u64 * 4096;
 /// [`memfit_wire::Range::status`] of a range with a hole.
 const HOLE: u32 = 1 + libc::ENOMEM as u32;
-/// The same of one with a page that is shared, or that a device uses.
+/// The same, of a range with a page that is shared, or that a device uses.
 const REFUSED: u32 = 1 + libc::EBUSY as u32;
-/// The same of one in memory that cannot be made writable for it.
+/// The same, of a range in memory that cannot be made writable for the MOVE.
 const NOT_OPENED: u32 = 1 + libc::EACCES as u32;
-/// How long a MOVE of the stub is awaited awake: one takes 2 to 60 us, and to sleep and be woken by
-/// another CPU 40.
+/// How long the pager spins for the end of a MOVE: a MOVE takes 2 to 60 us; to sleep and be woken
+/// by another CPU takes 40.
 const GATE_SPIN: Duration = Duration::from_micros(50);
 
-/// What came of closing the gate.
+/// Result of closing the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// No MOVE runs, and none will.
     Closed,
-    /// The stub is in one all the time: somebody has stopped it there.
+    /// The stub stays inside of a MOVE: somebody has stopped it there.
     Held,
     /// The process died.
     Gone,
 }
 
-/// Why a batch could not be trusted or a page not be found: the process must die.
+/// Why a batch cannot be trusted or a page was not found: the process must die.
 #[derive(Debug)]
 pub struct Broken(pub String);
 
@@ -110,39 +110,39 @@ pub struct Proc {
     pub uffd: Uffd,
     /// Unknown for a fork child until its stub touches the beacon.
     pub identity: OnceLock<Identity>,
-    /// The beacon page, 0 if there is none.
+    /// Address of the beacon page, 0 if there is none.
     pub beacon: AtomicU64,
     /// The batch. Held while events are read, so that nothing is posted or adopted meanwhile.
     pub io: Mutex<Io>,
     /// Registered ranges.
     pub regions: Mutex<Ranges>,
-    /// Its mappings of files that are filled by us.
+    /// Its mappings of files that the pager fills.
     pub files: Mutex<FileRanges>,
-    /// The pages by whose faults its forks are told; 0: the kernel tells of them.
+    /// Address of the fork doorbell; 0 if the kernel reports forks.
     pub doorbell: AtomicU64,
-    /// A told fork is under way: nothing is taken or adopted.
+    /// An announced fork is under way: nothing is evicted or adopted.
     pub forking: AtomicBool,
-    /// It is not to be paged any more: nothing is taken or adopted.
+    /// It is being detached: nothing is evicted or adopted.
     pub detaching: AtomicBool,
-    /// The child of the fork under way.
+    /// The child of the announced fork under way.
     pub expected: Mutex<Option<Arc<Expected>>>,
-    /// If its forks are told: descriptors of threads, also of ended ones, which glibc touches in a
+    /// With announced forks: thread descriptors, also of ended threads, which glibc touches in a
     /// fork child.
     pub descriptors: Mutex<BTreeSet<Page>>,
-    /// What is kept from fork children that nobody announces.
+    /// What is kept from unannounced fork children.
     pub dontfork: Mutex<Dontfork>,
-    /// Ranges that its fork children do not inherit as they are, as last seen of it or of an
+    /// Ranges that its fork children do not inherit as they are, as last read from it or an
     /// ancestor.
     pub not_inherited: Mutex<Vec<(u64, u64)>>,
-    /// A part of a range of [`Proc::given`] is brought back: nothing is taken or adopted.
+    /// A part of a range of [`Proc::given`] is being brought back: nothing is evicted or adopted.
     pub giving: AtomicBool,
-    /// Ranges that it wants for a userfaultfd of its own.
+    /// Ranges that the program wants for a userfaultfd of its own.
     pub given: Mutex<Given>,
     /// Upper ends of its threads' stacks, as address ranges.
     pub stacks: Mutex<Vec<(u64, u64)>>,
-    /// Pages that shall be brought back though nobody has touched them.
+    /// Addresses of pages to bring back that nobody has touched.
     pub wanted: Mutex<Vec<u64>>,
-    /// Wakes the fault thread to look at `dead` and `wanted`.
+    /// Wakes the fault thread to check `dead` and `wanted`.
     pub kick: Arc<EventFd>,
     /// The control socket is closed, or the memory is gone: no more batches.
     pub dead: AtomicBool,
@@ -158,11 +158,11 @@ pub struct Proc {
     /// The core does not know the process any more, and its number may be another's. Set with `io`
     /// and the core's lock held, so whoever holds one of them can rely on it.
     pub removed: AtomicBool,
-    /// Pages present at the last look that the core does not have, for statistics.
+    /// Counts for the statistics.
     pub counters: ProcCounters,
-    /// As a fork child whose memory is not confirmed yet, if the kernel tells of forks.
+    /// With fork events: what a fork child has inherited, until its memory is confirmed.
     pub inherited: Mutex<Option<Inherited>>,
-    /// Such children of its own, until all changes before their forks are known.
+    /// Its own children of that kind, until all changes before their forks are known.
     pub newborn: Mutex<Vec<Weak<Proc>>>,
     /// Pid of its fork parent, if that was known; else 0.
     pub parent_pid: AtomicI32,
@@ -224,7 +224,7 @@ impl Proc {
         self.identity.get().map(|i| i.pid)
     }
 
-    /// The ring, once its stub is known.
+    /// The ring, once its stub is identified.
     pub fn ring(&self) -> Option<&Ring> {
         // SAFETY: Ring is made of atomics and valid for any bytes.
         self.identity.get().map(|i| unsafe { i.segment.header::<Ring>() })
@@ -245,8 +245,8 @@ impl Proc {
         self.identity.get().is_some_and(|identity| matches!(identity.pagemap.first_guard(start, end), Ok(Some(_))))
     }
 
-    /// Whether a page can have been zapped without an event: there are or were guard pages in its
-    /// mapping, and the stub does not see those that a bare system call installs.
+    /// Whether a page can have been zapped without an event: its mapping has or had guard pages,
+    /// and the stub does not see guards that a bare system call installs.
     pub fn may_be_guarded(&self, page: Page) -> bool {
         let at = page.address();
         if self.guarded.lock().unwrap().around(at).is_some() {
@@ -258,7 +258,7 @@ impl Proc {
         mapping.is_some_and(|(start, end)| self.has_guards_in(start, end))
     }
 
-    /// Takes a range out of the registered ones.
+    /// Removes a range from the registered ones.
     pub fn forget_region(&self, start: u64, end: u64) {
         self.regions.lock().unwrap().cut(start, end);
         self.guarded.lock().unwrap().cut(start, end);
@@ -269,7 +269,7 @@ impl Proc {
         }
     }
 
-    /// Puts a range to the registered ones.
+    /// Adds a range to the registered ones.
     pub fn add_region(&self, start: u64, end: u64) {
         self.regions.lock().unwrap().add(start, end);
         if self.tells_forks() {
@@ -277,7 +277,7 @@ impl Proc {
         }
     }
 
-    /// Registered memory has moved: it is registered there as well.
+    /// Registered memory has moved: it is registered in its new place as well.
     pub fn move_region(&self, from: u64, to: u64, len: u64) {
         self.regions.lock().unwrap().add(to, to + len);
         if self.guarded.lock().unwrap().meets(from, from + len) {
@@ -289,30 +289,30 @@ impl Proc {
         }
     }
 
-    /// Whether the kernel does not tell of its forks, but it does.
+    /// Whether its stub announces forks, because the kernel does not report them.
     pub fn tells_forks(&self) -> bool {
         self.doorbell.load(Relaxed) != 0
     }
 
-    /// Whether an address is one of those by which forks are told.
+    /// Whether an address is on the fork doorbell.
     pub fn is_doorbell(&self, address: u64) -> bool {
         let first = self.doorbell.load(Relaxed);
         first != 0 && (first..first + DOORBELL_BYTES).contains(&address)
     }
 
-    /// Lets the fault thread bring pages back.
+    /// Has the fault thread bring these pages back.
     pub fn fetch(&self, addresses: Vec<u64>) {
         self.wanted.lock().unwrap().extend(addresses);
         self.kick.raise();
     }
 
-    /// Whether a batch can be posted: the stub is known, idle and alive.
+    /// Whether a batch can be posted: the stub is identified, idle and alive.
     pub fn idle(&self, io: &Io) -> bool {
         let there = self.identity.get().is_some() && !self.dead.load(Relaxed) && !self.removed.load(Relaxed);
         there && !io.busy && !self.at_rest()
     }
 
-    /// Whether nothing is to be taken from it for now.
+    /// Whether nothing may be evicted from it for now.
     pub fn at_rest(&self) -> bool {
         self.forking.load(Relaxed) || self.detaching.load(Relaxed) || self.giving.load(Relaxed)
     }
@@ -347,7 +347,7 @@ impl Proc {
         self.publish(ring, io, io.ranges.len());
     }
 
-    /// Posts a batch that takes nothing: advice about ranges, `flag` is DONTFORK or DOFORK.
+    /// Posts a batch that evicts nothing but advises ranges; `flag` is DONTFORK or DOFORK.
     pub fn post_advice(&self, io: &mut Io, ranges: &[(u64, u64)], flag: u32) {
         let Some(ring) = self.ring() else { return };
         for (range, &(start, end)) in ring.range.iter().zip(ranges) {
@@ -370,15 +370,15 @@ impl Proc {
         io.posted = Some(Instant::now());
     }
 
-    /// Tells the stub of a posted batch.
+    /// Wakes the stub for a posted batch.
     pub fn ring_bell(&self) {
         let Some(identity) = self.identity.get() else { return };
         let command = Command { kind: BATCH, ..Command::default() };
         send_command(&identity.socket, &command, None);
     }
 
-    /// Keeps the stub out of MOVE until [`Proc::open_gate`]. Gives up after so long: then the gate
-    /// is open.
+    /// Keeps the stub out of MOVE until [`Proc::open_gate`]. Gives up after `limit`, with the gate
+    /// open.
     pub fn close_gate_within(&self, limit: Duration) -> Gate {
         let Some(ring) = self.ring() else { return Gate::Closed };
         let mut seen = ring.gate.fetch_or(CLOSED, SeqCst) | CLOSED;
@@ -410,8 +410,8 @@ impl Proc {
         futex_wake(&ring.gate);
     }
 
-    /// Takes the answers that are there; returns how many pages were taken away. With `cancel` (the
-    /// gate must be closed) the untried ranges go back to the program and the stub drops them.
+    /// Collects the answers; returns how many pages were evicted. With `cancel` (the gate must be
+    /// closed) the untried ranges return to the program, and the stub drops them.
     pub fn collect(&self, shared: &Shared, io: &mut MutexGuard<'_, Io>, cancel: bool) -> Result<usize, Broken> {
         let Some(ring) = self.ring() else { return Ok(0) };
         if !io.busy || self.removed.load(Relaxed) {
@@ -463,13 +463,13 @@ impl Proc {
         shared.apply_effects(state);
         if done {
             let posted = std::mem::take(&mut io.dontfork);
-            // An UNMAP that is not read yet can be of a range that was another mapping when it was
-            // kept from children.
+            // An unread UNMAP can concern a range that was another mapping when it was kept from
+            // children.
             if !posted.is_empty() && !self.event_pending() {
                 let mut dontfork = self.dontfork.lock().unwrap();
                 let current = io.generation == dontfork.generation;
                 for ((start, end), range) in posted.into_iter().zip(&ring.range).take_while(|_| current) {
-                    // Where there is a hole, UNMAP is to come.
+                    // For a range with a hole, an UNMAP is to come.
                     if matches!(range.status.load(Acquire), 1 | HOLE) {
                         dontfork.kept_from_children(start, end);
                     }
@@ -481,7 +481,7 @@ impl Proc {
         Ok(taken)
     }
 
-    /// Which of the pages that were taken are those of a file, as they were read.
+    /// Mask of the evicted pages that still hold what was read from their file.
     fn clean_mask(&self, shared: &Shared, victim: &Victim, moved: u64) -> u64 {
         let files = self.files.lock().unwrap();
         if files.is_empty() || moved == 0 {
@@ -491,14 +491,14 @@ impl Proc {
         let mut mask = 0;
         for (i, &slot) in victim.slots.iter().enumerate().filter(|(i, _)| moved >> i & 1 == 1) {
             let Some((file, index)) = files.at(Page(victim.first.0 + i as u64)) else { continue };
-            // SAFETY: the batch's slots are ours until the core is told of the answer.
+            // SAFETY: the batch's slots belong to the pager until the core has the answer.
             let page = unsafe { segment.page(slot_offset(slot)) };
             mask |= u64::from(shared.files.is_clean(file, index, page)) << i;
         }
         mask
     }
 
-    /// Which of some pages are in memory or in the kernel's swap. All, where that cannot be told.
+    /// Mask of the pages that are in memory or in the kernel's swap. All, if that cannot be read.
     fn present_mask(&self, first: Page, pages: u32) -> u64 {
         let (start, end) = (first.address(), first.address() + u64::from(pages) * 4096);
         let mut mask = 0;
@@ -509,7 +509,7 @@ impl Proc {
         }
     }
 
-    /// Waits until the stub is done with the batch, or so long.
+    /// Waits until the stub has finished the batch, at most for `limit`.
     pub fn wait_finished(&self, number: u32, limit: Duration) {
         if let Some(ring) = self.ring() {
             let seen = ring.finished.load(Acquire);
@@ -524,16 +524,16 @@ impl Proc {
         self.uffd.event_pending()
     }
 
-    /// Fail-stop: the process cannot go on with right data. Kills it and says why; without a pid to
-    /// kill, which only a fork child that has not named itself lacks, the whole tree ends, and the
-    /// answer is false.
+    /// Fail-stop: the process cannot go on with right data. Kills it and says why. If its pid is
+    /// unknown, as that of a fork child before it is identified, the whole tree ends; returns false
+    /// then.
     pub fn stop(&self, shared: &Shared, why: &str) -> bool {
         let who = format!("process {} ({})", self.pid().unwrap_or(0), self.comm.lock().unwrap());
         let Some(pid) = self.pid() else {
             shared.fatal(format!("{who}: {why}"));
             return false;
         };
-        // Said first: whoever sees it die asks what there was to say.
+        // Warns first: whoever sees the process die asks for the reason.
         shared.warn(format!("killed {who}: {why}"));
         // SAFETY: a signal to a process of our tree; one that is gone already needs none.
         unsafe { libc::kill(pid, libc::SIGKILL) };
@@ -549,7 +549,8 @@ pub static ZERO_PAGE: Zeros<4096> = Zeros([0; 4096]);
 /// Sixty-four pages: the longest zero-fill run.
 pub static ZERO_RUN: Zeros<{ 64 * 4096 }> = Zeros([0; 64 * 4096]);
 
-/// Sends a command with at most one descriptor; a stub that is gone is noticed elsewhere.
+/// Sends a command with at most one descriptor. False if that fails; a dead stub is noticed
+/// elsewhere.
 pub fn send_command(socket: &OwnedFd, command: &Command, fd: Option<&OwnedFd>) -> bool {
     // SAFETY: Command is plain integers without padding.
     let bytes = unsafe { std::slice::from_raw_parts((&raw const *command).cast::<u8>(), size_of::<Command>()) };

@@ -1,5 +1,5 @@
-//! Messages of the userfaultfd: read in batches, brought into order, applied; and when they must
-//! stay unread.
+//! Messages of the userfaultfd: read in batches, put in order, applied; and when they must stay
+//! unread.
 
 use super::{End, Server, Waiting, FORK_LOOK, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
 use crate::event::poll2;
@@ -15,7 +15,7 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Instant;
 
 impl Server {
-    /// As `drain`, but events stay unread until a told fork has ended: see [`forks`].
+    /// As `drain`, but events stay unread until an announced fork has ended: see [`forks`].
     pub(super) fn drain_faults(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
         if self.proc.expected().is_none() {
             return self.drain(waiting);
@@ -34,7 +34,7 @@ impl Server {
         Ok(count)
     }
 
-    /// Reads at most so many messages. A fork event needs a descriptor for the child, and stays
+    /// Reads at most `most` messages. A fork event needs a descriptor for the child, and stays
     /// unread without one.
     fn receive(&mut self, messages: &mut Vec<Event>, most: usize) -> Result<usize, End> {
         loop {
@@ -48,8 +48,8 @@ impl Server {
         }
     }
 
-    /// Reads everything that is there; events are handled, faults are added to `waiting`. Returns
-    /// how many messages there were.
+    /// Reads all messages: handles events, and adds faults to `waiting`. Returns how many messages
+    /// there were.
     pub(super) fn drain(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
         let proc = Arc::clone(&self.proc);
         let mut io = proc.io.lock().unwrap();
@@ -70,8 +70,8 @@ impl Server {
     }
 
     /// The stub stands still inside of a MOVE: a tracer has stopped it, and may itself wait for a
-    /// page now. Faults do not change the address space, and the kernel gives them before events,
-    /// which must wait.
+    /// page now. So only faults are read, which do not change the address space. The kernel returns
+    /// them before events, which must wait.
     fn read_faults(&mut self, waiting: &mut Vec<Waiting>, mut io: MutexGuard<'_, Io>) -> Result<usize, End> {
         let (unread, since, mut messages) = (self.proc.uffd.faults_unread(), Instant::now(), Vec::new());
         if unread == 0 {
@@ -90,9 +90,9 @@ impl Server {
         if strays.is_empty() {
             return Ok(count);
         }
-        // A signal has taken the thread out of a fault since they were counted, and an event came
-        // in its place. Nothing is known of the memory that it is about before the stub has left
-        // its MOVE.
+        // A signal has taken the thread out of its fault since the faults were counted, and an
+        // event came in its place. The state of the memory that it concerns is unknown until the
+        // stub has left its MOVE.
         let said = format!("{:?} came while its stub was stopped inside of a move", strays[0]);
         strays.into_iter().for_each(|event| self.order.push(event));
         match self.proc.close_gate_within(STRAY_WAITS) {
@@ -106,8 +106,8 @@ impl Server {
         read.map(|more| count + more)
     }
 
-    /// Reads until no event waits for another one. Till then the picture of the address space is
-    /// not the right one, and `io` and the gate keep all from acting on it.
+    /// Reads until no event waits for another one. Until then the picture of the address space is
+    /// wrong, and `io` and the gate keep all threads from acting on it.
     fn read_all(&mut self, waiting: &mut Vec<Waiting>, io: &mut MutexGuard<'_, Io>) -> Result<usize, End> {
         let (mut count, mut rounds) = (0, 0);
         loop {
@@ -131,7 +131,7 @@ impl Server {
                 steps.into_iter().try_for_each(|step| self.step(step))?;
                 return Ok(count);
             }
-            // The one that raised the last event may not have run since: that makes nothing
+            // The thread that raised the last event may not have run since, which makes nothing
             // readable.
             rounds += 1;
             poll2(self.proc.uffd.as_raw_fd(), -1, i32::from(rounds > QUICK_ROUNDS));
@@ -158,7 +158,7 @@ impl Server {
         }
         // In the order of the queue, which is nearly that of the changes to the address space: what
         // was moved before a fork must move before the child gets its copy. Faults are served after
-        // all of it: a page that is filled before its FORK is read would be missing in the child.
+        // all events: a page that is filled before its FORK is read would be missing in the child.
         for event in events {
             if off(Rule::EventsFirst) && !waiting.is_empty() {
                 while let Some(fault) = waiting.pop() {
@@ -174,10 +174,10 @@ impl Server {
             }
         }
         let proc = Arc::clone(&self.proc);
-        // What has grown is not a known region, but may have pages that are known.
+        // Grown memory is in no known region, but may have pages that the core knows.
         let tracks = |start, end| self.shared.lock().core.tracks(proc.id, PageRange::from_addresses(start, end));
         let occupied = |start, end| proc.overlaps_region(start, end) || tracks(start, end);
-        // Beside it there is the stub, which changes nothing that is registered.
+        // Besides that thread there is the stub, which changes nothing registered.
         let alone = || proc.pid().is_some_and(|pid| matches!(memfit_os::procfs::threads(pid), 1..=2));
         while let Some(event) = self.order.next(occupied, alone) {
             self.apply(event);
@@ -185,8 +185,8 @@ impl Server {
         Ok(())
     }
 
-    /// Those of the places that the order of events depends on that are registered; None if another
-    /// event came meanwhile.
+    /// Which of the places that decide the order of events are registered; `None` if another event
+    /// came meanwhile.
     fn registered_places(&self) -> Option<Vec<u64>> {
         let uffd = &self.proc.uffd;
         let ask = |at: u64| uffd.is_registered(at).map(|there| there.then_some(at));
@@ -226,7 +226,7 @@ impl Server {
         }
     }
 
-    /// Fork children may have that, or not.
+    /// Notes a change that fork children may have, or not.
     fn changed(&self, change: Change) {
         if let Some(expected) = self.proc.expected() {
             expected.changed(change);
@@ -260,7 +260,7 @@ impl Server {
             self.shared.in_parts(id, PageRange::from_addresses(start, end), tell);
         };
         match *event {
-            // The stub empties it for its next notice.
+            // The stub empties the doorbell for its next notice.
             Event::Remove { start, .. } if proc.is_doorbell(start) => {}
             Event::Remove { start, end } => {
                 parts(start, end, &|core, part| core.removed(id, part));
@@ -279,7 +279,7 @@ impl Server {
                 let mut state = self.shared.lock();
                 state.core.remapped(id, PageRange::from_addresses(from, from + len), Page::of(to));
                 self.shared.apply_effects(state);
-                // The kernel takes the registration along.
+                // The kernel moves the registration along.
                 proc.move_region(from, to, len);
             }
             Event::Fault { .. } | Event::Fork(_) => {}
