@@ -274,7 +274,7 @@ fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Presen
     (regions, out)
 }
 
-/// Parts of a range that are neither registered nor forbidden nor given back.
+/// Parts of a range that are neither registered nor forbidden nor given to the program itself.
 fn uncovered(proc: &Proc, forbidden: &[(u64, u64)], start: u64, end: u64) -> Vec<(u64, u64)> {
     let mut taken: Vec<(u64, u64)> = forbidden.iter().copied().filter(|&(s, e)| s < end && e > start).collect();
     {

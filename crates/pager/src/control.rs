@@ -44,13 +44,11 @@ pub struct Client {
     pub tid: u32,
     /// Made by a fork of a process that had a stub.
     pub forked: bool,
-    /// Its parent was paged, and a FORK event has reported it: it must identify itself by the
-    /// beacon.
+    /// Its parent was paged, as a FORK event reported: it must identify itself by the beacon.
     pub has_beacon: bool,
     /// When the pager first heard of it.
     pub since: Instant,
-    /// Its control socket. For a dormant client, a descriptor of the process, readable once that
-    /// has ended.
+    /// Its control socket. For a dormant client, a descriptor of the process, readable at its end.
     pub socket: Arc<OwnedFd>,
     /// Set if its stub has no thread yet.
     pub dormant: Option<Dormant>,
@@ -379,8 +377,7 @@ fn abandon(desk: &Desk) {
     }
 }
 
-/// The living processes among `known`, their descendants, and those with the entry in their
-/// environment.
+/// The living among `known`, their descendants, and all with the entry in their environment.
 fn members(known: Vec<ProcStat>, entry: &str) -> Vec<ProcStat> {
     let Ok(all) = proctree::snapshot() else { return Vec::new() };
     let same = |one: &ProcStat, other: &ProcStat| (one.pid, one.start_ticks) == (other.pid, other.start_ticks);
@@ -425,8 +422,7 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     wake::join(desk, &client);
 }
 
-/// A process has greeted: its stub has no thread yet. One that has greeted before has one more
-/// filter.
+/// A process has greeted: its stub has no thread yet. A repeated greeting reports one more filter.
 pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &FromStub) {
     let known = desk.clients.lock().unwrap().iter().rfind(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
     let known = known.as_ref().and_then(|client| client.dormant.as_ref());
@@ -506,8 +502,8 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     manage_ready(desk, client);
 }
 
-/// Manages a process whose stub is ready. A fork child is served once all changes are known that
-/// its parent made meanwhile.
+/// Begins to page a process whose stub is ready. A fork child is served once all changes are known
+/// that its parent made meanwhile.
 fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
     let mut ready = client.ready.lock().unwrap();
     if ready.is_none() {

@@ -457,8 +457,7 @@ impl Server {
         }
     }
 
-    /// A thread of the program touched the fork doorbell: it has left a notice in the ring, and
-    /// waits.
+    /// A thread of the program touched the fork doorbell: it left a notice in the ring, and waits.
     fn doorbell(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
         let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
         let Some(fork) = proc.ring().map(|ring| &ring.fork) else { return Ok(()) };

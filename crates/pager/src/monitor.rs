@@ -277,7 +277,7 @@ impl Monitor {
                 IDLE if rss.anon >= least && self.may_attach(client) => attach_or_warn(&self.desk, client),
                 DORMANT if rss.anon >= least => wake::begin(&self.desk, client),
                 MANAGED if client.detaching.load(Relaxed) => {}
-                // It has not told us, and its new threads would stay unknown.
+                // It has not asked to be detached, and its new threads would stay unknown.
                 MANAGED if !self.desk.fork_events && !procfs::may_look(client.pid) => {
                     detach::begin(&self.desk, client, Why::Unreadable, None);
                 }

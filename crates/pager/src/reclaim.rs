@@ -350,7 +350,7 @@ impl Reclaimer {
         }
     }
 
-    /// Compacts the emptiest zspages if the pool has enough waste. Returns how many frames that
+    /// Empties the emptiest zspages if the pool has enough waste. Returns how many frames that
     /// freed.
     fn compact(&mut self) -> usize {
         if self.compact_pause > 0 {

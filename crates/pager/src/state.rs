@@ -89,13 +89,11 @@ pub struct Shared {
     pub idle_class: AtomicBool,
     /// The CPU on which faults are served, plus one; 0 if unknown.
     pub fault_cpu: AtomicUsize,
-    /// Unregistered memory grows fast and little of the budget is free: the fast-growth watermarks
-    /// hold.
+    /// Unregistered memory grows fast and little is free: the fast-growth watermarks hold.
     pub fast_growth: AtomicBool,
     /// Throttle: the tree is over its budget, or unregistered memory has just grown. Faults wait.
     pub braking: AtomicBool,
-    /// Commit pressure: programs have mapped more than can fit, so new mappings are registered
-    /// early.
+    /// Commit pressure: programs have mapped more than can fit. New mappings are registered early.
     pub commit_pressure: AtomicBool,
     /// The pager is about to end.
     pub ending: AtomicBool,

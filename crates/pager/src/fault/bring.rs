@@ -126,8 +126,7 @@ impl Server {
             Fill::EventPending(n) | Fill::NotMapped(n) | Fill::NoMemory(n) => (n as usize, false),
             Fill::Gone => (0, false),
         };
-        // The page was evicted, but the program has a page there. Only an unread event explains
-        // that.
+        // The page was evicted, but the program has one there. Only an unread event explains that.
         let outside = |load: &Load| matches!(self.shared.lock().core.entry(self.proc.id, load.page), Entry::Loading(_));
         let doubled = self.loads.get(from + done).filter(|load| exists && outside(load)).map(|load| load.page);
         let exists = exists && doubled.is_none();
