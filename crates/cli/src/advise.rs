@@ -1,9 +1,9 @@
-//! `memfit advise`: what budget, scheme and swap tier a program wants, what it would cost with
-//! less, and why.
+//! `memfit advise`: recommends a budget, scheme and swap tier for a program, and says what smaller
+//! budgets cost and why.
 //!
-//! The answer comes from simulations: of each scheme to choose from the smallest budget that keeps
-//! the program quick enough, by the curves of `memfit sim --curve`. Several recordings are of one
-//! program, which gets what the worst of them wants.
+//! Simulations give the answer: for each candidate scheme, the smallest budget that keeps the
+//! slowdown within the bound, from the curves of `memfit sim --curve`. Several recordings count as
+//! runs of one program, which gets the budget of the most demanding run.
 
 mod at_end;
 mod choice;
@@ -34,31 +34,31 @@ use std::sync::Arc;
 use subject::{Basis, Subject, Wanted};
 use words::text;
 
-/// What a user would choose from: everything of ours, compressed RAM alone or before a swap device,
-/// and a swap device alone.
+/// The default candidates: memfit's own scheme, compressed RAM alone and before a swap device, and
+/// a swap device alone.
 const SCHEMES: [&str; 4] = ["memfit", "zram", "zswap-zsmalloc", "swap"];
-/// Smaller budgets that are told of, percent of the one that is advised.
+/// Smaller budgets whose costs are shown, percent of the advised one.
 const LESS_PERCENT: [u64; 2] = [75, 50];
 
-/// What is asked.
+/// The options of an advice.
 pub struct Options<'a> {
-    /// On what it is simulated, and how much slower the program may be.
+    /// The bound of the slowdown, and how to simulate.
     pub simulated: Simulated,
-    /// What may be advised; the first one unless another is clearly better.
+    /// Candidates; the first one is advised unless another is clearly better.
     pub schemes: Vec<Arc<Scheme>>,
-    /// What is done in RAM.
+    /// Costs of the operations in RAM.
     pub costs: Arc<CostTable>,
-    /// Where the swap tier is.
+    /// Device of the swap tier.
     pub device: Arc<Device>,
-    /// The scheme's TOML, for the command line.
+    /// File that gets the scheme as TOML, for the command line.
     pub toml: Option<&'a Path>,
 }
 
 impl<'a> Options<'a> {
-    /// Those of a run: everything as it is without options.
+    /// The defaults, for `memfit run --advise`.
     ///
     /// # Errors
-    /// None that is built in can be read.
+    /// When a built-in table cannot be read.
     pub fn of_run(quiet: bool, toml: Option<&'a Path>) -> Result<Options<'a>, Failure> {
         Options::new(&Simulated { quiet, ..Simulated::default() }, &[], toml)
     }
@@ -81,107 +81,107 @@ impl<'a> Options<'a> {
     }
 }
 
-/// A budget, and what it costs.
+/// A budget, and its cost.
 pub struct Cost {
-    /// What it is of the advised budget, percent; `None`: it has room for everything.
+    /// Percent of the advised budget; `None`: this budget has room for all pages.
     pub percent: Option<u64>,
     /// Bytes.
     pub budget: u64,
-    /// What came of it.
+    /// Result of the simulation.
     pub outcome: Outcome,
 }
 
-/// What one of the workloads wants.
+/// The needs of one of the workloads.
 pub struct Need {
-    /// Which.
+    /// The workload.
     pub subject: Subject,
-    /// The budget, bytes; all that it has if no smaller one keeps the bound.
+    /// The budget, bytes; has room for all pages if no smaller one keeps the bound.
     pub budget: u64,
-    /// Bytes that the bound alone would want, in the simulation.
+    /// The smallest budget that keeps the bound in the simulation, bytes.
     pub by_bound: Option<u64>,
-    /// It was simulated in this budget, bytes: without what is needed besides.
+    /// The simulated budget, bytes, without memory that is not paged.
     pub simulated: u64,
-    /// What came of that.
+    /// Result of that simulation.
     pub outcome: Outcome,
-    /// By scheme: the smallest budgets.
+    /// The smallest budgets, by scheme.
     pub found: Vec<Found>,
-    /// All that was simulated.
+    /// All simulations of this workload.
     pub rows: Vec<Row>,
 }
 
 impl Need {
-    /// Bytes that it needs besides its pages.
+    /// Memory that it needs besides its pages, bytes.
     fn besides(&self) -> u64 {
         self.subject.besides(&self.outcome)
     }
 
-    /// Bytes that it has at most.
+    /// Peak of its pages and of that memory, bytes.
     fn has(&self) -> u64 {
         self.subject.footprint() + self.besides()
     }
 
-    /// Bytes with which nothing needs to be paged: with what the scheme keeps free.
+    /// Budget in which no page must be evicted, bytes: includes what the scheme keeps free.
     fn all(&self, scheme: &Scheme) -> u64 {
         whole(self.has() * 100 / (100 - u64::from(scheme.sizing.high_percent)))
     }
 }
 
-/// The answer.
+/// The advice.
 pub struct Advice {
-    /// How much slower it may be, percent.
+    /// Bound of the slowdown, percent.
     pub slowdown: f64,
-    /// What decides.
+    /// The advised scheme.
     pub scheme: Arc<Scheme>,
-    /// Budget, bytes.
+    /// The advised budget, bytes.
     pub budget: u64,
     /// The device that was simulated.
     pub device: Arc<Device>,
-    /// Each workload, the one that wants most first.
+    /// The workloads, the most demanding first.
     pub needs: Vec<Need>,
-    /// What budgets cost the first one.
+    /// Costs of several budgets for the first workload.
     pub costs: Vec<Cost>,
-    /// Time in terms of that without a limit, in that budget without a swap tier, if all fits.
+    /// Slowdown factor in that budget without a swap tier, if the pages fit and it keeps the bound.
     pub without_swap: Option<f64>,
-    /// Most that was in the pool, bytes.
+    /// Peak of the pool, bytes.
     pub pool: u64,
-    /// Most that was in the swap tier, bytes.
+    /// Peak of the swap tier, bytes.
     pub swap: u64,
-    /// What its pages hold.
+    /// The contents of its pages.
     pub contents: Contents,
 }
 
 impl Advice {
-    /// The workload that wants most.
+    /// The most demanding workload.
     pub fn worst(&self) -> &Need {
         &self.needs[0]
     }
 
-    /// Size of the swap tier, bytes; `None`: nothing goes there.
+    /// Size of the swap tier, bytes; `None`: nothing is written there.
     pub fn swap_size(&self) -> Option<u64> {
         swap_size(self.swap)
     }
 
-    /// Bytes that it has at most.
+    /// Peak memory of the most demanding workload, bytes.
     pub fn has(&self) -> u64 {
         self.worst().has()
     }
 
-    /// Bytes with which nothing needs to be paged.
+    /// Budget in which no page must be evicted, bytes.
     pub fn all(&self) -> u64 {
         self.worst().all(&self.scheme)
     }
 
-    /// Whether it makes sense to give it less than everything.
+    /// Whether the advised budget is smaller than that.
     pub fn saves(&self) -> bool {
         self.budget < self.all()
     }
 }
 
-/// Advises, and writes what was asked for.
+/// Advises, and writes the requested files.
 ///
 /// # Errors
-/// When the command line is wrong, a recording cannot be used or cannot tell, or a file cannot be
-/// written.
+/// When the command line is wrong, a recording cannot be used or says too little, or a file cannot
+/// be written.
 pub fn run(args: &AdviseArgs) -> Result<i32, Failure> {
     let is_stdout = |path: &Path| path.as_os_str() == "-";
     let file = args.toml.as_deref().filter(|path| !is_stdout(path));
@@ -234,7 +234,7 @@ fn figures(advice: &Advice, options: &Options<'_>) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// What these want together.
+/// One advice for all these workloads.
 fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, Failure> {
     leave_out_what_cannot_tell(&mut subjects);
     let mut curves = Vec::new();
@@ -243,7 +243,7 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
         curves.push((subject, find(&rows, options.simulated.bound()), rows));
     }
     let found: Vec<&[Found]> = curves.iter().map(|(_, found, _)| &**found).collect();
-    // Where nobody knows what pages hold, schemes differ by nothing that is known.
+    // If the contents of pages are unknown, no recorded fact tells the schemes apart.
     let known = curves.iter().all(|(subject, ..)| subject.contents_are_known());
     let sizes = |scheme: &Arc<Scheme>| curves.iter().all(|(subject, ..)| subject.unknown_codecs(scheme).is_empty());
     let judged: Vec<bool> = options.schemes.iter().map(|scheme| known && sizes(scheme)).collect();
@@ -255,7 +255,7 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
     }
     needs.sort_by_key(|need| std::cmp::Reverse(need.budget));
     let budget = needs[0].budget;
-    // In the budget of the worst each of them has its own pool and swap tier.
+    // Simulate each workload in the common budget: its pool and swap tier have other sizes there.
     let mut peaks = Vec::new();
     for need in &mut needs {
         let wanted = |budget, swap| Wanted { scheme: Arc::clone(&scheme), budget, swap };
@@ -280,8 +280,7 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
     Ok(Advice { slowdown, scheme, budget, device, needs, costs, without_swap, pool, swap, contents })
 }
 
-/// Recordings without accesses say nothing of other budgets: beside others that do they are left
-/// out.
+/// Leaves out recordings without accesses, which say nothing of other budgets, unless all are so.
 fn leave_out_what_cannot_tell(subjects: &mut Vec<Subject>) {
     let blind = |subject: &Subject| matches!(subject.basis, Basis::Faults { .. });
     if subjects.iter().all(blind) {
@@ -296,7 +295,7 @@ fn leave_out_what_cannot_tell(subjects: &mut Vec<Subject>) {
     subjects.retain(|subject| !blind(subject));
 }
 
-/// What one of them wants under the scheme that was chosen.
+/// The needs of one workload under the chosen scheme.
 fn need(
     subject: Subject,
     found: Vec<Found>,
@@ -325,7 +324,7 @@ fn need(
     let mut need = Need { subject, budget: 0, by_bound, simulated, outcome, found, rows };
     let all = need.all(scheme);
     let budget = match (need.subject.basis, by_bound) {
-        // It was the budget of a run, with all that belongs to it.
+        // The budget of the recorded run, which includes memory that is not paged.
         (Basis::Faults { budget }, Some(_)) => whole(budget),
         (_, Some(_)) => whole(simulated + need.besides()).min(all),
         (_, None) => all,
@@ -334,7 +333,7 @@ fn need(
     Ok(need)
 }
 
-/// What the advised budget and others cost.
+/// The costs of the advised budget and of others.
 fn costs(need: &Need, budget: u64, scheme: &Arc<Scheme>, options: &Options<'_>) -> Result<Vec<Cost>, Failure> {
     let advised = Cost { percent: Some(100), budget, outcome: need.outcome.clone() };
     if let Basis::Faults { budget } = need.subject.basis {

@@ -201,7 +201,7 @@ pub struct RunArgs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Codecs(pub Vec<CodecKind>);
 
-/// What is simulated without options, percent and names.
+/// Defaults of a simulation, percent and names.
 const SLOWDOWN: f64 = 10.0;
 const DEVICE: &str = "ssd-nvme";
 const COSTS: &str = "measured";
@@ -209,7 +209,7 @@ const COSTS: &str = "measured";
 /// All but those that take more than 50 us a page (bench/README.md).
 const USUAL_CODECS: &str = "lz4,lzo,lzrw1,zstd,zstd-fast,zstd-trained,word-mask,wkdm,wk4x4";
 
-/// On what it is simulated, and what is asked of it, in `memfit sim` and `memfit advise`.
+/// Options of the simulations in `memfit sim` and `memfit advise`.
 #[derive(Debug, Clone, Args)]
 pub struct Simulated {
     /// How much slower than without a limit a program may be, percent
@@ -240,15 +240,15 @@ impl Default for Simulated {
 }
 
 impl Simulated {
-    /// The most time a program may take in terms of that without a limit.
+    /// The longest time a program may take, as a factor of its time without a limit.
     pub fn bound(&self) -> f64 {
         1.0 + self.slowdown / 100.0
     }
 
-    /// Looks for the costs and the device by their names.
+    /// Finds the costs and the device by their names.
     ///
     /// # Errors
-    /// When there is none of that name, or a file does not describe any.
+    /// When there is none of that name, or a file does not describe one.
     pub fn find(&self) -> Result<(Arc<CostTable>, Arc<Device>), Failure> {
         let device = Device::find(&self.device).map_err(|error| Failure::usage(format!("--device: {error}")))?;
         let costs = CostTable::find(&self.costs).map_err(|error| Failure::usage(format!("--costs: {error}")))?;
@@ -586,7 +586,7 @@ fn parse_jobs(text: &str) -> Result<usize, String> {
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "write seconds, such as 0.5 or 2")?;
-    // Also not what is no number.
+    // False for NaN as well.
     if !(0.1..=86_400.0).contains(&seconds) {
         return Err("it is at least 0.1 and at most 86400 seconds".into());
     }

@@ -1,5 +1,4 @@
-//! What memfit needs of a machine and what it likes to have: each item with the command that
-//! repairs it.
+//! What memfit requires of a machine and what it recommends, each with the command that repairs it.
 
 use crate::preload;
 use crate::size_parsing::human;
@@ -10,19 +9,19 @@ use std::fs;
 
 /// The oldest kernel with UFFDIO_MOVE.
 const KERNEL_MIN: (u32, u32) = (6, 8);
-/// The oldest kernel that has all that memfit makes use of, and what those before it lack.
+/// The oldest kernel with every feature that memfit uses, and what older kernels lack.
 const KERNEL_GOOD: (u32, u32) = (6, 12);
 const OLDER_LACK: [((u32, u32), &str); 3] = [
     ((6, 9), "programs cannot enter another user namespace (unshare, setns)"),
     ((6, 11), "memory that programs have made read-only is not paged"),
     ((6, 12), "the pager wakes later while programs keep all processors busy"),
 ];
-/// Hard limit of descriptors from which on no tree was seen to run out.
+/// A hard limit of descriptors with which no tree was seen to run out.
 const DESCRIPTORS_GOOD: u64 = 4096;
-/// Free bytes under which the automatic swap tier is hardly one.
+/// Free bytes below which the automatic swap tier is too small to help.
 const SWAP_FREE_GOOD: u64 = 1 << 30;
 
-/// How an item stands.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -30,18 +29,18 @@ pub enum Status {
     Ok,
     /// `memfit run` cannot work without it.
     Missing,
-    /// It works without, but not as well.
+    /// `memfit run` works without it, but not as well.
     Optional,
 }
 
-/// One item.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// Stable name for scripts.
     pub id: &'static str,
     /// Name for people.
     pub name: &'static str,
-    /// How it stands.
+    /// Its result.
     pub status: Status,
     /// What was found.
     pub detail: String,
@@ -63,7 +62,7 @@ impl Check {
     }
 }
 
-/// What the kernel must offer for `memfit run`; cheap enough for every start.
+/// What the kernel must offer for `memfit run`; cheap enough for each start.
 #[must_use]
 pub fn kernel() -> Vec<Check> {
     let mut checks = vec![kernel_version()];
@@ -81,7 +80,7 @@ pub fn kernel() -> Vec<Check> {
     checks
 }
 
-/// Everything, for `memfit doctor`.
+/// All checks, for `memfit doctor`.
 #[must_use]
 pub fn all() -> Vec<Check> {
     let mut checks = kernel();
@@ -114,13 +113,13 @@ fn kernel_version() -> Check {
     }
 }
 
-/// What a kernel of that version lacks that a later one has.
+/// What a kernel of that version lacks and a later one has.
 fn lacking_before(version: (u32, u32)) -> String {
     let lacking: Vec<_> = OLDER_LACK.iter().filter(|(since, _)| version < *since).map(|(_, what)| *what).collect();
     lacking.join("; ")
 }
 
-/// The command which installs a kernel that is new enough here.
+/// The command that installs a new enough kernel on this distribution.
 fn kernel_fix() -> String {
     kernel_fix_to(KERNEL_MIN)
 }

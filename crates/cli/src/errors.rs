@@ -1,8 +1,8 @@
-//! Failures that end memfit, and how they are told.
+//! Failures that end memfit, and their messages.
 //!
-//! A message says what was wrong, where, and what to do next. Exit status: 2 when the command line
-//! can never be right, 1 when it could not be done here and now, 126 and 127 as a shell for a
-//! command that cannot run.
+//! A message says what was wrong, where, and what to do next. Exit status: 2 if the command line is
+//! wrong on any machine, 1 if the operation failed here and now, 126 and 127 as in a shell if the
+//! command cannot run.
 
 use memfit_os::exec::ExecError;
 use std::ffi::OsStr;
@@ -61,7 +61,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The system's words for an error, without Rust's "(os error 2)".
+/// The system's text for an error, without Rust's "(os error 2)".
 #[must_use]
 pub fn describe(error: &io::Error) -> String {
     let text = error.to_string();

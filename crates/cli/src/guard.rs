@@ -1,11 +1,12 @@
-//! Keeping programs from wrong data after the launcher has ended.
+//! Protects programs from wrong data after the launcher has ended.
 //!
-//! While the launcher lives it holds every userfaultfd open, since it shares the pager's descriptor
-//! table. When it ends before the last of the tree, the pager serves on alone, and its death would
-//! make evicted pages read as zeros. So a guard stays behind which shares the table too: when the
-//! pager ends, it kills what the pager still managed.
+//! While the launcher lives, it holds every userfaultfd open, since it shares the pager's
+//! descriptor table. If it ends before the last process of the tree, the pager serves on alone, and
+//! its death would make evicted pages read as zeros. So the launcher leaves a guard, which shares
+//! the table too. When the pager ends, the guard kills the processes that the pager still managed.
 //!
-//! An orderly end of the pager leaves nothing managed; programs without the stub are never touched.
+//! After an orderly end of the pager no process is managed. The guard never kills programs without
+//! the stub.
 
 use memfit_os::process::{self, Pid, PidFd};
 use memfit_os::proctree::{self, ProcStat};
@@ -24,16 +25,16 @@ pub struct Watch {
     pub pager: Pid,
     /// The tree at the end of the launcher.
     pub tree: Vec<ProcStat>,
-    /// `MEMFIT_SOCKET=...` of the run, which finds those that were started later.
+    /// `MEMFIT_SOCKET=...` of the run, which identifies processes that were started later.
     pub environment_entry: String,
     /// Directory that the pager may have made.
     pub fallback_dir: PathBuf,
-    /// The stub, as it shows in the maps of managed programs.
+    /// Path of the stub, as the maps of managed programs show it.
     pub stub: String,
 }
 
 impl Watch {
-    /// Waits for the end of the pager and kills what it leaves.
+    /// Waits for the end of the pager and kills the managed processes that it leaves.
     pub fn run(mut self) {
         if let Ok(pager) = PidFd::open(self.pager) {
             while !matches!(process::wait_readable([pager.as_fd()], None), Ok([true]) | Err(_)) {}
@@ -66,7 +67,7 @@ impl Watch {
         members.retain(|process| !process.is_dead() && has_mapped(process.pid, &self.stub));
         members.sort_unstable_by_key(|process| process.pid);
         members.dedup_by_key(|process| process.pid);
-        // Children whose parent dies in this round are known to the next one.
+        // When a parent dies in this round, the next one knows its children from here.
         self.tree.clone_from(&members);
         members
     }

@@ -1,18 +1,18 @@
 //! The launcher: parent of the pager and of the command, subreaper of the tree.
 //!
 //! ```text
-//! start pager -> wait for Ready -> start command -> watch -> command ended -> statistics -> end, or detach
+//! start pager -> wait for Ready -> start command -> watch -> command ended -> statistics -> leave
 //!                     |                               |
-//!                     +-- pager failed: say, end      +-- pager died or Fatal: kill the tree, say why, end with 1
+//!                     +-- pager failed: say, end      +-- died or Fatal: kill tree, report, exit 1
 //! ```
 //!
-//! It shares its descriptor table with the pager, which keeps every userfaultfd open when the pager
-//! dies: until the tree is killed its threads wait, and never read a wrong page. For the same
-//! reason it closes no descriptor but its own, and it cannot see the death of the pager on the
-//! socket between them: that comes as a child's end.
+//! The launcher shares its descriptor table with the pager. So every userfaultfd stays open when
+//! the pager dies: page faults of the tree wait until the launcher has killed it, and no program
+//! reads a wrong page. Because of the shared table the launcher closes no descriptor but its own,
+//! and the pager's death does not close the socket between them: SIGCHLD reports it.
 //!
-//! The main loop never blocks on anything but its poll. Messages go through a thread (see
-//! `messages`), and the tree is killed before anything is said about it: the program may hold the
+//! The main loop blocks only in its poll. A thread prints the messages (see `messages`). The
+//! launcher kills the tree before it prints anything about it: a program of the tree may hold the
 //! lock of the terminal.
 
 use crate::errors::{describe, Failure};
@@ -39,8 +39,8 @@ use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How far the pager is behind its programs among the kernel's victims, thousandths of the memory
-/// of the machine.
+/// How much more readily the OOM killer takes a program than the pager: difference in
+/// `oom_score_adj`, thousandths of the machine's memory.
 const OOM_DISTANCE: i32 = 500;
 /// How long the pager may take to start.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,23 +51,23 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest message that is read from a memfd, bytes.
 const LARGE_MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// Everything that `run` has found out.
+/// Everything that `run` has determined.
 pub struct Plan {
     /// Budget of the tree, bytes.
     pub budget_bytes: u64,
-    /// What decides.
+    /// The scheme, which makes the decisions.
     pub scheme: Scheme,
     /// The swap tier.
     pub swap: SwapChoice,
-    /// Its largest size, bytes.
+    /// Largest size of the swap tier, bytes.
     pub swap_size: Option<u64>,
-    /// Pool and staging stay out of the kernel's swap.
+    /// Keep pool and staging out of the kernel's swap.
     pub lock_pool: bool,
-    /// Bytes that the swap device is rated for.
+    /// Bytes that the swap device is rated to take.
     pub endurance: Option<u64>,
-    /// No summary.
+    /// Print no summary.
     pub quiet: bool,
-    /// More messages.
+    /// Print more messages.
     pub verbose: bool,
     /// Program and arguments.
     pub command: Vec<OsString>,
@@ -79,13 +79,13 @@ pub struct Plan {
     pub report: Option<OutputFile>,
     /// Where the run is recorded.
     pub record: Option<RecordFile>,
-    /// With its accesses, which may take so many percent of the time.
+    /// Record accesses too; page faults on sampled pages may take this percentage of the time.
     pub record_access: Option<u32>,
     /// With what pages hold, as these codecs see it.
     pub record_contents: Vec<CodecKind>,
     /// Advice is given at the end.
     pub advise: bool,
-    /// What the command gets from our parent.
+    /// What the command inherits from our parent.
     pub inherited: Inherited,
     /// The pager.
     pub serve: Serve,
@@ -95,9 +95,9 @@ pub struct Plan {
 pub struct Ended {
     /// The command's exit status.
     pub code: i32,
-    /// Most memory of the tree and of memfit without what was staged, bytes, if the pager has told.
+    /// Peak memory of the tree and of memfit without staging, bytes, if the pager reported it.
     pub peak: Option<u64>,
-    /// The pager has ended as well, and the recording with it.
+    /// The pager has ended as well, so the recording is complete.
     pub wholly: bool,
 }
 
@@ -117,7 +117,7 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     if plan.scheme.classes != Classes::Anonymous {
         set.push((FILES_VARIABLE, OsString::from("1")));
     }
-    // What is recorded of accesses is recorded from the beginning.
+    // Recording of accesses begins at the start of each program.
     if plan.record_access.is_some() || !inject::is_allowed() {
         set.push((THREAD_VARIABLE, OsString::from("1")));
     }
@@ -128,7 +128,7 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     };
     let mut executable = prepare(environment)?;
     if executable.is_32_bit() {
-        // Its loader could only complain about the stub.
+        // The loader of a 32-bit program cannot load the stub and would print an error.
         executable = prepare(std::env::vars_os().collect())?;
     }
 
@@ -139,8 +139,8 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     let spawned = executable.spawn(&plan.inherited.signals);
     let spawned = spawned.map_err(|error| Failure::system("start a process", &error))?;
     let command = spawned.map_err(|error| Failure::command(&plan.command[0], error))?;
-    // The whole tree dies with the pager, which holds most of its memory: when the machine is out
-    // of memory, a program shall go.
+    // If the pager dies, the whole tree dies, because the pager holds most of its memory. When the
+    // machine runs out of memory, the OOM killer should take a program instead.
     if process::move_oom_score(launcher.pager, -OOM_DISTANCE).is_err() {
         let _ = process::move_oom_score(command, OOM_DISTANCE);
     }
@@ -148,14 +148,14 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     if let Some(record) = plan.record.take() {
         record.keep();
     }
-    // From here on nobody may wait for the end of a pipe because of us: only standard error is
-    // still needed.
+    // Inherited pipes must not stay open because of the launcher: their readers wait for the end.
+    // From here on it needs only standard error.
     plan.inherited.descriptors.close();
     process::detach_standard(&[0, 1]);
 
     let change = launcher.watch_command()?;
     let wants_stats = plan.stats.is_some() || plan.report.is_some() || plan.advise || !plan.quiet;
-    // Killed: perhaps by the pager, which then has a reason to tell.
+    // After SIGKILL, wait too: the pager may have killed the command, and then says why.
     let wanted = wants_stats || change == Change::Killed(libc::SIGKILL);
     launcher.wait_for_stats(change, wanted)?;
     launcher.report(&mut plan);
@@ -168,7 +168,7 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     Ok(Ended { code, peak, wholly })
 }
 
-/// `memfit-<uid>-<pid>-<random>`: `memfit stat` finds it by its start.
+/// `memfit-<uid>-<pid>-<random>`: `memfit stat` finds it by this prefix.
 fn unique_name() -> io::Result<String> {
     let random = u64::from_ne_bytes(process::random_bytes()?);
     Ok(format!("memfit-{}-{}-{random:016x}", process::effective_uid(), std::process::id()))
@@ -181,18 +181,17 @@ struct Launcher {
     pager_end: Option<Change>,
     command: Option<Pid>,
     command_end: Option<Change>,
-    /// Children that we had before we started anything: our program was executed by a process that
-    /// had them.
+    /// Children that this process had when it executed memfit, started by its previous program.
     other_children: HashSet<Pid>,
     socket: OwnedFd,
     signals: SignalFd,
     /// Directory that the pager may have made.
     fallback_dir: PathBuf,
-    /// Without one, which is unlikely, signals to the group reach the command twice.
+    /// `None` if the probe could not start: the command then gets signals to the group twice.
     signal_probe: Option<SignalProbe>,
     messages: Option<Messages>,
     ready: bool,
-    /// Why the pager cannot go on, and with which status we end.
+    /// Why the pager cannot go on, and the exit status for that.
     failed: Option<Failure>,
     stats: Option<(serde_json::Value, String)>,
     course: Option<Box<Course>>,
@@ -200,7 +199,7 @@ struct Launcher {
     peak: Option<u64>,
     /// The pager serves processes outside of the tree.
     serves_others: bool,
-    /// A signal that asks us to end while there is no command to give it to.
+    /// A signal that asked us to end while no command could receive it.
     interrupted: Option<i32>,
 }
 
@@ -263,7 +262,7 @@ impl Launcher {
         })
     }
 
-    /// Waits for the pager; a signal that asked to end instead is returned.
+    /// Waits until the pager is ready. If a signal asks to end instead, returns the signal.
     fn wait_until_ready(&mut self) -> Result<Option<i32>, Failure> {
         let deadline = Instant::now() + READY_TIMEOUT;
         while !self.ready {
@@ -296,7 +295,8 @@ impl Launcher {
         }
     }
 
-    /// Tells the pager that the command has ended, and waits for what it has to say to that.
+    /// Tells the pager that the command has ended, and waits for its statistics if they are
+    /// `wanted`.
     fn wait_for_stats(&mut self, change: Change, wanted: bool) -> Result<(), Failure> {
         let (code, signal) = match change {
             Change::Exited(code) => (Some(code), None),
@@ -360,8 +360,8 @@ impl Launcher {
         }
     }
 
-    /// Ends the pager, or leaves it with a guard if parts of the tree live on. Whether all have
-    /// ended.
+    /// Ends the pager, or leaves it with a guard if processes still need it. Returns whether the
+    /// pager is no longer needed.
     fn leave(mut self, plan: &Plan, socket_name: String) -> bool {
         if plan.advise && !self.tree().is_empty() {
             self.say("--advise: no advice is given, as processes of the run live on, and so does its recording");
@@ -382,16 +382,15 @@ impl Launcher {
             let signals = &plan.inherited.signals;
             let _ = process::spawn_sharing_descriptors(c"memfit-guard", signals, move || watch.run());
         }
-        // The pager shares these: with them it would hold the terminal and pipes of whoever started
-        // us.
+        // The pager shares these and would keep the terminal and pipes of our caller open.
         process::detach_standard(&[0, 1, 2]);
         std::mem::forget(self);
         false
     }
 
-    /// Whether the pager goes on for processes outside of the tree, which got the environment of
-    /// it. Those that are not paged are told by the pager to go on alone; it ends if there are no
-    /// others.
+    /// Whether the pager must serve on for paged processes outside of the tree, which inherited its
+    /// environment. The pager tells the others that are not paged to go on alone. If none is paged,
+    /// it ends.
     fn others_are_served(&mut self) -> bool {
         if self.pager_end.is_some() {
             return false;
@@ -406,7 +405,7 @@ impl Launcher {
         self.serves_others && self.pager_end.is_none()
     }
 
-    /// The living members of the tree. Mostly there is none, which costs little to see.
+    /// The living members of the tree. The usual case, no child, is checked first and cheaply.
     fn tree(&self) -> Vec<proctree::ProcStat> {
         let non_descendants = self.non_descendants();
         match proctree::own_children() {
@@ -425,7 +424,7 @@ impl Launcher {
             .collect()
     }
 
-    /// Fails, with the tree killed, when the pager cannot go on.
+    /// If the pager cannot go on, kills the tree and fails.
     fn check_pager(&mut self, what_happened: &str) -> Result<(), Failure> {
         let failure = match (self.failed.take(), self.pager_end) {
             (Some(failure), _) => failure,
@@ -445,7 +444,7 @@ impl Launcher {
             }
         };
         let survivors = self.kill_tree();
-        // The printer may hold lines that came before this one.
+        // Print the queued lines first: they are older than this failure.
         if let Some(messages) = self.messages.take() {
             messages.finish();
         }
@@ -456,7 +455,7 @@ impl Launcher {
         Err(Failure { code, message: format!("{message}; could not kill: {survivors}") })
     }
 
-    /// Kills all descendants but the pager; gives the names of those that do not die.
+    /// Kills all descendants but the pager; returns the names of those that do not die.
     fn kill_tree(&mut self) -> String {
         let non_descendants = self.non_descendants();
         let deadline = Instant::now() + KILL_TIMEOUT;
@@ -477,7 +476,7 @@ impl Launcher {
 }
 
 impl Drop for Launcher {
-    /// Whatever the way out, no pager stays behind without a tree.
+    /// On every way out, no pager outlives its tree.
     fn drop(&mut self) {
         if self.pager_end == Some(Change::Exited(0)) {
             return;
@@ -492,7 +491,7 @@ impl Drop for Launcher {
             match process::next_child_change() {
                 Some((pid, change)) if pid == self.pager && !matches!(change, Change::Stopped(_)) => return,
                 Some(_) => {}
-                // Its memory is being freed; SIGCHLD says when that is done.
+                // The kernel is freeing the pager's memory; SIGCHLD comes when that is done.
                 None => drop(process::wait_readable([self.signals.as_fd()], Some(Duration::from_millis(20)))),
             }
             while self.signals.next_signal().is_some() {}
@@ -502,7 +501,7 @@ impl Drop for Launcher {
 
 /// One turn of the main loop.
 impl Launcher {
-    /// Waits until something happens or the deadline is over, and handles all that has happened.
+    /// Waits for an event or the deadline, and handles all events that have arrived.
     fn step(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         process::wait_readable([self.socket.as_fd(), self.signals.as_fd()], timeout)
@@ -513,14 +512,14 @@ impl Launcher {
         while let Some((pid, change)) = process::next_child_change() {
             self.on_child(pid, change);
         }
-        // Last, so that the words of a pager which has just died are heard.
+        // Read packets last: a pager that has just died may have sent the reason.
         self.read_packets();
         Ok(())
     }
 
     fn on_child(&mut self, pid: Pid, change: Change) {
         if matches!(change, Change::Dumped(_)) && pid != self.pager {
-            // The kernel does not wait for a userfaultfd while it writes one.
+            // While the kernel writes a core dump it does not wait for a userfaultfd.
             self.say(&format!("the core dump of process {pid} has zeros where pages were paged out"));
         }
         if pid == self.pager {
@@ -542,7 +541,7 @@ impl Launcher {
     fn had_the_group(&mut self, signal: i32) -> bool {
         let had = self.signal_probe.as_ref().is_some_and(|signal_probe| signal_probe.has_seen(signal));
         if had {
-            // Another one for the next time; the old one is a child that ends.
+            // Start another probe for the next signal. The old one is a child that is about to end.
             self.other_children.extend(self.signal_probe.as_ref().map(SignalProbe::pid));
             self.signal_probe = SignalProbe::start().ok();
         }
@@ -554,15 +553,16 @@ impl Launcher {
         group(pid) == group(self.me)
     }
 
-    /// Stops when the command does, as the shell that waits for us watches us and not the command.
+    /// Stops the launcher when the command stops: the shell that waits for us watches the launcher,
+    /// not the command.
     ///
-    /// Only under a terminal, where somebody can continue the job: elsewhere the one who stopped
-    /// the command continues the command, and we would stay behind.
+    /// Only under a terminal, where a user can continue the job. Elsewhere the process that stopped
+    /// the command continues only the command, and the launcher would stay stopped.
     fn stop_with_command(&mut self, signal: i32) {
         let (Some(own), Some(command)) = (proctree::read_stat(self.me), self.command) else { return };
         let by_job_control = matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
-        // A shell as the command has a process group of its own, and stops itself with SIGSTOP for
-        // `suspend`.
+        // If the command is a shell, it has a process group of its own, and `suspend` stops it with
+        // SIGSTOP.
         let in_foreground =
             own.in_foreground() || proctree::read_stat(command).is_some_and(|stat| stat.in_foreground());
         if own.tty_nr != 0 && (by_job_control || in_foreground) {
@@ -580,11 +580,11 @@ impl Launcher {
         }
     }
 
-    /// Hands a signal on if it was meant for the command.
+    /// Forwards a signal if it was meant for the command.
     ///
-    /// What the terminal sends reaches its whole process group, the command included; so does what
-    /// somebody sends to the group, as `timeout` does: it is not meant to reach it twice. What a
-    /// member of the tree sends to us alone is not for the command, which may be the sender.
+    /// The terminal signals its whole process group, and so does a sender like `timeout`. The
+    /// command already has such a signal and must not get it twice. A signal that a member of the
+    /// tree sends to the launcher alone is not for the command, which may be the sender.
     fn on_signal(&mut self, arrived: Arrived) {
         let Arrived { signal, from_process, sender, value } = arrived;
         let (Some(command), None) = (self.command, self.command_end) else {
@@ -596,8 +596,8 @@ impl Launcher {
         match signal {
             libc::SIGCHLD => {}
             libc::SIGCONT => self.continue_command(),
-            // A terminal that is gone tells only the leader of its session, and the end of that one
-            // tells the others.
+            // When a terminal hangs up, the kernel signals only the leader of its session. The
+            // other processes get the signal when the leader ends.
             libc::SIGHUP if !from_process && process::leads_session() => {
                 let _ = process::send_signal(command, signal, None);
             }
@@ -628,7 +628,7 @@ impl Launcher {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => self.warn(&format!("a message of the pager is lost: {}", describe(&error))),
                 Ok(None) => {
-                    // It has closed its end, which it never does: it is not in order.
+                    // The pager never closes its end unless something is wrong with it.
                     if self.pager_end.is_none() {
                         let _ = process::send_signal(self.pager, libc::SIGKILL, None);
                     }
@@ -669,7 +669,7 @@ impl Launcher {
     }
 }
 
-/// A message lies in the packet, or, if it is large, in the memfd that came with it.
+/// A message is in the packet or, if it is large, in the memfd that came with it.
 fn decode(packet: seqpacket::Packet) -> io::Result<FromPager> {
     let Some(fd) = packet.fd else { return Ok(serde_json::from_slice(&packet.bytes)?) };
     let mut file = File::from(fd);

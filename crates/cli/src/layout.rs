@@ -5,8 +5,8 @@ use std::fmt::Write;
 /// Columns of the text.
 pub const WIDTH: usize = 80;
 
-/// Breaks a text at blanks so that it fits behind `indent` columns. Longer words stay whole: they
-/// may be copied.
+/// Breaks a text at blanks so that it fits behind `indent` columns. Longer words stay whole, so
+/// that users can copy them.
 #[must_use]
 pub fn wrapped(text: &str, indent: usize) -> String {
     let mut out = String::new();

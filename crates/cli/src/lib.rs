@@ -1,8 +1,8 @@
 //! The command line of memfit, one file per command.
 //!
-//! `run` resolves what was typed (`args`) into a plan (`run`, `size`, `swap`, `preload`, `output`),
-//! and the `launcher` executes it: it starts the pager and the command, and then waits, forwards
-//! and reports. `checks` knows what the kernel must offer; `doctor` prints it.
+//! `run` turns the options (`args`) into a plan, with `size_parsing`, `swap`, `preload` and
+//! `output`. The `launcher` executes it: it starts the pager and the command, then waits, forwards
+//! signals and reports. `checks` tests what the kernel must offer; `doctor` prints the results.
 //!
 //! It is a library so that the launcher can be tested with a pager that misbehaves on purpose.
 #![forbid(unsafe_code)]
@@ -41,7 +41,7 @@ pub type Serve = fn(Config) -> !;
 
 /// Everything behind `main`: parses the command line and gives the exit status.
 ///
-/// Must be called first of all: `run` notes the open descriptors and needs a single thread.
+/// Must be called before anything else: `run` notes the open descriptors and needs a single thread.
 #[must_use]
 pub fn main_with(serve: Serve) -> i32 {
     let inherited = match run::Inherited::note() {
@@ -86,7 +86,7 @@ fn tell(error: &clap::Error) -> i32 {
     error.exit_code()
 }
 
-/// Prints to standard output; a closed pipe is a success, as the reader has got what it wanted.
+/// Prints to standard output. A closed pipe counts as success: its reader has read enough.
 ///
 /// # Errors
 /// A failure when the text cannot be written.

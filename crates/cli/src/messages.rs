@@ -1,24 +1,25 @@
 //! Lines on standard error while the command runs.
 //!
-//! They are written by a thread of their own: a terminal or pipe whose lock is held by a program
-//! that waits for an evicted page blocks its writers, and the main loop must never wait for the
-//! programs it guards. Lines are bounded in rate and in number; what is left out is counted.
+//! A thread of its own prints them. A program that waits for an evicted page can hold the lock of
+//! the terminal or pipe and so block all writers, and the main loop must never wait for the
+//! programs that it guards. Rate and number of lines are limited; lines that are left out are
+//! counted.
 
 use memfit_os::process::write_stderr;
 use std::sync::mpsc::{sync_channel, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Lines that may come at once.
+/// Lines that may be printed at once.
 const BURST_LINES: f64 = 20.0;
-/// Lines a second after that.
+/// Lines per second after that.
 const LINES_PER_SECOND: f64 = 1.0;
-/// Lines that wait for a slow terminal.
+/// Lines queued for a slow terminal.
 const QUEUE_LINES: usize = 64;
 /// How long the end of the program waits for a slow terminal.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A bucket that fills with time: how many lines may be printed.
+/// A token bucket: how many lines may be printed now.
 #[derive(Debug)]
 struct Bucket {
     lines: f64,
@@ -42,7 +43,7 @@ impl Bucket {
     }
 }
 
-/// Prints lines without ever making its caller wait.
+/// Prints lines without ever blocking its caller.
 pub struct Messages {
     bucket: Bucket,
     left_out: u64,
@@ -51,7 +52,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Starts the printer. If no thread can be had nothing is printed.
+    /// Starts the printer. If its thread cannot be started, nothing is printed.
     #[must_use]
     pub fn start() -> Self {
         let (sender, receiver) = sync_channel::<String>(QUEUE_LINES);
@@ -60,7 +61,7 @@ impl Messages {
         Self { bucket: Bucket::new(Instant::now()), left_out: 0, sender: Some(sender), printer }
     }
 
-    /// A warning: may be left out when there are too many.
+    /// A warning; left out when there are too many.
     pub fn warn(&mut self, text: &str) {
         if self.bucket.take(Instant::now()) {
             self.say(text);
@@ -69,7 +70,7 @@ impl Messages {
         }
     }
 
-    /// A line that is not subject to the rate.
+    /// A line without rate limit.
     pub fn say(&mut self, text: &str) {
         let line = format!("memfit: {}\n", one_line(text));
         match self.sender.as_ref().map(|sender| sender.try_send(line)) {
@@ -78,8 +79,7 @@ impl Messages {
         }
     }
 
-    /// Prints what is queued and ends the printer; true when it has ended, so that this process has
-    /// one thread less.
+    /// Prints the queued lines and ends the printer. Returns whether its thread has ended.
     pub fn finish(mut self) -> bool {
         if self.left_out > 0 {
             let text = format!("{} more messages were left out", self.left_out);

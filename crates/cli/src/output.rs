@@ -7,14 +7,14 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file to be written at the end of a run, made sure of at its start.
+/// A file that is written at the end of a run; the start checks that it can be written.
 ///
 /// A regular file is written beside its final place and renamed. Anything else that already exists
 /// (a terminal, a pipe, `/dev/null`) is written directly, as it cannot be replaced.
 #[derive(Debug)]
 pub struct OutputFile {
     target: PathBuf,
-    /// The temporary file, removed when it was not renamed.
+    /// The temporary file, removed unless it was renamed.
     temporary: Option<PathBuf>,
     file: File,
 }
@@ -23,7 +23,7 @@ impl OutputFile {
     /// Opens it; `option` is named in messages.
     ///
     /// # Errors
-    /// When it could not be written at the end.
+    /// When the file cannot be written.
     pub fn open(option: &str, path: &Path) -> Result<Self, Failure> {
         no_dash(option, path)?;
         Self::try_open(path).map_err(|error| refused(option, path, &error))
@@ -38,7 +38,7 @@ impl OutputFile {
             let file = OpenOptions::new().write(true).open(path)?;
             return Ok(Self { target: path.to_owned(), temporary: None, file });
         }
-        // A link keeps being one: the file that it names is replaced.
+        // A symbolic link stays one: the file that it names is replaced.
         let target = if existing.is_ok() { path.canonicalize()? } else { path.to_owned() };
         let name = target.file_name().ok_or_else(|| io::Error::other("it has no file name"))?;
         let mut hidden = std::ffi::OsString::from(".");
@@ -49,10 +49,10 @@ impl OutputFile {
         Ok(Self { target, temporary: Some(temporary), file })
     }
 
-    /// Writes the contents and puts the file in its place.
+    /// Writes the contents and renames the file to its final path.
     ///
     /// # Errors
-    /// When that fails; nothing is left then.
+    /// When that fails; no file is left then.
     pub fn finish(mut self, contents: &[u8]) -> Result<(), Failure> {
         match self.file.write_all(contents) {
             Ok(()) => self.place(),
@@ -60,20 +60,20 @@ impl OutputFile {
         }
     }
 
-    /// Its place at the end.
+    /// The final path.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Where contents that are too large for memory go, piece by piece.
+    /// For contents that are too large for memory: write them here in pieces.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Puts the file with all that was written to it in its place.
+    /// Renames the file, with all that was written to it, to its final path.
     ///
     /// # Errors
-    /// When that fails; nothing is left then.
+    /// When that fails; no file is left then.
     pub fn place(mut self) -> Result<(), Failure> {
         let Some(temporary) = self.temporary.take() else { return Ok(()) };
         fs::rename(&temporary, &self.target).map_err(|error| {
@@ -88,12 +88,12 @@ impl OutputFile {
     }
 }
 
-/// A file that is written during the run, and is of use also when that ends early. What it held is
-/// gone.
+/// A file that is written during the run and is useful even if the run ends early. Opening it
+/// truncates an existing file.
 #[derive(Debug)]
 pub struct RecordFile {
     file: Option<File>,
-    /// The file if it is new: removed when there was no run.
+    /// Path of the file if we made it: removed if the run never begins.
     new: Option<PathBuf>,
 }
 
@@ -111,11 +111,11 @@ impl RecordFile {
         Ok(Self { file: Some(file), new: is_new.then(|| path.to_owned()) })
     }
 
-    /// A file for ourselves, without a name or soon without one: it is gone when nobody has it
-    /// open, however we end. And another handle of it.
+    /// An unlinked temporary file, and another handle of it. The kernel frees it when the last
+    /// handle closes, however memfit ends.
     ///
     /// # Errors
-    /// When the directory for temporary files takes none.
+    /// When no file can be made in the directory for temporary files.
     pub fn nameless(option: &str) -> Result<(Self, File), Failure> {
         let directory = std::env::temp_dir();
         let without_name =
@@ -135,7 +135,7 @@ impl RecordFile {
         Ok((Self { file: Some(to_write), new: None }, to_read))
     }
 
-    /// Hands the file over to who writes it.
+    /// Hands the file over to its writer.
     pub fn take(&mut self) -> Option<File> {
         self.file.take()
     }
@@ -154,8 +154,7 @@ impl Drop for RecordFile {
     }
 }
 
-/// Standard output, where an option knows it, is not opened: the others shall not make a file of
-/// that name.
+/// Refuses `-`: an option that cannot write to standard output must not make a file of that name.
 fn no_dash(option: &str, path: &Path) -> Result<(), Failure> {
     match path.as_os_str() == "-" {
         true => Err(Failure::usage(format!(

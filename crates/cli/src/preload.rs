@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 /// File name of the stub.
 pub const FILE_NAME: &str = "libmemfit.so";
-/// Overrides where the stub is.
+/// Overrides the path of the stub.
 pub const STUB_VARIABLE: &str = "MEMFIT_STUB";
 /// Tells the stub where its pager listens (abstract socket name without the NUL).
 pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
-/// Tells the stub where its pager listens for programs in other network namespaces (a directory
-/// that may come to be).
+/// Tells the stub where its pager listens for programs in other network namespaces (a directory,
+/// which the pager makes only when it needs it).
 pub const FALLBACK_VARIABLE: &str = "MEMFIT_PLACE";
-/// Tells the stub that the scheme pages clean pages of files.
+/// Tells the stub that the scheme evicts clean pages of files.
 pub const FILES_VARIABLE: &str = "MEMFIT_FILES";
-/// Tells the stub to begin with its thread.
+/// Tells the stub to start its thread at once.
 pub const THREAD_VARIABLE: &str = "MEMFIT_THREAD";
 /// Tells the command which launcher it runs under.
 pub const PID_VARIABLE: &str = "MEMFIT_PID";
@@ -28,7 +28,7 @@ const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// from there.
 ///
 /// # Errors
-/// When none of these can be read, or the loader could not be told its path.
+/// When none of these can be read, or the dynamic loader cannot take its path.
 pub fn find_stub() -> Result<PathBuf, Failure> {
     let places = match env::var_os(STUB_VARIABLE) {
         Some(path) => vec![PathBuf::from(path)],
@@ -78,7 +78,7 @@ pub fn environment(stub: &Path, set: &[(&str, OsString)]) -> Vec<(OsString, OsSt
     all
 }
 
-/// The stub, then what was preloaded anyway; the stub is never listed twice.
+/// The stub, then what was already preloaded. The stub is never listed twice.
 fn preload_value(stub: &Path, existing: Option<OsString>) -> OsString {
     let existing = existing.unwrap_or_default();
     let others = existing

@@ -1,4 +1,4 @@
-//! `memfit run`: from what was typed to what it means, checked before anything starts.
+//! `memfit run`: turns the options into a plan and checks it before anything starts.
 
 use crate::advise::AtEnd;
 use crate::args::RunArgs;
@@ -20,20 +20,20 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-/// The smallest budget that is tried, bytes: staging, the pager's own memory and a program's loader
-/// need most of it.
+/// The smallest accepted budget, bytes. Staging, the pager's own memory and the program's loader
+/// use most of it.
 pub const BUDGET_MIN_BYTES: u64 = 16 << 20;
-/// Most of the time that faults on sampled pages take, percent, if nothing else is asked for; and
-/// if advice is: that wants more of them.
+/// Default limit of the time that page faults on sampled pages may take, percent: with
+/// `--record-access`, and with `--advise`, which needs more samples.
 const ACCESS_PERCENT: u32 = 5;
 const ADVICE_PERCENT: u32 = 20;
-/// Share of a control group's limit that is taken by default: the rest is for page tables, files
-/// and the kernel.
+/// Default budget, percent of the control group's limit. The rest is for page tables, files and the
+/// kernel.
 const CGROUP_PERCENT: u64 = 90;
-/// Share of RAM that is taken by default: the rest is for everybody else.
+/// Default budget, percent of RAM. The rest is for other programs.
 const RAM_PERCENT: u64 = 75;
 
-/// What this process got from its parent and has to hand on.
+/// What this process inherited from its parent and hands on to the command.
 pub struct Inherited {
     /// Mask and dispositions.
     pub signals: InheritedSignals,
@@ -42,7 +42,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Notes it; to be called first of all.
+    /// Reads it; must be called before anything else.
     ///
     /// # Errors
     /// When the system calls fail.
@@ -55,7 +55,7 @@ impl Inherited {
 /// Runs the command and gives its exit status.
 ///
 /// # Errors
-/// When it could not be run, or the run had to be ended.
+/// When the command could not be run, or the run had to be ended.
 pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Failure> {
     let budget = Budget::choose(args.memory)?;
     let swap_size = swap_size(args, budget.base_bytes)?;
@@ -112,7 +112,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         serve,
     })?;
     if let Some(advice) = advice.filter(|_| ended.wholly) {
-        // It can take a while, and nobody is left to hand signals on to.
+        // Advice can take a while, and no command is left to forward signals to.
         signals.restore_mask();
         advice.tell(ended.peak);
     }
@@ -123,9 +123,9 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
 #[derive(Debug, PartialEq, Eq)]
 struct Budget {
     bytes: u64,
-    /// What 100 % are.
+    /// What 100 % means, bytes.
     base_bytes: u64,
-    /// Name of the base, for people.
+    /// Name of the base, for messages.
     base: String,
 }
 
@@ -205,7 +205,7 @@ fn note(args: &RunArgs, text: &str) {
     }
 }
 
-/// A warning, also with --quiet: somebody waits for that file.
+/// Warns, also with --quiet: the user expects that file.
 fn tell_not_recorded(args: &RunArgs, why: &str) {
     if let Some(path) = &args.record {
         eprintln!("memfit: --record {}: nothing is recorded: {why}", path.display());
@@ -242,16 +242,16 @@ fn outer_run_lives() -> bool {
     let Some(name) = env::var(SOCKET_VARIABLE).ok().filter(|name| !name.is_empty()) else { return false };
     let lives = |connected: io::Result<_>| match connected {
         Ok(_) => true,
-        // Its queue is full: it lives.
+        // The pager's queue is full: it lives.
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
     };
-    // In another network namespace its name is unknown.
+    // In another network namespace the abstract name is unknown.
     let by_path = || env::var_os(FALLBACK_VARIABLE).map(|place| seqpacket::connect_at(&Path::new(&place).join("s")));
     lives(seqpacket::connect_abstract(&name)) || by_path().is_some_and(lives)
 }
 
-/// Our environment, in which the stub is preloaded even if somebody between the outer run and us
-/// took it out.
+/// Our environment with the stub preloaded, even if a process between the outer run and this one
+/// removed it.
 fn env_with_stub() -> Vec<(OsString, OsString)> {
     match preload::find_stub() {
         Ok(stub) => preload::environment(&stub, &[]),

@@ -1,4 +1,4 @@
-//! `memfit schemes`: what can be chosen, from the tables of the core.
+//! `memfit schemes`: lists the presets, choices and numbers in the tables of the core.
 
 use crate::args::SchemesArgs;
 use crate::errors::Failure;

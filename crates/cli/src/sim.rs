@@ -1,4 +1,4 @@
-//! `memfit sim`: recorded runs and made-up programs under any scheme, in any budget.
+//! `memfit sim`: recorded runs and generated programs under any scheme, in any budget.
 
 pub mod contents;
 pub mod curve;
@@ -26,24 +26,24 @@ use table::Row;
 
 /// Size of the swap tier if none is given: more than any workload here has.
 pub const SWAP_BYTES: u64 = 16 << 30;
-/// Budget of a workload that was not recorded, percent of what it needs.
+/// Budget of a generated workload, percent of what it needs.
 const BUDGET_PERCENT: f64 = 50.0;
 /// Smallest budget that is simulated, bytes: staging alone takes 256 KiB.
 pub const BUDGET_MIN: u64 = 1 << 20;
-/// Budgets of a curve at first, in steps of a tenth of what the workload needs: watermarks and
-/// metadata take some more.
+/// First budgets of a curve, in steps of a tenth of what the workload needs. They exceed it,
+/// because watermarks and metadata take memory too.
 pub const CURVE_STEPS: u64 = 12;
-/// Budgets tried between two of them, and how often that is done: at the end they differ by a 36th
-/// of a step.
+/// Parts into which each round divides the interval around the answer, and rounds: the result is
+/// exact to a 36th of a first step.
 pub const CLOSER_STEPS: u64 = 6;
-/// See above.
+/// See [`CLOSER_STEPS`].
 pub const CLOSER_ROUNDS: usize = 2;
-/// In place of the name of a scheme: plain LRU.
+/// Stands for plain LRU in place of the name of a scheme.
 const LRU: &str = "lru";
 /// Most rows of a sweep.
 const ROWS_MAX: usize = 100_000;
 
-/// Simulates what was asked for.
+/// Runs the simulations and writes their results.
 ///
 /// # Errors
 /// When the command line is wrong, or a recording cannot be used.
@@ -169,7 +169,7 @@ fn combinations(sets: &[String]) -> Result<Vec<Vec<String>>, Failure> {
     Ok(all)
 }
 
-/// A setup, and how it is called.
+/// A setup, and its names in the results.
 struct Called {
     setup: Setup,
     scheme: String,
@@ -184,7 +184,7 @@ impl Called {
     }
 }
 
-/// All that is the same for each workload.
+/// What all workloads share.
 struct Sim<'a> {
     args: &'a SimArgs,
     sets: Vec<Vec<String>>,
@@ -199,7 +199,7 @@ impl Sim<'_> {
         let args = self.args;
         let wanted = args.memory.is_empty() || args.memory.iter().any(|size| matches!(size, Size::Percent(_)));
         let Sim { costs, device, swap_bytes, progress, .. } = self;
-        // It runs twice if its size is asked for, or how far it is.
+        // A generated workload runs twice if its footprint or its progress is wanted.
         let size = wanted || args.report.is_some() || progress.is_shown();
         Known::look(name, costs, device, *swap_bytes, size, progress)
     }
@@ -216,7 +216,7 @@ impl Sim<'_> {
         }
     }
 
-    /// Of which pages the touches are told, and what share of all that is.
+    /// The sample whose touches are simulated, and its share of all pages.
     fn sample<'a>(&self, known: &'a Known) -> Result<(Option<Sample<'a>>, f64), Failure> {
         let simulated = self.residents(known)? == Residents::Simulated;
         Ok(match &known.recorded {
@@ -227,7 +227,7 @@ impl Sim<'_> {
         })
     }
 
-    /// Says what a recording cannot tell.
+    /// Warns about what a recording cannot tell.
     fn warn(&self, known: &Known) -> Result<(), Failure> {
         let simulated = self.residents(known)? == Residents::Simulated;
         match &known.recorded {
@@ -267,7 +267,7 @@ impl Sim<'_> {
         }
     }
 
-    /// Every scheme with all that is to be set in it, in every budget.
+    /// Every scheme with each combination of settings, in every budget.
     fn setups(&self, known: &Known) -> Result<Vec<Called>, Failure> {
         let (residents, budgets) = (self.residents(known)?, self.budgets(known)?);
         let (_, rate) = self.sample(known)?;
@@ -307,7 +307,7 @@ impl Sim<'_> {
         Ok(all)
     }
 
-    /// What simulating these takes: of the schemes, and of plain LRU.
+    /// The work of these simulations: of the schemes, and of plain LRU.
     fn parts(known: &Known, called: &[Called]) -> [Part; 2] {
         [false, true].map(|at_once| {
             let simulations = called.iter().filter(|called| called.lru == at_once).count() as u64;
@@ -322,7 +322,7 @@ impl Sim<'_> {
         }
     }
 
-    /// What looking more closely takes at most.
+    /// The most work that the closer search can take.
     fn closer_at_most(known: &Known, called: &[Called]) -> Part {
         let mut names: Vec<String> = called.iter().map(Called::label).collect();
         names.sort_unstable();
@@ -348,7 +348,7 @@ impl Sim<'_> {
         }
         let mut curve = None;
         if called.iter().any(|called| called.lru) {
-            // All sizes at once, in a run of its own.
+            // One run of its own gives all sizes.
             let mut source = open(&known.source, computing, only)?;
             let seen = lru(&mut *source, &mut |far| progress.show(&known.name, plain_lru, far));
             curve = Some(seen.map_err(|error| failed(&known.name, &error))?);
@@ -371,7 +371,7 @@ impl Sim<'_> {
         Ok(called.iter().zip(outcomes).map(row).collect())
     }
 
-    /// Looks more closely where the bound is crossed.
+    /// Simulates more budgets where the bound is crossed.
     fn closer(
         &self,
         known: &Known,
@@ -394,7 +394,7 @@ impl Sim<'_> {
             if more.is_empty() {
                 break;
             }
-            // What was planned for it becomes known.
+            // The actual work replaces the planned one.
             let planned = Part { simulations: more.len() as u64, ..spare };
             spare.simulations -= planned.simulations;
             self.progress.give_up(planned);
@@ -409,11 +409,11 @@ impl Sim<'_> {
     }
 }
 
-/// Hits and misses in terms of what a machine counts.
+/// Converts the hits and misses of plain LRU into an outcome.
 fn plain(hits: Hits, rate: f64) -> Outcome {
     let mut outcome = Outcome::default();
     outcome.tally.touches = hits.touches;
-    // From where they came is nothing that it knows.
+    // LRU does not know the source of a refault.
     outcome.tally.faults = BySource { zero: hits.cold, swap: hits.misses(), ..BySource::default() };
     outcome.tally = outcome.tally.times(1.0 / rate);
     outcome

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What may be written for a size, for messages.
+/// The allowed forms of a size, for messages.
 pub const ALLOWED: &str =
     "a number with K, M, G or T (powers of 1024) such as 512M or 1.5G, or a percentage such as 50%";
 
@@ -11,7 +11,8 @@ pub const ALLOWED: &str =
 pub enum Size {
     /// That many bytes.
     Bytes(u64),
-    /// A share of the memory that can be had, 0 < percent <= 100.
+    /// A share of a base, percent: more than 0, at most 100 ([`parse`]) or 10000
+    /// ([`parse_of_need`]).
     Percent(f64),
 }
 
@@ -46,7 +47,7 @@ pub fn parse(text: &str) -> Result<Size, String> {
     }
 }
 
-/// The same, where a percentage may be more than 100: of what a program needs.
+/// As [`parse`], for a percentage of what a program needs, which may exceed 100.
 ///
 /// # Errors
 /// As [`parse`].

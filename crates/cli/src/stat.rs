@@ -9,11 +9,11 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Prints all trees; 0 also when there is none.
+/// Prints all trees; returns 0 even when there is none.
 ///
 /// # Errors
-/// When trees cannot be listed or nothing can be printed. A single tree that does not answer is
-/// told on standard error and gives exit status 1.
+/// When trees cannot be listed or nothing can be printed. A tree that does not answer is reported
+/// on standard error and gives exit status 1.
 pub fn run(args: &StatArgs) -> Result<i32, Failure> {
     let mut answers = Vec::new();
     let mut code = 0;
@@ -57,7 +57,7 @@ fn table(trees: &[(String, Value)]) -> String {
     aligned(&rows, commands)
 }
 
-/// Numbers to the right, and a text behind them.
+/// Rows of right-aligned numbers, each with a text behind them.
 fn aligned<const N: usize>(rows: &[[String; N]], texts: impl Iterator<Item = String>) -> String {
     let widths: Vec<usize> = (0..N).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
     let mut out = String::new();

@@ -9,11 +9,11 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What follows a swap tier in RAM.
+/// The end of a message about a swap tier in RAM.
 const IN_RAM_ADVICE: &str = "pages put there would stay in RAM and save nothing; name a directory on a disk, such as \
                              /var/tmp, or use --swap none";
 
-/// The choice for people.
+/// The choice as text.
 #[must_use]
 pub fn place_names(choice: &SwapChoice) -> String {
     match choice {
@@ -51,7 +51,7 @@ pub fn choose(options: &[PathBuf], overwrite: bool) -> Result<SwapChoice, Failur
     Ok(SwapChoice::Paths(paths))
 }
 
-/// What to say about a place that is not on this machine.
+/// The note about a place on a remote file system.
 pub fn remote(path: &Path) -> Option<String> {
     let system = probe::file_system(path).ok().filter(|system| system.remote)?;
     Some(format!(
@@ -104,14 +104,14 @@ fn check(path: &Path, overwrite: bool) -> Result<(), String> {
             "it holds {what}, which memfit would overwrite; empty it first, mark it with mkswap, or say --swap-overwrite"
         ));
     }
-    // A place that cannot be written is the pager's business; without a mark it is judged anew the
-    // next time.
+    // Ignore an error: the pager reports a place that cannot be written, and without a mark the
+    // next run checks the place again.
     let _ = mark(&file);
     Ok(())
 }
 
-/// At the start of what memfit has overwritten before, and may overwrite again. The pager leaves
-/// the first page alone.
+/// The mark at the start of a place that memfit may overwrite again. The pager does not use the
+/// first page.
 const MARK: &[u8] = b"memfit swap tier\n";
 
 /// Marks a place as one of memfit's, unless it has a mark.
@@ -123,11 +123,11 @@ fn mark(file: &File) -> io::Result<()> {
     }
 }
 
-/// Bytes at both ends of a file or device that are looked at. Of the signatures that libblkid knows
-/// all but a few lie there.
+/// Bytes that are examined at each end of a file or device. Nearly all signatures that libblkid
+/// knows lie there.
 const LOOKED_AT: u64 = 1 << 20;
 
-/// What a file or device holds; `None` if that is nothing, a swap area, or what a run has left.
+/// What a file or device holds; `None` if it is empty, a swap area, or a tier of an earlier run.
 fn contents(mut file: &File, path: &Path, device: bool) -> io::Result<Option<String>> {
     let bytes = file.seek(SeekFrom::End(0))?;
     let mut read = |from: u64| -> io::Result<Vec<u8>> {
@@ -152,17 +152,17 @@ fn contents(mut file: &File, path: &Path, device: bool) -> io::Result<Option<Str
     Ok((holds_data(&start) || holds_data(&end)).then(|| "data".to_owned()))
 }
 
-/// What libblkid makes of a place.
+/// What libblkid recognises at a place.
 enum Signature {
-    /// It recognises nothing.
+    /// Nothing.
     None,
     /// The name of a file system, a member of an array, a partition table.
     Known(String),
-    /// It cannot be asked.
+    /// blkid could not be run, or failed.
     Unknown,
 }
 
-/// Asks blkid, which looks at the contents and not at what was known before (-p).
+/// Asks blkid, which reads the contents and ignores its cache (-p).
 fn signature(path: &Path) -> Signature {
     let tools = ["blkid", "/usr/sbin/blkid", "/sbin/blkid"];
     let asked = tools.iter().find_map(|tool| Command::new(tool).args(["-p", "-o", "export"]).arg(path).output().ok());
@@ -172,7 +172,7 @@ fn signature(path: &Path) -> Signature {
     match answer.status.code() {
         Some(0) => match value("TYPE=").or_else(|| value("PTTYPE=")) {
             Some(name) => Signature::Known(name),
-            // A device has other properties as well.
+            // blkid prints other properties of a device as well.
             None => Signature::None,
         },
         Some(2) => Signature::None,

@@ -1,12 +1,11 @@
-//! The running trees of this user, and what their pagers tell.
+//! The running trees of this user, and the statistics that their pagers report.
 //!
 //! A tree is found by the abstract socket of its pager, `memfit-<uid>-<pid of the
-//! launcher>-<random>`. The pager gets one packet, `{"stat":1}`, and answers with one: the keys of
-//! `--stats` as far as they are known while it runs, and `now` (like `peak`, at this moment).
+//! launcher>-<random>`. The client sends one packet, `{"stat":1}`, and the pager answers with one:
+//! the keys of `--stats` that are known while it runs, and `now` (like `peak`, at this moment).
 //! `{"stat":1,"brief":true}` leaves out what costs the pager time in proportion to the size of the
-//! tree: `now.pages`, and the processes that have ended. Where an answer would not fit into a
-//! packet, `processes` has the largest running ones, and `processes_left_out` says how many others
-//! run.
+//! tree: `now.pages`, and the processes that have ended. If an answer would not fit into a packet,
+//! `processes` has the largest running ones, and `processes_left_out` says how many others run.
 
 use crate::errors::Failure;
 use memfit_os::{process, seqpacket};
@@ -18,12 +17,12 @@ use std::time::Duration;
 /// How long a pager may take to answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is asked.
+/// A request to a pager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
     /// Everything.
     All,
-    /// What is cheap to tell: for those who ask again and again.
+    /// Only what costs the pager little: for clients that ask repeatedly.
     Brief,
 }
 
@@ -36,7 +35,7 @@ impl Question {
     }
 }
 
-/// A tree that was running when it was looked for.
+/// A tree that was running when it was listed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tree {
     socket_name: String,
@@ -54,14 +53,14 @@ pub fn running() -> Result<Vec<Tree>, Failure> {
 }
 
 impl Tree {
-    /// Process number of the launcher, by which a tree is named.
+    /// Process number of the launcher, which names the tree.
     #[must_use]
     pub fn pid(&self) -> &str {
         self.socket_name.split('-').nth(2).unwrap_or("?")
     }
 
-    /// Asks; the answer can be read from the socket when it comes. `None` when the tree has ended,
-    /// or the socket belongs to somebody else.
+    /// Sends a request; the answer will come on the returned socket. `None` when the tree has
+    /// ended, or another user owns the socket.
     ///
     /// # Errors
     /// As the system calls give them.
@@ -70,7 +69,7 @@ impl Tree {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             other => other?,
         };
-        // Anybody can take such a name; only our own user's answers count.
+        // Any user can bind such a name: only answers of our own user count.
         if seqpacket::peer(socket.as_fd())?.0 != process::effective_uid() {
             return Ok(None);
         }
@@ -93,7 +92,7 @@ impl Tree {
     }
 }
 
-/// Reads the answer once the socket is readable; `None` when the tree ended instead.
+/// Reads the answer once the socket is readable; `None` if the tree has ended instead.
 ///
 /// # Errors
 /// As `recvmsg` gives them, and when it is no JSON.
@@ -106,7 +105,7 @@ pub fn receive(socket: &OwnedFd) -> io::Result<Option<Value>> {
 
 fn answer(packet: Option<seqpacket::Packet>) -> io::Result<Option<Value>> {
     let parsed = |packet: seqpacket::Packet| match serde_json::from_slice(&packet.bytes) {
-        // The word that turns away: every other answer is JSON.
+        // A pager without free descriptors answers with a word instead of JSON.
         Err(_) if !packet.bytes.starts_with(b"{") => {
             Err(io::Error::other("it has no descriptor left: raise ulimit -n"))
         }
@@ -115,7 +114,7 @@ fn answer(packet: Option<seqpacket::Packet>) -> io::Result<Option<Value>> {
     packet.map(parsed).transpose()
 }
 
-/// The pager ended with our question unread.
+/// The pager ended before it read our request.
 fn ended(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }

@@ -27,7 +27,7 @@ fn main() {
         // SAFETY: the defaults, before there is another thread.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    // As a test harness of Rust is asked, by cargo-nextest or by hand.
+    // Options as a Rust test harness gets them, from cargo-nextest or by hand.
     let words: Vec<String> = std::env::args().skip(1).collect();
     let has = |option: &str| words.iter().any(|word| word == option);
     let filter = words.iter().find(|word| !word.starts_with('-') && *word != "terse").map_or("", String::as_str);
@@ -237,7 +237,7 @@ fn large_statistics_come_by_memfd() {
     let (code, _, err) = shell("large", &["-q", "--stats", &file], "true");
     assert_eq!((code, err.as_str()), (Some(0), ""));
     assert!(fs::metadata(&file).unwrap().len() > 1 << 20);
-    // A report needs no more than that.
+    // A report needs only these statistics.
     let (code, _, err) = shell("large", &["-q", "--report", &file], "true");
     assert_eq!((code, err.as_str()), (Some(0), ""));
     assert!(fs::read_to_string(&file).unwrap().contains("gave no samples"));
@@ -271,7 +271,8 @@ fn pager_death_kills_the_tree() {
     assert_eq!(code, Some(1));
     assert!(err.contains("memfit: the pager died (exit status 9); the command and all that it started were killed"));
     assert!(!alive(&out));
-    // Killed from outside it is the same; the whole of it is gone when the launcher returns.
+    // The same if the pager is killed from outside; the whole tree is gone when the launcher
+    // returns.
     let mut run =
         memfit("good", &["run", "--", "sh", "-c", "trap '' TERM; sleep 100 & echo $!; wait"]).spawn().unwrap();
     let sleeper = first_line(&mut run);
@@ -292,7 +293,7 @@ fn pager_end_after_the_command() {
     // With nothing left to serve, the status of the command counts.
     assert_eq!(shell("leaves", &[], "exit 6").0, Some(6));
     assert_eq!(shell("dies-after", &[], "exit 6").0, Some(6));
-    // An orderly end spares those that were never managed, a death does not.
+    // An orderly end spares processes that were never managed, a death does not.
     let (code, pid, _) = shell("leaves", &[], "sleep 100 >/dev/null 2>&1 & echo $!; exit 6");
     assert_eq!(code, Some(6));
     assert!(alive(&pid));
@@ -311,7 +312,7 @@ fn warnings_are_bounded() {
 }
 
 fn signals_reach_the_command_once() {
-    // What comes a second time comes soon, if at all.
+    // A second signal, if there is one, comes soon.
     let count = "n=0; trap 'n=$((n+1)); echo got' USR1 TERM INT HUP WINCH; trap 'exit $n' USR2; echo go; \
                  while :; do sleep 0.01; done";
     for signal in [libc::SIGUSR1, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGWINCH] {
@@ -330,7 +331,7 @@ fn signals_reach_the_command_once() {
     assert_eq!(run.wait().unwrap().code(), Some(128 + 15));
 }
 
-/// The command has those already; one that has left the group has them from us alone.
+/// The command already has those signals, or gets them from the launcher if it left the group.
 fn signals_to_the_group_arrive_once() {
     let count = "n=0; trap 'n=$((n+1)); echo got' USR1 TERM INT HUP; trap 'exit $n' WINCH; echo go; while :; do sleep 0.01; done";
     // A shell with job control gives its jobs, not itself, another group: python becomes the leader
@@ -347,7 +348,7 @@ fn signals_to_the_group_arrive_once() {
                 // SAFETY: signals the group of our own child, which has not been waited for.
                 assert_eq!(unsafe { libc::kill(-(run.id() as i32), signal) }, 0);
                 assert_eq!(lines.next().unwrap().unwrap(), "got", "{context}");
-                // The launcher may be later than the command.
+                // The launcher may get the signal later than the command.
                 std::thread::sleep(Duration::from_millis(50));
             }
             process::send_signal(run.id() as i32, libc::SIGWINCH, None).unwrap();
@@ -356,8 +357,8 @@ fn signals_to_the_group_arrive_once() {
     }
 }
 
-/// As timeout(1) does: it tells its child and then its whole group, so that the command has the
-/// second one directly.
+/// As timeout(1) does: it signals its child and then its whole group, so the command gets the
+/// second signal directly.
 fn timeout_of_the_group() {
     let script = "trap 'echo got' TERM; echo go; n=0; while [ $n -lt 20 ]; do sleep 0.05; n=$((n+1)); done";
     let mut run = memfit("good", &["run", "-q", "--", "sh", "-c", script]).process_group(0).spawn().unwrap();
@@ -390,8 +391,7 @@ fn inherited_state() {
     assert_eq!(managed.lines().take(2).collect::<Vec<_>>(), plain.lines().take(2).collect::<Vec<_>>());
     assert_eq!(managed.lines().last(), Some("3"), "MEMFIT_SOCKET, MEMFIT_PID and this test's MEMFIT_STUB");
 
-    // What the parent ignores stays ignored; the pipe is the one that Rust's runtime interferes
-    // with.
+    // Signals that the parent ignores stay ignored; SIGPIPE is the one that Rust's runtime changes.
     let mut command = Command::new("env");
     command.args(["--ignore-signal=PIPE,HUP,CHLD"]).arg(std::env::current_exe().unwrap());
     command.args(["run", "-q", "--", "grep", "SigIgn", "/proc/self/status"]);
@@ -451,7 +451,7 @@ fn descendants_live_on() {
     process::send_signal(pid.trim().parse().unwrap(), libc::SIGKILL, None).unwrap();
 }
 
-/// The fake pager serves for ever; end those that were left.
+/// The fake pager serves for ever: kill those that are left.
 fn clean_up() {
     let exe = std::env::current_exe().unwrap();
     for process in memfit_os::proctree::snapshot().unwrap() {
@@ -474,7 +474,7 @@ fn guard_outlives_the_launcher() {
     };
     assert!(alive(&pid));
     let pager = helper("memfit-pager").unwrap();
-    // It takes its name itself.
+    // The guard sets its process name itself.
     eventually("the guard watches", || helper("memfit-guard").is_some());
     assert!(memfit_os::proctree::kill_exactly(&pager));
     eventually("the guard kills the rest of the tree", || !alive(&pid));
@@ -512,7 +512,7 @@ fn stat_asks_the_pager() {
     let mut run = memfit("stat", &["run", "-q", "--", "sh", "-c", "echo go; exec sleep 100"]).spawn().unwrap();
     first_line(&mut run);
     let (code, out, err) = output(&mut memfit("stat", &["stat"]));
-    // Others of this user may run trees meanwhile, and those may not answer.
+    // Other runs of this user may exist meanwhile, and their pagers may not answer.
     let silent = err.lines().filter(|line| line.contains(" does not answer") && !line.contains(&run.id().to_string()));
     assert_eq!((code, err.lines().count()), (Some(i32::from(!err.is_empty())), silent.count()), "{err}");
     let line = out.lines().find(|line| line.contains(&run.id().to_string())).unwrap();

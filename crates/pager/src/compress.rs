@@ -95,6 +95,7 @@ impl Compressor {
         drop(state);
         let Some(segment) = segment else { return Placed::Nothing };
         // A codec works on a copy: the program could change its shared segment meanwhile.
+        // SAFETY: the core keeps the slot until `compressed`.
         self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
         if let Some(contents) = shared.contents.as_ref().filter(|contents| contents.all) {
             let whose = Whose::Object(item.object);

@@ -12,11 +12,11 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// What is needed for that from before the run on.
+/// State that is prepared before the run.
 pub struct AtEnd {
     /// Where the recording can be read.
     path: String,
-    /// It is there as long as this is open, if it has no other name.
+    /// Keeps an unlinked recording alive.
     recording: Option<File>,
     /// Where the advice goes, if not to standard error.
     output: Option<OutputFile>,
@@ -24,8 +24,7 @@ pub struct AtEnd {
 }
 
 impl AtEnd {
-    /// Makes a place for a recording, if none was asked for, and makes sure of the file for the
-    /// advice.
+    /// Makes an unlinked recording if the user asked for none, and opens the file for the advice.
     ///
     /// # Errors
     /// When one of the two cannot be made.
@@ -36,15 +35,15 @@ impl AtEnd {
             None => {
                 let (to_write, to_read) = RecordFile::nameless("--advise")?;
                 *record = Some(to_write);
-                // Opened again by this name, it is read from its beginning.
+                // Opening it again by this name begins at its start.
                 (format!("/proc/self/fd/{}", to_read.as_raw_fd()), Some(to_read))
             }
         };
         Ok(AtEnd { path, recording, output, quiet: args.quiet })
     }
 
-    /// Tells. The run has its own exit status: what goes wrong here is told and no more. `peak`:
-    /// most memory that there was, bytes.
+    /// Prints or writes the advice. An error here is only printed: the exit status is that of the
+    /// run. `peak`: peak memory of the run, bytes.
     pub fn tell(self, peak: Option<u64>) {
         let AtEnd { path, recording, output, quiet } = self;
         let told = || -> Result<(), Failure> {
@@ -63,7 +62,7 @@ impl AtEnd {
             Ok(())
         };
         if let Err(failure) = told() {
-            // Nobody knows a file of that name.
+            // The user does not know a file of that name.
             let own = recording.as_ref().map_or_else(String::new, |_| format!("{path}: "));
             let why = failure.message.strip_prefix(&own).unwrap_or(&failure.message);
             eprintln!("memfit: --advise: no advice can be given: {why}");

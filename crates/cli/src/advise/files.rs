@@ -1,4 +1,4 @@
-//! Advice for programs: the command line, a scheme as TOML, JSON.
+//! Advice for programs to read: the command line, a scheme as TOML, JSON.
 
 use super::choice::in_swap;
 use super::subject::Basis;
@@ -7,7 +7,7 @@ use super::{Advice, Options};
 use memfit_core::scheme::PRESETS;
 use serde_json::{json, Value};
 
-/// A word as a shell takes it.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -16,12 +16,12 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Bytes as they are given: whole MiB.
+/// Bytes as options take them: whole MiB.
 fn size(bytes: u64) -> String {
     format!("{}M", bytes.div_ceil(1 << 20))
 }
 
-/// Commands that were recorded, each once.
+/// The recorded commands, each once.
 pub fn stands_for(advice: &Advice) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for need in advice.needs.iter().filter(|need| need.subject.command().is_some()) {
@@ -32,7 +32,7 @@ pub fn stands_for(advice: &Advice) -> Vec<String> {
     all
 }
 
-/// What to run.
+/// The command line to run.
 pub fn command_line(advice: &Advice, options: &Options<'_>) -> String {
     let mut words = vec!["memfit run".to_owned(), format!("-m {}", size(advice.budget))];
     let name = &advice.scheme.name;
@@ -53,7 +53,7 @@ pub fn command_line(advice: &Advice, options: &Options<'_>) -> String {
     words.join(" ").replace(char::is_control, " ")
 }
 
-/// What is no preset's name needs to look like a file.
+/// A name that is not a preset must look like a file.
 fn as_file(path: &std::path::Path) -> String {
     let text = path.to_string_lossy().into_owned();
     match text.contains('/') || text.ends_with(".toml") {
@@ -62,8 +62,8 @@ fn as_file(path: &std::path::Path) -> String {
     }
 }
 
-/// The scheme, with the advice in its comments: what is no part of a scheme is there as a command
-/// line.
+/// The scheme, with the advice in its comments. Advice that is no part of a scheme stands there as
+/// a command line.
 pub fn toml(advice: &Advice, options: &Options<'_>) -> String {
     let mut out = String::new();
     for line in format!("memfit advise {}\n\n{}", env!("CARGO_PKG_VERSION"), text(advice, options)).lines() {
@@ -75,7 +75,7 @@ pub fn toml(advice: &Advice, options: &Options<'_>) -> String {
     out
 }
 
-/// Everything as numbers.
+/// The whole advice as JSON.
 pub fn json(advice: &Advice, options: &Options<'_>) -> String {
     let basis = |basis: &Basis| match *basis {
         Basis::Made => json!({ "kind": "made" }),

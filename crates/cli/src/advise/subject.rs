@@ -1,5 +1,4 @@
-//! A workload that somebody wants to know the needs of: what its recording can tell, and its
-//! simulations.
+//! A workload to give advice for: what its recording can tell, and its simulations.
 
 use super::choice::at_most;
 use super::Options;
@@ -16,72 +15,69 @@ use memfit_core::PAGE_BYTES;
 use memfit_sim::{sweep, threads, Outcome, Residents, Setup, WorkingSet};
 use std::sync::Arc;
 
-/// Of what is used again within this time the pages are counted, where all touches are known, ns.
+/// Window of the working set where all touches are known, ns: pages used again within it count.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// Periods of a recording's sampling in which a page that is used all the time is seen at least
-/// once.
+/// Sampling periods within which a recording sees a page in constant use at least once.
 const PERIODS: u64 = 2;
-/// Times that a budget is raised until the working set stays in memory: the pool becomes smaller
-/// meanwhile.
+/// Most times that a budget is raised until the working set stays resident: the pool shrinks.
 const RAISES: usize = 4;
-/// With less of the pages known than this, percent, it is said that contents are not known.
+/// If the contents of less than this share of the pages are known, percent, they count as unknown.
 const KNOWN_PERCENT: f64 = 50.0;
-/// What memfit itself needs besides the tables that grow with the programs, bytes, and what it does
-/// not page of each process: the stack of its thread, data of libraries. Together they were 1.7 to
-/// 2.4 MiB in runs of a C program, sort and Python.
+/// Memory of memfit itself besides the tables that grow with the programs, bytes, and memory of
+/// each process that it does not page: the stack of its thread, data of libraries. Together they
+/// were 1.7 to 2.4 MiB in runs of a C program, sort and Python.
 const OWN: u64 = 1 << 20;
 const PROCESS: u64 = 2 << 20;
 
 /// What is known of a workload's touches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Basis {
-    /// It is made up: all of them.
+    /// All of them: the workload is generated.
     Made,
-    /// Those of a sample of the pages, each once in a period.
+    /// Touches of a sample of the pages, each page at most once a period.
     Accesses {
         /// Sampled share of its pages.
         part: f64,
-        /// Pages that were sampled.
+        /// Number of sampled pages.
         pages: u64,
-        /// Of what is used more often, ms, this is not known.
+        /// The period, ms: more frequent touches are not seen.
         period_ms: u32,
     },
-    /// None of pages that were in memory, in the budget of the run, bytes: only that one can be
-    /// judged.
+    /// Page faults, but no touches of resident pages: only the budget of the run can be judged.
     Faults {
-        /// Bytes.
+        /// Budget of the run, bytes.
         budget: u64,
     },
 }
 
 /// A workload.
 pub struct Subject {
-    /// What was found at first.
+    /// Results of the first look.
     pub known: Known,
     /// What is known of its touches.
     pub basis: Basis,
-    /// What it does with its pages.
+    /// How it uses its pages.
     pub working_set: WorkingSet,
-    /// What it needs besides its pages, bytes; `None`: nobody has measured.
+    /// Memory that it needs besides its pages, bytes; `None`: not measured.
     pub besides: Option<u64>,
 }
 
-/// What is to be simulated.
+/// A simulation to run.
 #[derive(Clone)]
 pub struct Wanted {
-    /// What decides.
+    /// The scheme.
     pub scheme: Arc<Scheme>,
-    /// Bytes.
+    /// Budget, bytes.
     pub budget: u64,
     /// Whether there is a swap tier.
     pub swap: bool,
 }
 
 impl Subject {
-    /// Looks at a workload.
+    /// Examines a workload.
     ///
     /// # Errors
-    /// When there is no such thing, and when it cannot tell anything.
+    /// When there is no such workload, or its recording tells nothing.
     pub fn look(name: &str, options: &Options<'_>) -> Result<Subject, Failure> {
         let progress = Progress::new(options.simulated.quiet);
         let known = Known::look(name, &options.costs, &options.device, SWAP_BYTES, true, &progress)?;
@@ -107,7 +103,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// What it is: a command, or the name of a workload.
+    /// Its name in the advice: a command, or the name of a workload.
     pub fn what(&self) -> String {
         match self.command() {
             Some(command) => command.join(" ").replace(char::is_control, " "),
@@ -115,12 +111,12 @@ impl Subject {
         }
     }
 
-    /// The command that was recorded. `None`: none that can be run.
+    /// The recorded command. `None`: no command that can be run.
     pub fn command(&self) -> Option<&[String]> {
         self.known.recorded.as_ref().map(|of| &*of.command).filter(|command| !command.is_empty())
     }
 
-    /// Bytes that it has at most.
+    /// Peak of its pages, bytes.
     pub fn footprint(&self) -> u64 {
         self.known.footprint * PAGE_BYTES
     }
@@ -133,7 +129,7 @@ impl Subject {
         }
     }
 
-    /// Of what is used again within this time the pages are counted.
+    /// Window of the working set, ns: pages used again within it count.
     pub fn window_ns(&self) -> u64 {
         match self.basis {
             Basis::Accesses { period_ms, .. } => PERIODS * u64::from(period_ms) * 1_000_000,
@@ -141,27 +137,27 @@ impl Subject {
         }
     }
 
-    /// Bytes that it uses again and again, each at least once in that time.
+    /// Its working set, bytes: the median over the windows, scaled up if pages were sampled.
     pub fn working_set(&self) -> u64 {
         ((self.working_set.most_pages() * PAGE_BYTES) as f64 / self.rate()) as u64
     }
 
-    /// The same at most, by so large a sample.
+    /// Upper bound of the working set, given the size of the sample, bytes.
     pub fn working_set_at_most(&self) -> u64 {
         at_most(self.working_set(), self.working_set.most_pages(), self.rate()).min(self.footprint())
     }
 
-    /// Whether it is known of most pages that left, or would, what they hold.
+    /// Whether the contents are known of most pages that were or would be evicted.
     pub fn contents_are_known(&self) -> bool {
         self.working_set.known as f64 * 100.0 >= KNOWN_PERCENT * self.working_set.pages.max(1) as f64
     }
 
-    /// Codecs of a scheme of which it is not known what they make of the pages.
+    /// Codecs of a scheme whose sizes of the pages are unknown.
     pub fn unknown_codecs(&self, scheme: &Scheme) -> Vec<&'static str> {
         self.known.recorded.as_ref().map_or_else(Vec::new, |of| unknown(of, scheme))
     }
 
-    /// Bytes that its pages do not tell of, under this outcome.
+    /// Memory that it needs besides its pages, under this outcome, bytes.
     pub fn besides(&self, outcome: &Outcome) -> u64 {
         match (self.basis, self.besides) {
             (Basis::Made, _) => 0,
@@ -176,7 +172,7 @@ impl Subject {
         open(&self.known.source, of.map_or(1.0, |of| of.computing), only)
     }
 
-    /// Simulates all of these at once, in their order.
+    /// Runs all these simulations at once; returns rows in their order.
     ///
     /// # Errors
     /// When the recording cannot be read any more.
@@ -215,7 +211,7 @@ impl Subject {
         Ok(wanted.iter().zip(outcomes).map(row).collect())
     }
 
-    /// Simulates these schemes in a range of budgets, more closely where the bound is crossed.
+    /// Simulates the candidates in a range of budgets, more closely where the bound is crossed.
     ///
     /// # Errors
     /// See [`Subject::simulate`].
@@ -244,9 +240,8 @@ impl Subject {
         Ok(rows)
     }
 
-    /// A budget, from `row` on, in which all that is used again and again stays in memory as it is:
-    /// where a recording sees a page once in a while, what such a page would cost outside is not
-    /// known.
+    /// Raises the budget of `row` until the working set stays resident. A recording sees a page
+    /// only once a period, so the cost of evicting such a page is unknown.
     ///
     /// # Errors
     /// See [`Subject::simulate`].
@@ -275,7 +270,7 @@ impl Subject {
     fn least_for_working_set(&self, scheme: &Scheme, budget: u64, pool: u64) -> u64 {
         let sizes = Sizes::new(budget, scheme);
         let wants = self.working_set_at_most() + pool + sizes.staging + sizes.calm.high;
-        // Where everything has room it is not more.
+        // A budget with room for everything suffices.
         wants.min(budget.max(self.footprint() + sizes.staging + sizes.calm.high))
     }
 }

@@ -1,4 +1,4 @@
-//! Advice for people.
+//! Advice as text for the user.
 
 use super::choice::Contents;
 use super::files::{command_line, stands_for};
@@ -9,13 +9,13 @@ use crate::run::BUDGET_MIN_BYTES;
 use crate::size_parsing::human;
 use std::fmt::Write;
 
-/// A sample of fewer pages is a guess.
+/// A sample of fewer pages is called small.
 const SAMPLE_LEAST: u64 = 1024;
-/// Shares of touches in sequence, percent: below the first it is at random, from the second on in
-/// sequence.
+/// Shares of touches in sequence, percent: below the first, accesses are called random; from the
+/// second on, sequential.
 const SEQUENCE_PERCENT: (f64, f64) = (25.0, 75.0);
 
-/// All of it.
+/// The whole text.
 pub fn text(advice: &Advice, options: &Options<'_>) -> String {
     let mut out = format!("{}\n\n", wrapped(&headline(advice), 0));
     let _ = writeln!(out, "  {}\n", command_line(advice, options));
@@ -29,7 +29,7 @@ pub fn text(advice: &Advice, options: &Options<'_>) -> String {
     out
 }
 
-/// In one sentence.
+/// The advice in one sentence.
 pub fn headline(advice: &Advice) -> String {
     let what = advice.worst().subject.what();
     let (budget, has) = (human(advice.budget), human(advice.has()));
@@ -73,7 +73,7 @@ fn slower(cost: &Cost) -> String {
     cost.outcome.slowdown().map_or_else(|| "?".into(), |slowdown| percent((slowdown - 1.0) * 100.0))
 }
 
-/// Columns of the budgets and what they cost.
+/// A table of budgets and their costs.
 fn table(advice: &Advice) -> String {
     let days = advice.costs.iter().any(|cost| cost.outcome.days_to_rated_writes.is_some());
     let mut rows = vec![vec!["", "budget", "slower by", "faults", "from swap", "written"]
@@ -91,7 +91,7 @@ fn table(advice: &Advice) -> String {
             Some(percent) => format!("{percent} % of that"),
         };
         let tally = &cost.outcome.tally;
-        // Less than what is used all the time: more often than the recording can tell.
+        // Below the working set, pages are used more often than the recording can tell.
         let more =
             if cost.percent.is_some_and(|percent| percent < 100) && !raised(advice).is_empty() { "> " } else { "" };
         let (slower, faults) = (slower(cost), tally.faults.major());
@@ -115,7 +115,7 @@ fn table(advice: &Advice) -> String {
     out
 }
 
-/// Until the rated writes of a device are done, if the program runs all the time.
+/// Time until the device has taken its rated writes, if the program runs all the time.
 fn lasts(days: f64) -> String {
     match days {
         ..2.0 => format!("{:.0} hours", days * 24.0),
@@ -160,7 +160,7 @@ fn bound(advice: &Advice) -> Option<String> {
     Some(format!("By the simulation {least}.{}{}", raised(advice), besides(advice)))
 }
 
-/// That the bound alone does not decide.
+/// Says that the working set decides and not the bound; empty if the bound decides.
 fn raised(advice: &Advice) -> String {
     let need = advice.worst();
     let raised = need.by_bound.is_some_and(|bound| need.simulated > bound + bound / 100);
@@ -174,7 +174,7 @@ fn raised(advice: &Advice) -> String {
     }
 }
 
-/// The working set, and what it can be by the size of the sample.
+/// The working set, and its upper bound if the sample is small.
 fn at_most(subject: &Subject) -> String {
     let (set, most) = (subject.working_set().min(subject.footprint()), subject.working_set_at_most());
     match most > set + set / 10 {
@@ -311,7 +311,7 @@ fn others(advice: &Advice) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{verb}: {}.", parts.join(", ")))
 }
 
-/// Schemes that are simulated with the sizes of other codecs than theirs.
+/// Names schemes that are simulated with the sizes of codecs other than their own.
 fn other_codecs(advice: &Advice, options: &Options<'_>) -> Option<String> {
     let (mut codecs, mut schemes): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for (scheme, subject) in

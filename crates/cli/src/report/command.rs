@@ -1,4 +1,4 @@
-//! `memfit report`: a page of what a JSON file describes.
+//! `memfit report`: makes a page from a JSON description.
 
 use crate::args::ReportArgs;
 use crate::errors::Failure;
@@ -11,8 +11,7 @@ use std::path::Path;
 /// Makes the page.
 ///
 /// # Errors
-/// When the description cannot be read or says something that no page has, and when the page cannot
-/// be written.
+/// When the description cannot be read or is invalid, or the page cannot be written.
 pub fn run(args: &ReportArgs) -> Result<i32, Failure> {
     let name = if is_stdin(&args.page) { "standard input".into() } else { args.page.display().to_string() };
     let text = read(&args.page).map_err(|error| Failure::system(&format!("read {name}"), &error))?;

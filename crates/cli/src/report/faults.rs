@@ -1,11 +1,11 @@
-//! Faults: how many from where, and how long they took.
+//! Page faults: how many from which source, and how long they took.
 
 use super::words::{count, duration, list, percent};
 use super::{stretch_words, stretches, time, Run, FILE, FILLED, POOL, STAGED, SWAP, UNMANAGED};
 use memfit_pager::timeline::{FaultTimes, SOURCES};
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
 
-/// Names for people, what they are in a sentence, and colours; in the order of [`SOURCES`].
+/// Names, their words in a sentence, and colours; in the order of [`SOURCES`].
 const KINDS: [(&str, &str, usize); SOURCES.len()] = [
     ("first touch", "with zeros at a first touch", UNMANAGED),
     ("not yet compressed", "from pages not yet compressed", STAGED),
@@ -14,12 +14,12 @@ const KINDS: [(&str, &str, usize); SOURCES.len()] = [
     ("swap", "from swap", SWAP),
     ("file", "from files", FILE),
 ];
-/// A source with fewer faults than that has no distribution to be seen.
+/// A source with fewer faults gets no distribution.
 const DISTRIBUTION: u64 = 50;
 const WHAT: &str =
     "A program that touches a page which is outside, or registered memory for the first time, waits for memfit: a \
                     fault. Those that the kernel serves alone are not counted.";
-/// Classes of the pager's histogram that become one: four an octave are enough to see.
+/// Classes of the pager's histogram that are merged: four per octave are enough to see.
 const TOGETHER: usize = 2;
 
 /// The part of the page.
@@ -40,7 +40,7 @@ fn of(run: &Run<'_>, source: usize) -> u64 {
     run.number(&format!("/faults/{}", SOURCES[source]))
 }
 
-/// The sources that there were, the most frequent one first.
+/// The sources that occur, the most frequent first.
 fn frequent(run: &Run<'_>) -> Vec<usize> {
     let mut all: Vec<usize> = (0..SOURCES.len()).filter(|&source| of(run, source) > 0).collect();
     all.sort_by_key(|&source| std::cmp::Reverse(of(run, source)));
@@ -148,7 +148,7 @@ fn median(run: &Run<'_>, source: usize) -> u64 {
     run.number(&format!("/fault_latency_ns/by_source/{}/p50", SOURCES[source]))
 }
 
-/// With fewer classes.
+/// Merges classes.
 fn wider(times: &FaultTimes) -> FaultTimes {
     let mut bounds_ns: Vec<u64> = times.bounds_ns.iter().step_by(TOGETHER).copied().collect();
     if times.bounds_ns.len() % TOGETHER == 0 {

@@ -1,4 +1,4 @@
-//! Memory over time: by state, what the programs have wherever it is, by process.
+//! Memory over time: by state, at its uncompressed size wherever it is, by process.
 
 use super::words::{factor, list, size};
 use super::{seconds, time, Run, POOL, RESIDENT, STAGED, SWAP, TABLES, UNMANAGED};
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// A part of memory: its name, its colour, where it stands.
 type Part = (&'static str, usize, fn(&Bytes) -> u64);
 
-/// What counts towards the budget.
+/// The parts that count towards the budget.
 const IN_RAM: [Part; 5] = [
     ("resident, managed", RESIDENT, |bytes| bytes.resident),
     ("resident, unmanaged", UNMANAGED, |bytes| bytes.unmanaged),
@@ -17,7 +17,7 @@ const IN_RAM: [Part; 5] = [
     ("compressed pool", POOL, |bytes| bytes.pool),
     ("tables of memfit", TABLES, |bytes| bytes.metadata),
 ];
-/// The programs' memory in its own size.
+/// The programs' memory at its uncompressed size.
 const WHEREVER: [Part; 5] = [
     IN_RAM[0],
     IN_RAM[1],
@@ -30,7 +30,7 @@ const STATES: &str =
                       nothing; later what cannot be paged, such as shared and locked memory, and memfit's own.";
 /// Rows of the table of processes.
 const ROWS: usize = 25;
-/// A process that never had more is not worth a band.
+/// A process that never had more gets no band.
 const BAND_BYTES: u64 = 1 << 20;
 
 /// The part of the page.
@@ -54,7 +54,7 @@ pub(super) fn processes(run: &Run<'_>) -> Option<Section> {
     (run.process_count() > 1).then(section)
 }
 
-/// Most that the programs had in RAM, in the pool and in swap, in its own size; bytes.
+/// Peak of the programs' memory in RAM, pool and swap at its uncompressed size, bytes.
 pub(super) fn held(run: &Run<'_>) -> u64 {
     run.samples().iter().map(held_at).max().unwrap_or(0)
 }
@@ -67,7 +67,7 @@ fn places(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|sample| seconds(sample.at_ns)).collect()
 }
 
-/// Those that are ever there.
+/// The parts that ever occur.
 fn bands(samples: &[Sample], parts: &[Part]) -> Vec<Series> {
     let there = parts.iter().filter(|(_, _, of)| samples.iter().any(|sample| of(&sample.bytes) > 0));
     let series = there.map(|(name, colour, of)| {
@@ -82,7 +82,7 @@ fn budget_level(run: &Run<'_>) -> Mark {
 
 fn by_state(run: &Run<'_>) -> Figure {
     let samples = run.samples();
-    // The last of those that are equal would be the end.
+    // The first of equal samples: max_by_key gives the last.
     let highest = samples.iter().rev().max_by_key(|sample| sample.bytes.total).copied().unwrap_or_default();
     let parts = IN_RAM.map(|(name, _, of)| (name, of(&highest.bytes)));
     let mut large: Vec<_> = parts.into_iter().filter(|(_, bytes)| *bytes * 50 >= highest.bytes.total).collect();
@@ -102,7 +102,7 @@ fn by_state(run: &Run<'_>) -> Figure {
     figure
 }
 
-/// What shows how much fits into the budget; nothing if that is about what is in RAM.
+/// The figure that shows how much fits into the budget; `None` if that is about what is in RAM.
 fn wherever(run: &Run<'_>) -> Option<Figure> {
     if held(run) < run.peak() + run.peak() / 20 {
         return None;

@@ -1,8 +1,8 @@
 //! `memfit run --report`: what a run did, as a page.
 //!
-//! [`of`] turns the final statistics and the course of the run into a [`Report`]; what its
-//! sentences say is computed from the same numbers that are drawn. A run in which nothing was paged
-//! gets a short page. [`command`] makes pages of what others describe.
+//! [`of`] turns the final statistics and the course of the run into a [`Report`]; its sentences are
+//! computed from the numbers that are drawn. A run in which nothing was paged gets a short page.
+//! [`command`] makes pages from JSON descriptions.
 
 pub mod command;
 mod faults;
@@ -16,12 +16,12 @@ use memfit_report::{Axis, Report, Section, Unit};
 use serde_json::Value;
 use words::{count, duration, size, times};
 
-/// Most points of a figure of rates: each is a mean over what lies between, so that a figure shows
-/// more than noise.
+/// Most points of a figure of rates. Each is a mean over its stretch of the run, so that a figure
+/// shows more than noise.
 const RATES_MAX: usize = 240;
-/// And the shortest time that it is a mean over, nanoseconds.
+/// The shortest such stretch, nanoseconds.
 const RATES_NS: u64 = 50_000_000;
-/// Colours of what is the same in several figures; see `memfit_report::COLOURS`.
+/// Colours of things that several figures show; see `memfit_report::COLOURS`.
 const RESIDENT: usize = 0;
 const POOL: usize = 1;
 const FILE: usize = 2;
@@ -31,14 +31,14 @@ const STAGED: usize = 5;
 const UNMANAGED: usize = 6;
 const TABLES: usize = 7;
 
-/// What a page is made of.
+/// The input of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
     /// Final statistics, schema 1.
     pub stats: &'a Value,
     /// What the run did over time.
     pub course: &'a Course,
-    /// Where pages could go, for people.
+    /// The places of the swap tier, as text.
     pub swap: &'a str,
 }
 
@@ -84,7 +84,7 @@ pub fn page(run: &Run<'_>) -> Vec<u8> {
     page
 }
 
-/// The page of a run, as what it shows.
+/// The page of a run, not yet rendered.
 #[must_use]
 pub fn of(run: &Run<'_>) -> Report {
     let mut sections = vec![memory::section(run)];
@@ -178,7 +178,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// What happened between two moments.
+/// The part of a run between two samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Stretch {
     from: Sample,
@@ -190,14 +190,14 @@ impl Stretch {
         seconds(self.from.at_ns).midpoint(seconds(self.to.at_ns))
     }
 
-    /// Of a count that goes on from the start: how many a second.
+    /// The rate of a counter, per second.
     fn rate(&self, of: impl Fn(&Sample) -> u64) -> f64 {
         of(&self.to).saturating_sub(of(&self.from)) as f64 / seconds(self.to.at_ns - self.from.at_ns)
     }
 }
 
-/// The run in at most [`RATES_MAX`] stretches of about the same length; from its start, when all
-/// was 0.
+/// Splits the run into at most [`RATES_MAX`] stretches of about the same length, from its start,
+/// when all counters were 0.
 fn stretches(samples: &[Sample]) -> Vec<Stretch> {
     let end = samples.last().map_or(0, |sample| sample.at_ns);
     let step = (end / RATES_MAX as u64).max(RATES_NS);
@@ -214,7 +214,7 @@ fn stretches(samples: &[Sample]) -> Vec<Stretch> {
     all
 }
 
-/// How long a stretch of [`stretches`] is, for people.
+/// The length of the longest of these [`stretches`], as a sentence.
 fn stretch_words(all: &[Stretch]) -> String {
     let longest = all.iter().map(|stretch| stretch.to.at_ns - stretch.from.at_ns).max().unwrap_or(0);
     format!("Points are means over up to {}.", duration(longest))

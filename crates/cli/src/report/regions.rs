@@ -6,9 +6,9 @@ use memfit_pager::regions::{Region, Use};
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
 use std::collections::HashMap;
 
-/// Fewer compressed pages than that say nothing of a ratio.
+/// With fewer compressed pages there is no ratio.
 const RATIO_PAGES: u64 = 16;
-/// Most codecs that are named for a region.
+/// Most codecs that are named per region.
 const CODECS_MAX: usize = 3;
 const PAGE: u64 = 4096;
 
@@ -17,8 +17,8 @@ fn ratio(region: &Region) -> Option<f64> {
     (pages >= RATIO_PAGES).then(|| (pages * PAGE) as f64 / bytes.max(1) as f64)
 }
 
-/// With a name each, process by process and from low addresses to high ones; the process that had
-/// most pages compressed is the first.
+/// The regions with their names, process by process and by address. The process with the most
+/// compressed pages comes first.
 fn named(regions: &[Region]) -> Vec<(String, &Region)> {
     let mut processes: Vec<(i32, &str)> = Vec::new();
     for region in regions {
@@ -63,7 +63,7 @@ fn word(used: Use) -> &'static str {
     }
 }
 
-/// The most frequent ones, by their share of the pages.
+/// The most frequent codecs, by their share of the pages.
 fn codecs(region: &Region) -> String {
     let all = region.compressed().0;
     let mut codecs: Vec<(&str, u64)> = region.codecs.iter().map(|(name, row)| (name.as_str(), row.0)).collect();
@@ -129,7 +129,7 @@ fn table(regions: &[Region]) -> Table {
     }
 }
 
-/// The ratio of each region that has enough pages, if there are several.
+/// The ratio of each region with enough pages, if there are several.
 pub(super) fn figure(run: &Run<'_>) -> Option<Figure> {
     let all = named(&run.course.regions);
     let drawn: Vec<(&str, &Region, f64)> =

@@ -6,9 +6,9 @@ use super::{seconds, stretch_words, stretches, time, Run, POOL, SWAP};
 use memfit_pager::timeline::Sample;
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
 
-/// Fewer pages than that say nothing of a ratio.
+/// With fewer pages there is no ratio.
 const RATIO_PAGES: u64 = 16;
-/// Fewer points than that are marked, so that one sees what is between them.
+/// In figures with fewer points each point is marked, to show what lies between.
 const MARKED: usize = 60;
 
 struct Codec<'a> {
@@ -70,7 +70,7 @@ fn table(all: &[Codec<'_>]) -> Table {
     }
 }
 
-/// What became of pages that left programs.
+/// What became of evicted pages.
 fn left(run: &Run<'_>) -> Table {
     let rows = [
         ("compressed", "compressed"),

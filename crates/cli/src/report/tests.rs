@@ -16,7 +16,7 @@ fn quiet_stats() -> Value {
     })
 }
 
-/// Of an hour in which all happens all the time.
+/// A run of an hour in which everything happens all the time.
 #[expect(clippy::too_many_lines, reason = "a list")]
 fn busy() -> (Value, Course) {
     let mut timeline = Timeline::default();
@@ -188,7 +188,7 @@ fn an_hour_in_which_all_happens() {
             assert!(series.values.iter().all(|v| v.is_some_and(|v| v.is_finite() && v >= 0.0)), "{}", figure.title);
         }
     }
-    // As much as the counts say.
+    // As many as the counters say.
     let rates = figures(&page)[3];
     let pool = rates.series.iter().find(|series| series.name == "compressed pool").unwrap();
     let mean = pool.values.iter().flatten().sum::<f64>() / pool.values.len() as f64;
@@ -227,7 +227,7 @@ fn stretches_go_from_the_start_to_the_end() {
         let ends = all.first().map(|first| first.from.at_ns).zip(all.last().map(|last| last.to.at_ns));
         assert_eq!(ends, (count > 0).then_some((0, count * 100 * MS)));
     }
-    // The last one is made at the end of the run, perhaps just after another; no stretch is so
+    // The last sample is made at the end of the run, perhaps just after another. No stretch is so
     // short that its rate is noise.
     let all = stretches(&[0, 20, 40, 60, 80, 99, 112, 115].map(sample));
     assert_eq!(all.iter().map(|stretch| stretch.to.at_ns / MS).collect::<Vec<_>>(), [60, 115]);

@@ -7,7 +7,7 @@ pub(super) fn size(bytes: u64) -> String {
     human(bytes).replace(' ', "\u{a0}")
 }
 
-/// With thin spaces between thousands.
+/// A number with thin spaces between thousands.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -20,12 +20,12 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// So many of them.
+/// A number of things.
 pub(super) fn times(number: u64, what: &str) -> String {
     format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Three digits that count, and the unit that fits.
+/// A time with three significant digits and a fitting unit.
 pub(crate) fn duration(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns}\u{a0}ns"),
@@ -36,7 +36,7 @@ pub(crate) fn duration(ns: u64) -> String {
     format!("{}\u{a0}{unit}", three_digits(value))
 }
 
-/// A time that is seconds, minutes or hours.
+/// A time in seconds, minutes or hours.
 pub(super) fn seconds(ns: u64) -> String {
     let all = ns as f64 / 1e9;
     let whole = all.round() as u64;
@@ -58,7 +58,7 @@ fn three_digits(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// How many percent of the whole it is.
+/// A share in percent.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     let percent = part as f64 * 100.0 / whole.max(1) as f64;
     match percent {
@@ -74,7 +74,7 @@ pub(super) fn factor(value: f64) -> String {
     three_digits(value)
 }
 
-/// One after the other, with an `and`.
+/// A list with `and`.
 pub(super) fn list(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
@@ -83,7 +83,7 @@ pub(super) fn list(parts: &[String]) -> String {
     }
 }
 
-/// As somebody would type it; what is long is cut.
+/// A command line as a user would type it; cut if it is long.
 pub(super) fn command(words: &[String]) -> String {
     const LONGEST: usize = 150;
     let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=:,+@%^".contains(c));

@@ -1,10 +1,10 @@
-//! What a recording does not know about sizes.
+//! Compressed sizes that a recording does not have.
 
 use super::{Called, Known, Of};
 use memfit_codec::{by_name, Aim, CodecId};
 use memfit_core::scheme::{AdmissionKind, Scheme};
 
-/// Codecs that a scheme asks, and whose sizes this recording does not have.
+/// Codecs that a scheme uses and whose sizes this recording does not have.
 pub fn unknown(of: &Of, scheme: &Scheme) -> Vec<&'static str> {
     if scheme.admission.kind == AdmissionKind::Nothing {
         return Vec::new();
@@ -15,13 +15,13 @@ pub fn unknown(of: &Of, scheme: &Scheme) -> Vec<&'static str> {
         Some(codec) => vec![codec],
         None => Aim::all_codecs().into_iter().filter(|&codec| codec != CodecId::ZSTD_TRAINED).collect(),
     };
-    // Without contents there is what the run's own codec has made of each page.
+    // A recording without contents has the sizes of the run's own codec alone.
     let is_unknown =
         |codec: CodecId| if of.noted.pages == 0 { kind != of.scheme.codec.kind } else { !of.noted.has(codec) };
     asked.into_iter().filter(|&codec| is_unknown(codec)).filter_map(memfit_codec::name).collect()
 }
 
-/// Those of all schemes: what to say of them.
+/// The message about missing sizes, for all schemes.
 pub(super) fn missing(known: &Known, called: &[Called]) -> Option<String> {
     let of = known.recorded.as_ref()?;
     let schemes = called.iter().filter(|called| !called.lru).map(|called| &called.setup.scheme);

@@ -1,23 +1,23 @@
-//! The smallest budget in which a scheme keeps a program quick enough.
+//! The smallest budget in which a scheme keeps a program's slowdown within a bound.
 
 use super::table::Row;
 use crate::size_parsing::human;
 
-/// What was found for a workload and a scheme.
+/// The answer for a workload and a scheme.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// The workload.
     pub workload: String,
-    /// The scheme, with what was set in it.
+    /// The scheme, with its settings.
     pub label: String,
-    /// The smallest budget that keeps the bound, bytes; `None`: none that was tried does.
+    /// The smallest budget that keeps the bound, bytes; `None`: no tried budget keeps it.
     pub budget: Option<u64>,
-    /// The largest that does not and is smaller, bytes; `None`: all that were tried keep it.
+    /// The largest smaller budget that does not, bytes; `None`: all tried budgets keep it.
     pub fails: Option<u64>,
 }
 
 impl Found {
-    /// In words.
+    /// The answer as a sentence.
     pub fn says(&self, bound: f64) -> String {
         let slower = format!("{:.0} % slower", (bound - 1.0) * 100.0);
         match (self.budget, self.fails) {
@@ -32,7 +32,7 @@ impl Found {
     }
 }
 
-/// Where the bound is crossed: above the budget of the answer all that were tried keep it.
+/// Finds where the bound is crossed: from the answer's budget up, all tried budgets keep it.
 pub fn find(rows: &[Row], bound: f64) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     for row in rows {
@@ -53,7 +53,7 @@ pub fn find(rows: &[Row], bound: f64) -> Vec<Found> {
     all
 }
 
-/// Budgets between the two of an answer, to find it more closely; none if they are close already.
+/// Budgets between the two of an answer, to search closer; none if they differ by at most 1 %.
 pub fn between(found: &Found, steps: u64) -> Vec<u64> {
     let (Some(high), Some(low)) = (found.budget, found.fails) else { return Vec::new() };
     if high - low <= high / 100 {

@@ -1,11 +1,11 @@
-//! Results of simulations as a page.
+//! Results of simulations as an HTML page.
 
 use super::curve::Found;
 use super::table::Row;
 use crate::size_parsing::human;
 use memfit_report::{join, Axis, Figure, Kind, Mark, Report, Section, Series, Table, Unit};
 
-/// The page of a sweep. `found`: the smallest budgets that keep the bound, if they were looked for.
+/// The page of a sweep. `found`: the smallest budgets that keep the bound, if they were searched.
 pub fn page(rows: &[Row], found: &[Found], bound: f64, facts: Vec<(String, String)>) -> Report {
     let mut workloads: Vec<&str> = Vec::new();
     for row in rows {
@@ -49,7 +49,7 @@ fn section(workload: &str, rows: &[&Row], found: &[&Found], bound: f64) -> Secti
 
 type Get = fn(&Row) -> Option<f64>;
 
-/// What is shown against the budget, or for each scheme in one budget.
+/// The measures that are drawn against the budget.
 fn measures() -> [(&'static str, Unit, Get); 4] {
     [
         ("Time in terms of that without a limit", Unit::Ratio, |row| row.outcome.slowdown()),

@@ -1,4 +1,4 @@
-//! How far simulations are, on a terminal: a line with a bar while it takes long.
+//! Progress of long simulations: a line with a bar, on a terminal only.
 
 use crate::top::units::{age, count};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -7,11 +7,11 @@ use std::cell::Cell;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// What ends sooner shows nothing.
+/// Simulations that end sooner show nothing.
 const SHORT: Duration = Duration::from_millis(300);
-/// Characters of a workload's name.
+/// Most characters of a workload's name.
 const NAME_MAX: usize = 24;
-/// While workloads are looked at, and while they are simulated.
+/// The line during the first look at workloads, and during their simulation.
 const LOOKS: &str = "{prefix}: {msg}";
 const SIMULATES: &str = "{prefix} {percent:>3} % [{wide_bar}] {msg}, {rate} events/s, {left} left";
 
@@ -20,20 +20,20 @@ const SIMULATES: &str = "{prefix} {percent:>3} % [{wide_bar}] {msg}, {rate} even
 pub struct Part {
     /// How many simulations.
     pub simulations: u64,
-    /// Events that each has, or is expected to have.
+    /// Events of each simulation, known or expected.
     pub events: u64,
-    /// Plain LRU: one run tells of all sizes.
+    /// Plain LRU: one run gives the results of all sizes.
     pub at_once: bool,
 }
 
 impl Part {
-    /// Events that are to be simulated.
+    /// Events of all simulations.
     fn events(&self) -> u64 {
         self.events * if self.at_once { 1 } else { self.simulations }
     }
 }
 
-/// What is to be done and what is done, in simulations and in events of all of them.
+/// Planned or finished work: simulations, and the events of all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Work {
     simulations: u64,
@@ -47,14 +47,13 @@ impl Work {
     }
 }
 
-/// Events of a part when its source is so far.
+/// Events of a part that are done when its source has come so far.
 fn reached(part: Part, far: Far) -> u64 {
     let share = far.share.unwrap_or(far.events as f64 / part.events.max(1) as f64);
     (share.min(1.0) * part.events() as f64) as u64
 }
 
-/// Counts in events of simulations: a workload has as many of them as it has, times the machines
-/// that it is fed to.
+/// Counts events of simulations: the events of a workload, times the machines that it is fed to.
 pub struct Progress {
     bar: ProgressBar,
     began: Instant,
@@ -63,14 +62,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows nothing if it is to be `quiet`, and where standard error is no terminal.
+    /// Shows nothing if `quiet`, or if standard error is no terminal.
     pub fn new(quiet: bool) -> Progress {
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(None, target).with_style(style(LOOKS));
         Progress { bar, began: Instant::now(), planned: Cell::default(), done: Cell::default() }
     }
 
-    /// Whether anybody sees it.
+    /// Whether the line is shown.
     pub fn is_shown(&self) -> bool {
         !self.bar.is_hidden()
     }
@@ -79,7 +78,7 @@ impl Progress {
         self.is_shown() && self.began.elapsed() >= SHORT
     }
 
-    /// A workload is looked at, before it is simulated.
+    /// Shows the first look at a workload, before its simulation.
     pub fn looks(&self, name: &str, far: Far) {
         if self.is_due() {
             let share = far.share.map_or_else(String::new, |share| format!(", {:.0} %", share * 100.0));
@@ -88,26 +87,26 @@ impl Progress {
         }
     }
 
-    /// This will be simulated, too.
+    /// Adds planned work.
     pub fn plan(&self, part: Part) {
         let mut planned = self.planned.get();
         planned.add(part);
         self.planned.set(planned);
     }
 
-    /// This was planned, and will not be.
+    /// Removes planned work that will not be done.
     pub fn give_up(&self, part: Part) {
         let Work { simulations, events } = self.planned.get();
         self.planned.set(Work { simulations: simulations - part.simulations, events: events - part.events() });
     }
 
-    /// From now on it is simulated.
+    /// Begins to show simulations instead of first looks.
     pub fn begin(&self) {
         self.bar.set_style(style(SIMULATES));
         self.bar.reset_eta();
     }
 
-    /// A part of what was planned is so far.
+    /// Shows how far the current part is.
     pub fn show(&self, name: &str, part: Part, far: Far) {
         if self.is_due() {
             let (planned, done) = (self.planned.get(), self.done.get());
@@ -118,26 +117,26 @@ impl Progress {
         }
     }
 
-    /// It is done.
+    /// Counts a part as done.
     pub fn done(&self, part: Part) {
         let mut done = self.done.get();
         done.add(part);
         self.done.set(done);
     }
 
-    /// Writes a line beside it.
+    /// Prints a line without disturbing the bar.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| eprintln!("{text}"));
     }
 
-    /// There is no more of it.
+    /// Removes the line.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
 impl Drop for Progress {
-    /// What went wrong is told on a line of its own.
+    /// Removes the line, so that an error message gets one of its own.
     fn drop(&mut self) {
         self.end();
     }

@@ -1,4 +1,4 @@
-//! Workloads by name: recordings and programs that are made up.
+//! Workloads by name: recordings and generated programs.
 
 use super::progress::Progress;
 use crate::errors::{describe, Failure};
@@ -11,11 +11,11 @@ use memfit_sim::{first_look, footprint, EventSource, Noted, Recorded, ReplayErro
 use std::path::Path;
 use std::sync::Arc;
 
-/// A workload that was named.
+/// Where the events of a workload come from.
 pub enum Source {
     /// Path of a recording.
     Recording(String),
-    /// Name and parameters of one that is made.
+    /// Name and parameters of a generated workload.
     Generator(String),
 }
 
@@ -27,37 +27,37 @@ pub struct Of {
     pub scheme: Arc<Scheme>,
     /// Its budget, bytes.
     pub budget: u64,
-    /// Share of its time in which it computed.
+    /// Share of its time in which the program computed.
     pub computing: f64,
-    /// What was sampled of its touches, and the share of its pages that this is.
+    /// How its touches were sampled, and the sampled share of its pages.
     pub sampled: Option<(Sampled, f64)>,
-    /// What was recorded of contents.
+    /// The recorded contents.
     pub noted: Noted,
-    /// It ends early.
+    /// The recording ends early.
     pub cut: bool,
 }
 
-/// Which pages are told of alone, and what others of them hold.
+/// The sample to which a replay is limited, and the recorded contents.
 pub type Sample<'a> = (Sampled, &'a Noted);
 
-/// What is known of it before it is simulated.
+/// What is known of a workload before its simulation.
 pub struct Known {
-    /// As it was named.
+    /// Its name on the command line.
     pub name: String,
     /// Where its events come from.
     pub source: Source,
-    /// Pages that it needs; 0: nobody has asked.
+    /// Pages that it needs; 0: not determined.
     pub footprint: u64,
-    /// Events that it has, or about so many; 0: nobody has asked.
+    /// Number of its events, exact or estimated; 0: not determined.
     pub events: u64,
-    /// If it was recorded.
+    /// For a recorded workload.
     pub recorded: Option<Of>,
 }
 
-/// A source of the workload, from its beginning.
+/// Opens the workload at its beginning.
 ///
 /// # Errors
-/// When there can be none.
+/// When it cannot be opened.
 pub fn open(source: &Source, computing: f64, only: Option<Sample<'_>>) -> Result<Box<dyn EventSource>, Failure> {
     match source {
         Source::Recording(path) => {
@@ -76,17 +76,17 @@ pub fn open(source: &Source, computing: f64, only: Option<Sample<'_>>) -> Result
     }
 }
 
-/// A recording that cannot be used.
+/// The failure for a recording that cannot be used.
 pub fn failed(path: &str, error: &ReplayError) -> Failure {
     Failure::here(format!("{path}: {error}"))
 }
 
 impl Known {
-    /// Looks at what was named. `size`: what one needs that is made up is wanted, for which it runs
-    /// once more.
+    /// Examines a named workload. `size`: determine what a generated one needs, which takes a run
+    /// of it.
     ///
     /// # Errors
-    /// When there is no such thing, or it cannot be used.
+    /// When there is no such workload, or it cannot be used.
     pub fn look(
         name: &str,
         costs: &Arc<CostTable>,
@@ -142,7 +142,7 @@ impl Known {
     }
 }
 
-/// Pages that a workload has at once, and its events.
+/// Peak of a workload's pages, and the number of its events.
 fn needs(name: &str, source: &Source, only: Option<Sample<'_>>, progress: &Progress) -> Result<(u64, u64), Failure> {
     let mut source = open(source, 1.0, only)?;
     let need = footprint(&mut *source, &mut |far| progress.looks(name, far));

@@ -12,30 +12,30 @@ use std::io::{self, Write};
 /// A workload under a scheme in a budget.
 #[derive(Clone)]
 pub struct Row {
-    /// As it was named.
+    /// Its name on the command line.
     pub workload: String,
     /// Name of the scheme.
     pub scheme: String,
-    /// What was set in it.
+    /// The settings of the scheme that were changed.
     pub set: String,
-    /// Bytes.
+    /// Budget, bytes.
     pub budget: u64,
-    /// What the workload needs, bytes; 0: nobody has looked.
+    /// What the workload needs, bytes; 0: not determined.
     pub footprint: u64,
-    /// What came of it.
+    /// Result of the simulation.
     pub outcome: Outcome,
-    /// Plain LRU: of most columns nothing is known.
+    /// Plain LRU: most columns are unknown.
     pub lru: bool,
 }
 
 impl Row {
-    /// The scheme, with what was set in it.
+    /// The scheme, with its changed settings.
     pub fn label(&self) -> String {
         label(&self.scheme, &self.set)
     }
 }
 
-/// A scheme, with what was set in it.
+/// A scheme, with its changed settings.
 pub fn label(scheme: &str, set: &str) -> String {
     match set.is_empty() {
         true => scheme.to_owned(),
@@ -43,11 +43,11 @@ pub fn label(scheme: &str, set: &str) -> String {
     }
 }
 
-/// What is known of plain LRU.
+/// Columns that are known for plain LRU.
 const COUNTED: [&str; 8] =
     ["workload", "scheme", "set", "budget_bytes", "footprint_bytes", "touches", "faults", "faults_zero"];
 
-/// What is in a column.
+/// A cell.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     Text(String),
@@ -60,9 +60,9 @@ enum Value {
 }
 
 struct Column {
-    /// Name in CSV and JSON: what it is, and its unit.
+    /// Name in CSV and JSON, with the unit.
     key: &'static str,
-    /// Name on the terminal; empty: it is not shown there.
+    /// Name on the terminal; empty: not shown there.
     short: &'static str,
     get: fn(&Row) -> Value,
 }
@@ -133,7 +133,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The columns for people: those in which something is said or counted.
+/// The columns for people: those that are not empty or zero in every row.
 fn columns(rows: &[Row]) -> Vec<&'static Column> {
     let empty = |value: &Value| {
         matches!(value, Value::Count(0) | Value::Bytes(0) | Value::Unknown) || *value == Value::Text("".into())
@@ -142,7 +142,7 @@ fn columns(rows: &[Row]) -> Vec<&'static Column> {
     shown.filter(|column| rows.iter().any(|row| !empty(&column.value(row)))).collect()
 }
 
-/// For a terminal.
+/// The table for a terminal.
 pub fn text(rows: &[Row]) -> String {
     let columns = columns(rows);
     let cells: Vec<Vec<String>> = std::iter::once(columns.iter().map(|column| column.short.to_owned()).collect())
@@ -166,7 +166,7 @@ pub fn text(rows: &[Row]) -> String {
     out
 }
 
-/// The same columns for a page.
+/// The same columns for an HTML page.
 pub fn for_page(rows: &[Row]) -> (Vec<memfit_report::Column>, Vec<Vec<Cell>>) {
     let unit = |column: &Column| match rows.first().map(|row| column.value(row)) {
         Some(Value::Bytes(_)) => Unit::Bytes,
@@ -186,7 +186,7 @@ pub fn for_page(rows: &[Row]) -> (Vec<memfit_report::Column>, Vec<Vec<Cell>>) {
     (shown.iter().map(|column| memfit_report::Column::new(column.short, unit(column))).collect(), cells)
 }
 
-/// One line a row, with a head.
+/// A head, then one line per row.
 pub fn csv(rows: &[Row]) -> String {
     let quoted = |text: &str| match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -207,10 +207,10 @@ pub fn csv(rows: &[Row]) -> String {
     out
 }
 
-/// As Apache Parquet. `about`: what was simulated with what, which goes with it.
+/// The table as Apache Parquet. `about`: facts about the simulations, stored with it.
 pub fn parquet(rows: &[Row], out: impl Write + Send, about: &[(String, String)]) -> io::Result<()> {
     use memfit_export::{Column, Parquet, Value as Cell};
-    // What type a column has says any row.
+    // Any row tells the types of the columns.
     let any = Row {
         workload: String::new(),
         scheme: String::new(),
@@ -246,7 +246,7 @@ pub fn parquet(rows: &[Row], out: impl Write + Send, about: &[(String, String)])
     table.finish()
 }
 
-/// An array of objects.
+/// An object with the array `rows`, one object per row.
 pub fn json(rows: &[Row]) -> String {
     let object = |row: &Row| {
         let fields = COLUMNS.iter().map(|column| {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use termion::{color, cursor, style};
 use unicode_width::UnicodeWidthChar;
 
-/// One of the terminal's own sixteen colours, so that it fits what the user has chosen for them.
+/// One of the terminal's own sixteen colours, so that it fits the user's choice of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Colour {
@@ -31,7 +31,7 @@ pub struct Style {
 impl Style {
     /// As text usually looks.
     pub const PLAIN: Style = Style { colour: None, bold: false, reverse: false };
-    /// What has to be seen.
+    /// For what must be seen.
     pub const BOLD: Style = Style { bold: true, ..Self::PLAIN };
     /// Heads of tables.
     pub const REVERSE: Style = Style { reverse: true, ..Self::PLAIN };
@@ -100,7 +100,7 @@ impl Canvas {
         self.height
     }
 
-    /// Writes from column `x` on; what does not fit is cut. Gives the column behind it.
+    /// Writes from column `x` on and cuts what does not fit. Returns the column behind the text.
     pub fn put(&mut self, x: usize, y: usize, text: &str, style: Style) -> usize {
         if y >= self.height {
             return x;
@@ -110,7 +110,7 @@ impl Canvas {
             let wide = match character.width() {
                 Some(1) => false,
                 Some(2) => true,
-                // Orders to the terminal and marks on the character before.
+                // Control characters and combining marks.
                 _ => continue,
             };
             let end = at + 1 + usize::from(wide);
@@ -142,7 +142,7 @@ impl Canvas {
         }
     }
 
-    /// The rows as text, without what is empty at their ends.
+    /// The rows as text, without trailing blanks.
     #[must_use]
     pub fn text(&self) -> String {
         let row = |cells: &[Cell]| {
@@ -152,8 +152,8 @@ impl Canvas {
         self.cells.chunks(self.width.max(1)).map(row).collect()
     }
 
-    /// What turns the picture on the screen into this one. `old` is `None` when nobody knows what
-    /// is on the screen.
+    /// Escape sequences that turn the picture on the screen into this one. `old` is `None` if the
+    /// contents of the screen are unknown.
     #[must_use]
     pub fn changes_since(&self, old: Option<&Canvas>, colours: bool) -> String {
         let old = old.filter(|old| (old.width, old.height) == (self.width, self.height));
@@ -220,7 +220,7 @@ pub fn fit(text: &str, room: usize) -> String {
     out
 }
 
-/// The words of a text in rows of that width, at most so many; the last one is cut.
+/// The words of a text in at most `rows` rows of width `room`; the last row is cut.
 #[must_use]
 pub fn wrap(text: &str, room: usize, rows: usize) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();

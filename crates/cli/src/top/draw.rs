@@ -1,8 +1,8 @@
 //! The screen of `memfit top` as a picture. Pure.
 //!
-//! From the top: the tree, its budget as a bar, faults by source, what became of the pages,
-//! warnings, processes, keys. What is less needed gives way when the screen is small; a wide one
-//! has the facts beside the faults.
+//! From the top: the tree, its budget as a bar, page faults by source, what became of the pages,
+//! warnings, processes, keys. A small screen leaves out the less important parts; a wide one has
+//! the facts beside the faults.
 
 use super::canvas::{fit, width, wrap, Canvas, Colour, Style};
 use super::help;
@@ -12,7 +12,7 @@ use super::view::{Sort, View};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// From this width on the facts are beside the faults.
+/// From this width on the facts are drawn beside the faults.
 const WIDE: usize = 120;
 /// Most rows of the facts there, with their head.
 const FACT_ROWS_MAX: usize = 12;
@@ -22,7 +22,7 @@ const FAULT_COLUMNS: usize = 50;
 const USUAL_ROWS: usize = 24;
 /// Rates that are kept for the history.
 const HISTORY_MAX: usize = 400;
-/// Rows of processes that are worth more than anything else but the budget.
+/// Rows of processes that take precedence over everything but the budget.
 const PROCESSES_MIN: usize = 2;
 
 /// What the terminal can show.
@@ -45,7 +45,7 @@ pub struct Model {
     pub history: VecDeque<[f64; 6]>,
     /// Which of how many trees this is, from 1.
     pub place: (usize, usize),
-    /// What is the matter, if something is: the tree has ended, the pager does not answer.
+    /// What is wrong, if anything: the tree has ended, the pager does not answer.
     pub trouble: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Model {
     }
 }
 
-/// Draws everything; tells the view how many processes fit.
+/// Draws everything, and stores in the view how many processes fit.
 #[must_use]
 pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: usize) -> Canvas {
     let mut canvas = Canvas::new(width, height);
@@ -116,7 +116,7 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
     canvas
 }
 
-/// Which parts there is room for below the bar.
+/// The parts below the bar for which there is room.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     /// The table of faults, not only a line.
@@ -199,8 +199,8 @@ fn parts(sample: &Sample) -> [(char, &'static str, u64, Style); 5] {
     ]
 }
 
-/// Columns for each part. Their ends are rounded and not their widths, so that together they are as
-/// long as the sum.
+/// Columns of each part. The ends of the parts are rounded and not their widths, so that together
+/// they are as long as their sum.
 fn columns(parts: &[u64], whole: u64, width: usize) -> Vec<usize> {
     let mut sum = 0u64;
     let mut done = 0;
@@ -294,7 +294,7 @@ fn faults(canvas: &mut Canvas, y: usize, model: &Model, look: Look, facts_beside
     }
 }
 
-/// One value of a history as a character. What is not nothing is seen.
+/// One value of a history as a character. A value above 0 is always visible.
 fn level(value: f64, highest: f64, blocks: bool) -> char {
     const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const PLAIN: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '%', '#'];
@@ -316,9 +316,9 @@ fn faults_in_short(canvas: &mut Canvas, y: usize, model: &Model) {
     canvas.put(x, y, &fit(&text, canvas.width().saturating_sub(x)), Style::PLAIN);
 }
 
-/// Names, and values that can be read by themselves.
+/// Names, and values that make sense one by one.
 type Facts = [(&'static str, Vec<String>); 4];
-/// Columns of such a name.
+/// Columns of a name.
 const FACT_NAME_COLUMNS: usize = 9;
 
 /// What becomes of the pages.

@@ -1,4 +1,4 @@
-//! Lines instead of a screen: one a tree and interval, until the trees have ended or nobody reads.
+//! Lines instead of a screen: one per tree and interval, until the trees or the reader have ended.
 
 use super::sample::{Rates, Sample};
 use super::{plain, Ending};
@@ -15,7 +15,7 @@ struct Followed {
     ending: Ending,
 }
 
-/// Prints; the rates of a tree's first line are averages since its start.
+/// Prints the lines; the rates of a tree's first line are averages since its start.
 ///
 /// # Errors
 /// When nothing can be printed.
@@ -54,7 +54,7 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
         if args.iterations == Some(iteration) {
             break;
         }
-        // After a stop (Ctrl-Z) nothing is made up for.
+        // After a stop (Ctrl-Z) missed intervals are not made up for.
         next = (next + args.interval).max(Instant::now());
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         if args.pid.is_none() {
@@ -69,7 +69,7 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
     Ok(code)
 }
 
-/// False when nobody reads any more, which is a good end.
+/// Returns false when the reader has closed, which is a normal end.
 fn write(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The second look comes soon after the first: before it there are no rates.
+/// The second request follows soon after the first: before it there are no rates.
 const FIRST_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The tree on the screen.
@@ -23,7 +23,7 @@ struct Shown {
     tree: Tree,
     ending: Ending,
     model: Model,
-    /// The question that is under way, and when it was asked.
+    /// The pending request, and when it was sent.
     asked: Option<(OwnedFd, Instant)>,
     next: Instant,
     answers: u64,
@@ -37,12 +37,12 @@ impl Shown {
         Self { ending: Ending::of(&tree), tree, model, asked: None, next: Instant::now(), answers: 0, ended: false }
     }
 
-    /// Until when nothing has to be done for it.
+    /// Until when nothing must be done.
     fn due(&self) -> Instant {
         self.asked.as_ref().map_or(self.next, |(_, since)| *since + ANSWER_TIMEOUT)
     }
 
-    /// Asks, or gives up to wait.
+    /// Sends a request, or gives up waiting for an answer.
     fn tick(&mut self, now: Instant, interval: Duration) {
         if now < self.due() {
             return;
@@ -54,7 +54,7 @@ impl Shown {
         }
         self.next = now + if self.answers == 0 { interval.min(FIRST_INTERVAL) } else { interval };
         if self.ended {
-            // Its parent may not have taken note of its end before.
+            // The launcher's parent may not have collected its exit status before.
             self.end();
             return;
         }
@@ -89,7 +89,7 @@ impl Shown {
     }
 }
 
-/// All that lives as long as the screen.
+/// State that lives as long as the screen.
 struct Live {
     terminal: Terminal,
     signals: SignalFd,
@@ -105,7 +105,7 @@ struct Live {
 pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
     // A job that is started in the background stops, as with any program that wants the terminal.
     wait_for_foreground();
-    // From here on nothing ends us without the terminal being put back.
+    // From here on no signal ends us before the terminal is restored.
     let signals = SignalFd::take_over().map_err(|error| Failure::system("take over signals", &error))?;
     let look = Look { colours: wants_colours(), blocks: has_blocks() };
     let terminal = Terminal::take(look.colours).map_err(|error| Failure::system("use the terminal", &error))?;
@@ -122,7 +122,7 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
 }
 
 impl Live {
-    /// Gives the exit status.
+    /// Returns the exit status.
     fn watch(&mut self) -> io::Result<i32> {
         loop {
             self.shown.model.sample.processes = self.arranged();
@@ -134,7 +134,7 @@ impl Live {
             while let Some(arrived) = self.signals.next_signal().filter(|_| signal) {
                 match arrived.signal {
                     libc::SIGTSTP => self.suspend(),
-                    // Somebody has stopped us by SIGSTOP, and a shell has set the terminal since.
+                    // SIGSTOP had stopped us, and a shell has set the terminal since.
                     libc::SIGCONT => self.come_back(),
                     libc::SIGWINCH => self.terminal.forget(),
                     libc::SIGCHLD | libc::SIGURG | libc::SIGPIPE | libc::SIGTTIN | libc::SIGTTOU => {}
@@ -168,7 +168,7 @@ impl Live {
         }
     }
 
-    /// Until a key, a signal or an answer is there, or something is to be done.
+    /// Waits until a key, a signal or an answer arrives, or something is due.
     fn wait(&self) -> io::Result<[bool; 3]> {
         let (keys, signals) = (self.terminal.keys().as_fd(), self.signals.as_fd());
         let rest = self.shown.due().saturating_duration_since(Instant::now());
@@ -190,7 +190,7 @@ impl Live {
         processes
     }
 
-    /// Those that run, and the one on the screen, which may have ended.
+    /// The running trees, and the tree on the screen, which may have ended.
     fn trees(&self) -> Vec<Tree> {
         let mut trees = trees::running().unwrap_or_default();
         if !trees.contains(&self.shown.tree) {
@@ -217,7 +217,7 @@ impl Live {
         }
     }
 
-    /// As Ctrl-Z does with other programs: all of the job stops.
+    /// As Ctrl-Z does in other programs: stops the whole job.
     fn suspend(&mut self) {
         terminal::give_back();
         let _ = process::send_signal(0, libc::SIGTSTP, None);
@@ -227,16 +227,16 @@ impl Live {
 
     fn come_back(&mut self) {
         wait_for_foreground();
-        // What came of stopping and going on is done.
+        // These signals belong to the stop that has just ended.
         while self.signals.next_signal().is_some_and(|arrived| matches!(arrived.signal, libc::SIGTSTP | libc::SIGCONT))
         {
         }
-        // If it is gone the next picture shows it.
+        // If the terminal is gone, drawing the next picture fails.
         let _ = self.terminal.take_again();
     }
 }
 
-/// Stops as long as others use the terminal.
+/// Stops while other programs use the terminal.
 fn wait_for_foreground() {
     while !terminal::is_ours() {
         process::stop_self();
@@ -248,7 +248,7 @@ fn wants_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Whether the terminal is said to show UTF-8.
+/// Whether the locale says that the terminal shows UTF-8.
 fn has_blocks() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os).find(|value| !value.is_empty());
     let name = set.map(|value| value.to_string_lossy().to_lowercase()).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! `memfit top`: the running trees of this user, again and again.
+//! `memfit top`: watches the running trees of this user.
 //!
-//! On a terminal it is a screen (`live`), elsewhere lines (`follow`). What is shown is computed
-//! apart from all input and output: `sample` reads answers and makes rates of them, `view` is what
-//! keys do, `draw` and `help` make a picture of it (`canvas`), `plain` a line, with numbers written
-//! by `units`. Only `terminal` touches the terminal.
+//! On a terminal it shows a screen (`live`), elsewhere it prints lines (`follow`). Modules without
+//! input and output compute what is shown: `sample` parses answers and computes rates, `view`
+//! handles keys, `draw` and `help` make a picture (`canvas`), `plain` a line, and `units` formats
+//! numbers. Only `terminal` touches the terminal.
 //!
-//! One question an interval goes to one pager; it is the brief one, whose cost does not grow with
+//! Each interval it sends one request to one pager: the brief one, whose cost does not grow with
 //! the memory of the tree.
 
 pub mod canvas;
@@ -24,13 +24,13 @@ use crate::errors::Failure;
 use crate::trees::{self, Question, Tree};
 use memfit_os::process::{Change, Pid, PidFd};
 
-/// Shows them until the user leaves or there is nothing more to see.
+/// Shows trees until the user leaves or none is left.
 ///
 /// # Errors
 /// When there is no tree, or the terminal cannot be used.
 pub fn run(args: &TopArgs) -> Result<i32, Failure> {
     let trees = choose(args.pid)?;
-    // A number of lines can be wanted on a terminal, too.
+    // The user can ask for a number of lines on a terminal, too.
     if terminal::is_here() && args.iterations.is_none() {
         live::run(args, trees)
     } else {
@@ -38,7 +38,7 @@ pub fn run(args: &TopArgs) -> Result<i32, Failure> {
     }
 }
 
-/// All trees, or the one of that process.
+/// All trees, or the tree of that process.
 fn choose(pid: Option<Pid>) -> Result<Vec<Tree>, Failure> {
     let trees = trees::running()?;
     if trees.is_empty() {
@@ -70,7 +70,7 @@ impl Ending {
         Self(tree.pid().parse().ok().and_then(|pid| PidFd::open(pid).ok()))
     }
 
-    /// "ended", and how, if the kernel tells.
+    /// "ended", and how, if the kernel reports it.
     fn told(&self) -> String {
         match self.0.as_ref().and_then(PidFd::end) {
             None => "ended".into(),

@@ -32,7 +32,7 @@ pub fn head() -> String {
     line(COLUMNS.map(|(name, _)| name))
 }
 
-/// One tree.
+/// The line of one tree.
 #[must_use]
 pub fn row(pid: &str, sample: &Sample, rates: &Rates) -> String {
     let cells = [

@@ -1,4 +1,4 @@
-//! The terminal: taken over, drawn on, and given back as it was, whatever ends the program.
+//! Takes the terminal over, draws on it, and restores it, whatever ends the program.
 
 use super::canvas::Canvas;
 use memfit_os::process;
@@ -11,15 +11,14 @@ use termion::event::Key;
 use termion::raw::{IntoRawMode, RawTerminal};
 use termion::{cursor, screen, style};
 
-/// The settings to go back to, for as long as the terminal is ours. Here so that a panic finds
-/// them.
+/// The settings to restore, while the terminal is taken over. Static, so that a panic finds them.
 static TAKEN: Mutex<Option<RawTerminal<File>>> = Mutex::new(None);
 
-/// How long the rest of a key's escape sequence may take: longer, and it was the Escape key.
+/// How long the rest of a key's escape sequence may take. If nothing comes, it was the Escape key.
 const ESCAPE_TIMEOUT: Duration = Duration::from_millis(50);
-/// The size of a terminal that does not know its own.
+/// The size that is assumed for a terminal that does not know its own.
 const USUAL_SIZE: (usize, usize) = (80, 24);
-/// The largest that is drawn: what is said to be larger is a mistake.
+/// Largest size that is drawn: a larger one must be a mistake.
 const SIZE_MAX: u16 = 2000;
 
 /// Whether standard output is a terminal on which a screen can be drawn.
@@ -32,13 +31,13 @@ pub fn is_here() -> bool {
 /// The terminal, taken over.
 pub struct Terminal {
     keys: File,
-    /// What is on it, if that is known.
+    /// The picture on it, if known.
     shown: Option<Canvas>,
     colours: bool,
 }
 
 impl Terminal {
-    /// Takes it over: no echo, keys at once, the other screen of the two that terminals have.
+    /// Takes it over: no echo, keys at once, the alternate screen.
     ///
     /// # Errors
     /// When there is no terminal to read from, or it cannot be set.
@@ -55,7 +54,7 @@ impl Terminal {
         Ok(Self { keys, shown: None, colours })
     }
 
-    /// For polling.
+    /// The file to poll for keys.
     #[must_use]
     pub fn keys(&self) -> &File {
         &self.keys
@@ -65,7 +64,7 @@ impl Terminal {
     pub fn read_keys(&mut self) -> Option<Vec<Key>> {
         let mut bytes = [0; 512];
         let mut count = self.keys.read(&mut bytes).ok().filter(|count| *count > 0)?;
-        // The sequence of a key can come in pieces, and the Escape key alone leaves.
+        // The sequence of a key can come in pieces, and the Escape key alone leaves memfit.
         if bytes[count - 1] == 0x1b && count < bytes.len() {
             if let Ok([true]) = process::wait_readable([self.keys.as_fd()], Some(ESCAPE_TIMEOUT)) {
                 count += self.keys.read(&mut bytes[count..]).unwrap_or(0);
@@ -74,7 +73,7 @@ impl Terminal {
         Some(parse_keys(&bytes[..count]))
     }
 
-    /// Draws.
+    /// Draws a picture.
     ///
     /// # Errors
     /// When the terminal is gone.
@@ -84,12 +83,12 @@ impl Terminal {
         Ok(())
     }
 
-    /// Nobody knows what is on the screen: the next picture is drawn whole.
+    /// Forgets what is on the screen: the next picture is drawn whole.
     pub fn forget(&mut self) {
         self.shown = None;
     }
 
-    /// After [`give_back`].
+    /// Takes it over again after [`give_back`].
     ///
     /// # Errors
     /// When the terminal is gone.
@@ -114,8 +113,8 @@ pub fn size() -> (usize, usize) {
     }
 }
 
-/// Whether we may use the terminal now, and are no job in the background. True when it is not the
-/// one that jobs belong to.
+/// Whether we may use the terminal now: we are no job in the background, or it is not our
+/// controlling terminal.
 #[must_use]
 pub fn is_ours() -> bool {
     let own = memfit_os::proctree::read_stat(std::process::id() as i32);
@@ -124,7 +123,7 @@ pub fn is_ours() -> bool {
 
 fn enter() -> io::Result<()> {
     let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // The settings of before must not be lost by entering twice.
+    // Entering twice must not lose the former settings.
     if taken.is_none() {
         *taken = Some(File::from(io::stdout().as_fd().try_clone_to_owned()?).into_raw_mode()?);
     } else if let Some(terminal) = &*taken {
@@ -134,7 +133,7 @@ fn enter() -> io::Result<()> {
     write(&format!("{}{}", screen::ToAlternateScreen, cursor::Hide))
 }
 
-/// Puts the terminal back as it was. Does nothing when that has been done.
+/// Restores the terminal. Does nothing if that has been done.
 pub fn give_back() {
     // A panic inside of `enter` holds the lock.
     let Ok(Some(terminal)) = TAKEN.try_lock().map(|mut taken| taken.take()) else { return };
@@ -148,8 +147,8 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// What terminals send for keys; other things that they send are skipped. (termion's own parser
-/// panics when a sequence is cut off.)
+/// Parses what terminals send for keys and skips everything else. (termion's own parser panics when
+/// a sequence is cut off.)
 fn parse_keys(bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     let mut rest = bytes;

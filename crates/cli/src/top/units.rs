@@ -62,7 +62,7 @@ pub fn interval(interval: Duration) -> String {
     format!("{} s", interval.as_secs_f64())
 }
 
-/// A share in whole percent, but `<1%` for what is not nothing.
+/// A share in whole percent; `<1%` if it is smaller but not 0.
 #[must_use]
 pub fn percent(part: f64, whole: f64) -> String {
     if part <= 0.0 || whole <= 0.0 {

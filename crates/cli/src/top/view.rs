@@ -1,4 +1,4 @@
-//! What the user has chosen to see, and what keys do to it. Pure.
+//! What the user has chosen to see, and the effects of keys. Pure.
 
 use super::sample::{Process, Rates};
 use clap::ValueEnum;
@@ -47,7 +47,7 @@ impl Sort {
         }
     }
 
-    /// Whether the small ones come first.
+    /// Whether small values come first.
     fn ascends(self) -> bool {
         matches!(self, Self::Pid | Self::State | Self::Command)
     }
@@ -82,28 +82,28 @@ pub enum Wish {
 pub struct View {
     /// The column.
     pub sort: Sort,
-    /// Largest and smallest exchanged.
+    /// In reverse order.
     pub reversed: bool,
-    /// Nothing is asked or shown anew.
+    /// No requests are sent, and nothing new is shown.
     pub paused: bool,
     /// The help is shown.
     pub help: bool,
     /// Processes above the first shown one.
     pub scrolled: usize,
-    /// Time between two questions.
+    /// Time between two requests.
     pub interval: Duration,
     /// Rows of the table of processes, and how many processes there are, when it was drawn last.
     pub rows: (usize, usize),
 }
 
 impl View {
-    /// At the start.
+    /// The view at the start.
     #[must_use]
     pub fn new(sort: Sort, interval: Duration) -> Self {
         Self { sort, reversed: false, paused: false, help: false, scrolled: 0, interval, rows: (0, 0) }
     }
 
-    /// Does what a key means.
+    /// Handles a key.
     pub fn press(&mut self, key: Key) -> Wish {
         match key {
             Key::Char('q') | Key::Ctrl('c') => return Wish::Leave,
@@ -135,7 +135,7 @@ impl View {
         Wish::None
     }
 
-    /// Another column, or the same one the other way round.
+    /// Sorts by another column, or reverses the order of the same one.
     fn sort_by(&mut self, sort: Sort) {
         self.reversed = sort == self.sort && !self.reversed;
         self.sort = sort;

@@ -1,4 +1,4 @@
-//! What recordings hold of contents, in numbers.
+//! Statistics of the contents in recordings.
 
 use super::grouped;
 use memfit_codec::CodecId;
@@ -7,15 +7,15 @@ use serde_json::{json, Map, Value};
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Most hashes that are kept to count the different ones, 16 MiB of them: of more, every second one
-/// and so on.
+/// Most hashes that are kept to count distinct ones (16 MiB). If there are more, every second hash
+/// is kept, then every fourth and so on.
 const HASHES_MAX: usize = 1 << 20;
 
-/// Different hashes: exact up to [`HASHES_MAX`], then an estimate.
+/// Counts distinct hashes: exact up to [`HASHES_MAX`], then an estimate.
 #[derive(Default)]
 struct Distinct {
     kept: HashSet<u64>,
-    /// As many low bits of what is kept are 0.
+    /// This many low bits of each kept hash are 0.
     bits: u32,
 }
 
@@ -36,16 +36,16 @@ impl Distinct {
     }
 }
 
-/// Pages that were looked at.
+/// Pages whose contents were recorded.
 #[derive(Default)]
 pub struct Pages {
-    /// When they were compressed, and in the sample.
+    /// Pages that were being compressed, and pages of the sample.
     compressed: u64,
     sampled: u64,
-    /// They repeat one word.
+    /// Pages that repeat one word.
     words: u64,
     distinct: Distinct,
-    /// Of each codec by number: pages that repeat no word, and what it made of them, bytes.
+    /// By codec number: pages that repeat no word, and their compressed size, bytes.
     codecs: [(u64, u64); CODECS_MAX],
 }
 
@@ -72,8 +72,8 @@ impl Pages {
         self.compressed + self.sampled > 0
     }
 
-    /// Name, pages and compressed / original length of each codec that was tried, the smallest
-    /// first; all dictionaries together.
+    /// Name, pages and compressed / original length of each tried codec, the smallest first. All
+    /// dictionaries count as one codec.
     fn ratios(&self) -> Vec<(&'static str, u64, f64)> {
         let mut all: Vec<(&'static str, u64, u64)> = Vec::new();
         for (codec, &(pages, bytes)) in (0..).zip(&self.codecs) {

@@ -1,4 +1,4 @@
-//! `memfit trace export`: a recording as a table.
+//! `memfit trace export`: writes a recording as a table.
 
 use super::{cut, grouped, length, open, unreadable};
 use crate::args::{TableFormat, TraceExportArgs};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Writes the table.
 ///
 /// # Errors
-/// When that fails; then there is no table.
+/// When that fails; no table is left then.
 pub fn run(args: &TraceExportArgs) -> Result<i32, Failure> {
     let format = format(args)?;
     let name = args.file.display();

@@ -1,4 +1,4 @@
-//! `memfit trace generate`: a recording of a program that was never run.
+//! `memfit trace generate`: records the simulation of a generated program.
 
 use super::grouped;
 use crate::args::TraceGenerateArgs;
@@ -18,7 +18,7 @@ const SWAP_BYTES: u64 = 16 << 30;
 /// Simulates the workload and records it.
 ///
 /// # Errors
-/// When the command line is wrong, or the file cannot be written; then there is none.
+/// When the command line is wrong, or the file cannot be written; no file is left then.
 pub fn run(args: &TraceGenerateArgs) -> Result<i32, Failure> {
     let spec = Spec::parse(&args.workload).map_err(|error| Failure::usage(error.to_string()))?;
     let scheme = crate::run::scheme(&args.scheme, &args.set)?;

@@ -1,4 +1,4 @@
-//! `memfit trace info`: what recordings hold.
+//! `memfit trace info`: describes recordings.
 
 use super::contents::Pages;
 use super::{cut, grouped, length, open, unreadable};
@@ -14,10 +14,10 @@ use std::fmt::Write;
 use std::io::Read;
 use std::path::Path;
 
-/// Tells of each file.
+/// Describes each file.
 ///
 /// # Errors
-/// When nothing can be printed. What is wrong with a file is told, and gives exit status 1.
+/// When nothing can be printed. An error in a file is printed and gives exit status 1.
 pub fn run(args: &TraceInfoArgs) -> Result<i32, Failure> {
     let (mut values, mut printed, mut code) = (Vec::new(), false, 0);
     for path in &args.files {
@@ -42,7 +42,7 @@ pub fn run(args: &TraceInfoArgs) -> Result<i32, Failure> {
     Ok(code)
 }
 
-/// As JSON and as text.
+/// The description of a recording as JSON and as text.
 fn look(path: &Path) -> Result<(Value, String), Failure> {
     let mut reader = open(path)?;
     let seen = Seen::of(&mut reader);
@@ -61,7 +61,7 @@ enum Ending {
     Whole,
     Cut(ReadError),
     Wrong(ReadError),
-    /// In the block that begins at this byte.
+    /// The block that begins at this byte is damaged.
     NoCalls(u64, Damaged),
 }
 
@@ -76,7 +76,7 @@ struct Seen {
     stored_bytes: u64,
     /// Time of the run, up to the last block, ns.
     run_ns: u64,
-    /// Largest number of paged processes at the same time, and all of them.
+    /// Most paged processes at the same time, and their number in the whole run.
     most_processes: u64,
     processes: u64,
     contents: Pages,
@@ -124,7 +124,7 @@ impl Seen {
         seen
     }
 
-    /// Counts what is in a block.
+    /// Counts the contents of a block.
     fn read(&mut self, bytes: &[u8], calls: u32, living: &mut u64) -> Result<(), Damaged> {
         let (mut decoder, mut left) = (Decoder::new(bytes), calls);
         while let Some(item) = decoder.item()? {
@@ -165,7 +165,7 @@ impl Seen {
         bytes as f64 / self.all_calls().max(1) as f64
     }
 
-    /// Names and counts of those that there are, the most frequent first.
+    /// Names and counts of the calls that occur, the most frequent first.
     fn by_call(&self) -> Vec<(&'static str, u64)> {
         let mut counts: Vec<_> = CALL_NAMES.into_iter().zip(self.calls).filter(|(_, count)| *count > 0).collect();
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -173,7 +173,8 @@ impl Seen {
     }
 }
 
-/// Its name; of another version of memfit, it may be one that this one does not know.
+/// Name of the scheme. A recording of another version of memfit can have one that this version
+/// cannot parse.
 fn scheme_name(head: &Head) -> String {
     Scheme::parse(&head.scheme, &[]).map_or_else(|_| "that this version does not know".into(), |scheme| scheme.name)
 }
@@ -251,10 +252,10 @@ fn text(path: &Path, head: &Head, seen: &Seen, ending: &str, length: Option<u64>
     out
 }
 
-/// Date and time of day, of seconds since 1970.
+/// Date and time of `seconds` since 1970.
 fn utc(seconds: u64) -> String {
-    // Years begin in March here, so that the day that not all years have is the last one. 400 years
-    // have 146097 days.
+    // Years begin in March here, so that a leap day is the last day of its year. 400 years have
+    // 146097 days.
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! `memfit trace`: recorded runs. docs/trace.md says what is in them.
+//! `memfit trace`: works with recorded runs. docs/trace.md describes their format.
 
 mod contents;
 mod export;
@@ -12,11 +12,11 @@ use memfit_trace::{ReadError, Reader, Reason};
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Does it, and gives the exit status.
+/// Runs the command and returns the exit status.
 ///
 /// # Errors
-/// When it cannot be done. Of several files each is looked at, and what is wrong with one is told
-/// at once.
+/// When the command fails. With several files, an error in one is printed at once, and the others
+/// are read as well.
 pub fn run(command: &TraceCommand) -> Result<i32, Failure> {
     match command {
         TraceCommand::Info(args) => info::run(args),
@@ -26,7 +26,7 @@ pub fn run(command: &TraceCommand) -> Result<i32, Failure> {
     }
 }
 
-/// Opens a recording and reads its head. Blocks are read whole: there is nothing to buffer.
+/// Opens a recording and reads its head. A buffer would gain nothing: blocks are read whole.
 pub(crate) fn open(path: &Path) -> Result<Reader<File>, Failure> {
     let cannot = |error| Failure::system(&format!("read {}", path.display()), &error);
     if fs::metadata(path).map_err(cannot)?.is_dir() {
@@ -35,7 +35,7 @@ pub(crate) fn open(path: &Path) -> Result<Reader<File>, Failure> {
     Reader::new(File::open(path).map_err(cannot)?).map_err(|error| unreadable(path, &error))
 }
 
-/// A file that is no recording, or not what was written.
+/// The failure for a file that is no recording, or is damaged.
 fn unreadable(path: &Path, error: &ReadError) -> Failure {
     match &error.reason {
         Reason::Io(cause) => {
@@ -46,18 +46,18 @@ fn unreadable(path: &Path, error: &ReadError) -> Failure {
     }
 }
 
-/// What is said of a recording whose end is missing.
+/// Describes a recording whose end is missing.
 fn cut(error: &ReadError, length: Option<u64>) -> String {
     let of = length.map_or(String::new(), |length| format!(" of {length}"));
     format!("cut at byte {}{of}: the run was killed or goes on, or the file took no more", error.offset)
 }
 
-/// Bytes of a file.
+/// Size of a regular file, bytes.
 pub(crate) fn length(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())
 }
 
-/// A number with its thousands apart.
+/// A number with commas between its thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! `memfit trace verify`: recordings are replayed, and must decide the same.
+//! `memfit trace verify`: replays recordings and compares all decisions.
 
 use super::{cut, grouped, length, open, unreadable};
 use crate::args::TraceVerifyArgs;
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Replays each file.
 ///
 /// # Errors
-/// When nothing can be printed. What is wrong with a file is told, and gives exit status 1.
+/// When nothing can be printed. An error in a file is printed and gives exit status 1.
 pub fn run(args: &TraceVerifyArgs) -> Result<i32, Failure> {
     let mut code = 0;
     for path in &args.files {
@@ -48,8 +48,8 @@ fn verify(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// The core holds some calls for impossible, and ends the program: that must not look as if nobody
-/// knew of it.
+/// The core panics at an impossible call. Print what that means for a recording instead of a bare
+/// panic message.
 fn explain_panics(path: &Path) {
     let path = path.display().to_string();
     std::panic::set_hook(Box::new(move |info| {

@@ -1,5 +1,5 @@
-//! The budget seen from outside: a memory control group of 1.05 times its size around launcher,
-//! pager and program, and the kernel must not kill anybody. Data compress well, so RAM alone
+//! The budget seen from outside: launcher, pager and program run in a memory control group of 1.05
+//! times the budget, and the kernel must kill none of them. The data compress well, so RAM alone
 //! suffices.
 
 use crate::support::cgroup::Cgroup;
@@ -8,14 +8,14 @@ use crate::support::watch::Watch;
 use crate::support::{memfit, say, skip, Bench, PYTHON};
 use std::time::Duration;
 
-/// Limit of the control group, percent of the budget: page tables, thread stacks and files have the
-/// rest.
+/// Limit of the control group, percent of the budget: the rest is for page tables, thread stacks
+/// and files.
 const LIMIT_PERCENT: u64 = 105;
 const MIB: u64 = 1 << 20;
 
-/// Loss of a CPU for longer than this excuses a kill: in it the program fills 20 MB and more.
+/// Loss of a CPU for longer than this excuses a kill: the program then fills 20 MB and more.
 const LOST: Duration = Duration::from_millis(10);
-/// Runs of which each was excused so; then the machine cannot tell.
+/// Most runs that are excused so; after them the machine counts as unfit for the test.
 const ATTEMPTS: u32 = 5;
 
 #[track_caller]

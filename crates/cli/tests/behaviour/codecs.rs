@@ -52,7 +52,7 @@ fn every_codec_brings_every_page_back() {
     let Some(program) = bench.compile(&["cc"], "pages", &source) else { return };
     let axis = AXES.iter().find(|axis| axis.name == "codec").expect("an axis of schemes");
     for choice in axis.choices() {
-        // Compressed also where other programs want the CPUs.
+        // Compress also where other programs use the CPUs.
         let codec = format!("codec={}", choice.name);
         let options = ["--set", &codec, "--set", "admission.busy_max_len=4096"];
         let (ran, stats) = bench.managed_with(&options, &program.display().to_string(), BUDGET);

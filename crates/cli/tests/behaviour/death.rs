@@ -1,5 +1,5 @@
-//! Nobody survives, and nothing is left: pager, launcher and programs are killed at any moment and
-//! in any order, and terminals, signals and `timeout` do what they do without memfit.
+//! Deaths leave no process and no trace. The tests kill pager, launcher and programs at any moment
+//! and in any order; terminals, signals and `timeout` do what they do without memfit.
 //!
 //! `MEMFIT_DEATH_TRIALS` and `MEMFIT_DEATH_SEED` set how many times processes are killed, and when.
 
@@ -18,13 +18,13 @@ const RIGHT: &str = "all pages are right";
 /// In the gate, and in `make soak`.
 const TRIALS: [u64; 2] = [24, 120];
 const FORK_TRIALS: [u64; 2] = [12, 60];
-/// For each of two processes 40 MB, in 32.
+/// Each of two processes fills 40 MB, in a budget of 32 MiB.
 const RUN: [&str; 4] = ["run", "-q", "-m", "32M"];
 
 fn bench(name: &str, programs: &[&str]) -> Option<Bench> {
     let bench = Bench::new(name, &[&["gcc"], programs].concat())?;
     bench.compile(&["gcc"], "touch", include_str!("../workloads/touch.c"))?;
-    // They are there before and after.
+    // These files are there before and after the run.
     bench.file("out", "");
     bench.file("err", "");
     Some(bench)
@@ -57,7 +57,7 @@ enum Who {
 }
 use Who::{Child, Launcher, Pager};
 
-/// All of them, one after the other as the numbers fall.
+/// All of them, in random order.
 fn any_order(random: &mut Random) -> [Who; 4] {
     let mut order = [Launcher, Pager, Who::Command, Child];
     for i in (1..order.len()).rev() {
@@ -66,7 +66,7 @@ fn any_order(random: &mut Random) -> [Who; 4] {
     order
 }
 
-/// Kills them as far as they live; gives those that were killed, in that order.
+/// Kills those that live, and returns them in that order.
 fn kill(members: &Members, order: &[Who], random: &mut Random) -> Vec<Who> {
     let mut killed = Vec::new();
     for &who in order {
@@ -84,8 +84,8 @@ fn kill(members: &Members, order: &[Who], random: &mut Random) -> Vec<Who> {
     killed
 }
 
-/// The moments of a run at which somebody is killed, and whether both processes are paged at that
-/// time for sure.
+/// Waits for a random moment at which to kill, and returns whether both processes are paged then
+/// for sure.
 fn wait_for_a_moment(tree: &Tree, random: &mut Random) -> (bool, String) {
     match random.below(4) {
         // While everything is being started.
@@ -108,7 +108,8 @@ fn wait_for_a_moment(tree: &Tree, random: &mut Random) -> (bool, String) {
     }
 }
 
-/// Time from the last kill to the end of the last process; `None` for one that nobody knew yet.
+/// Time from the last kill to the end of the last process; `None` if one lived on that nobody knew
+/// yet.
 fn trial(bench: &Bench, seed: u64) -> Option<Duration> {
     let mut random = Random(seed);
     let before = Traces::now(&bench.directory);
@@ -123,7 +124,7 @@ fn trial(bench: &Bench, seed: u64) -> Option<Duration> {
     let command_first = place(Who::Command) < place(Launcher);
     let mut context = format!("seed {seed}: {moment} {first:?} of {members:#?} were killed");
 
-    // By design parts of the tree live on here, and the rest is killed a second time.
+    // By design parts of the tree live on here, and the rest is killed in a second round.
     let mut second = Vec::new();
     if !launcher && !pager {
         if command_first {
@@ -133,7 +134,7 @@ fn trial(bench: &Bench, seed: u64) -> Option<Duration> {
             second = vec![[Launcher, Pager][random.below(2) as usize]];
         }
     } else if !pager && command_first {
-        // The launcher may have gone in order before it was killed.
+        // The launcher may have ended normally before it was killed.
         second = vec![Pager];
     }
     if !second.is_empty() {
@@ -146,7 +147,7 @@ fn trial(bench: &Bench, seed: u64) -> Option<Duration> {
         second = killed;
     }
 
-    // A process that starts when pager and launcher are dead finds nobody. It has all its pages,
+    // A process that starts after pager and launcher have died finds neither. It has all its pages,
     // and lives on.
     let unknown = !paged && [&first[..], &second[..]].concat().contains(&Pager) && launcher;
     let time = match unknown {
@@ -197,8 +198,8 @@ fn kills_at_any_moment() {
     ));
 }
 
-/// A fork child depends on its userfaultfd before it has said so: nobody but pager and launcher
-/// holds that at first. Both die, in the middle of forks, at the same moment for the children: the
+/// A fork child depends on its userfaultfd before its stub has said hello; at first only pager and
+/// launcher hold the descriptor. Both die during forks, at the same moment for the children: the
 /// launcher is stopped before the pager is killed.
 #[test]
 fn kills_in_the_middle_of_forks() {
@@ -224,7 +225,8 @@ fn kills_in_the_middle_of_forks() {
     say(&format!("{:24} {trials} trials", bench.name));
 }
 
-/// Runs to its end in the given way what pages all the time, and looks that nothing is left.
+/// Runs a program that is paged all the time to its end in the given way, and checks that nothing
+/// is left.
 fn ends(bench: &Bench, what: &str, command: Command, act: impl FnOnce(&mut Tree), code: i32, out: &str) {
     let before = Traces::now(&bench.directory);
     let mut tree = Tree::start(command, &bench.directory, true);
@@ -261,7 +263,7 @@ fn timeout_outside_and_inside() {
     ends(&bench, "memfit run timeout", under_memfit(&["timeout", "1", "./touch", "40"]), |_| {}, 124, "");
 }
 
-/// A terminal with a program in it; `None`, said loudly, where there are no terminals.
+/// A terminal with a program in it; `None`, with a report, where there are no terminals.
 fn in_terminal(bench: &Bench, mut command: Command) -> Option<(Terminal, Tree)> {
     let mut terminal = match Terminal::open() {
         Ok(terminal) => terminal,
@@ -328,12 +330,12 @@ fn stop_and_continue_from_the_terminal() {
     terminal.press("\x1a");
     all_stop();
     shows(&mut terminal, "Stopped", 1);
-    // The pager goes on with what it has to do; nobody starts to run by that.
+    // The pager goes on with its work, which must not continue any process.
     std::thread::sleep(Duration::from_millis(500));
     all_stop();
     terminal.press("fg\n");
     all_run();
-    // Some work, then once more, and on in the background.
+    // Some work, then stop once more, and continue in the background.
     std::thread::sleep(Duration::from_millis(300));
     terminal.press("\x1a");
     all_stop();
@@ -355,7 +357,7 @@ fn stop_and_continue_from_the_terminal() {
     assert!(!text.contains("died"), "{text}");
 }
 
-/// As the program of a terminal, and as a job of a shell.
+/// memfit as the program of a terminal, and as a job of a shell.
 #[test]
 fn hang_up_of_the_terminal() {
     let Some(bench) = bench("hang_up", &["bash"]) else { return };
@@ -371,7 +373,7 @@ fn hang_up_of_the_terminal() {
         terminal.hang_up();
         let context = format!("hang-up, in a shell: {shell}");
         tree.wait_for_all(&context);
-        // 128 + SIGHUP, from whom the kernel told.
+        // 128 + SIGHUP, which the kernel sent.
         assert_eq!(tree.wait(), 129, "{context}");
         let pids: Vec<i32> =
             [members.launcher, members.pager].into_iter().flatten().map(|process| process.pid).collect();
@@ -380,8 +382,8 @@ fn hang_up_of_the_terminal() {
     }
 }
 
-/// As `timeout -s KILL` does. The pager is in no group but its own, and has to end what is in
-/// another one.
+/// As `timeout -s KILL` does. The pager has a process group of its own, and must kill processes of
+/// other groups.
 #[test]
 fn kill_of_the_process_group() {
     let Some(bench) = bench("kill_group", &["setsid"]) else { return };

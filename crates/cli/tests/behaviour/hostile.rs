@@ -1,4 +1,4 @@
-//! Processes that mean no good: other users of the machine, and programs of the tree.
+//! Hostile processes: other users of the machine, and programs of the tree.
 
 use crate::support::cgroup::Cgroup;
 use crate::support::contents::assert_contents_eq;
@@ -10,11 +10,11 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// Fills twice the budget after the others are there, and checks it.
+/// Waits for `go`, then fills twice the budget and checks it.
 const SCRIPT: &str =
     "echo $MEMFIT_SOCKET > new; mv new socket; until test -e go; do sleep 0.02; done; exec ./worked 60 12";
 
-/// Descriptors that a process of the script may take meanwhile, and another one.
+/// Descriptors that the script's process and one more may take meanwhile.
 const PAGED: usize = 14;
 
 struct Run {
@@ -24,7 +24,7 @@ struct Run {
     pager: i32,
 }
 
-/// A run that waits for `go`, under a shell line before it.
+/// A run that waits for `go`. `before`: shell code that comes first.
 fn begin(bench: Bench, before: &str) -> Option<Run> {
     bench.file("pages.h", include_str!("../workloads/pages.h"));
     bench.compile(&["gcc"], "worked", include_str!("../workloads/checked.c"))?;
@@ -46,7 +46,7 @@ impl Run {
         fs::read_dir(format!("/proc/{}/fd", self.pager)).unwrap().count()
     }
 
-    /// Knocks, and stays until it is dropped.
+    /// Connects `count` times, and stays connected until [`end`].
     fn knock(&self, uid: Option<u32>, count: u32, fds: u32) -> (Child, String) {
         let mut command = Command::new(self.bench.directory.join("knocks"));
         command.args([&self.socket, &count.to_string(), &fds.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -58,7 +58,7 @@ impl Run {
         (child, said)
     }
 
-    /// The program does its work all the same.
+    /// Asserts that the program does its work all the same.
     fn ends_well(mut self, words: &[&str]) {
         self.bench.file("go", "");
         assert_eq!(self.tree.wait(), 0, "{}", self.tree.errors());
@@ -88,7 +88,7 @@ fn another_user_cannot_take_the_pagers_descriptors() {
     for fds in [0, 2, 20] {
         let (child, said) = run.knock(Some(65534), 400, fds);
         assert_eq!(said, "connected 400\n");
-        // None of these connections is kept, and nothing that came by them.
+        // The pager keeps none of these connections, and no descriptor that came with them.
         eventually("the descriptors are closed", || run.descriptors() <= before + PAGED);
         end(child);
     }
@@ -107,7 +107,7 @@ fn connections_of_the_own_user_are_bounded() {
     run.ends_well(&[]);
 }
 
-/// It neither fails nor turns in a circle, and goes on when they are given back.
+/// The pager neither fails nor spins, and goes on when descriptors are free again.
 #[test]
 fn a_pager_without_a_descriptor_left_waits() {
     let Some(run) = Bench::new("knocks_with_few", &["gcc"]).and_then(|bench| begin(bench, "ulimit -n 64 &&")) else {
@@ -120,19 +120,18 @@ fn a_pager_without_a_descriptor_left_waits() {
     let ticks = || memfit_os::procfs::user_ticks(run.pager, run.pager).unwrap();
     let (start, used) = (std::time::Instant::now(), ticks());
     eventually("a second goes by", || start.elapsed().as_secs() >= 1);
-    // Of the hundred ticks of a second.
+    // A second has a hundred ticks.
     assert!(ticks() - used < 50, "its control thread turned for {} ticks of a second", ticks() - used);
     end(child);
     eventually("they are given back", || run.descriptors() <= before + PAGED);
     assert!(proctree::read_stat(run.pager).is_some_and(|pager| !pager.is_dead()));
-    // Of the script's own processes some may have been turned away as well.
+    // The pager may have refused some of the script's own processes as well.
     let words =
         "memfit: not paged, but counted: processes for which the pager has no descriptor left: raise ulimit -n\n";
     run.ends_well(&[words]);
 }
 
-/// The parent goes on, and so do the children for which there was room; none reads other bytes than
-/// it should.
+/// The parent goes on, and so do the children for which there was room; none reads a wrong byte.
 #[test]
 fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
     let Some(bench) = Bench::new("many_children", &["gcc"]) else { return };
@@ -146,8 +145,8 @@ fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
         assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
         assert!(ran.err.contains("a fork child: ") && ran.err.contains("no descriptor left"), "{}", ran.err);
     }
-    // With room for all none dies; what they share is more than the budget, and nobody waits for
-    // ever.
+    // With descriptors for all no child dies. What they share exceeds the budget, and no process
+    // waits for ever.
     let (ran, stats) = bench.managed("./many 30", BUDGET);
     assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
     assert!(ran.err.contains("killed: 0, not forked: 0"), "{}", ran.err);
@@ -175,7 +174,7 @@ fn fork_children_for_whom_there_is_no_thread_die_alone() {
     }
 }
 
-/// A userfaultfd is all of a process's memory.
+/// A userfaultfd gives access to all of a process's memory.
 #[test]
 fn a_process_cannot_take_the_userfaultfd_of_another() {
     let Some(bench) = program("thief", include_str!("../workloads/thief.c")) else { return };

@@ -1,6 +1,6 @@
-//! Behaviour: real programs that are paged. Budgets, peaks, ends, messages and leftovers wait for a
-//! condition, never for a time. A test that fails is run again, but what a program computes from
-//! wrong bytes is never forgiven: see [`support::contents`].
+//! Behaviour: real programs that are paged. Tests of budgets, peaks, ends, messages and leftovers
+//! wait for a condition, never for a time. A test that fails is run again, but a wrong result of a
+//! program always counts as a failure: see [`support::contents`].
 
 #[path = "../support/mod.rs"]
 mod support;

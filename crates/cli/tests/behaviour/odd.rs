@@ -1,4 +1,4 @@
-//! Odd programs: each does what few programs do, and must not be able to tell that it is paged.
+//! Odd programs: each does what few programs do, and must not notice that it is paged.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::known::{compare, ordinary_program, plainly, program, same, same_each, BUDGET};
@@ -20,7 +20,7 @@ fn guard_pages() {
     same_each(&bench, &["libc", "syscall", "bare"], SEVERAL);
 }
 
-/// Contents that are outside are never given up for others, without a word.
+/// The contents of an evicted page are never silently given up for another page.
 #[test]
 fn a_page_that_is_outside_and_present_ends_the_process() {
     let Some(bench) = program("smuggled", include_str!("../workloads/smuggled.c")) else { return };
@@ -35,7 +35,7 @@ fn a_page_that_is_outside_and_present_ends_the_process() {
 fn all_of_its_memory_is_read_and_locked() {
     let Some(bench) = program("reader", include_str!("../workloads/reader.c")) else { return };
     same_each(&bench, &["read", "ptrace"], SEVERAL);
-    // What is locked cannot be taken away.
+    // Locked memory cannot be evicted.
     same_each(&bench, &["lock"], FORKS);
 }
 
@@ -45,7 +45,7 @@ fn memory_that_others_have_counts_once() {
     same(&bench, "./program", SEVERAL);
 }
 
-/// Its parent is told of its end, and of its status.
+/// The parent must learn of its end, and of its exit status.
 #[test]
 fn the_only_thread_ends_without_its_process() {
     let Some(bench) = program("ends", include_str!("../workloads/ends.c")) else { return };
@@ -57,7 +57,7 @@ fn the_only_thread_ends_without_its_process() {
     }
 }
 
-/// A process has no thread of the stub before it is paged, and loses it where it must be alone.
+/// A process has no stub thread before it is paged, and loses it where it must have one thread.
 #[test]
 fn a_process_of_one_thread() {
     let Some(bench) = program("alone", include_str!("../workloads/alone.c")) else { return };
@@ -67,18 +67,18 @@ fn a_process_of_one_thread() {
     let told = "not paged any more, but counted: process ";
     assert!(managed.err.contains(told) && managed.err.contains("one thread"), "{}: {:#}", managed.err, stats.json);
     managed.err.clear();
-    // All of it is brought back.
+    // All of its memory is brought back.
     compare(&bench, &plain, (&managed, &stats), Bounds { peak_percent: 250, ..FORKS });
 }
 
-/// Its memory is taken for others, and is there when it goes on.
+/// Its memory is evicted for other programs, and is there when it continues.
 #[test]
 fn a_stopped_program() {
     let Some(bench) = program("stopped", include_str!("../workloads/stopped.c")) else { return };
     same(&bench, "./program", SEVERAL);
 }
 
-/// What its own threads may not do the stub's must not do for them.
+/// The stub thread must not keep a right that the program's own threads have given up.
 #[test]
 fn what_a_program_gives_up_its_stub_gives_up() {
     let Some(bench) = program("gives_up", include_str!("../workloads/gives_up.c")) else { return };
@@ -94,19 +94,19 @@ fn what_a_program_gives_up_its_stub_gives_up() {
         let (stub, own): (Vec<&str>, Vec<&str>) = out.lines().partition(|line| line.starts_with("memfit-stub: "));
         assert_eq!(stub, [format!("memfit-stub: {rights}")], "{what}: {out}");
         managed.out = own.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
-        // It fills all at once: how far that goes depends on when the pager gets a CPU.
+        // The program fills its memory at once: the peak depends on when the pager gets a CPU.
         compare(&bench, &plain, (&managed, &stats), Bounds { peak_percent: SEVERAL.peak_percent, ..ONE });
     }
 }
 
-/// Nothing is mapped behind its mappings, as far as it can tell.
+/// The program must find nothing mapped behind its mappings.
 #[test]
 fn addresses_behind_its_mappings() {
     let Some(bench) = program("behind", include_str!("../workloads/behind.c")) else { return };
     same(&bench, "./program", SEVERAL);
 }
 
-/// A reader that goes downwards: most pages come with the one above them, and all are right.
+/// The program reads downwards: most pages come with the one above them, and all are right.
 #[test]
 fn memory_that_is_read_downwards() {
     let Some(bench) = program("downwards", include_str!("../workloads/downwards.c")) else { return };
@@ -121,18 +121,18 @@ fn memory_that_is_read_downwards() {
     }
 }
 
-/// Pages move only between mappings of equal access.
+/// UFFDIO_MOVE moves pages only between mappings of equal access.
 #[test]
 fn memory_that_is_executed_or_only_written() {
     let Some(bench) = program("access", include_str!("../workloads/access.c")) else { return };
     same_each(&bench, &["rwx", "w"], ONE);
 }
 
-/// Four times the budget is filled at once: usually within 5 %, but 2.3 times was seen on a busy
-/// machine. Unpaged it is 4 times.
+/// The program fills four times the budget at once. Usually the peak is within 5 % of the budget,
+/// but 2.3 times was seen on a busy machine. Without paging it is 4 times.
 const READ_ONLY: Bounds = Bounds { peak_percent: 300, ..SEVERAL };
 
-/// A program with read-only memory, whose pages can be taken here.
+/// A program with read-only memory, where its pages can be evicted.
 fn read_only(name: &str) -> Option<Bench> {
     if !maps::can_ask() {
         skip(name, "read-only memory is not paged before Linux 6.11");
@@ -141,21 +141,21 @@ fn read_only(name: &str) -> Option<Bench> {
     program(name, include_str!("../workloads/readonly.c"))
 }
 
-/// It is opened for the moment in which its pages leave.
+/// The stub gives write access only for the moment in which pages are evicted.
 #[test]
 fn memory_that_is_read_only() {
     let Some(bench) = read_only("readonly") else { return };
     same_each(&bench, &["read", "executed", "code", "zeros"], READ_ONLY);
 }
 
-/// Who writes there gets the signal, also in that moment.
+/// A write there raises the signal, also in that moment.
 #[test]
 fn read_only_memory_is_never_written() {
     let Some(bench) = read_only("readonly_signals") else { return };
     same_each(&bench, &["signals"], READ_ONLY);
 }
 
-/// Where the kernel cannot be asked what it is, it stays, and nothing else changes.
+/// Where the kernel cannot tell what a mapping is, its pages stay, and nothing else changes.
 #[test]
 fn read_only_memory_of_older_kernels() {
     let Some(bench) = program("readonly_older", include_str!("../workloads/readonly.c")) else { return };
@@ -166,14 +166,14 @@ fn read_only_memory_of_older_kernels() {
         let mut older = Command::new(bench.directory.join("older"));
         older.arg(memfit()).arg("run");
         let (mut managed, stats) = bench.managed_by(older, &line, BUDGET);
-        // That it stays is told when it has stayed for seconds.
+        // memfit reports the memory after it has stayed for seconds.
         let told = |line: &&str| line.contains("MiB not writable of program (");
         managed.err = managed.err.lines().filter(|line| !told(line)).collect();
         compare(&bench, &plain, (&managed, &stats), Bounds { peak_percent: 1000, ..FORKS });
     }
 }
 
-/// Calls that change mappings do not meet it, and are carried out.
+/// Calls that change mappings never meet the moment of write access, and are carried out.
 #[test]
 fn read_only_memory_that_is_changed() {
     let Some(bench) = read_only("readonly_calls") else { return };
@@ -195,7 +195,7 @@ fn read_only_memory_of_an_ordinary_users_program() {
     same_each(&bench, &["read", "flips", "children"], FORKS);
 }
 
-/// The kernel lets one userfaultfd have a range.
+/// The kernel allows one userfaultfd per range.
 #[test]
 fn a_userfaultfd_of_its_own() {
     let Some(bench) = program("own", include_str!("../workloads/own.c")) else { return };
@@ -208,8 +208,8 @@ fn a_userfaultfd_of_an_ordinary_users_program() {
     same(&bench, "./program libc", FORKS);
 }
 
-/// What cannot be taken away is not taken, and named; read-only memory where the kernel is as one
-/// before Linux 6.11.
+/// memfit names memory that it cannot evict and that stays; `older` makes the kernel look like one
+/// before Linux 6.11, where read-only memory stays.
 #[test]
 fn memory_that_stays_is_named() {
     let Some(bench) = program("kept", include_str!("../workloads/kept.c")) else { return };
@@ -240,16 +240,16 @@ fn memory_that_stays_is_named() {
     }
 }
 
-/// Pages of the program's may go without an event, from memory that userfaultfd takes before Linux
-/// 6.17.
+/// The kernel may drop pages of the program without an event, in memory that userfaultfd accepts
+/// before Linux 6.17.
 #[test]
 fn memory_that_the_kernel_drops() {
     let Some(bench) = program("dropped", include_str!("../workloads/dropped.c")) else { return };
     same(&bench, "./program", SEVERAL);
 }
 
-/// Pages that were freed are known to be gone though a thread never sleeps: what is used then has
-/// room.
+/// The pager learns that freed pages are gone even if a thread never sleeps, so that pages in use
+/// have room.
 #[test]
 fn a_thread_that_never_sleeps() {
     let Some(bench) = program("spinner", include_str!("../workloads/spinner.c")) else { return };
@@ -260,19 +260,20 @@ fn a_thread_that_never_sleeps() {
     assert!(faults < 20_000, "{faults} faults: freed pages took the room of those in use; {:#}", stats.json);
 }
 
-/// What is made in a program lies far from where it has freed something.
+/// Mappings that memfit makes in a program lie far from where the program has freed something.
 #[test]
 fn holes_stay_holes() {
     let Some(bench) = program("holes", include_str!("../workloads/holes.c")) else { return };
     same(&bench, "./program", SEVERAL);
 }
 
-/// The thread that fills does not come out of the kernel meanwhile, so that nobody could stop it.
+/// The thread that fills memory stays in the kernel meanwhile, so the pager cannot stop it.
 #[test]
 fn calls_that_fill_much_memory() {
     let Some(bench) = program("long_reads", include_str!("../workloads/long_reads.c")) else { return };
     for how in ["read", "pread", "readv", "fread"] {
-        // Without a thread of ours: 800 %. On a busy machine it comes when a part is read.
+        // Without a stub thread the peak is 800 %. On a busy machine the thread comes after a part
+        // is read.
         same(&bench, &format!("./program make words && ./program {how} words"), FORKS);
     }
 }

@@ -1,5 +1,5 @@
-//! What an ordinary user gets, who has access to `/dev/userfaultfd` alone: no fork events, so that
-//! programs tell of their forks themselves (crates/stub/src/fork.rs). Each child must have every
+//! Runs of an ordinary user, whose only right is access to `/dev/userfaultfd`: the kernel reports
+//! no forks, so libmemfit.so announces them (crates/stub/src/fork.rs). Each child must have every
 //! byte of its parent.
 
 use super::torture::{SOAK, STALLED};
@@ -10,7 +10,7 @@ use crate::support::{say, sized, Bench, FORKS, ONE, PYTHON};
 use std::fs;
 use std::path::PathBuf;
 
-/// Of each thread operations for some seconds; a child that has to be killed ends the run.
+/// Each thread runs operations for some seconds; a child that memfit must kill ends the run.
 const TORTURE: &str = "--size 128M --verify-all-at-end --stall 120 --forks";
 
 fn script(name: &str, text: &str, percent: u64) {
@@ -27,11 +27,11 @@ fn sort_without_forks() {
     bench.same("sort -S 300M --parallel=2 -o output input", &["output"], 65);
 }
 
-/// What memfit says when it has to kill a child because nobody can tell what it should have:
-/// another thread dropped memory at the very moment of the fork (docs/limits.md).
+/// memfit's words when it kills a child whose contents cannot be determined: another thread dropped
+/// memory at the very moment of the fork (docs/limits.md).
 const UNCLEAR: &str = "another thread of its parent";
 
-/// Runs a line until no child had to be killed for that, three times at most.
+/// Runs a line until memfit killed no child for that reason, three times at most.
 fn managed(bench: &Bench, line: &str, budget: u64) -> (Ran, Stats) {
     for _ in 0..2 {
         let (ran, stats) = bench.managed(line, budget);
@@ -53,7 +53,7 @@ fn forks_with_threads() {
     stats.peak_within(FORKS.peak_percent);
 }
 
-/// One has unmapped what another one moves memory to, while a third forks.
+/// One thread has unmapped what another one moves memory to, while a third forks.
 #[test]
 fn forks_while_other_threads_move_memory() {
     let Some(bench) = Bench::ordinary("ordinary_moves", &["gcc"]) else { return };
@@ -128,7 +128,7 @@ fn limits_of_its_own() {
     tool("ordinary_limits", include_str!("../workloads/limits.c"));
 }
 
-/// A chain of forks, each of which is told.
+/// A chain of announced forks.
 #[test]
 fn a_chain_of_forks() {
     let Some(bench) = Bench::ordinary("ordinary_chain", &["gcc"]) else { return };
@@ -136,7 +136,8 @@ fn a_chain_of_forks() {
     bench.same_within("./fork_chain 20 40", &[], 60, FORKS);
 }
 
-/// A child that nobody announces must not read zeros. It crashes: what is paged is kept from it.
+/// A child of an unannounced fork must not read zeros. It crashes, since dontfork keeps paged
+/// mappings from it.
 #[test]
 fn bare_clones_crash() {
     let Some(bench) = Bench::ordinary("bare_clone", &["gcc"]) else { return };
@@ -144,7 +145,7 @@ fn bare_clones_crash() {
     bench.same_within("./bare_clone", &[], 60, ONE);
 }
 
-/// libc's functions announce them, whichever of these makes the child.
+/// libc's functions announce the child, whichever of them makes it.
 #[test]
 fn children_of_clone() {
     let Some(bench) = Bench::ordinary("clones", &["gcc"]) else { return };
@@ -153,7 +154,7 @@ fn children_of_clone() {
     bench.same_within("./clones", &[], 60, FORKS);
 }
 
-/// As root the kernel tells of such children, and they are served.
+/// As root the kernel reports such children, and the pager serves them.
 #[test]
 fn bare_clones_with_fork_events() {
     let Some(bench) = Bench::new("bare_clone_events", &["gcc"]) else { return };
@@ -161,7 +162,7 @@ fn bare_clones_with_fork_events() {
     bench.same_within("./bare_clone", &[], 60, FORKS);
 }
 
-/// The statistics and the table of running trees work for him, too.
+/// The statistics and the table of running trees work for an ordinary user, too.
 #[test]
 fn stat_shows_his_tree() {
     let Some(bench) = Bench::ordinary("ordinary_stat", &[]) else { return };

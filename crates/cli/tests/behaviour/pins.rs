@@ -1,8 +1,8 @@
 //! Threads that end while their memory is cold. The kernel then marks their robust mutexes and
-//! clears their thread ids, and waits for nobody: what it needs of a thread's descriptor must not
-//! have been taken away.
+//! clears their thread ids, and serves no userfault: the parts of a thread's descriptor that it
+//! needs must be resident.
 //!
-//! `scripts/mutants` runs the same program with a pager that takes it.
+//! `scripts/mutants` runs the same program with a pager that evicts them.
 
 use crate::support::contents::assert_contents;
 use crate::support::known::{compare, plainly, program};
@@ -12,8 +12,8 @@ const BUDGET: u64 = 32 << 20;
 /// glibc's rseq area lies in the descriptor, and the kernel writes to it whenever a thread wakes
 /// up.
 const WITHOUT_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
-/// The oldest pages leave, whatever they are: the default may find that it does better when it
-/// keeps a part of them, and with it a cold stack.
+/// Evict the oldest pages, whatever they are: the default policy may find it better to keep a part
+/// of them, and with it a cold stack.
 const OLDEST_FIRST: [&str; 2] = ["--set", "reclaim=second-chance"];
 const MARKED: &str = "8 of 8 mutexes marked\n";
 const JOINED: &str = "8 of 8 threads joined\n";
@@ -29,7 +29,7 @@ fn ends(name: &str, mode: &str, expected: &str) {
     let (out, seconds) = (String::from_utf8_lossy(&managed.out), managed.time.as_secs_f64());
     let evicted = stats.number("/evictions/pages");
     say(&format!("{name:32} {evicted} pages evicted, {seconds:.1} s: {}", out.trim().replace('\n', ", ")));
-    // All of them: then the descriptors would have gone, too, if they could.
+    // If all threads are cold, their descriptors would have been evicted, too, if they could be.
     assert_contents!(managed.code == Some(0) && out.starts_with(expected), "{out}\n{}", managed.err);
     assert_eq!(out, format!("{expected}8 of 8 threads cold\n"), "{}\n{:#}", managed.err, stats.json);
     assert_eq!(managed.err, "");
@@ -46,8 +46,8 @@ fn threads_of_a_killed_process() {
     ends("threads_killed", "kill", MARKED);
 }
 
-/// A thread that begins between two looks of the pager has its descriptor where an ended one had
-/// it.
+/// A thread that starts between two scans of the pager can have its descriptor where an ended
+/// thread had it.
 #[test]
 fn stacks_that_are_kept_for_new_threads() {
     let Some(bench) = program("cached", include_str!("../workloads/cached.c")) else { return };

@@ -1,9 +1,9 @@
-//! Real programs under tight budgets: what they print must be what they print without memfit, byte
-//! for byte.
+//! Real programs under tight budgets: they must print what they print without memfit, byte for
+//! byte.
 //!
-//! Every test measures the natural peak first and takes a part of it as the budget; it fails when
-//! less than a quarter of that peak was really taken away, so that nothing passes by not being
-//! paged. One line a test goes to the terminal.
+//! Each test measures the natural peak first and takes a part of it as the budget. It fails when
+//! less than a quarter of that peak was evicted, so that no test passes without paging. It prints
+//! one line on the terminal.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::{find, Bench, Bounds, FORKS, ONE, PYTHON, SEVERAL};
@@ -22,7 +22,7 @@ fn python(name: &str, scripts: &[(&str, &str)]) -> Option<Bench> {
     Some(bench)
 }
 
-/// Runs one python script with a budget of so many percent of its natural peak.
+/// Runs one Python script with a budget of `percent` of its natural peak.
 fn script(name: &str, text: &str, percent: u64) {
     script_within(name, text, percent, ONE);
 }
@@ -128,8 +128,7 @@ fn threads() {
 fn lazily_freed_pages() {
     let Some(bench) = Bench::new("lazily_freed_pages", &["gcc"]) else { return };
     let Some(_) = bench.compile(&["gcc"], "freed", include_str!("../workloads/freed.c")) else { return };
-    // A fixed budget: what the kernel drops, and when, must meet memory that is registered and not
-    // yet taken away.
+    // A fixed budget: pages that the kernel drops must be registered and not yet evicted then.
     let (managed, stats) = bench.managed("./freed", 62 << 20);
     assert_contents_eq!((managed.code, &*managed.out), (Some(0), &b"wrong: 0\n"[..]), "{:#}", stats.json);
     assert_eq!(managed.err, "", "{:#}", stats.json);
@@ -191,8 +190,8 @@ fn redis_saves_in_a_child() {
     bench.same_bgsave();
 }
 
-/// A program that cannot be paged runs as ever, beside one that is; it is named once, and nothing
-/// else is said.
+/// A program that cannot be paged runs as without memfit, beside one that is paged; memfit names it
+/// once, and says nothing else.
 fn unmanaged(name: &str, compiler: &[&str], bits: u32) {
     let Some(bench) = Bench::new(name, &[compiler[0], PYTHON]) else { return };
     let Some(_) = bench.compile(compiler, name, include_str!("../workloads/unmanaged.c")) else { return };
@@ -208,7 +207,7 @@ fn unmanaged(name: &str, compiler: &[&str], bits: u32) {
     let named = lines.len() == 1 && lines[0].starts_with("memfit: not paged, but counted: ") && lines[0].contains(name);
     assert!(named, "exactly one warning that names {name} is wanted: {lines:#?}");
     assert_eq!(stats.json["warnings"].as_array().map(Vec::len), Some(1), "{:#}", stats.json);
-    // It is counted: two at a time, 8 MiB each.
+    // memfit counts it: two at a time, 8 MiB each.
     assert!(stats.number("/peak/total_bytes") > 16 << 20, "{:#}", stats.json);
 }
 

@@ -1,5 +1,5 @@
-//! Recorded runs: `memfit run --record` and `memfit trace`. The programs see nothing of it, and
-//! every recording is replayed with the same decisions.
+//! Recorded runs: `memfit run --record` and `memfit trace`. The programs do not notice the
+//! recording, and a replay of it makes the same decisions.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::recording::{as_tables, bench, good, info, recorded, text, FILE, MIB};
@@ -20,14 +20,14 @@ fn the_program_sees_nothing_of_it() {
     assert_eq!(ran.err, plain.err);
     stats.no_warnings();
     assert!(stats.number("/evictions/pages") > 5000, "{:#}", stats.json);
-    // A fault may have to be asked about again.
+    // The pager may ask the core several times about a page fault.
     assert!(told["by_call"]["fault"].as_u64().unwrap() >= stats.number("/faults/total"), "{told:#}");
     assert!(told["by_call"]["compressed"].as_u64().unwrap() > 5000, "{told:#}");
     assert_eq!(told["command"], serde_json::json!(["sh", "-c", "./mix 36 1 rand; exit 3"]));
     assert_eq!((&told["budget_bytes"], &told["scheme"]), (&Value::from(20 * MIB), &Value::from("memfit")));
     assert!(told["run_ns"].as_u64().unwrap() < ran.time.as_nanos() as u64, "{told:#}");
     as_tables(&bench.directory, FILE, &told);
-    // What it held is gone.
+    // A new recording replaces the contents of the file.
     let (_, _, short) = recorded(&bench, &["--set", "fault.around_pages=1"], "./mix 1 0", 20 * MIB);
     assert!(short["calls"].as_u64() < told["calls"].as_u64(), "{short:#}");
     assert!(short["scheme_toml"].as_str().unwrap().contains("around_pages = 1"), "{short:#}");
@@ -54,13 +54,14 @@ fn forks_and_pipelines_decide_the_same_again() {
         let plain = bench.plain(&line);
         let (ran, stats, told) = recorded(&bench, &[], &line, 20 * MIB);
         assert_contents_eq!((ran.code, text(&ran.out)), (Some(0), text(&plain.out)), "{}", ran.err);
-        // Those that are never paged are none of the core's.
+        // The core knows nothing of processes that are never paged.
         let paged = told["processes"].as_u64().unwrap();
         assert!(paged >= least || stats.number("/evictions/pages") < 1000, "{told:#}\n{:#}", stats.json);
     }
 }
 
-/// Of the launcher, whose tree the pager ends in order; of the pager, with which all ends at once.
+/// Kills the launcher, after which the pager ends the tree in order, and the pager, after which all
+/// ends at once.
 #[test]
 fn killed_runs_can_be_read_up_to_there() {
     let Some(bench) = bench("record_killed", "touch") else { return };
@@ -100,7 +101,7 @@ fn what_cannot_be_recorded_to_is_refused_before_the_start() {
         assert_eq!(ran.code, Some(1), "{path}: {}", ran.err);
         assert!(ran.err.contains(&format!("--record {path}: cannot be written: {why}")), "{}", ran.err);
     }
-    // There is no run either.
+    // Without a run there is no recording either.
     assert_eq!(run(FILE, "memfit-no-such-command").code, Some(127));
     let names = fs::read_dir(&bench.directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
@@ -146,7 +147,7 @@ fn a_full_disk_ends_the_recording_and_not_the_run() {
     good(&bench.directory, "run", false);
 }
 
-/// The outer run records both; the inner one says that it does not, also when it is quiet.
+/// The outer run records both; the inner one says that it does not record, even if it is quiet.
 #[test]
 fn a_run_inside_of_another_records_nothing() {
     let Some(bench) = bench("record_nested", "mix") else { return };

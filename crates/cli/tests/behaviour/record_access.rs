@@ -1,4 +1,4 @@
-//! `memfit run --record-access`: pages of a sample are taken away again and again, and come back as
+//! `memfit run --record-access`: pages of a sample are evicted again and again, and come back as
 //! they were; the recording has their touches, and can be replayed.
 
 use super::torture::{SOAK, STALLED};
@@ -22,7 +22,7 @@ fn keeps_every_byte(bench: &Bench, line: &str, budget: u64) -> Stats {
     assert_contents_eq!(ran.code, Some(0), "{}\n{out}", ran.err);
     assert_eq!(ran.err, "");
     tell(bench, &stats, &recording(bench));
-    // Where memory is short the sample is small, and passes wait.
+    // If memory is short, the sample is small and passes wait.
     if budget == PLENTY {
         let counts = ["/evictions/pages", "/faults/staged"].map(|key| stats.number(key));
         assert!(counts.iter().all(|&count| count > 1000), "{counts:?}\n{:#}", stats.json);

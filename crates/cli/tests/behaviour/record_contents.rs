@@ -1,5 +1,5 @@
-//! `memfit run --record-contents`: a recording says what several codecs make of each page that is
-//! compressed, and of pages of the sample; it is replayed as any other, and simulations of other
+//! `memfit run --record-contents`: a recording says how small several codecs make each page that is
+//! compressed, and pages of the sample. It is replayed as any other, and simulations of other
 //! codecs have real sizes.
 
 use crate::support::contents::assert_contents_eq;
@@ -18,9 +18,9 @@ use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 const FILE: &str = "run.memfit";
-/// Pages of a word, of little and much that repeats, of text, of noise.
+/// Pages of one word, of little and much repetition, of text, of noise.
 const KINDS: [&str; 6] = ["zero", "int64-small", "pointers", "text", "f=0.40", "random"];
-/// Of each kind, and how often a program has them all: 24 MiB.
+/// Different pages of each kind, and copies of all of them: 24 MiB.
 const DIFFERENT: usize = 8;
 const COPIES: usize = 128;
 
@@ -39,7 +39,7 @@ fn memfit(directory: &Path, words: &[&str]) -> Ran {
     ran
 }
 
-/// Pages as they are in the file, and what is known of each: all that tells them from each other.
+/// Pages as they are in the file; their [`key`]s tell them apart.
 fn pages() -> Vec<Vec<u8>> {
     let mut rng = Rng::new(9);
     let mut all = Vec::new();
@@ -66,7 +66,7 @@ fn key_of(contents: &Contents, codecs: &[CodecId]) -> Key {
     (contents.entropy, contents.word, codecs.iter().map(|codec| contents.lens[usize::from(codec.0)]).collect())
 }
 
-/// All notes of a recording. What became of a page is after the note about it, and agrees with it.
+/// All notes of a recording. The outcome of a page comes after its note, and agrees with it.
 #[track_caller]
 fn notes(directory: &Path, all: bool) -> Vec<Contents> {
     let open = || Reader::new(fs::File::open(directory.join(FILE)).unwrap()).unwrap();
@@ -88,7 +88,7 @@ fn notes(directory: &Path, all: bool) -> Vec<Contents> {
                     let note = looked.remove(&object).expect("it was looked at");
                     match coded {
                         Coded::Word(word) => assert_eq!(note.word, Some(word)),
-                        // A dictionary can be there since.
+                        // A dictionary can have been made since the note.
                         Coded::Bytes { codec, len } => {
                             assert!(
                                 [len, 0].contains(&u32::from(note.lens[usize::from(codec)])),
@@ -102,7 +102,7 @@ fn notes(directory: &Path, all: bool) -> Vec<Contents> {
             }
         }
     }
-    // Two threads compress, and may have been at it at the end.
+    // Two threads compress, and may have been interrupted by the end.
     assert!(looked.len() <= 2, "{} without an outcome", looked.len());
     notes
 }
@@ -125,7 +125,7 @@ fn lengths_and_hashes_are_those_of_the_pages() {
     let expected: HashSet<Key> = pages.iter().map(|page| key(page, &codecs, &mut worker)).collect();
     let different: HashSet<&Vec<u8>> = pages.iter().collect();
     assert_eq!(expected.len(), different.len(), "the pages cannot be told from each other");
-    // The same hash and the same page: both ways.
+    // Equal hashes mean equal pages, and equal pages equal hashes.
     let (mut by_hash, mut by_key) = (HashMap::new(), HashMap::new());
     let mut found = 0;
     for note in &notes {
@@ -143,7 +143,7 @@ fn lengths_and_hashes_are_those_of_the_pages() {
     cut(&bench.directory);
 }
 
-/// `info` and `export` tell the same.
+/// `info` and `export` agree with the notes.
 fn tables(directory: &Path, notes: &[Contents], different: usize) {
     let told: Value = serde_json::from_slice(&memfit(directory, &["trace", "info", "--json", FILE]).out).unwrap();
     let contents = &told[0]["contents"];
@@ -165,7 +165,7 @@ fn tables(directory: &Path, notes: &[Contents], different: usize) {
     assert!(hashes.eq(notes.iter().map(|note| note.hash)));
 }
 
-/// Other codecs than that of the run have their own sizes.
+/// Codecs other than that of the run have sizes of their own.
 fn simulations(directory: &Path, expected: &HashSet<Key>, names: &[&str]) {
     let sim = |codec: &str| {
         let ran = memfit(directory, &["sim", FILE, "-s", "zram", "--set", &format!("codec={codec}"), "--json", "-"]);
@@ -175,8 +175,8 @@ fn simulations(directory: &Path, expected: &HashSet<Key>, names: &[&str]) {
     for (i, name) in names.iter().enumerate() {
         let (ratio, err) = sim(name);
         assert_eq!(err, "", "{name}");
-        // Pages that do not compress well are not counted; of the others all kinds leave about as
-        // often.
+        // Pages that do not compress well are not counted; the other kinds are evicted about
+        // equally often.
         let lens = expected.iter().filter(|key| key.1.is_none()).map(|key| f64::from(key.2[i]));
         let lens: Vec<f64> = lens.filter(|&len| len < 3000.0).collect();
         let mean = lens.iter().sum::<f64>() / lens.len() as f64 / PAGE as f64;
@@ -187,7 +187,7 @@ fn simulations(directory: &Path, expected: &HashSet<Key>, names: &[&str]) {
     assert!(err.contains("--record-contents=deflate"), "{err}");
 }
 
-/// What is whole of a cut file is read.
+/// Complete blocks of a cut file can be read.
 fn cut(directory: &Path) {
     let bytes = fs::read(directory.join(FILE)).unwrap();
     fs::write(directory.join("cut"), &bytes[..bytes.len() / 2]).unwrap();
@@ -214,7 +214,7 @@ fn pages_of_the_sample_are_looked_at_while_they_are_staged() {
         let Whose::Page { page, .. } = note.whose else { panic!("{note:?}") };
         let Some(number) = page.0.checked_sub(first).filter(|&number| number < 1024) else { continue };
         if note.word == Some(0) {
-            // Before it was written to.
+            // The page was recorded before the program wrote to it.
             continue;
         }
         let mut bytes = vec![0; PAGE];

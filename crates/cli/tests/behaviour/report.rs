@@ -1,4 +1,4 @@
-//! `memfit run --report`: pages of real runs, their numbers, and what a browser makes of them.
+//! `memfit run --report`: pages of real runs, their numbers, and how a browser shows them.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::stats::Stats;
@@ -18,7 +18,7 @@ d = {n: [n, str(n) * 9, random.random()] for n in range(150_000)}
 print(sum(d[random.randrange(150_000)][0] for _ in range(120_000)))
 ";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
-/// Goes into a page before all else; its end is the page's: what went wrong, and what is drawn.
+/// Goes first into a page; the end of the document then tells what went wrong and what was drawn.
 const PROBE: &str = r#"<script>
 const problems = [];
 addEventListener("error", event => problems.push(`uncaught: ${event.message || event.target.outerHTML}`), true);
@@ -40,7 +40,7 @@ addEventListener("load", async () => {
 });
 </script>"#;
 
-/// What a page holds: its text, and what its script draws.
+/// The contents of a page: its text, and what its script draws.
 struct Page {
     html: String,
     figures: Vec<Value>,
@@ -66,7 +66,7 @@ impl Page {
         found.unwrap_or_else(|| panic!("no {title}: {:?}", self.titles()))
     }
 
-    /// Places along x, and the sum of all series at each.
+    /// Positions along x, and the sum of all series at each.
     fn sums(&self, title: &str) -> Vec<(f64, f64)> {
         let data = self.figure(title)["data"].as_array().unwrap();
         let column = |n: usize| data[n].as_array().unwrap();
@@ -74,7 +74,7 @@ impl Page {
         column(0).iter().enumerate().map(|(row, place)| (place.as_f64().unwrap(), sum(row))).collect()
     }
 
-    /// Cells of a table's rows, as text.
+    /// Cells of the rows of a table, as text.
     fn rows(&self, table: &str) -> Vec<Vec<&str>> {
         let (_, rest) =
             self.html.split_once(&format!("<caption><strong>{table}</strong>")).unwrap_or_else(|| panic!("no {table}"));
@@ -97,7 +97,7 @@ impl Page {
     }
 }
 
-/// A dictionary in 60 % of what it takes.
+/// A dictionary in 60 % of the memory that it takes.
 fn dictionary(bench: &Bench) -> (Page, Stats) {
     bench.file("dictionary.py", DICTIONARY);
     let line = format!("{PYTHON} dictionary.py");
@@ -117,7 +117,7 @@ fn report_of_a_paged_program() {
     }
     page.figure("How long faults took");
     page.figure("Ratio by codec");
-    // As the statistics have it.
+    // The same values as in the statistics.
     let memory = page.figure("Memory by state");
     assert_eq!(memory["y"]["suffix"], "MiB");
     let peak = page.sums("Memory by state").iter().map(|row| row.1).fold(0.0, f64::max) * f64::from(1 << 20);
@@ -126,7 +126,7 @@ fn report_of_a_paged_program() {
     assert!(
         memory["levels"][0]["at"].as_f64().unwrap() * f64::from(1 << 20) / stats.number("/budget_bytes") as f64 > 0.99
     );
-    // A rate for each stretch, at its middle: their areas are the faults.
+    // Each stretch has its rate at its middle: the area of all is the number of faults.
     let rates = page.sums("Faults by source over time");
     let mut end = 0.0;
     let faults: f64 = rates
@@ -140,7 +140,7 @@ fn report_of_a_paged_program() {
     let sources = ["zero", "staged", "filled", "pool", "swap", "file"];
     let total: u64 = sources.iter().map(|source| stats.number(&format!("/faults/{source}"))).sum();
     assert!(total > 0 && (faults / total as f64 - 1.0).abs() < 0.05, "{faults} and {total}");
-    // Regions are those of the codecs, in other parts; the heap of an interpreter is in it.
+    // The sum over regions must be that of the codecs; one is the heap of the interpreter.
     let count = |table: &str, column| page.column(table, column).iter().sum::<u64>();
     let (here, all) = (count("Regions of memory", 3), count("Codecs", 1));
     assert!(
@@ -153,7 +153,7 @@ fn report_of_a_paged_program() {
     assert_eq!(page.fact("Exit"), "status 0");
     assert!(page.fact("Command").contains("dictionary.py"));
     assert!(page.html.len() < 2 << 20, "{}", page.html.len());
-    // Schema 1 is as it was.
+    // Schema 1 has not changed.
     assert!(stats.json.get("samples").is_none() && stats.json.get("course").is_none());
 }
 
@@ -199,7 +199,7 @@ fn report_of_a_run_that_is_killed() {
         let mut tree = Tree::start(command, &bench.directory, true);
         eventually("the command runs", || tree.members().command.is_some());
         assert!(!page.exists(), "it comes at the end");
-        // The launcher hands the first one on; the second one comes to the command alone.
+        // The launcher forwards the first signal; the second one goes to the command alone.
         let command = tree.members().command.unwrap().pid;
         let whom = if signal == libc::SIGTERM { tree.root() } else { command };
         send_signal(whom, signal, None).unwrap();
@@ -224,17 +224,17 @@ fn report_file_is_checked_before_the_start() {
         assert!(ran.err.starts_with(&format!("memfit: --report {path}: cannot be written: ")), "{}", ran.err);
     }
     assert!(!bench.directory.join("ran").exists());
-    // What cannot be written at the end is told; the command's status stays.
+    // If the page cannot be written at the end, memfit says so and keeps the command's status.
     let ran = run("/dev/full", &["sh", "-c", "exit 3"]);
     assert_eq!(ran.code, Some(3));
     assert!(ran.err.starts_with("memfit: cannot write /dev/full: No space left"), "{}", ran.err);
-    // Without a command there is no page, and nothing half done is left.
+    // Without a command there is no page, and no temporary file is left.
     assert_eq!(run("page.html", &["memfit-no-such-command"]).code, Some(127));
     let left = fs::read_dir(&bench.directory).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.filter(|name| name != "stdout" && name != "stderr").count(), 0);
 }
 
-/// Ends a browser that hangs.
+/// Kills a browser that hangs.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -244,11 +244,11 @@ impl Drop for Ended {
     }
 }
 
-/// The document after its scripts ran.
+/// The document after its scripts have run.
 fn browse(browser: &Path, directory: &Path, page: &Path) -> String {
     let out = directory.join("dom.html");
     let mut command = Command::new(browser);
-    // The page is ours, and root has no sandbox.
+    // The page is ours, and the browser has no sandbox for root.
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
     command.args(["--disable-background-networking", "--dump-dom", "--virtual-time-budget=60000"]);
     command.arg(format!("--user-data-dir={}", directory.join("profile").display()));
@@ -278,7 +278,7 @@ fn report_in_a_browser_of_a_run() {
     check(&browser, &bench.directory, &page);
 }
 
-/// All of a page is drawn, and nothing goes wrong.
+/// Asserts that all of a page is drawn without an error.
 #[track_caller]
 fn check(browser: &Path, directory: &Path, page: &Page) {
     let probed = directory.join("probed.html");
@@ -290,7 +290,7 @@ fn check(browser: &Path, directory: &Path, page: &Page) {
     assert_eq!(seen["drawn"], Value::from(page.titles()));
 }
 
-/// Pages of results that are there, made by the real program: those of the papers, and a made-up
+/// Pages of existing results, made by the real program: those of the papers, and an invented
 /// comparison.
 #[test]
 fn reports_of_the_benches() {

@@ -1,6 +1,6 @@
-//! Sandboxes: of memfit as a whole, and those that programs make for themselves. Where a program
-//! cannot be paged any more it goes on with all of its memory, is counted, and is named with the
-//! reason.
+//! Sandboxes around memfit, and sandboxes that programs make for themselves. A program that cannot
+//! be paged any more is detached: it goes on with all of its memory, is counted, and memfit names
+//! it with the reason.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::process::Ran;
@@ -8,12 +8,12 @@ use crate::support::stats::Stats;
 use crate::support::{memfit_command, say, skip, Bench, FORKS};
 use std::process::Command;
 
-/// What most programs here fill is 56 MiB.
+/// Most programs here fill 56 MiB.
 const BUDGET: u64 = 32 << 20;
-/// Pages that are taken away at least from a program that is paged.
+/// Least evicted pages of a program that is paged.
 const EVICTED: u64 = 2000;
-/// Rights given up once more, in namespaces where the user is what he is outside; memfit is the
-/// first process.
+/// Gives up all rights once more, in namespaces where the user keeps its id; memfit is the first
+/// process there.
 const CONTAINER: [&str; 17] = [
     "unshare",
     "--user",
@@ -33,7 +33,7 @@ const CONTAINER: [&str; 17] = [
     "--no-new-privs",
     "--",
 ];
-/// Root without the rights that look at others' processes, as in containers.
+/// Root without the rights to look at processes of others, as in containers.
 const WEAK_ROOT: [&str; 3] = ["setpriv", "--bounding-set=-sys_ptrace,-sys_admin,-perfmon", "--inh-caps=-all"];
 const UNREADABLE: &str = "its user may not look at it";
 const FILTERED: &str = "it has a system call filter";
@@ -45,8 +45,8 @@ fn compiled(bench: &Bench) {
     bench.compile(&["gcc"], "container", include_str!("../workloads/container.c")).expect("it compiles");
 }
 
-/// Two benches: of root, and of an ordinary user. In a place that all can read, for programs that
-/// become others.
+/// A bench of root, in a place that all can read, for programs that become other users; `ordinary`
+/// makes one of an ordinary user.
 fn open_to_all(name: &str) -> Option<Bench> {
     let bench = Bench::open_to_all(name, &["gcc", "setpriv", "unshare"])?;
     compiled(&bench);
@@ -68,13 +68,13 @@ fn text(ran: &Ran) -> String {
 enum Fate {
     /// Paged to its end.
     Paged,
-    /// Paged at first, then left, for this reason.
+    /// Paged at first, then detached, for this reason.
     Left(&'static str),
-    /// Never paged; the reason is told if it lives long enough to be seen.
+    /// Never paged; memfit gives the reason if the program lives long enough.
     Never(&'static str),
 }
 
-/// It does the same as without memfit, and has that fate.
+/// Asserts that the program does the same as without memfit, and has that fate.
 #[track_caller]
 fn same(bench: &Bench, around: Command, line: &str, fate: Fate) {
     let plain = bench.plain(line);
@@ -96,7 +96,7 @@ fn compare(bench: &Bench, plain: &Ran, around: Command, line: &str, fate: Fate) 
             stats.peak_within(FORKS.peak_percent);
         }
         Fate::Left(why) => {
-            // How many depends on who gets the CPUs before the program asks to be left.
+            // How many depends on who gets the CPUs before the program is detached.
             assert!(evicted > 0, "{context}");
             let told =
                 ran.err.starts_with("memfit: not paged any more, but counted: process ") && ran.err.contains(why);
@@ -110,7 +110,7 @@ fn compare(bench: &Bench, plain: &Ran, around: Command, line: &str, fate: Fate) 
     }
 }
 
-/// memfit's words up to its options, as the bench's user, or root.
+/// memfit's command line up to its options, as the bench's user, or root.
 fn run(bench: &Bench, around: &[&str]) -> Command {
     match &bench.user {
         Some(user) => user.command_in(around, &["run"]),
@@ -140,8 +140,8 @@ fn in_namespaces_without_rights() {
     }
 }
 
-/// The abstract socket is unknown in another network namespace; the path is, and is gone at the
-/// end.
+/// The abstract socket is not visible in another network namespace; the path is, and must be gone
+/// at the end.
 fn another_network(bench: &Bench) {
     let ways = ["unshare --user --map-root-user --net", "unshare --user --net --mount --pid --fork"];
     if !ways.iter().all(|way| bench.plain(&format!("{way} true")).code == Some(0)) {
@@ -150,7 +150,7 @@ fn another_network(bench: &Bench) {
     let places = || {
         let listed = std::fs::read_dir("/tmp").into_iter().flatten().flatten();
         let names = listed.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        // Of those of memfit itself the last part is a random number.
+        // Directories of memfit itself end in a random number.
         let random = |name: &str| name.rsplit('-').next().is_some_and(|last| last.len() == 16);
         names.filter(|name| name.starts_with("memfit-") && random(name)).collect::<std::collections::BTreeSet<_>>()
     };
@@ -158,7 +158,7 @@ fn another_network(bench: &Bench) {
     for way in ways {
         same(bench, run(bench, &[]), &format!("{way} ./filtered fill check fork threads exec fill check"), Fate::Paged);
     }
-    // Those of others may come and go.
+    // Those of other runs may come and go.
     let made = &places() - &before;
     let alive = |name: &String| {
         let pid = name.split('-').nth(2).and_then(|pid| pid.parse().ok());
@@ -188,8 +188,8 @@ fn programs_that_nobody_may_look_at() {
     same(&bench, run(&bench, &[]), "./unreadable bare", Fate::Left(UNREADABLE));
 }
 
-/// Nor may root without the right to (as in containers) look at those of others, also those that
-/// become others.
+/// Nor may root without that right (as in containers) look at processes of other users, or at those
+/// that become other users.
 #[test]
 fn programs_of_other_users() {
     let Some(bench) = open_to_all("other_users") else { return };
@@ -199,42 +199,42 @@ fn programs_of_other_users() {
     same(&bench, run(&bench, &WEAK_ROOT), "./unreadable user", Fate::Left(UNREADABLE));
     let other = "setpriv --reuid=65534 --regid=65534 --clear-groups ./filtered fill check fork threads check";
     same(&bench, run(&bench, &WEAK_ROOT), other, Fate::Never(UNREADABLE));
-    // With it they are paged.
+    // With that right they are paged.
     for how in ["early", "late", "bare", "user"] {
         same(&bench, run(&bench, &[]), &format!("./unreadable {how}"), Fate::Paged);
     }
 }
 
-/// Filters that programs make for themselves, before and after they are paged, for one thread and
-/// for all, the stub's included.
+/// Filters that programs install, before and after they are paged, for one thread and for all, the
+/// stub thread included.
 fn filters(bench: &Bench) {
     let never = Fate::Never(FILTERED);
     for (line, fate) in [
-        // For the calling thread, which cannot fork then: the stub's goes on, with a filter of its
-        // own.
+        // For the calling thread, which cannot fork then: the stub thread goes on, with a filter of
+        // its own.
         ("fill check filter=few,kill check more check", Fate::Paged),
         ("filter=few,kill fill check more check", Fate::Paged),
-        // The stub has not seen it: its thread is not made.
+        // The stub has not seen the filter: no stub thread is made.
         ("filter=few,kill,bare fill check more check", never),
         ("fill check filter=few,kill,all check more check", Fate::Left(FILTERED)),
         ("filter=few,trap,all fill check more check", never),
         ("fill check filter=few,errno,all check more check", Fate::Left(FILTERED)),
-        // Children would have stubs that are killed.
+        // The stubs of children would be killed.
         ("fill check filter=work,kill check more fork threads check", Fate::Left(FILTERED)),
         ("filter=work,trap,all fill check more fork threads check", never),
         ("fill check filter=work,errno,all check more fork threads check", Fate::Left(FILTERED)),
-        // All that the stub needs is allowed.
+        // All calls that the stub needs are allowed.
         ("fill check filter=most,errno,all check more fork threads check", Fate::Paged),
         ("filter=most,kill,all fill check more fork threads check", Fate::Paged),
         ("filter=most,errno exec fill check more fork threads check", Fate::Paged),
-        // What it does without: pages that are shared, or executed, stay.
+        // Calls that the stub does without: shared or executed pages stay then.
         ("fill protect check filter=most,kill,all check fork threads check", Fate::Paged),
         ("fill code check filter=noexec,kill,all check fork threads check", Fate::Paged),
         ("fill code check filter=noexec,errno check fork threads check", Fate::Paged),
     ] {
         same(bench, run(bench, &[]), &format!("exec ./filtered {line}"), fate);
     }
-    // A new program that knows nothing of the filter.
+    // A new program, which knows nothing of the filter.
     for what in ["check more", "protect check"] {
         let line = format!("./filtered filter=most,kill exec fill {what} fork threads check");
         let (ran, stats) = bench.managed(&line, BUDGET);
@@ -255,7 +255,7 @@ fn filters_of_an_ordinary_users_programs() {
     filters(&bench);
 }
 
-/// A container engine's filter around all of memfit forbids userfaultfd(2); the device is open, or
+/// A container engine's filter around memfit forbids userfaultfd(2); /dev/userfaultfd is open, or
 /// it is not.
 #[test]
 fn in_a_container_engines_filter() {

@@ -1,4 +1,4 @@
-//! Every preset under a real program: right output, and of each what makes it what it is.
+//! Every preset under a real program: right output, and for each preset what distinguishes it.
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::recording::recorded;
@@ -7,7 +7,7 @@ use crate::support::Bench;
 use memfit_core::scheme::PRESETS;
 
 const BUDGET: u64 = 20 << 20;
-/// Pages of it.
+/// The budget in pages.
 const FRAMES: u64 = BUDGET / 4096;
 
 /// What must hold of a run under each preset.
@@ -23,12 +23,12 @@ fn expect(preset: &str, stats: &Stats) {
     match preset {
         "memfit" => assert!(pool > 0 && swap > 0 && units == 0, "{what}"),
         "swap" => assert!(compressed == 0 && pool == 0 && swap > FRAMES && to_swap > FRAMES, "{what}"),
-        // What has no room goes to swap, and nothing leaves for it.
+        // What finds no room goes to swap, and nothing is evicted from the pool for it.
         "zram" => assert!(pool > FRAMES / 2 && rejected("pool_full") > 0 && units == 0, "{what}"),
         "zswap-zsmalloc" => assert!(pool > 0 && rejected("pool_full") > 0 && units == 0, "{what}"),
         "hybrid18" => assert!(rejected("in_advance") > 0 && swap > 0 && units == 0, "{what}"),
         "tuduce05" => assert!(pool > 0 && to_swap > 0 && units == 0, "{what}"),
-        // Many buffers in a write.
+        // Many buffers in one write.
         "cervera99" => assert!(units > 0 && number("/swap/writes") * 4 < units && swap > FRAMES, "{what}"),
         "ca+sa" | "ezswap" => assert!(units > 0 && pool > 0 && swap > 0, "{what}"),
         _ => assert!(units > 0 && swap > 0 && compressed > 0, "{what}"),
@@ -45,7 +45,7 @@ fn every_preset_runs_a_program_right_and_decides_the_same_again() {
     let Some(bench) = Bench::new("schemes", &["gcc"]) else { return };
     let Some(_) = bench.compile(&["gcc", "-O2"], "mix", include_str!("../workloads/mix.c")) else { return };
     for preset in PRESETS {
-        // Relatives of others only fill their memory and read it once.
+        // Presets that are relatives of others only fill their memory and read it once.
         let relative = ["zswap-zbud", "zsmalloc-sr", "apa", "apa+sa", "apa+ca"].contains(&preset.name);
         let line = if relative { "./mix 36 0" } else { "./mix 36 2 rand" };
         let (ran, stats, told) = recorded(&bench, &["-s", preset.name], line, BUDGET);
@@ -56,14 +56,14 @@ fn every_preset_runs_a_program_right_and_decides_the_same_again() {
     }
 }
 
-/// Clean pages of files: filled from the file, dropped or pooled, the program's own once it writes
+/// Clean pages of files: filled from the file, dropped or pooled, anonymous once the program writes
 /// to them; with forks, moves and unmappings.
 #[test]
 fn pages_of_files_are_in_the_budget() {
     let Some(bench) = Bench::new("schemes_files", &["gcc"]) else { return };
     let Some(_) = bench.compile(&["gcc", "-O2"], "mapped", include_str!("../workloads/mapped.c")) else { return };
     for (scheme, file) in [("ca+sa", "./mapped file 12 6 1"), ("ezswap", "./mapped file 16 6 1")] {
-        // Both kinds in turn: else the pool holds those of files too shortly for a second pass.
+        // Both kinds in turn: else the pool holds pages of files too shortly for a second pass.
         let (ran, stats) = bench.managed_with(&["-s", scheme, "--set", "reclaim.file_age=1"], file, 16 << 20);
         assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{scheme}: {}", ran.err);
         let dropped = stats.number("/evictions/file_dropped");
@@ -71,14 +71,14 @@ fn pages_of_files_are_in_the_budget() {
         assert!(from_files > 1000 && dropped > 300 && read > 4 << 20, "{scheme}: {:#}", stats.json);
         assert!(scheme == "ca+sa" || stats.number("/faults/pool") > 100, "{scheme}: {:#}", stats.json);
     }
-    // By default they are the kernel's.
+    // By default memfit leaves pages of files to the kernel.
     let (ran, stats) = bench.managed("./mapped file 32 8 1", 20 << 20);
     assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
     assert_eq!((stats.number("/faults/file"), stats.number("/files/reads")), (0, 0));
 }
 
-/// Where the kernel tells of no forks they stay the kernel's: what was never read would be missing
-/// in a child.
+/// Where the kernel reports no forks, memfit leaves them to the kernel: what was never read would
+/// be missing in a child.
 #[test]
 fn pages_of_files_of_an_ordinary_user() {
     let Some(bench) = Bench::ordinary("schemes_files_ordinary", &["gcc"]) else { return };
@@ -88,7 +88,7 @@ fn pages_of_files_of_an_ordinary_user() {
     assert!(stats.number("/faults/file") == 0 && stats.number("/evictions/pages") > 1000, "{:#}", stats.json);
 }
 
-/// A swap tier that is too small: what has no slot stays in RAM, and nothing is lost.
+/// A swap tier that is too small: objects without a slot stay in RAM, and nothing is lost.
 #[test]
 fn a_tier_that_is_nearly_full() {
     let Some(bench) = Bench::new("schemes_full", &["gcc"]) else { return };

@@ -8,7 +8,7 @@ use std::path::Path;
 #[test]
 fn how_far_it_is_is_shown_on_a_terminal_alone() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    // Longer than anybody waits; what there is to see is there soon.
+    // This would run very long; its progress shows soon.
     let words = ["sim", "uniform:pages=32M,accesses=1000000000", "-s", "memfit,lru", "-m", "16M,24M"];
     let on_a_terminal = |words: &[&str]| {
         let mut terminal = Terminal::open().map_err(|reason| skip("sim_progress", &reason)).ok()?;

@@ -1,6 +1,6 @@
-//! The swap tier with data that do not compress: what comes back, what is on the device, and
-//! injected of every kind. A page is right or the program is ended with a reason; never wrong,
-//! never a hang without a word.
+//! The swap tier with data that do not compress: refaults, the contents of the device, and injected
+//! faults of every kind. A page is right or memfit ends the program with a reason: never wrong
+//! data, never a silent hang.
 
 use crate::support::contents::{assert_contents, assert_contents_eq};
 use crate::support::process::Ran;
@@ -26,7 +26,7 @@ impl Noise {
         Noise::but(name, "")
     }
 
-    /// With a line of C before the others of the function that makes the words.
+    /// With a line of C put first into the function that makes the words.
     fn but(name: &str, line: &str) -> Option<Noise> {
         let bench = Bench::new(name, &["gcc"])?;
         let head = "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {";
@@ -43,7 +43,7 @@ impl Noise {
         command
     }
 
-    /// Runs it with injected of the device.
+    /// Runs it with injected faults of the device.
     #[track_caller]
     fn run(&self, options: &[&str], faults: &str, noise: &str) -> Ran {
         let ran = self.bench.checked(self.command(options, faults, noise), noise);
@@ -105,17 +105,17 @@ fn clean_pages_are_not_written_again() {
     assert!(clean > 40_000 && written < 250 << 20, "five passes over 100 MiB that change nothing: {stats:#}");
 }
 
-/// What came back goes first again, out of the program and out of the pool.
+/// Pages that came back are evicted first again, from the program and from the pool.
 const BIMODAL: [&str; 2] = ["reclaim=bimodal", "replacement=bimodal"];
-/// The one that was used last goes last.
+/// The page that was used last is evicted last.
 const OLDEST: [&str; 2] = ["reclaim=second-chance", "replacement=oldest"];
 
 #[test]
 fn compressed_clean_pages_are_not_written_again() {
-    // Every other word is zero: more than fits into the budget also when it is compressed.
+    // Every other word is zero: the data exceed the budget even when they are compressed.
     let Some(noise) = Noise::but("compressed_clean", "if (i % 2) return 0;") else { return };
     let written = |scheme: [&str; 2], mode: &str| {
-        // They are stored compressed also where other programs want the CPUs.
+        // Store them compressed also where other programs use the CPUs.
         let scheme = [scheme[0], scheme[1], "admission.busy_max_len=4096"].map(|set| ["--set", set]);
         let (_, stats) = noise.right(scheme.as_flattened(), "", mode);
         (number(&stats, "/swap/write_bytes") >> 20, number(&stats, "/evictions/clean"))
@@ -127,7 +127,7 @@ fn compressed_clean_pages_are_not_written_again() {
         clean > mib * 300 && none == 0 && kept * 2 < lost,
         "{kept} of {lost} MiB written, {clean} and {none} clean"
     );
-    // Right also when half of it changes.
+    // The data are right also when half of them change.
     written(BIMODAL, &format!("{mib} 3 seqw"));
 }
 
@@ -143,8 +143,8 @@ fn several_places_are_filled_in_order() {
     assert_eq!(fs::read_dir(a).unwrap().count(), 0, "the file has no name");
 }
 
-/// Of a file of the user's: the first page stays, and what is in it afterwards tells nothing about
-/// the program.
+/// A file of the user's keeps its first page, and its contents afterwards reveal nothing about the
+/// program.
 #[test]
 fn the_device_has_nothing_to_read() {
     let Some(noise) = Noise::but("secrecy", "if (i < 2) return 0x7465726365732079ull;") else { return };
@@ -176,7 +176,7 @@ fn a_device_that_stops_for_long_is_reported() {
     assert!(ran.err.contains("the swap tier does not answer"), "{}", ran.err);
 }
 
-/// Nothing that was written is wanted back damaged: the program ends, and says why.
+/// The program never gets damaged data: it is killed, and memfit says why.
 #[test]
 fn a_device_that_loses_data() {
     let Some(noise) = Noise::new("loses") else { return };
@@ -191,8 +191,8 @@ fn a_device_that_loses_data() {
     }
 }
 
-/// What cannot be written stays in memory: the program goes on if there is room for that, and else
-/// is told.
+/// What cannot be written stays in memory. If there is no room for that, memfit ends the run and
+/// says so.
 #[test]
 fn a_device_that_takes_no_writes() {
     let Some(noise) = Noise::new("no_writes") else { return };
@@ -205,7 +205,7 @@ fn a_device_that_takes_no_writes() {
     noise.ends(&["--swap-size", "20M"], "", "200 1 seqw", &["out of memory", "--swap-size"]);
 }
 
-/// A file system of its own, taken down again whatever happens.
+/// A file system of the test's own, taken down whatever happens.
 struct Mounted {
     place: PathBuf,
     device: String,
@@ -219,7 +219,7 @@ impl Mounted {
         sh(&format!("mkfs.ext4 -q -F '{}'", image.display()))?;
         let device = sh(&format!("losetup --find --show '{}'", image.display()))?;
         let mounted = Mounted { place, device };
-        // A loop device keeps this from an earlier use.
+        // A loop device can still be read-only from an earlier use.
         sh(&format!("blockdev --setrw {}", mounted.device))?;
         sh(&format!("mount {} '{}'", mounted.device, mounted.place.display()))?;
         Ok(mounted)
@@ -249,7 +249,7 @@ fn a_real_file_system_that_is_full() {
         Err(reason) => return skip("real_trouble", &format!("no file system of its own here: {reason}")),
     };
     let place = mounted.place.to_str().unwrap();
-    // More than it has: what fits is there, the rest stays in memory.
+    // More than the file system holds: what fits is written, the rest stays in memory.
     let options = ["--swap", place, "--swap-size", "1G"];
     let (ran, stats) = noise.right(&options, "", "60 2 seqw");
     assert!(number(&stats, "/swap/write_bytes") > 4 << 20, "{stats:#}");
@@ -271,7 +271,7 @@ fn used_blocks(place: &Path) -> u64 {
 /// 2 MiB.
 const WRITTEN_BLOCKS: u64 = 512;
 
-/// Written out from what it had: nothing was lost when the write failed.
+/// Objects keep their memory until they are written, so a failed write loses nothing.
 #[test]
 fn a_real_file_system_that_becomes_read_only() {
     let Some(noise) = Noise::new("read_only") else { return };
@@ -280,11 +280,11 @@ fn a_real_file_system_that_becomes_read_only() {
         Err(reason) => return skip("read_only", &format!("no file system of its own here: {reason}")),
     };
     let place = mounted.place.to_str().unwrap().to_owned();
-    // As ext4 does itself when it has found an error.
+    // ext4 does this itself when it finds an error.
     if let Err(reason) = sh(&format!("mount -o remount,errors=remount-ro '{place}'")) {
         return skip("read_only", &format!("cannot be made to: {reason}"));
     }
-    // When something has been written; the program has most of its passes before it then.
+    // Abort when something has been written; most passes of the program come after that.
     let empty = used_blocks(&mounted.place);
     let abort = std::thread::spawn({
         let place = mounted.place.clone();
@@ -301,7 +301,7 @@ fn a_real_file_system_that_becomes_read_only() {
     noise.ends(&["--swap", &place], "", "44 1 seqw", &["no file can be made in it", "Read-only file system"]);
 }
 
-/// A device of which every answer is a program's. Taken down whatever happens.
+/// A file system whose every answer comes from a program. Taken down whatever happens.
 struct Fuse {
     place: PathBuf,
     server: Child,

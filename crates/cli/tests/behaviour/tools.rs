@@ -2,8 +2,7 @@
 //! it relies on: descriptors, limits, locked memory, memory that devices fill or fork children do
 //! not get.
 //!
-//! Each fills about twice its budget with words that it knows, does what it is here for, and
-//! compares all of them.
+//! Each fills about twice its budget with known words, does what it tests, and compares all words.
 
 use crate::support::contents::{assert_contents, assert_contents_eq};
 use crate::support::known::{compare, plainly, program, same, BUDGET, EVICTED};
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Nothing can be taken away for a while: the budget does not hold.
+/// Nothing can be evicted for a while: the budget does not hold.
 const ANY_PEAK: Bounds = Bounds { evicted_percent: 0, peak_percent: 1000 };
 
 #[test]
@@ -30,8 +29,8 @@ fn library(name: &str) -> Option<PathBuf> {
     places.iter().map(|place| Path::new(place).join(name)).find(|path| path.is_file())
 }
 
-/// An allocator before libc's: preloaded into memfit as well, or added by the command to what is
-/// preloaded already.
+/// An allocator in place of libc's: preloaded into memfit as well, or added by the command to what
+/// is preloaded already.
 fn allocator(name: &str, file: &str) {
     let Some(path) = library(file) else {
         return skip(name, &format!("there is no {file}; tests/setup installs it"));
@@ -68,7 +67,7 @@ fn tcmalloc() {
     allocator("tcmalloc", "libtcmalloc_minimal.so.4");
 }
 
-/// Without the stub the program is counted, and named.
+/// memfit counts a program without the stub, and names it.
 #[test]
 fn a_preload_that_replaces_the_stub() {
     let Some(bench) = Bench::new("replaced_stub", &["gcc"]) else { return };
@@ -82,8 +81,8 @@ fn a_preload_that_replaces_the_stub() {
     assert!(stats.number("/peak/total_bytes") > 8 << 20, "{:#}", stats.json);
 }
 
-/// Runs the program, and `look` with its process number, a cold address and the byte there, when it
-/// is paged; then it ends. What came of the look is judged by `right` when all is over.
+/// Runs the program. When it is paged, calls `look` with its process number, a cold address and the
+/// byte there; then the program ends. `right` judges the result of `look` after all has ended.
 fn attached<T>(name: &str, tool: &str, look: impl Fn(&Bench, [&str; 3]) -> T, right: impl Fn(T)) {
     if crate::support::find(tool).is_none() {
         return skip(name, &format!("there is no {tool}; tests/setup installs it"));
@@ -102,7 +101,7 @@ fn attached<T>(name: &str, tool: &str, look: impl Fn(&Bench, [&str; 3]) -> T, ri
         bench.file("done", "");
         (looked, ran.join().unwrap())
     });
-    // Where it is held for long, that is told, or where that has just ended, that the budget does
+    // memfit may say that the process has been traced for long or, after that, that the budget does
     // not hold.
     let traced = |line: &str| line.contains("is traced by") && line.contains(tool);
     let told = |line: &&str| traced(line) || line.starts_with("memfit: the budget is ");
@@ -111,7 +110,7 @@ fn attached<T>(name: &str, tool: &str, look: impl Fn(&Bench, [&str; 3]) -> T, ri
     right(looked.expect("it was ready"));
 }
 
-/// What a tool says, at most for a while.
+/// The output of a tool, which is ended after a while.
 fn tool(words: &[&str]) -> String {
     let mut command = Command::new("timeout");
     command.args(["-s", "INT", "-k", "5", "120"]).args(words).env("LC_ALL", "C").stdin(Stdio::null());
@@ -132,7 +131,7 @@ fn gdb_attaches() {
             return skip("gdb", "it may not attach here");
         }
         assert!(said.contains("memfit-stub"), "{said}");
-        // EIO for a page that is outside, and never a wrong byte.
+        // The tool may get EIO for an evicted page, and never a wrong byte.
         let refused = said.contains(&format!("Cannot access memory at address {address}"));
         let right = said.contains(&format!("{address}:\t{byte}\n"));
         let other = said.contains(&format!("{address}:\t")) && !refused;
@@ -142,8 +141,8 @@ fn gdb_attaches() {
     });
 }
 
-/// To the first thread only. With `-f` it stops the stub's, too, where that must not wait for long,
-/// and can wait for a page itself that only the stub can give back.
+/// With `-f` strace stops the stub thread, too, which must not wait for long. strace itself can
+/// wait for a page that only the stub thread can give back.
 #[test]
 fn strace_attaches() {
     let look = |bench: &Bench, [pid, ..]: [&str; 3]| {
@@ -166,7 +165,7 @@ fn strace_from_the_start() {
         return skip("strace_from_the_start", "there is no strace; tests/setup installs it");
     }
     let Some(bench) = program("strace_from_the_start", include_str!("../workloads/closes.c")) else { return };
-    // With -f it would follow the stub's thread, too, and each call of it would take long.
+    // With -f strace follows the stub thread, too, and each of its calls takes long.
     same(&bench, "strace -f -o trace ./program; echo $?; rm trace", SEVERAL);
     let line = "strace -o trace ./program; echo $?; tail -n 1 trace; rm trace";
     let Some(plain) = plainly(&bench, line) else { return };
@@ -233,13 +232,13 @@ fn locked_memory() {
     let Some(bench) = program("locked", include_str!("../workloads/locked.c")) else { return };
     for line in ["./program early", "./program late"] {
         let Some(plain) = plainly(&bench, line) else { return };
-        // What is locked does not fit, which may be told.
+        // Locked memory does not fit, which memfit may report.
         let mut command = memfit_command();
         command.arg("run");
         let (managed, stats) = bench.managed_by(command, line, BUDGET);
         assert_contents_eq!((managed.code, &managed.out), (Some(0), &plain.out), "{}\n{:#}", managed.err, stats.json);
         assert!(stats.number("/evictions/pages") >= EVICTED, "{:#}", stats.json);
-        // Counted: 40 MiB are locked.
+        // The 40 MiB of locked memory are counted.
         assert!(stats.number("/peak/total_bytes") > 40 << 20, "{:#}", stats.json);
     }
 }
@@ -286,8 +285,8 @@ fn statistics_are_documented() {
     assert_eq!(keys, documented);
 }
 
-/// The keys of all values in an object or in an array of objects; those of every source are one,
-/// and codecs are left out.
+/// The keys of all values in an object or in an array of objects. Keys of the sources of page
+/// faults count as one, and codecs are left out.
 fn flatten(place: &str, value: &serde_json::Value, keys: &mut BTreeSet<String>) {
     match value {
         serde_json::Value::Object(map) if !matches!(place, "codecs" | "fault_latency_ns.by_source") => {

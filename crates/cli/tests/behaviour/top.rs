@@ -10,11 +10,10 @@ use memfit_os::proctree::read_stat;
 use std::process::Command;
 use std::time::Duration;
 
-/// Ends what a screen program does to a terminal: the cursor is there again, and the screen of
-/// before.
+/// The end of a screen program: shows the cursor again, and the former screen.
 const LEFT: &str = "\x1b[?25h\x1b[?1049l";
 
-/// A program with more memory than its budget that works on, and the number by which top knows it.
+/// A program that works on more memory than its budget, and the number by which top knows it.
 fn paged(name: &str) -> Option<(Bench, Tree, String)> {
     let bench = Bench::new(name, &[PYTHON])?;
     bench.file("blocks.py", include_str!("../workloads/blocks.py"));
@@ -36,7 +35,7 @@ fn top(arguments: &[&str]) -> Command {
     command
 }
 
-/// Starts a program in a terminal; `None`, said loudly, where there are none.
+/// Starts a program in a terminal; `None`, with a report, where there are no terminals.
 fn in_terminal(bench: &Bench, mut command: Command) -> Option<(Terminal, Tree, String)> {
     let mut terminal = match Terminal::open() {
         Ok(terminal) => terminal,
@@ -67,7 +66,7 @@ fn shows(terminal: &mut Terminal, word: &str) {
 fn a_screen_over_a_paged_program() {
     let Some((bench, tree, pid)) = paged("top_screen") else { return };
     let Some((mut terminal, mut screen, before)) = in_terminal(&bench, top(&["-d", "0.1", &pid])) else { return };
-    // Of the header, the legend, the faults, the facts and the processes; the last names the row of
+    // Words of the header, legend, faults, facts and processes; the last one is in the row of
     // python.
     for word in ["budget 32.0M", "resident", "staged", "FAULTS", "p99", "ratio", "no errors", "RESIDENT", "python3\x1b"]
     {
@@ -78,10 +77,10 @@ fn a_screen_over_a_paged_program() {
     terminal.press("?");
     shows(&mut terminal, "WHAT THE NUMBERS MEAN");
     terminal.press(" ");
-    // Space only closed the help; the next one pauses.
+    // The first space only closed the help; the next one pauses.
     terminal.press(" ");
     shows(&mut terminal, "PAUSED");
-    // Only what changes is sent, but with Ctrl-L.
+    // top sends only changes, except with Ctrl-L.
     terminal.press(" f\x0c");
     shows(&mut terminal, "FAULTSv");
     terminal.press("+\x0c");
@@ -89,7 +88,7 @@ fn a_screen_over_a_paged_program() {
     terminal.resize(160, 50);
     shows(&mut terminal, "MEMORY");
     send_signal(tree.root(), libc::SIGTERM, None).unwrap();
-    // How it ended is told by Linux 6.15 and later.
+    // Linux 6.15 and later tell how it ended.
     shows(&mut terminal, "ended");
     assert_eq!(terminal.count(LEFT), 0);
     terminal.press("q");
@@ -100,7 +99,7 @@ fn a_screen_over_a_paged_program() {
     assert_eq!(terminal.settings(), before);
 }
 
-/// Other tests and users may run trees, too.
+/// Other tests and users may run trees meanwhile.
 #[test]
 fn tab_goes_from_tree_to_tree() {
     let Some(bench) = Bench::new("top_tab", &["sleep"]) else { return };
@@ -141,7 +140,7 @@ fn the_terminal_is_put_back_after_every_end() {
         assert_eq!(screen.wait(), code, "end {i}: {}", terminal.text());
         assert_eq!((terminal.count(LEFT), terminal.settings()), (1, before), "end {i}");
     }
-    // Nobody holds the other side any more.
+    // The other side of the terminal has closed.
     let Some((mut terminal, mut screen, _)) = in_terminal(&bench, top(&[&pid])) else { return };
     shows(&mut terminal, "FAULTS/S");
     terminal.hang_up();
@@ -205,13 +204,13 @@ fn lines_into_a_pipe() {
     let output = top(&["-n", "1", &command]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains(&format!(" {pid} ")), "{output:?}");
 
-    // What such a question leaves out.
+    // What a brief request leaves out.
     let ours = trees::running().unwrap().into_iter().find(|tree| tree.pid() == pid).unwrap();
     let [brief, all] = [Question::Brief, Question::All].map(|question| ours.ask_and_wait(question).unwrap().unwrap());
     assert!(brief["now"]["pages"].is_null() && all["now"]["pages"]["staged"].is_u64(), "{brief:#}");
     assert!(brief["now"]["total_bytes"].is_u64() && brief["processes"].is_array(), "{brief:#}");
 
-    // Nobody reads on.
+    // The reader ends.
     let line = format!("('{}' top -d 0.1 {pid}; echo status $? >&2) | head -n 1", memfit().display());
     let output = Command::new("sh").args(["-c", &line]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "status 0\n", "{output:?}");

@@ -1,6 +1,5 @@
 //! The torture program under memfit: it changes its memory and mappings at random and knows what
-//! every byte must be. Over the set of runs every way of a page from one state to another must have
-//! been taken.
+//! every byte must be. Over all runs every transition between page states must have happened.
 
 use crate::support::contents::assert_contents;
 use crate::support::{memfit, say, sized, Bench};
@@ -9,7 +8,7 @@ use std::path::PathBuf;
 const BUDGET: u64 = 48 << 20;
 const COMMON: &str = "--size 128M --verify-all-at-end --stall 120";
 
-/// Operations of each thread, for some seconds, and modes, each with a seed of its own.
+/// Operations of each thread, for some seconds, and modes, each with its own seed.
 const MODES: [(u64, &str); 5] = [
     (5000, "--threads 1 --seed 101"),
     (2500, "--threads 3 --seed 202"),
@@ -17,10 +16,10 @@ const MODES: [(u64, &str); 5] = [
     (1500, "--threads 2 --processes 2 --size 64M --stop-cont --exits --seed 404"),
     (1800, "--threads 2 --forks --seed 505"),
 ];
-/// So many times more of them in `make soak`.
+/// Factor for the operations in `make soak`.
 pub const SOAK: u64 = 10;
 
-/// What must have happened in one of the runs, as the statistics name it.
+/// What must have happened in one of the runs, by the keys of the statistics.
 const REACHED: [&str; 15] = [
     "/transitions/adopted",
     "/evictions/pages",
@@ -49,7 +48,7 @@ fn torture() -> PathBuf {
     path
 }
 
-/// What torture ends with when a thread makes no progress.
+/// Exit code of torture when a thread makes no progress.
 pub const STALLED: i32 = 4;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Whole trees under one budget: processes are born, change, die and outlive each other, and what
-//! they had is free again.
+//! Whole trees under one budget: processes are born, change, die and outlive each other, and the
+//! pager frees what they had.
 
 use crate::support::contents::{assert_contents, assert_contents_eq};
 use crate::support::stats::live;
@@ -20,8 +20,8 @@ fn python(name: &str) -> Option<Bench> {
     Some(bench)
 }
 
-/// After processes that ended in every way nothing of them is left in the pager, and the next ones
-/// have the whole budget.
+/// After processes have ended in every way the pager holds nothing of them, and the next ones have
+/// the whole budget.
 #[test]
 fn what_ended_is_free_again() {
     let Some(bench) = python("ended_is_free") else { return };
@@ -44,7 +44,7 @@ fn what_ended_is_free_again() {
     for name in ["first.json", "second.json"] {
         let text = fs::read_to_string(bench.directory.join(name)).unwrap();
         let ours: Value = serde_json::from_str(&text).unwrap();
-        // Two shells and the one that looks live on.
+        // Two shells and look.py live on.
         for key in ["staged", "filled", "pooled", "swapped", "quarantined", "evicting"] {
             let pages = ours["now"]["pages"][key].as_u64().unwrap();
             assert!(pages < 64, "{name}: {pages} pages are {key}: {:#}", ours["now"]);
@@ -84,8 +84,7 @@ fn a_thousand_children_of_an_ordinary_user() {
     bench.same_within("./children", &[], 65, FORKS);
 }
 
-/// The run returns when the command does; what lives on is served to its end, and then the pager
-/// goes.
+/// The run returns when the command ends. The pager serves what lives on to its end, and then ends.
 fn daemon(bench: &Bench) {
     let Some(_) = bench.compile(&["gcc"], "daemon", include_str!("../workloads/daemon.c")) else { return };
     let (go, done) = (bench.directory.join("go"), bench.directory.join("done"));
@@ -121,8 +120,8 @@ fn daemons_of_an_ordinary_user() {
     daemon(&bench);
 }
 
-/// Processes that are not of the tree, but got its environment, outlive the run: a small one alone,
-/// one that is paged with the pager, which serves it to its end.
+/// Processes outside of the tree that have its environment outlive the run: a small one alone, a
+/// paged one with the pager, which serves it to its end.
 #[test]
 fn processes_of_others_outlive_the_run() {
     let Some(bench) = Bench::new("processes_of_others", &["gcc"]) else { return };
@@ -168,8 +167,8 @@ fn processes_of_others_outlive_the_run() {
     }
 }
 
-/// A process of another user that got the environment from somewhere is sent away: it runs on,
-/// without a part in the budget.
+/// The pager refuses a process of another user that got the environment from somewhere: it runs on,
+/// and is not counted in the budget.
 #[test]
 fn another_user_does_not_join() {
     let Some(bench) = Bench::open_to_all("another_user", &["gcc"]) else { return };
@@ -251,7 +250,7 @@ fn nested_runs_share_the_outer_budget() {
     assert!(named, "{:#}", stats.json["processes"]);
 }
 
-/// A server of many processes with shared memory, whose user is another one: PostgreSQL refuses
+/// A server of many processes with shared memory that runs as another user: PostgreSQL refuses
 /// root.
 #[test]
 fn postgresql() {
@@ -261,7 +260,7 @@ fn postgresql() {
         return skip("postgresql", "there is no PostgreSQL 15, or only root can become its user");
     }
     bench.file("server.sh", include_str!("../workloads/postgresql.sh"));
-    // Its user must reach it.
+    // PostgreSQL's user must reach it.
     let data = std::env::temp_dir().join(format!("memfit-postgresql-{}", std::process::id()));
     let script = |what: &str| format!("sh server.sh {} {} {what}", bin.display(), data.display());
     let made = bench.plain(&script("init"));
@@ -270,7 +269,7 @@ fn postgresql() {
     let plain = bench.plain(&line);
     assert_eq!(plain.code, Some(0), "{}", plain.err);
     // Without a limit the servers take about 150 MiB together; 15 of them have nearly 1 MiB each
-    // that cannot be taken away.
+    // that cannot be evicted.
     let budget = 96 * MIB;
     let (ran, stats) = bench.managed(&line, budget);
     bench.plain(&script("remove"));
@@ -281,7 +280,7 @@ fn postgresql() {
     assert!(paged > 500, "{:#}", stats.json);
 }
 
-/// The kernel waits for nobody when it writes a core dump, so that what was outside is missing
+/// The kernel does not wait for pages when it writes a core dump, so evicted pages are missing
 /// there: memfit says so.
 #[test]
 fn core_dumps_are_told() {
@@ -306,7 +305,7 @@ fn core_dumps_are_told() {
     assert!(told, "{}", ran.err);
 }
 
-/// Programs that give rights up or start anew in namespaces of their own are paged like others.
+/// Programs that give up rights or start in new namespaces are paged like others.
 #[test]
 fn rights_given_up_and_namespaces() {
     let Some(bench) = Bench::open_to_all("namespaces", &[PYTHON, "setpriv", "unshare"]) else { return };
@@ -326,7 +325,7 @@ fn rights_given_up_and_namespaces() {
         "setsid -w",
     ];
     for way in ways {
-        // Where the build is closed to others, python's modules are too.
+        // Where the build is closed to others, so are these Python modules.
         let line = format!("{way} {PYTHON} -c 'import sys; sys.argv = [0, 1, 44, 1]; exec(sys.stdin.read())' < all.py");
         bench.file(
             "all.py",

@@ -1,4 +1,4 @@
-//! `memfit advise` as a user meets it. No program is paged: workloads are made up.
+//! `memfit advise` as a user meets it. No program is paged: workloads are generated.
 
 use crate::support::recording::text;
 use memfit_core::scheme::Scheme;
@@ -83,14 +83,14 @@ fn a_recording_without_accesses_tells_of_its_own_budget_alone() {
     let little = said("little");
     assert!(little.contains("more than the 10 MiB that it had") && little.contains("room for everything"), "{little}");
     assert!(little.contains("tells of its own budget") && !little.contains("75 % of that"), "{little}");
-    // It has what the codec of its own scheme made of the pages: by that no other scheme is
-    // advised, but one can be asked for.
+    // The recording has the sizes under the codec of its own scheme. So no other scheme is advised,
+    // but the user can ask for one.
     assert!(little.contains("What lzo would make of the pages was not recorded: zram, zswap-zsmalloc are"), "{little}");
     let swap = words(&advise(&here.0, &["little", "-s", "memfit,swap"]).stdout);
     assert!(!swap.contains("was not recorded"), "{swap}");
     let zram = words(&advise(&here.0, &["little", "-s", "zram"]).stdout);
     assert!(zram.contains("was not recorded") && zram.contains("-s zram"), "{zram}");
-    // Beside one that can tell it is left out.
+    // Beside an informative workload the recording is left out.
     let output = advise(&here.0, &["little", SMALL, "--quiet"]);
     assert!(output.status.success() && text(&output.stderr).contains("little: is left out"), "{output:?}");
 }
@@ -110,7 +110,7 @@ fn what_cannot_be_advised_is_said_with_a_reason() {
     let bytes = fs::read(here.0.join("whole")).unwrap();
     fs::write(here.0.join("empty"), b"").unwrap();
     fs::write(here.0.join("other"), b"hello, this is no recording").unwrap();
-    // No block of calls is whole.
+    // No complete block of calls is left.
     fs::write(here.0.join("head"), &bytes[..bytes.len().min(6000)]).unwrap();
     fs::write(here.0.join("cut"), &bytes[..bytes.len() - 9]).unwrap();
     fails(&here.0, &["nonsense"], 2, &["nonsense: No such file", "memfit run --record"]);

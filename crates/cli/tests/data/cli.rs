@@ -1,5 +1,5 @@
-//! Black-box tests of the `memfit` program: exit statuses and messages. They need no root and no
-//! working userfaultfd but where they say so.
+//! Black-box tests of the `memfit` program: exit statuses and messages. Unless they say so, they
+//! need no root and no working userfaultfd.
 
 use memfit_os::probe;
 use std::fs;
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What a run of the program gave.
+/// The result of a run of the program.
 struct Outcome {
     code: Option<i32>,
     out: String,
@@ -61,7 +61,7 @@ fn directory(name: &str) -> PathBuf {
     path
 }
 
-/// Whether runs can work on this machine; tests that need it end early, loudly, where they cannot.
+/// Whether runs can work on this machine. If not, tests that need one say so and end early.
 fn can_run() -> bool {
     let can = probe::try_move().is_ok();
     if !can {
@@ -128,7 +128,7 @@ fn swap_places() {
     run(&["--swap", file.to_str().unwrap(), "true"]).fails(1, &["holds data", "overwrite"]);
     assert_eq!(fs::read(&file).unwrap(), b"Dear");
     fs::remove_dir_all(directory).unwrap();
-    // Nobody, root included, can make a file there.
+    // No user, not even root, can make a file there.
     run(&["--swap", "/proc", "true"]).fails(1, &["--swap /proc", "no file can be made"]);
 }
 
@@ -200,7 +200,7 @@ fn status_and_streams_are_those_of_the_command() {
 
 #[test]
 fn no_permission_is_told_with_the_fix() {
-    // Needs root, to become somebody without rights.
+    // Needs root, to become a user without rights.
     let denied = |extra: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]);
@@ -274,12 +274,12 @@ fn report_of_a_description() {
     assert_eq!((outcome.code, &*outcome.out, &*outcome.err), (Some(0), "", ""));
     let page = fs::read_to_string(&html).unwrap();
     assert!(page.contains("<title>Two programs</title>") && page.contains("<h3>Time by program</h3>"), "{page}");
-    // The same by a pipe.
+    // The same from standard input.
     let mut command = memfit();
     command.args(["report", "-", "-o", &file("piped.html")]).stdin(fs::File::open(&described).unwrap());
     assert_eq!(command.status().unwrap().code(), Some(0));
     assert_eq!(fs::read_to_string(file("piped.html")).unwrap(), page);
-    // Of what is wrong nothing is left, and what was there stays.
+    // An error leaves no file, and keeps an existing one.
     call(&["report", &file("none"), "-o", &html]).fails(1, &["cannot read", "none: No such file or directory"]);
     fs::write(&described, PAGE.replace("\"kind\"", "\"kinds\"")).unwrap();
     call(&["report", &described, "-o", &html])

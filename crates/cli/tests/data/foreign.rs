@@ -1,7 +1,7 @@
-//! Programs that cannot load the stub: they start without a complaint of their loader, and the
+//! Programs that cannot load the stub start without an error message of their loader, and the
 //! interposed functions that start programs do exactly what libc's do.
 //!
-//! The stub is preloaded by hand and the socket leads nowhere: its thread then just leaves.
+//! The stub is preloaded by hand and the socket leads nowhere, so the stub thread just ends.
 
 use crate::support::{find, memfit, memfit_command, say, skip, PYTHON};
 use std::fs;
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tells what it was given.
+/// Prints what it was given.
 const SHOW: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Starts a program in the way that its first argument names, and tells what came of it if it
+/// Starts a program in the way that its first argument names, and prints the result if the call
 /// returns.
 const STARTER: &str = r#"
 #define _GNU_SOURCE
@@ -167,7 +167,7 @@ impl Place {
         path.to_str().unwrap().into()
     }
 
-    /// The program's path; `None`, said loudly, if this compiler cannot.
+    /// The program's path; `None`, with a report, if this compiler cannot.
     fn compile(&self, compiler: &[&str], name: &str, source: &str) -> Option<String> {
         let input = self.file(&format!("{name}.c"), source, 0o600);
         let output = self.directory.join(name).to_str().unwrap().to_string();
@@ -204,7 +204,7 @@ impl Place {
     }
 }
 
-/// Output, complaints, exit status.
+/// Standard output, standard error, exit status.
 type Outcome = (String, String, Option<i32>);
 
 fn told(command: &mut Command) -> Outcome {
@@ -221,12 +221,12 @@ fn stub_path() -> String {
     stub().to_str().unwrap().into()
 }
 
-/// The end of the line of a child that can have the stub.
+/// The end of the line that a child prints if it can load the stub.
 fn kept(preload: &str) -> String {
     format!(" LD_PRELOAD={preload} MEMFIT_SOCKET={SOCKET} MEMFIT_PID=7 KEPT=as it is")
 }
 
-/// As `kept` for one that cannot.
+/// As `kept`, for a child that cannot.
 fn filtered(preload: &str) -> String {
     format!(" LD_PRELOAD={preload} MEMFIT_SOCKET=- MEMFIT_PID=- KEPT=as it is")
 }
@@ -349,7 +349,7 @@ fn the_path_is_searched() {
     }
 }
 
-/// What fails, fails as without the stub; what a shell must run is run.
+/// Failures are those without the stub, and scripts are run by a shell.
 fn same_failures(place: &Place, starter: &str) {
     let narrow = fs::read("/proc/self/exe").unwrap()[..64].to_vec();
     let narrow: Vec<u8> = narrow.iter().enumerate().map(|(i, byte)| if i == 4 { 1 } else { *byte }).collect();

@@ -1,5 +1,5 @@
-//! Data: messages, files and decisions of commands that page nothing, byte for byte. One failure
-//! fails the gate.
+//! Data: messages, files and decisions of commands that page nothing, byte for byte. One failing
+//! test fails the gate.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,5 @@
-//! `memfit trace` over files that are no whole recording, or none that this version can replay:
-//! what is wrong is told with the name and the place.
+//! `memfit trace` with files that are no complete recording, or none that this version can replay:
+//! the error message has the name and the place.
 
 use crate::support::recording::{as_tables, good, info, text, trace, FILE};
 use memfit_core::scheme::Scheme;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A directory of its own for tests that run nothing.
+/// A directory of its own, for tests that run no program.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -64,8 +64,8 @@ fn head() -> Head {
     Head::of(&tunables, 1 << 30, vec!["sort".into(), "a b".into()], 1_700_000_000)
 }
 
-/// Three blocks of harmless calls, and `last` as the fourth; before the end nothing was decided but
-/// `decided`.
+/// Three blocks of harmless calls, and a fourth that ends with `last`; `decided` is the hash of
+/// decisions at the end.
 fn recording(head: &Head, last: &CoreCall<'_>, decided: u64) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), head).unwrap();
     for block in 0..4u64 {
@@ -118,7 +118,7 @@ fn what_is_no_recording_is_named() {
     directory.all_refuse("format", &["version 3 of the format, and this memfit reads 2"]);
     directory.file("more", &[&whole[..], b"x"].concat());
     directory.all_refuse("more", &["more behind the end of the run", &format!("at byte {}", whole.len())]);
-    // Several: each is told of.
+    // With several files, each error is reported.
     let ran = trace(&directory.0, &["info", "none", "whole", "empty"]);
     assert_eq!((ran.code, ran.err.lines().count()), (Some(1), 2), "{}", ran.err);
     assert!(text(&ran.out).starts_with("whole: whole\n"), "{}", text(&ran.out));
@@ -142,7 +142,7 @@ fn damage_is_told_with_its_place() {
         let told = trace(&directory.0, &["info", "--json", "damaged"]);
         let value: Value = serde_json::from_slice(&told.out).unwrap();
         assert_eq!((&value[0]["damaged_at"], &value[0]["calls"]), (&offset.into(), &(part * 100).into()));
-        // Without the rest it is cut, which happens to any run.
+        // Without the rest the recording counts as cut, which can happen to any run.
         directory.file("cut", &whole[..offset as usize + 20]);
         let told = good(&directory.0, "cut", false);
         assert_eq!((&told["cut_at"], &told["calls"]), (&offset.into(), &(part * 100).into()));
@@ -197,7 +197,7 @@ fn tables_that_cannot_be_written_leave_nothing() {
         directory.refuses(&words, 1, &["cannot write /dev/full: No space left on device"]);
     }
     assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3, "the recording and two outputs of the last command");
-    // What was there stays until the new table is whole.
+    // An existing table stays until the new one is complete.
     directory.file("table.csv", b"old");
     directory.refuses(&["export", "none", "-o", "table.csv"], 1, &["cannot read none"]);
     assert_eq!(fs::read(directory.0.join("table.csv")).unwrap(), b"old");

@@ -48,7 +48,7 @@ fn rows(words: &[&str]) -> Vec<Value> {
     json["rows"].as_array().unwrap().clone()
 }
 
-/// A small workload under a scheme, recorded.
+/// Records a small workload under a scheme.
 fn record(path: &str, workload: &str, scheme: &str, budget: u64) {
     let setup = Setup {
         scheme: Arc::new(Scheme::preset(scheme, &[]).unwrap().unwrap()),
@@ -88,7 +88,7 @@ fn schemes_numbers_and_sizes_in_all_combinations() {
             number("faults"),
             ["pool", "swap", "filled", "file"].map(|s| number(&format!("faults_{s}"))).iter().sum::<u64>()
         );
-        // One fault fills up to 64 pages.
+        // One page fault fills up to 64 pages.
         assert!(number("peak_bytes") <= number("budget_bytes") + (64 << 12), "{row:#}");
         assert!(row["slowdown"].as_f64().unwrap() > 1.0);
         assert!(row["compressed_ratio"].as_f64().unwrap() < 0.7);
@@ -125,7 +125,7 @@ fn a_recording_is_simulated_as_it_was_and_under_other_schemes() {
     assert!(evicted.iter().all(|pages| *pages == own[0]["evicted_pages"]), "the residents are those of the run");
     assert_eq!(others[0]["faults_pool"], 0);
     assert!(others[1]["faults_swap"].as_u64() > own[0]["faults_swap"].as_u64());
-    // Free of them, less memory costs more.
+    // With simulated residents, less memory costs more.
     let budgets = rows(&[&path, "--residents", "simulated", "-m", "6M,8M,12M"]);
     let faults: Vec<u64> = budgets.iter().map(|row| row["faults"].as_u64().unwrap()).collect();
     assert!(faults[0] >= faults[1] && faults[1] >= faults[2], "{faults:?}");
@@ -176,7 +176,7 @@ fn bad_recordings_are_named_with_the_byte() {
     other[8] = 9;
     fails(&[&put("version", &other)], 1, &["version 9 of the format"]);
     fails(&[directory.0.to_str().unwrap()], 1, &["directory"]);
-    // What is whole of it is used, and that is said.
+    // The intact part is used, with a message.
     for (name, bytes, why) in [
         ("cut", bytes[..bytes.len() - 9].to_vec(), "the file is cut, at byte "),
         ("flipped", flipped(&bytes), "the file is damaged, at byte "),
@@ -188,7 +188,7 @@ fn bad_recordings_are_named_with_the_byte() {
     }
 }
 
-/// One bit of the last third is wrong.
+/// Flips one bit in the last third.
 fn flipped(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let at = bytes.len() * 2 / 3;
@@ -225,7 +225,7 @@ fn results_are_written_whole_as_table_csv_and_page() {
 fn parquet_has_what_csv_has() {
     let directory = Directory::new("parquet");
     let (csv, parquet) = (directory.file("out.csv"), directory.file("out.parquet"));
-    // What plain LRU does not know is missing, and a device that is not rated has no days.
+    // What plain LRU does not know is missing, and an unrated device has no days.
     let words = ["ns2:scale=64", "-s", "memfit,lru", "-m", "40%,80%", "--device", "hdd-2005"];
     let output = sim(&[&words[..], &["--csv", &csv, "--parquet", &parquet]].concat());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
@@ -248,7 +248,7 @@ fn parquet_has_what_csv_has() {
         assert_eq!(Some(&*cells.join(",")), lines.next());
     }
     assert_eq!(lines.next(), None);
-    // A place that is full, and a simulation that fails: there is no file.
+    // A full device, or a simulation that fails: no file is left.
     fails(&[SMALL, "-m", "8M", "--parquet", "/dev/full"], 1, &["write /dev/full", "No space left"]);
     fails(&[SMALL, "-m", "100K", "--parquet", &directory.file("none")], 2, &["too small"]);
     assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2, "nothing else is left");

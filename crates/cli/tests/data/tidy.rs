@@ -1,4 +1,4 @@
-//! What a reader needs of every file: short lines, short files, and the words of the field.
+//! Rules for every file: short lines, short files, and the agreed terms.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::process::Command;
 
 const MARKDOWN_COLUMNS: usize = 120;
 const COMMENT_COLUMNS: usize = 100;
-/// Lines of a Rust file, its tests at the end left out. Files that are tests may be longer.
+/// Most lines of a Rust file without the tests at its end. Files of tests may be longer.
 const FILE_LINES: usize = 800;
-/// Parts of names for which the project has another word: see docs/terms.md.
+/// Parts of names for which the project has another term; docs/terms.md has the list.
 const OTHER_WORDS: [&str; 22] = [
     "brake",
     "chooser",

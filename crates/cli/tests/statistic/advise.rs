@@ -1,4 +1,4 @@
-//! What `memfit advise` predicts, tried with the program by counts.
+//! Predictions of `memfit advise`, compared with counts of real runs.
 
 use crate::support::recording::text;
 use crate::support::stats::Stats;
@@ -9,14 +9,14 @@ use std::fs;
 
 /// Far more than the program needs.
 const PLENTY: u64 = 2 << 30;
-/// MiB that are used again and again, and those that are not; how often, as in the program.
+/// MiB that the program uses again and again, MiB that it does not, and its rounds.
 const USED: u64 = 32;
 const REST: u64 = 32;
 const ROUNDS: u64 = 8;
-/// The largest budget that is tried, in terms of the one that is advised, percent.
+/// The largest budget that is tried, percent of the advised one.
 const MORE_PERCENT: u64 = 130;
 
-/// Pages that came back.
+/// Refaulted pages.
 fn back(stats: &Stats) -> u64 {
     ["pool", "swap", "filled", "around_pages"].iter().map(|key| stats.number(&format!("/faults/{key}"))).sum()
 }
@@ -42,8 +42,8 @@ fn what_is_advised_costs_what_is_said_and_so_does_less() {
     assert_eq!(scheme.name, json["scheme"].as_str().unwrap());
     assert!(toml.contains("# ") && toml.contains("memfit run -m ") && toml.contains("./worked 32 32"), "{toml}");
     let budget = json["budget_bytes"].as_u64().unwrap();
-    // How much exactly is a matter of time, which passes more quickly where others want the CPUs;
-    // how often pages come back is not.
+    // The exact budget depends on time, which passes more quickly where others use the CPUs; the
+    // number of refaults does not.
     assert!((16 << 20..=(USED + REST + 8) << 20).contains(&budget), "{json:#}");
     let touches = (USED << 20) / 4096 * ROUNDS;
     let live = |budget: u64| {
@@ -54,11 +54,11 @@ fn what_is_advised_costs_what_is_said_and_so_does_less() {
     let costs = json["costs"].as_array().unwrap().iter().filter(|cost| cost["percent"].is_u64());
     let said: Vec<(u64, u64)> =
         costs.map(|cost| (cost["budget_bytes"].as_u64().unwrap(), cost["faults"].as_u64().unwrap())).collect();
-    // Half of the smallest budgets is less than there can be.
+    // Half of the smallest budgets is below the minimum.
     assert!(said.len() >= 2 && said[0].0 == budget, "{json:#}");
-    // Faults fall from a quarter of the touches to none within a tenth of the budget, and how much
-    // of a sample is used is chance: what is said must be what happens in a budget from the next
-    // smaller one to a larger one.
+    // Page faults fall from a quarter of the touches to none within a tenth of the budget, and a
+    // sample varies by chance. So a prediction must lie between the counts in the next smaller
+    // budget and in a larger one.
     let more = budget / 100 * MORE_PERCENT;
     let all: Vec<(u64, u64)> =
         [more].into_iter().chain(said.iter().map(|&(budget, _)| budget)).map(|budget| (budget, live(budget))).collect();

@@ -1,5 +1,5 @@
-//! Statistic: predictions against what happens, which hold in most runs. `make soak` runs them;
-//! they are not in the gate.
+//! Statistic: predictions compared with real runs, which hold in most runs. `make soak` runs them,
+//! and the gate does not.
 
 #[path = "../support/mod.rs"]
 mod support;

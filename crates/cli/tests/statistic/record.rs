@@ -1,11 +1,11 @@
-//! Recordings against the runs that they were made of.
+//! Recordings, compared with their runs.
 
 use crate::support::process::{self, Limits};
 use crate::support::recording::{bench, recorded, FILE, MIB};
 use crate::support::{memfit_command, RUN_TIMEOUT};
 use serde_json::Value;
 
-/// The machine of `memfit sim` with the residents of the run does about what the pager did.
+/// `memfit sim` with the residents of the run does about what the pager did.
 #[test]
 fn a_simulation_of_the_run_as_it_was_counts_like_the_run() {
     let Some(bench) = bench("record-simulated", "mix") else { return };
@@ -27,8 +27,8 @@ fn a_simulation_of_the_run_as_it_was_counts_like_the_run() {
         };
         let (all, live) = faults(&["staged", "filled", "pool", "swap"]);
         assert!((all - live).abs() <= live * 0.25 + 300.0, "{preset}: {all} faults, and {live} in the run: {row:#}");
-        // How far writes are behind the programs is up to the machine, and with it which pages are
-        // still in memory.
+        // How far writes lag behind the programs depends on the machine, and so does which pages
+        // are still in memory.
         let (swap, live) = faults(&["swap"]);
         let alike = swap <= live * 2.0 + 300.0 && live <= swap * 2.0 + 300.0;
         assert!(alike, "{preset}: {swap} faults from swap, and {live} in the run: {row:#}");

@@ -9,8 +9,8 @@ const BUDGET: u64 = 20 << 20;
 const PEAK_PERCENT: u64 = 140;
 const RUNS: usize = 3;
 
-/// 36 MiB are filled in some 20 ms, in which the pager may have to wait for a CPU: one run of three
-/// must hold it.
+/// The program fills 36 MiB in about 20 ms, in which the pager may have to wait for a CPU: one run
+/// of three must stay within the limit.
 #[test]
 fn every_preset_holds_its_budget_in_one_of_three_runs() {
     let Some(bench) = Bench::new("schemes_budget", &["gcc"]) else { return };

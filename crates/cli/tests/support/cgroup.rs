@@ -22,7 +22,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// A new group with a limit of memory, bytes, and no swap. An error says why there can be none
+    /// A new group with a memory limit, bytes, and no swap. An error says why there can be none
     /// here.
     pub fn of_memory(limit: u64) -> Result<Cgroup, String> {
         if fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1) {
@@ -71,7 +71,7 @@ impl Cgroup {
         line.and_then(|count| count.trim().parse().ok()).expect("the kernel counts its kills")
     }
 
-    /// How often the limit was met; the kernel then reclaims file pages first.
+    /// How often the limit was hit; the kernel then reclaims file pages first.
     pub fn limit_met(&self) -> u64 {
         match self.version {
             Version::One => self.number("memory.failcnt"),
@@ -82,7 +82,7 @@ impl Cgroup {
         }
     }
 
-    /// Largest size, with file pages and kernel memory.
+    /// Peak size, with file pages and kernel memory, bytes.
     pub fn peak(&self) -> u64 {
         self.number(if self.version == Version::One { "memory.max_usage_in_bytes" } else { "memory.peak" })
     }
@@ -102,7 +102,7 @@ fn none_in(place: &Path, error: &io::Error) -> String {
     format!("no control group in {}: {error}; root can make one", place.display())
 }
 
-/// Where groups of a controller are made.
+/// The directory where groups of a controller are made.
 fn hierarchy(controller: &str) -> Result<(PathBuf, Version), String> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     let mut two = None;
@@ -131,7 +131,7 @@ fn hierarchy(controller: &str) -> Result<(PathBuf, Version), String> {
     Ok((at, Version::Two))
 }
 
-/// Groups of tests that were killed.
+/// Removes groups of tests that were killed.
 fn remove_old(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name().into_string().unwrap_or_default();

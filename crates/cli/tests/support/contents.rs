@@ -1,6 +1,6 @@
-//! Contents inside of tests of behaviour. Such a test is run again when it fails; but a program
-//! that got a wrong byte, or ended in another way than it does without memfit, is never forgiven:
-//! the failure is noted in a file, and `make test` fails though the test passes then.
+//! Checks of contents in tests of behaviour. Such a test is run again when it fails. But if a
+//! program got a wrong byte, or ended in another way than without memfit, the failure is noted in a
+//! file, and `make test` fails even if the test passes then.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,7 +18,7 @@ pub fn wrong(text: &str) -> ! {
     panic!("WRONG CONTENTS: {text}");
 }
 
-/// As `assert!`, of what a program read or computed.
+/// As `assert!`, for what a program read or computed.
 macro_rules! assert_contents {
     ($right:expr, $($text:tt)+) => {
         if !$right {
@@ -27,7 +27,7 @@ macro_rules! assert_contents {
     };
 }
 
-/// As `assert_eq!`, of what a program read or computed.
+/// As `assert_eq!`, for what a program read or computed.
 macro_rules! assert_contents_eq {
     ($left:expr, $right:expr, $($text:tt)+) => {{
         let (left, right) = (&$left, &$right);

@@ -1,5 +1,5 @@
 //! Programs that know each word of their memory (`workloads/pages.h`), fill about twice their
-//! budget, and say how many words are wrong: the same with memfit as without it.
+//! budget, and print how many words are wrong: the output must be the same without memfit.
 
 use super::contents::assert_contents_eq;
 use super::process::Ran;
@@ -8,9 +8,9 @@ use super::{say, skip, Bench, Bounds};
 
 /// Half of what most programs here fill.
 pub const BUDGET: u64 = 32 << 20;
-/// Pages that must have been taken away.
+/// Least pages that must have been evicted.
 pub const EVICTED: u64 = 2000;
-/// What a program ends with that may not do here what it is for.
+/// Exit code of a program that is not permitted to do here what it tests.
 pub const REFUSED: i32 = 77;
 
 /// A program of `workloads/`, and its bench.
@@ -29,7 +29,7 @@ fn compiled(bench: Bench, source: &str) -> Option<Bench> {
     Some(bench)
 }
 
-/// What it says without memfit; `None`, said loudly, where it may not do it.
+/// Runs a line without memfit; `None`, with a report, where it is not permitted.
 pub fn plainly(bench: &Bench, line: &str) -> Option<Ran> {
     let plain = bench.plain(line);
     let out = String::from_utf8_lossy(&plain.out).into_owned();
@@ -41,7 +41,7 @@ pub fn plainly(bench: &Bench, line: &str) -> Option<Ran> {
     Some(plain)
 }
 
-/// It did the same under memfit, and was paged.
+/// Asserts that the program did the same under memfit, and was paged.
 #[track_caller]
 pub fn compare(bench: &Bench, plain: &Ran, (managed, stats): (&Ran, &Stats), bounds: Bounds) {
     let out = |ran: &Ran| String::from_utf8_lossy(&ran.out).into_owned();
@@ -61,7 +61,7 @@ pub fn compare(bench: &Bench, plain: &Ran, (managed, stats): (&Ran, &Stats), bou
     say(&format!("{:24} {evicted} pages evicted, {:.1} s", bench.name, managed.time.as_secs_f64()));
 }
 
-/// The same with and without memfit.
+/// Asserts that a line does the same with and without memfit.
 pub fn same(bench: &Bench, line: &str, bounds: Bounds) {
     let Some(plain) = plainly(bench, line) else { return };
     let (managed, stats) = bench.managed(line, BUDGET);
@@ -69,7 +69,7 @@ pub fn same(bench: &Bench, line: &str, bounds: Bounds) {
     stats.no_warnings();
 }
 
-/// The same of one program, called in several ways.
+/// The same for one program, called in several ways.
 pub fn same_each(bench: &Bench, ways: &[&str], bounds: Bounds) {
     ways.iter().for_each(|way| same(bench, &format!("./program {way}"), bounds));
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Time that one run of a program may take: a few seconds are usual, and only a hang takes longer
 /// than this, however busy the machine is.
 pub const RUN_TIMEOUT: Duration = Duration::from_secs(300);
-/// What memfit says when a program waits for memory for ten seconds. On an emulated machine it is
+/// The message about a program that waits for memory for ten seconds. On an emulated machine it is
 /// no sign of anything.
 const STALLED: &str = "programs wait for memory for seconds: ";
 /// Smallest budget that memfit takes.
@@ -35,26 +35,25 @@ const BUDGET_MIN: u64 = 16 << 20;
 /// What a run must show besides the right output.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Pages evicted at least, percent of the natural peak, so that nothing passes by not being
-    /// paged.
+    /// Least evicted pages, percent of the natural peak, so that no test passes without paging.
     pub evicted_percent: u64,
     /// Largest peak, percent of the budget.
     pub peak_percent: u64,
 }
 
-/// Usually the peak is within 2 % of the budget; a busy machine gets some more.
+/// One process: usually the peak is within 2 % of the budget; a busy machine gets some more.
 pub const ONE: Bounds = Bounds { evicted_percent: 25, peak_percent: 130 };
 /// Several processes or threads that start and grow at the same moment, or are stopped while they
-/// hold most of the memory: usually within 2 %, but 1.49 was seen once for processes that are
-/// killed and exec in the middle.
+/// hold most of the memory. Usually the peak is within 2 %, but 1.49 times the budget was seen once
+/// for processes that are killed and exec in the middle.
 pub const SEVERAL: Bounds = Bounds { evicted_percent: 15, peak_percent: 200 };
-/// What fork relatives share is known late, and nothing is taken in the middle of a fork: usually
-/// within 25 %.
+/// Programs that fork: what fork relatives share is known late, and nothing is evicted during a
+/// fork. Usually the peak is within 25 %.
 pub const FORKS: Bounds = Bounds { evicted_percent: 15, peak_percent: 400 };
 
-/// The program of Debian's redis-tools that is the server, too, when it is started by that name.
+/// A program of Debian's redis-tools that is the server too if it is started by that name.
 pub const REDIS: &str = "/usr/bin/redis-check-rdb";
-/// The python that Debian's modules belong to.
+/// The Python interpreter for which Debian installs its modules.
 pub const PYTHON: &str = "/usr/bin/python3";
 
 /// A number for the gate, or a larger one for `make soak`.
@@ -66,20 +65,20 @@ pub fn sized<T>(gate: T, soak: T) -> T {
     }
 }
 
-/// How many times slower than usual this machine is: scripts/kernels says so of an emulated one.
-/// All limits of time are as many times longer, and nothing else changes.
+/// How many times slower than usual this machine is; scripts/kernels sets it for an emulated one.
+/// All time limits are multiplied by it, and nothing else changes.
 pub fn slowness() -> u32 {
     let factor = std::env::var("MEMFIT_TEST_SLOWNESS").ok();
     factor.map_or(1, |factor| factor.parse().expect("MEMFIT_TEST_SLOWNESS is a number"))
 }
 
-/// Writes a line past the capture of the test harness, which hides what passing tests say.
+/// Writes a line past the capture of the test harness, which hides the output of passing tests.
 pub fn say(text: &str) {
     memfit_os::process::write_stderr(&format!("{text}\n"));
 }
 
-/// Notes a test that cannot run here: on the terminal, and for `make test` in a file that it shows
-/// at the end.
+/// Reports a test that cannot run here: on the terminal, and in a file that `make test` shows at
+/// the end.
 pub fn skip(test: &str, reason: &str) {
     say(&format!("SKIPPED {test}: {reason}"));
     if let Some(path) = std::env::var_os("MEMFIT_TEST_SKIPPED") {
@@ -88,7 +87,7 @@ pub fn skip(test: &str, reason: &str) {
     }
 }
 
-/// The first program of the path with that name.
+/// The first program of that name in PATH.
 pub fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());
@@ -97,11 +96,11 @@ pub fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
-/// A test's own directory, which goes with it.
+/// A test's own directory, removed at its end.
 pub struct Bench {
     pub name: String,
     pub directory: PathBuf,
-    /// Who runs memfit, if not the user of the tests.
+    /// The user who runs memfit, if not the user of the tests.
     pub user: Option<Ordinary>,
 }
 
@@ -112,7 +111,7 @@ impl Drop for Bench {
 }
 
 impl Bench {
-    /// `None`, said loudly, where memfit cannot work or one of the programs is missing.
+    /// `None`, with a report, where memfit cannot work or one of the programs is missing.
     pub fn new(name: &str, programs: &[&str]) -> Option<Bench> {
         if let Err(reason) = probe::try_move() {
             skip(name, &format!("no userfaultfd with MOVE here: {reason}"));
@@ -140,7 +139,7 @@ impl Bench {
         path
     }
 
-    /// Compiles a C program in the directory; `None`, said loudly, when this compiler cannot compile
+    /// Compiles a C program in the directory; `None`, with a report, if this compiler cannot compile
     /// any.
     #[track_caller]
     pub fn compile(&self, compiler: &[&str], name: &str, source: &str) -> Option<PathBuf> {
@@ -161,7 +160,7 @@ impl Bench {
         None
     }
 
-    /// Runs a shell command line as it is.
+    /// Runs a shell command line without memfit.
     #[track_caller]
     pub fn plain(&self, line: &str) -> Ran {
         self.within(shell(line), line, &Limits { time: RUN_TIMEOUT, peak: true })
@@ -181,12 +180,12 @@ impl Bench {
         self.managed_by(command, line, budget)
     }
 
-    /// memfit of the user who runs the programs.
+    /// memfit as the user who runs the programs.
     pub fn memfit(&self) -> Command {
         self.user.as_ref().map_or_else(memfit_command, |user| user.command(&[]))
     }
 
-    /// As `managed`, with the words up to the options given.
+    /// As `managed`; `command` is memfit's command line up to its options.
     #[track_caller]
     pub fn managed_by(&self, mut command: Command, line: &str, budget: u64) -> (Ran, Stats) {
         let file = self.directory.join("stats.json");
@@ -215,8 +214,8 @@ impl Bench {
         ran
     }
 
-    /// The same output, and the same `files`, with a budget of `percent` of the natural peak as
-    /// without one.
+    /// Asserts that output and `files` are the same with a budget of `percent` of the natural peak
+    /// as without memfit.
     #[track_caller]
     pub fn same(&self, line: &str, files: &[&str], percent: u64) {
         self.same_within(line, files, percent, ONE);
@@ -250,14 +249,14 @@ impl Bench {
     }
 
     /// A redis server saves in a fork child, with half of the memory that it takes; see
-    /// workloads/bgsave.py. The peak is told.
+    /// workloads/bgsave.py. Prints the peak.
     #[track_caller]
     pub fn same_bgsave(&self) {
         self.file("bgsave.py", include_str!("../workloads/bgsave.py"));
         self.same_within(&format!("{PYTHON} bgsave.py {REDIS} 14000"), &[], 50, FORKS);
     }
 
-    /// The contents of the files that a run made, which are removed.
+    /// The contents of the files that a run made; removes the files.
     fn take(&self, files: &[&str]) -> Vec<Vec<u8>> {
         let take = |name: &&str| {
             let path = self.directory.join(name);
@@ -292,7 +291,7 @@ fn shell(line: &str) -> Command {
     command
 }
 
-/// Where two outputs part.
+/// Where two outputs begin to differ.
 fn difference(expected: &[u8], found: &[u8]) -> String {
     let at = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
     let near =

@@ -1,6 +1,6 @@
-//! Runs memfit as an ordinary user who has access to `/dev/userfaultfd` and no right besides: uid
-//! 65534, no capabilities, in a mount namespace of its own where that device is open to all. Needs
-//! root to set that up.
+//! Runs memfit as an ordinary user whose only right is access to `/dev/userfaultfd`: uid 65534, no
+//! capabilities, in a mount namespace of its own where that device is open to all. Needs root to
+//! set that up.
 
 use super::{memfit, skip, Bench};
 use std::fs;
@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Mounts the device, gives all rights up, becomes the words that follow.
+/// Mounts the device, gives up all rights, and executes the words that follow.
 const BECOME: &str = "mount -t tmpfs none \"$0\" && mknod -m 666 \"$0/userfaultfd\" c 10 \"$1\" && \
                       mount --bind \"$0/userfaultfd\" /dev/userfaultfd && shift && exec setpriv --reuid=65534 \
                       --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs \"$@\"";
 
-/// What such a user runs, where he may read it: the place of the build may be closed to him.
+/// Copies of the programs that such a user runs: the directory of the build may be closed to him.
 pub struct Ordinary {
     place: PathBuf,
     /// The minor number of the device; `None`: the user of the tests himself.
@@ -26,7 +26,7 @@ impl Drop for Ordinary {
     }
 }
 
-/// A directory for temporary files that everybody reaches.
+/// A directory for temporary files that all users can reach.
 fn directory_for_all() -> PathBuf {
     let reached = |path: &Path| fs::metadata(path).is_ok_and(|data| data.permissions().mode() & 1 == 1);
     let places = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
@@ -53,7 +53,7 @@ impl Ordinary {
         Ok(ordinary)
     }
 
-    /// Puts memfit where everybody can read it.
+    /// Copies memfit to where all users can read it.
     fn publish(minor: Option<u32>) -> Result<Ordinary, String> {
         let place = directory_for_all().join(format!("memfit-ordinary-{}", std::process::id()));
         let ordinary = Ordinary { place, minor };
@@ -73,12 +73,12 @@ impl Ordinary {
         Ok(ordinary)
     }
 
-    /// memfit with these words.
+    /// memfit with these arguments.
     pub fn command(&self, words: &[&str]) -> Command {
         self.command_in(&[], words)
     }
 
-    /// As `command`, started by the words `around`.
+    /// As `command`, started by the command line `around`.
     pub fn command_in(&self, around: &[&str], words: &[&str]) -> Command {
         let memfit = self.place.join("memfit");
         let memfit = memfit.to_str().expect("the place is UTF-8");

@@ -1,4 +1,4 @@
-//! One program with a time limit: its output, its largest anonymous size, and where it hangs.
+//! Runs a program with a time limit: its output, its peak of anonymous memory, and where it hangs.
 
 use memfit_os::procfs::{self, RssReader};
 use memfit_os::proctree::{self, ProcStat};
@@ -11,17 +11,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at the sizes.
+/// Time between two samples of the sizes.
 const SAMPLE: Duration = Duration::from_millis(10);
 
-/// Size from which on it is worth to ask what a process shares with its relatives, bytes.
+/// Size above which to ask what a process shares with its relatives, bytes.
 const SHARED_MAYBE: u64 = 8 << 20;
 
 pub struct Limits {
     /// On a machine of usual speed.
     pub time: Duration,
-    /// Whether the peak is wanted: looking for it takes a part of a CPU, and holds up a program
-    /// that is paged.
+    /// Whether to measure the peak: that takes a part of a CPU, and slows a paged program.
     pub peak: bool,
 }
 
@@ -37,16 +36,15 @@ pub struct Ran {
     pub out: Vec<u8>,
     pub err: String,
     pub time: Duration,
-    /// Largest sum of the anonymous memory of the tree that was seen, bytes; 0 if that was not
-    /// wanted.
+    /// Peak of the anonymous memory of the tree, as sampled, bytes; 0 if it was not measured.
     pub peak: u64,
     pub timed_out: bool,
-    /// What everybody did when the time was over.
+    /// What all threads did at the time limit.
     pub hang: String,
 }
 
-/// Kills what the command starts when the thread that starts it ends, so that nothing is left when
-/// a test is ended from outside for taking too long. memfit ends its tree then.
+/// Kills the command when the thread that starts it ends, so that nothing is left when a test is
+/// killed for taking too long. memfit ends its tree then.
 pub fn dies_with_this_thread(command: &mut Command) {
     let die = || {
         // SAFETY: a plain system call on the child itself.
@@ -59,8 +57,8 @@ pub fn dies_with_this_thread(command: &mut Command) {
     unsafe { command.pre_exec(die) };
 }
 
-/// Runs a command to its end or to the end of its time; then its tree is killed. The environment is
-/// small and the same everywhere, so that outputs can be compared.
+/// Runs a command to its end or its time limit, which kills its tree. The environment is small and
+/// the same everywhere, so that outputs can be compared.
 pub fn run(mut command: Command, directory: &Path, limits: &Limits) -> Ran {
     let (out, err) = (directory.join("stdout"), directory.join("stderr"));
     command.current_dir(directory).stdin(Stdio::null());
@@ -103,16 +101,15 @@ pub fn run(mut command: Command, directory: &Path, limits: &Limits) -> Ran {
     }
 }
 
-/// The program and its descendants; and those whose parents left, as long as they are in its
-/// process group.
+/// The program and its living descendants.
 fn tree_of(root: i32) -> Vec<ProcStat> {
     let Ok(all) = proctree::snapshot() else { return Vec::new() };
     let below: HashSet<i32> = proctree::descendants_in(&all, root, &HashSet::new()).iter().map(|p| p.pid).collect();
     all.into_iter().filter(|p| p.pid == root || below.contains(&p.pid)).filter(|p| !p.is_dead()).collect()
 }
 
-/// The same at a cost that grows with the tree alone; one whose sibling ends just now can be
-/// missing.
+/// The same, at a cost that grows with the tree alone. A process whose sibling is just ending can
+/// be missing.
 fn tree_by_lists(root: i32) -> Vec<ProcStat> {
     let below = proctree::descendants_by_lists(root).unwrap_or_default();
     proctree::read_stat(root).into_iter().chain(below).collect()
@@ -156,7 +153,7 @@ impl Sizes {
     }
 }
 
-/// What every thread of the tree waits for.
+/// What each thread of the tree waits for.
 fn report(tree: &[ProcStat]) -> String {
     let mut text = String::from("at the end of the time:\n");
     if let Ok(stat) = Command::new(env!("CARGO_BIN_EXE_memfit")).arg("stat").output() {

@@ -35,7 +35,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What `info` tells of a recording that can be read up to its end or its cut.
+/// What `info` prints for a recording that can be read up to its end or its cut.
 #[track_caller]
 pub fn info(directory: &Path, file: &str) -> Value {
     let (ran, json) = (trace(directory, &["info", file]), trace(directory, &["info", "--json", file]));
@@ -48,7 +48,7 @@ pub fn info(directory: &Path, file: &str) -> Value {
     value[0].clone()
 }
 
-/// The recording decides the same again; gives what `info` tells.
+/// Asserts that a replay makes the same decisions; returns the output of `info`.
 #[track_caller]
 pub fn good(directory: &Path, file: &str, whole: bool) -> Value {
     let told = info(directory, file);
@@ -60,7 +60,7 @@ pub fn good(directory: &Path, file: &str, whole: bool) -> Value {
     told
 }
 
-/// As a table it has all calls that `info` told of.
+/// Asserts that the tables have all calls that `info` counted.
 #[track_caller]
 pub fn as_tables(directory: &Path, file: &str, told: &Value) {
     for table in ["table.csv", "table.parquet"] {
@@ -72,7 +72,7 @@ pub fn as_tables(directory: &Path, file: &str, told: &Value) {
     assert_eq!(told["calls"], rows - 1, "{told:#}");
 }
 
-/// A run that is recorded; its recording is good.
+/// Records a run, and asserts that its recording is good.
 #[track_caller]
 pub fn recorded(bench: &Bench, options: &[&str], line: &str, budget: u64) -> (Ran, Stats, Value) {
     let (ran, stats) = bench.managed_with(&[&["--record", FILE], options].concat(), line, budget);

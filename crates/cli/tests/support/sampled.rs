@@ -86,8 +86,8 @@ pub struct Known {
     pub others: Vec<usize>,
 }
 
-/// Records a program whose touches are known. None may be made up; that few are missing is up to
-/// the machine.
+/// Records a program whose touches are known. The recording must invent none; how many are missing
+/// depends on the machine.
 #[track_caller]
 pub fn known(bench: &Bench) -> Option<Known> {
     if !compiled(bench) {
@@ -114,7 +114,7 @@ pub fn known(bench: &Bench) -> Option<Known> {
         others.len(),
         others.iter().sum::<usize>()
     ));
-    // A fault that meets its page in a batch or an event is asked about again.
+    // The pager asks the core again about a fault that met a batch or an event.
     assert!(
         touched.iter().all(|&times| times <= 4 * (ROUNDS + 1)) && sum <= touched.len() * (ROUNDS + 2),
         "{touched:?}"

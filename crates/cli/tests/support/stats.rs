@@ -110,7 +110,7 @@ impl Stats {
         assert_eq!(self.json["warnings"], serde_json::json!([]), "{:#}", self.json);
     }
 
-    /// As if these words had not been said.
+    /// Removes warnings with these words.
     pub fn forget_warning(&mut self, words: &str) {
         let warnings = self.json["warnings"].as_array_mut().unwrap();
         warnings.retain(|warning| !warning.as_str().unwrap().contains(words));

@@ -26,14 +26,14 @@ impl Terminal {
             // SAFETY: new descriptors; other programs must not hold the terminal open.
             unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         }
-        // SAFETY: a new descriptor; without it a look at the output would wait.
+        // SAFETY: a new descriptor; without this flag a read of the output would wait.
         unsafe { libc::fcntl(master, libc::F_SETFL, libc::O_NONBLOCK) };
         // SAFETY: new descriptors that nobody else owns.
         let (keys, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         Ok(Terminal { keys, slave: Some(slave), text: Vec::new() })
     }
 
-    /// The command will lead a session with this as its terminal.
+    /// Makes the command lead a session with this as its terminal.
     pub fn give_to(&mut self, command: &mut Command) {
         let slave = self.slave.take().expect("given once");
         let dup = || slave.try_clone().unwrap();
@@ -57,22 +57,22 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Everything that was shown so far.
+    /// All output so far.
     pub fn text(&mut self) -> String {
         let mut bytes = [0; 4096];
-        // An error is the end, or that there is nothing now.
+        // An error means the end, or no output for now.
         while let Ok(count @ 1..) = self.keys.read(&mut bytes) {
             self.text.extend(&bytes[..count]);
         }
         String::from_utf8_lossy(&self.text).into_owned()
     }
 
-    /// How often it was shown.
+    /// How often the word was shown.
     pub fn count(&mut self, word: &str) -> usize {
         self.text().matches(word).count()
     }
 
-    /// How it treats input and output, as `stty -g` would tell.
+    /// Its settings of input and output, as `stty -g` prints them.
     pub fn settings(&self) -> String {
         // SAFETY: all zeros is a valid value of this struct of numbers, which the call fills.
         let mut settings: libc::termios = unsafe { std::mem::zeroed() };

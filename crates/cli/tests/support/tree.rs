@@ -1,5 +1,5 @@
-//! A run of memfit with its whole tree, found again whoever of it dies: every process of it has a
-//! mark in its environment.
+//! A run of memfit with its whole tree. Each process has a mark in its environment, so the tree is
+//! found whichever process dies.
 
 use memfit_os::proctree::{self, ProcStat};
 use std::collections::BTreeSet;
@@ -10,12 +10,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Time for everything that usually takes milliseconds: only a hang takes longer.
+/// Time for what usually takes milliseconds: only a hang takes longer.
 fn limit() -> Duration {
     Duration::from_secs(120) * super::slowness()
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let limit = limit();
@@ -46,8 +46,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Starts a command with its mark; its output goes to files in the directory, unless it has
-    /// been given to something.
+    /// Starts a command with its mark. With `own_output` its output goes to files in the directory.
     pub fn start(mut command: Command, directory: &Path, own_output: bool) -> Tree {
         let (out, err) = (directory.join("out"), directory.join("err"));
         if own_output {
@@ -74,7 +73,7 @@ impl Tree {
         Tree { out, err, root, status: None, entry: format!("MEMFIT_TEST_TREE={value}") }
     }
 
-    /// Pid of what was started.
+    /// Pid of the started process.
     pub fn root(&self) -> i32 {
         self.root.id() as i32
     }
@@ -87,12 +86,12 @@ impl Tree {
         String::from_utf8_lossy(&fs::read(&self.err).unwrap()).into_owned()
     }
 
-    /// All that are alive.
+    /// All living processes of the tree.
     pub fn alive(&self) -> Vec<ProcStat> {
         proctree::with_environment(self.entry.as_bytes()).unwrap()
     }
 
-    /// Of the launcher that is, or is below, what was started.
+    /// The members of a run whose launcher is the started process or below it.
     pub fn members(&self) -> Members {
         let alive = self.alive();
         let pager = alive.iter().find(|process| process.comm == "memfit-pager").cloned();
@@ -108,7 +107,7 @@ impl Tree {
         Members { launcher: launcher.cloned(), pager, command, child }
     }
 
-    /// What the started process ended with, as a shell would say it; `None` while it lives.
+    /// Exit code of the started process, as a shell would give it; `None` while it lives.
     pub fn code(&mut self) -> Option<i32> {
         if self.status.is_none() {
             self.status = self.root.try_wait().unwrap();
@@ -116,14 +115,14 @@ impl Tree {
         self.status.map(|status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
     }
 
-    /// Waits for the end of what was started.
+    /// Waits for the end of the started process.
     #[track_caller]
     pub fn wait(&mut self) -> i32 {
         eventually("the end of what was started", || self.code().is_some());
         self.code().unwrap_or(-1)
     }
 
-    /// Waits until nobody is left, and gives the time that it took.
+    /// Waits until no process is left, and returns the time that it took.
     #[track_caller]
     pub fn wait_for_all(&mut self, context: &str) -> Duration {
         let time = self.wait_within(limit());
@@ -131,8 +130,8 @@ impl Tree {
         time.unwrap_or_else(|| panic!("left after {:?}:\n{}{context}", limit(), left()))
     }
 
-    /// As `wait_for_all`; `None` when somebody is left. One that calls exec just now has no
-    /// environment for a moment, so that two looks must agree.
+    /// As `wait_for_all`; `None` if a process is left. A process in exec has no environment for a
+    /// moment, so two scans must find none.
     pub fn wait_within(&mut self, limit: Duration) -> Option<Duration> {
         let start = Instant::now();
         let mut gone_after = None;
@@ -181,8 +180,8 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// As they are now. Others work on this machine too: only what has memfit in its name is looked
-    /// at.
+    /// The present state. Other programs use this machine too: only names with memfit in them
+    /// count.
     pub fn now(directory: &Path) -> Traces {
         let ours = |text: &String| text.contains("memfit");
         let shared = ["/tmp", "/var/tmp", "/dev/shm", "/run"].map(Path::new);
@@ -202,8 +201,8 @@ impl Traces {
         }
     }
 
-    /// What is there now and was not before. `ids`: pids of the run, one of which is in the name of
-    /// everything that memfit makes where others make things too.
+    /// What is there now and was not before. `ids`: pids of the run; everything that memfit makes
+    /// in shared places has one of them in its name.
     fn added(&self, directory: &Path, ids: &[i32]) -> Vec<String> {
         let now = Traces::now(directory);
         let new =
@@ -219,8 +218,8 @@ impl Traces {
         all
     }
 
-    /// Nothing has been added since. A while is given to what is nobody's: other threads of this
-    /// test, the kernel's own cleaning up.
+    /// Asserts that nothing has been added. Waits a while for other threads of this test and for
+    /// the kernel to clean up.
     #[track_caller]
     pub fn nothing_added(&self, directory: &Path, ids: &[i32], context: &str) {
         let deadline = Instant::now() + limit();
@@ -240,7 +239,7 @@ fn names(directory: &Path) -> Vec<String> {
     listed.map(|entry| entry.path().to_string_lossy().into_owned()).collect()
 }
 
-/// A descriptor and what it is, so that a number that is used again shows.
+/// A descriptor and its target, so that a reused number shows.
 fn shown(path: &Path) -> String {
     let target = fs::read_link(path).map(|target| target.to_string_lossy().into_owned()).unwrap_or_default();
     // The listing itself.

@@ -1,5 +1,5 @@
-//! Whether the machine gave its CPUs to the test: a virtual machine can lose one for many
-//! milliseconds, in which the other fills memory and nobody in memfit runs.
+//! Detects lost CPUs: a virtual machine can lose one for many milliseconds, in which a program on
+//! the other fills memory and no thread of memfit runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// One real-time thread on each CPU: whenever it comes late, that CPU ran nothing of ours, and no
-/// ordinary thread.
+/// One real-time thread on each CPU: if it wakes late, its CPU ran no ordinary thread meanwhile.
 pub struct Watch {
     end: Arc<AtomicBool>,
     late: Arc<AtomicU64>,
@@ -24,8 +23,8 @@ impl Watch {
             std::thread::spawn(move || {
                 memfit_os::sched::run_on(cpu);
                 let param = libc::sched_param { sched_priority: 50 };
-                // SAFETY: changes the calling thread only. Without the right to, a busy machine
-                // must not look like a lost one.
+                // SAFETY: changes the calling thread only. Without the right to do so, a busy CPU
+                // would look like a lost one.
                 if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) } != 0 {
                     return;
                 }

@@ -1,4 +1,4 @@
-// Works on memory that can be written and executed, as that of compilers at run time, or only be written: "rwx", "w".
+// Works on memory that is writable and executable, as run-time compilers have it ("rwx"), or only writable ("w").
 #include "pages.h"
 
 enum { MEMORY = 60, ROUNDS = 4 };

@@ -1,5 +1,5 @@
-// A program that is alone in its process: how many threads it has, and what the kernel lets only such a one do. "first" does it before
-// it fills memory, "last" when that was paged out.
+// A program of one thread: how many threads its process has, and calls that the kernel allows only to such a process. "first"
+// makes them before the program fills memory, "last" after that was paged out.
 #include "pages.h"
 #include <sched.h>
 #include <sys/stat.h>

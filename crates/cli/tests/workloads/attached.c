@@ -1,6 +1,5 @@
-// Memory that is checked over and over, and a cold part of it, while a debugger comes and goes. It writes its
-// number, a cold address that is outside, if there can be one, and the byte there to "ready", and goes on until there is a
-// file "done".
+// Checks its memory over and over, and a cold part of it, while a debugger comes and goes. Writes its pid, the address of an
+// evicted cold page, if there can be one, and the byte there to "ready", and goes on until there is a file "done".
 #include "pages.h"
 #include <sys/prctl.h>
 
@@ -15,7 +14,7 @@ static void *second(void *arg) {
     return (void *)wrong;
 }
 
-// The address of a cold page that is not in memory; of any one after some rounds.
+// The address of a cold page that is not in memory; after some rounds, of any cold page.
 static void *outside(void) {
     static unsigned char present[COLD * 256];
     for (int round = 0; round < 20; round++) {
@@ -43,7 +42,7 @@ int main(void) {
     int null = open("/dev/null", O_WRONLY);
     while (access("done", F_OK)) {
         wrong += check(hot, HOT * MIB, 2);
-        // What a tracer of system calls reads from all over.
+        // Buffers all over the memory, which a tracer of system calls reads.
         for (size_t i = 0; i < 64; i++) MUST(write(null, hot + i * (HOT * MIB / 64 / 8), 16));
     }
     done = 1;

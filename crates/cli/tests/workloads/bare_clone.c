@@ -1,4 +1,4 @@
-/* A child by the bare system call, which no library hears of. It may die; what it reads must be right. */
+/* A child made by the bare system call, which no library function sees. It may die; what it reads must be right. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ int main(void) {
         for (int page = 0; page < PAGES; page++)
             for (int i = 0; i < 512; i++) memory[page][i] = page * 1000 + i + 1;
         if (round == 3) {
-            /* Kept from children by the program itself, and given to them again. */
+            /* The program itself keeps the memory from children, and gives it to them again. */
             madvise(memory, 4096ul * PAGES, MADV_DONTFORK);
             madvise(memory, 4096ul * PAGES, MADV_DOFORK);
         }

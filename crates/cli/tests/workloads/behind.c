@@ -1,5 +1,5 @@
-// What calls say of addresses behind a mapping, while many mappings are made: nothing is there. And one mremap over several
-// mappings, which Linux 6.17 and later carry out.
+// What system calls say of addresses behind a mapping while many mappings are made: nothing is mapped there. And one mremap
+// over several mappings, which Linux 6.17 and later carry out.
 #include "pages.h"
 
 enum { SMALL = 256, OTHER = 60, AROUND = 64 };
@@ -9,7 +9,7 @@ int main(void) {
     fill(other, OTHER * MIB, 1);
     size_t wrong = check(other, OTHER * MIB, 1);
     for (int i = 0; i < SMALL; i++) {
-        // A hole of known place behind a mapping: the half of it that is given back.
+        // A hole at a known place behind a mapping: its second half, unmapped.
         char *p = (char *)map(2 * AROUND * PAGE), *hole = p + AROUND * PAGE;
         memset(p, 1, AROUND * PAGE);
         MUST(munmap(hole, AROUND * PAGE));

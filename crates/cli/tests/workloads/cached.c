@@ -1,5 +1,5 @@
-// Threads end, their stacks are kept by glibc, and memory gets short. Then new threads begin on these stacks and end at once by
-// a bare system call: what the kernel needs of their descriptors must never have been taken.
+// Threads end, glibc keeps their stacks, and memory gets short. Then new threads start on these stacks and end at once by a
+// bare system call: what the kernel needs of their descriptors must never have been evicted.
 #include "pages.h"
 #include <sys/syscall.h>
 

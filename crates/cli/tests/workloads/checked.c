@@ -1,4 +1,4 @@
-// Fills so many MiB so often, and checks them: checked MIB ROUNDS.
+// Fills MIB of memory ROUNDS times, and checks it each time: checked MIB ROUNDS.
 #include "pages.h"
 
 int main(int argc, char **argv) {

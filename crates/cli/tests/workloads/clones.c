@@ -1,5 +1,5 @@
-// Children with memory of their own that fork() did not make: by libc's clone(), by syscall(SYS_clone), by syscall(SYS_clone3),
-// by syscall(SYS_fork), as sandboxes and containers make them. Each checks all that it has inherited.
+// Children that fork() did not make and that have memory of their own: by libc's clone(), by syscall(SYS_clone), by
+// syscall(SYS_clone3), by syscall(SYS_fork), as sandboxes and containers make them. Each checks all that it has inherited.
 #include "pages.h"
 #include <linux/sched.h>
 #include <sched.h>
@@ -16,7 +16,7 @@ static int look(void *seed) {
 
 int main(void) {
     memory = map(MEMORY * MIB);
-    // Not touched for long before it is needed.
+    // Filled long before it is used.
     size_t stack_bytes = 2 * MIB;
     char *stack = (char *)map(stack_bytes);
     fill((uint64_t *)stack, stack_bytes, 77);

@@ -1,4 +1,4 @@
-// A program that closes all descriptors but the first three, before and after it uses much memory, and in children.
+// Closes all descriptors but the first three, before and after it uses much memory, and in children.
 #include "pages.h"
 #include <sys/syscall.h>
 
@@ -12,7 +12,7 @@ static int child(uint64_t *p, int how) {
     if (how == 0) {
         close_all();
     } else if (how == 1) {
-        // Those of a table of its own.
+        // Those of a descriptor table of its own.
         MUST(syscall(SYS_close_range, 3, ~0U, 2));
     } else {
         for (int fd = 3; fd < 1024; fd++) close(fd);
@@ -29,7 +29,7 @@ int main(void) {
     size_t wrong = check(p, BYTES, 1);
     close_all();
     wrong += check(p, BYTES, 1);
-    // The next one is the lowest free one, and nobody else's.
+    // The next descriptor must be the lowest free number.
     int fd = open("/dev/null", O_WRONLY);
     printf("next: %d\n", fd);
     fflush(stdout);

@@ -1,5 +1,5 @@
-// Reads past the page cache (O_DIRECT) into memory that is taken away at the same time: into pages that are outside, into
-// parts of pages, and from two threads. Each byte is checked.
+// Reads past the page cache (O_DIRECT) into memory that is evicted at the same time: into evicted pages, into parts of pages,
+// and from two threads. Each byte is checked.
 #include "pages.h"
 
 enum { FILE_BYTES = 8 << 20, BYTES = 32 << 20, READS = 600, SECTOR = 512 };
@@ -18,7 +18,7 @@ static void *churn(void *arg) {
     return (void *)wrong;
 }
 
-// Half of the file is read into a place whose other bytes stay as they were.
+// Reads pieces of the file into memory whose other bytes must stay as they were.
 static void *reads(void *arg) {
     char *memory = arg;
     uint64_t state = (uintptr_t)arg | 1;
@@ -38,7 +38,7 @@ static void *reads(void *arg) {
             continue;
         }
         for (size_t k = 0; k < bytes / 8; k++) wrong += ((uint64_t *)(memory + to))[k] != word(7, from / 8 + k);
-        // As it was: what is around it shows if more was written.
+        // Restores the contents: if a read wrote too much, the bytes around it show that.
         for (size_t k = 0; k < bytes / 8; k++) ((uint64_t *)(memory + to))[k] = word(3, to / 8 + k);
     }
     return (void *)(wrong + check(arg, BYTES / 2, 3));

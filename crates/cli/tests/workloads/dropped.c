@@ -1,5 +1,5 @@
 // Memory that the kernel may drop at any time: each page of it has its contents, or is empty. One mapping of it is made
-// before the program uses much memory, another one after that. Before Linux 6.11 there is none.
+// before the program uses much memory, another one after that. Linux before 6.11 has no such memory.
 #include "pages.h"
 #ifndef MAP_DROPPABLE
 #define MAP_DROPPABLE 0x08

@@ -1,8 +1,9 @@
-// A program that forbids itself system calls. The words are done in turn: "fill" memory, "protect" it (read-only) or make it "code" (and
-// executed), "check" it, "fork" a child that checks it and changes some, "threads" that do, "exec" the other words in a new program, and filters: what they allow ("work": what a
-// program without files needs; "few": read, write, exit, mmap; "most": all but userfaultfd, io_uring and some more, as container
-// engines do; "noexec": all but mprotect to memory that is executed), what they do with the rest ("kill", "trap", "errno"), for whom ("all": threads, else the calling one), and whether by
-// an instruction of their own ("bare"), as in filter=work,kill,all.
+// Forbids itself system calls. Carries out its arguments in turn: "fill" memory, "protect" it (read-only), make it "code"
+// (also executable), "check" it, make "more" mappings, "fork" a child that checks it and changes some, start "threads" that
+// check it, "exec" the other arguments in a new program, and filter=CALLS,ACTION[,all][,bare]. CALLS that are allowed:
+// "work": what a program without files needs; "few": read, write, exit, mmap; "most": all but userfaultfd, io_uring and some
+// more, as in container engines; "noexec": all but mprotect to executable memory. ACTION for other calls: "kill", "trap",
+// "errno". "all": for all threads, else the calling one. "bare": installed by an instruction of its own.
 #include "pages.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -16,7 +17,7 @@ static uint64_t *memory;
 static int protected;
 
 static const int FEW[] = {SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_rt_sigreturn, -1};
-// With what fork, threads and malloc need; not what the stub's thread does.
+// With what fork, threads and malloc need; not what the stub thread needs.
 static const int WORK[] = {SYS_read,      SYS_write,          SYS_exit,           SYS_exit_group, SYS_mmap,
                            SYS_munmap,    SYS_rt_sigreturn,   SYS_brk,            SYS_fstat,      SYS_newfstatat,
                            SYS_mprotect,  SYS_madvise,        SYS_futex,          SYS_clone,      SYS_clone3,
@@ -123,6 +124,6 @@ int main(int argc, char **argv) {
             return 2;
         }
     }
-    // exit would write what nobody has written yet, and needs more calls.
+    // exit would flush streams, and needs more calls.
     _exit(0);
 }

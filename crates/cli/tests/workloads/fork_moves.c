@@ -1,4 +1,4 @@
-// Threads unmap, map and move their memory all the time, also while one of them forks. Each child reads what its thread had,
+// Threads unmap, map and move their memory all the time, also while one of them forks. Each child checks what its thread had,
 // and every thread what it has.
 #include "pages.h"
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
-// Forks again and again; each child looks at some pages of what its parent has filled, most of which are elsewhere. Argument: MiB.
-// Who finds a wrong page says so. Ends when a child does not end well.
+// Forks again and again; each child checks some pages that its parent has filled, most of which are evicted. Argument: MiB. A
+// process that finds a wrong page says so. Ends when a child ends badly.
 #include "pages.h"
 
 int main(int argc, char **argv) {

@@ -1,5 +1,5 @@
-// Pages freed with MADV_FREE before and after pressure; the kernel drops some of them without a word (MADV_PAGEOUT does it
-// here). Each must read as it was or as zeros, and all others as they were written.
+// Pages freed with MADV_FREE before and after memory gets short; the kernel drops some of them without an event (here by
+// MADV_PAGEOUT). Each must read as it was or as zeros, and all others as they were written.
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

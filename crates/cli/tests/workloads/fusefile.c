@@ -36,7 +36,7 @@ static struct fuse_attr attributes(uint64_t node) {
     return a;
 }
 
-/* Whether this request is the one, or one of those, that injected was ordered for. */
+/* Whether this request must fail in this way. */
 static int is(const char *kind, long count) {
     if (nth < 0 || strcmp(kind, injected)) return 0;
     return !strcmp(kind, "stall") ? count == nth : !strcmp(kind, "flip") ? count % nth == 0 : count >= nth;

@@ -1,5 +1,5 @@
-// A program gives up rights when a part of it was paged out; then it says which rights its threads have. "groups" gives up groups,
-// "filter" system calls, "privileges" those of programs that it starts.
+// Gives up rights after a part of it was paged out; then prints the rights of its threads. "groups" gives up groups, "filter"
+// system calls, "privileges" those of programs that it starts.
 #include "pages.h"
 #include <grp.h>
 #include <dirent.h>

@@ -1,5 +1,6 @@
-// Guard pages (MADV_GUARD_INSTALL, Linux 6.13) over memory that is outside, present, and never used. The call is made by
-// libc's function, by its syscall(), or, for memory never used, as glibc does it: bare ("libc", "syscall", "bare").
+// Guard pages (MADV_GUARD_INSTALL, Linux 6.13) over memory that is evicted, present, and never used. The call is made by
+// libc's function, by its syscall(), or, for memory never used, by a bare instruction as in glibc ("libc", "syscall",
+// "bare").
 #include "pages.h"
 #include <sys/syscall.h>
 
@@ -31,7 +32,7 @@ static size_t readable(void *at, size_t bytes, size_t step) {
     return found;
 }
 
-// Guards over a range and away again: zeros.
+// Puts guards over a range and removes them: the range must read as zeros.
 static size_t guard(uint64_t *p, size_t bytes) {
     MUST(advise(p, bytes, INSTALL));
     size_t wrong = readable(p, bytes, PAGE);
@@ -48,11 +49,11 @@ int main(int argc, char **argv) {
     size_t wrong = 0;
     uint64_t *outside = map(OUTSIDE * MIB), *other = map(OTHER * MIB);
     fill(outside, OUTSIDE * MIB, 3);
-    // So that not all of it is there before the first page is taken.
+    // So that not all of it is filled before the first page is evicted.
     fill(other, FIRST * MIB, 1);
     wait_until_paged((OUTSIDE + FIRST) * MIB);
     fill(other, OTHER * MIB, 1);
-    // Every fourth page of memory that was never used: what is between is touched in sequence.
+    // Guards every fourth page of memory that was never used, and touches the pages between in sequence.
     for (size_t i = 3 * PAGE; i < UNUSED * MIB; i += 4 * PAGE) MUST(advise((char *)unused + i, PAGE, INSTALL));
     for (size_t i = 0; i < UNUSED * MIB; i += PAGE)
         if (i / PAGE % 4 != 3) *(volatile char *)((char *)unused + i) = 0;
@@ -67,7 +68,7 @@ int main(int argc, char **argv) {
         fill(present, PRESENT * MIB, 6);
         wrong += guard(present, PRESENT * MIB);
     }
-    // Many guards are no memory.
+    // Many guards take no memory.
     char *guarded = (char *)map(GUARDED * MIB);
     MUST(advise(guarded, GUARDED * MIB, INSTALL));
     for (int round = 0; round < 3; round++) wrong += check(other, OTHER * MIB, 1);

@@ -1,4 +1,4 @@
-// Two threads with blocks of all sizes that they allocate, move, check and free; the first half of them stays for the end.
+// Two threads allocate, move, check and free blocks of all sizes; the first half of the blocks stays to the end.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void *work(void *arg) {
         fill(b, 0);
     }
     for (int round = 0; round < ROUNDS; round++) {
-        // Mostly the same ones.
+        // Mostly the same blocks.
         size_t range = next(&state) % 8 ? BLOCKS / 8 : BLOCKS / 2;
         struct block *b = &blocks[BLOCKS - 1 - next(&state) % range];
         wrong += check(b);

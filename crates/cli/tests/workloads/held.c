@@ -1,4 +1,4 @@
-// Memory that holds the pages of a file, again and again: some is looked at and must be right, much more often than it fits.
+// Fills memory with COPIES copies of a file, far more than fit, and compares each one twice: held FILE COPIES.
 #include "pages.h"
 
 int main(int count, char **words) {

@@ -1,4 +1,4 @@
-// Frees parts of its mappings, works until it is paged, and asks what is there now: nothing.
+// Frees parts of its mappings, works until it is paged, and checks that nothing is mapped there then.
 #include "pages.h"
 
 enum { MAPPINGS = 24, ROUNDS = 3, SIZE = 4 };
@@ -17,7 +17,7 @@ int main(void) {
         fill((uint64_t *)(memory[i] + 3 * MIB), MIB, i);
     }
     for (int round = 0; round < ROUNDS; round++) {
-        // Its own, too, would fill the holes: so it comes from brk.
+        // A new mapping of its own would fill the holes, too: so this memory comes from brk.
         uint64_t *more = sbrk(40 * MIB);
         fill(more, 40 * MIB, round);
         for (int i = 0; i < MAPPINGS; i++) {

@@ -1,4 +1,4 @@
-// Fills memory of a kind that userfaultfd cannot take away, and waits until the file "go" is there.
+// Fills memory of a kind that cannot be evicted, and waits until the file "go" is there.
 #include "pages.h"
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -12,14 +12,14 @@
 
 enum { MEMORY = 60 };
 
-// Memory that the program can only read and execute, and that nothing may make writable.
+// Fills memory that the program can only read and execute, and that nothing may make writable.
 static void fill_by_file(uint64_t *p, size_t bytes, uint64_t seed) {
     static uint64_t page[512];
     static int file = -1;
     if (file == -1) MUST(file = open("/proc/self/mem", O_RDWR));
     for (size_t at = 0; at < bytes; at += PAGE) {
         for (size_t i = 0; i < 512; i++) page[i] = word(seed, at / 8 + i);
-        // The kernel does not wait for a page there.
+        // The kernel does not wait for an evicted page there.
         do {
             (void)*(volatile uint64_t *)((char *)p + at);
         } while (pwrite(file, page, PAGE, (off_t)(uintptr_t)p + at) != PAGE && errno == EIO);
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
     if (memory == MAP_FAILED) return REFUSED;
     for (size_t done = 0; done < bytes; done += MIB) {
         (refused ? fill_by_file : fill)(memory + done / 8, MIB, done);
-        // In small parts: what is read-only was not paged before.
+        // In small parts, so that none is paged before it is read-only.
         if (access) MUST(mprotect((char *)memory + done, MIB, access));
     }
     struct stat go;

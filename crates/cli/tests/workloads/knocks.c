@@ -1,5 +1,5 @@
-// Connects to the pager of a run and says nothing, COUNT times, with as many descriptors as are asked for in a message that is
-// none: knocks SOCKET COUNT DESCRIPTORS. Says how many were accepted, and stays until its input ends.
+// Connects to the pager of a run COUNT times, and sends nothing or DESCRIPTORS descriptors in an invalid message: knocks
+// SOCKET COUNT DESCRIPTORS. Prints how many connections were accepted, and stays until its input ends.
 #include "pages.h"
 #include <stddef.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// Limits that a program sets for itself when much of its memory is outside: it then maps and fills within them, and is
-// refused beyond them, as ever. Arguments: none, or "outer" where the limits are set already.
+// Limits that a program sets for itself when much of its memory is evicted: it then maps and fills within them, and is
+// refused beyond them, as without memfit. Arguments: none, or "outer" where the limits are set already.
 #include "pages.h"
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -14,10 +14,10 @@ static void limit(int resource, rlim_t value) {
 }
 
 int main(int argc, char **argv) {
-    // What the starter left open is no matter here.
+    // Descriptors that the starter left open do not matter here.
     MUST(syscall(SYS_close_range, 3, ~0U, 0));
     uint64_t *p = map(BYTES), *steps[2 * STEPS];
-    // So that not all of it is there before the first page is taken.
+    // So that not all of it is filled before the first page is evicted.
     fill(p, FIRST, 1);
     if (argc == 1) wait_until_paged(FIRST);
     fill(p, BYTES, 1);

@@ -1,4 +1,5 @@
-// All memory locked, before anything is taken away, or when much of it is outside. It counts, and nothing else happens.
+// Locks all of its memory, before anything is evicted ("early"), or when much of it is. Locked memory is counted, and nothing
+// else happens.
 #include "pages.h"
 
 enum { OTHER = 40, LATE = 8 };
@@ -14,7 +15,7 @@ int main(int argc, char **argv) {
     fill(late, LATE * MIB, 2);
     for (int round = 0; round < 3; round++) wrong += check(other, OTHER * MIB, 1) + check(late, LATE * MIB, 2);
     MUST(munlockall());
-    // Now it can be taken away.
+    // Now it can be evicted.
     uint64_t *more = map(OTHER * MIB);
     fill(more, OTHER * MIB, 3);
     for (int round = 0; round < 3; round++)

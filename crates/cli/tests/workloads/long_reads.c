@@ -1,5 +1,5 @@
-// Fills memory by one call that stays inside of the kernel: "read", "pread", "readv", "fread", "populate" (no file, then what
-// it has is written). Reads the file FILE of words that are their own numbers, and checks all of it twice.
+// Fills memory by one call that stays inside of the kernel: "read", "pread", "readv", "fread", or "populate", which then
+// writes the words itself. FILE has words that are their own numbers ("make" makes it); all of them are checked twice.
 #include "pages.h"
 #include <fcntl.h>
 #include <sys/uio.h>

@@ -13,7 +13,7 @@ int main(void) {
     for (int round = 0; round < ROUNDS; round++) {
         fill(other, OTHER * MIB, round);
         wrong += check(low, LOW_END - LOW, 7) + check(other, OTHER * MIB, round);
-        // What is freed is told to the pager by an event.
+        // An event tells the pager what is freed.
         MUST(madvise(other, OTHER * MIB / 4, MADV_DONTNEED));
         wrong += check_empty(other, OTHER * MIB / 4);
     }

@@ -1,5 +1,5 @@
 // Fills memory, then forks until COUNT children live at the same time. Each child checks what it has inherited and waits for
-// all. Those that are killed are counted; a child that reads other bytes is worse than one that is killed.
+// all. Killed children are counted; a child that reads wrong bytes is worse than one that is killed.
 #include "pages.h"
 #include <signal.h>
 

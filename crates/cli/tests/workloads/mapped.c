@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
     NEED(write(fd, page, odd) == (ssize_t)odd && fsync(fd) == 0);
     uint64_t *file = mmap(0, in_file * 4096 + odd, PROT_READ, MAP_PRIVATE, fd, 0);
     NEED(file != MAP_FAILED);
-    /* From an offset on, twice the same pages. */
+    /* A second mapping of the same pages, from an offset on. */
     uint64_t *again = mmap(0, 64 * 4096, PROT_READ, MAP_PRIVATE, fd, 16 * 4096);
     NEED(again != MAP_FAILED);
     int other = open(argv[1], O_RDONLY);
@@ -71,13 +71,13 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 64; i++) check(again + i * 512, i + 16, "again");
     /* Behind the end of the file there are zeros. */
     NEED(!memcmp(file + in_file * 512, page, odd) && ((char *)(file + in_file * 512))[odd] == 0);
-    /* Written to: it is the program's own from then on. */
+    /* A page that is written to is anonymous from then on. */
     NEED(mprotect(file + 5 * 512, 4096, PROT_READ | PROT_WRITE) == 0);
     file[5 * 512] = 4711;
     NEED(munmap(file + 32 * 512, 16 * 4096) == 0);
     uint64_t *moved = mremap(file + 64 * 512, 32 * 4096, 32 * 4096, MREMAP_MAYMOVE | MREMAP_FIXED, again);
     NEED(moved == again);
-    /* It need not get larger, but if it does, what comes is in the file. */
+    /* mremap may refuse to enlarge it; if it does not, the new pages are those of the file. */
     uint64_t *part = mmap(0, 4 * 4096, PROT_READ, MAP_PRIVATE, other, 8 * 4096);
     NEED(part != MAP_FAILED);
     uint64_t *larger = mremap(part, 4 * 4096, 8 * 4096, MREMAP_MAYMOVE);

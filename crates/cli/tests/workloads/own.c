@@ -1,5 +1,5 @@
 // Registers memory that it has used for long with a userfaultfd of its own, frees half of it, and fills what is touched there
-// itself. The argument says how it calls ioctl: by libc's function ("libc"), or by its syscall().
+// itself. The argument says how it calls ioctl: by libc's function ("libc"), or by syscall().
 #include "pages.h"
 #include <linux/userfaultfd.h>
 #include <poll.h>

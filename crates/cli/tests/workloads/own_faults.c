@@ -1,5 +1,5 @@
-// A program that serves faults of its own: pages of two ranges come from its thread, one of them registered before it uses
-// much memory, the other one late ("late" given). Their neighbours are ordinary memory.
+// A program that serves page faults of its own: a thread of it fills two ranges, one registered before it uses much memory,
+// the other one late ("late" given). Their neighbours are ordinary memory.
 #include "pages.h"
 #include <linux/userfaultfd.h>
 #include <poll.h>
@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
         wrong += check(ranges[1].p, OWN * MIB, 200);
     }
     for (int round = 0; round < ROUNDS; round++) {
-        // The second time it asks again.
+        // Freed pages fault a second time.
         MUST(madvise(ranges[0].p, OWN * MIB / 4, MADV_DONTNEED));
         wrong += check(ranges[0].p, OWN * MIB, 100) + check(other, OTHER * MIB, 1);
         if (argc > 1) wrong += check(ranges[1].p, OWN * MIB, 200);

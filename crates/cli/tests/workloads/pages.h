@@ -1,4 +1,4 @@
-// Memory of which every word is known. Included by the programs of `tools.rs`.
+// Memory of which every word is known. Most of these programs include this.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #define MIB ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
 
-// The machine does not permit it: the test is skipped.
+// Exit code if the machine does not permit what is tested: the test is skipped.
 enum { REFUSED = 77 };
 
 // Ends the program when a call fails.
@@ -44,14 +44,14 @@ static inline void fill(uint64_t *p, size_t bytes, uint64_t seed) {
     for (size_t i = 0; i < bytes / 8; i++) p[i] = word(seed, i);
 }
 
-// Words that are not as they were filled.
+// Counts words that are not as they were filled.
 static inline size_t check(const uint64_t *p, size_t bytes, uint64_t seed) {
     size_t wrong = 0;
     for (size_t i = 0; i < bytes / 8; i++) wrong += p[i] != word(seed, i);
     return wrong;
 }
 
-// Words that are not zero.
+// Counts words that are not zero.
 static inline size_t check_empty(const uint64_t *p, size_t bytes) {
     size_t wrong = 0;
     for (size_t i = 0; i < bytes / 8; i++) wrong += p[i] != 0;
@@ -69,7 +69,7 @@ static inline void start_threads(pthread_t *threads, int count, void *(*body)(vo
     for (int i = 0; i < count; i++) pthread_create(&threads[i], NULL, body, (void *)(first + i));
 }
 
-// Waits for them; the sum of their results.
+// Waits for them; returns the sum of their results.
 static inline size_t join_threads(pthread_t *threads, int count) {
     size_t sum = 0;
     for (int i = 0; i < count; i++) {

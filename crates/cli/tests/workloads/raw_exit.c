@@ -26,7 +26,7 @@
 enum { THREADS = 8, PAGE = 4096, STACK = 256 << 10, DEEP = 96 << 10, ROUNDS = 40, AFTER = 3, SECONDS = 12, PATIENCE = 5 };
 static const size_t SWEEP = 96 << 20;
 
-// In shared memory, which stays: neither the mutexes nor the word that the threads wait for can be cold.
+// In shared memory, which stays resident: neither the mutexes nor the word that the threads wait for can be cold.
 static struct shared {
     int go, asleep, swept;
     int cold;
@@ -99,7 +99,7 @@ static int present(uintptr_t address) {
     return entry >> 63;
 }
 
-// How many threads are cold: of the touched part of the stack beside the descriptor nothing is there any more.
+// How many threads are cold: nothing of the touched part of the stack beside the descriptor is present any more.
 static int cold(void) {
     int count = 0;
     for (int i = 0; i < THREADS; i++) {
@@ -117,7 +117,7 @@ static void sweep(uint64_t *memory, uint64_t round) {
     }
 }
 
-// Sweeps until every thread is cold, and a little longer; without memfit that is never, and the rounds end it.
+// Sweeps until every thread is cold, and a little longer. Without memfit that never happens, and the rounds end it.
 static uint64_t sweep_until_cold(uint64_t *memory, uint64_t round) {
     uint64_t last = round + ROUNDS;
     double end = now() + SECONDS;
@@ -135,8 +135,8 @@ static uint64_t *map(void) {
     return memory;
 }
 
-// Ended threads leave their stacks to the next ones. No mapping changes between the look at the threads that the new
-// mapping causes and the end, so nothing but the threads themselves says that there are new ones.
+// Ended threads leave their stacks to the next ones. No mapping changes between the scan of the threads that the new mapping
+// causes and the end, so nothing but the threads themselves says that there are new ones.
 static uint64_t grow_old(uint64_t *memory) {
     pthread_t threads[THREADS];
     pthread_barrier_t together;

@@ -1,5 +1,5 @@
-// Reads all that it has mapped, again and again, as a conservative collector or a leak checker does: by itself ("read"), by
-// locking it and unlocking it again ("lock"), by process_vm_readv ("ptrace"). Meanwhile a thread works on its memory.
+// Reads all that it has mapped, again and again, as a conservative collector or a leak checker does: directly ("read"), by
+// locking and unlocking it ("lock"), by process_vm_readv ("ptrace"). Meanwhile a thread works on its memory.
 #include "pages.h"
 #include <sys/uio.h>
 
@@ -15,7 +15,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-// Mappings that can be read, but for the kernel's own and those of its worker.
+// Reads the mappings that can be read, but for the kernel's own and those of its worker.
 static size_t each(char how) {
     FILE *maps = fopen("/proc/self/maps", "r");
     char line[512];

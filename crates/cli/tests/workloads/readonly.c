@@ -10,12 +10,12 @@ static uint64_t *memory;
 static volatile int ending;
 static int zero;
 
-// Whether the system calls would be refused to write there.
+// Whether a system call is refused to write there.
 static int refuses(void *p) { return read(zero, p, 1) == -1 && errno == EFAULT; }
 
 static uint64_t *page_of(uint64_t *base, size_t page) { return base + page * 512; }
 
-// Words of a page of memory filled with a seed that are wrong.
+// Counts the wrong words of a page in memory that was filled with a seed.
 static size_t check_page(const uint64_t *base, size_t page, uint64_t seed) {
     size_t wrong = 0;
     for (size_t i = page * 512; i < (page + 1) * 512; i++) wrong += base[i] != word(seed, i);
@@ -35,7 +35,7 @@ static uint64_t *filled(size_t bytes, uint64_t seed, int access) {
     return p;
 }
 
-// Read in turn and at random, made writable, written, and read-only again.
+// Memory that is read in turn and at random, made writable, written, and made read-only again.
 static size_t keep(int access) {
     size_t bytes = MEMORY * MIB, wrong = 0;
     memory = filled(bytes, 1, access);
@@ -76,7 +76,7 @@ static size_t run_code(void) {
     return wrong + !refuses(memory);
 }
 
-// Who writes there gets the signal, and has not written.
+// A write there raises the signal, and writes nothing.
 static __thread sigjmp_buf back;
 static __thread volatile siginfo_t seen;
 
@@ -92,7 +92,7 @@ static void *writer(void *argument) {
     uint64_t x = (uintptr_t)argument;
     size_t pages = MEMORY * MIB / PAGE, done = 0;
     while (!ending) {
-        // Neighbours: some of them leave just now.
+        // Neighbours: some of them are just being evicted.
         size_t first = next(&x) % (pages - 64);
         for (size_t page = first; page < first + 64; page++) {
             volatile uint64_t *at = page_of(memory, page) + next(&x) % 512;
@@ -155,7 +155,7 @@ static size_t change(uint64_t x, size_t blocks, int rounds) {
                 fill(at, bytes, ++seed[i]);
                 break;
             case 4: {
-                // To a place that nobody else takes meanwhile.
+                // To a place that no other thread takes meanwhile.
                 char *to = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                 MUST((intptr_t)to);
                 wrong += (char *)CALL(mremap, SYS_mremap, at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to;
@@ -195,7 +195,7 @@ static size_t calls(void) {
     return join_threads(threads, THREADS);
 }
 
-// A part of it changes its access all the time, and is what it was made.
+// A part of the memory changes its access all the time, and always has the access that it got last.
 enum { FLIPPED = 32 };
 static volatile size_t flips;
 
@@ -224,14 +224,14 @@ static size_t flip(void) {
     memory = filled(bytes, 1, PROT_READ);
     pthread_t threads[2];
     start_threads(threads, 2, flipper, 50);
-    // The others have their turns, too.
+    // The flippers must get their turns, too.
     for (int round = 0; round < 10 || flips < 1000; round++) wrong += check(memory, bytes, 1);
     ending = 1;
     wrong += join_threads(threads, 2);
     return wrong + check(memory, bytes, 1);
 }
 
-// Children read what their parent has, and it does.
+// Children read what their parent has, and so does the parent.
 static size_t children(void) {
     size_t bytes = MEMORY / 2 * MIB, wrong = 0;
     memory = filled(bytes, 1, PROT_READ);

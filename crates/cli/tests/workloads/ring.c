@@ -1,5 +1,5 @@
-// io_uring, by bare system calls: buffers that are registered before and after their memory was outside, fixed reads past
-// the page cache into them, and plain reads into memory that is taken away.
+// io_uring, by bare system calls: buffers that are registered before and after their memory was evicted, fixed reads past the
+// page cache into them, and plain reads into memory that is evicted meanwhile.
 #include "pages.h"
 #include <linux/io_uring.h>
 #include <stdatomic.h>
@@ -50,7 +50,7 @@ static int read_at(void *to, unsigned bytes, uint64_t from, int index) {
     return result;
 }
 
-// Reads the file into memory in chunks, and checks and refills that.
+// Reads the file into memory in chunks, checks the memory and refills it.
 static size_t read_all(char *memory, size_t bytes, int index) {
     size_t wrong = 0;
     for (size_t at = 0; at + CHUNK <= bytes; at += CHUNK) {
@@ -95,7 +95,7 @@ int main(void) {
             for (int i = 0; i < 2; i++) wrong += check((uint64_t *)buffers[i], BUFFER, 3);
         }
         MUST(syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0));
-        // Into memory that nothing keeps.
+        // Into memory that nothing pins.
         wrong += read_all(other, OTHER / 4, -1);
         wrong += check((uint64_t *)other, OTHER / 4, 3);
         fill((uint64_t *)other, OTHER / 4, 1);

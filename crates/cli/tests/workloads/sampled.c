@@ -1,4 +1,4 @@
-// Touches of known pages at known times, and processes that look after their memory while it is taken away again and again.
+// Touches of known pages at known times, and processes that check their memory while it is evicted again and again.
 #include "pages.h"
 
 enum { PAGES = 1024, TOUCHED = 256, ROUNDS = 8, CHILDREN = 3, CHECKS = 12 };

@@ -1,5 +1,5 @@
-// Puts other pages where memory is outside, by a userfaultfd of its own and without a fault: what no program does, and what
-// looks to the pager as if it had made a mistake. Memory that is outside is found by mincore.
+// Puts other pages where memory is evicted, by a userfaultfd of its own and without a page fault: no real program does so,
+// and to the pager it looks like its own mistake. mincore finds evicted memory.
 #include "pages.h"
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
@@ -19,7 +19,7 @@ int main(void) {
     for (int round = 0; round < ROUNDS; round++) {
         fill(memory, MEMORY * MIB, round);
         MUST(mincore(memory, MEMORY * MIB, there));
-        // Not the first of a run: the pages behind the one that is touched come with it.
+        // Not the first of a run: the pages behind a touched one come with it.
         for (size_t i = 1; i < MEMORY * MIB / PAGE; i++) {
             if (there[i] || there[i - 1]) continue;
             struct uffdio_copy copy = {.dst = (uintptr_t)memory + i * PAGE, .src = (uintptr_t)page, .len = PAGE};

@@ -1,4 +1,4 @@
-// A program is stopped while another one fills memory, and goes on when that has ended: what it had is as it was.
+// A program is stopped while another one fills memory, and continues when that has ended: its memory is as it was.
 #include "pages.h"
 #include <signal.h>
 

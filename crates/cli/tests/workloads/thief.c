@@ -1,5 +1,6 @@
-// Forks children that check their memory, while one of them says hello to the pager again and again, as one of its siblings
-// that is made just now: it wants their userfaultfd, which is all of their memory. ./program MAGIC VERSION of a message.
+// Forks children that check their memory. One child says hello to the pager again and again, posing as a sibling that is just
+// being made: it wants the sibling's userfaultfd, which gives access to all of its memory. ./program MAGIC VERSION of a
+// message.
 #include "pages.h"
 #include <poll.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@ static int connected(const char *name) {
     return -1;
 }
 
-// How many userfaultfds came by a connection.
+// How many userfaultfds came on a connection.
 static int received(int s) {
     int found = 0;
     for (;;) {
@@ -48,7 +49,7 @@ static int steal(const char *name, int magic, int version, int done) {
     while (!poll(&end, 1, 0)) {
         int s[AT_ONCE];
         for (int i = 0; i < AT_ONCE; i++) {
-            // Threads get their numbers one after the other; this is about the last of them.
+            // Thread numbers are assigned in sequence; this is about the last one.
             pid_t last = vfork();
             if (last == 0) _exit(0);
             waitpid(last, NULL, 0);

@@ -1,6 +1,6 @@
-// A process and its fork child that each fill memory, a quarter of it with what does not compress, and then touch it at random,
-// checking what they read. Arguments: MiB for each; with "term" both end on SIGTERM after a look at every page, with
-// status 7. Whoever finds a wrong page says so and ends with status 9.
+// A process and its fork child that each fill memory, a quarter of it with what does not compress, and then touch it at
+// random, checking what they read. Arguments: MiB for each; with "term" both end on SIGTERM with status 7, after a check of
+// every page. A process that finds a wrong page says so and ends with status 9.
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // A child that its parent allows to trace it (PR_SET_PTRACER) stops it again and again and reads its memory: each word is
-// right, or refused with EIO where the page is outside. process_vm_readv gets all of it.
+// right, or refused with EIO where the page is evicted. process_vm_readv gets all of it.
 #include "pages.h"
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -20,7 +20,7 @@ static void look(pid_t parent, size_t page) {
         MUST(process_vm_readv(parent, &(struct iovec){&seen, 8}, 1, &(struct iovec){memory + i, 8}, 1, 0));
     }
     wrong += seen != word(1, i);
-    // Writes what is there.
+    // Writes back what is there.
     if (page % 8 == 0 && ptrace(PTRACE_POKEDATA, parent, memory + i, seen)) wrong += errno != EIO, refused++;
 }
 

@@ -1,6 +1,6 @@
-// A program that others may not look at: from the start ("early"), from when it is paged on ("late"), because it becomes another
-// user then ("user"), or then and by a bare system call, of which no library hears ("bare"). After that it uses threads and, if
-// it was not bare, fork children.
+// A program that others may not look at: from the start ("early"), after it is paged ("late"), because it becomes another
+// user then ("user"), or then and by a bare system call, which no library function sees ("bare"). After that it uses threads
+// and, unless it was "bare", fork children.
 #include "pages.h"
 #include <sys/prctl.h>
 
@@ -24,7 +24,7 @@ static void *look(void *i) {
     return (void *)check(part((size_t)i), PART, (size_t)i);
 }
 
-// Threads that come and go, whose descriptors get cold while the memory is looked at.
+// Threads that come and go, whose descriptors get cold while the memory is checked.
 static size_t look_at_all(void) {
     size_t wrong = 0;
     for (int round = 0; round < ROUNDS; round++) {

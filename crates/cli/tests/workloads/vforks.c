@@ -1,4 +1,4 @@
-// Fills memory while children that have the same memory (vfork, clone with CLONE_VM) live for seconds.
+// Fills memory while children that share its memory (vfork, clone with CLONE_VM) live for seconds.
 #include "pages.h"
 #include <sched.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// Memory that a fork child does not get (MADV_DONTFORK), gets empty (MADV_WIPEONFORK), or gets, each partly outside when it
-// forks. The child maps something else where it has nothing.
+// Memory that a fork child does not get (MADV_DONTFORK), gets empty (MADV_WIPEONFORK), or gets; a part of each is evicted at
+// the fork. The child maps something else where it has nothing.
 #include "pages.h"
 
 enum { PART = 8, KEPT = 32, ROUNDS = 2 };
@@ -13,7 +13,7 @@ static size_t parents(void) {
 
 static int child(void) {
     size_t wrong = check_empty(wiped, PART * MIB / 2);
-    // Not there, so that it can be mapped without taking anything's place.
+    // Not mapped in the child, so this mapping takes nothing's place.
     void *p = mmap(missing, PART * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (p != missing) return 2;
     wrong += check_empty(missing, PART * MIB / 2);
@@ -21,7 +21,7 @@ static int child(void) {
     wrong += check(kept, KEPT * MIB, 3) + check(again, PART * MIB, 4);
     fill(kept, KEPT * MIB / 4, 13);
     wrong += check(missing, PART * MIB, 11) + check(wiped, PART * MIB, 12) + check(kept, KEPT * MIB / 4, 13);
-    // A grandchild: what the child has mapped is inherited, what is wiped is so again.
+    // A grandchild inherits what the child has mapped; what is wiped is wiped again.
     pid_t pid = fork();
     if (!pid) _exit((check(missing, PART * MIB, 11) + check_empty(wiped, PART * MIB)) != 0);
     return wrong != 0 || status_of(pid);
@@ -46,7 +46,7 @@ int main(void) {
         fflush(stdout);
         wrong += parents();
     }
-    // All of it is there for the last one.
+    // The last child gets all of it.
     MUST(madvise(missing, PART * MIB, MADV_DOFORK));
     MUST(madvise(wiped, PART * MIB, MADV_KEEPONFORK));
     pid_t pid = fork();

@@ -1,5 +1,5 @@
-// Memory of which a known part is used again and again at random, and the rest never: MiB of each, the part used first. It ends
-// with status 7.
+// Memory of which a known part is used again and again at random, and the rest never: worked USED_MIB REST_MIB. It ends with
+// status 7.
 #include "pages.h"
 
 enum { ROUNDS = 8 };
