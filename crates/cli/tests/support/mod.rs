@@ -139,8 +139,8 @@ impl Bench {
         path
     }
 
-    /// Compiles a C program in the directory; `None`, with a report, if this compiler cannot compile
-    /// any.
+    /// Compiles a C program in the directory; `None`, with a report, if this compiler cannot
+    /// compile any.
     #[track_caller]
     pub fn compile(&self, compiler: &[&str], name: &str, source: &str) -> Option<PathBuf> {
         let output = self.directory.join(name);
