@@ -4,7 +4,7 @@
 // or guarded or gone ("holes").
 #include "pages.h"
 
-enum { INSTALL = 102, SIZE = 80, ROUNDS = 3, PERIOD = 37 };
+enum { INSTALL = 102, SIZE = 80, FIRST = 44, ROUNDS = 3, PERIOD = 37 };
 
 static char how;
 static int ends[2];
@@ -29,6 +29,9 @@ int main(int argc, char **argv) {
     how = argv[1][1];
     MUST(pipe(ends));
     uint64_t *memory = map(SIZE * MIB);
+    // So that not all of it is there before the first page is evicted.
+    fill(memory, FIRST * MIB, 1);
+    wait_until_paged(FIRST * MIB);
     fill(memory, SIZE * MIB, 1);
     for (size_t page = 0; page < pages; page++) {
         char *at = (char *)memory + page * PAGE;
