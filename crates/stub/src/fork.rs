@@ -240,10 +240,12 @@ pub fn overrules(advice: i32) -> bool {
 /// keeps from children must stay kept, and what it gives them must not reach a child that nobody
 /// announces.
 pub fn advised(start: usize, bytes: usize, advice: i32) {
-    if (advice != DONTFORK && advice != DOFORK) || RING.load(Relaxed) == 0 {
+    if advice != DONTFORK && advice != DOFORK {
         return;
     }
     let mask = set_mask(u64::MAX);
+    // While the process becomes a paged one, the stub thread holds the lock: the pager may have
+    // read the process's mappings before this advice.
     lock();
     if let Some(ring) = ring() {
         ring.fork.start.store(start as u64, Relaxed);

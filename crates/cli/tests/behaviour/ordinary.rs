@@ -119,6 +119,11 @@ fn memory_that_fork_children_do_not_get() {
 }
 
 #[test]
+fn memory_that_fork_children_do_not_get_from_the_moment_of_paging_on() {
+    tool("ordinary_meanwhile", include_str!("../workloads/dontfork_meanwhile.c"));
+}
+
+#[test]
 fn all_descriptors_closed() {
     tool("ordinary_closes", include_str!("../workloads/closes.c"));
 }
