@@ -86,8 +86,9 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     if proc.removed.load(Relaxed) {
         return found;
     }
-    if proc.at_rest() {
-        // The pages that a fork child will have are noted already.
+    // Before a fork the pages that the child will have are noted already. With an event pending, a
+    // mapping that is registered now could not be adopted, and would be one that nobody knows.
+    if proc.at_rest() || proc.event_pending() && !off(Rule::AdoptPending) {
         found.again = true;
         return found;
     }
@@ -124,6 +125,8 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     let (regions, pages) = confirmed(proc, &identity.maps, fresh, &pages);
     // An unmapping that began after the scan has an event pending now: the pages seen may be gone.
     if proc.event_pending() && !off(Rule::AdoptPending) {
+        let mut unconfirmed = proc.unconfirmed.lock().unwrap();
+        regions.into_iter().for_each(|(start, end)| unconfirmed.add(start, end));
         found.again = true;
         return found;
     }

@@ -9,10 +9,18 @@
 //! place, which raises no event. Then the REMAP was handled already when that memory's own UNMAP
 //! comes. So an event that takes memory away from the target of such a REMAP waits as well.
 //!
-//! Such an event can concern the mapping before or the one that came: the thread that moved it goes
-//! on as soon as the REMAP is read. Therefore all wait until no event is unread. Then the pager
-//! asks the kernel whether a mapping is there now. Each UNMAP is of a mapping that was there: one
-//! UNMAP more than the arrivals account for is of the mapping before.
+//! Such an event can concern the mapping before or the one that came. Three facts tell them apart:
+//!
+//! - The thread that moves a mapping goes on when the REMAP is read. So what was read before that
+//!   concerns the mapping before.
+//! - Each mapping that leaves raises one UNMAP. A REMAP is followed by the UNMAP of its source,
+//!   which is *owed* until it is read.
+//! - When no event is unread, the pager asks the kernel whether a mapping is there now. One UNMAP
+//!   more than the arrivals and the owed ones account for is of the mapping before.
+//!
+//! That leaves moves of which only one can be of the mapping that came. A page that the pager has
+//! evicted from that mapping cannot be in memory where it went. And where no page is evicted at
+//! all, the pager forgets what it knows of these places, and its next scan finds what is there.
 
 use crate::ranges::Ranges;
 use memfit_os::uffd::Event;
@@ -20,12 +28,76 @@ use std::collections::VecDeque;
 
 type Range = (u64, u64);
 
+/// Most bytes of which the pager asks whether any page is evicted.
+const FORGOTTEN_MAX: u64 = 1 << 30;
+
 /// Events that were read and not yet handled, in the order of the kernel's queue.
 #[derive(Default)]
 pub struct Order {
     events: VecDeque<Event>,
     /// Targets of REMAPs that were handled since the last moment without unread events.
     unsure: Ranges,
+    owed: Owed,
+    /// Where parts of mappings that came have gone, as their pages say; `None`: they were unmapped.
+    gone: Vec<(Range, Option<u64>)>,
+}
+
+/// What the pages in memory say about a mapping that may have moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// The mapping has no evicted page: it need not be told apart from another one.
+    NoneEvicted,
+    /// An evicted page of the mapping is in memory there: another mapping is there.
+    Refute,
+    /// The mapping can be there.
+    Allow,
+}
+
+/// What a caller of [`Order::rest`] knows of the address space. No event is unread.
+pub trait Now {
+    /// Whether the page at an address is in a registered mapping.
+    fn is_there(&self, page: u64) -> bool;
+    /// What the pages of the range at `at` say about the mapping that has the same size and is at
+    /// `from` by the events handled so far.
+    fn pages(&self, from: u64, at: u64, bytes: u64) -> Pages;
+}
+
+/// Sources of REMAPs that were handled and whose UNMAP is still to come; several can have a page in
+/// common.
+#[derive(Default)]
+struct Owed(Vec<Range>);
+
+impl Owed {
+    /// An UNMAP concerns what left first.
+    fn pay(&mut self, start: u64, end: u64) {
+        let mut left: Ranges = [(start, end)].into_iter().collect();
+        let all = std::mem::take(&mut self.0);
+        for range in all {
+            self.0.extend(left.gaps(range.0, range.1));
+            left.cut(range.0, range.1);
+        }
+    }
+
+    fn at(&self, page: u64) -> usize {
+        self.0.iter().filter(|&&range| covers(range, page)).count()
+    }
+
+    fn ranges(&self) -> Ranges {
+        self.0.iter().copied().collect()
+    }
+}
+
+/// Which of the waiting events of a page concern the mapping that was there before a REMAP came.
+enum Before {
+    Nothing,
+    /// The first UNMAP, and no move.
+    Unmap,
+    /// The first UNMAP and the first move.
+    Both,
+    /// The first UNMAP concerns it; a move can be of either mapping.
+    UnmapAndPerhapsMove,
+    /// It cannot be determined.
+    Unclear,
 }
 
 /// What to do when all events are read.
@@ -58,120 +130,320 @@ impl Order {
     /// No event is unread, and none waits.
     pub fn all_read(&mut self) {
         self.unsure = Ranges::default();
+        self.owed = Owed::default();
     }
 
     /// Takes the first event that need not wait. `occupied` says whether any of a range belongs to
     /// a registered mapping, by the events handled so far; `alone`, whether a single thread raises
     /// all events.
     pub fn next(&mut self, occupied: impl Fn(u64, u64) -> bool, alone: impl Fn() -> bool) -> Option<Event> {
-        let free = |&i: &usize| {
-            let event = &self.events[i];
-            let unsure = leaves(event) && self.unsure.meets(changed(event).0, changed(event).1) && !alone();
-            let meets = |range: Range| overlap(changed(event), range);
-            let bound = self.events.range(..i).any(|e| meets(changed(e)) || target(e).is_some_and(meets));
-            !unsure && !bound && !target(event).is_some_and(|(start, end)| occupied(start, end))
-        };
-        let i = (0..self.events.len()).find(free)?;
-        let event = self.events.remove(i)?;
-        if let Some((start, end)) = target(&event) {
-            self.unsure.add(start, end);
+        let mut i = 0;
+        while i < self.events.len() {
+            if self.is_bound(i) || target(&self.events[i]).is_some_and(|(start, end)| occupied(start, end)) {
+                i += 1;
+                continue;
+            }
+            if !leaves(&self.events[i]) || self.unsure_parts(changed(&self.events[i])).is_empty() || alone() {
+                let event = self.events.remove(i)?;
+                self.handled(&event);
+                if let Some((start, end)) = target(&event) {
+                    self.unsure.add(start, end);
+                }
+                return Some(event);
+            }
+            i += usize::from(!self.skip_owed(i));
         }
-        Some(event)
+        None
+    }
+
+    /// Whether an event must wait for one that was read before it.
+    fn is_bound(&self, i: usize) -> bool {
+        let (own, comes) = (changed(&self.events[i]), target(&self.events[i]));
+        let meets = |range: Range| overlap(own, range) || comes.is_some_and(|comes| overlap(comes, range));
+        self.events.range(..i).any(|e| meets(changed(e)) || target(e).is_some_and(meets))
+    }
+
+    /// If all that is unsure about an UNMAP is owed, takes the owed parts out of it: they concern
+    /// what had left before. False if the event is as before.
+    fn skip_owed(&mut self, i: usize) -> bool {
+        let Event::Unmap { start, end } = self.events[i] else { return false };
+        let parts = self.unsure_parts((start, end));
+        if parts.iter().any(|&(_, owed)| !owed) {
+            return false;
+        }
+        let late: Ranges = parts.into_iter().map(|(part, _)| part).collect();
+        late.iter().for_each(|(start, end)| self.owed.pay(start, end));
+        self.events.remove(i);
+        for (start, end) in late.gaps(start, end).into_iter().rev() {
+            self.events.insert(i, Event::Unmap { start, end });
+        }
+        true
+    }
+
+    /// The unsure parts of a range, and whether an UNMAP of each is owed.
+    fn unsure_parts(&self, range: Range) -> Vec<(Range, bool)> {
+        let (mut parts, owed) = (Vec::new(), self.owed.ranges());
+        for (start, end) in self.unsure.within(range.0, range.1) {
+            parts.extend(owed.within(start, end).map(|part| (part, true)));
+            parts.extend(owed.gaps(start, end).into_iter().map(|part| (part, false)));
+        }
+        parts
+    }
+
+    /// Notes what has left by an event, and which UNMAP is owed after it. A second move from a
+    /// place to which nothing came is of what MREMAP_DONTUNMAP left there: both have one UNMAP.
+    fn handled(&mut self, event: &Event) {
+        let (start, end) = changed(event);
+        match event {
+            Event::Remap { .. } => {
+                let owed = self.owed.ranges();
+                self.owed.0.extend(owed.within(start, end).flat_map(|(s, e)| self.unsure.within(s, e)));
+                self.owed.0.extend(owed.gaps(start, end));
+            }
+            Event::Unmap { .. } => self.owed.pay(start, end),
+            _ => return,
+        }
+        self.unsure.cut(start, end);
     }
 
     /// The addresses that [`Order::rest`] may ask about.
     pub fn places(&self) -> Vec<u64> {
         let ranges = self.events.iter().flat_map(|event| std::iter::once(changed(event)).chain(target(event)));
-        let mut all: Vec<u64> = ranges.chain(self.unsure.iter()).flat_map(|(start, end)| [start, end]).collect();
+        let unsure = self.unsure.iter().flat_map(|range| self.unsure_parts(range)).map(|(part, _)| part);
+        let mut all: Vec<u64> = ranges.chain(unsure).flat_map(|(start, end)| [start, end]).collect();
         all.sort_unstable();
         all.dedup();
         all
     }
 
-    /// Takes all events; none is unread. `there` says whether the page at an address is in a
-    /// registered mapping now.
-    pub fn rest(&mut self, there: impl Fn(u64) -> bool) -> Vec<Step> {
+    /// Takes all events; none is unread.
+    pub fn rest(&mut self, now: &impl Now) -> Vec<Step> {
         let mut steps = Vec::new();
+        let all: Vec<_> = self.events.iter().map(|event| (changed(event), target(event))).collect();
         while let Some(event) = self.events.pop_front() {
-            self.resolve(event, &there, &mut steps);
+            if let Err(page) = self.resolve(event, now, &mut steps) {
+                match self.forget(page, &all, now) {
+                    Some(forgotten) => steps.extend(forgotten),
+                    None => steps.push(Step::Unclear(page)),
+                }
+            }
         }
+        self.gone.clear();
         self.all_read();
         steps
     }
 
-    fn resolve(&mut self, event: Event, there: &impl Fn(u64) -> bool, steps: &mut Vec<Step>) {
-        while let Some(place) = target(&event) {
-            match self.late_for(place, there) {
-                Ok(late) if late.is_empty() => break,
-                Ok(late) => late.into_iter().for_each(|event| self.resolve(event, there, steps)),
-                Err(unclear) => {
-                    steps.push(unclear);
+    /// Gives up all events that have to do with a page, if none of their ranges has an evicted
+    /// page: what is there now is new to the pager. `all` has the ranges of all events.
+    fn forget(&mut self, page: u64, all: &[(Range, Option<Range>)], now: &impl Now) -> Option<Vec<Step>> {
+        let mut places: Ranges = [(page, page + 1)].into_iter().collect();
+        let meets = |places: &Ranges, (own, target): (Range, Option<Range>)| {
+            places.meets(own.0, own.1) || target.is_some_and(|target| places.meets(target.0, target.1))
+        };
+        loop {
+            let before = places.clone();
+            for &(own, target) in all.iter().filter(|&&ranges| meets(&before, ranges)) {
+                std::iter::once(own).chain(target).for_each(|(start, end)| places.add(start, end));
+            }
+            if places == before {
+                break;
+            }
+        }
+        if places.iter().map(|(start, end)| end - start).sum::<u64>() > FORGOTTEN_MAX {
+            return None;
+        }
+        let none_evicted = |(start, end): Range| now.pages(start, start, end - start) == Pages::NoneEvicted;
+        if !places.iter().all(none_evicted) {
+            return None;
+        }
+        self.events.retain(|event| !meets(&places, (changed(event), target(event))));
+        places.iter().for_each(|(start, end)| _ = self.unsure.cut(start, end));
+        let unmap = |(start, end)| Step::Handle(Event::Unmap { start, end });
+        let targets = all.iter().filter_map(|&(_, target)| target);
+        let came = targets.filter(|&(start, end)| places.meets(start, end) && now.is_there(start));
+        Some(places.iter().map(unmap).chain(came.map(|(start, end)| Step::Came(start, end))).collect())
+    }
+
+    /// An error is a page whose events can be read in two ways.
+    fn resolve(&mut self, event: Event, now: &impl Now, steps: &mut Vec<Step>) -> Result<(), u64> {
+        if let Some(place) = target(&event) {
+            loop {
+                let late = self.late_for(&event, place, now)?;
+                if late.is_empty() {
                     break;
+                }
+                for event in late {
+                    self.resolve(event, now, steps)?;
                 }
             }
         }
         let range = changed(&event);
-        let unsure: Vec<Range> =
-            if leaves(&event) { self.unsure.within(range.0, range.1).collect() } else { Vec::new() };
+        let is_unmap = matches!(event, Event::Unmap { .. });
         let mut late = Ranges::default();
-        for (start, end) in unsure {
-            match self.is_late(Some(&event), start, there(start)) {
-                Ok(true) => late.add(start, end),
-                Ok(false) => {}
-                Err(unclear) => steps.push(unclear),
+        for ((start, end), owed) in if leaves(&event) { self.unsure_parts(range) } else { Vec::new() } {
+            let part = (start, end);
+            let goes = target(&event).map(|(to, _)| to + start - range.0);
+            let is_late = match self.before(Some(&event), start, now.is_there(start)) {
+                Before::Nothing => false,
+                Before::Both => true,
+                Before::Unmap => is_unmap,
+                Before::UnmapAndPerhapsMove if is_unmap => true,
+                Before::UnmapAndPerhapsMove | Before::Unclear => {
+                    let to = self.goes_to(&event, part, now)?;
+                    is_unmap || goes != to
+                }
+            };
+            if is_late {
+                late.add(start, end);
             }
-            if matches!(event, Event::Unmap { .. }) {
-                self.unsure.cut(start, end);
+            if is_unmap && owed {
+                self.owed.pay(start, end);
             }
         }
         if late.is_empty() {
-            return steps.push(Step::Handle(event));
+            self.handled(&event);
+            steps.push(Step::Handle(event));
+            return Ok(());
         }
         let goes = |(start, end): Range| target(&event).map(|(to, _)| (to + start - range.0, to + end - range.0));
         steps.extend(late.iter().filter_map(goes).map(|(start, end)| Step::Came(start, end)));
         for (start, end) in late.gaps(range.0, range.1) {
-            steps.push(Step::Handle(match goes((start, end)) {
+            let part = match goes((start, end)) {
                 Some((to, _)) => Event::Remap { from: start, to, len: end - start },
                 None => Event::Unmap { start, end },
-            }));
+            };
+            self.handled(&part);
+            steps.push(Step::Handle(part));
         }
+        Ok(())
     }
 
-    /// Takes the events by which the mapping before left a place. The REMAP that came there
-    /// afterwards is handled next.
-    fn late_for(&mut self, place: Range, there: &impl Fn(u64) -> bool) -> Result<Vec<Event>, Step> {
+    /// Takes the events by which the mapping before left a place. The REMAP `arrival` that came
+    /// there afterwards is handled next.
+    fn late_for(&mut self, arrival: &Event, place: Range, now: &impl Now) -> Result<Vec<Event>, u64> {
         for i in 0..self.events.len() {
             let Event::Unmap { start, end } = self.events[i] else { continue };
             let page = start.max(place.0);
-            if page < end.min(place.1) && self.is_late(None, page, there(page))? {
-                let covers = |e: &Event| matches!(e, Event::Remap { .. }) && covers(changed(e), page);
-                let moved = (0..i).find(|&at| covers(&self.events[at]));
-                let unmap = self.events.remove(i);
-                return Ok(moved.and_then(|at| self.events.remove(at)).into_iter().chain(unmap).collect());
+            if page >= end.min(place.1) {
+                continue;
             }
+            let leaves = |e: &Event| matches!(e, Event::Remap { .. }) && covers(changed(e), page);
+            let moved = || (0..self.events.len()).find(|&at| leaves(&self.events[at]));
+            let moved = match self.before(None, page, now.is_there(page)) {
+                Before::Nothing => continue,
+                Before::Unmap => None,
+                Before::Both => moved().filter(|&at| at < i),
+                Before::UnmapAndPerhapsMove | Before::Unclear => {
+                    let at = moved().filter(|&at| at < i && self.count(None, page).moves == 1).ok_or(page)?;
+                    self.moved_before(arrival, at, now).ok_or(page)?.then_some(at)
+                }
+            };
+            let unmap = self.events.remove(i);
+            return Ok(moved.and_then(|at| self.events.remove(at)).into_iter().chain(unmap).collect());
         }
         Ok(Vec::new())
     }
 
-    /// Whether the first UNMAP of a page, among `event` and those that wait, is of a mapping that
-    /// left the page before a REMAP came there, which is handled already or next. If there is a
-    /// move away from the page, the same holds for it.
-    fn is_late(&self, event: Option<&Event>, page: u64, there: bool) -> Result<bool, Step> {
-        let all = || event.into_iter().chain(&self.events);
-        let of = |event: &&Event| covers(changed(event), page);
-        let unmaps = all().filter(of).filter(|e| matches!(e, Event::Unmap { .. })).count();
-        let came = 1 + all().filter_map(target).filter(|&range| covers(range, page)).count();
-        if unmaps == 0 || usize::from(there) + unmaps != came + 1 {
-            return Ok(false);
+    /// Whether it was the mapping before `arrival` that was moved from the place by the event with
+    /// this number, as far as the pages in memory tell. If not, the one that came was.
+    fn moved_before(&self, arrival: &Event, number: usize, now: &impl Now) -> Option<bool> {
+        let (event, place) = (&self.events[number], target(arrival)?);
+        let (own, to) = (changed(event), target(event)?.0);
+        let bytes = own.1 - own.0;
+        if place != own || !self.is_alone_at(event, (to, to + bytes), now) {
+            return None;
         }
-        // If the mapping that came has left as well, a move can be of either mapping.
-        let moves = all().filter(of).filter(|e| matches!(e, Event::Remap { .. })).count();
-        if moves == 0 || (moves, unmaps) == (1, 1) {
-            Ok(true)
-        } else {
-            Err(Step::Unclear(page))
+        match (now.pages(own.0, to, bytes), now.pages(changed(arrival).0, to, bytes)) {
+            (Pages::Refute, Pages::Refute) => None,
+            (Pages::Refute, _) => Some(false),
+            (_, Pages::Refute) => Some(true),
+            _ => None,
         }
     }
+
+    /// Whether a range is registered, and no other event than this one concerns it.
+    fn is_alone_at(&self, event: &Event, range: Range, now: &impl Now) -> bool {
+        let others = self.events.iter().filter(|&e| !std::ptr::eq(e, event));
+        let meets = |e: &Event| overlap(changed(e), range) || target(e).is_some_and(|target| overlap(target, range));
+        now.is_there(range.0) && !others.into_iter().any(meets)
+    }
+
+    /// Where the part of a mapping that came has gone, by what is in memory; `None` if it was
+    /// unmapped, or no matter which of the moves was its own. `event` is handled next. An error is
+    /// a page for which that is not known.
+    fn goes_to(&mut self, event: &Event, part: Range, now: &impl Now) -> Result<Option<u64>, u64> {
+        if let Some(&(_, to)) = self.gone.iter().find(|(known, _)| *known == part) {
+            return Ok(to);
+        }
+        let (bytes, is_there) = (part.1 - part.0, now.is_there(part.0));
+        let here: Vec<&Event> =
+            std::iter::once(event).chain(&self.events).filter(|e| overlap(changed(e), part)).collect();
+        let whole = |e: &&Event| leaves(e) && covers(changed(e), part.0) && covers(changed(e), part.1 - 1);
+        let count = self.count(Some(event), part.0);
+        // If what came later has left as well, a move can be of that.
+        if !here.iter().all(whole) || count.came > 1 + usize::from(is_there) {
+            return Err(part.0);
+        }
+        let moves = here.iter().filter_map(|e| Some((*e, target(e)?.0 + part.0 - changed(e).0)));
+        let seen = |(event, to): (&Event, u64)| match now.pages(part.0, to, bytes) {
+            Pages::Refute if !self.is_alone_at(event, (to, to + bytes), now) => (to, Pages::Allow),
+            pages => (to, pages),
+        };
+        let moves: Vec<(u64, Pages)> = moves.map(seen).collect();
+        let allowed = moves.iter().filter(|(_, pages)| *pages != Pages::Refute);
+        let mut possible: Vec<Option<u64>> = allowed.map(|&(to, _)| Some(to)).collect();
+        // It was unmapped, if there are as many others that left.
+        possible.extend((count.moves + count.owed < count.unmaps).then_some(None));
+        let none_evicted = moves.iter().any(|(_, pages)| *pages == Pages::NoneEvicted);
+        let to = match possible[..] {
+            _ if none_evicted || is_there && count.came == 1 => None,
+            [to] => to,
+            _ => return Err(part.0),
+        };
+        self.gone.push((part, to));
+        Ok(to)
+    }
+
+    /// Counts `event` and those that wait.
+    fn count(&self, event: Option<&Event>, page: u64) -> Count {
+        let all = || event.into_iter().chain(&self.events);
+        let of = |event: &&Event| covers(changed(event), page);
+        Count {
+            unmaps: all().filter(of).filter(|e| matches!(e, Event::Unmap { .. })).count(),
+            moves: all().filter(of).filter(|e| matches!(e, Event::Remap { .. })).count(),
+            came: 1 + all().filter_map(target).filter(|&range| covers(range, page)).count(),
+            owed: self.owed.at(page),
+        }
+    }
+
+    /// Which events of a page, among `event` and those that wait, concern the mapping that left the
+    /// page before a REMAP came there, which is handled already or next.
+    fn before(&self, event: Option<&Event>, page: u64, there: bool) -> Before {
+        let Count { unmaps, moves, came, owed } = self.count(event, page);
+        // UNMAPs that neither the arrivals nor the owed ones account for.
+        let more = (usize::from(there) + unmaps).checked_sub(came + owed);
+        match (more.unwrap_or(0), owed > 0) {
+            _ if unmaps == 0 => Before::Nothing,
+            (0, false) => Before::Nothing,
+            (0, true) => Before::Unmap,
+            (1.., _) if moves == 0 => Before::Unmap,
+            (1, _) if moves == 1 && there && came == 1 => Before::Both,
+            // If the mapping that came has left as well, a move can be of either mapping.
+            (1.., true) => Before::UnmapAndPerhapsMove,
+            (1.., false) => Before::Unclear,
+        }
+    }
+}
+
+/// Waiting events of a page.
+struct Count {
+    unmaps: usize,
+    /// Moves away from it.
+    moves: usize,
+    /// Mappings that came, with the one that is handled already or next.
+    came: usize,
+    /// UNMAPs of mappings that have moved away from it.
+    owed: usize,
 }
 
 /// The range that an event changes, without the target of a REMAP.
@@ -206,136 +478,4 @@ fn overlap(a: Range, b: Range) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn order(events: impl IntoIterator<Item = Event>) -> Order {
-        Order { events: events.into_iter().collect(), ..Order::default() }
-    }
-
-    const A: Range = (0x1000, 0x2000);
-    const B: Range = (0x3000, 0x4000);
-    const C: Range = (0x5000, 0x6000);
-
-    fn remap(from: Range, to: Range) -> Event {
-        Event::Remap { from: from.0, to: to.0, len: from.1 - from.0 }
-    }
-
-    /// What is done when all is read and some places are occupied at first. Before that, nothing
-    /// is.
-    fn resolved(events: impl IntoIterator<Item = Event>, occupied: &[Range], there: &[Range]) -> String {
-        let mut order = order(events);
-        let next = order.next(|start, end| occupied.iter().any(|&place| overlap(place, (start, end))), || false);
-        assert!(next.is_none(), "{next:x?} does not wait");
-        let places = order.places();
-        let there = |at| {
-            assert!(places.contains(&at), "{at:#x} is not in {places:x?}");
-            there.iter().any(|&place| covers(place, at))
-        };
-        format!("{:x?}", order.rest(there))
-    }
-
-    #[test]
-    fn a_move_waits_until_its_place_was_left() {
-        assert_eq!(resolved([remap(A, B), unmap(B)], &[A, B], &[B]), handled([unmap(B), remap(A, B)]));
-        let moved = [remap(A, B), remap(B, C), unmap(B)];
-        assert_eq!(resolved(moved, &[A, B, C], &[B, C]), handled([remap(B, C), unmap(B), remap(A, B)]));
-    }
-
-    #[test]
-    fn in_a_chain_of_moves_the_last_place_is_left_first() {
-        let events = [remap(A, B), remap(B, C), unmap(B), unmap(C)];
-        assert_eq!(resolved(events, &[A, B, C], &[B, C]), handled([unmap(C), remap(B, C), unmap(B), remap(A, B)]));
-    }
-
-    #[test]
-    fn what_changes_the_moved_pages_stays_behind_the_move() {
-        let remove = || Event::Remove { start: A.0, end: A.1 };
-        let events = [remap(A, B), remove(), unmap(B)];
-        assert_eq!(resolved(events, &[A, B], &[B]), handled([unmap(B), remap(A, B), remove()]));
-    }
-
-    #[test]
-    fn the_memory_that_came_may_leave_as_well() {
-        let events = [remap(A, B), unmap(B), unmap(B)];
-        assert_eq!(resolved(events, &[A, B], &[]), handled([unmap(B), remap(A, B), unmap(B)]));
-        // Nothing was there: the place is taken for occupied in vain.
-        let events = [remap(A, B), remap(B, C), unmap(B)];
-        assert_eq!(resolved(events, &[A, B, C], &[C]), handled([remap(A, B), remap(B, C), unmap(B)]));
-        let unclear = resolved([remap(A, B), remap(B, C), unmap(B), unmap(B)], &[A, B, C], &[C]);
-        assert!(unclear.starts_with("[Unclear(3000)"), "{unclear}");
-    }
-
-    #[test]
-    fn others_do_not_wait() {
-        let mut order = order([remap(A, B), unmap(C)]);
-        let next = order.next(|start, end| overlap(B, (start, end)), || false);
-        assert_eq!(format!("{next:x?}"), format!("{:x?}", Some(unmap(C))));
-    }
-
-    fn unmap(range: Range) -> Event {
-        Event::Unmap { start: range.0, end: range.1 }
-    }
-
-    /// What is done about `later`, read after memory was moved from `A` to `B`, where nothing was
-    /// known.
-    fn after_a_move_to_b(later: impl IntoIterator<Item = Event>, there: bool) -> String {
-        let mut order = order([remap(A, B)]);
-        assert!(order.next(|_, _| false, || false).is_some());
-        later.into_iter().for_each(|event| order.push(event));
-        while let Some(event) = order.next(|_, _| false, || false) {
-            assert!(!leaves(&event) || !overlap(changed(&event), B), "{event:?} does not wait");
-        }
-        format!("{:x?}", order.rest(|_| there))
-    }
-
-    fn handled(events: impl IntoIterator<Item = Event>) -> String {
-        format!("{:x?}", events.into_iter().map(Step::Handle).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn what_had_left_the_place_before_does_not_touch_what_is_there_now() {
-        assert_eq!(after_a_move_to_b([unmap(B)], true), "[]");
-        let wide = (B.0 - 0x1000, B.1 + 0x1000);
-        let around = [(wide.0, B.0), (B.1, wide.1)].map(unmap);
-        assert_eq!(after_a_move_to_b([unmap(wide)], true), handled(around));
-        assert_eq!(after_a_move_to_b([remap(B, C), unmap(B)], true), format!("{:x?}", [Step::Came(C.0, C.1)]));
-    }
-
-    #[test]
-    fn what_leaves_the_place_after_the_move_takes_the_pages_along() {
-        assert_eq!(after_a_move_to_b([unmap(B)], false), handled([unmap(B)]));
-        assert_eq!(after_a_move_to_b([remap(B, C), unmap(B)], false), handled([remap(B, C), unmap(B)]));
-        // MREMAP_DONTUNMAP.
-        assert_eq!(after_a_move_to_b([remap(B, C)], true), handled([remap(B, C)]));
-    }
-
-    #[test]
-    fn both_before_and_after_the_move() {
-        assert_eq!(after_a_move_to_b([unmap(B), unmap(B)], false), handled([unmap(B)]));
-    }
-
-    #[test]
-    fn whose_move_it_was_may_not_be_known() {
-        for moves in [vec![remap(B, C)], vec![remap(B, C), remap(B, A)]] {
-            let steps = after_a_move_to_b(moves.into_iter().chain([unmap(B), unmap(B)]), false);
-            assert!(steps.starts_with("[Unclear(3000)"), "{steps}");
-        }
-    }
-
-    #[test]
-    fn nothing_waits_after_a_moment_without_unread_events() {
-        let mut order = order([remap(A, B)]);
-        order.next(|_, _| false, || false);
-        order.push(unmap(B));
-        assert!(order.next(|_, _| false, || false).is_none());
-        order.all_read();
-        assert!(order.next(|_, _| false, || false).is_some());
-    }
-
-    #[test]
-    fn a_single_thread_raises_its_events_in_order() {
-        let mut order = order([remap(A, B), unmap(A), remap(B, A)]);
-        assert_eq!((0..4).filter(|_| order.next(|_, _| false, || true).is_some()).count(), 3);
-    }
-}
+mod tests;

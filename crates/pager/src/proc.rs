@@ -116,6 +116,8 @@ pub struct Proc {
     pub io: Mutex<Io>,
     /// Registered ranges.
     pub regions: Mutex<Ranges>,
+    /// Registered, but nothing of it was adopted yet: an event was pending, or it moved unknown.
+    pub unconfirmed: Mutex<Ranges>,
     /// Its mappings of files that the pager fills.
     pub files: Mutex<FileRanges>,
     /// Address of the fork doorbell; 0 if the kernel reports forks.
@@ -191,6 +193,7 @@ impl Proc {
             beacon: AtomicU64::new(0),
             io: Mutex::new(Io::default()),
             regions: Mutex::default(),
+            unconfirmed: Mutex::default(),
             files: Mutex::default(),
             doorbell: AtomicU64::new(0),
             forking: AtomicBool::new(false),
@@ -235,9 +238,9 @@ impl Proc {
         self.regions.lock().unwrap().around(address)
     }
 
-    /// Whether some of a range is registered.
+    /// Whether some of a range is registered, adopted or not.
     pub fn overlaps_region(&self, start: u64, end: u64) -> bool {
-        self.regions.lock().unwrap().meets(start, end)
+        self.regions.lock().unwrap().meets(start, end) || self.unconfirmed.lock().unwrap().meets(start, end)
     }
 
     /// Whether there are guard pages in a range.
@@ -261,6 +264,7 @@ impl Proc {
     /// Removes a range from the registered ones.
     pub fn forget_region(&self, start: u64, end: u64) {
         self.regions.lock().unwrap().cut(start, end);
+        self.unconfirmed.lock().unwrap().cut(start, end);
         self.guarded.lock().unwrap().cut(start, end);
         self.files.lock().unwrap().cut(start / 4096, end / 4096);
         if self.tells_forks() {
@@ -280,6 +284,10 @@ impl Proc {
     /// Registered memory has moved: it is registered in its new place as well.
     pub fn move_region(&self, from: u64, to: u64, len: u64) {
         self.regions.lock().unwrap().add(to, to + len);
+        let mut unconfirmed = self.unconfirmed.lock().unwrap();
+        let there: Vec<_> = unconfirmed.within(from, from + len).map(|(s, e)| (s - from + to, e - from + to)).collect();
+        there.into_iter().for_each(|(s, e)| unconfirmed.add(s, e));
+        drop(unconfirmed);
         if self.guarded.lock().unwrap().meets(from, from + len) {
             self.guarded.lock().unwrap().add(to, to + len);
         }

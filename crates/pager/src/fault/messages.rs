@@ -6,8 +6,9 @@ use crate::event::poll2;
 use crate::fork_changes::Change;
 use crate::fork_children;
 use crate::mutant::{off, Rule};
-use crate::order::Step;
-use crate::proc::{Broken, Gate, Io};
+use crate::order::{Now, Pages, Step};
+use crate::proc::{Broken, Gate, Io, Proc};
+use crate::state::Shared;
 use memfit_core::{Core, Entry, Page, PageRange};
 use memfit_os::uffd::Event;
 use std::os::fd::AsRawFd;
@@ -127,7 +128,7 @@ impl Server {
             }
             if let Some(there) = if pending { None } else { self.registered_places() } {
                 self.proc.collect(&self.shared, io, true)?;
-                let steps = self.order.rest(|at| there.contains(&at));
+                let steps = self.order.rest(&Kernel { there, shared: &self.shared, proc: &self.proc });
                 steps.into_iter().try_for_each(|step| self.step(step))?;
                 return Ok(count);
             }
@@ -203,7 +204,8 @@ impl Server {
                 let mut state = self.shared.lock();
                 state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
                 self.shared.apply_effects(state);
-                self.proc.add_region(start, end);
+                // The next scan adopts it.
+                self.proc.unconfirmed.lock().unwrap().add(start, end);
             }
             Step::Unclear(at) => {
                 let why = format!(
@@ -283,6 +285,42 @@ impl Server {
                 proc.move_region(from, to, len);
             }
             Event::Fault { .. } | Event::Fork(_) => {}
+        }
+    }
+}
+
+/// The address space at a moment without unread events.
+struct Kernel<'a> {
+    /// Places in registered mappings.
+    there: Vec<u64>,
+    shared: &'a Shared,
+    proc: &'a Proc,
+}
+
+impl Now for Kernel<'_> {
+    fn is_there(&self, page: u64) -> bool {
+        self.there.contains(&page)
+    }
+
+    fn pages(&self, from: u64, at: u64, bytes: u64) -> Pages {
+        let evicted: Vec<u64> = {
+            let state = self.shared.lock();
+            let entry = |page: u64| state.core.entry(self.proc.id, Page::of(page));
+            let out = |&page: &u64| matches!(entry(page), Entry::Out(_) | Entry::Loading(_) | Entry::Evicting(_));
+            (from..from + bytes).step_by(4096).filter(out).collect()
+        };
+        if evicted.is_empty() {
+            return Pages::NoneEvicted;
+        }
+        // A guard page can look like one in memory.
+        let Some(identity) = self.proc.identity.get().filter(|_| !self.proc.has_guards_in(at, at + bytes)) else {
+            return Pages::Allow;
+        };
+        let refutes = |page: u64| identity.pagemap.is_present(page - from + at).unwrap_or(false);
+        if evicted.into_iter().any(refutes) {
+            Pages::Refute
+        } else {
+            Pages::Allow
         }
     }
 }
