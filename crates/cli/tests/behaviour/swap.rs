@@ -29,9 +29,10 @@ impl Noise {
     /// With a line of C put first into the function that makes the words.
     fn but(name: &str, line: &str) -> Option<Noise> {
         let bench = Bench::new(name, &["gcc"])?;
-        let head = "static uint64_t word(uint64_t page, uint64_t version, uint64_t i) {";
+        let head = "static uint64_t noise_word(uint64_t page, uint64_t version, uint64_t i) {";
         let source = include_str!("../workloads/noise.c");
         assert!(source.contains(head), "noise.c has its function still");
+        bench.file("pages.h", include_str!("../workloads/pages.h"));
         bench.compile(&["gcc"], "noise", &source.replace(head, &format!("{head}\n{line}")))?;
         Some(Noise { bench })
     }
@@ -346,22 +347,22 @@ fn a_file_whose_file_system_is_a_program_that_fails() {
     let swap = noise.bench.directory.join("mounted/swap");
     let options = ["--swap", swap.to_str().unwrap()];
     let Some(fuse) = mount(None) else { return };
-    let (ran, stats) = noise.right(&options, "", "80 1 randw");
+    let (ran, stats) = noise.right(&options, "", "80 1 randwp");
     assert!(ran.err.contains("it is on fuse") && number(&stats, "/swap/read_bytes") > 8 << 20, "{}", ran.err);
     drop(fuse);
     let fuse = mount(Some("read-eio=600"));
-    noise.ends(&options, "", "80 1 seq", &["killed process", "noise", "Input/output error"]);
+    noise.ends(&options, "", "80 1 seqp", &["killed process", "noise", "Input/output error"]);
     drop(fuse);
     let fuse = mount(Some("write-eio=40"));
     let broken = "cannot write to the swap tier: Input/output error";
     noise.ends(&options, "", "80 1 seqw", &["out of memory", broken, "-m"]);
     drop(fuse);
     let fuse = mount(Some("flip=50"));
-    let (_, stats) = noise.right(&options, "", "80 1 seq");
+    let (_, stats) = noise.right(&options, "", "80 1 seqp");
     assert!(number(&stats, "/swap/errors") > 0, "what was read wrong once is read again: {stats:#}");
     drop(fuse);
     let fuse = mount(Some("stall=600"));
-    let (ran, _) = noise.right(&options, "", "80 1 seq");
+    let (ran, _) = noise.right(&options, "", "80 1 seqp");
     assert!(ran.err.contains("the swap tier does not answer"), "{}", ran.err);
     drop(fuse);
 }

@@ -82,6 +82,12 @@ impl Cgroup {
         }
     }
 
+    /// How many tasks the kernel refused for the limit.
+    pub fn tasks_refused(&self) -> u64 {
+        let text = fs::read_to_string(self.path.join("pids.events")).unwrap_or_default();
+        text.lines().find_map(|line| line.strip_prefix("max ")?.trim().parse().ok()).unwrap_or(0)
+    }
+
     /// Peak size, with file pages and kernel memory, bytes.
     pub fn peak(&self) -> u64 {
         self.number(if self.version == Version::One { "memory.max_usage_in_bytes" } else { "memory.peak" })
