@@ -383,7 +383,7 @@ def summarise(cell, rounds):
 
 
 # Why a page goes to swap and not to the pool.
-REFUSED = ("incompressible", "not_worth", "in_advance", "pool_full")
+REFUSED = ("incompressible", "by_entropy", "in_advance", "pool_full")
 COUNTERS = {
     "faults": "faults.total",
     "faults_pool": "faults.pool",

@@ -30,6 +30,7 @@ use memfit_os::signal_probe::SignalProbe;
 use memfit_os::{inject, proctree, seqpacket};
 use memfit_pager::config::{Config, FromPager, SwapChoice, ToPager};
 use memfit_pager::netns_fallback;
+use memfit_pager::schema::Stats;
 use memfit_pager::timeline::Course;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -193,7 +194,7 @@ struct Launcher {
     ready: bool,
     /// Why the pager cannot go on, and the exit status for that.
     failed: Option<Failure>,
-    stats: Option<(serde_json::Value, String)>,
+    stats: Option<(Box<Stats>, String)>,
     course: Option<Box<Course>>,
     /// See [`Ended::peak`].
     peak: Option<u64>,
@@ -326,14 +327,14 @@ impl Launcher {
     }
 
     fn report(&mut self, plan: &mut Plan) {
-        let (stats, page) = (plan.stats.take(), plan.report.take());
-        let Some((json, summary)) = self.stats.take() else {
+        let (file, page) = (plan.stats.take(), plan.report.take());
+        let Some((stats, summary)) = self.stats.take() else {
             let why = match (&self.failed, self.pager_end) {
                 (Some(failure), _) => failure.message.clone(),
                 (None, Some(_)) => "the pager died".to_owned(),
                 (None, None) => format!("the pager gave none within {} s", STATS_TIMEOUT.as_secs()),
             };
-            if stats.is_some() {
+            if file.is_some() {
                 self.say(&format!("--stats: no statistics were written: {why}"));
             }
             if page.is_some() {
@@ -341,16 +342,15 @@ impl Launcher {
             }
             return;
         };
-        let bytes = |key| json.pointer(key).and_then(serde_json::Value::as_u64);
-        self.peak =
-            bytes("/peak/total_bytes").zip(bytes("/peak/staged_bytes")).map(|(all, staged)| all - staged.min(all));
-        if let Some(Err(failure)) = stats.map(|output| output.finish(format!("{json:#}\n").as_bytes())) {
+        self.peak = Some(stats.peak.total_bytes.saturating_sub(stats.peak.staged_bytes));
+        let json = || format!("{:#}\n", serde_json::json!(stats));
+        if let Some(Err(failure)) = file.map(|output| output.finish(json().as_bytes())) {
             self.say(&failure.message);
         }
         if let Some(output) = page {
             let course = self.course.take().unwrap_or_default();
             let page =
-                report::page(&report::Run { stats: &json, course: &course, swap: &swap::place_names(&plan.swap) });
+                report::page(&report::Run { stats: &stats, course: &course, swap: &swap::place_names(&plan.swap) });
             if let Err(failure) = output.finish(&page) {
                 self.say(&failure.message);
             }
@@ -649,7 +649,7 @@ impl Launcher {
             FromPager::Warning { text } => self.warn(&text),
             FromPager::Fatal { text } => self.failed = Some(Failure::here(text)),
             FromPager::Course(course) => self.course = Some(course),
-            FromPager::Stats { json, summary } => self.stats = Some((json, summary)),
+            FromPager::Stats { stats, summary } => self.stats = Some((stats, summary)),
             FromPager::Serves => self.serves_others = true,
         }
     }

@@ -5,6 +5,8 @@ use crate::errors::{describe, Failure};
 use crate::size_parsing::human;
 use crate::trees::{self, Question};
 use memfit_os::proctree;
+use memfit_pager::schema::{Process, Stats};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -15,6 +17,26 @@ use std::fmt::Write;
 /// When trees cannot be listed or nothing can be printed. A tree that does not answer is reported
 /// on standard error and gives exit status 1.
 pub fn run(args: &StatArgs) -> Result<i32, Failure> {
+    if args.json {
+        // As the pagers tell it, whichever version they have.
+        let (answers, code) = answers::<Value>()?;
+        crate::print(&json(&answers))?;
+        return Ok(code);
+    }
+    let (answers, code) = answers::<Stats>()?;
+    let text = match args.processes {
+        true => answers.iter().map(|tree| table(std::slice::from_ref(tree)) + &processes(&tree.1)).collect(),
+        false => table(&answers),
+    };
+    if answers.is_empty() {
+        eprintln!("memfit: no tree of yours is running");
+    }
+    crate::print(&text)?;
+    Ok(code)
+}
+
+/// What all trees tell, by their names, and the exit status.
+fn answers<T: DeserializeOwned>() -> Result<(Vec<(String, T)>, i32), Failure> {
     let mut answers = Vec::new();
     let mut code = 0;
     for tree in trees::running()? {
@@ -27,18 +49,7 @@ pub fn run(args: &StatArgs) -> Result<i32, Failure> {
             }
         }
     }
-    let text = match args {
-        StatArgs { json: true, .. } => json(&answers),
-        StatArgs { processes: true, .. } => {
-            answers.iter().map(|tree| table(std::slice::from_ref(tree)) + &processes(&tree.1)).collect()
-        }
-        _ => table(&answers),
-    };
-    if answers.is_empty() && !args.json {
-        eprintln!("memfit: no tree of yours is running");
-    }
-    crate::print(&text)?;
-    Ok(code)
+    Ok((answers, code))
 }
 
 fn json(trees: &[(String, Value)]) -> String {
@@ -46,14 +57,14 @@ fn json(trees: &[(String, Value)]) -> String {
     format!("{:#}\n", serde_json::json!(values))
 }
 
-fn table(trees: &[(String, Value)]) -> String {
+fn table(trees: &[(String, Stats)]) -> String {
     if trees.is_empty() {
         return String::new();
     }
     let mut rows =
         vec![["PID", "BUDGET", "USED", "RESIDENT", "STAGED", "POOL", "SWAP", "RATIO", "PROCS"].map(String::from)];
-    rows.extend(trees.iter().map(|(pid, value)| row(pid, value)));
-    let commands = std::iter::once("COMMAND".to_owned()).chain(trees.iter().map(|(_, value)| command(value)));
+    rows.extend(trees.iter().map(|(pid, stats)| row(pid, stats)));
+    let commands = std::iter::once("COMMAND".to_owned()).chain(trees.iter().map(|(_, stats)| command(stats)));
     aligned(&rows, commands)
 }
 
@@ -71,65 +82,43 @@ fn aligned<const N: usize>(rows: &[[String; N]], texts: impl Iterator<Item = Str
 }
 
 /// The running processes of a tree, the largest first.
-fn processes(value: &Value) -> String {
-    let number = |process: &Value, key: &str| process.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let list = value.get("processes").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let mut running: Vec<&Value> = list.iter().filter(|p| p["running"] == true).collect();
-    running.sort_by_key(|p| std::cmp::Reverse(number(p, "resident_bytes")));
+fn processes(stats: &Stats) -> String {
+    let mut running: Vec<&Process> = stats.processes.iter().filter(|process| process.running).collect();
+    running.sort_by_key(|process| std::cmp::Reverse(process.resident_bytes));
     let mut rows = vec![["  PID", "RESIDENT", "PEAK", "FAULTS", "EVICTED"].map(String::from)];
     rows.extend(running.iter().map(|p| {
-        let faults = if p["paged"] == true { number(p, "faults").to_string() } else { "-".into() };
-        let (resident, peak) = (human(number(p, "resident_bytes")), human(number(p, "peak_total_bytes")));
-        [number(p, "pid").to_string(), resident, peak, faults, human(number(p, "evicted_pages") * 4096)]
+        let faults = if p.paged { p.faults.to_string() } else { "-".into() };
+        let (resident, peak) = (human(p.resident_bytes), human(p.peak_total_bytes));
+        [p.pid.to_string(), resident, peak, faults, human(p.evicted_pages * 4096)]
     }));
-    let names = running.iter().map(|p| p["comm"].as_str().unwrap_or("").replace(char::is_control, " "));
+    let names = running.iter().map(|process| process.comm.replace(char::is_control, " "));
     aligned(&rows, std::iter::once("PROCESS".to_owned()).chain(names))
 }
 
-fn row(pid: &str, value: &Value) -> [String; 9] {
-    let size = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64).map_or_else(|| "-".into(), human);
-    let left_out = value.get("processes_left_out").and_then(Value::as_u64).unwrap_or(0);
-    let processes = match value.get("processes") {
-        Some(Value::Array(list)) => (living(list) + left_out as usize).to_string(),
-        _ => "-".into(),
-    };
+fn row(pid: &str, stats: &Stats) -> [String; 9] {
+    let now = &stats.now.memory;
     [
         pid.to_owned(),
-        size("/budget_bytes"),
-        size("/now/total_bytes"),
-        size("/now/resident_bytes"),
-        size("/now/staged_bytes"),
-        size("/now/pool_bytes"),
-        size("/now/swap_bytes"),
-        ratio(value),
-        processes,
+        human(stats.budget_bytes),
+        human(now.total_bytes),
+        human(now.resident_bytes),
+        human(now.staged_bytes),
+        human(now.pool_bytes),
+        human(now.swap_bytes),
+        stats.pool_ratio().map_or_else(|| "-".into(), |ratio| format!("{ratio:.1}")),
+        (living(&stats.processes) + stats.processes_left_out.unwrap_or(0) as usize).to_string(),
     ]
 }
 
 /// How many processes of the list still run: those that ended are listed too, and a pid that was
 /// used again twice.
-fn living(list: &[Value]) -> usize {
-    let pid = |process: &Value| i32::try_from(process.get("pid")?.as_i64()?).ok();
-    let pids: HashSet<i32> = list.iter().filter_map(pid).collect();
+fn living(list: &[Process]) -> usize {
+    let pids: HashSet<i32> = list.iter().map(|process| process.pid).collect();
     pids.into_iter().filter(|pid| proctree::read_stat(*pid).is_some_and(|stat| !stat.is_dead())).count()
 }
 
-/// How many times larger the pages in the pool are than what holds them.
-fn ratio(value: &Value) -> String {
-    let number = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-    match (number("/pool/zpages"), number("/now/pool_bytes")) {
-        (0, _) | (_, 0) => "-".into(),
-        (pages, bytes) => format!("{:.1}", (pages * 4096) as f64 / bytes as f64),
-    }
-}
-
-fn command(value: &Value) -> String {
-    let text = match value.get("command") {
-        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
-        Some(Value::String(text)) => text.clone(),
-        _ => String::new(),
-    };
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(40).collect()
+fn command(stats: &Stats) -> String {
+    stats.command.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).take(40).collect()
 }
 
 #[cfg(test)]
@@ -138,22 +127,23 @@ mod tests {
 
     #[test]
     fn prints_what_is_known() {
-        let value = serde_json::json!({
+        let stats = |json| serde_json::from_value::<Stats>(json).unwrap();
+        let known = stats(serde_json::json!({
             "budget_bytes": 1u64 << 30, "command": ["sort", "a\nb"], "processes": [{"pid": std::process::id()}, {"pid": 1 << 30}], "pool": {"zpages": 512},
             "now": {"total_bytes": 900u64 << 20, "resident_bytes": 1u64 << 29, "pool_bytes": 1u64 << 20},
-        });
-        let text = table(&[("41".into(), value), ("7".into(), serde_json::json!({}))]);
+        }));
+        let text = table(&[("41".into(), known), ("7".into(), Stats::default())]);
         let lines: Vec<&str> = text.lines().collect();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         assert_eq!(words(lines[0]), "PID BUDGET USED RESIDENT STAGED POOL SWAP RATIO PROCS COMMAND");
-        assert_eq!(words(lines[1]), "41 1 GiB 900 MiB 512 MiB - 1 MiB - 2.0 1 sort a b");
-        assert_eq!(words(lines[2]), "7 - - - - - - - -");
-        let value = serde_json::json!({ "processes": [
+        assert_eq!(words(lines[1]), "41 1 GiB 900 MiB 512 MiB 0 B 1 MiB 0 B 2.0 1 sort a b");
+        assert_eq!(words(lines[2]), "7 0 B 0 B 0 B 0 B 0 B 0 B - 0");
+        let stats = stats(serde_json::json!({ "processes": [
             {"pid": 7, "comm": "small", "running": true, "resident_bytes": 1u64 << 20, "peak_total_bytes": 1u64 << 21},
             {"pid": 9, "comm": "gone", "running": false, "resident_bytes": 0},
             {"pid": 8, "comm": "large", "running": true, "paged": true, "resident_bytes": 1u64 << 30, "faults": 5, "evicted_pages": 256},
-        ]});
-        let text = processes(&value);
+        ]}));
+        let text = processes(&stats);
         let lines: Vec<String> = text.lines().map(words).collect();
         assert_eq!(lines[0], "PID RESIDENT PEAK FAULTS EVICTED PROCESS");
         assert_eq!(lines[1..], ["8 1 GiB 0 B 5 1 MiB large", "7 1 MiB 2 MiB - 0 B small"]);

@@ -9,7 +9,8 @@
 
 use crate::errors::Failure;
 use memfit_os::{process, seqpacket};
-use serde_json::Value;
+use memfit_pager::schema::Stats;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -80,10 +81,11 @@ impl Tree {
     }
 
     /// Asks, and waits for the answer for [`ANSWER_TIMEOUT`] at most; `None` as for [`Tree::ask`].
+    /// The answer are [`Stats`], or any JSON for those who only pass it on.
     ///
     /// # Errors
     /// As the system calls give them.
-    pub fn ask_and_wait(&self, question: Question) -> io::Result<Option<Value>> {
+    pub fn ask_and_wait<T: DeserializeOwned>(&self, question: Question) -> io::Result<Option<T>> {
         let Some(socket) = self.ask(question)? else { return Ok(None) };
         match seqpacket::receive_within(socket.as_fd(), ANSWER_TIMEOUT) {
             Err(error) if ended(&error) => Ok(None),
@@ -95,15 +97,15 @@ impl Tree {
 /// Reads the answer once the socket is readable; `None` if the tree has ended instead.
 ///
 /// # Errors
-/// As `recvmsg` gives them, and when it is no JSON.
-pub fn receive(socket: &OwnedFd) -> io::Result<Option<Value>> {
+/// As `recvmsg` gives them, and when it cannot be read.
+pub fn receive(socket: &OwnedFd) -> io::Result<Option<Stats>> {
     match seqpacket::receive(socket.as_fd()) {
         Err(error) if ended(&error) => Ok(None),
         other => answer(other?),
     }
 }
 
-fn answer(packet: Option<seqpacket::Packet>) -> io::Result<Option<Value>> {
+fn answer<T: DeserializeOwned>(packet: Option<seqpacket::Packet>) -> io::Result<Option<T>> {
     let parsed = |packet: seqpacket::Packet| match serde_json::from_slice(&packet.bytes) {
         // A pager without free descriptors answers with a word instead of JSON.
         Err(_) if !packet.bytes.starts_with(b"{") => {
@@ -161,6 +163,6 @@ Num       RefCount Protocol Flags    Type St Inode Path
     fn a_name_that_nobody_has_is_a_tree_that_ended() {
         let tree = Tree { socket_name: format!("memfit-0-{}-none", std::process::id()) };
         assert!(tree.ask(Question::Brief).unwrap().is_none());
-        assert!(tree.ask_and_wait(Question::All).unwrap().is_none());
+        assert!(tree.ask_and_wait::<Stats>(Question::All).unwrap().is_none());
     }
 }

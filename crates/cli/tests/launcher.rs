@@ -8,6 +8,7 @@ mod support;
 
 use memfit_os::{process, seqpacket};
 use memfit_pager::config::{Config, FromPager, ToPager};
+use memfit_pager::schema::{Exit, Stats};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -130,16 +131,20 @@ fn ended(socket: &OwnedFd, kind: &str, wanted: bool, code: Option<i32>) {
         "dies-after" => process::exit_now(1),
         "mute" => {}
         "large" => {
-            let json = serde_json::json!({ "schema": 1, "filler": "x".repeat(1 << 20) });
-            let text = serde_json::to_vec(&FromPager::Stats { json, summary }).unwrap();
+            let stats = Box::new(Stats { command: vec!["x".repeat(1 << 20)], ..Stats::default() });
+            let text = serde_json::to_vec(&FromPager::Stats { stats, summary }).unwrap();
             let path = format!("/var/tmp/memfit-fake-{}", std::process::id());
             let mut file = fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
             fs::remove_file(path).unwrap();
             file.write_all(&text).unwrap();
             seqpacket::send(socket.as_fd(), b"{}", Some(file.as_fd())).unwrap();
         }
-        _ => tell(socket, &FromPager::Stats { json: serde_json::json!({ "schema": 1, "code": code }), summary }),
+        _ => tell(socket, &FromPager::Stats { stats: Box::new(stats(code)), summary }),
     }
+}
+
+fn stats(code: Option<i32>) -> Stats {
+    Stats { schema: 1, exit: Some(Exit { code, signal: None }), ..Stats::default() }
 }
 
 fn answer_stat(listener: i32) {
@@ -225,8 +230,7 @@ fn statistics_and_summary() {
     let file = scratch("stats");
     let (code, _, err) = shell("good", &["--stats", &file], "exit 5");
     assert_eq!((code, err.as_str()), (Some(5), "memfit: fake summary, wanted true\n"));
-    let value: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    assert_eq!(value, serde_json::json!({ "schema": 1, "code": 5 }));
+    assert_eq!(serde_json::from_slice::<Stats>(&fs::read(&file).unwrap()).unwrap(), stats(Some(5)));
     fs::remove_file(file).unwrap();
     let (code, _, err) = shell("good", &["-q"], "true");
     assert_eq!((code, err.as_str()), (Some(0), ""));

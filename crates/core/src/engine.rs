@@ -67,9 +67,9 @@ pub struct Counters {
     pub compressed: u64,
     pub incompressible: u64,
     /// Of `incompressible`, pages stored raw in the pool.
-    pub raw_kept: u64,
+    pub stored_raw: u64,
     /// Not compressed: rejected by entropy.
-    pub not_worth: u64,
+    pub by_entropy: u64,
     /// Not compressed: evicted by background reclaim, under a scheme that routes by origin.
     pub in_advance: u64,
     /// Not stored in the pool because it was full.

@@ -136,7 +136,7 @@ impl Core {
         let (admission, routing) = (scheme.admission.kind, scheme.routing.kind);
         let file = self.objects.is_file(id);
         let in_advance = routing == RoutingKind::ByOrigin && origin == Origin::Background && !file;
-        let not_worth = match (&self.pool_control.selective, estimate) {
+        let by_entropy = match (&self.pool_control.selective, estimate) {
             (Some(selective), Some(estimate)) => {
                 let total = u64::from(self.pool_control.limit_frames()) * PAGE_BYTES;
                 !selective.admits(estimate, file, self.pool.usage().used_bytes, total)
@@ -144,12 +144,12 @@ impl Core {
             _ => false,
         };
         let not_pooled = file && scheme.classes != Classes::FilePooled;
-        if !in_advance && !not_worth && !not_pooled && admission != AdmissionKind::Nothing {
+        if !in_advance && !by_entropy && !not_pooled && admission != AdmissionKind::Nothing {
             return None;
         }
         let placed = self.leave_out(id, slot)?;
         self.counters.in_advance += u64::from(in_advance);
-        self.counters.not_worth += u64::from(not_worth);
+        self.counters.by_entropy += u64::from(by_entropy);
         Some(placed)
     }
 
@@ -227,7 +227,7 @@ impl Core {
                 && self.objects.raw_pooled() * 100 < pool.usage().zpages * share
             {
                 let placed = self.put_into_pool(id, slot, 0, len);
-                self.counters.raw_kept += u64::from(matches!(placed, Placed::Pool { .. }));
+                self.counters.stored_raw += u64::from(matches!(placed, Placed::Pool { .. }));
                 return placed;
             }
             if let Some(placed) = self.leave_out(id, slot) {

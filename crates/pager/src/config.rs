@@ -1,5 +1,6 @@
 //! What the launcher tells the pager, and the messages between the two.
 
+use crate::schema::Stats;
 use crate::timeline::Course;
 use memfit_core::scheme::{CodecKind, Scheme};
 use serde::{Deserialize, Serialize};
@@ -84,8 +85,8 @@ pub enum FromPager {
     Course(Box<Course>),
     /// Final statistics.
     Stats {
-        /// Schema 1.
-        json: serde_json::Value,
+        /// All of them.
+        stats: Box<Stats>,
         /// One line for the terminal.
         summary: String,
     },

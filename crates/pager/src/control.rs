@@ -14,6 +14,7 @@ use crate::newcomers::{parse, say_bye, Newcomers};
 use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, DOORBELL_BYTES};
 use crate::record::Recording;
 use crate::room;
+use crate::schema::Process;
 use crate::state::Shared;
 use crate::timeline::Timeline;
 use crate::wake::{self, Dormant};
@@ -90,23 +91,6 @@ pub struct Client {
     pub gone: AtomicBool,
 }
 
-/// Statistics of one process.
-#[derive(Debug, Clone, Default)]
-#[allow(missing_docs)]
-pub struct Row {
-    pub pid: i32,
-    pub comm: String,
-    /// Bytes.
-    pub peak: u64,
-    /// Bytes; 0 once it has ended.
-    pub resident: u64,
-    pub faults: u64,
-    /// Pages.
-    pub evicted: u64,
-    pub paged: bool,
-    pub running: bool,
-}
-
 impl Client {
     /// How many of its `anon` bytes are its own.
     pub fn own(&self, anon: u64) -> u64 {
@@ -117,17 +101,17 @@ impl Client {
     }
 
     /// Its figures now.
-    pub fn row(&self) -> Row {
+    pub fn row(&self) -> Process {
         let proc = self.proc.lock().unwrap().clone();
         let count = |of: fn(&ProcCounters) -> &AtomicU64| proc.as_ref().map_or(0, |p| of(&p.counters).load(Relaxed));
         let rss = self.rss.read().unwrap_or_default();
-        Row {
+        Process {
             pid: self.pid,
             comm: self.comm.clone(),
-            peak: self.peak.load(Relaxed),
-            resident: rss.anon,
+            peak_total_bytes: self.peak.load(Relaxed),
+            resident_bytes: rss.anon,
             faults: count(|c| &c.faults),
-            evicted: count(|c| &c.evicted),
+            evicted_pages: count(|c| &c.evicted),
             paged: proc.is_some(),
             running: rss.mapped > 0,
         }
@@ -175,7 +159,7 @@ pub struct Desk {
     /// Set when the tree has ended and no other process is paged.
     pub over: AtomicBool,
     /// Clients that ended, for the statistics.
-    pub past: Mutex<Vec<Row>>,
+    pub past: Mutex<Vec<Process>>,
     /// Processes without a stub whose reason is known.
     pub detached: Mutex<Detached>,
     /// Set if the run is recorded.
@@ -303,12 +287,12 @@ fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
     match serde_json::from_slice(&packet.bytes) {
         Ok(message @ ToPager::CommandExited { wait_for_stats, .. }) => {
             if wait_for_stats {
-                let (course, json, summary) = crate::stats::report(desk, &message);
+                let (course, stats, summary) = crate::stats::report(desk, &message);
                 deliver(desk, true);
                 if let Some(course) = course {
                     send_to_launcher(fd, &FromPager::Course(course));
                 }
-                send_to_launcher(fd, &FromPager::Stats { json, summary });
+                send_to_launcher(fd, &FromPager::Stats { stats, summary });
             }
             *desk.ended.lock().unwrap() = Some(message);
         }
@@ -558,7 +542,7 @@ pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
     }
     let mut past = desk.past.lock().unwrap();
     if past.len() < PAST_MAX {
-        past.push(Row { resident: 0, running: false, ..client.row() });
+        past.push(Process { resident_bytes: 0, running: false, ..client.row() });
     }
     let mut clients = desk.clients.lock().unwrap();
     clients.retain(|c| !Arc::ptr_eq(c, client));

@@ -33,6 +33,7 @@ mod record;
 pub mod regions;
 mod room;
 mod sampling;
+pub mod schema;
 mod state;
 mod stats;
 mod stopped;

@@ -4,6 +4,7 @@ use crate::adopt;
 use crate::control::{attach_or_warn, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::detach::{self, Why};
 use crate::proc::{send_command, Proc};
+use crate::schema::Memory;
 use crate::state::Shared;
 use crate::stats;
 use crate::timeline::Bytes;
@@ -483,7 +484,7 @@ impl Monitor {
         let shared = &self.desk.shared;
         let timeline = self.desk.timeline.as_ref().map(|timeline| timeline.lock().unwrap());
         if let Some(mut timeline) = timeline {
-            shared.peak.total.fetch_max(total, Relaxed);
+            shared.raise_peak(&Memory { total_bytes: total, ..Memory::default() });
             if timeline.wants(total) {
                 let seen = sizes.iter().map(|(c, rss)| (c.pid, &*c.comm, c.own(rss.anon) + c.shmem.load(Relaxed)));
                 timeline.look(bytes(shared, total), seen, unmanaged);
@@ -495,16 +496,18 @@ impl Monitor {
         }
         let state = shared.lock();
         let (staging, backed) = (state.core.staging_allocated(), u64::from(state.frames.backed_frames) * 4096);
-        let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes();
         let resident = state.core.present_total() * 4096;
         drop(state);
-        shared.peak.total.fetch_max(total, Relaxed);
-        // Pages that fork relatives share count once in the total, but once for each process in the
-        // table.
-        shared.peak.resident.fetch_max(resident.min(total), Relaxed);
-        shared.peak.staged.fetch_max(u64::from(staging) * 4096, Relaxed);
-        shared.peak.pool.fetch_max(backed, Relaxed);
-        shared.peak.metadata.fetch_max(metadata, Relaxed);
+        shared.raise_peak(&Memory {
+            total_bytes: total,
+            // Pages that fork relatives share count once in the total, but once for each process in
+            // the table.
+            resident_bytes: resident.min(total),
+            staged_bytes: u64::from(staging) * 4096,
+            pool_bytes: backed,
+            metadata_bytes: shared.metadata_bytes(),
+            swap_bytes: 0,
+        });
     }
 }
 
@@ -513,7 +516,6 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
     let state = shared.lock();
     let (usage, swapped) = (state.core.pool_usage(), state.core.swapped_total() * 4096);
     let (staged, pool) = (state.core.staging_allocated(), u64::from(state.frames.backed_frames) * 4096);
-    let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes();
     let resident = (state.core.present_total() * 4096).saturating_sub(shared.doubled.load(Relaxed));
     drop(state);
     let swap = shared.swap.as_ref();
@@ -523,7 +525,7 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
         unmanaged: 0,
         staged: u64::from(staged) * 4096,
         pool,
-        metadata: metadata + swap.map_or(0, |s| s.metadata_bytes()) + shared.files.metadata_bytes(),
+        metadata: shared.metadata_bytes(),
         swap: swap.map_or(0, |s| s.used_bytes()),
         pooled: usage.zpages * 4096,
         swapped,

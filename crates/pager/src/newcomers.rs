@@ -8,6 +8,7 @@
 use crate::control::{add_client, add_dormant, Desk};
 use crate::netns_fallback::NetnsFallback;
 use crate::proc::send_command;
+use crate::schema::Stats;
 use crate::{detach, files, own_uffd};
 use memfit_os::{proctree, seqpacket};
 use memfit_wire::{
@@ -209,9 +210,10 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
             if may_ask(uid) {
                 let question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
                 let mut answer = crate::stats::live(desk, &question);
-                if seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None).is_err() {
+                let send = |answer: &Stats| seqpacket::send(socket.as_fd(), &serde_json::to_vec(answer)?, None);
+                if send(&answer).is_err() {
                     crate::stats::shorten(&mut answer);
-                    let _ = seqpacket::send(socket.as_fd(), answer.to_string().as_bytes(), None);
+                    let _ = send(&answer);
                 }
             }
         }

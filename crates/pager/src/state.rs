@@ -17,6 +17,7 @@ use crate::proc::Proc;
 use crate::regions::Regions;
 use crate::room::Room;
 use crate::sampling::Sampling;
+use crate::schema::Memory;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
 use memfit_codec::{Dictionaries, CODEC_IDS};
@@ -77,8 +78,8 @@ pub struct Shared {
     /// Bytes that `managed` counts twice because processes share pages after a fork; set by the
     /// monitor.
     pub doubled: AtomicU64,
-    /// Largest values that the monitor has seen.
-    pub peak: Peaks,
+    /// The largest values that the monitor has seen, without those of the swap tier.
+    pub peak: Mutex<Memory<u64>>,
     /// Reclaim makes no progress at the moment: faults do not wait for it.
     pub stuck: AtomicBool,
     /// No more threads want a CPU than there are CPUs.
@@ -133,17 +134,6 @@ pub struct CodecCount {
     pub pages: AtomicU64,
     pub in_bytes: AtomicU64,
     pub out_bytes: AtomicU64,
-}
-
-/// Largest values seen, bytes.
-#[derive(Debug, Default)]
-#[allow(missing_docs)]
-pub struct Peaks {
-    pub total: AtomicU64,
-    pub resident: AtomicU64,
-    pub staged: AtomicU64,
-    pub pool: AtomicU64,
-    pub metadata: AtomicU64,
 }
 
 /// A counter that one thread raises and others wait for.
@@ -237,7 +227,7 @@ impl Shared {
             unmanaged: AtomicU64::new(0),
             managed: AtomicU64::new(0),
             doubled: AtomicU64::new(0),
-            peak: Peaks::default(),
+            peak: Mutex::default(),
             stuck: AtomicBool::new(false),
             cpus_suffice: AtomicBool::new(false),
             cpus_full: AtomicBool::new(false),
@@ -323,6 +313,19 @@ impl Shared {
     /// Whether anything was ever written to the swap tier.
     pub fn has_swapped(&self) -> bool {
         self.swap.as_ref().is_some_and(|swap| swap.counters.writes.load(Relaxed) > 0)
+    }
+
+    /// Raises the peaks to what is in use now.
+    pub fn raise_peak(&self, memory: &Memory<u64>) {
+        let mut peak = self.peak.lock().unwrap();
+        *peak = peak.zip(memory, u64::max);
+    }
+
+    /// Bytes of all tables. The core's lock is held only for its own.
+    pub fn metadata_bytes(&self) -> u64 {
+        let others = self.swap.as_ref().map_or(0, |swap| swap.metadata_bytes()) + self.files.metadata_bytes();
+        let state = self.lock();
+        state.core.metadata_bytes() + state.frames.metadata_bytes() + others
     }
 
     /// Bytes in use, by the newest figures.

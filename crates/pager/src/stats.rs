@@ -1,14 +1,16 @@
-//! What a run did: JSON for scripts (schema 1), one line for people, fault latencies.
+//! What a run did: the statistics (`schema`), one line for people, fault latencies.
 
 use crate::config::ToPager;
-use crate::control::{Desk, Row};
+use crate::control::Desk;
 use crate::regions::Regions;
-use crate::state::{CodecCount, Shared};
-use crate::timeline::{Counts, Course, FaultTimes, SOURCES};
-use memfit_core::Source;
+use crate::schema::{BySource, Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Now};
+use crate::schema::{Pages, Pool, Process, Quantiles, Rejected, Stats, Swap, Transitions, SOURCES};
+use crate::state::{CodecCount, Shared, State};
+use crate::timeline::{Counts, Course, FaultTimes};
+use memfit_core::{Counters, Source};
 use serde::Deserialize;
-use serde_json::{json, Value};
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +60,7 @@ impl Default for Histogram {
 /// Time from reading a fault to waking its thread, by source.
 #[derive(Debug, Default)]
 pub struct Latency {
-    by_source: [Histogram; 6],
+    by_source: [Histogram; SOURCES.len()],
 }
 
 fn bucket(ns: u64) -> usize {
@@ -83,11 +85,10 @@ impl Latency {
         histogram.max_ns.fetch_max(ns, Relaxed);
     }
 
-    fn summary(&self, sources: &[usize]) -> Value {
+    fn quantiles(&self, sources: Range<usize>) -> Quantiles {
         let mut counts = [0u64; BUCKETS];
         let mut max = 0;
-        for &source in sources {
-            let histogram = &self.by_source[source];
+        for histogram in &self.by_source[sources] {
             for (sum, bucket) in counts.iter_mut().zip(&histogram.buckets) {
                 *sum += bucket.load(Relaxed);
             }
@@ -104,7 +105,7 @@ impl Latency {
             }
             0
         };
-        json!({"count": total, "p50": quantile(500), "p90": quantile(900), "p99": quantile(990), "max": max})
+        Quantiles { count: total, p50: quantile(500), p90: quantile(900), p99: quantile(990), max }
     }
 
     /// All of it, from the first class that has a fault to the last one.
@@ -121,31 +122,25 @@ impl Latency {
         }
     }
 
-    fn json(&self) -> Value {
-        let mut out = self.summary(&[0, 1, 2, 3, 4, 5]);
-        let by: serde_json::Map<String, Value> =
-            SOURCES.iter().enumerate().map(|(i, name)| (name.to_string(), self.summary(&[i]))).collect();
-        out["by_source"] = Value::Object(by);
-        out
+    fn summary(&self) -> FaultLatency {
+        let by_source: [Quantiles; SOURCES.len()] = std::array::from_fn(|source| self.quantiles(source..source + 1));
+        FaultLatency { all: self.quantiles(0..SOURCES.len()), by_source: by_source.into() }
     }
 }
 
 /// By name: the numbers of trained dictionaries share one.
-fn codecs(shared: &Shared) -> Value {
-    let mut rows: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
+fn codecs(shared: &Shared) -> BTreeMap<String, Codec> {
+    let mut rows: BTreeMap<String, Codec> = BTreeMap::new();
     for (id, count) in shared.codecs.iter().enumerate() {
-        let counts = [&count.pages, &count.in_bytes, &count.out_bytes].map(|n| n.load(Relaxed));
-        if let (Some(name), true) = (memfit_codec::name(memfit_codec::CodecId(id as u8)), counts[0] > 0) {
-            let row = rows.entry(name).or_default();
-            *row = std::array::from_fn(|i| row[i] + counts[i]);
+        let pages = count.pages.load(Relaxed);
+        if let (Some(name), true) = (memfit_codec::name(memfit_codec::CodecId(id as u8)), pages > 0) {
+            let row = rows.entry(name.to_owned()).or_default();
+            row.pages += pages;
+            row.in_bytes += count.in_bytes.load(Relaxed);
+            row.out_bytes += count.out_bytes.load(Relaxed);
         }
     }
-    rows.into_iter()
-        .map(|(name, [pages, input, output])| {
-            (name.to_owned(), json!({"pages": pages, "in_bytes": input, "out_bytes": output}))
-        })
-        .collect::<serde_json::Map<String, Value>>()
-        .into()
+    rows
 }
 
 /// About 170 bytes each; a packet of 200 KB can be sent by default.
@@ -161,31 +156,25 @@ pub struct Question {
 }
 
 /// One row a pid: a program that execs says hello again.
-fn processes(desk: &Desk, brief: bool) -> Vec<Value> {
+fn processes(desk: &Desk, brief: bool) -> Vec<Process> {
     let mut past = desk.past.lock().unwrap().clone();
     let clients = desk.clients.lock().unwrap().clone();
     if brief {
         let running: HashSet<i32> = clients.iter().map(|client| client.pid).collect();
         past.retain(|row| running.contains(&row.pid));
     }
-    let mut rows: BTreeMap<i32, Row> = BTreeMap::new();
+    let mut rows: BTreeMap<i32, Process> = BTreeMap::new();
     for new in past.into_iter().chain(clients.iter().map(|client| client.row())) {
         let row = rows.entry(new.pid).or_default();
-        *row = Row {
-            peak: row.peak.max(new.peak),
+        *row = Process {
+            peak_total_bytes: row.peak_total_bytes.max(new.peak_total_bytes),
             faults: row.faults + new.faults,
-            evicted: row.evicted + new.evicted,
+            evicted_pages: row.evicted_pages + new.evicted_pages,
             paged: row.paged || new.paged,
             ..new
         };
     }
-    let json = |row: Row| {
-        json!({
-            "pid": row.pid, "comm": row.comm, "running": row.running, "paged": row.paged, "resident_bytes": row.resident,
-            "peak_total_bytes": row.peak, "faults": row.faults, "evicted_pages": row.evicted,
-        })
-    };
-    rows.into_values().map(json).collect()
+    rows.into_values().collect()
 }
 
 /// Bytes in an hour at the pace of the run.
@@ -198,108 +187,137 @@ fn days(rated_bytes: u64, bytes_per_hour: u64) -> Option<f64> {
     (bytes_per_hour > 0).then(|| (rated_bytes as f64 / bytes_per_hour as f64 / 24.0 * 10.0).round() / 10.0)
 }
 
+/// To the core, the first fault of a page of a file is one of new memory.
+fn faults_by_source(shared: &Shared, c: &Counters) -> BySource<u64> {
+    let file = shared.files.faults.load(Relaxed);
+    BySource {
+        zero: c.faults_zero - file.min(c.faults_zero),
+        staged: c.faults_staged,
+        filled: c.faults_filled,
+        pool: c.faults_pool,
+        swap: c.faults_swap,
+        file: c.faults_file + file,
+    }
+}
+
+/// A part of the statistics: fields that have the same names in the counters, and others.
+macro_rules! part {
+    ($part:ident of $counters:expr, $($same:ident)* $(; $($field:ident: $value:expr),+)?) => {
+        $part { $($same: $counters.$same,)* $($($field: $value,)+)? }
+    };
+}
+
+fn evictions(c: &Counters) -> Evictions {
+    let rejected = part!(Rejected of c,
+        incompressible by_entropy in_advance pool_full not_moved; refaulted: c.wasted);
+    part!(Evictions of c,
+        compressed filled clean to_swap dropped file_dropped stored_raw parked_runs; pages: c.evicted, rejected: rejected)
+}
+
+fn swap(desk: &Desk, wall: Duration) -> Swap {
+    let endurance_bytes = desk.config.endurance;
+    let Some(tier) = &desk.shared.swap else { return Swap { endurance_bytes, ..Swap::default() } };
+    let counters = &tier.counters;
+    let write_bytes = counters.write_bytes.load(Relaxed);
+    let write_bytes_per_hour = per_hour(write_bytes, wall);
+    Swap {
+        enabled: true,
+        reads: counters.reads.load(Relaxed),
+        read_bytes: counters.read_bytes.load(Relaxed),
+        writes: counters.writes.load(Relaxed),
+        write_bytes,
+        errors: counters.errors.load(Relaxed),
+        used_bytes: tier.used_bytes(),
+        live_bytes: tier.live_bytes(),
+        object_bytes: counters.object_bytes.load(Relaxed),
+        cleaned_bytes: counters.cleaned_bytes.load(Relaxed),
+        write_bytes_per_hour,
+        endurance_bytes,
+        endurance_days: endurance_bytes.and_then(|rated| days(rated, write_bytes_per_hour)),
+    }
+}
+
+/// Memory now, and the pages by state if they are wanted.
+fn now(shared: &Shared, state: &State, metadata_bytes: u64, brief: bool) -> Now {
+    let totals = (!brief).then(|| state.core.totals(shared.tick()));
+    let pages = totals.map(|t| part!(Pages of t, staged pooled swapped filled evicting quarantined parked));
+    let memory = Memory {
+        total_bytes: shared.used(),
+        resident_bytes: state.core.present_total() * 4096,
+        staged_bytes: state.core.totals_staged() * 4096,
+        pool_bytes: u64::from(state.frames.backed_frames) * 4096,
+        metadata_bytes,
+        swap_bytes: shared.swap.as_ref().map_or(0, |swap| swap.used_bytes()),
+    };
+    Now { memory, unmanaged_bytes: shared.unmanaged.load(Relaxed), pages }
+}
+
+/// The largest values that were seen. The monitor may not have seen the tables as they are now.
+fn peak(shared: &Shared, now: &Now) -> Memory<u64> {
+    shared.raise_peak(&Memory { metadata_bytes: now.memory.metadata_bytes, ..Memory::default() });
+    let swap_bytes = shared.swap.as_ref().map_or(0, |swap| swap.counters.peak_bytes.load(Relaxed));
+    Memory { swap_bytes, ..*shared.peak.lock().unwrap() }
+}
+
 /// Everything about now and since the start.
-#[allow(clippy::too_many_lines)]
-pub fn live(desk: &Desk, question: &Question) -> Value {
+pub fn live(desk: &Desk, question: &Question) -> Stats {
     let shared = &desk.shared;
+    let metadata_bytes = shared.metadata_bytes();
     let state = shared.lock();
-    let (c, usage, staged) = (state.core.counters().clone(), state.core.pool_usage(), state.core.totals_staged());
-    let totals = (!question.brief).then(|| state.core.totals(shared.tick()));
-    let backed = u64::from(state.frames.backed_frames) * 4096;
-    let log_bytes = shared.swap.as_ref().map_or(0, |s| s.metadata_bytes());
-    let files = shared.files.metadata_bytes();
-    let metadata = state.core.metadata_bytes() + state.frames.metadata_bytes() + log_bytes + files;
-    let resident = state.core.present_total() * 4096;
+    let (c, usage) = (state.core.counters().clone(), state.core.pool_usage());
+    let now = now(shared, &state, metadata_bytes, question.brief);
     let (calls, pool_limit) = (state.core.number(), u64::from(state.core.pool_limit()) * 4096);
     drop(state);
-    let file_faults = shared.files.faults.load(Relaxed);
-    let peak = &shared.peak;
-    let swap = shared.swap.as_ref().map(|s| &s.counters);
-    let swapped = |f: fn(&crate::swap::Counters) -> &AtomicU64| swap.map_or(0, |s| f(s).load(Relaxed));
     let wall = shared.started.elapsed();
-    let mut json = json!({
-        "schema": 1, "version": env!("CARGO_PKG_VERSION"), "command": desk.config.command,
-        "scheme": shared.scheme.name, "budget_bytes": shared.sizes.budget, "pid": desk.config.launcher_pid,
-        "wall_ns": wall.as_nanos() as u64,
-        "now": {
-            "total_bytes": shared.used(), "resident_bytes": resident, "staged_bytes": staged * 4096,
-            "pool_bytes": backed, "metadata_bytes": metadata, "unmanaged_bytes": shared.unmanaged.load(Relaxed),
-            "swap_bytes": shared.swap.as_ref().map_or(0, |s| s.used_bytes()),
-        },
-        "peak": {
-            "total_bytes": peak.total.load(Relaxed), "resident_bytes": peak.resident.load(Relaxed),
-            "staged_bytes": peak.staged.load(Relaxed), "pool_bytes": peak.pool.load(Relaxed),
-            "metadata_bytes": peak.metadata.load(Relaxed), "swap_bytes": swapped(|s| &s.peak_bytes),
-        },
-        "faults": {
-            "total": c.faults, "zero": c.faults_zero - file_faults.min(c.faults_zero), "staged": c.faults_staged, "filled": c.faults_filled,
-            "pool": c.faults_pool, "swap": c.faults_swap,
-            "file": c.faults_file + file_faults, "around_pages": c.around_pages,
-            "zero_run_pages": c.zero_run_pages, "present": c.faults_present,
-        },
-        "evictions": {
-            "pages": c.evicted, "filled": c.filled, "compressed": c.compressed,
-            "rejected": {
-                "incompressible": c.incompressible, "not_worth": c.not_worth, "in_advance": c.in_advance,
-                "pool_full": c.pool_full, "not_moved": c.not_moved, "wanted_meanwhile": c.wasted,
-            },
-            "raw_kept": c.raw_kept, "to_swap": c.to_swap, "clean": c.clean, "file_dropped": c.file_dropped, "dropped": c.dropped, "parked_runs": c.parked_runs,
-        },
-        "transitions": {
-            "adopted": c.adopted, "quarantined": c.quarantined, "unquarantined": c.unquarantined,
-            "remapped": c.remapped, "forks": c.forks, "compaction_moves": c.compaction_moves,
-            "unexpected_present": c.unexpected_present, "swap_failed": c.swap_failed, "core_calls": calls,
-        },
-        "codecs": codecs(shared),
-        "pool": {"zpages": usage.zpages, "frames": usage.frames, "bytes": usage.stored_bytes, "evicted_frames": c.evicted_frames, "evicted_units": c.evicted_units, "limit_bytes": pool_limit},
-        "swap": {
-            "enabled": shared.swap.is_some(),
-            "read_bytes": swapped(|s| &s.read_bytes), "write_bytes": swapped(|s| &s.write_bytes),
-            "reads": swapped(|s| &s.reads), "writes": swapped(|s| &s.writes), "errors": swapped(|s| &s.errors),
-            "used_bytes": shared.swap.as_ref().map_or(0, |s| s.used_bytes()),
-            "live_bytes": shared.swap.as_ref().map_or(0, |s| s.live_bytes()),
-            "object_bytes": swapped(|s| &s.object_bytes), "cleaned_bytes": swapped(|s| &s.cleaned_bytes),
-            "write_bytes_per_hour": per_hour(swapped(|s| &s.write_bytes), wall),
-            "endurance_bytes": desk.config.endurance,
-            "endurance_days": desk.config.endurance.and_then(|rated| days(rated, per_hour(swapped(|s| &s.write_bytes), wall))),
-        },
-        "files": {
-            "reads": shared.files.reads.load(Relaxed), "read_bytes": shared.files.read_bytes.load(Relaxed),
-        },
-        "fault_latency_ns": shared.latency.json(),
-        "lock": {"longest_hold_ns": shared.longest_hold.load(Relaxed)},
-        "processes": processes(desk, question.brief),
-        "warnings": *shared.warnings.lock().unwrap(),
-    });
-    if let Some(t) = totals {
-        json["now"]["pages"] = json!({
-            "quarantined": t.quarantined, "evicting": t.evicting, "parked": t.parked, "staged": t.staged, "filled": t.filled,
-            "pooled": t.pooled, "swapped": t.swapped,
-        });
+    Stats {
+        schema: 1,
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: desk.config.command.clone(),
+        pid: desk.config.launcher_pid,
+        scheme: shared.scheme.name.clone(),
+        budget_bytes: shared.sizes.budget,
+        wall_ns: wall.as_nanos() as u64,
+        exit: None,
+        warnings: shared.warnings.lock().unwrap().clone(),
+        processes_left_out: None,
+        peak: peak(shared, &now),
+        now,
+        faults: part!(Faults of c,
+            around_pages zero_run_pages;
+            total: c.faults, by_source: faults_by_source(shared, &c), present: c.faults_present),
+        fault_latency_ns: shared.latency.summary(),
+        evictions: evictions(&c),
+        codecs: codecs(shared),
+        pool: part!(Pool of c,
+            evicted_frames evicted_units;
+            zpages: usage.zpages, bytes: usage.stored_bytes, frames: usage.frames.into(), limit_bytes: pool_limit),
+        swap: swap(desk, wall),
+        files: Files { reads: shared.files.reads.load(Relaxed), read_bytes: shared.files.read_bytes.load(Relaxed) },
+        transitions: part!(Transitions of c,
+            adopted quarantined unquarantined remapped forks compaction_moves unexpected_present swap_failed;
+            core_calls: calls),
+        lock: Lock { longest_hold_ns: shared.longest_hold.load(Relaxed) },
+        processes: processes(desk, question.brief),
     }
-    json
 }
 
 /// Keeps those running processes that have most memory, so that an answer fits into one packet, and
 /// tells how many others run.
-pub fn shorten(answer: &mut Value) {
-    let Some(rows) = answer["processes"].as_array_mut() else { return };
-    rows.retain(|row| row["running"] == true);
-    rows.sort_by_key(|row| std::cmp::Reverse(row["resident_bytes"].as_u64()));
-    let left_out = rows.len().saturating_sub(PROCESSES_IN_A_PACKET);
+pub fn shorten(answer: &mut Stats) {
+    let rows = &mut answer.processes;
+    rows.retain(|row| row.running);
+    rows.sort_by_key(|row| std::cmp::Reverse(row.resident_bytes));
+    answer.processes_left_out = Some(rows.len().saturating_sub(PROCESSES_IN_A_PACKET) as u64);
     rows.truncate(PROCESSES_IN_A_PACKET);
-    answer["processes_left_out"] = json!(left_out);
 }
 
 /// What the run has done up to now.
 pub fn counts(shared: &Shared) -> Counts {
     let c = shared.lock().core.counters().clone();
-    let file_faults = shared.files.faults.load(Relaxed);
-    let zero = c.faults_zero - file_faults.min(c.faults_zero);
     let sum = |of: fn(&CodecCount) -> &AtomicU64| shared.codecs.iter().map(|count| of(count).load(Relaxed)).sum();
     let swap = shared.swap.as_ref().map(|s| &s.counters);
     Counts {
-        faults: [zero, c.faults_staged, c.faults_filled, c.faults_pool, c.faults_swap, c.faults_file + file_faults],
+        faults: faults_by_source(shared, &c).values(),
         evicted: c.evicted,
         swap_read: swap.map_or(0, |s| s.read_bytes.load(Relaxed)),
         swap_written: swap.map_or(0, |s| s.write_bytes.load(Relaxed)),
@@ -310,15 +328,15 @@ pub fn counts(shared: &Shared) -> Counts {
 }
 
 /// The run over time, if that was asked for, the final statistics and the summary line.
-pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Value, String) {
+pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Box<Stats>, String) {
     // The monitor can add nothing to either until both are made, so that they agree.
     let timeline = desk.timeline.as_ref().map(|timeline| timeline.lock().unwrap());
-    let mut json = live(desk, &Question::default());
+    let mut stats = Box::new(live(desk, &Question::default()));
     let course = timeline.map(|mut timeline| {
         let shared = &desk.shared;
         if timeline.wants(0) {
             timeline.look(
-                crate::monitor::bytes(shared, shared.used().min(shared.peak.total.load(Relaxed))),
+                crate::monitor::bytes(shared, shared.used().min(shared.peak.lock().unwrap().total_bytes)),
                 std::iter::empty(),
                 0,
             );
@@ -328,11 +346,11 @@ pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Value,
         course.regions = shared.regions.as_ref().map_or_else(Vec::new, Regions::largest);
         course
     });
-    if let ToPager::CommandExited { code, signal, .. } = ended {
-        json["exit"] = json!({"code": code, "signal": signal});
+    if let &ToPager::CommandExited { code, signal, .. } = ended {
+        stats.exit = Some(Exit { code, signal });
     }
-    let line = summary(&json);
-    (course, json, line)
+    let line = summary(&stats);
+    (course, stats, line)
 }
 
 fn mib(bytes: u64) -> String {
@@ -343,30 +361,23 @@ fn mib(bytes: u64) -> String {
     }
 }
 
-fn summary(json: &Value) -> String {
-    let number = |path: &str| json.pointer(path).and_then(Value::as_u64).unwrap_or(0);
-    let seconds = number("/wall_ns") as f64 / 1e9;
-    let mut line =
-        format!("peak {} of {} in {seconds:.1} s", mib(number("/peak/total_bytes")), mib(number("/budget_bytes")));
-    let evicted = number("/evictions/pages") * 4096;
+fn summary(stats: &Stats) -> String {
+    let seconds = stats.wall_ns as f64 / 1e9;
+    let mut line = format!("peak {} of {} in {seconds:.1} s", mib(stats.peak.total_bytes), mib(stats.budget_bytes));
+    let evicted = stats.evictions.pages * 4096;
     if evicted == 0 {
         line.push_str("; nothing had to be paged");
         return line;
     }
-    line.push_str(&format!("; {} paged out, {} faults", mib(evicted), number("/faults/total")));
-    let (mut input, mut output) = (0, 0);
-    for codec in json["codecs"].as_object().into_iter().flat_map(|m| m.values()) {
-        input += codec["in_bytes"].as_u64().unwrap_or(0);
-        output += codec["out_bytes"].as_u64().unwrap_or(0);
-    }
+    line.push_str(&format!("; {} paged out, {} faults", mib(evicted), stats.faults.total));
+    let sum = |of: fn(&Codec) -> u64| stats.codecs.values().map(of).sum::<u64>();
+    let (input, output) = (sum(|codec| codec.in_bytes), sum(|codec| codec.out_bytes));
     if output > 0 {
         line.push_str(&format!(", compressed {:.1}:1", input as f64 / output as f64));
     }
-    let written = number("/swap/write_bytes");
-    line.push_str(&if written > 0 {
-        format!(", {} written to swap", mib(written))
-    } else {
-        ", nothing written to disk".into()
+    line.push_str(&match stats.swap.write_bytes {
+        0 => ", nothing written to disk".into(),
+        written => format!(", {} written to swap", mib(written)),
     });
     line
 }
@@ -377,14 +388,13 @@ mod tests {
 
     #[test]
     fn the_largest_processes_are_kept() {
-        let rows: Vec<Value> =
-            (0..2000).map(|n| json!({"pid": n, "running": n < 1000, "resident_bytes": n % 1000})).collect();
-        let mut answer = json!({"processes": rows});
+        let row = |n| Process { pid: n, running: n < 1000, resident_bytes: n as u64 % 1000, ..Process::default() };
+        let mut answer = Stats { processes: (0..2000).map(row).collect(), ..Stats::default() };
         shorten(&mut answer);
-        assert_eq!(answer["processes_left_out"], 500);
-        let rows = answer["processes"].as_array().unwrap();
-        assert_eq!((rows.len(), rows[0]["resident_bytes"].as_u64()), (PROCESSES_IN_A_PACKET, Some(999)));
-        shorten(&mut json!({}));
+        assert_eq!(answer.processes_left_out, Some(500));
+        let rows = &answer.processes;
+        assert_eq!((rows.len(), rows[0].resident_bytes), (PROCESSES_IN_A_PACKET, 999));
+        shorten(&mut Stats::default());
     }
 
     #[test]
@@ -393,12 +403,12 @@ mod tests {
         for us in 1..=1000u64 {
             latency.record(SourceKind::Pool, Duration::from_micros(us));
         }
-        let json = latency.json();
-        for (key, wanted) in [("p50", 500_000.0), ("p90", 900_000.0), ("p99", 990_000.0)] {
-            let got = json["by_source"]["pool"][key].as_f64().unwrap();
-            assert!((got / wanted - 1.0).abs() < 0.13, "{key} = {got}");
+        let FaultLatency { all, by_source } = latency.summary();
+        let Quantiles { p50, p90, p99, .. } = by_source.pool;
+        for (got, wanted) in [(p50, 500_000.0), (p90, 900_000.0), (p99, 990_000.0)] {
+            assert!((got as f64 / wanted - 1.0).abs() < 0.13, "{got} for {wanted}");
         }
-        assert_eq!(json["max"], 1_000_000);
+        assert_eq!(all.max, 1_000_000);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! most; for a moment half of that again, when they are halved, and as text when the run has ended.
 
 use crate::regions::Region;
+use crate::schema::SOURCES;
 use serde::{Deserialize, Serialize};
 
 /// Most samples that are kept.
@@ -82,9 +83,6 @@ pub struct Counts {
     /// Their bytes afterwards.
     pub out_bytes: u64,
 }
-
-/// Where the page of a fault comes from.
-pub const SOURCES: [&str; 6] = ["zero", "staged", "filled", "pool", "swap", "file"];
 
 /// A moment of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

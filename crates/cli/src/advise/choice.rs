@@ -75,7 +75,7 @@ pub fn contents(subject: &Subject, outcome: Option<&Outcome>) -> Contents {
     let known = working_set.known as f64 / working_set.pages.max(1) as f64;
     let Some(outcome) = outcome else { return Contents { known, ratio: None, one_word: 0.0, raw: 0.0 } };
     let counters = &outcome.counters;
-    let raw = counters.incompressible + counters.not_worth;
+    let raw = counters.incompressible + counters.by_entropy;
     let all = (counters.filled + counters.compressed + raw).max(1) as f64;
     Contents { known, ratio: outcome.ratio(), one_word: counters.filled as f64 / all, raw: raw as f64 / all }
 }

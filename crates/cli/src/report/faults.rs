@@ -2,7 +2,8 @@
 
 use super::words::{count, duration, list, percent};
 use super::{stretch_words, stretches, time, Run, FILE, FILLED, POOL, STAGED, SWAP, UNMANAGED};
-use memfit_pager::timeline::{FaultTimes, SOURCES};
+use memfit_pager::schema::{Quantiles, SOURCES};
+use memfit_pager::timeline::FaultTimes;
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
 
 /// Names, their words in a sentence, and colours; in the order of [`SOURCES`].
@@ -24,7 +25,7 @@ const TOGETHER: usize = 2;
 
 /// The part of the page.
 pub(super) fn section(run: &Run<'_>) -> Section {
-    let total = run.number("/faults/total");
+    let total = run.stats.faults.total;
     let mut section = Section { title: "Faults".into(), ..Section::default() };
     if total == 0 {
         section.text = vec!["No page that was taken out was touched again.".into()];
@@ -37,7 +38,7 @@ pub(super) fn section(run: &Run<'_>) -> Section {
 }
 
 fn of(run: &Run<'_>, source: usize) -> u64 {
-    run.number(&format!("/faults/{}", SOURCES[source]))
+    run.stats.faults.by_source.values()[source]
 }
 
 /// The sources that occur, the most frequent first.
@@ -58,17 +59,16 @@ fn table(run: &Run<'_>) -> Table {
         ("99 % within", Unit::Nanoseconds),
         ("Longest", Unit::Nanoseconds),
     ];
-    let row = |name: &str, faults: u64, path: &str| -> Vec<Cell> {
-        let time = |key: &str| Cell::from(run.number(&format!("/fault_latency_ns{path}/{key}")) as f64);
+    let row = |name: &str, faults: u64, times: &Quantiles| -> Vec<Cell> {
         let share = faults as f64 * 100.0 / total.max(1) as f64;
-        vec![name.into(), (faults as f64).into(), share.into(), time("p50"), time("p90"), time("p99"), time("max")]
+        let [p50, p90, p99, max] = [times.p50, times.p90, times.p99, times.max].map(|ns| Cell::from(ns as f64));
+        vec![name.into(), (faults as f64).into(), share.into(), p50, p90, p99, max]
     };
-    let mut rows: Vec<Vec<Cell>> = frequent(run)
-        .into_iter()
-        .map(|source| row(KINDS[source].0, of(run, source), &format!("/by_source/{}", SOURCES[source])))
-        .collect();
+    let latency = &run.stats.fault_latency_ns;
+    let of_source = |source: usize| row(KINDS[source].0, of(run, source), &latency.by_source.values()[source]);
+    let mut rows: Vec<Vec<Cell>> = frequent(run).into_iter().map(of_source).collect();
     if rows.len() > 1 {
-        rows.push(row("all", total, ""));
+        rows.push(row("all", total, &latency.all));
     }
     let columns = columns.map(|(name, unit)| Column::new(name, unit)).into();
     Table { title: "Faults by source".into(), says: String::new(), columns, rows }
@@ -111,14 +111,14 @@ fn latency(run: &Run<'_>) -> Option<Figure> {
     if times.bounds_ns.len() < 2 {
         return None;
     }
-    let quantile = |key: &str| run.number(&format!("/fault_latency_ns/{key}"));
+    let Quantiles { p50, p90, p99, max, .. } = run.stats.fault_latency_ns.all;
     let slowest = frequent(run).into_iter().max_by_key(|&source| median(run, source))?;
     let mut says = format!(
         "Half of all faults took {} at most, 90 % {}, 99 % {}; the longest took {}.",
-        duration(quantile("p50")),
-        duration(quantile("p90")),
-        duration(quantile("p99")),
-        duration(quantile("max"))
+        duration(p50),
+        duration(p90),
+        duration(p99),
+        duration(max)
     );
     if frequent(run).len() > 1 {
         says += &format!(" Slowest in the median: {}, {}.", KINDS[slowest].0, duration(median(run, slowest)));
@@ -136,16 +136,13 @@ fn latency(run: &Run<'_>) -> Option<Figure> {
             figure.series.push(Series::new(name, shares).colour(*colour));
         }
     }
-    let marks = [("p50", "half"), ("p90", "90 %"), ("p99", "99 %")];
-    figure.marks = marks
-        .iter()
-        .map(|(key, name)| Mark::new(quantile(key) as f64, &format!("{name} {}", duration(quantile(key)))))
-        .collect();
+    let marks = [(p50, "half"), (p90, "90 %"), (p99, "99 %")];
+    figure.marks = marks.map(|(ns, name)| Mark::new(ns as f64, &format!("{name} {}", duration(ns)))).into();
     Some(figure)
 }
 
 fn median(run: &Run<'_>, source: usize) -> u64 {
-    run.number(&format!("/fault_latency_ns/by_source/{}/p50", SOURCES[source]))
+    run.stats.fault_latency_ns.by_source.values()[source].p50
 }
 
 /// Merges classes.

@@ -2,9 +2,9 @@
 
 use super::words::{factor, list, size};
 use super::{seconds, time, Run, POOL, RESIDENT, STAGED, SWAP, TABLES, UNMANAGED};
+use memfit_pager::schema::Process;
 use memfit_pager::timeline::{Bytes, Sample};
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
-use serde_json::Value;
 
 /// A part of memory: its name, its colour, where it stands.
 type Part = (&'static str, usize, fn(&Bytes) -> u64);
@@ -168,11 +168,11 @@ fn by_process(run: &Run<'_>) -> Option<Figure> {
 
 /// The largest of several processes.
 fn table(run: &Run<'_>) -> Option<Table> {
-    let mut rows: Vec<&Value> = run.stats["processes"].as_array()?.iter().collect();
+    let mut rows: Vec<&Process> = run.stats.processes.iter().collect();
     if rows.len() < 2 {
         return None;
     }
-    rows.sort_by_key(|row| std::cmp::Reverse(row["peak_total_bytes"].as_u64()));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.peak_total_bytes));
     let says = match rows.len() > ROWS {
         true => format!("The {ROWS} largest of {}.", rows.len()),
         false => String::new(),
@@ -184,15 +184,10 @@ fn table(run: &Run<'_>) -> Option<Table> {
         ("Faults", Unit::Count),
         ("Paged", Unit::Count),
     ];
-    let row = |row: &&Value| -> Vec<Cell> {
-        let number = |key: &str| row[key].as_u64().map(|number| number as f64).into();
-        vec![
-            format!("{} {}", row["comm"].as_str().unwrap_or("?"), row["pid"]).as_str().into(),
-            number("peak_total_bytes"),
-            number("evicted_pages"),
-            number("faults"),
-            if row["paged"] == true { "yes" } else { "no" }.into(),
-        ]
+    let row = |row: &&Process| -> Vec<Cell> {
+        let [peak, evicted, faults] = [row.peak_total_bytes, row.evicted_pages, row.faults].map(|n| (n as f64).into());
+        let name = format!("{} {}", row.comm, row.pid);
+        vec![name.as_str().into(), peak, evicted, faults, if row.paged { "yes" } else { "no" }.into()]
     };
     Some(Table {
         title: "Processes".into(),

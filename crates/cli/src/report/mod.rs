@@ -11,9 +11,9 @@ mod regions;
 mod storage;
 pub(crate) mod words;
 
+use memfit_pager::schema::{Exit, Stats};
 use memfit_pager::timeline::{Course, Sample};
 use memfit_report::{Axis, Report, Section, Unit};
-use serde_json::Value;
 use words::{count, duration, size, times};
 
 /// Most points of a figure of rates. Each is a mean over its stretch of the run, so that a figure
@@ -34,8 +34,8 @@ const TABLES: usize = 7;
 /// The input of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// Final statistics, schema 1.
-    pub stats: &'a Value,
+    /// Final statistics.
+    pub stats: &'a Stats,
     /// What the run did over time.
     pub course: &'a Course,
     /// The places of the swap tier, as text.
@@ -43,32 +43,20 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn number(&self, path: &str) -> u64 {
-        self.stats.pointer(path).and_then(Value::as_u64).unwrap_or(0)
-    }
-
-    fn text(&self, path: &str) -> &str {
-        self.stats.pointer(path).and_then(Value::as_str).unwrap_or("")
-    }
-
     fn budget(&self) -> u64 {
-        self.number("/budget_bytes")
+        self.stats.budget_bytes
     }
 
     fn peak(&self) -> u64 {
-        self.number("/peak/total_bytes")
+        self.stats.peak.total_bytes
     }
 
     fn paged(&self) -> bool {
-        self.number("/evictions/pages") > 0
+        self.stats.evictions.pages > 0
     }
 
     fn process_count(&self) -> usize {
-        self.stats["processes"].as_array().map_or(0, Vec::len)
-    }
-
-    fn has_swap(&self) -> bool {
-        self.stats.pointer("/swap/enabled").and_then(Value::as_bool).unwrap_or(true)
+        self.stats.processes.len()
     }
 
     fn samples(&self) -> &[Sample] {
@@ -98,14 +86,8 @@ pub fn of(run: &Run<'_>) -> Report {
     Report { title: title(run), says: says(run), facts: facts(run), sections }
 }
 
-fn command(run: &Run<'_>) -> Vec<String> {
-    let words = run.stats["command"].as_array().into_iter().flatten();
-    words.filter_map(|word| word.as_str().map(String::from)).collect()
-}
-
 fn title(run: &Run<'_>) -> String {
-    let words = command(run);
-    let program = words.first().map_or("A run", |word| word.rsplit('/').next().unwrap_or(word));
+    let program = run.stats.command.first().map_or("A run", |word| word.rsplit('/').next().unwrap_or(word));
     format!("{program} within {}", size(run.budget()))
 }
 
@@ -127,12 +109,12 @@ fn says(run: &Run<'_>) -> String {
         let over = words::percent(peak - budget, budget);
         format!("The tree {had}exceeded its budget of {} by {over} for a moment at least", size(budget))
     };
-    let evicted = size(run.number("/evictions/pages") * 4096);
-    let faults = run.number("/faults/total");
+    let evicted = size(run.stats.evictions.pages * 4096);
+    let faults = run.stats.faults.total;
     let back = match faults {
         0 => "and nothing of it was needed again".to_owned(),
         _ => {
-            let median = duration(run.number("/fault_latency_ns/p50"));
+            let median = duration(run.stats.fault_latency_ns.all.p50);
             format!("and {} were answered, half of them within {median}", times(faults, "fault"))
         }
     };
@@ -141,32 +123,29 @@ fn says(run: &Run<'_>) -> String {
 
 fn facts(run: &Run<'_>) -> Vec<(String, String)> {
     let (peak, budget) = (run.peak(), run.budget());
-    let signal = run.stats.pointer("/exit/signal").and_then(Value::as_i64);
-    let code = run.stats.pointer("/exit/code").and_then(Value::as_i64);
-    let exit = match (signal, code) {
-        (Some(signal), _) => format!("killed by signal {signal}{}", words::signal(signal)),
-        (None, Some(code)) => format!("status {code}"),
-        (None, None) => "unknown".into(),
+    let exit = match run.stats.exit {
+        Some(Exit { signal: Some(signal), .. }) => format!("killed by signal {signal}{}", words::signal(signal)),
+        Some(Exit { code: Some(code), .. }) => format!("status {code}"),
+        _ => "unknown".into(),
     };
-    let warnings = run.stats["warnings"].as_array().map_or(0, Vec::len);
+    let warnings = run.stats.warnings.len();
     let facts = [
-        ("Command", words::command(&command(run))),
+        ("Command", words::command(&run.stats.command)),
         ("Budget", size(budget)),
         ("Peak", format!("{} ({})", size(peak), words::percent(peak, budget))),
-        ("Time", words::seconds(run.number("/wall_ns"))),
+        ("Time", words::seconds(run.stats.wall_ns)),
         ("Exit", exit),
-        ("Scheme", run.text("/scheme").to_owned()),
-        ("Swap", if run.has_swap() { run.swap.to_owned() } else { "none".into() }),
+        ("Scheme", run.stats.scheme.clone()),
+        ("Swap", if run.stats.swap.enabled { run.swap.to_owned() } else { "none".into() }),
         ("Processes", count(run.process_count() as u64)),
         ("Warnings", if warnings == 0 { "none".into() } else { count(warnings as u64) }),
-        ("Version", format!("memfit {}", run.text("/version"))),
+        ("Version", format!("memfit {}", run.stats.version)),
     ];
     facts.map(|(name, value)| (name.into(), value)).into()
 }
 
 fn warnings(run: &Run<'_>) -> Option<Section> {
-    let all = run.stats["warnings"].as_array()?.iter().filter_map(Value::as_str);
-    let text: Vec<String> = all.map(String::from).collect();
+    let text = run.stats.warnings.clone();
     (!text.is_empty()).then(|| Section { title: "Warnings".into(), text, ..Section::default() })
 }
 

@@ -3,6 +3,7 @@
 use super::regions;
 use super::words::{factor, list, percent, size, times};
 use super::{seconds, stretch_words, stretches, time, Run, POOL, SWAP};
+use memfit_pager::schema::Codec;
 use memfit_pager::timeline::Sample;
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
 
@@ -11,35 +12,13 @@ const RATIO_PAGES: u64 = 16;
 /// In figures with fewer points each point is marked, to show what lies between.
 const MARKED: usize = 60;
 
-struct Codec<'a> {
-    name: &'a str,
-    pages: u64,
-    before: u64,
-    after: u64,
-}
-
-impl Codec<'_> {
-    fn ratio(&self) -> f64 {
-        self.before as f64 / self.after.max(1) as f64
-    }
-}
-
-/// By the pages that they compressed.
-fn codecs<'a>(run: &Run<'a>) -> Vec<Codec<'a>> {
-    let rows = run.stats["codecs"].as_object().into_iter().flatten();
-    let mut all: Vec<Codec<'a>> = rows
-        .map(|(name, row)| {
-            let number = |key: &str| row[key].as_u64().unwrap_or(0);
-            Codec { name, pages: number("pages"), before: number("in_bytes"), after: number("out_bytes") }
-        })
-        .collect();
-    all.sort_by_key(|codec| std::cmp::Reverse(codec.pages));
-    all
+fn ratio(codec: &Codec) -> f64 {
+    codec.in_bytes as f64 / codec.out_bytes.max(1) as f64
 }
 
 /// The part of the page.
 pub(super) fn compression(run: &Run<'_>) -> Section {
-    let all = codecs(run);
+    let all = run.stats.codecs_by_pages();
     let mut section = Section { title: "Compression".into(), tables: vec![left(run)], ..Section::default() };
     if all.is_empty() {
         section.text = vec!["No page was compressed.".into()];
@@ -50,7 +29,7 @@ pub(super) fn compression(run: &Run<'_>) -> Section {
     section
 }
 
-fn table(all: &[Codec<'_>]) -> Table {
+fn table(all: &[(&str, &Codec)]) -> Table {
     let columns = [
         ("Codec", Unit::Count),
         ("Pages", Unit::Count),
@@ -58,9 +37,9 @@ fn table(all: &[Codec<'_>]) -> Table {
         ("After", Unit::Bytes),
         ("Ratio", Unit::Ratio),
     ];
-    let row = |codec: &Codec<'_>| -> Vec<Cell> {
-        let [pages, before, after] = [codec.pages, codec.before, codec.after].map(|number| Cell::from(number as f64));
-        vec![codec.name.into(), pages, before, after, codec.ratio().into()]
+    let row = |&(name, codec): &(&str, &Codec)| -> Vec<Cell> {
+        let [pages, before, after] = [codec.pages, codec.in_bytes, codec.out_bytes].map(|n| Cell::from(n as f64));
+        vec![name.into(), pages, before, after, ratio(codec).into()]
     };
     Table {
         title: "Codecs".into(),
@@ -72,22 +51,23 @@ fn table(all: &[Codec<'_>]) -> Table {
 
 /// What became of evicted pages.
 fn left(run: &Run<'_>) -> Table {
+    let evictions = &run.stats.evictions;
+    let rejected = &evictions.rejected;
     let rows = [
-        ("compressed", "compressed"),
-        ("kept as the one word that they repeat", "filled"),
-        ("not compressible", "rejected/incompressible"),
-        ("worth less than what the pool had", "rejected/not_worth"),
-        ("not compressed, as they were taken in advance", "rejected/in_advance"),
-        ("not compressed, as the pool was full", "rejected/pool_full"),
-        ("wanted back while they were compressed", "rejected/wanted_meanwhile"),
-        ("left without a write, as swap had them still", "clean"),
-        ("dropped, as their file has them", "file_dropped"),
-        ("thrown away by the program", "dropped"),
-        ("written to swap, at once or later", "to_swap"),
+        ("compressed", evictions.compressed),
+        ("kept as the one word that they repeat", evictions.filled),
+        ("not compressible", rejected.incompressible),
+        ("worth less than what the pool had", rejected.by_entropy),
+        ("not compressed, as they were taken in advance", rejected.in_advance),
+        ("not compressed, as the pool was full", rejected.pool_full),
+        ("wanted back while they were compressed", rejected.refaulted),
+        ("left without a write, as swap had them still", evictions.clean),
+        ("dropped, as their file has them", evictions.file_dropped),
+        ("thrown away by the program", evictions.dropped),
+        ("written to swap, at once or later", evictions.to_swap),
     ];
-    let rows = rows.into_iter().map(|(name, key)| (name, run.number(&format!("/evictions/{key}"))));
-    let rows = rows.filter(|(_, pages)| *pages > 0);
-    let evicted = run.number("/evictions/pages");
+    let rows = rows.into_iter().filter(|(_, pages)| *pages > 0);
+    let evicted = evictions.pages;
     Table {
         title: "What became of pages that left".into(),
         says: format!(
@@ -100,10 +80,10 @@ fn left(run: &Run<'_>) -> Table {
     }
 }
 
-fn by_codec(all: &[Codec<'_>]) -> Figure {
-    let sum = |of: fn(&Codec<'_>) -> u64| all.iter().map(of).sum::<u64>();
-    let (pages, before, after) = (sum(|codec| codec.pages), sum(|codec| codec.before), sum(|codec| codec.after));
-    let share = |codec: &Codec<'_>| format!("{} by {}", percent(codec.pages, pages), codec.name);
+fn by_codec(all: &[(&str, &Codec)]) -> Figure {
+    let sum = |of: fn(&Codec) -> u64| all.iter().map(|(_, codec)| of(codec)).sum::<u64>();
+    let (pages, before, after) = (sum(|codec| codec.pages), sum(|codec| codec.in_bytes), sum(|codec| codec.out_bytes));
+    let share = |(name, codec): &(&str, &Codec)| format!("{} by {name}", percent(codec.pages, pages));
     let says = format!(
         "{} became {}, {} times smaller: {} of the pages.",
         size(before),
@@ -111,10 +91,10 @@ fn by_codec(all: &[Codec<'_>]) -> Figure {
         factor(before as f64 / after.max(1) as f64),
         list(&all.iter().take(3).map(share).collect::<Vec<_>>())
     );
-    let names = all.iter().map(|codec| codec.name);
+    let names = all.iter().map(|(name, _)| *name);
     let y = Axis::new("Original size / compressed size", Unit::Ratio);
     let mut figure = Figure::of_names(Kind::Bars, "Ratio by codec", &says, "Codec", y, names);
-    figure.series = vec![Series::new("ratio", all.iter().map(Codec::ratio)).colour(POOL)];
+    figure.series = vec![Series::new("ratio", all.iter().map(|(_, codec)| ratio(codec))).colour(POOL)];
     figure.levels = vec![Mark::new(1.0, "no gain")];
     figure
 }
@@ -148,8 +128,8 @@ fn ratio_over_time(run: &Run<'_>) -> Option<Figure> {
 /// The part of the page.
 pub(super) fn swap(run: &Run<'_>) -> Section {
     let mut section = Section { title: "Swap".into(), ..Section::default() };
-    let (read, written) = (run.number("/swap/read_bytes"), run.number("/swap/write_bytes"));
-    if !run.has_swap() {
+    let (read, written) = (run.stats.swap.read_bytes, run.stats.swap.write_bytes);
+    if !run.stats.swap.enabled {
         section.text = vec!["This run had no swap tier: all pages stayed in RAM.".into()];
         return section;
     }
@@ -161,9 +141,9 @@ pub(super) fn swap(run: &Run<'_>) -> Section {
         "{} were written and {} read back; up to {} of the tier were in use, with the holes in it.",
         size(written),
         size(read),
-        size(run.number("/peak/swap_bytes"))
+        size(run.stats.peak.swap_bytes)
     );
-    if let Some(days) = run.stats.pointer("/swap/endurance_days").and_then(serde_json::Value::as_f64) {
+    if let Some(days) = run.stats.swap.endurance_days {
         text += &format!(" At this pace the device's rated endurance lasts {days} days.");
     }
     section.text = vec![text];
@@ -196,7 +176,7 @@ fn sums(run: &Run<'_>) -> Option<Figure> {
     if samples.is_empty() {
         return None;
     }
-    let (read, written) = (run.number("/swap/read_bytes"), run.number("/swap/write_bytes"));
+    let (read, written) = (run.stats.swap.read_bytes, run.stats.swap.write_bytes);
     let says = match read {
         0 => "Nothing of what was written was needed again.".to_owned(),
         _ => format!("For each byte that was written {} were read.", factor(read as f64 / written.max(1) as f64)),

@@ -2,7 +2,7 @@ use super::*;
 use memfit_pager::regions::{Region, Use};
 use memfit_pager::timeline::{Bytes, Counts, FaultTimes, ProcessCourse, Timeline};
 use memfit_report::{Cell, Figure};
-use serde_json::json;
+use serde_json::{json, Value};
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
@@ -99,9 +99,13 @@ fn busy() -> (Value, Course) {
     (stats, course)
 }
 
+fn parsed(stats: &Value) -> Stats {
+    serde_json::from_value(stats.clone()).unwrap()
+}
+
 /// With spaces that break, so that words can be compared.
 fn report(stats: &Value, course: &Course) -> Report {
-    let mut report = of(&Run { stats, course, swap: "chosen automatically" });
+    let mut report = of(&Run { stats: &parsed(stats), course, swap: "chosen automatically" });
     let plain = |text: &mut String| *text = text.replace('\u{a0}', " ");
     plain(&mut report.title);
     plain(&mut report.says);
@@ -148,7 +152,7 @@ fn a_run_that_needed_no_paging_has_a_short_page() {
 fn a_run_without_samples_has_a_page() {
     let (stats, _) = busy();
     for stats in [stats, quiet_stats(), json!({})] {
-        let page = page(&Run { stats: &stats, course: &Course::default(), swap: "none" });
+        let page = page(&Run { stats: &parsed(&stats), course: &Course::default(), swap: "none" });
         assert!(String::from_utf8(page).unwrap().contains("gave no samples"));
     }
 }
@@ -207,7 +211,7 @@ fn an_hour_in_which_all_happens() {
     assert_eq!(rows[0][2], "200000–300000".into());
     assert_eq!(rows[0][9], Cell::Text("lz4\u{a0}75\u{a0}%, zstd\u{a0}25\u{a0}%".into()));
     assert_eq!((&rows[3][6], &rows[3][7]), (&Cell::Missing, &Cell::Number(7.0)), "too few pages for a ratio");
-    let html = super::page(&Run { stats: &stats, course: &course, swap: "x" });
+    let html = super::page(&Run { stats: &parsed(&stats), course: &course, swap: "x" });
     assert!(html.len() < 2 << 20, "{}", html.len());
 }
 

@@ -97,8 +97,8 @@ pub(super) fn command(words: &[String]) -> String {
 }
 
 /// Its name, in brackets.
-pub(super) fn signal(number: i64) -> &'static str {
-    match number as i32 {
+pub(super) fn signal(number: i32) -> &'static str {
+    match number {
         libc::SIGHUP => " (SIGHUP)",
         libc::SIGINT => " (SIGINT)",
         libc::SIGQUIT => " (SIGQUIT)",

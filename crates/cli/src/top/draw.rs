@@ -6,10 +6,11 @@
 
 use super::canvas::{fit, width, wrap, Canvas, Colour, Style};
 use super::help;
-use super::sample::{Process, Rates, Sample, SOURCES};
+use super::sample::{unpaged_bytes, Rates};
 use super::units::{age, byte_rate, bytes, count, interval, nanoseconds, percent};
 use super::view::{Sort, View};
-use std::collections::VecDeque;
+use memfit_pager::schema::{Process, Rejected, Stats, SOURCES};
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 /// From this width on the facts are drawn beside the faults.
@@ -38,11 +39,13 @@ pub struct Look {
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     /// The last answer.
-    pub sample: Sample,
+    pub stats: Stats,
     /// Its difference from the one before.
     pub rates: Rates,
     /// Faults a second: all, and by source; the last one at the end.
-    pub history: VecDeque<[f64; 6]>,
+    pub history: VecDeque<[f64; SOURCES.len() + 1]>,
+    /// States of the processes, as in `ps`, by pid.
+    pub states: HashMap<i32, char>,
     /// Which of how many trees this is, from 1.
     pub place: (usize, usize),
     /// What is wrong, if anything: the tree has ended, the pager does not answer.
@@ -51,12 +54,12 @@ pub struct Model {
 
 impl Model {
     /// Takes the next answer.
-    pub fn update(&mut self, sample: Sample, is_first: bool) {
-        self.rates = Rates::between((!is_first).then_some(&self.sample), &sample);
-        self.sample = sample;
+    pub fn update(&mut self, stats: Stats, is_first: bool) {
+        self.rates = Rates::between((!is_first).then_some(&self.stats), &stats);
+        self.stats = stats;
         if !is_first {
-            let [zero, staged, filled, pool, swap] = self.rates.by_source;
-            self.history.push_back([self.rates.faults, zero, staged, filled, pool, swap]);
+            let [zero, staged, filled, pool, swap, file] = self.rates.by_source.values();
+            self.history.push_back([self.rates.faults, zero, staged, filled, pool, swap, file]);
             if self.history.len() > HISTORY_MAX {
                 self.history.pop_front();
             }
@@ -72,16 +75,16 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
         help::draw(&mut canvas);
         return canvas;
     }
-    if model.sample.budget_bytes == 0 {
+    if model.stats.budget_bytes == 0 {
         // Nothing is known yet; zeros would be wrong.
         let trouble = model.trouble.as_deref().unwrap_or("has not answered yet");
-        canvas.put(0, 0, &fit(&format!("tree {} {trouble}", model.sample.pid), width), Style::BOLD);
+        canvas.put(0, 0, &fit(&format!("tree {} {trouble}", model.stats.pid), width), Style::BOLD);
         return canvas;
     }
     title(&mut canvas, model);
     budget(&mut canvas, model, view);
-    bar(&mut canvas, &model.sample);
-    legend(&mut canvas, &model.sample);
+    bar(&mut canvas, &model.stats);
+    legend(&mut canvas, &model.stats);
     let plan = Plan::new(width, height, model);
     let mut y = 4;
     if plan.faults {
@@ -90,7 +93,7 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
         faults_in_short(&mut canvas, y, model);
     }
     y += plan.fault_rows;
-    let facts = facts(&model.sample, &model.rates);
+    let facts = facts(&model.stats, &model.rates);
     if plan.facts_beside {
         facts_beside(&mut canvas, y - plan.fault_rows, plan.fault_rows, &facts);
     }
@@ -99,7 +102,7 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
         canvas.put(x, y, &fit(&values.join("  "), width.saturating_sub(x)), Style::PLAIN);
         y += 1;
     }
-    for (i, row) in warning(&model.sample, width, plan.warning_rows).iter().enumerate() {
+    for (i, row) in warning(&model.stats, width, plan.warning_rows).iter().enumerate() {
         let name = if i == 0 { "warning" } else { "" };
         canvas.put(0, y, name, Style { bold: true, ..Style::of(Colour::Yellow) });
         canvas.put(FACT_NAME_COLUMNS, y, row, Style::of(Colour::Yellow));
@@ -108,7 +111,7 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
     if height > y + 1 {
         processes(&mut canvas, y..height - 1, model, view, look);
     } else {
-        view.rows = (0, model.sample.processes.len());
+        view.rows = (0, model.stats.processes.len());
     }
     if height > 4 {
         footer(&mut canvas, model);
@@ -131,9 +134,9 @@ impl Plan {
     fn new(width: usize, height: usize, model: &Model) -> Self {
         let room = height.saturating_sub(5);
         // The end of a warning says what to do.
-        let warning = warning(&model.sample, width, if height < USUAL_ROWS { 1 } else { 2 }).len();
+        let warning = warning(&model.stats, width, if height < USUAL_ROWS { 1 } else { 2 }).len();
         let fits = |faults: usize, facts: usize| room > faults + facts + warning + PROCESSES_MIN;
-        let (table, facts) = (SOURCES.len() + 2, facts(&model.sample, &model.rates));
+        let (table, facts) = (SOURCES.len() + 2, facts(&model.stats, &model.rates));
         let beside = width >= WIDE && fits(table, 0);
         let all = [(table, facts.len()), (1, facts.len()), (1, 0), (0, 0)];
         let fitting = all.into_iter().find(|(faults, facts)| fits(*faults, *facts));
@@ -149,26 +152,27 @@ impl Plan {
 }
 
 /// The last warning, in so many rows at most.
-fn warning(sample: &Sample, width: usize, rows: usize) -> Vec<String> {
-    let text = sample.warnings.last().map_or("", String::as_str);
+fn warning(stats: &Stats, width: usize, rows: usize) -> Vec<String> {
+    let text = stats.warnings.last().map_or("", String::as_str);
     wrap(text, width.saturating_sub(FACT_NAME_COLUMNS), rows)
 }
 
 fn title(canvas: &mut Canvas, model: &Model) {
-    let sample = &model.sample;
+    let stats = &model.stats;
     let tree = match model.place {
-        (_, 0 | 1) => format!("tree {}", sample.pid),
-        (place, all) => format!("tree {} ({place} of {all})", sample.pid),
+        (_, 0 | 1) => format!("tree {}", stats.pid),
+        (place, all) => format!("tree {} ({place} of {all})", stats.pid),
     };
-    let full = format!("{tree}   scheme {}   up {}", sample.scheme, age(sample.wall_ns));
-    let right = if width(&full) + 20 <= canvas.width() { full } else { format!("up {}", age(sample.wall_ns)) };
+    let full = format!("{tree}   scheme {}   up {}", stats.scheme, age(stats.wall_ns));
+    let right = if width(&full) + 20 <= canvas.width() { full } else { format!("up {}", age(stats.wall_ns)) };
     let room = canvas.width().saturating_sub(width(&right) + 2);
-    canvas.put(0, 0, &fit(&sample.command, room), Style::BOLD);
+    canvas.put(0, 0, &fit(&stats.command.join(" "), room), Style::BOLD);
     canvas.put_right(canvas.width(), 0, &right, Style::PLAIN);
 }
 
 fn budget(canvas: &mut Canvas, model: &Model, view: &View) {
-    let Sample { budget_bytes, total_bytes, peak_bytes, .. } = model.sample;
+    let Stats { budget_bytes, now, peak, .. } = &model.stats;
+    let (budget_bytes, total_bytes) = (*budget_bytes, now.memory.total_bytes);
     let x = canvas.put(0, 1, &format!("budget {}   ", bytes(budget_bytes)), Style::PLAIN);
     let over = total_bytes > budget_bytes;
     let style = if over { Style { bold: true, ..Style::of(Colour::Red) } } else { Style::BOLD };
@@ -181,7 +185,7 @@ fn budget(canvas: &mut Canvas, model: &Model, view: &View) {
     };
     let room = canvas.width().saturating_sub(x + 2);
     let text = fit(&text, room);
-    let peak = format!("   peak {}", bytes(peak_bytes));
+    let peak = format!("   peak {}", bytes(peak.total_bytes));
     if width(&peak) + width(&text) <= room {
         canvas.put(x, 1, &peak, Style::PLAIN);
     }
@@ -189,13 +193,14 @@ fn budget(canvas: &mut Canvas, model: &Model, view: &View) {
 }
 
 /// The parts of the budget: mark in the bar, name, bytes, colour.
-fn parts(sample: &Sample) -> [(char, &'static str, u64, Style); 5] {
+fn parts(stats: &Stats) -> [(char, &'static str, u64, Style); 5] {
+    let now = &stats.now.memory;
     [
-        ('#', "resident", sample.resident_bytes, Style::of(Colour::Green)),
-        ('=', "other", sample.unpaged_bytes(), Style::of(Colour::Blue)),
-        ('>', "staged", sample.staged_bytes, Style::of(Colour::Yellow)),
-        ('+', "pool", sample.pool_bytes, Style::of(Colour::Cyan)),
-        (':', "tables", sample.metadata_bytes, Style::of(Colour::Magenta)),
+        ('#', "resident", now.resident_bytes, Style::of(Colour::Green)),
+        ('=', "other", unpaged_bytes(stats), Style::of(Colour::Blue)),
+        ('>', "staged", now.staged_bytes, Style::of(Colour::Yellow)),
+        ('+', "pool", now.pool_bytes, Style::of(Colour::Cyan)),
+        (':', "tables", now.metadata_bytes, Style::of(Colour::Magenta)),
     ]
 }
 
@@ -216,15 +221,15 @@ fn columns(parts: &[u64], whole: u64, width: usize) -> Vec<usize> {
 
 /// The whole bar is the budget; when more is used, all that is used, with a mark where the budget
 /// ends.
-fn bar(canvas: &mut Canvas, sample: &Sample) {
+fn bar(canvas: &mut Canvas, stats: &Stats) {
     let Some(room) = canvas.width().checked_sub(2) else { return };
-    let parts = parts(sample);
-    let whole = sample.budget_bytes.max(sample.total_bytes);
+    let parts = parts(stats);
+    let whole = stats.budget_bytes.max(stats.now.memory.total_bytes);
     // What fork relatives share is in the parts of each: they can be more than the total.
     let sizes = parts.map(|(_, _, size, _)| size);
     let widths = columns(&sizes, whole.max(sizes.iter().sum()), room);
-    let budget_ends = columns(&[sample.budget_bytes], whole, room)[0];
-    let over = sample.total_bytes > sample.budget_bytes;
+    let budget_ends = columns(&[stats.budget_bytes], whole, room)[0];
+    let over = stats.now.memory.total_bytes > stats.budget_bytes;
     canvas.put(0, 2, "[", Style::BOLD);
     let mut x = 0;
     for ((mark, _, _, style), width) in parts.into_iter().zip(widths) {
@@ -238,14 +243,14 @@ fn bar(canvas: &mut Canvas, sample: &Sample) {
     canvas.put(room + 1, 2, "]", Style::BOLD);
 }
 
-fn legend(canvas: &mut Canvas, sample: &Sample) {
-    let over = sample.total_bytes.saturating_sub(sample.budget_bytes);
-    let free = sample.budget_bytes.saturating_sub(sample.total_bytes);
+fn legend(canvas: &mut Canvas, stats: &Stats) {
+    let over = stats.now.memory.total_bytes.saturating_sub(stats.budget_bytes);
+    let free = stats.budget_bytes.saturating_sub(stats.now.memory.total_bytes);
     let last = match over {
         0 => (' ', "free", free, Style::PLAIN),
         _ => ('!', "OVER", over, Style { bold: true, ..Style::of(Colour::Red) }),
     };
-    let mut all: Vec<_> = parts(sample).into_iter().chain([last]).collect();
+    let mut all: Vec<_> = parts(stats).into_iter().chain([last]).collect();
     let text = |(mark, name, size, _): &(char, &str, u64, Style)| format!("{mark}{name} {}", bytes(*size));
     let mut texts: Vec<String> = all.iter().map(text).collect();
     let long = |gap: usize, texts: &[String]| texts.iter().map(|text| width(text) + gap).sum::<usize>() - gap;
@@ -275,10 +280,11 @@ fn faults(canvas: &mut Canvas, y: usize, model: &Model, look: Look, facts_beside
     if let Some(text) = ["faults/s, the newest right", "faults/s"].into_iter().find(|text| text.len() <= room) {
         canvas.put(FAULT_COLUMNS + 2, y, text, Style::REVERSE);
     }
-    let (sample, rates) = (&model.sample, &model.rates);
-    let all = ("all", rates.faults, &sample.latency);
+    let (stats, rates) = (&model.stats, &model.rates);
+    let all = ("all", rates.faults, &stats.fault_latency_ns.all);
     let sources = SOURCES.iter().enumerate();
-    let rows = sources.map(|(i, source)| (*source, rates.by_source[i], &sample.latency_by_source[i]));
+    let (by_source, latencies) = (rates.by_source.values(), stats.fault_latency_ns.by_source.values());
+    let rows = sources.map(|(i, source)| (*source, by_source[i], &latencies[i]));
     let highest = model.history.iter().rev().take(room).map(|rates| rates[0]).fold(0.0, f64::max);
     for (i, (name, rate, latency)) in [all].into_iter().chain(rows).enumerate() {
         let times = [latency.p50, latency.p99, latency.max].map(nanoseconds);
@@ -311,7 +317,7 @@ fn level(value: f64, highest: f64, blocks: bool) -> char {
 
 fn faults_in_short(canvas: &mut Canvas, y: usize, model: &Model) {
     let x = canvas.put(0, y, &format!("faults {}/s", count(model.rates.faults)), Style::BOLD);
-    let sources = SOURCES.iter().zip(model.rates.by_source).filter(|(_, rate)| *rate > 0.0);
+    let sources = SOURCES.iter().zip(model.rates.by_source.values()).filter(|(_, rate)| *rate > 0.0);
     let text: String = sources.map(|(source, rate)| format!("  {source} {}", count(rate))).collect();
     canvas.put(x, y, &fit(&text, canvas.width().saturating_sub(x)), Style::PLAIN);
 }
@@ -322,53 +328,53 @@ type Facts = [(&'static str, Vec<String>); 4];
 const FACT_NAME_COLUMNS: usize = 9;
 
 /// What becomes of the pages.
-fn facts(sample: &Sample, rates: &Rates) -> Facts {
-    let stored = sample.pool_pages * 4096;
-    let pool = match sample.ratio() {
+fn facts(stats: &Stats, rates: &Rates) -> Facts {
+    let stored = stats.pool.zpages * 4096;
+    let pool = match stats.pool_ratio() {
         None => vec!["empty".into()],
         Some(ratio) => vec![
-            format!("{} in {}", bytes(stored), bytes(sample.pool_bytes)),
+            format!("{} in {}", bytes(stored), bytes(stats.now.memory.pool_bytes)),
             format!("ratio {ratio:.1}x"),
-            format!("{} pages", count(sample.pool_pages as f64)),
+            format!("{} pages", count(stats.pool.zpages as f64)),
         ],
     };
-    let pages: u64 = sample.codecs.iter().map(|codec| codec.pages).sum();
-    let mut codecs: Vec<String> = sample
-        .codecs
-        .iter()
-        .map(|codec| {
+    let pages: u64 = stats.codecs.values().map(|codec| codec.pages).sum();
+    let mut codecs: Vec<String> = stats
+        .codecs_by_pages()
+        .into_iter()
+        .map(|(name, codec)| {
             let ratio = codec.in_bytes as f64 / codec.out_bytes.max(1) as f64;
-            format!("{} {} {ratio:.1}x", codec.name, percent(codec.pages as f64, pages as f64))
+            format!("{name} {} {ratio:.1}x", percent(codec.pages as f64, pages as f64))
         })
         .collect();
     if codecs.is_empty() {
         codecs.push("nothing compressed".into());
     }
-    let errors = match sample.swap_errors {
+    let errors = match stats.swap.errors {
         0 => "no errors".into(),
         1 => "1 ERROR".into(),
         n => format!("{n} ERRORS"),
     };
-    let swap = if sample.no_swap {
+    let swap = if !stats.swap.enabled {
         vec!["none".into()]
     } else {
         vec![
-            format!("{} used", bytes(sample.swap_bytes)),
+            format!("{} used", bytes(stats.now.memory.swap_bytes)),
             format!("read {}", byte_rate(rates.swap_read_bytes)),
             format!("write {}", byte_rate(rates.swap_write_bytes)),
             errors,
         ]
     };
-    let back = rates.by_source[1..].iter().sum::<f64>() + rates.around_pages;
+    let back = rates.by_source.values()[1..].iter().sum::<f64>() + rates.around_pages;
     let mut out = vec![
         format!("{} out", bytes((rates.evicted_pages * 4096.0) as u64)),
         format!("{} in", bytes((back * 4096.0) as u64)),
     ];
-    let refused = sample.rejected.iter().zip(&rates.rejected).filter(|(_, rate)| **rate > 0.0);
-    out.extend(refused.map(|((reason, _), rate)| match reason.as_str() {
+    let reasons = Rejected::<f64>::KEYS.iter().zip(rates.rejected.values());
+    out.extend(reasons.filter(|(_, rate)| *rate > 0.0).map(|(reason, rate)| match *reason {
         // Shorter, for 80 columns.
-        "wanted_meanwhile" => format!("{} wanted back", count(*rate)),
-        _ => format!("{} {}", count(*rate), reason.replace('_', " ")),
+        "refaulted" => format!("{} wanted back", count(rate)),
+        _ => format!("{} {}", count(rate), reason.replace('_', " ")),
     }));
     [("pages/s", out), ("pool", pool), ("codecs", codecs), ("swap", swap)]
 }
@@ -425,23 +431,23 @@ const COLUMNS: [Column; 6] = [
     Column { sort: Sort::Rate, head: "FAULTS/S", width: 10, from: 36 },
 ];
 
-fn cell(sort: Sort, process: &Process, rates: &Rates) -> String {
+fn cell(sort: Sort, process: &Process, model: &Model) -> String {
     let dash = |text: String| if process.paged { text } else { "-".into() };
     match sort {
         Sort::Pid => process.pid.to_string(),
         Sort::Resident => bytes(process.resident_bytes),
-        Sort::Peak => bytes(process.peak_bytes),
+        Sort::Peak => bytes(process.peak_total_bytes),
         Sort::Evicted => dash(bytes(process.evicted_pages * 4096)),
         Sort::Faults => dash(count(process.faults as f64)),
-        Sort::Rate => dash(count(rates.processes.get(&process.pid).map_or(0.0, |(faults, _)| *faults))),
-        Sort::State => process.state.map_or_else(|| "?".into(), String::from),
+        Sort::Rate => dash(count(model.rates.processes.get(&process.pid).map_or(0.0, |(faults, _)| *faults))),
+        Sort::State => model.states.get(&process.pid).map_or_else(|| "?".into(), char::to_string),
         Sort::Command => process.comm.clone(),
     }
 }
 
 fn processes(canvas: &mut Canvas, rows: Range<usize>, model: &Model, view: &mut View, look: Look) {
     let (y, rows) = (rows.start, rows.len());
-    let all = &model.sample.processes;
+    let all = &model.stats.processes;
     view.rows = (rows - 1, all.len());
     view.scrolled = view.scrolled.min(all.len().saturating_sub(rows - 1));
     canvas.paint(y, Style::REVERSE);
@@ -461,7 +467,7 @@ fn processes(canvas: &mut Canvas, rows: Range<usize>, model: &Model, view: &mut 
     if all.len() > rows - 1 {
         let last = (view.scrolled + rows - 1).min(all.len());
         let (first, all) = (view.scrolled + 1, all.len());
-        let (more, plus) = match model.sample.left_out {
+        let (more, plus) = match model.stats.processes_left_out.unwrap_or(0) {
             0 => (String::new(), ""),
             n => (format!(" (and {n} smaller)"), "+"),
         };
@@ -476,9 +482,9 @@ fn processes(canvas: &mut Canvas, rows: Range<usize>, model: &Model, view: &mut 
         let mut x = 0;
         for column in &columns {
             x += column.width;
-            canvas.put_right(x, y, &cell(column.sort, process, &model.rates), Style::PLAIN);
+            canvas.put_right(x, y, &cell(column.sort, process, model), Style::PLAIN);
         }
-        canvas.put(state, y, &cell(Sort::State, process, &model.rates), Style::PLAIN);
+        canvas.put(state, y, &cell(Sort::State, process, model), Style::PLAIN);
         let room = canvas.width().saturating_sub(state + 3);
         canvas.put(state + 3, y, &fit(&process.comm, room), Style::PLAIN);
     }

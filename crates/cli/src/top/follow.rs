@@ -1,17 +1,18 @@
 //! Lines instead of a screen: one per tree and interval, until the trees or the reader have ended.
 
-use super::sample::{Rates, Sample};
+use super::sample::{shown, Rates};
 use super::{plain, Ending};
 use crate::args::TopArgs;
 use crate::errors::{describe, Failure};
 use crate::trees::{self, Question, Tree};
+use memfit_pager::schema::Stats;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Instant;
 
 /// A tree that is followed.
 struct Followed {
-    last: Option<Sample>,
+    last: Option<Stats>,
     ending: Ending,
 }
 
@@ -32,12 +33,12 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
         for (tree, state) in &mut followed {
             match tree.ask_and_wait(Question::Brief) {
                 Ok(Some(answer)) => {
-                    let sample = Sample::parse(&answer);
-                    let rates = Rates::between(state.last.as_ref(), &sample);
-                    if !write(&plain::row(tree.pid(), &sample, &rates))? {
+                    let stats = shown(answer);
+                    let rates = Rates::between(state.last.as_ref(), &stats);
+                    if !write(&plain::row(tree.pid(), &stats, &rates))? {
                         return Ok(code);
                     }
-                    state.last = Some(sample);
+                    state.last = Some(stats);
                 }
                 Ok(None) => ended.push(tree.clone()),
                 Err(error) => {

@@ -20,7 +20,7 @@ pub(super) const MEANINGS: [(&str, &str); 13] = [
     ("pool", "memory that holds compressed pages"),
     ("tables", "what memfit needs to know where each page is"),
     ("faults", "by where the page was: nowhere (zero), staged, filled with"),
-    ("", "one word, in the pool, in the swap file"),
+    ("", "one word, in the pool, in the swap file, in a mapped file"),
     ("p50 p99 max", "time in the pager until the program goes on, since the start"),
     ("pages/s", "memory taken out and brought back; pages not taken, and why"),
     ("ratio", "bytes of pages to one byte that holds them"),

@@ -2,7 +2,7 @@
 
 use super::canvas::Canvas;
 use super::draw::{draw, Look, Model};
-use super::sample::Sample;
+use super::sample::shown;
 use super::terminal::{self, Terminal};
 use super::view::{View, Wish};
 use super::Ending;
@@ -11,6 +11,7 @@ use crate::errors::{describe, Failure};
 use crate::trees::{self, Question, Tree, ANSWER_TIMEOUT};
 use memfit_os::process::{self, SignalFd};
 use memfit_os::proctree;
+use memfit_pager::schema::{Process, Stats};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -32,8 +33,8 @@ struct Shown {
 
 impl Shown {
     fn new(tree: Tree) -> Self {
-        let sample = Sample { pid: tree.pid().parse().unwrap_or(0), ..Sample::default() };
-        let model = Model { sample, place: (1, 1), ..Model::default() };
+        let stats = Stats { pid: tree.pid().parse().unwrap_or(0), ..Stats::default() };
+        let model = Model { stats, place: (1, 1), ..Model::default() };
         Self { ending: Ending::of(&tree), tree, model, asked: None, next: Instant::now(), answers: 0, ended: false }
     }
 
@@ -69,11 +70,9 @@ impl Shown {
         let Some((socket, _)) = self.asked.take() else { return };
         match trees::receive(&socket) {
             Ok(Some(answer)) => {
-                let mut sample = Sample::parse(&answer);
-                for process in &mut sample.processes {
-                    process.state = proctree::read_stat(process.pid).map(|stat| stat.state);
-                }
-                self.model.update(sample, self.answers == 0);
+                self.model.update(shown(answer), self.answers == 0);
+                let state = |process: &Process| Some((process.pid, proctree::read_stat(process.pid)?.state));
+                self.model.states = self.model.stats.processes.iter().filter_map(state).collect();
                 self.model.trouble = None;
                 self.answers += 1;
             }
@@ -125,7 +124,7 @@ impl Live {
     /// Returns the exit status.
     fn watch(&mut self) -> io::Result<i32> {
         loop {
-            self.shown.model.sample.processes = self.arranged();
+            self.arrange();
             let picture = self.picture();
             if self.terminal.show(picture).is_err() {
                 return Ok(128 + libc::SIGHUP);
@@ -184,10 +183,9 @@ impl Live {
         draw(&self.shown.model, &mut self.view, self.look, columns, rows)
     }
 
-    fn arranged(&mut self) -> Vec<super::sample::Process> {
-        let mut processes = std::mem::take(&mut self.shown.model.sample.processes);
-        self.view.arrange(&mut processes, &self.shown.model.rates);
-        processes
+    fn arrange(&mut self) {
+        let Model { stats, rates, states, .. } = &mut self.shown.model;
+        self.view.arrange(&mut stats.processes, rates, states);
     }
 
     /// The running trees, and the tree on the screen, which may have ended.

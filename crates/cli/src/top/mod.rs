@@ -23,6 +23,7 @@ use crate::args::TopArgs;
 use crate::errors::Failure;
 use crate::trees::{self, Question, Tree};
 use memfit_os::process::{Change, Pid, PidFd};
+use memfit_pager::schema::Stats;
 
 /// Shows trees until the user leaves or none is left.
 ///
@@ -46,10 +47,7 @@ fn choose(pid: Option<Pid>) -> Result<Vec<Tree>, Failure> {
     }
     let Some(pid) = pid else { return Ok(trees) };
     let is_it = |tree: &&Tree| {
-        let has = |answer: serde_json::Value| {
-            let processes = answer["processes"].as_array().cloned().unwrap_or_default();
-            processes.iter().any(|process| process["pid"] == pid && process["running"] == true)
-        };
+        let has = |stats: Stats| stats.processes.iter().any(|process| process.pid == pid && process.running);
         tree.pid() == pid.to_string() || tree.ask_and_wait(Question::Brief).is_ok_and(|answer| answer.is_some_and(has))
     };
     match trees.iter().find(is_it) {

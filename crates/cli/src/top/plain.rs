@@ -1,7 +1,8 @@
 //! Lines of numbers, for pipes, files and terminals without a screen. Pure.
 
-use super::sample::{Rates, Sample};
+use super::sample::Rates;
 use super::units::{age, byte_rate, bytes, count, nanoseconds};
+use memfit_pager::schema::Stats;
 
 const COLUMNS: [(&str, usize); 14] = [
     ("UP", 8),
@@ -34,19 +35,20 @@ pub fn head() -> String {
 
 /// The line of one tree.
 #[must_use]
-pub fn row(pid: &str, sample: &Sample, rates: &Rates) -> String {
+pub fn row(pid: &str, stats: &Stats, rates: &Rates) -> String {
+    let now = &stats.now.memory;
     let cells = [
-        age(sample.wall_ns),
+        age(stats.wall_ns),
         pid.to_owned(),
-        bytes(sample.budget_bytes),
-        bytes(sample.total_bytes),
-        bytes(sample.resident_bytes),
-        bytes(sample.staged_bytes),
-        bytes(sample.pool_bytes),
-        bytes(sample.swap_bytes),
-        sample.ratio().map_or_else(|| "-".into(), |ratio| format!("{ratio:.1}")),
+        bytes(stats.budget_bytes),
+        bytes(now.total_bytes),
+        bytes(now.resident_bytes),
+        bytes(now.staged_bytes),
+        bytes(now.pool_bytes),
+        bytes(now.swap_bytes),
+        stats.pool_ratio().map_or_else(|| "-".into(), |ratio| format!("{ratio:.1}")),
         count(rates.faults),
-        nanoseconds(sample.latency.p99),
+        nanoseconds(stats.fault_latency_ns.all.p99),
         byte_rate(rates.evicted_pages * 4096.0),
         byte_rate(rates.swap_read_bytes),
         byte_rate(rates.swap_write_bytes),
@@ -61,8 +63,8 @@ mod tests {
 
     #[test]
     fn columns_are_under_their_names() {
-        let sample = Sample::parse(&answer(10, 1));
-        let row = row("4242", &sample, &Rates::between(None, &sample));
+        let stats = answer(10, 1);
+        let row = row("4242", &stats, &Rates::between(None, &stats));
         let words: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(
             words,

@@ -1,8 +1,10 @@
 //! What the user has chosen to see, and the effects of keys. Pure.
 
-use super::sample::{Process, Rates};
+use super::sample::Rates;
 use clap::ValueEnum;
+use memfit_pager::schema::Process;
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::time::Duration;
 use termion::event::Key;
 
@@ -159,17 +161,17 @@ impl View {
     }
 
     /// Puts the processes in order. Equal ones are in the order of their numbers, so that rows do
-    /// not jump.
-    pub fn arrange(&self, processes: &mut [Process], rates: &Rates) {
+    /// not jump. `states`: as in `ps`, by pid.
+    pub fn arrange(&self, processes: &mut [Process], rates: &Rates, states: &HashMap<i32, char>) {
         let rate = |process: &Process| rates.processes.get(&process.pid).map_or(0.0, |(faults, _)| *faults);
         let by_column = |a: &Process, b: &Process| match self.sort {
             Sort::Pid => Ordering::Equal,
             Sort::Resident => a.resident_bytes.cmp(&b.resident_bytes),
-            Sort::Peak => a.peak_bytes.cmp(&b.peak_bytes),
+            Sort::Peak => a.peak_total_bytes.cmp(&b.peak_total_bytes),
             Sort::Evicted => a.evicted_pages.cmp(&b.evicted_pages),
             Sort::Faults => a.faults.cmp(&b.faults),
             Sort::Rate => rate(a).total_cmp(&rate(b)),
-            Sort::State => a.state.cmp(&b.state),
+            Sort::State => states.get(&a.pid).cmp(&states.get(&b.pid)),
             Sort::Command => a.comm.cmp(&b.comm),
         };
         let falling = self.sort.ascends() == self.reversed;
@@ -185,29 +187,23 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
 
     fn view() -> View {
         View::new(Sort::Resident, Duration::from_secs(1))
     }
 
     fn order(view: &View) -> Vec<i32> {
-        let process = |pid, comm: &str, resident_bytes, faults, state| Process {
+        let process = |pid, comm: &str, resident_bytes, faults| Process {
             pid,
             comm: comm.into(),
             resident_bytes,
             faults,
-            state: Some(state),
             ..Process::default()
         };
-        let mut all = [
-            process(3, "b", 10, 5, 'S'),
-            process(1, "c", 30, 5, 'R'),
-            process(2, "a", 10, 9, 'S'),
-            process(4, "a", 20, 0, 'T'),
-        ];
+        let mut all = [process(3, "b", 10, 5), process(1, "c", 30, 5), process(2, "a", 10, 9), process(4, "a", 20, 0)];
         let processes = HashMap::from([(4, (7.0, 0.0))]);
-        view.arrange(&mut all, &Rates { processes, ..Rates::default() });
+        let states = HashMap::from([(3, 'S'), (1, 'R'), (2, 'S'), (4, 'T')]);
+        view.arrange(&mut all, &Rates { processes, ..Rates::default() }, &states);
         all.iter().map(|process| process.pid).collect()
     }
 

@@ -7,6 +7,7 @@ use crate::support::{memfit, memfit_command, skip, Bench, PYTHON};
 use memfit_cli::trees::{self, Question};
 use memfit_os::process::send_signal;
 use memfit_os::proctree::read_stat;
+use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
@@ -206,7 +207,8 @@ fn lines_into_a_pipe() {
 
     // What a brief request leaves out.
     let ours = trees::running().unwrap().into_iter().find(|tree| tree.pid() == pid).unwrap();
-    let [brief, all] = [Question::Brief, Question::All].map(|question| ours.ask_and_wait(question).unwrap().unwrap());
+    let ask = |question| ours.ask_and_wait::<Value>(question).unwrap().unwrap();
+    let [brief, all] = [Question::Brief, Question::All].map(ask);
     assert!(brief["now"]["pages"].is_null() && all["now"]["pages"]["staged"].is_u64(), "{brief:#}");
     assert!(brief["now"]["total_bytes"].is_u64() && brief["processes"].is_array(), "{brief:#}");
 

@@ -156,7 +156,7 @@ fn selective_admission_by_hand() {
     assert_eq!(bench.store(0, estimated(37450)), Went::Swap);
     let after = bench.counters();
     assert_eq!(
-        (after.not_worth - before.not_worth, after.compressed),
+        (after.by_entropy - before.by_entropy, after.compressed),
         (1, before.compressed),
         "S7: and not compressed"
     );

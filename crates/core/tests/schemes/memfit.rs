@@ -18,7 +18,7 @@ fn raw_pages_stay_while_they_are_few() {
     // n of 30 + n are less than a quarter up to the tenth raw page.
     (100..110).for_each(|page| assert_eq!(bench.store(page, anonymous(RAW)), Went::Pool, "{page}"));
     assert_eq!(bench.store(110, anonymous(RAW)), Went::Swap);
-    assert_eq!((bench.counters().raw_kept, bench.counters().raw_to_swap), (10, 2));
+    assert_eq!((bench.counters().stored_raw, bench.counters().raw_to_swap), (10, 2));
     bench.load(105);
     assert_eq!(bench.store(111, anonymous(RAW)), Went::Pool, "one has left");
 }

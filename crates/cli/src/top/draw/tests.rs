@@ -8,9 +8,9 @@ const LOOK: Look = Look { colours: true, blocks: true };
 
 fn model() -> Model {
     let mut model = Model { place: (1, 1), ..Model::default() };
-    model.update(Sample::parse(&answer(10, 1)), true);
-    model.update(Sample::parse(&answer(11, 3)), false);
-    model.update(Sample::parse(&answer(12, 4)), false);
+    model.update(answer(10, 1), true);
+    model.update(answer(11, 3), false);
+    model.update(answer(12, 4), false);
     model
 }
 
@@ -43,7 +43,15 @@ fn all_of_it_on_a_usual_terminal() {
         &text,
         &["#resident 70.0M", "=other 15.0M", ">staged 4.0M", "+pool 36.0M", ":tables 2.0M", "free 1.0M", "every 1 s"],
     );
-    holds(&text, &["all          100", "pool          60    60%   11.0us   70.0us   900us", "zero          10    10%"]);
+    holds(
+        &text,
+        &[
+            "all          100",
+            "pool          60    60%   11.0us   70.0us   900us",
+            "zero          10    10%",
+            "file           2     2%",
+        ],
+    );
     holds(
         &text,
         &["117M in 36.0M  ratio 3.3x", "zstd 90% 4.0x", "read 1.0M/s", "write 2.0M/s", "no errors", "2 not moved"],
@@ -62,7 +70,7 @@ fn all_of_it_on_a_usual_terminal() {
     assert!(!text.contains("wanted back"), "no page was kept for that");
     let row = text.lines().find(|line| line.trim_start().starts_with('8')).unwrap();
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["8", "1.0M", "1.0M", "-", "-", "-", "?", "sh"]);
-    assert_eq!(view.rows, (6, 2));
+    assert_eq!(view.rows, (5, 2));
 }
 
 #[test]
@@ -104,8 +112,8 @@ fn help_lines() -> Vec<&'static str> {
 #[test]
 fn more_than_the_budget_is_seen_without_colours() {
     let mut model = model();
-    model.sample.total_bytes = 160 << 20;
-    model.sample.resident_bytes = 103 << 20;
+    model.stats.now.memory.total_bytes = 160 << 20;
+    model.stats.now.memory.resident_bytes = 103 << 20;
     let text = picture(&model, &mut view(), 80, 24);
     holds(&text, &["used 160M 125%", "!OVER 32.0M"]);
     let bar = text.lines().nth(2).unwrap();
@@ -137,8 +145,8 @@ fn troubles_and_pauses_are_told() {
 #[test]
 fn a_long_warning_has_two_rows_and_no_swap_is_told() {
     let mut model = model();
-    model.sample.no_swap = true;
-    model.sample.warnings =
+    model.stats.swap.enabled = false;
+    model.stats.warnings =
         vec!["the budget is too small for what cannot be taken away; raise -m, or allow a swap tier".into()];
     let text = picture(&model, &mut view(), 80, 24);
     holds(&text, &["swap     none", "warning  the budget is", "allow a swap tier\n"]);
@@ -149,15 +157,15 @@ fn a_long_warning_has_two_rows_and_no_swap_is_told() {
 fn many_processes_are_scrolled() {
     let mut model = model();
     let process = |pid| Process { pid, comm: format!("worker-{pid}"), ..Process::default() };
-    model.sample.processes = (1..=50).map(process).collect();
+    model.stats.processes = (1..=50).map(process).collect();
     let mut view = view();
-    holds(&picture(&model, &mut view, 80, 24), &["1 to 6 of 50", "worker-1", "worker-6"]);
-    model.sample.left_out = 9;
-    holds(&picture(&model, &mut view, 80, 24), &["1-6/50+"]);
-    holds(&picture(&model, &mut view, 100, 24), &["1 to 6 of 50 (and 9 smaller)"]);
-    model.sample.left_out = 0;
+    holds(&picture(&model, &mut view, 80, 24), &["1 to 5 of 50", "worker-1", "worker-5"]);
+    model.stats.processes_left_out = Some(9);
+    holds(&picture(&model, &mut view, 80, 24), &["1-5/50+"]);
+    holds(&picture(&model, &mut view, 100, 24), &["1 to 5 of 50 (and 9 smaller)"]);
+    model.stats.processes_left_out = None;
     view.scrolled = 48;
-    holds(&picture(&model, &mut view, 80, 24), &["45 to 50 of 50", "worker-50"]);
+    holds(&picture(&model, &mut view, 80, 24), &["46 to 50 of 50", "worker-50"]);
 }
 
 #[test]
