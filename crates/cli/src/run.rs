@@ -183,20 +183,23 @@ fn endurance(option: Option<Size>) -> Result<Option<u64>, Failure> {
 /// The preset of that name, or the file, with overrides.
 pub(crate) fn scheme(name: &str, overrides: &[String]) -> Result<Scheme, Failure> {
     let is_file = name.contains('/') || Path::new(name).extension().is_some_and(|extension| extension == "toml");
-    let parsed = match Scheme::preset(name, overrides) {
-        Some(parsed) if !is_file => parsed,
-        _ if is_file => {
-            let text = std::fs::read_to_string(name)
-                .map_err(|error| Failure::system(&format!("read the scheme {name}"), &error))?;
-            Scheme::parse(&text, overrides)
-        }
+    let text = match PRESETS.iter().find(|preset| preset.name == name) {
+        Some(preset) if !is_file => preset.text.to_owned(),
+        _ if is_file => std::fs::read_to_string(name)
+            .map_err(|error| Failure::system(&format!("read the scheme {name}"), &error))?,
         _ => {
             let names = PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
             let advice = "or a file, such as my.toml";
             return Err(Failure::usage(format!("there is no scheme {name}; there are: {names}; {advice}")));
         }
     };
-    parsed.map_err(|error| Failure::usage(format!("scheme {name}: {error}")))
+    let mut notes = Vec::new();
+    let scheme = Scheme::parse_noting(&text, overrides, &mut notes)
+        .map_err(|error| Failure::usage(format!("scheme {name}: {error}")))?;
+    for note in notes {
+        eprintln!("memfit: scheme {name}: {note}");
+    }
+    Ok(scheme)
 }
 
 fn note(args: &RunArgs, text: &str) {

@@ -19,7 +19,7 @@ use memfit_sim::device::Device;
 use memfit_sim::lru::{lru, Hits};
 use memfit_sim::{sweep, threads, BySource, Outcome, Residents, Setup};
 use progress::{Part, Progress};
-use source::{failed, open, Known, Of, Sample};
+use source::{failed, open, KnownWorkload, RecordingInfo, Sample};
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::Row;
@@ -170,7 +170,7 @@ fn combinations(sets: &[String]) -> Result<Vec<Vec<String>>, Failure> {
 }
 
 /// A setup, and its names in the results.
-struct Called {
+struct NamedSetup {
     setup: Setup,
     scheme: String,
     set: String,
@@ -178,7 +178,7 @@ struct Called {
     lru: bool,
 }
 
-impl Called {
+impl NamedSetup {
     fn label(&self) -> String {
         table::label(&self.scheme, &self.set)
     }
@@ -195,21 +195,21 @@ struct Sim<'a> {
 }
 
 impl Sim<'_> {
-    fn look(&self, name: &str) -> Result<Known, Failure> {
+    fn look(&self, name: &str) -> Result<KnownWorkload, Failure> {
         let args = self.args;
         let wanted = args.memory.is_empty() || args.memory.iter().any(|size| matches!(size, Size::Percent(_)));
         let Sim { costs, device, swap_bytes, progress, .. } = self;
         // A generated workload runs twice if its footprint or its progress is wanted.
         let size = wanted || args.report.is_some() || progress.is_shown();
-        Known::look(name, costs, device, *swap_bytes, size, progress)
+        KnownWorkload::look(name, costs, device, *swap_bytes, size, progress)
     }
 
-    fn residents(&self, known: &Known) -> Result<Residents, Failure> {
+    fn residents(&self, known: &KnownWorkload) -> Result<Residents, Failure> {
         match (self.args.residents, &known.recorded) {
             (Some(ResidentsArg::Recorded), None) => {
                 Err(Failure::usage(format!("{}: was not recorded: leave --residents out", known.name)))
             }
-            (Some(ResidentsArg::Recorded), Some(_)) | (None, Some(Of { sampled: None, .. })) => {
+            (Some(ResidentsArg::Recorded), Some(_)) | (None, Some(RecordingInfo { sampled: None, .. })) => {
                 Ok(Residents::AsRecorded)
             }
             (Some(ResidentsArg::Simulated), _) | (None, _) => Ok(Residents::Simulated),
@@ -217,10 +217,10 @@ impl Sim<'_> {
     }
 
     /// The sample whose touches are simulated, and its share of all pages.
-    fn sample<'a>(&self, known: &'a Known) -> Result<(Option<Sample<'a>>, f64), Failure> {
+    fn sample<'a>(&self, known: &'a KnownWorkload) -> Result<(Option<Sample<'a>>, f64), Failure> {
         let simulated = self.residents(known)? == Residents::Simulated;
         Ok(match &known.recorded {
-            Some(Of { sampled: Some((sampled, rate)), noted, .. }) if simulated => {
+            Some(RecordingInfo { sampled: Some((sampled, rate)), noted, .. }) if simulated => {
                 (Some((*sampled, noted)), rate.min(1.0))
             }
             _ => (None, 1.0),
@@ -228,15 +228,15 @@ impl Sim<'_> {
     }
 
     /// Warns about what a recording cannot tell.
-    fn warn(&self, known: &Known) -> Result<(), Failure> {
+    fn warn(&self, known: &KnownWorkload) -> Result<(), Failure> {
         let simulated = self.residents(known)? == Residents::Simulated;
         match &known.recorded {
-            Some(Of { sampled: None, .. }) if simulated => self.progress.say(&format!(
+            Some(RecordingInfo { sampled: None, .. }) if simulated => self.progress.say(&format!(
                 "memfit: {}: has no touches of pages that were in memory, so that all costs are too low; record it with \
                  --record-access",
                 known.name
             )),
-            Some(Of { sampled: None, .. }) if self.args.curve || !self.args.memory.is_empty() => self.progress.say(&format!(
+            Some(RecordingInfo { sampled: None, .. }) if self.args.curve || !self.args.memory.is_empty() => self.progress.say(&format!(
                 "memfit: {}: the pages in memory are those of the run in every budget, as the recording has no touches of them; \
                  record it with --record-access",
                 known.name
@@ -246,7 +246,7 @@ impl Sim<'_> {
         Ok(())
     }
 
-    fn budgets(&self, known: &Known) -> Result<Vec<u64>, Failure> {
+    fn budgets(&self, known: &KnownWorkload) -> Result<Vec<u64>, Failure> {
         let args = self.args;
         let percent = |percent: f64| Size::Percent(percent).resolve(known.footprint * PAGE_BYTES);
         let budgets: Vec<u64> = match &known.recorded {
@@ -254,7 +254,7 @@ impl Sim<'_> {
                 args.memory.iter().map(|size| size.resolve(known.footprint * PAGE_BYTES)).collect()
             }
             _ if args.curve => (1..=CURVE_STEPS).map(|i| percent(10.0 * i as f64)).collect(),
-            Some(Of { budget, .. }) => vec![*budget],
+            Some(RecordingInfo { budget, .. }) => vec![*budget],
             None => vec![percent(BUDGET_PERCENT)],
         };
         let only_lru = !args.scheme.is_empty() && args.scheme.iter().all(|name| name == LRU);
@@ -268,7 +268,7 @@ impl Sim<'_> {
     }
 
     /// Every scheme with each combination of settings, in every budget.
-    fn setups(&self, known: &Known) -> Result<Vec<Called>, Failure> {
+    fn setups(&self, known: &KnownWorkload) -> Result<Vec<NamedSetup>, Failure> {
         let (residents, budgets) = (self.residents(known)?, self.budgets(known)?);
         let (_, rate) = self.sample(known)?;
         let own = known.recorded.as_ref().map(|of| Arc::clone(&of.scheme));
@@ -297,7 +297,7 @@ impl Sim<'_> {
                         device: Arc::clone(&self.device),
                     };
                     let scheme = if lru { LRU.to_owned() } else { scheme.name.clone() };
-                    all.push(Called { setup, scheme, set: set.join(" "), lru });
+                    all.push(NamedSetup { setup, scheme, set: set.join(" "), lru });
                 }
             }
         }
@@ -308,14 +308,14 @@ impl Sim<'_> {
     }
 
     /// The work of these simulations: of the schemes, and of plain LRU.
-    fn parts(known: &Known, called: &[Called]) -> [Part; 2] {
+    fn parts(known: &KnownWorkload, called: &[NamedSetup]) -> [Part; 2] {
         [false, true].map(|at_once| {
             let simulations = called.iter().filter(|called| called.lru == at_once).count() as u64;
             Part { simulations, events: if simulations > 0 { known.events } else { 0 }, at_once }
         })
     }
 
-    fn plan(&self, known: &Known, called: &[Called]) {
+    fn plan(&self, known: &KnownWorkload, called: &[NamedSetup]) {
         Self::parts(known, called).into_iter().for_each(|part| self.progress.plan(part));
         if self.args.curve {
             self.progress.plan(Self::closer_at_most(known, called));
@@ -323,15 +323,15 @@ impl Sim<'_> {
     }
 
     /// The most work that the closer search can take.
-    fn closer_at_most(known: &Known, called: &[Called]) -> Part {
-        let mut names: Vec<String> = called.iter().map(Called::label).collect();
+    fn closer_at_most(known: &KnownWorkload, called: &[NamedSetup]) -> Part {
+        let mut names: Vec<String> = called.iter().map(NamedSetup::label).collect();
         names.sort_unstable();
         names.dedup();
         let simulations = CLOSER_ROUNDS as u64 * (CLOSER_STEPS - 1) * names.len() as u64;
         Part { simulations, events: known.events, at_once: false }
     }
 
-    fn simulate(&self, known: &Known, called: &[Called]) -> Result<Vec<Row>, Failure> {
+    fn simulate(&self, known: &KnownWorkload, called: &[NamedSetup]) -> Result<Vec<Row>, Failure> {
         let computing = known.recorded.as_ref().map_or(1.0, |of| of.computing);
         let (only, rate) = self.sample(known)?;
         let setups: Vec<Setup> =
@@ -359,7 +359,7 @@ impl Sim<'_> {
             Some(curve) => plain(curve.hits((called.setup.budget as f64 * rate) as u64 / PAGE_BYTES), rate),
             None => outcomes.next().expect("one for each setup"),
         });
-        let row = |(called, outcome): (&Called, _)| Row {
+        let row = |(called, outcome): (&NamedSetup, _)| Row {
             workload: known.name.clone(),
             scheme: called.scheme.clone(),
             set: called.set.clone(),
@@ -374,8 +374,8 @@ impl Sim<'_> {
     /// Simulates more budgets where the bound is crossed.
     fn closer(
         &self,
-        known: &Known,
-        first: &[Called],
+        known: &KnownWorkload,
+        first: &[NamedSetup],
         mut rows: Vec<Row>,
         bound: f64,
     ) -> Result<(Vec<Row>, Vec<Found>), Failure> {
@@ -384,7 +384,7 @@ impl Sim<'_> {
             let mut more = Vec::new();
             for found in curve::find(&rows, bound) {
                 let Some(like) = first.iter().find(|called| called.label() == found.label) else { continue };
-                more.extend(curve::between(&found, CLOSER_STEPS).into_iter().map(|budget| Called {
+                more.extend(curve::between(&found, CLOSER_STEPS).into_iter().map(|budget| NamedSetup {
                     setup: Setup { budget, ..like.setup.clone() },
                     scheme: like.scheme.clone(),
                     set: like.set.clone(),

@@ -140,7 +140,7 @@ impl Sizes {
 fn pool_bytes(budget: u64, sizes: &Sizes, scheme: &Scheme) -> u64 {
     let most = budget - sizes.dense_floor.min(budget / 2);
     match scheme.sizing.kind {
-        _ if scheme.admission.kind == AdmissionKind::Nothing => 0,
+        _ if scheme.admission.kind == AdmissionKind::None => 0,
         SizingKind::Adaptive => most,
         SizingKind::Fixed | SizingKind::Zones => (budget / 1000 * u64::from(scheme.sizing.pool_permille)).min(most),
     }

@@ -740,7 +740,7 @@ const SCHEMES: &[(&str, &[&str])] = &[
     ("zram", &[]),
     ("zswap-zbud", &[]),
     ("zswap-z3fold", &[]),
-    ("zswap-z3fold", &["pool.header_chunks=1", "replacement=oldest"]),
+    ("zswap-z3fold", &["pool.header_chunks=1", "replacement=fifo"]),
     ("zswap-zsmalloc", &[]),
     ("cervera99", &[]),
     ("tuduce05", &["pool.zone_kib=256"]),

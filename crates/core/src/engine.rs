@@ -135,18 +135,18 @@ impl Core {
     pub fn with(tunables: Tunables, mut pool: Box<dyn Pool>, mode: ReplacementMode) -> Core {
         let queue = match &mode {
             ReplacementMode::Queue(kind) => *kind,
-            ReplacementMode::Nobody | ReplacementMode::Policy(_) => ReclaimKind::SecondChance,
+            ReplacementMode::Nobody | ReplacementMode::Policy(_) => ReclaimKind::Fifo,
         };
         let copies = tunables.scheme.swap_format.kind == SwapFormat::CompressedExtents;
         let admission = &tunables.scheme.admission;
-        let raw_apart = matches!(mode, ReplacementMode::Queue(_))
+        let raw_queue = matches!(mode, ReplacementMode::Queue(_))
             && admission.kind == AdmissionKind::SizeCap
             && admission.raw_percent > 0;
         let pool_control = PoolControl::new(&tunables, mode);
         pool.set_limit(pool_control.limit_frames());
         Core {
             table: Table::new(tunables.scheme.reclaim.kind),
-            objects: Objects::new(queue, copies, raw_apart),
+            objects: Objects::new(queue, copies, raw_queue),
             staging: Staging::new(tunables.staging_slots),
             pool,
             pool_control,

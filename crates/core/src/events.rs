@@ -91,7 +91,7 @@ impl Core {
         }
         for &(page, entry) in &moved {
             let page = Page(page.0 - from.first.0 + to.0);
-            let entry = if entry == Entry::Resident { self.table.came_now(proc, page) } else { entry };
+            let entry = if entry == Entry::Resident { self.table.entry_when_filled(proc, page) } else { entry };
             self.table.set(proc, page, entry);
         }
         self.counters.remapped += moved.len() as u64;

@@ -315,12 +315,12 @@ impl Core {
                 let age = if staged { Age::Young } else { Age::Back };
                 self.read_ends(ObjectId(object));
                 file = self.objects.is_file(ObjectId(object));
-                self.table.set_aged(proc, page, self.table.came_now(proc, page), age);
+                self.table.set_aged(proc, page, self.table.entry_when_filled(proc, page), age);
                 self.drop_ref(ObjectId(object));
             }
             (Entry::Filling(origin), Filled::Retry) => self.table.set(proc, page, Origin::entry(origin)),
             (Entry::Filling(_), Filled::Done | Filled::Read) => {
-                self.table.set(proc, page, self.table.came_now(proc, page))
+                self.table.set(proc, page, self.table.entry_when_filled(proc, page))
             }
             // The page was present: its contents can be older than a pending zap.
             (Entry::Filling(origin), Filled::Exists) => {

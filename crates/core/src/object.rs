@@ -164,7 +164,7 @@ impl Linked for Arena<'_> {
 
 impl Objects {
     /// `raw_apart`: objects that do not compress have a queue of their own in the pool.
-    pub fn new(kind: ReclaimKind, keeps_copies: bool, raw_apart: bool) -> Objects {
+    pub fn new(kind: ReclaimKind, keeps_copies: bool, raw_queue: bool) -> Objects {
         let fills = FillTable::default();
         Objects {
             all: Vec::new(),
@@ -172,7 +172,7 @@ impl Objects {
             live: 0,
             staged: List::EMPTY,
             pooled: [[List::EMPTY; 2]; GROUPS],
-            raw: raw_apart.then_some(Raw::EMPTY),
+            raw: raw_queue.then_some(Raw::EMPTY),
             groups: [Group::default(); GROUPS],
             duel: Duel::of_pool(kind),
             copies: Pays::default(),

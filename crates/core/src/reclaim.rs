@@ -96,7 +96,7 @@ impl Core {
     pub fn wants_offer(&self) -> bool {
         let scheme = &self.tunables.scheme;
         self.wants_estimate()
-            || scheme.admission.kind == AdmissionKind::Nothing
+            || scheme.admission.kind == AdmissionKind::None
             || scheme.routing.kind == RoutingKind::ByOrigin
             || scheme.classes == Classes::FileDropped
     }
@@ -144,7 +144,7 @@ impl Core {
             _ => false,
         };
         let not_pooled = file && scheme.classes != Classes::FilePooled;
-        if !in_advance && !by_entropy && !not_pooled && admission != AdmissionKind::Nothing {
+        if !in_advance && !by_entropy && !not_pooled && admission != AdmissionKind::None {
             return None;
         }
         let placed = self.leave_out(id, slot)?;

@@ -140,16 +140,16 @@ axis! {
 axis! {
     /// Which pages the pool takes.
     AdmissionKind {
-        SizeCap "size-cap" "what stays longer than max_len when compressed goes to swap as it is, to the pool only without swap",
+        SizeCap "size-cap" "pages that compress to more than max_len bytes go to swap raw; without swap they go to the pool",
         All "all" "every page; one that does not compress takes a whole frame",
         Entropy "entropy" "what is worth as much as the mean of the pool by the entropy of its first 512 bytes; the rest is not compressed",
-        Nothing "nothing" "no page: all go to swap as they are",
+        None "none" "no page: all go to swap raw",
     }
 }
 axis! {
     /// Which pages leave the program.
     ReclaimKind {
-        SecondChance "second-chance" "oldest runs first; a page touched while it is staged comes back as new",
+        Fifo "fifo" "oldest runs first; a page that refaults from staging makes its run young",
         Bimodal "bimodal" "what comes back leaves first again, but for one run in 32: keeps a part of a loop that does not fit",
         Dueling "dueling" "either of the others, whichever brings fewer pages back on a sample of the runs",
     }
@@ -500,8 +500,13 @@ impl Scheme {
     /// Reads a scheme from TOML, then applies overrides `KEY=VALUE` in order. Combinations are
     /// checked at the end, so that an impossible combination may occur between two overrides.
     pub fn parse(text: &str, overrides: &[String]) -> Result<Scheme, SchemeError> {
+        Scheme::parse_noting(text, overrides, &mut Vec::new())
+    }
+
+    /// As [`Scheme::parse`]; adds a note for each name of a choice that has another name now.
+    pub fn parse_noting(text: &str, overrides: &[String], notes: &mut Vec<String>) -> Result<Scheme, SchemeError> {
         let scheme = Scheme { name: "unnamed".into(), summary: String::new(), ..Scheme::default() };
-        let mut builder = Builder { scheme, origins: Vec::new() };
+        let mut builder = Builder { scheme, origins: Vec::new(), notes };
         let table = DeTable::parse(text).map_err(|error| {
             let origin = Origin::Line(line_of(text, error.span().map_or(0, |span| span.start)));
             SchemeError { origin, problem: Problem::Syntax { message: error.message().to_owned() } }

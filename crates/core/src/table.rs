@@ -323,7 +323,7 @@ impl Table {
     }
 
     /// The entry of a page that was just filled.
-    pub fn came_now(&self, proc: ProcId, page: Page) -> Entry {
+    pub fn entry_when_filled(&self, proc: ProcId, page: Page) -> Entry {
         self.proc(proc).zap_pending.of(page).map_or(Entry::Resident, |_| Entry::Lazy)
     }
 
@@ -747,7 +747,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "cannot become Out(7): it is Resident")]
     fn a_page_leaves_only_in_a_batch() {
-        let mut table = Table::new(ReclaimKind::SecondChance);
+        let mut table = Table::new(ReclaimKind::Fifo);
         let proc = table.add_proc(0);
         table.set(proc, Page(5), Entry::Resident);
         table.set(proc, Page(5), Entry::Out(7));

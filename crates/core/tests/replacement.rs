@@ -30,7 +30,7 @@ impl Program {
         (scheme.reclaim.kind, scheme.fault.around_pages, scheme.fault.zero_run_pages) = (kind, 1, 1);
         // The pool's queues have the names of the program's, with one exception.
         scheme.replacement.kind = match kind {
-            ReclaimKind::SecondChance => find("oldest"),
+            ReclaimKind::Fifo => find("fifo"),
             other => find(other.name()),
         }
         .expect("it is in the table");
@@ -113,12 +113,12 @@ impl Program {
 }
 
 fn fetches(room: u64, pool: u64, turns: u64, pattern: impl Fn() -> Box<dyn FnMut(u64) -> u64>) -> [u64; 3] {
-    [ReclaimKind::SecondChance, ReclaimKind::Bimodal, ReclaimKind::Dueling]
+    [ReclaimKind::Fifo, ReclaimKind::Bimodal, ReclaimKind::Dueling]
         .map(|kind| Program::spilling(kind, room, pool).fetches(turns, &mut *pattern()))
 }
 
 fn costs(room: u64, turns: u64, pattern: impl Fn() -> Box<dyn FnMut(u64) -> u64>) -> [u64; 3] {
-    [ReclaimKind::SecondChance, ReclaimKind::Bimodal, ReclaimKind::Dueling]
+    [ReclaimKind::Fifo, ReclaimKind::Bimodal, ReclaimKind::Dueling]
         .map(|kind| Program::new(kind, room).cost(turns, &mut *pattern()))
 }
 

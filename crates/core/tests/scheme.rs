@@ -196,6 +196,18 @@ fn unknown_choices() {
 }
 
 #[test]
+fn old_names_are_taken_with_a_note() {
+    let mut notes = Vec::new();
+    let text = "[admission]\nkind = \"nothing\"\n[reclaim]\nkind = \"second-chance\"\n";
+    let old = Scheme::parse_noting(text, &["replacement=oldest".to_owned()], &mut notes).unwrap();
+    let new = "[admission]\nkind = \"none\"\n[reclaim]\nkind = \"fifo\"\n[replacement]\nkind = \"fifo\"\n";
+    assert_eq!(old, parse(new).unwrap());
+    assert_eq!(notes.len(), 3, "{notes:?}");
+    assert_eq!(notes[1], "reclaim: `second-chance` is called `fifo` now; the old name goes with the next version");
+    assert_error(set(&["reclaim=oldest"]), &set(&["reclaim=older"]).unwrap_err().replace("older", "oldest"));
+}
+
+#[test]
 fn impossible_combinations() {
     assert_error(
         parse("[sizing]\nlow_percent = 4\n"),

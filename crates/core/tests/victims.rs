@@ -10,7 +10,7 @@ fn core() -> Core {
 
 fn with_staging(staging_slots: u32) -> Core {
     let mut scheme = Scheme::default();
-    scheme.reclaim.kind = ReclaimKind::SecondChance;
+    scheme.reclaim.kind = ReclaimKind::Fifo;
     let (pool_frames, area_frames) = (1 << 16, 1 << 17);
     let scheme = Arc::new(scheme);
     Core::new(Tunables { scheme, staging_slots, pool_frames, area_frames, swap: false, blocks: Vec::new() })

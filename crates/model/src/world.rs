@@ -338,8 +338,8 @@ fn scheme(around: u8) -> Arc<Scheme> {
     static MADE: Mutex<BTreeMap<u8, Arc<Scheme>>> = Mutex::new(BTreeMap::new());
     let make = || {
         let mut scheme = Scheme::default();
-        scheme.reclaim.kind = ReclaimKind::SecondChance;
-        scheme.replacement.kind = memfit_core::replacement::find("oldest").expect("it is in the table");
+        scheme.reclaim.kind = ReclaimKind::Fifo;
+        scheme.replacement.kind = memfit_core::replacement::find("fifo").expect("it is in the table");
         scheme.pool.chain_frames = 1;
         (scheme.fault.around_pages, scheme.fault.zero_run_pages) = (around.into(), around.into());
         Arc::new(scheme)

@@ -2,7 +2,6 @@
 
 pub mod exec;
 pub mod inject;
-pub mod kept;
 pub mod limits;
 pub mod maps;
 pub mod memory;
@@ -14,3 +13,4 @@ pub mod sched;
 pub mod seqpacket;
 pub mod signal_probe;
 pub mod uffd;
+pub mod unevictable;

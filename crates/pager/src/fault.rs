@@ -20,7 +20,7 @@ use memfit_codec::{Dictionaries, Worker};
 use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event, Fill, Inbox};
-use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, GIVE, KEEP};
+use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
@@ -82,7 +82,7 @@ const SHARED_WAIT_MAX: Duration = Duration::from_secs(2);
 /// budget is a promise, and reclaim reports when it can free nothing.
 const STALL: Duration = Duration::from_secs(10);
 const STALLED: &str =
-    "programs wait for memory for seconds: they use more at once than the budget has room for; raise -m";
+    "page faults wait for memory for more than 10 s: the programs use more at once than the budget holds; raise -m";
 
 /// Longest sleep without faults, ms.
 const IDLE_MS: i32 = 250;
@@ -472,8 +472,8 @@ impl Server {
                 fork.token.store(token, SeqCst);
             }
             FORK_ENDED => self.fork_ended(more)?,
-            KEEP => proc.keep_from_children(range().0, range().1),
-            GIVE => {
+            NOTICE_DONTFORK => proc.keep_from_children(range().0, range().1),
+            NOTICE_DOFORK => {
                 proc.give_to_children(range().0, range().1);
                 self.dontfork_all()?;
             }

@@ -84,7 +84,7 @@ pub fn serve(config: Config) -> ! {
 fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let fork_events = probe::can_enable(memfit_os::uffd::EVENT_FORK);
     let swap = open_swap(&config, config.scheme.swap_format.kind)?;
-    if swap.is_none() && config.scheme.admission.kind == AdmissionKind::Nothing {
+    if swap.is_none() && config.scheme.admission.kind == AdmissionKind::None {
         let name = &config.scheme.name;
         return Err((format!("scheme {name} keeps pages in swap alone: it needs a swap tier, see --swap"), 2));
     }

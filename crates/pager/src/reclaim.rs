@@ -12,9 +12,9 @@ use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
 use memfit_core::budget::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
 use memfit_core::{ObjectId, Origin, BATCH_VICTIMS};
-use memfit_os::kept;
 use memfit_os::procfs::{self, Hold};
 use memfit_os::sched::Cpus;
+use memfit_os::unevictable;
 use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -606,7 +606,7 @@ impl Reclaimer {
             let (over, budget) = (over >> 20, budget >> 20);
             let swap = match (&self.writer, self.can_write()) {
                 (None, _) => "there is no swap tier: allow one with --swap DIR",
-                (_, true) => "the swap tier is full: raise --swap-size, or name another place with --swap",
+                (_, true) => "the swap tier is full: raise --swap-size or add a place with --swap",
                 (_, false) => "the swap tier takes no writes any more, see above",
             };
             self.shared.fatal(format!(
@@ -636,12 +636,14 @@ impl Reclaimer {
         for (proc, pid) in procs.iter().filter_map(|proc| Some((proc, proc.pid()?))) {
             let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
             all.extend(
-                kept::kept(&smaps, proc.closed.load(Relaxed)).into_iter().map(|(kind, bytes)| (bytes >> 20, kind, pid)),
+                unevictable::kept(&smaps, proc.closed.load(Relaxed))
+                    .into_iter()
+                    .map(|(kind, bytes)| (bytes >> 20, kind, pid)),
             );
         }
         all.retain(|&(mebibytes, ..)| mebibytes > 0);
         all.sort_by_key(|&(mebibytes, ..)| std::cmp::Reverse(mebibytes));
-        let of = |&(mebibytes, kind, pid): &(u64, kept::Kept, i32)| {
+        let of = |&(mebibytes, kind, pid): &(u64, unevictable::Kept, i32)| {
             format!("{mebibytes} MiB {kind} of {} ({pid})", procfs::comm(pid).unwrap_or_default())
         };
         let named: Vec<String> = all.iter().take(KEPT_NAMED).map(of).collect();

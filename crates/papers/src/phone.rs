@@ -7,7 +7,7 @@
 use crate::lab::{Watched, BEGINS};
 use memfit_codec::generate::Rng;
 use memfit_core::ProcId;
-use memfit_sim::{kind, Event, How};
+use memfit_sim::{kind, Access, Event};
 
 /// Names and KiB of data of the 16 applications, at a 36th of the phone's size.
 pub const APPS: [(&str, u64); 16] = [
@@ -170,25 +170,25 @@ impl Session<'_, '_> {
         }
         self.event(Event::Maps { proc, first: FILE, pages: file, kind: named("f=0.28") });
         for page in 0..data {
-            self.touch(app, DATA + page, How::Write);
+            self.touch(app, DATA + page, Access::Write);
         }
         for page in 0..file {
             self.event(Event::Computes { ns: self.phone.file_ns });
-            self.touch(app, FILE + page, How::File);
+            self.touch(app, FILE + page, Access::File);
         }
     }
 
     fn touches(&mut self, app: usize, turn: u64) {
         let (data, file) = self.phone.size(app);
         for page in (0..data).filter(|&page| self.phone.wanted(app, page, turn)).collect::<Vec<_>>() {
-            self.touch(app, DATA + page, if page % 4 == 0 { How::Write } else { How::Read });
+            self.touch(app, DATA + page, if page % 4 == 0 { Access::Write } else { Access::Read });
         }
         for page in (0..file).filter(|&page| self.phone.wanted(app, FILE + page, turn)).collect::<Vec<_>>() {
-            self.touch(app, FILE + page, How::File);
+            self.touch(app, FILE + page, Access::File);
         }
     }
 
-    fn touch(&mut self, app: usize, page: u64, how: How) {
+    fn touch(&mut self, app: usize, page: u64, how: Access) {
         let Some(Alive { proc, .. }) = self.alive[app] else { return };
         self.event(Event::Touches { proc, page, how });
         self.event(Event::Computes { ns: TOUCH_NS });

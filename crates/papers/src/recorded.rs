@@ -11,7 +11,7 @@ use crate::Paper;
 use memfit_codec::CodecId;
 use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
-use memfit_sim::{first_look, Batch, Event, EventSource, Recorded, Residents, Setup};
+use memfit_sim::{first_pass, Batch, Event, EventSource, Recorded, Residents, Setup};
 use memfit_trace::Reader;
 use std::collections::HashMap;
 use std::fs;
@@ -168,7 +168,7 @@ fn read(folder: &Path, path: &Path) -> Result<Recording, String> {
     let head = reader.head().clone();
     let (costs, device) = (crate::lab::costs(COSTS), crate::lab::device(DEVICE));
     let first =
-        first_look(reader, &costs, &device, SWAP_BYTES, None, &mut |_| {}).map_err(|error| error.to_string())?;
+        first_pass(reader, &costs, &device, SWAP_BYTES, None, &mut |_| {}).map_err(|error| error.to_string())?;
     if first.sampled.is_some() {
         return Err("it has the touches of a sample, and not all faults: record it without --record-access".into());
     }

@@ -40,7 +40,7 @@ impl Batch {
 
 /// Progress through a source.
 #[derive(Debug, Clone, Copy)]
-pub struct Far {
+pub struct Position {
     /// Events so far.
     pub events: u64,
     /// See [`EventSource::share`].

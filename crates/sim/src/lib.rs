@@ -23,13 +23,13 @@ mod workload;
 mod write;
 
 pub use contents::{kind, Content, ContentId, Contents};
-pub use event_source::{Batch, EventSource, Far, BATCH};
+pub use event_source::{Batch, EventSource, Position, BATCH};
 pub use fields::{Embedded, Problem, TableError};
 pub use machine::{BySource, Machine, Reached, Residents, Setup, Tally, Times};
-pub use measure::{first_look, footprint, First, Footprint};
-pub use recorded::{Noted, Recorded};
+pub use measure::{first_pass, footprint, FirstPass, Footprint};
+pub use recorded::{Recorded, RecordedContents};
 pub use replay::{replay, Replay, ReplayError};
 pub use sweep::{counts, sweep, threads, Outcome};
 pub use working_set::WorkingSet;
-pub use workload::{Event, How, Workload, UNKNOWN};
+pub use workload::{Access, Event, Workload, UNKNOWN};
 pub use write::Recorder;

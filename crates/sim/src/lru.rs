@@ -15,7 +15,7 @@ mod table;
 
 pub use distances::{Curve, Distances};
 
-use crate::event_source::{Batch, EventSource, Far};
+use crate::event_source::{Batch, EventSource, Position};
 use crate::replay::ReplayError;
 use crate::workload::Event;
 pub(crate) use table::Table;
@@ -197,13 +197,13 @@ impl Pages for Lru {
 ///
 /// # Errors
 /// If the source fails.
-pub fn lru(source: &mut dyn EventSource, progress: &mut dyn FnMut(Far)) -> Result<Curve, ReplayError> {
+pub fn lru(source: &mut dyn EventSource, progress: &mut dyn FnMut(Position)) -> Result<Curve, ReplayError> {
     let mut distances = Distances::new();
     let (mut batch, mut events) = (Batch::default(), 0);
     while source.fill(&mut batch)? {
         batch.events.iter().for_each(|event| distances.event(event));
         events += batch.events.len() as u64;
-        progress(Far { events, share: source.share() });
+        progress(Position { events, share: source.share() });
     }
     Ok(distances.curve())
 }
@@ -211,11 +211,11 @@ pub fn lru(source: &mut dyn EventSource, progress: &mut dyn FnMut(Far)) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::How;
+    use crate::workload::Access;
     use memfit_codec::generate::Rng;
 
     fn touch(proc: u32, page: u64) -> Event {
-        Event::Touches { proc, page, how: How::Read }
+        Event::Touches { proc, page, how: Access::Read }
     }
 
     /// A naive LRU as reference; the newest page is the last.

@@ -3,10 +3,10 @@
 use crate::contents::Contents;
 use crate::cost::CostTable;
 use crate::device::Device;
-use crate::event_source::{Batch, EventSource, Far};
+use crate::event_source::{Batch, EventSource, Position};
 use crate::hash::NumberMap;
 use crate::machine::{Machine, Residents, Setup};
-use crate::recorded::{Noted, Recorded};
+use crate::recorded::{Recorded, RecordedContents};
 use crate::replay::ReplayError;
 use crate::workload::Event;
 use memfit_core::sample::Sampled;
@@ -82,19 +82,19 @@ impl Footprint {
 ///
 /// # Errors
 /// If the source fails.
-pub fn footprint(source: &mut dyn EventSource, progress: &mut dyn FnMut(Far)) -> Result<Footprint, ReplayError> {
+pub fn footprint(source: &mut dyn EventSource, progress: &mut dyn FnMut(Position)) -> Result<Footprint, ReplayError> {
     let mut footprint = Footprint::default();
     let mut batch = Batch::default();
     while source.fill(&mut batch)? {
         batch.events.iter().for_each(|event| footprint.see(event));
-        progress(Far { events: footprint.events(), share: source.share() });
+        progress(Position { events: footprint.events(), share: source.share() });
     }
     Ok(footprint)
 }
 
 /// Result of a first pass over a recording.
 #[derive(Debug, Clone)]
-pub struct First {
+pub struct FirstPass {
     /// Most managed pages that its programs had at once.
     pub footprint: u64,
     /// Events of the workload, without those of computing time.
@@ -109,7 +109,7 @@ pub struct First {
     /// The pages that the run samples, by the last note.
     pub sampled: Option<Sampled>,
     /// Recorded contents.
-    pub noted: Noted,
+    pub noted: RecordedContents,
     /// A message about how the recording ended, if there is one.
     pub end: Option<String>,
 }
@@ -119,14 +119,14 @@ pub struct First {
 ///
 /// # Errors
 /// If the recording cannot be replayed.
-pub fn first_look<R: Read + Send>(
+pub fn first_pass<R: Read + Send>(
     reader: Reader<R>,
     costs: &Arc<CostTable>,
     device: &Arc<Device>,
     swap_bytes: u64,
     length: Option<u64>,
-    progress: &mut dyn FnMut(Far),
-) -> Result<First, ReplayError> {
+    progress: &mut dyn FnMut(Position),
+) -> Result<FirstPass, ReplayError> {
     let tunables = reader.head().tunables().map_err(ReplayError::Head)?;
     let budget = reader.head().budget_bytes;
     let mut recorded = Recorded::new(reader, 0.0)?.of_length(length);
@@ -145,7 +145,7 @@ pub fn first_look<R: Read + Send>(
     while recorded.fill(&mut batch)? {
         machine.batch(&batch);
         batch.events.iter().for_each(|event| footprint.see(event));
-        progress(Far { events: footprint.events(), share: recorded.share() });
+        progress(Position { events: footprint.events(), share: recorded.share() });
     }
     let run_ns = recorded.run_ns();
     let (calls, end) = (recorded.calls(), recorded.end());
@@ -156,5 +156,5 @@ pub fn first_look<R: Read + Send>(
     };
     let (footprint, events) = (footprint.pages(), footprint.events());
     let (sampled, noted) = (recorded.sampled(), recorded.noted().clone());
-    Ok(First { footprint, events, computing, calls, run_ns, sampled, noted, end })
+    Ok(FirstPass { footprint, events, computing, calls, run_ns, sampled, noted, end })
 }

@@ -14,7 +14,7 @@ use crate::contents::{Content, ContentId, Contents};
 use crate::event_source::{Batch, EventSource, BATCH};
 use crate::hash::{NumberMap, NumberSet};
 use crate::replay::{begins, ReplayError};
-use crate::workload::{Event, How, UNKNOWN};
+use crate::workload::{Access, Event, UNKNOWN};
 use memfit_codec::CodecId;
 use memfit_core::sample::{mix, Sampled, REGION_PAGES};
 use memfit_core::trace::{Contents as Held, Damaged, Decoder, Item, Note, Whose};
@@ -33,7 +33,7 @@ const KEPT: usize = 4096;
 
 /// An evicted page whose content is not known yet.
 #[derive(Debug, Clone, Copy)]
-struct Left {
+struct AwaitingContent {
     proc: u32,
     page: u64,
     /// Number of its event, counted from the start.
@@ -45,7 +45,7 @@ struct Left {
 
 /// Contents in the recording, as far as it was read.
 #[derive(Debug, Clone, Default)]
-pub struct Noted {
+pub struct RecordedContents {
     /// Pages whose content was recorded.
     pub pages: u64,
     /// Bit mask of the codecs that were tried.
@@ -56,7 +56,7 @@ pub struct Noted {
     kept: Vec<Content>,
 }
 
-impl Noted {
+impl RecordedContents {
     fn see(&mut self, held: &Held) {
         self.pages += 1;
         self.codecs |= held.tried().fold(0, |bits, (codec, _)| bits | 1 << codec);
@@ -95,7 +95,7 @@ pub struct Recorded<R> {
     /// Number of events handed out.
     gone: u64,
     /// Evicted pages of unknown content, by object.
-    left: NumberMap<u32, Left>,
+    left: NumberMap<u32, AwaitingContent>,
     /// The same in the order of their events; skips entries whose content is known by now.
     waiting: VecDeque<(u64, u32)>,
     faults: NumberSet<(u32, u64)>,
@@ -105,7 +105,7 @@ pub struct Recorded<R> {
     found: NumberMap<(u32, u64), ContentId>,
     /// Content found last of sampled pages, by process and page.
     seen: NumberMap<(u32, u64), ContentId>,
-    noted: Noted,
+    noted: RecordedContents,
     /// Share of the run's time in which its programs computed, in 1024ths.
     computing: u64,
     at_ns: u64,
@@ -147,7 +147,7 @@ impl<R: Read> Recorded<R> {
             mapped: NumberMap::default(),
             found: NumberMap::default(),
             seen: NumberMap::default(),
-            noted: Noted::default(),
+            noted: RecordedContents::default(),
             computing: (computing.clamp(0.0, 1.0) * 1024.0) as u64,
             at_ns: 0,
             tick: None,
@@ -183,7 +183,7 @@ impl<R: Read> Recorded<R> {
     }
 
     /// Contents in the recording, as far as it was read.
-    pub fn noted(&self) -> &Noted {
+    pub fn noted(&self) -> &RecordedContents {
         &self.noted
     }
 
@@ -323,7 +323,7 @@ impl<R: Read> Recorded<R> {
                     }
                 }
                 let (proc, page) = (proc.0, page.0);
-                let how = if filled == Filled::Read { How::File } else { How::Read };
+                let how = if filled == Filled::Read { Access::File } else { Access::Read };
                 let asked_for = self.faults.remove(&(proc, page));
                 let was_there = filled == Filled::Exists && matches!(entry, Entry::Filling(_));
                 if !self.tells(Page(page)) {
@@ -383,7 +383,7 @@ impl<R: Read> Recorded<R> {
                     if let Entry::Out(object) = self.core.entry(proc, Page(page)) {
                         let event = self.gone + self.events.len() as u64;
                         let call = self.core.number();
-                        self.left.insert(object, Left { proc: proc.0, page, event, call, entropy: None });
+                        self.left.insert(object, AwaitingContent { proc: proc.0, page, event, call, entropy: None });
                         self.waiting.push_back((event, object));
                         // `ready` hands the event out when its content is known.
                         let file = answer.file >> i & 1 == 1;
@@ -413,7 +413,7 @@ impl<R: Read> Recorded<R> {
         self.learn(left, content);
     }
 
-    fn learn(&mut self, left: Left, content: ContentId) {
+    fn learn(&mut self, left: AwaitingContent, content: ContentId) {
         self.found.insert((left.proc, left.page / REGION), content);
         if self.only.is_some() {
             self.seen.insert((left.proc, left.page), content);
@@ -441,7 +441,7 @@ impl<R: Read> Recorded<R> {
                 // The page may have come back and left again since the content was read.
                 let Entry::Out(object) = self.core.entry(proc, page) else { return };
                 let looked = self.core.number().saturating_sub(calls);
-                let same = |left: &Left| (left.proc, left.page) == (proc.0, page.0) && left.call <= looked;
+                let same = |left: &AwaitingContent| (left.proc, left.page) == (proc.0, page.0) && left.call <= looked;
                 if self.left.get(&object).is_some_and(same) {
                     if let Some(left) = self.left.remove(&object) {
                         self.learn(left, name);

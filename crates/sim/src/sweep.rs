@@ -1,7 +1,7 @@
 //! Several machines that get the same events.
 
 use crate::contents::Contents;
-use crate::event_source::{Batch, EventSource, Far};
+use crate::event_source::{Batch, EventSource, Position};
 use crate::machine::{Machine, Reached, Setup, Tally, Times};
 use crate::price::{price, Codings, Counts, FaultCounts};
 use crate::replay::ReplayError;
@@ -108,7 +108,7 @@ pub fn sweep(
     source: &mut dyn EventSource,
     setups: &[Setup],
     threads: usize,
-    progress: &mut dyn FnMut(Far),
+    progress: &mut dyn FnMut(Position),
 ) -> Result<Vec<Outcome>, ReplayError> {
     let threads = threads.clamp(1, setups.len().max(1));
     thread::scope(|scope| {
@@ -140,7 +140,7 @@ pub fn sweep(
                 // The thread has panicked; the join below passes the panic on.
                 break Ok(());
             }
-            progress(Far { events, share: source.share() });
+            progress(Position { events, share: source.share() });
         };
         drop(inputs);
         let mut parts: Vec<_> = handles

@@ -153,10 +153,10 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::How;
+    use crate::workload::Access;
 
     fn touch(page: u64) -> Event {
-        Event::Touches { proc: 1, page, how: How::Read }
+        Event::Touches { proc: 1, page, how: Access::Read }
     }
 
     fn seen(events: impl IntoIterator<Item = Event>) -> WorkingSet {

@@ -7,7 +7,7 @@ pub const UNKNOWN: u16 = u16::MAX;
 
 /// How a page is touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum Access {
     /// Read.
     Read,
     /// Written: from now on the page holds another content of its kind.
@@ -68,7 +68,7 @@ pub enum Event {
         /// The page.
         page: u64,
         /// Kind of the touch.
-        how: How,
+        how: Access,
     },
     /// A page comes in without a touch: the recorded run brought it in beside a faulting page.
     Brought {

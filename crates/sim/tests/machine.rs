@@ -2,7 +2,7 @@
 
 use memfit_core::scheme::{Scheme, PRESETS};
 use memfit_sim::{
-    cost::CostTable, device::Device, kind, replay, Batch, Contents, Event, EventSource, How, Machine, Recorded,
+    cost::CostTable, device::Device, kind, replay, Access, Batch, Contents, Event, EventSource, Machine, Recorded,
     Recorder, Residents, Setup,
 };
 use memfit_trace::Reader;
@@ -63,10 +63,10 @@ fn churn(machine: &mut Machine, events: u64, seed: u64, check: bool) {
                 next += 1;
             }
             3 if child.is_some() => machine.event(Event::Ends { proc: child.take().unwrap() }),
-            4..=200 => machine.event(Event::Touches { proc, page: (1 << 20) + random.below(500), how: How::File }),
+            4..=200 => machine.event(Event::Touches { proc, page: (1 << 20) + random.below(500), how: Access::File }),
             n => {
                 let page = random.below(5000);
-                let how = if n % 3 == 0 { How::Write } else { How::Read };
+                let how = if n % 3 == 0 { Access::Write } else { Access::Read };
                 machine.event(Event::Touches { proc, page, how });
             }
         }

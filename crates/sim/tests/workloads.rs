@@ -3,7 +3,7 @@
 
 use memfit_codec::generate::GENERATORS;
 use memfit_sim::generate::{Param, Spec, Unit, WorkloadEntry, WORKLOADS};
-use memfit_sim::{Event, How};
+use memfit_sim::{Access, Event};
 use std::collections::HashMap;
 
 fn spec(text: &str) -> Spec {
@@ -83,7 +83,7 @@ fn check(text: &str) -> Seen {
             Event::Touches { proc, page, how } => {
                 let page = of(&mut processes, proc).get_mut(page as usize).filter(|page| **page & 1 > 0);
                 let page = page.unwrap_or_else(|| panic!("{text}: {event:?} is not mapped"));
-                let used = if how == How::File { 2 | 4 } else { 2 };
+                let used = if how == Access::File { 2 | 4 } else { 2 };
                 if *page & 2 == 0 {
                     *page |= used;
                     held += 1;

@@ -10,8 +10,8 @@
 //!    fill pages of the range, and a fill replaces a guard.
 
 use crate::exec::returned;
+use crate::reservation::up_to_unused;
 use crate::sys::{self, syscall, Iovec, PAGE};
-use crate::unused::up_to_unused;
 use crate::{fills, fork};
 
 const DONTNEED: i32 = 4;

@@ -38,9 +38,9 @@ static SAID_HELLO: AtomicUsize = AtomicUsize::new(0);
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 const NONE: usize = usize::MAX;
 /// Polls for the hello, which comes in under a millisecond.
-const HELLO_LOOKS: u32 = 100_000;
+const HELLO_POLLS: u32 = 100_000;
 /// The process is detached: it has no stub thread any more, and its fork children get none.
-static LEFT: AtomicBool = AtomicBool::new(false);
+static DETACHED: AtomicBool = AtomicBool::new(false);
 /// A thread already waits for the end of the stub thread, and will unmap its stack.
 static AWAITED: AtomicBool = AtomicBool::new(false);
 const IDLE: u32 = 0;
@@ -116,7 +116,7 @@ impl Start {
 /// Greets the pager, or makes the stub thread at once. False if neither is possible: the process
 /// then runs unmanaged or, if it is an announced fork child, must not run.
 pub fn start(forked: bool, token: u64) -> bool {
-    if !is_known() || LEFT.load(Relaxed) {
+    if !is_known() || DETACHED.load(Relaxed) {
         return false;
     }
     let Some(stack) = sys::map_private(&STACK, STACK_BYTES) else { return false };
@@ -182,7 +182,7 @@ pub fn is_paged() -> bool {
 
 /// The process was detached for one call only, and may be paged again.
 pub fn start_again() {
-    LEFT.store(false, Release);
+    DETACHED.store(false, Release);
     AWAITED.store(false, Release);
     start(false, 0);
 }
@@ -194,7 +194,7 @@ fn thread() -> Option<usize> {
     if PROCESS.load(Relaxed) != unsafe { syscall!(sys::GETPID) } as usize {
         return None;
     }
-    for _ in 0..HELLO_LOOKS {
+    for _ in 0..HELLO_POLLS {
         match THREAD.load(Acquire) {
             // SAFETY: lets others run.
             0 => unsafe { syscall!(sys::SCHED_YIELD) },
@@ -258,13 +258,13 @@ fn await_end(thread: usize) {
 /// thread, if there is one, has ended. False if the pager does not know the process or sees no
 /// need. Signals must be blocked: it must not run in a signal handler.
 pub fn detach(why: u32) -> bool {
-    if thread().is_none() && !greeting::is_alone() {
+    if thread().is_none() && !greeting::has_greeted() {
         return false;
     }
     if ask(DETACH, why) != BYE {
         return false;
     }
-    LEFT.store(true, Release);
+    DETACHED.store(true, Release);
     // The stub thread may have been made meanwhile, and be about to end.
     let thread = SAID_HELLO.load(Acquire);
     if thread == 0 {
@@ -404,7 +404,7 @@ fn serve(socket: i32) -> ! {
         match command.kind {
             BYE => end_detached(quiet),
             QUIET => {
-                quiet = quiet || fork::hush();
+                quiet = quiet || fork::stop_announcing();
                 answer_quiet(socket, quiet);
             }
             LEND => {
@@ -467,7 +467,7 @@ fn serve(socket: i32) -> ! {
 fn end_detached(quiet: bool) -> ! {
     lock::keep(0, 0);
     BEACON.store(0, Relaxed);
-    LEFT.store(true, Release);
+    DETACHED.store(true, Release);
     if quiet {
         fork::unlock();
     }

@@ -17,7 +17,7 @@ pub const LONG: usize = 1 << 20;
 
 /// A call is about to fill `bytes`.
 pub fn begin(bytes: usize) {
-    if bytes >= LONG && greeting::is_alone() {
+    if bytes >= LONG && greeting::has_greeted() {
         agent::make_now();
     }
 }

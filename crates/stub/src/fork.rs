@@ -10,7 +10,7 @@ use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE};
 use crate::{access, agent};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use memfit_wire::{Ring, DOORBELL_PAGES, FORK_BEGINS, FORK_ENDED, GIVE, KEEP};
+use memfit_wire::{Ring, DOORBELL_PAGES, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
 
 /// Held by a thread that forks, from before the fork until after it in parent and child, and by the
 /// stub thread while the process becomes a paged one. 0: free, 1: held, 2: held with waiters.
@@ -70,7 +70,7 @@ pub fn announce(ring: &'static Ring, doorbell: usize) {
 }
 
 /// Announce no more forks, and keep forks out until [`unlock`]. False if a fork is under way.
-pub fn hush() -> bool {
+pub fn stop_announcing() -> bool {
     if LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         return false;
     }
@@ -250,7 +250,7 @@ pub fn advised(start: usize, bytes: usize, advice: i32) {
     if let Some(ring) = ring() {
         ring.fork.start.store(start as u64, Relaxed);
         ring.fork.end.store((start + bytes.next_multiple_of(PAGE)) as u64, Relaxed);
-        knock(ring, if advice == DONTFORK { KEEP } else { GIVE });
+        knock(ring, if advice == DONTFORK { NOTICE_DONTFORK } else { NOTICE_DOFORK });
     }
     unlock();
     set_mask(mask);

@@ -56,13 +56,13 @@ pub fn is_forked() -> bool {
 /// The program has added a filter that lets the stub thread be made and do its work.
 pub fn add_filter() {
     FILTERS.fetch_add(1, Relaxed);
-    if is_alone() {
+    if has_greeted() {
         say(&Start::here(), AGAIN);
     }
 }
 
 /// Whether the calling process (not a vfork child of it) has greeted and has no stub thread.
-pub fn is_alone() -> bool {
+pub fn has_greeted() -> bool {
     // SAFETY: asks for a number.
     PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize && !agent::is_there()
 }

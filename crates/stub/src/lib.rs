@@ -25,11 +25,11 @@ mod greeting;
 mod lock;
 mod map;
 mod own_uffd;
+mod reservation;
 mod seccomp;
 mod socket;
 mod sys;
 mod take;
-mod unused;
 
 use core::arch::global_asm;
 

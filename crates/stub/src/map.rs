@@ -8,9 +8,9 @@
 use crate::access::{changing_if, replaces};
 use crate::exec::returned;
 use crate::fills;
+use crate::reservation;
 use crate::socket;
 use crate::sys::{self, syscall, PAGE};
-use crate::unused;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use memfit_wire::{FromStub, FILE, STAY};
 
@@ -220,7 +220,7 @@ unsafe extern "C" fn mremap(at: usize, bytes: usize, new_bytes: usize, flags: i3
         return unsafe { returned(-12) as usize };
     }
     // SAFETY: forwards what the caller answers for.
-    match unsafe { unused::remap(at, bytes, new_bytes, flags, to) } {
+    match unsafe { reservation::remap(at, bytes, new_bytes, flags, to) } {
         // SAFETY: sets errno.
         error @ ..0 => unsafe { returned(error) as usize },
         at => at as usize,

@@ -255,11 +255,11 @@ unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
         detach::ask(FILTERED);
     } else if !all_threads {
         // If there is no stub thread yet, it would be made under this filter.
-        if greeting::is_alone() && !(works && starts) {
+        if greeting::has_greeted() && !(works && starts) {
             agent::make_now();
         }
         confine::begin();
-    } else if greeting::is_alone() && !starts {
+    } else if greeting::has_greeted() && !starts {
         detach::ask(FILTERED);
     }
     works && starts

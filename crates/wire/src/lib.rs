@@ -228,9 +228,9 @@ pub const FORK_BEGINS: u32 = 1;
 /// [`ForkDoorbell::what`]: the fork has ended in the parent.
 pub const FORK_ENDED: u32 = 2;
 /// [`ForkDoorbell::what`]: the program called MADV_DONTFORK on a range.
-pub const KEEP: u32 = 3;
+pub const NOTICE_DONTFORK: u32 = 3;
 /// [`ForkDoorbell::what`]: the program called MADV_DOFORK on a range.
-pub const GIVE: u32 = 4;
+pub const NOTICE_DOFORK: u32 = 4;
 
 /// A notice about forks from a thread of the program, where the kernel reports no forks to the
 /// pager. The thread writes the notice, then reads an absent doorbell page. That fault makes the
@@ -240,7 +240,7 @@ pub const GIVE: u32 = 4;
 #[allow(missing_docs)]
 pub struct ForkDoorbell {
     pub what: AtomicU32,
-    /// [`KEEP`], [`GIVE`]: the range, `end` exclusive.
+    /// [`NOTICE_DONTFORK`], [`NOTICE_DOFORK`]: the range, `end` exclusive.
     pub start: AtomicU64,
     pub end: AtomicU64,
     /// Answer to [`FORK_BEGINS`].

@@ -6,7 +6,7 @@ use crate::errors::Failure;
 use crate::sim::contents::unknown;
 use crate::sim::curve::{between, find};
 use crate::sim::progress::{Part, Progress};
-use crate::sim::source::{failed, open, Known, Source};
+use crate::sim::source::{failed, open, KnownWorkload, Source};
 use crate::sim::table::Row;
 use crate::sim::{BUDGET_MIN, CLOSER_ROUNDS, CLOSER_STEPS, CURVE_STEPS, SWAP_BYTES};
 use memfit_core::budget::Sizes;
@@ -53,7 +53,7 @@ pub enum Basis {
 /// A workload.
 pub struct Subject {
     /// Results of the first look.
-    pub known: Known,
+    pub known: KnownWorkload,
     /// What is known of its touches.
     pub basis: Basis,
     /// How it uses its pages.
@@ -80,7 +80,7 @@ impl Subject {
     /// When there is no such workload, or its recording tells nothing.
     pub fn look(name: &str, options: &Options<'_>) -> Result<Subject, Failure> {
         let progress = Progress::new(options.simulated.quiet);
-        let known = Known::look(name, &options.costs, &options.device, SWAP_BYTES, true, &progress)?;
+        let known = KnownWorkload::look(name, &options.costs, &options.device, SWAP_BYTES, true, &progress)?;
         progress.end();
         if let (0, Source::Recording(path)) = (known.footprint, &known.source) {
             return Err(Failure::here(format!(

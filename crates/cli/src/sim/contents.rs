@@ -1,12 +1,12 @@
 //! Compressed sizes that a recording does not have.
 
-use super::{Called, Known, Of};
+use super::{KnownWorkload, NamedSetup, RecordingInfo};
 use memfit_codec::{by_name, Aim, CodecId};
 use memfit_core::scheme::{AdmissionKind, Scheme};
 
 /// Codecs that a scheme uses and whose sizes this recording does not have.
-pub fn unknown(of: &Of, scheme: &Scheme) -> Vec<&'static str> {
-    if scheme.admission.kind == AdmissionKind::Nothing {
+pub fn unknown(of: &RecordingInfo, scheme: &Scheme) -> Vec<&'static str> {
+    if scheme.admission.kind == AdmissionKind::None {
         return Vec::new();
     }
     let kind = scheme.codec.kind;
@@ -22,7 +22,7 @@ pub fn unknown(of: &Of, scheme: &Scheme) -> Vec<&'static str> {
 }
 
 /// The message about missing sizes, for all schemes.
-pub(super) fn missing(known: &Known, called: &[Called]) -> Option<String> {
+pub(super) fn missing(known: &KnownWorkload, called: &[NamedSetup]) -> Option<String> {
     let of = known.recorded.as_ref()?;
     let schemes = called.iter().filter(|called| !called.lru).map(|called| &called.setup.scheme);
     let mut missing: Vec<&str> = Vec::new();

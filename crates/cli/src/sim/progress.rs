@@ -2,7 +2,7 @@
 
 use crate::top::units::{age, count};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use memfit_sim::Far;
+use memfit_sim::Position;
 use std::cell::Cell;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ impl Work {
 }
 
 /// Events of a part that are done when its source has come so far.
-fn reached(part: Part, far: Far) -> u64 {
+fn reached(part: Part, far: Position) -> u64 {
     let share = far.share.unwrap_or(far.events as f64 / part.events.max(1) as f64);
     (share.min(1.0) * part.events() as f64) as u64
 }
@@ -79,7 +79,7 @@ impl Progress {
     }
 
     /// Shows the first look at a workload, before its simulation.
-    pub fn looks(&self, name: &str, far: Far) {
+    pub fn looks(&self, name: &str, far: Position) {
         if self.is_due() {
             let share = far.share.map_or_else(String::new, |share| format!(", {:.0} %", share * 100.0));
             self.bar.set_prefix(short(name));
@@ -107,7 +107,7 @@ impl Progress {
     }
 
     /// Shows how far the current part is.
-    pub fn show(&self, name: &str, part: Part, far: Far) {
+    pub fn show(&self, name: &str, part: Part, far: Position) {
         if self.is_due() {
             let (planned, done) = (self.planned.get(), self.done.get());
             self.bar.set_prefix(short(name));
@@ -165,10 +165,14 @@ mod tests {
     #[test]
     fn a_part_is_as_far_as_its_events() {
         let part = Part { simulations: 8, events: 1000, at_once: false };
-        assert_eq!(reached(part, Far { events: 250, share: None }), 2000);
-        assert_eq!(reached(part, Far { events: 1100, share: None }), 8000, "no more than it has");
-        assert_eq!(reached(part, Far { events: 7, share: Some(0.5) }), 4000, "a recording knows how far it was read");
-        assert_eq!(reached(Part { at_once: true, ..part }, Far { events: 250, share: None }), 250);
+        assert_eq!(reached(part, Position { events: 250, share: None }), 2000);
+        assert_eq!(reached(part, Position { events: 1100, share: None }), 8000, "no more than it has");
+        assert_eq!(
+            reached(part, Position { events: 7, share: Some(0.5) }),
+            4000,
+            "a recording knows how far it was read"
+        );
+        assert_eq!(reached(Part { at_once: true, ..part }, Position { events: 250, share: None }), 250);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::generate::{find, Spec, WORKLOADS};
-use memfit_sim::{first_look, footprint, EventSource, Noted, Recorded, ReplayError};
+use memfit_sim::{first_pass, footprint, EventSource, Recorded, RecordedContents, ReplayError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub enum Source {
 }
 
 /// What is known of a recording.
-pub struct Of {
+pub struct RecordingInfo {
     /// The command that was recorded.
     pub command: Vec<String>,
     /// Its scheme.
@@ -32,16 +32,16 @@ pub struct Of {
     /// How its touches were sampled, and the sampled share of its pages.
     pub sampled: Option<(Sampled, f64)>,
     /// The recorded contents.
-    pub noted: Noted,
+    pub noted: RecordedContents,
     /// The recording ends early.
     pub cut: bool,
 }
 
 /// The sample to which a replay is limited, and the recorded contents.
-pub type Sample<'a> = (Sampled, &'a Noted);
+pub type Sample<'a> = (Sampled, &'a RecordedContents);
 
 /// What is known of a workload before its simulation.
-pub struct Known {
+pub struct KnownWorkload {
     /// Its name on the command line.
     pub name: String,
     /// Where its events come from.
@@ -51,7 +51,7 @@ pub struct Known {
     /// Number of its events, exact or estimated; 0: not determined.
     pub events: u64,
     /// For a recorded workload.
-    pub recorded: Option<Of>,
+    pub recorded: Option<RecordingInfo>,
 }
 
 /// Opens the workload at its beginning.
@@ -81,7 +81,7 @@ pub fn failed(path: &str, error: &ReplayError) -> Failure {
     Failure::here(format!("{path}: {error}"))
 }
 
-impl Known {
+impl KnownWorkload {
     /// Examines a named workload. `size`: determine what a generated one needs, which takes a run
     /// of it.
     ///
@@ -94,7 +94,7 @@ impl Known {
         swap_bytes: u64,
         size: bool,
         progress: &Progress,
-    ) -> Result<Known, Failure> {
+    ) -> Result<KnownWorkload, Failure> {
         let made = find(name.split(':').next().unwrap_or(name)).is_some();
         if !Path::new(name).exists() && made {
             let source = Source::Generator(name.to_owned());
@@ -102,7 +102,7 @@ impl Known {
                 true => needs(name, &source, None, progress)?,
                 false => (0, 0),
             };
-            return Ok(Known { name: name.to_owned(), source, footprint, events, recorded: None });
+            return Ok(KnownWorkload { name: name.to_owned(), source, footprint, events, recorded: None });
         }
         if let Err(error) = std::fs::metadata(name) {
             let names = WORKLOADS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
@@ -115,7 +115,7 @@ impl Known {
         let head = recording.head().clone();
         let length = crate::trace::length(Path::new(name));
         let looks = &mut |far| progress.looks(name, far);
-        let first = first_look(recording, costs, device, swap_bytes, length, looks);
+        let first = first_pass(recording, costs, device, swap_bytes, length, looks);
         let first = first.map_err(|error| failed(name, &error))?;
         if let Some(end) = &first.end {
             progress.say(&format!("memfit: {name}: {end}"));
@@ -129,7 +129,7 @@ impl Known {
             }
             None => None,
         };
-        let recorded = Some(Of {
+        let recorded = Some(RecordingInfo {
             command: head.command,
             scheme: tunables.scheme,
             budget: head.budget_bytes,
@@ -138,7 +138,7 @@ impl Known {
             noted: first.noted,
             cut: first.end.is_some(),
         });
-        Ok(Known { name: name.to_owned(), source, footprint: first.footprint, events: first.events, recorded })
+        Ok(KnownWorkload { name: name.to_owned(), source, footprint: first.footprint, events: first.events, recorded })
     }
 }
 

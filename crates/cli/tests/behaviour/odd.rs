@@ -64,7 +64,7 @@ fn a_process_of_one_thread() {
     same(&bench, "./program first", FORKS);
     let Some(plain) = plainly(&bench, "./program last") else { return };
     let (mut managed, stats) = bench.managed("./program last", BUDGET);
-    let told = "not paged any more, but counted: process ";
+    let told = "no longer paged, still counted: process ";
     assert!(managed.err.contains(told) && managed.err.contains("one thread"), "{}: {:#}", managed.err, stats.json);
     managed.err.clear();
     // All of its memory is brought back.

@@ -14,7 +14,7 @@ const BUDGET: u64 = 32 << 20;
 const WITHOUT_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
 /// Evict the oldest pages, whatever they are: the default policy may find it better to keep a part
 /// of them, and with it a cold stack.
-const OLDEST_FIRST: [&str; 2] = ["--set", "reclaim=second-chance"];
+const OLDEST_FIRST: [&str; 2] = ["--set", "reclaim=fifo"];
 const MARKED: &str = "8 of 8 mutexes marked\n";
 const JOINED: &str = "8 of 8 threads joined\n";
 

@@ -98,8 +98,7 @@ fn compare(bench: &Bench, plain: &Ran, around: Command, line: &str, fate: Fate) 
         Fate::Left(why) => {
             // How many depends on who gets the CPUs before the program is detached.
             assert!(evicted > 0, "{context}");
-            let told =
-                ran.err.starts_with("memfit: not paged any more, but counted: process ") && ran.err.contains(why);
+            let told = ran.err.starts_with("memfit: no longer paged, still counted: process ") && ran.err.contains(why);
             assert!(told && ran.err.lines().count() == 1, "{context}");
             assert!(peak > 50 << 20, "counted: {context}");
         }

@@ -109,7 +109,7 @@ fn clean_pages_are_not_written_again() {
 /// Pages that came back are evicted first again, from the program and from the pool.
 const BIMODAL: [&str; 2] = ["reclaim=bimodal", "replacement=bimodal"];
 /// The page that was used last is evicted last.
-const OLDEST: [&str; 2] = ["reclaim=second-chance", "replacement=oldest"];
+const OLDEST: [&str; 2] = ["reclaim=fifo", "replacement=fifo"];
 
 #[test]
 fn compressed_clean_pages_are_not_written_again() {

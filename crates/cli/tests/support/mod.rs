@@ -29,7 +29,7 @@ use std::time::Duration;
 pub const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 /// The message about a program that waits for memory for ten seconds. On an emulated machine it is
 /// no sign of anything.
-const STALLED: &str = "programs wait for memory for seconds: ";
+const STALLED: &str = "page faults wait for memory for more than 10 s: ";
 /// Smallest budget that memfit takes.
 const BUDGET_MIN: u64 = 16 << 20;
 /// What a run must show besides the right output.

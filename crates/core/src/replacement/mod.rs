@@ -102,10 +102,10 @@ pub struct ReplacementEntry {
 /// All replacement modes.
 pub static REPLACEMENTS: &[ReplacementEntry] = &[
     ReplacementEntry {
-        name: "oldest",
+        name: "fifo",
         help: "single pages, those first that were stored first",
         pools: SINGLE,
-        make: |_| ReplacementMode::Queue(ReclaimKind::SecondChance),
+        make: |_| ReplacementMode::Queue(ReclaimKind::Fifo),
     },
     ReplacementEntry {
         name: "bimodal",

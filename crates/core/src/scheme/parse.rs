@@ -5,6 +5,10 @@ use super::rules::RULES;
 use super::{allowed_range, kind_key, numbers_of, sections, Axis, Number, Scheme, AXES, NUMBERS};
 use toml::de::{DeTable, DeValue};
 
+/// Names of choices of earlier versions: section, old name, new name.
+const RENAMED: [(&str, &str, &str); 3] =
+    [("admission", "nothing", "none"), ("reclaim", "second-chance", "fifo"), ("replacement", "oldest", "fifo")];
+
 /// A value as the user gave it.
 pub(super) enum Value {
     Integer(i128),
@@ -26,12 +30,13 @@ impl Value {
 }
 
 /// A scheme under construction, and where each key was set.
-pub(super) struct Builder {
+pub(super) struct Builder<'a> {
     pub scheme: Scheme,
     pub origins: Vec<(String, Origin)>,
+    pub notes: &'a mut Vec<String>,
 }
 
-impl Builder {
+impl Builder<'_> {
     pub(super) fn table(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) -> Result<(), SchemeError> {
         let mut entries: Vec<_> = table.iter().collect();
         // The TOML parser sorts a table by name; the first error in the file must be reported.
@@ -66,6 +71,7 @@ impl Builder {
         if let Some(number) = NUMBERS.iter().find(|number| number.key == key) {
             (number.set)(&mut self.scheme, number_from(number, &value)?);
         } else if let Some(axis) = AXES.iter().find(|axis| [axis.name, &kind_key(axis)].contains(&key)) {
+            let value = self.newest_name(axis, value);
             (axis.set)(&mut self.scheme, choice_from(axis, value)?);
         } else if key == "name" {
             self.scheme.name = text_from(key, "a string", value)?;
@@ -78,6 +84,17 @@ impl Builder {
             return Err(Problem::UnknownKey { key: key.to_owned(), allowed: siblings(key) });
         }
         Ok(())
+    }
+
+    /// The value, with the name that the choice has now.
+    fn newest_name(&mut self, axis: &Axis, value: Value) -> Value {
+        let (Value::Text(name) | Value::Raw(name)) = &value else { return value };
+        let Some((_, old, new)) = RENAMED.iter().find(|(section, old, _)| *section == axis.name && old == name) else {
+            return value;
+        };
+        self.notes
+            .push(format!("{}: `{old}` is called `{new}` now; the old name goes with the next version", axis.name));
+        Value::Text((*new).to_owned())
     }
 
     pub(super) fn finish(self) -> Result<Scheme, SchemeError> {

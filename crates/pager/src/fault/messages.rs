@@ -209,7 +209,7 @@ impl Server {
             }
             Step::Unclear(at) => {
                 let why = format!(
-                    "several threads moved memory to and from {at:#x} at once, and what came last is not known"
+                    "several threads moved memory to and from {at:#x} at once, and the order cannot be determined"
                 );
                 return Err(Broken(why).into());
             }

@@ -8,7 +8,7 @@
 
 use super::stream::{named, part, process, shuffle, workload, Mix, StreamRegion};
 use super::{choice, count, param, percent, scale, touch_ns, Param, Unit, Values, SEED};
-use crate::workload::{Event, How, Workload};
+use crate::workload::{Access, Event, Workload};
 use memfit_codec::generate::Rng;
 use memfit_core::sample::mix;
 use std::sync::Arc;
@@ -187,10 +187,10 @@ fn touches(setup: Arc<Setup>, app: usize, places: Places, turn: u64) -> impl Ite
     let Places { anon, code, .. } = places;
     let code_setup = setup.clone();
     let data = (0..anon.pages).filter(move |&page| setup.wanted(app, page, turn));
-    let data = data.map(move |page| anon.touch(page, if page % WRITTEN == 0 { How::Write } else { How::Read }));
+    let data = data.map(move |page| anon.touch(page, if page % WRITTEN == 0 { Access::Write } else { Access::Read }));
     // The code has its own hot blocks.
     let read = (0..code.pages).filter(move |&page| code_setup.wanted(app, page + (1 << 30), turn));
-    data.chain(read.map(move |page| code.touch(page, How::File)))
+    data.chain(read.map(move |page| code.touch(page, Access::File)))
 }
 
 /// Touches random blocks of the code and meanwhile a part of the media in order; nothing if there
@@ -203,8 +203,8 @@ fn wanders(places: Places, turn: u64, mut rng: Rng) -> impl Iterator<Item = Even
     (0..uses).flat_map(move |i| {
         let first = rng.below(blocks) * BLOCK;
         let seen = from + i * (end - from) / uses..from + (i + 1) * (end - from) / uses;
-        let block = (first..first + BLOCK).map(move |page| code.touch(page, How::File));
-        block.chain(seen.map(move |page| media.touch(page, How::File)))
+        let block = (first..first + BLOCK).map(move |page| code.touch(page, Access::File));
+        block.chain(seen.map(move |page| media.touch(page, Access::File)))
     })
 }
 

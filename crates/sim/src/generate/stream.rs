@@ -2,7 +2,7 @@
 //! that programs compute.
 
 use crate::contents::kind;
-use crate::workload::{Event, How, Workload};
+use crate::workload::{Access, Event, Workload};
 use memfit_codec::generate::Rng;
 use std::ops::ControlFlow;
 
@@ -37,17 +37,17 @@ impl StreamRegion {
     }
 
     /// A touch of page `page` of the region.
-    pub(super) fn touch(&self, page: u64, how: How) -> Event {
+    pub(super) fn touch(&self, page: u64, how: Access) -> Event {
         debug_assert!(page < self.pages, "page {page} of {}", self.pages);
         Event::Touches { proc: self.proc, page: self.first + page, how }
     }
 
     pub(super) fn read(&self, page: u64) -> Event {
-        self.touch(page, How::Read)
+        self.touch(page, Access::Read)
     }
 
     pub(super) fn write(&self, page: u64) -> Event {
-        self.touch(page, How::Write)
+        self.touch(page, Access::Write)
     }
 
     /// Maps the region with one kind of content.
@@ -154,11 +154,11 @@ impl Writes {
     }
 
     /// Kind of the next touch.
-    pub(super) fn how(self, rng: &mut Rng) -> How {
+    pub(super) fn how(self, rng: &mut Rng) -> Access {
         if self.0.next(rng) {
-            How::Write
+            Access::Write
         } else {
-            How::Read
+            Access::Read
         }
     }
 }

@@ -245,7 +245,7 @@ impl Curve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::How;
+    use crate::workload::Access;
     use memfit_codec::generate::Rng;
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         let mut distances = Distances::new();
         let mut rng = Rng::new(1);
         for _ in 0..300_000 {
-            distances.event(&Event::Touches { proc: 0, page: rng.below(3000), how: How::Write });
+            distances.event(&Event::Touches { proc: 0, page: rng.below(3000), how: Access::Write });
             if rng.below(100) == 0 {
                 distances.event(&Event::Frees { proc: 0, first: rng.below(3000), pages: 10 });
             }

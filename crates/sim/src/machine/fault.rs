@@ -2,7 +2,7 @@
 
 use super::tier::one;
 use super::{range, BySource, Machine, Residents};
-use crate::workload::How;
+use crate::workload::Access;
 use memfit_core::scheme::Classes;
 use memfit_core::{Fault, Filled, Load, Page, PageRange, ProcId, Source, Stored, PAGE_BYTES};
 
@@ -10,16 +10,16 @@ use memfit_core::{Fault, Filled, Load, Page, PageRange, ProcId, Source, Stored, 
 const AHEAD_PAGES: u32 = 128;
 
 impl Machine {
-    pub(super) fn touch(&mut self, id: ProcId, page: u64, how: How) {
+    pub(super) fn touch(&mut self, id: ProcId, page: u64, how: Access) {
         self.tally.touches += 1;
-        if how == How::File && self.scheme.classes == Classes::Anonymous {
+        if how == Access::File && self.scheme.classes == Classes::Anonymous {
             // Under such a scheme the kernel keeps pages of files.
             return;
         }
         let shadow = self.shadows[id.0 as usize].as_mut().expect("a started process has shadow pages");
         let info = shadow.page(page);
         let was_resident = info.resident;
-        if how == How::Write {
+        if how == Access::Write {
             if info.write() {
                 self.tier.drop_copy(id, page);
             }
@@ -35,10 +35,10 @@ impl Machine {
     /// Handles a page that the recorded run brought in beside a faulting page.
     pub(super) fn brought(&mut self, id: ProcId, page: u64) {
         if self.residents == Residents::Simulated {
-            return self.touch(id, page, How::Read);
+            return self.touch(id, page, Access::Read);
         }
         if !self.shadow(id).page(page).resident {
-            self.serve(id, page, How::Read, true);
+            self.serve(id, page, Access::Read, true);
         }
     }
 
@@ -52,7 +52,7 @@ impl Machine {
         if !self.core.adopt(id, Page(page), false) {
             // The simulated scheme has evicted the page; the recorded run had not.
             self.shadow(id).page(page).resident = false;
-            return self.serve(id, page, How::Read, true);
+            return self.serve(id, page, Access::Read, true);
         }
         self.peak();
         self.balance();
@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    fn serve(&mut self, id: ProcId, page: u64, how: How, around: bool) {
+    fn serve(&mut self, id: ProcId, page: u64, how: Access, around: bool) {
         self.balance();
         let began = self.times.program;
         let most = self.read_ahead(id, page);
@@ -120,14 +120,14 @@ impl Machine {
         here.max(1) as u32
     }
 
-    fn load(&mut self, id: ProcId, load: &Load, how: How, around: bool) {
+    fn load(&mut self, id: ProcId, load: &Load, how: Access, around: bool) {
         let page = load.page.0;
         let costs = &self.costs;
         let mut kept = None;
         let mut filled = Filled::Done;
         let mut ns = if around { costs.around_ns } else { costs.copy_ns };
         let by: fn(&mut BySource) -> &mut u64 = match load.source {
-            Source::Zero if how == How::File => {
+            Source::Zero if how == Access::File => {
                 // A first read comes from the file under every scheme: it is counted, not priced.
                 self.tally.file_first += 1;
                 filled = Filled::Read;
