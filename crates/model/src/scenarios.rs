@@ -351,7 +351,6 @@ pub fn all() -> Vec<Scenario> {
         zeros_around_then_moved(),
         zeros_around_and_proof(),
         moved_into_a_removal(),
-        moved_into_a_removal(),
         touched_during_removal(),
         removed_twice(),
         misreport(),

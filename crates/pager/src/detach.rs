@@ -76,9 +76,10 @@ impl Detached {
 }
 
 /// Warns the user, once for each command and reason.
-pub fn tell(desk: &Desk, pid: i32, comm: &str, why: Why, since: &str) {
+pub fn tell(desk: &Desk, pid: i32, comm: &str, why: Why, was_paged: bool) {
     if desk.detached.lock().unwrap().told.insert((comm.to_owned(), why)) {
-        desk.shared.warn(format!("not paged{since}, but counted: process {pid} ({comm}): {}", why.text()));
+        let what = if was_paged { "no longer paged, still counted" } else { "not paged, but counted" };
+        desk.shared.warn(format!("{what}: process {pid} ({comm}): {}", why.text()));
     }
 }
 
@@ -91,7 +92,7 @@ pub fn refused(desk: &Desk, client: &Client, error: &Error) {
     }
     if error.kind() == ErrorKind::PermissionDenied {
         desk.detached.lock().unwrap().why.insert(client.pid, Why::Unreadable);
-        tell(desk, client.pid, &client.comm, Why::Unreadable, "");
+        tell(desk, client.pid, &client.comm, Why::Unreadable, false);
         answer(&client.socket, BYE);
     } else if !client.forked {
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
@@ -163,9 +164,9 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
     let proc = client.proc.lock().unwrap().clone();
     if let Some(proc) = proc.filter(|_| managed) {
         // Before the work: the process may end meanwhile.
-        let since = if proc.counters.evicted.load(Relaxed) > 0 { " any more" } else { "" };
+        let was_paged = proc.counters.evicted.load(Relaxed) > 0;
         let comm = procfs::comm(client.pid).unwrap_or_else(|| client.comm.clone());
-        tell(desk, client.pid, &comm, why, since);
+        tell(desk, client.pid, &comm, why, was_paged);
         if !give_back(&desk.shared, client, &proc) {
             return;
         }

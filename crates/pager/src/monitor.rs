@@ -459,7 +459,7 @@ impl Monitor {
             let late = || waited >= STUB_COMES && !unmanaged.forked && adopt::is_without_stub(process.pid);
             if let Some(why) = left {
                 if large() {
-                    detach::tell(&self.desk, process.pid, &process.comm, why, "");
+                    detach::tell(&self.desk, process.pid, &process.comm, why, false);
                 }
             } else if late() || (waited >= COMES_AT_ALL && large() && has_run()) {
                 names.push(process.comm.clone());

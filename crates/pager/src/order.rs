@@ -38,6 +38,8 @@ pub struct Order {
     /// Targets of REMAPs that were handled since the last moment without unread events.
     unsure: Ranges,
     owed: Owed,
+    /// The program has used MREMAP_DONTUNMAP, which raises no UNMAP: none is owed.
+    leaves_behind: bool,
     /// Where parts of mappings that came have gone, as their pages say; `None`: they were unmapped.
     gone: Vec<(Range, Option<u64>)>,
 }
@@ -124,11 +126,12 @@ impl Order {
 
     /// Whether it is worth calling [`Order::all_read`].
     pub fn is_unsure(&self) -> bool {
-        !self.unsure.is_empty()
+        !self.unsure.is_empty() || !self.owed.0.is_empty()
     }
 
     /// No event is unread, and none waits.
     pub fn all_read(&mut self) {
+        self.leaves_behind |= !self.owed.0.is_empty();
         self.unsure = Ranges::default();
         self.owed = Owed::default();
     }
@@ -195,6 +198,7 @@ impl Order {
     fn handled(&mut self, event: &Event) {
         let (start, end) = changed(event);
         match event {
+            Event::Remap { .. } if self.leaves_behind => {}
             Event::Remap { .. } => {
                 let owed = self.owed.ranges();
                 self.owed.0.extend(owed.within(start, end).flat_map(|(s, e)| self.unsure.within(s, e)));
@@ -283,13 +287,14 @@ impl Order {
         for ((start, end), owed) in if leaves(&event) { self.unsure_parts(range) } else { Vec::new() } {
             let part = (start, end);
             let goes = target(&event).map(|(to, _)| to + start - range.0);
+            let known = self.gone.iter().find(|(known, _)| *known == part).map(|&(_, to)| to);
             let is_late = match self.before(Some(&event), start, now.is_there(start)) {
+                _ if known.is_some() && !is_unmap => known != Some(goes),
                 Before::Nothing => false,
-                Before::Both => true,
                 Before::Unmap => is_unmap,
                 Before::UnmapAndPerhapsMove if is_unmap => true,
-                Before::UnmapAndPerhapsMove | Before::Unclear => {
-                    let to = self.goes_to(&event, part, now)?;
+                Before::UnmapAndPerhapsMove | Before::Both | Before::Unclear => {
+                    let to = self.goes_to(&event, part, now, steps)?;
                     is_unmap || goes != to
                 }
             };
@@ -332,7 +337,10 @@ impl Order {
             let moved = match self.before(None, page, now.is_there(page)) {
                 Before::Nothing => continue,
                 Before::Unmap => None,
-                Before::Both => moved().filter(|&at| at < i),
+                Before::Both => {
+                    let at = moved().filter(|&at| at < i);
+                    at.filter(|&at| self.moved_before(arrival, at, now) != Some(false))
+                }
                 Before::UnmapAndPerhapsMove | Before::Unclear => {
                     let at = moved().filter(|&at| at < i && self.count(None, page).moves == 1).ok_or(page)?;
                     self.moved_before(arrival, at, now).ok_or(page)?.then_some(at)
@@ -371,7 +379,13 @@ impl Order {
     /// Where the part of a mapping that came has gone, by what is in memory; `None` if it was
     /// unmapped, or no matter which of the moves was its own. `event` is handled next. An error is
     /// a page for which that is not known.
-    fn goes_to(&mut self, event: &Event, part: Range, now: &impl Now) -> Result<Option<u64>, u64> {
+    fn goes_to(
+        &mut self,
+        event: &Event,
+        part: Range,
+        now: &impl Now,
+        steps: &mut Vec<Step>,
+    ) -> Result<Option<u64>, u64> {
         if let Some(&(_, to)) = self.gone.iter().find(|(known, _)| *known == part) {
             return Ok(to);
         }
@@ -392,11 +406,18 @@ impl Order {
         let moves: Vec<(u64, Pages)> = moves.map(seen).collect();
         let allowed = moves.iter().filter(|(_, pages)| *pages != Pages::Refute);
         let mut possible: Vec<Option<u64>> = allowed.map(|&(to, _)| Some(to)).collect();
-        // It was unmapped, if there are as many others that left.
-        possible.extend((count.moves + count.owed < count.unmaps).then_some(None));
-        let none_evicted = moves.iter().any(|(_, pages)| *pages == Pages::NoneEvicted);
+        let stays = match is_there && count.came == 1 {
+            // It is there, unless that is what MREMAP_DONTUNMAP left.
+            true => count.moves + count.owed <= count.unmaps && now.pages(part.0, part.0, bytes) != Pages::Refute,
+            // It was unmapped, if there are as many others that left.
+            false => count.moves + count.owed < count.unmaps,
+        };
+        possible.extend(stays.then_some(None));
         let to = match possible[..] {
-            _ if none_evicted || is_there && count.came == 1 => None,
+            _ if moves.iter().any(|(_, pages)| *pages == Pages::NoneEvicted) => {
+                steps.extend(is_there.then_some(Step::Came(part.0, part.1)));
+                None
+            }
             [to] => to,
             _ => return Err(part.0),
         };
@@ -477,5 +498,7 @@ fn overlap(a: Range, b: Range) -> bool {
     a.0 < b.1 && b.0 < a.1
 }
 
+#[cfg(test)]
+mod random;
 #[cfg(test)]
 mod tests;

@@ -108,7 +108,7 @@ fn wake(desk: &Desk, client: &Arc<Client>, dormant: &Dormant) {
         Err(Hindrance::Filter) => {
             client.stage.store(REFUSED, SeqCst);
             desk.detached.lock().unwrap().why.insert(client.pid, Why::Filtered);
-            return detach::tell(desk, client.pid, &client.comm, Why::Filtered, "");
+            return detach::tell(desk, client.pid, &client.comm, Why::Filtered, false);
         }
         Err(Hindrance::Thread(Failure::NotNow)) => return sleep_on(Duration::ZERO),
         Err(Hindrance::Thread(Failure::Other)) => {

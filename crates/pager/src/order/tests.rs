@@ -24,7 +24,7 @@ impl<F: Fn(u64) -> bool> Now for Kernel<F> {
 }
 
 fn kernel<F: Fn(u64) -> bool>(there: F) -> Kernel<F> {
-    Kernel { there, pages: |_| Pages::Allow, of_all: Pages::Allow }
+    Kernel { there, pages: |_| Pages::Refute, of_all: Pages::Allow }
 }
 
 fn order(events: impl IntoIterator<Item = Event>) -> Order {
