@@ -95,8 +95,7 @@ impl Dontfork {
     /// to be given there.
     pub fn moved(&mut self, from: u64, to: u64, len: u64) {
         for ranges in [&mut self.open, &mut self.kept, &mut self.marked] {
-            let there: Vec<_> = ranges.within(from, from + len).map(|(s, e)| (s - from + to, e - from + to)).collect();
-            there.into_iter().for_each(|(s, e)| ranges.add(s, e));
+            ranges.copy(from, to, len);
         }
     }
 }

@@ -146,7 +146,8 @@ impl Order {
                 i += 1;
                 continue;
             }
-            if !leaves(&self.events[i]) || self.unsure_parts(changed(&self.events[i])).is_empty() || alone() {
+            let parts = self.unsure_parts(&self.events[i]);
+            if parts.is_empty() || alone() {
                 let event = self.events.remove(i)?;
                 self.handled(&event);
                 if let Some((start, end)) = target(&event) {
@@ -154,23 +155,20 @@ impl Order {
                 }
                 return Some(event);
             }
-            i += usize::from(!self.skip_owed(i));
+            i += usize::from(!self.skip_owed(i, parts));
         }
         None
     }
 
     /// Whether an event must wait for one that was read before it.
     fn is_bound(&self, i: usize) -> bool {
-        let (own, comes) = (changed(&self.events[i]), target(&self.events[i]));
-        let meets = |range: Range| overlap(own, range) || comes.is_some_and(|comes| overlap(comes, range));
-        self.events.range(..i).any(|e| meets(changed(e)) || target(e).is_some_and(meets))
+        self.events.range(..i).any(|earlier| ranges(&self.events[i]).any(|range| concerns(earlier, range)))
     }
 
-    /// If all that is unsure about an UNMAP is owed, takes the owed parts out of it: they concern
+    /// If all of the unsure `parts` of an UNMAP are owed, takes them out of it: they concern
     /// what had left before. False if the event is as before.
-    fn skip_owed(&mut self, i: usize) -> bool {
+    fn skip_owed(&mut self, i: usize, parts: Vec<(Range, bool)>) -> bool {
         let Event::Unmap { start, end } = self.events[i] else { return false };
-        let parts = self.unsure_parts((start, end));
         if parts.iter().any(|&(_, owed)| !owed) {
             return false;
         }
@@ -183,8 +181,15 @@ impl Order {
         true
     }
 
-    /// The unsure parts of a range, and whether an UNMAP of each is owed.
-    fn unsure_parts(&self, range: Range) -> Vec<(Range, bool)> {
+    /// The unsure parts that an event takes away, and whether an UNMAP of each is owed.
+    fn unsure_parts(&self, event: &Event) -> Vec<(Range, bool)> {
+        match leaves(event) {
+            true => self.unsure_within(changed(event)),
+            false => Vec::new(),
+        }
+    }
+
+    fn unsure_within(&self, range: Range) -> Vec<(Range, bool)> {
         let (mut parts, owed) = (Vec::new(), self.owed.ranges());
         for (start, end) in self.unsure.within(range.0, range.1) {
             parts.extend(owed.within(start, end).map(|part| (part, true)));
@@ -212,9 +217,9 @@ impl Order {
 
     /// The addresses that [`Order::rest`] may ask about.
     pub fn places(&self) -> Vec<u64> {
-        let ranges = self.events.iter().flat_map(|event| std::iter::once(changed(event)).chain(target(event)));
-        let unsure = self.unsure.iter().flat_map(|range| self.unsure_parts(range)).map(|(part, _)| part);
-        let mut all: Vec<u64> = ranges.chain(unsure).flat_map(|(start, end)| [start, end]).collect();
+        let unsure = self.unsure.iter().flat_map(|range| self.unsure_within(range)).map(|(part, _)| part);
+        let mut all: Vec<u64> =
+            self.events.iter().flat_map(ranges).chain(unsure).flat_map(|(start, end)| [start, end]).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -284,7 +289,7 @@ impl Order {
         let range = changed(&event);
         let is_unmap = matches!(event, Event::Unmap { .. });
         let mut late = Ranges::default();
-        for ((start, end), owed) in if leaves(&event) { self.unsure_parts(range) } else { Vec::new() } {
+        for ((start, end), owed) in self.unsure_parts(&event) {
             let part = (start, end);
             let goes = target(&event).map(|(to, _)| to + start - range.0);
             let known = self.gone.iter().find(|(known, _)| *known == part).map(|&(_, to)| to);
@@ -294,7 +299,10 @@ impl Order {
                 Before::Unmap => is_unmap,
                 Before::UnmapAndPerhapsMove if is_unmap => true,
                 Before::UnmapAndPerhapsMove | Before::Both | Before::Unclear => {
-                    let to = self.goes_to(&event, part, now, steps)?;
+                    let to = match known {
+                        Some(to) => to,
+                        None => self.goes_to(&event, part, now, steps)?,
+                    };
                     is_unmap || goes != to
                 }
             };
@@ -332,8 +340,8 @@ impl Order {
             if page >= end.min(place.1) {
                 continue;
             }
-            let leaves = |e: &Event| matches!(e, Event::Remap { .. }) && covers(changed(e), page);
-            let moved = || (0..self.events.len()).find(|&at| leaves(&self.events[at]));
+            let moves_away = |e: &Event| matches!(e, Event::Remap { .. }) && covers(changed(e), page);
+            let moved = || (0..self.events.len()).find(|&at| moves_away(&self.events[at]));
             let moved = match self.before(None, page, now.is_there(page)) {
                 Before::Nothing => continue,
                 Before::Unmap => None,
@@ -371,9 +379,8 @@ impl Order {
 
     /// Whether a range is registered, and no other event than this one concerns it.
     fn is_alone_at(&self, event: &Event, range: Range, now: &impl Now) -> bool {
-        let others = self.events.iter().filter(|&e| !std::ptr::eq(e, event));
-        let meets = |e: &Event| overlap(changed(e), range) || target(e).is_some_and(|target| overlap(target, range));
-        now.is_there(range.0) && !others.into_iter().any(meets)
+        let mut others = self.events.iter().filter(|&other| !std::ptr::eq(other, event));
+        now.is_there(range.0) && !others.any(|other| concerns(other, range))
     }
 
     /// Where the part of a mapping that came has gone, by what is in memory; `None` if it was
@@ -386,9 +393,6 @@ impl Order {
         now: &impl Now,
         steps: &mut Vec<Step>,
     ) -> Result<Option<u64>, u64> {
-        if let Some(&(_, to)) = self.gone.iter().find(|(known, _)| *known == part) {
-            return Ok(to);
-        }
         let (bytes, is_there) = (part.1 - part.0, now.is_there(part.0));
         let here: Vec<&Event> =
             std::iter::once(event).chain(&self.events).filter(|e| overlap(changed(e), part)).collect();
@@ -483,6 +487,15 @@ fn target(event: &Event) -> Option<Range> {
         Event::Remap { to, len, .. } => Some((to, to + len)),
         _ => None,
     }
+}
+
+/// What it changes, and its target.
+fn ranges(event: &Event) -> impl Iterator<Item = Range> {
+    std::iter::once(changed(event)).chain(target(event))
+}
+
+fn concerns(event: &Event, range: Range) -> bool {
+    ranges(event).any(|own| overlap(own, range))
 }
 
 /// Whether an event takes memory away from its place.

@@ -284,10 +284,7 @@ impl Proc {
     /// Registered memory has moved: it is registered in its new place as well.
     pub fn move_region(&self, from: u64, to: u64, len: u64) {
         self.regions.lock().unwrap().add(to, to + len);
-        let mut unconfirmed = self.unconfirmed.lock().unwrap();
-        let there: Vec<_> = unconfirmed.within(from, from + len).map(|(s, e)| (s - from + to, e - from + to)).collect();
-        there.into_iter().for_each(|(s, e)| unconfirmed.add(s, e));
-        drop(unconfirmed);
+        self.unconfirmed.lock().unwrap().copy(from, to, len);
         if self.guarded.lock().unwrap().meets(from, from + len) {
             self.guarded.lock().unwrap().add(to, to + len);
         }

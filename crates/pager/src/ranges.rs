@@ -34,6 +34,12 @@ impl Ranges {
         !hit.is_empty()
     }
 
+    /// Adds what is within a range of `len` once more, at another place.
+    pub fn copy(&mut self, from: u64, to: u64, len: u64) {
+        let there: Vec<_> = self.within(from, from + len).map(|(s, e)| (s - from + to, e - from + to)).collect();
+        there.into_iter().for_each(|(s, e)| self.add(s, e));
+    }
+
     /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

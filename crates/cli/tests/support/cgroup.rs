@@ -66,26 +66,26 @@ impl Cgroup {
     /// How many processes the kernel killed for want of memory.
     pub fn oom_kills(&self) -> u64 {
         let file = if self.version == Version::One { "memory.oom_control" } else { "memory.events" };
-        let text = fs::read_to_string(self.path.join(file)).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        line.and_then(|count| count.trim().parse().ok()).expect("the kernel counts its kills")
+        self.counted(file, "oom_kill").expect("the kernel counts its kills")
     }
 
     /// How often the limit was hit; the kernel then reclaims file pages first.
     pub fn limit_met(&self) -> u64 {
         match self.version {
             Version::One => self.number("memory.failcnt"),
-            Version::Two => {
-                let text = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
-                text.lines().find_map(|line| line.strip_prefix("max ")?.trim().parse().ok()).unwrap_or(0)
-            }
+            Version::Two => self.counted("memory.events", "max").unwrap_or(0),
         }
     }
 
     /// How many tasks the kernel refused for the limit.
     pub fn tasks_refused(&self) -> u64 {
-        let text = fs::read_to_string(self.path.join("pids.events")).unwrap_or_default();
-        text.lines().find_map(|line| line.strip_prefix("max ")?.trim().parse().ok()).unwrap_or(0)
+        self.counted("pids.events", "max").unwrap_or(0)
+    }
+
+    /// The number in the line of a file that begins with a key.
+    fn counted(&self, file: &str, key: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.path.join(file)).ok()?;
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
     }
 
     /// Peak size, with file pages and kernel memory, bytes.

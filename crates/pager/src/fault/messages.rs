@@ -316,8 +316,11 @@ impl Now for Kernel<'_> {
         let Some(identity) = self.proc.identity.get().filter(|_| !self.proc.has_guards_in(at, at + bytes)) else {
             return Pages::Allow;
         };
-        let refutes = |page: u64| identity.pagemap.is_present(page - from + at).unwrap_or(false);
-        if evicted.into_iter().any(refutes) {
+        let mut refuted = false;
+        let _ = identity.pagemap.present(at, at + bytes, |start, end, _| {
+            refuted |= evicted.iter().any(|page| (start..end).contains(&(page - from + at)));
+        });
+        if refuted {
             Pages::Refute
         } else {
             Pages::Allow
