@@ -11,8 +11,11 @@
 
 use crate::probe::CAP_SYS_PTRACE;
 use crate::process::has_capability;
+use crate::procfs;
+use crate::standby::Standby;
 use std::io;
 use std::mem::size_of;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Longest wait for a thread to stop. The thread needs a CPU to stop, and inside of the kernel
@@ -22,6 +25,8 @@ const STOPS_WITHIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_micros(20);
 /// Pause between two polls for a stop of a thread that [`let_run`] runs.
 const LOOK_AT_RUNNING: Duration = Duration::from_millis(2);
+/// Pause between two questions whether a thread stays stopped.
+const LOOK_AT_HELD: Duration = Duration::from_micros(200);
 /// Code segment selector of 64-bit user code.
 const USER_CODE: u64 = 0x33;
 /// `PTRACE_GET_RSEQ_CONFIGURATION`, `PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG`: Linux 5.13 and 6.4.
@@ -60,15 +65,47 @@ pub enum Failure {
     Call(io::Error),
 }
 
-/// Makes the thread `tid` execute a call with all signals blocked, and returns its result.
+/// Makes the thread `tid` of a process execute a call with all signals blocked, and returns its
+/// result. The other running threads are stopped meanwhile. After a call that succeeded, all of
+/// them stay stopped as long as `held` returns true.
 ///
 /// # Errors
-/// See [`Failure`]. The thread then goes on as if it had not been stopped.
-pub fn call(tid: i32, call: &Call) -> Result<u64, Failure> {
-    let call = *call;
-    let body = move || Tracee::stop(tid)?.make(&call);
-    let tracer = std::thread::Builder::new().name("tracer".into()).stack_size(128 << 10).spawn(body);
-    tracer.map_err(|_| Failure::NotNow)?.join().unwrap_or(Err(Failure::NotNow))
+/// See [`Failure`]. The threads then go on as if they had not been stopped.
+pub fn call(
+    tracers: &Standby,
+    (pid, tid): (i32, i32),
+    call: Call,
+    held: impl Fn() -> bool + Send + 'static,
+) -> Result<u64, Failure> {
+    let (sender, result) = channel();
+    let body = move || {
+        stop_running(pid, tid);
+        let result = Tracee::stop(tid).and_then(|tracee| tracee.make(&call, held));
+        let _ = sender.send(result);
+    };
+    let tracer = tracers.run(body).map_err(|_| Failure::NotNow)?;
+    // Its end releases the other threads.
+    let _ = tracer.join();
+    result.recv().unwrap_or(Err(Failure::NotNow))
+}
+
+/// Stops the running threads of a process and those that they start meanwhile, but for one.
+fn stop_running(pid: i32, except: i32) {
+    let mut seen = vec![except];
+    loop {
+        let is_new = |tid: &i32| !seen.contains(tid);
+        let new: Vec<i32> = procfs::tasks(pid).into_iter().filter(is_new).collect();
+        if new.is_empty() {
+            return;
+        }
+        for &tid in &new {
+            // A thread that waits for a lock of the kernel stops after that.
+            if matches!(procfs::task_state(pid, tid), Some('R' | 'D')) {
+                let _ = seize(tid);
+            }
+        }
+        seen.extend(new);
+    }
 }
 
 /// Lets one thread of a stopped process run as long as `wanted` returns true; the other threads
@@ -130,8 +167,11 @@ impl Tracee {
         Ok(Tracee { tid, registers: registers(tid)?, mask })
     }
 
-    fn make(self, call: &Call) -> Result<u64, Failure> {
+    fn make(self, call: &Call, held: impl Fn() -> bool) -> Result<u64, Failure> {
         let result = self.try_to(call);
+        while result.is_ok() && held() {
+            std::thread::sleep(LOOK_AT_HELD);
+        }
         // Fails if the thread has ended.
         let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
         result
@@ -297,6 +337,10 @@ mod tests {
 
     const MARK: [u8; 8] = *b"callhere";
 
+    fn call(pid: i32, wish: Call) -> Result<u64, Failure> {
+        super::call(&Standby::new("tracer", 1, 128 << 10), (pid, pid), wish, || false)
+    }
+
     /// Address of a `syscall` instruction behind the mark. A forked child has it as well.
     fn instruction() -> u64 {
         let mut code = vec![0xcc; 4096];
@@ -338,7 +382,7 @@ mod tests {
     /// Repeats the call: a new child may not be stoppable at once.
     fn insist(pid: i32, wish: &Call) -> Result<u64, Failure> {
         loop {
-            match call(pid, wish) {
+            match call(pid, *wish) {
                 Err(Failure::NotNow) => std::thread::sleep(Duration::from_millis(1)),
                 result => return result,
             }
@@ -407,7 +451,7 @@ mod tests {
         let (mut made, mut sum) = (0, 0u64);
         // SAFETY: eight bytes.
         while unsafe { libc::read(pipe[0], (&raw mut sum).cast(), 8) } != 8 {
-            made += u32::from(call(pid, &of(at, libc::SYS_getpid, [0; 6])).is_ok_and(|result| result == pid as u64));
+            made += u32::from(call(pid, of(at, libc::SYS_getpid, [0; 6])).is_ok_and(|result| result == pid as u64));
         }
         assert_eq!(sum, NUMBERS * (NUMBERS - 1) / 2, "after {made} calls");
         assert!(made > 0);
@@ -455,6 +499,71 @@ mod tests {
         status(pid);
     }
 
+    /// A process of three threads that count.
+    #[test]
+    fn all_running_threads_are_stopped_while_one_is_held() {
+        use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+        type Counts = [AtomicU64; 3];
+        // SAFETY: a page that parent and child share; atomics are valid for any bytes.
+        let counts = unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            let at = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            &*at.cast::<Counts>()
+        };
+        extern "C" fn count(count: *mut libc::c_void) -> *mut libc::c_void {
+            // SAFETY: an element of `counts`.
+            let count = unsafe { &*count.cast::<AtomicU64>() };
+            loop {
+                count.fetch_add(1, SeqCst);
+            }
+        }
+        let at = instruction();
+        let pid = child(|| {
+            for other in &counts[1..] {
+                let mut thread = 0;
+                // SAFETY: a thread that counts there.
+                unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), count, other.as_ptr().cast()) };
+            }
+            count(counts[0].as_ptr().cast());
+            0
+        });
+        let now = || counts.each_ref().map(|count| count.load(SeqCst));
+        let all_go_on = || {
+            let before = now();
+            while now().iter().zip(before).any(|(now, before)| *now == before) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        all_go_on();
+        let tracers = Standby::new("tracer", 1, 128 << 10);
+        let held = std::sync::Arc::new(AtomicBool::new(true));
+        let hold = std::sync::Arc::clone(&held);
+        let (arrived, arrival) = channel();
+        let hold = move || {
+            let _ = arrived.send(());
+            hold.load(SeqCst)
+        };
+        std::thread::scope(|scope| {
+            let tracer = scope.spawn(|| super::call(&tracers, (pid, pid), of(at, libc::SYS_getpid, [0; 6]), hold));
+            arrival.recv().unwrap();
+            // The other threads were asked to stop, and do so when they next have a CPU.
+            let stopped = |tid: &i32| procfs::task_state(pid, *tid) == Some('t');
+            while !procfs::tasks(pid).iter().all(stopped) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let before = now();
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(now(), before);
+            held.store(false, SeqCst);
+            assert_eq!(tracer.join().unwrap().unwrap(), pid as u64);
+        });
+        all_go_on();
+        // SAFETY: a signal to a child of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        status(pid);
+    }
+
     #[test]
     fn who_is_another_program_or_stopped_or_ours_is_left() {
         let at = instruction();
@@ -471,7 +580,7 @@ mod tests {
         // SAFETY: as in `status`.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut stopped, libc::WUNTRACED) }, pid);
         // Whether or not the call was made, the process must be stopped afterwards.
-        let _ = call(pid, &of(at, libc::SYS_getpid, [0; 6]));
+        let _ = call(pid, of(at, libc::SYS_getpid, [0; 6]));
         while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T") {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -481,8 +590,8 @@ mod tests {
         // SAFETY: as above.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         status(pid);
-        assert!(matches!(call(pid, &of(at, libc::SYS_getpid, [0; 6])), Err(Failure::NotNow)));
+        assert!(matches!(call(pid, of(at, libc::SYS_getpid, [0; 6])), Err(Failure::NotNow)));
         // A process cannot trace its own threads.
-        assert!(matches!(call(std::process::id() as i32, &wrong), Err(Failure::Refused)));
+        assert!(matches!(call(std::process::id() as i32, wrong), Err(Failure::Refused)));
     }
 }

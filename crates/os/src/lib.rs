@@ -12,5 +12,6 @@ pub mod proctree;
 pub mod sched;
 pub mod seqpacket;
 pub mod signal_probe;
+pub mod standby;
 pub mod uffd;
 pub mod unevictable;

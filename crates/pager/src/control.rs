@@ -25,6 +25,7 @@ use memfit_os::process::{self, PidFd};
 use memfit_os::procfs::{self, RssReader};
 use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
+use memfit_os::standby::Standby;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{
     Command, FromStub, AGAIN, ANNOUNCE_FORKS, ATTACH, ATTACHED, FORKED, FORKED_AGAIN, LEND, MAPS, PAGEMAP, QUIET,
@@ -162,6 +163,8 @@ pub struct Desk {
     pub past: Mutex<Vec<Process>>,
     /// Processes without a stub whose reason is known.
     pub detached: Mutex<Detached>,
+    /// Threads that have stub threads made (see [`crate::wake`]).
+    pub wakers: Standby,
     /// Set if the run is recorded.
     pub recording: Option<Recording>,
     /// Set if the run gets a report. Its lock comes before all others.

@@ -46,6 +46,7 @@ use config::{Config, FromPager, SwapChoice};
 use contents::Contents;
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
 use memfit_os::probe;
+use memfit_os::standby::Standby;
 use regions::Regions;
 use sampling::Sampling;
 use state::Shared;
@@ -126,6 +127,8 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         over: false.into(),
         past: Mutex::new(Vec::new()),
         detached: Mutex::default(),
+        // A process is made a paged one by two threads.
+        wakers: Standby::new("wake", 2, 256 << 10),
         recording,
         timeline: config.timeline.then(Mutex::default),
         config,

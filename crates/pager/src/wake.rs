@@ -6,7 +6,7 @@
 //! (`memfit_os::inject`). The stub thread says hello, and is asked to attach the process as any
 //! other.
 
-use crate::control::{attach_or_warn, remove_client, Client, Desk, DORMANT, REFUSED, WAKING};
+use crate::control::{attach_or_warn, remove_client, Client, Desk, ATTACHING, DORMANT, IDLE, REFUSED, WAKING};
 use crate::detach::{self, Why};
 use memfit_os::inject::{self, Call, Failure};
 use memfit_os::procfs;
@@ -29,6 +29,8 @@ const REFUSALS: u32 = 3;
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// A new stub thread says hello within this time, unless it gets no CPU.
 const HELLO_WITHIN: Duration = Duration::from_secs(60);
+/// Longest time for which a thread is held so.
+const HELD_AT_MOST: Duration = Duration::from_millis(250);
 /// Time between two polls.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -86,24 +88,24 @@ pub fn begin(desk: &Arc<Desk>, client: &Arc<Client>) {
     if client.stage.compare_exchange(DORMANT, WAKING, SeqCst, SeqCst).is_err() {
         return;
     }
-    let (desk, sleeper) = (Arc::clone(desk), Arc::clone(client));
+    let (waker, sleeper) = (Arc::clone(desk), Arc::clone(client));
     let body = move || {
         if let Some(dormant) = &sleeper.dormant {
-            wake(&desk, &sleeper, dormant);
+            wake(&waker, &sleeper, dormant);
         }
     };
-    if std::thread::Builder::new().name("wake".into()).stack_size(256 << 10).spawn(body).is_err() {
+    if desk.wakers.run(body).is_err() {
         dormant.wait(AGAIN_LATER);
         client.stage.store(DORMANT, SeqCst);
     }
 }
 
-fn wake(desk: &Desk, client: &Arc<Client>, dormant: &Dormant) {
+fn wake(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) {
     let sleep_on = |least| {
         dormant.wait(least);
         client.stage.store(DORMANT, SeqCst);
     };
-    let why = match make_thread(client, dormant) {
+    let why = match make_thread(desk, client, dormant) {
         Ok(()) => return wait_for_hello(desk, client),
         Err(Hindrance::Filter) => {
             client.stage.store(REFUSED, SeqCst);
@@ -146,7 +148,8 @@ enum Hindrance {
 }
 
 /// Prefers a running thread, because no system call of it is interrupted, then the first thread.
-fn make_thread(client: &Client, dormant: &Dormant) -> Result<(), Hindrance> {
+/// All running threads stay stopped until the process is paged: they could fill the budget before.
+fn make_thread(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) -> Result<(), Hindrance> {
     let mut threads = procfs::tasks(client.pid);
     let rank = |&tid: &i32| match procfs::task_state(client.pid, tid) {
         Some('R') => 0,
@@ -171,13 +174,27 @@ fn make_thread(client: &Client, dormant: &Dormant) -> Result<(), Hindrance> {
             }
             None => continue,
         }
-        match inject::call(tid, &call) {
+        let (waker, sleeper, begun) = (Arc::clone(desk), Arc::clone(client), Instant::now());
+        let held = move || is_held(&waker, &sleeper, begun);
+        match inject::call(&desk.wakers, (client.pid, tid), call, held) {
             Ok(_) => return Ok(()),
             Err(Failure::NotNow) => last = Hindrance::Thread(Failure::NotNow),
             Err(failure) => return Err(Hindrance::Thread(failure)),
         }
     }
     Err(last)
+}
+
+/// Whether the threads of a process stay stopped: until it is paged, which takes some milliseconds.
+/// Not for ever: the stub thread can depend on a lock that one of them has.
+fn is_held(desk: &Desk, client: &Client, begun: Instant) -> bool {
+    if begun.elapsed() > HELD_AT_MOST {
+        return false;
+    }
+    // With the hello another client takes its place.
+    let same = |c: &&Arc<Client>| c.pid == client.pid && !c.gone.load(Relaxed);
+    let stage = desk.clients.lock().unwrap().iter().rfind(same).map(|now| now.stage.load(Relaxed));
+    matches!(stage, Some(WAKING | IDLE | ATTACHING))
 }
 
 /// The stub thread exists. Waits until it says hello, which makes its process another client.
