@@ -22,6 +22,17 @@ pub struct Rss {
     pub data: u64,
 }
 
+/// Resident sizes in which a page that several processes have counts in parts, bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Proportional {
+    /// Anonymous pages.
+    pub anon: u64,
+    /// Shared memory.
+    pub shmem: u64,
+    /// No anonymous page is another process's as well.
+    pub alone: bool,
+}
+
 /// Reads resident sizes repeatedly, in 2 us each.
 #[derive(Debug)]
 pub struct RssReader {
@@ -58,9 +69,10 @@ impl RssReader {
 
     /// Proportional set sizes (anonymous, shared memory): a page that n processes map counts as 1/n
     /// in each. Walks the page tables: milliseconds per GiB.
-    pub fn proportional(&self) -> Option<(u64, u64)> {
+    pub fn proportional(&self) -> Option<Proportional> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
-        Some((field_kib(&text, "Pss_Anon:"), field_kib(&text, "Pss_Shmem:")))
+        let [anon, all, shmem] = ["Pss_Anon:", "Anonymous:", "Pss_Shmem:"].map(|key| field_kib(&text, key));
+        Some(Proportional { anon, shmem, alone: anon == all })
     }
 }
 

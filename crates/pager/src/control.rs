@@ -4,6 +4,7 @@ use crate::adopt;
 use crate::config::{Config, FromPager, ToPager};
 use crate::detach::{self, Detached};
 use crate::event::EventFd;
+use crate::family::Family;
 use crate::fault;
 use crate::fork_children;
 use crate::forks::{self, Expected};
@@ -628,13 +629,14 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
             let uffd = Uffd::from_fd(fd.ok_or_else(|| std::io::Error::other("the stub sent no descriptor"))?);
             let features = uffd::REQUIRED | if desk.fork_events { uffd::EVENT_FORK } else { 0 };
             uffd.handshake(features)?;
+            let family = expected.as_ref().map_or_else(Family::default, |e| e.family.of_child());
             let (id, area) = expected.as_ref().map(|e| (e.id, e.area)).unwrap_or_else(|| {
                 let mut state = shared.lock();
                 let numbers = state.core.add_process((shared.sizes.staging / 4096) as u32);
                 shared.apply_effects(state);
                 numbers
             });
-            Arc::new(Proc::new(id, area, uffd, Arc::new(EventFd::new()?)))
+            Arc::new(Proc::new(id, area, uffd, Arc::new(EventFd::new()?), family))
         }
     };
     proc.uffd.probe_at(message.window[0]);
@@ -732,16 +734,18 @@ pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Re
 pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     proc.dead.store(true, Relaxed);
     fork_children::all_told(shared, proc);
-    shared.procs.lock().unwrap().retain(|p| !Arc::ptr_eq(p, proc));
+    let mut others = shared.procs.lock().unwrap();
+    others.retain(|p| !Arc::ptr_eq(p, proc));
+    let relatives: Vec<Arc<Proc>> = others.iter().filter(|p| p.family.is_of(&proc.family)).cloned().collect();
+    drop(others);
     let _io = proc.io.lock().unwrap();
     shared.in_parts(proc.id, PageRange::ALL, |core, part| core.disown(proc.id, part));
     let mut state = shared.lock();
     proc.removed.store(true, Relaxed);
     state.core.remove_process(proc.id);
-    for other in proc.relatives.lock().unwrap().iter().filter_map(std::sync::Weak::upgrade) {
-        if !other.removed.load(Relaxed) {
-            state.core.unpark(other.id);
-        }
+    proc.family.leave();
+    for relative in relatives.iter().filter(|relative| !relative.removed.load(Relaxed)) {
+        state.core.unpark(relative.id);
     }
     let nothing_swapped = state.core.swapped_total() == 0;
     shared.apply_effects(state);

@@ -171,6 +171,9 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
             return;
         }
         client.stage.store(REFUSED, SeqCst);
+        // Nobody tells of its forks any more.
+        let procs = desk.shared.procs.lock().unwrap();
+        procs.iter().filter(|p| p.family.is_of(&proc.family)).for_each(|p| p.family.hides());
     }
     answer(&client.socket, BYE);
 }

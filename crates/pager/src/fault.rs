@@ -601,7 +601,7 @@ impl Server {
         // Nothing is evicted from a process that forks, so its own faults would wait in vain.
         while !self.proc.at_rest() {
             let seen = self.shared.progress();
-            let long_enough = || begun.elapsed() > SHARED_WAIT_MAX && self.proc.shares();
+            let long_enough = || begun.elapsed() > SHARED_WAIT_MAX && self.proc.family.shares();
             if !self.shared.must_wait(1) || long_enough() {
                 break;
             }

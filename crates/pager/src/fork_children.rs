@@ -251,7 +251,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let room = shared.room_for_paged();
     // One that is killed needs none of its own.
     let kick = if room { Arc::new(room::event()) } else { Arc::clone(&parent.kick) };
-    let child = Arc::new(Proc::new(id, area, uffd, kick));
+    let child = Arc::new(Proc::new(id, area, uffd, kick, parent.family.of_child()));
     child.parent_pid.store(parent.pid().unwrap_or(0), Relaxed);
     *child.not_inherited.lock().unwrap() = lost;
     *child.regions.lock().unwrap() = parent.regions.lock().unwrap().clone();
@@ -268,7 +268,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     parent.newborn.lock().unwrap().push(Arc::downgrade(&child));
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
-    link(parent, &child);
+    *child.guarded.lock().unwrap() = parent.guarded.lock().unwrap().clone();
     if let Err(error) = if room { start_fault_thread(shared, &child) } else { Err(room::full()) } {
         let doomed = Doomed { proc: child, why: error.to_string(), seen: false, before: None, process: None };
         shared.unnamed.doomed.lock().unwrap().push(doomed);
@@ -292,20 +292,6 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
 /// fork are known.
 pub fn waits_for_parent(child: &Proc, ready: Instant) -> bool {
     ready.elapsed() < PARENT_IS_THROUGH && child.inherited.lock().unwrap().as_ref().is_some_and(|all| !all.told)
-}
-
-/// They may share pages from now on, and the child has its parent's guard pages.
-pub fn link(parent: &Arc<Proc>, child: &Arc<Proc>) {
-    let guarded = parent.guarded.lock().unwrap().clone();
-    *child.guarded.lock().unwrap() = guarded;
-    for (one, other) in [(parent, child), (child, parent)] {
-        let mut relatives = one.relatives.lock().unwrap();
-        // One that is gone is enough to know that pages were shared.
-        let mut gone = 0;
-        relatives
-            .retain(|r| r.upgrade().is_some_and(|p| !p.removed.load(Relaxed)) || std::mem::replace(&mut gone, 1) == 0);
-        relatives.push(Arc::downgrade(other));
-    }
 }
 
 /// A fork child is known now: what its table says of ranges that it did not inherit, or has

@@ -13,8 +13,8 @@
 //! does the pager read them earlier. The child is served when all changes of the address space are
 //! known: [`fork_changes`] says which of them the child has.
 
+use crate::family::Family;
 use crate::fork_changes::{self, Change};
-use crate::fork_children::link;
 use crate::proc::{Broken, Identity, Io, Proc};
 use crate::ranges::Ranges;
 use crate::state::Shared;
@@ -109,6 +109,8 @@ pub struct Expected {
     pub id: ProcId,
     /// Its staging area.
     pub area: AreaId,
+    /// It shares pages with them as soon as it is there.
+    pub family: Family,
     parent: Weak<Proc>,
     /// The thread that forks, and the children that it had.
     forker: u32,
@@ -352,6 +354,7 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
         token: token.max(1),
         id,
         area,
+        family: parent.family.of_child(),
         parent: Arc::downgrade(parent),
         forker,
         children: children(parent, forker),
@@ -470,7 +473,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     *proc.descriptors.lock().unwrap() = expected.descriptors.clone();
     proc.reopen_dontfork(identity);
     if let Some(parent) = expected.parent.upgrade().filter(|p| !p.removed.load(Relaxed)) {
-        link(&parent, proc);
+        *proc.guarded.lock().unwrap() = parent.guarded.lock().unwrap().clone();
     }
     Ok(())
 }

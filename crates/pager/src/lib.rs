@@ -12,6 +12,7 @@ mod contents;
 mod control;
 mod detach;
 mod event;
+mod family;
 mod fault;
 mod files;
 mod flight;

@@ -413,10 +413,12 @@ impl Monitor {
                 shmem = shmem.saturating_sub(desk.shared.sizes.staging);
             }
             let mut weighed = (0, 0);
-            if shmem > 4 << 20 || (forks && rss.anon > 1 << 20) {
-                if let Some((anon, pss_shmem)) = client.rss.proportional() {
-                    weighed = (rss.anon, anon.min(rss.anon));
-                    shmem = shmem.min(pss_shmem);
+            let unmanaged = proc.filter(|proc| proc.family.has_strangers());
+            if shmem > 4 << 20 || (forks && rss.anon > 1 << 20) || unmanaged.is_some() {
+                if let Some(own) = client.rss.proportional() {
+                    weighed = (rss.anon, own.anon.min(rss.anon));
+                    shmem = shmem.min(own.shmem);
+                    unmanaged.filter(|_| own.alone).inspect(|proc| proc.family.is_alone());
                 }
             }
             *client.weighed.lock().unwrap() = weighed;
@@ -579,19 +581,18 @@ fn thread_set(proc: &Proc) -> u64 {
 /// Evicted pages of processes that share some after a fork.
 fn shared_evictions(shared: &Shared) -> u64 {
     let procs = shared.procs.lock().unwrap();
-    procs.iter().filter(|p| p.shares()).map(|p| p.counters.evicted.load(Relaxed)).sum()
+    procs.iter().filter(|p| p.family.shares()).map(|p| p.counters.evicted.load(Relaxed)).sum()
 }
 
 /// Bytes that the core counts once for each process, though fork relatives share them.
 fn doubled_bytes(shared: &Shared, clients: &[Arc<Client>]) -> u64 {
     let procs = shared.procs.lock().unwrap().clone();
-    let shares = |proc: &&Arc<Proc>| !proc.relatives.lock().unwrap().is_empty();
     let own = |proc: &Arc<Proc>| {
         let of = |c: &&Arc<Client>| c.proc.lock().unwrap().as_ref().is_some_and(|p| Arc::ptr_eq(p, proc));
         // A fork child that has not named itself has nothing of its own yet.
         clients.iter().find(of).map_or(0, |c| c.share.load(Relaxed))
     };
-    procs.iter().filter(shares).map(|proc| present_bytes(shared, proc) * (1000 - own(proc)) / 1000).sum()
+    procs.iter().filter(|p| p.family.shares()).map(|proc| present_bytes(shared, proc) * (1000 - own(proc)) / 1000).sum()
 }
 
 /// Bytes of the process that the core knows to be present; 0 once it is gone.

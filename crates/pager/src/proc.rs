@@ -1,6 +1,7 @@
 //! One paged process: its userfaultfd, its ring, the batch that its stub works on.
 
 use crate::event::EventFd;
+use crate::family::Family;
 use crate::files::FileRanges;
 use crate::fork_changes::Inherited;
 use crate::forks::{Dontfork, Expected};
@@ -150,9 +151,6 @@ pub struct Proc {
     pub dead: AtomicBool,
     /// Mappings in which there were guard pages (MADV_GUARD_INSTALL) when they were registered.
     pub guarded: Mutex<Ranges>,
-    /// MOVE has refused a page as shared: there was a fork that we know nothing of, before the
-    /// process was paged.
-    pub refused: AtomicBool,
     /// Memory that is read-only could not be opened: a policy forbids it.
     pub closed: AtomicBool,
     /// A tracer lets its stub run while the process is stopped.
@@ -168,8 +166,8 @@ pub struct Proc {
     pub newborn: Mutex<Vec<Weak<Proc>>>,
     /// Pid of its fork parent, if that was known; else 0.
     pub parent_pid: AtomicI32,
-    /// Its fork parent and children: they may share pages with it.
-    pub relatives: Mutex<Vec<Weak<Proc>>>,
+    /// Its fork relatives.
+    pub family: Family,
     /// Command name.
     pub comm: Mutex<String>,
 }
@@ -184,7 +182,7 @@ pub struct ProcCounters {
 
 impl Proc {
     /// With a descriptor whose handshake is done.
-    pub fn new(id: ProcId, area: AreaId, uffd: Uffd, kick: Arc<EventFd>) -> Proc {
+    pub fn new(id: ProcId, area: AreaId, uffd: Uffd, kick: Arc<EventFd>, family: Family) -> Proc {
         Proc {
             id,
             area,
@@ -209,14 +207,13 @@ impl Proc {
             kick,
             dead: AtomicBool::new(false),
             guarded: Mutex::default(),
-            refused: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             stub_runs: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             inherited: Mutex::default(),
             newborn: Mutex::default(),
             counters: ProcCounters::default(),
-            relatives: Mutex::new(Vec::new()),
+            family,
             comm: Mutex::new(String::new()),
             parent_pid: AtomicI32::new(0),
         }
@@ -322,19 +319,13 @@ impl Proc {
         self.forking.load(Relaxed) || self.detaching.load(Relaxed) || self.giving.load(Relaxed)
     }
 
-    /// Whether pages are or were shared by fork: MOVE refuses them until they have been written
-    /// again.
-    pub fn shares(&self) -> bool {
-        self.refused.load(Relaxed) || !self.relatives.lock().unwrap().is_empty()
-    }
-
     /// Posts a batch. The pages are Evicting until answered. `io` shall be released before
     /// [`Proc::ring_bell`]: the stub that it wakes may take this CPU at once, and the fault thread
     /// needs `io`.
     pub fn post(&self, io: &mut Io, victims: Vec<Victim>) {
         let Some(ring) = self.ring() else { return };
         assert!(victims.len() <= BATCH_RANGES, "a batch of {} ranges", victims.len());
-        let (mut slot, populate) = (0u32, self.shares());
+        let (mut slot, populate) = (0u32, self.family.populates());
         for (range, victim) in ring.range.iter().zip(&victims) {
             range.address.store(victim.first.address(), Relaxed);
             range.pages.store(victim.slots.len() as u32, Relaxed);
@@ -444,7 +435,7 @@ impl Proc {
                 status => (range.moved.load(Relaxed) & valid, status != 1 && status != 1 + libc::EAGAIN as u32),
             };
             if status == REFUSED {
-                self.refused.store(true, Relaxed);
+                self.family.refused();
             } else if status == NOT_OPENED {
                 self.closed.store(true, Relaxed);
             }

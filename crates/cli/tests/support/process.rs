@@ -144,7 +144,7 @@ impl Sizes {
             let mut anon = reader.read().map_or(0, |rss| rss.anon);
             if tree.len() > 1 && anon > SHARED_MAYBE {
                 // Pages that fork children share count once.
-                anon = reader.proportional().map_or(anon, |(anon, _)| anon);
+                anon = reader.proportional().map_or(anon, |own| own.anon);
             }
             sum += anon;
         }
