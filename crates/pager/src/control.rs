@@ -415,7 +415,7 @@ pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &From
     let known = desk.clients.lock().unwrap().iter().rfind(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
     let known = known.as_ref().and_then(|client| client.dormant.as_ref());
     if let Some(dormant) = known.filter(|dormant| greeting.flags & AGAIN != 0 && dormant.entry == greeting.entry) {
-        return dormant.filters.store(greeting.filters, Relaxed);
+        return dormant.add_filter(greeting.filters);
     }
     // The process may have ended, and its pid may be another's.
     let Ok(process) = seqpacket::peer_descriptor(socket.as_fd()) else { return };

@@ -29,6 +29,8 @@ const REFUSALS: u32 = 3;
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// A new stub thread says hello within this time, unless it gets no CPU.
 const HELLO_WITHIN: Duration = Duration::from_secs(60);
+/// A stub reports a filter within this time.
+const FILTER_TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// Longest time for which a thread is held so.
 const HELD_AT_MOST: Duration = Duration::from_millis(250);
 /// Time between two polls.
@@ -44,7 +46,9 @@ pub struct Dormant {
     /// Where the stack of the process's first thread began.
     start_stack: u64,
     /// System call filters of the process that its stub has seen.
-    pub filters: AtomicU64,
+    filters: AtomicU64,
+    /// Since when the process has had others.
+    unseen_filter: Mutex<Option<Instant>>,
     /// When to try again, and how long to wait after that.
     next: Mutex<(Instant, Duration)>,
     /// Since when something has been in the way; `told` once the user was warned.
@@ -64,11 +68,24 @@ impl Dormant {
             thread_pointer,
             start_stack: greeting.token,
             filters: AtomicU64::new(greeting.filters),
+            unseen_filter: Mutex::default(),
             next: Mutex::new((Instant::now(), AGAIN)),
             hindered: Mutex::new(None),
             told: AtomicBool::new(false),
             refusals: AtomicU32::new(0),
         }
+    }
+
+    /// The stub has seen one more filter.
+    pub fn add_filter(&self, filters: u64) {
+        self.filters.store(filters, Relaxed);
+        *self.unseen_filter.lock().unwrap() = None;
+    }
+
+    /// Whether the stub may still report a filter that the process has: it does so just after the
+    /// filter was added, and the program may wait for a CPU.
+    fn may_report_filter(&self) -> bool {
+        self.unseen_filter.lock().unwrap().get_or_insert_with(Instant::now).elapsed() < FILTER_TOLD_WITHIN
     }
 
     fn is_due(&self) -> bool {
@@ -107,6 +124,9 @@ fn wake(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) {
     };
     let why = match make_thread(desk, client, dormant) {
         Ok(()) => return wait_for_hello(desk, client),
+        Err(Hindrance::Filter) if dormant.may_report_filter() || runs_another(client) => {
+            return sleep_on(Duration::ZERO);
+        }
         Err(Hindrance::Filter) => {
             client.stage.store(REFUSED, SeqCst);
             desk.detached.lock().unwrap().why.insert(client.pid, Why::Filtered);
@@ -213,12 +233,14 @@ fn wait_for_hello(desk: &Desk, client: &Client) {
 /// Removes processes that run another program by now, which has not greeted: their memory counts as
 /// that of unmanaged processes.
 pub fn forget_others(desk: &Desk, clients: &[Arc<Client>]) {
-    for client in clients.iter().filter(|client| client.stage.load(Relaxed) == DORMANT) {
-        let began = client.dormant.as_ref().map(|dormant| dormant.start_stack);
-        if procfs::start_stack(client.pid).is_some_and(|stack| began.is_some_and(|began| began != stack)) {
-            remove_client(desk, client);
-        }
-    }
+    let others = clients.iter().filter(|client| client.stage.load(Relaxed) == DORMANT && runs_another(client));
+    others.for_each(|client| remove_client(desk, client));
+}
+
+/// Whether a process runs another program than the one that greeted.
+fn runs_another(client: &Client) -> bool {
+    let began = client.dormant.as_ref().map(|dormant| dormant.start_stack);
+    procfs::start_stack(client.pid).is_some_and(|stack| began.is_some_and(|began| began != stack))
 }
 
 /// The client of the same process once no stub thread is being made for it. If the process has no
