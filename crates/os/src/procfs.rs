@@ -138,6 +138,17 @@ pub fn cpu_time(pid: i32) -> Option<Duration> {
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
+/// Time that all threads of a process have spent on CPUs, without a file. `None` when it is gone.
+pub fn cpu_clock(pid: i32) -> Option<Duration> {
+    // As `clock_getcpuclockid` makes it, which asks the kernel once more whether there is such a
+    // process.
+    const CPUCLOCK_SCHED: libc::clockid_t = 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes the time.
+    let failed = unsafe { libc::clock_gettime(!pid << 3 | CPUCLOCK_SCHED, &raw mut time) } != 0;
+    (!failed).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
 /// Exit status, in the form of `wait`, of a process's first thread that has ended and was not
 /// reaped.
 pub fn zombie_status(pid: i32) -> Option<u32> {
@@ -303,6 +314,20 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(matches!(found, (Some(true), Some(false)) | (None, None)), "{found:?}");
+    }
+
+    #[test]
+    fn a_process_that_waits_takes_no_time() {
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = child.id() as i32;
+        while task_state(pid, pid) != Some('S') || comm(pid).as_deref() != Some("cat") {}
+        let mut before = None;
+        while std::mem::replace(&mut before, cpu_clock(pid)) != cpu_clock(pid) {}
+        assert!(before.is_some());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(cpu_clock(pid), None);
+        assert!(cpu_clock(std::process::id() as i32) < cpu_clock(std::process::id() as i32));
     }
 
     #[test]

@@ -161,19 +161,25 @@ pub fn is_at_or_below(pid: Pid, root: Pid) -> bool {
     false
 }
 
-/// The living descendants of `root`, at a cost that grows only with their number; [`descendants`]
-/// reads all of `/proc` (some milliseconds). It can miss a child whose sibling ends meanwhile.
-/// Falls back to [`descendants`] on kernels without the lists of children.
+/// The living descendants of `root` but for those that are `known`, at a cost that grows only with
+/// the number of processes in the tree; [`descendants`] reads all of `/proc` (some milliseconds). It
+/// can miss a child whose sibling ends meanwhile. Falls back to [`descendants`] on kernels without
+/// the lists of children.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn descendants_by_lists(root: Pid) -> io::Result<Vec<ProcStat>> {
-    let Some(mut next) = children(root) else { return descendants(root, &HashSet::new()) };
+pub fn descendants_by_lists(root: Pid, known: impl Fn(Pid) -> bool) -> io::Result<Vec<ProcStat>> {
+    let Some(mut next) = children(root) else {
+        let mut all = descendants(root, &HashSet::new())?;
+        all.retain(|process| !known(process.pid));
+        return Ok(all);
+    };
     let (mut seen, mut found) = (HashSet::from([root]), Vec::new());
     while let Some(pid) = next.pop() {
         if seen.insert(pid) {
             next.extend(children(pid).unwrap_or_default());
-            found.extend(read_stat(pid).filter(|process| !process.is_dead()));
+            let stat = if known(pid) { None } else { read_stat(pid) };
+            found.extend(stat.filter(|process| !process.is_dead()));
         }
     }
     Ok(found)
@@ -322,8 +328,9 @@ mod tests {
         };
         assert_eq!(sleeper.ppid, root);
         let pids = |found: io::Result<Vec<ProcStat>>| found.unwrap().iter().map(|p| p.pid).collect::<Vec<_>>();
-        assert_eq!(pids(descendants_by_lists(root)), [sleeper.pid]);
-        assert!(pids(descendants_by_lists(std::process::id() as Pid)).contains(&sleeper.pid));
+        assert_eq!(pids(descendants_by_lists(root, |_| false)), [sleeper.pid]);
+        let below_me = |known| pids(descendants_by_lists(std::process::id() as Pid, |pid| pid == known));
+        assert!(below_me(root).contains(&sleeper.pid) && !below_me(root).contains(&root));
         assert!(is_at_or_below(sleeper.pid, root) && is_at_or_below(sleeper.pid, std::process::id() as Pid));
         assert!(!is_at_or_below(root, sleeper.pid));
         assert!(own_children().unwrap().contains(&root));

@@ -8,6 +8,7 @@ use crate::family::Family;
 use crate::fault;
 use crate::fork_children;
 use crate::forks::{self, Expected};
+use crate::idle::Watch;
 use crate::monitor::Look;
 use crate::mutant::{off, Rule};
 use crate::netns_fallback::NetnsFallback;
@@ -81,6 +82,10 @@ pub struct Client {
     pub segment: Mutex<Option<Arc<Segment>>>,
     /// Set once it has a userfaultfd.
     pub proc: Mutex<Option<Arc<Proc>>>,
+    /// What the monitor has seen of it.
+    pub watch: Mutex<Watch>,
+    /// A process that is no client uses its memory.
+    pub lends: AtomicBool,
     /// The monitor's last scan of it.
     pub look: Mutex<Option<Look>>,
     /// Command name at hello.
@@ -448,6 +453,8 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         ready: Mutex::new(None),
         segment: Mutex::new(None),
         proc: Mutex::new(None),
+        watch: Mutex::default(),
+        lends: AtomicBool::new(false),
         look: Mutex::new(None),
         comm: procfs::comm(pid).unwrap_or_default(),
         detaching: AtomicBool::new(false),

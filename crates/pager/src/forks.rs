@@ -384,8 +384,8 @@ pub fn forget(shared: &Shared, expected: &Expected) {
 }
 
 /// Forgets children that never were, or died before they named themselves: a fork can fail. There
-/// is none as long as a process of the tree may be one.
-pub fn forget_lost(shared: &Shared, processes: &[proctree::ProcStat], known: impl Fn(i32) -> bool) {
+/// is none as long as one of the `unknown` processes of the tree may be one.
+pub fn forget_lost(shared: &Shared, unknown: &[proctree::ProcStat]) {
     let over = |e: &Arc<Expected>| {
         let window = e.window.lock().unwrap();
         let gone = || e.parent.upgrade().is_none_or(|p| p.removed.load(Relaxed));
@@ -393,7 +393,7 @@ pub fn forget_lost(shared: &Shared, processes: &[proctree::ProcStat], known: imp
     };
     let lost: Vec<Arc<Expected>> = {
         let mut all = shared.expected.lock().unwrap();
-        if !all.iter().any(over) || processes.iter().any(|p| p.forked && !known(p.pid)) {
+        if !all.iter().any(over) || unknown.iter().any(|process| process.forked) {
             return;
         }
         let (lost, kept) = all.drain(..).partition(over);

@@ -20,6 +20,7 @@ mod fork_changes;
 mod fork_children;
 mod forks;
 mod frames;
+mod idle;
 mod monitor;
 mod mutant;
 pub mod netns_fallback;

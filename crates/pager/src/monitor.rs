@@ -3,6 +3,7 @@
 use crate::adopt;
 use crate::control::{attach_or_warn, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::detach::{self, Why};
+use crate::idle::{self, Turns};
 use crate::proc::{send_command, Proc};
 use crate::schema::Memory;
 use crate::state::Shared;
@@ -31,6 +32,8 @@ const SLEEP_AGE_PART: u32 = 8;
 /// Longest sleep while accesses are recorded: touches of new memory before it is found are not
 /// seen.
 const SLEEP_SAMPLING: Duration = Duration::from_millis(10);
+/// Smallest shared memory of a process of which it is asked how much others have of it, bytes.
+const SHMEM_SHARED: u64 = 4 << 20;
 /// Smallest process that is attached, bytes.
 const ATTACH_BYTES: u64 = 256 << 10;
 /// Time between two searches for processes without a stub and measurements of proportional sizes.
@@ -91,6 +94,10 @@ struct Monitor {
     /// Processes of the tree without a stub.
     unmanaged: HashMap<i32, Unmanaged>,
     unmanaged_warned: bool,
+    turns: Turns,
+    last_sample: Instant,
+    /// When the last slow look began, and ended.
+    slow_begun: Instant,
     last_slow: Option<Instant>,
     slow_cost: Duration,
     /// Processes at the last slow look, and whether there were fork children among them.
@@ -136,7 +143,9 @@ pub struct Look {
     cost: Duration,
     again: bool,
     threads: u64,
+    /// When they were looked at, and the CPU time of the process then.
     threads_at: Instant,
+    cpu: Option<Duration>,
 }
 
 /// Runs until the pager ends.
@@ -163,6 +172,9 @@ pub fn run(desk: Arc<Desk>) {
         cpus: memfit_os::probe::usable_cores() as u64,
         unmanaged: HashMap::new(),
         unmanaged_warned: false,
+        turns: Turns::default(),
+        last_sample: now,
+        slow_begun: now,
         last_slow: None,
         slow_cost: Duration::ZERO,
         last_clients: 0,
@@ -195,8 +207,11 @@ impl Monitor {
         // A process counts once, however often it says hello; the last hello is from its stub after
         // an exec.
         let mut seen = HashSet::new();
-        let newest = clients.iter().rev().filter(|client| seen.insert(client.pid));
-        let mut sizes: Vec<(&Arc<Client>, Rss)> = newest.filter_map(|c| Some((c, c.rss.read().ok()?))).collect();
+        let newest = clients.iter().enumerate().rev().filter(|(_, client)| seen.insert(client.pid));
+        let now = Instant::now();
+        let turn = self.turns.next(clients.len(), now - std::mem::replace(&mut self.last_sample, now));
+        let mut sizes: Vec<(&Arc<Client>, Rss)> =
+            newest.filter_map(|(i, client)| Some((client, idle::size(client, turn(i), now)?))).collect();
         // The oldest are attached first.
         sizes.reverse();
         for &(client, ref rss) in &sizes {
@@ -274,19 +289,19 @@ impl Monitor {
         // Accesses are recorded from the beginning.
         let least = if self.desk.shared.sampling.is_some() { 0 } else { ATTACH_BYTES };
         for &(client, ref rss) in sizes {
+            let not_drained = || client.watch.lock().unwrap().not_drained;
             match client.stage.load(Relaxed) {
                 IDLE if rss.anon >= least && self.may_attach(client) => attach_or_warn(&self.desk, client),
                 DORMANT if rss.anon >= least => wake::begin(&self.desk, client),
-                MANAGED if client.detaching.load(Relaxed) => {}
+                MANAGED if client.detaching.load(Relaxed) || !not_drained() => {}
                 // It has not asked to be detached, and its new threads would stay unknown.
                 MANAGED if !self.desk.fork_events && !procfs::may_look(client.pid) => {
                     detach::begin(&self.desk, client, Why::Unreadable, None);
                 }
                 MANAGED if look => {
                     let proc = client.proc.lock().unwrap().clone();
-                    if let Some(proc) = proc {
-                        self.look(client, &proc, rss);
-                    }
+                    let settled = proc.is_some_and(|proc| self.look(client, &proc, rss));
+                    client.watch.lock().unwrap().not_drained = !settled;
                 }
                 _ => {}
             }
@@ -308,19 +323,23 @@ impl Monitor {
         !client.has_beacon || client.proc.lock().unwrap().is_some()
     }
 
-    fn look(&self, client: &Client, proc: &Arc<Proc>, rss: &Rss) {
+    /// Looks for new memory and threads, if there may be some. False if that is still to be done.
+    fn look(&self, client: &Client, proc: &Arc<Proc>, rss: &Rss) -> bool {
         let growth = self.growth_bytes();
         let shared = &self.desk.shared;
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
-        let mut threads = None;
+        let (mut threads, cpu) = (None, client.watch.lock().unwrap().cpu());
         let mut known = client.look.lock().unwrap();
         if let Some(last) = known.as_mut() {
             let grown = unmanaged > last.unmanaged + growth;
             let mut due = grown || rss.mapped != last.mapped || last.again;
-            if !due && last.threads_at.elapsed() > THREADS_EVERY {
+            if !due && cpu != last.cpu {
+                if last.threads_at.elapsed() <= THREADS_EVERY {
+                    return false;
+                }
                 // A thread on the stack of an ended one maps nothing, and must be pinned all the
                 // same.
-                last.threads_at = Instant::now();
+                (last.threads_at, last.cpu) = (Instant::now(), cpu);
                 threads = Some(thread_set(proc));
                 due = threads != Some(last.threads);
             }
@@ -328,7 +347,7 @@ impl Monitor {
             let emergency = shared.fast_growth.load(Relaxed) && grown;
             let pace = if grown { GROWN_PACE } else { PACE };
             if !due || (last.at.elapsed() < last.cost * pace && !emergency) {
-                return;
+                return !due;
             }
         }
         if shared.fast_growth.load(Relaxed) && known.is_some_and(|last| last.cost > LONG_LOOK) {
@@ -350,7 +369,9 @@ impl Monitor {
             again: found.again,
             threads,
             threads_at: Instant::now(),
+            cpu,
         });
+        !found.again
     }
 
     /// Decides whether fault threads may be SCHED_IDLE, and may poll for a device. Not when more
@@ -398,23 +419,32 @@ impl Monitor {
     /// quarantine.
     fn slow_look(&mut self, clients: &[Arc<Client>]) {
         let desk = Arc::clone(&self.desk);
-        wake::forget_others(&desk, clients);
+        let now = Instant::now();
+        let since = now - std::mem::replace(&mut self.slow_begun, now);
+        let has_run = |client: &Client| client.watch.lock().unwrap().ran_within(since, now);
+        let run: Vec<Arc<Client>> = clients.iter().filter(|client| has_run(client)).cloned().collect();
+        wake::forget_others(&desk, &run);
         self.find_unmanaged(clients);
-        clients.iter().for_each(|client| end_with_program(client));
+        run.iter().for_each(|client| end_with_program(client));
         // Once more after the last child has left: its parent's pages are its own again.
         let forks = clients.iter().any(|c| c.forked) || self.shared_before;
         self.shared_before = clients.iter().any(|c| c.forked);
         for client in clients {
+            let proc = client.proc.lock().unwrap().clone();
+            let unmanaged = proc.as_ref().filter(|proc| proc.family.has_strangers());
+            // What it shares changes with its relatives, and with those who map the same.
+            let shares = forks || unmanaged.is_some() || client.shmem.load(Relaxed) > SHMEM_SHARED;
+            if !shares && !has_run(client) {
+                continue;
+            }
             let Ok(rss) = client.rss.read() else { continue };
             let mut shmem = client.rss.shmem();
-            let proc = client.proc.lock().unwrap().clone();
             if proc.is_some() {
                 // The stub maps staging as well, which counts once, elsewhere.
                 shmem = shmem.saturating_sub(desk.shared.sizes.staging);
             }
             let mut weighed = (0, 0);
-            let unmanaged = proc.filter(|proc| proc.family.has_strangers());
-            if shmem > 4 << 20 || (forks && rss.anon > 1 << 20) || unmanaged.is_some() {
+            if shmem > SHMEM_SHARED || (forks && rss.anon > 1 << 20) || unmanaged.is_some() {
                 if let Some(own) = client.rss.proportional() {
                     weighed = (rss.anon, own.anon.min(rss.anon));
                     shmem = shmem.min(own.shmem);
@@ -429,16 +459,18 @@ impl Monitor {
     }
 
     fn find_unmanaged(&mut self, clients: &[Arc<Client>]) {
-        let Ok(all) = proctree::descendants_by_lists(self.desk.config.launcher_pid) else {
+        let served = clients.iter().filter(|client| !client.gone.load(Relaxed)).map(|client| client.pid);
+        let known: HashSet<i32> = served.chain([std::process::id() as i32]).collect();
+        let Ok(others) = proctree::descendants_by_lists(self.desk.config.launcher_pid, |pid| known.contains(&pid))
+        else {
             return;
         };
-        let own = std::process::id() as i32;
-        let known = |pid: i32| pid == own || clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed));
-        crate::forks::forget_lost(&self.desk.shared, &all, known);
+        crate::forks::forget_lost(&self.desk.shared, &others);
         let mut names = Vec::new();
         let mut seen = HashMap::new();
+        clients.iter().for_each(|client| client.lends.store(false, Relaxed));
         // The launcher's group-signal probe has no memory of its own.
-        for process in all.iter().filter(|p| !known(p.pid) && p.comm != signal_probe::NAME) {
+        for process in others.iter().filter(|p| p.comm != signal_probe::NAME) {
             if shares_memory(process, clients) {
                 continue;
             }
@@ -557,17 +589,19 @@ fn end_with_program(client: &Client) {
 }
 
 /// Whether a process has the memory of another one, which counts it: its parent's, for vfork and
-/// most others, or, when that has ended, that of one of the same size.
+/// most others, or, when that has ended, that of one of the same size. A client that lends it is to
+/// know.
 fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>]) -> bool {
     let same = |other: i32| procfs::share_memory(process.pid, other) == Some(true);
-    if same(process.ppid) {
-        return true;
-    }
-    let Ok(mapped) = RssReader::open(process.pid).and_then(|rss| rss.read()).map(|rss| rss.mapped) else {
-        return false;
+    let lends = |client: &&Arc<Client>| same(client.pid);
+    let parent = || clients.iter().filter(|client| client.pid == process.ppid).find(lends);
+    let as_large = || {
+        let mapped = RssReader::open(process.pid).and_then(|rss| rss.read()).ok()?.mapped;
+        let as_large = |client: &&Arc<Client>| client.rss.read().is_ok_and(|rss| rss.mapped == mapped);
+        clients.iter().filter(|_| mapped > 0).filter(as_large).find(lends)
     };
-    let as_large = clients.iter().filter(|client| client.rss.read().is_ok_and(|rss| rss.mapped == mapped));
-    mapped > 0 && as_large.into_iter().any(|client| same(client.pid))
+    let lender = parent().or_else(as_large);
+    lender.inspect(|client| client.lends.store(true, Relaxed)).is_some() || same(process.ppid)
 }
 
 /// A number that changes with the set of threads, and when one of them sets its robust list: only
@@ -586,13 +620,16 @@ fn shared_evictions(shared: &Shared) -> u64 {
 
 /// Bytes that the core counts once for each process, though fork relatives share them.
 fn doubled_bytes(shared: &Shared, clients: &[Arc<Client>]) -> u64 {
-    let procs = shared.procs.lock().unwrap().clone();
-    let own = |proc: &Arc<Proc>| {
-        let of = |c: &&Arc<Client>| c.proc.lock().unwrap().as_ref().is_some_and(|p| Arc::ptr_eq(p, proc));
-        // A fork child that has not named itself has nothing of its own yet.
-        clients.iter().find(of).map_or(0, |c| c.share.load(Relaxed))
-    };
-    procs.iter().filter(|p| p.family.shares()).map(|proc| present_bytes(shared, proc) * (1000 - own(proc)) / 1000).sum()
+    let mut procs = shared.procs.lock().unwrap().clone();
+    procs.retain(|proc| proc.family.shares());
+    if procs.is_empty() {
+        return 0;
+    }
+    let share = |c: &Arc<Client>| Some((Arc::as_ptr(c.proc.lock().unwrap().as_ref()?), c.share.load(Relaxed)));
+    let shares: HashMap<_, u64> = clients.iter().filter_map(share).collect();
+    // A fork child that has not named itself has nothing of its own yet.
+    let own = |proc| shares.get(&Arc::as_ptr(proc)).copied().unwrap_or(0);
+    procs.iter().map(|proc| present_bytes(shared, proc) * (1000 - own(proc)) / 1000).sum()
 }
 
 /// Bytes of the process that the core knows to be present; 0 once it is gone.

@@ -111,7 +111,7 @@ fn tree_of(root: i32) -> Vec<ProcStat> {
 /// The same, at a cost that grows with the tree alone. A process whose sibling is just ending can
 /// be missing.
 fn tree_by_lists(root: i32) -> Vec<ProcStat> {
-    let below = proctree::descendants_by_lists(root).unwrap_or_default();
+    let below = proctree::descendants_by_lists(root, |_| false).unwrap_or_default();
     proctree::read_stat(root).into_iter().chain(below).collect()
 }
 
