@@ -162,9 +162,9 @@ pub fn is_at_or_below(pid: Pid, root: Pid) -> bool {
 }
 
 /// The living descendants of `root` but for those that are `known`, at a cost that grows only with
-/// the number of processes in the tree; [`descendants`] reads all of `/proc` (some milliseconds). It
-/// can miss a child whose sibling ends meanwhile. Falls back to [`descendants`] on kernels without
-/// the lists of children.
+/// the number of processes in the tree; [`descendants`] reads all of `/proc` (some milliseconds).
+/// It can miss a child whose sibling ends meanwhile. Falls back to [`descendants`] on kernels
+/// without the lists of children.
 ///
 /// # Errors
 /// When `/proc` cannot be read.

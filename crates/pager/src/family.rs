@@ -13,21 +13,25 @@ pub struct Family {
     /// nobody shares it any more.
     forked: AtomicBool,
     /// It may share pages with a process that is not in the family.
-    strangers: AtomicBool,
+    unknown_sharers: AtomicBool,
 }
 
 impl Family {
     /// That of a fork child, which both know from now on.
     pub fn of_child(&self) -> Family {
         self.forked.store(true, Relaxed);
-        let strangers = AtomicBool::new(self.strangers.load(Relaxed));
-        Family { members: Mutex::new(self.members.lock().unwrap().clone()), forked: AtomicBool::new(true), strangers }
+        let unknown_sharers = AtomicBool::new(self.unknown_sharers.load(Relaxed));
+        Family {
+            members: Mutex::new(self.members.lock().unwrap().clone()),
+            forked: AtomicBool::new(true),
+            unknown_sharers,
+        }
     }
 
     /// The memory is gone.
     pub fn leave(&self) {
         *self.members.lock().unwrap() = Arc::default();
-        self.strangers.store(false, Relaxed);
+        self.unknown_sharers.store(false, Relaxed);
     }
 
     /// Whether two are of the same.
@@ -43,30 +47,30 @@ impl Family {
 
     /// Whether pages may be shared now.
     pub fn shares(&self) -> bool {
-        self.has_strangers() || Arc::strong_count(&self.members.lock().unwrap()) > 1
+        self.has_unknown_sharers() || Arc::strong_count(&self.members.lock().unwrap()) > 1
     }
 
     /// MOVE has refused a page. If nobody wrote to it before, there was a fork before the process
     /// was paged.
     pub fn refused(&self) {
         if !self.forked.swap(true, Relaxed) {
-            self.strangers.store(true, Relaxed);
+            self.unknown_sharers.store(true, Relaxed);
         }
     }
 
     /// A member is about to fork without a word.
     pub fn hides(&self) {
-        self.strangers.store(true, Relaxed);
+        self.unknown_sharers.store(true, Relaxed);
     }
 
     /// Whether it may share pages with somebody unknown.
-    pub fn has_strangers(&self) -> bool {
-        self.strangers.load(Relaxed)
+    pub fn has_unknown_sharers(&self) -> bool {
+        self.unknown_sharers.load(Relaxed)
     }
 
     /// The kernel says that all of its pages are its own. Forks after that are known.
     pub fn is_alone(&self) {
-        self.strangers.store(false, Relaxed);
+        self.unknown_sharers.store(false, Relaxed);
     }
 }
 
@@ -92,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_shares_until_the_kernel_says_otherwise() {
+    fn an_unknown_process_shares_until_the_kernel_says_otherwise() {
         let family = Family::default();
         family.refused();
         assert!(family.shares() && family.populates());

@@ -431,7 +431,7 @@ impl Monitor {
         self.shared_before = clients.iter().any(|c| c.forked);
         for client in clients {
             let proc = client.proc.lock().unwrap().clone();
-            let unmanaged = proc.as_ref().filter(|proc| proc.family.has_strangers());
+            let unmanaged = proc.as_ref().filter(|proc| proc.family.has_unknown_sharers());
             // What it shares changes with its relatives, and with those who map the same.
             let shares = forks || unmanaged.is_some() || client.shmem.load(Relaxed) > SHMEM_SHARED;
             if !shares && !has_run(client) {
