@@ -89,7 +89,11 @@ pub fn call(
     result.recv().unwrap_or(Err(Failure::NotNow))
 }
 
-/// Stops the running threads of a process and those that they start meanwhile, but for one.
+/// All signals that can be blocked: not SIGKILL and SIGSTOP.
+const ALL_SIGNALS: u64 = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
+
+/// Stops the running threads of a process and those that they start meanwhile, but for one, and for
+/// those that block all signals: the program may just have made its stub thread itself.
 fn stop_running(pid: i32, except: i32) {
     let mut seen = vec![except];
     loop {
@@ -100,7 +104,8 @@ fn stop_running(pid: i32, except: i32) {
         }
         for &tid in &new {
             // A thread that waits for a lock of the kernel stops after that.
-            if matches!(procfs::task_state(pid, tid), Some('R' | 'D')) {
+            let runs = matches!(procfs::task_state(pid, tid), Some('R' | 'D'));
+            if runs && procfs::blocked_signals(pid, tid).is_some_and(|blocked| blocked != ALL_SIGNALS) {
                 let _ = seize(tid);
             }
         }
@@ -499,11 +504,11 @@ mod tests {
         status(pid);
     }
 
-    /// A process of three threads that count.
+    /// A process of four threads that count, one of which blocks all signals.
     #[test]
     fn all_running_threads_are_stopped_while_one_is_held() {
         use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-        type Counts = [AtomicU64; 3];
+        type Counts = [AtomicU64; 4];
         // SAFETY: a page that parent and child share; atomics are valid for any bytes.
         let counts = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -518,12 +523,20 @@ mod tests {
                 count.fetch_add(1, SeqCst);
             }
         }
+        // glibc's functions leave two signals unblocked.
+        extern "C" fn count_masked(of: *mut libc::c_void) -> *mut libc::c_void {
+            let all = u64::MAX;
+            // SAFETY: the mask is valid for reading.
+            unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, 0, 8) };
+            count(of)
+        }
         let at = instruction();
         let pid = child(|| {
             for other in &counts[1..] {
+                let body = if std::ptr::eq(other, &counts[3]) { count_masked } else { count };
                 let mut thread = 0;
                 // SAFETY: a thread that counts there.
-                unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), count, other.as_ptr().cast()) };
+                unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), body, other.as_ptr().cast()) };
             }
             count(counts[0].as_ptr().cast());
             0
@@ -548,13 +561,15 @@ mod tests {
             let tracer = scope.spawn(|| super::call(&tracers, (pid, pid), of(at, libc::SYS_getpid, [0; 6]), hold));
             arrival.recv().unwrap();
             // The other threads were asked to stop, and do so when they next have a CPU.
-            let stopped = |tid: &i32| procfs::task_state(pid, *tid) == Some('t');
-            while !procfs::tasks(pid).iter().all(stopped) {
+            let stopped = |tid: &&i32| procfs::task_state(pid, **tid) == Some('t');
+            while procfs::tasks(pid).iter().filter(stopped).count() < 3 {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let before = now();
-            std::thread::sleep(Duration::from_millis(20));
-            assert_eq!(now(), before);
+            while now()[3] == before[3] {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(now()[..3], before[..3]);
             held.store(false, SeqCst);
             assert_eq!(tracer.join().unwrap().unwrap(), pid as u64);
         });

@@ -241,6 +241,13 @@ pub fn filters(pid: i32, tid: i32) -> Option<u64> {
     }
 }
 
+/// The signals that a thread blocks, as a mask. `None` when it is gone.
+pub fn blocked_signals(pid: i32, tid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
 /// Command name of a process.
 pub fn comm(pid: i32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
