@@ -4,12 +4,12 @@ use crate::errors::Failure;
 use crate::size_parsing::{self, Size};
 use crate::top::view::Sort;
 use clap::{value_parser, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
-use memfit_core::scheme::CodecKind;
+use memfit_codec::{CodecEntry, CODECS};
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Fit any program into the memory you have.
@@ -168,7 +168,7 @@ pub struct RunArgs {
     /// Each page takes the time of all codecs.
     #[arg(
         long, requires = "record", value_name = "CODEC,...", num_args = 0..=1, require_equals = true,
-        default_missing_value = USUAL_CODECS, value_parser = parse_codecs
+        default_missing_value = USUAL_CODECS.as_str(), value_parser = parse_codecs
     )]
     pub record_contents: Option<Codecs>,
 
@@ -199,15 +199,18 @@ pub struct RunArgs {
 
 /// Codecs, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Codecs(pub Vec<CodecKind>);
+pub struct Codecs(pub Vec<&'static CodecEntry>);
 
 /// Defaults of a simulation, percent and names.
 const SLOWDOWN: f64 = 10.0;
 const DEVICE: &str = "ssd-nvme";
 const COSTS: &str = "measured";
 
-/// All but those that take more than 50 us a page (bench/README.md).
-const USUAL_CODECS: &str = "lz4,lzo,lzrw1,zstd,zstd-fast,zstd-trained,word-mask,wkdm,wk4x4";
+/// All but those that take more than 50 us a page.
+static USUAL_CODECS: LazyLock<String> = LazyLock::new(|| {
+    let usual = CODECS.iter().filter(|codec| codec.compress_ns <= 50_000).map(|codec| codec.name);
+    usual.collect::<Vec<_>>().join(",")
+});
 
 /// Options of the simulations in `memfit sim` and `memfit advise`.
 #[derive(Debug, Clone, Args)]
@@ -562,11 +565,10 @@ fn parse_override(text: &str) -> Result<String, String> {
 }
 
 fn parse_codecs(text: &str) -> Result<Codecs, String> {
-    let known = || CodecKind::ALL.iter().copied().filter(|&codec| codec != CodecKind::Auto);
     let mut codecs = Vec::new();
     for name in text.split(',') {
-        let names = || known().map(|codec| codec.name()).collect::<Vec<_>>().join(", ");
-        let meant: Vec<CodecKind> = known().filter(|codec| name == "all" || codec.name() == name).collect();
+        let names = || CODECS.iter().map(|codec| codec.name).collect::<Vec<_>>().join(", ");
+        let meant: Vec<&CodecEntry> = CODECS.iter().filter(|codec| name == "all" || codec.name == name).collect();
         if meant.is_empty() {
             return Err(format!("there is no codec '{name}'; there are: all, {}", names()));
         }
@@ -644,13 +646,16 @@ mod tests {
         let codecs = |words: &[&str]| {
             let args = run(&[&["--record", "f"], words, &["ls"]].concat()).unwrap();
             args.record_contents
-                .map(|Codecs(codecs)| codecs.iter().map(|codec| codec.name()).collect::<Vec<_>>().join(","))
+                .map(|Codecs(codecs)| codecs.iter().map(|codec| codec.name).collect::<Vec<_>>().join(","))
         };
         assert_eq!(codecs(&[]), None);
-        assert_eq!(codecs(&["--record-contents"]).as_deref(), Some(USUAL_CODECS));
+        assert_eq!(
+            codecs(&["--record-contents"]).as_deref(),
+            Some("lz4,lzo,lzrw1,zstd,zstd-fast,zstd-trained,word-mask,wkdm,wk4x4")
+        );
         assert_eq!(codecs(&["--record-contents=zstd,lz4,zstd"]).as_deref(), Some("zstd,lz4"));
         let all = codecs(&["--record-contents=lz4,all"]).unwrap();
-        assert_eq!(all.split(',').count(), CodecKind::ALL.len() - 1, "{all}");
+        assert_eq!(all.split(',').count(), CODECS.len(), "{all}");
         for words in [&["--record-contents", "ls"][..], &["--record", "f", "--record-contents=auto", "ls"]] {
             assert!(run(words).is_err(), "{words:?}");
         }

@@ -23,7 +23,8 @@ use crate::preload::{self, FALLBACK_VARIABLE, FILES_VARIABLE, PID_VARIABLE, SOCK
 use crate::report;
 use crate::run::Inherited;
 use crate::{swap, Serve};
-use memfit_core::scheme::{Classes, CodecKind, Scheme};
+use memfit_codec::CodecEntry;
+use memfit_core::scheme::{Classes, Scheme};
 use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
 use memfit_os::signal_probe::SignalProbe;
@@ -83,7 +84,7 @@ pub struct Plan {
     /// Record accesses too; page faults on sampled pages may take this percentage of the time.
     pub record_access: Option<u32>,
     /// With what pages hold, as these codecs see it.
-    pub record_contents: Vec<CodecKind>,
+    pub record_contents: Vec<&'static CodecEntry>,
     /// Advice is given at the end.
     pub advise: bool,
     /// What the command inherits from our parent.

@@ -1,19 +1,25 @@
 //! Byte work of memfit: page codecs, same-filled detection, and the choice of a codec per region.
 //!
 //! A [`Worker`] owns every context and scratch buffer that a thread needs, each made at its first
-//! use, so the fault and reclaim paths soon allocate nothing. Codecs live in [`CODECS`]; adding a
-//! line there gives a codec its name, its place in the tests and in the table of `make
-//! bench-codecs`.
+//! use, so the fault and reclaim paths soon allocate nothing.
+//!
+//! A new codec is one file and one line in [`CODECS`]. The file has the [`CodecEntry`]; schemes,
+//! help texts, statistics, exports, the simulator's costs and the tests use it.
 //!
 //! Units: all lengths are bytes. A *page* is 4096 bytes, a *unit* of compression is 8 bytes to
 //! [`MAX_UNIT`], a multiple of 8.
 
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as memfit_codec;
+
 mod aims;
 mod codec;
 mod deflate;
 mod dictionary;
+#[cfg(test)]
+mod dummy;
 mod entropy;
 pub mod generate;
 mod lz;
@@ -30,7 +36,7 @@ mod word_mask;
 mod zstd;
 
 pub use aims::{Aims, Pressure};
-pub use codec::{by_name, name, CodecEntry, CodecId, Corrupt, Worker, CODECS, CODEC_IDS};
+pub use codec::{find, Codec, CodecEntry, CodecId, Corrupt, Worker, CODEC_IDS};
 pub use dictionary::{Dictionaries, DICTIONARIES_MAX, TRAINING_PAGES};
 pub use entropy::{entropy, ENTROPY_BYTES, ENTROPY_MAX};
 pub use same_filled::{fill, same_filled};
@@ -41,3 +47,22 @@ pub const PAGE: usize = 4096;
 
 /// Longest input of one compression, in bytes: a run of 16 pages.
 pub const MAX_UNIT: usize = 16 * PAGE;
+
+/// All codecs, in the order of help texts, columns and tests.
+pub static CODECS: &[CodecEntry] = &[
+    lz4::ENTRY,
+    lz4hc::ENTRY,
+    lzo::ENTRY,
+    lzrw1::ENTRY,
+    deflate::ENTRY,
+    zstd::ZSTD,
+    zstd::FAST,
+    zstd::TRAINED,
+    zstd::STRONG,
+    zstd::STRONG_TRAINED,
+    word_mask::ENTRY,
+    wkdm::ENTRY,
+    wk4x4::ENTRY,
+    #[cfg(test)]
+    dummy::ENTRY,
+];

@@ -3,7 +3,7 @@
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::{
-    by_name, fill,
+    fill, find,
     generate::{samples, trained_worker, Rng, GENERATORS},
     same_filled, CodecId, Corrupt, Dictionaries, Worker, CODECS, DICTIONARIES_MAX, MAX_UNIT, PAGE, TRAINING_PAGES,
 };
@@ -105,7 +105,7 @@ fn refused_arguments() {
     for unknown in [0, 200, 255] {
         assert_eq!(worker.decompress(CodecId(unknown), &[0; 16], &mut page), Err(Corrupt));
     }
-    assert_eq!(by_name("word-mask"), Some(CodecId::WORD_MASK));
+    assert_eq!(find("word-mask").map(|entry| entry.id), Some(CodecId::WORD_MASK));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn each_dictionary_reads_what_it_wrote_and_no_other() {
     for number in 0..DICTIONARIES_MAX {
         assert_eq!(dictionaries.count(), number);
         assert!(dictionaries.train(&samples(number as u64, TRAINING_PAGES)));
-        let id = CodecId::trained(number);
+        let id = CodecId::ZSTD_TRAINED.with(number);
         for kind in &kinds {
             (kind.fill)(&mut rng, &mut page);
             let Some(len) = writer.compress(id, &page, &mut packed, PAGE) else { continue };

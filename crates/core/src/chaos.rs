@@ -751,6 +751,7 @@ const SCHEMES: &[(&str, &[&str])] = &[
     ("apa+ca", &[]),
     ("ca+sa", &[]),
     ("ezswap", &[]),
+    ("memfit", &["pool=dummy", "replacement=dummy"]),
 ];
 
 fn all(frames: u32, blocks: u32, steps: u32) {

@@ -8,15 +8,18 @@
 //! Everything is driven by tables: [`AXES`] and [`NUMBERS`] are the keys with their help, and
 //! parsing, messages, listing and [`Scheme::to_toml`] walk them. A new choice is a line in an
 //! `axis!`, a new number a field and an entry in [`NUMBERS`], a new preset a file and a line in
-//! [`PRESETS`]. Pools come from [`crate::pool::POOLS`], and what chooses the zpages that leave them
-//! from [`crate::replacement::REPLACEMENTS`].
+//! [`PRESETS`]. Codecs come from [`CODECS`], pools from [`POOLS`], and what chooses the zpages that
+//! leave them from [`REPLACEMENTS`].
 
+#[cfg(test)]
+mod dummies;
 mod error;
 mod parse;
 mod rules;
 
 use crate::pool::{Pool, PoolEntry, PoolParams, FRAME_BYTES, POOLS};
 use crate::replacement::{find, PolicyParams, ReplacementEntry, ReplacementMode, REPLACEMENTS};
+use memfit_codec::{CodecEntry, CODECS};
 use parse::{line_of, Builder, Value};
 use std::fmt::Write;
 use toml::de::DeTable;
@@ -177,26 +180,6 @@ axis! {
         CompressedBatches "compressed-batches" "whole buffers of the pool, many in one write, to contiguous blocks of 4 KiB",
     }
 }
-axis! {
-    /// What compresses.
-    CodecKind {
-        Auto "auto" "word-mask, lz4 or a zstd, chosen for each region by what it gained lately and how scarce memory is",
-        Lz4 "lz4" "fast; good on text",
-        Lz4Hc "lz4hc" "lz4 by a slow search: smaller, as fast to decompress",
-        Lzo "lzo" "LZO1X as in the kernel: between lz4 and zstd-fast",
-        Lzrw1 "lzrw1" "an early fast one, for comparison",
-        Deflate "deflate" "Huffman codes: small, slow",
-        Zstd "zstd" "slow; small on most contents",
-        ZstdFast "zstd-fast" "as small as zstd on most binary data, in two thirds of the time; poor on text",
-        ZstdTrained "zstd-trained" "zstd with a dictionary trained on the tree's own pages; zstd until there is one",
-        ZstdStrong "zstd-strong" "zstd at a high level: a little smaller, several times slower to compress",
-        ZstdStrongTrained "zstd-strong-trained" "the same with such a dictionary: the smallest",
-        WordMask "word-mask" "fast; good on integers and pointers, poor on text",
-        WkDm "wkdm" "Wilson and Kaplan's coder of words and pointers, for comparison",
-        Wk4x4 "wk4x4" "their set-associative one: smaller, slower",
-    }
-}
-
 /// One choice on each axis, and numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scheme {
@@ -226,14 +209,23 @@ pub struct Scheme {
     pub fault: FaultScheme,
 }
 
-/// Defines a part of [`Scheme`] that has numbers. [`NUMBERS`] has their meaning and units.
+/// Defines a part of [`Scheme`] that has these numbers, and the kind of the default scheme.
+/// [`NUMBERS`] has their meaning and units.
 macro_rules! part {
-    ($(#[$doc:meta])* $type:ident { $($field:ident: $field_type:ty,)+ }) => {
+    ($(#[$doc:meta])* $type:ident { $([$kind:ty = $default:expr])? $($field:ident,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)]
         pub struct $type {
-            $(pub $field: $field_type,)+
+            $(pub kind: $kind,)?
+            $(pub $field: u32,)*
+        }
+
+        impl $type {
+            /// [`NUMBERS`] has the defaults of the numbers.
+            fn without_numbers() -> $type {
+                $type { $(kind: $default,)? $($field: 0,)* }
+            }
         }
     };
 }
@@ -241,47 +233,51 @@ macro_rules! part {
 part! {
     /// Axis `admission`, see [`NUMBERS`].
     Admission {
-        kind: AdmissionKind, max_len: u32, busy_max_len: u32, cap_below_percent: u32, raw_percent: u32,
-        offered_window: u32,
+        [AdmissionKind = AdmissionKind::SizeCap]
+        max_len, busy_max_len, cap_below_percent, raw_percent, offered_window,
     }
 }
 part! {
     /// Axis `pool`, see [`NUMBERS`].
     PoolScheme {
-        kind: &'static PoolEntry, chain_frames: u32, block_bytes: u32, zone_kib: u32, entries_per_frame: u32,
-        header_chunks: u32,
+        [&'static PoolEntry = &POOLS[0]]
+        chain_frames, block_bytes, zone_kib, entries_per_frame, header_chunks,
     }
 }
 part! {
     /// Axis `reclaim`, see [`NUMBERS`].
-    Reclaim { kind: ReclaimKind, staging_percent: u32, batch_pages: u32, file_age: u32, }
+    Reclaim { [ReclaimKind = ReclaimKind::Dueling] staging_percent, batch_pages, file_age, }
 }
 part! {
     /// Axis `replacement`, see [`NUMBERS`].
-    ReplacementScheme { kind: &'static ReplacementEntry, seed: u32, extra_bins: u32, threshold_percent: u32, }
+    ReplacementScheme {
+        [&'static ReplacementEntry = find("dueling").expect("it is in the table")]
+        seed, extra_bins, threshold_percent,
+    }
 }
 part! {
     /// Axis `sizing`, see [`NUMBERS`].
     Sizing {
-        kind: SizingKind, resident_floor_percent: u32, dense_floor_percent: u32, low_percent: u32, high_percent: u32,
-        pool_permille: u32, grow_below_zones: u32, shrink_above_zones: u32, check_ms: u32, check_stores: u32, reserve_pages: u32,
+        [SizingKind = SizingKind::Adaptive]
+        resident_floor_percent, dense_floor_percent, low_percent, high_percent, pool_permille, grow_below_zones,
+        shrink_above_zones, check_ms, check_stores, reserve_pages,
     }
 }
 part! {
     /// Axis `routing`.
-    Routing { kind: RoutingKind, }
+    Routing { [RoutingKind = RoutingKind::ColdestToSwap] }
 }
 part! {
     /// Axis `swap_format`, see [`NUMBERS`].
-    SwapFormatScheme { kind: SwapFormat, virtual_percent: u32, }
+    SwapFormatScheme { [SwapFormat = SwapFormat::CompressedExtents] virtual_percent, }
 }
 part! {
-    /// Axis `codec`, see [`NUMBERS`].
-    Codec { kind: CodecKind, same_filled: u32, }
+    /// Axis `codec`, see [`NUMBERS`]. Without a kind, memfit selects a codec for each region.
+    Codec { [Option<&'static CodecEntry> = None] same_filled, }
 }
 part! {
     /// How many pages a fault brings, see [`NUMBERS`].
-    FaultScheme { around_pages: u32, zero_run_pages: u32, }
+    FaultScheme { around_pages, zero_run_pages, }
 }
 
 impl PoolScheme {
@@ -330,6 +326,20 @@ macro_rules! axis_entry {
     };
 }
 
+/// The choice without a fixed codec.
+const AUTO: Choice = Choice {
+    name: "auto",
+    help: "word-mask, lz4 or a zstd, chosen for each region by what it gained lately and how scarce memory is",
+};
+
+/// The codecs that a scheme can name.
+fn codecs() -> impl Iterator<Item = &'static CodecEntry> {
+    let codecs = CODECS.iter();
+    #[cfg(test)]
+    let codecs = codecs.chain([&dummies::codec::ENTRY]);
+    codecs
+}
+
 /// Every axis, in the order of listings.
 pub static AXES: &[Axis] = &[
     axis_entry!("classes", "Which evicted pages are offered to the pool", Classes, classes),
@@ -355,7 +365,18 @@ pub static AXES: &[Axis] = &[
     axis_entry!("sizing", "How the pool and the resident pages share the budget", SizingKind, sizing.kind),
     axis_entry!("routing", "Where evicted pages go", RoutingKind, routing.kind),
     axis_entry!("swap_format", "What is written to the swap tier", SwapFormat, swap_format.kind),
-    axis_entry!("codec", "What compresses", CodecKind, codec.kind),
+    Axis {
+        name: "codec",
+        help: "What compresses",
+        choice: |index| match index {
+            0 => Some(AUTO),
+            _ => codecs().nth(index - 1).map(|entry| Choice { name: entry.name, help: entry.help }),
+        },
+        get: |scheme| {
+            scheme.codec.kind.map_or(0, |kind| 1 + codecs().position(|entry| entry == kind).expect("a codec"))
+        },
+        set: |scheme, index| scheme.codec.kind = index.checked_sub(1).and_then(|index| codecs().nth(index)),
+    },
 ];
 
 /// An entry of [`NUMBERS`]: section and key, default, range, unit, help.
@@ -448,46 +469,15 @@ impl Default for Scheme {
             name: "memfit".into(),
             summary: "our own, and the default".into(),
             classes: Classes::Anonymous,
-            admission: Admission {
-                kind: AdmissionKind::SizeCap,
-                max_len: 0,
-                busy_max_len: 0,
-                cap_below_percent: 0,
-                raw_percent: 0,
-                offered_window: 0,
-            },
-            pool: PoolScheme {
-                kind: &POOLS[0],
-                chain_frames: 0,
-                block_bytes: 0,
-                zone_kib: 0,
-                entries_per_frame: 0,
-                header_chunks: 0,
-            },
-            reclaim: Reclaim { kind: ReclaimKind::Dueling, staging_percent: 0, batch_pages: 0, file_age: 0 },
-            replacement: ReplacementScheme {
-                kind: find("dueling").expect("it is in the table"),
-                seed: 0,
-                extra_bins: 0,
-                threshold_percent: 0,
-            },
-            sizing: Sizing {
-                kind: SizingKind::Adaptive,
-                resident_floor_percent: 0,
-                dense_floor_percent: 0,
-                low_percent: 0,
-                high_percent: 0,
-                pool_permille: 0,
-                grow_below_zones: 0,
-                shrink_above_zones: 0,
-                check_ms: 0,
-                check_stores: 0,
-                reserve_pages: 0,
-            },
-            routing: Routing { kind: RoutingKind::ColdestToSwap },
-            swap_format: SwapFormatScheme { kind: SwapFormat::CompressedExtents, virtual_percent: 0 },
-            codec: Codec { kind: CodecKind::Auto, same_filled: 0 },
-            fault: FaultScheme { around_pages: 0, zero_run_pages: 0 },
+            admission: Admission::without_numbers(),
+            pool: PoolScheme::without_numbers(),
+            reclaim: Reclaim::without_numbers(),
+            replacement: ReplacementScheme::without_numbers(),
+            sizing: Sizing::without_numbers(),
+            routing: Routing::without_numbers(),
+            swap_format: SwapFormatScheme::without_numbers(),
+            codec: Codec::without_numbers(),
+            fault: FaultScheme::without_numbers(),
         };
         for number in NUMBERS {
             (number.set)(&mut scheme, number.default);

@@ -237,7 +237,7 @@ impl Core {
         let before = matches!(self.pool_control.mode, ReplacementMode::Policy(_)).then(|| self.pool.view(unit));
         let mut span = self.pool.remove(handle);
         self.pool_control.full = false;
-        let gone = !span.is_empty() || self.pool.clean(unit);
+        let gone = before.map_or_else(|| !span.is_empty() || self.pool.clean(unit), |view| view.zpages == 1);
         if span.is_empty() && gone && !self.pool_control.sealed.contains_key(&unit.0) {
             // It was waiting for a write that is no longer needed (cervera99, 5.13).
             span = self.pool.discard(unit);

@@ -4,7 +4,7 @@
 //! units are checked against the contract of `Policy`: only units that are known and not taken,
 //! none twice, and at least one when room is needed.
 
-use memfit_core::pool::{Handle, Unit, UnitView, FRAME_BYTES};
+use memfit_core::pool::{find, Handle, Unit, UnitView, FRAME_BYTES};
 use memfit_core::replacement::{Policy, PolicyParams, ReplacementEntry, ReplacementMode, Zpage, REPLACEMENTS};
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ const fn slots(class: u16, bytes: u32, slots: u16, frames: u16) -> Slots {
     Slots { class, bytes, slots, frames }
 }
 
-/// The pools of the policies. A pool whose units are evicted needs a line here.
+/// How pools fill their units. `policy_pools` runs the pools themselves, new ones too.
 const KINDS: &[(&str, Filling)] = &[
     ("zbud", Filling::Chunks(2)),
     ("z3fold", Filling::Chunks(3)),
@@ -114,10 +114,7 @@ fn policy(entry: &ReplacementEntry, params: &PolicyParams) -> Option<Box<dyn Pol
 fn models(params: &PolicyParams) -> Vec<Model> {
     let mut models = Vec::new();
     for entry in REPLACEMENTS.iter().filter(|entry| policy(entry, params).is_some()) {
-        for pool in entry.pools {
-            assert!(KINDS.iter().any(|(name, _)| name == pool), "how are the units of {pool} filled?");
-        }
-        for (_, filling) in KINDS.iter().filter(|(name, _)| entry.pools.is_empty() || entry.pools.contains(name)) {
+        for (_, filling) in KINDS.iter().filter(|(pool, _)| (entry.fits)(find(pool).expect("a pool"))) {
             let policies = [0; 2].map(|_| policy(entry, params).expect("it made one before"));
             models.push(Model::new(entry.name, policies, *filling));
         }

@@ -176,10 +176,7 @@ impl Model {
 /// The policies, each with the pools that it works with.
 fn policies() -> impl Iterator<Item = (&'static ReplacementEntry, Vec<&'static PoolEntry>)> {
     let policies = REPLACEMENTS.iter().filter(|entry| policy(entry).is_some());
-    policies.map(|entry| {
-        let fits = |pool: &&PoolEntry| entry.pools.is_empty() || entry.pools.contains(&pool.name);
-        (entry, POOLS.iter().filter(fits).collect())
-    })
+    policies.map(|entry| (entry, POOLS.iter().filter(|pool| (entry.fits)(pool)).collect()))
 }
 
 fn policy(entry: &ReplacementEntry) -> Option<Box<dyn Policy>> {

@@ -105,7 +105,7 @@ pub fn export<R: Read, W: Write + Send>(
     }
     let (what, columns) = match of {
         Rows::Calls => ("call", &COLUMNS[..]),
-        Rows::Contents => ("contents", CONTENTS_COLUMNS),
+        Rows::Contents => ("contents", &CONTENTS_COLUMNS[..]),
     };
     let mut table: Box<dyn Table + '_> = match format {
         Format::Parquet => Box::new(group::Recorded::new(out, what, columns, reader.head())?),

@@ -1,5 +1,9 @@
 //! Reads tables back: each call is a row, in every format.
 
+#[path = "../../../tests/blessed.rs"]
+mod blessed;
+
+use memfit_codec::CODECS;
 use memfit_core::scheme::Scheme;
 use memfit_core::trace::{Contents, Encoder, Note, Whose, CODECS_MAX};
 use memfit_core::*;
@@ -173,9 +177,22 @@ fn each_call_is_a_row_with_all_that_it_carries() {
 #[test]
 fn the_documentation_has_all_names() {
     let text = include_str!("../../../docs/trace.md");
-    for name in COLUMNS.iter().chain(CONTENTS_COLUMNS).map(|column| column.name).chain(CALL_NAMES) {
+    for name in COLUMNS.iter().chain(&*CONTENTS_COLUMNS).map(|column| column.name).chain(CALL_NAMES) {
         assert!(text.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{name}`"))), "{name}");
     }
+}
+
+/// The table of docs/trace.md is that of the codecs. `MEMFIT_BLESS=1` writes it anew.
+#[test]
+fn the_documentation_has_all_codecs() {
+    let mut table = String::from("| Codec | Number | Column |\n|---|---|---|\n| uncompressed | 0 | |\n");
+    let columns = CONTENTS_COLUMNS.iter().rev().take(CODECS.len()).rev();
+    for (codec, column) in CODECS.iter().zip(columns) {
+        let ids = codec.ids();
+        let last = if ids.len() > 1 { format!(" to {}", ids.end - 1) } else { String::new() };
+        table += &format!("| {} | {}{last} | `{}` |\n", codec.name, ids.start, column.name);
+    }
+    blessed::assert_part("docs/trace.md", "codecs", &table);
 }
 
 #[test]

@@ -5,7 +5,6 @@ use crate::swap::Aligned;
 use crate::trainer::Trainer;
 use memfit_codec::{Aim, Aims, Choice, CodecId, CodecSelector, Dictionaries, Pressure, Worker};
 use memfit_core::budget::SLOW_DEVICE_NS;
-use memfit_core::scheme::CodecKind;
 use memfit_core::trace::Whose;
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
@@ -158,7 +157,7 @@ impl Compressor {
 
     /// Compresses `self.page` into `self.coded` with the scheme's codec.
     fn encode(&mut self, shared: &Shared, region: u32, len_max: usize) -> Coded {
-        let fixed = fixed(shared.scheme.codec.kind);
+        let fixed = shared.scheme.codec.kind.map(|codec| codec.id);
         let key = u64::from(region);
         let limit = len_max + 1;
         let choice = fixed.map_or_else(|| self.selector.choose(key, self.aim), Choice::Use);
@@ -193,41 +192,5 @@ impl Compressor {
             }
         }
         Coded::Bytes { codec: codec.0, len: len as u32 }
-    }
-}
-
-/// The codec that a scheme fixes; `None` if memfit selects it for each region.
-pub fn fixed(codec: CodecKind) -> Option<CodecId> {
-    Some(match codec {
-        CodecKind::Auto => return None,
-        CodecKind::Lz4 => CodecId::LZ4,
-        CodecKind::Lz4Hc => CodecId::LZ4HC,
-        CodecKind::Lzo => CodecId::LZO,
-        CodecKind::Lzrw1 => CodecId::LZRW1,
-        CodecKind::Deflate => CodecId::DEFLATE,
-        CodecKind::Zstd => CodecId::ZSTD,
-        CodecKind::ZstdFast => CodecId::ZSTD_FAST,
-        CodecKind::ZstdTrained => CodecId::ZSTD_TRAINED,
-        CodecKind::ZstdStrong => CodecId::ZSTD_STRONG,
-        CodecKind::ZstdStrongTrained => CodecId::ZSTD_STRONG_TRAINED,
-        CodecKind::WordMask => CodecId::WORD_MASK,
-        CodecKind::WkDm => CodecId::WKDM,
-        CodecKind::Wk4x4 => CodecId::WK4X4,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use memfit_codec::CODECS;
-
-    #[test]
-    fn schemes_can_ask_for_every_codec_by_its_name() {
-        let names: Vec<&str> = CodecKind::ALL.iter().map(|codec| codec.name()).collect();
-        assert_eq!(names[0], "auto");
-        assert_eq!(names[1..], CODECS.iter().map(|entry| entry.name).collect::<Vec<_>>(), "in the same order");
-        for (codec, entry) in CodecKind::ALL[1..].iter().zip(CODECS) {
-            assert_eq!(fixed(*codec), Some(entry.id), "{}", entry.name);
-        }
     }
 }

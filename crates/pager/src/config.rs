@@ -2,7 +2,8 @@
 
 use crate::schema::Stats;
 use crate::timeline::Course;
-use memfit_core::scheme::{CodecKind, Scheme};
+use memfit_codec::CodecEntry;
+use memfit_core::scheme::Scheme;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -40,7 +41,7 @@ pub struct Config {
     pub record_access: Option<u32>,
     /// Codecs with which page contents are recorded. If empty, only the contents of sampled pages
     /// are recorded, with the codecs of the scheme.
-    pub record_contents: Vec<CodecKind>,
+    pub record_contents: Vec<&'static CodecEntry>,
     /// Whether the launcher gets a [`FromPager::Course`] before the statistics.
     pub timeline: bool,
     /// The command, for statistics.

@@ -5,14 +5,12 @@
 //! back before they are compressed. The latter are copied under the core lock: a staged page keeps
 //! its slot that long, so it needs no pin. The copy is processed without the lock.
 
-use crate::compress::fixed;
 use crate::proc::{slot_offset, Proc};
 use crate::record::Notes;
 use crate::state::{Shared, State};
 use crate::swap::Aligned;
-use memfit_codec::{entropy, same_filled, Aim, CodecId, Dictionaries, Worker, CODEC_IDS, PAGE};
+use memfit_codec::{entropy, same_filled, Aim, CodecEntry, CodecId, Dictionaries, Worker, CODEC_IDS, PAGE};
 use memfit_core::sample::{Sampled, REGION_PAGES};
-use memfit_core::scheme::CodecKind;
 use memfit_core::trace::{Contents as Held, Note, Whose, CODECS_MAX, LEN_MAX};
 use memfit_core::{Core, Page};
 use ring::hmac;
@@ -58,14 +56,13 @@ impl Contents {
     ///
     /// # Errors
     /// When the kernel has no random bytes.
-    pub fn new(kinds: &[CodecKind], shared: &Shared, notes: Notes) -> io::Result<Contents> {
+    pub fn new(kinds: &[&'static CodecEntry], shared: &Shared, notes: Notes) -> io::Result<Contents> {
         let mut key = [0; 32];
         memfit_os::memory::random(&mut key)?;
-        let own = [Some(shared.scheme.codec.kind), shared.sampling.as_ref().map(|_| CodecKind::Lzo)];
+        let own = shared.scheme.codec.kind.map_or_else(Aim::all_codecs, |codec| vec![codec.id]);
+        let of_the_kernel = shared.sampling.as_ref().map(|_| CodecId::LZO);
         let mut codecs = Vec::new();
-        for codec in
-            own.iter().flatten().chain(kinds).flat_map(|&kind| fixed(kind).map_or_else(Aim::all_codecs, |id| vec![id]))
-        {
+        for codec in own.into_iter().chain(of_the_kernel).chain(kinds.iter().map(|codec| codec.id)) {
             if !codecs.contains(&codec) {
                 codecs.push(codec);
             }

@@ -270,7 +270,7 @@ fn region(pid: i32, comm: String, used: Use, row: &Row) -> Region {
     let mut codecs: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for &(codec, pages, bytes) in &row.codecs {
         // The numbers of trained dictionaries share a name.
-        let name = memfit_codec::name(memfit_codec::CodecId(codec)).unwrap_or("unknown");
+        let name = memfit_codec::CodecId(codec).name().unwrap_or("unknown");
         let sum = codecs.entry(name.to_owned()).or_default();
         *sum = (sum.0 + pages, sum.1 + bytes);
     }

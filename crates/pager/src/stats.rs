@@ -133,7 +133,7 @@ fn codecs(shared: &Shared) -> BTreeMap<String, Codec> {
     let mut rows: BTreeMap<String, Codec> = BTreeMap::new();
     for (id, count) in shared.codecs.iter().enumerate() {
         let pages = count.pages.load(Relaxed);
-        if let (Some(name), true) = (memfit_codec::name(memfit_codec::CodecId(id as u8)), pages > 0) {
+        if let (Some(name), true) = (memfit_codec::CodecId(id as u8).name(), pages > 0) {
             let row = rows.entry(name.to_owned()).or_default();
             row.pages += pages;
             row.in_bytes += count.in_bytes.load(Relaxed);

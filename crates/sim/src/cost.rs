@@ -4,32 +4,10 @@
 
 use crate::device::embedded;
 use crate::fields::{find, Absent, Embedded, Key, Problem, TableError, Values};
+use memfit_codec::{CODECS, CODEC_IDS};
 
 /// Every built-in table of costs; the first is the default.
 pub static COSTS: &[Embedded] = embedded!("costs", "measured" "han18" "cervera99");
-
-/// Names of the codecs by number. The numbers are stored beside compressed pages and never change.
-/// 0 is an uncompressed page. A codec with a dictionary has three numbers, one for each dictionary.
-const CODECS: [&str; 18] = [
-    "",
-    "lz4",
-    "zstd",
-    "word-mask",
-    "zstd-fast",
-    "zstd-trained",
-    "zstd-trained",
-    "zstd-trained",
-    "lz4hc",
-    "lzo",
-    "deflate",
-    "wkdm",
-    "wk4x4",
-    "lzrw1",
-    "zstd-strong",
-    "zstd-strong-trained",
-    "zstd-strong-trained",
-    "zstd-strong-trained",
-];
 
 /// Name of the costs that hold for every codec without costs of its own.
 const ANY: &str = "any";
@@ -71,7 +49,7 @@ pub struct CostTable {
     /// Estimate of a page's entropy.
     pub entropy_ns: u64,
     /// Costs of each codec, by its number.
-    codecs: [CodecCosts; CODECS.len()],
+    codecs: [CodecCosts; CODEC_IDS],
 }
 
 /// One second.
@@ -92,13 +70,10 @@ const OPERATIONS: [(&str, &str); 9] = [
 fn keys() -> Vec<Key> {
     let operation = |(name, help): (&str, _)| Key::new(name, 0, LONGEST_NS, Absent::Wrong, help);
     let mut keys: Vec<Key> = OPERATIONS.into_iter().map(operation).collect();
-    for (number, name) in CODECS.into_iter().enumerate() {
-        let name = if number == 0 { ANY } else { name };
+    for name in [ANY].into_iter().chain(CODECS.iter().map(|codec| codec.name)) {
         let [compress, decompress] = codec_keys(name);
-        if keys.iter().all(|key| key.name != compress) {
-            keys.push(Key::new(&compress, 0, LONGEST_NS, Absent::Empty, "to compress a page of 4 KiB, ns"));
-            keys.push(Key::new(&decompress, 0, LONGEST_NS, Absent::Empty, "to decompress it, ns"));
-        }
+        keys.push(Key::new(&compress, 0, LONGEST_NS, Absent::Empty, "to compress a page of 4 KiB, ns"));
+        keys.push(Key::new(&decompress, 0, LONGEST_NS, Absent::Empty, "to decompress it, ns"));
     }
     keys
 }
@@ -120,20 +95,25 @@ fn codec_costs(values: &Values, name: &str) -> Result<Option<CodecCosts>, TableE
 }
 
 impl CostTable {
-    /// Reads a table of costs from TOML.
+    /// Reads a table of costs from TOML. A table without codecs has the measured ones.
     ///
     /// # Errors
     /// What is wrong, where, and what is allowed.
     pub fn parse(text: &str) -> Result<CostTable, TableError> {
         let values = Values::read(text, &keys())?;
         let any = codec_costs(&values, ANY)?;
-        let mut codecs = [CodecCosts::default(); CODECS.len()];
-        for (name, costs) in CODECS.iter().zip(&mut codecs).skip(1) {
-            *costs = codec_costs(&values, name)?.or(any).ok_or_else(|| {
+        let own = CODECS.iter().map(|codec| codec_costs(&values, codec.name)).collect::<Result<Vec<_>, _>>()?;
+        let measured = any.is_none() && own.iter().all(Option::is_none);
+        let mut codecs = [CodecCosts::default(); CODEC_IDS];
+        for (codec, own) in CODECS.iter().zip(own) {
+            let default = CodecCosts { compress_ns: codec.compress_ns, decompress_ns: codec.decompress_ns };
+            let costs = own.or(any).or(measured.then_some(default)).ok_or_else(|| {
+                let name = codec.name;
                 let why =
                     format!("no times for the codec `{name}`: give `codec.{name}`, or `codec.{ANY}` for all others");
                 TableError::of_all(Problem::Impossible { why })
             })?;
+            codec.ids().for_each(|id| codecs[usize::from(id)] = costs);
         }
         Ok(CostTable {
             name: values.text("name"),
@@ -168,10 +148,9 @@ impl CostTable {
         self.codecs.get(usize::from(number)).copied().unwrap_or_default()
     }
 
-    /// The codecs by name, in the order of their numbers.
+    /// The codecs by name.
     pub fn codecs(&self) -> impl Iterator<Item = (&'static str, CodecCosts)> + '_ {
-        let first = |number: &usize| CODECS[*number] != CODECS[number - 1];
-        (1..CODECS.len()).filter(first).map(|number| (CODECS[number], self.codecs[number]))
+        CODECS.iter().map(|codec| (codec.name, self.codec(codec.id.0)))
     }
 
     /// All costs times `factor`.
@@ -205,23 +184,12 @@ impl CostTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memfit_core::scheme::CodecKind;
-
-    #[test]
-    fn codecs_are_those_that_a_scheme_can_ask_for() {
-        let mut here: Vec<_> = CODECS.into_iter().skip(1).collect();
-        here.sort_unstable();
-        here.dedup();
-        let mut there: Vec<_> = CodecKind::ALL.iter().map(|kind| kind.name()).filter(|name| *name != "auto").collect();
-        there.sort_unstable();
-        assert_eq!(here, there);
-    }
 
     #[test]
     fn a_codec_with_several_numbers_is_listed_once() {
         let table = CostTable::find("measured").unwrap();
         let names: Vec<_> = table.codecs().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), 13);
+        assert_eq!(names.len(), CODECS.len());
         assert_eq!(table.codec(5), table.codec(7));
         assert_ne!(table.codec(5), table.codec(15));
         assert_eq!(table.codec(0), CodecCosts::default());

@@ -19,9 +19,9 @@ use crate::device::{Device, Transfers};
 use crate::event_source::Batch;
 use crate::hash::NumberMap;
 use crate::workload::Event;
-use memfit_codec::{by_name, Aims, CodecId, CodecSelector, CODEC_IDS};
+use memfit_codec::{Aims, CodecId, CodecSelector, CODEC_IDS};
 use memfit_core::budget::{Sizes, COMPRESS_CHUNK};
-use memfit_core::scheme::{CodecKind, Scheme, SwapFormat};
+use memfit_core::scheme::{Scheme, SwapFormat};
 use memfit_core::{
     Answer, Compress, Core, Counters, Load, Page, PageRange, ProcId, Stored, Tunables, WriteBack, PAGE_BYTES,
 };
@@ -268,7 +268,7 @@ impl Machine {
             tier,
             selector: CodecSelector::new(),
             aims: Aims::default(),
-            codec: (scheme.codec.kind != CodecKind::Auto).then(|| by_name(scheme.codec.kind.name()).expect("a codec")),
+            codec: scheme.codec.kind.map(|codec| codec.id),
             tally: Tally::default(),
             times: Times::default(),
             reclaim_until: 0,

@@ -1,7 +1,7 @@
 //! Compressed sizes that a recording does not have.
 
 use super::{KnownWorkload, NamedSetup, RecordingInfo};
-use memfit_codec::{by_name, Aim, CodecId};
+use memfit_codec::{Aim, CodecId};
 use memfit_core::scheme::{AdmissionKind, Scheme};
 
 /// Codecs that a scheme uses and whose sizes this recording does not have.
@@ -11,14 +11,14 @@ pub fn unknown(of: &RecordingInfo, scheme: &Scheme) -> Vec<&'static str> {
     }
     let kind = scheme.codec.kind;
     // The machine has no dictionaries, so that it asks no trained one by itself.
-    let asked = match by_name(kind.name()) {
-        Some(codec) => vec![codec],
+    let asked = match kind {
+        Some(codec) => vec![codec.id],
         None => Aim::all_codecs().into_iter().filter(|&codec| codec != CodecId::ZSTD_TRAINED).collect(),
     };
     // A recording without contents has the sizes of the run's own codec alone.
     let is_unknown =
         |codec: CodecId| if of.noted.pages == 0 { kind != of.scheme.codec.kind } else { !of.noted.has(codec) };
-    asked.into_iter().filter(|&codec| is_unknown(codec)).filter_map(memfit_codec::name).collect()
+    asked.into_iter().filter(|&codec| is_unknown(codec)).filter_map(CodecId::name).collect()
 }
 
 /// The message about missing sizes, for all schemes.

@@ -6,7 +6,7 @@ use crate::support::contents::assert_contents_eq;
 use crate::support::process::{self, Limits, Ran};
 use crate::support::{memfit_command, Bench, RUN_TIMEOUT};
 use memfit_codec::generate::{Rng, GENERATORS};
-use memfit_codec::{by_name, entropy, same_filled, CodecId, Worker, PAGE};
+use memfit_codec::{entropy, find, same_filled, CodecId, Worker, PAGE};
 use memfit_core::trace::{Contents, Decoder, Item, Note, Whose, LEN_MAX};
 use memfit_core::{Coded, CoreCall};
 use memfit_sim::replay;
@@ -120,7 +120,7 @@ fn lengths_and_hashes_are_those_of_the_pages() {
     assert_eq!(ran.err, "");
     assert!(stats.number("/evictions/compressed") > 2000, "{:#}", stats.json);
     let notes = notes(&bench.directory, true);
-    let codecs = names.map(|name| by_name(name).unwrap());
+    let codecs = names.map(|name| find(name).unwrap().id);
     let mut worker = Worker::new();
     let expected: HashSet<Key> = pages.iter().map(|page| key(page, &codecs, &mut worker)).collect();
     let different: HashSet<&Vec<u8>> = pages.iter().collect();
@@ -208,7 +208,7 @@ fn pages_of_the_sample_are_looked_at_while_they_are_staged() {
     assert_eq!(stats.number("/evictions/compressed"), 0, "memory was never short: {:#}", stats.json);
     let first: u64 = String::from_utf8(ran.out).unwrap().lines().next().unwrap().parse().unwrap();
     // As many pages as the program has there, each of which has its number in its first word.
-    let (mut worker, codecs) = (Worker::new(), ["lz4", "zstd", "word-mask"].map(|name| by_name(name).unwrap()));
+    let (mut worker, codecs) = (Worker::new(), ["lz4", "zstd", "word-mask"].map(|name| find(name).unwrap().id));
     let (mut own, mut hashes) = (HashSet::new(), HashSet::new());
     for note in notes(&bench.directory, false) {
         let Whose::Page { page, .. } = note.whose else { panic!("{note:?}") };

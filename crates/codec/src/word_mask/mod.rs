@@ -42,11 +42,28 @@ mod tables;
 mod tests;
 
 use crate::{
-    codec::{Codec, CodecId, Corrupt},
+    codec::{Codec, CodecEntry, CodecId, Corrupt},
     generate::Rng,
     MAX_UNIT, PAGE,
 };
 use std::sync::OnceLock;
+
+impl CodecId {
+    /// memfit's word-pattern coder.
+    pub const WORD_MASK: CodecId = CodecId(3);
+}
+
+/// The line of `word-mask` in [`crate::CODECS`].
+pub(crate) const ENTRY: CodecEntry = CodecEntry {
+    id: CodecId::WORD_MASK,
+    name: "word-mask",
+    help: "fast; good on integers and pointers, poor on text",
+    compress_ns: 2_300,
+    decompress_ns: 2_200,
+    family: CodecId::WORD_MASK,
+    untrained: None,
+    make: |_| Box::new(WordMask::new(Coder::best())),
+};
 
 /// Words per group.
 const LANES: usize = 8;
@@ -157,16 +174,12 @@ impl Coder {
     }
 }
 
-pub(crate) struct WordMask {
+struct WordMask {
     scratch: Box<Scratch>,
     coder: Coder,
 }
 
 impl WordMask {
-    pub(crate) fn boxed() -> Box<dyn Codec> {
-        Box::new(WordMask::new(Coder::best()))
-    }
-
     fn new(coder: Coder) -> WordMask {
         let scratch = Scratch { masks: [0; MAX_GROUPS], codes: [0; MAX_WORDS + SLACK], payload: [0; MAX_UNIT + SLACK] };
         WordMask { scratch: Box::new(scratch), coder }

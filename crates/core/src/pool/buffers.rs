@@ -47,8 +47,8 @@ mod age;
 use super::handles::{HandleTable, Place};
 use super::span::SpanAlloc;
 use super::{
-    shrink_loose, table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span,
-    Unit, UnitView, FRAME_BYTES, LEN_MAX,
+    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot,
+    Span, Unit, UnitView, FRAME_BYTES, LEN_MAX,
 };
 use crate::blocks::BLOCK_UNIT_BYTES;
 use crate::grow::reserve_tight;
@@ -60,6 +60,8 @@ use age::AgeOrder;
 pub(super) const ENTRY: PoolEntry = PoolEntry {
     name: "buffers",
     help: "buffers of one frame, filled from the front and written whole; readable until they are used again",
+    leaving: Leaving::Units,
+    tidies: false,
     compacts: false,
     make: |params| Box::new(Buffers::new(params)),
 };
@@ -170,16 +172,13 @@ impl Buffers {
 
     /// A new empty buffer, the youngest dirty one: a fresh frame or the oldest clean buffer.
     fn start(&mut self) -> Result<(u32, Span), PoolFull> {
-        let frames_used = self.frames.used();
-        let fresh = if frames_used < self.limit { self.frames.alloc(1) } else { None };
-        let (frame, grew) = if let Some(span) = fresh {
-            (span.first, span)
-        } else if let Some(frame) = self.oldest_clean() {
-            self.clean.remove(&mut self.buffers, frame);
-            (frame, Span::EMPTY)
-        } else {
-            let frames_max = if frames_used < self.limit { self.frames.area() } else { self.limit };
-            return Err(PoolFull { frames_used, frames_needed: 1, frames_max });
+        let (frame, grew) = match self.frames.alloc_within(1, self.limit) {
+            Ok(span) => (span.first, span),
+            Err(full) => {
+                let frame = self.oldest_clean().ok_or(full)?;
+                self.clean.remove(&mut self.buffers, frame);
+                (frame, Span::EMPTY)
+            }
         };
         let table = &mut self.buffers.0;
         if frame as usize >= table.len() {

@@ -15,16 +15,19 @@
 //! [`Slot`] changes only in [`Pool::compact`] and [`Pool::tidy`]. Everything is by index: no
 //! pointers, clock or randomness, so the same calls give the same answers.
 //!
-//! A new pool is one file and one line in [`POOLS`]. The line gives its name for schemes, help text
-//! and the model test in `tests/pool_model.rs`.
+//! A new pool is one file and one line in [`POOLS`]; its [`PoolEntry`] gives it a name in schemes,
+//! help text and the model test in `tests/pool_model.rs`.
 
 pub mod buffers;
+#[cfg(test)]
+mod dummy;
 mod handles;
 pub mod span;
 mod zbud_z3fold;
 pub mod zones;
 pub mod zsmalloc;
 
+use crate::scheme::Scheme;
 use std::fmt;
 
 /// Bytes in a frame.
@@ -184,7 +187,8 @@ pub struct Move {
     pub len: u32,
 }
 
-/// Places objects in frames.
+/// Places objects in frames. The default methods are right for a pool that moves nothing and in
+/// which each zpage is a unit of its own.
 ///
 /// A dead handle or a length out of range is a bug of the caller; every method panics on it if it
 /// can detect it.
@@ -213,31 +217,41 @@ pub trait Pool: Send {
         self.usage().frames
     }
 
-    /// Moves objects together so that frames become free, with at most `max_moves` moves.
+    /// Moves objects together so that frames become free, with at most `max_moves` moves. A pool
+    /// that moves nothing keeps the default.
     ///
     /// The pool's tables have the new positions at once. The caller carries out the moves in the
     /// order of `out` before any other call that depends on bytes, and only then frees the frames
     /// in `freed`. Objects for which `movable` returns false stay. Both vectors are appended to.
     fn compact(
         &mut self,
-        max_moves: usize,
-        movable: &dyn Fn(Handle) -> bool,
-        out: &mut Vec<Move>,
-        freed: &mut Vec<Span>,
-    );
+        _max_moves: usize,
+        _movable: &dyn Fn(Handle) -> bool,
+        _out: &mut Vec<Move>,
+        _freed: &mut Vec<Span>,
+    ) {
+    }
 
-    /// The unit of a zpage.
-    fn unit(&self, handle: Handle) -> Unit;
+    /// The unit of a zpage. A pool whose zpages share units implements this and the next three
+    /// methods.
+    fn unit(&self, handle: Handle) -> Unit {
+        Unit(handle.raw())
+    }
 
     /// State of a unit in use.
-    fn view(&self, unit: Unit) -> UnitView;
+    fn view(&self, unit: Unit) -> UnitView {
+        self.slot(Handle::from_raw(unit.0));
+        UnitView { zpages: 1, capacity: 1, ..UnitView::default() }
+    }
 
     /// The zpages of a unit in use, appended to `out`.
-    fn zpages(&self, unit: Unit, out: &mut Vec<Handle>);
+    fn zpages(&self, unit: Unit, out: &mut Vec<Handle>) {
+        out.push(Handle::from_raw(unit.0));
+    }
 
     /// Seals a unit for its eviction, or unseals it. No zpage is placed in a sealed unit. The seal
     /// ends with the unit.
-    fn seal(&mut self, unit: Unit, sealed: bool);
+    fn seal(&mut self, _unit: Unit, _sealed: bool) {}
 
     /// Whether the unit is clean: it has no zpages, but its frame keeps its former contents
     /// readable until [`Pool::place`] gives the frame to a new zpage, at offset 0. False for a
@@ -259,7 +273,7 @@ pub trait Pool: Send {
     fn tidy(&mut self, _unit: Unit, _movable: &dyn Fn(Handle) -> bool, _out: &mut Vec<Move>) {}
 
     /// Panics unless every invariant holds; O(n), for tests.
-    fn check(&self);
+    fn check(&self) {}
 }
 
 /// Parameters of a pool.
@@ -287,16 +301,19 @@ pub struct PoolParams {
 impl PoolParams {
     /// An area and a limit in frames; the rest as in the default scheme.
     pub fn new(area_frames: u32, limit_frames: u32) -> PoolParams {
-        PoolParams {
-            area_frames,
-            limit_frames,
-            chain_frames: 4,
-            block_bytes: 128,
-            zone_frames: 1024,
-            entries_per_frame: 4,
-            header_chunks: 0,
-        }
+        Scheme::default().pool.params(area_frames, limit_frames)
     }
+}
+
+/// The parts of a pool that can leave it separately.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    /// Zpages; units are single zpages.
+    Zpages,
+    /// Zpages, and the frames or zspages that are the units.
+    ZpagesAndUnits,
+    /// Units, which are written whole.
+    Units,
 }
 
 /// A pool that a scheme may name.
@@ -305,6 +322,10 @@ pub struct PoolEntry {
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
+    /// What can leave it. The replacements and the swap format that fit it follow from this.
+    pub leaving: Leaving,
+    /// Whether [`Pool::tidy`] moves zpages within a unit.
+    pub tidies: bool,
     /// Whether [`Pool::compact`] moves zpages between frames until less than a unit's worth of room
     /// is left.
     pub compacts: bool,
@@ -313,8 +334,15 @@ pub struct PoolEntry {
 }
 
 /// All pools.
-pub static POOLS: &[PoolEntry] =
-    &[zsmalloc::ENTRY, zbud_z3fold::ZBUD, zbud_z3fold::Z3FOLD, zones::ENTRY, buffers::ENTRY];
+pub static POOLS: &[PoolEntry] = &[
+    zsmalloc::ENTRY,
+    zbud_z3fold::ZBUD,
+    zbud_z3fold::Z3FOLD,
+    zones::ENTRY,
+    buffers::ENTRY,
+    #[cfg(test)]
+    dummy::ENTRY,
+];
 
 /// The pool of that name.
 pub fn find(name: &str) -> Option<&'static PoolEntry> {

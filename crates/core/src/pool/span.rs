@@ -17,7 +17,7 @@
 //! allocation of `n` frames succeeds while fewer than `area / 64 * floor(64 / n)` frames are used,
 //! which is about `area / n`.
 
-use super::{table_bytes, Span};
+use super::{table_bytes, PoolFull, Span};
 use crate::grow::reserve_tight;
 
 /// Longest span, frames.
@@ -68,6 +68,15 @@ impl SpanAlloc {
         self.refresh(word);
         self.used += frames;
         Some(Span { first: word as u32 * WORD + bit, frames })
+    }
+
+    /// Allocates a span, if no more than `limit` frames are in use afterwards.
+    pub fn alloc_within(&mut self, frames: u32, limit: u32) -> Result<Span, PoolFull> {
+        let full = |frames_used, frames_max| PoolFull { frames_used, frames_needed: frames, frames_max };
+        if self.used.saturating_add(frames) > limit {
+            return Err(full(self.used, limit));
+        }
+        self.alloc(frames).ok_or(full(self.used, self.area))
     }
 
     /// Frees a span. It need not have been allocated as one span, but all of its frames must be in

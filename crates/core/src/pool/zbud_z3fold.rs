@@ -40,8 +40,8 @@
 use super::handles::{HandleTable, Place};
 use super::span::SpanAlloc;
 use super::{
-    shrink_loose, table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span,
-    Unit, UnitView, FRAME_BYTES, LEN_MAX,
+    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot,
+    Span, Unit, UnitView, FRAME_BYTES, LEN_MAX,
 };
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
@@ -51,6 +51,8 @@ use std::ops::Range;
 pub(super) const ZBUD: PoolEntry = PoolEntry {
     name: "zbud",
     help: "at most two pages in a frame, one at each end; a frame can be emptied alone",
+    leaving: Leaving::ZpagesAndUnits,
+    tidies: false,
     compacts: false,
     make: |params| Box::new(FewPerFrame::<2>::new(params, 0)),
 };
@@ -59,6 +61,8 @@ pub(super) const ZBUD: PoolEntry = PoolEntry {
 pub(super) const Z3FOLD: PoolEntry = PoolEntry {
     name: "z3fold",
     help: "at most three pages in a frame, moved together when one leaves; a frame can be emptied alone",
+    leaving: Leaving::ZpagesAndUnits,
+    tidies: true,
     compacts: false,
     make: |params| Box::new(FewPerFrame::<3>::new(params, params.header_chunks)),
 };
@@ -183,12 +187,7 @@ impl<const MOST: usize> FewPerFrame<MOST> {
 
     /// Allocates a frame, within the limit. It is on no list.
     fn grow(&mut self) -> Result<Span, PoolFull> {
-        let frames_used = self.frames.used();
-        if frames_used >= self.limit {
-            return Err(PoolFull { frames_used, frames_needed: 1, frames_max: self.limit });
-        }
-        let frames_max = self.frames.area();
-        let span = self.frames.alloc(1).ok_or(PoolFull { frames_used, frames_needed: 1, frames_max })?;
+        let span = self.frames.alloc_within(1, self.limit)?;
         let end = span.first as usize + 1;
         if end > self.records.len() {
             let extra = end - self.records.len();

@@ -14,8 +14,7 @@
 //! ```
 //!
 //! Costs: the unused part of each page's last block; free blocks of a zone whose entries have run
-//! out, if pages compress better than `entries_per_frame`; and the tables, see
-//! [`printed_overhead`].
+//! out, if pages compress better than `entries_per_frame`; and the tables.
 //!
 //! **Differences from the paper.**
 //!
@@ -52,8 +51,8 @@ mod zone;
 use super::handles::{HandleTable, Place, CLASSES_MAX, SLOTS_MAX};
 use super::span::SpanAlloc;
 use super::{
-    shrink_loose, table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span,
-    Unit, UnitView, FRAME_BYTES, LEN_MAX,
+    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot,
+    Span, FRAME_BYTES, LEN_MAX,
 };
 use blocks::BLOCK_BYTES_MIN;
 use chain::Chain;
@@ -64,6 +63,8 @@ use zone::Zone;
 pub(super) const ENTRY: PoolEntry = PoolEntry {
     name: "zones",
     help: "zones of small blocks, first fit; grows and shrinks by whole zones",
+    leaving: Leaving::Zpages,
+    tidies: false,
     compacts: false,
     make: |params| Box::new(Zones::new(params)),
 };
@@ -77,25 +78,6 @@ const ENTRIES_MAX: u32 = CLASSES_MAX as u32 * SLOTS_MAX;
 pub fn zone_frames(params: &PoolParams) -> u32 {
     let limit = if params.limit_frames == 0 { u32::MAX } else { params.limit_frames };
     params.zone_frames.min(params.area_frames).min(limit).max(1)
-}
-
-/// Bytes of the tables of a zone in the paper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PrintedOverhead {
-    /// Block table: two `int` per block.
-    pub block_table: u64,
-    /// Comp-page table: six fields per entry.
-    pub entry_table: u64,
-}
-
-/// Equation 1 of the paper: size of the tables of a zone of `zone_bytes` there. The size of an
-/// entry, 24 bytes, is not printed but follows from its fields.
-pub fn printed_overhead(zone_bytes: u64, block_bytes: u64, entries_per_frame: u64) -> PrintedOverhead {
-    const INT: u64 = 4;
-    PrintedOverhead {
-        block_table: 2 * INT * zone_bytes / block_bytes,
-        entry_table: 6 * INT * entries_per_frame * zone_bytes / u64::from(FRAME_BYTES),
-    }
 }
 
 /// Place of a page.
@@ -472,21 +454,6 @@ impl Pool for Zones {
         }
         self.handles.trim();
     }
-
-    fn unit(&self, handle: Handle) -> Unit {
-        Unit(handle.raw())
-    }
-
-    fn view(&self, unit: Unit) -> UnitView {
-        self.handles.get(Handle::from_raw(unit.0));
-        UnitView { class: 0, zpages: 1, capacity: 1, frames: 0, free_bytes: 0 }
-    }
-
-    fn zpages(&self, unit: Unit, out: &mut Vec<Handle>) {
-        out.push(Handle::from_raw(unit.0));
-    }
-
-    fn seal(&mut self, _unit: Unit, _sealed: bool) {}
 
     fn check(&self) {
         self.handles.check();

@@ -26,8 +26,8 @@ mod units;
 use super::handles::{HandleTable, Place, CLASSES_MAX};
 use super::span::SpanAlloc;
 use super::{
-    table_bytes, Handle, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit, UnitView,
-    LEN_MAX,
+    table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit,
+    UnitView, LEN_MAX,
 };
 use class::{Class, Layout};
 use std::cell::OnceCell;
@@ -37,6 +37,8 @@ use units::{Start, UnitIndex};
 pub(super) const ENTRY: PoolEntry = PoolEntry {
     name: "zsmalloc",
     help: "size classes 16 bytes apart over chains of contiguous frames; dense; empties frames by compaction",
+    leaving: Leaving::ZpagesAndUnits,
+    tidies: false,
     compacts: true,
     make: |params| Box::new(Zsmalloc::new(params)),
 };
@@ -116,18 +118,8 @@ impl Zsmalloc {
         }
     }
 
-    /// Allocates frames for a new zspage, within the limit.
-    fn grow(&mut self, frames_needed: u32) -> Result<Span, PoolFull> {
-        let frames_used = self.frames.used();
-        if frames_used.saturating_add(frames_needed) > self.limit {
-            return Err(PoolFull { frames_used, frames_needed, frames_max: self.limit });
-        }
-        let frames_max = self.frames.area();
-        self.frames.alloc(frames_needed).ok_or(PoolFull { frames_used, frames_needed, frames_max })
-    }
-
     fn place_whole(&mut self, len: u32) -> Result<Placed, PoolFull> {
-        let grew = self.grow(1)?;
+        let grew = self.frames.alloc_within(1, self.limit)?;
         let handle = self.handles.insert(Place { class: WHOLE, slot: 0, len: len as u16, zspage: grew.first });
         if let Some(units) = self.units.get_mut() {
             units.insert(grew.first, Start { class: WHOLE, number: handle.raw() });
@@ -201,7 +193,8 @@ impl Pool for Zsmalloc {
         let (zspage, slot, grew) = match self.classes[usize::from(class_index)].take() {
             Some((zspage, slot)) => (zspage, slot, Span::EMPTY),
             None => {
-                let span = self.grow(self.classes[usize::from(class_index)].layout.frames)?;
+                let span =
+                    self.frames.alloc_within(self.classes[usize::from(class_index)].layout.frames, self.limit)?;
                 let (zspage, slot) = self.classes[usize::from(class_index)].take_new(span.first);
                 if let Some(units) = self.units.get_mut() {
                     units.insert(span.first, Start { class: class_index, number: zspage });

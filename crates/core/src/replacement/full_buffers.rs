@@ -25,13 +25,13 @@ use super::{Policy, PolicyParams, ReplacementEntry, ReplacementMode, Zpage};
 use crate::blocks::BLOCK_UNIT_BYTES;
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
-use crate::pool::{Unit, UnitView, FRAME_BYTES};
+use crate::pool::{Leaving, Unit, UnitView, FRAME_BYTES};
 
 /// Entry of this policy in [`super::REPLACEMENTS`].
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     name: "full-buffers",
     help: "all buffers with less room than the last 100 pages took on average, together; else the fullest one",
-    pools: &["buffers"],
+    fits: |pool| pool.leaving == Leaving::Units,
     make: |params| ReplacementMode::Policy(Box::new(FullBuffers::new(params))),
 };
 

@@ -37,7 +37,7 @@ use crate::sample::{mix, SPLITMIX_STEP};
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     name: "lottery",
     help: "frames by lot, with more tickets for those with few, large pages that cost little to bring back",
-    pools: &["z3fold"],
+    fits: |pool| pool.name == "z3fold",
     make: |params| ReplacementMode::Policy(Box::new(Lottery::new(params))),
 };
 

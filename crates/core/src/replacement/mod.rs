@@ -7,12 +7,14 @@
 //! A new policy is one file and one line in [`REPLACEMENTS`]. The line gives its name for schemes,
 //! help text and the model test in `tests/policy_model.rs`.
 
+#[cfg(test)]
+mod dummy;
 mod full_buffers;
 mod lottery;
 mod round_robin;
 mod unit_lru;
 
-use crate::pool::{Handle, Unit, UnitView};
+use crate::pool::{Handle, Leaving, PoolEntry, Unit, UnitView};
 use crate::scheme::ReclaimKind;
 use std::fmt;
 
@@ -54,7 +56,7 @@ pub trait Policy: Send {
     fn metadata_bytes(&self) -> u64;
 
     /// Panics unless every invariant holds; O(n), for tests.
-    fn check(&self);
+    fn check(&self) {}
 }
 
 /// Parameters of a policy.
@@ -93,8 +95,8 @@ pub struct ReplacementEntry {
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// Names of the pools that it works with; empty for all.
-    pub pools: &'static [&'static str],
+    /// Whether it works with a pool.
+    pub fits: fn(&PoolEntry) -> bool,
     /// Makes an empty one.
     pub make: fn(&PolicyParams) -> ReplacementMode,
 }
@@ -104,19 +106,19 @@ pub static REPLACEMENTS: &[ReplacementEntry] = &[
     ReplacementEntry {
         name: "fifo",
         help: "single pages, those first that were stored first",
-        pools: SINGLE,
+        fits: SINGLE,
         make: |_| ReplacementMode::Queue(ReclaimKind::Fifo),
     },
     ReplacementEntry {
         name: "bimodal",
         help: "single pages; what came from swap leaves first again, but for one in 32",
-        pools: SINGLE,
+        fits: SINGLE,
         make: |_| ReplacementMode::Queue(ReclaimKind::Bimodal),
     },
     ReplacementEntry {
         name: "dueling",
         help: "either of the two, whichever brings fewer pages back from swap on a sample of them",
-        pools: SINGLE,
+        fits: SINGLE,
         make: |_| ReplacementMode::Queue(ReclaimKind::Dueling),
     },
     unit_lru::ENTRY,
@@ -128,13 +130,15 @@ pub static REPLACEMENTS: &[ReplacementEntry] = &[
     ReplacementEntry {
         name: "none",
         help: "nothing leaves: when the pool is full, new pages go elsewhere",
-        pools: &[],
+        fits: |_| true,
         make: |_| ReplacementMode::Nobody,
     },
+    #[cfg(test)]
+    dummy::ENTRY,
 ];
 
 /// Pools from which single zpages can leave.
-const SINGLE: &[&str] = &["zsmalloc", "zbud", "z3fold", "zones"];
+const SINGLE: fn(&PoolEntry) -> bool = |pool| pool.leaving != Leaving::Units;
 
 /// The replacement mode of that name.
 pub fn find(name: &str) -> Option<&'static ReplacementEntry> {

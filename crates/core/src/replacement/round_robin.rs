@@ -40,7 +40,7 @@ use crate::pool::{Unit, UnitView};
 pub(super) const BY_LIST: ReplacementEntry = ReplacementEntry {
     name: "round-robin",
     help: "whole zspages, in turns from each fullness group of each size class, the least recently used first",
-    pools: &["zsmalloc"],
+    fits: |pool| pool.name == "zsmalloc",
     make: |_| ReplacementMode::Policy(Box::new(RoundRobin::new(Turns::Lists))),
 };
 pub(super) const BY_CLASS: ReplacementEntry = ReplacementEntry {

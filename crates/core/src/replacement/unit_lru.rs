@@ -13,13 +13,13 @@
 use super::{Policy, ReplacementEntry, ReplacementMode, Zpage};
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
-use crate::pool::{Unit, UnitView};
+use crate::pool::{Leaving, Unit, UnitView};
 
 /// Entry of this policy in [`super::REPLACEMENTS`].
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
     name: "unit-lru",
     help: "whole frames or zspages, that first in which nothing was stored for longest",
-    pools: &["zbud", "z3fold", "zsmalloc"],
+    fits: |pool| pool.leaving == Leaving::ZpagesAndUnits,
     make: |_| ReplacementMode::Policy(Box::new(UnitLru::new())),
 };
 

@@ -1,6 +1,8 @@
 //! Combinations of values that cannot work.
 
 use super::{AdmissionKind, PoolScheme, RoutingKind, Scheme, Sizing, SizingKind, SwapFormat};
+use crate::pool::{Leaving, PoolEntry, POOLS};
+use crate::replacement::ReplacementEntry;
 
 /// A combination of values that cannot work.
 pub(super) struct Rule {
@@ -8,6 +10,11 @@ pub(super) struct Rule {
     pub keys: &'static [&'static str],
     /// Why a scheme breaks the rule; `None` if it does not.
     pub broken: fn(&Scheme) -> Option<String>,
+}
+
+/// Names of the pools that fit.
+fn names_of_pools(fits: fn(&PoolEntry) -> bool) -> String {
+    POOLS.iter().filter(|pool| fits(pool)).map(|pool| pool.name).collect::<Vec<_>>().join(", ")
 }
 
 /// All rules. They are checked when all keys have their values.
@@ -46,21 +53,20 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         keys: &["pool", "pool.kind", "replacement", "replacement.kind"],
         broken: |scheme| {
-            let (pool, replacement) = (scheme.pool.kind.name, scheme.replacement.kind);
-            let fits = replacement.pools.is_empty() || replacement.pools.contains(&pool);
-            (!fits).then(|| {
-                let pools = replacement.pools.join(", ");
-                format!("`replacement` = {} needs one of the pools {pools}, not {pool}", replacement.name)
+            let (pool, ReplacementEntry { name, fits, .. }) = (scheme.pool.kind, scheme.replacement.kind);
+            (!fits(pool)).then(|| {
+                format!("`replacement` = {name} needs one of the pools {}, not {}", names_of_pools(*fits), pool.name)
             })
         },
     },
     Rule {
         keys: &["pool", "pool.kind", "swap_format", "swap_format.kind"],
         broken: |scheme| {
-            let (buffers, batches) =
-                (scheme.pool.kind.name == "buffers", scheme.swap_format.kind == SwapFormat::CompressedBatches);
-            (buffers != batches).then(|| {
-                "`pool` = buffers and `swap_format` = compressed-batches need each other: what is written is whole buffers".into()
+            let written_whole: fn(&PoolEntry) -> bool = |pool| pool.leaving == Leaving::Units;
+            let batches = scheme.swap_format.kind == SwapFormat::CompressedBatches;
+            (written_whole(scheme.pool.kind) != batches).then(|| {
+                let pools = names_of_pools(written_whole);
+                format!("`pool` = {pools} and `swap_format` = compressed-batches need each other: what is written is whole buffers")
             })
         },
     },
