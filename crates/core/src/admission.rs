@@ -45,7 +45,7 @@ const WORDS: usize = WINDOW_PAGES as usize / u64::BITS as usize;
 pub struct Selective {
     /// One bit a page, 1 for a hit; the newest bit is the highest of the first word.
     window: [u64; WORDS],
-    /// Ones in the window.
+    /// Ones in the window, the last [`WINDOW_PAGES`] pages that were brought in.
     hits: u32,
     zpages: u64,
     /// Sum of the zpages' costs.
@@ -68,11 +68,6 @@ fn cost_of(file: bool) -> u64 {
 }
 
 impl Selective {
-    /// An empty pool, and no hits.
-    pub fn new() -> Selective {
-        Selective::default()
-    }
-
     /// A page was requested: `hit` if it came from the pool.
     pub fn paged_in(&mut self, hit: bool) {
         self.hits -= (self.window[WORDS - 1] & 1) as u32;
@@ -109,21 +104,6 @@ impl Selective {
         ours >= u128::from(r_est_65536) * worth
     }
 
-    /// Mean benefit in 1/1000, rounded; for statistics.
-    pub fn average_benefit_permille(&self, used_bytes: u64, total_bytes: u64) -> u64 {
-        let (worth, per) = self.average(used_bytes, total_bytes);
-        if worth == 0 {
-            return 0;
-        }
-        let worth = worth * u128::from(AVERAGE_UNIT) * 1000;
-        (worth + per / 2).checked_div(per).map_or(u64::MAX, |benefit| benefit.try_into().unwrap_or(u64::MAX))
-    }
-
-    /// Hits among the last [`WINDOW_PAGES`] pages that were brought in.
-    pub fn hits(&self) -> u32 {
-        self.hits
-    }
-
     /// Equation 2 as a fraction, to be multiplied by [`AVERAGE_UNIT`]. The number of zpages would
     /// divide both the costs and the ratios, so it is left out.
     fn average(&self, used_bytes: u64, total_bytes: u64) -> (u128, u128) {
@@ -156,7 +136,7 @@ mod tests {
 
     /// A pool of 100 zpages of `csize` bytes, with first `hits` hits and then `misses` misses.
     fn pool(csize: u32, file: bool, hits: u32, misses: u32) -> Selective {
-        let mut pool = Selective::new();
+        let mut pool = Selective::default();
         (0..100).for_each(|_| pool.entered(csize, file));
         (0..hits).for_each(|_| pool.paged_in(true));
         (0..misses).for_each(|_| pool.paged_in(false));
@@ -177,6 +157,18 @@ mod tests {
         move |end| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % end
+        }
+    }
+
+    impl Selective {
+        /// The mean benefit in 1/1000, rounded.
+        fn average_benefit_permille(&self, used_bytes: u64, total_bytes: u64) -> u64 {
+            let (worth, per) = self.average(used_bytes, total_bytes);
+            if worth == 0 {
+                return 0;
+            }
+            let worth = worth * u128::from(AVERAGE_UNIT) * 1000;
+            (worth + per / 2).checked_div(per).map_or(u64::MAX, |benefit| benefit.try_into().unwrap_or(u64::MAX))
         }
     }
 
@@ -223,46 +215,46 @@ mod tests {
     #[test]
     fn s4_window_of_256() {
         let mut pool = pool(1024, false, 300, 0);
-        assert_eq!(pool.hits(), 256);
+        assert_eq!(pool.hits, 256);
         (0..64).for_each(|_| pool.paged_in(false));
-        assert_eq!(pool.hits(), 192);
+        assert_eq!(pool.hits, 192);
         // The oldest hits leave first, one bit at a time.
         (0..192).for_each(|_| pool.paged_in(true));
-        assert_eq!(pool.hits(), 192);
+        assert_eq!(pool.hits, 192);
         (0..64).for_each(|done| {
             pool.paged_in(true);
-            assert_eq!(pool.hits(), 193 + done);
+            assert_eq!(pool.hits, 193 + done);
         });
         pool.check();
     }
 
     #[test]
     fn s4_the_newest_is_the_highest_bit_and_moves_right() {
-        let mut pool = Selective::new();
+        let mut pool = Selective::default();
         pool.paged_in(true);
         assert_eq!(pool.window, [1 << 63, 0, 0, 0]);
         pool.paged_in(false);
         assert_eq!(pool.window, [1 << 62, 0, 0, 0]);
         (0..62).for_each(|_| pool.paged_in(false));
-        assert_eq!((pool.window, pool.hits()), ([1, 0, 0, 0], 1));
+        assert_eq!((pool.window, pool.hits), ([1, 0, 0, 0], 1));
         pool.paged_in(false);
         assert_eq!(pool.window, [0, 1 << 63, 0, 0]);
         (0..191).for_each(|_| pool.paged_in(false));
-        assert_eq!((pool.window, pool.hits()), ([0, 0, 0, 1], 1));
+        assert_eq!((pool.window, pool.hits), ([0, 0, 0, 1], 1));
         pool.paged_in(false);
-        assert_eq!((pool.window, pool.hits()), ([0; 4], 0));
+        assert_eq!((pool.window, pool.hits), ([0; 4], 0));
     }
 
     #[test]
     fn s4_the_count_is_that_of_a_plain_list() {
         let (mut pool, mut list, mut next) =
-            (Selective::new(), std::collections::VecDeque::from([false; 256]), random(1));
+            (Selective::default(), std::collections::VecDeque::from([false; 256]), random(1));
         for i in 0..5000 {
             let hit = next(1000) < i / 5;
             pool.paged_in(hit);
             list.push_front(hit);
             list.pop_back();
-            assert_eq!(pool.hits() as usize, list.iter().filter(|hit| **hit).count());
+            assert_eq!(pool.hits as usize, list.iter().filter(|hit| **hit).count());
             pool.check();
         }
     }
@@ -283,7 +275,7 @@ mod tests {
     #[test]
     fn s7_all_is_admitted_without_hits_or_pages_and_what_has_no_entropy_always() {
         let empty = pool(1024, false, 256, 0);
-        let (mut emptied, mut fresh) = (empty.clone(), Selective::new());
+        let (mut emptied, mut fresh) = (empty.clone(), Selective::default());
         (0..100).for_each(|_| emptied.left(1024, false));
         (0..9).for_each(|_| fresh.paged_in(true));
         for (pool, used) in [(&empty, 0), (&emptied, 0), (&fresh, 0), (&pool(1024, false, 0, 0), POOL)] {
@@ -302,7 +294,7 @@ mod tests {
         let mut next = random(2);
         let (mut yes, mut no, mut close) = (0, 0, 0);
         for _ in 0..20_000 {
-            let mut pool = Selective::new();
+            let mut pool = Selective::default();
             let longest = 1 + next(4096);
             for _ in 0..1 + next(30) {
                 pool.entered(1 + next(longest) as u32, next(4) > 0);

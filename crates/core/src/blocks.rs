@@ -143,12 +143,7 @@ impl BlockMap {
         self.reserved = self.reserved.checked_sub(1).expect("a block is reserved");
     }
 
-    /// All blocks.
-    pub fn total_blocks(&self) -> u32 {
-        self.total
-    }
-
-    /// Blocks that are not allocated; [`BlockMap::reserved_blocks`] of them are reserved.
+    /// Blocks that are not allocated; some of them may be reserved.
     pub fn free_blocks(&self) -> u32 {
         self.total - self.used
     }
@@ -156,11 +151,6 @@ impl BlockMap {
     /// Allocated blocks.
     pub fn used_blocks(&self) -> u32 {
         self.used
-    }
-
-    /// Reservations that have not ended.
-    pub fn reserved_blocks(&self) -> u32 {
-        self.reserved
     }
 
     /// Runs in excess of one per [`BlockMap::alloc_run`], since the start: seeks due to

@@ -7,7 +7,7 @@
 //! lock makes the calls a sequence.
 #![forbid(unsafe_code)]
 
-pub mod admission;
+mod admission;
 pub mod blocks;
 pub mod budget;
 #[cfg(test)]
@@ -17,7 +17,6 @@ mod duel;
 mod engine;
 mod events;
 mod evict;
-pub mod factors;
 mod fault;
 mod grow;
 mod ids;
@@ -36,7 +35,7 @@ mod table;
 pub mod trace;
 mod writeback;
 mod zap_pending;
-pub mod zone_sizing;
+mod zone_sizing;
 
 pub use core_call::{CoreCall, Fields, Recorder, CALL_NAMES};
 pub use engine::{Core, Counters, Effects, Totals, Tunables};

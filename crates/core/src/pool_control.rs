@@ -336,6 +336,7 @@ impl PoolControl {
         if let ReplacementMode::Policy(policy) = &self.mode {
             policy.check();
         }
+        self.selective.iter().for_each(Selective::check);
         let mut in_blocks: HashMap<u32, u32> = HashMap::new();
         for (id, _, place) in objects.iter_live() {
             match (self.format(), place) {

@@ -111,13 +111,6 @@ impl ZoneSizing {
             self.zones
         }
     }
-
-    /// Free entries for zpages, with `entries_per_frame` entries for each frame. The rules look at
-    /// blocks only; if entries run out while blocks are free, `entries_per_frame` is below the
-    /// compression ratio.
-    pub fn free_entries(&self, entries_per_frame: u32, usage: &PoolUsage) -> u64 {
-        (u64::from(self.limit()) * u64::from(entries_per_frame)).saturating_sub(usage.zpages)
-    }
 }
 
 #[cfg(test)]
@@ -237,14 +230,11 @@ mod tests {
         assert_eq!(sizing.check(249, 128, 1, &full), Some(3 * 1024));
     }
 
-    /// Resolution 5.10: the step looks at blocks although entries are exhausted; `free_entries`
-    /// reports the entries.
+    /// Resolution 5.10: the step looks at blocks although entries are exhausted.
     #[test]
     fn z10_free_room_is_in_blocks() {
         let mut sizing = new(2);
         let usage = PoolUsage { zpages: 8000, used_bytes: ZONE, ..PoolUsage::default() };
         assert_eq!(sizing.check(1000, 0, 1, &usage), None);
-        assert_eq!(sizing.free_entries(4, &usage), 192);
-        assert_eq!(sizing.free_entries(2, &usage), 0);
     }
 }

@@ -1,12 +1,14 @@
 //! Tuduce, Gross 2005: a compressed area of zones that adapts its size to its free room.
 
 mod charts;
+mod factors;
 mod statements;
 
 use crate::lab::{costs, device, setup, Job, Load, Plan, Run, Runs, MIB};
 use crate::recorded::Live;
 use crate::statement::Numbers;
 use crate::Paper;
+use factors::shares;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use std::sync::Arc;
@@ -325,20 +327,6 @@ fn levels() -> impl Iterator<Item = ([usize; 3], String)> {
         let levels = [bits >> 2 & 1, bits >> 1 & 1, bits & 1];
         (levels, format!("{}-{}-{}", CFS[levels[0]], BLOCKS[levels[1]], ZONES[levels[2]]))
     })
-}
-
-/// Percentage of the variation that each effect explains, from the times in the order of
-/// [`levels`]: q = (1/8) sum of sign * time, share = q^2 / the sum of all seven.
-fn shares(times: [f64; 8]) -> [f64; 7] {
-    const OF: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
-    let squares = OF.map(|factors| {
-        let signed = levels().zip(times).map(|((levels, _), time)| {
-            factors.iter().fold(time, |time, factor| if levels[*factor] == 1 { time } else { -time })
-        });
-        (signed.sum::<f64>() / 8.0).powi(2)
-    });
-    let all: f64 = squares.iter().sum();
-    squares.map(|square| 100.0 * square / all)
 }
 
 /// Time of a run from its start, ns.

@@ -5,7 +5,7 @@
 //! A page of `len` bytes takes `ceil(len / block_bytes)` blocks and one comp-page entry, all in one
 //! zone: the first of the chain that has them. The pool adds a zone at the end of the chain when
 //! the limit has room for a whole one, and frees zones as a whole, so that the area can follow the
-//! demand in cheap, coarse steps (see [`crate::zone_sizing`]).
+//! demand in cheap, coarse steps (see `zone_sizing`).
 //!
 //! ```text
 //! chain    zone 0  ->  zone 1  ->  zone 4         a zone is `zone_frames` frames of the frame area

@@ -4,10 +4,10 @@
 //! 2019, section III.C: each frame belongs to a category by its number of zpages, how many of them
 //! are clean pages of files, and its share of free space. A frame is cheaper to lose if its zpages
 //! are few and large, and cost little to evict and to read again. So the weight of a category is
-//! the reciprocal of the benefit (equation 1 there, see [`crate::admission`]) of its fullest frame,
-//! times 10 000 (figure 7). A category has its number of frames times its weight as tickets
-//! (equation 4). The policy draws one ticket of all; the victim is the tail of the list of its
-//! category. The heaviest category does not always lose, which leaves new frames time to fill up.
+//! the reciprocal of the benefit (equation 1 there, see `admission`) of its fullest frame, times
+//! 10 000 (figure 7). A category has its number of frames times its weight as tickets (equation 4).
+//! The policy draws one ticket of all; the victim is the tail of the list of its category. The
+//! heaviest category does not always lose, which leaves new frames time to fill up.
 //!
 //! Each stored zpage gets a stamp from a global counter, and a frame has the sum of its zpages'
 //! stamps. A frame that enters a list goes to the head if its sum is larger (younger) than the mean
