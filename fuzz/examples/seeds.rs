@@ -6,7 +6,7 @@
 
 use memfit_codec::generate::{trained_worker, Rng, GENERATORS};
 use memfit_codec::{CODECS, PAGE};
-use memfit_core::scheme::PRESETS;
+use memfit_scheme::PRESETS;
 use std::fs;
 use std::path::Path;
 

@@ -9,12 +9,13 @@ use crate::output::{OutputFile, RecordFile};
 use crate::preload::{self, FALLBACK_VARIABLE, SOCKET_VARIABLE};
 use crate::size_parsing::{human, Size};
 use crate::{swap, Serve};
-use memfit_core::scheme::{Scheme, PRESETS};
+use memfit_core::scheme::Scheme;
 use memfit_os::exec::Executable;
 use memfit_os::limits::{self, CgroupLimit};
 use memfit_os::process::{InheritedDescriptors, InheritedSignals};
 use memfit_os::seqpacket;
 use memfit_pager::config::SwapChoice;
+use memfit_scheme::PRESETS;
 use std::env;
 use std::ffi::OsString;
 use std::io;
@@ -194,7 +195,7 @@ pub(crate) fn scheme(name: &str, overrides: &[String]) -> Result<Scheme, Failure
         }
     };
     let mut notes = Vec::new();
-    let scheme = Scheme::parse_noting(&text, overrides, &mut notes)
+    let scheme = memfit_scheme::parse_noting(&text, overrides, &mut notes)
         .map_err(|error| Failure::usage(format!("scheme {name}: {error}")))?;
     for note in notes {
         eprintln!("memfit: scheme {name}: {note}");

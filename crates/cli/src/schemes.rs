@@ -3,7 +3,8 @@
 use crate::args::SchemesArgs;
 use crate::errors::Failure;
 use crate::layout::wrapped;
-use memfit_core::scheme::{Axis, Number, Scheme, AXES, NUMBERS, PRESETS};
+use memfit_core::scheme::{Axis, Number, AXES, NUMBERS};
+use memfit_scheme::PRESETS;
 use std::fmt::Write;
 
 /// Lists everything, or prints one preset.
@@ -30,7 +31,8 @@ fn list() -> String {
     let mut out = String::from("Presets, for memfit run -s NAME (memfit schemes NAME prints one as TOML):\n\n");
     let width = PRESETS.iter().map(|preset| preset.name.len()).max().unwrap_or(0);
     for preset in PRESETS {
-        let summary = Scheme::preset(preset.name, &[]).and_then(Result::ok).map_or_else(String::new, |s| s.summary);
+        let summary =
+            memfit_scheme::preset(preset.name, &[]).and_then(Result::ok).map_or_else(String::new, |s| s.summary);
         line(&mut out, 2, width, preset.name, &summary);
     }
     out.push_str("\nChoices, for memfit run --set AXIS=CHOICE:\n");
@@ -78,7 +80,7 @@ mod tests {
     #[test]
     fn prints_what_can_be_read_again() {
         for entry in PRESETS {
-            assert!(Scheme::parse(preset(entry.name).unwrap(), &[]).is_ok(), "{}", entry.name);
+            assert!(memfit_scheme::parse(preset(entry.name).unwrap(), &[]).is_ok(), "{}", entry.name);
         }
         let error = preset("memfti").unwrap_err();
         assert_eq!(error.code, 2);

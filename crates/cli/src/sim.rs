@@ -12,7 +12,6 @@ use crate::errors::Failure;
 use crate::output::OutputFile;
 use crate::size_parsing::{human, Size};
 use curve::Found;
-use memfit_core::scheme::Scheme;
 use memfit_core::PAGE_BYTES;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
@@ -280,7 +279,7 @@ impl Sim<'_> {
             for set in if lru { &none } else { &self.sets } {
                 let name = if lru { "memfit" } else { name };
                 let scheme = match (name, &own) {
-                    ("", Some(own)) => Scheme::parse(&own.to_toml(), set)
+                    ("", Some(own)) => memfit_scheme::parse(&memfit_scheme::to_toml(own), set)
                         .map_err(|error| Failure::usage(format!("scheme {}: {error}", own.name)))?,
                     ("", None) => crate::run::scheme("memfit", set)?,
                     (name, _) => crate::run::scheme(name, set)?,

@@ -1,57 +1,17 @@
 //! Schemes: one choice on each axis, and numbers.
 //!
-//! A scheme is read from TOML and `--set key=value` overrides, and checked strictly. An unknown
-//! key, a wrong type, a number out of range or an impossible combination is an error, which names
-//! its place and the allowed values. A missing key has its default, the value in the preset
-//! `memfit`.
-//!
-//! Everything is driven by tables: [`AXES`] and [`NUMBERS`] are the keys with their help, and
-//! parsing, messages, listing and [`Scheme::to_toml`] walk them. A new choice is a line in an
-//! `axis!`, a new number a field and an entry in [`NUMBERS`], a new preset a file and a line in
-//! [`PRESETS`]. Codecs come from [`CODECS`], pools from [`POOLS`], and what chooses the zpages that
-//! leave them from [`REPLACEMENTS`].
+//! Everything is driven by tables: [`AXES`] and [`NUMBERS`] are the keys with their help. The crate
+//! `scheme`, which reads and writes schemes as TOML, and `memfit schemes` walk them. A new choice
+//! is a line in an `axis!`, a new number a field and an entry in [`NUMBERS`]. Codecs come from
+//! [`CODECS`], pools from [`POOLS`], and what chooses the zpages that leave them from
+//! [`REPLACEMENTS`].
 
 #[cfg(test)]
 mod dummies;
-mod error;
-mod parse;
-mod rules;
 
 use crate::pool::{Pool, PoolEntry, PoolParams, FRAME_BYTES, POOLS};
 use crate::replacement::{find, PolicyParams, ReplacementEntry, ReplacementMode, REPLACEMENTS};
 use memfit_codec::{CodecEntry, CODECS};
-use parse::{line_of, Builder, Value};
-use std::fmt::Write;
-use toml::de::DeTable;
-
-pub use error::{Origin, Problem, SchemeError};
-
-/// A built-in scheme.
-pub struct Preset {
-    /// Its name.
-    pub name: &'static str,
-    /// Its TOML.
-    pub text: &'static str,
-}
-
-/// All presets; the first is the default.
-pub static PRESETS: &[Preset] = &[
-    Preset { name: "memfit", text: include_str!("../../../schemes/memfit.toml") },
-    Preset { name: "swap", text: include_str!("../../../schemes/swap.toml") },
-    Preset { name: "zram", text: include_str!("../../../schemes/zram.toml") },
-    Preset { name: "zswap-zbud", text: include_str!("../../../schemes/zswap-zbud.toml") },
-    Preset { name: "zswap-z3fold", text: include_str!("../../../schemes/zswap-z3fold.toml") },
-    Preset { name: "zswap-zsmalloc", text: include_str!("../../../schemes/zswap-zsmalloc.toml") },
-    Preset { name: "cervera99", text: include_str!("../../../schemes/cervera99.toml") },
-    Preset { name: "tuduce05", text: include_str!("../../../schemes/tuduce05.toml") },
-    Preset { name: "hybrid18", text: include_str!("../../../schemes/hybrid18.toml") },
-    Preset { name: "zsmalloc-sr", text: include_str!("../../../schemes/zsmalloc-sr.toml") },
-    Preset { name: "apa", text: include_str!("../../../schemes/apa.toml") },
-    Preset { name: "apa+sa", text: include_str!("../../../schemes/apa+sa.toml") },
-    Preset { name: "apa+ca", text: include_str!("../../../schemes/apa+ca.toml") },
-    Preset { name: "ca+sa", text: include_str!("../../../schemes/ca+sa.toml") },
-    Preset { name: "ezswap", text: include_str!("../../../schemes/ezswap.toml") },
-];
 
 /// One choice on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +43,13 @@ impl Axis {
     pub fn chosen(&self, scheme: &Scheme) -> Choice {
         (self.choice)((self.get)(scheme)).expect("a scheme holds choices of the table only")
     }
+
+    /// Makes the choice of that name; false if there is none.
+    #[must_use]
+    pub fn choose(&self, scheme: &mut Scheme, name: &str) -> bool {
+        let index = self.choices().position(|choice| choice.name == name);
+        index.inspect(|&index| (self.set)(scheme, index)).is_some()
+    }
 }
 
 /// A whole number in a scheme.
@@ -107,6 +74,13 @@ impl Number {
     /// The value in a scheme.
     pub fn value(&self, scheme: &Scheme) -> u32 {
         (self.get)(scheme)
+    }
+
+    /// Sets it; false if the value is out of range.
+    #[must_use]
+    pub fn set(&self, scheme: &mut Scheme, value: i128) -> bool {
+        let value = u32::try_from(value).ok().filter(|value| (self.min..=self.max).contains(value));
+        value.inspect(|&value| (self.set)(scheme, value)).is_some()
     }
 }
 
@@ -484,123 +458,4 @@ impl Default for Scheme {
         }
         scheme
     }
-}
-
-impl Scheme {
-    /// Reads a scheme from TOML, then applies overrides `KEY=VALUE` in order. Combinations are
-    /// checked at the end, so that an impossible combination may occur between two overrides.
-    pub fn parse(text: &str, overrides: &[String]) -> Result<Scheme, SchemeError> {
-        Scheme::parse_noting(text, overrides, &mut Vec::new())
-    }
-
-    /// As [`Scheme::parse`]; adds a note for each name of a choice that has another name now.
-    pub fn parse_noting(text: &str, overrides: &[String], notes: &mut Vec<String>) -> Result<Scheme, SchemeError> {
-        let scheme = Scheme { name: "unnamed".into(), summary: String::new(), ..Scheme::default() };
-        let mut builder = Builder { scheme, origins: Vec::new(), notes };
-        let table = DeTable::parse(text).map_err(|error| {
-            let origin = Origin::Line(line_of(text, error.span().map_or(0, |span| span.start)));
-            SchemeError { origin, problem: Problem::Syntax { message: error.message().to_owned() } }
-        })?;
-        builder.table(text, "", table.get_ref())?;
-        for text in overrides {
-            let origin = Origin::Override(text.clone());
-            let Some((key, value)) = text.split_once('=') else {
-                return Err(SchemeError { origin, problem: Problem::NotKeyValue });
-            };
-            builder.set(key.trim(), Value::Raw(value.trim().to_owned()), origin)?;
-        }
-        builder.finish()
-    }
-
-    /// The preset of that name with overrides; `None` if there is no such preset.
-    pub fn preset(name: &str, overrides: &[String]) -> Option<Result<Scheme, SchemeError>> {
-        let preset = PRESETS.iter().find(|preset| preset.name == name)?;
-        Some(Scheme::parse(preset.text, overrides))
-    }
-
-    /// TOML with comments that parses to the same scheme.
-    pub fn to_toml(&self) -> String {
-        let mut out = String::new();
-        comment(
-            &mut out,
-            "A memfit scheme: one choice on each axis, and numbers. A key that is left out has its default; an unknown \
-             one is an error. The command line overrides any of them: --set pool.chain_frames=2 --set codec=lz4",
-        );
-        let _ = write!(out, "\nname = {}\nsummary = {}\n", quoted(&self.name), quoted(&self.summary));
-        for section in sections() {
-            out.push('\n');
-            let axis = AXES.iter().find(|axis| axis.name == section);
-            if let Some(axis) = axis {
-                comment(&mut out, &format!("{}:", axis.help));
-                let width = axis.choices().map(|choice| choice.name.len()).max().unwrap_or(0);
-                for Choice { name, help } in axis.choices() {
-                    let _ = writeln!(out, "#   {name:width$}  {help}");
-                }
-            }
-            let _ = writeln!(out, "[{section}]");
-            if let Some(axis) = axis {
-                let _ = writeln!(out, "kind = {}", quoted(axis.chosen(self).name));
-            }
-            for (number, field) in numbers_of(section) {
-                comment(&mut out, &format!("{}.", number.help));
-                comment(&mut out, &format!("In {}, default {}.", allowed_range(number), number.default));
-                let _ = writeln!(out, "{field} = {}", number.value(self));
-            }
-        }
-        out
-    }
-}
-
-/// Tables of the TOML: the axes, then tables that only have numbers.
-fn sections() -> impl Iterator<Item = &'static str> {
-    let axes = AXES.iter().map(|axis| axis.name);
-    let mut others: Vec<&str> = NUMBERS.iter().filter_map(|number| Some(number.key.split_once('.')?.0)).collect();
-    others.dedup();
-    others.retain(|section| AXES.iter().all(|axis| axis.name != *section));
-    axes.chain(others)
-}
-
-/// Numbers of a table, with their names in it.
-fn numbers_of(section: &str) -> impl Iterator<Item = (&'static Number, &'static str)> + '_ {
-    NUMBERS.iter().filter_map(move |number| {
-        let (of, field) = number.key.split_once('.')?;
-        (of == section).then_some((number, field))
-    })
-}
-
-fn kind_key(axis: &Axis) -> String {
-    format!("{}.kind", axis.name)
-}
-
-fn allowed_range(number: &Number) -> String {
-    format!("{}, {} to {}", number.unit, number.min, number.max)
-}
-
-/// Appends a comment, wrapped.
-fn comment(out: &mut String, text: &str) {
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        if column > 0 && column + 1 + word.len() <= 100 {
-            column += 1 + word.len();
-        } else {
-            out.push_str(if column == 0 { "#" } else { "\n#" });
-            column = 2 + word.len();
-        }
-        out.push(' ');
-        out.push_str(word);
-    }
-    out.push('\n');
-}
-
-/// A TOML basic string.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => drop(write!(out, "\\u{:04X}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out + "\""
 }

@@ -4,7 +4,6 @@
 mod blessed;
 
 use memfit_codec::CODECS;
-use memfit_core::scheme::Scheme;
 use memfit_core::trace::{Contents, Encoder, Note, Whose, CODECS_MAX};
 use memfit_core::*;
 use memfit_export::{export, ExportError, Exported, Format, Rows, COLUMNS, CONTENTS_COLUMNS, GROUP_ROWS};
@@ -103,7 +102,7 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
 
 fn head() -> Head {
     let tunables = Tunables {
-        scheme: Arc::new(Scheme::preset("memfit", &[]).unwrap().unwrap()),
+        scheme: Arc::new(memfit_scheme::preset("memfit", &[]).unwrap().unwrap()),
         staging_slots: 48,
         pool_frames: 100,
         area_frames: 264,

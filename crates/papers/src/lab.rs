@@ -3,7 +3,6 @@
 
 use crate::phone::Phone;
 use crate::recorded::{Played, LOOKED};
-use memfit_core::scheme::Scheme;
 use memfit_core::Counters;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::{Device, Transfers};
@@ -159,7 +158,7 @@ pub fn setup(
     costs: &Arc<CostTable>,
     device: &Arc<Device>,
 ) -> Setup {
-    let scheme = Scheme::preset(preset, overrides).unwrap_or_else(|| panic!("no preset {preset}"));
+    let scheme = memfit_scheme::preset(preset, overrides).unwrap_or_else(|| panic!("no preset {preset}"));
     Setup {
         scheme: Arc::new(scheme.unwrap_or_else(|error| panic!("{preset}: {error}"))),
         budget: pages(budget) * 4096,

@@ -1,6 +1,5 @@
 //! A quick run of everything: the numbers are deterministic, and every statement has a verdict.
 
-use memfit_core::scheme::Scheme;
 use memfit_papers::{json, markdown, report, run, Judge, Plan, Recordings, Result, Verdict, PAPERS};
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
@@ -26,7 +25,7 @@ impl Drop for Folder {
 fn record(path: &Path, preset: &str, overrides: &[&str]) {
     let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
     let setup = Setup {
-        scheme: Arc::new(Scheme::preset(preset, &overrides).unwrap().unwrap()),
+        scheme: Arc::new(memfit_scheme::preset(preset, &overrides).unwrap().unwrap()),
         budget: 3_584 << 10,
         swap_bytes: 64 << 20,
         residents: Residents::Simulated,

@@ -4,7 +4,6 @@
 //! The events are made in advance. The fastest of all rounds counts, because other programs only
 //! make a run slower.
 
-use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::generate::Spec;
@@ -18,7 +17,7 @@ const PAGES: u64 = 40_000;
 
 fn setup(preset: &str, percent: u64) -> Setup {
     Setup {
-        scheme: Arc::new(Scheme::preset(preset, &[]).expect("a preset").expect("a scheme")),
+        scheme: Arc::new(memfit_scheme::preset(preset, &[]).expect("a preset").expect("a scheme")),
         budget: PAGES * percent / 100 * 4096,
         swap_bytes: 16 << 30,
         residents: Residents::Simulated,

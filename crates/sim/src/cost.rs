@@ -3,8 +3,11 @@
 //! A table of costs is a TOML file in `costs` and a line in [`COSTS`].
 
 use crate::device::embedded;
-use crate::fields::{find, Absent, Embedded, Key, Problem, TableError, Values};
+use crate::table_file::{find, read, text, Embedded, TableError, Whole};
 use memfit_codec::{CODECS, CODEC_IDS};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 
 /// Every built-in table of costs; the first is the default.
 pub static COSTS: &[Embedded] = embedded!("costs", "measured" "han18" "cervera99");
@@ -13,85 +16,99 @@ pub static COSTS: &[Embedded] = embedded!("costs", "measured" "han18" "cervera99
 const ANY: &str = "any";
 
 /// Costs of a codec.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub struct CodecCosts {
     /// Time to compress a page of 4 KiB, ns.
+    #[serde(deserialize_with = "ns")]
     pub compress_ns: u64,
     /// Time to decompress it, ns.
+    #[serde(deserialize_with = "ns")]
     pub decompress_ns: u64,
 }
 
 /// Costs of operations in RAM, ns.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CostTable {
     /// Name on the command line.
+    #[serde(deserialize_with = "text")]
     pub name: String,
     /// Description in one line.
+    #[serde(deserialize_with = "text")]
     pub summary: String,
     /// Origin of the numbers.
+    #[serde(deserialize_with = "text")]
     pub source: String,
     /// A fault without its work: entry, hand-off to the pager and return.
+    #[serde(deserialize_with = "ns")]
     pub fault_ns: u64,
     /// Copy of the faulting page into place.
+    #[serde(deserialize_with = "ns")]
     pub copy_ns: u64,
     /// Copy of a page beside the faulting page.
+    #[serde(deserialize_with = "ns")]
     pub around_ns: u64,
     /// Fill of a page with zeros.
+    #[serde(deserialize_with = "ns")]
     pub zero_ns: u64,
     /// Fill of a page with one repeated word.
+    #[serde(deserialize_with = "ns")]
     pub fill_ns: u64,
     /// Move of a page out of a program, in a batch.
+    #[serde(deserialize_with = "ns")]
     pub move_ns: u64,
     /// Copy of that page to staging.
+    #[serde(deserialize_with = "ns")]
     pub stage_ns: u64,
     /// Release of that page's memory, in a batch.
+    #[serde(deserialize_with = "ns")]
     pub drop_ns: u64,
     /// Estimate of a page's entropy.
+    #[serde(deserialize_with = "ns")]
     pub entropy_ns: u64,
     /// Costs of each codec, by its number.
+    #[serde(rename = "codec", default = "measured", deserialize_with = "codecs")]
     codecs: [CodecCosts; CODEC_IDS],
 }
 
 /// One second.
 const LONGEST_NS: u64 = 1_000_000_000;
 
-const OPERATIONS: [(&str, &str); 9] = [
-    ("fault_ns", "a fault without its work, ns"),
-    ("copy_ns", "a page copied into place for a fault, ns"),
-    ("around_ns", "a page that comes along with one, ns"),
-    ("zero_ns", "a page of zeros put into place, ns"),
-    ("fill_ns", "a page of one repeated word made and put into place, ns"),
-    ("move_ns", "a page taken out of a program, ns"),
-    ("stage_ns", "a page copied to staging, ns"),
-    ("drop_ns", "a page's memory given back, ns"),
-    ("entropy_ns", "an estimate of a page's entropy, ns"),
-];
-
-fn keys() -> Vec<Key> {
-    let operation = |(name, help): (&str, _)| Key::new(name, 0, LONGEST_NS, Absent::Wrong, help);
-    let mut keys: Vec<Key> = OPERATIONS.into_iter().map(operation).collect();
-    for name in [ANY].into_iter().chain(CODECS.iter().map(|codec| codec.name)) {
-        let [compress, decompress] = codec_keys(name);
-        keys.push(Key::new(&compress, 0, LONGEST_NS, Absent::Empty, "to compress a page of 4 KiB, ns"));
-        keys.push(Key::new(&decompress, 0, LONGEST_NS, Absent::Empty, "to decompress it, ns"));
-    }
-    keys
+fn ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    Ok(Whole::<0, LONGEST_NS>::deserialize(deserializer)?.0)
 }
 
-fn codec_keys(name: &str) -> [String; 2] {
-    ["compress_ns", "decompress_ns"].map(|key| format!("codec.{name}.{key}"))
+/// Reads costs by the name of a codec, or by [`ANY`]. Without any they are the measured ones.
+fn codecs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[CodecCosts; CODEC_IDS], D::Error> {
+    let given = BTreeMap::<String, CodecCosts>::deserialize(deserializer)?;
+    let names: Vec<&str> = [ANY].into_iter().chain(CODECS.iter().map(|codec| codec.name)).collect();
+    if let Some(name) = given.keys().find(|name| !names.contains(&name.as_str())) {
+        return Err(D::Error::custom(format!("unknown codec `{name}`; allowed: {}", names.join(", "))));
+    }
+    if given.is_empty() {
+        return Ok(measured());
+    }
+    let mut codecs = [CodecCosts::default(); CODEC_IDS];
+    for codec in CODECS {
+        let name = codec.name;
+        let costs = *given.get(name).or(given.get(ANY)).ok_or_else(|| {
+            let advice = format!("give `codec.{name}`, or `codec.{ANY}` for all others");
+            D::Error::custom(format!("no times for the codec `{name}`: {advice}"))
+        })?;
+        codec.ids().for_each(|id| codecs[usize::from(id)] = costs);
+    }
+    Ok(codecs)
 }
 
-fn codec_costs(values: &Values, name: &str) -> Result<Option<CodecCosts>, TableError> {
-    let [compress, decompress] = codec_keys(name);
-    match (values.optional(&compress), values.optional(&decompress)) {
-        (Some(compress_ns), Some(decompress_ns)) => Ok(Some(CodecCosts { compress_ns, decompress_ns })),
-        (None, None) => Ok(None),
-        _ => {
-            let why = format!("`codec.{name}` needs both `compress_ns` and `decompress_ns`");
-            Err(TableError::of_all(Problem::Impossible { why }))
-        }
+/// The measured costs of all codecs.
+fn measured() -> [CodecCosts; CODEC_IDS] {
+    let mut codecs = [CodecCosts::default(); CODEC_IDS];
+    for codec in CODECS {
+        let costs = CodecCosts { compress_ns: codec.compress_ns, decompress_ns: codec.decompress_ns };
+        codec.ids().for_each(|id| codecs[usize::from(id)] = costs);
     }
+    codecs
 }
 
 impl CostTable {
@@ -100,36 +117,7 @@ impl CostTable {
     /// # Errors
     /// What is wrong, where, and what is allowed.
     pub fn parse(text: &str) -> Result<CostTable, TableError> {
-        let values = Values::read(text, &keys())?;
-        let any = codec_costs(&values, ANY)?;
-        let own = CODECS.iter().map(|codec| codec_costs(&values, codec.name)).collect::<Result<Vec<_>, _>>()?;
-        let measured = any.is_none() && own.iter().all(Option::is_none);
-        let mut codecs = [CodecCosts::default(); CODEC_IDS];
-        for (codec, own) in CODECS.iter().zip(own) {
-            let default = CodecCosts { compress_ns: codec.compress_ns, decompress_ns: codec.decompress_ns };
-            let costs = own.or(any).or(measured.then_some(default)).ok_or_else(|| {
-                let name = codec.name;
-                let why =
-                    format!("no times for the codec `{name}`: give `codec.{name}`, or `codec.{ANY}` for all others");
-                TableError::of_all(Problem::Impossible { why })
-            })?;
-            codec.ids().for_each(|id| codecs[usize::from(id)] = costs);
-        }
-        Ok(CostTable {
-            name: values.text("name"),
-            summary: values.text("summary"),
-            source: values.text("source"),
-            fault_ns: values.number("fault_ns"),
-            copy_ns: values.number("copy_ns"),
-            around_ns: values.number("around_ns"),
-            zero_ns: values.number("zero_ns"),
-            fill_ns: values.number("fill_ns"),
-            move_ns: values.number("move_ns"),
-            stage_ns: values.number("stage_ns"),
-            drop_ns: values.number("drop_ns"),
-            entropy_ns: values.number("entropy_ns"),
-            codecs,
-        })
+        read(text)
     }
 
     /// The table of this name, or of the file at this path. A path contains a `/` or ends in

@@ -6,7 +6,8 @@
 //!
 //! A device is a TOML file in `devices` and a line in [`DEVICES`].
 
-use crate::fields::{find, Absent, Embedded, Key, Problem, TableError, Values};
+use crate::table_file::{self, find, text, Embedded, TableError, Whole};
+use serde::Deserialize;
 
 /// Number of bytes to which [`Costs::transfer_4k_ns`] refers.
 pub const TRANSFER_BYTES: u64 = 4096;
@@ -119,25 +120,53 @@ impl Transfers {
 /// One day.
 const LONGEST_NS: u64 = 86_400_000_000_000;
 
-fn keys() -> Vec<Key> {
-    use Absent::{Empty, Means, Wrong};
-    let mut keys = vec![
-        Key::new("unit_bytes", 1, 1 << 30, Means(512), "smallest unit of transfer, bytes"),
-        Key::new("queue_depth", 1, 1 << 16, Means(1), "operations that pass at once"),
-    ];
-    for section in ["read", "write"] {
-        let mut add = |name: &str, max, absent, help| {
-            keys.push(Key::new(&format!("{section}.{name}"), 0, max, absent, help));
-        };
-        add("random_ns", LONGEST_NS, Wrong, "fixed time of an operation, ns");
-        add("sequential_ns", LONGEST_NS, Wrong, "fixed time of one that begins where the last one ended, ns");
-        add("transfer_4k_ns", LONGEST_NS, Wrong, "time for each 4096 bytes, ns");
-        add("operation_nj", 1 << 50, Empty, "energy of an operation that is not sequential, nJ");
-        add("byte_pj", 1 << 50, Empty, "energy of a byte, pJ");
+type Ns = Whole<0, LONGEST_NS>;
+type Joules = Whole<0, { 1 << 50 }>;
+
+/// A device as its file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(deserialize_with = "text")]
+    name: String,
+    #[serde(deserialize_with = "text")]
+    summary: String,
+    #[serde(deserialize_with = "text")]
+    source: String,
+    unit_bytes: Option<Whole<1, { 1 << 30 }>>,
+    queue_depth: Option<Whole<1, { 1 << 16 }>>,
+    read: Direction,
+    write: Direction,
+    #[serde(default)]
+    wear: Wear,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+struct Direction {
+    random_ns: Ns,
+    sequential_ns: Ns,
+    transfer_4k_ns: Ns,
+    operation_nj: Option<Joules>,
+    byte_pj: Option<Joules>,
+}
+
+impl Direction {
+    fn costs(&self) -> Costs {
+        let Direction { random_ns, sequential_ns, transfer_4k_ns, .. } = self;
+        Costs { random_ns: random_ns.0, sequential_ns: sequential_ns.0, transfer_4k_ns: transfer_4k_ns.0 }
     }
-    keys.push(Key::new("wear.rated_bytes", 1, 1 << 62, Empty, "bytes that may be written in its life"));
-    keys.push(Key::new("wear.amplification_percent", 1, 100_000, Means(100), "bytes that wear it for 100 written"));
-    keys
+
+    fn energy(&self) -> Option<Energy> {
+        Some(Energy { operation_nj: self.operation_nj?.0, byte_pj: self.byte_pj?.0 })
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+struct Wear {
+    rated_bytes: Option<Whole<1, { 1 << 62 }>>,
+    amplification_percent: Option<Whole<1, 100_000>>,
 }
 
 impl Device {
@@ -146,39 +175,24 @@ impl Device {
     /// # Errors
     /// What is wrong, where, and what is allowed.
     pub fn parse(text: &str) -> Result<Device, TableError> {
-        let values = Values::read(text, &keys())?;
-        let costs = |section: &str| Costs {
-            random_ns: values.number(&format!("{section}.random_ns")),
-            sequential_ns: values.number(&format!("{section}.sequential_ns")),
-            transfer_4k_ns: values.number(&format!("{section}.transfer_4k_ns")),
-        };
-        let energy = |section: &str| {
-            let operation_nj = values.optional(&format!("{section}.operation_nj"));
-            let byte_pj = values.optional(&format!("{section}.byte_pj"));
-            (operation_nj, byte_pj)
-        };
-        let energy = match (energy("read"), energy("write")) {
-            ((None, None), (None, None)) => None,
-            ((Some(operation_nj), Some(byte_pj)), (Some(write_nj), Some(write_pj))) => {
-                let write = Energy { operation_nj: write_nj, byte_pj: write_pj };
-                Some((Energy { operation_nj, byte_pj }, write))
-            }
-            _ => {
-                let why = "energy takes `operation_nj` and `byte_pj` in both `read` and `write`, or none of them";
-                return Err(TableError::of_all(Problem::Impossible { why: why.to_owned() }));
-            }
-        };
+        let File { name, summary, source, unit_bytes, queue_depth, read, write, wear } = table_file::read(text)?;
+        let energy = read.energy().zip(write.energy());
+        let given = [read.operation_nj, read.byte_pj, write.operation_nj, write.byte_pj];
+        if energy.is_none() && given.iter().any(Option::is_some) {
+            let why = "energy takes `operation_nj` and `byte_pj` in both `read` and `write`, or none of them";
+            return Err(TableError(why.into()));
+        }
         Ok(Device {
-            name: values.text("name"),
-            summary: values.text("summary"),
-            source: values.text("source"),
-            unit_bytes: values.number("unit_bytes"),
-            queue_depth: values.number("queue_depth"),
-            read: costs("read"),
-            write: costs("write"),
+            name,
+            summary,
+            source,
+            unit_bytes: unit_bytes.map_or(512, |bytes| bytes.0),
+            queue_depth: queue_depth.map_or(1, |depth| depth.0),
+            read: read.costs(),
+            write: write.costs(),
             energy,
-            rated_bytes: values.optional("wear.rated_bytes"),
-            amplification_percent: values.number("wear.amplification_percent"),
+            rated_bytes: wear.rated_bytes.map(|bytes| bytes.0),
+            amplification_percent: wear.amplification_percent.map_or(100, |percent| percent.0),
         })
     }
 

@@ -1,6 +1,6 @@
 //! The simulated machine under every scheme.
 
-use memfit_core::scheme::{Scheme, PRESETS};
+use memfit_scheme::PRESETS;
 use memfit_sim::{
     cost::CostTable, device::Device, kind, replay, Access, Batch, Contents, Event, EventSource, Machine, Recorded,
     Recorder, Residents, Setup,
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 fn setup(preset: &str, budget: u64) -> Setup {
     Setup {
-        scheme: Arc::new(Scheme::preset(preset, &[]).unwrap().unwrap()),
+        scheme: Arc::new(memfit_scheme::preset(preset, &[]).unwrap().unwrap()),
         budget,
         swap_bytes: 256 << 20,
         residents: Residents::Simulated,

@@ -1,7 +1,6 @@
 //! The head of a file: everything that a core is made from, and information about the run.
 
 use crate::{MEMFIT, PAGE_BYTES};
-use memfit_core::scheme::Scheme;
 use memfit_core::Tunables;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -63,7 +62,7 @@ impl Head {
         Head {
             memfit: MEMFIT.into(),
             page_bytes: PAGE_BYTES,
-            scheme: tunables.scheme.to_toml(),
+            scheme: memfit_scheme::to_toml(&tunables.scheme),
             budget_bytes,
             staging_slots: tunables.staging_slots,
             pool_frames: tunables.pool_frames,
@@ -83,7 +82,7 @@ impl Head {
         if self.page_bytes != PAGE_BYTES {
             return Err(HeadError::PageBytes(self.page_bytes));
         }
-        let scheme = Scheme::parse(&self.scheme, &[]).map_err(|error| HeadError::Scheme(error.to_string()))?;
+        let scheme = memfit_scheme::parse(&self.scheme, &[]).map_err(|error| HeadError::Scheme(error.to_string()))?;
         if self.pool_frames > self.area_frames || self.blocks.iter().any(|[first, end]| first > end) {
             return Err(HeadError::Sizes);
         }

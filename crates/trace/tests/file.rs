@@ -1,14 +1,13 @@
 //! Reads files that are complete, cut at each byte, and damaged at each byte.
 
 use memfit_core::sample::Sampled;
-use memfit_core::scheme::Scheme;
 use memfit_core::trace::{Decoder, Encoder, Item, Note};
 use memfit_core::{CoreCall, Page, PageRange, ProcId, Tunables};
 use memfit_trace::{Begins, Block, Head, HeadError, ReadError, Reader, Reason, Tape, Writer};
 use std::sync::Arc;
 
 fn tunables(preset: &str) -> Tunables {
-    let scheme = Scheme::preset(preset, &["fault.around_pages=4".into()]).unwrap().unwrap();
+    let scheme = memfit_scheme::preset(preset, &["fault.around_pages=4".into()]).unwrap().unwrap();
     Tunables {
         scheme: Arc::new(scheme),
         staging_slots: 48,

@@ -4,7 +4,7 @@ use super::choice::in_swap;
 use super::subject::Basis;
 use super::words::text;
 use super::{Advice, Options};
-use memfit_core::scheme::PRESETS;
+use memfit_scheme::PRESETS;
 use serde_json::{json, Value};
 
 /// Quotes a word for the shell.
@@ -71,7 +71,7 @@ pub fn toml(advice: &Advice, options: &Options<'_>) -> String {
         out.push('\n');
     }
     out.push('\n');
-    out.push_str(&advice.scheme.to_toml());
+    out.push_str(&memfit_scheme::to_toml(&advice.scheme));
     out
 }
 

@@ -5,7 +5,6 @@ use super::{cut, grouped, length, open, unreadable};
 use crate::args::TraceInfoArgs;
 use crate::errors::Failure;
 use crate::size_parsing::human;
-use memfit_core::scheme::Scheme;
 use memfit_core::trace::{Damaged, Decoder, Item, Note};
 use memfit_core::{CoreCall, CALL_NAMES};
 use memfit_trace::{Block, Head, ReadError, Reader, Reason, PAGE_BYTES};
@@ -176,7 +175,8 @@ impl Seen {
 /// Name of the scheme. A recording of another version of memfit can have one that this version
 /// cannot parse.
 fn scheme_name(head: &Head) -> String {
-    Scheme::parse(&head.scheme, &[]).map_or_else(|_| "that this version does not know".into(), |scheme| scheme.name)
+    memfit_scheme::parse(&head.scheme, &[])
+        .map_or_else(|_| "that this version does not know".into(), |scheme| scheme.name)
 }
 
 fn value(path: &Path, head: &Head, seen: &Seen, ending: &str) -> Value {

@@ -4,7 +4,7 @@ use crate::support::contents::assert_contents_eq;
 use crate::support::recording::recorded;
 use crate::support::stats::Stats;
 use crate::support::Bench;
-use memfit_core::scheme::PRESETS;
+use memfit_scheme::PRESETS;
 
 const BUDGET: u64 = 20 << 20;
 /// The budget in pages.

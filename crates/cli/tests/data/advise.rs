@@ -1,7 +1,6 @@
 //! `memfit advise` as a user meets it. No program is paged: workloads are generated.
 
 use crate::support::recording::text;
-use memfit_core::scheme::Scheme;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +67,7 @@ fn made_up_programs_get_less_for_a_wider_bound() {
     let said = text(&output.stdout);
     assert!(output.status.success() && said.contains("-s a.toml") && said.contains("compresses to"), "{said}");
     let toml = fs::read_to_string(here.0.join("a.toml")).unwrap();
-    assert_eq!(Scheme::parse(&toml, &[]).unwrap().name, "zram");
+    assert_eq!(memfit_scheme::parse(&toml, &[]).unwrap().name, "zram");
     assert!(fs::read_to_string(here.0.join("a.html")).unwrap().contains("against the budget"));
     assert_eq!(fs::read_dir(&here.0).unwrap().count(), 3, "nothing else is left");
 }

@@ -2,7 +2,6 @@
 //! the error message has the name and the place.
 
 use crate::support::recording::{as_tables, good, info, text, trace, FILE};
-use memfit_core::scheme::Scheme;
 use memfit_core::trace::Encoder;
 use memfit_core::{CoreCall, ProcId, Tunables};
 use memfit_trace::{Begins, Block, Head, Reader, Writer};
@@ -54,7 +53,7 @@ impl Drop for Directory {
 
 fn head() -> Head {
     let tunables = Tunables {
-        scheme: Arc::new(Scheme::preset("memfit", &[]).unwrap().unwrap()),
+        scheme: Arc::new(memfit_scheme::preset("memfit", &[]).unwrap().unwrap()),
         staging_slots: 48,
         pool_frames: 100,
         area_frames: 264,

@@ -1,6 +1,5 @@
 //! `memfit sim` as a user meets it. Nothing here needs a kernel feature: no program is paged.
 
-use memfit_core::scheme::Scheme;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::generate::Spec;
@@ -51,7 +50,7 @@ fn rows(words: &[&str]) -> Vec<Value> {
 /// Records a small workload under a scheme.
 fn record(path: &str, workload: &str, scheme: &str, budget: u64) {
     let setup = Setup {
-        scheme: Arc::new(Scheme::preset(scheme, &[]).unwrap().unwrap()),
+        scheme: Arc::new(memfit_scheme::preset(scheme, &[]).unwrap().unwrap()),
         budget,
         swap_bytes: 1 << 30,
         residents: Residents::Simulated,

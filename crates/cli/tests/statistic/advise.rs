@@ -3,7 +3,6 @@
 use crate::support::recording::text;
 use crate::support::stats::Stats;
 use crate::support::{memfit_command, process, say, Bench, RUN_TIMEOUT};
-use memfit_core::scheme::Scheme;
 use serde_json::Value;
 use std::fs;
 
@@ -38,7 +37,7 @@ fn what_is_advised_costs_what_is_said_and_so_does_less() {
     assert_eq!(advice.code, Some(0), "{}", advice.err);
     let json: Value = serde_json::from_slice(&advice.out).unwrap();
     let toml = fs::read_to_string(bench.directory.join("advice.toml")).unwrap();
-    let scheme = Scheme::parse(&toml, &[]).unwrap_or_else(|error| panic!("{error}\n{toml}"));
+    let scheme = memfit_scheme::parse(&toml, &[]).unwrap_or_else(|error| panic!("{error}\n{toml}"));
     assert_eq!(scheme.name, json["scheme"].as_str().unwrap());
     assert!(toml.contains("# ") && toml.contains("memfit run -m ") && toml.contains("./worked 32 32"), "{toml}");
     let budget = json["budget_bytes"].as_u64().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::{say, Bench};
-use memfit_core::scheme::PRESETS;
+use memfit_scheme::PRESETS;
 
 const BUDGET: u64 = 20 << 20;
 /// Largest peak, percent of the budget: less than what the program would have without a limit.

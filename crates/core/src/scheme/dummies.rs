@@ -1,7 +1,7 @@
 //! The codec, pool and policy that only tests have, each one file and one line in its table. A
 //! scheme names them, and pages pass through them in the core.
 
-use super::Scheme;
+use super::{Scheme, AXES};
 use crate::{Answer, Coded, Core, Extent, Fault, Filled, Page, PageRange, Placed, ProcId, Source, Tunables, RUN_PAGES};
 use memfit_codec::{Codec, CodecId, Dictionaries};
 use std::collections::HashMap;
@@ -109,9 +109,13 @@ impl World {
 
 #[test]
 fn a_new_codec_pool_and_policy_are_run_by_their_names() {
-    let text = "[codec]\nkind = 'dummy'\n[pool]\nkind = 'dummy'\n[replacement]\nkind = 'dummy'\n";
-    let scheme = Scheme::parse(text, &["admission=all".into()]).expect("names of the tables");
-    assert_eq!(Scheme::parse(&scheme.to_toml(), &[]).as_ref(), Ok(&scheme));
+    let mut scheme = Scheme::default();
+    for (axis, choice) in [("codec", "dummy"), ("pool", "dummy"), ("replacement", "dummy"), ("admission", "all")] {
+        let axis = AXES.iter().find(|found| found.name == axis).expect("an axis");
+        assert!(axis.choose(&mut scheme, choice), "{} has no {choice}", axis.name);
+        assert_eq!(axis.chosen(&scheme).name, choice);
+    }
+    assert!((scheme.replacement.kind.fits)(scheme.pool.kind));
     let codec = scheme.codec.kind.expect("one codec").id;
     let mut world = World::new(scheme);
     (0..PAGES).for_each(|number| world.store(number, codec));

@@ -1,7 +1,6 @@
 //! A program of single pages under a scheme: it stores and loads pages one by one, and shows where
 //! each goes.
 
-use memfit_core::scheme::Scheme;
 use memfit_core::{
     Answer, Coded, Core, Counters, Effects, Entry, Extent, Fault, Filled, Origin, Page, PageRange, Placed, ProcId,
     Source, Tunables, WriteBack, RUN_PAGES,
@@ -60,7 +59,7 @@ impl Bench {
     /// With this many frames in the pool and blocks in the swap tier.
     pub fn new(preset: &str, overrides: &[&str], pool_frames: u32, blocks: u32) -> Bench {
         let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
-        let scheme = Arc::new(Scheme::preset(preset, &overrides).expect("a preset").expect("sound overrides"));
+        let scheme = Arc::new(memfit_scheme::preset(preset, &overrides).expect("a preset").expect("sound overrides"));
         let tier = Some(0..blocks).filter(|_| blocks > 0).into_iter().collect();
         let area_frames = pool_frames * 2 + 64;
         let mut core =

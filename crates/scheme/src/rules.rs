@@ -1,8 +1,8 @@
 //! Combinations of values that cannot work.
 
-use super::{AdmissionKind, PoolScheme, RoutingKind, Scheme, Sizing, SizingKind, SwapFormat};
-use crate::pool::{Leaving, PoolEntry, POOLS};
-use crate::replacement::ReplacementEntry;
+use memfit_core::pool::{Leaving, PoolEntry, POOLS};
+use memfit_core::replacement::ReplacementEntry;
+use memfit_core::scheme::{AdmissionKind, PoolScheme, RoutingKind, Scheme, Sizing, SizingKind, SwapFormat};
 
 /// A combination of values that cannot work.
 pub(super) struct Rule {

@@ -6,15 +6,16 @@ mod blessed;
 
 use memfit_codec::CODECS;
 use memfit_core::pool::POOLS;
-use memfit_core::scheme::{Scheme, AXES, NUMBERS, PRESETS};
+use memfit_core::scheme::{Scheme, AXES, NUMBERS};
+use memfit_scheme::{preset, to_toml, PRESETS};
 
 fn parse(text: &str) -> Result<Scheme, String> {
-    Scheme::parse(text, &[]).map_err(|error| error.to_string())
+    memfit_scheme::parse(text, &[]).map_err(|error| error.to_string())
 }
 
 fn set(overrides: &[&str]) -> Result<Scheme, String> {
     let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
-    Scheme::preset("memfit", &overrides).unwrap().map_err(|error| error.to_string())
+    preset("memfit", &overrides).unwrap().map_err(|error| error.to_string())
 }
 
 fn names<T>(table: &[T], name: fn(&T) -> &'static str) -> String {
@@ -29,14 +30,14 @@ fn assert_error(result: Result<Scheme, String>, message: &str) {
 /// Run with `MEMFIT_BLESS=1` to write the file after a change of the tables.
 #[test]
 fn default_preset_is_the_tables() {
-    let text = Scheme::default().to_toml();
+    let text = to_toml(&Scheme::default());
     if std::env::var_os("MEMFIT_BLESS").is_some() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemes/memfit.toml"), &text).unwrap();
         return;
     }
     assert_eq!(PRESETS[0].text, text);
-    assert_eq!(Scheme::preset(PRESETS[0].name, &[]).unwrap().unwrap(), Scheme::default());
-    assert!(Scheme::preset("no-such", &[]).is_none());
+    assert_eq!(preset(PRESETS[0].name, &[]).unwrap().unwrap(), Scheme::default());
+    assert!(preset("no-such", &[]).is_none());
 }
 
 /// The table of docs/schemes.md is that of the axes. `MEMFIT_BLESS=1` writes it anew.
@@ -102,7 +103,7 @@ fn round_trip_of_every_choice_and_bound() {
             let presets = PRESETS.iter().map(|preset| parse(preset.text).unwrap());
             let scheme = own.into_iter().chain(presets).find(|scheme| axis.chosen(scheme) == choice);
             let scheme = scheme.unwrap_or_else(|| panic!("no scheme has {} = {}", axis.name, choice.name));
-            assert_eq!(parse(&scheme.to_toml()), Ok(scheme));
+            assert_eq!(parse(&to_toml(&scheme)), Ok(scheme));
             count += 1;
         }
     }
@@ -112,11 +113,11 @@ fn round_trip_of_every_choice_and_bound() {
             // Bounds may break a rule with the defaults of other keys.
             let Ok(scheme) = set(&[&format!("{}={value}", number.key)]) else { continue };
             assert_eq!(number.value(&scheme), value);
-            assert_eq!(parse(&scheme.to_toml()), Ok(scheme));
+            assert_eq!(parse(&to_toml(&scheme)), Ok(scheme));
         }
     }
     let odd = set(&["name=a \"b\" \\ c\u{7}", "summary=Zürich\t= 1"]).unwrap();
-    assert_eq!(parse(&odd.to_toml()), Ok(odd));
+    assert_eq!(parse(&to_toml(&odd)), Ok(odd));
 }
 
 #[test]
@@ -192,6 +193,7 @@ fn wrong_types() {
         set(&["fault.around_pages=many"]),
         "--set fault.around_pages=many: `fault.around_pages` must be a whole number (pages, 1 to 16), not `many`",
     );
+    assert_error(set(&["fault=1"]), "--set fault=1: `fault` must be a table, not `1`");
 }
 
 #[test]
@@ -222,7 +224,7 @@ fn unknown_choices() {
 fn old_names_are_taken_with_a_note() {
     let mut notes = Vec::new();
     let text = "[admission]\nkind = \"nothing\"\n[reclaim]\nkind = \"second-chance\"\n";
-    let old = Scheme::parse_noting(text, &["replacement=oldest".to_owned()], &mut notes).unwrap();
+    let old = memfit_scheme::parse_noting(text, &["replacement=oldest".to_owned()], &mut notes).unwrap();
     let new = "[admission]\nkind = \"none\"\n[reclaim]\nkind = \"fifo\"\n[replacement]\nkind = \"fifo\"\n";
     assert_eq!(old, parse(new).unwrap());
     assert_eq!(notes.len(), 3, "{notes:?}");
@@ -257,7 +259,7 @@ fn impossible_combinations() {
         assert_error(set(overrides), message);
     }
     let overrides = ["routing=by-origin".to_owned()];
-    let error = Scheme::preset("cervera99", &overrides).unwrap().unwrap_err().to_string();
+    let error = preset("cervera99", &overrides).unwrap().unwrap_err().to_string();
     assert!(error.contains("takes pages through the pool alone"), "{error}");
 }
 
