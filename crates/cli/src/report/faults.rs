@@ -148,7 +148,7 @@ fn median(run: &Run<'_>, source: usize) -> u64 {
 /// Merges classes.
 fn wider(times: &FaultTimes) -> FaultTimes {
     let mut bounds_ns: Vec<u64> = times.bounds_ns.iter().step_by(TOGETHER).copied().collect();
-    if times.bounds_ns.len() % TOGETHER == 0 {
+    if times.bounds_ns.len().is_multiple_of(TOGETHER) {
         bounds_ns.extend(times.bounds_ns.last());
     }
     let sums = |counts: &Vec<u64>| counts.chunks(TOGETHER).map(|classes| classes.iter().sum()).collect();

@@ -1,195 +1,62 @@
-//! A picture of the screen: cells, and the escape sequences that turn one picture into the next.
-//! Pure.
+//! Text in a picture of the screen. Pure functions.
 
-use std::fmt::Write;
-use termion::{color, cursor, style};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Color, Modifier, Style};
 use unicode_width::UnicodeWidthChar;
 
-/// One of the terminal's own sixteen colours, so that it fits the user's choice of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Colour {
-    Red,
-    Green,
-    Yellow,
-    Blue,
-    Magenta,
-    Cyan,
+/// Usual text.
+pub const PLAIN: Style = Style::reset();
+/// Text that must be seen.
+pub const BOLD: Style = PLAIN.add_modifier(Modifier::BOLD);
+/// Heads of tables.
+pub const REVERSE: Style = PLAIN.add_modifier(Modifier::REVERSED);
+
+/// Text in one of the terminal's own colours, which the user can choose.
+#[must_use]
+pub const fn of(colour: Color) -> Style {
+    PLAIN.fg(colour)
 }
 
-/// How a cell looks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Style {
-    /// `None` is the terminal's usual one.
-    pub colour: Option<Colour>,
-    /// Brighter or thicker.
-    pub bold: bool,
-    /// Colours exchanged.
-    pub reverse: bool,
-}
-
-impl Style {
-    /// As text usually looks.
-    pub const PLAIN: Style = Style { colour: None, bold: false, reverse: false };
-    /// For what must be seen.
-    pub const BOLD: Style = Style { bold: true, ..Self::PLAIN };
-    /// Heads of tables.
-    pub const REVERSE: Style = Style { reverse: true, ..Self::PLAIN };
-
-    /// In a colour.
-    #[must_use]
-    pub const fn of(colour: Colour) -> Style {
-        Style { colour: Some(colour), ..Self::PLAIN }
-    }
-
-    fn escape(self, colours: bool, out: &mut String) {
-        let _ = write!(out, "{}", style::Reset);
-        if self.bold {
-            let _ = write!(out, "{}", style::Bold);
-        }
-        if self.reverse {
-            let _ = write!(out, "{}", style::Invert);
-        }
-        let _ = match self.colour.filter(|_| colours) {
-            None => Ok(()),
-            Some(Colour::Red) => write!(out, "{}", color::Fg(color::Red)),
-            Some(Colour::Green) => write!(out, "{}", color::Fg(color::Green)),
-            Some(Colour::Yellow) => write!(out, "{}", color::Fg(color::Yellow)),
-            Some(Colour::Blue) => write!(out, "{}", color::Fg(color::Blue)),
-            Some(Colour::Magenta) => write!(out, "{}", color::Fg(color::Magenta)),
-            Some(Colour::Cyan) => write!(out, "{}", color::Fg(color::Cyan)),
-        };
-    }
-}
-
-/// The second half of a character that takes two cells.
-const SECOND_HALF: char = '\0';
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Cell {
-    character: char,
-    style: Style,
-}
-
-const EMPTY: Cell = Cell { character: ' ', style: Style::PLAIN };
-
-/// The picture.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Canvas {
-    width: usize,
-    height: usize,
-    cells: Vec<Cell>,
-}
-
-impl Canvas {
-    /// An empty one.
-    #[must_use]
-    pub fn new(width: usize, height: usize) -> Self {
-        Self { width, height, cells: vec![EMPTY; width * height] }
-    }
-
+/// Writes into a picture, and cuts what does not fit.
+pub trait Canvas {
     /// Columns.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
+    fn width(&self) -> usize;
     /// Rows.
-    #[must_use]
-    pub fn height(&self) -> usize {
-        self.height
-    }
+    fn height(&self) -> usize;
+    /// Writes from column `x` on. Returns the column behind the text.
+    fn put(&mut self, x: usize, y: usize, text: &str, style: Style) -> usize;
+    /// Gives all cells of a row the style, empty cells, too.
+    fn paint(&mut self, y: usize, style: Style);
 
-    /// Writes from column `x` on and cuts what does not fit. Returns the column behind the text.
-    pub fn put(&mut self, x: usize, y: usize, text: &str, style: Style) -> usize {
-        if y >= self.height {
-            return x;
-        }
-        let mut at = x;
-        for character in text.chars() {
-            let wide = match character.width() {
-                Some(1) => false,
-                Some(2) => true,
-                // Control characters and combining marks.
-                _ => continue,
-            };
-            let end = at + 1 + usize::from(wide);
-            if end > self.width {
-                break;
-            }
-            self.cells[y * self.width + at] = Cell { character, style };
-            if wide {
-                self.cells[y * self.width + at + 1] = Cell { character: SECOND_HALF, style };
-            }
-            at = end;
-        }
-        at
-    }
-
-    /// Writes so that it ends before column `end`; cut at the left when it is too long.
-    pub fn put_right(&mut self, end: usize, y: usize, text: &str, style: Style) {
+    /// Writes a text that ends before column `end`; cuts a text that is too long at the left.
+    fn put_right(&mut self, end: usize, y: usize, text: &str, style: Style) {
         let width = width(text);
         match end.checked_sub(width) {
             Some(x) => drop(self.put(x, y, text, style)),
             None => drop(self.put(0, y, &text.chars().skip(width - end).collect::<String>(), style)),
         }
     }
+}
 
-    /// Gives all cells of a row the style, also the empty ones.
-    pub fn paint(&mut self, y: usize, style: Style) {
-        if y < self.height {
-            self.cells[y * self.width..(y + 1) * self.width].iter_mut().for_each(|cell| cell.style = style);
-        }
+impl Canvas for Buffer {
+    fn width(&self) -> usize {
+        self.area.width.into()
     }
 
-    /// The rows as text, without trailing blanks.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let row = |cells: &[Cell]| {
-            let text: String = cells.iter().map(|cell| cell.character).filter(|c| *c != SECOND_HALF).collect();
-            text.trim_end().to_owned() + "\n"
-        };
-        self.cells.chunks(self.width.max(1)).map(row).collect()
+    fn height(&self) -> usize {
+        self.area.height.into()
     }
 
-    /// Escape sequences that turn the picture on the screen into this one. `old` is `None` if the
-    /// contents of the screen are unknown.
-    #[must_use]
-    pub fn changes_since(&self, old: Option<&Canvas>, colours: bool) -> String {
-        let old = old.filter(|old| (old.width, old.height) == (self.width, self.height));
-        let mut out = String::new();
-        if old.is_none() {
-            let _ = write!(out, "{}{}", style::Reset, termion::clear::All);
+    fn put(&mut self, x: usize, y: usize, text: &str, style: Style) -> usize {
+        if x >= self.width() || y >= self.height() {
+            return x;
         }
-        for y in 0..self.height {
-            self.row_changes(y, old, colours, &mut out);
-        }
-        if !out.is_empty() {
-            let _ = write!(out, "{}", style::Reset);
-        }
-        out
+        self.set_stringn(x as u16, y as u16, text, self.width(), style).0.into()
     }
 
-    fn row_changes(&self, y: usize, old: Option<&Canvas>, colours: bool, out: &mut String) {
-        let row = y * self.width..(y + 1) * self.width;
-        let new = &self.cells[row.clone()];
-        let differs = |x: &usize| old.map_or(new[*x] != EMPTY, |old| old.cells[row.start + x] != new[*x]);
-        let Some(mut first) = (0..self.width).find(differs) else { return };
-        let last = (0..self.width).rev().find(differs).unwrap_or(first);
-        if new[first].character == SECOND_HALF {
-            first -= 1;
-        }
-        let _ = write!(out, "{}", cursor::Goto(first as u16 + 1, y as u16 + 1));
-        let mut style = None;
-        for cell in &new[first..=last] {
-            if style != Some(cell.style) {
-                cell.style.escape(colours, out);
-                style = Some(cell.style);
-            }
-            if cell.character != SECOND_HALF {
-                out.push(cell.character);
-            }
-        }
+    fn paint(&mut self, y: usize, style: Style) {
+        self.set_style(Rect { y: y as u16, height: 1, ..self.area }, style);
     }
 }
 
@@ -236,17 +103,36 @@ pub fn wrap(text: &str, room: usize, rows: usize) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use ratatui_core::buffer::CellWidth;
+
+    pub(in crate::top) fn empty(width: u16, height: u16) -> Buffer {
+        Buffer::empty(Rect::new(0, 0, width, height))
+    }
+
+    /// The rows as text, without trailing blanks.
+    pub(in crate::top) fn text(picture: &Buffer) -> String {
+        let row = |y| {
+            let (mut row, mut x) = (String::new(), 0);
+            while x < picture.area.width {
+                let symbol = picture[(x, y)].symbol();
+                row += symbol;
+                x += symbol.cell_width().max(1);
+            }
+            row.trim_end().to_owned() + "\n"
+        };
+        (0..picture.area.height).map(row).collect()
+    }
 
     #[test]
     fn texts_are_cut_at_the_edges() {
-        let mut canvas = Canvas::new(6, 2);
-        assert_eq!(canvas.put(4, 0, "abc", Style::PLAIN), 6);
-        canvas.put_right(6, 1, "12345678", Style::BOLD);
-        canvas.put(0, 7, "below", Style::PLAIN);
-        assert_eq!(canvas.text(), "    ab\n345678\n");
-        assert_eq!(Canvas::new(0, 0).text(), "");
+        let mut canvas = empty(6, 2);
+        assert_eq!(canvas.put(4, 0, "abc", PLAIN), 6);
+        canvas.put_right(6, 1, "12345678", BOLD);
+        canvas.put(0, 7, "below", PLAIN);
+        assert_eq!(text(&canvas), "    ab\n345678\n");
+        assert_eq!(text(&empty(0, 0)), "");
         assert_eq!(wrap("one two three four", 8, 2), ["one two", "three f~"]);
         assert_eq!(wrap("one two", 8, 2), ["one two"]);
         assert!(wrap("one", 8, 0).is_empty() && wrap("", 8, 2).is_empty() && wrap("one", 0, 1) == [""]);
@@ -255,37 +141,12 @@ mod tests {
 
     #[test]
     fn wide_and_dangerous_characters() {
-        let mut canvas = Canvas::new(5, 1);
-        canvas.put(0, 0, "a\u{1b}\u{301}語語b", Style::PLAIN);
-        assert_eq!(canvas.text(), "a語語\n");
+        let mut canvas = empty(5, 1);
+        canvas.put(0, 0, "a\u{1b}\u{301}語語b", PLAIN);
+        assert_eq!(text(&canvas), "a語語\n");
         assert_eq!((width("語b"), fit("語語語", 4)), (3, "語~".into()));
-        let mut half = Canvas::new(2, 1);
-        half.put(1, 0, "語", Style::PLAIN);
-        assert_eq!(half.text(), "\n", "no half of a character");
-    }
-
-    #[test]
-    fn only_changes_are_sent() {
-        let mut old = Canvas::new(10, 3);
-        old.put(0, 0, "same", Style::PLAIN);
-        old.put(0, 1, "count 12", Style::PLAIN);
-        let mut new = old.clone();
-        assert_eq!(new.changes_since(Some(&old), true), "");
-        new.put(6, 1, "13", Style::of(Colour::Red));
-        let changes = new.changes_since(Some(&old), true);
-        assert!(
-            changes.starts_with("\u{1b}[2;7H") && changes.contains("13") && !changes.contains("same"),
-            "{changes:?}"
-        );
-        assert!(changes.contains("\u{1b}[38;5;1m"), "{changes:?}");
-        assert!(!new.changes_since(Some(&old), false).contains("[38"), "no colours when they are not wanted");
-        let all = new.changes_since(None, true);
-        assert!(all.contains("\u{1b}[2J") && all.contains("same"), "{all:?}");
-        assert!(new.changes_since(Some(&Canvas::new(9, 3)), true).contains("same"), "another size draws everything");
-        let mut wide = Canvas::new(4, 1);
-        wide.put(0, 0, "語", Style::PLAIN);
-        let mut styled = wide.clone();
-        styled.cells[1].style = Style::BOLD;
-        assert!(styled.changes_since(Some(&wide), true).contains('語'), "a character is drawn whole");
+        let mut half = empty(2, 1);
+        half.put(1, 0, "語", PLAIN);
+        assert_eq!(text(&half), "\n", "no half of a character");
     }
 }

@@ -4,12 +4,15 @@
 //! warnings, processes, keys. A small screen leaves out the less important parts; a wide one has
 //! the facts beside the faults.
 
-use super::canvas::{fit, width, wrap, Canvas, Colour, Style};
+use super::canvas::{fit, of, width, wrap, Canvas, BOLD, PLAIN, REVERSE};
 use super::help;
 use super::sample::{unpaged_bytes, Rates};
 use super::units::{age, byte_rate, bytes, count, interval, nanoseconds, percent};
 use super::view::{Sort, View};
 use memfit_pager::schema::{Process, Rejected, Stats, SOURCES};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Color, Modifier, Style};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
@@ -69,8 +72,8 @@ impl Model {
 
 /// Draws everything, and stores in the view how many processes fit.
 #[must_use]
-pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: usize) -> Canvas {
-    let mut canvas = Canvas::new(width, height);
+pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: usize) -> Buffer {
+    let mut canvas = Buffer::empty(Rect::new(0, 0, width as u16, height as u16));
     if view.help {
         help::draw(&mut canvas);
         return canvas;
@@ -78,7 +81,7 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
     if model.stats.budget_bytes == 0 {
         // Nothing is known yet; zeros would be wrong.
         let trouble = model.trouble.as_deref().unwrap_or("has not answered yet");
-        canvas.put(0, 0, &fit(&format!("tree {} {trouble}", model.stats.pid), width), Style::BOLD);
+        canvas.put(0, 0, &fit(&format!("tree {} {trouble}", model.stats.pid), width), BOLD);
         return canvas;
     }
     title(&mut canvas, model);
@@ -98,14 +101,14 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
         facts_beside(&mut canvas, y - plan.fault_rows, plan.fault_rows, &facts);
     }
     for (name, values) in facts.iter().take(plan.fact_rows) {
-        let x = canvas.put(0, y, &format!("{name:<FACT_NAME_COLUMNS$}"), Style::BOLD);
-        canvas.put(x, y, &fit(&values.join("  "), width.saturating_sub(x)), Style::PLAIN);
+        let x = canvas.put(0, y, &format!("{name:<FACT_NAME_COLUMNS$}"), BOLD);
+        canvas.put(x, y, &fit(&values.join("  "), width.saturating_sub(x)), PLAIN);
         y += 1;
     }
     for (i, row) in warning(&model.stats, width, plan.warning_rows).iter().enumerate() {
         let name = if i == 0 { "warning" } else { "" };
-        canvas.put(0, y, name, Style { bold: true, ..Style::of(Colour::Yellow) });
-        canvas.put(FACT_NAME_COLUMNS, y, row, Style::of(Colour::Yellow));
+        canvas.put(0, y, name, of(Color::Yellow).add_modifier(Modifier::BOLD));
+        canvas.put(FACT_NAME_COLUMNS, y, row, of(Color::Yellow));
         y += 1;
     }
     if height > y + 1 {
@@ -115,6 +118,9 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
     }
     if height > 4 {
         footer(&mut canvas, model);
+    }
+    if !look.colours {
+        canvas.content.iter_mut().for_each(|cell| cell.fg = Color::Reset);
     }
     canvas
 }
@@ -157,7 +163,7 @@ fn warning(stats: &Stats, width: usize, rows: usize) -> Vec<String> {
     wrap(text, width.saturating_sub(FACT_NAME_COLUMNS), rows)
 }
 
-fn title(canvas: &mut Canvas, model: &Model) {
+fn title(canvas: &mut Buffer, model: &Model) {
     let stats = &model.stats;
     let tree = match model.place {
         (_, 0 | 1) => format!("tree {}", stats.pid),
@@ -166,28 +172,28 @@ fn title(canvas: &mut Canvas, model: &Model) {
     let full = format!("{tree}   scheme {}   up {}", stats.scheme, age(stats.wall_ns));
     let right = if width(&full) + 20 <= canvas.width() { full } else { format!("up {}", age(stats.wall_ns)) };
     let room = canvas.width().saturating_sub(width(&right) + 2);
-    canvas.put(0, 0, &fit(&stats.command.join(" "), room), Style::BOLD);
-    canvas.put_right(canvas.width(), 0, &right, Style::PLAIN);
+    canvas.put(0, 0, &fit(&stats.command.join(" "), room), BOLD);
+    canvas.put_right(canvas.width(), 0, &right, PLAIN);
 }
 
-fn budget(canvas: &mut Canvas, model: &Model, view: &View) {
+fn budget(canvas: &mut Buffer, model: &Model, view: &View) {
     let Stats { budget_bytes, now, peak, .. } = &model.stats;
     let (budget_bytes, total_bytes) = (*budget_bytes, now.memory.total_bytes);
-    let x = canvas.put(0, 1, &format!("budget {}   ", bytes(budget_bytes)), Style::PLAIN);
+    let x = canvas.put(0, 1, &format!("budget {}   ", bytes(budget_bytes)), PLAIN);
     let over = total_bytes > budget_bytes;
-    let style = if over { Style { bold: true, ..Style::of(Colour::Red) } } else { Style::BOLD };
+    let style = if over { of(Color::Red).add_modifier(Modifier::BOLD) } else { BOLD };
     let used = format!("used {} {}", bytes(total_bytes), percent(total_bytes as f64, budget_bytes as f64));
     let x = canvas.put(x, 1, &used, style);
     let (text, style) = match &model.trouble {
-        Some(trouble) => (trouble.clone(), Style { bold: true, ..Style::of(Colour::Red) }),
-        None if view.paused => ("PAUSED: space goes on".into(), Style::REVERSE),
-        None => (format!("every {}", interval(view.interval)), Style::PLAIN),
+        Some(trouble) => (trouble.clone(), of(Color::Red).add_modifier(Modifier::BOLD)),
+        None if view.paused => ("PAUSED: space goes on".into(), REVERSE),
+        None => (format!("every {}", interval(view.interval)), PLAIN),
     };
     let room = canvas.width().saturating_sub(x + 2);
     let text = fit(&text, room);
     let peak = format!("   peak {}", bytes(peak.total_bytes));
     if width(&peak) + width(&text) <= room {
-        canvas.put(x, 1, &peak, Style::PLAIN);
+        canvas.put(x, 1, &peak, PLAIN);
     }
     canvas.put_right(canvas.width(), 1, &text, style);
 }
@@ -196,11 +202,11 @@ fn budget(canvas: &mut Canvas, model: &Model, view: &View) {
 fn parts(stats: &Stats) -> [(char, &'static str, u64, Style); 5] {
     let now = &stats.now.memory;
     [
-        ('#', "resident", now.resident_bytes, Style::of(Colour::Green)),
-        ('=', "other", unpaged_bytes(stats), Style::of(Colour::Blue)),
-        ('>', "staged", now.staged_bytes, Style::of(Colour::Yellow)),
-        ('+', "pool", now.pool_bytes, Style::of(Colour::Cyan)),
-        (':', "tables", now.metadata_bytes, Style::of(Colour::Magenta)),
+        ('#', "resident", now.resident_bytes, of(Color::Green)),
+        ('=', "other", unpaged_bytes(stats), of(Color::Blue)),
+        ('>', "staged", now.staged_bytes, of(Color::Yellow)),
+        ('+', "pool", now.pool_bytes, of(Color::Cyan)),
+        (':', "tables", now.metadata_bytes, of(Color::Magenta)),
     ]
 }
 
@@ -221,7 +227,7 @@ fn columns(parts: &[u64], whole: u64, width: usize) -> Vec<usize> {
 
 /// The whole bar is the budget; when more is used, all that is used, with a mark where the budget
 /// ends.
-fn bar(canvas: &mut Canvas, stats: &Stats) {
+fn bar(canvas: &mut Buffer, stats: &Stats) {
     let Some(room) = canvas.width().checked_sub(2) else { return };
     let parts = parts(stats);
     let whole = stats.budget_bytes.max(stats.now.memory.total_bytes);
@@ -230,25 +236,25 @@ fn bar(canvas: &mut Canvas, stats: &Stats) {
     let widths = columns(&sizes, whole.max(sizes.iter().sum()), room);
     let budget_ends = columns(&[stats.budget_bytes], whole, room)[0];
     let over = stats.now.memory.total_bytes > stats.budget_bytes;
-    canvas.put(0, 2, "[", Style::BOLD);
+    canvas.put(0, 2, "[", BOLD);
     let mut x = 0;
     for ((mark, _, _, style), width) in parts.into_iter().zip(widths) {
         for _ in 0..width {
             let beyond = over && x >= budget_ends;
-            let style = if beyond { Style { reverse: true, ..Style::of(Colour::Red) } } else { style };
+            let style = if beyond { of(Color::Red).add_modifier(Modifier::REVERSED) } else { style };
             let mark = if over && x == budget_ends { '!' } else { mark };
             x = canvas.put(x + 1, 2, mark.encode_utf8(&mut [0; 4]), style) - 1;
         }
     }
-    canvas.put(room + 1, 2, "]", Style::BOLD);
+    canvas.put(room + 1, 2, "]", BOLD);
 }
 
-fn legend(canvas: &mut Canvas, stats: &Stats) {
+fn legend(canvas: &mut Buffer, stats: &Stats) {
     let over = stats.now.memory.total_bytes.saturating_sub(stats.budget_bytes);
     let free = stats.budget_bytes.saturating_sub(stats.now.memory.total_bytes);
     let last = match over {
-        0 => (' ', "free", free, Style::PLAIN),
-        _ => ('!', "OVER", over, Style { bold: true, ..Style::of(Colour::Red) }),
+        0 => (' ', "free", free, PLAIN),
+        _ => ('!', "OVER", over, of(Color::Red).add_modifier(Modifier::BOLD)),
     };
     let mut all: Vec<_> = parts(stats).into_iter().chain([last]).collect();
     let text = |(mark, name, size, _): &(char, &str, u64, Style)| format!("{mark}{name} {}", bytes(*size));
@@ -268,7 +274,7 @@ fn legend(canvas: &mut Canvas, stats: &Stats) {
     }
 }
 
-fn faults(canvas: &mut Canvas, y: usize, model: &Model, look: Look, facts_beside: bool) {
+fn faults(canvas: &mut Buffer, y: usize, model: &Model, look: Look, facts_beside: bool) {
     let line = |cells: [&str; 6]| {
         let [name, rate, share, p50, p99, max] = cells;
         format!("{name:<8}{rate:>8}{share:>7}{p50:>9}{p99:>9}{max:>8}")
@@ -276,9 +282,9 @@ fn faults(canvas: &mut Canvas, y: usize, model: &Model, look: Look, facts_beside
     let end = canvas.width() - if facts_beside { facts_columns(canvas.width()) + 2 } else { 0 };
     let room = end.saturating_sub(FAULT_COLUMNS + 2);
     let head = line(["FAULTS", "per s", "share", "p50", "p99", "max"]);
-    canvas.put(0, y, &format!("{:end$}", fit(&head, end)), Style::REVERSE);
+    canvas.put(0, y, &format!("{:end$}", fit(&head, end)), REVERSE);
     if let Some(text) = ["faults/s, the newest right", "faults/s"].into_iter().find(|text| text.len() <= room) {
-        canvas.put(FAULT_COLUMNS + 2, y, text, Style::REVERSE);
+        canvas.put(FAULT_COLUMNS + 2, y, text, REVERSE);
     }
     let (stats, rates) = (&model.stats, &model.rates);
     let all = ("all", rates.faults, &stats.fault_latency_ns.all);
@@ -289,13 +295,13 @@ fn faults(canvas: &mut Canvas, y: usize, model: &Model, look: Look, facts_beside
     for (i, (name, rate, latency)) in [all].into_iter().chain(rows).enumerate() {
         let times = [latency.p50, latency.p99, latency.max].map(nanoseconds);
         let [p50, p99, max] = [&times[0], &times[1], &times[2]];
-        let style = if i == 0 { Style::BOLD } else { Style::PLAIN };
+        let style = if i == 0 { BOLD } else { PLAIN };
         let y = y + 1 + i;
         canvas.put(0, y, &fit(&line([name, &count(rate), &percent(rate, rates.faults), p50, p99, max]), end), style);
         let values: Vec<f64> = model.history.iter().rev().take(room).rev().map(|rates| rates[i]).collect();
         let text: String = values.iter().map(|value| level(*value, highest, look.blocks)).collect();
         if room > 0 {
-            canvas.put(end - values.len(), y, &text, Style::of(Colour::Cyan));
+            canvas.put(end - values.len(), y, &text, of(Color::Cyan));
         }
     }
 }
@@ -315,11 +321,11 @@ fn level(value: f64, highest: f64, blocks: bool) -> char {
     }
 }
 
-fn faults_in_short(canvas: &mut Canvas, y: usize, model: &Model) {
-    let x = canvas.put(0, y, &format!("faults {}/s", count(model.rates.faults)), Style::BOLD);
+fn faults_in_short(canvas: &mut Buffer, y: usize, model: &Model) {
+    let x = canvas.put(0, y, &format!("faults {}/s", count(model.rates.faults)), BOLD);
     let sources = SOURCES.iter().zip(model.rates.by_source.values()).filter(|(_, rate)| *rate > 0.0);
     let text: String = sources.map(|(source, rate)| format!("  {source} {}", count(rate))).collect();
-    canvas.put(x, y, &fit(&text, canvas.width().saturating_sub(x)), Style::PLAIN);
+    canvas.put(x, y, &fit(&text, canvas.width().saturating_sub(x)), PLAIN);
 }
 
 /// Names, and values that make sense one by one.
@@ -403,13 +409,13 @@ fn facts_in_rows(facts: &Facts, columns: usize) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn facts_beside(canvas: &mut Canvas, y: usize, rows: usize, facts: &Facts) {
+fn facts_beside(canvas: &mut Buffer, y: usize, rows: usize, facts: &Facts) {
     let columns = facts_columns(canvas.width());
     let x = canvas.width() - columns;
-    canvas.put(x, y, &format!("{:columns$}", "MEMORY"), Style::REVERSE);
+    canvas.put(x, y, &format!("{:columns$}", "MEMORY"), REVERSE);
     for (i, (name, row)) in facts_in_rows(facts, columns).iter().take(rows - 1).enumerate() {
-        canvas.put(x, y + 1 + i, name, Style::BOLD);
-        canvas.put(x + FACT_NAME_COLUMNS, y + 1 + i, &fit(row, columns - FACT_NAME_COLUMNS), Style::PLAIN);
+        canvas.put(x, y + 1 + i, name, BOLD);
+        canvas.put(x + FACT_NAME_COLUMNS, y + 1 + i, &fit(row, columns - FACT_NAME_COLUMNS), PLAIN);
     }
 }
 
@@ -445,16 +451,16 @@ fn cell(sort: Sort, process: &Process, model: &Model) -> String {
     }
 }
 
-fn processes(canvas: &mut Canvas, rows: Range<usize>, model: &Model, view: &mut View, look: Look) {
+fn processes(canvas: &mut Buffer, rows: Range<usize>, model: &Model, view: &mut View, look: Look) {
     let (y, rows) = (rows.start, rows.len());
     let all = &model.stats.processes;
     view.rows = (rows - 1, all.len());
     view.scrolled = view.scrolled.min(all.len().saturating_sub(rows - 1));
-    canvas.paint(y, Style::REVERSE);
+    canvas.paint(y, REVERSE);
     let mark = [["v", "^"], ["▼", "▲"]][usize::from(look.blocks)][usize::from(view.reversed)];
     let head = |sort: Sort, text: &str| if sort == view.sort { format!("{text}{mark}") } else { text.to_owned() };
     // The column that the processes are sorted by stands out.
-    let style = |sort: Sort| if sort == view.sort { Style::BOLD } else { Style::REVERSE };
+    let style = |sort: Sort| if sort == view.sort { BOLD } else { REVERSE };
     let columns: Vec<&Column> = COLUMNS.iter().filter(|column| canvas.width() >= column.from).collect();
     let mut x = 0;
     for column in &columns {
@@ -474,7 +480,7 @@ fn processes(canvas: &mut Canvas, rows: Range<usize>, model: &Model, view: &mut 
         let texts = [format!(" {first} to {last} of {all}{more} "), format!(" {first}-{last}/{all}{plus}")];
         let fits = |text: &&String| command + width(text) <= canvas.width();
         if let Some(text) = texts.iter().find(fits) {
-            canvas.put_right(canvas.width(), y, text, Style::REVERSE);
+            canvas.put_right(canvas.width(), y, text, REVERSE);
         }
     }
     for (i, process) in all.iter().skip(view.scrolled).take(rows - 1).enumerate() {
@@ -482,15 +488,15 @@ fn processes(canvas: &mut Canvas, rows: Range<usize>, model: &Model, view: &mut 
         let mut x = 0;
         for column in &columns {
             x += column.width;
-            canvas.put_right(x, y, &cell(column.sort, process, model), Style::PLAIN);
+            canvas.put_right(x, y, &cell(column.sort, process, model), PLAIN);
         }
-        canvas.put(state, y, &cell(Sort::State, process, model), Style::PLAIN);
+        canvas.put(state, y, &cell(Sort::State, process, model), PLAIN);
         let room = canvas.width().saturating_sub(state + 3);
-        canvas.put(state + 3, y, &fit(&process.comm, room), Style::PLAIN);
+        canvas.put(state + 3, y, &fit(&process.comm, room), PLAIN);
     }
 }
 
-fn footer(canvas: &mut Canvas, model: &Model) {
+fn footer(canvas: &mut Buffer, model: &Model) {
     let y = canvas.height() - 1;
     let mut keys = vec![("q", "quit"), ("?", "help"), ("space", "pause"), ("+-", "interval")];
     if model.place.1 > 1 {
@@ -498,22 +504,22 @@ fn footer(canvas: &mut Canvas, model: &Model) {
     }
     let mut x = 0;
     for (key, text) in keys {
-        x = canvas.put(x, y, key, Style::BOLD);
-        x = canvas.put(x + 1, y, text, Style::PLAIN) + 2;
+        x = canvas.put(x, y, key, BOLD);
+        x = canvas.put(x + 1, y, text, PLAIN) + 2;
     }
-    let x = canvas.put(x, y, "sort:", Style::PLAIN) + 1;
+    let x = canvas.put(x, y, "sort:", PLAIN) + 1;
     let names = ["pid", "resident", "peak", "evicted", "faults", "faults/s", "state", "command"];
     let long: usize = names.iter().map(|name| name.len() + 4).sum();
     let full = x + long <= canvas.width() + 2;
     let mut x = x;
     for (sort, name) in Sort::ALL.into_iter().zip(names) {
-        x = canvas.put(x, y, &sort.key().to_string(), Style::BOLD) + 1;
+        x = canvas.put(x, y, &sort.key().to_string(), BOLD) + 1;
         if full {
-            x = canvas.put(x, y, name, Style::PLAIN) + 2;
+            x = canvas.put(x, y, name, PLAIN) + 2;
         }
     }
     if !full {
-        canvas.put(x, y, "< >", Style::BOLD);
+        canvas.put(x, y, "< >", BOLD);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The help of `memfit top`.
 
-use super::canvas::{Canvas, Style};
+use super::canvas::{Canvas, BOLD, PLAIN, REVERSE};
+use ratatui_core::buffer::Buffer;
 
 pub(super) const KEYS: [(&str, &str); 8] = [
     ("q Esc Ctrl-C", "leave"),
@@ -30,17 +31,17 @@ pub(super) const MEANINGS: [(&str, &str); 13] = [
 ];
 
 /// Draws over all of the screen.
-pub fn draw(canvas: &mut Canvas) {
+pub fn draw(canvas: &mut Buffer) {
     let mut y = 0;
     for (title, rows) in [("KEYS", &KEYS[..]), ("WHAT THE NUMBERS MEAN", &MEANINGS[..])] {
-        canvas.paint(y, Style::REVERSE);
-        canvas.put(0, y, title, Style::REVERSE);
+        canvas.paint(y, REVERSE);
+        canvas.put(0, y, title, REVERSE);
         for (i, (name, text)) in rows.iter().enumerate() {
-            canvas.put(1, y + 1 + i, name, Style::BOLD);
-            canvas.put(19, y + 1 + i, text, Style::PLAIN);
+            canvas.put(1, y + 1 + i, name, BOLD);
+            canvas.put(19, y + 1 + i, text, PLAIN);
         }
         y += rows.len() + 1;
     }
     let last = canvas.height().saturating_sub(1);
-    canvas.put(0, last, &format!("{:1$}", "any key: back", canvas.width()), Style::BOLD);
+    canvas.put(0, last, &format!("{:1$}", "any key: back", canvas.width()), BOLD);
 }

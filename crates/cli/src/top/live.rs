@@ -1,6 +1,5 @@
 //! The screen: waits for keys, signals and answers, and draws. One thread, which sleeps in `poll`.
 
-use super::canvas::Canvas;
 use super::draw::{draw, Look, Model};
 use super::sample::shown;
 use super::terminal::{self, Terminal};
@@ -12,6 +11,7 @@ use crate::trees::{self, Question, Tree, ANSWER_TIMEOUT};
 use memfit_os::process::{self, SignalFd};
 use memfit_os::proctree;
 use memfit_pager::schema::{Process, Stats};
+use ratatui_core::buffer::Buffer;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
     // From here on no signal ends us before the terminal is restored.
     let signals = SignalFd::take_over().map_err(|error| Failure::system("take over signals", &error))?;
     let look = Look { colours: wants_colours(), blocks: has_blocks() };
-    let terminal = Terminal::take(look.colours).map_err(|error| Failure::system("use the terminal", &error))?;
+    let terminal = Terminal::take().map_err(|error| Failure::system("use the terminal", &error))?;
     let first = trees.into_iter().next().expect("there is a tree");
     let view = View::new(args.sort, args.interval);
     let mut live = Live { terminal, signals, view, look, shown: Shown::new(first) };
@@ -178,7 +178,7 @@ impl Live {
         }
     }
 
-    fn picture(&mut self) -> Canvas {
+    fn picture(&mut self) -> Buffer {
         let (columns, rows) = terminal::size();
         draw(&self.shown.model, &mut self.view, self.look, columns, rows)
     }

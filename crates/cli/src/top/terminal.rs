@@ -1,7 +1,10 @@
 //! Takes the terminal over, draws on it, and restores it, whatever ends the program.
 
-use super::canvas::Canvas;
 use memfit_os::process;
+use ratatui_core::backend::Backend;
+use ratatui_core::buffer::{Buffer, Cell};
+use ratatui_core::style::Modifier;
+use ratatui_termion::TermionBackend;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
@@ -32,8 +35,7 @@ pub fn is_here() -> bool {
 pub struct Terminal {
     keys: File,
     /// The picture on it, if known.
-    shown: Option<Canvas>,
-    colours: bool,
+    shown: Option<Buffer>,
 }
 
 impl Terminal {
@@ -41,7 +43,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When there is no terminal to read from, or it cannot be set.
-    pub fn take(colours: bool) -> io::Result<Self> {
+    pub fn take() -> io::Result<Self> {
         let input = io::stdin();
         let keys =
             if input.is_terminal() { File::from(input.as_fd().try_clone_to_owned()?) } else { termion::get_tty()? };
@@ -51,7 +53,7 @@ impl Terminal {
             before(panic);
         }));
         enter()?;
-        Ok(Self { keys, shown: None, colours })
+        Ok(Self { keys, shown: None })
     }
 
     /// The file to poll for keys.
@@ -77,9 +79,9 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub fn show(&mut self, canvas: Canvas) -> io::Result<()> {
-        write(&canvas.changes_since(self.shown.as_ref(), self.colours))?;
-        self.shown = Some(canvas);
+    pub fn show(&mut self, picture: Buffer) -> io::Result<()> {
+        send(io::stdout().lock(), self.shown.as_ref(), &picture)?;
+        self.shown = Some(picture);
         Ok(())
     }
 
@@ -141,6 +143,25 @@ pub fn give_back() {
     drop(terminal);
 }
 
+/// Sends the escape sequences that turn the picture on the screen into this one. `old` is `None` if
+/// the contents of the screen are unknown.
+fn send(out: impl Write, old: Option<&Buffer>, new: &Buffer) -> io::Result<()> {
+    let mut backend = TermionBackend::new(out);
+    let mut unlike_any = Cell::default();
+    unlike_any.set_style(Modifier::HIDDEN);
+    let unknown = Buffer::filled(new.area, unlike_any);
+    let old = old.filter(|old| old.area == new.area);
+    if old.is_none() {
+        backend.clear()?;
+    }
+    let changes = old.unwrap_or(&unknown).diff(new);
+    if changes.is_empty() {
+        return Ok(());
+    }
+    backend.draw(changes.into_iter())?;
+    Backend::flush(&mut backend)
+}
+
 fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -195,7 +216,35 @@ fn sequence_key(parameters: &[u8], last: u8) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::canvas::BOLD;
     use super::*;
+    use ratatui_core::style::Color;
+
+    #[test]
+    fn only_changes_are_sent() {
+        let picture = |lines: [&str; 3]| Buffer::with_lines(lines);
+        let sent = |old: Option<&Buffer>, new: &Buffer| {
+            let mut out = Vec::new();
+            send(&mut out, old, new).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (old, mut new) = (picture(["same    ", "count 12", ""]), picture(["same    ", "count 13", ""]));
+        assert_eq!(sent(Some(&old), &old), "");
+        new[(7, 1)].set_fg(Color::Red);
+        let changes = sent(Some(&old), &new);
+        assert!(
+            changes.starts_with("\u{1b}[2;8H") && changes.contains('3') && !changes.contains("same"),
+            "{changes:?}"
+        );
+        assert!(changes.contains("\u{1b}[38;5;1m"), "{changes:?}");
+        let all = sent(None, &new);
+        assert!(all.contains("\u{1b}[2J") && all.contains("same"), "{all:?}");
+        assert!(sent(Some(&picture(["same", "", ""])), &new).contains("same"), "another size draws everything");
+        let wide = picture(["語", "", ""]);
+        let mut styled = wide.clone();
+        styled.set_style(styled.area, BOLD);
+        assert!(sent(Some(&wide), &styled).contains('語'), "a character is drawn whole");
+    }
 
     #[test]
     fn knows_keys() {

@@ -60,7 +60,7 @@ fn in_terminal(bench: &Bench, mut command: Command) -> Option<(Terminal, Tree, S
 
 #[track_caller]
 fn shows(terminal: &mut Terminal, word: &str) {
-    eventually(word, || terminal.count(word) > 0);
+    eventually(word, || terminal.shows(word));
 }
 
 #[test]
@@ -69,8 +69,7 @@ fn a_screen_over_a_paged_program() {
     let Some((mut terminal, mut screen, before)) = in_terminal(&bench, top(&["-d", "0.1", &pid])) else { return };
     // Words of the header, legend, faults, facts and processes; the last one is in the row of
     // python.
-    for word in ["budget 32.0M", "resident", "staged", "FAULTS", "p99", "ratio", "no errors", "RESIDENT", "python3\x1b"]
-    {
+    for word in ["budget 32.0M", "resident", "staged", "FAULTS", "p99", "ratio", "no errors", "RESIDENT", "python3\n"] {
         shows(&mut terminal, word);
     }
     assert_ne!(terminal.settings(), before, "no echo, keys at once");
@@ -116,7 +115,7 @@ fn tab_goes_from_tree_to_tree() {
         eventually(command, || {
             std::thread::sleep(Duration::from_millis(100));
             terminal.press("\t");
-            terminal.count(command) > 0
+            terminal.shows(command)
         });
     }
     terminal.press("q");

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZeroU16;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -11,6 +12,8 @@ pub struct Terminal {
     /// Its other end, until it is given to a program.
     slave: Option<OwnedFd>,
     text: Vec<u8>,
+    /// Rows and columns.
+    size: (u16, u16),
 }
 
 impl Terminal {
@@ -30,7 +33,7 @@ impl Terminal {
         unsafe { libc::fcntl(master, libc::F_SETFL, libc::O_NONBLOCK) };
         // SAFETY: new descriptors that nobody else owns.
         let (keys, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-        Ok(Terminal { keys, slave: Some(slave), text: Vec::new() })
+        Ok(Terminal { keys, slave: Some(slave), text: Vec::new(), size: (24, 80) })
     }
 
     /// Makes the command lead a session with this as its terminal.
@@ -72,6 +75,16 @@ impl Terminal {
         self.text().matches(word).count()
     }
 
+    /// Whether the word is on the screen now. Rows end with a newline, without trailing blanks.
+    pub fn shows(&mut self, word: &str) -> bool {
+        let _ = self.text();
+        let [rows, columns] = [self.size.0, self.size.1].map(|size| NonZeroU16::new(size).expect("a size"));
+        let mut screen = vt100::Parser::new(rows, columns, 0);
+        screen.process(&self.text);
+        let rows = screen.screen().contents();
+        rows.lines().map(|row| row.trim_end().to_owned() + "\n").collect::<String>().contains(word)
+    }
+
     /// Its settings of input and output, as `stty -g` prints them.
     pub fn settings(&self) -> String {
         // SAFETY: all zeros is a valid value of this struct of numbers, which the call fills.
@@ -82,7 +95,8 @@ impl Terminal {
         format!("{c_iflag:x}:{c_oflag:x}:{c_cflag:x}:{c_lflag:x}:{c_cc:x?}")
     }
 
-    pub fn resize(&self, columns: u16, rows: u16) {
+    pub fn resize(&mut self, columns: u16, rows: u16) {
+        self.size = (rows, columns);
         let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: an open terminal and a live struct.
         assert_eq!(unsafe { libc::ioctl(self.keys.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }, 0);

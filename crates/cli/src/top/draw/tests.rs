@@ -1,5 +1,6 @@
 //! Pictures of several sizes.
 
+use super::super::canvas::tests::text;
 use super::super::sample::tests::answer;
 use super::*;
 use std::time::Duration;
@@ -19,7 +20,7 @@ fn view() -> View {
 }
 
 fn picture(model: &Model, view: &mut View, columns: usize, rows: usize) -> String {
-    let text = draw(model, view, LOOK, columns, rows).text();
+    let text = text(&draw(model, view, LOOK, columns, rows));
     for line in text.lines() {
         assert!(width(line) <= columns, "{line}");
     }
@@ -119,6 +120,15 @@ fn more_than_the_budget_is_seen_without_colours() {
     let bar = text.lines().nth(2).unwrap();
     assert_eq!(bar.find('!'), Some(1 + 78 * 128 / 160), "{bar}");
     assert!(bar.ends_with(']') && width(bar) == 80, "{bar}");
+}
+
+#[test]
+fn colours_are_there_only_when_they_are_wanted() {
+    let coloured = |colours| {
+        let picture = draw(&model(), &mut view(), Look { colours, ..LOOK }, 80, 24);
+        picture.content.iter().any(|cell| cell.fg != Color::Reset)
+    };
+    assert!(coloured(true) && !coloured(false));
 }
 
 #[test]
