@@ -88,9 +88,9 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     }
     // Before a fork the pages that the child will have are noted already. With an event pending, a
     // mapping that is registered now could not be adopted, and would be one that nobody knows.
-    if proc.at_rest() || proc.event_pending() && !off(Rule::AdoptPending) {
-        found.again = true;
-        return found;
+    let unread = || proc.event_pending() && !off(Rule::AdoptPending);
+    if proc.at_rest() || unread() {
+        return Found { again: true, ..found };
     }
     open_windows(identity, &mappings);
     pin_threads(shared, proc, identity.pid, &mappings);
@@ -124,11 +124,10 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     }
     let (regions, pages) = confirmed(proc, &identity.maps, fresh, &pages);
     // An unmapping that began after the scan has an event pending now: the pages seen may be gone.
-    if proc.event_pending() && !off(Rule::AdoptPending) {
+    if unread() {
         let mut unconfirmed = proc.unconfirmed.lock().unwrap();
         regions.into_iter().for_each(|(start, end)| unconfirmed.add(start, end));
-        found.again = true;
-        return found;
+        return Found { again: true, ..found };
     }
     for (start, end) in regions {
         proc.add_region(start, end);
@@ -146,6 +145,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
             }
         }
         shared.apply_effects(state);
+        shared.let_others();
     }
     found
 }

@@ -42,6 +42,7 @@ mod stopped;
 mod swap;
 pub mod timeline;
 mod trainer;
+mod turns;
 mod wake;
 
 use config::{Config, FromPager, SwapChoice};

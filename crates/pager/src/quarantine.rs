@@ -137,5 +137,6 @@ fn let_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: &[Page], epoch: u32) {
             }
         }
         shared.apply_effects(state);
+        shared.let_others();
     }
 }

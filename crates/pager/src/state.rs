@@ -20,6 +20,7 @@ use crate::sampling::Sampling;
 use crate::schema::Memory;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
+use crate::turns::{Turns, OTHERS_TAKE};
 use memfit_codec::{Dictionaries, CODEC_IDS};
 use memfit_core::budget::{Marks, Sizes};
 use memfit_core::scheme::{Classes, Scheme};
@@ -61,6 +62,7 @@ pub struct Shared {
     pub unnamed: Unnamed,
     /// Longest time that the core lock was held, ns.
     pub longest_hold: AtomicU64,
+    turns: Turns,
     /// For how many processes the pager has descriptors.
     pub room: Room,
     /// Children of announced forks whose stub has not said hello yet.
@@ -219,6 +221,7 @@ impl Shared {
             procs: Mutex::new(Vec::new()),
             unnamed: Unnamed::default(),
             longest_hold: AtomicU64::new(0),
+            turns: Turns::default(),
             room: Room::new(),
             expected: Mutex::new(Vec::new()),
             files: Files::new()?,
@@ -257,8 +260,13 @@ impl Shared {
 
     /// Locks the core. Unlock through [`Shared::apply_effects`] after changes of pages or frames.
     pub fn lock(&self) -> Locked<'_> {
-        let state = self.state.lock().unwrap();
+        let state = self.turns.lock(&self.state);
         Locked { state, since: Instant::now(), longest: &self.longest_hold }
+    }
+
+    /// Lets the threads go first that wait for the core, between two parts of long work.
+    pub fn let_others(&self) {
+        self.turns.let_others(OTHERS_TAKE);
     }
 
     /// Calls `tell` for a range of a process, part by part: faults of other processes are served in
@@ -269,6 +277,7 @@ impl Shared {
             let part = state.core.first_part(proc, range, PART_RUNS);
             tell(&mut state.core, part);
             self.apply_effects(state);
+            self.let_others();
             range = PageRange { first: Page(part.end()), pages: range.pages - part.pages };
         }
     }
