@@ -194,8 +194,13 @@ pub(crate) fn scheme(name: &str, overrides: &[String]) -> Result<Scheme, Failure
             return Err(Failure::usage(format!("there is no scheme {name}; there are: {names}; {advice}")));
         }
     };
+    scheme_of(name, &text, overrides)
+}
+
+/// The scheme of this text, with overrides. Says which names in it are old.
+pub(crate) fn scheme_of(name: &str, text: &str, overrides: &[String]) -> Result<Scheme, Failure> {
     let mut notes = Vec::new();
-    let scheme = memfit_scheme::parse_noting(&text, overrides, &mut notes)
+    let scheme = memfit_scheme::parse_noting(text, overrides, &mut notes)
         .map_err(|error| Failure::usage(format!("scheme {name}: {error}")))?;
     for note in notes {
         eprintln!("memfit: scheme {name}: {note}");

@@ -279,8 +279,7 @@ impl Sim<'_> {
             for set in if lru { &none } else { &self.sets } {
                 let name = if lru { "memfit" } else { name };
                 let scheme = match (name, &own) {
-                    ("", Some(own)) => memfit_scheme::parse(&memfit_scheme::to_toml(own), set)
-                        .map_err(|error| Failure::usage(format!("scheme {}: {error}", own.name)))?,
+                    ("", Some(own)) => crate::run::scheme_of(&own.name, &memfit_scheme::to_toml(own), set)?,
                     ("", None) => crate::run::scheme("memfit", set)?,
                     (name, _) => crate::run::scheme(name, set)?,
                 };

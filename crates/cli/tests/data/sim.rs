@@ -98,9 +98,15 @@ fn schemes_numbers_and_sizes_in_all_combinations() {
 
 #[test]
 fn an_old_name_of_a_choice_is_taken_with_a_note() {
-    let output = sim(&[SMALL, "-m", "8M", "--set", "reclaim=second-chance"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("`second-chance` is called `fifo` now"), "{said}");
+    let directory = Directory::new("old_names");
+    let recording = directory.file("run.memfit");
+    record(&recording, SMALL, "memfit", 8 << 20);
+    // A named scheme, and that of a recording.
+    for workload in [SMALL, &recording] {
+        let output = sim(&[workload, "-m", "8M", "--set", "reclaim=second-chance"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("`second-chance` is called `fifo` now"), "{said}");
+    }
     let faults = |set: &str| rows(&[SMALL, "-m", "8M", "--set", set])[0]["faults"].clone();
     assert_eq!(faults("reclaim=second-chance"), faults("reclaim=fifo"));
 }
