@@ -11,7 +11,7 @@
 
 use crate::probe::CAP_SYS_PTRACE;
 use crate::process::has_capability;
-use crate::procfs;
+use crate::procfs::{self, ThreadStatus};
 use crate::standby::Standby;
 use std::io;
 use std::mem::size_of;
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 /// Longest wait for a thread to stop. The thread needs a CPU to stop, and inside of the kernel
 /// (vfork, a device) it stops only when it comes out.
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
+/// The same, while other threads are stopped for it: the caller can then try one of those.
+const STOPS_WITH_OTHERS_WITHIN: Duration = Duration::from_millis(100);
 /// Shortest pause between two polls for that stop.
 const LOOK: Duration = Duration::from_micros(20);
 /// Pause between two polls for a stop of a thread that [`let_run`] runs.
@@ -79,8 +81,8 @@ pub fn call(
 ) -> Result<u64, Failure> {
     let (sender, result) = channel();
     let body = move || {
-        stop_running(pid, tid);
-        let result = Tracee::stop(tid).and_then(|tracee| tracee.make(&call, held));
+        let within = if stop_running(pid, tid) { STOPS_WITH_OTHERS_WITHIN } else { STOPS_WITHIN };
+        let result = Tracee::stop(tid, within).and_then(|tracee| tracee.make(&call, held));
         let _ = sender.send(result);
     };
     let tracer = tracers.run(body).map_err(|_| Failure::NotNow)?;
@@ -93,20 +95,22 @@ pub fn call(
 const ALL_SIGNALS: u64 = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
 
 /// Stops the running threads of a process and those that they start meanwhile, but for one, and for
-/// those that block all signals: the program may just have made its stub thread itself.
-fn stop_running(pid: i32, except: i32) {
-    let mut seen = vec![except];
+/// those that block all signals: the program may just have made its stub thread itself. Returns
+/// whether there are any.
+fn stop_running(pid: i32, except: i32) -> bool {
+    let (mut seen, mut stops) = (vec![except], false);
     loop {
         let is_new = |tid: &i32| !seen.contains(tid);
         let new: Vec<i32> = procfs::tasks(pid).into_iter().filter(is_new).collect();
         if new.is_empty() {
-            return;
+            return stops;
         }
         for &tid in &new {
+            let Some(status) = ThreadStatus::of(pid, tid) else { continue };
             // A thread that waits for a lock of the kernel stops after that.
-            let runs = matches!(procfs::task_state(pid, tid), Some('R' | 'D'));
-            if runs && procfs::blocked_signals(pid, tid).is_some_and(|blocked| blocked != ALL_SIGNALS) {
-                let _ = seize(tid);
+            let runs = matches!(status.state(), Some('R' | 'D'));
+            if runs && status.blocked_signals().is_some_and(|blocked| blocked != ALL_SIGNALS) {
+                stops |= seize(tid).is_ok();
             }
         }
         seen.extend(new);
@@ -160,9 +164,9 @@ struct Tracee {
 type Registers = libc::user_regs_struct;
 
 impl Tracee {
-    fn stop(tid: i32) -> Result<Tracee, Failure> {
+    fn stop(tid: i32, within: Duration) -> Result<Tracee, Failure> {
         seize(tid)?;
-        let by_us = wait_for_stop(tid, Some(Instant::now() + STOPS_WITHIN))?;
+        let by_us = wait_for_stop(tid, Some(Instant::now() + within))?;
         if !by_us {
             // The whole process is stopped: it needs no more memory.
             return Err(Failure::NotNow);
@@ -339,6 +343,7 @@ impl From<io::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
     const MARK: [u8; 8] = *b"callhere";
 
@@ -374,6 +379,17 @@ mod tests {
                 0 => libc::_exit(body()),
                 pid => pid,
             }
+        }
+    }
+
+    /// Counters that parent and child share.
+    fn counts<const N: usize>() -> &'static [AtomicU64; N] {
+        // SAFETY: a new page that stays; atomics are valid for any bytes.
+        unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            let at = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            &*at.cast()
         }
     }
 
@@ -467,14 +483,7 @@ mod tests {
 
     #[test]
     fn a_stopped_one_runs_while_it_is_wanted() {
-        use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-        // SAFETY: a page that parent and child share; atomics are valid for any bytes.
-        let count = unsafe {
-            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-            let at = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-            assert_ne!(at, libc::MAP_FAILED);
-            &*at.cast::<AtomicU64>()
-        };
+        let [count] = counts();
         let pid = child(|| loop {
             count.fetch_add(1, SeqCst);
         });
@@ -507,17 +516,9 @@ mod tests {
     /// A process of four threads that count, one of which blocks all signals.
     #[test]
     fn all_running_threads_are_stopped_while_one_is_held() {
-        use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-        type Counts = [AtomicU64; 4];
-        // SAFETY: a page that parent and child share; atomics are valid for any bytes.
-        let counts = unsafe {
-            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-            let at = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-            assert_ne!(at, libc::MAP_FAILED);
-            &*at.cast::<Counts>()
-        };
+        let counts: &[AtomicU64; 4] = counts();
         extern "C" fn count(count: *mut libc::c_void) -> *mut libc::c_void {
-            // SAFETY: an element of `counts`.
+            // SAFETY: one of the shared counters.
             let count = unsafe { &*count.cast::<AtomicU64>() };
             loop {
                 count.fetch_add(1, SeqCst);

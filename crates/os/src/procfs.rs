@@ -228,24 +228,40 @@ pub fn is_own_thread(tid: i32) -> bool {
     is_there(format!("/proc/self/task/{tid}")) || !is_there(format!("/proc/{tid}"))
 }
 
-/// Number of system call filters of a thread; `u64::MAX` in strict mode, which allows next to
-/// nothing. `None` when it is gone.
-pub fn filters(pid: i32, tid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-    let value = |key| text.lines().find_map(|line| line.strip_prefix(key)).map_or(Some(0), |v| v.trim().parse().ok());
-    // A kernel without filters has no such lines.
-    if value("Seccomp:")? == 1 {
-        Some(u64::MAX)
-    } else {
-        value("Seccomp_filters:")
-    }
-}
+/// What /proc/PID/task/TID/status said of a thread.
+#[derive(Debug)]
+pub struct ThreadStatus(String);
 
-/// The signals that a thread blocks, as a mask. `None` when it is gone.
-pub fn blocked_signals(pid: i32, tid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-    let mask = text.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
-    u64::from_str_radix(mask.trim(), 16).ok()
+impl ThreadStatus {
+    /// `None` when the thread is gone.
+    pub fn of(pid: i32, tid: i32) -> Option<ThreadStatus> {
+        fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok().map(ThreadStatus)
+    }
+
+    fn value(&self, key: &str) -> Option<&str> {
+        Some(self.0.lines().find_map(|line| line.strip_prefix(key))?.trim())
+    }
+
+    /// Its state, as [`task_state`].
+    pub fn state(&self) -> Option<char> {
+        self.value("State:")?.chars().next()
+    }
+
+    /// The signals that it blocks, as a mask.
+    pub fn blocked_signals(&self) -> Option<u64> {
+        u64::from_str_radix(self.value("SigBlk:")?, 16).ok()
+    }
+
+    /// Number of its system call filters; `u64::MAX` in strict mode, which allows next to nothing.
+    pub fn filters(&self) -> Option<u64> {
+        // A kernel without filters has no such lines.
+        let number = |key| self.value(key).map_or(Some(0), |text| text.parse().ok());
+        if number("Seccomp:")? == 1 {
+            Some(u64::MAX)
+        } else {
+            number("Seccomp_filters:")
+        }
+    }
 }
 
 /// Command name of a process.

@@ -9,17 +9,13 @@ use crate::state::Shared;
 use memfit_core::{Entry, Page, PageRange};
 use memfit_os::maps::{self, evictable, Mapping, Maps};
 use memfit_os::{probe, procfs};
-use memfit_wire::{Command, BATCH_PAGES, BATCH_RANGES, OPEN, OPEN_WINDOW, WINDOWS};
+use memfit_wire::{Command, BATCH_PAGES, BATCH_RANGES, OPEN, OPEN_WINDOW, PTHREAD_BYTES, ROBUST_LIST, WINDOWS};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// File name of the stub in /proc/PID/maps.
 const STUB: &str = "/libmemfit.so";
-/// Distance of the robust list head from the thread pointer in glibc's `struct pthread`, and size
-/// of that structure, with room for other versions (2.31 to 2.42: head at 0x2e0, size up to 0x980).
-const HEAD_OFFSET: u64 = 0x2e0;
-const PTHREAD_BYTES: u64 = 0xc00;
 /// Upper part of the main stack that the throttle evicts.
 const STACK_BYTES: u64 = 128 << 10;
 
@@ -144,8 +140,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
                 found.adopted += u64::from(state.core.adopt(proc.id, Page(page), zero));
             }
         }
-        shared.apply_effects(state);
-        shared.let_others();
+        shared.end_part(state);
     }
     found
 }
@@ -306,8 +301,8 @@ fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]
         mappings.iter().filter(|m| m.stack).map(|m| (m.end.saturating_sub(STACK_BYTES).max(m.start), m.end)).collect();
     for tid in procfs::tasks(pid) {
         let Some(head) = procfs::robust_list(tid) else { continue };
-        let start = (head - HEAD_OFFSET) / 4096;
-        let end = (head - HEAD_OFFSET + PTHREAD_BYTES) / 4096;
+        let descriptor = head.saturating_sub(ROBUST_LIST as u64);
+        let (start, end) = (descriptor / 4096, (descriptor + PTHREAD_BYTES as u64) / 4096);
         pages.extend((start..=end).map(Page));
         if tid != pid {
             stacks.push(((start * 4096).saturating_sub(STACK_BYTES / 4), start * 4096));

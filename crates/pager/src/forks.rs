@@ -462,8 +462,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
             }
             state.core.adopt(proc.id, page, zero || lazy.meets(at, at + 1));
         }
-        shared.apply_effects(state);
-        shared.let_others();
+        shared.end_part(state);
     }
     drop(window);
     // Until its share is measured, all that it has counts as its parent's.

@@ -136,7 +136,6 @@ fn let_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: &[Page], epoch: u32) {
                 state.core.end_quarantine(proc.id, page, epoch, present);
             }
         }
-        shared.apply_effects(state);
-        shared.let_others();
+        shared.end_part(state);
     }
 }

@@ -264,8 +264,10 @@ impl Shared {
         Locked { state, since: Instant::now(), longest: &self.longest_hold }
     }
 
-    /// Lets the threads go first that wait for the core, between two parts of long work.
-    pub fn let_others(&self) {
+    /// [`Shared::apply_effects`] after a part of long work: the threads that wait for the core go
+    /// first then.
+    pub fn end_part(&self, state: Locked<'_>) {
+        self.apply_effects(state);
         self.turns.let_others(OTHERS_TAKE);
     }
 
@@ -276,8 +278,7 @@ impl Shared {
             let mut state = self.lock();
             let part = state.core.first_part(proc, range, PART_RUNS);
             tell(&mut state.core, part);
-            self.apply_effects(state);
-            self.let_others();
+            self.end_part(state);
             range = PageRange { first: Page(part.end()), pages: range.pages - part.pages };
         }
     }

@@ -186,7 +186,7 @@ fn make_thread(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) -> Res
     };
     let mut last = Hindrance::Thread(Failure::NotNow);
     for tid in threads.into_iter().take(THREADS_MAX).take_while(|tid| rank(tid) < 3) {
-        match procfs::filters(client.pid, tid) {
+        match procfs::ThreadStatus::of(client.pid, tid).and_then(|status| status.filters()) {
             Some(filters) if filters == dormant.filters.load(Relaxed) => {}
             Some(_) => {
                 last = Hindrance::Filter;

@@ -159,6 +159,11 @@ pub const DOFORK: u32 = 4;
 /// one the end of a fork. The stub must not empty the pages between the two faults: the pager reads
 /// no events then.
 pub const DOORBELL_PAGES: usize = 2;
+/// Distance of the robust list head from the beginning of glibc's thread descriptor (`struct
+/// pthread`, at the thread pointer), in glibc 2.31 to 2.42.
+pub const ROBUST_LIST: usize = 0x2e0;
+/// Bytes of the descriptor, with room for other versions: up to 0x980 in glibc 2.31 to 2.42.
+pub const PTHREAD_BYTES: usize = 0xc00;
 /// Pages in a bounce window.
 pub const WINDOW_PAGES: usize = 64;
 /// Access (PROT_*) of the bounce windows, in the order of their addresses. A page moves only

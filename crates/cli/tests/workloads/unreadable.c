@@ -45,6 +45,7 @@ int main(int argc, char **argv) {
     if (!strcmp(how, "early")) MUST(prctl(PR_SET_DUMPABLE, 0));
     memory = map(THREADS * PART);
     for (size_t i = 0; i < THREADS; i++) fill(part(i), PART, i);
+    if (strcmp(how, "early")) wait_until_paged(THREADS * PART);
     size_t wrong = look_at_all();
     if (!strcmp(how, "late")) MUST(prctl(PR_SET_DUMPABLE, 0));
     if (!strcmp(how, "user")) MUST(setresuid(65534, 65534, 65534));
