@@ -9,6 +9,7 @@
 use crate::access::{self, Closed, Opened, Opening};
 use crate::agent::die;
 use crate::sys::{self, syscall, PAGE};
+use crate::threads;
 use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use memfit_wire::{
@@ -277,7 +278,10 @@ impl Taker {
         }
         let bases = core::array::from_fn(|which| self.window(which) + self.used[which] * PAGE);
         let mut moves = Moves { address, bases, done: 0, moved: [0; WINDOWS.len()], error: 0, unlocked: 0 };
-        if !self.move_up_to(&mut moves, pages, None) {
+        threads::moving(true);
+        let told = self.move_up_to(&mut moves, pages, None);
+        threads::moving(false);
+        if !told {
             return;
         }
         let Moves { bases, moved, error, .. } = moves;
@@ -323,6 +327,12 @@ impl Taker {
             let (done, which) = (moves.done, open.unwrap_or(self.likely));
             let to = moves.bases[which] + done * PAGE;
             let upto = if done < mapped { mapped.min(end) } else { end };
+            let upto = done + threads::takable(moves.address + done * PAGE, upto - done);
+            if upto == done {
+                moves.fail(sys::EPERM);
+                moves.done += 1;
+                continue;
+            }
             let (reported, errno) = self.move_pages(to, moves.address + done * PAGE, upto - done);
             for i in done..done + reported {
                 moves.moved[which] |= 1 << i;

@@ -60,3 +60,13 @@ fn stacks_that_are_kept_for_new_threads() {
 fn threads_on_stacks_of_ended_ones() {
     ends("threads_on_old_stacks", "late", &format!("{MARKED}{JOINED}"));
 }
+
+/// In old memory, and for less time than passes between two scans.
+#[test]
+fn threads_on_stacks_of_the_programs_own() {
+    let Some(bench) = program("own_stacks", include_str!("../workloads/own_stacks.c")) else { return };
+    let line = format!("{WITHOUT_RSEQ} ./program");
+    let Some(plain) = plainly(&bench, &line) else { return };
+    let (ran, stats) = bench.managed_with(&OLDEST_FIRST, &line, BUDGET);
+    compare(&bench, &plain, (&ran, &stats), SEVERAL);
+}

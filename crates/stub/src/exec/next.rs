@@ -179,25 +179,37 @@ impl Next {
         }
     }
 
+    /// As [`Next::get`], for a function of a library that the program may load later.
+    pub fn get_late(&self) -> usize {
+        match self.get() {
+            0 => self.find(),
+            at => at,
+        }
+    }
+
     #[cold]
     fn find(&self) -> usize {
         type Dlsym = unsafe extern "C" fn(usize, Text) -> usize;
         type Dlopen = unsafe extern "C" fn(Text, u32) -> usize;
-        // SAFETY: the symbols, if present, are functions of these types. RTLD_NEXT = -1, RTLD_LAZY
-        // = 1, __RTLD_DLOPEN = 1 << 31. With glibc before 2.34, programs without libdl have no
-        // `dlsym`, but libc has `__libc_dlsym`. A program's own `dlsym` may find the symbol after
-        // the program, which is the stub's: then libc is asked.
+        // RTLD_LAZY | RTLD_NOLOAD.
+        const LOADED: u32 = 5;
+        // SAFETY: the symbols, if present, are functions of these types. RTLD_NEXT = -1,
+        // __RTLD_DLOPEN = 1 << 31. With glibc before 2.34, programs without libdl have no `dlsym`,
+        // but libc has `__libc_dlsym`, and threads are in a library of their own. A program's own
+        // `dlsym` may find the symbol after the program, which is the stub's: then libc is asked.
         let at = unsafe {
             let name = self.name.as_ptr().cast();
             let wrong = |at: usize| at == 0 || (memfit_exec_start()..memfit_exec_end()).contains(&at);
             let dlsym = memfit_exec_dlsym();
             let mut at = if dlsym == 0 { 0 } else { transmute::<usize, Dlsym>(dlsym)(usize::MAX, name) };
-            for (dlopen, dlsym, mode) in
-                [(memfit_exec_libc_dlopen(), memfit_exec_libc_dlsym(), 1 << 31 | 1), (memfit_exec_dlopen(), dlsym, 1)]
-            {
-                if wrong(at) && dlopen != 0 && dlsym != 0 {
-                    let libc = transmute::<usize, Dlopen>(dlopen)(c"libc.so.6".as_ptr().cast(), mode);
-                    at = if libc == 0 { 0 } else { transmute::<usize, Dlsym>(dlsym)(libc, name) };
+            let (private, public) =
+                ((memfit_exec_libc_dlopen(), memfit_exec_libc_dlsym()), (memfit_exec_dlopen(), dlsym));
+            for ((dlopen, dlsym), mode) in [(private, 1 << 31 | LOADED), (public, LOADED)] {
+                for library in [c"libc.so.6", c"libpthread.so.0"] {
+                    if wrong(at) && dlopen != 0 && dlsym != 0 {
+                        let library = transmute::<usize, Dlopen>(dlopen)(library.as_ptr().cast(), mode);
+                        at = if library == 0 { 0 } else { transmute::<usize, Dlsym>(dlsym)(library, name) };
+                    }
                 }
             }
             if wrong(at) {
@@ -226,7 +238,9 @@ static CONSTRUCTOR: extern "C" fn() = find_all;
 /// Looks all functions up at the start: dlsym takes locks, which a vfork child or a signal handler
 /// must not.
 extern "C" fn find_all() {
-    for next in [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP, &crate::alone::CLONE] {
+    for next in
+        [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP, &crate::alone::CLONE, &crate::threads::CREATE]
+    {
         next.get();
     }
     crate::fills::find_all();
