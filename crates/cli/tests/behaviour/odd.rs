@@ -161,7 +161,7 @@ fn read_only_memory_of_older_kernels() {
     let Some(bench) = program("readonly_older", include_str!("../workloads/readonly.c")) else { return };
     let Some(_) = bench.compile(&["gcc"], "older", include_str!("../workloads/older.c")) else { return };
     for how in ["executed", "flips", "children"] {
-        let line = format!("./program {how}");
+        let line = format!("PAGED_FIRST=1 ./program {how}");
         let Some(plain) = plainly(&bench, &line) else { return };
         let mut older = Command::new(bench.directory.join("older"));
         older.arg(memfit()).arg("run");

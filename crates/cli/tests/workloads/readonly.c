@@ -28,9 +28,11 @@ static size_t check_randomly(const uint64_t *base, size_t bytes, uint64_t seed, 
     return wrong;
 }
 
+// With PAGED_FIRST in the environment, the memory is paged while it is still writable.
 static uint64_t *filled(size_t bytes, uint64_t seed, int access) {
     uint64_t *p = map(bytes);
     fill(p, bytes, seed);
+    if (getenv("PAGED_FIRST")) wait_until_paged(bytes);
     MUST(mprotect(p, bytes, access));
     return p;
 }
