@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use memfit_core::scheme::{AXES, NUMBERS};
+use memfit_core::scheme::NUMBERS;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let overrides: Vec<String> = parts.map(str::to_owned).collect();
     match memfit_scheme::parse(toml, &overrides) {
         Ok(scheme) => {
-            assert!(AXES.iter().all(|axis| axis.choices().any(|choice| choice == axis.chosen(&scheme))));
+            assert!(memfit_scheme::axes().all(|axis| axis.choices().any(|choice| choice == axis.chosen(&scheme))));
             let inside = |value: u32, min: u32, max: u32| (min..=max).contains(&value);
             assert!(NUMBERS.iter().all(|number| inside(number.value(&scheme), number.min, number.max)));
             let written = memfit_scheme::to_toml(&scheme);

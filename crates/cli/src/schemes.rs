@@ -1,10 +1,10 @@
-//! `memfit schemes`: lists the presets, choices and numbers in the tables of the core.
+//! `memfit schemes`: lists the presets, choices and numbers that a scheme can have.
 
 use crate::args::SchemesArgs;
 use crate::errors::Failure;
 use crate::layout::wrapped;
-use memfit_core::scheme::{Axis, Number, AXES, NUMBERS};
-use memfit_scheme::PRESETS;
+use memfit_core::scheme::{Axis, Number, NUMBERS};
+use memfit_scheme::{axes, PRESETS};
 use std::fmt::Write;
 
 /// Lists everything, or prints one preset.
@@ -36,7 +36,7 @@ fn list() -> String {
         line(&mut out, 2, width, preset.name, &summary);
     }
     out.push_str("\nChoices, for memfit run --set AXIS=CHOICE:\n");
-    AXES.iter().for_each(|axis| list_axis(&mut out, axis));
+    axes().for_each(|axis| list_axis(&mut out, axis));
     out.push_str("\nNumbers, for memfit run --set KEY=VALUE:\n");
     NUMBERS.iter().for_each(|number| list_number(&mut out, number));
     out
@@ -69,8 +69,7 @@ mod tests {
     #[test]
     fn lists_all_tables_in_eighty_columns() {
         let text = list();
-        let names =
-            PRESETS.iter().map(|p| p.name).chain(AXES.iter().map(|a| a.name)).chain(NUMBERS.iter().map(|n| n.key));
+        let names = PRESETS.iter().map(|p| p.name).chain(axes().map(|a| a.name)).chain(NUMBERS.iter().map(|n| n.key));
         for name in names {
             assert!(text.contains(name), "{name}");
         }

@@ -2,16 +2,15 @@
 //!
 //! Everything is driven by tables: [`AXES`] and [`NUMBERS`] are the keys with their help. The crate
 //! `scheme`, which reads and writes schemes as TOML, and `memfit schemes` walk them. A new choice
-//! is a line in an `axis!`, a new number a field and an entry in [`NUMBERS`]. Codecs come from
-//! [`CODECS`], pools from [`POOLS`], and what chooses the zpages that leave them from
-//! [`REPLACEMENTS`].
+//! is a line in an `axis!`, a new number a field and an entry in [`NUMBERS`]. Pools come from
+//! [`POOLS`], and what chooses the zpages that leave them from [`REPLACEMENTS`]. The core knows a
+//! codec by its number alone; the crate `scheme` adds the axis `codec` to those here.
 
 #[cfg(test)]
 mod dummies;
 
 use crate::pool::{Pool, PoolEntry, PoolParams, FRAME_BYTES, POOLS};
 use crate::replacement::{find, PolicyParams, ReplacementEntry, ReplacementMode, REPLACEMENTS};
-use memfit_codec::{CodecEntry, CODECS};
 
 /// One choice on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +27,12 @@ pub struct Axis {
     pub name: &'static str,
     /// What it decides.
     pub help: &'static str,
-    choice: fn(usize) -> Option<Choice>,
-    get: fn(&Scheme) -> usize,
-    set: fn(&mut Scheme, usize),
+    /// A choice by its index; `None` after the last one.
+    pub choice: fn(usize) -> Option<Choice>,
+    /// Index of the choice that a scheme makes.
+    pub get: fn(&Scheme) -> usize,
+    /// Makes the choice with an index.
+    pub set: fn(&mut Scheme, usize),
 }
 
 impl Axis {
@@ -246,8 +248,9 @@ part! {
     SwapFormatScheme { [SwapFormat = SwapFormat::CompressedExtents] virtual_percent, }
 }
 part! {
-    /// Axis `codec`, see [`NUMBERS`]. Without a kind, memfit selects a codec for each region.
-    Codec { [Option<&'static CodecEntry> = None] same_filled, }
+    /// Axis `codec`, see [`NUMBERS`]. The kind is the number of a codec. Without a kind, memfit
+    /// selects a codec for each region.
+    Codec { [Option<u8> = None] same_filled, }
 }
 part! {
     /// How many pages a fault brings, see [`NUMBERS`].
@@ -300,21 +303,7 @@ macro_rules! axis_entry {
     };
 }
 
-/// The choice without a fixed codec.
-const AUTO: Choice = Choice {
-    name: "auto",
-    help: "word-mask, lz4 or a zstd, chosen for each region by what it gained lately and how scarce memory is",
-};
-
-/// The codecs that a scheme can name.
-fn codecs() -> impl Iterator<Item = &'static CodecEntry> {
-    let codecs = CODECS.iter();
-    #[cfg(test)]
-    let codecs = codecs.chain([&dummies::codec::ENTRY]);
-    codecs
-}
-
-/// Every axis, in the order of listings.
+/// Every axis but `codec`, in the order of listings.
 pub static AXES: &[Axis] = &[
     axis_entry!("classes", "Which evicted pages are offered to the pool", Classes, classes),
     axis_entry!("admission", "Which pages the pool takes", AdmissionKind, admission.kind),
@@ -339,18 +328,6 @@ pub static AXES: &[Axis] = &[
     axis_entry!("sizing", "How the pool and the resident pages share the budget", SizingKind, sizing.kind),
     axis_entry!("routing", "Where evicted pages go", RoutingKind, routing.kind),
     axis_entry!("swap_format", "What is written to the swap tier", SwapFormat, swap_format.kind),
-    Axis {
-        name: "codec",
-        help: "What compresses",
-        choice: |index| match index {
-            0 => Some(AUTO),
-            _ => codecs().nth(index - 1).map(|entry| Choice { name: entry.name, help: entry.help }),
-        },
-        get: |scheme| {
-            scheme.codec.kind.map_or(0, |kind| 1 + codecs().position(|entry| entry == kind).expect("a codec"))
-        },
-        set: |scheme, index| scheme.codec.kind = index.checked_sub(1).and_then(|index| codecs().nth(index)),
-    },
 ];
 
 /// An entry of [`NUMBERS`]: section and key, default, range, unit, help.

@@ -157,7 +157,7 @@ impl Compressor {
 
     /// Compresses `self.page` into `self.coded` with the scheme's codec.
     fn encode(&mut self, shared: &Shared, region: u32, len_max: usize) -> Coded {
-        let fixed = shared.scheme.codec.kind.map(|codec| codec.id);
+        let fixed = shared.scheme.codec.kind.map(CodecId);
         let key = u64::from(region);
         let limit = len_max + 1;
         let choice = fixed.map_or_else(|| self.selector.choose(key, self.aim), Choice::Use);

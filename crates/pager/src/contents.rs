@@ -59,7 +59,7 @@ impl Contents {
     pub fn new(kinds: &[&'static CodecEntry], shared: &Shared, notes: Notes) -> io::Result<Contents> {
         let mut key = [0; 32];
         memfit_os::memory::random(&mut key)?;
-        let own = shared.scheme.codec.kind.map_or_else(Aim::all_codecs, |codec| vec![codec.id]);
+        let own = shared.scheme.codec.kind.map_or_else(Aim::all_codecs, |codec| vec![CodecId(codec)]);
         let of_the_kernel = shared.sampling.as_ref().map(|_| CodecId::LZO);
         let mut codecs = Vec::new();
         for codec in own.into_iter().chain(of_the_kernel).chain(kinds.iter().map(|codec| codec.id)) {

@@ -5,14 +5,15 @@
 //! its place and the allowed values. A missing key has its default, the value in the preset
 //! `memfit`.
 //!
-//! Reading and writing walk the tables [`AXES`] and [`NUMBERS`]. A new preset is a file and a line
+//! Reading and writing walk [`axes`] and the table [`NUMBERS`]. A new preset is a file and a line
 //! in [`PRESETS`].
 #![forbid(unsafe_code)]
 
 mod rules;
 mod write;
 
-use memfit_core::scheme::{Axis, Number, Scheme, AXES, NUMBERS};
+use memfit_codec::CODECS;
+use memfit_core::scheme::{Axis, Choice, Number, Scheme, AXES, NUMBERS};
 use rules::RULES;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
@@ -52,6 +53,29 @@ pub static PRESETS: &[Preset] = presets!(
     "ca+sa"
     "ezswap"
 );
+
+/// The axis of codecs. The core, which calls none, knows only their numbers.
+static CODEC: Axis = Axis {
+    name: "codec",
+    help: "What compresses",
+    choice: |index| match index {
+        0 => Some(Choice {
+            name: "auto",
+            help: "word-mask, lz4 or a zstd, chosen for each region by what it gained lately and how scarce memory is",
+        }),
+        _ => CODECS.get(index - 1).map(|entry| Choice { name: entry.name, help: entry.help }),
+    },
+    get: |scheme| {
+        let number = |kind| CODECS.iter().position(|entry| entry.id.0 == kind).expect("codecs come from the table");
+        scheme.codec.kind.map_or(0, |kind| 1 + number(kind))
+    },
+    set: |scheme, index| scheme.codec.kind = index.checked_sub(1).map(|index| CODECS[index].id.0),
+};
+
+/// Every axis, in the order of listings.
+pub fn axes() -> impl Iterator<Item = &'static Axis> {
+    AXES.iter().chain([&CODEC])
+}
 
 /// Names of choices of earlier versions: axis, old name, new name.
 const RENAMED: [(&str, &str, &str); 3] =
@@ -166,7 +190,7 @@ impl Reader<'_> {
                 let allowed = format!("{min} to {max} {unit} (default {default})");
                 return Err(format!("`{key}` = {given} is out of range; allowed: {allowed}"));
             }
-        } else if let Some(axis) = AXES.iter().find(|axis| axis.name == key || kind_key(axis) == key) {
+        } else if let Some(axis) = axes().find(|axis| axis.name == key || kind_key(axis) == key) {
             let names = axis.choices().map(|choice| choice.name).collect::<Vec<_>>().join(", ");
             let key = kind_key(axis);
             let DeValue::String(name) = value else {
@@ -223,17 +247,16 @@ fn siblings(key: &str) -> Vec<String> {
     let Some(section) = section else {
         return ["name", "summary"].into_iter().chain(sections()).map(str::to_owned).collect();
     };
-    let kind = AXES.iter().filter(|axis| axis.name == section).map(kind_key);
+    let kind = axes().filter(|axis| axis.name == section).map(kind_key);
     kind.chain(numbers_of(section).map(|(number, _)| number.key.to_owned())).collect()
 }
 
 /// Tables of the TOML: the axes, then tables that only have numbers.
 fn sections() -> impl Iterator<Item = &'static str> {
-    let axes = AXES.iter().map(|axis| axis.name);
     let mut others: Vec<&str> = NUMBERS.iter().filter_map(|number| Some(number.key.split_once('.')?.0)).collect();
     others.dedup();
-    others.retain(|section| AXES.iter().all(|axis| axis.name != *section));
-    axes.chain(others)
+    others.retain(|section| axes().all(|axis| axis.name != *section));
+    axes().map(|axis| axis.name).chain(others)
 }
 
 /// Numbers of a table, with their names in it.

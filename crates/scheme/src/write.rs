@@ -1,7 +1,7 @@
 //! From a scheme to TOML.
 
-use super::{allowed_range, numbers_of, sections};
-use memfit_core::scheme::{Choice, Scheme, AXES};
+use super::{allowed_range, axes, numbers_of, sections};
+use memfit_core::scheme::{Choice, Scheme};
 use std::fmt::Write;
 
 /// TOML with comments that parses to the same scheme.
@@ -15,7 +15,7 @@ pub fn to_toml(scheme: &Scheme) -> String {
     let _ = write!(out, "\nname = {}\nsummary = {}\n", quoted(&scheme.name), quoted(&scheme.summary));
     for section in sections() {
         out.push('\n');
-        let axis = AXES.iter().find(|axis| axis.name == section);
+        let axis = axes().find(|axis| axis.name == section);
         if let Some(axis) = axis {
             comment(&mut out, &format!("{}:", axis.help));
             let width = axis.choices().map(|choice| choice.name.len()).max().unwrap_or(0);

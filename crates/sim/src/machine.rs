@@ -268,7 +268,7 @@ impl Machine {
             tier,
             selector: CodecSelector::new(),
             aims: Aims::default(),
-            codec: scheme.codec.kind.map(|codec| codec.id),
+            codec: scheme.codec.kind.map(CodecId),
             tally: Tally::default(),
             times: Times::default(),
             reclaim_until: 0,

@@ -12,7 +12,7 @@ pub fn unknown(of: &RecordingInfo, scheme: &Scheme) -> Vec<&'static str> {
     let kind = scheme.codec.kind;
     // The machine has no dictionaries, so that it asks no trained one by itself.
     let asked = match kind {
-        Some(codec) => vec![codec.id],
+        Some(codec) => vec![CodecId(codec)],
         None => Aim::all_codecs().into_iter().filter(|&codec| codec != CodecId::ZSTD_TRAINED).collect(),
     };
     // A recording without contents has the sizes of the run's own codec alone.

@@ -3,7 +3,6 @@
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::{say, sized, Bench};
-use memfit_core::scheme::AXES;
 
 /// Words, text, sparse and random pages, each page verified against the order of writing.
 const PROGRAM: &str = r#"
@@ -50,7 +49,7 @@ fn every_codec_brings_every_page_back() {
     let Some(bench) = Bench::new("codecs", &["cc"]) else { return };
     let source = PROGRAM.replace("%PAGES%", sized("16384", "24576"));
     let Some(program) = bench.compile(&["cc"], "pages", &source) else { return };
-    let axis = AXES.iter().find(|axis| axis.name == "codec").expect("an axis of schemes");
+    let axis = memfit_scheme::axes().find(|axis| axis.name == "codec").expect("an axis of schemes");
     for choice in axis.choices() {
         // Compress also where other programs use the CPUs.
         let codec = format!("codec={}", choice.name);

@@ -1,5 +1,5 @@
-//! The codec, pool and policy that only tests have, each one file and one line in its table. A
-//! scheme names them, and pages pass through them in the core.
+//! The codec, pool and policy that only tests have, each one file and one line in its table. Pages
+//! pass through them in the core; a scheme names pool and policy.
 
 use super::{Scheme, AXES};
 use crate::{Answer, Coded, Core, Extent, Fault, Filled, Page, PageRange, Placed, ProcId, Source, Tunables, RUN_PAGES};
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 #[path = "../../../codec/src/dummy.rs"]
-pub(super) mod codec;
+mod codec;
 
 const PAGE: usize = 4096;
 const FRAMES: u32 = 8;
@@ -35,7 +35,7 @@ fn content(number: u64) -> [u8; PAGE] {
 
 impl World {
     fn new(scheme: Scheme) -> World {
-        let codec = (scheme.codec.kind.expect("one codec").make)(&Arc::new(Dictionaries::new()));
+        let codec = (codec::ENTRY.make)(&Arc::new(Dictionaries::new()));
         let (area_frames, swap) = (2 * FRAMES, true);
         let scheme = Arc::new(scheme);
         let tunables =
@@ -108,17 +108,16 @@ impl World {
 }
 
 #[test]
-fn a_new_codec_pool_and_policy_are_run_by_their_names() {
+fn a_new_codec_pool_and_policy_are_run() {
     let mut scheme = Scheme::default();
-    for (axis, choice) in [("codec", "dummy"), ("pool", "dummy"), ("replacement", "dummy"), ("admission", "all")] {
+    for (axis, choice) in [("pool", "dummy"), ("replacement", "dummy"), ("admission", "all")] {
         let axis = AXES.iter().find(|found| found.name == axis).expect("an axis");
         assert!(axis.choose(&mut scheme, choice), "{} has no {choice}", axis.name);
         assert_eq!(axis.chosen(&scheme).name, choice);
     }
     assert!((scheme.replacement.kind.fits)(scheme.pool.kind));
-    let codec = scheme.codec.kind.expect("one codec").id;
     let mut world = World::new(scheme);
-    (0..PAGES).for_each(|number| world.store(number, codec));
+    (0..PAGES).for_each(|number| world.store(number, codec::ENTRY.id));
     let mut swapped = 0;
     for number in 0..PAGES {
         let (page, from_swap) = world.bytes(number);
