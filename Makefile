@@ -39,6 +39,7 @@ check: ## what every change must pass: format, lints, tests, documentation, depe
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) $(FUZZ_CHECK) -- -D warnings
+	scripts/check-no-std
 	$(MAKE) test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	scripts/check-deps

@@ -4,8 +4,9 @@
 mod region;
 
 use crate::ids::Extent;
+use alloc::vec::Vec;
+use core::ops::Range;
 use region::BlockRegion;
-use std::ops::Range;
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: u32 = 4096;

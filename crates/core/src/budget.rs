@@ -7,8 +7,8 @@ use crate::ids::PAGE_BYTES;
 use crate::pool::PoolUsage;
 use crate::scheme::{AdmissionKind, Scheme, SizingKind};
 use crate::swap_log::SEGMENT_BYTES;
-use std::ops::Range;
-use std::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
+use core::ops::Range;
 
 /// Pages compressed between two checks of the free memory.
 pub const COMPRESS_CHUNK: usize = 32;

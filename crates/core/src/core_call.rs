@@ -12,6 +12,7 @@ use crate::fault::{Filled, Stored};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId};
 use crate::reclaim::{Coded, Origin};
 use crate::trace::{Damaged, Decoder};
+use alloc::{boxed::Box, vec::Vec};
 
 /// Visitor of the arguments of a call, in order, each with its name and by its kind.
 #[allow(missing_docs, unused_variables)]

@@ -130,7 +130,7 @@ impl Duel {
             let pages = &groups[usize::from(group)];
             pages.resident * 1024 / pages.tracked().max(1)
         };
-        order.sort_by_key(|&group| std::cmp::Reverse(part(group)));
+        order.sort_by_key(|&group| core::cmp::Reverse(part(group)));
         order
     }
 

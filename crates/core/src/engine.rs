@@ -10,8 +10,8 @@ use crate::scheme::{AdmissionKind, ReclaimKind, Scheme, SwapFormat};
 use crate::staging::Staging;
 use crate::streams::Streams;
 use crate::table::{Entry, Table, LAZY_BIT};
-use std::ops::Range;
-use std::sync::Arc;
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use core::ops::Range;
 
 /// The scheme, and what follows from it and from the budget.
 #[derive(Debug, Clone)]
@@ -265,7 +265,7 @@ impl Core {
     /// Returns the pending effects and empties the list.
     pub fn take_effects(&mut self) -> Effects {
         self.collect();
-        std::mem::take(&mut self.effects)
+        core::mem::take(&mut self.effects)
     }
 
     /// As [`Core::take_effects`], for a caller that only has to free swap space: calls `freed` for
@@ -283,7 +283,7 @@ impl Core {
     /// Returns only the freed frames. To be called before a call that places a page, under the same
     /// lock: otherwise the pager could give frames back that are in use again.
     pub fn take_freed_frames(&mut self) -> Vec<Span> {
-        std::mem::take(&mut self.effects.spans)
+        core::mem::take(&mut self.effects.spans)
     }
 
     /// State of a page.
@@ -434,7 +434,7 @@ impl Core {
     pub fn check(&self) {
         self.table.check();
         self.pool.check();
-        let mut refs = std::collections::HashMap::<u32, u32>::new();
+        let mut refs = hashbrown::HashMap::<u32, u32>::new();
         let mut evicting = 0;
         for (i, proc) in self.table.procs.iter().enumerate() {
             let Some(proc) = proc else { continue };

@@ -6,6 +6,7 @@ use crate::core_call::CoreCall;
 use crate::engine::Core;
 use crate::ids::{AreaId, ObjectId, Page, PageRange, ProcId};
 use crate::table::Entry;
+use alloc::vec::Vec;
 
 impl Core {
     /// MADV_DONTNEED, MADV_FREE and the like: drops evicted contents at once. The kernel may zap

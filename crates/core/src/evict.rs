@@ -4,6 +4,7 @@ use crate::core_call::CoreCall;
 use crate::engine::Core;
 use crate::ids::{AreaId, Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
 use crate::table::{evictable, Age, Entry, Run, FILES, LAZY_BIT};
+use alloc::{vec, vec::Vec};
 
 /// Most pages of one [`Victim`]: one MOVE call, one mask of 64 bits.
 pub const VICTIM_PAGES: usize = 64;
@@ -111,7 +112,7 @@ impl Core {
         if self.table.groups[usize::from(FILES)].resident == 0 {
             return false;
         }
-        let oldest = |groups: std::ops::Range<usize>| {
+        let oldest = |groups: core::ops::Range<usize>| {
             let procs = self.table.procs.iter().flatten();
             let queues = procs.flat_map(|proc| proc.queues[groups.clone()].as_flattened());
             queues.map(|queue| self.table.age(queue.head)).max().unwrap_or(0)

@@ -8,6 +8,7 @@ use crate::object::Place;
 use crate::pool::Slot;
 use crate::streams::Window;
 use crate::table::{Age, Entry, Origin};
+use alloc::vec::Vec;
 
 /// Where the bytes of a page are that must be filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

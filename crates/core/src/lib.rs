@@ -6,6 +6,9 @@
 //! to a batch, the result of a codec) and carries out the answers and [`Effects`]. The pager's core
 //! lock makes the calls a sequence.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
 
 mod admission;
 pub mod blocks;

@@ -7,7 +7,8 @@ use crate::ids::{AreaId, Extent, ObjectId, StagingSlot, NIL};
 use crate::list::{Linked, Links, List};
 use crate::pool::Handle;
 use crate::scheme::ReclaimKind;
-use std::collections::HashMap;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
 
 /// Where an object's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -533,7 +534,7 @@ impl Objects {
 
     fn ids(&self, list: &List) -> impl Iterator<Item = u32> + '_ {
         let some = |i: u32| (i != NIL).then_some(i);
-        std::iter::successors(some(list.head), move |&i| some(self.next(i)))
+        core::iter::successors(some(list.head), move |&i| some(self.next(i)))
     }
 }
 

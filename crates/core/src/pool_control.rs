@@ -13,8 +13,8 @@ use crate::pool::{Pool, PoolUsage, Unit};
 use crate::replacement::ReplacementMode;
 use crate::scheme::{AdmissionKind, Scheme, Sizing, SizingKind, SwapFormat};
 use crate::zone_sizing::{Every, ZoneSizing};
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
+use hashbrown::{HashMap, HashSet};
 
 /// A unit whose zpages are being written.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +113,7 @@ impl PoolControl {
 
     /// An obstacle other than the pool's own room may be gone.
     pub fn unblock(&mut self) {
-        if std::mem::take(&mut self.blocked) {
+        if core::mem::take(&mut self.blocked) {
             self.full = false;
         }
     }
@@ -142,7 +142,7 @@ impl PoolControl {
 
     /// The object is gone.
     pub fn unreserve(&mut self, id: ObjectId) {
-        if let Some(block) = self.slots.get_mut(id.0 as usize).map(|slot| std::mem::replace(slot, NIL)) {
+        if let Some(block) = self.slots.get_mut(id.0 as usize).map(|slot| core::mem::replace(slot, NIL)) {
             if block != NIL {
                 self.blocks.release(block);
             }

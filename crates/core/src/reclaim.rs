@@ -9,6 +9,7 @@ use crate::object::Place;
 use crate::pool::{Slot, Span};
 use crate::replacement::{ReplacementMode, Zpage};
 use crate::scheme::{AdmissionKind, Classes, RoutingKind};
+use alloc::vec::Vec;
 
 /// A staged page to compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

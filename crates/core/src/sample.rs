@@ -15,6 +15,7 @@ use crate::engine::Core;
 use crate::ids::{ObjectId, Page, ProcId, RUN_PAGES};
 use crate::object::Place;
 use crate::table::{evictable, Entry};
+use alloc::vec::Vec;
 
 /// Pages of a region.
 pub const REGION_PAGES: u64 = RUN_PAGES;

@@ -11,6 +11,7 @@ mod dummies;
 
 use crate::pool::{Pool, PoolEntry, PoolParams, FRAME_BYTES, POOLS};
 use crate::replacement::{find, PolicyParams, ReplacementEntry, ReplacementMode, REPLACEMENTS};
+use alloc::{boxed::Box, string::String};
 
 /// One choice on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

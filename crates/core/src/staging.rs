@@ -1,6 +1,7 @@
 //! Staging slots: the free ones of each area, within one limit over all areas.
 
 use crate::ids::{AreaId, StagingSlot};
+use alloc::vec::Vec;
 
 #[derive(Debug)]
 struct Area {

@@ -13,7 +13,7 @@
 //! low end. Once such a reader has come back to skipped pages, later faults bring skipped pages
 //! along and count as expected. Pages of zeros are never brought downwards.
 
-use std::ops::Range;
+use core::ops::Range;
 
 const STREAMS: usize = 8;
 /// Most pages that a sequential reader skips: a header, a freed neighbour.

@@ -9,6 +9,7 @@
 //! The module has no bytes and no I/O: the pager reports its writes.
 
 use crate::ids::{Extent, ObjectId};
+use alloc::{vec, vec::Vec};
 
 /// Bytes of a segment.
 pub const SEGMENT_BYTES: u32 = 256 << 10;

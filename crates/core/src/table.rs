@@ -10,8 +10,9 @@ use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::list::{Linked, Links, List};
 use crate::scheme::ReclaimKind;
 use crate::zap_pending::ZapPending;
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// State of one page in one address space. See ARCHITECTURE.md, "Page states".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,7 +314,7 @@ impl Table {
     }
 
     /// Whether all of these pages are in the program's memory and can be evicted.
-    pub fn all_resident(&self, proc: ProcId, pages: std::ops::Range<u64>) -> bool {
+    pub fn all_resident(&self, proc: ProcId, pages: core::ops::Range<u64>) -> bool {
         let (first, last) = (Page(pages.start).run(), Page(pages.end.saturating_sub(1)).run());
         (first..=last).all(|number| {
             let Some(run) = self.proc(proc).run(number) else { return false };
@@ -365,7 +366,7 @@ impl Table {
         p.present_pages = p.present_pages + present(new) - present(old);
         self.present_total = self.present_total + present(new) - present(old);
         let p = self.proc_mut(proc);
-        let is = |entry, wanted: Entry| u64::from(std::mem::discriminant(&entry) == std::mem::discriminant(&wanted));
+        let is = |entry, wanted: Entry| u64::from(core::mem::discriminant(&entry) == core::mem::discriminant(&wanted));
         p.quarantined_pages = p.quarantined_pages + is(new, Entry::Quarantined(0)) - is(old, Entry::Quarantined(0));
         if matches!(new, Entry::Quarantined(_)) {
             p.quarantined_runs.insert(page.run());
@@ -478,7 +479,7 @@ impl Table {
         self.clock += 1;
         let stamp = self.clock;
         let r = &mut self.runs[run as usize];
-        let before = std::mem::replace(&mut r.probation, probation);
+        let before = core::mem::replace(&mut r.probation, probation);
         r.stamp = stamp;
         let (proc, group, pages) = (r.proc, usize::from(r.group), u64::from(r.resident));
         match (before, probation) {
@@ -532,7 +533,7 @@ impl Table {
     pub fn unpark(&mut self, proc: ProcId, tick: u64) {
         let due = self.proc(proc).parked.range(..=(tick, u32::MAX));
         let mut due: Vec<u32> = due.map(|&(_, run)| run).collect();
-        due.sort_by_key(|&run| std::cmp::Reverse(self.runs[run as usize].stamp));
+        due.sort_by_key(|&run| core::cmp::Reverse(self.runs[run as usize].stamp));
         for run in due {
             self.forget_parked(run);
             let Run { group, probation, stamp, .. } = self.runs[run as usize];
@@ -639,7 +640,7 @@ impl Table {
 
     /// The quarantined pages, in address order.
     pub fn quarantined(&mut self, proc: ProcId) -> Vec<Page> {
-        let runs = std::mem::take(&mut self.proc_mut(proc).quarantined_runs);
+        let runs = core::mem::take(&mut self.proc_mut(proc).quarantined_runs);
         let mut pages = Vec::new();
         let mut has_one = |number: &u64| {
             let Some(run) = self.proc(proc).run(*number) else { return false };

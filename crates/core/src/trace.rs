@@ -10,6 +10,7 @@
 
 mod contents;
 
+use alloc::vec::Vec;
 pub use contents::{Contents, Whose, CODECS_MAX, LEN_MAX};
 
 use crate::core_call::{CoreCall, Fields};
@@ -87,7 +88,7 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
 }
 
 fn difference(out: &mut Vec<u8>, last: &mut u64, value: u64) {
-    let by = value.wrapping_sub(std::mem::replace(last, value)) as i64;
+    let by = value.wrapping_sub(core::mem::replace(last, value)) as i64;
     number(out, (by << 1 ^ by >> 63) as u64);
 }
 

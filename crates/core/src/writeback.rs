@@ -11,6 +11,7 @@ use crate::pool_control::Sealed;
 use crate::replacement::{ReplacementMode, Zpage};
 use crate::scheme::SwapFormat;
 use crate::swap_log::{stored_bytes, SegmentId};
+use alloc::{vec, vec::Vec};
 
 /// Most pages of one call if pages are written raw: as many as the kernel reclaims at once
 /// (SWAP_CLUSTER_MAX).
@@ -129,7 +130,7 @@ impl Core {
         if room < stored_bytes(PAGE_BYTES as u32) {
             return;
         }
-        let mut units = std::mem::take(&mut self.pool_control.due);
+        let mut units = core::mem::take(&mut self.pool_control.due);
         // More frames than are missing, so that not every page has to wait for a write.
         let ahead = (self.pool_control.limit_frames() / AHEAD_PART).clamp(1, AHEAD_FRAMES);
         let wanted = self.pool_control.needed.max(ahead);

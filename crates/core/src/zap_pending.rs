@@ -7,7 +7,7 @@
 //! that is [`Entry::Lazy`](crate::Entry::Lazy).
 
 use crate::ids::{Page, PageRange};
-use std::collections::BTreeMap;
+use alloc::{collections::BTreeMap, vec::Vec};
 
 /// Most ranges of one process.
 const RANGES_MAX: usize = 4096;

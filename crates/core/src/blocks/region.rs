@@ -13,6 +13,7 @@
 //! Metadata per seen block: 1 bit, 2 bytes of count, 12 / 256 bytes of tree.
 
 use crate::grow::reserve_tight;
+use alloc::vec::Vec;
 
 const WORD: u32 = u64::BITS;
 const LEAF_WORDS: usize = 8;
@@ -126,7 +127,7 @@ pub(super) struct BlockRegion {
 }
 
 impl BlockRegion {
-    pub fn new(range: &std::ops::Range<u32>) -> Self {
+    pub fn new(range: &core::ops::Range<u32>) -> Self {
         let (free, counts, levels) = (Vec::new(), Vec::new(), Vec::new());
         BlockRegion { first: range.start, blocks: range.end - range.start, used: 0, free, counts, levels, cursor: 0 }
     }
@@ -139,7 +140,7 @@ impl BlockRegion {
         self.used
     }
 
-    pub fn range(&self) -> std::ops::Range<u32> {
+    pub fn range(&self) -> core::ops::Range<u32> {
         self.first..self.first + self.blocks
     }
 

@@ -55,6 +55,7 @@ use crate::grow::reserve_tight;
 use crate::ids::NIL;
 use crate::list::{Linked, Links, List};
 use age::AgeOrder;
+use alloc::{boxed::Box, vec::Vec};
 
 /// Entry of this pool in [`super::POOLS`].
 pub(super) const ENTRY: PoolEntry = PoolEntry {
@@ -196,7 +197,7 @@ impl Buffers {
     fn oldest_clean(&self) -> Option<u32> {
         let one = |frame: u32| (frame != NIL).then_some(frame);
         let mut queue =
-            std::iter::successors(one(self.clean.head), |&frame| one(self.buffers.0[frame as usize].links.next));
+            core::iter::successors(one(self.clean.head), |&frame| one(self.buffers.0[frame as usize].links.next));
         queue.find(|&frame| !self.buffers.0[frame as usize].is_sealed())
     }
 
@@ -246,7 +247,7 @@ impl Pool for Buffers {
         let buffer = &mut self.buffers.0[frame as usize];
         let at = buffer.filled;
         let handle = self.handles.insert(Place { class: 0, slot: at, len: len as u16, zspage: frame });
-        let older = std::mem::replace(buffer.newest(), handle.raw());
+        let older = core::mem::replace(buffer.newest(), handle.raw());
         buffer.filled += units;
         buffer.zpages += 1;
         self.ages.set_room(*buffer.position(), buffer.room());
@@ -329,7 +330,7 @@ impl Pool for Buffers {
             return;
         }
         let one = |raw: u32| (raw != NIL).then_some(raw);
-        let chain = std::iter::successors(one(*buffer.newest()), |&raw| one(self.older[raw as usize]));
+        let chain = core::iter::successors(one(*buffer.newest()), |&raw| one(self.older[raw as usize]));
         out.extend(chain.map(Handle::from_raw));
     }
 

@@ -2,6 +2,7 @@
 
 use super::{shrink_loose, table_bytes, Handle, LEN_MAX};
 use crate::grow::reserve_tight;
+use alloc::vec::Vec;
 
 /// Number of size classes that an entry can encode.
 pub(super) const CLASSES_MAX: usize = 1 << CLASS_BITS;

@@ -28,7 +28,8 @@ pub mod zones;
 pub mod zsmalloc;
 
 use crate::scheme::Scheme;
-use std::fmt;
+use alloc::{boxed::Box, vec::Vec};
+use core::fmt;
 
 /// Bytes in a frame.
 pub const FRAME_BYTES: u32 = 4096;
@@ -137,7 +138,7 @@ impl fmt::Display for PoolFull {
     }
 }
 
-impl std::error::Error for PoolFull {}
+impl core::error::Error for PoolFull {}
 
 /// Contents of a pool and their cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -19,6 +19,7 @@
 
 use super::{table_bytes, PoolFull, Span};
 use crate::grow::reserve_tight;
+use alloc::vec::Vec;
 
 /// Longest span, frames.
 pub const SPAN_MAX: u32 = 8;

@@ -45,7 +45,8 @@ use super::{
 };
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
-use std::ops::Range;
+use alloc::{boxed::Box, vec, vec::Vec};
+use core::ops::Range;
 
 /// Entry of `zbud` in [`super::POOLS`].
 pub(super) const ZBUD: PoolEntry = PoolEntry {

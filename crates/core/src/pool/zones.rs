@@ -54,9 +54,10 @@ use super::{
     shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot,
     Span, FRAME_BYTES, LEN_MAX,
 };
+use alloc::{boxed::Box, vec::Vec};
 use blocks::BLOCK_BYTES_MIN;
 use chain::Chain;
-use std::cmp::Reverse;
+use core::cmp::Reverse;
 use zone::Zone;
 
 /// Entry of this pool in [`super::POOLS`].
@@ -351,7 +352,7 @@ impl Zones {
     /// Makes the run that was wanted since the last compaction, unless there is one now, in the
     /// zone with most free blocks. Returns whether it succeeded.
     fn tidy(&mut self, end: usize, movable: &dyn Fn(Handle) -> bool, out: &mut Vec<Move>) -> bool {
-        let wanted = std::mem::take(&mut self.wanted);
+        let wanted = core::mem::take(&mut self.wanted);
         if wanted == 0 || self.chain.first_by_run(wanted).is_some() {
             return false;
         }

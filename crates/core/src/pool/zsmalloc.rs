@@ -29,8 +29,9 @@ use super::{
     table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit,
     UnitView, LEN_MAX,
 };
+use alloc::{boxed::Box, vec::Vec};
 use class::{Class, Layout};
-use std::cell::OnceCell;
+use core::cell::OnceCell;
 use units::{Start, UnitIndex};
 
 /// Entry of this pool in [`super::POOLS`].

@@ -26,6 +26,7 @@ use crate::blocks::BLOCK_UNIT_BYTES;
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
 use crate::pool::{Leaving, Unit, UnitView, FRAME_BYTES};
+use alloc::{boxed::Box, vec::Vec};
 
 /// Entry of this policy in [`super::REPLACEMENTS`].
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {

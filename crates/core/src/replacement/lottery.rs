@@ -32,6 +32,7 @@ use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
 use crate::pool::{Unit, UnitView, FRAME_BYTES};
 use crate::sample::{mix, SPLITMIX_STEP};
+use alloc::{boxed::Box, vec::Vec};
 
 /// Entry of this policy in [`super::REPLACEMENTS`].
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {
@@ -246,7 +247,7 @@ impl Policy for Lottery {
 
     fn left(&mut self, zpage: Zpage, unit: Unit, view: UnitView) {
         self.unlink(unit);
-        let stamp = std::mem::replace(&mut self.stamps[zpage.handle.raw() as usize], NO_STAMP);
+        let stamp = core::mem::replace(&mut self.stamps[zpage.handle.raw() as usize], NO_STAMP);
         assert!(stamp != NO_STAMP, "{:?} is not known", zpage.handle);
         let frame = self.frame(unit);
         frame.stamps -= stamp;

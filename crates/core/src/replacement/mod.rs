@@ -16,7 +16,8 @@ mod unit_lru;
 
 use crate::pool::{Handle, Leaving, PoolEntry, Unit, UnitView};
 use crate::scheme::ReclaimKind;
-use std::fmt;
+use alloc::{boxed::Box, vec::Vec};
+use core::fmt;
 
 /// A zpage, as a policy sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,6 +35,7 @@ use crate::grow::reserve_tight;
 use crate::ids::NIL;
 use crate::list::{Linked, Links, List};
 use crate::pool::{Unit, UnitView};
+use alloc::{boxed::Box, vec::Vec};
 
 /// Entries of these policies in [`super::REPLACEMENTS`].
 pub(super) const BY_LIST: ReplacementEntry = ReplacementEntry {

@@ -14,6 +14,7 @@ use super::{Policy, ReplacementEntry, ReplacementMode, Zpage};
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
 use crate::pool::{Leaving, Unit, UnitView};
+use alloc::{boxed::Box, vec::Vec};
 
 /// Entry of this policy in [`super::REPLACEMENTS`].
 pub(super) const ENTRY: ReplacementEntry = ReplacementEntry {

@@ -3,6 +3,7 @@
 
 use super::{number, Damaged, Decoder};
 use crate::ids::{ObjectId, Page, ProcId};
+use alloc::vec::Vec;
 
 /// Codec numbers below this fit into a note.
 pub const CODECS_MAX: usize = 32;

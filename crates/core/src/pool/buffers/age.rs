@@ -8,6 +8,7 @@
 use super::super::{shrink_loose, table_bytes};
 use crate::grow::reserve_tight;
 use crate::ids::NIL;
+use alloc::{vec, vec::Vec};
 
 /// Children of a node.
 const FAN: usize = 16;
@@ -70,7 +71,7 @@ impl AgeOrder {
     pub fn set_room(&mut self, position: u32, room: u16) {
         let (mut at, mut most) = (position as usize, room);
         for level in 0..self.levels.len() {
-            if std::mem::replace(&mut self.levels[level][at], most) == most {
+            if core::mem::replace(&mut self.levels[level][at], most) == most {
                 return;
             }
             at /= FAN;

@@ -17,6 +17,7 @@
 
 use super::super::span::{mask, runs};
 use super::super::{table_bytes, LEN_MAX};
+use alloc::{vec, vec::Vec};
 
 /// Smallest block, bytes.
 pub(super) const BLOCK_BYTES_MIN: u32 = 32;

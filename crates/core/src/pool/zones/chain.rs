@@ -8,6 +8,7 @@
 use super::super::table_bytes;
 use crate::grow::reserve_tight;
 use crate::ids::NIL;
+use alloc::{vec, vec::Vec};
 
 /// Room of a zone for a new page; zero if it takes none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,7 +60,7 @@ impl Chain {
     /// Removes a zone.
     pub fn remove(&mut self, zone: u32) {
         self.set(zone, Room::default());
-        let position = std::mem::replace(&mut self.positions[zone as usize], NIL);
+        let position = core::mem::replace(&mut self.positions[zone as usize], NIL);
         self.zones[position as usize] = NIL;
         self.live -= 1;
         while self.zones.last() == Some(&NIL) {

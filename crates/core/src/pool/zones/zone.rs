@@ -3,6 +3,7 @@
 use super::super::Handle;
 use super::blocks::Blocks;
 use super::chain::Room;
+use alloc::vec::Vec;
 
 /// Flag of an entry without page; the rest is the next free entry, or at the end the number of
 /// entries.

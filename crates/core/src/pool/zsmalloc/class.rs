@@ -3,6 +3,7 @@
 use super::super::handles::SLOTS_MAX;
 use super::super::{shrink_loose, table_bytes, Handle, Slot, Span, FRAME_BYTES};
 use crate::grow::reserve_tight;
+use alloc::{vec, vec::Vec};
 
 /// Fullness groups of zspages with at least one free and one used slot: group `g` is filled from
 /// `g` eighths to less than `g + 1` eighths. With up to 8 slots the order is exact. Full zspages
@@ -384,6 +385,6 @@ impl Class {
 
     fn list(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
         let one = |zspage: u32| (zspage != NIL).then_some(zspage);
-        std::iter::successors(one(head), move |&zspage| one(self.zspages[zspage as usize].next))
+        core::iter::successors(one(head), move |&zspage| one(self.zspages[zspage as usize].next))
     }
 }

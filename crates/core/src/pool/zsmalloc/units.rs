@@ -5,6 +5,7 @@
 
 use super::super::{shrink_loose, table_bytes, Unit};
 use crate::grow::reserve_tight;
+use alloc::vec::Vec;
 
 /// What starts at a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
