@@ -5,7 +5,7 @@
 //! `cargo run --no-default-features --example seeds`, in fuzz/.
 
 use memfit_codec::generate::{trained_worker, Rng, GENERATORS};
-use memfit_codec::{CODECS, PAGE};
+use memfit_codec::{CODECS, PAGE_BYTES};
 use memfit_scheme::PRESETS;
 use std::fs;
 use std::path::Path;
@@ -19,12 +19,12 @@ fn write(target: &str, name: &str, parts: &[&[u8]]) {
 fn main() {
     let (mut worker, mut rng) = (trained_worker(), Rng::new(1));
     for generator in GENERATORS {
-        let mut page = vec![0; PAGE];
+        let mut page = vec![0; PAGE_BYTES];
         (generator.fill)(&mut rng, &mut page);
         write("round_trip", generator.name, &[&[16, 0xff], &page]);
         for codec in CODECS {
-            let mut packed = vec![0; PAGE];
-            if let Some(len) = worker.compress(codec.id, &page, &mut packed, PAGE) {
+            let mut packed = vec![0; PAGE_BYTES];
+            if let Some(len) = worker.compress(codec.id, &page, &mut packed, PAGE_BYTES) {
                 // The first byte chooses the length of a page.
                 write("decompress", &format!("{}-{}", codec.name, generator.name), &[&[0], &packed[..len]]);
             }

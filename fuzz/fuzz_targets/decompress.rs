@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use memfit_codec::{generate::trained_worker, Corrupt, Worker, CODECS, MAX_UNIT, PAGE};
+use memfit_codec::{generate::trained_worker, Corrupt, Worker, CODECS, MAX_UNIT, PAGE_BYTES};
 use memfit_fuzz::Guarded;
 use std::cell::RefCell;
 
@@ -11,10 +11,10 @@ use std::cell::RefCell;
 /// refused.
 fn length(choice: u8) -> usize {
     match choice {
-        0..=127 => PAGE,
-        128..=191 => PAGE * usize::from(choice % 16 + 1),
+        0..=127 => PAGE_BYTES,
+        128..=191 => PAGE_BYTES * usize::from(choice % 16 + 1),
         192..=223 => 8 * usize::from(choice % 32 + 1),
-        224..=247 => PAGE + 8 * usize::from(choice % 24),
+        224..=247 => PAGE_BYTES + 8 * usize::from(choice % 24),
         248..=251 => usize::from(choice - 247),
         252..=254 => MAX_UNIT + usize::from(choice - 251),
         255 => 0,

@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use memfit_codec::{fill, generate::trained_worker, same_filled, Corrupt, Worker, CODECS, PAGE};
+use memfit_codec::{fill, generate::trained_worker, same_filled, Corrupt, Worker, CODECS, PAGE_BYTES};
 use memfit_fuzz::{page, Guarded};
 use std::cell::RefCell;
 
 thread_local! {
     static STATE: RefCell<(Worker, [Guarded; 3])> =
-        RefCell::new((trained_worker(), [(); 3].map(|()| Guarded::new(PAGE))));
+        RefCell::new((trained_worker(), [(); 3].map(|()| Guarded::new(PAGE_BYTES))));
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     STATE.with_borrow_mut(|(worker, [src, packed, out])| {
         src.copy_from_slice(&original);
         for codec in CODECS {
-            let mut limit = PAGE;
+            let mut limit = PAGE_BYTES;
             // Twice: with room, and with about as much as is needed.
             for _ in 0..2 {
                 packed.set_len(limit);
@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
                     assert_eq!(result, if kept == len { Ok(()) } else { Err(Corrupt) }, "{}: {kept}", codec.name);
                     assert!(kept < len || **out == *original, "{} restored another page", codec.name);
                 }
-                limit = (len + 16).saturating_sub(usize::from(tight) / 8).min(PAGE);
+                limit = (len + 16).saturating_sub(usize::from(tight) / 8).min(PAGE_BYTES);
             }
         }
         if let Some(word) = same_filled(src) {

@@ -1,9 +1,8 @@
 //! What the fuzz targets share.
 
+use memfit_codec::PAGE_BYTES;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
-
-const PAGE: usize = 4096;
 
 /// Bytes that end where the memory ends: the first access past them is a crash, also one by C code
 /// that no sanitizer has seen. The byte before the first may be accessible.
@@ -17,14 +16,14 @@ pub struct Guarded {
 impl Guarded {
     /// `len` zero bytes.
     pub fn new(len: usize) -> Guarded {
-        let room = len.next_multiple_of(PAGE);
-        let mapped = room + PAGE;
+        let room = len.next_multiple_of(PAGE_BYTES);
+        let mapped = room + PAGE_BYTES;
         // SAFETY: a new anonymous mapping, of which the last page loses its access.
         let mapping = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let mapping = libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
             assert_ne!(mapping, libc::MAP_FAILED);
-            assert_eq!(libc::mprotect(mapping.byte_add(room), PAGE, libc::PROT_NONE), 0);
+            assert_eq!(libc::mprotect(mapping.byte_add(room), PAGE_BYTES, libc::PROT_NONE), 0);
             mapping.cast()
         };
         Guarded { mapping, mapped, offset: room - len, len }
@@ -39,8 +38,8 @@ impl Guarded {
 
     /// Other contents and another length, in the same mapping, which must be large enough.
     pub fn set_len(&mut self, len: usize) {
-        assert!(len <= self.mapped - PAGE);
-        (self.offset, self.len) = (self.mapped - PAGE - len, len);
+        assert!(len <= self.mapped - PAGE_BYTES);
+        (self.offset, self.len) = (self.mapped - PAGE_BYTES - len, len);
     }
 }
 
@@ -72,14 +71,14 @@ impl Drop for Guarded {
 /// pages that compress, by every way that a coder may know. With 0xff in front the rest is the
 /// page, as it is.
 pub fn page(data: &[u8]) -> Vec<u8> {
-    let mut page = vec![0; PAGE];
+    let mut page = vec![0; PAGE_BYTES];
     if let Some((0xff, raw)) = data.split_first() {
-        let len = raw.len().min(PAGE);
+        let len = raw.len().min(PAGE_BYTES);
         page[..len].copy_from_slice(&raw[..len]);
         return page;
     }
     let mut bytes = data.iter().copied();
-    for at in (0..PAGE).step_by(4) {
+    for at in (0..PAGE_BYTES).step_by(4) {
         let Some(control) = bytes.next() else { break };
         let mut word = [0; 4];
         let back = usize::from(control >> 2) * 4;

@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)] // foreign functions
 
-use crate::PAGE;
+use crate::PAGE_BYTES;
 use std::sync::OnceLock;
 use zstd_safe::{CDict, DDict};
 
@@ -77,7 +77,7 @@ impl Dictionaries {
 }
 
 fn train(samples: &[u8]) -> Option<Vec<u8>> {
-    let sizes = vec![PAGE; samples.len() / PAGE];
+    let sizes = vec![PAGE_BYTES; samples.len() / PAGE_BYTES];
     let mut bytes = vec![0u8; BYTES_MAX];
     let parameters = zstd_sys::ZDICT_fastCover_params_t {
         k: SEGMENT,

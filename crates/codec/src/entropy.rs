@@ -84,7 +84,7 @@ const fn log2(n: u64, bits: u32) -> u64 {
 mod tests {
     use super::*;
     use crate::generate::{Rng, GENERATORS};
-    use crate::PAGE;
+    use crate::PAGE_BYTES;
 
     /// The formula, in bits.
     fn formula(bytes: &[u8]) -> f64 {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn page(byte: impl Fn(usize) -> u8) -> Vec<u8> {
-        (0..PAGE).map(byte).collect()
+        (0..PAGE_BYTES).map(byte).collect()
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn s6_is_the_formula_on_every_kind_of_page() {
         let mut rng = Rng::new(3);
-        let mut bytes = vec![0; PAGE];
+        let mut bytes = vec![0; PAGE_BYTES];
         let mut different = std::collections::BTreeSet::new();
         for round in 0..40 {
             for generator in GENERATORS {
@@ -162,7 +162,7 @@ mod tests {
     /// The sample is small: random bytes never look completely random.
     #[test]
     fn s6_random_bytes() {
-        let (mut rng, mut bytes) = (Rng::new(4), vec![0; PAGE]);
+        let (mut rng, mut bytes) = (Rng::new(4), vec![0; PAGE_BYTES]);
         let rounds = 400;
         let (mut ours, mut quarter, mut half, mut whole) = (0, 0.0, 0.0, 0.0);
         for _ in 0..rounds {

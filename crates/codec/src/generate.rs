@@ -173,8 +173,8 @@ fn dict(rng: &mut Rng, bytes: &mut [u8]) {
 
 /// Pages of every kind in turn, as samples for a dictionary.
 pub fn samples(seed: u64, pages: usize) -> Vec<u8> {
-    let (mut rng, mut bytes) = (Rng::new(seed), vec![0; pages * crate::PAGE]);
-    for (page, generator) in bytes.chunks_mut(crate::PAGE).zip(GENERATORS.iter().cycle()) {
+    let (mut rng, mut bytes) = (Rng::new(seed), vec![0; pages * crate::PAGE_BYTES]);
+    for (page, generator) in bytes.chunks_mut(crate::PAGE_BYTES).zip(GENERATORS.iter().cycle()) {
         (generator.fill)(&mut rng, page);
     }
     bytes

@@ -6,7 +6,7 @@
 //! A new codec is one file and one line in [`CODECS`]. The file has the [`CodecEntry`]; schemes,
 //! help texts, statistics, exports, the simulator's costs and the tests use it.
 //!
-//! Units: all lengths are bytes. A *page* is 4096 bytes, a *unit* of compression is 8 bytes to
+//! Units: all lengths are bytes. A *page* is [`PAGE_BYTES`], a *unit* of compression is 8 bytes to
 //! [`MAX_UNIT`], a multiple of 8.
 
 #![deny(unsafe_code)]
@@ -39,14 +39,12 @@ pub use aims::{Aims, Pressure};
 pub use codec::{find, Codec, CodecEntry, CodecId, Corrupt, Worker, CODEC_IDS};
 pub use dictionary::{Dictionaries, DICTIONARIES_MAX, TRAINING_PAGES};
 pub use entropy::{entropy, ENTROPY_BYTES, ENTROPY_MAX};
+pub use memfit_wire::PAGE_BYTES;
 pub use same_filled::{fill, same_filled};
 pub use selector::{Aim, Choice, CodecSelector};
 
-/// Size of a page in bytes.
-pub const PAGE: usize = 4096;
-
 /// Longest input of one compression, in bytes: a run of 16 pages.
-pub const MAX_UNIT: usize = 16 * PAGE;
+pub const MAX_UNIT: usize = 16 * PAGE_BYTES;
 
 /// All codecs, in the order of help texts, columns and tests.
 pub static CODECS: &[CodecEntry] = &[

@@ -30,7 +30,7 @@
 use crate::{
     codec::{Codec, CodecEntry, CodecId, Corrupt},
     lz::{common, repeat, word32, In, Out},
-    MAX_UNIT, PAGE,
+    MAX_UNIT, PAGE_BYTES,
 };
 
 impl CodecId {
@@ -73,7 +73,7 @@ struct Lzo {
 
 impl Codec for Lzo {
     fn compress(&mut self, _: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
-        let log = if src.len() <= PAGE { TABLE_LOG_PAGE } else { TABLE_LOG };
+        let log = if src.len() <= PAGE_BYTES { TABLE_LOG_PAGE } else { TABLE_LOG };
         let table = &mut self.table[..1 << log];
         table.fill(0);
         let mut out = Out::new(&mut dst[..limit - 1]);

@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn finds_fills_and_nothing_else() {
-        let mut page = [0u8; crate::PAGE];
+        let mut page = [0u8; crate::PAGE_BYTES];
         for word in [0, u64::MAX, 0x0123_4567_89ab_cdef] {
             fill(&mut page, word);
             assert_eq!(same_filled(&page), Some(word));

@@ -236,7 +236,7 @@ impl Default for CodecSelector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PAGE;
+    use crate::PAGE_BYTES;
 
     /// Compresses `pages` pages with given lengths; counts (word-mask only, other only, both,
     /// skipped).
@@ -253,7 +253,7 @@ mod tests {
             let choice = c.choose(key, aim);
             for &codec in aim.codecs() {
                 if choice == Choice::Sample(aim.codecs()) || choice == Choice::Use(codec) {
-                    c.record(key, codec, PAGE, if codec == CodecId::WORD_MASK { word_mask } else { other });
+                    c.record(key, codec, PAGE_BYTES, if codec == CodecId::WORD_MASK { word_mask } else { other });
                 }
             }
             n[match choice {
@@ -286,7 +286,7 @@ mod tests {
         let mut used = |key, lens: [usize; 3]| {
             (0..40).fold(CodecId(0), |last, _| match c.choose(key, Aim::Dense) {
                 Choice::Sample(codecs) => {
-                    codecs.iter().zip(lens).for_each(|(&codec, len)| c.record(key, codec, PAGE, Some(len)));
+                    codecs.iter().zip(lens).for_each(|(&codec, len)| c.record(key, codec, PAGE_BYTES, Some(len)));
                     last
                 }
                 Choice::Use(codec) => codec,
@@ -304,7 +304,7 @@ mod tests {
         let mut c = CodecSelector::new();
         let Choice::Sample(codecs) = c.choose(1, Aim::Spill) else { panic!("the first is a sample") };
         assert_eq!(codecs, [CodecId::WORD_MASK, CodecId::ZSTD_FAST]);
-        codecs.iter().zip([2500, 2000]).for_each(|(&codec, len)| c.record(1, codec, PAGE, Some(len)));
+        codecs.iter().zip([2500, 2000]).for_each(|(&codec, len)| c.record(1, codec, PAGE_BYTES, Some(len)));
         assert_eq!(c.choose(1, Aim::Spill), Choice::Use(CodecId::ZSTD_FAST));
     }
 
@@ -349,9 +349,9 @@ mod tests {
         let mut c = CodecSelector::new();
         for key in 0..3 * SLOTS as u64 {
             assert_eq!(c.choose(key, Aim::Fast), Choice::Sample(Aim::Fast.codecs()));
-            c.record(key, CodecId::WORD_MASK, PAGE, Some(10));
+            c.record(key, CodecId::WORD_MASK, PAGE_BYTES, Some(10));
         }
-        c.record(u64::MAX, CodecId::LZ4, PAGE, None);
-        c.record(5, CodecId::ZSTD, PAGE, None);
+        c.record(u64::MAX, CodecId::LZ4, PAGE_BYTES, None);
+        c.record(5, CodecId::ZSTD, PAGE_BYTES, None);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     codec::{Codec, CodecEntry, CodecId, Corrupt},
-    Dictionaries, PAGE,
+    Dictionaries, PAGE_BYTES,
 };
 use std::sync::Arc;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
@@ -117,7 +117,7 @@ impl Writer {
     }
 
     fn context(&mut self, len: usize) -> &mut CCtx<'static> {
-        let context = if len <= PAGE { &mut self.page } else { &mut self.unit };
+        let context = if len <= PAGE_BYTES { &mut self.page } else { &mut self.unit };
         context.get_or_insert_with(|| writer(self.level))
     }
 }
@@ -178,7 +178,7 @@ impl Codec for Zstd {
     fn compress(&mut self, id: CodecId, src: &[u8], dst: &mut [u8], limit: usize) -> Option<usize> {
         let strong = id == CodecId::ZSTD_STRONG || STRONG_TRAINED.ids().contains(&id.0);
         let context = match id.dictionary() {
-            Some(number) if src.len() <= PAGE => {
+            Some(number) if src.len() <= PAGE_BYTES => {
                 let trained = if strong { &mut self.strong_trained } else { &mut self.trained };
                 trained.context(&self.dictionaries, number)?
             }
@@ -220,11 +220,11 @@ mod tests {
         let sizes = |z: &Zstd| [&z.plain.page, &z.plain.unit].map(|context| context.as_ref().map_or(0, |c| c.sizeof()));
         let src: Vec<u8> = (0..MAX_UNIT).map(|i| ((i * i) >> 7) as u8).collect();
         let mut dst = vec![0; MAX_UNIT];
-        for len in [PAGE, MAX_UNIT] {
+        for len in [PAGE_BYTES, MAX_UNIT] {
             zstd.compress(CodecId::ZSTD, &src[..len], &mut dst, MAX_UNIT);
         }
         let before = sizes(&zstd);
-        for (len, times) in [(PAGE, 500), (MAX_UNIT, 20), (8, 500), (PAGE, 500)] {
+        for (len, times) in [(PAGE_BYTES, 500), (MAX_UNIT, 20), (8, 500), (PAGE_BYTES, 500)] {
             for _ in 0..times {
                 zstd.compress(CodecId::ZSTD, &src[..len], &mut dst, MAX_UNIT);
                 assert_eq!(sizes(&zstd), before, "length {len}");

@@ -5,7 +5,8 @@
 use memfit_codec::{
     fill, find,
     generate::{samples, trained_worker, Rng, GENERATORS},
-    same_filled, CodecId, Corrupt, Dictionaries, Worker, CODECS, DICTIONARIES_MAX, MAX_UNIT, PAGE, TRAINING_PAGES,
+    same_filled, CodecId, Corrupt, Dictionaries, Worker, CODECS, DICTIONARIES_MAX, MAX_UNIT, PAGE_BYTES,
+    TRAINING_PAGES,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -57,14 +58,14 @@ fn every_codec_on_every_page() {
     let mut rng = Rng::new(11);
     for codec in CODECS {
         for generator in GENERATORS {
-            for len in [8, 64, 504, PAGE, PAGE + 8, 3 * PAGE, MAX_UNIT] {
+            for len in [8, 64, 504, PAGE_BYTES, PAGE_BYTES + 8, 3 * PAGE_BYTES, MAX_UNIT] {
                 let mut src = vec![0; len].into_boxed_slice();
                 (generator.fill)(&mut rng, &mut src);
                 round_trip(&mut worker, codec.id, &src);
             }
         }
-        let mut src = vec![0; PAGE];
-        assert!(round_trip(&mut worker, codec.id, &src).expect("zeros shrink").len() < PAGE / 7);
+        let mut src = vec![0; PAGE_BYTES];
+        assert!(round_trip(&mut worker, codec.id, &src).expect("zeros shrink").len() < PAGE_BYTES / 7);
         let random = GENERATORS.iter().find(|g| g.name == "random").expect("a kind of page");
         (random.fill)(&mut rng, &mut src);
         assert_eq!(round_trip(&mut worker, codec.id, &src), None, "random bytes do not shrink");
@@ -78,7 +79,7 @@ fn damaged_input() {
     for codec in CODECS {
         for generator in GENERATORS {
             for round in 0..60 {
-                let mut src = vec![0; if round % 3 == 0 { 8 + 8 * rng.below(40) as usize } else { PAGE }];
+                let mut src = vec![0; if round % 3 == 0 { 8 + 8 * rng.below(40) as usize } else { PAGE_BYTES }];
                 (generator.fill)(&mut rng, &mut src);
                 if let Some(packed) = round_trip(&mut worker, codec.id, &src) {
                     abuse(&mut worker, codec.id, &packed, src.len(), &mut rng);
@@ -93,7 +94,7 @@ fn damaged_input() {
 #[test]
 fn refused_arguments() {
     let mut worker = trained_worker();
-    let mut page = [0; PAGE];
+    let mut page = [0; PAGE_BYTES];
     for codec in CODECS {
         assert_eq!(worker.decompress(codec.id, &[], &mut page), Err(Corrupt));
         assert_eq!(worker.decompress(codec.id, &[0; 16], &mut page[..7]), Err(Corrupt));
@@ -113,18 +114,18 @@ fn each_dictionary_reads_what_it_wrote_and_no_other() {
     let dictionaries = Arc::new(Dictionaries::new());
     let (mut writer, mut reader) = (Worker::with(&dictionaries), Worker::with(&dictionaries));
     let kinds: Vec<_> = GENERATORS.iter().filter(|g| g.name != "random").collect();
-    let (mut rng, mut page, mut packed, mut out) = (Rng::new(9), [0; PAGE], [0; PAGE], [0; PAGE]);
+    let (mut rng, mut page, mut packed, mut out) = (Rng::new(9), [0; PAGE_BYTES], [0; PAGE_BYTES], [0; PAGE_BYTES]);
     (kinds[0].fill)(&mut rng, &mut page);
-    assert_eq!(writer.compress(CodecId::ZSTD_TRAINED, &page, &mut packed, PAGE), None, "there is none yet");
+    assert_eq!(writer.compress(CodecId::ZSTD_TRAINED, &page, &mut packed, PAGE_BYTES), None, "there is none yet");
     assert_eq!(reader.decompress(CodecId::ZSTD_TRAINED, &packed, &mut out), Err(Corrupt));
-    let mut kept: Vec<(CodecId, [u8; PAGE], Vec<u8>)> = Vec::new();
+    let mut kept: Vec<(CodecId, [u8; PAGE_BYTES], Vec<u8>)> = Vec::new();
     for number in 0..DICTIONARIES_MAX {
         assert_eq!(dictionaries.count(), number);
         assert!(dictionaries.train(&samples(number as u64, TRAINING_PAGES)));
         let id = CodecId::ZSTD_TRAINED.with(number);
         for kind in &kinds {
             (kind.fill)(&mut rng, &mut page);
-            let Some(len) = writer.compress(id, &page, &mut packed, PAGE) else { continue };
+            let Some(len) = writer.compress(id, &page, &mut packed, PAGE_BYTES) else { continue };
             kept.push((id, page, packed[..len].to_vec()));
         }
         // Also pages that were written with older dictionaries.
@@ -140,7 +141,7 @@ fn each_dictionary_reads_what_it_wrote_and_no_other() {
 #[test]
 fn nothing_in_common_gives_no_dictionary() {
     let dictionaries = Dictionaries::new();
-    for samples in [&[][..], &[0; PAGE], &[7; 100]] {
+    for samples in [&[][..], &[0; PAGE_BYTES], &[7; 100]] {
         assert!(!dictionaries.train(samples));
     }
     assert_eq!(dictionaries.count(), 0);
@@ -148,18 +149,21 @@ fn nothing_in_common_gives_no_dictionary() {
 
 #[test]
 fn a_dictionary_makes_pages_like_its_samples_smaller() {
-    let (mut packed, mut smaller) = ([0; PAGE], Vec::new());
+    let (mut packed, mut smaller) = ([0; PAGE_BYTES], Vec::new());
     for generator in GENERATORS {
-        let (mut rng, mut pages) = (Rng::new(3), vec![0; 2 * TRAINING_PAGES * PAGE]);
-        pages.chunks_mut(PAGE).for_each(|page| (generator.fill)(&mut rng, page));
-        let (learnt, others) = pages.split_at(TRAINING_PAGES * PAGE);
+        let (mut rng, mut pages) = (Rng::new(3), vec![0; 2 * TRAINING_PAGES * PAGE_BYTES]);
+        pages.chunks_mut(PAGE_BYTES).for_each(|page| (generator.fill)(&mut rng, page));
+        let (learnt, others) = pages.split_at(TRAINING_PAGES * PAGE_BYTES);
         let dictionaries = Arc::new(Dictionaries::new());
         if !dictionaries.train(learnt) {
             continue;
         }
         let mut worker = Worker::with(&dictionaries);
         let mut sum = |id| -> usize {
-            others.chunks(PAGE).map(|page| worker.compress(id, page, &mut packed, PAGE).unwrap_or(PAGE)).sum()
+            others
+                .chunks(PAGE_BYTES)
+                .map(|page| worker.compress(id, page, &mut packed, PAGE_BYTES).unwrap_or(PAGE_BYTES))
+                .sum()
         };
         let (plain, trained) = (sum(CodecId::ZSTD), sum(CodecId::ZSTD_TRAINED));
         // Not for every kind: small integers come out larger, which is why the selector still tries

@@ -4,7 +4,7 @@
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::generate::{Rng, GENERATORS};
-use memfit_codec::{entropy, CodecId, Worker, ENTROPY_BYTES, ENTROPY_MAX, PAGE};
+use memfit_codec::{entropy, CodecId, Worker, ENTROPY_BYTES, ENTROPY_MAX, PAGE_BYTES};
 
 /// Pages of each kind.
 const EACH: usize = 60;
@@ -36,7 +36,7 @@ fn correlation_by_hand() {
 #[test]
 fn s6_tells_the_entropy_of_the_page_and_the_ratio_of_lzo() {
     let (mut worker, mut rng) = (Worker::new(), Rng::new(8));
-    let (mut page, mut packed) = (vec![0; PAGE], vec![0; PAGE]);
+    let (mut page, mut packed) = (vec![0; PAGE_BYTES], vec![0; PAGE_BYTES]);
     let (mut half, mut quarter, mut ratio, mut usual) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for generator in GENERATORS {
         for _ in 0..EACH {
@@ -44,12 +44,12 @@ fn s6_tells_the_entropy_of_the_page_and_the_ratio_of_lzo() {
             let (estimate, whole) = (f64::from(entropy(&page)) / f64::from(ENTROPY_MAX), bits(&page));
             half.push((estimate, whole));
             quarter.push((bits(&page[..ENTROPY_BYTES / 2]), whole));
-            let len = worker.compress(CodecId::LZO, &page, &mut packed, PAGE).unwrap_or(PAGE);
-            ratio.push((estimate, len as f64 / PAGE as f64));
+            let len = worker.compress(CodecId::LZO, &page, &mut packed, PAGE_BYTES).unwrap_or(PAGE_BYTES);
+            ratio.push((estimate, len as f64 / PAGE_BYTES as f64));
             // Two kinds mislead it: all bytes equally often in sequence, and pages whose end
             // differs from their start.
             if !["bytes-0-255", "half-random"].contains(&generator.name) {
-                usual.push((estimate, len as f64 / PAGE as f64));
+                usual.push((estimate, len as f64 / PAGE_BYTES as f64));
             }
         }
     }
@@ -63,14 +63,14 @@ fn s6_tells_the_entropy_of_the_page_and_the_ratio_of_lzo() {
 /// What the estimate cannot see, so that nothing relies on it.
 #[test]
 fn s6_is_blind_to_order_and_to_the_rest_of_the_page() {
-    let (mut worker, mut rng, mut packed) = (Worker::new(), Rng::new(9), vec![0; PAGE]);
+    let (mut worker, mut rng, mut packed) = (Worker::new(), Rng::new(9), vec![0; PAGE_BYTES]);
     for (name, estimate, real) in [("bytes-0-255", 1.0, 0.07), ("half-random", 0.95, 0.54)] {
         let generator = GENERATORS.iter().find(|generator| generator.name == name).expect("a kind of page");
-        let mut page = vec![0; PAGE];
+        let mut page = vec![0; PAGE_BYTES];
         (generator.fill)(&mut rng, &mut page);
         let guess = f64::from(entropy(&page)) / f64::from(ENTROPY_MAX);
-        let len = worker.compress(CodecId::LZO, &page, &mut packed, PAGE).expect("it shrinks");
+        let len = worker.compress(CodecId::LZO, &page, &mut packed, PAGE_BYTES).expect("it shrinks");
         assert!((guess - estimate).abs() < 0.01, "{name}: {guess}");
-        assert!((len as f64 / PAGE as f64 - real).abs() < 0.04, "{name}: {len}");
+        assert!((len as f64 / PAGE_BYTES as f64 - real).abs() < 0.04, "{name}: {len}");
     }
 }

@@ -7,7 +7,7 @@
 #![cfg(not(miri))] // foreign code
 
 use memfit_codec::generate::{trained_worker, Rng, GENERATORS};
-use memfit_codec::{find, Worker, CODECS, PAGE};
+use memfit_codec::{find, Worker, CODECS, PAGE_BYTES};
 use std::fmt::Write;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/golden.txt");
@@ -27,12 +27,12 @@ fn fixed(len: usize) -> Vec<u8> {
 fn golden(worker: &mut Worker) -> String {
     let mut out = String::new();
     for codec in CODECS {
-        let mut packed = vec![0; PAGE];
-        let len = worker.compress(codec.id, &fixed(PAGE), &mut packed, PAGE).expect("shrinks");
+        let mut packed = vec![0; PAGE_BYTES];
+        let len = worker.compress(codec.id, &fixed(PAGE_BYTES), &mut packed, PAGE_BYTES).expect("shrinks");
         let _ = write!(out, "{} {len} {:08x}", codec.name, crc32fast::hash(&packed[..len]));
         // Dictionaries live as long as a run, so later runs need not read bytes written with one.
         if codec.untrained.is_none() {
-            let len = worker.compress(codec.id, &fixed(SMALL), &mut packed, PAGE).expect("fits");
+            let len = worker.compress(codec.id, &fixed(SMALL), &mut packed, PAGE_BYTES).expect("fits");
             out.push(' ');
             for byte in &packed[..len] {
                 let _ = write!(out, "{byte:02x}");

@@ -6,7 +6,7 @@ mod liblzo;
 
 use liblzo::LibLzo;
 use memfit_codec::generate::{Rng, GENERATORS};
-use memfit_codec::{CodecId, Worker, MAX_UNIT, PAGE};
+use memfit_codec::{CodecId, Worker, MAX_UNIT, PAGE_BYTES};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -54,7 +54,7 @@ fn both_directions_against_the_c_library() {
     let (mut worker, mut rng) = (Worker::new(), Rng::new(21));
     let (mut ours, mut theirs) = (0, 0);
     for generator in GENERATORS {
-        for len in [8, 24, 200, 504, PAGE, PAGE, PAGE, 3 * PAGE + 8, MAX_UNIT] {
+        for len in [8, 24, 200, 504, PAGE_BYTES, PAGE_BYTES, PAGE_BYTES, 3 * PAGE_BYTES + 8, MAX_UNIT] {
             let (mut unit, mut out, mut packed) = (vec![0; len], vec![0; len], vec![0; len]);
             (generator.fill)(&mut rng, &mut unit);
             let their = library.compress(&unit).to_vec();
@@ -66,7 +66,7 @@ fn both_directions_against_the_c_library() {
                 assert!(library.decompress(&packed[..our], &mut out), "{} {len}", generator.name);
                 assert!(out == unit, "{} {len}", generator.name);
             }
-            if len == PAGE {
+            if len == PAGE_BYTES {
                 (ours, theirs) = (ours + our.unwrap_or(len), theirs + their.len().min(len));
             }
         }

@@ -3,13 +3,13 @@
 
 mod region;
 
-use crate::ids::Extent;
+use crate::ids::{Extent, PAGE_BYTES};
 use alloc::vec::Vec;
 use core::ops::Range;
 use region::BlockRegion;
 
 /// Bytes of a block.
-pub const BLOCK_BYTES: u32 = 4096;
+pub const BLOCK_BYTES: u32 = PAGE_BYTES as u32;
 /// Bytes of the unit of an [`Extent`] in a block: objects start at multiples of it.
 pub const BLOCK_UNIT_BYTES: u32 = 8;
 const UNITS: u32 = BLOCK_BYTES / BLOCK_UNIT_BYTES;

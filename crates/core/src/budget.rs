@@ -94,7 +94,7 @@ impl Sizes {
             commit_pressure: budget / 100 * (100 - COMMIT_PERCENT),
             floor: percent(scheme.sizing.resident_floor_percent),
             dense_floor: percent(scheme.sizing.dense_floor_percent),
-            staging: percent(scheme.reclaim.staging_percent).max(64 * 4096),
+            staging: percent(scheme.reclaim.staging_percent).max(64 * PAGE_BYTES),
         }
     }
 }

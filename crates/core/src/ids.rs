@@ -1,7 +1,7 @@
 //! Newtypes of page, process, slot and object numbers. None of them is an address or a pointer.
 
-/// Bytes in a page.
-pub const PAGE_BYTES: u64 = 4096;
+/// Bytes in a page, to count with addresses.
+pub const PAGE_BYTES: u64 = memfit_wire::PAGE_BYTES as u64;
 /// Pages in a run, the unit of victim selection (64 KiB, aligned).
 pub const RUN_PAGES: u64 = 16;
 /// "No index": the end of a list.
@@ -12,7 +12,7 @@ pub(crate) const NIL: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcId(pub u32);
 
-/// Virtual page number: address / 4096.
+/// Virtual page number: address / [`PAGE_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Page(pub u64);
 
@@ -46,7 +46,7 @@ pub struct PageRange {
 
 impl PageRange {
     /// All pages of an address space.
-    pub const ALL: PageRange = PageRange { first: Page(0), pages: u64::MAX >> 12 };
+    pub const ALL: PageRange = PageRange { first: Page(0), pages: u64::MAX / PAGE_BYTES };
 
     /// From byte addresses, `end` exclusive; both page aligned.
     pub fn from_addresses(start: u64, end: u64) -> PageRange {
@@ -67,7 +67,7 @@ pub struct AreaId(pub u32);
 pub struct StagingSlot {
     /// The area.
     pub area: AreaId,
-    /// Index in the area; byte offset is `index * 4096`.
+    /// Index in the area; byte offset is `index *` [`PAGE_BYTES`].
     pub index: u32,
 }
 

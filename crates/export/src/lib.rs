@@ -18,7 +18,8 @@ pub use group::{Parquet, GROUP_ROWS};
 pub use row::Value;
 
 use memfit_core::trace::{Damaged, Decoder, Item, Note};
-use memfit_trace::{Block, ReadError, Reader, Reason, PAGE_BYTES};
+use memfit_core::PAGE_BYTES;
+use memfit_trace::{Block, ReadError, Reader, Reason};
 use row::Row;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -100,7 +101,7 @@ pub fn export<R: Read, W: Write + Send>(
     format: Format,
     out: W,
 ) -> Result<Exported, ExportError> {
-    if reader.head().page_bytes != PAGE_BYTES {
+    if u64::from(reader.head().page_bytes) != PAGE_BYTES {
         return Err(ExportError::PageBytes(reader.head().page_bytes));
     }
     let (what, columns) = match of {

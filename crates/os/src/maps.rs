@@ -1,5 +1,6 @@
 //! Mappings of another process, and which of their pages are present.
 
+use memfit_wire::PAGE_BYTES;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -305,17 +306,18 @@ fn guards() -> Guards {
         // SAFETY: a new mapping, which nothing else uses, and which is unmapped again.
         unsafe {
             let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-            let page = libc::mmap(std::ptr::null_mut(), PAGE as usize, prot, flags, -1, 0);
+            let page = libc::mmap(std::ptr::null_mut(), PAGE_BYTES, prot, flags, -1, 0);
             if page == libc::MAP_FAILED {
                 return Guards::Absent;
             }
-            let installed = libc::madvise(page, PAGE as usize, GUARD_INSTALL) == 0;
+            let installed = libc::madvise(page, PAGE_BYTES, GUARD_INSTALL) == 0;
             let wanted = Wanted { any: PAGE_IS_GUARD, none: 0, say: 0, pages: 1 };
             let mut reported = false;
             if let Ok(pagemap) = Pagemap::open(std::process::id() as i32) {
-                let _ = pagemap.scan(page as u64, page as u64 + PAGE, wanted, |_, _, _| reported = true);
+                let _ =
+                    pagemap.scan(page as u64, (page as usize + PAGE_BYTES) as u64, wanted, |_, _, _| reported = true);
             }
-            libc::munmap(page, PAGE as usize);
+            libc::munmap(page, PAGE_BYTES);
             match (installed, reported) {
                 (false, _) => Guards::Absent,
                 (true, false) => Guards::AsSwapped,
@@ -337,8 +339,6 @@ struct Wanted {
     /// Largest number of pages; 0: all.
     pages: u64,
 }
-
-const PAGE: u64 = 4096;
 
 /// /proc/PID/pagemap, kept open.
 #[derive(Debug)]
@@ -425,7 +425,8 @@ impl Pagemap {
     /// Whether the page at an address is present.
     pub fn is_present(&self, address: u64) -> io::Result<bool> {
         let mut seen = false;
-        self.present(address & !4095, (address & !4095) + 4096, |_, _, _| seen = true)?;
+        let page = address & !(PAGE_BYTES as u64 - 1);
+        self.present(page, page + PAGE_BYTES as u64, |_, _, _| seen = true)?;
         Ok(seen)
     }
 }

@@ -1,5 +1,6 @@
 //! Memory that the pager owns: frames of the pool, segments shared with stubs, futex words.
 
+use memfit_wire::PAGE_BYTES;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
@@ -248,16 +249,16 @@ impl Segment {
     /// # Safety
     /// According to the core the slot holds a page that stays there.
     pub unsafe fn page(&self, at: usize) -> &[u8] {
-        assert!(at + 4096 <= self.bytes, "slot outside the segment");
+        assert!(at + PAGE_BYTES <= self.bytes, "slot outside the segment");
         // SAFETY: inside the mapping.
-        unsafe { std::slice::from_raw_parts(self.base.add(at), 4096) }
+        unsafe { std::slice::from_raw_parts(self.base.add(at), PAGE_BYTES) }
     }
 
     /// Frees the memory of one page; the page then reads as zeros.
     pub fn punch(&self, at: usize) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: acts on our own file.
-        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at as libc::off_t, 4096) };
+        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at as libc::off_t, PAGE_BYTES as libc::off_t) };
     }
 }
 

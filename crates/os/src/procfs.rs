@@ -1,5 +1,6 @@
 //! Single values of one process from /proc. Files that are read often stay open.
 
+use memfit_wire::PAGE_BYTES;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -51,7 +52,7 @@ impl RssReader {
         let mut buffer = [0u8; 128];
         let got = self.statm.read_at(&mut buffer, 0)?;
         let text = std::str::from_utf8(&buffer[..got]).unwrap_or("");
-        let mut pages = text.split(' ').map(|n| n.parse::<u64>().unwrap_or(0) * 4096);
+        let mut pages = text.split(' ').map(|n| n.parse::<u64>().unwrap_or(0) * PAGE_BYTES as u64);
         let (mapped, resident, shared) = (pages.next(), pages.next(), pages.next());
         let (Some(mapped), Some(resident), Some(shared)) = (mapped, resident, shared) else {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));

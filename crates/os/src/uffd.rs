@@ -5,6 +5,7 @@
 
 use crate::maps;
 use crate::probe::feature;
+use memfit_wire::PAGE_BYTES;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -20,7 +21,6 @@ const UFFDIO_CONTINUE: libc::c_ulong = 0xc020_aa07;
 const DONTWAKE: u64 = 1;
 const MODE_MISSING: u64 = 1;
 const MODE_PROTECT: u64 = 2;
-const PAGE: u64 = 4096;
 
 pub use feature::EVENT_FORK;
 /// The features that `memfit run` needs.
@@ -201,7 +201,7 @@ impl Uffd {
         if result == 0 {
             return Fill::Done;
         }
-        let done = (arg[4] as i64).max(0) as u64 / PAGE;
+        let done = (arg[4] as i64).max(0) as u64 / PAGE_BYTES as u64;
         match io::Error::last_os_error().raw_os_error().unwrap_or(0) {
             libc::EEXIST => Fill::Exists(done),
             // After partial progress the kernel returns EAGAIN whatever stopped it.
@@ -214,7 +214,7 @@ impl Uffd {
 
     /// Removes the write protection of a page, and wakes threads that wait to write to it.
     pub fn unprotect(&self, page: u64) -> Fill {
-        let mut arg = [page, PAGE, 0];
+        let mut arg = [page, PAGE_BYTES as u64, 0];
         // SAFETY: uffdio_writeprotect is three u64.
         if unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_WRITEPROTECT, arg.as_mut_ptr()) } == 0 {
             return Fill::Done;
@@ -229,7 +229,7 @@ impl Uffd {
     /// Asks about a page without changing anything: UFFDIO_CONTINUE maps a page of the page cache,
     /// and private anonymous memory has none. (UFFDIO_COPY would fill the page if it were missing.)
     fn probe(&self, at: u64) -> Probe {
-        let mut arg = [at, PAGE, 0, 0];
+        let mut arg = [at, PAGE_BYTES as u64, 0, 0];
         // SAFETY: uffdio_continue is four u64.
         if unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_CONTINUE, arg.as_mut_ptr()) } == 0 {
             return Probe::Registered;

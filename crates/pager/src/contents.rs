@@ -9,7 +9,7 @@ use crate::proc::{slot_offset, Proc};
 use crate::record::Notes;
 use crate::state::{Shared, State};
 use crate::swap::Aligned;
-use memfit_codec::{entropy, same_filled, Aim, CodecEntry, CodecId, Dictionaries, Worker, CODEC_IDS, PAGE};
+use memfit_codec::{entropy, same_filled, Aim, CodecEntry, CodecId, Dictionaries, Worker, CODEC_IDS, PAGE_BYTES};
 use memfit_core::sample::{Sampled, REGION_PAGES};
 use memfit_core::trace::{Contents as Held, Note, Whose, CODECS_MAX, LEN_MAX};
 use memfit_core::{Core, Page};
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const _: () = assert!(CODEC_IDS <= CODECS_MAX && LEN_MAX as usize == PAGE);
+const _: () = assert!(CODEC_IDS <= CODECS_MAX && LEN_MAX as usize == PAGE_BYTES);
 
 /// Most CPU time for the contents of sampled pages, thousandths of one CPU.
 const PERMILLE: i64 = 20;
@@ -81,7 +81,7 @@ impl Contents {
             let codec = codec.newest(self.dictionaries.count());
             // Plain zstd stands for the trained codec while there is no dictionary.
             if lens[usize::from(codec.0)] == 0 {
-                let len = worker.compress(codec, page, scratch, PAGE);
+                let len = worker.compress(codec, page, scratch, PAGE_BYTES);
                 lens[usize::from(codec.0)] = len.map_or(LEN_MAX, |len| len as u16);
             }
         }
@@ -121,8 +121,8 @@ impl ContentScanner {
         Some(ContentScanner {
             shared: Arc::clone(shared),
             worker: Worker::with(&shared.dictionaries),
-            page: Aligned::new(PAGE),
-            scratch: vec![0; PAGE * 2].into(),
+            page: Aligned::new(PAGE_BYTES),
+            scratch: vec![0; PAGE_BYTES * 2].into(),
             due: VecDeque::new(),
             round: Vec::new(),
             known: HashMap::new(),

@@ -202,27 +202,26 @@ pub fn carried(changes: &[Change], before: &[bool], since: usize, range: Range) 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PAGE: u64 = 4096;
+    use memfit_core::PAGE_BYTES;
 
     fn ranges(parts: &[Range]) -> Ranges {
-        parts.iter().map(|&(s, e)| (s * PAGE, e * PAGE)).collect()
+        parts.iter().map(|&(s, e)| (s * PAGE_BYTES, e * PAGE_BYTES)).collect()
     }
 
     fn unmapped(start: u64, end: u64) -> Change {
-        Change::Unmapped(start * PAGE, end * PAGE)
+        Change::Unmapped(start * PAGE_BYTES, end * PAGE_BYTES)
     }
 
     fn moved(from: u64, to: u64, len: u64) -> Change {
-        Change::Moved(from * PAGE, to * PAGE, len * PAGE)
+        Change::Moved(from * PAGE_BYTES, to * PAGE_BYTES, len * PAGE_BYTES)
     }
 
     /// All pages of `had` are evicted; `there` has the pages that the child has.
     fn decided(changes: &[Change], had: &[Range], child: &[Range], there: &[u64]) -> Result<Vec<bool>, u64> {
         let had = ranges(had);
-        let outside = |s, e| had.within(s, e).flat_map(|(s, e)| (s..e).step_by(PAGE as usize)).collect();
-        let touched = |at: u64, _| there.contains(&(at / PAGE));
-        made_before(changes, &had, &ranges(child), outside, touched).map_err(|at| at / PAGE)
+        let outside = |s, e| had.within(s, e).flat_map(|(s, e)| (s..e).step_by(PAGE_BYTES as usize)).collect();
+        let touched = |at: u64, _| there.contains(&(at / PAGE_BYTES));
+        made_before(changes, &had, &ranges(child), outside, touched).map_err(|at| at / PAGE_BYTES)
     }
 
     #[test]
@@ -258,13 +257,14 @@ mod tests {
     fn a_page_that_is_there_refutes_that_it_is_outside() {
         let had = [(10, 20), (30, 40)];
         let circle = [moved(10, 90, 10), moved(30, 10, 10), moved(90, 30, 10)];
-        let outside = |s: u64, e: u64| if (s..e).contains(&(15 * PAGE)) { vec![15 * PAGE] } else { Vec::new() };
+        let outside =
+            |s: u64, e: u64| if (s..e).contains(&(15 * PAGE_BYTES)) { vec![15 * PAGE_BYTES] } else { Vec::new() };
         let child = ranges(&had);
-        let there = |page: u64| move |at: u64, _| at == page * PAGE;
+        let there = |page: u64| move |at: u64, _| at == page * PAGE_BYTES;
         assert_eq!(made_before(&circle, &ranges(&had), &child, outside, there(15)), Ok(vec![true; 3]));
         assert_eq!(made_before(&circle, &ranges(&had), &child, outside, there(35)), Ok(vec![false; 3]));
-        let both = |at, _| at == 15 * PAGE || at == 35 * PAGE;
-        assert_eq!(made_before(&circle, &ranges(&had), &child, outside, both), Err(10 * PAGE));
+        let both = |at, _| at == 15 * PAGE_BYTES || at == 35 * PAGE_BYTES;
+        assert_eq!(made_before(&circle, &ranges(&had), &child, outside, both), Err(10 * PAGE_BYTES));
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
     fn a_range_is_carried_along() {
         let changes = [moved(10, 50, 10), unmapped(52, 54), moved(50, 80, 2)];
         let at = |before: [bool; 3], since, range: Range| {
-            carried(&changes, &before, since, (range.0 * PAGE, range.1 * PAGE))
+            carried(&changes, &before, since, (range.0 * PAGE_BYTES, range.1 * PAGE_BYTES))
         };
         assert_eq!(at([true; 3], 0, (10, 20)), Some(ranges(&[(54, 60), (80, 82)])));
         assert_eq!(at([true; 3], 1, (50, 51)), Some(ranges(&[(80, 81)])));

@@ -12,6 +12,7 @@
 
 use crate::regions::Region;
 use crate::schema::SOURCES;
+use memfit_core::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// Most samples that are kept.
@@ -24,7 +25,6 @@ pub const PROCESSES_MAX: usize = 16;
 const LISTED: usize = 32;
 /// Nanoseconds between two samples at first.
 const INTERVAL_NS: u64 = 20_000_000;
-const PAGE: u64 = 4096;
 
 /// Where memory was at a moment; bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,13 +195,13 @@ impl Timeline {
 
     /// A look. `others`: bytes of processes that are not told apart.
     pub fn look<'a>(&mut self, bytes: Bytes, processes: impl Iterator<Item = Seen<'a>>, mut others: u64) {
-        let mut all: Vec<Seen<'a>> = processes.filter(|(_, _, bytes)| *bytes >= PAGE).collect();
+        let mut all: Vec<Seen<'a>> = processes.filter(|(_, _, bytes)| *bytes >= PAGE_BYTES).collect();
         all.sort_unstable_by_key(|(pid, _, bytes)| (std::cmp::Reverse(*bytes), *pid));
         for &(pid, comm, bytes) in all.iter().take(PROCESSES_MAX) {
             self.rank(pid, comm, bytes);
         }
         others += all.iter().skip(LISTED).map(|(_, _, bytes)| bytes).sum::<u64>();
-        let pages = |bytes: u64| u32::try_from(bytes / PAGE).unwrap_or(u32::MAX);
+        let pages = |bytes: u64| u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX);
         let listed = all.iter().take(LISTED).map(|&(pid, _, bytes)| (pid, pages(bytes))).collect();
         let look = Look { bytes: bytes.scaled_to_total(), processes: listed, others };
         self.highest = Some(match self.highest.take() {
@@ -261,12 +261,12 @@ impl Timeline {
         let of = |known: &Largest| ProcessCourse {
             pid: known.pid,
             comm: known.comm.clone(),
-            bytes: self.samples.iter().map(|kept| u64::from(pages(kept, known.pid)) * PAGE).collect(),
+            bytes: self.samples.iter().map(|kept| u64::from(pages(kept, known.pid)) * PAGE_BYTES).collect(),
         };
         let told = |pid: i32| self.largest.iter().any(|known| known.pid == pid);
         let rest = |kept: &Kept| {
             let listed = kept.look.processes.iter().filter(|(pid, _)| !told(*pid));
-            kept.look.others + listed.map(|(_, pages)| u64::from(*pages) * PAGE).sum::<u64>()
+            kept.look.others + listed.map(|(_, pages)| u64::from(*pages) * PAGE_BYTES).sum::<u64>()
         };
         let sample = |kept: &Kept| Sample { at_ns: kept.at_ns, bytes: kept.look.bytes, counts: kept.counts };
         Course {

@@ -1,6 +1,6 @@
 //! Samples of the pages that zstd compresses, and when a dictionary is trained with them.
 
-use memfit_codec::{Dictionaries, DICTIONARIES_MAX, PAGE, TRAINING_PAGES};
+use memfit_codec::{Dictionaries, DICTIONARIES_MAX, PAGE_BYTES, TRAINING_PAGES};
 
 /// For each dictionary: how many pages are compressed before its first sample, and between two. The
 /// first is early, to be of use soon. The others span the first 16 MiB and the first 256 MiB, for
@@ -37,9 +37,9 @@ impl Trainer {
         if self.seen < plan.from || (self.seen - plan.from) % plan.every != 0 {
             return;
         }
-        self.samples.reserve_exact((TRAINING_PAGES * PAGE).saturating_sub(self.samples.len()));
+        self.samples.reserve_exact((TRAINING_PAGES * PAGE_BYTES).saturating_sub(self.samples.len()));
         self.samples.extend_from_slice(page);
-        if self.samples.len() == TRAINING_PAGES * PAGE {
+        if self.samples.len() == TRAINING_PAGES * PAGE_BYTES {
             // If these samples give no dictionary, later ones would not either.
             self.enabled = dictionaries.train(&self.samples);
             self.samples = Vec::new();
@@ -57,7 +57,7 @@ mod tests {
         let (dictionaries, mut trainer) = (Dictionaries::new(), Trainer::new(1 << 30));
         let pages = samples(1, 256);
         let mut made = Vec::new();
-        for (seen, page) in pages.chunks(PAGE).cycle().take(80_000).enumerate() {
+        for (seen, page) in pages.chunks(PAGE_BYTES).cycle().take(80_000).enumerate() {
             trainer.saw(page, &dictionaries);
             if dictionaries.count() > made.len() {
                 made.push(seen as u64 + 1);
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_small_budget_has_none() {
         let (dictionaries, mut trainer) = (Dictionaries::new(), Trainer::new(32 << 20));
-        samples(1, 1000).chunks(PAGE).for_each(|page| trainer.saw(page, &dictionaries));
+        samples(1, 1000).chunks(PAGE_BYTES).for_each(|page| trainer.saw(page, &dictionaries));
         assert_eq!(dictionaries.count(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use crate::chart::{Chart, Kind};
 use crate::statement::Numbers;
 use memfit_codec::generate::{Rng, GENERATORS};
-use memfit_codec::{same_filled, CodecId, Worker, PAGE};
+use memfit_codec::{same_filled, CodecId, Worker, PAGE_BYTES};
 use memfit_report::Unit;
 
 /// Most pages of files that are measured.
@@ -30,13 +30,13 @@ struct Seen {
 }
 
 fn look(page: &[u8], worker: &mut Worker) -> Seen {
-    let mut out = [0; PAGE * 2];
-    let len = worker.compress(CodecId::LZO, page, &mut out, PAGE).unwrap_or(PAGE);
+    let mut out = [0; PAGE_BYTES * 2];
+    let len = worker.compress(CodecId::LZO, page, &mut out, PAGE_BYTES).unwrap_or(PAGE_BYTES);
     Seen {
         quarter: entropy(&page[..256]),
         half: entropy(&page[..512]),
         whole: entropy(page),
-        ratio: len as f64 / PAGE as f64,
+        ratio: len as f64 / PAGE_BYTES as f64,
     }
 }
 
@@ -71,7 +71,7 @@ pub fn derive(n: &mut Numbers, seed: u64, each: usize) {
     let mut worker = Worker::new();
     for (number, generator) in GENERATORS.iter().enumerate() {
         let mut rng = Rng::new(seed ^ ((number as u64) << 32));
-        let mut page = [0; PAGE];
+        let mut page = [0; PAGE_BYTES];
         let mut sums = [0.0; 3];
         for _ in 0..each {
             (generator.fill)(&mut rng, &mut page);
@@ -96,7 +96,8 @@ pub fn of_files(files: &[(String, Vec<u8>)], n: &mut Numbers) -> Vec<Chart> {
         return Vec::new();
     }
     let mut worker = Worker::new();
-    let pages = files.iter().flat_map(|(_, bytes)| bytes.chunks_exact(PAGE)).filter(|page| same_filled(page).is_none());
+    let pages =
+        files.iter().flat_map(|(_, bytes)| bytes.chunks_exact(PAGE_BYTES)).filter(|page| same_filled(page).is_none());
     let seen: Vec<Seen> = pages.take(FILE_PAGES_MAX).map(|page| look(page, &mut worker)).collect();
     correlations(n, "files", &seen);
     let mut rows = Vec::new();

@@ -2,7 +2,9 @@
 
 use crate::hash::NumberMap;
 use memfit_codec::generate::{Rng, GENERATORS};
-use memfit_codec::{entropy, same_filled, CodecId, Worker, CODECS, CODEC_IDS, DICTIONARIES_MAX, ENTROPY_MAX, PAGE};
+use memfit_codec::{
+    entropy, same_filled, CodecId, Worker, CODECS, CODEC_IDS, DICTIONARIES_MAX, ENTROPY_MAX, PAGE_BYTES,
+};
 use memfit_core::trace::Contents as Held;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -29,7 +31,7 @@ pub struct Content {
     pub word: Option<u64>,
     /// Entropy of its first bytes by [`memfit_codec::entropy`]; `None` if it was not estimated.
     pub entropy: Option<u32>,
-    /// Compressed size for each codec number, bytes. [`PAGE`] or more: incompressible; 0: not
+    /// Compressed size for each codec number, bytes. [`PAGE_BYTES`] or more: incompressible; 0: not
     /// known.
     lens: [u16; CODEC_IDS + 1],
 }
@@ -38,7 +40,7 @@ impl Content {
     /// A content of which only the result of one codec is known; `len` `None`: incompressible.
     pub fn coded(codec: CodecId, len: Option<u16>, entropy: Option<u32>) -> Content {
         let mut lens = [0; CODEC_IDS + 1];
-        lens[usize::from(codec.0)] = len.unwrap_or(PAGE as u16);
+        lens[usize::from(codec.0)] = len.unwrap_or(PAGE_BYTES as u16);
         Content { word: None, entropy, lens }
     }
 
@@ -56,17 +58,17 @@ impl Content {
 
     /// A page that no codec compresses.
     pub fn noise() -> Content {
-        Content { word: None, entropy: None, lens: [PAGE as u16; CODEC_IDS + 1] }
+        Content { word: None, entropy: None, lens: [PAGE_BYTES as u16; CODEC_IDS + 1] }
     }
 
     /// Compresses a page with every codec.
     pub fn of(page: &[u8], worker: &mut Worker) -> Content {
         let mut lens = [0; CODEC_IDS + 1];
-        let mut out = [0; PAGE * 2];
+        let mut out = [0; PAGE_BYTES * 2];
         for codec in CODECS {
             let id = codec.id.newest(0);
-            let len = worker.compress(id, page, &mut out, PAGE);
-            lens[usize::from(codec.id.0)] = len.map_or(PAGE as u16, |len| len as u16);
+            let len = worker.compress(id, page, &mut out, PAGE_BYTES);
+            lens[usize::from(codec.id.0)] = len.map_or(PAGE_BYTES as u16, |len| len as u16);
         }
         Content { word: same_filled(page), entropy: Some(entropy(page)), lens }
     }
@@ -89,16 +91,16 @@ impl Content {
     /// not tried, the smallest size of the others.
     pub fn len(&self, codec: CodecId) -> Option<u16> {
         let known = match self.tried(codec) {
-            0 => self.lens.iter().copied().filter(|&len| len > 0).min().unwrap_or(PAGE as u16),
+            0 => self.lens.iter().copied().filter(|&len| len > 0).min().unwrap_or(PAGE_BYTES as u16),
             len => len,
         };
-        (usize::from(known) < PAGE).then_some(known)
+        (usize::from(known) < PAGE_BYTES).then_some(known)
     }
 
     /// Estimate of entropy; if there is none, derived from the smallest compressed size.
     pub fn estimate(&self) -> u32 {
-        let smallest = self.lens.iter().copied().filter(|&len| len > 0).min().unwrap_or(PAGE as u16);
-        self.entropy.unwrap_or_else(|| u32::from(smallest) * ENTROPY_MAX / PAGE as u32)
+        let smallest = self.lens.iter().copied().filter(|&len| len > 0).min().unwrap_or(PAGE_BYTES as u16);
+        self.entropy.unwrap_or_else(|| u32::from(smallest) * ENTROPY_MAX / PAGE_BYTES as u32)
     }
 
     /// Whether this codec was tried.
@@ -202,7 +204,7 @@ fn samples(kind: u16) -> &'static [Content] {
     let kind = usize::from(kind);
     MADE[kind].get_or_init(|| {
         let (mut worker, mut rng) = (Worker::new(), Rng::new(SEED + kind as u64));
-        let mut page = [0; PAGE];
+        let mut page = [0; PAGE_BYTES];
         let sample = |_| {
             (GENERATORS[kind].fill)(&mut rng, &mut page);
             Content::of(&page, &mut worker)
@@ -227,9 +229,9 @@ mod tests {
         let ratio = |contents: &mut Contents, kind, codec| {
             let lens = (0..1000).map(|which| {
                 let id = contents.sample(kind, which);
-                usize::from(contents.get(id).len(codec).unwrap_or(PAGE as u16))
+                usize::from(contents.get(id).len(codec).unwrap_or(PAGE_BYTES as u16))
             });
-            lens.sum::<usize>() as f64 / 1000.0 / PAGE as f64
+            lens.sum::<usize>() as f64 / 1000.0 / PAGE_BYTES as f64
         };
         // LZO1X-1 makes 0.58 and 1.00 of such pages, measured with the reference library.
         assert!((ratio(&mut contents, half, CodecId::LZO) - 0.58).abs() < 0.03);

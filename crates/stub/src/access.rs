@@ -338,8 +338,8 @@ impl Opened {
             unsafe { syscall!(sys::SCHED_YIELD) };
         }
         // A bare system call may have unmapped a part of it.
-        let mut pages = (self.start..self.start + self.bytes).step_by(sys::PAGE);
-        pages.all(|page| close(page, sys::PAGE) || ask(self.maps, page).is_none_or(|now| now.start > page))
+        let mut pages = (self.start..self.start + self.bytes).step_by(sys::PAGE_BYTES);
+        pages.all(|page| close(page, sys::PAGE_BYTES) || ask(self.maps, page).is_none_or(|now| now.start > page))
     }
 }
 
@@ -358,7 +358,7 @@ fn unshare_now(address: usize, present: u64) {
     const PAGES: usize = 64;
     let (mut bytes, mut from, mut count) = ([0u8; PAGES], [[0usize; 2]; PAGES], 0);
     for page in (0..PAGES).filter(|page| present >> page & 1 == 1) {
-        from[count] = [address + page * sys::PAGE, 1];
+        from[count] = [address + page * sys::PAGE_BYTES, 1];
         count += 1;
     }
     let to = [bytes.as_mut_ptr() as usize, count];

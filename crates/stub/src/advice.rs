@@ -11,7 +11,7 @@
 
 use crate::exec::returned;
 use crate::reservation::up_to_unused;
-use crate::sys::{self, syscall, Iovec, PAGE};
+use crate::sys::{self, syscall, Iovec, PAGE_BYTES};
 use crate::{fills, fork};
 
 const DONTNEED: i32 = 4;
@@ -55,17 +55,17 @@ unsafe fn tell_guards(start: usize, bytes: usize, result: isize) {
             return;
         }
         // The kernel stops at the first mapping that cannot have guards, and skips holes.
-        let mut page = start & !(PAGE - 1);
+        let mut page = start & !(PAGE_BYTES - 1);
         while page < start.saturating_add(bytes) {
-            match syscall!(sys::MADVISE, page, PAGE, GUARD_INSTALL) {
+            match syscall!(sys::MADVISE, page, PAGE_BYTES, GUARD_INSTALL) {
                 0 => {
-                    syscall!(sys::MADVISE, page, PAGE, DONTNEED);
-                    syscall!(sys::MADVISE, page, PAGE, GUARD_INSTALL);
+                    syscall!(sys::MADVISE, page, PAGE_BYTES, DONTNEED);
+                    syscall!(sys::MADVISE, page, PAGE_BYTES, GUARD_INSTALL);
                 }
                 error if error == -ENOMEM => {}
                 _ => return,
             }
-            page += PAGE;
+            page += PAGE_BYTES;
         }
     }
 }

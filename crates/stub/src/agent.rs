@@ -7,7 +7,7 @@
 //! paged process depends on the stub thread and makes it at once.
 
 use crate::socket::{ask, connect, is_known, receive, remove_place, send};
-use crate::sys::{self, syscall, PAGE};
+use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::take::Taker;
 use crate::{confine, fork, greeting, lock, map, seccomp};
 use core::arch::global_asm;
@@ -20,7 +20,7 @@ use memfit_wire::{
 };
 
 /// Stack without guard page: the deepest path needs under 2 KiB. The last page: thread pointer.
-const STACK_BYTES: usize = 4 * PAGE;
+const STACK_BYTES: usize = 4 * PAGE_BYTES;
 /// Address of the beacon page that fork children inherit; 0 before the process is attached.
 static BEACON: AtomicUsize = AtomicUsize::new(0);
 /// Where the stub's mappings are, or were in the fork parent.
@@ -108,7 +108,7 @@ pub struct Start {
 impl Start {
     /// For the stack that is already mapped.
     pub fn here() -> Start {
-        let thread_pointer = STACK.load(Relaxed) + STACK_BYTES - PAGE;
+        let thread_pointer = STACK.load(Relaxed) + STACK_BYTES - PAGE_BYTES;
         Start { entry: memfit_stub_entry as *const () as usize, stack_pointer: thread_pointer - 64, thread_pointer }
     }
 }
@@ -355,7 +355,7 @@ extern "C" fn main(forked: usize) -> ! {
     let (beacon, mut present) = (BEACON.load(Relaxed), 0u8);
     if beacon != 0 {
         // SAFETY: asks about a page of ours.
-        unsafe { syscall!(sys::MINCORE, beacon, PAGE, &raw mut present) };
+        unsafe { syscall!(sys::MINCORE, beacon, PAGE_BYTES, &raw mut present) };
     }
     let again = forked != 0 && present & 1 != 0;
     // SAFETY: all-zero is a valid FromStub.
@@ -374,7 +374,7 @@ extern "C" fn main(forked: usize) -> ! {
         // SAFETY: a page of ours. The fault shows the pager which process has this memory.
         unsafe {
             if again {
-                syscall!(sys::MADVISE, beacon, PAGE, 4);
+                syscall!(sys::MADVISE, beacon, PAGE_BYTES, 4);
             }
             core::ptr::read_volatile(beacon as *const u8);
         }
@@ -526,21 +526,21 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     }
     // SAFETY: our own mapping; MADV_DONTFORK.
     unsafe { syscall!(sys::MADVISE, segment, bytes, 10) };
-    let window_bytes = WINDOWS.len() * WINDOW_PAGES * PAGE;
+    let window_bytes = WINDOWS.len() * WINDOW_PAGES * PAGE_BYTES;
     let window = sys::map_private(&WINDOW, window_bytes).ok_or(12u32)?;
     // SAFETY: our own mapping. MADV_NOHUGEPAGE = 15: a huge page must never be in the window.
     unsafe { syscall!(sys::MADVISE, window, window_bytes, 15) };
     // The other windows get their access when they are needed: a filter may forbid memory that is
     // writable and executable.
-    let others = window + WINDOW_PAGES * PAGE;
+    let others = window + WINDOW_PAGES * PAGE_BYTES;
     // SAFETY: our own mapping. PROT_NONE.
-    unsafe { syscall!(sys::MPROTECT, others, window_bytes - WINDOW_PAGES * PAGE, 0) };
+    unsafe { syscall!(sys::MPROTECT, others, window_bytes - WINDOW_PAGES * PAGE_BYTES, 0) };
     if BEACON.load(Relaxed) == 0 && command.flags & ANNOUNCE_FORKS == 0 {
         // A new mapping that fork children inherit.
-        sys::map(&BEACON, PAGE, 0x4022, usize::MAX);
+        sys::map(&BEACON, PAGE_BYTES, 0x4022, usize::MAX);
     }
     if command.flags & ANNOUNCE_FORKS != 0 {
-        reply.doorbell = sys::map_private(&DOORBELL, DOORBELL_PAGES * PAGE).ok_or(12u32)? as u64;
+        reply.doorbell = sys::map_private(&DOORBELL, DOORBELL_PAGES * PAGE_BYTES).ok_or(12u32)? as u64;
     }
     let stack = STACK.load(Relaxed);
     reply.stack = [stack as u64, (stack + STACK_BYTES) as u64];

@@ -7,7 +7,7 @@
 //! The parent touches what glibc needs in the child before that.
 
 use crate::lock as locked;
-use crate::sys::{self, syscall, PAGE};
+use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::{access, agent};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{Ring, DOORBELL_PAGES, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
@@ -93,11 +93,11 @@ fn ring() -> Option<&'static Ring> {
 /// Rings the fork doorbell; returns when the pager has acted on the notice. With the lock held.
 fn knock(ring: &Ring, what: u32) {
     ring.fork.what.store(what, SeqCst);
-    let (first, bytes) = (DOORBELL.load(Relaxed), DOORBELL_PAGES * PAGE);
+    let (first, bytes) = (DOORBELL.load(Relaxed), DOORBELL_PAGES * PAGE_BYTES);
     // SAFETY: our own pages, absent or zero. The thread that reads one waits for the pager.
     unsafe {
         if what == FORK_ENDED {
-            core::ptr::read_volatile((first + bytes - PAGE) as *const u8);
+            core::ptr::read_volatile((first + bytes - PAGE_BYTES) as *const u8);
         } else {
             syscall!(sys::MADVISE, first, bytes, 4);
             core::ptr::read_volatile(first as *const u8);
@@ -173,8 +173,8 @@ pub extern "C" fn after_in_child() {
 
 /// Brings back the pages that are mapped and readable. Changes nothing.
 pub fn touch(start: usize, bytes: usize) -> bool {
-    let from = start & !(PAGE - 1);
-    let to = (start + bytes).next_multiple_of(PAGE);
+    let from = start & !(PAGE_BYTES - 1);
+    let to = (start + bytes).next_multiple_of(PAGE_BYTES);
     // SAFETY: MADV_POPULATE_READ only reads, and fails where it cannot.
     unsafe { syscall!(sys::MADVISE, from, to - from, POPULATE_READ) == 0 }
 }
@@ -186,12 +186,12 @@ fn touch_stack() {
 
 /// Touches the pages of a stack that a child may use before the pager serves it.
 pub fn touch_stack_at(top: usize) {
-    let mut page = top & !(PAGE - 1);
+    let mut page = top & !(PAGE_BYTES - 1);
     for _ in 0..STACK_PAGES {
-        if !touch(page, PAGE) {
+        if !touch(page, PAGE_BYTES) {
             return;
         }
-        page -= PAGE;
+        page -= PAGE_BYTES;
     }
 }
 
@@ -249,7 +249,7 @@ pub fn advised(start: usize, bytes: usize, advice: i32) {
     lock();
     if let Some(ring) = ring() {
         ring.fork.start.store(start as u64, Relaxed);
-        ring.fork.end.store((start + bytes.next_multiple_of(PAGE)) as u64, Relaxed);
+        ring.fork.end.store((start + bytes.next_multiple_of(PAGE_BYTES)) as u64, Relaxed);
         knock(ring, if advice == DONTFORK { NOTICE_DONTFORK } else { NOTICE_DOFORK });
     }
     unlock();

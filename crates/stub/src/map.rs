@@ -10,7 +10,7 @@ use crate::exec::returned;
 use crate::fills;
 use crate::reservation;
 use crate::socket;
-use crate::sys::{self, syscall, PAGE};
+use crate::sys::{self, syscall, PAGE_BYTES};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use memfit_wire::{FromStub, FILE, STAY};
 
@@ -144,7 +144,7 @@ fn take(bytes: usize, prot: i32) -> Option<usize> {
     if NEXT.load(Relaxed) == 0 || CLOSED.load(Relaxed) || bytes == 0 || bytes > LARGEST {
         return None;
     }
-    let bytes = bytes.next_multiple_of(PAGE);
+    let bytes = bytes.next_multiple_of(PAGE_BYTES);
     let end = BASE.load(Relaxed) + RESERVATION;
     let at = NEXT.fetch_update(Relaxed, Relaxed, |at| (at + bytes <= end).then_some(at + bytes)).ok()?;
     // SAFETY: addresses of the reservation that nobody else has or will get.
@@ -183,7 +183,7 @@ unsafe fn of_file(bytes: usize, fd: i32, offset: usize) -> Option<usize> {
             Err(_) => _ = unsafe { syscall!(sys::MUNMAP, base, FILES_RESERVATION) },
         }
     }
-    let (whole, end) = (bytes.checked_next_multiple_of(PAGE)?, FILES_BASE.load(Acquire) + FILES_RESERVATION);
+    let (whole, end) = (bytes.checked_next_multiple_of(PAGE_BYTES)?, FILES_BASE.load(Acquire) + FILES_RESERVATION);
     let next = |at: usize| (at != 0 && whole <= end - at).then(|| at + whole);
     let at = FILES_NEXT.fetch_update(AcqRel, Acquire, next).ok()?;
     // SAFETY: addresses of the reservation that nobody else has or will get. MAP_NORESERVE,
@@ -215,7 +215,7 @@ fn is_of_file(at: usize) -> bool {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mremap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: usize) -> usize {
     const DONT_UNMAP: i32 = 4;
-    if is_of_file(at) && (new_bytes > bytes.next_multiple_of(PAGE) || flags & DONT_UNMAP != 0) {
+    if is_of_file(at) && (new_bytes > bytes.next_multiple_of(PAGE_BYTES) || flags & DONT_UNMAP != 0) {
         // ENOMEM. SAFETY: sets errno.
         return unsafe { returned(-12) as usize };
     }
@@ -237,7 +237,7 @@ unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: 
     if flags & POPULATE != 0 {
         fills::begin(bytes);
     }
-    let of_file = fd >= 0 && flags & !HARMLESS_OF_FILES == PRIVATE && prot == READ_ONLY && offset % PAGE == 0;
+    let of_file = fd >= 0 && flags & !HARMLESS_OF_FILES == PRIVATE && prot == READ_ONLY && offset % PAGE_BYTES == 0;
     if addr == 0 && of_file && bytes > 0 && FILES.load(Relaxed) && !CLOSED.load(Relaxed) {
         // SAFETY: as mmap.
         if let Some(at) = unsafe { self::of_file(bytes, fd, offset) } {

@@ -9,7 +9,7 @@ use crate::access::changing;
 use crate::exec::returned;
 use crate::fills;
 use crate::map::unused_in;
-use crate::sys::{self, syscall, PAGE};
+use crate::sys::{self, syscall, PAGE_BYTES};
 
 const ENOMEM: isize = 12;
 const EFAULT: isize = 14;
@@ -94,7 +94,7 @@ pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: u
     // flags say so.
     unsafe {
         let result = changing(|| syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to));
-        let several = flags & MOVES_TO == MOVES_TO && bytes == new_bytes && bytes > PAGE;
+        let several = flags & MOVES_TO == MOVES_TO && bytes == new_bytes && bytes > PAGE_BYTES;
         if result != -EFAULT || !several || !sys::is_at_least(6, 17) {
             return result;
         }
@@ -105,7 +105,7 @@ pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: u
 /// # Safety
 /// As mremap with a new address.
 unsafe fn one_by_one(at: usize, bytes: usize, flags: i32, to: usize) -> isize {
-    let bytes = bytes.next_multiple_of(PAGE);
+    let bytes = bytes.next_multiple_of(PAGE_BYTES);
     let (mut done, mut first) = (0, true);
     while done < bytes {
         let mut part = bytes - done;
@@ -114,7 +114,7 @@ unsafe fn one_by_one(at: usize, bytes: usize, flags: i32, to: usize) -> isize {
             match unsafe { syscall!(sys::MREMAP, at + done, part, part, flags, to + done) } {
                 0.. => break,
                 // More than one mapping, or a hole.
-                error if error == -EFAULT && part > PAGE => part = (part / 2).next_multiple_of(PAGE),
+                error if error == -EFAULT && part > PAGE_BYTES => part = (part / 2).next_multiple_of(PAGE_BYTES),
                 // The kernel skips holes, but not one at the beginning.
                 error if error == -EFAULT && !first => break,
                 error => return error,

@@ -13,7 +13,7 @@
 //! makes the stub fail, which ends it.
 
 use crate::exec::returned;
-use crate::sys::{self, PAGE};
+use crate::sys::{self, PAGE_BYTES};
 use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::{FILTERED, UNREADABLE};
@@ -70,18 +70,18 @@ pub const WORK: &[Call] = &[
     Call(sys::IOCTL, [FD, access::WRITE_PROTECT, AT, 0, 0, 0], true),
     Call(sys::IOCTL, [FD, access::PROCMAP_QUERY, AT, 0, 0, 0], true),
     Call(sys::IOCTL, [FD, 0xaa00, 0o2004000, 0, 0, 0], true),
-    Call(sys::MMAP, [0, PAGE, 0, 0x4022, usize::MAX, 0], false),
-    Call(sys::MMAP, [0, PAGE, 0, 1, FD, 0], false),
-    call(sys::MPROTECT, [AT, PAGE, 3]),
-    call(sys::MPROTECT, [AT, PAGE, 1]),
-    call(sys::MUNMAP, [AT, PAGE, 0]),
-    call(sys::MUNLOCK, [AT, PAGE, 0]),
-    call(sys::MADVISE, [AT, PAGE, 4]),
-    call(sys::MADVISE, [AT, PAGE, 10]),
-    call(sys::MADVISE, [AT, PAGE, 11]),
-    call(sys::MADVISE, [AT, PAGE, 15]),
-    call(sys::MADVISE, [AT, PAGE, 23]),
-    call(sys::MINCORE, [AT, PAGE, AT]),
+    Call(sys::MMAP, [0, PAGE_BYTES, 0, 0x4022, usize::MAX, 0], false),
+    Call(sys::MMAP, [0, PAGE_BYTES, 0, 1, FD, 0], false),
+    call(sys::MPROTECT, [AT, PAGE_BYTES, 3]),
+    call(sys::MPROTECT, [AT, PAGE_BYTES, 1]),
+    call(sys::MUNMAP, [AT, PAGE_BYTES, 0]),
+    call(sys::MUNLOCK, [AT, PAGE_BYTES, 0]),
+    call(sys::MADVISE, [AT, PAGE_BYTES, 4]),
+    call(sys::MADVISE, [AT, PAGE_BYTES, 10]),
+    call(sys::MADVISE, [AT, PAGE_BYTES, 11]),
+    call(sys::MADVISE, [AT, PAGE_BYTES, 15]),
+    call(sys::MADVISE, [AT, PAGE_BYTES, 23]),
+    call(sys::MINCORE, [AT, PAGE_BYTES, AT]),
     call(sys::FUTEX, [AT, 0, 1]),
     call(sys::FUTEX, [AT, 1, 1]),
     call(sys::GETTID, [0; 3]),
@@ -102,14 +102,14 @@ const START: &[Call] = &[
     call(sys::CONNECT, [FD, AT, 40]),
     Call(sys::GETPRIORITY, [0; 6], true),
     Call(sys::SCHED_SETATTR, [0, AT, 0, 0, 0, 0], true),
-    call(sys::MADVISE, [AT, PAGE, 22]),
+    call(sys::MADVISE, [AT, PAGE_BYTES, 22]),
 ];
 
 /// fork as glibc makes it.
 const FORK: Call = call(sys::CLONE, [0x120_0011, 0, 0]);
 /// Access of an executable read-only mapping, closed and open. Where a filter forbids it, the stub
 /// leaves such pages in the program.
-const EXECUTED: [Call; 2] = [call(sys::MPROTECT, [AT, PAGE, 5]), call(sys::MPROTECT, [AT, PAGE, 7])];
+const EXECUTED: [Call; 2] = [call(sys::MPROTECT, [AT, PAGE_BYTES, 5]), call(sys::MPROTECT, [AT, PAGE_BYTES, 7])];
 /// The call in [`access::unshare`]: where a filter forbids it, shared read-only pages stay.
 const UNSHARE: Call = Call(sys::PROCESS_VM_READV, [4321, AT, 1, AT, 64, 0], true);
 const MAKE: Call = Call(sys::USERFAULTFD, [0o2004000, 0, 0, 0, 0, 0], true);
@@ -233,7 +233,7 @@ unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
     // SAFETY: as the caller promises. Null asks whether there are filters.
     let Some(program) = (unsafe { program.as_ref() }).filter(|program| !program.filter.is_null()) else { return false };
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
-    if !program.allows(&call(sys::MPROTECT, [AT, PAGE, 3])) {
+    if !program.allows(&call(sys::MPROTECT, [AT, PAGE_BYTES, 3])) {
         map::close();
     }
     if !all(&EXECUTED) {

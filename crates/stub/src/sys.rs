@@ -4,6 +4,8 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+pub use memfit_wire::PAGE_BYTES;
+
 /// The kernel does not have the system call.
 pub const ENOSYS: isize = 38;
 
@@ -139,9 +141,6 @@ pub const EINTR: i32 = 4;
 pub const EACCES: i32 = 13;
 pub const EINVAL: i32 = 22;
 
-/// Bytes in a page.
-pub const PAGE: usize = 4096;
-
 /// Anonymous private memory that fork children do not inherit, or `None`. `place` as for [`map`].
 pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
     // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE.
@@ -163,7 +162,7 @@ const FAR: usize = 0x6400_0000_0000;
 /// the addresses of the stack and this library.
 fn far(place: &AtomicUsize) -> usize {
     let here = core::ptr::from_ref(&place) as usize ^ (core::ptr::from_ref(place) as usize) << 16;
-    FAR + (here.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36) * PAGE
+    FAR + (here.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36) * PAGE_BYTES
 }
 
 /// Makes a new mapping, and returns its address or `-errno`. The mapping is empty and not locked,

@@ -8,7 +8,7 @@
 
 use crate::access::{self, Closed, Opened, Opening};
 use crate::agent::die;
-use crate::sys::{self, syscall, PAGE};
+use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::threads;
 use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -192,7 +192,7 @@ impl Taker {
     /// A kept range also gets MADV_NOHUGEPAGE (15) for good, which has no other use there: by this
     /// mark the pager recognizes the mapping in a child.
     fn dontfork(range: &Range, pages: usize, flags: u32) {
-        let (start, bytes) = (range.address.load(Relaxed), pages * PAGE);
+        let (start, bytes) = (range.address.load(Relaxed), pages * PAGE_BYTES);
         // SAFETY: changes no byte.
         let result = unsafe {
             if flags & DONTFORK != 0 {
@@ -221,7 +221,7 @@ impl Taker {
             let run = (!(present >> at)).trailing_zeros() as usize;
             if run > 0 {
                 // SAFETY: writes no byte.
-                let result = unsafe { syscall!(sys::MADVISE, address + at * PAGE, run * PAGE, 23) };
+                let result = unsafe { syscall!(sys::MADVISE, address + at * PAGE_BYTES, run * PAGE_BYTES, 23) };
                 // MADV_POPULATE_WRITE refuses a read-only mapping. A page there that the kernel
                 // may drop stays once it has moved.
                 if result == -(sys::EINVAL as isize) && self.maps >= 0 {
@@ -276,7 +276,7 @@ impl Taker {
             self.ring.fatal.store(FATAL_BATCH, SeqCst);
             return;
         }
-        let bases = core::array::from_fn(|which| self.window(which) + self.used[which] * PAGE);
+        let bases = core::array::from_fn(|which| self.window(which) + self.used[which] * PAGE_BYTES);
         let mut moves = Moves { address, bases, done: 0, moved: [0; WINDOWS.len()], error: 0, unlocked: 0 };
         threads::moving(true);
         let told = self.move_up_to(&mut moves, pages, None);
@@ -325,15 +325,15 @@ impl Taker {
                 }
             }
             let (done, which) = (moves.done, open.unwrap_or(self.likely));
-            let to = moves.bases[which] + done * PAGE;
+            let to = moves.bases[which] + done * PAGE_BYTES;
             let upto = if done < mapped { mapped.min(end) } else { end };
-            let upto = done + threads::takable(moves.address + done * PAGE, upto - done);
+            let upto = done + threads::takable(moves.address + done * PAGE_BYTES, upto - done);
             if upto == done {
                 moves.fail(sys::EPERM);
                 moves.done += 1;
                 continue;
             }
-            let (reported, errno) = self.move_pages(to, moves.address + done * PAGE, upto - done);
+            let (reported, errno) = self.move_pages(to, moves.address + done * PAGE_BYTES, upto - done);
             for i in done..done + reported {
                 moves.moved[which] |= 1 << i;
             }
@@ -353,7 +353,7 @@ impl Taker {
             if errno == sys::EINVAL && moves.unlocked >> which & 1 == 0 {
                 moves.unlocked |= 1 << which;
                 // SAFETY: our own window.
-                unsafe { syscall!(sys::MUNLOCK, self.window(which), WINDOW_PAGES * PAGE) };
+                unsafe { syscall!(sys::MUNLOCK, self.window(which), WINDOW_PAGES * PAGE_BYTES) };
                 continue;
             }
             match self.failed(moves, end, (which, open), errno, &mut refused) {
@@ -384,7 +384,7 @@ impl Taker {
             return Next::Page;
         }
         let done = moves.done;
-        let Some(found) = self.look(moves.bases[which] + done * PAGE, end - done) else {
+        let Some(found) = self.look(moves.bases[which] + done * PAGE_BYTES, end - done) else {
             self.ring.fatal.store(FATAL_WINDOW, SeqCst);
             return Next::Fatal;
         };
@@ -420,16 +420,17 @@ impl Taker {
     /// If the next page is in a read-only mapping: moves the pages of the range in that mapping.
     fn take_read_only(&mut self, moves: &mut Moves, end: usize) -> ReadOnly {
         let from = moves.done;
-        let opened = match Opened::open(self.uffd, self.maps, moves.address + from * PAGE, (end - from) * PAGE) {
-            Opening::Open(opened) => opened,
-            Opening::No(address) => return ReadOnly::No((address - moves.address) / PAGE),
-            Opening::Failed(errno) => {
-                moves.fail(errno);
-                moves.done = end;
-                return if errno == sys::EAGAIN { ReadOnly::Stop } else { ReadOnly::Done };
-            }
-        };
-        let upto = from + opened.bytes() / PAGE;
+        let opened =
+            match Opened::open(self.uffd, self.maps, moves.address + from * PAGE_BYTES, (end - from) * PAGE_BYTES) {
+                Opening::Open(opened) => opened,
+                Opening::No(address) => return ReadOnly::No((address - moves.address) / PAGE_BYTES),
+                Opening::Failed(errno) => {
+                    moves.fail(errno);
+                    moves.done = end;
+                    return if errno == sys::EAGAIN { ReadOnly::Stop } else { ReadOnly::Done };
+                }
+            };
+        let upto = from + opened.bytes() / PAGE_BYTES;
         let (mut known, mut left) = (true, true);
         match WINDOWS.iter().position(|access| *access == opened.access()) {
             Some(which) if self.open_window(which) => {
@@ -471,7 +472,7 @@ impl Taker {
             return true;
         }
         // SAFETY: our own mapping.
-        if unsafe { syscall!(sys::MPROTECT, self.window(which), WINDOW_PAGES * PAGE, *access) } == 0 {
+        if unsafe { syscall!(sys::MPROTECT, self.window(which), WINDOW_PAGES * PAGE_BYTES, *access) } == 0 {
             self.opened |= 1 << which;
             self.empty(self.window(which));
         }
@@ -479,18 +480,19 @@ impl Taker {
     }
 
     fn window(&self, which: usize) -> usize {
-        self.window + which * WINDOW_PAGES * PAGE
+        self.window + which * WINDOW_PAGES * PAGE_BYTES
     }
 
     /// Number of pages that the kernel reports as moved, and the errno if these are not all.
     fn move_pages(&self, to: usize, from: usize, pages: usize) -> (usize, i32) {
-        let mut arg = UffdioMove { dst: to as u64, src: from as u64, len: (pages * PAGE) as u64, mode: 1, moved: 0 };
+        let mut arg =
+            UffdioMove { dst: to as u64, src: from as u64, len: (pages * PAGE_BYTES) as u64, mode: 1, moved: 0 };
         // SAFETY: the argument is a valid uffdio_move; the destination is our own empty window.
         let result = unsafe { syscall!(sys::IOCTL, self.uffd, UFFDIO_MOVE, &raw mut arg) };
         if result == 0 {
             return (pages, 0);
         }
-        let reported = if arg.moved > 0 { arg.moved as usize / PAGE } else { 0 };
+        let reported = if arg.moved > 0 { arg.moved as usize / PAGE_BYTES } else { 0 };
         (reported.min(pages), if result < 0 { -result as i32 } else { sys::EAGAIN })
     }
 
@@ -502,7 +504,7 @@ impl Taker {
         let mut scan = PagemapScan {
             size: size_of::<PagemapScan>() as u64,
             start: at as u64,
-            end: (at + pages * PAGE) as u64,
+            end: (at + pages * PAGE_BYTES) as u64,
             vec: found.as_mut_ptr() as u64,
             vec_len: found.len() as u64,
             category_anyof_mask: PRESENT_OR_SWAPPED,
@@ -516,8 +518,8 @@ impl Taker {
         }
         let mut mask = 0;
         for range in found.iter().take(ranges as usize) {
-            let first = (range[0] as usize - at) / PAGE;
-            for page in first..first + (range[1] - range[0]) as usize / PAGE {
+            let first = (range[0] as usize - at) / PAGE_BYTES;
+            for page in first..first + (range[1] - range[0]) as usize / PAGE_BYTES {
                 mask |= 1u64.checked_shl(page as u32).unwrap_or(0);
             }
         }
@@ -530,13 +532,13 @@ impl Taker {
             if moved >> i & 1 == 0 {
                 continue;
             }
-            let at = RING_BYTES + self.ring.slots[first + i].load(Relaxed) as usize * PAGE;
-            if at + PAGE > self.segment_bytes {
+            let at = RING_BYTES + self.ring.slots[first + i].load(Relaxed) as usize * PAGE_BYTES;
+            if at + PAGE_BYTES > self.segment_bytes {
                 return false;
             }
             // SAFETY: the source is a present page of the window, the destination a slot inside of
             // the segment that the pager reserved for it.
-            unsafe { sys::copy(self.segment + at, base + i * PAGE, PAGE) };
+            unsafe { sys::copy(self.segment + at, base + i * PAGE_BYTES, PAGE_BYTES) };
         }
         true
     }
@@ -554,16 +556,16 @@ impl Taker {
     /// Empties a window without an event. A thread of the program that reads or locks all of its
     /// memory can fill or lock a page meanwhile: then again.
     fn empty(&self, window: usize) {
-        let range = [window as u64, (WINDOW_PAGES * PAGE) as u64];
+        let range = [window as u64, (WINDOW_PAGES * PAGE_BYTES) as u64];
         for _ in 0..FLUSHES_MAX {
             let mut register = UffdioRegister { start: range[0], len: range[1], mode: 1, ioctls: 0 };
             // SAFETY: all act on our own window only, whose contents are in staging. Locked memory
             // cannot be dropped.
             let failed = unsafe {
                 syscall!(sys::IOCTL, self.uffd, UFFDIO_UNREGISTER, range.as_ptr()) != 0 || {
-                    if syscall!(sys::MADVISE, window, WINDOW_PAGES * PAGE, DONTNEED) != 0 {
-                        syscall!(sys::MUNLOCK, window, WINDOW_PAGES * PAGE);
-                        syscall!(sys::MADVISE, window, WINDOW_PAGES * PAGE, DONTNEED);
+                    if syscall!(sys::MADVISE, window, WINDOW_PAGES * PAGE_BYTES, DONTNEED) != 0 {
+                        syscall!(sys::MUNLOCK, window, WINDOW_PAGES * PAGE_BYTES);
+                        syscall!(sys::MADVISE, window, WINDOW_PAGES * PAGE_BYTES, DONTNEED);
                     }
                     syscall!(sys::IOCTL, self.uffd, UFFDIO_REGISTER, &raw mut register) != 0
                 }

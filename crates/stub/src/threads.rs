@@ -6,7 +6,7 @@
 //! that. So such a thread first notes its descriptor, and the stub takes no page of it any more.
 
 use crate::exec::Next;
-use crate::sys::{self, syscall, PAGE};
+use crate::sys::{self, syscall, PAGE_BYTES};
 use core::arch::{asm, global_asm};
 use core::mem::transmute;
 use core::ptr::read_volatile;
@@ -61,10 +61,10 @@ pub fn takable(address: usize, pages: usize) -> usize {
     let used = LOOKED_AT.load(SeqCst).min(PLACES);
     TABLE[..used].iter().fold(pages, |pages, place| {
         let at = place.descriptor.load(SeqCst);
-        if at == 0 || at + PTHREAD_BYTES <= address || address + pages * PAGE <= at {
+        if at == 0 || at + PTHREAD_BYTES <= address || address + pages * PAGE_BYTES <= at {
             return pages;
         }
-        at.saturating_sub(address) / PAGE
+        at.saturating_sub(address) / PAGE_BYTES
     })
 }
 

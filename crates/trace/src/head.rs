@@ -1,7 +1,7 @@
 //! The head of a file: everything that a core is made from, and information about the run.
 
-use crate::{MEMFIT, PAGE_BYTES};
-use memfit_core::Tunables;
+use crate::MEMFIT;
+use memfit_core::{Tunables, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Head {
     pub fn of(tunables: &Tunables, budget_bytes: u64, command: Vec<String>, started: u64) -> Head {
         Head {
             memfit: MEMFIT.into(),
-            page_bytes: PAGE_BYTES,
+            page_bytes: PAGE_BYTES as u32,
             scheme: memfit_scheme::to_toml(&tunables.scheme),
             budget_bytes,
             staging_slots: tunables.staging_slots,
@@ -79,7 +79,7 @@ impl Head {
     /// # Errors
     /// If no such core can be made.
     pub fn tunables(&self) -> Result<Tunables, HeadError> {
-        if self.page_bytes != PAGE_BYTES {
+        if u64::from(self.page_bytes) != PAGE_BYTES {
             return Err(HeadError::PageBytes(self.page_bytes));
         }
         let scheme = memfit_scheme::parse(&self.scheme, &[]).map_err(|error| HeadError::Scheme(error.to_string()))?;

@@ -21,8 +21,6 @@ pub const MAGIC: [u8; 8] = *b"memfit\x00T";
 pub const MEMFIT: &str = env!("CARGO_PKG_VERSION");
 /// The format that this version writes, and the only one that it reads.
 pub const VERSION: u16 = 2;
-/// Page size in every file so far, bytes.
-pub const PAGE_BYTES: u32 = 4096;
 /// Most bytes of a head's text: the buffer that a reader needs.
 pub const HEAD_MAX: u32 = 1 << 20;
 /// Most bytes of the calls of a block before compression.

@@ -1,4 +1,5 @@
-//! Types shared by the pager and the stub: the ring and the control messages.
+//! Types shared by the pager and the stub: the ring and the control messages; the size of a page,
+//! for all crates.
 //!
 //! Control messages use one SOCK_SEQPACKET connection per process: one message per packet, in the
 //! byte order of the machine. Batches go through the [`Ring`] at the start of the process's shared
@@ -7,6 +8,9 @@
 #![deny(unsafe_code)]
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes in a page of all programs and of every file of memfit.
+pub const PAGE_BYTES: usize = 4096;
 
 /// Protocol version. Pager and stub refuse any other.
 pub const VERSION: u32 = 9;
@@ -174,7 +178,7 @@ pub const BATCH_RANGES: usize = 64;
 /// Most pages in a batch.
 pub const BATCH_PAGES: usize = 256;
 /// Bytes of the segment before the first staging slot.
-pub const RING_BYTES: usize = 8192;
+pub const RING_BYTES: usize = 2 * PAGE_BYTES;
 
 /// A message from the stub.
 #[repr(C)]

@@ -2,6 +2,7 @@
 
 use super::words::{factor, list, percent, size};
 use super::{Run, POOL};
+use memfit_core::PAGE_BYTES;
 use memfit_pager::regions::{Region, Use};
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
 use std::collections::HashMap;
@@ -10,11 +11,10 @@ use std::collections::HashMap;
 const RATIO_PAGES: u64 = 16;
 /// Most codecs that are named per region.
 const CODECS_MAX: usize = 3;
-const PAGE: u64 = 4096;
 
 fn ratio(region: &Region) -> Option<f64> {
     let (pages, bytes) = region.compressed();
-    (pages >= RATIO_PAGES).then(|| (pages * PAGE) as f64 / bytes.max(1) as f64)
+    (pages >= RATIO_PAGES).then(|| (pages * PAGE_BYTES) as f64 / bytes.max(1) as f64)
 }
 
 /// The regions with their names, process by process and by address. The process with the most
@@ -103,7 +103,8 @@ fn table(regions: &[Region]) -> Table {
         };
         let (pages, bytes) = region.compressed();
         let [pages, before, after, not, filled] =
-            [pages, pages * PAGE, bytes, region.incompressible, region.filled].map(|number| Cell::from(number as f64));
+            [pages, pages * PAGE_BYTES, bytes, region.incompressible, region.filled]
+                .map(|number| Cell::from(number as f64));
         let ratio = ratio(region).into();
         vec![
             name.as_str().into(),
@@ -140,7 +141,7 @@ pub(super) fn figure(run: &Run<'_>) -> Option<Figure> {
     let by_ratio = |a: &&(&str, &Region, f64), b: &&(&str, &Region, f64)| a.2.total_cmp(&b.2);
     let (best, worst) = (drawn.iter().max_by(by_ratio)?, drawn.iter().min_by(by_ratio)?);
     let ends = [best, worst].map(|(name, region, ratio)| {
-        format!("{name} by {} ({} of pages)", factor(*ratio), size(region.compressed().0 * PAGE))
+        format!("{name} by {} ({} of pages)", factor(*ratio), size(region.compressed().0 * PAGE_BYTES))
     });
     let says = format!("From low addresses to high ones. Best and worst: {}.", list(&ends));
     let y = Axis::new("Original size / compressed size", Unit::Ratio);

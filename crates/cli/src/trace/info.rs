@@ -6,8 +6,8 @@ use crate::args::TraceInfoArgs;
 use crate::errors::Failure;
 use crate::size_parsing::human;
 use memfit_core::trace::{Damaged, Decoder, Item, Note};
-use memfit_core::{CoreCall, CALL_NAMES};
-use memfit_trace::{Block, Head, ReadError, Reader, Reason, PAGE_BYTES};
+use memfit_core::{CoreCall, CALL_NAMES, PAGE_BYTES};
+use memfit_trace::{Block, Head, ReadError, Reader, Reason};
 use serde_json::{json, Map, Value};
 use std::fmt::Write;
 use std::io::Read;
@@ -223,8 +223,8 @@ fn text(path: &Path, head: &Head, seen: &Seen, ending: &str, length: Option<u64>
     };
     let _ = writeln!(out, "{}: {state}", path.display());
     let command = head.command.join(" ").replace(char::is_control, " ");
-    let pages =
-        if head.page_bytes == PAGE_BYTES { String::new() } else { format!(", pages of {} bytes", head.page_bytes) };
+    let page_bytes = u64::from(head.page_bytes);
+    let pages = if page_bytes == PAGE_BYTES { String::new() } else { format!(", pages of {page_bytes} bytes") };
     let calls = seen.all_calls();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(out, "  {name:10} {value}");

@@ -6,7 +6,7 @@ use crate::support::contents::assert_contents_eq;
 use crate::support::process::{self, Limits, Ran};
 use crate::support::{memfit_command, Bench, RUN_TIMEOUT};
 use memfit_codec::generate::{Rng, GENERATORS};
-use memfit_codec::{entropy, find, same_filled, CodecId, Worker, PAGE};
+use memfit_codec::{entropy, find, same_filled, CodecId, Worker, PAGE_BYTES};
 use memfit_core::trace::{Contents, Decoder, Item, Note, Whose, LEN_MAX};
 use memfit_core::{Coded, CoreCall};
 use memfit_sim::replay;
@@ -46,7 +46,7 @@ fn pages() -> Vec<Vec<u8>> {
     for name in KINDS {
         let generator = GENERATORS.iter().find(|generator| generator.name == name).unwrap();
         for _ in 0..DIFFERENT {
-            let mut page = vec![0; PAGE];
+            let mut page = vec![0; PAGE_BYTES];
             (generator.fill)(&mut rng, &mut page);
             all.push(page);
         }
@@ -57,8 +57,8 @@ fn pages() -> Vec<Vec<u8>> {
 type Key = (u32, Option<u64>, Vec<u16>);
 
 fn key(page: &[u8], codecs: &[CodecId], worker: &mut Worker) -> Key {
-    let mut out = [0; PAGE * 2];
-    let len = |codec: &CodecId| worker.compress(*codec, page, &mut out, PAGE).map_or(LEN_MAX, |len| len as u16);
+    let mut out = [0; PAGE_BYTES * 2];
+    let len = |codec: &CodecId| worker.compress(*codec, page, &mut out, PAGE_BYTES).map_or(LEN_MAX, |len| len as u16);
     (entropy(page), same_filled(page), codecs.iter().map(len).collect())
 }
 
@@ -152,7 +152,7 @@ fn tables(directory: &Path, notes: &[Contents], different: usize) {
         assert_eq!(contents[name], count, "{name}: {contents:#}");
     }
     let lens: Vec<u64> = notes.iter().filter(|note| note.word.is_none()).map(|note| note.lens[9].into()).collect();
-    let ratio = lens.iter().sum::<u64>() as f64 / (lens.len() * PAGE) as f64;
+    let ratio = lens.iter().sum::<u64>() as f64 / (lens.len() * PAGE_BYTES) as f64;
     assert!((contents["codecs"]["lzo"]["ratio"].as_f64().unwrap() - ratio).abs() < 1e-9, "{ratio}: {contents:#}");
     let text = memfit(directory, &["trace", "info", FILE]).out;
     assert!(String::from_utf8(text).unwrap().contains("pages when they were compressed, 0 of the sample; "));
@@ -179,7 +179,7 @@ fn simulations(directory: &Path, expected: &HashSet<Key>, names: &[&str]) {
         // equally often.
         let lens = expected.iter().filter(|key| key.1.is_none()).map(|key| f64::from(key.2[i]));
         let lens: Vec<f64> = lens.filter(|&len| len < 3000.0).collect();
-        let mean = lens.iter().sum::<f64>() / lens.len() as f64 / PAGE as f64;
+        let mean = lens.iter().sum::<f64>() / lens.len() as f64 / PAGE_BYTES as f64;
         assert!((ratio - mean).abs() < 0.02, "{name}: {ratio}, and {mean} of the pages");
     }
     let (_, err) = sim("deflate");
@@ -217,7 +217,7 @@ fn pages_of_the_sample_are_looked_at_while_they_are_staged() {
             // The page was recorded before the program wrote to it.
             continue;
         }
-        let mut bytes = vec![0; PAGE];
+        let mut bytes = vec![0; PAGE_BYTES];
         bytes[..8].copy_from_slice(&(number + 1).to_le_bytes());
         assert_eq!(key_of(&note, &codecs), key(&bytes, &codecs, &mut worker), "page {number}");
         own.insert(number);

@@ -16,7 +16,7 @@ mod sample;
 
 use liblzo::LibLzo;
 use measure::{measure, Coder, Figures, Time};
-use memfit_codec::{generate, same_filled, Dictionaries, Worker, CODECS, PAGE, TRAINING_PAGES};
+use memfit_codec::{generate, same_filled, Dictionaries, Worker, CODECS, PAGE_BYTES, TRAINING_PAGES};
 use sample::{sample, Sample};
 use std::{path::Path, sync::Arc};
 
@@ -165,9 +165,9 @@ fn units(heaps: &[(String, Vec<u8>)]) {
         for pages in [1, 4, RUN] {
             let (mut ratio, mut compress, mut decompress, mut count) = (0.0, 0.0, 0.0, 0.0);
             for (_, bytes) in heaps {
-                let whole = |run: &&[u8]| run.chunks(PAGE).all(|page| same_filled(page).is_none());
-                let runs = bytes.chunks_exact(RUN * PAGE).filter(whole).take(32);
-                let units: Vec<&[u8]> = runs.flat_map(|run| run.chunks(pages * PAGE)).collect();
+                let whole = |run: &&[u8]| run.chunks(PAGE_BYTES).all(|page| same_filled(page).is_none());
+                let runs = bytes.chunks_exact(RUN * PAGE_BYTES).filter(whole).take(32);
+                let units: Vec<&[u8]> = runs.flat_map(|run| run.chunks(pages * PAGE_BYTES)).collect();
                 if units.is_empty() {
                     continue;
                 }
@@ -193,7 +193,7 @@ fn read(directory: &Path) -> Vec<(String, Vec<u8>)> {
         }
     }
     heaps.sort();
-    heaps.retain(|(_, bytes)| bytes.len() >= 2 * TRAINING_PAGES * PAGE);
+    heaps.retain(|(_, bytes)| bytes.len() >= 2 * TRAINING_PAGES * PAGE_BYTES);
     heaps
 }
 
@@ -205,7 +205,7 @@ fn main() {
     let samples = std::env::args_os().nth(1).map_or(Vec::new(), |directory| read(Path::new(&directory)));
     let heaps: Vec<Heap> = samples
         .iter()
-        .map(|(name, bytes)| heap(name, &bytes.chunks_exact(PAGE).collect::<Vec<_>>(), &mut library))
+        .map(|(name, bytes)| heap(name, &bytes.chunks_exact(PAGE_BYTES).collect::<Vec<_>>(), &mut library))
         .collect();
     if !heaps.is_empty() {
         totals(&heaps);
@@ -217,9 +217,9 @@ fn main() {
         .iter()
         .filter(|generator| generator.name != "zero")
         .map(|generator| {
-            let (mut rng, mut bytes) = (generate::Rng::new(1), vec![0; GENERATED * PAGE]);
-            bytes.chunks_exact_mut(PAGE).for_each(|page| (generator.fill)(&mut rng, page));
-            heap(generator.name, &bytes.chunks_exact(PAGE).collect::<Vec<_>>(), &mut library)
+            let (mut rng, mut bytes) = (generate::Rng::new(1), vec![0; GENERATED * PAGE_BYTES]);
+            bytes.chunks_exact_mut(PAGE_BYTES).for_each(|page| (generator.fill)(&mut rng, page));
+            heap(generator.name, &bytes.chunks_exact(PAGE_BYTES).collect::<Vec<_>>(), &mut library)
         })
         .collect();
     tables("Generated pages", &generated);

@@ -94,7 +94,7 @@ pub fn measure(coder: &mut Coder<'_>, units: &[&[u8]]) -> Figures {
         }
         figures.lens.push(len.unwrap_or(unit.len()));
     }
-    let pages = |bytes: usize| bytes as f64 / memfit_codec::PAGE as f64;
+    let pages = |bytes: usize| bytes as f64 / memfit_codec::PAGE_BYTES as f64;
     let every = (pages(original) as usize / TIMED_PAGES).max(1);
     let some: Vec<&[u8]> = units.iter().copied().step_by(every).collect();
     figures.compress = time(pages(some.iter().map(|unit| unit.len()).sum()), || {

@@ -54,7 +54,7 @@ pub fn apply(rule: &Rule, heaps: &[Heap], run: usize) -> (f64, f64, f64) {
         for from in (0..count).step_by(run) {
             let pages = from..(from + run).min(count);
             let lens: Vec<usize> = figures.iter().map(|f| f.lens[pages.clone()].iter().sum()).collect();
-            let score = |i: usize| lens[i] * 1024 / (pages.len() * memfit_codec::PAGE);
+            let score = |i: usize| lens[i] * 1024 / (pages.len() * memfit_codec::PAGE_BYTES);
             let mut best = 0;
             if score(0) > rule.good_enough {
                 for i in 1..lens.len() {
@@ -68,7 +68,7 @@ pub fn apply(rule: &Rule, heaps: &[Heap], run: usize) -> (f64, f64, f64) {
             decompress += figures[best].decompress.map_or(0.0, |time| time.least) * pages.len() as f64;
         }
         let count = count as f64;
-        sums.0 += bytes as f64 / (count * memfit_codec::PAGE as f64);
+        sums.0 += bytes as f64 / (count * memfit_codec::PAGE_BYTES as f64);
         sums.1 += compress / count;
         sums.2 += decompress / count;
     }

@@ -44,7 +44,7 @@ mod tests;
 use crate::{
     codec::{Codec, CodecEntry, CodecId, Corrupt},
     generate::Rng,
-    MAX_UNIT, PAGE,
+    MAX_UNIT, PAGE_BYTES,
 };
 use std::sync::OnceLock;
 
@@ -155,9 +155,9 @@ impl Coder {
     /// Whether the coder compresses some pages to the same bytes as the portable one, and restores
     /// them; takes half a millisecond.
     fn agrees(self) -> bool {
-        let (mut rng, mut words) = (Rng::new(512), [0u32; PAGE / 4]);
+        let (mut rng, mut words) = (Rng::new(512), [0u32; PAGE_BYTES / 4]);
         let (mut portable, mut other) = (WordMask::new(Coder::Portable), WordMask::new(self));
-        let (mut a, mut b, mut out) = ([0; 2 * PAGE], [0; 2 * PAGE], [0; PAGE]);
+        let (mut a, mut b, mut out) = ([0; 2 * PAGE_BYTES], [0; 2 * PAGE_BYTES], [0; PAGE_BYTES]);
         (0..8).all(|_| {
             for i in 0..words.len() {
                 // Partial repetitions at all distances, and chains of them.
@@ -166,8 +166,8 @@ impl Coder {
                 words[i] = if rng.below(5) == 0 { 0 } else { before ^ (rng.next() as u32 & differs) };
             }
             let page: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            let len = portable.compress(CodecId::WORD_MASK, &page, &mut a, 2 * PAGE);
-            let same = len == other.compress(CodecId::WORD_MASK, &page, &mut b, 2 * PAGE) && a == b;
+            let len = portable.compress(CodecId::WORD_MASK, &page, &mut a, 2 * PAGE_BYTES);
+            let same = len == other.compress(CodecId::WORD_MASK, &page, &mut b, 2 * PAGE_BYTES) && a == b;
             same && len.is_some_and(|len| other.decompress(CodecId::WORD_MASK, &a[..len], &mut out).is_ok())
                 && page == out
         })

@@ -27,12 +27,13 @@ mod zbud_z3fold;
 pub mod zones;
 pub mod zsmalloc;
 
+use crate::ids::PAGE_BYTES;
 use crate::scheme::Scheme;
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
 /// Bytes in a frame.
-pub const FRAME_BYTES: u32 = 4096;
+pub const FRAME_BYTES: u32 = PAGE_BYTES as u32;
 
 /// Longest object that a pool takes, bytes: a page that did not compress at all.
 pub const LEN_MAX: u32 = FRAME_BYTES;

@@ -3,14 +3,13 @@
 
 use super::{Scheme, AXES};
 use crate::{Answer, Coded, Core, Extent, Fault, Filled, Page, PageRange, Placed, ProcId, Source, Tunables, RUN_PAGES};
-use memfit_codec::{Codec, CodecId, Dictionaries};
+use memfit_codec::{Codec, CodecId, Dictionaries, PAGE_BYTES};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 #[path = "../../../codec/src/dummy.rs"]
 mod codec;
 
-const PAGE: usize = 4096;
 const FRAMES: u32 = 8;
 const PAGES: u64 = 40;
 
@@ -29,7 +28,7 @@ fn at(number: u64) -> Page {
 }
 
 /// Runs of equal bytes; their lengths depend on the page.
-fn content(number: u64) -> [u8; PAGE] {
+fn content(number: u64) -> [u8; PAGE_BYTES] {
     std::array::from_fn(|i| (number as usize * 7 + i / (40 + number as usize)) as u8)
 }
 
@@ -42,7 +41,7 @@ impl World {
             Tunables { scheme, staging_slots: 64, pool_frames: FRAMES, area_frames, swap, blocks: Vec::new() };
         let mut core = Core::new(tunables);
         let (proc, _) = core.add_process(64);
-        World { core, proc, codec, memory: vec![0; area_frames as usize * PAGE], log: HashMap::new() }
+        World { core, proc, codec, memory: vec![0; area_frames as usize * PAGE_BYTES], log: HashMap::new() }
     }
 
     fn load(&mut self, number: u64) -> Source {
@@ -66,8 +65,8 @@ impl World {
         loop {
             let mut picked = Vec::new();
             self.core.pick_compress(1, &mut picked);
-            let mut packed = [0; PAGE];
-            let len = self.codec.compress(codec, &content(number), &mut packed, PAGE).expect("it shrinks");
+            let mut packed = [0; PAGE_BYTES];
+            let len = self.codec.compress(codec, &content(number), &mut packed, PAGE_BYTES).expect("it shrinks");
             match self.core.compressed(picked[0].object, Coded::Bytes { codec: codec.0, len: len as u32 }) {
                 Placed::Pool { slot, .. } => {
                     self.memory[slot.byte() as usize..][..len].copy_from_slice(&packed[..len]);
@@ -92,7 +91,7 @@ impl World {
     }
 
     /// The bytes of a refaulted page, and whether they were in the swap tier.
-    fn bytes(&mut self, number: u64) -> ([u8; PAGE], bool) {
+    fn bytes(&mut self, number: u64) -> ([u8; PAGE_BYTES], bool) {
         let (packed, codec, swapped) = match self.load(number) {
             Source::Pooled { slot, len, codec } => {
                 (self.memory[slot.byte() as usize..][..len as usize].to_vec(), codec, false)
@@ -100,7 +99,7 @@ impl World {
             Source::Swapped { extent, codec, .. } => (self.log[&extent.unit].clone(), codec, true),
             other => panic!("{other:?}"),
         };
-        let mut page = [0; PAGE];
+        let mut page = [0; PAGE_BYTES];
         self.codec.decompress(CodecId(codec), &packed, &mut page).expect("what was compressed");
         self.loaded(number);
         (page, swapped)

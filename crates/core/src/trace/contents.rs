@@ -2,13 +2,13 @@
 //! same-filled page.
 
 use super::{number, Damaged, Decoder};
-use crate::ids::{ObjectId, Page, ProcId};
+use crate::ids::{ObjectId, Page, ProcId, PAGE_BYTES};
 use alloc::vec::Vec;
 
 /// Codec numbers below this fit into a note.
 pub const CODECS_MAX: usize = 32;
 /// Length that stands for "not smaller": a page.
-pub const LEN_MAX: u16 = 4096;
+pub const LEN_MAX: u16 = PAGE_BYTES as u16;
 
 /// Flags of a note.
 const OF_PAGE: u64 = 1;

@@ -5,12 +5,12 @@
 //! move (MREMAP_DONTUNMAP), only when no event is unread.
 
 use super::{Now, Order, Pages, Step};
+use memfit_core::PAGE_BYTES;
 use memfit_os::uffd::Event;
 use std::collections::{HashSet, VecDeque};
 
 const PLACES: usize = 5;
 const THREADS: usize = 4;
-const PAGE: u64 = 0x1000;
 
 /// A registered mapping of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,15 +64,15 @@ impl Random {
 
 /// Places do not touch.
 fn address(place: usize) -> u64 {
-    (2 * place as u64 + 1) * PAGE
+    (2 * place as u64 + 1) * PAGE_BYTES
 }
 
 fn place_of(address: u64) -> usize {
-    (address / PAGE / 2) as usize
+    (address / PAGE_BYTES / 2) as usize
 }
 
 fn unmap(place: usize) -> Event {
-    Event::Unmap { start: address(place), end: address(place) + PAGE }
+    Event::Unmap { start: address(place), end: address(place) + PAGE_BYTES }
 }
 
 impl World {
@@ -108,7 +108,7 @@ impl World {
                     self.to_queue[thread].push_back(unmap(to));
                 }
                 self.places[to] = Some(mapping);
-                self.to_queue[thread].push_back(Event::Remap { from: address(from), to: address(to), len: PAGE });
+                self.to_queue[thread].push_back(Event::Remap { from: address(from), to: address(to), len: PAGE_BYTES });
                 if calm && random.below(4) == 0 {
                     // MREMAP_DONTUNMAP. All is read before others go on.
                     self.alone = Some(thread);
@@ -159,7 +159,7 @@ impl Now for Both<'_> {
     }
 
     fn pages(&self, from: u64, at: u64, bytes: u64) -> Pages {
-        assert_eq!(bytes, PAGE);
+        assert_eq!(bytes, PAGE_BYTES);
         match self.1.known[place_of(from)] {
             Some(id) if self.1.evicted.contains(&id) => {
                 let there = self.0.places[place_of(at)];

@@ -1,7 +1,7 @@
 //! Reclaim, as in the pager's reclaim thread. Here a write completes as soon as it begins.
 
 use super::{Machine, Residents};
-use memfit_codec::{Choice, CodecId, Pressure, PAGE};
+use memfit_codec::{Choice, CodecId, Pressure};
 use memfit_core::budget::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, SLOW_DEVICE_NS};
 use memfit_core::scheme::SwapFormat;
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, PAGE_BYTES};
@@ -215,7 +215,7 @@ impl Machine {
             ns += self.costs.codec(codec.0).compress_ns;
             let len = content.len(codec).filter(|&len| len <= limit);
             if auto {
-                self.selector.record(key, codec, PAGE, len.map(usize::from));
+                self.selector.record(key, codec, PAGE_BYTES as usize, len.map(usize::from));
             }
             if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
                 best = Some((codec, len));
