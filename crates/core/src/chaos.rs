@@ -341,7 +341,7 @@ impl World {
     }
 
     fn area(&self, id: ProcId) -> u32 {
-        self.core.table.proc(id).area
+        self.core.table.proc(id).area.0
     }
 
     fn pick(&mut self, max: usize) {

@@ -1,6 +1,7 @@
 //! The core: one object that takes every decision, one numbered call at a time.
 
 use crate::core_call::{CoreCall, Recorder};
+use crate::entry::Entry;
 use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::{Objects, Place};
 use crate::pool::{Handle, Move, Pool, PoolUsage, Span};
@@ -9,7 +10,7 @@ use crate::replacement::ReplacementMode;
 use crate::scheme::{AdmissionKind, ReclaimKind, Scheme, SwapFormat};
 use crate::staging::Staging;
 use crate::streams::Streams;
-use crate::table::{Entry, Table, LAZY_BIT};
+use crate::table::Table;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::ops::Range;
 
@@ -107,7 +108,8 @@ pub struct Core {
     pub(crate) staging: Staging,
     pub(crate) pool: Box<dyn Pool>,
     pub(crate) pool_control: PoolControl,
-    pub(crate) owners: Vec<u32>,
+    /// By handle: the object whose zpage it is.
+    pub(crate) owners: Vec<ObjectId>,
     pub(crate) streams: Vec<Streams>,
     /// Running mean of the pages that a fault brings back, in 64ths.
     pub(crate) mean_window: u32,
@@ -176,7 +178,7 @@ impl Core {
 
     pub(crate) fn new_process(&mut self, slots: u32) -> (ProcId, AreaId) {
         let area = self.staging.add_area(slots);
-        let proc = self.table.add_proc(area.0);
+        let proc = self.table.add_proc(area);
         self.last_process = proc;
         if self.streams.len() <= proc.0 as usize {
             self.streams.resize_with(proc.0 as usize + 1, Streams::default);
@@ -192,7 +194,7 @@ impl Core {
             self.forget(proc, page, entry);
         }
         self.table.prune(proc, PageRange::ALL);
-        let area = AreaId(self.table.proc(proc).area);
+        let area = self.table.proc(proc).area;
         self.table.procs[proc.0 as usize] = None;
         self.staging.orphan(area);
         self.collect();
@@ -203,15 +205,15 @@ impl Core {
         match entry {
             Entry::Out(object) => {
                 self.counters.dropped += 1;
-                self.drop_ref(ObjectId(object));
+                self.drop_ref(object);
             }
             Entry::Loading(object) => {
-                self.read_ends(ObjectId(object));
-                self.drop_ref(ObjectId(object));
+                self.read_ends(object);
+                self.drop_ref(object);
             }
-            Entry::Evicting(index) => {
-                let area = AreaId(self.table.proc(proc).area);
-                self.staging.give_back(StagingSlot { area, index: index & !LAZY_BIT });
+            Entry::Evicting(slot) => {
+                let area = self.table.proc(proc).area;
+                self.staging.give_back(StagingSlot { area, index: slot.index() });
             }
             Entry::Untracked | Entry::Resident | Entry::Lazy | Entry::Quarantined(_) | Entry::Filling(_) => {}
         }
@@ -295,7 +297,7 @@ impl Core {
     /// call.
     pub fn staged(&self, proc: ProcId, page: Page) -> Option<StagingSlot> {
         match self.entry(proc, page) {
-            Entry::Out(object) => match self.objects.place_of(ObjectId(object)) {
+            Entry::Out(object) => match self.objects.place_of(object) {
                 Place::Staged(slot) => Some(slot),
                 _ => None,
             },
@@ -434,7 +436,7 @@ impl Core {
     pub fn check(&self) {
         self.table.check();
         self.pool.check();
-        let mut refs = hashbrown::HashMap::<u32, u32>::new();
+        let mut refs = hashbrown::HashMap::<ObjectId, u32>::new();
         let mut evicting = 0;
         for (i, proc) in self.table.procs.iter().enumerate() {
             let Some(proc) = proc else { continue };
@@ -447,7 +449,7 @@ impl Core {
         }
         let (mut slots, mut zpages) = (evicting, 0);
         for (id, count, place) in self.objects.iter_live() {
-            assert_eq!(refs.get(&id.0).copied().unwrap_or(0), count, "references of object {}", id.0);
+            assert_eq!(refs.get(&id).copied().unwrap_or(0), count, "references of object {}", id.0);
             match place {
                 Place::Staged(_) | Place::Compressing(_) | Place::WritingRaw(_) => slots += 1,
                 Place::Pooled(_) | Place::Writing(_) => zpages += 1,
@@ -462,9 +464,9 @@ impl Core {
 }
 
 /// Whether a zpage may be moved: no fault reads it and it is not being written back.
-pub(crate) fn movable<'a>(objects: &'a Objects, owners: &'a [u32]) -> impl Fn(Handle) -> bool + 'a {
+pub(crate) fn movable<'a>(objects: &'a Objects, owners: &'a [ObjectId]) -> impl Fn(Handle) -> bool + 'a {
     |handle| {
-        let id = ObjectId(owners[handle.raw() as usize]);
+        let id = owners[handle.raw() as usize];
         !objects.pinned(id) && matches!(objects.place_of(id), Place::Pooled(_))
     }
 }

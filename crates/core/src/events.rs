@@ -4,8 +4,8 @@
 
 use crate::core_call::CoreCall;
 use crate::engine::Core;
-use crate::ids::{AreaId, ObjectId, Page, PageRange, ProcId};
-use crate::table::Entry;
+use crate::entry::Entry;
+use crate::ids::{AreaId, Page, PageRange, ProcId};
 use alloc::vec::Vec;
 
 impl Core {
@@ -123,7 +123,7 @@ impl Core {
         let (parent, present) = self.table.proc(child).inherits.expect("only the child of a fork inherits");
         for (page, entry) in self.table.tracked(parent, range) {
             match entry {
-                Entry::Out(object) => self.objects.add_ref(ObjectId(object)),
+                Entry::Out(object) => self.objects.add_ref(object),
                 Entry::Resident | Entry::Lazy | Entry::Quarantined(_) if !present => continue,
                 Entry::Resident | Entry::Lazy | Entry::Quarantined(_) => {}
                 Entry::Untracked | Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_) => {
@@ -141,7 +141,7 @@ impl Core {
         let pages = self.table.quarantined(proc);
         let p = self.table.proc_mut(proc);
         let epoch = p.epoch;
-        p.epoch = (epoch + 1) & (crate::table::ENTRY_NUMBER_MAX >> 1);
+        p.epoch = (epoch + 1) & (crate::entry::ENTRY_NUMBER_MAX >> 1);
         (epoch, pages)
     }
 

@@ -2,8 +2,9 @@
 
 use crate::core_call::CoreCall;
 use crate::engine::Core;
-use crate::ids::{AreaId, Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
-use crate::table::{evictable, Age, Entry, Run, FILES, LAZY_BIT};
+use crate::entry::{evictable, BatchSlot, Entry};
+use crate::ids::{Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
+use crate::table::{Age, Run, FILES};
 use alloc::{vec, vec::Vec};
 
 /// Most pages of one [`Victim`]: one MOVE call, one mask of 64 bits.
@@ -142,7 +143,7 @@ impl Core {
             oldest = [oldest, self.oldest(p, queue).map(|stamp| (stamp, p))].into_iter().flatten().min();
         }
         let (_, proc) = oldest?;
-        let max_pages = max_pages.min(self.staging.room(AreaId(self.table.proc(proc).area)) as usize);
+        let max_pages = max_pages.min(self.staging.room(self.table.proc(proc).area) as usize);
         let runs = self.choose_runs(proc, queue, max_pages);
         let victims = self.claim(proc, &runs, max_pages);
         victims.iter().any(|victim| !victim.slots.is_empty()).then_some((proc, victims))
@@ -229,7 +230,7 @@ impl Core {
     }
 
     fn claim(&mut self, proc: ProcId, runs: &[u32], max_pages: usize) -> Vec<Victim> {
-        let area = AreaId(self.table.proc(proc).area);
+        let area = self.table.proc(proc).area;
         let mut victims: Vec<Victim> = Vec::new();
         let mut pages = 0;
         for &run in runs {
@@ -240,15 +241,15 @@ impl Core {
                 }
                 let (page, entry) = (Page(number * RUN_PAGES + index), self.table.entry_in(run, index as usize));
                 let Some(slot) = self.staging.take(area) else { return victims };
-                let lazy = if entry == Entry::Lazy { LAZY_BIT } else { 0 };
-                self.table.set(proc, page, Entry::Evicting(slot.index | lazy));
+                let lazy = entry == Entry::Lazy;
+                self.table.set(proc, page, Entry::Evicting(BatchSlot::new(slot.index, lazy)));
                 pages += 1;
                 match victims.last_mut() {
                     Some(v) if v.first.0 + v.slots.len() as u64 == page.0 && v.slots.len() < VICTIM_PAGES => {
                         v.slots.push(slot.index);
-                        v.lazy |= lazy != 0;
+                        v.lazy |= lazy;
                     }
-                    _ => victims.push(Victim { first: page, slots: vec![slot.index], lazy: lazy != 0 }),
+                    _ => victims.push(Victim { first: page, slots: vec![slot.index], lazy }),
                 }
             }
         }
@@ -260,14 +261,14 @@ impl Core {
     pub fn evicted(&mut self, proc: ProcId, first: Page, pages: u32, answer: Answer, tick: u64) {
         self.record(&CoreCall::Evicted { proc, first, pages, answer, tick });
         let Answer { moved, dropped, park, file } = answer;
-        let area = AreaId(self.table.proc(proc).area);
+        let area = self.table.proc(proc).area;
         for i in 0..pages {
             let page = Page(first.0 + u64::from(i));
             let entry = self.table.get(proc, page);
-            let Entry::Evicting(index) = entry else {
+            let Entry::Evicting(batch_slot) = entry else {
                 panic!("page {:#x} was in a batch but is {entry:?}", page.address())
             };
-            let slot = StagingSlot { area, index: index & !LAZY_BIT };
+            let slot = StagingSlot { area, index: batch_slot.index() };
             if moved >> i & 1 == 1 {
                 let fetched = self.table.fetched(proc, page);
                 let file = file >> i & 1 == 1;
@@ -275,14 +276,14 @@ impl Core {
                 if !file {
                     self.pool_control.reserve(object);
                 }
-                self.table.set(proc, page, Entry::Out(object.0));
+                self.table.set(proc, page, Entry::Out(object));
                 self.counters.evicted += 1;
             } else {
                 self.staging.give_back(slot);
-                let entry = match index & LAZY_BIT {
-                    0 => Entry::Resident,
-                    _ if dropped >> i & 1 == 1 => Entry::Untracked,
-                    _ => Entry::Lazy,
+                let entry = match batch_slot.was_lazy() {
+                    false => Entry::Resident,
+                    true if dropped >> i & 1 == 1 => Entry::Untracked,
+                    true => Entry::Lazy,
                 };
                 self.table.set_aged(proc, page, entry, Age::Back);
                 self.counters.not_moved += 1;

@@ -3,11 +3,12 @@
 use crate::blocks::byte_in_block;
 use crate::core_call::CoreCall;
 use crate::engine::Core;
+use crate::entry::{Entry, Unfilled};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::Place;
 use crate::pool::Slot;
 use crate::streams::Window;
-use crate::table::{Age, Entry, Origin};
+use crate::table::Age;
 use alloc::vec::Vec;
 
 /// Where the bytes of a page are that must be filled.
@@ -108,7 +109,7 @@ impl Core {
             Entry::Untracked => self.fill_zero(proc, page, limit, most, loads),
             Entry::Out(object) => self.bring_back(proc, page, object, limit, most, loads),
             Entry::Quarantined(_) | Entry::Lazy => {
-                self.table.set(proc, page, Entry::Filling(Origin::of(entry)));
+                self.table.set(proc, page, Entry::Filling(Unfilled::of(entry)));
                 loads.push(Load { page, source: Source::Zero });
                 self.counters.faults_zero += 1;
                 Fault::Load
@@ -136,7 +137,7 @@ impl Core {
             if self.table.get(proc, Page(number)) != Entry::Untracked {
                 break;
             }
-            self.table.set(proc, Page(number), Entry::Filling(Origin::of(Entry::Untracked)));
+            self.table.set(proc, Page(number), Entry::Filling(Unfilled::of(Entry::Untracked)));
             loads.push(Load { page: Page(number), source: Source::Zero });
             self.counters.zero_run_pages += u64::from(number > page.0);
         }
@@ -170,7 +171,7 @@ impl Core {
 
     fn stored_as(&self, entry: Entry) -> Option<Stored> {
         let Entry::Out(object) = entry else { return None };
-        match self.source(ObjectId(object)) {
+        match self.source(object) {
             Source::Swapped { extent, len, codec, .. } => Some(Stored { extent, len, codec }),
             _ => None,
         }
@@ -180,12 +181,12 @@ impl Core {
         &mut self,
         proc: ProcId,
         page: Page,
-        object: u32,
+        object: ObjectId,
         limit: PageRange,
         most: u32,
         loads: &mut Vec<Load>,
     ) -> Fault {
-        let source = self.source(ObjectId(object));
+        let source = self.source(object);
         match source {
             Source::Zero | Source::Word(_) => self.counters.faults_filled += 1,
             Source::Staged(_) => self.counters.faults_staged += 1,
@@ -201,21 +202,21 @@ impl Core {
         let window = self.window(proc, page, max, false);
         for number in page.0..(page.0 + u64::from(window.ahead)).min(limit.end().max(page.0 + 1)) {
             let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
-            let source = self.source(ObjectId(object));
+            let source = self.source(object);
             // A fault served from RAM does not wait for a device because of a neighbour.
             if matches!(source, Source::Swapped { .. }) && !from_swap {
                 break;
             }
-            self.begin_load(proc, Page(number), ObjectId(object), source, loads);
+            self.begin_load(proc, Page(number), object, source, loads);
         }
         let below = loads.len();
         for number in (page.0.saturating_sub(window.behind.into()).max(limit.first.0)..page.0).rev() {
             let Entry::Out(object) = self.table.get(proc, Page(number)) else { break };
-            let source = self.source(ObjectId(object));
+            let source = self.source(object);
             if matches!(source, Source::Swapped { .. } | Source::File) {
                 break;
             }
-            self.begin_load(proc, Page(number), ObjectId(object), source, loads);
+            self.begin_load(proc, Page(number), object, source, loads);
         }
         loads[below..].reverse();
         self.counters.around_pages += (loads.len() - before - 1) as u64;
@@ -226,7 +227,7 @@ impl Core {
     fn begin_load(&mut self, proc: ProcId, page: Page, object: ObjectId, source: Source, loads: &mut Vec<Load>) {
         self.objects.pin(object);
         self.read_begins(object, &source);
-        self.table.set(proc, page, Entry::Loading(object.0));
+        self.table.set(proc, page, Entry::Loading(object));
         let swapped = matches!(source, Source::Swapped { .. });
         if swapped || matches!(source, Source::Pooled { .. }) {
             self.table.came_back(proc, page, swapped);
@@ -307,26 +308,26 @@ impl Core {
         let mut file = filled == Filled::Read;
         match (self.table.get(proc, page), filled) {
             (Entry::Loading(object), Filled::Retry) => {
-                self.read_ends(ObjectId(object));
+                self.read_ends(object);
                 self.table.set(proc, page, Entry::Out(object));
             }
             (Entry::Loading(object), _) => {
                 self.counters.unexpected_present += u64::from(filled == Filled::Exists);
-                let staged = matches!(self.source(ObjectId(object)), Source::Staged(_));
+                let staged = matches!(self.source(object), Source::Staged(_));
                 let age = if staged { Age::Young } else { Age::Back };
-                self.read_ends(ObjectId(object));
-                file = self.objects.is_file(ObjectId(object));
+                self.read_ends(object);
+                file = self.objects.is_file(object);
                 self.table.set_aged(proc, page, self.table.entry_when_filled(proc, page), age);
-                self.drop_ref(ObjectId(object));
+                self.drop_ref(object);
             }
-            (Entry::Filling(origin), Filled::Retry) => self.table.set(proc, page, Origin::entry(origin)),
+            (Entry::Filling(before), Filled::Retry) => self.table.set(proc, page, before.entry()),
             (Entry::Filling(_), Filled::Done | Filled::Read) => {
                 self.table.set(proc, page, self.table.entry_when_filled(proc, page))
             }
             // The page was present: its contents can be older than a pending zap.
-            (Entry::Filling(origin), Filled::Exists) => {
-                let before = Origin::entry(origin);
+            (Entry::Filling(before), Filled::Exists) => {
                 let found = self.table.found(proc, page);
+                let before = before.entry();
                 self.table.set(proc, page, if before == Entry::Untracked { found } else { before });
             }
             (entry, _) => panic!("page {:#x} was being filled but is {entry:?}", page.address()),

@@ -76,9 +76,10 @@ pub struct StagingSlot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectId(pub u32);
 
-/// A place in the swap tier, in units of 64 bytes. The pager allocates and frees it.
+/// A place in the swap tier. [`crate::swap_log`] or, by the swap format, [`crate::blocks`] knows
+/// its device and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// Offset / 64 bytes.
+    /// Offset in units of the one or the other.
     pub unit: u32,
 }

@@ -18,6 +18,7 @@ mod chaos;
 mod core_call;
 mod duel;
 mod engine;
+mod entry;
 mod events;
 mod evict;
 mod fault;
@@ -42,9 +43,9 @@ mod zone_sizing;
 
 pub use core_call::{CoreCall, Fields, Recorder, CALL_NAMES};
 pub use engine::{Core, Counters, Effects, Totals, Tunables};
+pub use entry::{BatchSlot, Entry, Unfilled};
 pub use evict::{Answer, Victim, BATCH_VICTIMS, VICTIM_PAGES};
 pub use fault::{Fault, Filled, Load, Source, Stored};
 pub use ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot, PAGE_BYTES, RUN_PAGES};
 pub use reclaim::{Coded, Compress, Origin, Placed};
-pub use table::Entry;
 pub use writeback::WriteBack;

@@ -263,9 +263,9 @@ impl Core {
         if self.owners.len() <= index {
             let missing = index + 1 - self.owners.len();
             reserve_tight(&mut self.owners, missing);
-            self.owners.resize(index + 1, NIL);
+            self.owners.resize(index + 1, ObjectId(NIL));
         }
-        self.owners[index] = id.0;
+        self.owners[index] = id;
         self.staging.give_back(staging);
         self.objects.set_codec(id, codec, len as u16);
         self.objects.judge(id);

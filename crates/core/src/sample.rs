@@ -12,9 +12,9 @@
 //! sampled all the time.
 
 use crate::engine::Core;
-use crate::ids::{ObjectId, Page, ProcId, RUN_PAGES};
+use crate::entry::{evictable, Entry};
+use crate::ids::{Page, ProcId, RUN_PAGES};
 use crate::object::Place;
-use crate::table::{evictable, Entry};
 use alloc::vec::Vec;
 
 /// Pages of a region.
@@ -219,7 +219,7 @@ impl Core {
     fn is_near(&self, entry: Entry) -> bool {
         match entry {
             Entry::Out(object) => {
-                matches!(self.objects.place_of(ObjectId(object)), Place::Staged(_) | Place::Compressing(_))
+                matches!(self.objects.place_of(object), Place::Staged(_) | Place::Compressing(_))
             }
             Entry::Untracked | Entry::Quarantined(_) => false,
             _ => true,

@@ -5,8 +5,9 @@
 
 use crate::core_call::Decided;
 use crate::duel::{Duel, Group, GROUPS};
+use crate::entry::{coming, evictable, evicting, out, present, quarantined, Entry, Packed};
 use crate::grow::reserve_tight;
-use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
+use crate::ids::{AreaId, Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::list::{Linked, Links, List};
 use crate::scheme::ReclaimKind;
 use crate::zap_pending::ZapPending;
@@ -14,118 +15,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-/// State of one page in one address space. See ARCHITECTURE.md, "Page states".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
-    /// Never seen present: a fault fills it with zeros.
-    Untracked,
-    /// In the program's memory, in a registered range.
-    Resident,
-    /// In the program's memory when a REMOVE event came; the kernel may zap it at any moment. The
-    /// number is the process's epoch at the last such event.
-    Quarantined(u32),
-    /// Present, but a fault that finds the page absent gives zeros. Three cases: after MADV_FREE,
-    /// with the quarantine over, the kernel may drop the page until it is written; a pending zap
-    /// may still hit a page that came into the range after the REMOVE event was read; fork does not
-    /// copy a mapping of the zero page if nothing in its VMA was ever written.
-    Lazy,
-    /// In a batch for the stub; the page has this staging slot. With `LAZY_BIT` it was Lazy before.
-    Evicting(u32),
-    /// Evicted: the bytes are in this object.
-    Out(u32),
-    /// The process's fault thread is copying the page back from this object.
-    Loading(u32),
-    /// The process's fault thread is filling the page with zeros. The number encodes the entry
-    /// before that: `Origin`.
-    Filling(u32),
-}
-
-impl Entry {
-    /// Whether a transition to `new` exists; ARCHITECTURE.md, "Page states", says who makes each.
-    /// Any entry can become Untracked, when its mapping or process is gone.
-    pub fn may_become(self, new: Entry) -> bool {
-        use Entry::*;
-        match self {
-            Untracked => !matches!(new, Evicting(_) | Loading(_)),
-            Resident => matches!(new, Evicting(_) | Quarantined(_) | Untracked),
-            Lazy => matches!(new, Evicting(_) | Quarantined(_) | Filling(_) | Untracked),
-            Quarantined(_) => matches!(new, Quarantined(_) | Lazy | Filling(_) | Untracked),
-            Evicting(_) => matches!(new, Out(_) | Resident | Lazy | Untracked),
-            Out(_) => matches!(new, Loading(_) | Untracked),
-            Loading(_) => matches!(new, Resident | Lazy | Out(_) | Untracked),
-            Filling(_) => matches!(new, Resident | Lazy | Quarantined(_) | Untracked),
-        }
-    }
-}
-
-/// The entry of a page before it became [`Entry::Filling`]. Proofs and batches leave it alone.
-pub(crate) struct Origin;
-
-impl Origin {
-    const UNTRACKED: u32 = 0;
-    const LAZY: u32 = 1;
-
-    pub fn of(entry: Entry) -> u32 {
-        match entry {
-            Entry::Lazy => Self::LAZY,
-            Entry::Quarantined(epoch) => epoch + 2,
-            _ => Self::UNTRACKED,
-        }
-    }
-
-    pub fn entry(origin: u32) -> Entry {
-        match origin {
-            Self::UNTRACKED => Entry::Untracked,
-            Self::LAZY => Entry::Lazy,
-            epoch => Entry::Quarantined(epoch - 2),
-        }
-    }
-}
-
 /// The group of runs with pages of files, if those age faster; in addition to the duel's groups.
 pub(crate) const FILES: u8 = GROUPS as u8;
 const QUEUES: usize = GROUPS + 1;
-
-/// [`Entry`] in 32 bits: a 3-bit tag and a 29-bit number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Packed(u32);
-
-/// Largest number in an entry: 2^29 - 1 objects, 2 TiB of pages.
-pub(crate) const ENTRY_NUMBER_MAX: u32 = (1 << 29) - 1;
-
-/// Flag in the number of [`Entry::Evicting`].
-pub(crate) const LAZY_BIT: u32 = 1 << 28;
-
-impl Packed {
-    fn new(entry: Entry) -> Packed {
-        let (tag, number) = match entry {
-            Entry::Untracked => (0, 0),
-            Entry::Resident => (1, 0),
-            Entry::Quarantined(epoch) => (2, epoch),
-            Entry::Evicting(slot) => (3, slot),
-            Entry::Out(object) => (4, object),
-            Entry::Loading(object) => (5, object),
-            Entry::Filling(origin) => (6, origin),
-            Entry::Lazy => (7, 0),
-        };
-        assert!(number <= ENTRY_NUMBER_MAX, "entry number {number} does not fit");
-        Packed(tag << 29 | number)
-    }
-
-    fn get(self) -> Entry {
-        let number = self.0 & ENTRY_NUMBER_MAX;
-        match self.0 >> 29 {
-            0 => Entry::Untracked,
-            1 => Entry::Resident,
-            2 => Entry::Quarantined(number),
-            3 => Entry::Evicting(number),
-            4 => Entry::Out(number),
-            5 => Entry::Loading(number),
-            6 => Entry::Filling(number),
-            _ => Entry::Lazy,
-        }
-    }
-}
 
 /// Sixteen contiguous pages, aligned.
 #[derive(Debug, Clone)]
@@ -176,7 +68,7 @@ pub(crate) struct Proc {
     /// Numbers of runs that have, or had, a quarantined page.
     quarantined_runs: BTreeSet<u64>,
     pub evicting_pages: u64,
-    pub area: u32,
+    pub area: AreaId,
     /// Pages that must stay: the kernel needs them at thread exit, where it serves no userfault.
     pub pinned: BTreeSet<Page>,
     /// Incremented whenever a proof begins.
@@ -266,7 +158,7 @@ impl Table {
         self.procs[id.0 as usize].as_mut().expect("process is in the table")
     }
 
-    pub fn add_proc(&mut self, area: u32) -> ProcId {
+    pub fn add_proc(&mut self, area: AreaId) -> ProcId {
         let proc = Proc {
             runs: BTreeMap::new(),
             found: Cell::new((NO_RUN, NIL)),
@@ -364,15 +256,13 @@ impl Table {
         self.runs[run as usize].entries[page.index()] = packed;
         let p = self.proc_mut(proc);
         p.present_pages = p.present_pages + present(new) - present(old);
-        self.present_total = self.present_total + present(new) - present(old);
-        let p = self.proc_mut(proc);
-        let is = |entry, wanted: Entry| u64::from(core::mem::discriminant(&entry) == core::mem::discriminant(&wanted));
-        p.quarantined_pages = p.quarantined_pages + is(new, Entry::Quarantined(0)) - is(old, Entry::Quarantined(0));
-        if matches!(new, Entry::Quarantined(_)) {
+        p.quarantined_pages = p.quarantined_pages + quarantined(new) - quarantined(old);
+        if quarantined(new) == 1 {
             p.quarantined_runs.insert(page.run());
         }
-        p.evicting_pages = p.evicting_pages + is(new, Entry::Evicting(0)) - is(old, Entry::Evicting(0));
+        p.evicting_pages = p.evicting_pages + evicting(new) - evicting(old);
         p.coming_pages = p.coming_pages + coming(new) - coming(old);
+        self.present_total = self.present_total + present(new) - present(old);
         let Run { group, probation, .. } = self.runs[run as usize];
         let pages = &mut self.groups[usize::from(group)];
         pages.out = pages.out + out(new) - out(old);
@@ -671,7 +561,8 @@ impl Table {
         assert_eq!(self.present_total, self.procs.iter().flatten().map(|p| p.present_pages).sum::<u64>());
         let mut groups = [Group::default(); QUEUES];
         for (id, proc) in self.procs.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?))) {
-            let (mut present_pages, mut quarantined, mut evicting, mut queued, mut coming_pages) = (0, 0, 0, 0, 0);
+            let (mut present_pages, mut quarantined_pages, mut evicting_pages) = (0, 0, 0);
+            let (mut queued, mut coming_pages) = (0, 0);
             let mut parked = 0;
             let (found, run) = proc.found.get();
             assert!(found == NO_RUN || proc.runs.get(&found) == Some(&run), "run {found} was found where it is not");
@@ -681,10 +572,10 @@ impl Table {
                 let count = |f: fn(Entry) -> bool| r.entries.iter().filter(|e| f(e.get())).count() as u64;
                 assert_eq!(count(evictable), u64::from(r.resident));
                 present_pages += count(|e| present(e) == 1);
-                let of_run = count(|e| matches!(e, Entry::Quarantined(_)));
+                let of_run = count(|e| quarantined(e) == 1);
                 assert!(of_run == 0 || proc.quarantined_runs.contains(&number));
-                quarantined += of_run;
-                evicting += count(|e| matches!(e, Entry::Evicting(_)));
+                quarantined_pages += of_run;
+                evicting_pages += count(|e| evicting(e) == 1);
                 coming_pages += count(|e| coming(e) == 1);
                 let is_parked = proc.parked.contains(&(r.parked_until, run));
                 assert_eq!(is_parked, r.parked_until != 0);
@@ -697,8 +588,8 @@ impl Table {
                 group.out += count(|e| out(e) == 1);
             }
             assert_eq!(present_pages, proc.present_pages);
-            assert_eq!(quarantined, proc.quarantined_pages);
-            assert_eq!(evicting, proc.evicting_pages);
+            assert_eq!(quarantined_pages, proc.quarantined_pages);
+            assert_eq!(evicting_pages, proc.evicting_pages);
             assert_eq!(coming_pages, proc.coming_pages);
             assert_eq!(parked, proc.parked.len());
             let lens = proc.queues.as_flattened().iter().map(|queue| queue.len);
@@ -722,35 +613,17 @@ impl Table {
     }
 }
 
-/// Whether the page can be evicted.
-pub(crate) fn evictable(entry: Entry) -> bool {
-    matches!(entry, Entry::Resident | Entry::Lazy)
-}
-
-/// 1 if the fault thread is filling the page.
-fn coming(entry: Entry) -> u64 {
-    u64::from(matches!(entry, Entry::Loading(_) | Entry::Filling(_)))
-}
-
-fn present(entry: Entry) -> u64 {
-    u64::from(matches!(entry, Entry::Resident | Entry::Lazy | Entry::Quarantined(_) | Entry::Evicting(_)))
-}
-
-/// 1 if the page's bytes are outside of the program's memory.
-fn out(entry: Entry) -> u64 {
-    u64::from(matches!(entry, Entry::Out(_) | Entry::Loading(_)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ObjectId;
 
     #[test]
-    #[should_panic(expected = "cannot become Out(7): it is Resident")]
+    #[should_panic(expected = "cannot become Out(ObjectId(7)): it is Resident")]
     fn a_page_leaves_only_in_a_batch() {
         let mut table = Table::new(ReclaimKind::Fifo);
-        let proc = table.add_proc(0);
+        let proc = table.add_proc(AreaId(0));
         table.set(proc, Page(5), Entry::Resident);
-        table.set(proc, Page(5), Entry::Out(7));
+        table.set(proc, Page(5), Entry::Out(ObjectId(7)));
     }
 }

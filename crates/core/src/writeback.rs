@@ -177,7 +177,7 @@ impl Core {
         let frames = u32::from(self.pool.view(unit).frames);
         let (mut writing, mut dropped) = (0, 0);
         for handle in handles {
-            let id = ObjectId(self.owners[handle.raw() as usize]);
+            let id = self.owners[handle.raw() as usize];
             if self.objects.pinned(id) || !matches!(self.objects.place_of(id), Place::Pooled(_)) {
                 continue;
             }

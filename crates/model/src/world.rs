@@ -290,15 +290,7 @@ impl<'a> World<'a> {
         let mut hasher = DefaultHasher::new();
         self.s.hash(&mut hasher);
         for entry in self.entries() {
-            std::mem::discriminant(&entry).hash(&mut hasher);
-            if let memfit_core::Entry::Quarantined(n)
-            | memfit_core::Entry::Evicting(n)
-            | memfit_core::Entry::Out(n)
-            | memfit_core::Entry::Loading(n)
-            | memfit_core::Entry::Filling(n) = entry
-            {
-                n.hash(&mut hasher);
-            }
+            entry.hash(&mut hasher);
         }
         for id in self.s.procs.iter().filter(|p| !p.removed).filter_map(|p| p.id) {
             (0..PAGES as PageNo)

@@ -446,7 +446,7 @@ impl Machine {
         for page in first..first + u64::from(pages) {
             let content = self.content_of(id, page);
             if let memfit_core::Entry::Out(object) = self.core.entry(id, Page(page)) {
-                let index = object as usize;
+                let index = object.0 as usize;
                 if self.objects.len() <= index {
                     self.objects.resize(index + 1, (ContentId(0), ProcId(0), 0));
                 }

@@ -95,9 +95,9 @@ pub struct Recorded<R> {
     /// Number of events handed out.
     gone: u64,
     /// Evicted pages of unknown content, by object.
-    left: NumberMap<u32, AwaitingContent>,
+    left: NumberMap<ObjectId, AwaitingContent>,
     /// The same in the order of their events; skips entries whose content is known by now.
-    waiting: VecDeque<(u64, u32)>,
+    waiting: VecDeque<(u64, ObjectId)>,
     faults: NumberSet<(u32, u64)>,
     /// The last mapping reported for each process.
     mapped: NumberMap<u32, PageRange>,
@@ -318,7 +318,7 @@ impl<R: Read> Recorded<R> {
                 }
                 if let Entry::Loading(object) = entry {
                     // An object without another reference will never be compressed now.
-                    if self.core.refs(ObjectId(object)) == 1 {
+                    if self.core.refs(object) == 1 {
                         self.left.remove(&object);
                     }
                 }
@@ -343,9 +343,9 @@ impl<R: Read> Recorded<R> {
             CoreCall::Remapped { proc, from, to } => {
                 self.push(Event::Moves { proc: proc.0, first: from.first.0, pages: from.pages, to: to.0 });
             }
-            CoreCall::Compressed { object, coded } => self.known(object.0, coded),
+            CoreCall::Compressed { object, coded } => self.known(object, coded),
             CoreCall::Offer { object, estimate, .. } => {
-                if let Some(left) = self.left.get_mut(&object.0) {
+                if let Some(left) = self.left.get_mut(&object) {
                     left.entropy = estimate;
                 }
             }
@@ -398,7 +398,7 @@ impl<R: Read> Recorded<R> {
     }
 
     /// A codec has compressed an object: its content is known.
-    fn known(&mut self, object: u32, coded: Coded) {
+    fn known(&mut self, object: ObjectId, coded: Coded) {
         let Some(left) = self.left.remove(&object) else { return };
         let content = match coded {
             Coded::Word(word) => Content::word(word),
@@ -427,7 +427,7 @@ impl<R: Read> Recorded<R> {
         let content = Content::held(held);
         match held.whose {
             Whose::Object(object) => {
-                if let Some(left) = self.left.remove(&object.0) {
+                if let Some(left) = self.left.remove(&object) {
                     let content = self.contents.near(content);
                     self.learn(left, content);
                 }
