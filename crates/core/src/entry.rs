@@ -33,13 +33,23 @@ impl Entry {
     pub fn may_become(self, new: Entry) -> bool {
         use Entry::*;
         match self {
+            // Also Out: a fork child and a moved mapping get the entries of others. A page leaves
+            // or loads only as a tracked one.
             Untracked => !matches!(new, Evicting(_) | Loading(_)),
+            // Never Filling: a fault that finds a resident page absent has found a lost page.
             Resident => matches!(new, Evicting(_) | Quarantined(_) | Untracked),
+            // Filling: the kernel dropped or zapped the page before the fault.
             Lazy => matches!(new, Evicting(_) | Quarantined(_) | Filling(_) | Untracked),
+            // Again Quarantined: a later event has a newer epoch. Never Evicting: the page would
+            // come back after its zap. Never Resident: only a fill shows that the zap is over.
             Quarantined(_) => matches!(new, Quarantined(_) | Lazy | Filling(_) | Untracked),
+            // Resident, Lazy: the page did not move. Untracked: the kernel had dropped a Lazy page.
             Evicting(_) => matches!(new, Out(_) | Resident | Lazy | Untracked),
+            // Never Resident: while the bytes are copied, the object must be pinned.
             Out(_) => matches!(new, Loading(_) | Untracked),
+            // Out: the kernel refused the copy because of an unread event.
             Loading(_) => matches!(new, Resident | Lazy | Out(_) | Untracked),
+            // Quarantined, Lazy, Untracked: the entry before, because nothing was filled.
             Filling(_) => matches!(new, Resident | Lazy | Quarantined(_) | Untracked),
         }
     }
@@ -152,4 +162,48 @@ pub(crate) fn present(entry: Entry) -> u64 {
 /// 1 if the page's bytes are outside of the program's memory.
 pub(crate) fn out(entry: Entry) -> u64 {
     u64::from(matches!(entry, Entry::Out(_) | Entry::Loading(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Entry::*;
+    use super::*;
+
+    const EVICTING: Entry = Evicting(BatchSlot(3));
+    const OUT: Entry = Out(ObjectId(7));
+    const LOADING: Entry = Loading(ObjectId(7));
+    const FILLING: Entry = Filling(Unfilled::LAZY);
+    const QUARANTINED: Entry = Quarantined(5);
+
+    #[test]
+    fn illegal_transitions() {
+        let illegal: [(Entry, &[Entry]); 8] = [
+            (Untracked, &[EVICTING, LOADING]),
+            (Resident, &[Resident, Lazy, OUT, LOADING, FILLING]),
+            (Lazy, &[Resident, Lazy, OUT, LOADING]),
+            (QUARANTINED, &[Resident, EVICTING, OUT, LOADING]),
+            (EVICTING, &[QUARANTINED, EVICTING, LOADING, FILLING]),
+            (OUT, &[Resident, Lazy, QUARANTINED, EVICTING, OUT, FILLING]),
+            (LOADING, &[QUARANTINED, EVICTING, LOADING, FILLING]),
+            (FILLING, &[EVICTING, OUT, LOADING, FILLING]),
+        ];
+        for (old, never) in illegal {
+            for (new, _) in illegal {
+                assert_eq!(old.may_become(new), !never.contains(&new), "{old:?} to {new:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn entries_are_packed_whole() {
+        let all = [Untracked, Resident, Lazy, QUARANTINED, EVICTING, OUT, LOADING, FILLING];
+        let lazy = BatchSlot::new(3, true);
+        assert_eq!((lazy.index(), lazy.was_lazy(), BatchSlot(3).was_lazy()), (3, true, false));
+        for entry in all.into_iter().chain([Evicting(lazy)]) {
+            assert_eq!(Packed::new(entry).get(), entry);
+        }
+        for entry in [Untracked, Lazy, QUARANTINED] {
+            assert_eq!(Unfilled::of(entry).entry(), entry);
+        }
+    }
 }
