@@ -2,6 +2,7 @@
 //! the core.
 
 use crate::forks;
+use crate::locks::{rank, Held, Lock};
 use crate::mutant::{off, Rule};
 use crate::proc::{send_command, Identity, Proc, STOPPED_AFTER};
 use crate::regions::Use;
@@ -11,7 +12,7 @@ use memfit_os::maps::{self, evictable, Mapping, Maps};
 use memfit_os::{probe, procfs};
 use memfit_wire::{Command, BATCH_PAGES, BATCH_RANGES, OPEN, OPEN_WINDOW, PTHREAD_BYTES, ROBUST_LIST, WINDOWS};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// File name of the stub in /proc/PID/maps.
@@ -70,7 +71,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     let mut found = Found::default();
     let Some(identity) = proc.identity.get() else { return found };
     let mut mappings = {
-        let mut maps = identity.maps.lock().unwrap();
+        let mut maps = identity.maps.lock();
         match maps.read() {
             Ok(text) => takeable(text),
             Err(_) => return found,
@@ -78,7 +79,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     };
     // Held throughout: no event is read between registration and adoption. What was unmapped since
     // the maps were read cannot be registered, or is another mapping that may be registered.
-    let _io = proc.io.lock().unwrap();
+    let _io = proc.io.lock();
     if proc.removed.load(Relaxed) {
         return found;
     }
@@ -91,7 +92,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     open_windows(identity, &mappings);
     pin_threads(shared, proc, identity.pid, &mappings);
     {
-        let stacks = proc.stacks.lock().unwrap();
+        let stacks = proc.stacks.lock();
         if let Some(regions) = &shared.regions {
             let used = |m: &Mapping| match m.heap {
                 true => Some((m.start, m.end, Use::Heap)),
@@ -121,14 +122,14 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
     let (regions, pages) = confirmed(proc, &identity.maps, fresh, &pages);
     // An unmapping that began after the scan has an event pending now: the pages seen may be gone.
     if unread() {
-        let mut unconfirmed = proc.unconfirmed.lock().unwrap();
+        let mut unconfirmed = proc.unconfirmed.lock();
         regions.into_iter().for_each(|(start, end)| unconfirmed.add(start, end));
         return Found { again: true, ..found };
     }
     for (start, end) in regions {
         proc.add_region(start, end);
         if proc.has_guards_in(start, end) {
-            proc.guarded.lock().unwrap().add(start, end);
+            proc.guarded.lock().add(start, end);
         }
     }
     // In chunks: the core lock must stay free for faults.
@@ -244,12 +245,17 @@ fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
 /// a whole or not at all, so the kernel is asked about one of its present pages. A mapping that is
 /// registered now was so at the scan. One without a present page is trusted: there is nothing to
 /// evict.
-fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Present]) -> (Vec<Range>, Vec<Present>) {
+fn confirmed(
+    proc: &Proc,
+    maps: &Lock<Maps, { rank::MAPS }>,
+    fresh: Vec<Range>,
+    pages: &[Present],
+) -> (Vec<Range>, Vec<Present>) {
     if pages.is_empty() {
         return (fresh, Vec::new());
     }
     let (mut regions, mut out) = (Vec::new(), Vec::new());
-    let mut maps = maps.lock().unwrap();
+    let mut maps = maps.lock();
     let Ok(text) = maps.read() else { return (regions, out) };
     let (mut page, mut range) = (0, 0);
     for mapping in takeable(text) {
@@ -276,8 +282,8 @@ fn confirmed(proc: &Proc, maps: &Mutex<Maps>, fresh: Vec<Range>, pages: &[Presen
 fn uncovered(proc: &Proc, forbidden: &[(u64, u64)], start: u64, end: u64) -> Vec<(u64, u64)> {
     let mut taken: Vec<(u64, u64)> = forbidden.iter().copied().filter(|&(s, e)| s < end && e > start).collect();
     {
-        taken.extend(proc.regions.lock().unwrap().within(start, end));
-        taken.extend(proc.given.lock().unwrap().now().filter(|&(s, e)| s < end && e > start));
+        taken.extend(proc.regions.lock().within(start, end));
+        taken.extend(proc.given.lock().now().filter(|&(s, e)| s < end && e > start));
     }
     taken.sort_unstable();
     let (mut out, mut at) = (Vec::new(), start);
@@ -312,7 +318,7 @@ fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]
         pages.clear();
     }
     if proc.tells_forks() {
-        let mut known = proc.descriptors.lock().unwrap();
+        let mut known = proc.descriptors.lock();
         known.extend(pages.iter().copied());
         pages = known.iter().copied().collect();
     }
@@ -321,7 +327,7 @@ fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]
     // ps and the like read these without a fault that the pager could serve.
     let arguments = proc.identity.get().and_then(|i| i.arguments);
     pages.extend(arguments.into_iter().flat_map(|(s, e)| s / 4096..e.div_ceil(4096)).map(Page));
-    *proc.stacks.lock().unwrap() = stacks;
+    *proc.stacks.lock() = stacks;
     let mut state = shared.lock();
     let out = |page: &Page| matches!(state.core.entry(proc.id, *page), Entry::Out(_) | Entry::Evicting(_));
     let gone: Vec<u64> = pages.iter().filter(|page| out(page)).map(|page| page.address()).collect();
@@ -356,7 +362,7 @@ pub fn throttle_stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) {
         proc.wait_finished(number, THROTTLE_WAIT);
         return;
     }
-    let stacks = proc.stacks.lock().unwrap().clone();
+    let stacks = proc.stacks.lock().clone();
     let mut victims = Vec::new();
     let mut room = BATCH_PAGES;
     let mut state = shared.lock();
@@ -381,10 +387,10 @@ pub fn throttle_stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) {
 }
 
 /// The lock, unless it is held for longer than a read of events takes.
-fn soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+fn soon<T, const RANK: u8>(lock: &Lock<T, RANK>) -> Option<Held<'_, T>> {
     for _ in 0..10 {
-        if let Ok(guard) = mutex.try_lock() {
-            return Some(guard);
+        if let Some(held) = lock.try_lock() {
+            return Some(held);
         }
         std::thread::sleep(Duration::from_micros(20));
     }

@@ -76,7 +76,7 @@ impl Compressor {
         let mut outcome = Outcome::default();
         for &item in &picked {
             match self.compress_one(shared, item, origin) {
-                Placed::Swap => shared.raw.lock().unwrap().push(item),
+                Placed::Swap => shared.raw.lock().push(item),
                 Placed::Full => outcome.full = true,
                 Placed::Nothing | Placed::Pool { .. } => outcome.done += 1,
             }

@@ -217,7 +217,7 @@ impl ContentScanner {
     /// Begins a round over all processes.
     fn begin(&mut self, sampled: Sampled) {
         self.next_round = Instant::now() + ROUND;
-        let procs = self.shared.procs.lock().unwrap().clone();
+        let procs = self.shared.procs.lock().clone();
         if self.known.len() > KNOWN_MAX / 2 {
             // Forgets pages that are no longer sampled, or whose process has ended.
             self.known.retain(|&(id, page), _| sampled.has(Page(page)) && procs.iter().any(|proc| proc.id.0 == id));

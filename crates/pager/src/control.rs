@@ -9,6 +9,7 @@ use crate::fault;
 use crate::fork_children;
 use crate::forks::{self, Expected};
 use crate::idle::Watch;
+use crate::locks::{rank, Lock};
 use crate::monitor::Look;
 use crate::mutant::{off, Rule};
 use crate::netns_fallback::NetnsFallback;
@@ -37,7 +38,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A process whose stub has said hello or greeted.
@@ -64,9 +65,9 @@ pub struct Client {
     pub share: AtomicU64,
     /// Its anonymous bytes when its share was last measured, and how many of them were its own. A
     /// new fork child owns nothing: all is its parent's. What it allocates later is its own.
-    pub weighed: Mutex<(u64, u64)>,
+    pub weighed: Lock<(u64, u64), { rank::WEIGHED }>,
     /// Since when it is known, until its share is measured.
-    pub unweighed: Mutex<Option<Instant>>,
+    pub unweighed: Lock<Option<Instant>, { rank::UNWEIGHED }>,
     /// Shared memory that counts for it, bytes.
     pub shmem: AtomicU64,
     /// Address space at the last sample, bytes.
@@ -74,20 +75,20 @@ pub struct Client {
     /// Largest anonymous size seen, bytes.
     pub peak: AtomicU64,
     /// For the child of an announced fork, until it is paged.
-    pub expected: Mutex<Option<Arc<Expected>>>,
+    pub expected: Lock<Option<Arc<Expected>>, { rank::EXPECTED_OF_CLIENT }>,
     /// Its stub has said [`ATTACHED`], with its userfaultfd, at this time. It waits for its parent
     /// to leave the fork.
-    ready: Mutex<Option<(FromStub, Option<OwnedFd>, Instant)>>,
+    ready: Lock<Option<(FromStub, Option<OwnedFd>, Instant)>, { rank::READY }>,
     /// Segment sent with ATTACH.
-    pub segment: Mutex<Option<Arc<Segment>>>,
+    pub segment: Lock<Option<Arc<Segment>>, { rank::SEGMENT }>,
     /// Set once it has a userfaultfd.
-    pub proc: Mutex<Option<Arc<Proc>>>,
+    pub proc: Lock<Option<Arc<Proc>>, { rank::CLIENT_PROC }>,
     /// What the monitor has seen of it.
-    pub watch: Mutex<Watch>,
+    pub watch: Lock<Watch, { rank::WATCH }>,
     /// A process that is no client uses its memory.
     pub lends: AtomicBool,
     /// The monitor's last scan of it.
-    pub look: Mutex<Option<Look>>,
+    pub look: Lock<Option<Look>, { rank::LOOK }>,
     /// Command name at hello.
     pub comm: String,
     /// It is being detached.
@@ -101,7 +102,7 @@ pub struct Client {
 impl Client {
     /// How many of its `anon` bytes are its own.
     pub fn own(&self, anon: u64) -> u64 {
-        let (then, own) = *self.weighed.lock().unwrap();
+        let (then, own) = *self.weighed.lock();
         let own = if anon >= then { own + anon - then } else { own * anon / then };
         self.share.store(own * 1000 / anon.max(1), Relaxed);
         own
@@ -109,7 +110,7 @@ impl Client {
 
     /// Its figures now.
     pub fn row(&self) -> Process {
-        let proc = self.proc.lock().unwrap().clone();
+        let proc = self.proc.lock().clone();
         let count = |of: fn(&ProcCounters) -> &AtomicU64| proc.as_ref().map_or(0, |p| of(&p.counters).load(Relaxed));
         let rss = self.rss.read().unwrap_or_default();
         Process {
@@ -154,7 +155,7 @@ pub struct Desk {
     /// The pager's state.
     pub shared: Arc<Shared>,
     /// Processes with a stub.
-    pub clients: Mutex<Vec<Arc<Client>>>,
+    pub clients: Lock<Vec<Arc<Client>>, { rank::CLIENTS }>,
     /// `/dev/userfaultfd`, if it can be opened.
     pub device: Option<OwnedFd>,
     /// The kernel reports forks (CAP_SYS_PTRACE).
@@ -162,19 +163,19 @@ pub struct Desk {
     /// Socket for processes of other network namespaces.
     pub netns_fallback: NetnsFallback,
     /// Set when the command has ended.
-    pub ended: Mutex<Option<ToPager>>,
+    pub ended: Lock<Option<ToPager>, { rank::ALL_ENDED }>,
     /// Set when the tree has ended and no other process is paged.
     pub over: AtomicBool,
     /// Clients that ended, for the statistics.
-    pub past: Mutex<Vec<Process>>,
+    pub past: Lock<Vec<Process>, { rank::PAST }>,
     /// Processes without a stub whose reason is known.
-    pub detached: Mutex<Detached>,
+    pub detached: Lock<Detached, { rank::DETACHED }>,
     /// Threads that have stub threads made (see [`crate::wake`]).
     pub wakers: Standby,
     /// Set if the run is recorded.
     pub recording: Option<Recording>,
     /// Set if the run gets a report. Its lock comes before all others.
-    pub timeline: Option<Mutex<Timeline>>,
+    pub timeline: Option<Lock<Timeline, { rank::TIMELINE }>>,
     /// From the launcher.
     pub config: Config,
 }
@@ -195,7 +196,7 @@ pub fn run(desk: &Arc<Desk>) {
     loop {
         tell_silence(&desk.shared);
         deliver(desk, launcher_open);
-        let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+        let clients: Vec<Arc<Client>> = desk.clients.lock().clone();
         clients.iter().for_each(|client| manage_ready(desk, client));
         fork_children::release_independent(desk, &clients);
         fork_children::end_doomed(&desk.shared);
@@ -233,9 +234,9 @@ pub fn run(desk: &Arc<Desk>) {
             deliver(desk, launcher_open);
             return newcomers.dismiss(desk);
         }
-        if desk.ended.lock().unwrap().is_some()
-            && desk.clients.lock().unwrap().is_empty()
-            && desk.shared.procs.lock().unwrap().is_empty()
+        if desk.ended.lock().is_some()
+            && desk.clients.lock().is_empty()
+            && desk.shared.procs.lock().is_empty()
             && forks::none_expected(&desk.shared)
             && desk.shared.unnamed.doomed() == 0
         {
@@ -303,7 +304,7 @@ fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
                 }
                 send_to_launcher(fd, &FromPager::Stats { stats, summary });
             }
-            *desk.ended.lock().unwrap() = Some(message);
+            *desk.ended.lock() = Some(message);
         }
         Ok(ToPager::TreeEnded) if serves_others(desk) => send_to_launcher(fd, &FromPager::Serves),
         Ok(ToPager::TreeEnded) => desk.over.store(true, Relaxed),
@@ -316,7 +317,7 @@ fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
 /// that are not attached are told to go on alone.
 fn serves_others(desk: &Desk) -> bool {
     let lives = |pid: i32| proctree::read_stat(pid).is_some_and(|process| !process.is_dead());
-    let mut clients = desk.clients.lock().unwrap().clone();
+    let mut clients = desk.clients.lock().clone();
     clients.retain(|client| lives(client.pid));
     // A client that is not attached now will never be. The fork child of a paged process needs the
     // pager all the same.
@@ -327,14 +328,14 @@ fn serves_others(desk: &Desk) -> bool {
         }
     });
     let attached = |client: &Arc<Client>| client.has_beacon || matches!(client.stage.load(SeqCst), ATTACHING | MANAGED);
-    let procs = desk.shared.procs.lock().unwrap().clone();
+    let procs = desk.shared.procs.lock().clone();
     clients.iter().any(attached)
         || desk.shared.unnamed.doomed() > 0
         || procs.iter().any(|proc| proc.pid().map_or_else(|| !proc.uffd.gone(), lives))
 }
 
 fn launcher_left_in_order(desk: &Desk) -> bool {
-    desk.ended.lock().unwrap().is_some()
+    desk.ended.lock().is_some()
 }
 
 /// The launcher died: only the pager holds the descriptors, so the tree must end before the pager.
@@ -342,10 +343,10 @@ fn launcher_left_in_order(desk: &Desk) -> bool {
 fn abandon(desk: &Desk) {
     desk.shared.ending.store(true, Relaxed);
     desk.netns_fallback.close();
-    let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+    let clients: Vec<Arc<Client>> = desk.clients.lock().clone();
     let mut tree: Vec<ProcStat> = clients.iter().filter_map(|client| proctree::read_stat(client.pid)).collect();
     let entry = format!("{SOCKET_VARIABLE}={}", desk.config.socket_name);
-    let mut killed = !clients.is_empty() || !desk.past.lock().unwrap().is_empty();
+    let mut killed = !clients.is_empty() || !desk.past.lock().is_empty();
     let deadline = Instant::now() + Duration::from_secs(5);
     let mut quiet = 0;
     // A process that calls exec just now shows no environment: search twice.
@@ -404,7 +405,7 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     // In a long chain of forks, evictions would give each process its own copy of what all share.
     let stage = if hello.flags & FORKED_AGAIN == 0 { IDLE } else { REFUSED };
     let client = new_client(desk, socket, pid, hello, rss, stage);
-    *client.expected.lock().unwrap() = expected;
+    *client.expected.lock() = expected;
     if hello.token != 0 {
         if let Err(error) = attach(desk, &client) {
             cannot_inherit(desk, &client, &error.to_string());
@@ -417,7 +418,7 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
 
 /// A process has greeted: its stub has no thread yet. A repeated greeting reports one more filter.
 pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &FromStub) {
-    let known = desk.clients.lock().unwrap().iter().rfind(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
+    let known = desk.clients.lock().iter().rfind(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
     let known = known.as_ref().and_then(|client| client.dormant.as_ref());
     if let Some(dormant) = known.filter(|dormant| greeting.flags & AGAIN != 0 && dormant.entry == greeting.entry) {
         return dormant.add_filter(greeting.filters);
@@ -431,7 +432,7 @@ pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &From
 }
 
 fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: RssReader, stage: u32) -> Arc<Client> {
-    desk.detached.lock().unwrap().why.remove(&pid);
+    desk.detached.lock().why.remove(&pid);
     let (forked, anon) = (message.flags & FORKED != 0, rss.read().map_or(0, |rss| rss.anon));
     Arc::new(Client {
         pid,
@@ -444,18 +445,18 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         stage: AtomicU32::new(stage),
         rss,
         share: AtomicU64::new(if forked { 0 } else { 1000 }),
-        weighed: Mutex::new((if forked { anon } else { 0 }, 0)),
-        unweighed: Mutex::new(forked.then(Instant::now)),
+        weighed: Lock::new((if forked { anon } else { 0 }, 0)),
+        unweighed: Lock::new(forked.then(Instant::now)),
         shmem: AtomicU64::new(0),
         mapped: AtomicU64::new(0),
         peak: AtomicU64::new(0),
-        expected: Mutex::new(None),
-        ready: Mutex::new(None),
-        segment: Mutex::new(None),
-        proc: Mutex::new(None),
-        watch: Mutex::default(),
+        expected: Lock::new(None),
+        ready: Lock::new(None),
+        segment: Lock::new(None),
+        proc: Lock::new(None),
+        watch: Lock::default(),
         lends: AtomicBool::new(false),
-        look: Mutex::new(None),
+        look: Lock::new(None),
         comm: procfs::comm(pid).unwrap_or_default(),
         detaching: AtomicBool::new(false),
         quiet: AtomicU32::new(detach::REQUESTED),
@@ -483,7 +484,7 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     if message.kind != ATTACHED || client.stage.load(Relaxed) != ATTACHING {
         return;
     }
-    let told = client.expected.lock().unwrap().is_some();
+    let told = client.expected.lock().is_some();
     if message.error != 0 {
         client.stage.store(REFUSED, Relaxed);
         let error = std::io::Error::from_raw_os_error(message.error as i32);
@@ -493,19 +494,19 @@ fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
         return;
     }
-    *client.ready.lock().unwrap() = Some((message, packet.fd, Instant::now()));
+    *client.ready.lock() = Some((message, packet.fd, Instant::now()));
     manage_ready(desk, client);
 }
 
 /// Begins to page a process whose stub is ready. A fork child is served once all changes are known
 /// that its parent made meanwhile.
 fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
-    let mut ready = client.ready.lock().unwrap();
+    let mut ready = client.ready.lock();
     if ready.is_none() {
         return;
     }
-    let expected = client.expected.lock().unwrap().clone();
-    let child = client.proc.lock().unwrap().clone();
+    let expected = client.expected.lock().clone();
+    let child = client.proc.lock().clone();
     let waits = |since| match &expected {
         Some(expected) => expected.waits_for_parent(since),
         None => child.as_ref().is_some_and(|child| fork_children::waits_for_parent(child, since)),
@@ -520,7 +521,7 @@ fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
 
 /// The stub is ready, but its process cannot be paged.
 fn not_managed(desk: &Arc<Desk>, client: &Arc<Client>, error: &std::io::Error) {
-    if client.expected.lock().unwrap().is_some() {
+    if client.expected.lock().is_some() {
         return cannot_inherit(desk, client, &error.to_string());
     }
     client.stage.store(REFUSED, Relaxed);
@@ -544,18 +545,18 @@ fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
 /// A process or its stub has ended.
 pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
     client.gone.store(true, Relaxed);
-    if let Some(expected) = client.expected.lock().unwrap().take() {
+    if let Some(expected) = client.expected.lock().take() {
         forks::forget(&desk.shared, &expected);
     }
-    if let Some(proc) = client.proc.lock().unwrap().as_ref() {
+    if let Some(proc) = client.proc.lock().as_ref() {
         proc.dead.store(true, Relaxed);
         proc.kick.raise();
     }
-    let mut past = desk.past.lock().unwrap();
+    let mut past = desk.past.lock();
     if past.len() < PAST_MAX {
         past.push(Process { resident_bytes: 0, running: false, ..client.row() });
     }
-    let mut clients = desk.clients.lock().unwrap();
+    let mut clients = desk.clients.lock();
     clients.retain(|c| !Arc::ptr_eq(c, client));
     desk.shared.room.clients.store(clients.len(), Relaxed);
 }
@@ -569,7 +570,7 @@ pub fn attach_or_warn(desk: &Desk, client: &Arc<Client>) {
 
 /// Asks a stub to make what paging needs.
 pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
-    let known = client.proc.lock().unwrap().clone();
+    let known = client.proc.lock().clone();
     // The descriptors of a fork child were counted when its userfaultfd came.
     if known.is_none() && !desk.shared.room_for_paged() {
         return Err(room::full());
@@ -610,7 +611,7 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     if off(Rule::Window) {
         command.flags |= memfit_wire::TRUST_MOVE;
     }
-    *client.segment.lock().unwrap() = Some(segment);
+    *client.segment.lock() = Some(segment);
     send_command(&client.socket, &command, Some(&fd));
     Ok(())
 }
@@ -624,12 +625,12 @@ pub fn duplicate(fd: RawFd) -> std::io::Result<OwnedFd> {
 /// The stub is ready: gives the process its place in the core and its fault thread.
 fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option<OwnedFd>) -> std::io::Result<()> {
     let shared = &desk.shared;
-    let segment = client.segment.lock().unwrap().clone().ok_or_else(|| std::io::Error::other("no segment"))?;
+    let segment = client.segment.lock().clone().ok_or_else(|| std::io::Error::other("no segment"))?;
     let identity = identity(client, message, &segment)?;
     // The userfaultfd of a fork child came with its parent's event.
-    let known = client.proc.lock().unwrap().clone();
+    let known = client.proc.lock().clone();
     let fresh = known.is_none();
-    let expected = client.expected.lock().unwrap().clone();
+    let expected = client.expected.lock().clone();
     let proc = match known {
         Some(proc) => proc,
         None => {
@@ -657,7 +658,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         proc.doorbell.store(message.doorbell, Relaxed);
     }
     shared.lock().segments.insert(proc.area, segment);
-    *proc.comm.lock().unwrap() = client.comm.clone();
+    *proc.comm.lock() = client.comm.clone();
     match &expected {
         Some(expected) => forks::inherit(shared, &proc, &identity, expected).map_err(|Broken(why)| other(why))?,
         None if !fresh => match fork_children::confirm(shared, &proc, client.pid) {
@@ -672,16 +673,16 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         None => {}
     }
     let _ = proc.identity.set(identity);
-    *client.proc.lock().unwrap() = Some(Arc::clone(&proc));
+    *client.proc.lock() = Some(Arc::clone(&proc));
     if fresh {
-        shared.procs.lock().unwrap().push(Arc::clone(&proc));
+        shared.procs.lock().push(Arc::clone(&proc));
         if let Err(error) = start_fault_thread(shared, &proc) {
-            *client.proc.lock().unwrap() = None;
+            *client.proc.lock() = None;
             remove_process(shared, &proc);
             return Err(error);
         }
     }
-    *client.expected.lock().unwrap() = None;
+    *client.expected.lock() = None;
     if !desk.fork_events {
         send_command(&client.socket, &Command { kind: SERVED, flags: ANNOUNCE_FORKS, ..Command::default() }, None);
     }
@@ -716,7 +717,7 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
         socket: Arc::clone(&client.socket),
         segment: Arc::clone(segment),
         pagemap: Pagemap::open(client.pid)?,
-        maps: Mutex::new(Maps::open(client.pid)?),
+        maps: Lock::new(Maps::open(client.pid)?),
         frees_lazily: OnceLock::new(),
         droppable: OnceLock::new(),
         reservation: AtomicU64::new(message.reservation[0]),
@@ -741,11 +742,11 @@ pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Re
 pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     proc.dead.store(true, Relaxed);
     fork_children::all_told(shared, proc);
-    let mut others = shared.procs.lock().unwrap();
+    let mut others = shared.procs.lock();
     others.retain(|p| !Arc::ptr_eq(p, proc));
     let relatives: Vec<Arc<Proc>> = others.iter().filter(|p| p.family.is_of(&proc.family)).cloned().collect();
     drop(others);
-    let _io = proc.io.lock().unwrap();
+    let _io = proc.io.lock();
     shared.in_parts(proc.id, PageRange::ALL, |core, part| core.disown(proc.id, part));
     let mut state = shared.lock();
     proc.removed.store(true, Relaxed);

@@ -77,7 +77,7 @@ impl Detached {
 
 /// Warns the user, once for each command and reason.
 pub fn tell(desk: &Desk, pid: i32, comm: &str, why: Why, was_paged: bool) {
-    if desk.detached.lock().unwrap().told.insert((comm.to_owned(), why)) {
+    if desk.detached.lock().told.insert((comm.to_owned(), why)) {
         let what = if was_paged { "no longer paged, still counted" } else { "not paged, but counted" };
         desk.shared.warn(format!("{what}: process {pid} ({comm}): {}", why.text()));
     }
@@ -91,7 +91,7 @@ pub fn refused(desk: &Desk, client: &Client, error: &Error) {
         return;
     }
     if error.kind() == ErrorKind::PermissionDenied {
-        desk.detached.lock().unwrap().why.insert(client.pid, Why::Unreadable);
+        desk.detached.lock().why.insert(client.pid, Why::Unreadable);
         tell(desk, client.pid, &client.comm, Why::Unreadable, false);
         answer(&client.socket, BYE);
     } else if !client.forked {
@@ -106,7 +106,7 @@ pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, flags: u32) {
         ALONE => Why::Alone,
         _ => Why::Unreadable,
     };
-    let client = desk.clients.lock().unwrap().iter().rev().find(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
+    let client = desk.clients.lock().iter().rev().find(|c| c.pid == pid && !c.gone.load(Relaxed)).cloned();
     match client {
         // CAP_SYS_PTRACE gives fork events and the right to read such processes.
         Some(client) if why != Why::Unreadable || !desk.fork_events => begin(desk, &client, why, Some(socket)),
@@ -117,7 +117,7 @@ pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, flags: u32) {
 /// A process gives up rights: tells its stub thread, which still has them.
 pub fn confine(desk: &Desk, asker: &OwnedFd, pid: i32, flags: u32) {
     let there = |c: &&Arc<Client>| c.pid == pid && c.dormant.is_none() && !c.gone.load(Relaxed);
-    let client = desk.clients.lock().unwrap().iter().rfind(there).cloned();
+    let client = desk.clients.lock().iter().rfind(there).cloned();
     let command = Command { kind: CONFINE, flags, ..Command::default() };
     let told = client.is_some_and(|client| send_command(&client.socket, &command, None));
     answer(asker, if told { STAY } else { BYE });
@@ -160,8 +160,8 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
             Ok(_) => break false,
         }
     };
-    desk.detached.lock().unwrap().why.insert(client.pid, why);
-    let proc = client.proc.lock().unwrap().clone();
+    desk.detached.lock().why.insert(client.pid, why);
+    let proc = client.proc.lock().clone();
     if let Some(proc) = proc.filter(|_| managed) {
         // Before the work: the process may end meanwhile.
         let was_paged = proc.counters.evicted.load(Relaxed) > 0;
@@ -172,7 +172,7 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
         }
         client.stage.store(REFUSED, SeqCst);
         // Nobody tells of its forks any more.
-        let procs = desk.shared.procs.lock().unwrap();
+        let procs = desk.shared.procs.lock();
         procs.iter().filter(|p| p.family.is_of(&proc.family)).for_each(|p| p.family.hides());
     }
     answer(&client.socket, BYE);
@@ -190,7 +190,7 @@ fn give_back(shared: &Shared, client: &Client, proc: &Arc<Proc>) -> bool {
     if proc.tells_forks() {
         // From now on its fork children inherit everything.
         for chunk in proc.to_dofork().chunks(BATCH_RANGES) {
-            proc.post_advice(&mut proc.io.lock().unwrap(), chunk, DOFORK);
+            proc.post_advice(&mut proc.io.lock(), chunk, DOFORK);
             proc.ring_bell();
             if !drained(shared, proc) {
                 return false;
@@ -200,7 +200,7 @@ fn give_back(shared: &Shared, client: &Client, proc: &Arc<Proc>) -> bool {
     // mremap can move a page to a range that was checked already.
     loop {
         let mut all = true;
-        let regions: Vec<(u64, u64)> = proc.regions.lock().unwrap().iter().collect();
+        let regions: Vec<(u64, u64)> = proc.regions.lock().iter().collect();
         for (start, end) in regions {
             let mut first = start / 4096;
             while first < end / 4096 {
@@ -239,7 +239,7 @@ fn quiet(client: &Client, proc: &Proc) -> bool {
 /// Waits until the stub has no batch. False if the process is gone.
 pub fn drained(shared: &Shared, proc: &Proc) -> bool {
     loop {
-        let mut io = proc.io.lock().unwrap();
+        let mut io = proc.io.lock();
         if let Err(Broken(why)) = proc.collect(shared, &mut io, false) {
             drop(io);
             proc.stop(shared, &why);
@@ -261,7 +261,7 @@ pub fn drained(shared: &Shared, proc: &Proc) -> bool {
 /// if the process is gone.
 pub fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> Option<bool> {
     // Only the pager can fill pages of files that were never read.
-    let files = proc.files.lock().unwrap().pages();
+    let files = proc.files.lock().pages();
     let of_file = |page: u64| files.iter().any(|&(first, end)| (first..end).contains(&page));
     let outside = |pages: &mut dyn Iterator<Item = u64>| -> Option<Vec<u64>> {
         let state = shared.lock();

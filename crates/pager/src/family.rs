@@ -1,14 +1,15 @@
 //! With whom a process shares pages by fork.
 
+use crate::locks::{rank, Lock};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// One process's part in its family: those that descend from one process by forks that we know of,
 /// and live.
 #[derive(Debug, Default)]
 pub struct Family {
     /// The same for all of them, and nobody else has it.
-    members: Mutex<Arc<()>>,
+    members: Lock<Arc<()>, { rank::FAMILY }>,
     /// There was a fork: MOVE refuses what was shared until it has been written again, also when
     /// nobody shares it any more.
     forked: AtomicBool,
@@ -21,23 +22,19 @@ impl Family {
     pub fn of_child(&self) -> Family {
         self.forked.store(true, Relaxed);
         let unknown_sharers = AtomicBool::new(self.unknown_sharers.load(Relaxed));
-        Family {
-            members: Mutex::new(self.members.lock().unwrap().clone()),
-            forked: AtomicBool::new(true),
-            unknown_sharers,
-        }
+        Family { members: Lock::new(self.members.lock().clone()), forked: AtomicBool::new(true), unknown_sharers }
     }
 
     /// The memory is gone.
     pub fn leave(&self) {
-        *self.members.lock().unwrap() = Arc::default();
+        *self.members.lock() = Arc::default();
         self.unknown_sharers.store(false, Relaxed);
     }
 
     /// Whether two are of the same.
     pub fn is_of(&self, other: &Family) -> bool {
-        let members = self.members.lock().unwrap().clone();
-        Arc::ptr_eq(&members, &other.members.lock().unwrap())
+        let members = self.members.lock().clone();
+        Arc::ptr_eq(&members, &other.members.lock())
     }
 
     /// Whether pages must be written to before MOVE takes them.
@@ -47,7 +44,7 @@ impl Family {
 
     /// Whether pages may be shared now.
     pub fn shares(&self) -> bool {
-        self.has_unknown_sharers() || Arc::strong_count(&self.members.lock().unwrap()) > 1
+        self.has_unknown_sharers() || Arc::strong_count(&self.members.lock()) > 1
     }
 
     /// MOVE has refused a page. If nobody wrote to it before, there was a fork before the process

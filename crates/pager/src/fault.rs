@@ -11,6 +11,7 @@ use crate::adopt;
 use crate::event::{poll, poll2};
 use crate::fork_children;
 use crate::forks;
+use crate::locks::Held;
 use crate::mutant::{off, Rule};
 use crate::order::Order;
 use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE};
@@ -23,7 +24,7 @@ use memfit_os::uffd::{Event, Fill, Inbox};
 use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most faults between two checks of the faulting thread's CPU.
@@ -181,7 +182,7 @@ impl Server {
     fn serve(&mut self) -> Result<(), End> {
         let mut waiting = Vec::new();
         loop {
-            let wanted = std::mem::take(&mut *self.proc.wanted.lock().unwrap());
+            let wanted = std::mem::take(&mut *self.proc.wanted.lock());
             waiting.extend(wanted.into_iter().map(Waiting::wanted));
             if !self.proc.expected().is_some_and(|fork| fork.may_wait(u32::MAX)) {
                 waiting.append(&mut self.postponed);
@@ -204,7 +205,7 @@ impl Server {
     fn wait(&mut self) -> Result<(), End> {
         let wait = match self.idle_wait() {
             // A fork event ends when the parent runs again, which makes no descriptor readable.
-            _ if !self.proc.newborn.lock().unwrap().is_empty() => 1,
+            _ if !self.proc.newborn.lock().is_empty() => 1,
             _ if self.proc.dead.load(Relaxed) => 2,
             wait => wait,
         };
@@ -387,7 +388,7 @@ impl Server {
         let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
         loop {
             // With `io` held the page enters no batch.
-            let io = proc.io.lock().unwrap();
+            let io = proc.io.lock();
             if !matches!(self.shared.lock().core.entry(proc.id, page), Entry::Evicting(_)) {
                 match proc.uffd.unprotect(page.address()) {
                     Fill::EventPending(_) => {}
@@ -546,7 +547,7 @@ impl Server {
                 }
             };
             expected.told(complete);
-            *self.proc.expected.lock().unwrap() = None;
+            *self.proc.expected.lock() = None;
             self.shared.outbox_event.raise();
         }
         if let Some(identity) = self.proc.identity.get() {
@@ -578,9 +579,9 @@ impl Server {
     }
 
     /// Waits until the stub has no batch, and returns its lock `io`.
-    fn idle_stub(&self) -> Result<MutexGuard<'_, Io>, End> {
+    fn idle_stub(&self) -> Result<Held<'_, Io>, End> {
         loop {
-            let mut io = self.proc.io.lock().unwrap();
+            let mut io = self.proc.io.lock();
             self.proc.collect(&self.shared, &mut io, false)?;
             if !io.busy {
                 return Ok(io);
@@ -624,7 +625,7 @@ impl Server {
     /// table and the proof.
     fn verify_present(&mut self, page: Page) -> Result<bool, End> {
         let proc = Arc::clone(&self.proc);
-        let _io = proc.io.lock().unwrap();
+        let _io = proc.io.lock();
         if self.shared.lock().core.entry(proc.id, page) != Entry::Resident {
             return Ok(false);
         }
@@ -657,7 +658,7 @@ impl Server {
     /// is stopped inside of a MOVE.
     fn drain_batch(&mut self) -> Result<bool, End> {
         let proc = Arc::clone(&self.proc);
-        let mut io = proc.io.lock().unwrap();
+        let mut io = proc.io.lock();
         let gated = io.busy;
         match if gated { proc.close_gate_within(GATE_HELD) } else { Gate::Closed } {
             Gate::Closed => {}

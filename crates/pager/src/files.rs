@@ -12,6 +12,7 @@
 //! read after a change of the file show it, which POSIX leaves open for private mappings.
 
 use crate::control::{self, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
+use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Proc};
 use crate::swap::{Hash, Hasher};
 use crate::wake;
@@ -23,7 +24,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// If a process is not paged within this time, the kernel maps its file.
@@ -42,7 +43,7 @@ pub struct MappedFile {
     /// Reads past the page cache, which the budget does not count, if the file system can.
     direct: Option<File>,
     /// Hash of each page as it was read last.
-    hashes: Mutex<Vec<Option<Hash>>>,
+    hashes: Lock<Vec<Option<Hash>>, { rank::FILE_HASHES }>,
 }
 
 /// Pages of a mapping, in one file.
@@ -120,7 +121,7 @@ impl FileRanges {
 
 /// All files, with the hashes of what was read.
 pub struct Files {
-    open: Mutex<HashMap<(u64, u64), Weak<MappedFile>>>,
+    open: Lock<HashMap<(u64, u64), Weak<MappedFile>>, { rank::OPEN_FILES }>,
     hasher: Hasher,
     /// Reads since the start.
     pub reads: AtomicU64,
@@ -137,7 +138,7 @@ impl Files {
     /// When the kernel has no random bytes.
     pub fn new() -> io::Result<Files> {
         Ok(Files {
-            open: Mutex::default(),
+            open: Lock::default(),
             hasher: Hasher::new()?,
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
@@ -156,7 +157,7 @@ impl Files {
             return Err(io::ErrorKind::Unsupported.into());
         }
         memfit_os::memory::may_map(file.as_fd())?;
-        let mut open = self.open.lock().unwrap();
+        let mut open = self.open.lock();
         let key = (metadata.dev(), metadata.ino());
         if let Some(known) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(known);
@@ -166,7 +167,7 @@ impl Files {
         // the holder of a lease.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(path).ok();
-        let mapped = Arc::new(MappedFile { file, direct, hashes: Mutex::default() });
+        let mapped = Arc::new(MappedFile { file, direct, hashes: Lock::default() });
         open.insert(key, Arc::downgrade(&mapped));
         Ok(mapped)
     }
@@ -196,7 +197,7 @@ impl Files {
         out[done..].fill(0);
         self.reads.fetch_add(1, Relaxed);
         self.read_bytes.fetch_add(done as u64, Relaxed);
-        let mut hashes = file.hashes.lock().unwrap();
+        let mut hashes = file.hashes.lock();
         // Pages beyond the end are the program's own, like any page of zeros.
         for (i, page) in out.chunks(PAGE_BYTES as usize).enumerate().take(done.div_ceil(PAGE_BYTES as usize)) {
             let at = index as usize + i;
@@ -210,14 +211,14 @@ impl Files {
 
     /// Whether a page still holds what was read from the file.
     pub fn is_clean(&self, file: &MappedFile, index: u64, page: &[u8]) -> bool {
-        let known = file.hashes.lock().unwrap().get(index as usize).copied().flatten();
+        let known = file.hashes.lock().get(index as usize).copied().flatten();
         known.is_some_and(|hash| hash == self.hasher.hash(page))
     }
 
     /// Bytes of the tables.
     pub fn metadata_bytes(&self) -> u64 {
-        let open = self.open.lock().unwrap();
-        let hashes = |file: &Weak<MappedFile>| file.upgrade().map_or(0, |file| file.hashes.lock().unwrap().capacity());
+        let open = self.open.lock();
+        let hashes = |file: &Weak<MappedFile>| file.upgrade().map_or(0, |file| file.hashes.lock().capacity());
         (open.values().map(hashes).sum::<usize>() * size_of::<Option<Hash>>()) as u64
     }
 }
@@ -245,7 +246,7 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
     let proc = paged(desk, pid)?;
     let give_up = Instant::now() + PAGED_WITHIN;
     loop {
-        let io = proc.io.lock().unwrap();
+        let io = proc.io.lock();
         if proc.removed.load(Relaxed) || Instant::now() > give_up {
             return None;
         }
@@ -263,7 +264,7 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
             return None;
         }
         let mapped = Mapped { end: pages.1, file, index: request.token / PAGE_BYTES };
-        proc.files.lock().unwrap().add(pages.0, mapped);
+        proc.files.lock().add(pages.0, mapped);
         proc.add_region(start, end);
         return Some(());
     }
@@ -274,9 +275,9 @@ fn paged(desk: &Arc<Desk>, pid: i32) -> Option<Arc<Proc>> {
     let begun = Instant::now();
     while begun.elapsed() < PAGED_WITHIN {
         let of_pid = |client: &&Arc<Client>| client.pid == pid && !client.gone.load(Relaxed);
-        let client = desk.clients.lock().unwrap().iter().rfind(of_pid).cloned();
+        let client = desk.clients.lock().iter().rfind(of_pid).cloned();
         match client.as_ref().map(|client| client.stage.load(Relaxed)) {
-            Some(MANAGED) => return client.and_then(|client| client.proc.lock().unwrap().clone()),
+            Some(MANAGED) => return client.and_then(|client| client.proc.lock().clone()),
             Some(REFUSED) => return None,
             // A new process may not have said hello yet; a detached one never will.
             None if begun.elapsed() > KNOWN_WITHIN => return None,

@@ -9,6 +9,7 @@
 use crate::control::{duplicate, start_fault_thread, Client, Desk};
 use crate::fork_changes::Inherited;
 use crate::forks::{self, PARENT_IS_THROUGH};
+use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Broken, Proc, ZERO_PAGE};
 use crate::ranges::Ranges;
 use crate::room;
@@ -22,7 +23,7 @@ use memfit_wire::{Command, LEND, STAY};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
 /// A fork child whose parent could not be paged has no userfaultfd this long after its hello.
@@ -42,10 +43,10 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub struct Unnamed {
     /// Stubs that have said hello.
-    clients: Mutex<Vec<Arc<Client>>>,
+    clients: Lock<Vec<Arc<Client>>, { rank::FORK_CLIENTS }>,
     came: Condvar,
     /// Processes that cannot be served.
-    doomed: Mutex<Vec<Doomed>>,
+    doomed: Lock<Vec<Doomed>, { rank::DOOMED }>,
 }
 
 /// A fork child for which there was no thread or descriptor. Its page faults would wait for ever.
@@ -63,7 +64,7 @@ struct Doomed {
 impl Unnamed {
     /// How many processes must be killed.
     pub fn doomed(&self) -> usize {
-        self.doomed.lock().unwrap().len()
+        self.doomed.lock().len()
     }
 
     /// Waits until there are few: each has a descriptor that is not counted. Called by the fault
@@ -77,8 +78,8 @@ impl Unnamed {
 
     /// A stub has said hello and will touch its beacon.
     pub fn add(&self, client: &Arc<Client>) {
-        let mut clients = self.clients.lock().unwrap();
-        clients.retain(|c| !c.gone.load(Relaxed) && c.proc.lock().unwrap().is_none());
+        let mut clients = self.clients.lock();
+        clients.retain(|c| !c.gone.load(Relaxed) && c.proc.lock().is_none());
         clients.push(Arc::clone(client));
         self.came.notify_all();
     }
@@ -88,20 +89,20 @@ impl Unnamed {
 /// filled. Waits for one; empty if the program touched the page by itself.
 pub fn claims(shared: &Shared, proc: &Proc, tid: u32) -> Vec<Arc<Client>> {
     let begun = Instant::now();
-    let mut clients = shared.unnamed.clients.lock().unwrap();
+    let mut clients = shared.unnamed.clients.lock();
     loop {
         let found: Vec<_> = clients.iter().filter(|client| may_be(client, proc, tid)).cloned().collect();
         if !found.is_empty() || begun.elapsed() > HELLO_WITHIN || proc.uffd.gone() {
             return found;
         }
-        clients = shared.unnamed.came.wait_timeout(clients, LOOK).unwrap().0;
+        clients = clients.wait(&shared.unnamed.came, LOOK);
     }
 }
 
 /// Whether a stub's process can be the one with that userfaultfd: the thread belongs to it, it is a
 /// child of the parent, and its beacon is not present yet.
 fn may_be(client: &Client, proc: &Proc, tid: u32) -> bool {
-    let open = !client.gone.load(Relaxed) && client.proc.lock().unwrap().is_none();
+    let open = !client.gone.load(Relaxed) && client.proc.lock().is_none();
     open && procfs::task(client.pid, tid).is_some()
         && proctree::read_stat(client.pid).is_some_and(|stat| is_child(&stat, proc.parent_pid.load(Relaxed)))
         && beacon_is_there(client.pid, proc).is_ok_and(|there| !there)
@@ -124,11 +125,11 @@ fn beacon_is_there(pid: i32, proc: &Proc) -> io::Result<bool> {
 /// gets the userfaultfd, too. The process waits for that, because nobody else would hold the
 /// descriptor if pager and launcher died.
 pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
-    let mut clients = shared.unnamed.clients.lock().unwrap();
+    let mut clients = shared.unnamed.clients.lock();
     let mut theirs = claims.iter().filter(|client| beacon_is_there(client.pid, proc).is_ok_and(|there| there));
     let (Some(client), None) = (theirs.next(), theirs.next()) else { return };
     clients.retain(|c| !Arc::ptr_eq(c, client));
-    *client.proc.lock().unwrap() = Some(Arc::clone(proc));
+    *client.proc.lock() = Some(Arc::clone(proc));
     if let Ok(uffd) = duplicate(proc.uffd.as_raw_fd()) {
         send_command(&client.socket, &Command { kind: LEND, ..Command::default() }, Some(&uffd));
     }
@@ -136,7 +137,7 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
 
 /// Kills fork children that cannot be served, as soon as their processes are known.
 pub fn end_doomed(shared: &Arc<Shared>) {
-    let doomed = std::mem::take(&mut *shared.unnamed.doomed.lock().unwrap());
+    let doomed = std::mem::take(&mut *shared.unnamed.doomed.lock());
     let mut left: Vec<Doomed> = Vec::new();
     for mut child in doomed {
         if child.proc.uffd.gone() {
@@ -156,7 +157,7 @@ pub fn end_doomed(shared: &Arc<Shared>) {
         }
         left.push(child);
     }
-    shared.unnamed.doomed.lock().unwrap().append(&mut left);
+    shared.unnamed.doomed.lock().append(&mut left);
 }
 
 /// The process with that userfaultfd, by its beacon: filled once, and searched until it is found.
@@ -183,7 +184,7 @@ fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
         child.before = Some(before);
     }
     let before = child.before.as_ref()?;
-    let named: Vec<i32> = shared.procs.lock().unwrap().iter().filter_map(|proc| proc.pid()).collect();
+    let named: Vec<i32> = shared.procs.lock().iter().filter_map(|proc| proc.pid()).collect();
     let mut found = with_beacon(proc)?;
     found.retain(|stat| !before.contains(&stat.pid) && !named.contains(&stat.pid));
     // Another child may have got its beacon meanwhile: it will be identified, or end.
@@ -214,10 +215,10 @@ fn with_beacon(proc: &Proc) -> Option<Vec<ProcStat>> {
 
 /// Releases fork children that wait because their parent seemed to be paged, when it could not be.
 pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
-    let waits = |c: &&Arc<Client>| c.has_beacon && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().unwrap().is_none();
+    let waits = |c: &&Arc<Client>| c.has_beacon && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().is_none();
     let mut waiting = clients.iter().filter(waits).peekable();
     let known = |proc: &Arc<Proc>| proc.identity.get().is_some();
-    let all_known = || desk.shared.unnamed.doomed() == 0 && desk.shared.procs.lock().unwrap().iter().all(known);
+    let all_known = || desk.shared.unnamed.doomed() == 0 && desk.shared.procs.lock().iter().all(known);
     if waiting.peek().is_some() && all_known() {
         for client in waiting {
             send_command(&client.socket, &Command { kind: STAY, ..Command::default() }, None);
@@ -230,7 +231,7 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
 pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let lost = match parent.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()) {
         Some(text) => not_inherited(&text),
-        None => parent.not_inherited.lock().unwrap().clone(),
+        None => parent.not_inherited.lock().clone(),
     };
     let mut state = shared.lock();
     let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, true);
@@ -253,35 +254,38 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let kick = if room { Arc::new(room::event()) } else { Arc::clone(&parent.kick) };
     let child = Arc::new(Proc::new(id, area, uffd, kick, parent.family.of_child()));
     child.parent_pid.store(parent.pid().unwrap_or(0), Relaxed);
-    *child.not_inherited.lock().unwrap() = lost;
-    *child.regions.lock().unwrap() = parent.regions.lock().unwrap().clone();
-    let mut files = parent.files.lock().unwrap().clone();
-    for &(start, end) in child.not_inherited.lock().unwrap().iter() {
+    *child.not_inherited.lock() = lost;
+    let regions = parent.regions.lock().clone();
+    *child.regions.lock() = regions;
+    let mut files = parent.files.lock().clone();
+    for &(start, end) in child.not_inherited.lock().iter() {
         files.cut(start / 4096, end / 4096);
     }
-    *child.files.lock().unwrap() = files;
-    let mut had = child.regions.lock().unwrap().clone();
-    for &(start, end) in child.not_inherited.lock().unwrap().iter() {
+    *child.files.lock() = files;
+    let mut had = child.regions.lock().clone();
+    for &(start, end) in child.not_inherited.lock().iter() {
         had.cut(start, end);
     }
-    *child.inherited.lock().unwrap() = Some(Inherited { had, changes: Vec::new(), told: false });
-    parent.newborn.lock().unwrap().push(Arc::downgrade(&child));
+    *child.inherited.lock() = Some(Inherited { had, changes: Vec::new(), told: false });
+    parent.newborn.lock().push(Arc::downgrade(&child));
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
-    *child.comm.lock().unwrap() = parent.comm.lock().unwrap().clone();
-    *child.guarded.lock().unwrap() = parent.guarded.lock().unwrap().clone();
+    let comm = parent.comm.lock().clone();
+    *child.comm.lock() = comm;
+    let guarded = parent.guarded.lock().clone();
+    *child.guarded.lock() = guarded;
     if let Err(error) = if room { start_fault_thread(shared, &child) } else { Err(room::full()) } {
         let doomed = Doomed { proc: child, why: error.to_string(), seen: false, before: None, process: None };
-        shared.unnamed.doomed.lock().unwrap().push(doomed);
+        shared.unnamed.doomed.lock().push(doomed);
         shared.outbox_event.raise();
         return;
     }
-    shared.procs.lock().unwrap().push(child);
+    shared.procs.lock().push(child);
 }
 
 /// All changes before the forks of a process are known.
 pub fn all_told(shared: &Shared, parent: &Proc) {
-    for child in parent.newborn.lock().unwrap().drain(..).filter_map(|child| child.upgrade()) {
-        if let Some(inherited) = &mut *child.inherited.lock().unwrap() {
+    for child in parent.newborn.lock().drain(..).filter_map(|child| child.upgrade()) {
+        if let Some(inherited) = &mut *child.inherited.lock() {
             inherited.told = true;
         }
     }
@@ -291,7 +295,7 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
 /// Whether a child, ready since that time, must wait until all changes of its parent before the
 /// fork are known.
 pub fn waits_for_parent(child: &Proc, ready: Instant) -> bool {
-    ready.elapsed() < PARENT_IS_THROUGH && child.inherited.lock().unwrap().as_ref().is_some_and(|all| !all.told)
+    ready.elapsed() < PARENT_IS_THROUGH && child.inherited.lock().as_ref().is_some_and(|all| !all.told)
 }
 
 /// A fork child is known now: what its table says of ranges that it did not inherit, or has
@@ -299,7 +303,7 @@ pub fn waits_for_parent(child: &Proc, ready: Instant) -> bool {
 /// its address space all the time; an error if it cannot go on with right data.
 pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool, Broken> {
     for _ in 0..100 {
-        let io = proc.io.lock().unwrap();
+        let io = proc.io.lock();
         let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/smaps")) else { return Ok(false) };
         if proc.removed.load(Relaxed) {
             return Ok(false);
@@ -311,7 +315,7 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
             continue;
         }
         let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
-        if let Some(inherited) = proc.inherited.lock().unwrap().take().filter(|all| !all.changes.is_empty()) {
+        if let Some(inherited) = proc.inherited.lock().take().filter(|all| !all.changes.is_empty()) {
             let pagemap =
                 Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
             let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
@@ -319,14 +323,14 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
         }
         let gaps = registered.gaps(0, ADDRESSES);
         for &(start, end) in &gaps {
-            proc.files.lock().unwrap().cut(start / 4096, end.div_ceil(4096));
+            proc.files.lock().cut(start / 4096, end.div_ceil(4096));
         }
         let mut state = shared.lock();
         for (start, end) in gaps {
             state.core.disown(proc.id, PageRange::from_addresses(start, end));
         }
         shared.apply_effects(state);
-        *proc.regions.lock().unwrap() = registered;
+        *proc.regions.lock() = registered;
         return Ok(true);
     }
     Ok(false)

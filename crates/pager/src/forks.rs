@@ -15,6 +15,7 @@
 
 use crate::family::Family;
 use crate::fork_changes::{self, Change};
+use crate::locks::{rank, Lock};
 use crate::proc::{Broken, Identity, Io, Proc};
 use crate::ranges::Ranges;
 use crate::state::Shared;
@@ -24,7 +25,7 @@ use memfit_os::proctree;
 use memfit_wire::{BATCH_RANGES, DONTFORK};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering::*;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a fault of another thread waits for the end of a fork before the pager reads events for
@@ -121,7 +122,7 @@ pub struct Expected {
     since: Instant,
     /// What has happened in the parent since, until the fork had ended: some of it before there was
     /// a child.
-    window: Mutex<Window>,
+    window: Lock<Window, { rank::FORK_WINDOW }>,
 }
 
 #[derive(Debug, Default)]
@@ -160,13 +161,13 @@ impl Expected {
     /// Pages are about to be brought back in the parent. Called before the COPY: the thread that
     /// waits for a page may have forked before this thread runs again.
     pub fn bring_back(&self, pages: impl Iterator<Item = Page>) {
-        let Window { brought, changes, .. } = &mut *self.window.lock().unwrap();
+        let Window { brought, changes, .. } = &mut *self.window.lock();
         brought.extend(pages.map(|page| Page::of(fork_changes::first_address(changes, page.address())).0));
     }
 
     /// These pages could not be brought back.
     pub fn not_brought(&self, pages: impl Iterator<Item = Page>) {
-        let Window { brought, changes, .. } = &mut *self.window.lock().unwrap();
+        let Window { brought, changes, .. } = &mut *self.window.lock();
         for page in pages {
             brought.remove(&Page::of(fork_changes::first_address(changes, page.address())).0);
         }
@@ -181,7 +182,7 @@ impl Expected {
         served: u32,
         resident: impl FnOnce(&dyn Fn(Page) -> bool) -> Option<Page>,
     ) {
-        let mut window = self.window.lock().unwrap();
+        let mut window = self.window.lock();
         if window.ended.is_some() {
             return;
         }
@@ -197,23 +198,23 @@ impl Expected {
 
     /// The parent's address space was changed.
     pub fn changed(&self, change: Change) {
-        self.window.lock().unwrap().changes.push(change);
+        self.window.lock().changes.push(change);
     }
 
     /// The parent has left the fork.
     pub fn ended(&self) {
-        self.window.lock().unwrap().ended = Some(Instant::now());
+        self.window.lock().ended = Some(Instant::now());
     }
 
     /// The parent goes on; `all`: no event was unread for a moment.
     pub fn told(&self, all: bool) {
-        self.window.lock().unwrap().told = Some(all);
+        self.window.lock().told = Some(all);
     }
 
     /// Whether the child, ready since that time, must wait for its parent.
     pub fn waits_for_parent(&self, ready: Instant) -> bool {
         let lives = || self.parent.upgrade().is_some_and(|parent| !parent.removed.load(Relaxed));
-        self.window.lock().unwrap().told.is_none() && ready.elapsed() < PARENT_IS_THROUGH && lives()
+        self.window.lock().told.is_none() && ready.elapsed() < PARENT_IS_THROUGH && lives()
     }
 }
 
@@ -223,7 +224,7 @@ impl Proc {
         if !self.forking.load(Relaxed) {
             return None;
         }
-        self.expected.lock().unwrap().clone()
+        self.expected.lock().clone()
     }
 
     /// Posts a DONTFORK batch if there are open ranges. The caller rings the bell when `io` is
@@ -239,7 +240,7 @@ impl Proc {
 
     /// Ranges that are not kept from fork children yet.
     pub fn open_pieces(&self) -> Vec<(u64, u64)> {
-        pieces(self.dontfork.lock().unwrap().open.iter())
+        pieces(self.dontfork.lock().open.iter())
     }
 
     /// Ranges kept from fork children that the program would have given them: those that the stub
@@ -248,13 +249,13 @@ impl Proc {
     pub fn to_dofork(&self) -> Vec<(u64, u64)> {
         let Some(identity) = self.identity.get() else { return Vec::new() };
         let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
-        let mut own = self.dontfork.lock().unwrap().kept.clone();
+        let mut own = self.dontfork.lock().kept.clone();
         identity.forbidden.iter().for_each(|&(s, e)| own.add(s, e));
         let plain: Ranges = maps::private_anonymous(&smaps).into_iter().collect();
         let kept = maps::not_in_children(&smaps).into_iter();
         if smaps.is_empty() {
             // The pager may not read smaps any more; what is registered was kept from children.
-            let regions: Vec<_> = self.regions.lock().unwrap().iter().collect();
+            let regions: Vec<_> = self.regions.lock().iter().collect();
             return pieces(regions.into_iter().flat_map(|(s, e)| own.gaps(s, e)));
         }
         let parts: Vec<_> = kept.flat_map(|(s, e)| plain.within(s, e).collect::<Vec<_>>()).collect();
@@ -263,7 +264,7 @@ impl Proc {
 
     /// The registered memory that has the mark and comes to fork children.
     fn marked(&self) -> Ranges {
-        let (dontfork, regions) = (self.dontfork.lock().unwrap(), self.regions.lock().unwrap());
+        let (dontfork, regions) = (self.dontfork.lock(), self.regions.lock());
         let mut marked: Ranges =
             dontfork.marked.iter().flat_map(|(s, e)| regions.within(s, e).collect::<Vec<_>>()).collect();
         for (start, end) in dontfork.kept.iter() {
@@ -275,12 +276,12 @@ impl Proc {
     /// After a fork: all must be kept from children again, as whole mappings, so that none is
     /// split.
     pub fn reopen_dontfork(&self, identity: &Identity) {
-        let all = match identity.maps.lock().unwrap().read() {
+        let all = match identity.maps.lock().read() {
             Ok(text) => maps::private_anonymous(text),
             Err(_) => Vec::new(),
         };
-        let mut dontfork = self.dontfork.lock().unwrap();
-        let regions = self.regions.lock().unwrap();
+        let mut dontfork = self.dontfork.lock();
+        let regions = self.regions.lock();
         let parts = all.into_iter().filter(|&(s, e)| regions.meets(s, e)).chain(regions.iter());
         let parts: Vec<_> = parts.flat_map(|(s, e)| dontfork.kept.gaps(s, e)).collect();
         dontfork.open = parts.into_iter().collect();
@@ -292,7 +293,7 @@ impl Proc {
 
     /// The program keeps a range from its fork children.
     pub fn keep_from_children(&self, start: u64, end: u64) {
-        let mut dontfork = self.dontfork.lock().unwrap();
+        let mut dontfork = self.dontfork.lock();
         dontfork.kept.add(start, end);
         dontfork.open.cut(start, end);
         dontfork.generation += 1;
@@ -300,9 +301,9 @@ impl Proc {
 
     /// The program gives a range to its fork children, which has undone the stub's DONTFORK.
     pub fn give_to_children(&self, start: u64, end: u64) {
-        let mut dontfork = self.dontfork.lock().unwrap();
+        let mut dontfork = self.dontfork.lock();
         dontfork.kept.cut(start, end);
-        let parts: Vec<_> = self.regions.lock().unwrap().within(start, end).collect();
+        let parts: Vec<_> = self.regions.lock().within(start, end).collect();
         parts.into_iter().for_each(|(s, e)| dontfork.open.add(s, e));
     }
 }
@@ -331,8 +332,8 @@ pub fn descriptors_in(mappings: &[Mapping]) -> impl Iterator<Item = u64> {
 /// parent: its own variables and the descriptors of ended threads.
 pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
     let Some(identity) = proc.identity.get() else { return Vec::new() };
-    let descriptors = proc.descriptors.lock().unwrap().clone();
-    let mut maps = identity.maps.lock().unwrap();
+    let descriptors = proc.descriptors.lock().clone();
+    let mut maps = identity.maps.lock();
     let Ok(text) = maps.read() else { return Vec::new() };
     let data = maps::data_of_libc(text).into_iter().flat_map(|(s, e)| s / 4096..e / 4096);
     data.chain(descriptors_in(&maps::evictable(text, "/"))).map(Page).chain(descriptors).collect()
@@ -345,7 +346,7 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
     // SAFETY: eight bytes of a live variable.
     unsafe { libc::getrandom((&raw mut token).cast(), 8, 0) };
     // Nothing is adopted meanwhile.
-    let _io = parent.io.lock().unwrap();
+    let _io = parent.io.lock();
     let mut state = shared.lock();
     let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, false);
     shared.apply_effects(state);
@@ -358,19 +359,19 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
         parent: Arc::downgrade(parent),
         forker,
         children: children(parent, forker),
-        descriptors: parent.descriptors.lock().unwrap().clone(),
+        descriptors: parent.descriptors.lock().clone(),
         marked: parent.marked(),
         since: Instant::now(),
-        window: Mutex::default(),
+        window: Lock::default(),
     });
-    *parent.expected.lock().unwrap() = Some(Arc::clone(&expected));
-    shared.expected.lock().unwrap().push(Arc::clone(&expected));
+    *parent.expected.lock() = Some(Arc::clone(&expected));
+    shared.expected.lock().push(Arc::clone(&expected));
     expected
 }
 
 /// Takes the expected child with this number: it has come.
 pub fn take(shared: &Shared, token: u64) -> Option<Arc<Expected>> {
-    let mut all = shared.expected.lock().unwrap();
+    let mut all = shared.expected.lock();
     let i = all.iter().position(|e| e.token == token)?;
     Some(all.swap_remove(i))
 }
@@ -387,12 +388,12 @@ pub fn forget(shared: &Shared, expected: &Expected) {
 /// is none as long as one of the `unknown` processes of the tree may be one.
 pub fn forget_lost(shared: &Shared, unknown: &[proctree::ProcStat]) {
     let over = |e: &Arc<Expected>| {
-        let window = e.window.lock().unwrap();
+        let window = e.window.lock();
         let gone = || e.parent.upgrade().is_none_or(|p| p.removed.load(Relaxed));
         window.ended.is_some_and(|at| at.elapsed() > CHILD_COMES) || gone()
     };
     let lost: Vec<Arc<Expected>> = {
-        let mut all = shared.expected.lock().unwrap();
+        let mut all = shared.expected.lock();
         if !all.iter().any(over) || unknown.iter().any(|process| process.forked) {
             return;
         }
@@ -418,7 +419,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     for (start, end) in maps::wiped_in_children(&smaps) {
         mine.cut(start, end);
     }
-    let window = expected.window.lock().unwrap();
+    let window = expected.window.lock();
     for (start, end) in mine.iter() {
         proc.uffd.register_memory(start, end - start).map_err(|e| broken("registered", e))?;
     }
@@ -469,11 +470,12 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     let state = shared.lock();
     shared.doubled.fetch_add(state.core.present_pages(proc.id) * 4096, Relaxed);
     shared.apply_effects(state);
-    *proc.regions.lock().unwrap() = mine;
-    *proc.descriptors.lock().unwrap() = expected.descriptors.clone();
+    *proc.regions.lock() = mine;
+    *proc.descriptors.lock() = expected.descriptors.clone();
     proc.reopen_dontfork(identity);
     if let Some(parent) = expected.parent.upgrade().filter(|p| !p.removed.load(Relaxed)) {
-        *proc.guarded.lock().unwrap() = parent.guarded.lock().unwrap().clone();
+        let guarded = parent.guarded.lock().clone();
+        *proc.guarded.lock() = guarded;
     }
     Ok(())
 }
@@ -572,12 +574,12 @@ fn all_out(core: &Core, proc: ProcId, range: PageRange) -> impl Iterator<Item = 
 /// Notes what the program keeps from its fork children when it is first paged.
 pub fn kept_by_program(proc: &Proc, pid: i32) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    proc.dontfork.lock().unwrap().kept = maps::not_in_children(&text).into_iter().collect();
+    proc.dontfork.lock().kept = maps::not_in_children(&text).into_iter().collect();
 }
 
 /// Whether no child is expected any more.
 pub fn none_expected(shared: &Shared) -> bool {
-    shared.expected.lock().unwrap().is_empty()
+    shared.expected.lock().is_empty()
 }
 
 #[cfg(test)]

@@ -97,9 +97,9 @@ impl Watch {
 
 /// The sizes of a process, as far as they can have changed; `None` once it is gone.
 pub fn size(client: &Client, turn: Turn, now: Instant) -> Option<Rss> {
-    let mut watch = client.watch.lock().unwrap();
+    let mut watch = client.watch.lock();
     // Others, or we, can fill its memory while it waits.
-    let filled = || client.proc.lock().unwrap().as_ref().is_some_and(|proc| proc.at_rest());
+    let filled = || client.proc.lock().as_ref().is_some_and(|proc| proc.at_rest());
     if watch.is_due(turn, now, || procfs::cpu_clock(client.pid)) || client.lends.load(Relaxed) || filled() {
         let Ok(rss) = client.rss.read() else {
             *watch = Watch::default();

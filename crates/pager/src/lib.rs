@@ -21,6 +21,7 @@ mod fork_children;
 mod forks;
 mod frames;
 mod idle;
+mod locks;
 mod monitor;
 mod mutant;
 pub mod netns_fallback;
@@ -45,6 +46,7 @@ mod trainer;
 mod turns;
 mod wake;
 
+use crate::locks::Lock;
 use config::{Config, FromPager, SwapChoice};
 use contents::Contents;
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
@@ -54,7 +56,7 @@ use regions::Regions;
 use sampling::Sampling;
 use state::Shared;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use swap::{Layout, SwapTier};
 
 /// Runs the pager; never returns.
@@ -122,18 +124,18 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     std::panic::set_hook(Box::new(panic_hook(config.to_launcher)));
     Ok(Arc::new(control::Desk {
         shared: Arc::new(shared),
-        clients: Mutex::new(Vec::new()),
+        clients: Lock::new(Vec::new()),
         device: control::open_device(),
         fork_events,
-        ended: Mutex::new(None),
+        ended: Lock::new(None),
         netns_fallback: netns_fallback::NetnsFallback::new(&config.fallback_dir),
         over: false.into(),
-        past: Mutex::new(Vec::new()),
-        detached: Mutex::default(),
+        past: Lock::new(Vec::new()),
+        detached: Lock::default(),
         // A process is made a paged one by two threads.
         wakers: Standby::new("wake", 2, 256 << 10),
         recording,
-        timeline: config.timeline.then(Mutex::default),
+        timeline: config.timeline.then(Lock::default),
         config,
     }))
 }

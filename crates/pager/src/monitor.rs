@@ -192,7 +192,7 @@ impl Monitor {
     fn sample(&mut self) -> Duration {
         let desk = Arc::clone(&self.desk);
         let shared = &desk.shared;
-        let clients: Vec<Arc<Client>> = desk.clients.lock().unwrap().clone();
+        let clients: Vec<Arc<Client>> = desk.clients.lock().clone();
         if self.slow_look_due(&clients) {
             let start = Instant::now();
             self.slow_look(&clients);
@@ -247,7 +247,7 @@ impl Monitor {
         shared.braking.store(braking, Relaxed);
         if braking {
             // First of all: the scan for new memory takes long when there is much of it.
-            let procs = shared.procs.lock().unwrap().clone();
+            let procs = shared.procs.lock().clone();
             procs.iter().for_each(|proc| adopt::throttle_stacks(shared, proc));
         }
         let sampling = shared.sampling.is_some();
@@ -268,7 +268,7 @@ impl Monitor {
 
     fn slow_look_due(&self, clients: &[Arc<Client>]) -> bool {
         let Some(since) = self.last_slow.map(|at| at.elapsed()) else { return true };
-        let waits = |c: &Arc<Client>| c.unweighed.lock().unwrap().is_some_and(|at| at.elapsed() > SOON);
+        let waits = |c: &Arc<Client>| c.unweighed.lock().is_some_and(|at| at.elapsed() > SOON);
         let sharers = clients.iter().any(|c| c.forked) || self.shared_before;
         let taken = || shared_evictions(&self.desk.shared) > self.last_shared + SHARED_TAKEN;
         let changed = sharers && (clients.len() < self.last_clients || clients.iter().any(waits) || taken());
@@ -289,7 +289,7 @@ impl Monitor {
         // Accesses are recorded from the beginning.
         let least = if self.desk.shared.sampling.is_some() { 0 } else { ATTACH_BYTES };
         for &(client, ref rss) in sizes {
-            let not_drained = || client.watch.lock().unwrap().not_drained;
+            let not_drained = || client.watch.lock().not_drained;
             match client.stage.load(Relaxed) {
                 IDLE if rss.anon >= least && self.may_attach(client) => attach_or_warn(&self.desk, client),
                 DORMANT if rss.anon >= least => wake::begin(&self.desk, client),
@@ -299,9 +299,9 @@ impl Monitor {
                     detach::begin(&self.desk, client, Why::Unreadable, None);
                 }
                 MANAGED if look => {
-                    let proc = client.proc.lock().unwrap().clone();
+                    let proc = client.proc.lock().clone();
                     let settled = proc.is_some_and(|proc| self.look(client, &proc, rss));
-                    client.watch.lock().unwrap().not_drained = !settled;
+                    client.watch.lock().not_drained = !settled;
                 }
                 _ => {}
             }
@@ -312,7 +312,7 @@ impl Monitor {
     /// its parent: shared pages can be evicted from both or not at all.
     fn attach_children(&self, clients: &[Arc<Client>]) {
         for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
-            if client.proc.lock().unwrap().is_some() {
+            if client.proc.lock().is_some() {
                 attach_or_warn(&self.desk, client);
             }
         }
@@ -320,7 +320,7 @@ impl Monitor {
 
     /// A fork child of a paged process has a userfaultfd already, and must be identified first.
     fn may_attach(&self, client: &Client) -> bool {
-        !client.has_beacon || client.proc.lock().unwrap().is_some()
+        !client.has_beacon || client.proc.lock().is_some()
     }
 
     /// Looks for new memory and threads, if there may be some. False if that is still to be done.
@@ -328,8 +328,8 @@ impl Monitor {
         let growth = self.growth_bytes();
         let shared = &self.desk.shared;
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
-        let (mut threads, cpu) = (None, client.watch.lock().unwrap().cpu());
-        let mut known = client.look.lock().unwrap();
+        let (mut threads, cpu) = (None, client.watch.lock().cpu());
+        let mut known = client.look.lock();
         if let Some(last) = known.as_mut() {
             let grown = unmanaged > last.unmanaged + growth;
             let mut due = grown || rss.mapped != last.mapped || last.again;
@@ -387,7 +387,7 @@ impl Monitor {
         let (running, cpus) = memfit_os::sched::runnable();
         // A SCHED_IDLE fault thread stays runnable while its program runs; this thread runs as
         // well.
-        let procs = shared.procs.lock().unwrap().len() as u64;
+        let procs = shared.procs.lock().len() as u64;
         let wanted = running.saturating_sub(procs + 1);
         self.judge_contention(running, procs);
         self.wanted_cpus = (self.wanted_cpus * 3.0 + wanted as f64) / 4.0;
@@ -421,7 +421,7 @@ impl Monitor {
         let desk = Arc::clone(&self.desk);
         let now = Instant::now();
         let since = now - std::mem::replace(&mut self.slow_begun, now);
-        let has_run = |client: &Client| client.watch.lock().unwrap().ran_within(since, now);
+        let has_run = |client: &Client| client.watch.lock().ran_within(since, now);
         let run: Vec<Arc<Client>> = clients.iter().filter(|client| has_run(client)).cloned().collect();
         wake::forget_others(&desk, &run);
         self.find_unmanaged(clients);
@@ -430,7 +430,7 @@ impl Monitor {
         let forks = clients.iter().any(|c| c.forked) || self.shared_before;
         self.shared_before = clients.iter().any(|c| c.forked);
         for client in clients {
-            let proc = client.proc.lock().unwrap().clone();
+            let proc = client.proc.lock().clone();
             let unmanaged = proc.as_ref().filter(|proc| proc.family.has_unknown_sharers());
             // What it shares changes with its relatives, and with those who map the same.
             let shares = forks || unmanaged.is_some() || client.shmem.load(Relaxed) > SHMEM_SHARED;
@@ -451,8 +451,8 @@ impl Monitor {
                     unmanaged.filter(|_| own.alone).inspect(|proc| proc.family.is_alone());
                 }
             }
-            *client.weighed.lock().unwrap() = weighed;
-            *client.unweighed.lock().unwrap() = None;
+            *client.weighed.lock() = weighed;
+            *client.unweighed.lock() = None;
             client.shmem.store(shmem, Relaxed);
         }
         crate::quarantine::release(&desk.shared);
@@ -485,7 +485,7 @@ impl Monitor {
             // A small process is not worth a warning: `unshare` that waits for its child, for
             // instance.
             let large = || unmanaged.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
-            let left = self.desk.detached.lock().unwrap().of(process);
+            let left = self.desk.detached.lock().of(process);
             let has_run = || {
                 let time = procfs::cpu_time(process.pid);
                 waited >= COMES_WITHOUT_CPU || time.is_none_or(|time| time >= HELLO_TAKES)
@@ -516,7 +516,7 @@ impl Monitor {
     /// `unmanaged`: bytes of processes without a stub.
     fn note_peaks(&self, total: u64, sizes: &[(&Arc<Client>, Rss)], unmanaged: u64) {
         let shared = &self.desk.shared;
-        let timeline = self.desk.timeline.as_ref().map(|timeline| timeline.lock().unwrap());
+        let timeline = self.desk.timeline.as_ref().map(|timeline| timeline.lock());
         if let Some(mut timeline) = timeline {
             shared.raise_peak(&Memory { total_bytes: total, ..Memory::default() });
             if timeline.wants(total) {
@@ -568,10 +568,10 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
 
 /// Bytes that the process can fill without another mapping and without a fault that the pager sees.
 fn commit_bytes(client: &Client, rss: &Rss) -> u64 {
-    match (client.stage.load(Relaxed), *client.look.lock().unwrap()) {
+    match (client.stage.load(Relaxed), *client.look.lock()) {
         (MANAGED, Some(look)) => rss.data.saturating_sub(look.data),
         (REFUSED, _) => 0,
-        _ if client.has_beacon && client.proc.lock().unwrap().is_none() => 0,
+        _ if client.has_beacon && client.proc.lock().is_none() => 0,
         _ => rss.data.saturating_sub(rss.anon),
     }
 }
@@ -614,18 +614,18 @@ fn thread_set(proc: &Proc) -> u64 {
 
 /// Evicted pages of processes that share some after a fork.
 fn shared_evictions(shared: &Shared) -> u64 {
-    let procs = shared.procs.lock().unwrap();
+    let procs = shared.procs.lock();
     procs.iter().filter(|p| p.family.shares()).map(|p| p.counters.evicted.load(Relaxed)).sum()
 }
 
 /// Bytes that the core counts once for each process, though fork relatives share them.
 fn doubled_bytes(shared: &Shared, clients: &[Arc<Client>]) -> u64 {
-    let mut procs = shared.procs.lock().unwrap().clone();
+    let mut procs = shared.procs.lock().clone();
     procs.retain(|proc| proc.family.shares());
     if procs.is_empty() {
         return 0;
     }
-    let share = |c: &Arc<Client>| Some((Arc::as_ptr(c.proc.lock().unwrap().as_ref()?), c.share.load(Relaxed)));
+    let share = |c: &Arc<Client>| Some((Arc::as_ptr(c.proc.lock().as_ref()?), c.share.load(Relaxed)));
     let shares: HashMap<_, u64> = clients.iter().filter_map(share).collect();
     // A fork child that has not named itself has nothing of its own yet.
     let own = |proc| shares.get(&Arc::as_ptr(proc)).copied().unwrap_or(0);

@@ -6,30 +6,30 @@
 //! the user, and until it exists only the environment of the tree has its name: nobody else can
 //! have made it.
 
+use crate::locks::{rank, Lock};
 use memfit_os::seqpacket;
 use memfit_wire::PLACE_SOCKET;
 use std::fs::{self, DirBuilder};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// The directory, and the socket once it is needed.
 #[derive(Debug)]
 pub struct NetnsFallback {
     dir: PathBuf,
-    listener: Mutex<Option<OwnedFd>>,
+    listener: Lock<Option<OwnedFd>, { rank::FALLBACK }>,
 }
 
 impl NetnsFallback {
     /// Keeps the name of the directory, and makes nothing yet.
     pub fn new(dir: &str) -> NetnsFallback {
-        NetnsFallback { dir: dir.into(), listener: Mutex::new(None) }
+        NetnsFallback { dir: dir.into(), listener: Lock::new(None) }
     }
 
     /// Makes the socket if it does not exist.
     pub fn open(&self) -> std::io::Result<()> {
-        let mut listener = self.listener.lock().unwrap();
+        let mut listener = self.listener.lock();
         if listener.is_none() {
             DirBuilder::new().mode(0o700).create(&self.dir)?;
             *listener = Some(seqpacket::listen_at(&socket(&self.dir))?);
@@ -39,12 +39,12 @@ impl NetnsFallback {
 
     /// The listening socket, or -1.
     pub fn as_raw_fd(&self) -> RawFd {
-        self.listener.lock().unwrap().as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.listener.lock().as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
     /// Removes the socket and its directory.
     pub fn close(&self) {
-        if self.listener.lock().unwrap().is_some() {
+        if self.listener.lock().is_some() {
             remove(&self.dir);
         }
     }

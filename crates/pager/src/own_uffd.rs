@@ -7,13 +7,14 @@
 
 use crate::control::{Client, Desk, MANAGED};
 use crate::detach::{bring_back, drained, gone, LOOK};
+use crate::locks::Held;
 use crate::proc::{send_command, Io, Proc};
 use crate::state::Shared;
 use memfit_core::{Entry, Page, PageRange};
 use memfit_wire::{Command, FromStub, BATCH_RANGES, BYE, DOFORK, STAY};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The program registers a range within this time after it got it; then the pager may register it
@@ -60,20 +61,20 @@ fn give(desk: &Desk, pid: i32, [start, end]: [u64; 2]) -> Option<()> {
         return None;
     }
     let managed = |client: &&Arc<Client>| client.pid == pid && client.stage.load(Relaxed) == MANAGED;
-    let client = desk.clients.lock().unwrap().iter().rev().find(managed).cloned()?;
-    let proc = client.proc.lock().unwrap().clone()?;
+    let client = desk.clients.lock().iter().rev().find(managed).cloned()?;
+    let proc = client.proc.lock().clone()?;
     {
         // With `io` held no range is being registered.
-        let _io = proc.io.lock().unwrap();
-        proc.given.lock().unwrap().begin((start, end));
+        let _io = proc.io.lock();
+        proc.given.lock().begin((start, end));
     }
     let given = give_all(&desk.shared, &proc, start, end);
-    proc.given.lock().unwrap().end((start, end));
+    proc.given.lock().end((start, end));
     given
 }
 
 fn give_all(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option<()> {
-    let parts: Vec<(u64, u64)> = proc.regions.lock().unwrap().within(start, end).collect();
+    let parts: Vec<(u64, u64)> = proc.regions.lock().within(start, end).collect();
     for &(start, end) in &parts {
         let mut at = start;
         while at < end {
@@ -100,12 +101,12 @@ fn give_all(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option<(
 
 /// Waits until the process has no batch, no unread event and no fork under way. `None` if it is
 /// gone.
-fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<MutexGuard<'a, Io>> {
+fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<Held<'a, Io>> {
     loop {
         if !drained(shared, proc) || gone(proc) {
             return None;
         }
-        let io = proc.io.lock().unwrap();
+        let io = proc.io.lock();
         if !io.busy && !proc.event_pending() && !proc.forking.load(Relaxed) {
             return Some(io);
         }

@@ -5,7 +5,9 @@ use crate::family::Family;
 use crate::files::FileRanges;
 use crate::fork_changes::Inherited;
 use crate::forks::{Dontfork, Expected};
+use crate::locks::{rank, Held, Lock};
 use crate::own_uffd::Given;
+use crate::quarantine::Proof;
 use crate::ranges::Ranges;
 use crate::state::Shared;
 use memfit_core::{Answer, AreaId, Page, ProcId, Victim};
@@ -16,7 +18,7 @@ use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, DONTF
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Byte offset of a staging slot in its segment.
@@ -38,7 +40,7 @@ pub struct Identity {
     /// Shows which pages are present.
     pub pagemap: Pagemap,
     /// Shows what is mapped.
-    pub maps: Mutex<Maps>,
+    pub maps: Lock<Maps, { rank::MAPS }>,
     /// Whether it had pages freed with MADV_FREE when it was adopted.
     pub frees_lazily: OnceLock<bool>,
     /// Its droppable memory when it was adopted, where a userfaultfd would take that.
@@ -114,13 +116,13 @@ pub struct Proc {
     /// Address of the beacon page, 0 if there is none.
     pub beacon: AtomicU64,
     /// The batch. Held while events are read, so that nothing is posted or adopted meanwhile.
-    pub io: Mutex<Io>,
+    pub io: Lock<Io, { rank::IO }>,
     /// Registered ranges.
-    pub regions: Mutex<Ranges>,
+    pub regions: Lock<Ranges, { rank::REGIONS }>,
     /// Registered, but nothing of it was adopted yet: an event was pending, or it moved unknown.
-    pub unconfirmed: Mutex<Ranges>,
+    pub unconfirmed: Lock<Ranges, { rank::UNCONFIRMED }>,
     /// Its mappings of files that the pager fills.
-    pub files: Mutex<FileRanges>,
+    pub files: Lock<FileRanges, { rank::FILE_RANGES }>,
     /// Address of the fork doorbell; 0 if the kernel reports forks.
     pub doorbell: AtomicU64,
     /// An announced fork is under way: nothing is evicted or adopted.
@@ -128,29 +130,31 @@ pub struct Proc {
     /// It is being detached: nothing is evicted or adopted.
     pub detaching: AtomicBool,
     /// The child of the announced fork under way.
-    pub expected: Mutex<Option<Arc<Expected>>>,
+    pub expected: Lock<Option<Arc<Expected>>, { rank::EXPECTED_CHILD }>,
     /// With announced forks: thread descriptors, also of ended threads, which glibc touches in a
     /// fork child.
-    pub descriptors: Mutex<BTreeSet<Page>>,
+    pub descriptors: Lock<BTreeSet<Page>, { rank::DESCRIPTORS }>,
     /// What is kept from unannounced fork children.
-    pub dontfork: Mutex<Dontfork>,
+    pub dontfork: Lock<Dontfork, { rank::DONTFORK }>,
     /// Ranges that its fork children do not inherit as they are, as last read from it or an
     /// ancestor.
-    pub not_inherited: Mutex<Vec<(u64, u64)>>,
+    pub not_inherited: Lock<Vec<(u64, u64)>, { rank::NOT_INHERITED }>,
     /// A part of a range of [`Proc::given`] is being brought back: nothing is evicted or adopted.
     pub giving: AtomicBool,
     /// Ranges that the program wants for a userfaultfd of its own.
-    pub given: Mutex<Given>,
+    pub given: Lock<Given, { rank::GIVEN }>,
+    /// How its pages leave quarantine.
+    pub proof: Lock<Option<Proof>, { rank::PROOF }>,
     /// Upper ends of its threads' stacks, as address ranges.
-    pub stacks: Mutex<Vec<(u64, u64)>>,
+    pub stacks: Lock<Vec<(u64, u64)>, { rank::STACKS }>,
     /// Addresses of pages to bring back that nobody has touched.
-    pub wanted: Mutex<Vec<u64>>,
+    pub wanted: Lock<Vec<u64>, { rank::WANTED }>,
     /// Wakes the fault thread to check `dead` and `wanted`.
     pub kick: Arc<EventFd>,
     /// The control socket is closed, or the memory is gone: no more batches.
     pub dead: AtomicBool,
     /// Mappings in which there were guard pages (MADV_GUARD_INSTALL) when they were registered.
-    pub guarded: Mutex<Ranges>,
+    pub guarded: Lock<Ranges, { rank::GUARDED }>,
     /// Memory that is read-only could not be opened: a policy forbids it.
     pub closed: AtomicBool,
     /// A tracer lets its stub run while the process is stopped.
@@ -161,15 +165,15 @@ pub struct Proc {
     /// Counts for the statistics.
     pub counters: ProcCounters,
     /// With fork events: what a fork child has inherited, until its memory is confirmed.
-    pub inherited: Mutex<Option<Inherited>>,
+    pub inherited: Lock<Option<Inherited>, { rank::INHERITED }>,
     /// Its own children of that kind, until all changes before their forks are known.
-    pub newborn: Mutex<Vec<Weak<Proc>>>,
+    pub newborn: Lock<Vec<Weak<Proc>>, { rank::NEWBORN }>,
     /// Pid of its fork parent, if that was known; else 0.
     pub parent_pid: AtomicI32,
     /// Its fork relatives.
     pub family: Family,
     /// Command name.
-    pub comm: Mutex<String>,
+    pub comm: Lock<String, { rank::COMM }>,
 }
 
 /// Counts of one process.
@@ -189,32 +193,33 @@ impl Proc {
             uffd,
             identity: OnceLock::new(),
             beacon: AtomicU64::new(0),
-            io: Mutex::new(Io::default()),
-            regions: Mutex::default(),
-            unconfirmed: Mutex::default(),
-            files: Mutex::default(),
+            io: Lock::new(Io::default()),
+            regions: Lock::default(),
+            unconfirmed: Lock::default(),
+            files: Lock::default(),
             doorbell: AtomicU64::new(0),
             forking: AtomicBool::new(false),
             detaching: AtomicBool::new(false),
-            expected: Mutex::default(),
-            descriptors: Mutex::default(),
-            dontfork: Mutex::default(),
-            not_inherited: Mutex::new(Vec::new()),
+            expected: Lock::default(),
+            descriptors: Lock::default(),
+            dontfork: Lock::default(),
+            not_inherited: Lock::new(Vec::new()),
             giving: AtomicBool::new(false),
-            given: Mutex::default(),
-            stacks: Mutex::new(Vec::new()),
-            wanted: Mutex::new(Vec::new()),
+            given: Lock::default(),
+            proof: Lock::new(None),
+            stacks: Lock::new(Vec::new()),
+            wanted: Lock::new(Vec::new()),
             kick,
             dead: AtomicBool::new(false),
-            guarded: Mutex::default(),
+            guarded: Lock::default(),
             closed: AtomicBool::new(false),
             stub_runs: AtomicBool::new(false),
             removed: AtomicBool::new(false),
-            inherited: Mutex::default(),
-            newborn: Mutex::default(),
+            inherited: Lock::default(),
+            newborn: Lock::default(),
             counters: ProcCounters::default(),
             family,
-            comm: Mutex::new(String::new()),
+            comm: Lock::new(String::new()),
             parent_pid: AtomicI32::new(0),
         }
     }
@@ -232,12 +237,12 @@ impl Proc {
 
     /// The registered range around an address.
     pub fn region_of(&self, address: u64) -> Option<(u64, u64)> {
-        self.regions.lock().unwrap().around(address)
+        self.regions.lock().around(address)
     }
 
     /// Whether some of a range is registered, adopted or not.
     pub fn overlaps_region(&self, start: u64, end: u64) -> bool {
-        self.regions.lock().unwrap().meets(start, end) || self.unconfirmed.lock().unwrap().meets(start, end)
+        self.regions.lock().meets(start, end) || self.unconfirmed.lock().meets(start, end)
     }
 
     /// Whether there are guard pages in a range.
@@ -249,45 +254,45 @@ impl Proc {
     /// and the stub does not see guards that a bare system call installs.
     pub fn may_be_guarded(&self, page: Page) -> bool {
         let at = page.address();
-        if self.guarded.lock().unwrap().around(at).is_some() {
+        if self.guarded.lock().around(at).is_some() {
             return true;
         }
         let Some(identity) = self.identity.get() else { return false };
-        let mappings = identity.maps.lock().unwrap().read().map(maps::private_anonymous).unwrap_or_default();
+        let mappings = identity.maps.lock().read().map(maps::private_anonymous).unwrap_or_default();
         let mapping = mappings.into_iter().find(|&(start, end)| (start..end).contains(&at));
         mapping.is_some_and(|(start, end)| self.has_guards_in(start, end))
     }
 
     /// Removes a range from the registered ones.
     pub fn forget_region(&self, start: u64, end: u64) {
-        self.regions.lock().unwrap().cut(start, end);
-        self.unconfirmed.lock().unwrap().cut(start, end);
-        self.guarded.lock().unwrap().cut(start, end);
-        self.files.lock().unwrap().cut(start / 4096, end / 4096);
+        self.regions.lock().cut(start, end);
+        self.unconfirmed.lock().cut(start, end);
+        self.guarded.lock().cut(start, end);
+        self.files.lock().cut(start / 4096, end / 4096);
         if self.tells_forks() {
-            self.dontfork.lock().unwrap().unmapped(start, end);
-            self.descriptors.lock().unwrap().retain(|page| page.address() < start || page.address() >= end);
+            self.dontfork.lock().unmapped(start, end);
+            self.descriptors.lock().retain(|page| page.address() < start || page.address() >= end);
         }
     }
 
     /// Adds a range to the registered ones.
     pub fn add_region(&self, start: u64, end: u64) {
-        self.regions.lock().unwrap().add(start, end);
+        self.regions.lock().add(start, end);
         if self.tells_forks() {
-            self.dontfork.lock().unwrap().registered(start, end);
+            self.dontfork.lock().registered(start, end);
         }
     }
 
     /// Registered memory has moved: it is registered in its new place as well.
     pub fn move_region(&self, from: u64, to: u64, len: u64) {
-        self.regions.lock().unwrap().add(to, to + len);
-        self.unconfirmed.lock().unwrap().copy(from, to, len);
-        if self.guarded.lock().unwrap().meets(from, from + len) {
-            self.guarded.lock().unwrap().add(to, to + len);
+        self.regions.lock().add(to, to + len);
+        self.unconfirmed.lock().copy(from, to, len);
+        if self.guarded.lock().meets(from, from + len) {
+            self.guarded.lock().add(to, to + len);
         }
-        self.files.lock().unwrap().shift(from / 4096, to / 4096, len / 4096);
+        self.files.lock().shift(from / 4096, to / 4096, len / 4096);
         if self.tells_forks() {
-            self.dontfork.lock().unwrap().moved(from, to, len);
+            self.dontfork.lock().moved(from, to, len);
         }
     }
 
@@ -304,7 +309,7 @@ impl Proc {
 
     /// Has the fault thread bring these pages back.
     pub fn fetch(&self, addresses: Vec<u64>) {
-        self.wanted.lock().unwrap().extend(addresses);
+        self.wanted.lock().extend(addresses);
         self.kick.raise();
     }
 
@@ -354,7 +359,7 @@ impl Proc {
             range.flags.store(flag, Relaxed);
         }
         io.dontfork = if flag == DONTFORK { ranges.to_vec() } else { Vec::new() };
-        io.generation = self.dontfork.lock().unwrap().posted();
+        io.generation = self.dontfork.lock().posted();
         self.publish(ring, io, ranges.len());
     }
 
@@ -408,7 +413,7 @@ impl Proc {
 
     /// Collects the answers; returns how many pages were evicted. With `cancel` (the gate must be
     /// closed) the untried ranges return to the program, and the stub drops them.
-    pub fn collect(&self, shared: &Shared, io: &mut MutexGuard<'_, Io>, cancel: bool) -> Result<usize, Broken> {
+    pub fn collect(&self, shared: &Shared, io: &mut Held<'_, Io>, cancel: bool) -> Result<usize, Broken> {
         let Some(ring) = self.ring() else { return Ok(0) };
         if !io.busy || self.removed.load(Relaxed) {
             return Ok(0);
@@ -462,7 +467,7 @@ impl Proc {
             // An unread UNMAP can concern a range that was another mapping when it was kept from
             // children.
             if !posted.is_empty() && !self.event_pending() {
-                let mut dontfork = self.dontfork.lock().unwrap();
+                let mut dontfork = self.dontfork.lock();
                 let current = io.generation == dontfork.generation;
                 for ((start, end), range) in posted.into_iter().zip(&ring.range).take_while(|_| current) {
                     // For a range with a hole, an UNMAP is to come.
@@ -479,7 +484,7 @@ impl Proc {
 
     /// Mask of the evicted pages that still hold what was read from their file.
     fn clean_mask(&self, shared: &Shared, victim: &Victim, moved: u64) -> u64 {
-        let files = self.files.lock().unwrap();
+        let files = self.files.lock();
         if files.is_empty() || moved == 0 {
             return 0;
         }
@@ -524,7 +529,7 @@ impl Proc {
     /// unknown, as that of a fork child before it is identified, the whole tree ends; returns false
     /// then.
     pub fn stop(&self, shared: &Shared, why: &str) -> bool {
-        let who = format!("process {} ({})", self.pid().unwrap_or(0), self.comm.lock().unwrap());
+        let who = format!("process {} ({})", self.pid().unwrap_or(0), *self.comm.lock());
         let Some(pid) = self.pid() else {
             shared.fatal(format!("{who}: {why}"));
             return false;

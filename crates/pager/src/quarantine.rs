@@ -16,9 +16,8 @@ use crate::proc::Proc;
 use crate::state::Shared;
 use memfit_core::Page;
 use memfit_os::procfs;
-use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 
 /// Fewer quarantined pages are not worth a proof.
 const WORTH_PAGES: u64 = 64;
@@ -27,9 +26,8 @@ const ZAPPED_PER_TICK: u64 = 10_000;
 /// Least user time that is a proof, clock ticks.
 const TICKS_MIN: u64 = 5;
 
-/// One process whose quarantine is being proved.
-struct Proof {
-    proc: Weak<Proc>,
+/// The proof for a process, in [`Proc::proof`].
+pub struct Proof {
     epoch: u32,
     /// Pages that were present at the last scan, in order of address.
     pages: Vec<Page>,
@@ -43,45 +41,41 @@ struct Proof {
 /// Pages that are handled under one hold of the core lock.
 const CHUNK_PAGES: usize = 256;
 
-static PROOFS: Mutex<Option<HashMap<u32, Proof>>> = Mutex::new(None);
-
 /// One step of the proofs of all processes.
 pub fn release(shared: &Arc<Shared>) {
-    let procs: Vec<Arc<Proc>> = shared.procs.lock().unwrap().clone();
-    let mut proofs = PROOFS.lock().unwrap();
-    let proofs = proofs.get_or_insert_with(HashMap::new);
-    // Numbers are reused: the proof belongs to this process, not to its number.
-    proofs.retain(|_, proof| procs.iter().any(|p| std::ptr::eq(Arc::as_ptr(p), proof.proc.as_ptr())));
+    let procs: Vec<Arc<Proc>> = shared.procs.lock().clone();
     for proc in &procs {
-        let Some(identity) = proc.identity.get() else { continue };
-        let mut state = shared.lock();
-        if proc.removed.load(Relaxed) {
-            continue;
+        let mut proof = proc.proof.lock();
+        if proof.is_none() {
+            *proof = begin(shared, proc);
         }
-        let quarantined = state.core.quarantined_pages(proc.id) >= WORTH_PAGES;
-        let zap_pending = state.core.has_zap_pending(proc.id);
-        match proofs.get(&proc.id.0) {
-            None if quarantined || zap_pending => {
-                let (epoch, pages) = state.core.begin_proof(proc.id);
-                drop(state);
-                let suspect = |tid| Some((tid, procfs::user_ticks(identity.pid, tid)?));
-                let suspects = procfs::tasks(identity.pid).into_iter().filter_map(suspect).collect();
-                let ticks = TICKS_MIN + pages.len() as u64 / ZAPPED_PER_TICK;
-                proofs.insert(proc.id.0, Proof { proc: Arc::downgrade(proc), epoch, pages, suspects, ticks });
-            }
-            _ => drop(state),
+        let (Some(identity), Some(under_way)) = (proc.identity.get(), &mut *proof) else { continue };
+        let ticks = under_way.ticks;
+        under_way.suspects.retain(|&(tid, before)| !outside(identity.pid, tid, before + ticks));
+        if under_way.suspects.is_empty() {
+            let_go(shared, proc, &under_way.pages, under_way.epoch);
+            *proof = None;
+        } else {
+            let pages = std::mem::take(&mut under_way.pages);
+            under_way.pages = let_zapped_go(shared, proc, pages, under_way.epoch);
         }
-        let Some(proof) = proofs.get_mut(&proc.id.0) else { continue };
-        let ticks = proof.ticks;
-        proof.suspects.retain(|&(tid, before)| !outside(identity.pid, tid, before + ticks));
-        if !proof.suspects.is_empty() {
-            let pages = std::mem::take(&mut proof.pages);
-            proof.pages = let_zapped_go(shared, proc, pages, proof.epoch);
-            continue;
-        }
-        let_go(shared, proc, &proof.pages, proof.epoch);
-        proofs.remove(&proc.id.0);
     }
+}
+
+/// The beginning of a proof, if the process has enough in quarantine.
+fn begin(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Option<Proof> {
+    let pid = proc.identity.get()?.pid;
+    let mut state = shared.lock();
+    let is_worth = state.core.quarantined_pages(proc.id) >= WORTH_PAGES || state.core.has_zap_pending(proc.id);
+    if proc.removed.load(Relaxed) || !is_worth {
+        return None;
+    }
+    let (epoch, pages) = state.core.begin_proof(proc.id);
+    drop(state);
+    let suspect = |tid| Some((tid, procfs::user_ticks(pid, tid)?));
+    let suspects = procfs::tasks(pid).into_iter().filter_map(suspect).collect();
+    let ticks = TICKS_MIN + pages.len() as u64 / ZAPPED_PER_TICK;
+    Some(Proof { epoch, pages, suspects, ticks })
 }
 
 /// Whether a thread is certainly not between a REMOVE event and its zap. It is not if its total
@@ -96,7 +90,7 @@ fn let_zapped_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: Vec<Page>, epoch
     let Some(identity) = proc.identity.get() else { return pages };
     // With `io` held no new event makes a page zap-pending. A page that a fault fills meanwhile has
     // left quarantine already, and the core ignores it here.
-    let _io = proc.io.lock().unwrap();
+    let _io = proc.io.lock();
     if proc.removed.load(Relaxed) {
         return pages;
     }
@@ -124,7 +118,7 @@ fn let_zapped_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: Vec<Page>, epoch
 fn let_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: &[Page], epoch: u32) {
     let Some(identity) = proc.identity.get() else { return };
     // With `io` held no event is read that makes pages zap-pending again.
-    let _io = proc.io.lock().unwrap();
+    let _io = proc.io.lock();
     if proc.removed.load(Relaxed) || proc.event_pending() {
         return;
     }

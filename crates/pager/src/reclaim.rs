@@ -198,7 +198,7 @@ impl Reclaimer {
     /// and the program waits until this thread sleeps.
     fn make_way(&mut self) {
         let shared = &self.shared;
-        let alone = shared.idle_class.load(Relaxed) && shared.procs.lock().unwrap().len() == 1;
+        let alone = shared.idle_class.load(Relaxed) && shared.procs.lock().len() == 1;
         let avoids = if alone { shared.fault_cpu.load(Relaxed).checked_sub(1) } else { None };
         if avoids != self.avoids {
             self.avoids = avoids;
@@ -248,7 +248,7 @@ impl Reclaimer {
         if self.below_floor() {
             return;
         }
-        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
+        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
         let mut tried = Vec::new();
         loop {
             // The core must only choose processes whose `io` is free, so these are locked in
@@ -256,7 +256,7 @@ impl Reclaimer {
             let mut free: Vec<_> = procs
                 .iter()
                 .filter(|p| !tried.contains(&p.id))
-                .filter_map(|p| p.io.try_lock().ok().filter(|io| p.idle(io)).map(|io| (p, io)))
+                .filter_map(|p| p.io.try_lock().filter(|io| p.idle(io)).map(|io| (p, io)))
                 .collect();
             let mut dontfork_posted = Vec::new();
             free.retain_mut(|(p, io)| {
@@ -285,10 +285,10 @@ impl Reclaimer {
 
     /// Collects the answers of all stubs; returns how many pages were evicted.
     fn collect_all(&mut self) -> usize {
-        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
+        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
         let mut pages = 0;
         for proc in procs {
-            let Ok(mut io) = proc.io.try_lock() else { continue };
+            let Some(mut io) = proc.io.try_lock() else { continue };
             match proc.collect(&self.shared, &mut io, false) {
                 Ok(taken) => pages += taken,
                 Err(Broken(why)) => {
@@ -302,11 +302,10 @@ impl Reclaimer {
 
     /// Waits a little for a batch under way that can still answer.
     fn wait_for_batch(&self) {
-        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
+        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
         let now = Instant::now();
         for proc in procs {
-            let Some((number, posted)) =
-                proc.io.try_lock().ok().and_then(|io| io.busy.then_some((io.number, io.posted)))
+            let Some((number, posted)) = proc.io.try_lock().and_then(|io| io.busy.then_some((io.number, io.posted)))
             else {
                 continue;
             };
@@ -413,12 +412,12 @@ impl Reclaimer {
     /// Begins to write staged pages to the swap tier uncompressed.
     fn write_raw(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let mut items = std::mem::take(&mut *shared.raw.lock().unwrap());
+        let mut items = std::mem::take(&mut *shared.raw.lock());
         let mut refused = Vec::new();
         if let Some(Output::Blocks(writer)) = &mut self.writer {
             self.blocks.write_raw(&shared, writer, &mut items, &mut refused);
             if !items.is_empty() {
-                shared.raw.lock().unwrap().splice(0..0, items);
+                shared.raw.lock().splice(0..0, items);
             }
             self.keep(&refused);
             return;
@@ -449,7 +448,7 @@ impl Reclaimer {
         }
         items.drain(..done);
         if !items.is_empty() {
-            shared.raw.lock().unwrap().splice(0..0, items);
+            shared.raw.lock().splice(0..0, items);
         }
         self.keep(&refused);
     }
@@ -631,7 +630,7 @@ impl Reclaimer {
 
     /// The largest kinds of memory that cannot be evicted, in words.
     fn kept(&self) -> String {
-        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
+        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
         let mut all = Vec::new();
         for (proc, pid) in procs.iter().filter_map(|proc| Some((proc, proc.pid()?))) {
             let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
@@ -656,7 +655,7 @@ impl Reclaimer {
 
     /// Names a process that is stopped or traced, and its stub with it.
     fn held(&self) -> Option<String> {
-        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
+        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
         let named = |pid| match procfs::comm(pid) {
             Some(comm) => format!("{comm} ({pid})"),
             None => "another program".into(),

@@ -4,6 +4,7 @@
 //! takes no more, the recording ends there and the run goes on.
 
 use crate::config::Config;
+use crate::locks::{rank, Lock};
 use memfit_core::trace::Note;
 use memfit_core::{Core, CoreCall};
 use memfit_trace::{Begins, Filled, Head, Tape, Writer};
@@ -12,7 +13,7 @@ use std::io;
 use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Blocks that may wait for the file; with more of them core calls wait, too.
@@ -68,7 +69,7 @@ fn begins(start: Instant, first: u64, decided: u64) -> Begins {
 
 /// Writes notes into a recording.
 pub struct Notes {
-    live: Option<Arc<Mutex<Live>>>,
+    live: Option<Arc<Lock<Live, { rank::LIVE }>>>,
 }
 
 impl Notes {
@@ -80,7 +81,7 @@ impl Notes {
 
     /// Writes a note before the next call.
     pub fn note(&self, core: &Core, note: Note) {
-        let Some(mut live) = self.live.as_ref().map(|live| live.lock().unwrap()) else { return };
+        let Some(mut live) = self.live.as_ref().map(|live| live.lock()) else { return };
         if !live.failed.load(Relaxed) {
             let start = live.start;
             if live.tape.note(|| begins(start, core.number() + 1, core.decided()), note) {
@@ -92,9 +93,9 @@ impl Notes {
 
 /// A recording under way.
 pub struct Recording {
-    live: Arc<Mutex<Live>>,
+    live: Arc<Lock<Live, { rank::LIVE }>>,
     /// Yields an error once the thread has ended and has reported its errors.
-    ended: Mutex<Receiver<()>>,
+    ended: Lock<Receiver<()>, { rank::RECORD_ENDED }>,
 }
 
 /// Begins to record to the configured file, if any. `tell` reports trouble with the file, at once
@@ -130,13 +131,13 @@ pub fn start(
         }
         drop(lives);
     })?;
-    let live = Arc::new(Mutex::new(Live { start: Instant::now(), tape: Tape::default(), to_file, failed }));
+    let live = Arc::new(Lock::new(Live { start: Instant::now(), tape: Tape::default(), to_file, failed }));
     let records = Arc::clone(&live);
     core.hash_decisions();
     core.add_recorder(Box::new(move |number, decided, asked| {
-        records.lock().unwrap().call(number, decided, asked);
+        records.lock().call(number, decided, asked);
     }));
-    Ok(Some(Recording { live, ended: Mutex::new(ended) }))
+    Ok(Some(Recording { live, ended: Lock::new(ended) }))
 }
 
 /// Writes the parts, up to the end.
@@ -159,11 +160,11 @@ impl Recording {
     /// Writes what is left, and the end mark.
     pub fn finish(&self, core: &mut Core) {
         core.end_recording();
-        let mut live = self.live.lock().unwrap();
+        let mut live = self.live.lock();
         live.flush();
         let begins = begins(live.start, core.number() + 1, core.decided());
         // The thread has ended already if the file took no more.
         _ = live.to_file.send(Part::End(begins));
-        _ = self.ended.lock().unwrap().recv_timeout(END_WITHIN);
+        _ = self.ended.lock().recv_timeout(END_WITHIN);
     }
 }

@@ -5,11 +5,11 @@
 //! compressed. A part is 1 MiB at first; when there are 1024 rows, parts double in size until half
 //! of them are left. So all takes about 300 KiB at most, and 4 bytes for each staging slot.
 
+use crate::locks::{rank, Lock};
 use crate::proc::Proc;
 use memfit_core::{AreaId, Coded, Page, ProcId, StagingSlot, Victim, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
 
 /// Most regions that are told apart in the end.
 pub const REGIONS_MAX: usize = 40;
@@ -210,12 +210,12 @@ impl Inner {
 
 /// Counts by region.
 #[derive(Debug, Default)]
-pub struct Regions(Mutex<Inner>);
+pub struct Regions(Lock<Inner, { rank::REGIONS_SEEN }>);
 
 impl Regions {
     /// Heaps and stacks of a process as they are now, in the order of addresses.
     pub fn mapped(&self, proc: ProcId, known: Vec<Mapped>) {
-        self.0.lock().unwrap().known.insert(proc, known);
+        self.0.lock().known.insert(proc, known);
     }
 
     /// Pages of a process are in staging slots now; the core is told afterwards.
@@ -224,11 +224,11 @@ impl Regions {
             return;
         }
         let files: Vec<bool> = {
-            let files = proc.files.lock().unwrap();
+            let files = proc.files.lock();
             (0..victim.slots.len() as u64).map(|i| files.at(Page(victim.first.0 + i)).is_some()).collect()
         };
-        let (pid, comm) = (proc.pid().unwrap_or(0), proc.comm.lock().unwrap().clone());
-        let mut inner = self.0.lock().unwrap();
+        let (pid, comm) = (proc.pid().unwrap_or(0), proc.comm.lock().clone());
+        let mut inner = self.0.lock();
         for (i, &slot) in victim.slots.iter().enumerate().filter(|(i, _)| moved >> i & 1 == 1) {
             let at = victim.first.address() + i as u64 * PAGE_BYTES;
             inner.note(proc.id, (pid, &comm), StagingSlot { area: proc.area, index: slot }, at, files[i]);
@@ -237,13 +237,13 @@ impl Regions {
 
     /// What a codec made of the page in a slot; the core is told afterwards.
     pub fn became(&self, slot: StagingSlot, coded: &Coded) {
-        self.0.lock().unwrap().became(slot, coded);
+        self.0.lock().became(slot, coded);
     }
 
     /// The [`REGIONS_MAX`] largest regions at most, in as small parts as that allows; all others as
     /// the last one.
     pub fn largest(&self) -> Vec<Region> {
-        let mut rows = self.0.lock().unwrap().rows.clone();
+        let mut rows = self.0.lock().rows.clone();
         rows.numbers.retain(|_, number| rows.rows[*number as usize].pages() > 0);
         while rows.numbers.len() > REGIONS_MAX && rows.part_bits < ALL_BITS {
             rows.coarser();
@@ -298,7 +298,7 @@ mod tests {
         let regions = Regions::default();
         regions.mapped(PROC, vec![(4 * MIB, 6 * MIB, Use::Heap), (900 * MIB, 901 * MIB, Use::Stack)]);
         {
-            let mut inner = regions.0.lock().unwrap();
+            let mut inner = regions.0.lock();
             for at in [4 * MIB, 4 * MIB + 8192, 5 * MIB] {
                 page(&mut inner, (10, "sort"), at, &LZ4);
             }
@@ -333,7 +333,7 @@ mod tests {
     fn rows_are_bounded_and_none_is_lost() {
         let regions = Regions::default();
         for (pids, mib) in [(1, 5000), (700, 3), (3000, 1)] {
-            let mut inner = regions.0.lock().unwrap();
+            let mut inner = regions.0.lock();
             *inner = Inner::default();
             for pid in 0..pids {
                 for at in 0..mib {

@@ -53,7 +53,7 @@ impl Shared {
 
     fn descriptors_left(&self) -> usize {
         let Room { base, limit, clients } = &self.room;
-        let paged = self.procs.lock().unwrap().len() * PAGED + self.unnamed.doomed();
+        let paged = self.procs.lock().len() * PAGED + self.unnamed.doomed();
         limit.saturating_sub(base + RESERVED + clients.load(Relaxed) * CLIENT + paged)
     }
 }

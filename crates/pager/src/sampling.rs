@@ -6,6 +6,7 @@
 //! and between passes over the pages that came back since ([`Governor::grain`]).
 //! `memfit_core::sample` decides what is sampled, and how often.
 
+use crate::locks::{rank, Lock};
 use crate::proc::{Proc, STOPPED_AFTER};
 use crate::record::Notes;
 use crate::state::Shared;
@@ -14,7 +15,7 @@ use memfit_core::trace::Note;
 use memfit_core::{Core, Page, PageRange, ProcId, Source, Victim};
 use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most sampled pages in the programs and in staging: 16 MiB.
@@ -48,7 +49,7 @@ pub struct Sampling {
     /// apart, us.
     faults_us: AtomicU64,
     /// Regions of pages that came back since the last pass, one entry for each page.
-    back: Mutex<Vec<(ProcId, u64)>>,
+    back: Lock<Vec<(ProcId, u64)>, { rank::SAMPLES_BACK }>,
     /// With this many of them they are evicted again.
     grain: AtomicU32,
     /// Most time that faults on sampled pages may take, thousandths.
@@ -63,7 +64,7 @@ impl Sampling {
         let sampling = Sampling {
             threshold: AtomicU32::new(0),
             faults_us: AtomicU64::new(0),
-            back: Mutex::default(),
+            back: Lock::default(),
             grain: AtomicU32::new(u32::MAX),
             permille: u64::from(percent) * 10,
             notes,
@@ -111,7 +112,7 @@ impl Sampling {
         if !self.sampled().has(page) {
             return false;
         }
-        let mut back = self.back.lock().unwrap();
+        let mut back = self.back.lock();
         let due = back.len() + 1 == self.grain.load(Relaxed) as usize;
         if back.len() < BACK_MAX {
             back.push((proc, region_of(page)));
@@ -126,7 +127,7 @@ impl Sampling {
     }
 
     fn is_due(&self) -> bool {
-        self.back.lock().unwrap().len() >= self.grain.load(Relaxed) as usize
+        self.back.lock().len() >= self.grain.load(Relaxed) as usize
     }
 
     /// Notes that the stub handed a victim back untried; it is tried again.
@@ -231,7 +232,7 @@ impl Sampler {
 
     fn begin(&mut self, sampling: &Sampling) {
         let since = Instant::now();
-        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().unwrap().clone();
+        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
         let (mut found, mut pages) = (Vec::new(), 0);
         for proc in procs {
             if proc.identity.get().is_none() {
@@ -245,7 +246,7 @@ impl Sampler {
         let sampled = self.governor.sampled();
         let grain = self.governor.grain(self.pages).min(BACK_MAX as u64);
         sampling.grain.store(grain as u32, Relaxed);
-        sampling.back.lock().unwrap().clear();
+        sampling.back.lock().clear();
         let mut parts = Vec::new();
         for (proc, regions) in found {
             let due = regions.iter().rev().filter(|region| region.takeable > 0 && sampled.has(region.first()));
@@ -261,10 +262,10 @@ impl Sampler {
 
     /// Begins a pass over the pages that came back only.
     fn again(&mut self, sampling: &Sampling) {
-        let mut back = std::mem::take(&mut *sampling.back.lock().unwrap());
+        let mut back = std::mem::take(&mut *sampling.back.lock());
         back.sort_unstable();
         back.dedup();
-        let procs = self.shared.procs.lock().unwrap();
+        let procs = self.shared.procs.lock();
         let parts = back.chunk_by(|one, other| one.0 == other.0).filter_map(|back| {
             let proc = procs.iter().find(|proc| proc.id == back[0].0)?;
             Some(Part::of(Arc::clone(proc), back.iter().map(|&(_, region)| region).collect()))
@@ -293,7 +294,7 @@ impl Sampler {
         let (shared, mut short) = (&self.shared, false);
         pass.parts.retain_mut(|part| {
             let proc = &part.proc;
-            let Ok(mut io) = proc.io.try_lock() else { return true };
+            let Some(mut io) = proc.io.try_lock() else { return true };
             if !proc.idle(&io) {
                 // A stopped process does not answer, and one that has ended never will.
                 let stopped = io.busy && io.posted.is_some_and(|at| at.elapsed() > STOPPED_AFTER);
@@ -354,7 +355,7 @@ mod tests {
         Sampling {
             threshold: AtomicU32::new(threshold),
             faults_us: AtomicU64::new(0),
-            back: Mutex::default(),
+            back: Lock::default(),
             grain: AtomicU32::new(u32::MAX),
             permille: 50,
             notes: Notes::none(),
@@ -406,10 +407,10 @@ mod tests {
         let faulted = |page| sampling.faulted(ProcId(1), Page(page), &Source::Zero, Duration::ZERO, true);
         let due: Vec<u64> = (0..20).filter(|&page| faulted(page)).collect();
         assert!(due == [9] && sampling.is_due(), "{due:?}");
-        sampling.back.lock().unwrap().clear();
+        sampling.back.lock().clear();
         assert!(!sampling.is_due());
         (0..2 * BACK_MAX as u64).for_each(|page| _ = faulted(page));
-        assert_eq!(sampling.back.lock().unwrap().len(), BACK_MAX);
+        assert_eq!(sampling.back.lock().len(), BACK_MAX);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::files::Files;
 use crate::fork_children::Unnamed;
 use crate::forks::Expected;
 use crate::frames::FrameBook;
+use crate::locks::{rank, Held, Lock};
 use crate::proc::Proc;
 use crate::regions::Regions;
 use crate::room::Room;
@@ -29,7 +30,7 @@ use memfit_os::memory::{Frames, Segment};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// What the core lock protects.
@@ -50,14 +51,14 @@ const HELP_PAGES: usize = 4;
 /// State shared by all threads of the pager.
 pub struct Shared {
     /// The core and what belongs to it.
-    pub state: Mutex<State>,
+    pub state: Lock<State, { rank::CORE }>,
     /// Bytes of the pool. Written under the core lock; read without it while the core has the
     /// object pinned.
     pub memory: Frames,
     /// The swap tier.
     pub swap: Option<Arc<SwapTier>>,
     /// Processes that have a userfaultfd.
-    pub procs: Mutex<Vec<Arc<Proc>>>,
+    pub procs: Lock<Vec<Arc<Proc>>, { rank::PROCS }>,
     /// Fork children that the kernel has reported and whose pid is not known yet.
     pub unnamed: Unnamed,
     /// Longest time that the core lock was held, ns.
@@ -66,7 +67,7 @@ pub struct Shared {
     /// For how many processes the pager has descriptors.
     pub room: Room,
     /// Children of announced forks whose stub has not said hello yet.
-    pub expected: Mutex<Vec<Arc<Expected>>>,
+    pub expected: Lock<Vec<Arc<Expected>>, { rank::EXPECTED_CHILDREN }>,
     /// Files whose mappings are paged.
     pub files: Files,
     /// The scheme in use.
@@ -81,7 +82,7 @@ pub struct Shared {
     /// monitor.
     pub doubled: AtomicU64,
     /// The largest values that the monitor has seen, without those of the swap tier.
-    pub peak: Mutex<Memory<u64>>,
+    pub peak: Lock<Memory<u64>, { rank::PEAK }>,
     /// Reclaim makes no progress at the moment: faults do not wait for it.
     pub stuck: AtomicBool,
     /// No more threads want a CPU than there are CPUs.
@@ -101,11 +102,11 @@ pub struct Shared {
     /// The pager is about to end.
     pub ending: AtomicBool,
     /// Staged pages that go to the swap tier uncompressed.
-    pub raw: Mutex<Vec<Compress>>,
+    pub raw: Lock<Vec<Compress>, { rank::RAW }>,
     /// Fault buffers that no fault thread uses now.
-    fault_buffers: Mutex<Vec<FaultBuffers>>,
+    fault_buffers: Lock<Vec<FaultBuffers>, { rank::FAULT_BUFFERS }>,
     /// For waiting faults: one at a time compresses.
-    helper: Mutex<Compressor>,
+    helper: Lock<Compressor, { rank::HELPER }>,
     /// Dictionaries of compressed pages, kept to the end.
     pub dictionaries: Arc<Dictionaries>,
     /// Set if accesses to sampled pages are recorded.
@@ -119,12 +120,12 @@ pub struct Shared {
     /// When the pager started.
     pub started: Instant,
     /// Warnings given so far.
-    pub warnings: Mutex<Vec<String>>,
+    pub warnings: Lock<Vec<String>, { rank::WARNINGS }>,
     /// Pages and bytes by codec number.
     pub codecs: [CodecCount; CODEC_IDS],
     reclaim: Signal,
     progress: Signal,
-    outbox: Mutex<Vec<FromPager>>,
+    outbox: Lock<Vec<FromPager>, { rank::OUTBOX }>,
     /// Wakes the control thread for the outbox.
     pub outbox_event: crate::event::EventFd,
 }
@@ -175,7 +176,7 @@ const PART_RUNS: usize = 64;
 
 /// The locked core; notes how long the lock was held.
 pub struct Locked<'a> {
-    state: MutexGuard<'a, State>,
+    state: Held<'a, State>,
     since: Instant,
     longest: &'a AtomicU64,
 }
@@ -215,22 +216,22 @@ impl Shared {
         let core = Core::new(tunables);
         let state = State { core, frames: FrameBook::new(area_frames), segments: HashMap::new() };
         Ok(Shared {
-            state: Mutex::new(state),
+            state: Lock::new(state),
             memory: Frames::reserve(area_frames as usize * 4096)?,
             swap,
-            procs: Mutex::new(Vec::new()),
+            procs: Lock::new(Vec::new()),
             unnamed: Unnamed::default(),
             longest_hold: AtomicU64::new(0),
             turns: Turns::default(),
             room: Room::new(),
-            expected: Mutex::new(Vec::new()),
+            expected: Lock::new(Vec::new()),
             files: Files::new()?,
             scheme,
             sizes,
             unmanaged: AtomicU64::new(0),
             managed: AtomicU64::new(0),
             doubled: AtomicU64::new(0),
-            peak: Mutex::default(),
+            peak: Lock::default(),
             stuck: AtomicBool::new(false),
             cpus_suffice: AtomicBool::new(false),
             cpus_full: AtomicBool::new(false),
@@ -240,20 +241,20 @@ impl Shared {
             braking: AtomicBool::new(false),
             commit_pressure: AtomicBool::new(false),
             ending: AtomicBool::new(false),
-            raw: Mutex::new(Vec::new()),
-            fault_buffers: Mutex::new(Vec::new()),
-            helper: Mutex::new(Compressor::new(&dictionaries, None)),
+            raw: Lock::new(Vec::new()),
+            fault_buffers: Lock::new(Vec::new()),
+            helper: Lock::new(Compressor::new(&dictionaries, None)),
             dictionaries,
             sampling: None,
             regions: None,
             contents: None,
             latency: Latency::default(),
             started: Instant::now(),
-            warnings: Mutex::new(Vec::new()),
+            warnings: Lock::new(Vec::new()),
             codecs: Default::default(),
             reclaim: Signal::default(),
             progress: Signal::default(),
-            outbox: Mutex::new(Vec::new()),
+            outbox: Lock::new(Vec::new()),
             outbox_event: crate::event::EventFd::new()?,
         })
     }
@@ -327,7 +328,7 @@ impl Shared {
 
     /// Raises the peaks to what is in use now.
     pub fn raise_peak(&self, memory: &Memory<u64>) {
-        let mut peak = self.peak.lock().unwrap();
+        let mut peak = self.peak.lock();
         *peak = peak.zip(memory, u64::max);
     }
 
@@ -409,22 +410,19 @@ impl Shared {
         if few {
             return false;
         }
-        let mut helper = match self.helper.try_lock() {
-            Ok(helper) => helper,
-            Err(_) => return false,
-        };
+        let Some(mut helper) = self.helper.try_lock() else { return false };
         helper.compress(self, HELP_PAGES, Origin::Direct).done > 0
     }
 
     /// The fault buffers used last, which the CPU's caches may still hold, or new ones.
     pub fn take_buffers(&self) -> FaultBuffers {
-        let kept = self.fault_buffers.lock().unwrap().pop();
+        let kept = self.fault_buffers.lock().pop();
         kept.unwrap_or_else(|| FaultBuffers::new(&self.dictionaries))
     }
 
     /// Keeps the buffers for the next fault, or drops them.
     pub fn return_buffers(&self, buffers: FaultBuffers) {
-        let mut fault_buffers = self.fault_buffers.lock().unwrap();
+        let mut fault_buffers = self.fault_buffers.lock();
         if fault_buffers.len() < FAULT_BUFFERS {
             fault_buffers.push(buffers);
         }
@@ -432,13 +430,13 @@ impl Shared {
 
     /// Queues a message for the launcher.
     pub fn tell(&self, message: FromPager) {
-        self.outbox.lock().unwrap().push(message);
+        self.outbox.lock().push(message);
         self.outbox_event.raise();
     }
 
     /// Warns the user with one line on the terminal, once per text.
     pub fn warn(&self, text: String) {
-        let mut warnings = self.warnings.lock().unwrap();
+        let mut warnings = self.warnings.lock();
         if warnings.contains(&text) || warnings.len() > 50 {
             return;
         }
@@ -455,6 +453,6 @@ impl Shared {
 
     /// Takes the messages that wait for the launcher.
     pub fn take_outbox(&self) -> Vec<FromPager> {
-        std::mem::take(&mut self.outbox.lock().unwrap())
+        std::mem::take(&mut self.outbox.lock())
     }
 }

@@ -157,8 +157,8 @@ pub struct Question {
 
 /// One row a pid: a program that execs says hello again.
 fn processes(desk: &Desk, brief: bool) -> Vec<Process> {
-    let mut past = desk.past.lock().unwrap().clone();
-    let clients = desk.clients.lock().unwrap().clone();
+    let mut past = desk.past.lock().clone();
+    let clients = desk.clients.lock().clone();
     if brief {
         let running: HashSet<i32> = clients.iter().map(|client| client.pid).collect();
         past.retain(|row| running.contains(&row.pid));
@@ -256,7 +256,7 @@ fn now(shared: &Shared, state: &State, metadata_bytes: u64, brief: bool) -> Now 
 fn peak(shared: &Shared, now: &Now) -> Memory<u64> {
     shared.raise_peak(&Memory { metadata_bytes: now.memory.metadata_bytes, ..Memory::default() });
     let swap_bytes = shared.swap.as_ref().map_or(0, |swap| swap.counters.peak_bytes.load(Relaxed));
-    Memory { swap_bytes, ..*shared.peak.lock().unwrap() }
+    Memory { swap_bytes, ..*shared.peak.lock() }
 }
 
 /// Everything about now and since the start.
@@ -278,7 +278,7 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
         budget_bytes: shared.sizes.budget,
         wall_ns: wall.as_nanos() as u64,
         exit: None,
-        warnings: shared.warnings.lock().unwrap().clone(),
+        warnings: shared.warnings.lock().clone(),
         processes_left_out: None,
         peak: peak(shared, &now),
         now,
@@ -330,13 +330,13 @@ pub fn counts(shared: &Shared) -> Counts {
 /// The run over time, if that was asked for, the final statistics and the summary line.
 pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Box<Stats>, String) {
     // The monitor can add nothing to either until both are made, so that they agree.
-    let timeline = desk.timeline.as_ref().map(|timeline| timeline.lock().unwrap());
+    let timeline = desk.timeline.as_ref().map(|timeline| timeline.lock());
     let mut stats = Box::new(live(desk, &Question::default()));
     let course = timeline.map(|mut timeline| {
         let shared = &desk.shared;
         if timeline.wants(0) {
             timeline.look(
-                crate::monitor::bytes(shared, shared.used().min(shared.peak.lock().unwrap().total_bytes)),
+                crate::monitor::bytes(shared, shared.used().min(shared.peak.lock().total_bytes)),
                 std::iter::empty(),
                 0,
             );

@@ -1,8 +1,8 @@
 //! Turns at a lock. A thread that takes a mutex again and again in short parts keeps others out: a
 //! waiter that the unlock has woken finds it taken again. So work in parts lets others go first.
 
+use crate::locks::{Held, Lock};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for the others: they may get no CPU.
@@ -19,17 +19,15 @@ pub struct Turns {
 
 impl Turns {
     /// Locks the mutex.
-    pub fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
-        match mutex.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::WouldBlock) => {
-                self.came.fetch_add(1, SeqCst);
-                let guard = mutex.lock().unwrap();
-                self.served.fetch_add(1, SeqCst);
-                guard
-            }
-            Err(TryLockError::Poisoned(_)) => panic!("a thread has panicked with the lock"),
-        }
+    #[track_caller]
+    pub fn lock<'a, T, const RANK: u8>(&self, lock: &'a Lock<T, RANK>) -> Held<'a, T> {
+        lock.assert_order();
+        lock.try_lock().unwrap_or_else(|| {
+            self.came.fetch_add(1, SeqCst);
+            let held = lock.lock();
+            self.served.fetch_add(1, SeqCst);
+            held
+        })
     }
 
     /// Returns when as many threads have had the lock as wait for it now, or after `at_most`. The
@@ -45,10 +43,11 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locks::rank;
 
     #[test]
     fn who_waits_goes_first() {
-        let (turns, lock) = (Turns::default(), Mutex::new(Vec::new()));
+        let (turns, lock) = (Turns::default(), Lock::<_, { rank::CORE }>::new(Vec::new()));
         turns.let_others(Duration::MAX);
         std::thread::scope(|scope| {
             let mut mine = turns.lock(&lock);
@@ -64,7 +63,7 @@ mod tests {
             turns.let_others(Duration::MAX);
             turns.lock(&lock).push("next part");
         });
-        let order = lock.into_inner().unwrap();
+        let order = lock.lock();
         assert_eq!((order.len(), order[0], order[3]), (4, "part", "next part"));
     }
 }

@@ -8,12 +8,13 @@
 
 use crate::control::{attach_or_warn, remove_client, Client, Desk, ATTACHING, DORMANT, IDLE, REFUSED, WAKING};
 use crate::detach::{self, Why};
+use crate::locks::{rank, Lock};
 use memfit_os::inject::{self, Call, Failure};
 use memfit_os::procfs;
 use memfit_wire::{FromStub, CLONE_FLAGS, ENTRY_MARK};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most threads tried in one attempt.
@@ -48,11 +49,11 @@ pub struct Dormant {
     /// System call filters of the process that its stub has seen.
     filters: AtomicU64,
     /// Since when the process has had others.
-    unseen_filter: Mutex<Option<Instant>>,
+    unseen_filter: Lock<Option<Instant>, { rank::UNSEEN_FILTER }>,
     /// When to try again, and how long to wait after that.
-    next: Mutex<(Instant, Duration)>,
+    next: Lock<(Instant, Duration), { rank::WAKE_NEXT }>,
     /// Since when something has been in the way; `told` once the user was warned.
-    hindered: Mutex<Option<Instant>>,
+    hindered: Lock<Option<Instant>, { rank::HINDERED }>,
     told: AtomicBool,
     /// Refused attempts without a visible tracer.
     refusals: AtomicU32,
@@ -68,9 +69,9 @@ impl Dormant {
             thread_pointer,
             start_stack: greeting.token,
             filters: AtomicU64::new(greeting.filters),
-            unseen_filter: Mutex::default(),
-            next: Mutex::new((Instant::now(), AGAIN)),
-            hindered: Mutex::new(None),
+            unseen_filter: Lock::default(),
+            next: Lock::new((Instant::now(), AGAIN)),
+            hindered: Lock::new(None),
             told: AtomicBool::new(false),
             refusals: AtomicU32::new(0),
         }
@@ -79,21 +80,21 @@ impl Dormant {
     /// The stub has seen one more filter.
     pub fn add_filter(&self, filters: u64) {
         self.filters.store(filters, Relaxed);
-        *self.unseen_filter.lock().unwrap() = None;
+        *self.unseen_filter.lock() = None;
     }
 
     /// Whether the stub may still report a filter that the process has: it does so just after the
     /// filter was added, and the program may wait for a CPU.
     fn may_report_filter(&self) -> bool {
-        self.unseen_filter.lock().unwrap().get_or_insert_with(Instant::now).elapsed() < FILTER_TOLD_WITHIN
+        self.unseen_filter.lock().get_or_insert_with(Instant::now).elapsed() < FILTER_TOLD_WITHIN
     }
 
     fn is_due(&self) -> bool {
-        Instant::now() >= self.next.lock().unwrap().0
+        Instant::now() >= self.next.lock().0
     }
 
     fn wait(&self, least: Duration) {
-        let mut next = self.next.lock().unwrap();
+        let mut next = self.next.lock();
         let wait = next.1.max(least);
         *next = (Instant::now() + wait, (next.1 * 2).min(AGAIN_MAX));
     }
@@ -129,7 +130,7 @@ fn wake(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) {
         }
         Err(Hindrance::Filter) => {
             client.stage.store(REFUSED, SeqCst);
-            desk.detached.lock().unwrap().why.insert(client.pid, Why::Filtered);
+            desk.detached.lock().why.insert(client.pid, Why::Filtered);
             return detach::tell(desk, client.pid, &client.comm, Why::Filtered, false);
         }
         Err(Hindrance::Thread(Failure::NotNow)) => return sleep_on(Duration::ZERO),
@@ -151,7 +152,7 @@ fn wake(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) {
         },
         Err(Hindrance::Thread(Failure::Call(error))) => format!("it cannot have another thread: {error}"),
     };
-    let since = *dormant.hindered.lock().unwrap().get_or_insert_with(Instant::now);
+    let since = *dormant.hindered.lock().get_or_insert_with(Instant::now);
     if since.elapsed() > TOLD_AFTER && !dormant.told.swap(true, Relaxed) {
         let who = format!("process {} ({})", client.pid, client.comm);
         desk.shared.warn(format!("not paged for now, but counted: {who}: {why}"));
@@ -213,7 +214,7 @@ fn is_held(desk: &Desk, client: &Client, begun: Instant) -> bool {
     }
     // With the hello another client takes its place.
     let same = |c: &&Arc<Client>| c.pid == client.pid && !c.gone.load(Relaxed);
-    let stage = desk.clients.lock().unwrap().iter().rfind(same).map(|now| now.stage.load(Relaxed));
+    let stage = desk.clients.lock().iter().rfind(same).map(|now| now.stage.load(Relaxed));
     matches!(stage, Some(WAKING | IDLE | ATTACHING))
 }
 
@@ -249,7 +250,7 @@ pub fn current_client(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
     while client.stage.compare_exchange(DORMANT, REFUSED, SeqCst, SeqCst) == Err(WAKING) && !client.gone.load(Relaxed) {
         std::thread::sleep(LOOK);
     }
-    let clients = desk.clients.lock().unwrap();
+    let clients = desk.clients.lock();
     let same = |c: &&Arc<Client>| c.pid == client.pid && !c.gone.load(Relaxed);
     if client.gone.load(Relaxed) { clients.iter().rfind(same).unwrap_or(client) } else { client }.clone()
 }
@@ -257,15 +258,16 @@ pub fn current_client(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
 /// Adds a process. If its stub thread was made for a dormant client, the new client takes over what
 /// was known of the process. A dormant client of an earlier program of the process has ended.
 pub fn join(desk: &Arc<Desk>, client: &Arc<Client>) {
-    let mut clients = desk.clients.lock().unwrap();
+    let mut clients = desk.clients.lock();
     let old = clients.iter().rfind(|c| c.pid == client.pid && c.dormant.is_some()).cloned();
     let made = old.as_ref().filter(|old| old.stage.load(SeqCst) == WAKING && client.dormant.is_none());
     if let Some(old) = made {
         client.peak.store(old.peak.load(Relaxed), Relaxed);
         client.share.store(old.share.load(Relaxed), Relaxed);
         client.shmem.store(old.shmem.load(Relaxed), Relaxed);
-        *client.weighed.lock().unwrap() = *old.weighed.lock().unwrap();
-        *client.unweighed.lock().unwrap() = *old.unweighed.lock().unwrap();
+        let (weighed, unweighed) = (*old.weighed.lock(), *old.unweighed.lock());
+        *client.weighed.lock() = weighed;
+        *client.unweighed.lock() = unweighed;
         // Other threads that look for the process find one of the two.
         old.gone.store(true, Relaxed);
         clients.retain(|c| !Arc::ptr_eq(c, old));

@@ -232,7 +232,7 @@ impl Server {
 
     /// Loads that would be zeros are read from a file where one is mapped.
     pub(super) fn find_files(&mut self) {
-        let files = self.proc.files.lock().unwrap();
+        let files = self.proc.files.lock();
         if files.is_empty() {
             return;
         }
@@ -258,7 +258,7 @@ impl Server {
 
     /// How many loads from `first` on are successive pages of one file.
     fn file_run(&self, first: usize) -> Result<usize, End> {
-        let files = self.proc.files.lock().unwrap();
+        let files = self.proc.files.lock();
         let (file, index) = files.at(self.loads[first].page).ok_or_else(unknown_file)?;
         let follows = |(i, load): (usize, &Load)| {
             let next = files.at(load.page).is_some_and(|(f, at)| Arc::ptr_eq(f, file) && at == index + i as u64);
@@ -269,7 +269,7 @@ impl Server {
 
     /// Reads that many pages of the file into the run buffer.
     fn read_file(&self, first: usize, pages: usize, buffers: &mut FaultBuffers) -> Result<(), End> {
-        let files = self.proc.files.lock().unwrap();
+        let files = self.proc.files.lock();
         let (file, index) = files.at(self.loads[first].page).ok_or_else(unknown_file)?;
         let (file, shared) = (Arc::clone(file), &self.shared);
         drop(files);

@@ -5,6 +5,7 @@ use super::{End, Server, Waiting, FORK_LOOK, GATE_HELD, QUICK_ROUNDS, STRAY_WAIT
 use crate::event::poll2;
 use crate::fork_changes::Change;
 use crate::fork_children;
+use crate::locks::Held;
 use crate::mutant::{off, Rule};
 use crate::order::{Now, Pages, Step};
 use crate::proc::{Broken, Gate, Io, Proc};
@@ -12,7 +13,7 @@ use crate::state::Shared;
 use memfit_core::{Core, Entry, Page, PageRange};
 use memfit_os::uffd::Event;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 impl Server {
@@ -30,7 +31,7 @@ impl Server {
         let (mut messages, since) = (Vec::new(), Instant::now());
         let count = self.receive(&mut messages, unread)?;
         let proc = Arc::clone(&self.proc);
-        let mut io = proc.io.lock().unwrap();
+        let mut io = proc.io.lock();
         self.sort_out(messages, waiting, &mut io, since)?;
         Ok(count)
     }
@@ -53,7 +54,7 @@ impl Server {
     /// there were.
     pub(super) fn drain(&mut self, waiting: &mut Vec<Waiting>) -> Result<usize, End> {
         let proc = Arc::clone(&self.proc);
-        let mut io = proc.io.lock().unwrap();
+        let mut io = proc.io.lock();
         let gated = io.busy && !off(Rule::Gate);
         match if gated { proc.close_gate_within(GATE_HELD) } else { Gate::Closed } {
             Gate::Closed => {}
@@ -64,7 +65,7 @@ impl Server {
         if gated {
             proc.open_gate();
         }
-        if !proc.newborn.lock().unwrap().is_empty() && !proc.event_pending() {
+        if !proc.newborn.lock().is_empty() && !proc.event_pending() {
             fork_children::all_told(&self.shared, &proc);
         }
         result
@@ -73,7 +74,7 @@ impl Server {
     /// The stub stands still inside of a MOVE: a tracer has stopped it, and may itself wait for a
     /// page now. So only faults are read, which do not change the address space. The kernel returns
     /// them before events, which must wait.
-    fn read_faults(&mut self, waiting: &mut Vec<Waiting>, mut io: MutexGuard<'_, Io>) -> Result<usize, End> {
+    fn read_faults(&mut self, waiting: &mut Vec<Waiting>, mut io: Held<'_, Io>) -> Result<usize, End> {
         let (unread, since, mut messages) = (self.proc.uffd.faults_unread(), Instant::now(), Vec::new());
         if unread == 0 {
             drop(io);
@@ -109,7 +110,7 @@ impl Server {
 
     /// Reads until no event waits for another one. Until then the picture of the address space is
     /// wrong, and `io` and the gate keep all threads from acting on it.
-    fn read_all(&mut self, waiting: &mut Vec<Waiting>, io: &mut MutexGuard<'_, Io>) -> Result<usize, End> {
+    fn read_all(&mut self, waiting: &mut Vec<Waiting>, io: &mut Held<'_, Io>) -> Result<usize, End> {
         let (mut count, mut rounds) = (0, 0);
         loop {
             let mut events = Vec::new();
@@ -149,7 +150,7 @@ impl Server {
         &mut self,
         events: Vec<Event>,
         waiting: &mut Vec<Waiting>,
-        io: &mut MutexGuard<'_, Io>,
+        io: &mut Held<'_, Io>,
         since: Instant,
     ) -> Result<(), End> {
         if events.iter().any(|e| !matches!(e, Event::Fault { .. })) {
@@ -205,7 +206,7 @@ impl Server {
                 state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
                 self.shared.apply_effects(state);
                 // The next scan adopts it.
-                self.proc.unconfirmed.lock().unwrap().add(start, end);
+                self.proc.unconfirmed.lock().add(start, end);
             }
             Step::Unclear(at) => {
                 let why = format!(
@@ -233,8 +234,8 @@ impl Server {
         if let Some(expected) = self.proc.expected() {
             expected.changed(change);
         }
-        for child in self.proc.newborn.lock().unwrap().iter().filter_map(Weak::upgrade) {
-            if let Some(inherited) = &mut *child.inherited.lock().unwrap() {
+        for child in self.proc.newborn.lock().iter().filter_map(Weak::upgrade) {
+            if let Some(inherited) = &mut *child.inherited.lock() {
                 inherited.changes.push(change);
             }
         }

@@ -15,13 +15,13 @@
 
 use super::cipher::{Cipher, Label, TAG_BYTES};
 use super::SEGMENT;
+use crate::locks::{rank, Held, Lock};
 use memfit_core::blocks::{block_of, byte_in_block, BLOCKS_MAX, BLOCK_BYTES, BLOCK_UNIT_BYTES};
 use memfit_core::swap_log::{SegmentId, SEGMENT_BYTES};
 use memfit_core::Stored;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
 
 /// Blocks of a segment. No read or write crosses its border.
 pub const IN_SEGMENT: u32 = SEGMENT_BYTES / BLOCK_BYTES;
@@ -176,7 +176,7 @@ impl State {
 #[derive(Default)]
 pub struct Blocks {
     devices: Vec<Device>,
-    state: Mutex<State>,
+    state: Lock<State, { rank::BLOCKS }>,
     /// Blocks that hold objects, as the core counts.
     in_use: AtomicU64,
     /// Blocks that can be used.
@@ -184,8 +184,8 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+    fn state(&self) -> Held<'_, State> {
+        self.state.lock()
     }
 
     /// Adds a device with the whole segments in `bytes`. The first of them stays as it is if

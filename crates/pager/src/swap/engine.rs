@@ -4,12 +4,13 @@
 use super::fault_injection::{Faults, Plan};
 use super::Counters;
 use crate::event::poll2;
+use crate::locks::{rank, Lock};
 use io_uring::{opcode, types, IoUring};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most requests under way at once; more wait in the ring's queue.
@@ -269,7 +270,7 @@ pub struct Transfer {
 
 /// When the transfers of all threads that wait for the device began.
 #[derive(Debug, Default)]
-pub struct UnderWay(Mutex<Vec<Option<Instant>>>);
+pub struct UnderWay(Lock<Vec<Option<Instant>>, { rank::UNDER_WAY }>);
 
 /// One such transfer, until it is dropped.
 #[derive(Debug)]
@@ -281,7 +282,7 @@ struct Began {
 
 impl Began {
     fn now(under_way: &Arc<UnderWay>) -> Began {
-        let mut since = under_way.0.lock().unwrap();
+        let mut since = under_way.0.lock();
         let place = since.iter().position(Option::is_none).unwrap_or(since.len());
         if place == since.len() {
             since.push(None);
@@ -294,14 +295,14 @@ impl Began {
 
 impl Drop for Began {
     fn drop(&mut self) {
-        self.under_way.0.lock().unwrap()[self.place] = None;
+        self.under_way.0.lock()[self.place] = None;
     }
 }
 
 impl UnderWay {
     /// How long the oldest transfer has waited.
     pub fn longest(&self) -> Option<Duration> {
-        self.0.lock().unwrap().iter().flatten().map(Instant::elapsed).max()
+        self.0.lock().iter().flatten().map(Instant::elapsed).max()
     }
 }
 

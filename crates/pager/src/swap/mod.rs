@@ -26,6 +26,7 @@ pub use output::Output;
 pub use reader::{Have, Reader};
 pub use writer::{Item, Room, Writer, Written};
 
+use crate::locks::{rank, Held, Lock};
 use blocks::{Blocks, BLOCK, IN_SEGMENT};
 use cipher::{Cipher, Label, TAG_BYTES};
 use copies::Copies;
@@ -38,7 +39,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Counts since the start: calls, bytes, segments.
 #[derive(Debug, Default)]
@@ -86,11 +87,11 @@ struct Place {
 pub struct SwapTier {
     files: Vec<Place>,
     /// Has no devices in the layout of blocks, so that it takes nothing.
-    log: Mutex<SwapLog>,
+    log: Lock<SwapLog, { rank::SWAP_LOG }>,
     /// `None` in the layout of a log.
     blocks: Option<Blocks>,
     cipher: Cipher,
-    copies: Mutex<Copies>,
+    copies: Lock<Copies, { rank::SWAP_COPIES }>,
     /// Makes the hashes of copies.
     hasher: Hasher,
     /// Readers that hold memory: they share a limit.
@@ -107,10 +108,10 @@ impl SwapTier {
     pub fn new(pages: usize, layout: Layout) -> io::Result<SwapTier> {
         Ok(SwapTier {
             files: Vec::new(),
-            log: Mutex::new(SwapLog::new()),
+            log: Lock::new(SwapLog::new()),
             blocks: (layout == Layout::Blocks).then(Blocks::default),
             cipher: Cipher::new()?,
-            copies: Mutex::new(Copies::new(pages)),
+            copies: Lock::new(Copies::new(pages)),
             hasher: Hasher::new()?,
             readers: AtomicUsize::new(0),
             counters: Counters::default(),
@@ -140,8 +141,8 @@ impl SwapTier {
         self.blocks.is_none()
     }
 
-    fn log(&self) -> MutexGuard<'_, SwapLog> {
-        self.log.lock().unwrap()
+    fn log(&self) -> Held<'_, SwapLog> {
+        self.log.lock()
     }
 
     /// An object no longer needs its bytes there. They stay as a clean copy if a fault has
@@ -159,8 +160,8 @@ impl SwapTier {
         self.log().release(extent, stored_bytes(u32::from(len)));
     }
 
-    fn copies(&self) -> MutexGuard<'_, Copies> {
-        self.copies.lock().unwrap()
+    fn copies(&self) -> Held<'_, Copies> {
+        self.copies.lock()
     }
 
     /// Announces that an object is about to be freed; its page has these contents in the program
