@@ -8,20 +8,30 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Brings this process's code into memory and locks it, as far as RLIMIT_MEMLOCK allows. Under
-/// memory pressure in a control group the kernel drops clean file pages first, and the process that
-/// frees memory must not wait for a disk.
+/// Locks each page of this process's code when it is first used, as far as RLIMIT_MEMLOCK allows.
+/// Under memory pressure in a control group the kernel drops clean file pages first, and the
+/// process that frees memory must not wait for a disk. Code that is never used stays out: in a
+/// container the kernel charges it to whoever reads it first.
 pub fn keep_code() {
-    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for (start, end) in crate::maps::code(&text) {
+    for (start, end) in code() {
         let (at, bytes) = (start as *mut libc::c_void, (end - start) as usize);
         // SAFETY: neither changes the contents of the mapping.
         unsafe {
-            if libc::mlock(at, bytes) != 0 {
+            if libc::mlock2(at, bytes, libc::MLOCK_ONFAULT as libc::c_uint) != 0 {
                 libc::madvise(at, bytes, libc::MADV_POPULATE_READ);
             }
         }
     }
+}
+
+/// Bytes of this process's code, with that of its libraries.
+#[must_use]
+pub fn code_bytes() -> u64 {
+    code().into_iter().map(|(start, end)| end - start).sum()
+}
+
+fn code() -> Vec<(u64, u64)> {
+    crate::maps::code(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
 }
 
 /// Makes freed memory go back to the system instead of staying in glibc's arenas: two arenas for
