@@ -1,8 +1,9 @@
 //! The pager's mutexes, and the one order in which a thread may lock several of them.
 //!
 //! Each mutex has a rank as a part of its type. A thread that holds one locks only those of higher
-//! rank; debug builds assert that. So no threads wait for each other in a circle, and no thread
-//! locks the same mutex of two processes at once. `try_lock` does not wait and may break the order.
+//! rank; builds with the feature `lock-order` assert that. So no threads wait for each other in a
+//! circle, and no thread locks the same mutex of two processes at once. `try_lock` does not wait
+//! and may break the order.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -17,25 +18,28 @@ pub mod rank {
             enum Numbered { $($name),* }
             $(pub const $name: u8 = Numbered::$name as u8;)*
             /// Their names, by rank.
-            #[cfg(debug_assertions)]
+            #[cfg(feature = "lock-order")]
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
         };
     }
     ranks! {
         // Reports, and the list of clients.
-        WARNINGS PAST PEAK CLIENTS WEIGHED UNWEIGHED TIMELINE DETACHED ALL_ENDED
+        TIMELINE WARNINGS PAST CLIENTS
         // One client.
-        READY WATCH LOOK FORK_CLIENTS CLIENT_PROC EXPECTED_OF_CLIENT SEGMENT HINDERED UNSEEN_FILTER WAKE_NEXT FALLBACK
+        READY WATCH LOOK FORK_CLIENTS CLIENT_PROC EXPECTED_OF_CLIENT SEGMENT FALLBACK
         // Paged processes, and forks under way. A thread reads the events of a process with its IO.
         PROOF IO PROCS EXPECTED_CHILD EXPECTED_CHILDREN FORK_WINDOW NEWBORN INHERITED DOOMED
         // What is known of a process.
-        NOT_INHERITED DESCRIPTORS DONTFORK REGIONS UNCONFIRMED FILE_RANGES GIVEN GUARDED STACKS MAPS WANTED COMM
+        NOT_INHERITED DESCRIPTORS DONTFORK REGIONS UNCONFIRMED FILE_RANGES GIVEN GUARDED STACKS MAPS
         // What fault threads and reclaim work with.
-        OPEN_FILES FILE_HASHES REGIONS_SEEN SAMPLES_BACK FAULT_BUFFERS HELPER
+        HELPER
         // The core.
         CORE
         // What its callers use beside it.
-        FAMILY RAW LIVE RECORD_ENDED SWAP_COPIES SWAP_LOG BLOCKS UNDER_WAY OUTBOX
+        FAMILY RAW LIVE RECORD_ENDED SWAP_COPIES SWAP_LOG BLOCKS UNDER_WAY
+        // With one of these, a thread locks nothing else but the next.
+        OPEN_FILES FILE_HASHES REGIONS_SEEN SAMPLES_BACK FAULT_BUFFERS WANTED COMM OUTBOX
+        PEAK WEIGHED UNWEIGHED DETACHED ALL_ENDED HINDERED UNSEEN_FILTER WAKE_NEXT
     }
 }
 
@@ -107,8 +111,8 @@ impl<T: fmt::Display> fmt::Display for Held<'_, T> {
     }
 }
 
-/// What the calling thread holds, in debug builds.
-#[cfg(debug_assertions)]
+/// What the calling thread holds.
+#[cfg(feature = "lock-order")]
 mod held {
     use super::rank::NAMES;
     use std::cell::RefCell;
@@ -148,7 +152,7 @@ mod held {
     }
 }
 
-#[cfg(not(debug_assertions))]
+#[cfg(not(feature = "lock-order"))]
 mod held {
     #[derive(Debug)]
     pub struct Rank;
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "lock-order")]
     #[should_panic(expected = "locks IO while it holds [\"CORE\"]")]
     fn another_order_is_a_defect() {
         let (low, high) = (Lock::<_, { rank::IO }>::new(()), Lock::<_, { rank::CORE }>::new(()));
