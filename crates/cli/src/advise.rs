@@ -194,7 +194,7 @@ pub fn run(args: &AdviseArgs) -> Result<i32, Failure> {
     let page = args.report.as_deref().map(|path| OutputFile::open("--report", path)).transpose()?;
     let mut subjects = Vec::new();
     for name in &args.workloads {
-        subjects.push(Subject::look(name, &options)?);
+        subjects.push(Subject::examine(name, &options)?);
     }
     let advice = advise(subjects, &options)?;
     let mut printed = false;

@@ -137,7 +137,8 @@ impl Budget {
     fn choose(option: Option<Size>) -> Result<Self, Failure> {
         let ram_bytes = limits::total_ram_bytes()
             .ok_or_else(|| Failure::here("the amount of RAM cannot be read from /proc/meminfo; is /proc mounted?"))?;
-        let code_used = memfit_os::memory::code_bytes() / 100 * CODE_USED_PERCENT;
+        let default = option.is_none();
+        let code_used = if default { memfit_os::memory::code_bytes() / 100 * CODE_USED_PERCENT } else { 0 };
         Self::from(option, ram_bytes, limits::cgroup_limit(), code_used)
     }
 

@@ -60,7 +60,7 @@ pub fn run(args: &SimArgs) -> Result<i32, Failure> {
     let sim = Sim { args, sets, costs, device, swap_bytes, progress };
     let mut all = Vec::new();
     for name in &args.workloads {
-        let known = sim.look(name)?;
+        let known = sim.examine(name)?;
         sim.warn(&known)?;
         let called = sim.setups(&known)?;
         if let Some(text) = contents::missing(&known, &called) {
@@ -194,13 +194,13 @@ struct Sim<'a> {
 }
 
 impl Sim<'_> {
-    fn look(&self, name: &str) -> Result<KnownWorkload, Failure> {
+    fn examine(&self, name: &str) -> Result<KnownWorkload, Failure> {
         let args = self.args;
         let wanted = args.memory.is_empty() || args.memory.iter().any(|size| matches!(size, Size::Percent(_)));
         let Sim { costs, device, swap_bytes, progress, .. } = self;
         // A generated workload runs twice if its footprint or its progress is wanted.
         let size = wanted || args.report.is_some() || progress.is_shown();
-        KnownWorkload::look(name, costs, device, *swap_bytes, size, progress)
+        KnownWorkload::examine(name, costs, device, *swap_bytes, size, progress)
     }
 
     fn residents(&self, known: &KnownWorkload) -> Result<Residents, Failure> {

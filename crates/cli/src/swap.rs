@@ -125,7 +125,7 @@ fn mark(file: &File) -> io::Result<()> {
 
 /// Bytes that are examined at each end of a file or device. Nearly all signatures that libblkid
 /// knows lie there.
-const LOOKED_AT: u64 = 1 << 20;
+const EXAMINED: u64 = 1 << 20;
 
 /// What a file or device holds; `None` if it is empty, a swap area, or a tier of an earlier run.
 fn contents(mut file: &File, path: &Path, device: bool) -> io::Result<Option<String>> {
@@ -133,7 +133,7 @@ fn contents(mut file: &File, path: &Path, device: bool) -> io::Result<Option<Str
     let mut read = |from: u64| -> io::Result<Vec<u8>> {
         let mut part = Vec::new();
         file.seek(SeekFrom::Start(from))?;
-        file.by_ref().take(LOOKED_AT).read_to_end(&mut part)?;
+        file.by_ref().take(EXAMINED).read_to_end(&mut part)?;
         Ok(part)
     };
     let start = read(0)?;
@@ -148,7 +148,7 @@ fn contents(mut file: &File, path: &Path, device: bool) -> io::Result<Option<Str
         Signature::None | Signature::Unknown => {}
     }
     let holds_data = |part: &[u8]| part.iter().any(|byte| *byte != 0);
-    let end = read(bytes.saturating_sub(LOOKED_AT))?;
+    let end = read(bytes.saturating_sub(EXAMINED))?;
     Ok((holds_data(&start) || holds_data(&end)).then(|| "data".to_owned()))
 }
 

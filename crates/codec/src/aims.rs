@@ -34,9 +34,9 @@ pub struct Aims {
 
 impl Aims {
     /// The aim for now.
-    pub fn look(&mut self, now: &Pressure<impl Fn() -> bool>) -> Aim {
+    pub fn update(&mut self, now: &Pressure<impl Fn() -> bool>) -> Aim {
         let (tight, very) = (now.resident_percent < TIGHT_PERCENT, now.resident_percent < VERY_TIGHT_PERCENT);
-        let spills = self.spill.look(now.compressed, now.spilled);
+        let spills = self.spill.update(now.compressed, now.spilled);
         match very || (tight && !now.in_sequence) {
             false => Aim::Fast,
             true if spills && !(now.slow_device)() => Aim::Spill,
@@ -57,7 +57,7 @@ struct Spill {
 
 impl Spill {
     /// Updates the mean. Both counts are since the start.
-    fn look(&mut self, compressed: u64, to_swap: u64) -> bool {
+    fn update(&mut self, compressed: u64, to_swap: u64) -> bool {
         if compressed >= self.compressed + SPILL_WINDOW {
             let now = (to_swap - self.to_swap) * 100 / (compressed - self.compressed);
             self.percent = (self.percent * 3 + now) / 4;
@@ -74,14 +74,14 @@ mod tests {
     #[test]
     fn most_goes_on_when_it_has_for_a_while() {
         let (mut spill, mut to_swap) = (Spill::default(), 0);
-        let mut look = |pages: u64, share: u64| {
+        let mut update = |pages: u64, share: u64| {
             to_swap += SPILL_WINDOW * share / 100;
-            spill.look(pages * SPILL_WINDOW, to_swap)
+            spill.update(pages * SPILL_WINDOW, to_swap)
         };
-        assert!(!look(1, 0) && !look(2, 100), "one burst says nothing");
-        assert!((3..8).map(|i| look(i, 90)).last() == Some(true));
-        assert!(look(8, 0), "nor does one pause");
-        assert!((9..16).map(|i| look(i, 10)).last() == Some(false));
+        assert!(!update(1, 0) && !update(2, 100), "one burst says nothing");
+        assert!((3..8).map(|i| update(i, 90)).last() == Some(true));
+        assert!(update(8, 0), "nor does one pause");
+        assert!((9..16).map(|i| update(i, 10)).last() == Some(false));
     }
 
     #[test]
@@ -89,7 +89,7 @@ mod tests {
         let aim = |resident_percent, in_sequence, dictionaries| {
             let slow_device = || false;
             let now = Pressure { resident_percent, in_sequence, compressed: 0, spilled: 0, slow_device, dictionaries };
-            Aims::default().look(&now)
+            Aims::default().update(&now)
         };
         assert_eq!(aim(90, false, 1), Aim::Fast);
         assert_eq!(aim(79, false, 1), Aim::Trained);
@@ -104,7 +104,7 @@ mod tests {
             let mut aims = Aims::default();
             let mut last = Aim::Fast;
             for i in 0..9 {
-                last = aims.look(&Pressure {
+                last = aims.update(&Pressure {
                     resident_percent: 30,
                     in_sequence: false,
                     compressed: i * SPILL_WINDOW,

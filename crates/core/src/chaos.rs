@@ -546,7 +546,7 @@ impl World {
                 self.apply_effects();
             }
             93 => {
-                self.core.look(self.tick);
+                self.core.adapt(self.tick);
                 if self.random.one_in(8) {
                     let closed = self.random.one_in(3) && self.core.overflows();
                     self.core.close_pool(closed);

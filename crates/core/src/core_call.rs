@@ -173,8 +173,8 @@ core_calls! {
         |core| core.set_busy(busy);
     26 close_pool ClosePool { closed: bool = flag }
         |core| core.close_pool(closed);
-    27 look Look { tick: u64 = tick }
-        |core| core.look(tick);
+    27 adapt Adapt { tick: u64 = tick }
+        |core| core.adapt(tick);
     28 swap_takes SwapTakes { takes: bool = flag }
         |core| core.swap_takes(takes);
     29 pick_writeback PickWriteback { pressed: bool = flag, most_bytes: u32 = small }

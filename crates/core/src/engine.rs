@@ -339,9 +339,9 @@ impl Core {
     }
 
     /// To be called periodically: lets the pool grow or shrink.
-    pub fn look(&mut self, tick: u64) {
-        self.record(&CoreCall::Look { tick });
-        self.pool_control.look(tick, self.counters.to_swap, &mut *self.pool);
+    pub fn adapt(&mut self, tick: u64) {
+        self.record(&CoreCall::Adapt { tick });
+        self.pool_control.adapt(tick, self.counters.to_swap, &mut *self.pool);
     }
 
     /// The block of the swap tier for an object that is being written raw.

@@ -266,7 +266,7 @@ impl PoolControl {
 
     /// Checks whether the pool shall grow or shrink. `to_swap`: pages written to the swap tier so
     /// far.
-    pub fn look(&mut self, tick: u64, to_swap: u64, pool: &mut dyn Pool) {
+    pub fn adapt(&mut self, tick: u64, to_swap: u64, pool: &mut dyn Pool) {
         (self.tick, self.to_swap) = (tick, to_swap);
         self.resize(pool);
     }

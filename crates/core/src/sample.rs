@@ -195,8 +195,8 @@ impl Core {
     ) -> Option<u64> {
         // A region is a run.
         let runs = self.table.proc(proc).runs().range(from..);
-        for (looked, (&number, &index)) in runs.enumerate() {
-            if looked >= most {
+        for (read, (&number, &index)) in runs.enumerate() {
+            if read >= most {
                 return Some(number);
             }
             if hash(number) >= sampled.threshold {

@@ -541,7 +541,7 @@ mod tests {
             CoreCall::Compact { most: 32 },
             CoreCall::SetBusy { busy: true },
             CoreCall::ClosePool { closed: false },
-            CoreCall::Look { tick: u64::from(u32::MAX) + 1 },
+            CoreCall::Adapt { tick: u64::from(u32::MAX) + 1 },
             CoreCall::SwapTakes { takes: true },
             CoreCall::PickWriteback { pressed: false, most_bytes: u32::MAX },
             CoreCall::BlockOf { object: ObjectId(u32::MAX - 1) },

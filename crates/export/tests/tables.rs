@@ -86,7 +86,7 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
         (CoreCall::Compact { most: 3 }, "most=3"),
         (CoreCall::SetBusy { busy: true }, "flag=true"),
         (CoreCall::ClosePool { closed: false }, "flag=false"),
-        (CoreCall::Look { tick: 1 << 32 }, "tick_ms=4294967296"),
+        (CoreCall::Adapt { tick: 1 << 32 }, "tick_ms=4294967296"),
         (CoreCall::SwapTakes { takes: true }, "flag=true"),
         (CoreCall::PickWriteback { pressed: true, most_bytes: 65536 }, "most=65536 flag=true"),
         (CoreCall::BlockOf { object: OBJECT }, "object=77"),
@@ -202,7 +202,7 @@ fn contents_are_a_table_of_their_own() {
     let notes = [(of_object, None), (of_page, Some(u64::MAX))];
     let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
     for (whose, word) in notes {
-        encoder.call(&mut bytes, &CoreCall::Look { tick: 1 });
+        encoder.call(&mut bytes, &CoreCall::Adapt { tick: 1 });
         let contents = Contents { whose, hash: 1 << 63, entropy: 5, word, lens };
         encoder.note(&mut bytes, Note::Contents(contents));
     }

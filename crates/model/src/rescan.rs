@@ -11,9 +11,9 @@ type Maps = [Option<u8>; PAGES];
 /// Pages found present, and whether each is the zero page.
 type Present = [Option<bool>; PAGES];
 
-/// State of the look for new memory.
+/// State of the scan for new memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub enum Look {
+pub enum Scan {
     /// Not begun.
     #[default]
     Idle,
@@ -47,42 +47,42 @@ pub enum Proof {
 
 impl World<'_> {
     /// Processes in which the monitor can look for new memory.
-    pub(crate) fn lookable(&self) -> Vec<u8> {
-        if self.s.look != Look::Idle {
+    pub(crate) fn scannable(&self) -> Vec<u8> {
+        if self.s.scan != Scan::Idle {
             return vec![0];
         }
         let child = |&p: &u8| p == 0 || self.scenario.child_attached;
         (0..2).filter(child).filter(|&p| self.s.left.rescans > 0 && self.s.procs[usize::from(p)].listed).collect()
     }
 
-    pub(crate) fn look_enabled(&self) -> bool {
-        match self.s.look {
-            Look::Confirm(_) => !self.changes.keeps(Rule::ConfirmLocked) || self.s.procs[1].io.is_none(),
-            Look::Maps(p, _) => self.s.procs[usize::from(p)].io.is_none(),
+    pub(crate) fn scan_enabled(&self) -> bool {
+        match self.s.scan {
+            Scan::Confirm(_) => !self.changes.keeps(Rule::ConfirmLocked) || self.s.procs[1].io.is_none(),
+            Scan::Maps(p, _) => self.s.procs[usize::from(p)].io.is_none(),
             _ => true,
         }
     }
 
-    pub(crate) fn step_look(&mut self, variant: u8) {
-        match self.s.look.clone() {
-            Look::Idle => {
-                let proc = self.lookable()[usize::from(variant)];
+    pub(crate) fn step_scan(&mut self, variant: u8) {
+        match self.s.scan.clone() {
+            Scan::Idle => {
+                let proc = self.scannable()[usize::from(variant)];
                 self.read_maps(proc);
             }
-            Look::Confirm(registered) => self.confirm(registered),
-            Look::Maps(proc, mapped) => self.register(proc, mapped),
-            Look::Registered(proc, fresh) => {
+            Scan::Confirm(registered) => self.confirm(registered),
+            Scan::Maps(proc, mapped) => self.register(proc, mapped),
+            Scan::Registered(proc, fresh) => {
                 let mm = &self.s.mm[usize::from(proc)];
                 let seen = std::array::from_fn(|i| mm.pte[i].filter(|_| fresh[i]).map(|pte| pte.zero));
                 self.say(|| format!("sees present pages: {}", list(&seen.map(|s| s.is_some()))));
-                self.s.look = Look::Seen(proc, fresh, seen);
+                self.s.scan = Scan::Seen(proc, fresh, seen);
             }
-            Look::Seen(proc, fresh, seen) if self.changes.keeps(Rule::Registered) && seen != [None; PAGES] => {
+            Scan::Seen(proc, fresh, seen) if self.changes.keeps(Rule::Registered) && seen != [None; PAGES] => {
                 self.say(|| "reads the maps again".into());
-                self.s.look = Look::Again(proc, fresh, seen, self.maps(proc));
+                self.s.scan = Scan::Again(proc, fresh, seen, self.maps(proc));
             }
-            Look::Again(proc, fresh, seen, maps) => self.prove(proc, fresh, seen, maps),
-            Look::Seen(proc, fresh, seen) | Look::Proved(proc, fresh, seen) => self.adopt(proc, fresh, seen),
+            Scan::Again(proc, fresh, seen, maps) => self.prove(proc, fresh, seen, maps),
+            Scan::Seen(proc, fresh, seen) | Scan::Proved(proc, fresh, seen) => self.adopt(proc, fresh, seen),
         }
     }
 
@@ -93,12 +93,12 @@ impl World<'_> {
             self.s.child_known = true;
             let registered = std::array::from_fn(|i| self.s.mm[1].registered(i as u8));
             self.say(|| format!("reads what the child has registered: {}", list(&registered)));
-            self.s.look = Look::Confirm(registered);
+            self.s.scan = Scan::Confirm(registered);
             return;
         }
         let maps = self.maps(proc);
         self.say(|| format!("reads the maps of process {proc}: {}", list(&maps.map(|id| id.is_some()))));
-        self.s.look = Look::Maps(proc, maps);
+        self.s.scan = Scan::Maps(proc, maps);
     }
 
     fn maps(&self, proc: u8) -> Maps {
@@ -106,7 +106,7 @@ impl World<'_> {
     }
 
     fn confirm(&mut self, mut registered: [bool; PAGES]) {
-        self.s.look = Look::Idle;
+        self.s.scan = Scan::Idle;
         if self.s.procs[1].removed {
             return;
         }
@@ -134,7 +134,7 @@ impl World<'_> {
     fn register(&mut self, proc: u8, maps: Maps) {
         let p = usize::from(proc);
         if self.s.procs[p].removed && self.changes.keeps(Rule::R22) {
-            self.s.look = Look::Idle;
+            self.s.scan = Scan::Idle;
             return;
         }
         self.s.procs[p].io = Some(Actor::Rescan);
@@ -149,7 +149,7 @@ impl World<'_> {
             fresh[range].fill(done);
         }
         self.say(|| format!("takes io, registers pages {}", list(&fresh)));
-        self.s.look = Look::Registered(proc, fresh);
+        self.s.scan = Scan::Registered(proc, fresh);
     }
 
     /// Keeps the pages whose mappings are proved to be registered. A mapping is registered as a
@@ -174,15 +174,15 @@ impl World<'_> {
                 proved[range.clone()].copy_from_slice(&seen[range]);
             }
         }
-        self.s.look = Look::Proved(proc, regions, proved);
+        self.s.scan = Scan::Proved(proc, regions, proved);
     }
 
     fn adopt(&mut self, proc: u8, fresh: [bool; PAGES], seen: Present) {
         let p = usize::from(proc);
-        self.s.look = Look::Idle;
+        self.s.scan = Scan::Idle;
         self.s.procs[p].io = None;
         if self.event_pending(p) && self.changes.keeps(Rule::R21) {
-            self.say(|| "finds an event pending: looks again later".into());
+            self.say(|| "finds an event pending: scans again later".into());
             return;
         }
         self.say(|| format!("adopts pages {}", list(&seen.map(|s| s.is_some()))));

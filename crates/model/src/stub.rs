@@ -63,7 +63,7 @@ pub enum Pc {
     /// Before a MOVE.
     Move,
     /// Before the scan of the window, after a MOVE with this errno.
-    Look(Errno),
+    Scan(Errno),
     /// Before the copy to the slots.
     Copy,
     /// Before the answer is published.
@@ -144,7 +144,7 @@ impl World<'_> {
             Pc::Check(closed) => self.check_cancelled(closed),
             Pc::Shut => self.s.stub.pc = Pc::Enter,
             Pc::Move => self.move_pages(variant),
-            Pc::Look(errno) => self.look(errno),
+            Pc::Scan(errno) => self.scan(errno),
             Pc::Copy => self.copy_out()?,
             Pc::Publish => self.publish(),
             Pc::Leave => {
@@ -236,7 +236,7 @@ impl World<'_> {
         let stub = &mut self.s.stub;
         stub.moved |= ((1 << reported) - 1) << stub.done;
         stub.done += reported;
-        stub.pc = if reported == left { Pc::Copy } else { Pc::Look(errno) };
+        stub.pc = if reported == left { Pc::Copy } else { Pc::Scan(errno) };
         if trust && reported < left {
             stub.error.get_or_insert(errno);
             stub.done += 1;
@@ -244,11 +244,11 @@ impl World<'_> {
         }
     }
 
-    fn look(&mut self, errno: Errno) {
+    fn scan(&mut self, errno: Errno) {
         let left = self.pages_left();
         let base = usize::from(self.s.stub.used + self.s.stub.done);
         let found: u64 = (0..usize::from(left)).map(|i| u64::from(self.s.mm[0].window[base + i].is_some()) << i).sum();
-        self.say(|| format!("looks into its window: {found:#b} of {left} pages"));
+        self.say(|| format!("scans its window: {found:#b} of {left} pages"));
         let stub = &mut self.s.stub;
         stub.moved |= found << stub.done;
         stub.error.get_or_insert(errno);

@@ -7,7 +7,7 @@ use crate::kernel::{Mm, Pte};
 use crate::pager::{Bytes, Proc};
 use crate::program::{Pc, Thread};
 use crate::reclaim;
-use crate::rescan::{Look, Proof};
+use crate::rescan::{Proof, Scan};
 use crate::stub::{Ring, Stub};
 use crate::table::Transitions;
 use crate::{page, PageNo, PAGES};
@@ -73,7 +73,7 @@ pub struct State {
     pub procs: [Proc; 2],
     pub faults: [FaultThread; 2],
     pub reclaim: reclaim::Pc,
-    pub look: Look,
+    pub scan: Scan,
     pub proof: Proof,
     pub left: Left,
     pub bytes: Bytes,
@@ -231,9 +231,9 @@ impl<'a> World<'a> {
         } else {
             add(Actor::Reclaim, 1, false);
         }
-        let idle = self.s.look == Look::Idle;
-        if self.look_enabled() {
-            add(Actor::Rescan, self.lookable().len() as u8, idle);
+        let idle = self.s.scan == Scan::Idle;
+        if self.scan_enabled() {
+            add(Actor::Rescan, self.scannable().len() as u8, idle);
         }
         add(Actor::Proof, u8::from(self.proof_enabled()), !matches!(self.s.proof, Proof::LetGo(..)));
         add(Actor::Kernel, if self.s.left.drops > 0 { self.lazy_pages().len() as u8 } else { 0 }, true);
@@ -257,7 +257,7 @@ impl<'a> World<'a> {
             Actor::Stub => self.step_stub(choice.variant),
             Actor::Reclaim => self.step_reclaim(choice.variant),
             Actor::Rescan => {
-                self.step_look(choice.variant);
+                self.step_scan(choice.variant);
                 Ok(())
             }
             Actor::Proof => {

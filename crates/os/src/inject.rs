@@ -24,11 +24,11 @@ const STOPS_WITHIN: Duration = Duration::from_millis(500);
 /// The same, while other threads are stopped for it: the caller can then try one of those.
 const STOPS_WITH_OTHERS_WITHIN: Duration = Duration::from_millis(100);
 /// Shortest pause between two polls for that stop.
-const LOOK: Duration = Duration::from_micros(20);
+const POLL: Duration = Duration::from_micros(20);
 /// Pause between two polls for a stop of a thread that [`let_run`] runs.
-const LOOK_AT_RUNNING: Duration = Duration::from_millis(2);
+const POLL_RUNNING: Duration = Duration::from_millis(2);
 /// Pause between two questions whether a thread stays stopped.
-const LOOK_AT_HELD: Duration = Duration::from_micros(200);
+const POLL_HELD: Duration = Duration::from_micros(200);
 /// Code segment selector of 64-bit user code.
 const USER_CODE: u64 = 0x33;
 /// `PTRACE_GET_RSEQ_CONFIGURATION`, `PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG`: Linux 5.13 and 6.4.
@@ -130,7 +130,7 @@ pub fn let_run(tid: i32, wanted: impl Fn() -> bool) -> Result<(), Failure> {
         let mut status = 0;
         // SAFETY: `status` is valid for writing.
         match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
-            0 => std::thread::sleep(LOOK_AT_RUNNING),
+            0 => std::thread::sleep(POLL_RUNNING),
             found if found == tid && libc::WIFSTOPPED(status) => {
                 let by_event = status >> 16 == libc::PTRACE_EVENT_STOP;
                 let signal = if by_event { 0 } else { libc::WSTOPSIG(status) };
@@ -179,7 +179,7 @@ impl Tracee {
     fn make(self, call: &Call, held: impl Fn() -> bool) -> Result<u64, Failure> {
         let result = self.try_to(call);
         while result.is_ok() && held() {
-            std::thread::sleep(LOOK_AT_HELD);
+            std::thread::sleep(POLL_HELD);
         }
         // Fails if the thread has ended.
         let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
@@ -301,7 +301,7 @@ fn wait(tid: i32, until: Option<Instant>) -> Result<i32, Failure> {
         // SAFETY: `status` is valid for writing.
         match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
             0 if until.is_some_and(|until| Instant::now() > until) => return Err(Failure::NotNow),
-            0 => std::thread::sleep(LOOK.max(begun.elapsed() / 8)),
+            0 => std::thread::sleep(POLL.max(begun.elapsed() / 8)),
             found if found == tid && libc::WIFSTOPPED(status) => return Ok(status),
             _ => return Err(Failure::NotNow),
         }

@@ -296,7 +296,7 @@ pub fn robust_list(tid: i32) -> Option<u64> {
 
 /// Whether this process may read the mappings of a process and the lists of its threads. True also
 /// when it is gone.
-pub fn may_look(pid: i32) -> bool {
+pub fn may_inspect(pid: i32) -> bool {
     let (mut head, mut len) = (0u64, 0usize);
     // SAFETY: the kernel writes the two words.
     let failed = unsafe { libc::syscall(libc::SYS_get_robust_list, pid, &raw mut head, &raw mut len) } != 0;
@@ -368,7 +368,7 @@ mod tests {
     fn finds_the_robust_list_of_a_thread() {
         // SAFETY: asks for our own thread id.
         let tid = unsafe { libc::gettid() };
-        assert!(robust_list(tid).is_some() && may_look(tid));
+        assert!(robust_list(tid).is_some() && may_inspect(tid));
         let pid = std::process::id() as i32;
         assert!(tasks(pid).contains(&tid) && task(pid, tid as u32) == Some(tid) && task(pid, 1 << 30).is_none());
     }

@@ -192,8 +192,8 @@ fn droppable(identity: &Identity) -> &[Range] {
     if !probe::takes_droppable() {
         return &[];
     }
-    let look = || std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
-    identity.droppable.get_or_init(|| maps::droppable(&look()))
+    let smaps = || std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
+    identity.droppable.get_or_init(|| maps::droppable(&smaps()))
 }
 
 /// Whether the kernel can have dropped a page without an event, or the page's mapping is gone with

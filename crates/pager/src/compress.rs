@@ -64,7 +64,7 @@ impl Compressor {
         state.core.pick_compress(max, &mut picked);
         let resident = (state.core.present_total() * 4096 + shared.unmanaged.load(Relaxed)) * 100 / shared.sizes.budget;
         let counters = state.core.counters();
-        self.aim = self.aims.look(&Pressure {
+        self.aim = self.aims.update(&Pressure {
             resident_percent: resident,
             in_sequence: state.core.in_sequence(),
             compressed: counters.compressed,
@@ -98,7 +98,7 @@ impl Compressor {
         self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
         if let Some(contents) = shared.contents.as_ref().filter(|contents| contents.all) {
             let whose = Whose::Object(item.object);
-            let held = contents.look(whose, self.page.bytes(), &mut self.worker, &mut self.second);
+            let held = contents.examine(whose, self.page.bytes(), &mut self.worker, &mut self.second);
             contents.note(&shared.lock().core, held);
         }
         let word = memfit_codec::same_filled(self.page.bytes()).filter(|_| shared.scheme.codec.same_filled != 0);

@@ -72,7 +72,7 @@ impl Contents {
     }
 
     /// The contents of a page. `scratch` is longer than a page.
-    pub fn look(&self, whose: Whose, page: &[u8], worker: &mut Worker, scratch: &mut [u8]) -> Held {
+    pub fn examine(&self, whose: Whose, page: &[u8], worker: &mut Worker, scratch: &mut [u8]) -> Held {
         // Without the key nobody can test by its hash whether a page held given contents.
         let tag = hmac::sign(&self.key, page);
         let hash = tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -139,7 +139,7 @@ impl ContentScanner {
         self.last = begun;
         let (most, mut left) = (self.saved.min(STEP_MAX), true);
         while left && (begun.elapsed().as_nanos() as i64) < most {
-            left = self.look() || self.find();
+            left = self.examine() || self.find();
         }
         // Includes the time of the search.
         self.saved -= begun.elapsed().as_nanos() as i64;
@@ -150,7 +150,7 @@ impl ContentScanner {
     }
 
     /// Reads the next page that is due. False if none was left.
-    fn look(&mut self) -> bool {
+    fn examine(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let Some(contents) = &shared.contents else { return false };
         let state = shared.lock();
@@ -162,7 +162,7 @@ impl ContentScanner {
         drop(state);
         let Some((proc, page, at)) = copied else { return !self.due.is_empty() };
         let whose = |calls| Whose::Page { proc: proc.id, page, calls };
-        let held = contents.look(whose(0), self.page.bytes(), &mut self.worker, &mut self.scratch);
+        let held = contents.examine(whose(0), self.page.bytes(), &mut self.worker, &mut self.scratch);
         self.known.insert((proc.id.0, page.0), Instant::now());
         let state = shared.lock();
         // If it was removed, its number may be another process's.

@@ -10,7 +10,7 @@ use crate::fork_children;
 use crate::forks::{self, Expected};
 use crate::idle::Watch;
 use crate::locks::{rank, Lock};
-use crate::monitor::Look;
+use crate::monitor::Scan;
 use crate::mutant::{off, Rule};
 use crate::netns_fallback::NetnsFallback;
 use crate::newcomers::{parse, say_bye, Newcomers};
@@ -88,7 +88,7 @@ pub struct Client {
     /// A process that is no client uses its memory.
     pub lends: AtomicBool,
     /// The monitor's last scan of it.
-    pub look: Lock<Option<Look>, { rank::LOOK }>,
+    pub scan: Lock<Option<Scan>, { rank::SCAN }>,
     /// Command name at hello.
     pub comm: String,
     /// It is being detached.
@@ -134,8 +134,8 @@ const PAST_MAX: usize = 1000;
 
 /// Longest sleep of the control thread, which also checks what makes no descriptor readable, ms;
 /// and while a process must be found and killed.
-const LOOK_MS: i32 = 200;
-const LOOK_FOR_DOOMED_MS: i32 = 20;
+const POLL_MS: i32 = 200;
+const DOOMED_POLL_MS: i32 = 20;
 
 /// Not attached.
 pub const IDLE: u32 = 0;
@@ -206,7 +206,7 @@ pub fn run(desk: &Arc<Desk>) {
         let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch), netns_fallback];
         let all = fixed.into_iter().chain(newcomers.pending()).chain(clients.iter().map(|c| c.socket.as_raw_fd()));
         let mut fds: Vec<libc::pollfd> = all.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
-        let wait = if desk.shared.unnamed.doomed() == 0 { LOOK_MS } else { LOOK_FOR_DOOMED_MS };
+        let wait = if desk.shared.unnamed.doomed() == 0 { POLL_MS } else { DOOMED_POLL_MS };
         // SAFETY: a live array of its length.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, wait) };
         if fds[1].revents != 0 {
@@ -456,7 +456,7 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         proc: Lock::new(None),
         watch: Lock::default(),
         lends: AtomicBool::new(false),
-        look: Lock::new(None),
+        scan: Lock::new(None),
         comm: procfs::comm(pid).unwrap_or_default(),
         detaching: AtomicBool::new(false),
         quiet: AtomicU32::new(detach::REQUESTED),

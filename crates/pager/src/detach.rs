@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Time between two polls.
-pub const LOOK: Duration = Duration::from_millis(1);
+pub const POLL: Duration = Duration::from_millis(1);
 /// Pages that are checked under one hold of the core lock, and brought back at a time.
 const CHUNK: u64 = 2048;
 
@@ -131,7 +131,7 @@ pub fn begin(desk: &Arc<Desk>, client: &Arc<Client>, why: Why, asker: Option<Own
         if client.detaching.swap(true, SeqCst) {
             // Another thread was first.
             while !client.gone.load(Relaxed) && client.dormant.is_none() {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL);
             }
         } else {
             detach(&desk, &client, why);
@@ -151,11 +151,11 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
         // A fork child of a paged process lacks pages: it is first paged, as soon as it is
         // identified.
         if client.has_beacon && client.stage.load(SeqCst) == IDLE && !client.gone.load(Relaxed) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
             continue;
         }
         match client.stage.compare_exchange(IDLE, REFUSED, SeqCst, SeqCst) {
-            Err(ATTACHING) if !client.gone.load(Relaxed) => std::thread::sleep(LOOK),
+            Err(ATTACHING) if !client.gone.load(Relaxed) => std::thread::sleep(POLL),
             Err(stage) => break stage == MANAGED,
             Ok(_) => break false,
         }
@@ -227,12 +227,12 @@ fn quiet(client: &Client, proc: &Proc) -> bool {
             if gone(proc) {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         }
         if client.quiet.load(SeqCst) == IS_QUIET {
             return true;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
 }
 
@@ -279,7 +279,7 @@ pub fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> 
         proc.fetch(left.iter().map(|page| page * 4096).collect());
     }
     while !left.is_empty() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
         if gone(proc) {
             return None;
         }

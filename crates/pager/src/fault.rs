@@ -66,7 +66,7 @@ pub struct Server {
     /// Faults that wait for the end of an announced fork.
     postponed: Vec<Waiting>,
     /// Faults until the next check of the faulting thread's CPU.
-    until_look: u32,
+    until_follow: u32,
     /// When the fault that was served last was read.
     served_last: Instant,
     ahead: Vec<Stored>,
@@ -97,14 +97,14 @@ const GATE_HELD: Duration = Duration::from_millis(20);
 /// An event was read by accident while the stub was inside of a MOVE: longest wait for its end.
 const STRAY_WAITS: Duration = Duration::from_secs(10);
 
-/// Polls for expected events at [`FORK_LOOK`], before polls get rarer.
+/// Polls for expected events at [`FORK_POLL`], before polls get rarer.
 const QUICK_ROUNDS: u32 = 20;
 
 /// Longest time that the pager reads changes of other threads at a fork's end, if an event is
 /// always unread.
 const CHANGES_TOLD: Duration = Duration::from_millis(50);
 /// Time between two polls for faults while the program forks.
-const FORK_LOOK: Duration = Duration::from_micros(50);
+const FORK_POLL: Duration = Duration::from_micros(50);
 
 /// A fault that waits to be served.
 #[derive(Debug, Clone, Copy)]
@@ -163,7 +163,7 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         order: Order::default(),
         served: 0,
         postponed: Vec::new(),
-        until_look: 0,
+        until_follow: 0,
         served_last: Instant::now(),
         ahead: Vec::new(),
     };
@@ -218,7 +218,7 @@ impl Server {
                 ready = poll(fds, 0);
             }
         } else {
-            self.until_look = 0;
+            self.until_follow = 0;
         }
         if ready == [false; 3] {
             ready = poll(fds, wait);
@@ -543,7 +543,7 @@ impl Server {
                     break false;
                 }
                 if count == 0 {
-                    std::thread::sleep(FORK_LOOK);
+                    std::thread::sleep(FORK_POLL);
                 }
             };
             expected.told(complete);
@@ -621,7 +621,7 @@ impl Server {
     }
 
     /// The table says that the page is present. If it is not, a page was lost: kill the process,
-    /// never fill zeros (rule 19). With `io` held, no batch takes the page between the look at the
+    /// never fill zeros (rule 19). With `io` held, no batch takes the page between the read of the
     /// table and the proof.
     fn verify_present(&mut self, page: Page) -> Result<bool, End> {
         let proc = Arc::clone(&self.proc);
@@ -691,11 +691,11 @@ impl Server {
     /// Moves this thread to the CPU of the faulting thread: a hand-over on one CPU costs a third of
     /// one between two.
     fn follow(&mut self, tid: u32) {
-        if self.until_look > 0 {
-            self.until_look -= 1;
+        if self.until_follow > 0 {
+            self.until_follow -= 1;
             return;
         }
-        self.until_look = FOLLOW_EVERY;
+        self.until_follow = FOLLOW_EVERY;
         if self.stat.as_ref().is_none_or(|(of, _)| *of != tid) {
             let stat = self.proc.pid().and_then(|pid| TaskStat::open(pid, tid as i32).ok());
             self.stat = stat.map(|stat| (tid, stat));

@@ -32,7 +32,7 @@ const PAGED_WITHIN: Duration = Duration::from_secs(2);
 /// A process says hello within this time, or never.
 const KNOWN_WITHIN: Duration = Duration::from_millis(100);
 /// Time between two polls.
-const LOOK: Duration = Duration::from_micros(200);
+const POLL: Duration = Duration::from_micros(200);
 /// Largest file, pages. A hash takes 12 bytes: for such a file as much as a small budget has.
 const FILE_PAGES_MAX: u64 = 1 << 24;
 
@@ -253,7 +253,7 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
         // An unread event can concern what was mapped there before.
         if proc.event_pending() || proc.at_rest() {
             drop(io);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
             continue;
         }
         proc.uffd.register_memory(start, end - start).ok()?;
@@ -287,7 +287,7 @@ fn paged(desk: &Arc<Desk>, pid: i32) -> Option<Arc<Proc>> {
             Some(DORMANT) => client.iter().for_each(|client| wake::begin(desk, client)),
             _ => {}
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
     None
 }

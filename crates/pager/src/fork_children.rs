@@ -37,7 +37,7 @@ const ADDRESSES: u64 = 1 << 56;
 const DOOMED_MAX: usize = 4;
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// Time between two checks whether the process still lives.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Fork children whose pid and userfaultfd are not matched yet.
 #[derive(Default)]
@@ -95,7 +95,7 @@ pub fn claims(shared: &Shared, proc: &Proc, tid: u32) -> Vec<Arc<Client>> {
         if !found.is_empty() || begun.elapsed() > HELLO_WITHIN || proc.uffd.gone() {
             return found;
         }
-        clients = clients.wait(&shared.unnamed.came, LOOK);
+        clients = clients.wait(&shared.unnamed.came, POLL);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The pager's mutexes, and the one order in which a thread may lock several of them.
 //!
 //! Each mutex has a rank as a part of its type. A thread that holds one locks only those of higher
-//! rank; builds with the feature `lock-order` assert that. So no threads wait for each other in a
+//! rank; debug builds assert that. So no threads wait for each other in a
 //! circle, and no thread locks the same mutex of two processes at once. `try_lock` does not wait
 //! and may break the order.
 
@@ -18,7 +18,7 @@ pub mod rank {
             enum Numbered { $($name),* }
             $(pub const $name: u8 = Numbered::$name as u8;)*
             /// Their names, by rank.
-            #[cfg(feature = "lock-order")]
+            #[cfg(debug_assertions)]
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
         };
     }
@@ -26,7 +26,7 @@ pub mod rank {
         // Reports, and the list of clients.
         TIMELINE WARNINGS PAST CLIENTS
         // One client.
-        READY WATCH LOOK FORK_CLIENTS CLIENT_PROC EXPECTED_OF_CLIENT SEGMENT FALLBACK
+        READY WATCH SCAN FORK_CLIENTS CLIENT_PROC EXPECTED_OF_CLIENT SEGMENT FALLBACK
         // Paged processes, and forks under way. A thread reads the events of a process with its IO.
         PROOF IO PROCS EXPECTED_CHILD EXPECTED_CHILDREN FORK_WINDOW NEWBORN INHERITED DOOMED
         // What is known of a process.
@@ -112,7 +112,7 @@ impl<T: fmt::Display> fmt::Display for Held<'_, T> {
 }
 
 /// What the calling thread holds.
-#[cfg(feature = "lock-order")]
+#[cfg(debug_assertions)]
 mod held {
     use super::rank::NAMES;
     use std::cell::RefCell;
@@ -152,7 +152,7 @@ mod held {
     }
 }
 
-#[cfg(not(feature = "lock-order"))]
+#[cfg(not(debug_assertions))]
 mod held {
     #[derive(Debug)]
     pub struct Rank;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "lock-order")]
+    #[cfg(debug_assertions)]
     #[should_panic(expected = "locks IO while it holds [\"CORE\"]")]
     fn another_order_is_a_defect() {
         let (low, high) = (Lock::<_, { rank::IO }>::new(()), Lock::<_, { rank::CORE }>::new(()));

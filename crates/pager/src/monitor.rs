@@ -39,7 +39,7 @@ const ATTACH_BYTES: u64 = 256 << 10;
 /// Time between two searches for processes without a stub and measurements of proportional sizes.
 /// The shorter one holds after a fork and when a process left that could have shared pages; it is
 /// also how long a fork child must live to be measured.
-const SLOW_LOOK: Duration = Duration::from_millis(250);
+const SLOW_SAMPLE: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(20);
 /// A fork child, or a program with a stub, says hello within this time, or it cannot: it is in
 /// another network namespace, for instance.
@@ -71,7 +71,7 @@ const IDLE_AGAIN_PERCENT: u64 = 50;
 const IDLE_WINDOW: Duration = Duration::from_millis(200);
 const CONTENDED_FOR: Duration = Duration::from_millis(500);
 /// If scans take longer than this, the program is throttled for the scan when there is little room.
-const LONG_LOOK: Duration = Duration::from_micros(300);
+const LONG_SCAN: Duration = Duration::from_micros(300);
 /// Time between two checks for new threads.
 const THREADS_EVERY: Duration = Duration::from_millis(5);
 /// A process whose scan took 1 ms is scanned again after this many ms at the earliest; the second
@@ -96,11 +96,11 @@ struct Monitor {
     unmanaged_warned: bool,
     turns: Turns,
     last_sample: Instant,
-    /// When the last slow look began, and ended.
+    /// When the last slow sample began, and ended.
     slow_begun: Instant,
     last_slow: Option<Instant>,
     slow_cost: Duration,
-    /// Processes at the last slow look, and whether there were fork children among them.
+    /// Processes at the last slow sample, and whether there were fork children among them.
     last_clients: usize,
     /// Pages evicted from fork relatives by then.
     last_shared: u64,
@@ -135,7 +135,7 @@ impl Unmanaged {
 
 /// The last scan of a process for unregistered memory: when, what it found, what it cost.
 #[derive(Clone, Copy)]
-pub struct Look {
+pub struct Scan {
     at: Instant,
     unmanaged: u64,
     mapped: u64,
@@ -143,7 +143,7 @@ pub struct Look {
     cost: Duration,
     again: bool,
     threads: u64,
-    /// When they were looked at, and the CPU time of the process then.
+    /// When they were read, and the CPU time of the process then.
     threads_at: Instant,
     cpu: Option<Duration>,
 }
@@ -193,9 +193,9 @@ impl Monitor {
         let desk = Arc::clone(&self.desk);
         let shared = &desk.shared;
         let clients: Vec<Arc<Client>> = desk.clients.lock().clone();
-        if self.slow_look_due(&clients) {
+        if self.slow_sample_due(&clients) {
             let start = Instant::now();
-            self.slow_look(&clients);
+            self.slow_sample(&clients);
             self.slow_cost = start.elapsed();
             self.last_slow = Some(Instant::now());
             self.last_clients = clients.len();
@@ -266,13 +266,13 @@ impl Monitor {
         Duration::from_secs_f64(headroom as f64 / (FILL_RATE * self.cpus.min(4)) as f64 / 2.0).clamp(SLEEP_MIN, longest)
     }
 
-    fn slow_look_due(&self, clients: &[Arc<Client>]) -> bool {
+    fn slow_sample_due(&self, clients: &[Arc<Client>]) -> bool {
         let Some(since) = self.last_slow.map(|at| at.elapsed()) else { return true };
         let waits = |c: &Arc<Client>| c.unweighed.lock().is_some_and(|at| at.elapsed() > SOON);
         let sharers = clients.iter().any(|c| c.forked) || self.shared_before;
         let taken = || shared_evictions(&self.desk.shared) > self.last_shared + SHARED_TAKEN;
         let changed = sharers && (clients.len() < self.last_clients || clients.iter().any(waits) || taken());
-        since > SLOW_LOOK || (changed && since > SOON.max(self.slow_cost * 10))
+        since > SLOW_SAMPLE || (changed && since > SOON.max(self.slow_cost * 10))
     }
 
     fn own_bytes(&self) -> u64 {
@@ -284,8 +284,8 @@ impl Monitor {
         GROWTH_BYTES + GROWTH_BYTES_CPU * self.cpus.min(16)
     }
 
-    /// Attaches processes that have grown; `look`: scans for memory to register as well.
-    fn attach_and_rescan(&self, sizes: &[(&Arc<Client>, Rss)], look: bool) {
+    /// Attaches processes that have grown; `scans`: scans for memory to register as well.
+    fn attach_and_rescan(&self, sizes: &[(&Arc<Client>, Rss)], scans: bool) {
         // Accesses are recorded from the beginning.
         let least = if self.desk.shared.sampling.is_some() { 0 } else { ATTACH_BYTES };
         for &(client, ref rss) in sizes {
@@ -295,12 +295,12 @@ impl Monitor {
                 DORMANT if rss.anon >= least => wake::begin(&self.desk, client),
                 MANAGED if client.detaching.load(Relaxed) || !not_drained() => {}
                 // It has not asked to be detached, and its new threads would stay unknown.
-                MANAGED if !self.desk.fork_events && !procfs::may_look(client.pid) => {
+                MANAGED if !self.desk.fork_events && !procfs::may_inspect(client.pid) => {
                     detach::begin(&self.desk, client, Why::Unreadable, None);
                 }
-                MANAGED if look => {
+                MANAGED if scans => {
                     let proc = client.proc.lock().clone();
-                    let settled = proc.is_some_and(|proc| self.look(client, &proc, rss));
+                    let settled = proc.is_some_and(|proc| self.scan(client, &proc, rss));
                     client.watch.lock().not_drained = !settled;
                 }
                 _ => {}
@@ -323,13 +323,13 @@ impl Monitor {
         !client.has_beacon || client.proc.lock().is_some()
     }
 
-    /// Looks for new memory and threads, if there may be some. False if that is still to be done.
-    fn look(&self, client: &Client, proc: &Arc<Proc>, rss: &Rss) -> bool {
+    /// Scans for new memory and threads, if there may be some. False if that is still to be done.
+    fn scan(&self, client: &Client, proc: &Arc<Proc>, rss: &Rss) -> bool {
         let growth = self.growth_bytes();
         let shared = &self.desk.shared;
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
         let (mut threads, cpu) = (None, client.watch.lock().cpu());
-        let mut known = client.look.lock();
+        let mut known = client.scan.lock();
         if let Some(last) = known.as_mut() {
             let grown = unmanaged > last.unmanaged + growth;
             let mut due = grown || rss.mapped != last.mapped || last.again;
@@ -350,7 +350,7 @@ impl Monitor {
                 return !due;
             }
         }
-        if shared.fast_growth.load(Relaxed) && known.is_some_and(|last| last.cost > LONG_LOOK) {
+        if shared.fast_growth.load(Relaxed) && known.is_some_and(|last| last.cost > LONG_SCAN) {
             shared.braking.store(true, Relaxed);
             adopt::throttle_stacks(shared, proc);
         }
@@ -360,7 +360,7 @@ impl Monitor {
         let found = adopt::rescan(shared, proc);
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
         let cost = start.elapsed();
-        *known = Some(Look {
+        *known = Some(Scan {
             at: Instant::now(),
             unmanaged,
             mapped: rss.mapped,
@@ -417,7 +417,7 @@ impl Monitor {
 
     /// Rare and expensive: unmanaged processes, shared memory, proportional sizes after forks,
     /// quarantine.
-    fn slow_look(&mut self, clients: &[Arc<Client>]) {
+    fn slow_sample(&mut self, clients: &[Arc<Client>]) {
         let desk = Arc::clone(&self.desk);
         let now = Instant::now();
         let since = now - std::mem::replace(&mut self.slow_begun, now);
@@ -521,7 +521,7 @@ impl Monitor {
             shared.raise_peak(&Memory { total_bytes: total, ..Memory::default() });
             if timeline.wants(total) {
                 let seen = sizes.iter().map(|(c, rss)| (c.pid, &*c.comm, c.own(rss.anon) + c.shmem.load(Relaxed)));
-                timeline.look(bytes(shared, total), seen, unmanaged);
+                timeline.add(bytes(shared, total), seen, unmanaged);
             }
             let now = shared.started.elapsed().as_nanos() as u64;
             if timeline.is_due(now) {
@@ -568,8 +568,8 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
 
 /// Bytes that the process can fill without another mapping and without a fault that the pager sees.
 fn commit_bytes(client: &Client, rss: &Rss) -> u64 {
-    match (client.stage.load(Relaxed), *client.look.lock()) {
-        (MANAGED, Some(look)) => rss.data.saturating_sub(look.data),
+    match (client.stage.load(Relaxed), *client.scan.lock()) {
+        (MANAGED, Some(scan)) => rss.data.saturating_sub(scan.data),
         (REFUSED, _) => 0,
         _ if client.has_beacon && client.proc.lock().is_none() => 0,
         _ => rss.data.saturating_sub(rss.anon),

@@ -6,7 +6,7 @@
 //! another userfaultfd has is not registered again: the kernel refuses that to the pager as well.
 
 use crate::control::{Client, Desk, MANAGED};
-use crate::detach::{bring_back, drained, gone, LOOK};
+use crate::detach::{bring_back, drained, gone, POLL};
 use crate::locks::Held;
 use crate::proc::{send_command, Io, Proc};
 use crate::state::Shared;
@@ -111,7 +111,7 @@ fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<Held<'a, Io>> {
             return Some(io);
         }
         drop(io);
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
 }
 

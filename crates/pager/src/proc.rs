@@ -82,8 +82,6 @@ pub const DOORBELL_BYTES: u64 = memfit_wire::DOORBELL_PAGES as u64 * 4096;
 const HOLE: u32 = 1 + libc::ENOMEM as u32;
 /// The same, of a range with a page that is shared, or that a device uses.
 const REFUSED: u32 = 1 + libc::EBUSY as u32;
-/// The same, of a range in memory that cannot be made writable for the MOVE.
-const NOT_OPENED: u32 = 1 + libc::EACCES as u32;
 /// How long the pager spins for the end of a MOVE: a MOVE takes 2 to 60 us; to sleep and be woken
 /// by another CPU takes 40.
 const GATE_SPIN: Duration = Duration::from_micros(50);
@@ -441,7 +439,7 @@ impl Proc {
             };
             if status == REFUSED {
                 self.family.refused();
-            } else if status == NOT_OPENED {
+            } else if status == 1 + memfit_wire::NOT_OPENED as u32 {
                 self.closed.store(true, Relaxed);
             }
             let dropped = if victim.lazy { !moved & valid & !self.present_mask(victim.first, pages) } else { 0 };

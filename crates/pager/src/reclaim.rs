@@ -225,7 +225,7 @@ impl Reclaimer {
     /// Whether pages shall leave the pool though it has room. Lets the core adapt the pool's size.
     fn wants_room(&self) -> bool {
         let mut state = self.shared.lock();
-        state.core.look(self.shared.tick());
+        state.core.adapt(self.shared.tick());
         let wants = state.core.wants_room();
         self.shared.apply_effects(state);
         wants

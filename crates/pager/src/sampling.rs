@@ -30,7 +30,7 @@ const SWITCHES_BUSY_US: u64 = 30;
 const PERIOD_MS: u32 = 100;
 const PERIOD_MAX_MS: u32 = 1600;
 /// Time in faults after which the sampler judges whether that is too much, us.
-const LOOK_US: u64 = 20_000;
+const CHECK_US: u64 = 20_000;
 /// Runs scanned under one hold of the core lock: under 100 us.
 const RUNS: usize = 4096;
 /// A pass is abandoned after this many periods.
@@ -123,7 +123,7 @@ impl Sampling {
         }
         let us = served.as_micros() as u64 + if calm { SWITCHES_US } else { SWITCHES_BUSY_US };
         let before = self.faults_us.fetch_add(us, Relaxed);
-        due || before / LOOK_US != (before + us) / LOOK_US
+        due || before / CHECK_US != (before + us) / CHECK_US
     }
 
     fn is_due(&self) -> bool {
@@ -198,7 +198,7 @@ impl Sampler {
             self.begin(sampling);
         } else if self.pass.is_none() && sampling.is_due() && Instant::now() >= self.again {
             self.again(sampling);
-        } else if sampling.faults_us.load(Relaxed) >= LOOK_US {
+        } else if sampling.faults_us.load(Relaxed) >= CHECK_US {
             // Pages that came since the last pass are counted at the next one.
             self.judge(sampling, self.pages);
         }

@@ -335,11 +335,8 @@ pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Box<St
     let course = timeline.map(|mut timeline| {
         let shared = &desk.shared;
         if timeline.wants(0) {
-            timeline.look(
-                crate::monitor::bytes(shared, shared.used().min(shared.peak.lock().total_bytes)),
-                std::iter::empty(),
-                0,
-            );
+            let total = shared.used().min(shared.peak.lock().total_bytes);
+            timeline.add(crate::monitor::bytes(shared, total), std::iter::empty(), 0);
         }
         timeline.close(shared.started.elapsed().as_nanos() as u64, counts(shared));
         let mut course = Box::new(timeline.course(shared.latency.times()));

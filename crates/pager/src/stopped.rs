@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time between two checks whether the process is still stopped.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// A batch gets no answer: if the process is stopped, lets its stub run.
 pub fn run_stub(shared: &Arc<Shared>, proc: &Arc<Proc>) {
@@ -27,10 +27,10 @@ pub fn run_stub(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     let (shared, tracer_of) = (Arc::clone(shared), Arc::clone(proc));
     let tid = identity.tid;
     let body = move || {
-        let looked = Cell::new(Instant::now());
+        let polled = Cell::new(Instant::now());
         let stopped = || {
-            if looked.get().elapsed() >= LOOK {
-                looked.set(Instant::now());
+            if polled.get().elapsed() >= POLL {
+                polled.set(Instant::now());
                 return procfs::hold(pid) == Some(Hold::Stopped);
             }
             true

@@ -1,11 +1,11 @@
 //! What a run did over time, for its report: samples at a bounded number, and memory by process. No
 //! clock and no I/O: the monitor brings the numbers, and this keeps what is worth it.
 //!
-//! A sample is taken every 20 ms, or as often as the monitor looks. When there are [`SAMPLES_MAX`],
-//! each two become one and the interval doubles: an hour has one every 2.6 s. Of all looks between
-//! two samples, and of two samples that become one, the one with the highest total is kept as it
-//! was, so that its parts add up to it and the peak of the run stays. Counts go on from the start
-//! of the run, so the later ones of two hold both.
+//! A sample is taken every 20 ms, or as often as the monitor adds a reading. When there are
+//! [`SAMPLES_MAX`], each two become one and the interval doubles: an hour has one every 2.6 s. Of
+//! all readings between two samples, and of two samples that become one, the one with the highest
+//! total is kept as it was, so that its parts add up to it and the peak of the run stays. Counts go
+//! on from the start of the run, so the later ones of two hold both.
 //!
 //! Bounded: a sample takes 200 bytes and 8 for each of up to 32 processes, so all of them 1 MiB at
 //! most; for a moment half of that again, when they are halved, and as text when the run has ended.
@@ -132,21 +132,21 @@ pub struct Course {
     pub regions: Vec<Region>,
 }
 
-/// A process in a look: number, name, bytes.
+/// A process in a reading: number, name, bytes.
 pub type Seen<'a> = (i32, &'a str, u64);
 
 /// Bytes and processes of the same moment.
 #[derive(Debug, Clone, Default)]
-struct Look {
+struct Reading {
     bytes: Bytes,
     /// Number and pages; those that have none are left out.
     processes: Box<[(i32, u32)]>,
     others: u64,
 }
 
-impl Look {
+impl Reading {
     /// Of two, that with the higher total.
-    fn or(self, other: Look) -> Look {
+    fn or(self, other: Reading) -> Reading {
         let swap = self.bytes.swap.max(other.bytes.swap);
         let mut higher = if other.bytes.total > self.bytes.total { other } else { self };
         higher.bytes.swap = swap;
@@ -157,7 +157,7 @@ impl Look {
 #[derive(Debug)]
 struct Kept {
     at_ns: u64,
-    look: Look,
+    reading: Reading,
     counts: Counts,
 }
 
@@ -175,8 +175,8 @@ pub struct Timeline {
     /// When the next sample is due.
     next_ns: u64,
     samples: Vec<Kept>,
-    /// The highest look since the last sample.
-    highest: Option<Look>,
+    /// The highest reading since the last sample.
+    highest: Option<Reading>,
     /// Processes that have had most so far.
     largest: Vec<Largest>,
 }
@@ -188,13 +188,13 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Whether a look with that total would be kept for now: all others need not be taken.
+    /// Whether a reading with that total would be kept for now: all others need not be taken.
     pub fn wants(&self, total: u64) -> bool {
-        self.highest.as_ref().is_none_or(|look| total > look.bytes.total)
+        self.highest.as_ref().is_none_or(|reading| total > reading.bytes.total)
     }
 
-    /// A look. `others`: bytes of processes that are not told apart.
-    pub fn look<'a>(&mut self, bytes: Bytes, processes: impl Iterator<Item = Seen<'a>>, mut others: u64) {
+    /// A reading. `others`: bytes of processes that are not told apart.
+    pub fn add<'a>(&mut self, bytes: Bytes, processes: impl Iterator<Item = Seen<'a>>, mut others: u64) {
         let mut all: Vec<Seen<'a>> = processes.filter(|(_, _, bytes)| *bytes >= PAGE_BYTES).collect();
         all.sort_unstable_by_key(|(pid, _, bytes)| (std::cmp::Reverse(*bytes), *pid));
         for &(pid, comm, bytes) in all.iter().take(PROCESSES_MAX) {
@@ -203,10 +203,10 @@ impl Timeline {
         others += all.iter().skip(LISTED).map(|(_, _, bytes)| bytes).sum::<u64>();
         let pages = |bytes: u64| u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX);
         let listed = all.iter().take(LISTED).map(|&(pid, _, bytes)| (pid, pages(bytes))).collect();
-        let look = Look { bytes: bytes.scaled_to_total(), processes: listed, others };
+        let reading = Reading { bytes: bytes.scaled_to_total(), processes: listed, others };
         self.highest = Some(match self.highest.take() {
-            Some(before) => before.or(look),
-            None => look,
+            Some(before) => before.or(reading),
+            None => reading,
         });
     }
 
@@ -233,8 +233,8 @@ impl Timeline {
 
     /// Ends a sample: what was seen since the last one, and the counts now.
     pub fn close(&mut self, at_ns: u64, counts: Counts) {
-        let Some(look) = self.highest.take() else { return };
-        self.samples.push(Kept { at_ns, look, counts });
+        let Some(reading) = self.highest.take() else { return };
+        self.samples.push(Kept { at_ns, reading, counts });
         if self.samples.len() >= SAMPLES_MAX {
             self.halve();
         }
@@ -248,7 +248,7 @@ impl Timeline {
         while let Some(first) = old.next() {
             self.samples.push(match old.next() {
                 None => first,
-                Some(second) => Kept { look: first.look.or(second.look), ..second },
+                Some(second) => Kept { reading: first.reading.or(second.reading), ..second },
             });
         }
         self.interval_ns *= 2;
@@ -257,7 +257,7 @@ impl Timeline {
     /// All that was kept; ended by [`Timeline::close`].
     pub fn course(&self, fault_times: FaultTimes) -> Course {
         let pages =
-            |kept: &Kept, pid: i32| kept.look.processes.iter().find(|(other, _)| *other == pid).map_or(0, |p| p.1);
+            |kept: &Kept, pid: i32| kept.reading.processes.iter().find(|(other, _)| *other == pid).map_or(0, |p| p.1);
         let of = |known: &Largest| ProcessCourse {
             pid: known.pid,
             comm: known.comm.clone(),
@@ -265,10 +265,10 @@ impl Timeline {
         };
         let told = |pid: i32| self.largest.iter().any(|known| known.pid == pid);
         let rest = |kept: &Kept| {
-            let listed = kept.look.processes.iter().filter(|(pid, _)| !told(*pid));
-            kept.look.others + listed.map(|(_, pages)| u64::from(*pages) * PAGE_BYTES).sum::<u64>()
+            let listed = kept.reading.processes.iter().filter(|(pid, _)| !told(*pid));
+            kept.reading.others + listed.map(|(_, pages)| u64::from(*pages) * PAGE_BYTES).sum::<u64>()
         };
-        let sample = |kept: &Kept| Sample { at_ns: kept.at_ns, bytes: kept.look.bytes, counts: kept.counts };
+        let sample = |kept: &Kept| Sample { at_ns: kept.at_ns, bytes: kept.reading.bytes, counts: kept.counts };
         Course {
             samples: self.samples.iter().map(sample).collect(),
             processes: self.largest.iter().map(of).collect(),
@@ -290,24 +290,25 @@ mod tests {
         Bytes { total, resident: total / 2, pool: total / 4, ..Bytes::default() }
     }
 
-    /// A run with a look every 50 ms, of that total at each.
-    fn run(looks: u64, total: impl Fn(u64) -> u64) -> Timeline {
+    /// A run with a reading every 50 ms, of that total at each.
+    fn run(readings: u64, total: impl Fn(u64) -> u64) -> Timeline {
         let mut timeline = Timeline::default();
-        for look in 0..looks {
-            let at = look * 50 * MS;
-            let swap = if look == looks / 3 { 77 * MIB } else { MIB };
-            if timeline.wants(total(look)) {
-                timeline.look(Bytes { swap, ..bytes(total(look)) }, [(1, "one", total(look))].into_iter(), 0);
+        for reading in 0..readings {
+            let at = reading * 50 * MS;
+            let swap = if reading == readings / 3 { 77 * MIB } else { MIB };
+            if timeline.wants(total(reading)) {
+                timeline.add(Bytes { swap, ..bytes(total(reading)) }, [(1, "one", total(reading))].into_iter(), 0);
             }
             if timeline.is_due(at) {
-                timeline.close(at, Counts { evicted: look, faults: [0, 0, 0, look * 2, 0, 0], ..Counts::default() });
+                timeline
+                    .close(at, Counts { evicted: reading, faults: [0, 0, 0, reading * 2, 0, 0], ..Counts::default() });
             }
         }
         timeline
     }
 
     #[test]
-    fn a_short_run_has_a_sample_for_each_look() {
+    fn a_short_run_has_a_sample_for_each_reading() {
         let course = run(101, |_| MIB).course(FaultTimes::default());
         assert_eq!(course.samples.len(), 101);
         assert!(course.samples.windows(2).all(|pair| pair[1].at_ns - pair[0].at_ns == 50 * MS));
@@ -315,9 +316,9 @@ mod tests {
 
     #[test]
     fn an_hour_keeps_its_peak_and_its_counts() {
-        let looks = 20 * 3600;
-        let course =
-            run(looks, |look| if look == 31_337 { 500 * MIB } else { 10 * MIB + look }).course(FaultTimes::default());
+        let readings = 20 * 3600;
+        let course = run(readings, |reading| if reading == 31_337 { 500 * MIB } else { 10 * MIB + reading })
+            .course(FaultTimes::default());
         let samples = &course.samples;
         assert!(samples.len() > SAMPLES_MAX / 2 - 2 && samples.len() < SAMPLES_MAX, "{}", samples.len());
         let highest = samples.iter().max_by_key(|sample| sample.bytes.total).unwrap();
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(course.processes[0].bytes.iter().max(), Some(&(500 * MIB)));
         assert!(samples.is_sorted_by_key(|sample| sample.at_ns) && samples.is_sorted_by_key(|s| s.counts.evicted));
         let last = samples.last().unwrap();
-        assert!(last.counts.evicted > looks - 70 && last.counts.faults[3] == last.counts.evicted * 2);
+        assert!(last.counts.evicted > readings - 70 && last.counts.faults[3] == last.counts.evicted * 2);
         // Less would be shown than what there was.
         let text = serde_json::to_string(&course).unwrap();
         assert!(text.len() < 1 << 20, "{}", text.len());
@@ -336,7 +337,7 @@ mod tests {
     fn the_highest_of_what_is_put_together_stays() {
         let mut timeline = Timeline::default();
         for (at, total, swap) in [(0, 10, 5), (100, 30, 1), (200, 20, 9), (300, 7, 2), (400, 8, 0)] {
-            timeline.look(Bytes { total, swap, ..Bytes::default() }, std::iter::empty(), total);
+            timeline.add(Bytes { total, swap, ..Bytes::default() }, std::iter::empty(), total);
             timeline.close(at, Counts { evicted: at, ..Counts::default() });
         }
         timeline.halve();
@@ -350,14 +351,14 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut timeline = Timeline::default();
-        for look in 0..20_000u64 {
-            // 200 processes at a time, and no two looks have one in common.
-            let processes = (0..200).map(|n| ((look * 200 + n) as i32, "name", (n + 1) * MIB));
-            timeline.look(bytes(MIB), processes, 0);
-            timeline.close(look * 100 * MS, Counts::default());
+        for reading in 0..20_000u64 {
+            // 200 processes at a time, and no two readings have one in common.
+            let processes = (0..200).map(|n| ((reading * 200 + n) as i32, "name", (n + 1) * MIB));
+            timeline.add(bytes(MIB), processes, 0);
+            timeline.close(reading * 100 * MS, Counts::default());
         }
         assert!(timeline.samples.len() < SAMPLES_MAX && timeline.samples.capacity() <= SAMPLES_MAX);
-        assert!(timeline.samples.iter().all(|kept| kept.look.processes.len() <= LISTED));
+        assert!(timeline.samples.iter().all(|kept| kept.reading.processes.len() <= LISTED));
         assert_eq!(timeline.largest.len(), PROCESSES_MAX);
         assert!(SAMPLES_MAX * (size_of::<Kept>() + LISTED * size_of::<(i32, u32)>()) <= 1 << 20, "as documented");
     }
@@ -368,7 +369,7 @@ mod tests {
         // 40 processes, one after the other the largest; each has been small before.
         for turn in 0..40 {
             let processes = (0..40).map(|n| (n, "worker", if n == turn { (10 + n as u64) * MIB } else { MIB }));
-            timeline.look(bytes(100 * MIB), processes, 3 * MIB);
+            timeline.add(bytes(100 * MIB), processes, 3 * MIB);
             timeline.close(turn as u64, Counts::default());
         }
         let course = timeline.course(FaultTimes::default());
@@ -384,7 +385,7 @@ mod tests {
     fn a_program_that_becomes_another_has_the_name_of_when_it_was_largest() {
         let mut timeline = Timeline::default();
         for (comm, bytes) in [("sh", MIB), ("python3", 9 * MIB), ("true", MIB)] {
-            timeline.look(Bytes::default(), [(7, comm, bytes)].into_iter(), 0);
+            timeline.add(Bytes::default(), [(7, comm, bytes)].into_iter(), 0);
         }
         assert_eq!((timeline.largest.len(), timeline.largest[0].comm.as_str()), (1, "python3"));
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for the others: they may get no CPU.
 pub const OTHERS_TAKE: Duration = Duration::from_millis(20);
-/// Pause between two looks: a waiter needs about as long to wake.
-const LOOK: Duration = Duration::from_micros(20);
+/// Pause between two polls: a waiter needs about as long to wake.
+const POLL: Duration = Duration::from_micros(20);
 
 /// Counts the threads that had to wait for a lock: those that came, and those that got it.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Turns {
     pub fn let_others(&self, at_most: Duration) {
         let (begun, waiting) = (Instant::now(), self.came.load(SeqCst));
         while self.served.load(SeqCst) < waiting && begun.elapsed() < at_most {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         }
     }
 }
@@ -56,7 +56,7 @@ mod tests {
                 scope.spawn(move || turns.lock(lock).push(name));
             }
             while turns.came.load(SeqCst) < 2 {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL);
             }
             mine.push("part");
             drop(mine);

@@ -35,7 +35,7 @@ const FILTER_TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// Longest time for which a thread is held so.
 const HELD_AT_MOST: Duration = Duration::from_millis(250);
 /// Time between two polls.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL: Duration = Duration::from_millis(1);
 
 /// The content of a greeting.
 #[derive(Debug)]
@@ -227,7 +227,7 @@ fn wait_for_hello(desk: &Desk, client: &Client) {
             let who = format!("process {} ({})", client.pid, client.comm);
             return desk.shared.warn(format!("not paged, but counted: {who}: its stub cannot reach the pager"));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
 }
 
@@ -248,7 +248,7 @@ fn runs_another(client: &Client) -> bool {
 /// stub thread, none will be made.
 pub fn current_client(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
     while client.stage.compare_exchange(DORMANT, REFUSED, SeqCst, SeqCst) == Err(WAKING) && !client.gone.load(Relaxed) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
     let clients = desk.clients.lock();
     let same = |c: &&Arc<Client>| c.pid == client.pid && !c.gone.load(Relaxed);

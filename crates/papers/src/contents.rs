@@ -29,7 +29,7 @@ struct Seen {
     ratio: f64,
 }
 
-fn look(page: &[u8], worker: &mut Worker) -> Seen {
+fn examine(page: &[u8], worker: &mut Worker) -> Seen {
     let mut out = [0; PAGE_BYTES * 2];
     let len = worker.compress(CodecId::LZO, page, &mut out, PAGE_BYTES).unwrap_or(PAGE_BYTES);
     Seen {
@@ -75,7 +75,7 @@ pub fn derive(n: &mut Numbers, seed: u64, each: usize) {
         let mut sums = [0.0; 3];
         for _ in 0..each {
             (generator.fill)(&mut rng, &mut page);
-            let seen = look(&page, &mut worker);
+            let seen = examine(&page, &mut worker);
             [seen.half, seen.whole, seen.ratio].iter().zip(&mut sums).for_each(|(one, sum)| *sum += one / each as f64);
             if !MISJUDGED.contains(&generator.name) {
                 usual.push(Seen { ..seen });
@@ -98,7 +98,7 @@ pub fn of_files(files: &[(String, Vec<u8>)], n: &mut Numbers) -> Vec<Chart> {
     let mut worker = Worker::new();
     let pages =
         files.iter().flat_map(|(_, bytes)| bytes.chunks_exact(PAGE_BYTES)).filter(|page| same_filled(page).is_none());
-    let seen: Vec<Seen> = pages.take(FILE_PAGES_MAX).map(|page| look(page, &mut worker)).collect();
+    let seen: Vec<Seen> = pages.take(FILE_PAGES_MAX).map(|page| examine(page, &mut worker)).collect();
     correlations(n, "files", &seen);
     let mut rows = Vec::new();
     let mut places = Vec::new();

@@ -3,7 +3,7 @@
 use crate::chart::Chart;
 use crate::contents;
 use crate::lab::{costs, device, mean, setup, Job, Load, Plan, Run, Runs, Snap, MIB};
-use crate::recorded::{Live, LOOKED};
+use crate::recorded::{Live, NOTED};
 use crate::salahuddin::ARM_COSTS;
 use crate::statement::{Numbers, Statement};
 use crate::Paper;
@@ -128,7 +128,7 @@ impl Counted {
             run.launches().filter(|(mark, ..)| turn(*mark) > 0).map(|(_, ns, snap)| (ns, packed(snap))).collect();
         let count = launches.len() as f64;
         let density = match launches.is_empty() {
-            true => mean(run.snaps.iter().filter(|snap| snap.mark == LOOKED).map(packed)),
+            true => mean(run.snaps.iter().filter(|snap| snap.mark == NOTED).map(packed)),
             false => mean(launches.iter().map(|(_, density)| *density)),
         };
         let sum = |of: fn(&memfit_sim::Tally) -> u64| (of(to.0) - of(from.0)) as f64;

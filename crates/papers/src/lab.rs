@@ -2,7 +2,7 @@
 //! mark.
 
 use crate::phone::Phone;
-use crate::recorded::{Played, LOOKED};
+use crate::recorded::{Played, NOTED};
 use memfit_core::Counters;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::{Device, Transfers};
@@ -121,7 +121,7 @@ impl Run {
     pub fn launches(&self) -> impl Iterator<Item = (u32, u64, &Snap)> {
         let mut begins = None;
         self.snaps.iter().filter_map(move |snap| match snap.mark {
-            LOOKED => None,
+            NOTED => None,
             BEGINS => {
                 begins = Some(snap.at);
                 None
@@ -226,7 +226,7 @@ struct Near {
 
 impl Near {
     /// Called after a touch, with the reads before it.
-    fn look(&mut self, proc: u32, page: u64, before: Transfers, tally: &Tally) {
+    fn note(&mut self, proc: u32, page: u64, before: Transfers, tally: &Tally) {
         let (operations, random) = (tally.reads.operations - before.operations, tally.reads.random() - before.random());
         if operations == 0 {
             return;
@@ -254,7 +254,7 @@ impl Watched<'_> {
         let before = self.machine.tally().reads;
         self.machine.event(event);
         match event {
-            Event::Touches { proc, page, .. } => self.near.look(proc, page, before, self.machine.tally()),
+            Event::Touches { proc, page, .. } => self.near.note(proc, page, before, self.machine.tally()),
             Event::Reaches { mark } => self.mark(mark),
             _ => {}
         }

@@ -27,9 +27,9 @@ const SWAP_BYTES: u64 = 16 << 30;
 const COSTS: &str = "measured";
 const DEVICE: &str = "ssd-nvme";
 /// Events between two notes of all counts.
-const LOOK_EVERY: u64 = 4096;
+const NOTE_EVERY: u64 = 4096;
 /// In place of a mark of the workload: a periodic note of all counts.
-pub const LOOKED: u32 = u32::MAX - 1;
+pub const NOTED: u32 = u32::MAX - 1;
 /// Marks: the second program begins, and ends. A fork child on its way to exec does not count as a
 /// program.
 const SECOND_BEGINS: u32 = 0;
@@ -255,8 +255,8 @@ impl Played {
                     }
                 }
                 count += 1;
-                if count % LOOK_EVERY == 0 {
-                    watched.mark(LOOKED);
+                if count % NOTE_EVERY == 0 {
+                    watched.mark(NOTED);
                 }
             }
         }

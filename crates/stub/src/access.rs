@@ -21,6 +21,7 @@ use crate::sys::{self, syscall};
 use core::hint::spin_loop;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use memfit_wire::NOT_OPENED;
 
 /// PROT_READ, PROT_WRITE, PROT_EXEC.
 const READ: usize = 1;
@@ -274,7 +275,7 @@ impl Opened {
 
     fn try_open(uffd: i32, maps: i32, start: usize, bytes: usize, mapping: Mapping) -> Result<Opened, i32> {
         if mapping.access & EXECUTE != 0 && EXECUTED_STAYS.load(Relaxed) {
-            return Err(sys::EACCES);
+            return Err(NOT_OPENED);
         }
         let bytes = bytes.min(mapping.end - start);
         let opened = Opened { uffd, maps, start, bytes, mapping };
@@ -306,9 +307,9 @@ impl Opened {
         unsafe { syscall!(sys::IOCTL, self.uffd, WRITE_PROTECT, argument.as_ptr()) }
     }
 
-    /// Restores the access. `empty`: no page of the run is left. `look`: find out whether it stays
+    /// Restores the access. `empty`: no page of the run is left. `check`: find out whether it stays
     /// split.
-    pub fn close(self, empty: bool, look: bool) -> Closed {
+    pub fn close(self, empty: bool, check: bool) -> Closed {
         let Opened { maps, start, bytes, mapping, .. } = self;
         let closed = self.close_pages();
         // After that: a thread that waits to write must find the run closed. If this fails, the
@@ -320,7 +321,7 @@ impl Opened {
         let is_split = || ask(maps, start).is_some_and(|now| now.start == start && now.end == start + bytes);
         let answer = match closed {
             false => Closed::Never,
-            true if look && beyond && is_split() => Closed::Split,
+            true if check && beyond && is_split() => Closed::Split,
             true => Closed::Whole,
         };
         end();

@@ -21,7 +21,7 @@ pub fn ask(why: u32) -> bool {
 }
 
 /// After a change of credentials.
-fn look_again() {
+fn ask_if_unreadable() {
     // SAFETY: asks for a number.
     if unsafe { syscall!(sys::PRCTL, GET_DUMPABLE) } != 1 {
         ask(UNREADABLE);
@@ -46,7 +46,7 @@ macro_rules! changes {
                 confine::begin();
                 let result = next($($id),*);
                 if result == 0 {
-                    look_again();
+                    ask_if_unreadable();
                 }
                 result
             }

@@ -13,8 +13,8 @@ use crate::threads;
 use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use memfit_wire::{
-    Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, DOFORK, DONTFORK, FATAL_ACCESS, FATAL_BATCH, FATAL_FLUSH,
-    FATAL_WINDOW, IN_MOVE, POPULATE, RING_BYTES, WINDOWS, WINDOW_PAGES,
+    Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, DESCRIPTOR, DOFORK, DONTFORK, FATAL_ACCESS, FATAL_BATCH,
+    FATAL_FLUSH, FATAL_WINDOW, IN_MOVE, NOT_OPENED, POPULATE, RING_BYTES, WINDOWS, WINDOW_PAGES,
 };
 
 /// State for taking pages, made when the pager attaches the process.
@@ -91,9 +91,9 @@ const DONTNEED: usize = 4;
 /// meanwhile.
 const FLUSHES_MAX: u32 = 10_000;
 
-/// One of [`SPLITS_LOOK`] opened runs is checked for [`Closed::Split`]. After [`SPLITS_MAX`] such
+/// One of [`SPLITS_CHECK`] opened runs is checked for [`Closed::Split`]. After [`SPLITS_MAX`] such
 /// runs, about 2000 in all, no more are opened: the kernel allows a process 65 530 mappings.
-const SPLITS_LOOK: u32 = 16;
+const SPLITS_CHECK: u32 = 16;
 const SPLITS_MAX: u32 = 125;
 
 /// A range that is being moved.
@@ -215,7 +215,7 @@ impl Taker {
     /// errno: MADV_POPULATE_WRITE (23) stops at the first page that it cannot write, and nothing
     /// behind that page may be moved.
     fn populate(&self, address: usize, pages: usize) -> i32 {
-        let Some(present) = self.look(address, pages.min(WINDOW_PAGES)) else { return 0 };
+        let Some(present) = self.scan(address, pages.min(WINDOW_PAGES)) else { return 0 };
         let mut at = 0;
         while at < pages {
             let run = (!(present >> at)).trailing_zeros() as usize;
@@ -329,7 +329,7 @@ impl Taker {
             let upto = if done < mapped { mapped.min(end) } else { end };
             let upto = done + threads::takable(moves.address + done * PAGE_BYTES, upto - done);
             if upto == done {
-                moves.fail(sys::EPERM);
+                moves.fail(DESCRIPTOR);
                 moves.done += 1;
                 continue;
             }
@@ -384,7 +384,7 @@ impl Taker {
             return Next::Page;
         }
         let done = moves.done;
-        let Some(found) = self.look(moves.bases[which] + done * PAGE_BYTES, end - done) else {
+        let Some(found) = self.scan(moves.bases[which] + done * PAGE_BYTES, end - done) else {
             self.ring.fatal.store(FATAL_WINDOW, SeqCst);
             return Next::Fatal;
         };
@@ -439,12 +439,12 @@ impl Taker {
                 left = all.trailing_ones() < (upto - from) as u32;
             }
             _ => {
-                moves.fail(sys::EACCES);
+                moves.fail(NOT_OPENED);
                 moves.done = upto;
             }
         }
         self.opens = self.opens.wrapping_add(1);
-        match opened.close(!left, self.opens % SPLITS_LOOK == 0) {
+        match opened.close(!left, self.opens % SPLITS_CHECK == 0) {
             Closed::Whole => {}
             Closed::Split => {
                 self.splits += 1;
@@ -498,7 +498,7 @@ impl Taker {
 
     /// Mask of the pages, of up to 64, that are present or in the kernel's swap. (mincore counts
     /// pages in the kernel's swap as absent.)
-    fn look(&self, at: usize, pages: usize) -> Option<u64> {
+    fn scan(&self, at: usize, pages: usize) -> Option<u64> {
         const PRESENT_OR_SWAPPED: u64 = 1 << 3 | 1 << 4;
         let mut found = [[0u64; 3]; WINDOW_PAGES / 2];
         let mut scan = PagemapScan {
@@ -570,7 +570,7 @@ impl Taker {
                     syscall!(sys::IOCTL, self.uffd, UFFDIO_REGISTER, &raw mut register) != 0
                 }
             };
-            match self.look(window, WINDOW_PAGES) {
+            match self.scan(window, WINDOW_PAGES) {
                 Some(0) if !failed => return,
                 Some(_) if !failed => {}
                 _ => break,

@@ -11,20 +11,17 @@ use core::arch::{asm, global_asm};
 use core::mem::transmute;
 use core::ptr::read_volatile;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
-use memfit_wire::{PTHREAD_BYTES, ROBUST_LIST};
+use memfit_wire::{PTHREAD_BYTES, PTHREAD_TID, ROBUST_LIST, ROBUST_LIST_BYTES};
 
 sys::weak!(pthread_attr_getstack, memfit_stub_attr_getstack);
 sys::weak!(pthread_attr_getguardsize, memfit_stub_attr_getguardsize);
 
 /// Threads that can be noted. Beyond that, only the pager finds descriptors.
 const PLACES: usize = 512;
-/// Places that a new thread looks at: threads that have ended leave theirs.
-const LOOKS: usize = 8;
+/// Places that a new thread checks: threads that have ended leave theirs.
+const CHECKS: usize = 8;
 /// How often a new thread waits for a MOVE under way, which takes microseconds.
 const WAITS: u32 = 1000;
-/// Where the descriptor has the thread id, before the robust list, and bytes of that list's head.
-const TID_BEFORE: usize = 0x10;
-const ROBUST_LIST_BYTES: usize = 0x18;
 /// In [`Place::tid`]: nobody's, and of a thread that does not run yet.
 const FREE: i32 = 0;
 const STARTING: i32 = -1;
@@ -46,8 +43,8 @@ static TABLE: [Place; PLACES] = [const {
         argument: AtomicUsize::new(0),
     }
 }; PLACES];
-/// Number of places that were looked at, so far.
-static LOOKED_AT: AtomicUsize = AtomicUsize::new(0);
+/// Number of places that were checked, so far.
+static CHECKED: AtomicUsize = AtomicUsize::new(0);
 /// The stub thread moves pages.
 static MOVING: AtomicBool = AtomicBool::new(false);
 
@@ -58,7 +55,7 @@ pub fn moving(begins: bool) {
 
 /// How many of these pages can be taken: those before the first one with a noted descriptor.
 pub fn takable(address: usize, pages: usize) -> usize {
-    let used = LOOKED_AT.load(SeqCst).min(PLACES);
+    let used = CHECKED.load(SeqCst).min(PLACES);
     TABLE[..used].iter().fold(pages, |pages, place| {
         let at = place.descriptor.load(SeqCst);
         if at == 0 || at + PTHREAD_BYTES <= address || address + pages * PAGE_BYTES <= at {
@@ -68,24 +65,39 @@ pub fn takable(address: usize, pages: usize) -> usize {
     })
 }
 
-/// A free place, which is then one of a thread that starts.
+/// A free place, which is then one of a thread that starts. Frees other places of ended threads.
 fn take_place() -> Option<&'static Place> {
-    let mut found: Option<&Place> = None;
-    for _ in 0..LOOKS {
-        let place = &TABLE[LOOKED_AT.fetch_add(1, SeqCst) % PLACES];
-        let tid = place.tid.load(SeqCst);
-        // SAFETY: signal 0 only asks whether the thread exists.
-        if tid > 0 && unsafe { syscall!(sys::TGKILL, syscall!(sys::GETPID), tid, 0) } >= 0 || tid == STARTING {
+    let mut found = None;
+    for _ in 0..CHECKS {
+        let place = &TABLE[CHECKED.fetch_add(1, SeqCst) % PLACES];
+        if !place.take() {
             continue;
         }
-        if place.tid.compare_exchange(tid, STARTING, SeqCst, SeqCst).is_ok() {
-            place.descriptor.store(0, SeqCst);
-            if let Some(other) = found.replace(place) {
-                other.tid.store(FREE, SeqCst);
-            }
+        if found.is_none() {
+            found = Some(place);
+        } else {
+            place.tid.store(FREE, SeqCst);
         }
     }
     found
+}
+
+impl Place {
+    /// Makes this the place of a thread that starts, if it is not in use.
+    fn take(&self) -> bool {
+        let tid = self.tid.load(SeqCst);
+        if tid == STARTING || runs(tid) || self.tid.compare_exchange(tid, STARTING, SeqCst, SeqCst).is_err() {
+            return false;
+        }
+        self.descriptor.store(0, SeqCst);
+        true
+    }
+}
+
+/// Whether a thread of this process runs.
+fn runs(tid: i32) -> bool {
+    // SAFETY: signal 0 only asks whether the thread exists.
+    tid > 0 && unsafe { syscall!(sys::TGKILL, syscall!(sys::GETPID), tid, 0) } >= 0
 }
 
 type Create = unsafe extern "C" fn(*mut usize, *const u8, usize, usize) -> i32;
@@ -182,7 +194,7 @@ extern "C" fn note(place: &'static Place) -> Start {
     }
     // SAFETY: both are in the descriptor.
     unsafe {
-        read_volatile((descriptor + ROBUST_LIST - TID_BEFORE) as *const u8);
+        read_volatile((descriptor + PTHREAD_TID) as *const u8);
         read_volatile((descriptor + ROBUST_LIST + ROBUST_LIST_BYTES) as *const u8);
         place.tid.store(syscall!(sys::GETTID) as i32, SeqCst);
     }

@@ -158,7 +158,7 @@ fn notes_are_not_counted() {
     let note = |threshold| Note::Sampled(Sampled { threshold, period_ms: 100 });
     let mut tape = Tape::default();
     tape.note(|| begins(3), note(7));
-    tape.call(|| begins(4), &CoreCall::Look { tick: 1 });
+    tape.call(|| begins(4), &CoreCall::Adapt { tick: 1 });
     tape.note(|| begins(5), note(6));
     let mut writer = Writer::new(Vec::new(), &head("memfit")).unwrap();
     let filled = tape.take().unwrap();

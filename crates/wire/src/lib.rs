@@ -159,6 +159,11 @@ pub const DONTFORK: u32 = 2;
 /// [`Range::pages`] has no limit.
 pub const DOFORK: u32 = 4;
 
+/// An errno in [`Range::status`]: the memory cannot be made writable for the MOVE (EACCES).
+pub const NOT_OPENED: i32 = 13;
+/// The same: the page has the descriptor of a thread, and stays (EPERM).
+pub const DESCRIPTOR: i32 = 1;
+
 /// Pages whose faults are the fork doorbell: the first one announces a [`ForkDoorbell`], the last
 /// one the end of a fork. The stub must not empty the pages between the two faults: the pager reads
 /// no events then.
@@ -166,6 +171,10 @@ pub const DOORBELL_PAGES: usize = 2;
 /// Distance of the robust list head from the beginning of glibc's thread descriptor (`struct
 /// pthread`, at the thread pointer), in glibc 2.31 to 2.42.
 pub const ROBUST_LIST: usize = 0x2e0;
+/// Bytes of the robust list head.
+pub const ROBUST_LIST_BYTES: usize = 0x18;
+/// Where the descriptor has the thread id, which the kernel clears when the thread ends.
+pub const PTHREAD_TID: usize = ROBUST_LIST - 0x10;
 /// Bytes of the descriptor, with room for other versions: up to 0x980 in glibc 2.31 to 2.42.
 pub const PTHREAD_BYTES: usize = 0xc00;
 /// Pages in a bounce window.
@@ -284,7 +293,8 @@ pub struct Range {
     pub slot: AtomicU32,
     /// Answer: bit i is set if page i is in its slot now.
     pub moved: AtomicU64,
-    /// 0: not tried yet; 1: every page moved; 1 + errno: the first error.
+    /// 0: not tried yet; 1: every page moved; 1 + errno: the first error of the kernel,
+    /// [`NOT_OPENED`] or [`DESCRIPTOR`].
     pub status: AtomicU32,
     /// [`POPULATE`], [`DONTFORK`], [`DOFORK`] or 0.
     pub flags: AtomicU32,

@@ -49,7 +49,7 @@ impl AtEnd {
         let told = || -> Result<(), Failure> {
             let target = output.as_ref().map(|output| output.target().to_owned());
             let options = Options::of_run(quiet, target.as_deref())?;
-            let mut subject = Subject::look(&path, &options)?;
+            let mut subject = Subject::examine(&path, &options)?;
             if recording.is_some() {
                 subject.known.name = subject.what();
             }

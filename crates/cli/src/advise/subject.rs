@@ -52,7 +52,7 @@ pub enum Basis {
 
 /// A workload.
 pub struct Subject {
-    /// Results of the first look.
+    /// Results of the first pass.
     pub known: KnownWorkload,
     /// What is known of its touches.
     pub basis: Basis,
@@ -78,9 +78,9 @@ impl Subject {
     ///
     /// # Errors
     /// When there is no such workload, or its recording tells nothing.
-    pub fn look(name: &str, options: &Options<'_>) -> Result<Subject, Failure> {
+    pub fn examine(name: &str, options: &Options<'_>) -> Result<Subject, Failure> {
         let progress = Progress::new(options.simulated.quiet);
-        let known = KnownWorkload::look(name, &options.costs, &options.device, SWAP_BYTES, true, &progress)?;
+        let known = KnownWorkload::examine(name, &options.costs, &options.device, SWAP_BYTES, true, &progress)?;
         progress.end();
         if let (0, Source::Recording(path)) = (known.footprint, &known.source) {
             return Err(Failure::here(format!(

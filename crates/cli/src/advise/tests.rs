@@ -47,7 +47,7 @@ fn of(workloads: &[&str], slowdown: f64, schemes: &[&str], toml: Option<&Path>) 
     let schemes: Vec<String> = schemes.iter().map(|name| (*name).to_owned()).collect();
     let simulated = Simulated { slowdown, quiet: true, ..Simulated::default() };
     let options = Options::new(&simulated, &schemes, toml).unwrap();
-    let subjects = workloads.iter().map(|name| Subject::look(name, &options).unwrap()).collect();
+    let subjects = workloads.iter().map(|name| Subject::examine(name, &options).unwrap()).collect();
     let advice = advise(subjects, &options).unwrap();
     // Lines are broken anywhere.
     let words = text(&advice, &options).split_whitespace().collect::<Vec<_>>().join(" ");

@@ -35,7 +35,7 @@ fn busy() -> (Value, Course) {
             ..Bytes::default()
         };
         let processes = (0..40u64).map(|n| (n as i32 + 100, "worker", MIB + n * 100_000 + ms * n % 77_777));
-        timeline.look(bytes, processes, MIB);
+        timeline.add(bytes, processes, MIB);
         if timeline.is_due(ms * MS) {
             let counts = Counts {
                 faults: [ms, ms / 3, ms / 5, ms * 7 + ms * ms % 1001, ms * 2, 0],
@@ -126,11 +126,7 @@ fn fact<'a>(report: &'a Report, name: &str) -> &'a str {
 fn a_run_that_needed_no_paging_has_a_short_page() {
     let mut timeline = Timeline::default();
     for at in [0, 700, 1500] {
-        timeline.look(
-            Bytes { total: (30 + at / 1500) * MIB, ..Bytes::default() },
-            [(5, "python3", MIB)].into_iter(),
-            0,
-        );
+        timeline.add(Bytes { total: (30 + at / 1500) * MIB, ..Bytes::default() }, [(5, "python3", MIB)].into_iter(), 0);
         timeline.close(at * MS, Counts::default());
     }
     let (mut stats, course) = (quiet_stats(), timeline.course(FaultTimes::default()));

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 const SHORT: Duration = Duration::from_millis(300);
 /// Most characters of a workload's name.
 const NAME_MAX: usize = 24;
-/// The line during the first look at workloads, and during their simulation.
-const LOOKS: &str = "{prefix}: {msg}";
+/// The line during the first pass at workloads, and during their simulation.
+const FIRST_PASS: &str = "{prefix}: {msg}";
 const SIMULATES: &str = "{prefix} {percent:>3} % [{wide_bar}] {msg}, {rate} events/s, {left} left";
 
 /// Simulations of a workload that advance together, fed with its events.
@@ -65,7 +65,7 @@ impl Progress {
     /// Shows nothing if `quiet`, or if standard error is no terminal.
     pub fn new(quiet: bool) -> Progress {
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(None, target).with_style(style(LOOKS));
+        let bar = ProgressBar::with_draw_target(None, target).with_style(style(FIRST_PASS));
         Progress { bar, began: Instant::now(), planned: Cell::default(), done: Cell::default() }
     }
 
@@ -78,12 +78,12 @@ impl Progress {
         self.is_shown() && self.began.elapsed() >= SHORT
     }
 
-    /// Shows the first look at a workload, before its simulation.
-    pub fn looks(&self, name: &str, far: Position) {
+    /// Shows the first pass at a workload, before its simulation.
+    pub fn first_pass(&self, name: &str, far: Position) {
         if self.is_due() {
             let share = far.share.map_or_else(String::new, |share| format!(", {:.0} %", share * 100.0));
             self.bar.set_prefix(short(name));
-            self.bar.set_message(format!("first look, {} events{share}", count(far.events as f64)));
+            self.bar.set_message(format!("first pass, {} events{share}", count(far.events as f64)));
         }
     }
 
@@ -100,7 +100,7 @@ impl Progress {
         self.planned.set(Work { simulations: simulations - part.simulations, events: events - part.events() });
     }
 
-    /// Begins to show simulations instead of first looks.
+    /// Begins to show simulations instead of first pass.
     pub fn begin(&self) {
         self.bar.set_style(style(SIMULATES));
         self.bar.reset_eta();

@@ -87,7 +87,7 @@ impl KnownWorkload {
     ///
     /// # Errors
     /// When there is no such workload, or it cannot be used.
-    pub fn look(
+    pub fn examine(
         name: &str,
         costs: &Arc<CostTable>,
         device: &Arc<Device>,
@@ -114,8 +114,8 @@ impl KnownWorkload {
         let recording = crate::trace::open(Path::new(name))?;
         let head = recording.head().clone();
         let length = crate::trace::length(Path::new(name));
-        let looks = &mut |far| progress.looks(name, far);
-        let first = first_pass(recording, costs, device, swap_bytes, length, looks);
+        let shows = &mut |far| progress.first_pass(name, far);
+        let first = first_pass(recording, costs, device, swap_bytes, length, shows);
         let first = first.map_err(|error| failed(name, &error))?;
         if let Some(end) = &first.end {
             progress.say(&format!("memfit: {name}: {end}"));
@@ -145,7 +145,7 @@ impl KnownWorkload {
 /// Peak of a workload's pages, and the number of its events.
 fn needs(name: &str, source: &Source, only: Option<Sample<'_>>, progress: &Progress) -> Result<(u64, u64), Failure> {
     let mut source = open(source, 1.0, only)?;
-    let need = footprint(&mut *source, &mut |far| progress.looks(name, far));
+    let need = footprint(&mut *source, &mut |far| progress.first_pass(name, far));
     let need = need.map_err(|error| failed(name, &error))?;
     Ok((need.pages(), need.events()))
 }

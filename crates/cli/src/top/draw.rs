@@ -31,7 +31,7 @@ const PROCESSES_MIN: usize = 2;
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct Appearance {
     /// Colours are wanted.
     pub colours: bool,
     /// Block characters of Unicode can be shown.
@@ -72,7 +72,7 @@ impl Model {
 
 /// Draws everything, and stores in the view how many processes fit.
 #[must_use]
-pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: usize) -> Buffer {
+pub fn draw(model: &Model, view: &mut View, appearance: Appearance, width: usize, height: usize) -> Buffer {
     let mut canvas = Buffer::empty(Rect::new(0, 0, width as u16, height as u16));
     if view.help {
         help::draw(&mut canvas);
@@ -91,7 +91,7 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
     let plan = Plan::new(width, height, model);
     let mut y = 4;
     if plan.faults {
-        faults(&mut canvas, y, model, look, plan.facts_beside);
+        faults(&mut canvas, y, model, appearance, plan.facts_beside);
     } else if plan.fault_rows == 1 {
         faults_in_short(&mut canvas, y, model);
     }
@@ -112,14 +112,14 @@ pub fn draw(model: &Model, view: &mut View, look: Look, width: usize, height: us
         y += 1;
     }
     if height > y + 1 {
-        processes(&mut canvas, y..height - 1, model, view, look);
+        processes(&mut canvas, y..height - 1, model, view, appearance);
     } else {
         view.rows = (0, model.stats.processes.len());
     }
     if height > 4 {
         footer(&mut canvas, model);
     }
-    if !look.colours {
+    if !appearance.colours {
         canvas.content.iter_mut().for_each(|cell| cell.fg = Color::Reset);
     }
     canvas
@@ -274,7 +274,7 @@ fn legend(canvas: &mut Buffer, stats: &Stats) {
     }
 }
 
-fn faults(canvas: &mut Buffer, y: usize, model: &Model, look: Look, facts_beside: bool) {
+fn faults(canvas: &mut Buffer, y: usize, model: &Model, appearance: Appearance, facts_beside: bool) {
     let line = |cells: [&str; 6]| {
         let [name, rate, share, p50, p99, max] = cells;
         format!("{name:<8}{rate:>8}{share:>7}{p50:>9}{p99:>9}{max:>8}")
@@ -299,7 +299,7 @@ fn faults(canvas: &mut Buffer, y: usize, model: &Model, look: Look, facts_beside
         let y = y + 1 + i;
         canvas.put(0, y, &fit(&line([name, &count(rate), &percent(rate, rates.faults), p50, p99, max]), end), style);
         let values: Vec<f64> = model.history.iter().rev().take(room).rev().map(|rates| rates[i]).collect();
-        let text: String = values.iter().map(|value| level(*value, highest, look.blocks)).collect();
+        let text: String = values.iter().map(|value| level(*value, highest, appearance.blocks)).collect();
         if room > 0 {
             canvas.put(end - values.len(), y, &text, of(Color::Cyan));
         }
@@ -451,13 +451,13 @@ fn cell(sort: Sort, process: &Process, model: &Model) -> String {
     }
 }
 
-fn processes(canvas: &mut Buffer, rows: Range<usize>, model: &Model, view: &mut View, look: Look) {
+fn processes(canvas: &mut Buffer, rows: Range<usize>, model: &Model, view: &mut View, appearance: Appearance) {
     let (y, rows) = (rows.start, rows.len());
     let all = &model.stats.processes;
     view.rows = (rows - 1, all.len());
     view.scrolled = view.scrolled.min(all.len().saturating_sub(rows - 1));
     canvas.paint(y, REVERSE);
-    let mark = [["v", "^"], ["▼", "▲"]][usize::from(look.blocks)][usize::from(view.reversed)];
+    let mark = [["v", "^"], ["▼", "▲"]][usize::from(appearance.blocks)][usize::from(view.reversed)];
     let head = |sort: Sort, text: &str| if sort == view.sort { format!("{text}{mark}") } else { text.to_owned() };
     // The column that the processes are sorted by stands out.
     let style = |sort: Sort| if sort == view.sort { BOLD } else { REVERSE };

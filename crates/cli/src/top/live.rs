@@ -1,6 +1,6 @@
 //! The screen: waits for keys, signals and answers, and draws. One thread, which sleeps in `poll`.
 
-use super::draw::{draw, Look, Model};
+use super::draw::{draw, Appearance, Model};
 use super::sample::shown;
 use super::terminal::{self, Terminal};
 use super::view::{View, Wish};
@@ -93,7 +93,7 @@ struct Live {
     terminal: Terminal,
     signals: SignalFd,
     view: View,
-    look: Look,
+    appearance: Appearance,
     shown: Shown,
 }
 
@@ -106,11 +106,11 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
     wait_for_foreground();
     // From here on no signal ends us before the terminal is restored.
     let signals = SignalFd::take_over().map_err(|error| Failure::system("take over signals", &error))?;
-    let look = Look { colours: wants_colours(), blocks: has_blocks() };
+    let appearance = Appearance { colours: wants_colours(), blocks: has_blocks() };
     let terminal = Terminal::take().map_err(|error| Failure::system("use the terminal", &error))?;
     let first = trees.into_iter().next().expect("there is a tree");
     let view = View::new(args.sort, args.interval);
-    let mut live = Live { terminal, signals, view, look, shown: Shown::new(first) };
+    let mut live = Live { terminal, signals, view, appearance, shown: Shown::new(first) };
     live.update_place();
     let watched = live.watch();
     drop(live.terminal);
@@ -180,7 +180,7 @@ impl Live {
 
     fn picture(&mut self) -> Buffer {
         let (columns, rows) = terminal::size();
-        draw(&self.shown.model, &mut self.view, self.look, columns, rows)
+        draw(&self.shown.model, &mut self.view, self.appearance, columns, rows)
     }
 
     fn arrange(&mut self) {

@@ -20,7 +20,7 @@ use std::path::Path;
 pub fn run(args: &TraceInfoArgs) -> Result<i32, Failure> {
     let (mut values, mut printed, mut code) = (Vec::new(), false, 0);
     for path in &args.files {
-        let (value, text) = match look(path) {
+        let (value, text) = match examine(path) {
             Ok(told) => told,
             Err(failure) => (json!({ "file": path.to_string_lossy(), "error": failure.message }), String::new()),
         };
@@ -42,7 +42,7 @@ pub fn run(args: &TraceInfoArgs) -> Result<i32, Failure> {
 }
 
 /// The description of a recording as JSON and as text.
-fn look(path: &Path) -> Result<(Value, String), Failure> {
+fn examine(path: &Path) -> Result<(Value, String), Failure> {
     let mut reader = open(path)?;
     let seen = Seen::of(&mut reader);
     let length = length(path);

@@ -19,7 +19,7 @@ fn how_far_it_is_is_shown_on_a_terminal_alone() {
         Some((terminal, Tree::start(command, directory, false)))
     };
     let Some((mut terminal, _counting)) = on_a_terminal(&words) else { return };
-    eventually("events are counted", || terminal.count("uniform:pages=32M,acc...: first look, ") > 0);
+    eventually("events are counted", || terminal.count("uniform:pages=32M,acc...: first pass, ") > 0);
     let words =
         ["sim", "uniform:pages=32M,accesses=2000000", "-s", "memfit,lru", "-m", "16M,24M", "--device", "hdd-1999"];
     let (mut terminal, _simulating) = on_a_terminal(&words).unwrap();

@@ -70,7 +70,7 @@ fn recording(head: &Head, last: &CoreCall<'_>, decided: u64) -> Vec<u8> {
     for block in 0..4u64 {
         let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
         for i in 0..100 {
-            let look = CoreCall::Look { tick: i };
+            let look = CoreCall::Adapt { tick: i };
             encoder.call(&mut bytes, if (block, i) == (3, 99) { last } else { &look });
         }
         writer.block(Begins { first: block * 100 + 1, decided: 0, at_ns: block << 30 }, 100, &bytes).unwrap();
@@ -78,7 +78,7 @@ fn recording(head: &Head, last: &CoreCall<'_>, decided: u64) -> Vec<u8> {
     writer.end(Begins { first: 401, decided, at_ns: 4 << 30 }).unwrap()
 }
 
-const HARMLESS: CoreCall<'static> = CoreCall::Look { tick: 100 };
+const HARMLESS: CoreCall<'static> = CoreCall::Adapt { tick: 100 };
 
 /// Offsets of all parts but the head.
 fn parts(bytes: &[u8]) -> Vec<u64> {

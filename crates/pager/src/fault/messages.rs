@@ -1,7 +1,7 @@
 //! Messages of the userfaultfd: read in batches, put in order, applied; and when they must stay
 //! unread.
 
-use super::{End, Server, Waiting, FORK_LOOK, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
+use super::{End, Server, Waiting, FORK_POLL, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
 use crate::event::poll2;
 use crate::fork_changes::Change;
 use crate::fork_children;
@@ -25,7 +25,7 @@ impl Server {
         let unread = self.proc.uffd.faults_unread();
         if unread == 0 {
             // An event would make the descriptor readable.
-            std::thread::sleep(FORK_LOOK);
+            std::thread::sleep(FORK_POLL);
             return Ok(0);
         }
         let (mut messages, since) = (Vec::new(), Instant::now());
@@ -78,7 +78,7 @@ impl Server {
         let (unread, since, mut messages) = (self.proc.uffd.faults_unread(), Instant::now(), Vec::new());
         if unread == 0 {
             drop(io);
-            std::thread::sleep(FORK_LOOK);
+            std::thread::sleep(FORK_POLL);
             return Ok(0);
         }
         let count = self.receive(&mut messages, unread)?;
@@ -138,7 +138,7 @@ impl Server {
             rounds += 1;
             poll2(self.proc.uffd.as_raw_fd(), -1, i32::from(rounds > QUICK_ROUNDS));
             if rounds <= QUICK_ROUNDS {
-                std::thread::sleep(FORK_LOOK);
+                std::thread::sleep(FORK_POLL);
             }
             if self.proc.uffd.gone() {
                 return Err(End::Gone);

@@ -67,7 +67,7 @@ impl Machine {
             self.reclaim_until = self.reclaim_until.max(now);
             let origin = if over { Origin::Direct } else { Origin::Background };
             self.compress_for(COMPRESS_CHUNK, origin);
-            self.core.look(self.tick());
+            self.core.adapt(self.tick());
             let over = self.free() < allowed;
             if over || self.core.wants_room() {
                 self.make_pool_smaller(over);
@@ -86,7 +86,7 @@ impl Machine {
         if self.slots_short() || (gained == 0 && self.core.totals_staged() > 0) {
             gained += self.compress_for(COMPRESS_CHUNK, origin);
         }
-        self.core.look(self.tick());
+        self.core.adapt(self.tick());
         if below_floor || self.core.wants_room() {
             gained += self.make_pool_smaller(below_floor);
         }
@@ -137,7 +137,7 @@ impl Machine {
         picked.clear();
         self.core.pick_compress(most, &mut picked);
         let counters = self.core.counters();
-        let aim = self.aims.look(&Pressure {
+        let aim = self.aims.update(&Pressure {
             resident_percent: self.core.present_total() * PAGE_BYTES * 100 / self.sizes.budget,
             in_sequence: self.core.in_sequence(),
             compressed: counters.compressed,

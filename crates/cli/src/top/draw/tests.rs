@@ -5,7 +5,7 @@ use super::super::sample::tests::answer;
 use super::*;
 use std::time::Duration;
 
-const LOOK: Look = Look { colours: true, blocks: true };
+const APPEARANCE: Appearance = Appearance { colours: true, blocks: true };
 
 fn model() -> Model {
     let mut model = Model { place: (1, 1), ..Model::default() };
@@ -20,7 +20,7 @@ fn view() -> View {
 }
 
 fn picture(model: &Model, view: &mut View, columns: usize, rows: usize) -> String {
-    let text = text(&draw(model, view, LOOK, columns, rows));
+    let text = text(&draw(model, view, APPEARANCE, columns, rows));
     for line in text.lines() {
         assert!(width(line) <= columns, "{line}");
     }
@@ -88,10 +88,10 @@ fn a_small_one_keeps_what_matters() {
     holds(&text, &["python3 big.py", "budget 128M", "#70.0M", "faults 100/s", "PID", "RESIDENT", "COMMAND", "quit"]);
     for (columns, rows) in [(20, 5), (10, 3), (3, 2), (1, 1), (1, 100), (300, 1), (79, 23), (121, 11), (0, 0)] {
         let mut view = view();
-        let _ = draw(&model(), &mut view, LOOK, columns, rows);
+        let _ = draw(&model(), &mut view, APPEARANCE, columns, rows);
         view.help = true;
-        let _ = draw(&model(), &mut view, LOOK, columns, rows);
-        let _ = draw(&Model::default(), &mut self::view(), LOOK, columns, rows);
+        let _ = draw(&model(), &mut view, APPEARANCE, columns, rows);
+        let _ = draw(&Model::default(), &mut self::view(), APPEARANCE, columns, rows);
     }
 }
 
@@ -125,7 +125,7 @@ fn more_than_the_budget_is_seen_without_colours() {
 #[test]
 fn colours_are_there_only_when_they_are_wanted() {
     let coloured = |colours| {
-        let picture = draw(&model(), &mut view(), Look { colours, ..LOOK }, 80, 24);
+        let picture = draw(&model(), &mut view(), Appearance { colours, ..APPEARANCE }, 80, 24);
         picture.content.iter().any(|cell| cell.fg != Color::Reset)
     };
     assert!(coloured(true) && !coloured(false));
