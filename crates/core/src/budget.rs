@@ -38,7 +38,7 @@ pub const ROOM_AGAIN: u64 = 1 << 20;
 /// Whether compaction of the pool frees enough to pay.
 pub fn compaction_pays(pool: &PoolUsage) -> bool {
     let frames = u64::from(pool.frames);
-    pool.stored_bytes + frames * WASTE <= frames * PAGE_BYTES
+    frames > 0 && pool.stored_bytes + frames * WASTE <= frames * PAGE_BYTES
 }
 
 /// Sizes derived from the budget and the scheme, bytes.
@@ -60,6 +60,8 @@ pub struct Sizes {
     /// The floor while the pool is dense.
     pub dense_floor: u64,
     pub staging: u64,
+    /// Pages that reclaim must gain in 50 ms to be worth waiting for.
+    pub pace_pages: u32,
 }
 
 /// Watermarks: free bytes of the budget.
@@ -72,6 +74,36 @@ pub struct Marks {
     /// Below this, a fault waits for reclaim.
     pub min: u64,
 }
+
+/// How much memory is free, from the least.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Level {
+    /// The budget is exceeded by so much that the run is ended if nothing more can be stored.
+    FarOver,
+    /// The budget is exceeded by so much that the user is warned if that lasts.
+    Over,
+    /// Below the min watermark: programs wait for reclaim.
+    BelowMin,
+    BelowLow,
+    BelowHigh,
+    #[default]
+    Enough,
+}
+
+/// All levels, in their order.
+pub const LEVELS: [Level; 6] =
+    [Level::FarOver, Level::Over, Level::BelowMin, Level::BelowLow, Level::BelowHigh, Level::Enough];
+
+/// Excess over the budget that is worth a warning, bytes and percent, whichever is more: less is
+/// under way.
+const OVER_BYTES: u64 = 1 << 20;
+const OVER_PERCENT: u64 = 2;
+/// Excess at which the run is ended if neither pool nor tier takes a page, percent.
+const FAR_OVER_PERCENT: u64 = 20;
+
+/// Pages that reclaim must gain in 50 ms to be worth waiting for.
+const PACE_PAGES: u32 = 64;
 
 /// Free share of the budget below which processes are attached, percent.
 const ATTACH_PERCENT: u64 = 65;
@@ -95,6 +127,22 @@ impl Sizes {
             floor: percent(scheme.sizing.resident_floor_percent),
             dense_floor: percent(scheme.sizing.dense_floor_percent),
             staging: percent(scheme.reclaim.staging_percent).max(64 * PAGE_BYTES),
+            pace_pages: PACE_PAGES,
+        }
+    }
+
+    /// How much it means that `free` bytes of the budget are free; `marks` are the watermarks in
+    /// force.
+    pub fn level(&self, marks: &Marks, free: i64) -> Level {
+        let over = |bytes: u64| free < -(bytes as i64);
+        let percent = |percent| self.budget / 100 * percent;
+        match free {
+            _ if over(percent(FAR_OVER_PERCENT)) => Level::FarOver,
+            _ if over(percent(OVER_PERCENT).max(OVER_BYTES)) => Level::Over,
+            _ if free < marks.min as i64 => Level::BelowMin,
+            _ if free < marks.low as i64 => Level::BelowLow,
+            _ if free < marks.high as i64 => Level::BelowHigh,
+            _ => Level::Enough,
         }
     }
 }
@@ -132,6 +180,7 @@ impl Sizes {
             floor: smaller(self.floor),
             dense_floor: smaller(self.dense_floor),
             staging: smaller(self.staging).max(MINIATURE_STAGING),
+            pace_pages: (smaller(self.pace_pages.into()) as u32).max(1),
         }
     }
 }
@@ -153,6 +202,7 @@ impl Tunables {
         let pool_frames = (pool_bytes(sizes.budget, sizes, scheme) / PAGE_BYTES) as u32;
         Tunables {
             scheme: Arc::clone(scheme),
+            sizes: *sizes,
             staging_slots: (sizes.staging / PAGE_BYTES) as u32,
             pool_frames,
             area_frames: pool_frames.saturating_mul(2).max(64),

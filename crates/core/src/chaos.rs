@@ -2,6 +2,8 @@
 //! order and lets writes fail.
 
 use crate::blocks::{block_of, byte_in_block};
+use crate::budget::{Sizes, LEVELS};
+use crate::driver::Seen;
 use crate::pool::{Slot, Span};
 use crate::sample::{mix, SPLITMIX_STEP};
 use crate::scheme::{Scheme, SwapFormat, AXES, NUMBERS};
@@ -139,6 +141,7 @@ impl World {
         let area_frames = frames * 2 + 64;
         let mut core = Core::new(Tunables {
             scheme: Arc::clone(&scheme),
+            sizes: Sizes::new(1 << 20, &scheme),
             staging_slots: 48,
             pool_frames: frames,
             area_frames,
@@ -546,10 +549,12 @@ impl World {
                 self.apply_effects();
             }
             93 => {
-                self.core.adapt(self.tick);
-                if self.random.one_in(8) {
-                    let closed = self.random.one_in(3) && self.core.overflows();
-                    self.core.close_pool(closed);
+                let facts = self.random.below(128) as u8;
+                let (level, beside) = (LEVELS[self.random.below(6)], self.random.below(512) as u32);
+                let gained = self.random.below(2) as u32;
+                let seen = Seen::of(level, gained, beside, facts).expect("all bits have a meaning");
+                for _ in 0..=self.random.below(12) {
+                    self.core.next_step(self.tick, seen);
                 }
                 self.apply_effects();
             }

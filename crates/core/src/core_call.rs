@@ -6,6 +6,7 @@
 //! out. It can keep a running hash of its decisions ([`Core::decided`]), so that a replay can be
 //! compared with its run after any number of calls.
 
+use crate::driver::Seen;
 use crate::engine::Core;
 use crate::evict::Answer;
 use crate::fault::{Filled, Stored};
@@ -35,6 +36,7 @@ pub trait Fields {
     fn filled(&mut self, name: &'static str, filled: Filled) {}
     fn origin(&mut self, name: &'static str, origin: Origin) {}
     fn estimate(&mut self, name: &'static str, estimate: Option<u32>) {}
+    fn seen(&mut self, name: &'static str, seen: Seen) {}
     fn coded(&mut self, name: &'static str, coded: Coded) {}
     fn extent(&mut self, name: &'static str, extent: Extent) {}
     fn written(&mut self, name: &'static str, extent: Option<Extent>) {}
@@ -169,23 +171,19 @@ core_calls! {
         |core| core.compressed(object, coded);
     24 compact Compact { most: u32 = small }
         |core| core.compact(most as usize);
-    25 set_busy SetBusy { busy: bool = flag }
-        |core| core.set_busy(busy);
-    26 close_pool ClosePool { closed: bool = flag }
-        |core| core.close_pool(closed);
-    27 adapt Adapt { tick: u64 = tick }
-        |core| core.adapt(tick);
-    28 swap_takes SwapTakes { takes: bool = flag }
+    25 next_step NextStep { tick: u64 = tick, seen: Seen = seen }
+        |core| core.next_step(tick, seen);
+    26 swap_takes SwapTakes { takes: bool = flag }
         |core| core.swap_takes(takes);
-    29 pick_writeback PickWriteback { pressed: bool = flag, most_bytes: u32 = small }
+    27 pick_writeback PickWriteback { pressed: bool = flag, most_bytes: u32 = small }
         |core| core.pick_writeback(pressed, most_bytes, &mut Vec::new());
-    30 block_of BlockOf { object: ObjectId = object }
+    28 block_of BlockOf { object: ObjectId = object }
         |core| core.block_of(object);
-    31 written Written { object: ObjectId = object, extent: Option<Extent> = written }
+    29 written Written { object: ObjectId = object, extent: Option<Extent> = written }
         |core| core.written(object, extent);
-    32 relocated Relocated { object: ObjectId = object, from: Extent = extent, to: Stored = stored }
+    30 relocated Relocated { object: ObjectId = object, from: Extent = extent, to: Stored = stored }
         |core| core.relocated(object, from, to);
-    33 inherit Inherit { child: ProcId = proc, range: PageRange = range }
+    31 inherit Inherit { child: ProcId = proc, range: PageRange = range }
         |core| core.inherit(child, range);
 }
 
@@ -227,15 +225,18 @@ impl Core {
     }
 
     /// Begins to hash all decisions: each change of an entry of the page table and of the place of
-    /// an object.
+    /// an object, and each step of reclaim.
     pub fn hash_decisions(&mut self) {
-        (self.table.decided.on, self.objects.decided.on) = (true, true);
+        for decided in [&mut self.table.decided, &mut self.objects.decided, &mut self.driver.decided] {
+            decided.on = true;
+        }
     }
 
     /// Hash of all decisions since [`Core::hash_decisions`]. Comparable only within one version of
     /// memfit.
     pub fn decided(&self) -> u64 {
-        self.table.decided.hash ^ self.objects.decided.hash.rotate_left(32)
+        let [table, objects, driver] = [&self.table.decided, &self.objects.decided, &self.driver.decided];
+        table.hash ^ objects.hash.rotate_left(32) ^ driver.hash.rotate_left(16)
     }
 }
 

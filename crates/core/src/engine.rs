@@ -1,6 +1,8 @@
 //! The core: one object that takes every decision, one numbered call at a time.
 
+use crate::budget::Sizes;
 use crate::core_call::{CoreCall, Recorder};
+use crate::driver::Driver;
 use crate::entry::Entry;
 use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::{Objects, Place};
@@ -19,6 +21,8 @@ use core::ops::Range;
 pub struct Tunables {
     /// `schemes/memfit.toml` has units and defaults.
     pub scheme: Arc<Scheme>,
+    /// The budget and what follows from it.
+    pub sizes: Sizes,
     /// Staging slots (4 KiB each) over all processes.
     pub staging_slots: u32,
     /// Frames (4 KiB) that the pool may use.
@@ -118,6 +122,7 @@ pub struct Core {
     pub(crate) tunables: Tunables,
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
+    pub(crate) driver: Driver,
     /// Calls so far.
     pub(crate) number: u64,
     pub(crate) recorders: Vec<Recorder>,
@@ -159,6 +164,7 @@ impl Core {
             tunables,
             effects: Effects::default(),
             counters: Counters::default(),
+            driver: Driver::default(),
             number: 0,
             recorders: Vec::new(),
             last_process: ProcId(0),
@@ -320,28 +326,6 @@ impl Core {
     pub fn wants_room(&self) -> bool {
         self.pool_control.wants_room(|| self.pool.usage())
             || (self.pool_control.swap && self.objects.overdue().is_some())
-    }
-
-    /// Whether new pages go to the swap tier when the pool is full, because nothing ever leaves the
-    /// pool.
-    pub fn overflows(&self) -> bool {
-        self.pool_control.swap && matches!(self.pool_control.mode, ReplacementMode::Nobody)
-    }
-
-    /// Closes the pool to new zpages, or opens it again. While it is closed, new pages go to the
-    /// swap tier if it takes them. Without effect if the swap format is batches.
-    pub fn close_pool(&mut self, closed: bool) {
-        self.record(&CoreCall::ClosePool { closed });
-        self.pool_control.closed = closed;
-        if !closed {
-            self.pool_control.unblock();
-        }
-    }
-
-    /// To be called periodically: lets the pool grow or shrink.
-    pub fn adapt(&mut self, tick: u64) {
-        self.record(&CoreCall::Adapt { tick });
-        self.pool_control.adapt(tick, self.counters.to_swap, &mut *self.pool);
     }
 
     /// The block of the swap tier for an object that is being written raw.

@@ -12,6 +12,8 @@ pub const VICTIM_PAGES: usize = 64;
 
 /// Most [`Victim`]s of one batch.
 pub const BATCH_VICTIMS: usize = 64;
+/// Most pages of a batch.
+pub const BATCH_PAGES: usize = memfit_wire::BATCH_PAGES;
 
 /// Contiguous pages to evict, with the staging slot of each.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -111,6 +111,15 @@ impl PoolControl {
         }
     }
 
+    /// Closes the pool to new zpages, or opens it again. While it is closed, new pages go to the
+    /// swap tier if it takes them. Without effect if the swap format is batches.
+    pub fn close(&mut self, closed: bool) {
+        self.closed = closed;
+        if !closed {
+            self.unblock();
+        }
+    }
+
     /// An obstacle other than the pool's own room may be gone.
     pub fn unblock(&mut self) {
         if core::mem::take(&mut self.blocked) {

@@ -107,12 +107,6 @@ impl Core {
         self.pool_control.selective.is_some()
     }
 
-    /// Says whether programs wait for a CPU while the swap tier takes pages and reads them quickly.
-    pub fn set_busy(&mut self, busy: bool) {
-        self.record(&CoreCall::SetBusy { busy });
-        self.pool_control.busy = busy;
-    }
-
     /// Longest useful result of a codec, bytes.
     pub fn len_max(&self) -> u32 {
         let admission = &self.tunables.scheme.admission;

@@ -328,9 +328,9 @@ mod tests {
     fn regions_are_found_a_part_at_a_time() {
         let scheme = std::sync::Arc::new(crate::scheme::Scheme::default());
         let (staging_slots, pool_frames, area_frames) = (64, 64, 128);
-        let blocks = Vec::new();
+        let (blocks, sizes) = (Vec::new(), crate::budget::Sizes::new(1 << 30, &scheme));
         let mut core =
-            Core::new(crate::Tunables { scheme, staging_slots, pool_frames, area_frames, swap: false, blocks });
+            Core::new(crate::Tunables { scheme, sizes, staging_slots, pool_frames, area_frames, swap: false, blocks });
         let (proc, _) = core.add_process(64);
         for page in [16, 17, 31, 32 + 15, 160] {
             core.adopt(proc, Page(page), false);

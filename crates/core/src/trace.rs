@@ -13,7 +13,9 @@ mod contents;
 use alloc::vec::Vec;
 pub use contents::{Contents, Whose, CODECS_MAX, LEN_MAX};
 
+use crate::budget::LEVELS;
 use crate::core_call::{CoreCall, Fields};
+use crate::driver::Seen;
 use crate::evict::Answer;
 use crate::fault::{Filled, Stored};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId};
@@ -217,6 +219,13 @@ impl Fields for Put<'_> {
     fn estimate(&mut self, _: &'static str, estimate: Option<u32>) {
         self.flags(estimate.is_some().into());
         estimate.into_iter().for_each(|estimate| self.number(estimate));
+    }
+
+    fn seen(&mut self, _: &'static str, seen: Seen) {
+        self.number(seen.level as u64);
+        self.number(seen.gained);
+        self.number(seen.beside);
+        self.number(seen.facts());
     }
 
     fn coded(&mut self, name: &'static str, coded: Coded) {
@@ -436,6 +445,11 @@ impl<'a> Decoder<'a> {
         origins.get(self.number()? as usize).copied().ok_or(Damaged::Wrong)
     }
 
+    pub(crate) fn seen(&mut self) -> Result<Seen, Damaged> {
+        let level = LEVELS.get(self.number()? as usize).copied().ok_or(Damaged::Wrong)?;
+        Seen::of(level, self.small()?, self.small()?, self.byte()?).ok_or(Damaged::Wrong)
+    }
+
     pub(crate) fn estimate(&mut self) -> Result<Option<u32>, Damaged> {
         Ok(if self.flags & 1 == 1 { Some(self.small()?) } else { None })
     }
@@ -475,6 +489,7 @@ impl<'a> Decoder<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Level;
     use crate::core_call::CALL_NAMES;
 
     const P: ProcId = ProcId(3);
@@ -539,9 +554,8 @@ mod tests {
             CoreCall::Compressed { object, coded: Coded::Word(u64::MAX) },
             CoreCall::Compressed { object, coded: Coded::Stored(stored(u32::MAX)) },
             CoreCall::Compact { most: 32 },
-            CoreCall::SetBusy { busy: true },
-            CoreCall::ClosePool { closed: false },
-            CoreCall::Adapt { tick: u64::from(u32::MAX) + 1 },
+            CoreCall::NextStep { tick: u64::from(u32::MAX) + 1, seen: Seen::default() },
+            CoreCall::NextStep { tick: 0, seen: Seen::of(Level::FarOver, u32::MAX, 300, 0x7f).unwrap() },
             CoreCall::SwapTakes { takes: true },
             CoreCall::PickWriteback { pressed: false, most_bytes: u32::MAX },
             CoreCall::BlockOf { object: ObjectId(u32::MAX - 1) },

@@ -1,5 +1,6 @@
 //! The choice of victims, through the core's public interface.
 
+use memfit_core::budget::Sizes;
 use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{Answer, Core, Fault, Filled, Page, PageRange, ProcId, Tunables, Victim, BATCH_VICTIMS, RUN_PAGES};
 use std::sync::Arc;
@@ -12,8 +13,8 @@ fn with_staging(staging_slots: u32) -> Core {
     let mut scheme = Scheme::default();
     scheme.reclaim.kind = ReclaimKind::Fifo;
     let (pool_frames, area_frames) = (1 << 16, 1 << 17);
-    let scheme = Arc::new(scheme);
-    Core::new(Tunables { scheme, staging_slots, pool_frames, area_frames, swap: false, blocks: Vec::new() })
+    let (sizes, scheme) = (Sizes::new(1 << 30, &scheme), Arc::new(scheme));
+    Core::new(Tunables { scheme, sizes, staging_slots, pool_frames, area_frames, swap: false, blocks: Vec::new() })
 }
 
 fn process(core: &mut Core, pages: impl Iterator<Item = u64>) -> ProcId {

@@ -74,6 +74,10 @@ columns! {
     Entropy maybe "entropy" Number;
     Slots maybe "slots" Number;
     Epoch maybe "epoch" Number;
+    Level maybe "level" Name;
+    Gained maybe "gained" Number;
+    Beside maybe "beside" Number;
+    Facts maybe "facts" Number;
     Flag maybe "flag" Flag;
     List maybe "list" Text;
 }

@@ -1,6 +1,8 @@
 //! A row of a table, and the row of a call.
 
 use crate::columns::{At, COLUMNS};
+use memfit_core::budget::Level;
+use memfit_core::driver::Seen;
 use memfit_core::{Answer, Coded, CoreCall, Extent, Fields, Filled, ObjectId, Origin, Page, PageRange, ProcId, Stored};
 use std::fmt::Write;
 
@@ -145,6 +147,21 @@ impl Fields for Row {
             Origin::Process => "process",
         };
         self.name(At::Origin, name);
+    }
+
+    fn seen(&mut self, _: &'static str, seen: Seen) {
+        let name = match seen.level {
+            Level::FarOver => "far_over",
+            Level::Over => "over",
+            Level::BelowMin => "below_min",
+            Level::BelowLow => "below_low",
+            Level::BelowHigh => "below_high",
+            Level::Enough => "enough",
+        };
+        self.name(At::Level, name);
+        self.number(At::Gained, seen.gained);
+        self.number(At::Beside, seen.beside);
+        self.number(At::Facts, seen.facts());
     }
 
     fn estimate(&mut self, _: &'static str, estimate: Option<u32>) {

@@ -4,6 +4,8 @@
 mod blessed;
 
 use memfit_codec::CODECS;
+use memfit_core::budget::{Level, Sizes};
+use memfit_core::driver::Seen;
 use memfit_core::trace::{Contents, Encoder, Note, Whose, CODECS_MAX};
 use memfit_core::*;
 use memfit_export::{export, ExportError, Exported, Format, Rows, COLUMNS, CONTENTS_COLUMNS, GROUP_ROWS};
@@ -16,6 +18,18 @@ use std::sync::Arc;
 
 const P: ProcId = ProcId(3);
 const OBJECT: ObjectId = ObjectId(77);
+const SEEN: Seen = Seen {
+    level: Level::Enough,
+    gained: 9,
+    blocked: false,
+    beside: 0,
+    evicts: true,
+    tier_takes: false,
+    tier_gives: true,
+    tier_slow: false,
+    tier_busy: false,
+    cpus_full: false,
+};
 
 /// Calls of each kind and variant, and what their rows must have besides number, time and name.
 #[expect(clippy::too_many_lines, reason = "a list")]
@@ -84,9 +98,10 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
             "object=77 result=stored codec=2 len=1000 unit=9",
         ),
         (CoreCall::Compact { most: 3 }, "most=3"),
-        (CoreCall::SetBusy { busy: true }, "flag=true"),
-        (CoreCall::ClosePool { closed: false }, "flag=false"),
-        (CoreCall::Adapt { tick: 1 << 32 }, "tick_ms=4294967296"),
+        (
+            CoreCall::NextStep { tick: 1 << 32, seen: Seen { level: Level::BelowLow, beside: 4, ..SEEN } },
+            "tick_ms=4294967296 level=below_low gained=9 beside=4 facts=10",
+        ),
         (CoreCall::SwapTakes { takes: true }, "flag=true"),
         (CoreCall::PickWriteback { pressed: true, most_bytes: 65536 }, "most=65536 flag=true"),
         (CoreCall::BlockOf { object: OBJECT }, "object=77"),
@@ -101,8 +116,10 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
 }
 
 fn head() -> Head {
+    let scheme = memfit_scheme::preset("memfit", &[]).unwrap().unwrap();
     let tunables = Tunables {
-        scheme: Arc::new(memfit_scheme::preset("memfit", &[]).unwrap().unwrap()),
+        sizes: Sizes::new(1 << 30, &scheme),
+        scheme: Arc::new(scheme),
         staging_slots: 48,
         pool_frames: 100,
         area_frames: 264,
@@ -202,7 +219,7 @@ fn contents_are_a_table_of_their_own() {
     let notes = [(of_object, None), (of_page, Some(u64::MAX))];
     let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
     for (whose, word) in notes {
-        encoder.call(&mut bytes, &CoreCall::Adapt { tick: 1 });
+        encoder.call(&mut bytes, &CoreCall::NextStep { tick: 1, seen: SEEN });
         let contents = Contents { whose, hash: 1 << 63, entropy: 5, word, lens };
         encoder.note(&mut bytes, Note::Contents(contents));
     }

@@ -155,7 +155,7 @@ impl World<'_> {
 
     /// Whether events wait for a later event, so that the fault thread keeps `io`.
     fn waits_locked(&self, proc: usize) -> bool {
-        !self.s.procs[proc].postponed.is_empty() && self.changes.keeps(Rule::RemapLocked)
+        !self.s.procs[proc].order.is_empty() && self.changes.keeps(Rule::RemapLocked)
     }
 
     fn sort_out(&mut self, proc: usize) -> Result<(), String> {

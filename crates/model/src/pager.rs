@@ -1,10 +1,11 @@
 //! The pager around the core: core calls with their effects, the batch of a process, COPY.
 
 use crate::config::Rule;
-use crate::kernel::{Errno, Event, Fill};
+use crate::kernel::{Errno, Fill};
 use crate::stub::{CLOSED, IN_MOVE};
 use crate::world::{Actor, World};
 use crate::{page, PageNo, BASE, PAGES};
+use memfit_core::driver::order::Order;
 use memfit_core::{Answer, AreaId, Core, ProcId, Source, Victim};
 
 /// Contiguous pages of a batch and their slots.
@@ -34,9 +35,7 @@ pub struct Proc {
     /// Pages that the pager knows as registered.
     pub regions: [bool; PAGES],
     /// Events that wait for a later event.
-    pub postponed: Vec<Event>,
-    /// Targets of the REMAPs handled since the last moment without unread events.
-    pub unsure: [bool; PAGES],
+    pub order: Order<()>,
     /// Whether it is in the pager's list of processes.
     pub listed: bool,
     /// Its memory is gone, so it gets no more batches.

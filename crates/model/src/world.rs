@@ -11,6 +11,7 @@ use crate::rescan::{Proof, Scan};
 use crate::stub::{Ring, Stub};
 use crate::table::Transitions;
 use crate::{page, PageNo, PAGES};
+use memfit_core::budget::Sizes;
 use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{Answer, Coded, Core, Placed, Tunables};
 use std::collections::BTreeMap;
@@ -102,8 +103,10 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     /// The initial state of a scenario.
     pub fn new(scenario: &'a Scenario, changes: &'a Changes, trace: bool) -> World<'a> {
+        let scheme = scheme(scenario.around);
         let tunables = Tunables {
-            scheme: scheme(scenario.around),
+            sizes: Sizes::new(1 << 20, &scheme),
+            scheme,
             staging_slots: 2 * PAGES as u32,
             pool_frames: 16,
             area_frames: 32,

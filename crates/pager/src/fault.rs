@@ -13,14 +13,14 @@ use crate::fork_children;
 use crate::forks;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
-use crate::order::Order;
 use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE};
 use crate::state::Shared;
 use crate::swap::{Aligned, Have, Reader};
 use memfit_codec::{Dictionaries, Worker};
+use memfit_core::driver::order::{Event, Order};
 use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
 use memfit_os::procfs::TaskStat;
-use memfit_os::uffd::{Event, Fill, Inbox};
+use memfit_os::uffd::{Event as Message, Fill, Inbox, Uffd};
 use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -60,7 +60,7 @@ pub struct Server {
     cpu: Option<usize>,
     /// CPU of the thread that faulted last.
     stat: Option<(u32, TaskStat)>,
-    order: Order,
+    order: Order<Uffd>,
     /// The thread whose fault is being served.
     served: u32,
     /// Faults that wait for the end of an announced fork.
@@ -117,12 +117,15 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// A fault that was read at `since`; gives any other message back.
-    fn of(message: Event, since: Instant) -> Result<Waiting, Event> {
-        match message {
-            Event::Fault { address, tid, protected, .. } => Ok(Waiting { address, tid, since, protected }),
-            other => Err(other),
-        }
+    /// A fault that was read at `since`; any other message is an event.
+    fn of(message: Message, since: Instant) -> Result<Waiting, Event<Uffd>> {
+        Err(match message {
+            Message::Fault { address, tid, protected, .. } => return Ok(Waiting { address, tid, since, protected }),
+            Message::Fork(child) => Event::Fork(child),
+            Message::Remap { from, to, len } => Event::Remap { from, to, len },
+            Message::Remove { start, end } => Event::Remove { start, end },
+            Message::Unmap { start, end } => Event::Unmap { start, end },
+        })
     }
 
     /// A page to bring back that nobody has touched.

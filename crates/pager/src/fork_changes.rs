@@ -7,7 +7,7 @@
 //! ([`memfit_wire::DONTFORK`]). Changes with common ranges are in order, so one moment between them
 //! fits the child's marks. Changes without common ranges are judged separately.
 
-use crate::ranges::Ranges;
+use memfit_core::ranges::Ranges;
 use std::collections::BTreeMap;
 
 type Range = (u64, u64);

@@ -1,20 +1,21 @@
 //! The reclaim thread keeps memory free: it evicts pages of the tree, compresses the pages staged
-//! longest, and writes the coldest pages of the pool to the swap tier.
+//! longest, and writes the coldest pages of the pool to the swap tier. The core says which step
+//! comes next ([`memfit_core::driver`]), and this module carries it out.
 
 use crate::blocks::BlockOutput;
 use crate::compress::Compressor;
 use crate::contents::ContentScanner;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::sampling::Sampler;
+use crate::shortage;
 use crate::state::Shared;
 use crate::stopped;
 use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
-use memfit_core::budget::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
-use memfit_core::{ObjectId, Origin, BATCH_VICTIMS};
-use memfit_os::procfs::{self, Hold};
+use memfit_core::budget::{COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
+use memfit_core::driver::{Seen, Step, Trouble};
+use memfit_core::{ObjectId, Origin, BATCH_VICTIMS, PAGE_BYTES};
 use memfit_os::sched::Cpus;
-use memfit_os::unevictable;
 use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -23,29 +24,10 @@ use std::time::{Duration, Instant};
 // The victims of one core call fit into one batch.
 const _: () = assert!(BATCH_VICTIMS <= BATCH_RANGES);
 
-/// Pages that reclaim must gain in a window to be worth waiting for.
-const PACE_PAGES: usize = 64;
-const PACE_WINDOW: Duration = Duration::from_millis(50);
-/// Windows without enough gain, all of them over the budget, before the user is warned: 5 s.
-const SHORT_WINDOWS: u32 = 100;
-/// Most kinds of memory that this warning names.
-const KEPT_NAMED: usize = 3;
-/// Excess over the budget that is worth a warning, bytes and percent, whichever is more: less is
-/// under way.
-const SHORT_BYTES: u64 = 1 << 20;
-const SHORT_PERCENT: u64 = 2;
-/// Hopeless windows in a row before the run is ended.
-const HOPELESS_WINDOWS: u32 = 2;
-/// Pause of compression after the pool had no room for a page.
-const FULL_PAUSE: Duration = Duration::from_millis(2);
-/// Excess over the budget at which the run is ended if neither pool nor tier takes a page, percent.
-const FAR_OVER_PERCENT: u64 = 20;
 /// Objects of a segment that are cleaned between two checks of the batches.
 const CLEAN_CHUNK: usize = 64;
 /// Time for cleaning between two checks of the batches when the tier is full.
 const CLEAN_TIME: Duration = Duration::from_millis(20);
-/// Rounds without compaction after one that found nothing to move.
-const COMPACT_PAUSE: u32 = 64;
 
 /// Buffers and contexts of the thread.
 struct Reclaimer {
@@ -59,16 +41,22 @@ struct Reclaimer {
     scanner: Option<ContentScanner>,
     cpus: Cpus,
     avoids: Option<usize>,
-    idle_rounds: u32,
-    /// Rounds until compaction is tried again.
-    compact_pause: u32,
-    short_windows: u32,
-    hopeless_windows: u32,
     swap_full: bool,
-    /// The last value given to `Core::set_busy`.
-    busy: bool,
-    /// When the pool last had no room for a page.
-    full_at: Option<Instant>,
+    /// How often reclaim was wanted when it last looked.
+    raised: u64,
+}
+
+/// What a step gave.
+#[derive(Default)]
+struct Done {
+    gained: usize,
+    blocked: bool,
+}
+
+impl Done {
+    fn gained(gained: usize) -> Done {
+        Done { gained, blocked: false }
+    }
 }
 
 /// Runs until the pager ends.
@@ -82,98 +70,75 @@ pub fn run(shared: Arc<Shared>) {
         scanner: ContentScanner::new(&shared),
         cpus: Cpus::of_this_thread(),
         avoids: None,
-        idle_rounds: 0,
-        compact_pause: 0,
-        short_windows: 0,
-        hopeless_windows: 0,
         swap_full: false,
-        busy: false,
-        full_at: None,
+        raised: 0,
     };
-    let mut seen = 0;
-    let mut pace = Pace { since: Instant::now(), gained: 0 };
+    let mut done = Done::default();
     while !shared.ending.load(Relaxed) {
-        if shared.free() >= shared.marks().low as i64 {
-            shared.stuck.store(false, Relaxed);
-            reclaimer.short_windows = 0;
-            reclaimer.flush();
-            let nap = reclaimer.sample().min(reclaimer.nap());
-            seen = shared.wait_for_work(seen, nap);
-            pace = Pace { since: Instant::now(), gained: 0 };
-            reclaimer.collect_all();
-            reclaimer.written();
-            reclaimer.clean();
-            continue;
-        }
-        while shared.free() < shared.marks().high as i64 && !shared.ending.load(Relaxed) {
-            let gained = reclaimer.round();
-            pace.gained += gained;
-            if let Some(enough) = pace.judge() {
-                reclaimer.tell_shortage(enough);
-                shared.stuck.store(!enough, Relaxed);
-            }
-            shared.made_progress();
-            if gained == 0 {
-                reclaimer.idle_rounds += 1;
-                if reclaimer.wait_for_device() {
-                    continue;
-                }
-                std::thread::sleep(Duration::from_micros(500 * u64::from(reclaimer.idle_rounds.min(20))));
-                break;
-            }
-            reclaimer.idle_rounds = 0;
-        }
-        shared.made_progress();
-    }
-}
-
-/// What reclaim gains. If that is next to nothing (pages shared after a fork, a stopped process),
-/// faults do not wait for it: they would wait for ever.
-struct Pace {
-    since: Instant,
-    gained: usize,
-}
-
-impl Pace {
-    /// Every [`PACE_WINDOW`]: whether the gain was worth waiting for.
-    fn judge(&mut self) -> Option<bool> {
-        if self.since.elapsed() < PACE_WINDOW {
-            return None;
-        }
-        let enough = self.gained >= PACE_PAGES;
-        (self.since, self.gained) = (Instant::now(), 0);
-        Some(enough)
+        let step = reclaimer.next_step(&done);
+        done = reclaimer.carry_out(step);
     }
 }
 
 impl Reclaimer {
-    /// One round: batches, compression, writeback. Returns how many pages it moved on.
-    fn round(&mut self) -> usize {
+    fn next_step(&self, done: &Done) -> Step {
+        let shared = &self.shared;
+        let seen = Seen {
+            level: shared.sizes.level(&shared.marks(), shared.free()),
+            gained: done.gained as u32,
+            blocked: done.blocked,
+            // Unregistered memory is resident as well.
+            beside: (shared.unmanaged.load(Relaxed) / PAGE_BYTES) as u32,
+            evicts: true,
+            tier_takes: self.can_write(),
+            tier_gives: self.swap_gives(),
+            tier_slow: shared.swap.as_deref().is_some_and(|swap| swap.is_slow(SLOW_DEVICE_NS)),
+            tier_busy: self.writer.as_ref().is_some_and(Output::busy),
+            cpus_full: shared.cpus_full.load(Relaxed),
+        };
+        let mut state = shared.lock();
+        let step = state.core.next_step(shared.tick(), seen);
+        shared.apply_effects(state);
+        step
+    }
+
+    fn carry_out(&mut self, step: Step) -> Done {
+        match step {
+            Step::Rest => self.rest(),
+            Step::Compact => return self.compact(),
+            Step::Evict => self.post(),
+            Step::Compress { most, origin } => {
+                let outcome = self.compressor.compress(&self.shared, most as usize, origin);
+                return Done { gained: outcome.done, blocked: outcome.full };
+            }
+            Step::WriteRaw => self.write_raw(),
+            Step::Reap => return Done::gained(self.written()),
+            Step::Collect => return Done::gained(self.collect_all()),
+            Step::WaitForBatch => self.wait_for_batch(),
+            Step::WriteBack { pressed } => return Done::gained(self.write_back(pressed)),
+            Step::Flush => self.flush(),
+            Step::Clean => self.clean(),
+            Step::RoundEnds { stuck, trouble } => {
+                self.shared.stuck.store(stuck, Relaxed);
+                trouble.into_iter().for_each(|trouble| self.tell(trouble));
+                self.shared.made_progress();
+                self.make_way();
+            }
+            Step::WaitForDevice => self.writer.iter_mut().for_each(|writer| writer.wait(5)),
+            Step::Pause { us } => {
+                std::thread::sleep(Duration::from_micros(us.into()));
+                self.shared.made_progress();
+            }
+        }
+        Done::default()
+    }
+
+    fn rest(&mut self) {
+        self.shared.stuck.store(false, Relaxed);
+        self.flush();
+        let nap = self.sample().min(self.nap());
+        self.raised = self.shared.wait_for_work(self.raised, nap);
         self.make_way();
-        let mut gained = self.compact();
-        if gained > 0 && self.shared.free() >= self.shared.marks().high as i64 {
-            return gained;
-        }
-        self.post();
-        let slots_short = self.slots_short();
-        gained += if slots_short { self.compress(COMPRESS_CHUNK) } else { 0 };
-        self.write_raw();
-        gained += self.written();
-        // A batch that took no page (shared after a fork, pinned) is no gain.
-        gained += self.collect_all();
-        if gained == 0 {
-            self.wait_for_batch();
-            gained = self.collect_all();
-        }
-        let below_floor = self.below_floor();
-        if below_floor || self.wants_room() {
-            gained += self.make_pool_smaller(below_floor);
-        }
-        if gained == 0 {
-            self.flush();
-        }
-        self.clean();
-        gained
     }
 
     /// Evicts sampled pages and samples page contents, if accesses are recorded. Returns when there
@@ -187,7 +152,9 @@ impl Reclaimer {
         let step = sampler.step();
         if step.short {
             // Sampled pages are staged like others: the pages staged first go on to the pool.
-            self.compress(COMPRESS_CHUNK);
+            if self.compressor.compress(&self.shared, COMPRESS_CHUNK, Origin::Background).full {
+                self.write_back(true);
+            }
             self.write_raw();
         }
         step.within.min(self.scanner.as_mut().map_or(Duration::MAX, ContentScanner::step))
@@ -206,48 +173,13 @@ impl Reclaimer {
         }
     }
 
-    /// Whether the resident pages are at their floor: then only the pool can give.
-    fn below_floor(&self) -> bool {
-        let state = self.shared.lock();
-        let (present, pool) = (state.core.present_total() * 4096, state.core.pool_usage());
-        let overflows = state.core.overflows();
-        drop(state);
-        // Unregistered memory is resident as well.
-        let unmanaged = self.shared.unmanaged.load(Relaxed);
-        let below = self.shared.sizes.below_floor(present, unmanaged, &pool, self.can_write());
-        if overflows {
-            // Nothing leaves the pool: it keeps its size, and evicted pages go to the swap tier.
-            self.shared.lock().core.close_pool(below);
-        }
-        below && !overflows
-    }
-
-    /// Whether pages shall leave the pool though it has room. Lets the core adapt the pool's size.
-    fn wants_room(&self) -> bool {
-        let mut state = self.shared.lock();
-        state.core.adapt(self.shared.tick());
-        let wants = state.core.wants_room();
-        self.shared.apply_effects(state);
-        wants
-    }
-
     /// Whether the swap tier takes pages.
     fn can_write(&self) -> bool {
         self.writer.as_ref().is_some_and(Output::usable)
     }
 
-    /// Whether a batch would find too few staging slots.
-    fn slots_short(&self) -> bool {
-        let state = self.shared.lock();
-        let cap = self.shared.sizes.staging / 4096;
-        state.core.totals_staged() + (BATCH_PAGES as u64).min(cap / 2) > cap
-    }
-
     /// Posts a batch to every process that can take one, oldest pages first.
     fn post(&mut self) {
-        if self.below_floor() {
-            return;
-        }
         let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
         let mut tried = Vec::new();
         loop {
@@ -317,62 +249,19 @@ impl Reclaimer {
         }
     }
 
-    /// Compresses up to `max` of the oldest staged pages. Returns how many went into the pool.
-    fn compress(&mut self, max: usize) -> usize {
-        if !self.swap_gives() && self.full_at.is_some_and(|at| at.elapsed() < FULL_PAUSE) {
-            return 0;
-        }
-        let busy = self.shared.cpus_full.load(Relaxed)
-            && self.can_write()
-            && self.shared.swap.as_deref().is_some_and(|swap| !swap.is_slow(SLOW_DEVICE_NS));
-        if busy != self.busy {
-            self.busy = busy;
-            self.shared.lock().core.set_busy(busy);
-        }
-        // Waiting faults are served first: what is compressed now counts as compressed for them.
-        let waited_for = self.shared.free() < self.shared.marks().min as i64;
-        let origin = if waited_for { Origin::Direct } else { Origin::Background };
-        let outcome = self.compressor.compress(&self.shared, max, origin);
-        if outcome.full {
-            self.full_at = Some(Instant::now());
-            self.make_pool_smaller(true);
-        }
-        outcome.done
-    }
-
-    /// Frees frames, by compaction if it pays, else by writeback of the coldest objects. Unless
-    /// `pressed`, only the objects that are due leave. Returns the number of frames or objects.
-    fn make_pool_smaller(&mut self, pressed: bool) -> usize {
-        match self.compact() {
-            0 => self.write_back(pressed),
-            frames => frames,
-        }
-    }
-
-    /// Empties the emptiest zspages if the pool has enough waste. Returns how many frames that
-    /// freed.
-    fn compact(&mut self) -> usize {
-        if self.compact_pause > 0 {
-            self.compact_pause -= 1;
-            return 0;
-        }
+    /// Empties the emptiest zspages.
+    fn compact(&mut self) -> Done {
         let mut state = self.shared.lock();
-        let usage = state.core.pool_usage();
-        if !compaction_pays(&usage) && usage.frames <= state.core.pool_limit() {
-            return 0;
-        }
-        let before = usage.frames;
+        let before = state.core.pool_usage().frames;
         let steps = state.core.compact(COMPACT_MOVES);
-        if steps.is_empty() {
-            self.compact_pause = COMPACT_PAUSE;
-        }
+        let blocked = steps.is_empty();
         for step in steps {
             // SAFETY: the core moved the object, nobody has it pinned, and the lock is held.
             unsafe { self.shared.memory.shift(step.from.byte(), step.to.byte(), step.len as usize) };
         }
-        let freed = before.saturating_sub(state.core.pool_usage().frames) as usize;
+        let gained = before.saturating_sub(state.core.pool_usage().frames) as usize;
         self.shared.apply_effects(state);
-        freed
+        Done { gained, blocked }
     }
 
     /// Begins to write a segment of the coldest pooled objects. Returns how many objects left
@@ -553,13 +442,6 @@ impl Reclaimer {
         Duration::from_millis(if busy { 5 } else { 100 })
     }
 
-    /// Waits for a write under way. False if there is none.
-    fn wait_for_device(&mut self) -> bool {
-        let Some(writer) = self.writer.as_mut().filter(|writer| writer.busy()) else { return false };
-        writer.wait(5);
-        true
-    }
-
     fn tell_failure(&self, error: &std::io::Error) {
         self.shared.warn(match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
@@ -588,82 +470,18 @@ impl Reclaimer {
         }
     }
 
-    /// Called after each window. If reclaim did not gain enough in it, faults go on over the
-    /// budget. Warns once when that lasts. Ends the run when there is no place for incompressible
-    /// data, before the machine or a container's limit does.
-    fn tell_shortage(&mut self, enough: bool) {
-        let over = -self.shared.free();
-        let budget = self.shared.sizes.budget;
-        let short = over > SHORT_BYTES.max(budget / 100 * SHORT_PERCENT) as i64;
-        self.short_windows = if short { self.short_windows + u32::from(!enough) } else { 0 };
-        if enough {
-            return;
+    fn tell(&self, trouble: Trouble) {
+        match trouble {
+            Trouble::Short => self.shared.warn(shortage::short(&self.shared)),
+            Trouble::Hopeless => {
+                let swap = match (&self.writer, self.can_write()) {
+                    (None, _) => "there is no swap tier: allow one with --swap DIR",
+                    (_, true) => "the swap tier is full: raise --swap-size or add a place with --swap",
+                    (_, false) => "the swap tier takes no writes any more, see above",
+                };
+                self.shared.fatal(shortage::hopeless(&self.shared, swap));
+            }
         }
-        let hopeless = over > (budget / 100 * FAR_OVER_PERCENT) as i64 && !self.swap_gives() && self.pool_is_full();
-        self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
-        if self.hopeless_windows == HOPELESS_WINDOWS {
-            let (over, budget) = (over >> 20, budget >> 20);
-            let swap = match (&self.writer, self.can_write()) {
-                (None, _) => "there is no swap tier: allow one with --swap DIR",
-                (_, true) => "the swap tier is full: raise --swap-size or add a place with --swap",
-                (_, false) => "the swap tier takes no writes any more, see above",
-            };
-            self.shared.fatal(format!(
-                "out of memory: the programs are {over} MiB over the budget of {budget} MiB with data that does not compress \
-                 further, and {swap}; or raise -m"
-            ));
-        } else if self.short_windows == SHORT_WINDOWS {
-            let over = over >> 20;
-            self.shared.warn(match self.held() {
-                Some(held) => format!(
-                    "the programs are {over} MiB over the budget, because {held}: its pages cannot be taken away as they \
-                     should until that ends"
-                ),
-                None => format!(
-                    "the budget is {over} MiB too small for what cannot be taken away at the moment{}; raise -m, or allow a \
-                     swap tier with --swap DIR",
-                    self.kept()
-                ),
-            });
-        }
-    }
-
-    /// The largest kinds of memory that cannot be evicted, in words.
-    fn kept(&self) -> String {
-        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
-        let mut all = Vec::new();
-        for (proc, pid) in procs.iter().filter_map(|proc| Some((proc, proc.pid()?))) {
-            let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-            all.extend(
-                unevictable::kept(&smaps, proc.closed.load(Relaxed))
-                    .into_iter()
-                    .map(|(kind, bytes)| (bytes >> 20, kind, pid)),
-            );
-        }
-        all.retain(|&(mebibytes, ..)| mebibytes > 0);
-        all.sort_by_key(|&(mebibytes, ..)| std::cmp::Reverse(mebibytes));
-        let of = |&(mebibytes, kind, pid): &(u64, unevictable::Kept, i32)| {
-            format!("{mebibytes} MiB {kind} of {} ({pid})", procfs::comm(pid).unwrap_or_default())
-        };
-        let named: Vec<String> = all.iter().take(KEPT_NAMED).map(of).collect();
-        if named.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", named.join(", "))
-        }
-    }
-
-    /// Names a process that is stopped or traced, and its stub with it.
-    fn held(&self) -> Option<String> {
-        let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
-        let named = |pid| match procfs::comm(pid) {
-            Some(comm) => format!("{comm} ({pid})"),
-            None => "another program".into(),
-        };
-        procs.iter().filter_map(|proc| proc.identity.get()).find_map(|identity| match procfs::hold(identity.pid)? {
-            Hold::Stopped => Some(format!("{} is stopped", named(identity.pid))),
-            Hold::Traced(tracer) => Some(format!("{} is traced by {}", named(identity.pid), named(tracer))),
-        })
     }
 
     /// Whether the swap tier can still take something.
@@ -673,9 +491,5 @@ impl Reclaimer {
             _ => true,
         };
         room && self.can_write() && (!self.swap_full || self.writer.as_ref().is_some_and(|writer| writer.cleaning()))
-    }
-
-    fn pool_is_full(&self) -> bool {
-        self.full_at.is_some_and(|at| at.elapsed() < PACE_WINDOW * 4)
     }
 }

@@ -20,7 +20,7 @@ use crate::event_source::Batch;
 use crate::hash::NumberMap;
 use crate::workload::Event;
 use memfit_codec::{Aims, CodecId, CodecSelector, CODEC_IDS};
-use memfit_core::budget::{Sizes, COMPRESS_CHUNK};
+use memfit_core::budget::Sizes;
 use memfit_core::scheme::{Scheme, SwapFormat};
 use memfit_core::{
     Answer, Compress, Core, Counters, Load, Page, PageRange, ProcId, Stored, Tunables, WriteBack, PAGE_BYTES,
@@ -227,8 +227,6 @@ pub struct Machine {
     times: Times,
     /// Time at which reclaim finishes its current work, ns.
     reclaim_until: u64,
-    /// Reclaim has begun and works until the high watermark is free.
-    reclaiming: bool,
     reached: Vec<Reached>,
     lists: Lists,
 }
@@ -272,7 +270,6 @@ impl Machine {
             tally: Tally::default(),
             times: Times::default(),
             reclaim_until: 0,
-            reclaiming: false,
             reached: Vec::new(),
             lists: Lists::default(),
         }
@@ -419,7 +416,7 @@ impl Machine {
             return;
         }
         // The recorded run may have had more room in staging.
-        while self.slots_short() && self.compress(COMPRESS_CHUNK) > 0 {}
+        self.make_room_in_staging();
         let victims = self.core.claim_range(id, range(page, 1), 1, 0);
         for victim in &victims {
             self.taken(id, victim.first.0, victim.slots.len() as u32);

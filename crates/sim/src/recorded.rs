@@ -349,7 +349,7 @@ impl<R: Read> Recorded<R> {
                     left.entropy = estimate;
                 }
             }
-            CoreCall::PickVictims { tick, .. } | CoreCall::Adapt { tick } => self.ticks(tick),
+            CoreCall::PickVictims { tick, .. } | CoreCall::NextStep { tick, .. } => self.ticks(tick),
             CoreCall::Evicted { tick, .. } if tick > 0 => self.ticks(tick),
             _ => {}
         }

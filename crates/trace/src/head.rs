@@ -1,6 +1,7 @@
 //! The head of a file: everything that a core is made from, and information about the run.
 
 use crate::MEMFIT;
+use memfit_core::budget::Sizes;
 use memfit_core::{Tunables, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -87,6 +88,7 @@ impl Head {
             return Err(HeadError::Sizes);
         }
         Ok(Tunables {
+            sizes: Sizes::new(self.budget_bytes, &scheme),
             scheme: Arc::new(scheme),
             staging_slots: self.staging_slots,
             pool_frames: self.pool_frames,

@@ -1,5 +1,6 @@
 //! Reads files that are complete, cut at each byte, and damaged at each byte.
 
+use memfit_core::budget::Sizes;
 use memfit_core::sample::Sampled;
 use memfit_core::trace::{Decoder, Encoder, Item, Note};
 use memfit_core::{CoreCall, Page, PageRange, ProcId, Tunables};
@@ -9,6 +10,7 @@ use std::sync::Arc;
 fn tunables(preset: &str) -> Tunables {
     let scheme = memfit_scheme::preset(preset, &["fault.around_pages=4".into()]).unwrap().unwrap();
     Tunables {
+        sizes: Sizes::new(1 << 30, &scheme),
         scheme: Arc::new(scheme),
         staging_slots: 48,
         pool_frames: 100,
@@ -158,7 +160,7 @@ fn notes_are_not_counted() {
     let note = |threshold| Note::Sampled(Sampled { threshold, period_ms: 100 });
     let mut tape = Tape::default();
     tape.note(|| begins(3), note(7));
-    tape.call(|| begins(4), &CoreCall::Adapt { tick: 1 });
+    tape.call(|| begins(4), &CoreCall::SwapTakes { takes: true });
     tape.note(|| begins(5), note(6));
     let mut writer = Writer::new(Vec::new(), &head("memfit")).unwrap();
     let filled = tape.take().unwrap();

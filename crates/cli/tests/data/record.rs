@@ -2,6 +2,7 @@
 //! the error message has the name and the place.
 
 use crate::support::recording::{as_tables, good, info, text, trace, FILE};
+use memfit_core::budget::Sizes;
 use memfit_core::trace::Encoder;
 use memfit_core::{CoreCall, ProcId, Tunables};
 use memfit_trace::{Begins, Block, Head, Reader, Writer};
@@ -52,8 +53,10 @@ impl Drop for Directory {
 }
 
 fn head() -> Head {
+    let scheme = memfit_scheme::preset("memfit", &[]).unwrap().unwrap();
     let tunables = Tunables {
-        scheme: Arc::new(memfit_scheme::preset("memfit", &[]).unwrap().unwrap()),
+        sizes: Sizes::new(1 << 30, &scheme),
+        scheme: Arc::new(scheme),
         staging_slots: 48,
         pool_frames: 100,
         area_frames: 264,
@@ -70,15 +73,14 @@ fn recording(head: &Head, last: &CoreCall<'_>, decided: u64) -> Vec<u8> {
     for block in 0..4u64 {
         let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
         for i in 0..100 {
-            let look = CoreCall::Adapt { tick: i };
-            encoder.call(&mut bytes, if (block, i) == (3, 99) { last } else { &look });
+            encoder.call(&mut bytes, if (block, i) == (3, 99) { last } else { &HARMLESS });
         }
         writer.block(Begins { first: block * 100 + 1, decided: 0, at_ns: block << 30 }, 100, &bytes).unwrap();
     }
     writer.end(Begins { first: 401, decided, at_ns: 4 << 30 }).unwrap()
 }
 
-const HARMLESS: CoreCall<'static> = CoreCall::Adapt { tick: 100 };
+const HARMLESS: CoreCall<'static> = CoreCall::SwapTakes { takes: true };
 
 /// Offsets of all parts but the head.
 fn parts(bytes: &[u8]) -> Vec<u64> {
@@ -113,8 +115,8 @@ fn what_is_no_recording_is_named() {
     directory.all_refuse("text", &["this is no recorded run"]);
     directory.file("head", &whole[..100]);
     directory.all_refuse("head", &["the file is cut, at byte 0"]);
-    directory.file("format", &[&whole[..8], &[3], &whole[9..]].concat());
-    directory.all_refuse("format", &["version 3 of the format, and this memfit reads 2"]);
+    directory.file("format", &[&whole[..8], &[2], &whole[9..]].concat());
+    directory.all_refuse("format", &["version 2 of the format, and this memfit reads 3"]);
     directory.file("more", &[&whole[..], b"x"].concat());
     directory.all_refuse("more", &["more behind the end of the run", &format!("at byte {}", whole.len())]);
     // With several files, each error is reported.

@@ -2,6 +2,7 @@
 //! pass through them in the core; a scheme names pool and policy.
 
 use super::{Scheme, AXES};
+use crate::budget::Sizes;
 use crate::{Answer, Coded, Core, Extent, Fault, Filled, Page, PageRange, Placed, ProcId, Source, Tunables, RUN_PAGES};
 use memfit_codec::{Codec, CodecId, Dictionaries, PAGE_BYTES};
 use std::collections::HashMap;
@@ -36,9 +37,9 @@ impl World {
     fn new(scheme: Scheme) -> World {
         let codec = (codec::ENTRY.make)(&Arc::new(Dictionaries::new()));
         let (area_frames, swap) = (2 * FRAMES, true);
-        let scheme = Arc::new(scheme);
+        let (sizes, scheme) = (Sizes::new(1 << 20, &scheme), Arc::new(scheme));
         let tunables =
-            Tunables { scheme, staging_slots: 64, pool_frames: FRAMES, area_frames, swap, blocks: Vec::new() };
+            Tunables { scheme, sizes, staging_slots: 64, pool_frames: FRAMES, area_frames, swap, blocks: Vec::new() };
         let mut core = Core::new(tunables);
         let (proc, _) = core.add_process(64);
         World { core, proc, codec, memory: vec![0; area_frames as usize * PAGE_BYTES], log: HashMap::new() }

@@ -1,6 +1,8 @@
 //! A program of single pages under a scheme: it stores and loads pages one by one, and shows where
 //! each goes.
 
+use memfit_core::budget::{Level, Sizes};
+use memfit_core::driver::{Seen, Step};
 use memfit_core::{
     Answer, Coded, Core, Counters, Effects, Entry, Extent, Fault, Filled, Origin, Page, PageRange, Placed, ProcId,
     Source, Tunables, WriteBack, RUN_PAGES,
@@ -61,11 +63,23 @@ impl Bench {
         let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
         let scheme = Arc::new(memfit_scheme::preset(preset, &overrides).expect("a preset").expect("sound overrides"));
         let tier = Some(0..blocks).filter(|_| blocks > 0).into_iter().collect();
-        let area_frames = pool_frames * 2 + 64;
-        let mut core =
-            Core::new(Tunables { scheme, staging_slots: 64, pool_frames, area_frames, swap: blocks > 0, blocks: tier });
+        let mut core = Core::new(Tunables {
+            sizes: Sizes::new(1 << 30, &scheme),
+            scheme,
+            staging_slots: 64,
+            pool_frames,
+            area_frames: pool_frames * 2 + 64,
+            swap: blocks > 0,
+            blocks: tier,
+        });
         let (proc, _) = core.add_process(64);
         Bench { core, proc, stride: RUN_PAGES, under_way: None, written: Vec::new() }
+    }
+
+    /// A round of reclaim of which nothing is carried out.
+    pub fn round(&mut self, tick: u64, cpus_full: bool) {
+        let seen = Seen { level: Level::BelowLow, tier_takes: true, tier_gives: true, cpus_full, ..Seen::default() };
+        while !matches!(self.core.next_step(tick, seen), Step::RoundEnds { .. }) {}
     }
 
     pub fn counters(&self) -> Counters {

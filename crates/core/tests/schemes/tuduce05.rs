@@ -13,9 +13,9 @@ fn small(more: &[&str]) -> Bench {
 #[test]
 fn compression_begins_when_something_was_swapped() {
     let mut bench = small(&[]);
-    bench.core.adapt(0);
+    bench.round(0, false);
     assert_eq!(bench.store(0, anonymous(1000)), Went::Swap);
-    bench.core.adapt(2000);
+    bench.round(2000, false);
     assert_eq!(bench.core.pool_limit(), 64);
     assert_eq!(bench.store(1, anonymous(1000)), Went::Pool);
     assert_eq!(bench.core.pool_usage().frames, 64, "a zone's memory is taken as a whole");
@@ -25,11 +25,11 @@ fn compression_begins_when_something_was_swapped() {
 #[test]
 fn the_area_grows_with_its_load() {
     let mut bench = small(&[]);
-    bench.core.adapt(0);
+    bench.round(0, false);
     bench.store(0, anonymous(1000));
     let mut limits = Vec::new();
     for second in 2..8 {
-        bench.core.adapt(second * 1000);
+        bench.round(second * 1000, false);
         limits.push(bench.core.pool_limit() / 64);
         bench.store(second, anonymous(1000));
     }
@@ -75,14 +75,14 @@ fn t5_14_incompressible_pages_may_be_stored_raw() {
 #[test]
 fn rule_12_the_area_shrinks_when_its_load_is_gone() {
     let mut bench = Bench::new("tuduce05", &["pool.zone_kib=256"], 512, 10_000);
-    bench.core.adapt(0);
+    bench.round(0, false);
     (0..4).for_each(|page| _ = bench.store(page, anonymous(4000)));
     let mut second = 1;
     for page in 4..600 {
         bench.store(page, anonymous(4000));
         if page % 32 == 0 {
             second += 1;
-            bench.core.adapt(second * 1000);
+            bench.round(second * 1000, false);
         }
     }
     let zones = |bench: &Bench| bench.core.pool_limit() / 64;
@@ -91,7 +91,7 @@ fn rule_12_the_area_shrinks_when_its_load_is_gone() {
     (0..600).filter(|page| !kept.contains(page)).for_each(|page| bench.free(page));
     let limits: Vec<u32> = (1..8)
         .map(|i| {
-            bench.core.adapt((second + i) * 1000);
+            bench.round((second + i) * 1000, false);
             while !bench.core.compact(1000).is_empty() {}
             zones(&bench)
         })

@@ -96,16 +96,16 @@ fn the_cap_is_lower_while_programs_wait_for_a_cpu() {
     let mut bench = Bench::new("zsmalloc-sr", &["admission.busy_max_len=2048"], 64, 100);
     assert_eq!(bench.core.len_max(), 3072);
     assert_eq!(bench.store(0, anonymous(3000)), Went::Pool);
-    bench.core.set_busy(true);
+    bench.round(0, true);
     assert_eq!(bench.core.len_max(), 2048);
     assert_eq!(bench.store(1, anonymous(2048)), Went::Pool);
     assert_eq!(bench.store(2, anonymous(2049)), Went::Swap);
-    bench.core.set_busy(false);
+    bench.round(0, false);
     assert_eq!(bench.store(3, anonymous(3000)), Went::Pool);
     let mut alone = Bench::new("memfit", &[], 64, 0);
-    alone.core.set_busy(true);
+    alone.round(0, true);
     assert_eq!((alone.core.len_max(), alone.store(0, anonymous(3000))), (3264, Went::Pool));
     let mut others = Bench::new("zsmalloc-sr", &[], 64, 100);
-    others.core.set_busy(true);
+    others.round(0, true);
     assert_eq!(others.core.len_max(), 3072);
 }

@@ -7,11 +7,11 @@ use crate::fork_changes::Change;
 use crate::fork_children;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
-use crate::order::{Now, Pages, Step};
 use crate::proc::{Broken, Gate, Io, Proc};
 use crate::state::Shared;
+use memfit_core::driver::order::{Event, Now, Pages, Step};
 use memfit_core::{Core, Entry, Page, PageRange};
-use memfit_os::uffd::Event;
+use memfit_os::uffd::{Event as Message, Uffd};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -38,7 +38,7 @@ impl Server {
 
     /// Reads at most `most` messages. A fork event needs a descriptor for the child, and stays
     /// unread without one.
-    fn receive(&mut self, messages: &mut Vec<Event>, most: usize) -> Result<usize, End> {
+    fn receive(&mut self, messages: &mut Vec<Message>, most: usize) -> Result<usize, End> {
         loop {
             match self.proc.uffd.read_some(&mut self.inbox, messages, most) {
                 Ok(count) => return Ok(count),
@@ -148,30 +148,30 @@ impl Server {
 
     fn sort_out(
         &mut self,
-        events: Vec<Event>,
+        messages: Vec<Message>,
         waiting: &mut Vec<Waiting>,
         io: &mut Held<'_, Io>,
         since: Instant,
     ) -> Result<(), End> {
-        if events.iter().any(|e| !matches!(e, Event::Fault { .. })) {
-            let remap = events.iter().any(|e| matches!(e, Event::Remap { .. }));
+        if messages.iter().any(|message| !matches!(message, Message::Fault { .. })) {
+            let remap = messages.iter().any(|message| matches!(message, Message::Remap { .. }));
             let drain = !(off(Rule::Gate) || (off(Rule::DrainBatch) && remap));
             self.proc.collect(&self.shared, io, drain)?;
         }
         // In the order of the queue, which is nearly that of the changes to the address space: what
         // was moved before a fork must move before the child gets its copy. Faults are served after
         // all events: a page that is filled before its FORK is read would be missing in the child.
-        for event in events {
+        for message in messages {
             if off(Rule::EventsFirst) && !waiting.is_empty() {
                 while let Some(fault) = waiting.pop() {
                     self.fault(fault, &mut Vec::new())?;
                 }
             }
-            match Waiting::of(event, since) {
+            match Waiting::of(message, since) {
                 Ok(fault) => waiting.push(fault),
-                Err(other) => {
-                    crate::flight::note(|| format!("process {} reads {other:x?}", self.proc.id.0));
-                    self.order.push(other);
+                Err(event) => {
+                    crate::flight::note(|| format!("process {} reads {event:x?}", self.proc.id.0));
+                    self.order.push(event);
                 }
             }
         }
@@ -196,7 +196,7 @@ impl Server {
         there.filter(|_| !self.proc.event_pending()).map(|places| places.into_iter().flatten().collect())
     }
 
-    fn step(&self, step: Step) -> Result<(), End> {
+    fn step(&self, step: Step<Uffd>) -> Result<(), End> {
         crate::flight::note(|| format!("process {}: all is read: {step:x?}", self.proc.id.0));
         match step {
             Step::Handle(event) => self.apply(event),
@@ -218,7 +218,7 @@ impl Server {
         Ok(())
     }
 
-    fn apply(&self, event: Event) {
+    fn apply(&self, event: Event<Uffd>) {
         crate::flight::note(|| format!("process {} handles {event:x?}", self.proc.id.0));
         match event {
             Event::Fork(child) => {
@@ -241,7 +241,7 @@ impl Server {
         }
     }
 
-    fn event(&self, event: &Event) {
+    fn event(&self, event: &Event<Uffd>) {
         let (proc, id) = (&self.proc, self.proc.id);
         if let Some(expected) = proc.expected() {
             if let Event::Remove { start, end } = *event {
@@ -285,7 +285,7 @@ impl Server {
                 // The kernel moves the registration along.
                 proc.move_region(from, to, len);
             }
-            Event::Fault { .. } | Event::Fork(_) => {}
+            Event::Fork(_) => {}
         }
     }
 }

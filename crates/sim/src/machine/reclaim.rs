@@ -1,119 +1,131 @@
-//! Reclaim, as in the pager's reclaim thread. Here a write completes as soon as it begins.
+//! Prices the steps of reclaim that the core decides about. Here a write completes as soon as it
+//! begins.
 
 use super::{Machine, Residents};
 use memfit_codec::{Choice, CodecId, Pressure};
-use memfit_core::budget::{compaction_pays, COMPACT_MOVES, COMPRESS_CHUNK, SLOW_DEVICE_NS};
+use memfit_core::budget::{Level, COMPACT_MOVES, SLOW_DEVICE_NS};
+use memfit_core::driver::{Seen, Step};
 use memfit_core::scheme::SwapFormat;
-use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, PAGE_BYTES};
+use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, BATCH_PAGES, PAGE_BYTES};
 
-/// Most pages of a batch.
-const BATCH_PAGES: u64 = 256;
-/// Rounds without gain in a row after which reclaim gives up.
-const HOPELESS: u32 = 4;
+/// Rounds and rests in a row that free no staging slot, before staging is taken for full.
+const IN_VAIN: u32 = 4;
+
+/// What a step gave.
+#[derive(Default)]
+struct Done {
+    gained: usize,
+    blocked: bool,
+}
+
+impl Done {
+    fn gained(gained: usize) -> Done {
+        Done { gained, blocked: false }
+    }
+}
 
 impl Machine {
     /// Frees memory. Background reclaim does as much as the time that has passed allows. If too
     /// little is free, the program waits for reclaim.
     pub(super) fn balance(&mut self) {
-        if self.residents == Residents::AsRecorded {
-            return self.balance_pool();
-        }
-        let mut idle = 0;
         loop {
-            let free = self.free();
-            let marks = self.sizes.calm;
-            if free >= marks.high as i64 {
-                self.reclaiming = false;
-            } else if free < marks.low as i64 {
-                self.reclaiming = true;
-            }
-            if !self.reclaiming || idle >= HOPELESS {
+            let level = self.level();
+            if self.core.rests() && level >= Level::BelowHigh {
                 return;
             }
             let now = self.times.program;
-            let direct = free < marks.min as i64;
-            if self.reclaim_until > now {
-                if !direct {
-                    return;
-                }
+            if self.reclaim_until <= now {
+                self.reclaim_until = now;
+            } else if level <= Level::BelowMin && !self.core.is_stuck() {
                 self.times.waits += self.reclaim_until - now;
                 self.times.program = self.reclaim_until;
                 self.tally.waits += 1;
             } else {
-                self.reclaim_until = now;
-            }
-            let origin = if direct { Origin::Direct } else { Origin::Background };
-            idle = if self.round(origin) { 0 } else { idle + 1 };
-        }
-    }
-
-    /// Frees memory when the recording decides which pages are resident: only staging and the pool
-    /// can shrink. The pool shrinks only when the budget is exceeded by more than the low
-    /// watermark: the recorded run exceeded its budget at moments, and the pool need not make up
-    /// for that.
-    fn balance_pool(&mut self) {
-        let allowed = -(self.sizes.calm.low as i64);
-        for _ in 0..HOPELESS {
-            let over = self.free() < allowed;
-            if !over && !self.slots_short() {
                 return;
             }
-            let now = self.times.program;
-            if over && self.reclaim_until > now {
-                self.times.waits += self.reclaim_until - now;
-                self.times.program = self.reclaim_until;
-                self.tally.waits += 1;
+            if self.reclaim() {
+                return;
             }
-            self.reclaim_until = self.reclaim_until.max(now);
-            let origin = if over { Origin::Direct } else { Origin::Background };
-            self.compress_for(COMPRESS_CHUNK, origin);
-            self.core.adapt(self.tick());
-            let over = self.free() < allowed;
-            if over || self.core.wants_room() {
-                self.make_pool_smaller(over);
+        }
+    }
+
+    /// Goes on to the end of a round. Returns whether reclaim rests now.
+    fn reclaim(&mut self) -> bool {
+        let mut done = Done::default();
+        loop {
+            let step = self.next_step(&done);
+            match step {
+                Step::Rest => return true,
+                Step::RoundEnds { .. } => return false,
+                Step::Pause { us } => {
+                    self.reclaim_until += u64::from(us) * 1000;
+                    return false;
+                }
+                _ => done = self.carry_out(step),
             }
-            self.clean();
         }
     }
 
-    /// Does one round. Returns whether it made progress.
-    fn round(&mut self, origin: Origin) -> bool {
-        let mut gained = self.compact();
-        let below_floor = self.below_floor();
-        if !below_floor {
-            gained += self.take_away();
+    /// Goes on until staging has room for a batch, or cannot get any.
+    pub(super) fn make_room_in_staging(&mut self) {
+        let mut in_vain = 0;
+        while self.core.slots_short() && in_vain < IN_VAIN {
+            let staged = self.core.totals_staged();
+            self.reclaim();
+            in_vain = if self.core.totals_staged() < staged { 0 } else { in_vain + 1 };
         }
-        if self.slots_short() || (gained == 0 && self.core.totals_staged() > 0) {
-            gained += self.compress_for(COMPRESS_CHUNK, origin);
-        }
-        self.core.adapt(self.tick());
-        if below_floor || self.core.wants_room() {
-            gained += self.make_pool_smaller(below_floor);
-        }
-        gained += self.clean();
-        gained > 0
     }
 
-    /// Whether the resident pages are at their floor, so that only the pool can shrink.
-    fn below_floor(&mut self) -> bool {
-        let present = self.core.present_total() * PAGE_BYTES;
-        let gives = self.tier.exists() && !self.tier.full;
-        let below = self.sizes.below_floor(present, 0, &self.core.pool_usage(), gives);
-        if self.core.overflows() {
-            self.core.close_pool(below);
-            return false;
-        }
-        below
+    fn next_step(&mut self, done: &Done) -> Step {
+        let seen = Seen {
+            level: self.level(),
+            gained: done.gained as u32,
+            blocked: done.blocked,
+            beside: 0,
+            evicts: self.residents == Residents::Simulated,
+            tier_takes: self.tier.exists(),
+            tier_gives: self.tier.exists() && !self.tier.full,
+            tier_slow: self.tier.disk.is_slow(SLOW_DEVICE_NS),
+            tier_busy: false,
+            cpus_full: false,
+        };
+        let step = self.core.next_step(self.reclaim_until / 1_000_000, seen);
+        self.apply_effects();
+        step
     }
 
-    pub(super) fn slots_short(&self) -> bool {
-        let cap = self.sizes.staging / PAGE_BYTES;
-        self.core.totals_staged() + BATCH_PAGES.min(cap / 2) > cap
+    fn carry_out(&mut self, step: Step) -> Done {
+        match step {
+            Step::Compact => return self.compact(),
+            Step::Evict => return Done::gained(self.take_away()),
+            Step::Compress { most, origin } => return self.compress(most as usize, origin),
+            Step::WriteBack { pressed } => return Done::gained(self.write_back(pressed)),
+            Step::Clean => return Done::gained(self.clean()),
+            Step::Flush => self.flush(),
+            // Writes and the answers to batches have come at once, and these end a round.
+            Step::WriteRaw | Step::Reap | Step::Collect | Step::WaitForBatch | Step::WaitForDevice => {}
+            Step::Rest | Step::RoundEnds { .. } | Step::Pause { .. } => {}
+        }
+        Done::default()
+    }
+
+    /// How much memory is free. When the recording decides which pages are resident, only staging
+    /// and the pool can shrink. The pool shrinks only when the budget is exceeded by more than the
+    /// low watermark: the recorded run exceeded its budget at moments, and the pool need not make
+    /// up for that.
+    fn level(&self) -> Level {
+        let (free, marks) = (self.free(), &self.sizes.calm);
+        match self.residents {
+            Residents::Simulated => self.sizes.level(marks, free),
+            Residents::AsRecorded if free < -(marks.low as i64) => Level::BelowMin,
+            Residents::AsRecorded if self.core.slots_short() => Level::BelowLow,
+            Residents::AsRecorded => Level::Enough,
+        }
     }
 
     /// Evicts a batch of the oldest pages. Returns how many.
     fn take_away(&mut self) -> usize {
-        let most = u64::from(self.scheme.reclaim.batch_pages).min(BATCH_PAGES) as usize;
+        let most = (self.scheme.reclaim.batch_pages as usize).min(BATCH_PAGES);
         let Some((id, victims)) = self.core.pick_victims(most, self.tick(), &|_| true) else { return 0 };
         let mut pages = 0;
         for victim in &victims {
@@ -124,14 +136,10 @@ impl Machine {
         pages
     }
 
-    pub(super) fn compress(&mut self, most: usize) -> usize {
-        self.compress_for(most, Origin::Direct)
-    }
-
-    /// Compresses the oldest staged pages. Returns how many left staging or a full pool.
-    fn compress_for(&mut self, most: usize, origin: Origin) -> usize {
+    /// Compresses the oldest staged pages.
+    fn compress(&mut self, most: usize, origin: Origin) -> Done {
         if self.core.pool_is_full() {
-            return self.make_pool_smaller(true);
+            return Done { gained: 0, blocked: true };
         }
         let mut picked = std::mem::take(&mut self.lists.picked);
         picked.clear();
@@ -145,14 +153,12 @@ impl Machine {
             slow_device: || self.tier.disk.is_slow(SLOW_DEVICE_NS),
             dictionaries: 0,
         });
-        let mut done = 0;
+        let mut done = Done::default();
         for &item in &picked {
             match self.compress_one(item, origin, aim) {
-                Placed::Swap => done += usize::from(self.write_raw(item.object)),
-                // Make room at once for the pages that follow: here a write frees its memory
-                // immediately.
-                Placed::Full => done += self.make_pool_smaller(true),
-                Placed::Nothing | Placed::Pool { .. } => done += 1,
+                Placed::Swap => done.gained += usize::from(self.write_raw(item.object)),
+                Placed::Full => done.blocked = true,
+                Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
             }
         }
         self.lists.picked = picked;
@@ -228,23 +234,12 @@ impl Machine {
         Coded::Bytes { codec: codec.0, len: len.into() }
     }
 
-    /// Frees frames: by compaction if it pays, otherwise by writeback to the swap tier.
-    fn make_pool_smaller(&mut self, pressed: bool) -> usize {
-        match self.compact() {
-            0 => self.write_back(pressed),
-            frames => frames,
-        }
-    }
-
-    fn compact(&mut self) -> usize {
-        let before = self.core.pool_usage();
-        if !compaction_pays(&before) && before.frames <= self.core.pool_limit() {
-            return 0;
-        }
+    fn compact(&mut self) -> Done {
+        let before = self.core.pool_frames();
         let moves = self.core.compact(COMPACT_MOVES).len() as u64;
         self.reclaims(moves * self.costs.stage_ns);
         self.apply_effects();
-        before.frames.saturating_sub(self.core.pool_frames()) as usize
+        Done { gained: before.saturating_sub(self.core.pool_frames()) as usize, blocked: moves == 0 }
     }
 
     /// Writes the coldest objects of the pool to the swap tier. Returns how many left the pool.

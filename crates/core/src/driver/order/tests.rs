@@ -1,5 +1,9 @@
 use super::*;
 
+type Event = super::Event<()>;
+type Order = super::Order<()>;
+type Step = super::Step<()>;
+
 /// Registered mappings, and the places whose pages refute that an evicted mapping is there.
 struct Kernel<F> {
     there: F,

@@ -1,10 +1,13 @@
 //! Sets of addresses, as ranges that neither overlap nor touch.
 
-use std::collections::BTreeMap;
+use alloc::{collections::BTreeMap, vec::Vec};
 
-/// Start to end, `end` exclusive.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ranges(BTreeMap<u64, u64>);
+/// A set of addresses, bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Ranges(
+    /// Start to end, `end` exclusive.
+    BTreeMap<u64, u64>,
+);
 
 impl Ranges {
     /// Adds a range, joining neighbours.

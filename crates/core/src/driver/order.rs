@@ -23,18 +23,31 @@
 //! all, the pager forgets what it knows of these places, and its next scan finds what is there.
 
 use crate::ranges::Ranges;
-use memfit_os::uffd::Event;
-use std::collections::VecDeque;
+use alloc::{collections::VecDeque, vec::Vec};
 
 type Range = (u64, u64);
 
 /// Most bytes of which the pager asks whether any page is evicted.
 const FORGOTTEN_MAX: u64 = 1 << 30;
 
+/// A change of an address space, as the kernel reports it. Ranges are addresses, bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Event<F> {
+    /// A range is about to be zapped.
+    Remove { start: u64, end: u64 },
+    /// A range was unmapped.
+    Unmap { start: u64, end: u64 },
+    /// mremap has moved a range.
+    Remap { from: u64, to: u64, len: u64 },
+    /// The process has forked: what the caller knows of the child.
+    Fork(F),
+}
+
 /// Events that were read and not yet handled, in the order of the kernel's queue.
-#[derive(Default)]
-pub struct Order {
-    events: VecDeque<Event>,
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Order<F> {
+    events: VecDeque<Event<F>>,
     /// Targets of REMAPs that were handled since the last moment without unread events.
     unsure: Ranges,
     owed: Owed,
@@ -66,14 +79,14 @@ pub trait Now {
 
 /// Sources of REMAPs that were handled and whose UNMAP is still to come; several can have a page in
 /// common.
-#[derive(Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Owed(Vec<Range>);
 
 impl Owed {
     /// An UNMAP concerns what left first.
     fn pay(&mut self, start: u64, end: u64) {
         let mut left: Ranges = [(start, end)].into_iter().collect();
-        let all = std::mem::take(&mut self.0);
+        let all = core::mem::take(&mut self.0);
         for range in all {
             self.0.extend(left.gaps(range.0, range.1));
             left.cut(range.0, range.1);
@@ -104,18 +117,25 @@ enum Before {
 
 /// What to do when all events are read.
 #[derive(Debug)]
-pub enum Step {
+pub enum Step<F> {
     /// Handle the event.
-    Handle(Event),
+    Handle(Event<F>),
     /// Memory has appeared in this range of which the table has nothing.
     Came(u64, u64),
     /// The events of the page at this address can be read in two ways.
     Unclear(u64),
 }
 
-impl Order {
+impl<F> Default for Order<F> {
+    fn default() -> Order<F> {
+        let (events, unsure, owed) = (VecDeque::new(), Ranges::default(), Owed::default());
+        Order { events, unsure, owed, leaves_behind: false, gone: Vec::new() }
+    }
+}
+
+impl<F> Order<F> {
     /// Adds an event that was read.
-    pub fn push(&mut self, event: Event) {
+    pub fn push(&mut self, event: Event<F>) {
         self.events.push_back(event);
     }
 
@@ -139,7 +159,7 @@ impl Order {
     /// Takes the first event that need not wait. `occupied` says whether any of a range belongs to
     /// a registered mapping, by the events handled so far; `alone`, whether a single thread raises
     /// all events.
-    pub fn next(&mut self, occupied: impl Fn(u64, u64) -> bool, alone: impl Fn() -> bool) -> Option<Event> {
+    pub fn next(&mut self, occupied: impl Fn(u64, u64) -> bool, alone: impl Fn() -> bool) -> Option<Event<F>> {
         let mut i = 0;
         while i < self.events.len() {
             if self.is_bound(i) || target(&self.events[i]).is_some_and(|(start, end)| occupied(start, end)) {
@@ -182,7 +202,7 @@ impl Order {
     }
 
     /// The unsure parts that an event takes away, and whether an UNMAP of each is owed.
-    fn unsure_parts(&self, event: &Event) -> Vec<(Range, bool)> {
+    fn unsure_parts(&self, event: &Event<F>) -> Vec<(Range, bool)> {
         match leaves(event) {
             true => self.unsure_within(changed(event)),
             false => Vec::new(),
@@ -200,7 +220,7 @@ impl Order {
 
     /// Notes what has left by an event, and which UNMAP is owed after it. A second move from a
     /// place to which nothing came is of what MREMAP_DONTUNMAP left there: both have one UNMAP.
-    fn handled(&mut self, event: &Event) {
+    fn handled(&mut self, event: &Event<F>) {
         let (start, end) = changed(event);
         match event {
             Event::Remap { .. } if self.leaves_behind => {}
@@ -226,7 +246,7 @@ impl Order {
     }
 
     /// Takes all events; none is unread.
-    pub fn rest(&mut self, now: &impl Now) -> Vec<Step> {
+    pub fn rest(&mut self, now: &impl Now) -> Vec<Step<F>> {
         let mut steps = Vec::new();
         let all: Vec<_> = self.events.iter().map(|event| (changed(event), target(event))).collect();
         while let Some(event) = self.events.pop_front() {
@@ -244,7 +264,7 @@ impl Order {
 
     /// Gives up all events that have to do with a page, if none of their ranges has an evicted
     /// page: what is there now is new to the pager. `all` has the ranges of all events.
-    fn forget(&mut self, page: u64, all: &[(Range, Option<Range>)], now: &impl Now) -> Option<Vec<Step>> {
+    fn forget(&mut self, page: u64, all: &[(Range, Option<Range>)], now: &impl Now) -> Option<Vec<Step<F>>> {
         let mut places: Ranges = [(page, page + 1)].into_iter().collect();
         let meets = |places: &Ranges, (own, target): (Range, Option<Range>)| {
             places.meets(own.0, own.1) || target.is_some_and(|target| places.meets(target.0, target.1))
@@ -252,7 +272,7 @@ impl Order {
         loop {
             let before = places.clone();
             for &(own, target) in all.iter().filter(|&&ranges| meets(&before, ranges)) {
-                std::iter::once(own).chain(target).for_each(|(start, end)| places.add(start, end));
+                core::iter::once(own).chain(target).for_each(|(start, end)| places.add(start, end));
             }
             if places == before {
                 break;
@@ -274,7 +294,7 @@ impl Order {
     }
 
     /// An error is a page whose events can be read in two ways.
-    fn resolve(&mut self, event: Event, now: &impl Now, steps: &mut Vec<Step>) -> Result<(), u64> {
+    fn resolve(&mut self, event: Event<F>, now: &impl Now, steps: &mut Vec<Step<F>>) -> Result<(), u64> {
         if let Some(place) = target(&event) {
             loop {
                 let late = self.late_for(&event, place, now)?;
@@ -333,14 +353,14 @@ impl Order {
 
     /// Takes the events by which the mapping before left a place. The REMAP `arrival` that came
     /// there afterwards is handled next.
-    fn late_for(&mut self, arrival: &Event, place: Range, now: &impl Now) -> Result<Vec<Event>, u64> {
+    fn late_for(&mut self, arrival: &Event<F>, place: Range, now: &impl Now) -> Result<Vec<Event<F>>, u64> {
         for i in 0..self.events.len() {
             let Event::Unmap { start, end } = self.events[i] else { continue };
             let page = start.max(place.0);
             if page >= end.min(place.1) {
                 continue;
             }
-            let moves_away = |e: &Event| matches!(e, Event::Remap { .. }) && covers(changed(e), page);
+            let moves_away = |e: &Event<F>| matches!(e, Event::Remap { .. }) && covers(changed(e), page);
             let moved = || (0..self.events.len()).find(|&at| moves_away(&self.events[at]));
             let moved = match self.before(None, page, now.is_there(page)) {
                 Before::Nothing => continue,
@@ -362,7 +382,7 @@ impl Order {
 
     /// Whether it was the mapping before `arrival` that was moved from the place by the event with
     /// this number, as far as the pages in memory tell. If not, the one that came was.
-    fn moved_before(&self, arrival: &Event, number: usize, now: &impl Now) -> Option<bool> {
+    fn moved_before(&self, arrival: &Event<F>, number: usize, now: &impl Now) -> Option<bool> {
         let (event, place) = (&self.events[number], target(arrival)?);
         let (own, to) = (changed(event), target(event)?.0);
         let bytes = own.1 - own.0;
@@ -378,8 +398,8 @@ impl Order {
     }
 
     /// Whether a range is registered, and no other event than this one concerns it.
-    fn is_alone_at(&self, event: &Event, range: Range, now: &impl Now) -> bool {
-        let mut others = self.events.iter().filter(|&other| !std::ptr::eq(other, event));
+    fn is_alone_at(&self, event: &Event<F>, range: Range, now: &impl Now) -> bool {
+        let mut others = self.events.iter().filter(|&other| !core::ptr::eq(other, event));
         now.is_there(range.0) && !others.any(|other| concerns(other, range))
     }
 
@@ -388,22 +408,22 @@ impl Order {
     /// a page for which that is not known.
     fn goes_to(
         &mut self,
-        event: &Event,
+        event: &Event<F>,
         part: Range,
         now: &impl Now,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<Step<F>>,
     ) -> Result<Option<u64>, u64> {
         let (bytes, is_there) = (part.1 - part.0, now.is_there(part.0));
-        let here: Vec<&Event> =
-            std::iter::once(event).chain(&self.events).filter(|e| overlap(changed(e), part)).collect();
-        let whole = |e: &&Event| leaves(e) && covers(changed(e), part.0) && covers(changed(e), part.1 - 1);
+        let here: Vec<&Event<F>> =
+            core::iter::once(event).chain(&self.events).filter(|e| overlap(changed(e), part)).collect();
+        let whole = |e: &&Event<F>| leaves(e) && covers(changed(e), part.0) && covers(changed(e), part.1 - 1);
         let count = self.count(Some(event), part.0);
         // If what came later has left as well, a move can be of that.
         if !here.iter().all(whole) || count.came > 1 + usize::from(is_there) {
             return Err(part.0);
         }
         let moves = here.iter().filter_map(|e| Some((*e, target(e)?.0 + part.0 - changed(e).0)));
-        let seen = |(event, to): (&Event, u64)| match now.pages(part.0, to, bytes) {
+        let seen = |(event, to): (&Event<F>, u64)| match now.pages(part.0, to, bytes) {
             Pages::Refute if !self.is_alone_at(event, (to, to + bytes), now) => (to, Pages::Allow),
             pages => (to, pages),
         };
@@ -430,9 +450,9 @@ impl Order {
     }
 
     /// Counts `event` and those that wait.
-    fn count(&self, event: Option<&Event>, page: u64) -> Count {
+    fn count(&self, event: Option<&Event<F>>, page: u64) -> Count {
         let all = || event.into_iter().chain(&self.events);
-        let of = |event: &&Event| covers(changed(event), page);
+        let of = |event: &&Event<F>| covers(changed(event), page);
         Count {
             unmaps: all().filter(of).filter(|e| matches!(e, Event::Unmap { .. })).count(),
             moves: all().filter(of).filter(|e| matches!(e, Event::Remap { .. })).count(),
@@ -443,7 +463,7 @@ impl Order {
 
     /// Which events of a page, among `event` and those that wait, concern the mapping that left the
     /// page before a REMAP came there, which is handled already or next.
-    fn before(&self, event: Option<&Event>, page: u64, there: bool) -> Before {
+    fn before(&self, event: Option<&Event<F>>, page: u64, there: bool) -> Before {
         let Count { unmaps, moves, came, owed } = self.count(event, page);
         // UNMAPs that neither the arrivals nor the owed ones account for.
         let more = (usize::from(there) + unmaps).checked_sub(came + owed);
@@ -472,17 +492,16 @@ struct Count {
 }
 
 /// The range that an event changes, without the target of a REMAP.
-fn changed(event: &Event) -> Range {
+fn changed<F>(event: &Event<F>) -> Range {
     match *event {
         Event::Remove { start, end } | Event::Unmap { start, end } => (start, end),
         Event::Remap { from, len, .. } => (from, from + len),
         Event::Fork(_) => (0, u64::MAX),
-        Event::Fault { .. } => (0, 0),
     }
 }
 
 /// The target of a REMAP.
-fn target(event: &Event) -> Option<Range> {
+fn target<F>(event: &Event<F>) -> Option<Range> {
     match *event {
         Event::Remap { to, len, .. } => Some((to, to + len)),
         _ => None,
@@ -490,16 +509,16 @@ fn target(event: &Event) -> Option<Range> {
 }
 
 /// What it changes, and its target.
-fn ranges(event: &Event) -> impl Iterator<Item = Range> {
-    std::iter::once(changed(event)).chain(target(event))
+fn ranges<F>(event: &Event<F>) -> impl Iterator<Item = Range> {
+    core::iter::once(changed(event)).chain(target(event))
 }
 
-fn concerns(event: &Event, range: Range) -> bool {
+fn concerns<F>(event: &Event<F>, range: Range) -> bool {
     ranges(event).any(|own| overlap(own, range))
 }
 
 /// Whether an event takes memory away from its place.
-fn leaves(event: &Event) -> bool {
+fn leaves<F>(event: &Event<F>) -> bool {
     matches!(event, Event::Unmap { .. } | Event::Remap { .. })
 }
 

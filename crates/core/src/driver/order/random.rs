@@ -4,13 +4,15 @@
 //! The assumptions of docs/design/events.md hold: mappings grow into a place, and stay behind a
 //! move (MREMAP_DONTUNMAP), only when no event is unread.
 
-use super::{Now, Order, Pages, Step};
-use memfit_core::PAGE_BYTES;
-use memfit_os::uffd::Event;
+use super::{Now, Order, Pages};
+use crate::PAGE_BYTES;
 use std::collections::{HashSet, VecDeque};
 
 const PLACES: usize = 5;
 const THREADS: usize = 4;
+
+type Event = super::Event<()>;
+type Step = super::Step<()>;
 
 /// A registered mapping of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

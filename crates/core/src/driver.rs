@@ -1,0 +1,402 @@
+//! What drives a run. This file has the order of reclaim: which step comes next. [`order`] has that
+//! of events.
+//!
+//! [`Core::next_step`] decides that from what the last step gave and from what its caller sees. It
+//! has no clock and carries nothing out. The pager carries the steps out, the simulator prices
+//! them, and the replay of a recording repeats the decisions.
+//!
+//! A round begins when less than the low watermark is free, and rounds follow each other until the
+//! high watermark is free. A round that gains nothing is followed by a pause.
+
+pub mod order;
+
+use crate::budget::{compaction_pays, Level, COMPRESS_CHUNK};
+use crate::core_call::{CoreCall, Decided};
+use crate::engine::Core;
+use crate::evict::BATCH_PAGES;
+use crate::ids::PAGE_BYTES;
+use crate::reclaim::Origin;
+use crate::replacement::ReplacementMode;
+
+/// Time over which the gain of reclaim is judged, ms.
+const WINDOW_MS: u64 = 50;
+/// Windows without enough gain, all of them over the budget, before the user is warned: 5 s.
+const SHORT_WINDOWS: u32 = 100;
+/// Hopeless windows in a row before the run is ended.
+const HOPELESS_WINDOWS: u32 = 2;
+/// Pause of compression after the pool had no room for a page, ms.
+const FULL_PAUSE_MS: u64 = 2;
+/// The pool counts as full this long after it had no room for a page, ms.
+const FULL_MS: u64 = 4 * WINDOW_MS;
+/// Rounds without compaction after one that found nothing to move.
+const COMPACT_PAUSE: u32 = 64;
+/// Pause after a round without gain, us: so much more for each such round in a row.
+const PAUSE_US: u32 = 500;
+const PAUSES_MAX: u32 = 20;
+
+/// What the caller of [`Core::next_step`] sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How much memory is free.
+    pub level: Level,
+    /// What the last step gained: frames, pages or objects, as its description says.
+    pub gained: u32,
+    /// The last step could not work: [`Step::Compact`] had nothing to move, [`Step::Compress`]
+    /// found no room in the pool.
+    pub blocked: bool,
+    /// Resident memory that cannot be evicted, pages.
+    pub beside: u32,
+    /// Pages can be evicted. False where a recorded run decides which pages are resident.
+    pub evicts: bool,
+    /// The swap tier takes writes.
+    pub tier_takes: bool,
+    /// It has room, or makes some.
+    pub tier_gives: bool,
+    /// It needs more time for a page than a codec.
+    pub tier_slow: bool,
+    /// Writes to it are under way.
+    pub tier_busy: bool,
+    /// Programs wait for a CPU.
+    pub cpus_full: bool,
+}
+
+impl Seen {
+    /// The facts that are true, as bits: `blocked`, `evicts`, `tier_takes`, `tier_gives`,
+    /// `tier_slow`, `tier_busy`, `cpus_full`, from the lowest.
+    pub fn facts(self) -> u8 {
+        let Seen { blocked, evicts, tier_takes, tier_gives, tier_slow, tier_busy, cpus_full, .. } = self;
+        let facts = [blocked, evicts, tier_takes, tier_gives, tier_slow, tier_busy, cpus_full];
+        facts.iter().enumerate().fold(0, |bits, (i, &fact)| bits | u8::from(fact) << i)
+    }
+
+    /// `None` if a bit has no meaning.
+    pub(crate) fn of(level: Level, gained: u32, beside: u32, facts: u8) -> Option<Seen> {
+        let is = |bit: u8| facts >> bit & 1 == 1;
+        let (blocked, evicts, tier_takes, tier_gives) = (is(0), is(1), is(2), is(3));
+        let (tier_slow, tier_busy, cpus_full) = (is(4), is(5), is(6));
+        let seen =
+            Seen { level, gained, blocked, beside, evicts, tier_takes, tier_gives, tier_slow, tier_busy, cpus_full };
+        (!is(7)).then_some(seen)
+    }
+}
+
+/// A step of reclaim. All are carried out without a wait for anybody, but for those that say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Enough is free. Hand buffered writes to the device, and wait until memory is wanted. Nobody
+    /// waits for reclaim.
+    Rest,
+    /// Move zpages together ([`Core::compact`]). Gains frames.
+    Compact,
+    /// Post a batch of victims ([`Core::pick_victims`]) to each process that can take one.
+    Evict,
+    /// Compress staged pages ([`Core::pick_compress`]). Gains those that went into the pool.
+    Compress {
+        /// How many at most.
+        most: u32,
+        /// Whether a program waits for this.
+        origin: Origin,
+    },
+    /// Begin to write the pages that compression has left for the swap tier.
+    WriteRaw,
+    /// Report finished writes ([`Core::written`]). Gains objects.
+    Reap,
+    /// Report the answers to batches ([`Core::evicted`]). Gains pages.
+    Collect,
+    /// Wait for the answer to a batch, for a moment.
+    WaitForBatch,
+    /// Begin to write zpages to the swap tier ([`Core::pick_writeback`]); unless `pressed`, only
+    /// those that are due. Gains objects.
+    WriteBack {
+        /// The pool must become smaller.
+        pressed: bool,
+    },
+    /// Hand buffered writes to the device.
+    Flush,
+    /// Clean a segment of the swap tier, if that pays.
+    Clean,
+    /// The round is over.
+    RoundEnds {
+        /// Reclaim gains next to nothing (pages shared after a fork, a stopped process). Nobody
+        /// waits for it: they would wait for ever.
+        stuck: bool,
+        /// What the user must know.
+        trouble: Option<Trouble>,
+    },
+    /// Wait for a write under way.
+    WaitForDevice,
+    /// Wait for this time, microseconds.
+    Pause {
+        /// Microseconds.
+        us: u32,
+    },
+}
+
+/// Why the budget does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// What is resident cannot be taken away at the moment.
+    Short,
+    /// Neither the pool nor the swap tier takes a page.
+    Hopeless,
+}
+
+/// The place in a round: the next question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum At {
+    #[default]
+    Begin,
+    // After a rest.
+    Woken,
+    WokenReap,
+    WokenClean,
+    // A round.
+    Compact,
+    Evict,
+    Compress,
+    WriteRaw,
+    Reap,
+    Collect,
+    Wait,
+    CollectAgain,
+    Staged,
+    Floor,
+    Flush,
+    Clean,
+    End,
+    After,
+    // The pool shall become smaller; then `Driver::then` follows.
+    Shrink,
+    WriteBack,
+}
+
+/// State of the driver.
+#[derive(Debug, Default)]
+pub(crate) struct Driver {
+    at: At,
+    /// The last step; `None` before the first one.
+    last: Option<Step>,
+    /// Where the round goes on when the pool has become smaller.
+    then: At,
+    pressed: bool,
+    /// Rounds go on until the high watermark is free.
+    reclaiming: bool,
+    stuck: bool,
+    /// Gained in this round.
+    gained: u32,
+    /// Rounds without gain in a row.
+    idle_rounds: u32,
+    compact_pause: u32,
+    /// When the pool last had no room for a page.
+    full_at: Option<u64>,
+    /// `None` in a rest: the first window begins with a round.
+    window: Option<Window>,
+    short_windows: u32,
+    hopeless_windows: u32,
+    pub(crate) decided: Decided,
+}
+
+/// What reclaim has gained since a moment.
+#[derive(Debug, Default)]
+struct Window {
+    since: u64,
+    gained: u32,
+}
+
+impl Core {
+    /// The step of reclaim that comes next. `tick` is in ms and may be of another clock than the
+    /// ticks of other calls.
+    pub fn next_step(&mut self, tick: u64, seen: Seen) -> Step {
+        self.record(&CoreCall::NextStep { tick, seen });
+        self.driver.note(tick, seen);
+        loop {
+            if let Some(step) = self.ask(tick, seen) {
+                self.driver.last = Some(step);
+                self.driver.decided.mix(self.driver.at as u64, step.number());
+                return step;
+            }
+        }
+    }
+
+    /// Whether the last step was [`Step::Rest`], or none was taken yet.
+    pub fn rests(&self) -> bool {
+        matches!(self.driver.last, None | Some(Step::Rest))
+    }
+
+    /// Whether reclaim gains too little to be waited for.
+    pub fn is_stuck(&self) -> bool {
+        self.driver.stuck
+    }
+
+    /// Answers the next question, and sets the one after it. Some answers are no step.
+    fn ask(&mut self, tick: u64, seen: Seen) -> Option<Step> {
+        let at = self.driver.at;
+        let (next, step) = match at {
+            At::Begin => return self.begin(tick, seen),
+            At::Woken => (At::WokenReap, Some(Step::Collect)),
+            At::WokenReap => (At::WokenClean, Some(Step::Reap)),
+            At::WokenClean => (At::Begin, Some(Step::Clean)),
+            At::Compact => (At::Evict, self.compaction()),
+            At::Evict if self.driver.gained > 0 && seen.level == Level::Enough => (At::End, None),
+            At::Evict => (At::Compress, (seen.evicts && !self.below_floor(seen)).then_some(Step::Evict)),
+            At::Compress => (At::WriteRaw, if self.slots_short() { self.compression(tick, seen) } else { None }),
+            At::WriteRaw => (At::Reap, Some(Step::WriteRaw)),
+            At::Reap => (At::Collect, Some(Step::Reap)),
+            // A batch that took no page (shared after a fork, pinned) is no gain.
+            At::Collect => (At::Wait, Some(Step::Collect)),
+            At::Wait if self.driver.gained > 0 => (At::Floor, None),
+            At::Wait => (At::CollectAgain, Some(Step::WaitForBatch)),
+            At::CollectAgain => (At::Staged, Some(Step::Collect)),
+            At::Staged if self.driver.gained > 0 || self.totals_staged() == 0 => (At::Floor, None),
+            At::Staged => (At::Floor, self.compression(tick, seen)),
+            At::Floor => {
+                let below = self.below_floor(seen);
+                self.pool_control.adapt(tick, self.counters.to_swap, &mut *self.pool);
+                let smaller = below || self.wants_room();
+                (self.driver.pressed, self.driver.then) = (below, At::Flush);
+                (if smaller { At::Shrink } else { At::Flush }, None)
+            }
+            At::Flush => (At::Clean, (self.driver.gained == 0).then_some(Step::Flush)),
+            At::Clean => (At::End, Some(Step::Clean)),
+            At::End => {
+                let trouble = self.driver.judge(tick, seen, self.tunables.sizes.pace_pages);
+                (At::After, Some(Step::RoundEnds { stuck: self.driver.stuck, trouble }))
+            }
+            At::After => (At::Begin, self.driver.pause(seen)),
+            At::Shrink => (At::WriteBack, self.compaction()),
+            At::WriteBack => {
+                let frames = self.driver.last == Some(Step::Compact) && seen.gained > 0;
+                (self.driver.then, (!frames).then_some(Step::WriteBack { pressed: self.driver.pressed }))
+            }
+        };
+        self.driver.at = next;
+        step
+    }
+
+    /// Begins a round, or rests.
+    fn begin(&mut self, tick: u64, seen: Seen) -> Option<Step> {
+        self.pool_control.busy = seen.cpus_full && seen.tier_takes && !seen.tier_slow;
+        let driver = &mut self.driver;
+        driver.gained = 0;
+        driver.reclaiming = seen.level < if driver.reclaiming { Level::Enough } else { Level::BelowHigh };
+        if driver.reclaiming {
+            driver.window.get_or_insert(Window { since: tick, gained: 0 });
+            driver.at = At::Compact;
+            return None;
+        }
+        (driver.stuck, driver.short_windows, driver.window, driver.at) = (false, 0, None, At::Woken);
+        Some(Step::Rest)
+    }
+
+    /// Whether a batch would find too few staging slots.
+    pub fn slots_short(&self) -> bool {
+        let cap = u64::from(self.tunables.staging_slots);
+        self.totals_staged() + (BATCH_PAGES as u64).min(cap / 2) > cap
+    }
+
+    /// Whether the resident pages are at their floor: then only the pool can give.
+    fn below_floor(&mut self, seen: Seen) -> bool {
+        if !seen.evicts {
+            return seen.level < Level::BelowLow;
+        }
+        let (present, beside) = (self.present_total() * PAGE_BYTES, u64::from(seen.beside) * PAGE_BYTES);
+        let below = self.tunables.sizes.below_floor(present, beside, &self.pool_usage(), seen.tier_gives);
+        if self.pool_control.swap && matches!(self.pool_control.mode, ReplacementMode::Nobody) {
+            // Nothing leaves the pool: it keeps its size, and evicted pages go to the swap tier.
+            self.pool_control.close(below);
+            return false;
+        }
+        below
+    }
+
+    fn compaction(&mut self) -> Option<Step> {
+        if self.driver.compact_pause > 0 {
+            self.driver.compact_pause -= 1;
+            return None;
+        }
+        let usage = self.pool_usage();
+        (compaction_pays(&usage) || usage.frames > self.pool_limit()).then_some(Step::Compact)
+    }
+
+    fn compression(&self, tick: u64, seen: Seen) -> Option<Step> {
+        if !seen.tier_gives && self.driver.was_full(tick, FULL_PAUSE_MS) {
+            return None;
+        }
+        // Waiting faults are served first: what is compressed now counts as compressed for them.
+        let origin = if seen.level < Level::BelowLow { Origin::Direct } else { Origin::Background };
+        Some(Step::Compress { most: COMPRESS_CHUNK as u32, origin })
+    }
+}
+
+impl Step {
+    /// For the hash of the decisions.
+    fn number(self) -> u64 {
+        match self {
+            Step::Compress { most, origin } => u64::from(most) << 8 | origin as u64,
+            Step::WriteBack { pressed } => pressed.into(),
+            Step::RoundEnds { stuck, trouble } => {
+                u64::from(stuck) << 8 | trouble.map_or(0, |trouble| trouble as u64 + 1)
+            }
+            Step::Pause { us } => us.into(),
+            _ => 0,
+        }
+    }
+}
+
+impl Driver {
+    /// Notes what the last step gave.
+    fn note(&mut self, tick: u64, seen: Seen) {
+        self.gained = self.gained.saturating_add(seen.gained);
+        match self.last {
+            Some(Step::Compact) if seen.blocked => self.compact_pause = COMPACT_PAUSE,
+            Some(Step::Compress { .. }) if seen.blocked => {
+                self.full_at = Some(tick);
+                (self.pressed, self.then, self.at) = (true, self.at, At::Shrink);
+            }
+            _ => {}
+        }
+    }
+
+    fn was_full(&self, tick: u64, within: u64) -> bool {
+        self.full_at.is_some_and(|at| tick.saturating_sub(at) < within)
+    }
+
+    /// Judges the gain when a window is over: whether it is worth waiting for. If not, faults go on
+    /// over the budget. The user is told when that lasts, and the run ends when there is no place
+    /// for incompressible data, before the machine or a container's limit does that.
+    fn judge(&mut self, tick: u64, seen: Seen, enough: u32) -> Option<Trouble> {
+        let window = self.window.as_mut()?;
+        window.gained = window.gained.saturating_add(self.gained);
+        if tick.saturating_sub(window.since) < WINDOW_MS {
+            return None;
+        }
+        self.stuck = window.gained < enough;
+        *window = Window { since: tick, gained: 0 };
+        let short = seen.level <= Level::Over;
+        self.short_windows = if short { self.short_windows + u32::from(self.stuck) } else { 0 };
+        if !self.stuck {
+            return None;
+        }
+        let hopeless = seen.level == Level::FarOver && !seen.tier_gives && self.was_full(tick, FULL_MS);
+        self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
+        match (self.hopeless_windows, self.short_windows) {
+            (HOPELESS_WINDOWS, _) => Some(Trouble::Hopeless),
+            (_, SHORT_WINDOWS) => Some(Trouble::Short),
+            _ => None,
+        }
+    }
+
+    /// What follows a round.
+    fn pause(&mut self, seen: Seen) -> Option<Step> {
+        if self.gained > 0 {
+            self.idle_rounds = 0;
+            return None;
+        }
+        self.idle_rounds = self.idle_rounds.saturating_add(1);
+        if seen.tier_busy {
+            return Some(Step::WaitForDevice);
+        }
+        self.reclaiming = false;
+        Some(Step::Pause { us: PAUSE_US * self.idle_rounds.min(PAUSES_MAX) })
+    }
+}

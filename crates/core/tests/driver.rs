@@ -1,0 +1,244 @@
+//! The order of the steps of reclaim.
+
+use memfit_core::budget::{Level, Sizes};
+use memfit_core::driver::{Seen, Step, Trouble};
+use memfit_core::scheme::Scheme;
+use memfit_core::{Answer, Coded, Core, Entry, Origin, Page, Placed, ProcId, Tunables};
+use std::sync::Arc;
+
+const STAGING: u32 = 64;
+const LOW: Seen = Seen {
+    level: Level::BelowLow,
+    gained: 0,
+    blocked: false,
+    beside: 0,
+    evicts: true,
+    tier_takes: true,
+    tier_gives: true,
+    tier_slow: false,
+    tier_busy: false,
+    cpus_full: false,
+};
+const BACKGROUND: Step = Step::Compress { most: 32, origin: Origin::Background };
+
+/// A core and the driver's caller.
+struct Caller {
+    core: Core,
+    proc: ProcId,
+    tick: u64,
+}
+
+impl Caller {
+    /// With a budget of so many pages, of which some are resident.
+    fn new(budget_pages: u64, resident: u64) -> Caller {
+        let scheme = Scheme::default();
+        let mut core = Core::new(Tunables {
+            sizes: Sizes::new(budget_pages * 4096, &scheme),
+            scheme: Arc::new(scheme),
+            staging_slots: STAGING,
+            pool_frames: 64,
+            area_frames: 128,
+            swap: true,
+            blocks: Vec::new(),
+        });
+        let (proc, _) = core.add_process(STAGING);
+        (0..resident).for_each(|page| assert!(core.adopt(proc, Page(page), false)));
+        Caller { core, proc, tick: 0 }
+    }
+
+    /// Evicts pages into staging.
+    fn stage(&mut self, pages: usize) {
+        while (self.core.totals_staged() as usize) < pages {
+            let left = pages - self.core.totals_staged() as usize;
+            let (_, victims) = self.core.pick_victims(left, 0, &|_| true).expect("there are pages");
+            for victim in victims {
+                let answer = Answer { moved: u64::MAX >> (64 - victim.slots.len()), ..Answer::default() };
+                self.core.evicted(self.proc, victim.first, victim.slots.len() as u32, answer, 0);
+            }
+        }
+    }
+
+    fn next(&mut self, seen: Seen) -> Step {
+        self.core.next_step(self.tick, seen)
+    }
+
+    /// The steps of a round that begins now. Each gains what `gained` says of it.
+    fn round(&mut self, seen: Seen, gained: impl Fn(Step) -> u32) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut last = 0;
+        loop {
+            let step = self.next(Seen { gained: last, ..seen });
+            last = gained(step);
+            steps.push(step);
+            if matches!(step, Step::RoundEnds { .. }) {
+                return steps;
+            }
+        }
+    }
+
+    /// Rounds without gain for so many ms; what they told.
+    fn in_vain(&mut self, seen: Seen, ms: u64) -> Vec<Trouble> {
+        let (end, mut told) = (self.tick + ms, Vec::new());
+        while self.tick < end {
+            self.tick += 1;
+            if let Some(Step::RoundEnds { trouble, .. }) = self.round(seen, |_| 0).last() {
+                told.extend(*trouble);
+            }
+        }
+        told
+    }
+}
+
+const ENDS: Step = Step::RoundEnds { stuck: false, trouble: None };
+
+#[test]
+fn a_round_that_gains_takes_these_steps() {
+    let mut caller = Caller::new(4096, 2000);
+    let steps = caller.round(LOW, |step| u32::from(step == Step::Collect) * 64);
+    assert_eq!(steps, [Step::Evict, Step::WriteRaw, Step::Reap, Step::Collect, Step::Clean, ENDS]);
+    // With many pages staged, they are compressed before the answers are collected.
+    caller.stage(40);
+    let steps = caller.round(LOW, |step| u32::from(step == Step::Collect) * 64);
+    assert_eq!(steps, [Step::Evict, BACKGROUND, Step::WriteRaw, Step::Reap, Step::Collect, Step::Clean, ENDS]);
+}
+
+#[test]
+fn a_round_without_gain_waits_and_compresses_and_is_followed_by_a_longer_and_longer_pause() {
+    let mut caller = Caller::new(4096, 2000);
+    caller.stage(5);
+    let direct = Step::Compress { most: 32, origin: Origin::Direct };
+    let collect = [Step::Evict, Step::WriteRaw, Step::Reap, Step::Collect, Step::WaitForBatch, Step::Collect];
+    let steps = caller.round(Seen { level: Level::BelowMin, ..LOW }, |_| 0);
+    assert_eq!(steps, [&collect[..], &[direct, Step::Flush, Step::Clean, ENDS]].concat());
+    assert_eq!(caller.next(LOW), Step::Pause { us: 500 });
+    caller.round(LOW, |_| 0);
+    assert_eq!(caller.next(LOW), Step::Pause { us: 1000 });
+    caller.round(LOW, |_| 0);
+    assert_eq!(caller.next(Seen { tier_busy: true, ..LOW }), Step::WaitForDevice);
+    // After a pause, the low watermark decides; after a wait for the device, the high one.
+    let between = Seen { level: Level::BelowHigh, ..LOW };
+    assert_eq!(caller.next(between), Step::Evict);
+    caller.round(LOW, |_| 0);
+    assert_eq!(caller.next(LOW), Step::Pause { us: 2000 });
+    assert_eq!(caller.next(between), Step::Rest);
+}
+
+#[test]
+fn reclaim_works_from_the_low_to_the_high_watermark() {
+    let mut caller = Caller::new(4096, 2000);
+    let at = |level| Seen { level, ..LOW };
+    assert_eq!(caller.next(at(Level::BelowHigh)), Step::Rest);
+    for step in [Step::Collect, Step::Reap, Step::Clean, Step::Rest] {
+        assert_eq!(caller.next(at(Level::BelowHigh)), step);
+        assert_eq!(caller.core.rests(), step == Step::Rest);
+    }
+    for step in [Step::Collect, Step::Reap, Step::Clean] {
+        assert_eq!(caller.next(at(Level::BelowHigh)), step);
+    }
+    caller.round(LOW, |step| u32::from(step == Step::Collect));
+    caller.round(at(Level::BelowHigh), |step| u32::from(step == Step::Collect));
+    assert_eq!(caller.next(at(Level::Enough)), Step::Rest);
+}
+
+#[test]
+fn only_the_pool_gives_when_the_resident_pages_are_at_their_floor() {
+    let mut caller = Caller::new(1 << 20, 10);
+    let steps = caller.round(LOW, |step| u32::from(matches!(step, Step::WriteBack { .. })));
+    let waits = [Step::WriteRaw, Step::Reap, Step::Collect, Step::WaitForBatch, Step::Collect];
+    assert_eq!(steps, [&waits[..], &[Step::WriteBack { pressed: true }, Step::Clean, ENDS]].concat());
+    // Memory that cannot be evicted is resident, too.
+    let steps = caller.round(Seen { beside: 1 << 20, ..LOW }, |step| u32::from(step == Step::Evict));
+    assert_eq!(steps[0], Step::Evict);
+    // Where a recording decides which pages are resident, only the pool gives.
+    let recorded = Seen { evicts: false, level: Level::BelowMin, beside: 1 << 20, ..LOW };
+    let steps = caller.round(recorded, |_| 1);
+    assert!(!steps.contains(&Step::Evict) && steps.contains(&Step::WriteBack { pressed: true }), "{steps:?}");
+}
+
+#[test]
+fn a_full_pool_gives_room_at_once_and_is_left_alone_for_2_ms_if_it_cannot() {
+    let mut caller = Caller::new(4096, 2000);
+    caller.stage(40);
+    assert_eq!((caller.next(LOW), caller.next(LOW)), (Step::Evict, BACKGROUND));
+    let (blocked, no_room) = (Seen { blocked: true, ..LOW }, Seen { tier_gives: false, ..LOW });
+    assert_eq!(caller.next(blocked), Step::WriteBack { pressed: true });
+    assert_eq!(caller.next(LOW), Step::WriteRaw);
+    caller.round(LOW, |_| 1);
+    assert!(!caller.round(no_room, |_| 1).contains(&BACKGROUND));
+    assert!(caller.round(LOW, |_| 1).contains(&BACKGROUND), "the tier takes pages");
+    caller.tick += 2;
+    assert!(caller.round(no_room, |_| 1).contains(&BACKGROUND));
+}
+
+#[test]
+fn compaction_comes_first_and_pauses_when_nothing_can_move() {
+    let mut caller = Caller::new(4096, 2000);
+    // Zpages of a tenth of a page, of which nine in ten then go away: most of the pool is waste.
+    for _ in 0..4 {
+        caller.stage(40);
+        let mut picked = Vec::new();
+        caller.core.pick_compress(40, &mut picked);
+        for item in picked {
+            let placed = caller.core.compressed(item.object, Coded::Bytes { codec: 1, len: 1300 });
+            assert!(matches!(placed, Placed::Pool { .. }));
+        }
+    }
+    let is_out = |page: &u64| matches!(caller.core.entry(caller.proc, Page(*page)), Entry::Out(_));
+    let out: Vec<u64> = (0..2000).filter(is_out).collect();
+    for page in out.iter().enumerate().filter(|(i, _)| i % 4 > 0).map(|(_, &page)| page) {
+        caller.core.unmapped(caller.proc, memfit_core::PageRange { first: Page(page), pages: 1 });
+    }
+    assert_eq!(caller.next(LOW), Step::Compact);
+    assert_eq!(caller.next(Seen { gained: 3, level: Level::Enough, ..LOW }), ENDS, "that was enough");
+    assert_eq!(caller.next(LOW), Step::Compact);
+    assert_eq!(caller.next(Seen { blocked: true, ..LOW }), Step::Evict);
+    let mut rounds = 0;
+    while !caller.round(LOW, |_| 1).contains(&Step::Compact) {
+        rounds += 1;
+        assert!(rounds < 100, "compaction is not tried again");
+    }
+    assert!(rounds > 60, "{rounds} rounds");
+}
+
+#[test]
+fn nobody_waits_for_reclaim_that_gains_nothing_and_the_user_is_told() {
+    let mut caller = Caller::new(4096, 2000);
+    let over = Seen { level: Level::Over, ..LOW };
+    assert_eq!(caller.in_vain(over, 45), []);
+    assert!(!caller.core.is_stuck());
+    caller.in_vain(over, 10);
+    assert!(caller.core.is_stuck());
+    let told = caller.in_vain(over, 10_000);
+    assert_eq!(told, [Trouble::Short], "once");
+    // 64 pages in 50 ms are worth waiting for.
+    caller.tick += 60;
+    caller.round(over, |step| u32::from(step == Step::Collect) * 64);
+    assert!(!caller.core.is_stuck());
+}
+
+#[test]
+fn the_run_is_hopeless_when_nothing_takes_a_page_far_over_the_budget() {
+    let hopeless = |seen: Seen, full: bool| {
+        let mut caller = Caller::new(4096, 2000);
+        caller.stage(40);
+        let mut told = Vec::new();
+        for _ in 0..300 {
+            caller.tick += 1;
+            let mut blocked = false;
+            loop {
+                let step = caller.next(Seen { blocked, ..seen });
+                blocked = full && matches!(step, Step::Compress { .. });
+                if let Step::RoundEnds { trouble, .. } = step {
+                    told.extend(trouble);
+                    break;
+                }
+            }
+        }
+        told
+    };
+    let none = Seen { level: Level::FarOver, tier_gives: false, ..LOW };
+    assert_eq!(hopeless(none, true), [Trouble::Hopeless]);
+    assert_eq!(hopeless(none, false), [], "the pool takes pages");
+    assert_eq!(hopeless(Seen { tier_gives: true, ..none }, true), [], "the tier does");
+    assert_eq!(hopeless(Seen { level: Level::Over, ..none }, true), []);
+}
