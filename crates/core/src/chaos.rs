@@ -361,6 +361,11 @@ impl World {
         }
         let i = self.random.below(self.compressing.len());
         let item = self.compressing.swap_remove(i);
+        if self.random.one_in(16) {
+            self.core.not_compressed(item.object);
+            self.apply_effects();
+            return None;
+        }
         let content = self.staging[&World::slot_key(item.slot)];
         let len = len_of(content);
         let origin = if self.random.one_in(2) { Origin::Direct } else { Origin::Background };

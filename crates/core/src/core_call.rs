@@ -185,6 +185,8 @@ core_calls! {
         |core| core.relocated(object, from, to);
     31 inherit Inherit { child: ProcId = proc, range: PageRange = range }
         |core| core.inherit(child, range);
+    32 not_compressed NotCompressed { object: ObjectId = object }
+        |core| core.not_compressed(object);
 }
 
 /// Receives each call with its number, from 1 on, and the hash of the decisions before it.

@@ -210,6 +210,19 @@ impl Core {
         }
     }
 
+    /// A picked page is not compressed now, because the pool has become full. The oldest page must
+    /// be given back last.
+    pub fn not_compressed(&mut self, id: ObjectId) {
+        self.record(&CoreCall::NotCompressed { object: id });
+        let Place::Compressing(slot) = self.objects.place_of(id) else {
+            panic!("object {} is not being compressed", id.0)
+        };
+        if self.objects.refs(id) == 0 && !self.objects.pinned(id) {
+            return self.free_place(id, Place::Compressing(slot));
+        }
+        self.objects.place_front(id, Place::Staged(slot));
+    }
+
     /// An incompressible page: admission by size leaves it out, unless the pool has few raw pages.
     /// Otherwise it takes a frame.
     fn put_raw_into_pool(&mut self, id: ObjectId, slot: StagingSlot) -> Placed {

@@ -563,6 +563,7 @@ mod tests {
             CoreCall::Written { object, extent: None },
             CoreCall::Relocated { object, from: Extent { unit: 12 }, to: stored(13) },
             CoreCall::Inherit { child: P, range: PageRange::ALL },
+            CoreCall::NotCompressed { object },
         ]
     }
 

@@ -112,6 +112,7 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
             "object=77 codec=2 len=1000 unit=9 from_unit=12",
         ),
         (CoreCall::Inherit { child: P, range }, "process=3 page=5 pages=6"),
+        (CoreCall::NotCompressed { object: OBJECT }, "object=77"),
     ]
 }
 

@@ -74,12 +74,19 @@ impl Compressor {
         });
         shared.apply_effects(state);
         let mut outcome = Outcome::default();
-        for &item in &picked {
+        let mut tried = 0;
+        while let Some(&item) = picked.get(tried).filter(|_| !outcome.full) {
+            tried += 1;
             match self.compress_one(shared, item, origin) {
                 Placed::Swap => shared.raw.lock().push(item),
                 Placed::Full => outcome.full = true,
                 Placed::Nothing | Placed::Pool { .. } => outcome.done += 1,
             }
+        }
+        if tried < picked.len() {
+            let mut state = shared.lock();
+            picked[tried..].iter().rev().for_each(|item| state.core.not_compressed(item.object));
+            shared.apply_effects(state);
         }
         self.picked = picked;
         outcome

@@ -91,6 +91,19 @@ fn every_scheme_keeps_its_books_and_its_budget() {
     }
 }
 
+/// When the pool has become full, the other pages that were picked wait until it has room again.
+#[test]
+fn a_full_pool_costs_few_compressions() {
+    for preset in ["zram", "zswap-zbud", "zswap-z3fold", "zsmalloc-sr", "ezswap"] {
+        let mut machine = Machine::new(&setup(preset, 12 << 20), Contents::new());
+        churn(&mut machine, 60_000, 7, false);
+        let tally = machine.tally();
+        let all: u64 = tally.compressions.iter().sum();
+        println!("{preset}: {all} compressions of {} evicted pages", tally.evicted);
+        assert!(all * 2 < tally.evicted * 3, "{preset}: {all} compressions of {} evicted pages", tally.evicted);
+    }
+}
+
 #[test]
 fn the_same_workload_gives_the_same_counts() {
     for preset in ["memfit", "ezswap", "zswap-zbud"] {

@@ -154,13 +154,17 @@ impl Machine {
             dictionaries: 0,
         });
         let mut done = Done::default();
-        for &item in &picked {
+        let mut tried = 0;
+        while let Some(&item) = picked.get(tried).filter(|_| !done.blocked) {
+            tried += 1;
             match self.compress_one(item, origin, aim) {
                 Placed::Swap => done.gained += usize::from(self.write_raw(item.object)),
                 Placed::Full => done.blocked = true,
                 Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
             }
         }
+        picked[tried..].iter().rev().for_each(|item| self.core.not_compressed(item.object));
+        self.apply_effects();
         self.lists.picked = picked;
         done
     }
