@@ -15,6 +15,8 @@ use crate::{
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+mod runs;
+
 struct Random(u64);
 
 impl Random {
@@ -362,7 +364,7 @@ impl World {
         let i = self.random.below(self.compressing.len());
         let item = self.compressing.swap_remove(i);
         if self.random.one_in(16) {
-            self.core.not_compressed(item.object);
+            self.core.give_back(&[item]);
             self.apply_effects();
             return None;
         }
@@ -741,97 +743,4 @@ fn is_file(content: Content) -> bool {
 
 thread_local! {
     static FILES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
-/// Runs a scheme; returns how often each operation happened.
-fn run(
-    preset: &str,
-    overrides: &[&str],
-    frames: u32,
-    blocks: u32,
-    seed: u64,
-    steps: u32,
-) -> HashMap<&'static str, u64> {
-    let mut world = World::new(preset, overrides, frames, blocks, seed);
-    FILES.with(|files| files.set(world.scheme.classes != crate::scheme::Classes::Anonymous));
-    for i in 0..steps {
-        world.step();
-        if i % 16 == 0 {
-            world.core.check();
-        }
-    }
-    println!("{preset} {overrides:?} {frames} {blocks} {seed}: {:?}", world.stats);
-    world.replay();
-    world.finish();
-    world.stats
-}
-
-const SCHEMES: &[(&str, &[&str])] = &[
-    ("memfit", &[]),
-    ("memfit", &["replacement=unit-lru"]),
-    ("memfit", &["swap_format=raw-slots"]),
-    ("swap", &[]),
-    ("zram", &[]),
-    ("zswap-zbud", &[]),
-    ("zswap-z3fold", &[]),
-    ("zswap-z3fold", &["pool.header_chunks=1", "replacement=fifo"]),
-    ("zswap-zsmalloc", &[]),
-    ("cervera99", &[]),
-    ("tuduce05", &["pool.zone_kib=256"]),
-    ("hybrid18", &[]),
-    ("zsmalloc-sr", &[]),
-    ("apa", &[]),
-    ("apa+sa", &[]),
-    ("apa+ca", &[]),
-    ("ca+sa", &[]),
-    ("ezswap", &[]),
-    ("memfit", &["pool=dummy", "replacement=dummy"]),
-];
-
-fn all(frames: u32, blocks: u32, steps: u32) {
-    let seeds: u64 = std::env::var("CHAOS_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
-    let (mut failed, mut below) = (Vec::new(), 0);
-    for (preset, overrides) in SCHEMES {
-        for seed in 0..seeds {
-            let result = std::panic::catch_unwind(|| run(preset, overrides, frames, blocks, seed, steps));
-            below += result.as_ref().map_or(0, |stats| stats.get("below").copied().unwrap_or(0));
-            if let Err(why) = result {
-                let why =
-                    why.downcast_ref::<String>().cloned().or_else(|| why.downcast_ref::<&str>().map(|s| s.to_string()));
-                failed.push(format!("{preset} {overrides:?} seed {seed}: {why:?}"));
-                break;
-            }
-        }
-    }
-    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
-    assert!(below > 0, "no fault brought pages below it");
-}
-
-#[test]
-fn any_order_with_a_large_tier() {
-    all(12, 2000, 4000);
-}
-
-#[test]
-fn any_order_with_a_small_tier() {
-    all(12, 60, 4000);
-}
-
-#[test]
-fn any_order_with_a_tiny_pool() {
-    all(5, 100, 4000);
-}
-
-/// Raw pages are due after one or two turns: until then there is room for them, and one page in two
-/// may be raw.
-#[test]
-fn any_order_with_raw_pages_in_a_roomy_pool() {
-    let mut due = 0;
-    for seed in 0..40 {
-        for format in ["swap_format=compressed-extents", "swap_format=raw-slots"] {
-            let stats = run("memfit", &["admission.raw_percent=50", format], 80, 2000, seed, 4000);
-            due += stats.get("due").copied().unwrap_or(0);
-        }
-    }
-    assert!(due > 8, "{due} times there was something due");
 }

@@ -80,6 +80,22 @@ impl Seen {
     }
 }
 
+/// What a step gave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    /// As in [`Seen`].
+    pub gained: u32,
+    /// As in [`Seen`].
+    pub blocked: bool,
+}
+
+impl Done {
+    /// A step that could work.
+    pub fn gained(gained: usize) -> Done {
+        Done { gained: gained as u32, blocked: false }
+    }
+}
+
 /// A step of reclaim. All are carried out without a wait for anybody, but for those that say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {

@@ -210,9 +210,13 @@ impl Core {
         }
     }
 
-    /// A picked page is not compressed now, because the pool has become full. The oldest page must
-    /// be given back last.
-    pub fn not_compressed(&mut self, id: ObjectId) {
+    /// The rest of the picked pages are not compressed now, because the pool has become full. They
+    /// wait in front of the others, in their order.
+    pub fn give_back(&mut self, rest: &[Compress]) {
+        rest.iter().rev().for_each(|item| self.not_compressed(item.object));
+    }
+
+    pub(crate) fn not_compressed(&mut self, id: ObjectId) {
         self.record(&CoreCall::NotCompressed { object: id });
         let Place::Compressing(slot) = self.objects.place_of(id) else {
             panic!("object {} is not being compressed", id.0)

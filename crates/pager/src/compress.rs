@@ -5,6 +5,7 @@ use crate::swap::Aligned;
 use crate::trainer::Trainer;
 use memfit_codec::{Aim, Aims, Choice, CodecId, CodecSelector, Dictionaries, Pressure, Worker};
 use memfit_core::budget::SLOW_DEVICE_NS;
+use memfit_core::driver::Done;
 use memfit_core::trace::Whose;
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, Stored};
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,15 +24,6 @@ pub struct Compressor {
     picked: Vec<Compress>,
     aim: Aim,
     aims: Aims,
-}
-
-/// Result of one call.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Outcome {
-    /// Pages that left staging.
-    pub done: usize,
-    /// The pool had no room for a page.
-    pub full: bool,
 }
 
 impl Compressor {
@@ -53,13 +45,13 @@ impl Compressor {
 
     /// Compresses up to `max` of the oldest staged pages. Adds those that go to the swap tier
     /// uncompressed to `Shared::raw`.
-    pub fn compress(&mut self, shared: &Shared, max: usize, origin: Origin) -> Outcome {
+    pub fn compress(&mut self, shared: &Shared, max: usize, origin: Origin) -> Done {
         let mut picked = std::mem::take(&mut self.picked);
         picked.clear();
         let mut state = shared.lock();
         if state.core.pool_is_full() {
             self.picked = picked;
-            return Outcome { done: 0, full: true };
+            return Done { gained: 0, blocked: true };
         }
         state.core.pick_compress(max, &mut picked);
         let resident = (state.core.present_total() * 4096 + shared.unmanaged.load(Relaxed)) * 100 / shared.sizes.budget;
@@ -73,23 +65,23 @@ impl Compressor {
             dictionaries: self.dictionaries.count(),
         });
         shared.apply_effects(state);
-        let mut outcome = Outcome::default();
+        let mut done = Done::default();
         let mut tried = 0;
-        while let Some(&item) = picked.get(tried).filter(|_| !outcome.full) {
+        while let Some(&item) = picked.get(tried).filter(|_| !done.blocked) {
             tried += 1;
             match self.compress_one(shared, item, origin) {
                 Placed::Swap => shared.raw.lock().push(item),
-                Placed::Full => outcome.full = true,
-                Placed::Nothing | Placed::Pool { .. } => outcome.done += 1,
+                Placed::Full => done.blocked = true,
+                Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
             }
         }
         if tried < picked.len() {
             let mut state = shared.lock();
-            picked[tried..].iter().rev().for_each(|item| state.core.not_compressed(item.object));
+            state.core.give_back(&picked[tried..]);
             shared.apply_effects(state);
         }
         self.picked = picked;
-        outcome
+        done
     }
 
     fn compress_one(&mut self, shared: &Shared, item: Compress, origin: Origin) -> Placed {

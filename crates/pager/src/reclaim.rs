@@ -13,7 +13,7 @@ use crate::stopped;
 use crate::swap::{Output, Room, Written};
 use crate::trainer::Trainer;
 use memfit_core::budget::{COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
-use memfit_core::driver::{Seen, Step, Trouble};
+use memfit_core::driver::{Done, Seen, Step, Trouble};
 use memfit_core::{ObjectId, Origin, BATCH_VICTIMS, PAGE_BYTES};
 use memfit_os::sched::Cpus;
 use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
@@ -46,19 +46,6 @@ struct Reclaimer {
     raised: u64,
 }
 
-/// What a step gave.
-#[derive(Default)]
-struct Done {
-    gained: usize,
-    blocked: bool,
-}
-
-impl Done {
-    fn gained(gained: usize) -> Done {
-        Done { gained, blocked: false }
-    }
-}
-
 /// Runs until the pager ends.
 pub fn run(shared: Arc<Shared>) {
     let mut reclaimer = Reclaimer {
@@ -85,7 +72,7 @@ impl Reclaimer {
         let shared = &self.shared;
         let seen = Seen {
             level: shared.sizes.level(&shared.marks(), shared.free()),
-            gained: done.gained as u32,
+            gained: done.gained,
             blocked: done.blocked,
             // Unregistered memory is resident as well.
             beside: (shared.unmanaged.load(Relaxed) / PAGE_BYTES) as u32,
@@ -107,10 +94,7 @@ impl Reclaimer {
             Step::Rest => self.rest(),
             Step::Compact => return self.compact(),
             Step::Evict => self.post(),
-            Step::Compress { most, origin } => {
-                let outcome = self.compressor.compress(&self.shared, most as usize, origin);
-                return Done { gained: outcome.done, blocked: outcome.full };
-            }
+            Step::Compress { most, origin } => return self.compressor.compress(&self.shared, most as usize, origin),
             Step::WriteRaw => self.write_raw(),
             Step::Reap => return Done::gained(self.written()),
             Step::Collect => return Done::gained(self.collect_all()),
@@ -152,7 +136,7 @@ impl Reclaimer {
         let step = sampler.step();
         if step.short {
             // Sampled pages are staged like others: the pages staged first go on to the pool.
-            if self.compressor.compress(&self.shared, COMPRESS_CHUNK, Origin::Background).full {
+            if self.compressor.compress(&self.shared, COMPRESS_CHUNK, Origin::Background).blocked {
                 self.write_back(true);
             }
             self.write_raw();
@@ -259,7 +243,7 @@ impl Reclaimer {
             // SAFETY: the core moved the object, nobody has it pinned, and the lock is held.
             unsafe { self.shared.memory.shift(step.from.byte(), step.to.byte(), step.len as usize) };
         }
-        let gained = before.saturating_sub(state.core.pool_usage().frames) as usize;
+        let gained = before.saturating_sub(state.core.pool_usage().frames);
         self.shared.apply_effects(state);
         Done { gained, blocked }
     }

@@ -411,7 +411,7 @@ impl Shared {
             return false;
         }
         let Some(mut helper) = self.helper.try_lock() else { return false };
-        helper.compress(self, HELP_PAGES, Origin::Direct).done > 0
+        helper.compress(self, HELP_PAGES, Origin::Direct).gained > 0
     }
 
     /// The fault buffers used last, which the CPU's caches may still hold, or new ones.

@@ -4,25 +4,12 @@
 use super::{Machine, Residents};
 use memfit_codec::{Choice, CodecId, Pressure};
 use memfit_core::budget::{Level, COMPACT_MOVES, SLOW_DEVICE_NS};
-use memfit_core::driver::{Seen, Step};
+use memfit_core::driver::{Done, Seen, Step};
 use memfit_core::scheme::SwapFormat;
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, BATCH_PAGES, PAGE_BYTES};
 
 /// Rounds and rests in a row that free no staging slot, before staging is taken for full.
 const IN_VAIN: u32 = 4;
-
-/// What a step gave.
-#[derive(Default)]
-struct Done {
-    gained: usize,
-    blocked: bool,
-}
-
-impl Done {
-    fn gained(gained: usize) -> Done {
-        Done { gained, blocked: false }
-    }
-}
 
 impl Machine {
     /// Frees memory. Background reclaim does as much as the time that has passed allows. If too
@@ -79,7 +66,7 @@ impl Machine {
     fn next_step(&mut self, done: &Done) -> Step {
         let seen = Seen {
             level: self.level(),
-            gained: done.gained as u32,
+            gained: done.gained,
             blocked: done.blocked,
             beside: 0,
             evicts: self.residents == Residents::Simulated,
@@ -158,12 +145,12 @@ impl Machine {
         while let Some(&item) = picked.get(tried).filter(|_| !done.blocked) {
             tried += 1;
             match self.compress_one(item, origin, aim) {
-                Placed::Swap => done.gained += usize::from(self.write_raw(item.object)),
+                Placed::Swap => done.gained += u32::from(self.write_raw(item.object)),
                 Placed::Full => done.blocked = true,
                 Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
             }
         }
-        picked[tried..].iter().rev().for_each(|item| self.core.not_compressed(item.object));
+        self.core.give_back(&picked[tried..]);
         self.apply_effects();
         self.lists.picked = picked;
         done
@@ -243,7 +230,7 @@ impl Machine {
         let moves = self.core.compact(COMPACT_MOVES).len() as u64;
         self.reclaims(moves * self.costs.stage_ns);
         self.apply_effects();
-        Done { gained: before.saturating_sub(self.core.pool_frames()) as usize, blocked: moves == 0 }
+        Done { gained: before.saturating_sub(self.core.pool_frames()), blocked: moves == 0 }
     }
 
     /// Writes the coldest objects of the pool to the swap tier. Returns how many left the pool.

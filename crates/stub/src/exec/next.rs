@@ -193,10 +193,11 @@ impl Next {
         type Dlopen = unsafe extern "C" fn(Text, u32) -> usize;
         // RTLD_LAZY | RTLD_NOLOAD.
         const LOADED: u32 = 5;
-        // SAFETY: the symbols, if present, are functions of these types. RTLD_NEXT = -1,
-        // __RTLD_DLOPEN = 1 << 31. With glibc before 2.34, programs without libdl have no `dlsym`,
-        // but libc has `__libc_dlsym`, and threads are in a library of their own. A program's own
-        // `dlsym` may find the symbol after the program, which is the stub's: then libc is asked.
+        // RTLD_NEXT = -1, __RTLD_DLOPEN = 1 << 31. With glibc before 2.34, programs without libdl
+        // have no `dlsym`, but libc has `__libc_dlsym`, and threads are in a library of their own.
+        // A program's own `dlsym` may find the symbol after the program, which is the stub's: then
+        // libc is asked.
+        // SAFETY: the symbols, if present, are functions of these types.
         let at = unsafe {
             let name = self.name.as_ptr().cast();
             let wrong = |at: usize| at == 0 || (memfit_exec_start()..memfit_exec_end()).contains(&at);
