@@ -85,7 +85,7 @@ pub struct RunArgs {
     /// limit or RAM
     ///
     /// Without this option it is 90 % of the memory limit of the control group if there is one,
-    /// less 3M for memfit's code, else 75 % of RAM.
+    /// after about 3M are deducted for memfit's code, else 75 % of RAM.
     #[arg(short, long, value_name = "SIZE|PCT", value_parser = size_parsing::parse)]
     pub memory: Option<Size>,
 

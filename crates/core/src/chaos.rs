@@ -397,7 +397,7 @@ impl World {
             Placed::Swap => self.raw.push(item),
             Placed::Full => self.count("full"),
             Placed::Pool { .. } => self.count("pooled"),
-            Placed::Nothing => {}
+            Placed::Nothing | Placed::Refaulted => {}
         }
         Some(placed)
     }

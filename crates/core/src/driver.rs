@@ -39,19 +39,19 @@ const PAUSES_MAX: u32 = 20;
 pub struct Seen {
     /// How much memory is free.
     pub level: Level,
-    /// What the last step gained: frames, pages or objects, as its description says.
+    /// How much memory the last step gave: frames, pages or objects, as its description says.
     pub gained: u32,
     /// The last step could not work: [`Step::Compact`] had nothing to move, [`Step::Compress`]
     /// found no room in the pool.
     pub blocked: bool,
     /// Resident memory that cannot be evicted, pages.
-    pub beside: u32,
+    pub unevictable: u32,
     /// Pages can be evicted. False where a recorded run decides which pages are resident.
     pub evicts: bool,
     /// The swap tier takes writes.
-    pub tier_takes: bool,
+    pub tier_writable: bool,
     /// It has room, or makes some.
-    pub tier_gives: bool,
+    pub tier_has_space: bool,
     /// It needs more time for a page than a codec.
     pub tier_slow: bool,
     /// Writes to it are under way.
@@ -61,21 +61,31 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The facts that are true, as bits: `blocked`, `evicts`, `tier_takes`, `tier_gives`,
+    /// The facts that are true, as bits: `blocked`, `evicts`, `tier_writable`, `tier_has_space`,
     /// `tier_slow`, `tier_busy`, `cpus_full`, from the lowest.
     pub fn facts(self) -> u8 {
-        let Seen { blocked, evicts, tier_takes, tier_gives, tier_slow, tier_busy, cpus_full, .. } = self;
-        let facts = [blocked, evicts, tier_takes, tier_gives, tier_slow, tier_busy, cpus_full];
+        let Seen { blocked, evicts, tier_writable, tier_has_space, tier_slow, tier_busy, cpus_full, .. } = self;
+        let facts = [blocked, evicts, tier_writable, tier_has_space, tier_slow, tier_busy, cpus_full];
         facts.iter().enumerate().fold(0, |bits, (i, &fact)| bits | u8::from(fact) << i)
     }
 
     /// `None` if a bit has no meaning.
-    pub(crate) fn of(level: Level, gained: u32, beside: u32, facts: u8) -> Option<Seen> {
+    pub(crate) fn of(level: Level, gained: u32, unevictable: u32, facts: u8) -> Option<Seen> {
         let is = |bit: u8| facts >> bit & 1 == 1;
-        let (blocked, evicts, tier_takes, tier_gives) = (is(0), is(1), is(2), is(3));
+        let (blocked, evicts, tier_writable, tier_has_space) = (is(0), is(1), is(2), is(3));
         let (tier_slow, tier_busy, cpus_full) = (is(4), is(5), is(6));
-        let seen =
-            Seen { level, gained, blocked, beside, evicts, tier_takes, tier_gives, tier_slow, tier_busy, cpus_full };
+        let seen = Seen {
+            level,
+            gained,
+            blocked,
+            unevictable,
+            evicts,
+            tier_writable,
+            tier_has_space,
+            tier_slow,
+            tier_busy,
+            cpus_full,
+        };
         (!is(7)).then_some(seen)
     }
 }
@@ -96,17 +106,19 @@ impl Done {
     }
 }
 
-/// A step of reclaim. All are carried out without a wait for anybody, but for those that say so.
+/// A step of reclaim. Its caller waits for nobody in it, but for the steps that say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Enough is free. Hand buffered writes to the device, and wait until memory is wanted. Nobody
+    /// Enough is free. Hand buffered writes to the device, and sleep until memory is wanted. Nobody
     /// waits for reclaim.
-    Rest,
+    Sleep,
     /// Move zpages together ([`Core::compact`]). Gains frames.
     Compact,
-    /// Post a batch of victims ([`Core::pick_victims`]) to each process that can take one.
+    /// Post a batch of victims ([`Core::pick_victims`]) to each process that can take one. Gains
+    /// pages if the answers come at once.
     Evict,
-    /// Compress staged pages ([`Core::pick_compress`]). Gains those that went into the pool.
+    /// Compress staged pages ([`Core::pick_compress`]). Gains those that leave staging: for the
+    /// pool, as same-filled pages, or as clean copies in the swap tier.
     Compress {
         /// How many at most.
         most: u32,
@@ -129,7 +141,8 @@ pub enum Step {
     },
     /// Hand buffered writes to the device.
     Flush,
-    /// Clean a segment of the swap tier, if that pays.
+    /// Clean a segment of the swap tier, if that pays. If the tier is full, wait up to 20 ms for
+    /// the writes under way. Gains objects that have left memory by these.
     Clean,
     /// The round is over.
     RoundEnds {
@@ -157,12 +170,12 @@ pub enum Trouble {
     Hopeless,
 }
 
-/// The place in a round: the next question.
+/// What [`Core::next_step`] decides about next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum At {
+enum Next {
     #[default]
     Begin,
-    // After a rest.
+    // After a sleep.
     Woken,
     WokenReap,
     WokenClean,
@@ -189,11 +202,11 @@ enum At {
 /// State of the driver.
 #[derive(Debug, Default)]
 pub(crate) struct Driver {
-    at: At,
+    next: Next,
     /// The last step; `None` before the first one.
     last: Option<Step>,
     /// Where the round goes on when the pool has become smaller.
-    then: At,
+    then: Next,
     pressed: bool,
     /// Rounds go on until the high watermark is free.
     reclaiming: bool,
@@ -205,7 +218,7 @@ pub(crate) struct Driver {
     compact_pause: u32,
     /// When the pool last had no room for a page.
     full_at: Option<u64>,
-    /// `None` in a rest: the first window begins with a round.
+    /// `None` while reclaim sleeps: the first window begins with a round.
     window: Option<Window>,
     short_windows: u32,
     hopeless_windows: u32,
@@ -224,19 +237,19 @@ impl Core {
     /// ticks of other calls.
     pub fn next_step(&mut self, tick: u64, seen: Seen) -> Step {
         self.record(&CoreCall::NextStep { tick, seen });
-        self.driver.note(tick, seen);
+        self.driver.apply_result(tick, seen);
         loop {
-            if let Some(step) = self.ask(tick, seen) {
+            if let Some(step) = self.advance(tick, seen) {
                 self.driver.last = Some(step);
-                self.driver.decided.mix(self.driver.at as u64, step.number());
+                self.driver.decided.mix(self.driver.next as u64, step.number());
                 return step;
             }
         }
     }
 
-    /// Whether the last step was [`Step::Rest`], or none was taken yet.
-    pub fn rests(&self) -> bool {
-        matches!(self.driver.last, None | Some(Step::Rest))
+    /// Whether the last step was [`Step::Sleep`], or none was taken yet.
+    pub fn reclaim_sleeps(&self) -> bool {
+        matches!(self.driver.last, None | Some(Step::Sleep))
     }
 
     /// Whether reclaim gains too little to be waited for.
@@ -244,64 +257,65 @@ impl Core {
         self.driver.stuck
     }
 
-    /// Answers the next question, and sets the one after it. Some answers are no step.
-    fn ask(&mut self, tick: u64, seen: Seen) -> Option<Step> {
-        let at = self.driver.at;
-        let (next, step) = match at {
-            At::Begin => return self.begin(tick, seen),
-            At::Woken => (At::WokenReap, Some(Step::Collect)),
-            At::WokenReap => (At::WokenClean, Some(Step::Reap)),
-            At::WokenClean => (At::Begin, Some(Step::Clean)),
-            At::Compact => (At::Evict, self.compaction()),
-            At::Evict if self.driver.gained > 0 && seen.level == Level::Enough => (At::End, None),
-            At::Evict => (At::Compress, (seen.evicts && !self.below_floor(seen)).then_some(Step::Evict)),
-            At::Compress => (At::WriteRaw, if self.slots_short() { self.compression(tick, seen) } else { None }),
-            At::WriteRaw => (At::Reap, Some(Step::WriteRaw)),
-            At::Reap => (At::Collect, Some(Step::Reap)),
+    /// Decides about the next step, and what to decide after it. `None`: that step is left out.
+    fn advance(&mut self, tick: u64, seen: Seen) -> Option<Step> {
+        let (next, step) = match self.driver.next {
+            Next::Begin => return self.begin(tick, seen),
+            Next::Woken => (Next::WokenReap, Some(Step::Collect)),
+            Next::WokenReap => (Next::WokenClean, Some(Step::Reap)),
+            Next::WokenClean => (Next::Begin, Some(Step::Clean)),
+            Next::Compact => (Next::Evict, self.compaction()),
+            Next::Evict if self.driver.gained > 0 && seen.level == Level::Enough => (Next::End, None),
+            Next::Evict => (Next::Compress, (seen.evicts && !self.only_pool_gives(seen)).then_some(Step::Evict)),
+            Next::Compress => (Next::WriteRaw, if self.slots_short() { self.compression(tick, seen) } else { None }),
+            Next::WriteRaw => (Next::Reap, Some(Step::WriteRaw)),
+            Next::Reap => (Next::Collect, Some(Step::Reap)),
             // A batch that took no page (shared after a fork, pinned) is no gain.
-            At::Collect => (At::Wait, Some(Step::Collect)),
-            At::Wait if self.driver.gained > 0 => (At::Floor, None),
-            At::Wait => (At::CollectAgain, Some(Step::WaitForBatch)),
-            At::CollectAgain => (At::Staged, Some(Step::Collect)),
-            At::Staged if self.driver.gained > 0 || self.totals_staged() == 0 => (At::Floor, None),
-            At::Staged => (At::Floor, self.compression(tick, seen)),
-            At::Floor => {
-                let below = self.below_floor(seen);
+            Next::Collect => (Next::Wait, Some(Step::Collect)),
+            Next::Wait if self.driver.gained > 0 => (Next::Floor, None),
+            Next::Wait => (Next::CollectAgain, Some(Step::WaitForBatch)),
+            Next::CollectAgain => (Next::Staged, Some(Step::Collect)),
+            Next::Staged if self.driver.gained > 0 || self.totals_staged() == 0 => (Next::Floor, None),
+            Next::Staged => (Next::Floor, self.compression(tick, seen)),
+            Next::Floor => {
+                let below = self.only_pool_gives(seen);
                 self.pool_control.adapt(tick, self.counters.to_swap, &mut *self.pool);
                 let smaller = below || self.wants_room();
-                (self.driver.pressed, self.driver.then) = (below, At::Flush);
-                (if smaller { At::Shrink } else { At::Flush }, None)
+                (self.driver.pressed, self.driver.then) = (below, Next::Flush);
+                (if smaller { Next::Shrink } else { Next::Flush }, None)
             }
-            At::Flush => (At::Clean, (self.driver.gained == 0).then_some(Step::Flush)),
-            At::Clean => (At::End, Some(Step::Clean)),
-            At::End => {
+            Next::Flush => (Next::Clean, (self.driver.gained == 0).then_some(Step::Flush)),
+            Next::Clean => (Next::End, Some(Step::Clean)),
+            Next::End => {
                 let trouble = self.driver.judge(tick, seen, self.tunables.sizes.pace_pages);
-                (At::After, Some(Step::RoundEnds { stuck: self.driver.stuck, trouble }))
+                (Next::After, Some(Step::RoundEnds { stuck: self.driver.stuck, trouble }))
             }
-            At::After => (At::Begin, self.driver.pause(seen)),
-            At::Shrink => (At::WriteBack, self.compaction()),
-            At::WriteBack => {
+            Next::After => (Next::Begin, self.driver.pause(seen)),
+            Next::Shrink => (Next::WriteBack, self.compaction()),
+            Next::WriteBack => {
                 let frames = self.driver.last == Some(Step::Compact) && seen.gained > 0;
                 (self.driver.then, (!frames).then_some(Step::WriteBack { pressed: self.driver.pressed }))
             }
         };
-        self.driver.at = next;
+        self.driver.next = next;
         step
     }
 
-    /// Begins a round, or rests.
+    /// Begins a round, or lets reclaim sleep.
     fn begin(&mut self, tick: u64, seen: Seen) -> Option<Step> {
-        self.pool_control.busy = seen.cpus_full && seen.tier_takes && !seen.tier_slow;
+        self.pool_control.busy = seen.cpus_full && seen.tier_writable && !seen.tier_slow;
         let driver = &mut self.driver;
         driver.gained = 0;
         driver.reclaiming = seen.level < if driver.reclaiming { Level::Enough } else { Level::BelowHigh };
         if driver.reclaiming {
+            driver.compact_pause = driver.compact_pause.saturating_sub(1);
             driver.window.get_or_insert(Window { since: tick, gained: 0 });
-            driver.at = At::Compact;
+            driver.next = Next::Compact;
             return None;
         }
-        (driver.stuck, driver.short_windows, driver.window, driver.at) = (false, 0, None, At::Woken);
-        Some(Step::Rest)
+        (driver.stuck, driver.window, driver.next) = (false, None, Next::Woken);
+        (driver.short_windows, driver.hopeless_windows) = (0, 0);
+        Some(Step::Sleep)
     }
 
     /// Whether a batch would find too few staging slots.
@@ -310,15 +324,16 @@ impl Core {
         self.totals_staged() + (BATCH_PAGES as u64).min(cap / 2) > cap
     }
 
-    /// Whether the resident pages are at their floor: then only the pool can give.
-    fn below_floor(&mut self, seen: Seen) -> bool {
+    /// Whether the resident pages are at their floor, so that only the pool can become smaller. If
+    /// nothing ever leaves the pool, this closes it there instead: evicted pages go to the swap
+    /// tier.
+    fn only_pool_gives(&mut self, seen: Seen) -> bool {
         if !seen.evicts {
             return seen.level < Level::BelowLow;
         }
-        let (present, beside) = (self.present_total() * PAGE_BYTES, u64::from(seen.beside) * PAGE_BYTES);
-        let below = self.tunables.sizes.below_floor(present, beside, &self.pool_usage(), seen.tier_gives);
+        let (present, unevictable) = (self.present_total() * PAGE_BYTES, u64::from(seen.unevictable) * PAGE_BYTES);
+        let below = self.tunables.sizes.below_floor(present, unevictable, &self.pool_usage(), seen.tier_has_space);
         if self.pool_control.swap && matches!(self.pool_control.mode, ReplacementMode::Nobody) {
-            // Nothing leaves the pool: it keeps its size, and evicted pages go to the swap tier.
             self.pool_control.close(below);
             return false;
         }
@@ -326,16 +341,13 @@ impl Core {
     }
 
     fn compaction(&mut self) -> Option<Step> {
-        if self.driver.compact_pause > 0 {
-            self.driver.compact_pause -= 1;
-            return None;
-        }
         let usage = self.pool_usage();
-        (compaction_pays(&usage) || usage.frames > self.pool_limit()).then_some(Step::Compact)
+        let pays = compaction_pays(&usage) || usage.frames > self.pool_limit();
+        (pays && self.driver.compact_pause == 0).then_some(Step::Compact)
     }
 
     fn compression(&self, tick: u64, seen: Seen) -> Option<Step> {
-        if !seen.tier_gives && self.driver.was_full(tick, FULL_PAUSE_MS) {
+        if !seen.tier_has_space && self.driver.was_full(tick, FULL_PAUSE_MS) {
             return None;
         }
         // Waiting faults are served first: what is compressed now counts as compressed for them.
@@ -360,14 +372,14 @@ impl Step {
 }
 
 impl Driver {
-    /// Notes what the last step gave.
-    fn note(&mut self, tick: u64, seen: Seen) {
+    /// Applies what the last step gave.
+    fn apply_result(&mut self, tick: u64, seen: Seen) {
         self.gained = self.gained.saturating_add(seen.gained);
         match self.last {
             Some(Step::Compact) if seen.blocked => self.compact_pause = COMPACT_PAUSE,
             Some(Step::Compress { .. }) if seen.blocked => {
                 self.full_at = Some(tick);
-                (self.pressed, self.then, self.at) = (true, self.at, At::Shrink);
+                (self.pressed, self.then, self.next) = (true, self.next, Next::Shrink);
             }
             _ => {}
         }
@@ -391,9 +403,10 @@ impl Driver {
         let short = seen.level <= Level::Over;
         self.short_windows = if short { self.short_windows + u32::from(self.stuck) } else { 0 };
         if !self.stuck {
+            self.hopeless_windows = 0;
             return None;
         }
-        let hopeless = seen.level == Level::FarOver && !seen.tier_gives && self.was_full(tick, FULL_MS);
+        let hopeless = seen.level == Level::FarOver && !seen.tier_has_space && self.was_full(tick, FULL_MS);
         self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
         match (self.hopeless_windows, self.short_windows) {
             (HOPELESS_WINDOWS, _) => Some(Trouble::Hopeless),

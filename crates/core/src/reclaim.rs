@@ -43,8 +43,10 @@ pub enum Coded {
 /// Where the caller must put the coded bytes before it releases the core lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placed {
-    /// Nowhere: the page is same-filled, was dropped, or refaulted meanwhile.
+    /// Nowhere: the page is same-filled or clean, was dropped, or is gone. It has left staging.
     Nothing,
+    /// Nowhere: a fault reads the page, and it stays staged.
+    Refaulted,
     /// Copy the coded bytes (or, for [`Coded::Incompressible`], the page) to this slot. `grew` says
     /// which frames came into use.
     Pool {
@@ -178,10 +180,11 @@ impl Core {
                 self.effects.extents.push((stored.extent, stored.len));
             }
             // Either a fault is reading the slot, or the page is gone.
-            match wanted {
-                true => self.objects.place(id, Place::Staged(slot)),
-                false => self.free_place(id, Place::Compressing(slot)),
+            if wanted {
+                self.objects.place(id, Place::Staged(slot));
+                return Placed::Refaulted;
             }
+            self.free_place(id, Place::Compressing(slot));
             return Placed::Nothing;
         }
         match coded {

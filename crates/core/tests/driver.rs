@@ -11,10 +11,10 @@ const LOW: Seen = Seen {
     level: Level::BelowLow,
     gained: 0,
     blocked: false,
-    beside: 0,
+    unevictable: 0,
     evicts: true,
-    tier_takes: true,
-    tier_gives: true,
+    tier_writable: true,
+    tier_has_space: true,
     tier_slow: false,
     tier_busy: false,
     cpus_full: false,
@@ -87,8 +87,29 @@ impl Caller {
         }
         told
     }
+
+    /// A round without gain in each of so many ms, in which the pool is found full or not; what
+    /// they told.
+    fn with_full_pool(&mut self, seen: Seen, full: bool, ms: u64) -> Vec<Trouble> {
+        let mut told = Vec::new();
+        for _ in 0..ms {
+            self.tick += 1;
+            let mut blocked = false;
+            loop {
+                let step = self.next(Seen { blocked, ..seen });
+                blocked = full && matches!(step, Step::Compress { .. });
+                if let Step::RoundEnds { trouble, .. } = step {
+                    told.extend(trouble);
+                    break;
+                }
+            }
+        }
+        told
+    }
 }
 
+/// Nothing takes a page.
+const NONE: Seen = Seen { level: Level::FarOver, tier_has_space: false, ..LOW };
 const ENDS: Step = Step::RoundEnds { stuck: false, trouble: None };
 
 #[test]
@@ -120,24 +141,24 @@ fn a_round_without_gain_waits_and_compresses_and_is_followed_by_a_longer_and_lon
     assert_eq!(caller.next(between), Step::Evict);
     caller.round(LOW, |_| 0);
     assert_eq!(caller.next(LOW), Step::Pause { us: 2000 });
-    assert_eq!(caller.next(between), Step::Rest);
+    assert_eq!(caller.next(between), Step::Sleep);
 }
 
 #[test]
 fn reclaim_works_from_the_low_to_the_high_watermark() {
     let mut caller = Caller::new(4096, 2000);
     let at = |level| Seen { level, ..LOW };
-    assert_eq!(caller.next(at(Level::BelowHigh)), Step::Rest);
-    for step in [Step::Collect, Step::Reap, Step::Clean, Step::Rest] {
+    assert_eq!(caller.next(at(Level::BelowHigh)), Step::Sleep);
+    for step in [Step::Collect, Step::Reap, Step::Clean, Step::Sleep] {
         assert_eq!(caller.next(at(Level::BelowHigh)), step);
-        assert_eq!(caller.core.rests(), step == Step::Rest);
+        assert_eq!(caller.core.reclaim_sleeps(), step == Step::Sleep);
     }
     for step in [Step::Collect, Step::Reap, Step::Clean] {
         assert_eq!(caller.next(at(Level::BelowHigh)), step);
     }
     caller.round(LOW, |step| u32::from(step == Step::Collect));
     caller.round(at(Level::BelowHigh), |step| u32::from(step == Step::Collect));
-    assert_eq!(caller.next(at(Level::Enough)), Step::Rest);
+    assert_eq!(caller.next(at(Level::Enough)), Step::Sleep);
 }
 
 #[test]
@@ -147,10 +168,10 @@ fn only_the_pool_gives_when_the_resident_pages_are_at_their_floor() {
     let waits = [Step::WriteRaw, Step::Reap, Step::Collect, Step::WaitForBatch, Step::Collect];
     assert_eq!(steps, [&waits[..], &[Step::WriteBack { pressed: true }, Step::Clean, ENDS]].concat());
     // Memory that cannot be evicted is resident, too.
-    let steps = caller.round(Seen { beside: 1 << 20, ..LOW }, |step| u32::from(step == Step::Evict));
+    let steps = caller.round(Seen { unevictable: 1 << 20, ..LOW }, |step| u32::from(step == Step::Evict));
     assert_eq!(steps[0], Step::Evict);
     // Where a recording decides which pages are resident, only the pool gives.
-    let recorded = Seen { evicts: false, level: Level::BelowMin, beside: 1 << 20, ..LOW };
+    let recorded = Seen { evicts: false, level: Level::BelowMin, unevictable: 1 << 20, ..LOW };
     let steps = caller.round(recorded, |_| 1);
     assert!(!steps.contains(&Step::Evict) && steps.contains(&Step::WriteBack { pressed: true }), "{steps:?}");
 }
@@ -160,7 +181,7 @@ fn a_full_pool_gives_room_at_once_and_is_left_alone_for_2_ms_if_it_cannot() {
     let mut caller = Caller::new(4096, 2000);
     caller.stage(40);
     assert_eq!((caller.next(LOW), caller.next(LOW)), (Step::Evict, BACKGROUND));
-    let (blocked, no_room) = (Seen { blocked: true, ..LOW }, Seen { tier_gives: false, ..LOW });
+    let (blocked, no_room) = (Seen { blocked: true, ..LOW }, Seen { tier_has_space: false, ..LOW });
     assert_eq!(caller.next(blocked), Step::WriteBack { pressed: true });
     assert_eq!(caller.next(LOW), Step::WriteRaw);
     caller.round(LOW, |_| 1);
@@ -221,24 +242,30 @@ fn the_run_is_hopeless_when_nothing_takes_a_page_far_over_the_budget() {
     let hopeless = |seen: Seen, full: bool| {
         let mut caller = Caller::new(4096, 2000);
         caller.stage(40);
-        let mut told = Vec::new();
-        for _ in 0..300 {
-            caller.tick += 1;
-            let mut blocked = false;
-            loop {
-                let step = caller.next(Seen { blocked, ..seen });
-                blocked = full && matches!(step, Step::Compress { .. });
-                if let Step::RoundEnds { trouble, .. } = step {
-                    told.extend(trouble);
-                    break;
-                }
-            }
-        }
-        told
+        caller.with_full_pool(seen, full, 300)
     };
-    let none = Seen { level: Level::FarOver, tier_gives: false, ..LOW };
-    assert_eq!(hopeless(none, true), [Trouble::Hopeless]);
-    assert_eq!(hopeless(none, false), [], "the pool takes pages");
-    assert_eq!(hopeless(Seen { tier_gives: true, ..none }, true), [], "the tier does");
-    assert_eq!(hopeless(Seen { level: Level::Over, ..none }, true), []);
+    assert_eq!(hopeless(NONE, true), [Trouble::Hopeless]);
+    assert_eq!(hopeless(NONE, false), [], "the pool takes pages");
+    assert_eq!(hopeless(Seen { tier_has_space: true, ..NONE }, true), [], "the tier does");
+    assert_eq!(hopeless(Seen { level: Level::Over, ..NONE }, true), []);
+}
+
+#[test]
+fn only_hopeless_times_in_a_row_end_a_run() {
+    let mut caller = Caller::new(4096, 2000);
+    caller.stage(40);
+    for _ in 0..10 {
+        assert_eq!(caller.with_full_pool(NONE, true, 80), [], "one window");
+        // A window that gains enough.
+        for _ in 0..60 {
+            caller.tick += 1;
+            caller.round(NONE, |step| u32::from(step == Step::Collect) * 64);
+        }
+        assert!(!caller.core.is_stuck());
+    }
+    for _ in 0..10 {
+        assert_eq!(caller.with_full_pool(NONE, true, 80), [], "one window");
+        while caller.next(Seen { level: Level::Enough, ..LOW }) != Step::Sleep {}
+    }
+    assert_eq!(caller.with_full_pool(NONE, true, 120), [Trouble::Hopeless]);
 }

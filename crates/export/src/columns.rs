@@ -76,7 +76,7 @@ columns! {
     Epoch maybe "epoch" Number;
     Level maybe "level" Name;
     Gained maybe "gained" Number;
-    Beside maybe "beside" Number;
+    Unevictable maybe "unevictable" Number;
     Facts maybe "facts" Number;
     Flag maybe "flag" Flag;
     List maybe "list" Text;

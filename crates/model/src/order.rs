@@ -5,7 +5,7 @@ use crate::config::Rule;
 use crate::kernel::{Event, Mm};
 use crate::world::World;
 use crate::{page, PageNo, BASE, PAGES};
-use memfit_core::driver::order::{self, Now, Pages, Step};
+use memfit_core::driver::order::{self, Now, Pages, Resolved};
 use memfit_core::{Core, Entry, Page, ProcId, PAGE_BYTES};
 
 fn address(number: PageNo) -> u64 {
@@ -90,22 +90,22 @@ impl World<'_> {
             self.collect(proc, true)?;
             let id = self.s.procs[proc].core_id();
             let now = AllRead { mm: &self.s.mm[proc], core: &self.core, id };
-            let steps = self.s.procs[proc].order.rest(&now);
+            let steps = self.s.procs[proc].order.resolve_all(&now);
             steps.iter().for_each(|step| self.resolved(proc, step));
         }
         Ok(())
     }
 
-    fn resolved(&mut self, proc: usize, step: &Step<()>) {
+    fn resolved(&mut self, proc: usize, step: &Resolved<()>) {
         if self.s.mm[proc].gone {
             return;
         }
         match step {
-            Step::Handle(event) => self.event(proc, to_kernel(event)),
-            &Step::Came(start, end) => {
+            Resolved::Handle(event) => self.event(proc, to_kernel(event)),
+            &Resolved::Appeared(start, end) => {
                 (start..end).step_by(PAGE_BYTES as usize).filter_map(number).for_each(|page| self.came(proc, page));
             }
-            Step::Unclear(address) => {
+            Resolved::Unclear(address) => {
                 self.say(|| format!("cannot tell what left {address:#x} first: kills the process"));
                 self.end_process(proc as u8);
             }

@@ -152,7 +152,7 @@ impl World<'_> {
                 self.s.bytes.swap.insert(unit, value);
                 self.s.reclaim = Pc::Written(object, unit);
             }
-            Placed::Nothing | Placed::Full => {}
+            Placed::Nothing | Placed::Refaulted | Placed::Full => {}
         }
     }
 

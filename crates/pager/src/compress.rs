@@ -73,6 +73,7 @@ impl Compressor {
                 Placed::Swap => shared.raw.lock().push(item),
                 Placed::Full => done.blocked = true,
                 Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
+                Placed::Refaulted => {}
             }
         }
         if tried < picked.len() {
@@ -89,9 +90,9 @@ impl Compressor {
         let goes_on = state.core.goes_on(item.object);
         let (wants_estimate, offers) = (state.core.wants_estimate(), state.core.wants_offer());
         let len_max = state.core.len_max() as usize;
-        let segment = state.segments.get(&item.slot.area).cloned();
+        // An area is closed only when no page is staged in it.
+        let segment = Arc::clone(state.segments.get(&item.slot.area).expect("the area of a staged page is open"));
         drop(state);
-        let Some(segment) = segment else { return Placed::Nothing };
         // A codec works on a copy: the program could change its shared segment meanwhile.
         // SAFETY: the core keeps the slot until `compressed`.
         self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });

@@ -7,7 +7,7 @@ use crate::compress::Compressor;
 use crate::contents::ContentScanner;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::sampling::Sampler;
-use crate::shortage;
+use crate::shortage::{self, Tier};
 use crate::state::Shared;
 use crate::stopped;
 use crate::swap::{Output, Room, Written};
@@ -42,6 +42,8 @@ struct Reclaimer {
     cpus: Cpus,
     avoids: Option<usize>,
     swap_full: bool,
+    /// Free memory when the core last decided, bytes.
+    free: i64,
     /// How often reclaim was wanted when it last looked.
     raised: u64,
 }
@@ -58,6 +60,7 @@ pub fn run(shared: Arc<Shared>) {
         cpus: Cpus::of_this_thread(),
         avoids: None,
         swap_full: false,
+        free: 0,
         raised: 0,
     };
     let mut done = Done::default();
@@ -68,17 +71,17 @@ pub fn run(shared: Arc<Shared>) {
 }
 
 impl Reclaimer {
-    fn next_step(&self, done: &Done) -> Step {
+    fn next_step(&mut self, done: &Done) -> Step {
+        self.free = self.shared.free();
         let shared = &self.shared;
         let seen = Seen {
-            level: shared.sizes.level(&shared.marks(), shared.free()),
+            level: shared.sizes.level(&shared.marks(), self.free),
             gained: done.gained,
             blocked: done.blocked,
-            // Unregistered memory is resident as well.
-            beside: (shared.unmanaged.load(Relaxed) / PAGE_BYTES) as u32,
+            unevictable: (shared.unmanaged.load(Relaxed) / PAGE_BYTES) as u32,
             evicts: true,
-            tier_takes: self.can_write(),
-            tier_gives: self.swap_gives(),
+            tier_writable: self.can_write(),
+            tier_has_space: self.swap_gives(),
             tier_slow: shared.swap.as_deref().is_some_and(|swap| swap.is_slow(SLOW_DEVICE_NS)),
             tier_busy: self.writer.as_ref().is_some_and(Output::busy),
             cpus_full: shared.cpus_full.load(Relaxed),
@@ -91,7 +94,7 @@ impl Reclaimer {
 
     fn carry_out(&mut self, step: Step) -> Done {
         match step {
-            Step::Rest => self.rest(),
+            Step::Sleep => self.sleep(),
             Step::Compact => return self.compact(),
             Step::Evict => self.post(),
             Step::Compress { most, origin } => return self.compressor.compress(&self.shared, most as usize, origin),
@@ -101,7 +104,7 @@ impl Reclaimer {
             Step::WaitForBatch => self.wait_for_batch(),
             Step::WriteBack { pressed } => return Done::gained(self.write_back(pressed)),
             Step::Flush => self.flush(),
-            Step::Clean => self.clean(),
+            Step::Clean => return Done::gained(self.clean()),
             Step::RoundEnds { stuck, trouble } => {
                 self.shared.stuck.store(stuck, Relaxed);
                 trouble.into_iter().for_each(|trouble| self.tell(trouble));
@@ -117,7 +120,7 @@ impl Reclaimer {
         Done::default()
     }
 
-    fn rest(&mut self) {
+    fn sleep(&mut self) {
         self.shared.stuck.store(false, Relaxed);
         self.flush();
         let nap = self.sample().min(self.nap());
@@ -382,21 +385,22 @@ impl Reclaimer {
     }
 
     /// Cleans a segment full of holes if that pays: appends its live objects anew, so that the
-    /// segment can be used again.
-    fn clean(&mut self) {
+    /// segment can be used again. Returns how many objects have left memory meanwhile.
+    fn clean(&mut self) -> usize {
         // While the tier is full everything else waits for this.
         let until = Instant::now() + if self.swap_full { CLEAN_TIME } else { Duration::ZERO };
+        let mut gained = 0;
         loop {
             self.clean_step();
             self.no_longer_full();
             let cleaning = self.writer.as_ref().is_some_and(Output::cleaning);
             if !self.swap_full || !cleaning || Instant::now() >= until {
-                return;
+                return gained;
             }
             if let Some(writer) = &mut self.writer {
                 writer.wait(2);
             }
-            self.written();
+            gained += self.written();
         }
     }
 
@@ -455,15 +459,16 @@ impl Reclaimer {
     }
 
     fn tell(&self, trouble: Trouble) {
+        let over = u64::try_from(-self.free).unwrap_or(0);
         match trouble {
-            Trouble::Short => self.shared.warn(shortage::short(&self.shared)),
+            Trouble::Short => self.shared.warn(shortage::short(&self.shared, over)),
             Trouble::Hopeless => {
-                let swap = match (&self.writer, self.can_write()) {
-                    (None, _) => "there is no swap tier: allow one with --swap DIR",
-                    (_, true) => "the swap tier is full: raise --swap-size or add a place with --swap",
-                    (_, false) => "the swap tier takes no writes any more, see above",
+                let tier = match (&self.writer, self.can_write()) {
+                    (None, _) => Tier::Missing,
+                    (_, true) => Tier::Full,
+                    (_, false) => Tier::Failed,
                 };
-                self.shared.fatal(shortage::hopeless(&self.shared, swap));
+                self.shared.fatal(shortage::hopeless(self.shared.sizes.budget, over, tier));
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Schema 1: all statistics of a tree, as `--stats` writes them and a running pager tells them.
 //!
 //! Every reader uses these types, and docs/stats.md is made of these tables: a new statistic is a
-//! field here and the place where it is counted. Readers take a missing key for 0 and ignore those
-//! that they do not know, so that the pager of another version can be asked.
+//! field here, a counter where it happens, and a line of `stats.rs` that copies one to the other.
+//! Readers take a missing key for 0 and ignore those that they do not know, so that the pager of
+//! another version can be asked.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

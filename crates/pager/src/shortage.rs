@@ -10,9 +10,18 @@ use std::sync::Arc;
 /// Most kinds of memory that a message names.
 const KEPT_NAMED: usize = 3;
 
-/// Resident memory cannot be taken away at the moment.
-pub fn short(shared: &Shared) -> String {
-    let over = over_mib(shared);
+/// What keeps pages out of the swap tier.
+pub enum Tier {
+    Missing,
+    Full,
+    /// Writes to it have failed, and the user was told why.
+    Failed,
+}
+
+/// The tree is `over` bytes over the budget, and resident memory cannot be taken away at the
+/// moment.
+pub fn short(shared: &Shared, over: u64) -> String {
+    let over = over >> 20;
     let procs: Vec<Arc<Proc>> = shared.procs.lock().clone();
     match held(&procs) {
         Some(held) => format!(
@@ -27,17 +36,20 @@ pub fn short(shared: &Shared) -> String {
     }
 }
 
-/// Neither the pool nor the swap tier takes a page; `swap` says what keeps the tier from it.
-pub fn hopeless(shared: &Shared, swap: &str) -> String {
-    let (over, budget) = (over_mib(shared), shared.sizes.budget >> 20);
+/// The tree is `over` bytes over the budget, and neither the pool nor the swap tier takes a page.
+pub fn hopeless(budget: u64, over: u64, tier: Tier) -> String {
+    let (over, budget) = (over >> 20, budget >> 20);
+    let tier = match tier {
+        Tier::Missing => "there is no swap tier: allow one with --swap DIR, or raise -m",
+        Tier::Full => "the swap tier is full: raise --swap-size, name another place with --swap, or raise -m",
+        Tier::Failed => {
+            "the swap tier takes no writes since the error above: raise -m, or name another place with --swap"
+        }
+    };
     format!(
         "out of memory: the programs are {over} MiB over the budget of {budget} MiB with data that does not compress \
-         further, and {swap}; or raise -m"
+         further, and {tier}"
     )
-}
-
-fn over_mib(shared: &Shared) -> i64 {
-    -shared.free() >> 20
 }
 
 /// The largest kinds of memory that cannot be evicted, in words.

@@ -9,16 +9,17 @@
 //! place, which raises no event. Then the REMAP was handled already when that memory's own UNMAP
 //! comes. So an event that takes memory away from the target of such a REMAP waits as well.
 //!
-//! Such an event can concern the mapping before or the one that came. Three facts tell them apart:
+//! The *new mapping* is the one that a REMAP has brought to its target. The *old mapping* is what
+//! was there before. A waiting event can concern either. Three facts tell them apart:
 //!
 //! - The thread that moves a mapping goes on when the REMAP is read. So what was read before that
-//!   concerns the mapping before.
+//!   concerns the old mapping.
 //! - Each mapping that leaves raises one UNMAP. A REMAP is followed by the UNMAP of its source,
 //!   which is *owed* until it is read.
 //! - When no event is unread, the pager asks the kernel whether a mapping is there now. One UNMAP
-//!   more than the arrivals and the owed ones account for is of the mapping before.
+//!   more than the arrivals and the owed ones account for is of the old mapping.
 //!
-//! That leaves moves of which only one can be of the mapping that came. A page that the pager has
+//! If several moves remain, only one of them can be of the new mapping. A page that the pager has
 //! evicted from that mapping cannot be in memory where it went. And where no page is evicted at
 //! all, the pager forgets what it knows of these places, and its next scan finds what is there.
 
@@ -53,7 +54,7 @@ pub struct Order<F> {
     owed: Owed,
     /// The program has used MREMAP_DONTUNMAP, which raises no UNMAP: none is owed.
     leaves_behind: bool,
-    /// Where parts of mappings that came have gone, as their pages say; `None`: they were unmapped.
+    /// Where parts of new mappings have gone, as their pages say; `None`: they were unmapped.
     gone: Vec<(Range, Option<u64>)>,
 }
 
@@ -68,7 +69,7 @@ pub enum Pages {
     Allow,
 }
 
-/// What a caller of [`Order::rest`] knows of the address space. No event is unread.
+/// What a caller of [`Order::resolve_all`] knows of the address space. No event is unread.
 pub trait Now {
     /// Whether the page at an address is in a registered mapping.
     fn is_there(&self, page: u64) -> bool;
@@ -102,8 +103,8 @@ impl Owed {
     }
 }
 
-/// Which of the waiting events of a page concern the mapping that was there before a REMAP came.
-enum Before {
+/// Which of the waiting events of a page concern the old mapping.
+enum OfOld {
     Nothing,
     /// The first UNMAP, and no move.
     Unmap,
@@ -115,13 +116,13 @@ enum Before {
     Unclear,
 }
 
-/// What to do when all events are read.
+/// What to do about events that waited until no event was unread.
 #[derive(Debug)]
-pub enum Step<F> {
+pub enum Resolved<F> {
     /// Handle the event.
     Handle(Event<F>),
     /// Memory has appeared in this range of which the table has nothing.
-    Came(u64, u64),
+    Appeared(u64, u64),
     /// The events of the page at this address can be read in two ways.
     Unclear(u64),
 }
@@ -235,7 +236,7 @@ impl<F> Order<F> {
         self.unsure.cut(start, end);
     }
 
-    /// The addresses that [`Order::rest`] may ask about.
+    /// The addresses that [`Order::resolve_all`] may ask about.
     pub fn places(&self) -> Vec<u64> {
         let unsure = self.unsure.iter().flat_map(|range| self.unsure_within(range)).map(|(part, _)| part);
         let mut all: Vec<u64> =
@@ -245,15 +246,15 @@ impl<F> Order<F> {
         all
     }
 
-    /// Takes all events; none is unread.
-    pub fn rest(&mut self, now: &impl Now) -> Vec<Step<F>> {
+    /// Takes all waiting events. None is unread.
+    pub fn resolve_all(&mut self, now: &impl Now) -> Vec<Resolved<F>> {
         let mut steps = Vec::new();
         let all: Vec<_> = self.events.iter().map(|event| (changed(event), target(event))).collect();
         while let Some(event) = self.events.pop_front() {
             if let Err(page) = self.resolve(event, now, &mut steps) {
                 match self.forget(page, &all, now) {
                     Some(forgotten) => steps.extend(forgotten),
-                    None => steps.push(Step::Unclear(page)),
+                    None => steps.push(Resolved::Unclear(page)),
                 }
             }
         }
@@ -264,7 +265,7 @@ impl<F> Order<F> {
 
     /// Gives up all events that have to do with a page, if none of their ranges has an evicted
     /// page: what is there now is new to the pager. `all` has the ranges of all events.
-    fn forget(&mut self, page: u64, all: &[(Range, Option<Range>)], now: &impl Now) -> Option<Vec<Step<F>>> {
+    fn forget(&mut self, page: u64, all: &[(Range, Option<Range>)], now: &impl Now) -> Option<Vec<Resolved<F>>> {
         let mut places: Ranges = [(page, page + 1)].into_iter().collect();
         let meets = |places: &Ranges, (own, target): (Range, Option<Range>)| {
             places.meets(own.0, own.1) || target.is_some_and(|target| places.meets(target.0, target.1))
@@ -287,14 +288,14 @@ impl<F> Order<F> {
         }
         self.events.retain(|event| !meets(&places, (changed(event), target(event))));
         places.iter().for_each(|(start, end)| _ = self.unsure.cut(start, end));
-        let unmap = |(start, end)| Step::Handle(Event::Unmap { start, end });
+        let unmap = |(start, end)| Resolved::Handle(Event::Unmap { start, end });
         let targets = all.iter().filter_map(|&(_, target)| target);
         let came = targets.filter(|&(start, end)| places.meets(start, end) && now.is_there(start));
-        Some(places.iter().map(unmap).chain(came.map(|(start, end)| Step::Came(start, end))).collect())
+        Some(places.iter().map(unmap).chain(came.map(|(start, end)| Resolved::Appeared(start, end))).collect())
     }
 
     /// An error is a page whose events can be read in two ways.
-    fn resolve(&mut self, event: Event<F>, now: &impl Now, steps: &mut Vec<Step<F>>) -> Result<(), u64> {
+    fn resolve(&mut self, event: Event<F>, now: &impl Now, steps: &mut Vec<Resolved<F>>) -> Result<(), u64> {
         if let Some(place) = target(&event) {
             loop {
                 let late = self.late_for(&event, place, now)?;
@@ -313,12 +314,12 @@ impl<F> Order<F> {
             let part = (start, end);
             let goes = target(&event).map(|(to, _)| to + start - range.0);
             let known = self.gone.iter().find(|(known, _)| *known == part).map(|&(_, to)| to);
-            let is_late = match self.before(Some(&event), start, now.is_there(start)) {
+            let is_late = match self.of_old(Some(&event), start, now.is_there(start)) {
                 _ if known.is_some() && !is_unmap => known != Some(goes),
-                Before::Nothing => false,
-                Before::Unmap => is_unmap,
-                Before::UnmapAndPerhapsMove if is_unmap => true,
-                Before::UnmapAndPerhapsMove | Before::Both | Before::Unclear => {
+                OfOld::Nothing => false,
+                OfOld::Unmap => is_unmap,
+                OfOld::UnmapAndPerhapsMove if is_unmap => true,
+                OfOld::UnmapAndPerhapsMove | OfOld::Both | OfOld::Unclear => {
                     let to = match known {
                         Some(to) => to,
                         None => self.goes_to(&event, part, now, steps)?,
@@ -335,24 +336,24 @@ impl<F> Order<F> {
         }
         if late.is_empty() {
             self.handled(&event);
-            steps.push(Step::Handle(event));
+            steps.push(Resolved::Handle(event));
             return Ok(());
         }
         let goes = |(start, end): Range| target(&event).map(|(to, _)| (to + start - range.0, to + end - range.0));
-        steps.extend(late.iter().filter_map(goes).map(|(start, end)| Step::Came(start, end)));
+        steps.extend(late.iter().filter_map(goes).map(|(start, end)| Resolved::Appeared(start, end)));
         for (start, end) in late.gaps(range.0, range.1) {
             let part = match goes((start, end)) {
                 Some((to, _)) => Event::Remap { from: start, to, len: end - start },
                 None => Event::Unmap { start, end },
             };
             self.handled(&part);
-            steps.push(Step::Handle(part));
+            steps.push(Resolved::Handle(part));
         }
         Ok(())
     }
 
-    /// Takes the events by which the mapping before left a place. The REMAP `arrival` that came
-    /// there afterwards is handled next.
+    /// Takes the events by which the old mapping left a place. The REMAP `arrival`, which brought
+    /// the new one there, is handled next.
     fn late_for(&mut self, arrival: &Event<F>, place: Range, now: &impl Now) -> Result<Vec<Event<F>>, u64> {
         for i in 0..self.events.len() {
             let Event::Unmap { start, end } = self.events[i] else { continue };
@@ -362,16 +363,16 @@ impl<F> Order<F> {
             }
             let moves_away = |e: &Event<F>| matches!(e, Event::Remap { .. }) && covers(changed(e), page);
             let moved = || (0..self.events.len()).find(|&at| moves_away(&self.events[at]));
-            let moved = match self.before(None, page, now.is_there(page)) {
-                Before::Nothing => continue,
-                Before::Unmap => None,
-                Before::Both => {
+            let moved = match self.of_old(None, page, now.is_there(page)) {
+                OfOld::Nothing => continue,
+                OfOld::Unmap => None,
+                OfOld::Both => {
                     let at = moved().filter(|&at| at < i);
-                    at.filter(|&at| self.moved_before(arrival, at, now) != Some(false))
+                    at.filter(|&at| self.moved_old(arrival, at, now) != Some(false))
                 }
-                Before::UnmapAndPerhapsMove | Before::Unclear => {
+                OfOld::UnmapAndPerhapsMove | OfOld::Unclear => {
                     let at = moved().filter(|&at| at < i && self.count(None, page).moves == 1).ok_or(page)?;
-                    self.moved_before(arrival, at, now).ok_or(page)?.then_some(at)
+                    self.moved_old(arrival, at, now).ok_or(page)?.then_some(at)
                 }
             };
             let unmap = self.events.remove(i);
@@ -380,9 +381,9 @@ impl<F> Order<F> {
         Ok(Vec::new())
     }
 
-    /// Whether it was the mapping before `arrival` that was moved from the place by the event with
-    /// this number, as far as the pages in memory tell. If not, the one that came was.
-    fn moved_before(&self, arrival: &Event<F>, number: usize, now: &impl Now) -> Option<bool> {
+    /// Whether the event with this number has moved the old mapping away, as far as the pages in
+    /// memory tell. If not, it has moved the new one, which `arrival` brought.
+    fn moved_old(&self, arrival: &Event<F>, number: usize, now: &impl Now) -> Option<bool> {
         let (event, place) = (&self.events[number], target(arrival)?);
         let (own, to) = (changed(event), target(event)?.0);
         let bytes = own.1 - own.0;
@@ -403,15 +404,15 @@ impl<F> Order<F> {
         now.is_there(range.0) && !others.any(|other| concerns(other, range))
     }
 
-    /// Where the part of a mapping that came has gone, by what is in memory; `None` if it was
-    /// unmapped, or no matter which of the moves was its own. `event` is handled next. An error is
-    /// a page for which that is not known.
+    /// Where the part of a new mapping has gone, by what is in memory; `None` if it was unmapped,
+    /// or no matter which of the moves was its own. `event` is handled next. An error is a page for
+    /// which that is not known.
     fn goes_to(
         &mut self,
         event: &Event<F>,
         part: Range,
         now: &impl Now,
-        steps: &mut Vec<Step<F>>,
+        steps: &mut Vec<Resolved<F>>,
     ) -> Result<Option<u64>, u64> {
         let (bytes, is_there) = (part.1 - part.0, now.is_there(part.0));
         let here: Vec<&Event<F>> =
@@ -439,7 +440,7 @@ impl<F> Order<F> {
         possible.extend(stays.then_some(None));
         let to = match possible[..] {
             _ if moves.iter().any(|(_, pages)| *pages == Pages::NoneEvicted) => {
-                steps.extend(is_there.then_some(Step::Came(part.0, part.1)));
+                steps.extend(is_there.then_some(Resolved::Appeared(part.0, part.1)));
                 None
             }
             [to] => to,
@@ -461,21 +462,21 @@ impl<F> Order<F> {
         }
     }
 
-    /// Which events of a page, among `event` and those that wait, concern the mapping that left the
-    /// page before a REMAP came there, which is handled already or next.
-    fn before(&self, event: Option<&Event<F>>, page: u64, there: bool) -> Before {
+    /// Which events of a page, among `event` and those that wait, concern the old mapping. The
+    /// REMAP of the new one is handled already or next.
+    fn of_old(&self, event: Option<&Event<F>>, page: u64, there: bool) -> OfOld {
         let Count { unmaps, moves, came, owed } = self.count(event, page);
         // UNMAPs that neither the arrivals nor the owed ones account for.
         let more = (usize::from(there) + unmaps).checked_sub(came + owed);
         match (more.unwrap_or(0), owed > 0) {
-            _ if unmaps == 0 => Before::Nothing,
-            (0, false) => Before::Nothing,
-            (0, true) => Before::Unmap,
-            (1.., _) if moves == 0 => Before::Unmap,
-            (1, _) if moves == 1 && there && came == 1 => Before::Both,
-            // If the mapping that came has left as well, a move can be of either mapping.
-            (1.., true) => Before::UnmapAndPerhapsMove,
-            (1.., false) => Before::Unclear,
+            _ if unmaps == 0 => OfOld::Nothing,
+            (0, false) => OfOld::Nothing,
+            (0, true) => OfOld::Unmap,
+            (1.., _) if moves == 0 => OfOld::Unmap,
+            (1, _) if moves == 1 && there && came == 1 => OfOld::Both,
+            // If the new mapping has left as well, a move can be of either.
+            (1.., true) => OfOld::UnmapAndPerhapsMove,
+            (1.., false) => OfOld::Unclear,
         }
     }
 }
@@ -485,7 +486,7 @@ struct Count {
     unmaps: usize,
     /// Moves away from it.
     moves: usize,
-    /// Mappings that came, with the one that is handled already or next.
+    /// REMAPs that brought a mapping, with the one that is handled already or next.
     came: usize,
     /// UNMAPs of mappings that have moved away from it.
     owed: usize,

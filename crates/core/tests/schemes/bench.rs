@@ -78,7 +78,8 @@ impl Bench {
 
     /// A round of reclaim of which nothing is carried out.
     pub fn round(&mut self, tick: u64, cpus_full: bool) {
-        let seen = Seen { level: Level::BelowLow, tier_takes: true, tier_gives: true, cpus_full, ..Seen::default() };
+        let seen =
+            Seen { level: Level::BelowLow, tier_writable: true, tier_has_space: true, cpus_full, ..Seen::default() };
         while !matches!(self.core.next_step(tick, seen), Step::RoundEnds { .. }) {}
     }
 
@@ -153,6 +154,7 @@ impl Bench {
             });
             let went = match placed {
                 Placed::Nothing => Some(Went::Dropped),
+                Placed::Refaulted => unreachable!("nothing faults here"),
                 Placed::Pool { .. } => Some(Went::Pool),
                 Placed::Swap => {
                     let block = self.core.block_of(item.object).expect("it has a slot");

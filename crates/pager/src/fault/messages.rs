@@ -9,7 +9,7 @@ use crate::locks::Held;
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, Gate, Io, Proc};
 use crate::state::Shared;
-use memfit_core::driver::order::{Event, Now, Pages, Step};
+use memfit_core::driver::order::{Event, Now, Pages, Resolved};
 use memfit_core::{Core, Entry, Page, PageRange};
 use memfit_os::uffd::{Event as Message, Uffd};
 use std::os::fd::AsRawFd;
@@ -129,7 +129,7 @@ impl Server {
             }
             if let Some(there) = if pending { None } else { self.registered_places() } {
                 self.proc.collect(&self.shared, io, true)?;
-                let steps = self.order.rest(&Kernel { there, shared: &self.shared, proc: &self.proc });
+                let steps = self.order.resolve_all(&Kernel { there, shared: &self.shared, proc: &self.proc });
                 steps.into_iter().try_for_each(|step| self.step(step))?;
                 return Ok(count);
             }
@@ -196,11 +196,11 @@ impl Server {
         there.filter(|_| !self.proc.event_pending()).map(|places| places.into_iter().flatten().collect())
     }
 
-    fn step(&self, step: Step<Uffd>) -> Result<(), End> {
+    fn step(&self, step: Resolved<Uffd>) -> Result<(), End> {
         crate::flight::note(|| format!("process {}: all is read: {step:x?}", self.proc.id.0));
         match step {
-            Step::Handle(event) => self.apply(event),
-            Step::Came(start, end) => {
+            Resolved::Handle(event) => self.apply(event),
+            Resolved::Appeared(start, end) => {
                 self.changed(Change::Came(start, end));
                 let mut state = self.shared.lock();
                 state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
@@ -208,7 +208,7 @@ impl Server {
                 // The next scan adopts it.
                 self.proc.unconfirmed.lock().add(start, end);
             }
-            Step::Unclear(at) => {
+            Resolved::Unclear(at) => {
                 let why = format!(
                     "several threads moved memory to and from {at:#x} at once, and the order cannot be determined"
                 );

@@ -8,7 +8,7 @@ use memfit_core::driver::{Done, Seen, Step};
 use memfit_core::scheme::SwapFormat;
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, BATCH_PAGES, PAGE_BYTES};
 
-/// Rounds and rests in a row that free no staging slot, before staging is taken for full.
+/// Rounds and sleeps in a row that free no staging slot, before staging is taken for full.
 const IN_VAIN: u32 = 4;
 
 impl Machine {
@@ -17,7 +17,7 @@ impl Machine {
     pub(super) fn balance(&mut self) {
         loop {
             let level = self.level();
-            if self.core.rests() && level >= Level::BelowHigh {
+            if self.core.reclaim_sleeps() && level >= Level::BelowHigh {
                 return;
             }
             let now = self.times.program;
@@ -36,13 +36,13 @@ impl Machine {
         }
     }
 
-    /// Goes on to the end of a round. Returns whether reclaim rests now.
+    /// Goes on to the end of a round. Returns whether reclaim sleeps now.
     fn reclaim(&mut self) -> bool {
         let mut done = Done::default();
         loop {
             let step = self.next_step(&done);
             match step {
-                Step::Rest => return true,
+                Step::Sleep => return true,
                 Step::RoundEnds { .. } => return false,
                 Step::Pause { us } => {
                     self.reclaim_until += u64::from(us) * 1000;
@@ -68,10 +68,10 @@ impl Machine {
             level: self.level(),
             gained: done.gained,
             blocked: done.blocked,
-            beside: 0,
+            unevictable: 0,
             evicts: self.residents == Residents::Simulated,
-            tier_takes: self.tier.exists(),
-            tier_gives: self.tier.exists() && !self.tier.full,
+            tier_writable: self.tier.exists(),
+            tier_has_space: self.tier.exists() && !self.tier.full,
             tier_slow: self.tier.disk.is_slow(SLOW_DEVICE_NS),
             tier_busy: false,
             cpus_full: false,
@@ -87,11 +87,11 @@ impl Machine {
             Step::Evict => return Done::gained(self.take_away()),
             Step::Compress { most, origin } => return self.compress(most as usize, origin),
             Step::WriteBack { pressed } => return Done::gained(self.write_back(pressed)),
-            Step::Clean => return Done::gained(self.clean()),
+            Step::Clean => self.clean(),
             Step::Flush => self.flush(),
             // Writes and the answers to batches have come at once, and these end a round.
             Step::WriteRaw | Step::Reap | Step::Collect | Step::WaitForBatch | Step::WaitForDevice => {}
-            Step::Rest | Step::RoundEnds { .. } | Step::Pause { .. } => {}
+            Step::Sleep | Step::RoundEnds { .. } | Step::Pause { .. } => {}
         }
         Done::default()
     }
@@ -148,6 +148,7 @@ impl Machine {
                 Placed::Swap => done.gained += u32::from(self.write_raw(item.object)),
                 Placed::Full => done.blocked = true,
                 Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
+                Placed::Refaulted => {}
             }
         }
         self.core.give_back(&picked[tried..]);
@@ -240,6 +241,7 @@ impl Machine {
         }
         let mut victims = std::mem::take(&mut self.lists.victims);
         victims.clear();
+        let mut left = 0;
         if self.wants_log() {
             let Some(bytes) = self.tier.batch(&mut self.tally) else {
                 self.swap_full();
@@ -249,6 +251,7 @@ impl Machine {
             self.apply_effects();
             for victim in &victims {
                 let stored = self.tier.append(victim.object, victim.len as u16, victim.codec, false, &mut self.tally);
+                left += usize::from(stored.is_some());
                 self.written(victim.object, stored.map(|stored| stored.extent));
             }
             self.flush();
@@ -256,8 +259,8 @@ impl Machine {
             self.core.pick_writeback(pressed, u32::MAX, &mut victims);
             self.apply_effects();
             self.write_blocks(&victims);
+            left = victims.len();
         }
-        let left = victims.len();
         self.lists.victims = victims;
         left
     }
@@ -328,25 +331,20 @@ impl Machine {
         }
     }
 
-    /// Cleans a segment with many holes, if that pays: appends its live objects anew. Returns how
-    /// many.
-    fn clean(&mut self) -> usize {
+    /// Cleans a segment with many holes, if that pays: appends its live objects anew.
+    fn clean(&mut self) {
         let Some((segment, objects)) = self.tier.begin_cleaning(&mut self.tally) else {
-            self.no_longer_full();
-            return 0;
+            return self.no_longer_full();
         };
-        let mut moved = 0;
         for object in objects {
             let Some(stored) = self.core.movable(object, segment) else { continue };
             let Some(to) = self.tier.append(object, stored.len, stored.codec, true, &mut self.tally) else { break };
             self.core.relocated(object, stored.extent, to);
             self.apply_effects();
-            moved += 1;
         }
         self.flush();
         self.tier.cleaned(segment);
         self.no_longer_full();
-        moved
     }
 
     fn no_longer_full(&mut self) {

@@ -12,7 +12,7 @@ const PLACES: usize = 5;
 const THREADS: usize = 4;
 
 type Event = super::Event<()>;
-type Step = super::Step<()>;
+type Resolved = super::Resolved<()>;
 
 /// A registered mapping of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,22 +131,22 @@ impl World {
 }
 
 impl Table {
-    fn apply(&mut self, step: &Step) -> Result<(), u64> {
+    fn apply(&mut self, step: &Resolved) -> Result<(), u64> {
         match *step {
-            Step::Handle(Event::Unmap { start, end }) => {
+            Resolved::Handle(Event::Unmap { start, end }) => {
                 for place in (0..PLACES).filter(|&place| (start..end).contains(&address(place))) {
                     (self.known[place], self.registered[place]) = (None, false);
                 }
             }
-            Step::Handle(Event::Remap { from, to, .. }) => {
+            Resolved::Handle(Event::Remap { from, to, .. }) => {
                 self.known[place_of(to)] = self.known[place_of(from)].take();
                 self.registered[place_of(to)] = true;
             }
-            Step::Came(start, _) => {
+            Resolved::Appeared(start, _) => {
                 (self.known[place_of(start)], self.registered[place_of(start)]) = (None, true);
             }
-            Step::Unclear(at) => return Err(at),
-            Step::Handle(_) => unreachable!(),
+            Resolved::Unclear(at) => return Err(at),
+            Resolved::Handle(_) => unreachable!(),
         }
         Ok(())
     }
@@ -237,13 +237,13 @@ fn run(seed: u64) -> (bool, usize) {
         let occupied =
             |table: &Table, start: u64| table.registered[place_of(start)] || table.known[place_of(start)].is_some();
         while let Some(event) = order.next(|start, _| occupied(&table, start), || false) {
-            table.apply(&Step::Handle(event)).expect("it is clear");
+            table.apply(&Resolved::Handle(event)).expect("it is clear");
         }
         if world.is_pending() {
             continue;
         }
         if !order.is_empty() {
-            for step in order.rest(&Both(&world, &table)) {
+            for step in order.resolve_all(&Both(&world, &table)) {
                 if table.apply(&step).is_err() {
                     return (true, checked);
                 }

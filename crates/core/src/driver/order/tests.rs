@@ -2,7 +2,7 @@ use super::*;
 
 type Event = super::Event<()>;
 type Order = super::Order<()>;
-type Step = super::Step<()>;
+type Resolved = super::Resolved<()>;
 
 /// Registered mappings, and the places whose pages refute that an evicted mapping is there.
 struct Kernel<F> {
@@ -54,7 +54,7 @@ fn resolved(events: impl IntoIterator<Item = Event>, occupied: &[Range], there: 
         assert!(places.contains(&at), "{at:#x} is not in {places:x?}");
         there.iter().any(|&place| covers(place, at))
     };
-    format!("{:x?}", order.rest(&kernel(there)))
+    format!("{:x?}", order.resolve_all(&kernel(there)))
 }
 
 #[test]
@@ -108,11 +108,11 @@ fn after_a_move_to_b(later: impl IntoIterator<Item = Event>, there: bool) -> Str
     while let Some(event) = order.next(|_, _| false, || false) {
         assert!(!leaves(&event) || !overlap(changed(&event), B), "{event:?} does not wait");
     }
-    format!("{:x?}", order.rest(&kernel(|_| there)))
+    format!("{:x?}", order.resolve_all(&kernel(|_| there)))
 }
 
 fn handled(events: impl IntoIterator<Item = Event>) -> String {
-    format!("{:x?}", events.into_iter().map(Step::Handle).collect::<Vec<_>>())
+    format!("{:x?}", events.into_iter().map(Resolved::Handle).collect::<Vec<_>>())
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn what_had_left_the_place_before_does_not_touch_what_is_there_now() {
     let wide = (B.0 - 0x1000, B.1 + 0x1000);
     let around = [(wide.0, B.0), (B.1, wide.1)].map(unmap);
     assert_eq!(after_a_move_to_b([unmap(wide)], true), handled(around));
-    assert_eq!(after_a_move_to_b([remap(B, C), unmap(B)], true), format!("{:x?}", [Step::Came(C.0, C.1)]));
+    assert_eq!(after_a_move_to_b([remap(B, C), unmap(B)], true), format!("{:x?}", [Resolved::Appeared(C.0, C.1)]));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn all(events: &[Event]) -> String {
 
 #[test]
 fn the_unmap_of_a_move_does_not_touch_what_came_after_it() {
-    // The memory that came may leave in both ways, and its events be read before that UNMAP.
+    // The new mapping may leave in both ways, and its events be read before that UNMAP.
     for later in
         [vec![unmap(B), unmap(B)], vec![remap(B, D), unmap(B), unmap(B)], vec![unmap(B), remap(B, D), unmap(B)]]
     {
@@ -184,8 +184,8 @@ fn the_unmap_of_a_move_does_not_touch_what_came_after_it() {
         assert_eq!(at_once(&mut order, moves), all(&[remap(B, C), remap(A, B)]));
         let count = later.len();
         let mut done = at_once(&mut order, later);
-        done += &format!("{:x?}", order.rest(&kernel(|at| covers(C, at) || covers(D, at))));
-        assert!(!done.contains("Unclear") && !done.contains("Came"), "{done}");
+        done += &format!("{:x?}", order.resolve_all(&kernel(|at| covers(C, at) || covers(D, at))));
+        assert!(!done.contains("Unclear") && !done.contains("Appeared"), "{done}");
         let (goes, leaves) = (done.find("Remap"), done.find("Unmap").expect("it leaves"));
         assert_eq!(goes.is_some(), count == 3, "{done}");
         assert!(goes.is_none_or(|goes| goes < leaves), "{done}");
@@ -204,7 +204,7 @@ fn what_was_read_before_memory_came_concerns_what_was_there_before() {
     let c_is_occupied = |start, end| overlap(C, (start, end));
     assert!(order.next(c_is_occupied, || false).is_none());
     [unmap(C), unmap(B), remap(B, D), unmap(B)].into_iter().for_each(|event| order.push(event));
-    let steps = order.rest(&kernel(|at| covers(C, at) || covers(D, at)));
+    let steps = order.resolve_all(&kernel(|at| covers(C, at) || covers(D, at)));
     let expected = [unmap(C), remap(B, C), unmap(B), remap(A, B), remap(B, D), unmap(B)];
     assert_eq!(format!("{steps:x?}"), handled(expected));
 }
@@ -216,13 +216,13 @@ fn judged(later: Vec<Event>, there: &[Range], pages: fn(u64) -> Pages) -> String
     at_once(&mut order, [remap(A, B)]);
     assert_eq!(at_once(&mut order, later), "[]");
     let there = |at| there.iter().any(|&place| covers(place, at));
-    format!("{:x?}", order.rest(&Kernel { there, pages, of_all: Pages::Allow }))
+    format!("{:x?}", order.resolve_all(&Kernel { there, pages, of_all: Pages::Allow }))
 }
 
 #[test]
 fn pages_in_memory_tell_whose_move_it_was() {
     let one = || vec![remap(B, C), unmap(B), unmap(B)];
-    let refuted = format!("{:x?}", [Step::Came(C.0, C.1), Step::Handle(unmap(B))]);
+    let refuted = format!("{:x?}", [Resolved::Appeared(C.0, C.1), Resolved::Handle(unmap(B))]);
     assert_eq!(judged(one(), &[C], |_| Pages::Refute), refuted);
     assert_eq!(judged(one(), &[C], |_| Pages::NoneEvicted), refuted);
     assert!(judged(one(), &[C], |_| Pages::Allow).starts_with("[Unclear"), "it can have been unmapped");
@@ -231,11 +231,11 @@ fn pages_in_memory_tell_whose_move_it_was() {
     assert!(judged(changed(), &[C], |_| Pages::Refute).starts_with("[Unclear"));
     // Two moves, and what came last is there.
     let two = || vec![remap(B, C), unmap(B), remap(B, D), remap(A, B), unmap(B)];
-    let c = [Step::Came(C.0, C.1), Step::Handle(remap(B, D))];
+    let c = [Resolved::Appeared(C.0, C.1), Resolved::Handle(remap(B, D))];
     let went_to_d = judged(two(), &[B, C, D], |at| if at == C.0 { Pages::Refute } else { Pages::Allow });
     assert!(went_to_d.starts_with(format!("{c:x?}").trim_end_matches(']')), "{went_to_d}");
     let went_to_c = judged(two(), &[B, C, D], |at| if at == D.0 { Pages::Refute } else { Pages::Allow });
-    let c = format!("{:x?}", [Step::Handle(remap(B, C))]);
+    let c = format!("{:x?}", [Resolved::Handle(remap(B, C))]);
     assert!(went_to_c.starts_with(c.trim_end_matches(']')) && !went_to_c.contains("Unclear"), "{went_to_c}");
     for pages in [|_| Pages::Refute, |_| Pages::Allow] as [fn(u64) -> Pages; 2] {
         assert!(judged(two(), &[B, C, D], pages).starts_with("[Unclear"));
@@ -249,9 +249,9 @@ fn pages_in_memory_tell_whose_move_it_was() {
 fn where_nothing_is_evicted_all_is_forgotten() {
     let mut order = order([remap(A, B), remap(B, C), unmap(B), unmap(B), unmap(D)]);
     let there = |at| covers(C, at);
-    let steps = order.rest(&Kernel { there, pages: |_| Pages::Allow, of_all: Pages::NoneEvicted });
-    let expected = [A, B, C].map(unmap).map(Step::Handle);
-    let expected = expected.into_iter().chain([Step::Came(C.0, C.1), Step::Handle(unmap(D))]);
+    let steps = order.resolve_all(&Kernel { there, pages: |_| Pages::Allow, of_all: Pages::NoneEvicted });
+    let expected = [A, B, C].map(unmap).map(Resolved::Handle);
+    let expected = expected.into_iter().chain([Resolved::Appeared(C.0, C.1), Resolved::Handle(unmap(D))]);
     assert_eq!(format!("{steps:x?}"), format!("{:x?}", expected.collect::<Vec<_>>()));
 }
 
@@ -271,7 +271,7 @@ fn pages_in_memory_tell_which_of_two_known_mappings_moved() {
                 }
             }
         }
-        format!("{:x?}", order([remap(A, B), remap(B, C), unmap(B), unmap(B)]).rest(&Two(before, came)))
+        format!("{:x?}", order([remap(A, B), remap(B, C), unmap(B), unmap(B)]).resolve_all(&Two(before, came)))
     };
     let came_went = handled([unmap(B), remap(A, B), remap(B, C), unmap(B)]);
     assert_eq!(judged(Pages::Refute, Pages::Allow), came_went);
@@ -288,9 +288,9 @@ fn what_mremap_dontunmap_leaves_has_one_unmap() {
     let twice = [remap(B, C), remap(B, D), unmap(B), remap(A, B)];
     assert_eq!(at_once(&mut order, twice), all(&[remap(B, C), remap(B, D), unmap(B), remap(A, B)]));
     assert_eq!(at_once(&mut order, [unmap(B)]), "[]", "it is of what came");
-    assert_eq!(format!("{:x?}", order.rest(&kernel(|_| false))), handled([unmap(B)]));
+    assert_eq!(format!("{:x?}", order.resolve_all(&kernel(|_| false))), handled([unmap(B)]));
     // It is read late.
     at_once(&mut order, [remap(B, C), remap(A, B)]);
     assert_eq!(at_once(&mut order, [unmap(B), unmap(B)]), "[]");
-    assert_eq!(format!("{:x?}", order.rest(&kernel(|_| false))), handled([unmap(B)]));
+    assert_eq!(format!("{:x?}", order.resolve_all(&kernel(|_| false))), handled([unmap(B)]));
 }
