@@ -556,10 +556,10 @@ impl World {
                 self.apply_effects();
             }
             93 => {
-                let facts = self.random.below(128) as u8;
-                let (level, beside) = (LEVELS[self.random.below(6)], self.random.below(512) as u32);
+                let facts = self.random.below(256) as u8;
+                let (level, unevictable) = (LEVELS[self.random.below(6)], self.random.below(512) as u32);
                 let gained = self.random.below(2) as u32;
-                let seen = Seen::of(level, gained, beside, facts).expect("all bits have a meaning");
+                let seen = Seen::of(level, gained, unevictable, facts);
                 for _ in 0..=self.random.below(12) {
                     self.core.next_step(self.tick, seen);
                 }

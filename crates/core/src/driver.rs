@@ -20,6 +20,9 @@ use crate::replacement::ReplacementMode;
 
 /// Time over which the gain of reclaim is judged, ms.
 const WINDOW_MS: u64 = 50;
+/// Gain of a round that is worth waiting for, however long the round takes: a strong codec on a busy
+/// machine needs 50 ms for two.
+const ROUND_PAGES: u32 = 16;
 /// Windows without enough gain, all of them over the budget, before the user is warned: 5 s.
 const SHORT_WINDOWS: u32 = 100;
 /// Hopeless windows in a row before the run is ended.
@@ -58,35 +61,42 @@ pub struct Seen {
     pub tier_busy: bool,
     /// Programs wait for a CPU.
     pub cpus_full: bool,
+    /// A process that could answer has not yet answered a batch.
+    pub answer_late: bool,
 }
 
 impl Seen {
     /// The facts that are true, as bits: `blocked`, `evicts`, `tier_writable`, `tier_has_space`,
-    /// `tier_slow`, `tier_busy`, `cpus_full`, from the lowest.
+    /// `tier_slow`, `tier_busy`, `cpus_full`, `answer_late`, from the lowest.
     pub fn facts(self) -> u8 {
-        let Seen { blocked, evicts, tier_writable, tier_has_space, tier_slow, tier_busy, cpus_full, .. } = self;
-        let facts = [blocked, evicts, tier_writable, tier_has_space, tier_slow, tier_busy, cpus_full];
+        let facts = [
+            self.blocked,
+            self.evicts,
+            self.tier_writable,
+            self.tier_has_space,
+            self.tier_slow,
+            self.tier_busy,
+            self.cpus_full,
+            self.answer_late,
+        ];
         facts.iter().enumerate().fold(0, |bits, (i, &fact)| bits | u8::from(fact) << i)
     }
 
-    /// `None` if a bit has no meaning.
-    pub(crate) fn of(level: Level, gained: u32, unevictable: u32, facts: u8) -> Option<Seen> {
+    pub(crate) fn of(level: Level, gained: u32, unevictable: u32, facts: u8) -> Seen {
         let is = |bit: u8| facts >> bit & 1 == 1;
-        let (blocked, evicts, tier_writable, tier_has_space) = (is(0), is(1), is(2), is(3));
-        let (tier_slow, tier_busy, cpus_full) = (is(4), is(5), is(6));
-        let seen = Seen {
+        Seen {
             level,
             gained,
-            blocked,
             unevictable,
-            evicts,
-            tier_writable,
-            tier_has_space,
-            tier_slow,
-            tier_busy,
-            cpus_full,
-        };
-        (!is(7)).then_some(seen)
+            blocked: is(0),
+            evicts: is(1),
+            tier_writable: is(2),
+            tier_has_space: is(3),
+            tier_slow: is(4),
+            tier_busy: is(5),
+            cpus_full: is(6),
+            answer_late: is(7),
+        }
     }
 }
 
@@ -230,6 +240,13 @@ pub(crate) struct Driver {
 struct Window {
     since: u64,
     gained: u32,
+    rounds: u32,
+}
+
+impl Window {
+    fn begun(since: u64) -> Window {
+        Window { since, gained: 0, rounds: 0 }
+    }
 }
 
 impl Core {
@@ -309,7 +326,7 @@ impl Core {
         driver.reclaiming = seen.level < if driver.reclaiming { Level::Enough } else { Level::BelowHigh };
         if driver.reclaiming {
             driver.compact_pause = driver.compact_pause.saturating_sub(1);
-            driver.window.get_or_insert(Window { since: tick, gained: 0 });
+            driver.window.get_or_insert(Window::begun(tick));
             driver.next = Next::Compact;
             return None;
         }
@@ -395,11 +412,13 @@ impl Driver {
     fn judge(&mut self, tick: u64, seen: Seen, enough: u32) -> Option<Trouble> {
         let window = self.window.as_mut()?;
         window.gained = window.gained.saturating_add(self.gained);
-        if tick.saturating_sub(window.since) < WINDOW_MS {
+        window.rounds += 1;
+        // A thread of the program that waits for a CPU will answer: until then this window goes on.
+        if tick.saturating_sub(window.since) < WINDOW_MS || seen.answer_late {
             return None;
         }
-        self.stuck = window.gained < enough;
-        *window = Window { since: tick, gained: 0 };
+        self.stuck = window.gained < enough.min(window.rounds * ROUND_PAGES);
+        *window = Window::begun(tick);
         let short = seen.level <= Level::Over;
         self.short_windows = if short { self.short_windows + u32::from(self.stuck) } else { 0 };
         if !self.stuck {

@@ -447,7 +447,7 @@ impl<'a> Decoder<'a> {
 
     pub(crate) fn seen(&mut self) -> Result<Seen, Damaged> {
         let level = LEVELS.get(self.number()? as usize).copied().ok_or(Damaged::Wrong)?;
-        Seen::of(level, self.small()?, self.small()?, self.byte()?).ok_or(Damaged::Wrong)
+        Ok(Seen::of(level, self.small()?, self.small()?, self.byte()?))
     }
 
     pub(crate) fn estimate(&mut self) -> Result<Option<u32>, Damaged> {
@@ -555,7 +555,7 @@ mod tests {
             CoreCall::Compressed { object, coded: Coded::Stored(stored(u32::MAX)) },
             CoreCall::Compact { most: 32 },
             CoreCall::NextStep { tick: u64::from(u32::MAX) + 1, seen: Seen::default() },
-            CoreCall::NextStep { tick: 0, seen: Seen::of(Level::FarOver, u32::MAX, 300, 0x7f).unwrap() },
+            CoreCall::NextStep { tick: 0, seen: Seen::of(Level::FarOver, u32::MAX, 300, 0xff) },
             CoreCall::SwapTakes { takes: true },
             CoreCall::PickWriteback { pressed: false, most_bytes: u32::MAX },
             CoreCall::BlockOf { object: ObjectId(u32::MAX - 1) },

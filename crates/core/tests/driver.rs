@@ -18,6 +18,7 @@ const LOW: Seen = Seen {
     tier_slow: false,
     tier_busy: false,
     cpus_full: false,
+    answer_late: false,
 };
 const BACKGROUND: Step = Step::Compress { most: 32, origin: Origin::Background };
 
@@ -235,6 +236,34 @@ fn nobody_waits_for_reclaim_that_gains_nothing_and_the_user_is_told() {
     caller.tick += 60;
     caller.round(over, |step| u32::from(step == Step::Collect) * 64);
     assert!(!caller.core.is_stuck());
+}
+
+#[test]
+fn nobody_goes_on_while_an_answer_is_late() {
+    let mut caller = Caller::new(4096, 2000);
+    let late = Seen { answer_late: true, ..LOW };
+    caller.in_vain(late, 900);
+    assert!(!caller.core.is_stuck());
+    caller.in_vain(LOW, 1);
+    assert!(caller.core.is_stuck());
+}
+
+#[test]
+fn slow_rounds_that_gain_are_worth_waiting_for() {
+    for (pages, stuck) in [(20, false), (10, true)] {
+        let mut caller = Caller::new(4096, 2000);
+        for _ in 0..20 {
+            caller.tick += 40;
+            caller.round(LOW, |step| u32::from(step == Step::Collect) * pages);
+        }
+        assert_eq!(caller.core.is_stuck(), stuck, "{pages} pages");
+    }
+    let mut caller = Caller::new(4096, 2000);
+    for _ in 0..200 {
+        caller.tick += 1;
+        caller.round(LOW, |step| u32::from(step == Step::Collect));
+    }
+    assert!(caller.core.is_stuck(), "a page in each of many rounds");
 }
 
 #[test]

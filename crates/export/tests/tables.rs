@@ -29,6 +29,7 @@ const SEEN: Seen = Seen {
     tier_slow: false,
     tier_busy: false,
     cpus_full: false,
+    answer_late: false,
 };
 
 /// Calls of each kind and variant, and what their rows must have besides number, time and name.

@@ -150,7 +150,7 @@ impl From<Broken> for End {
 
 /// Runs until the process's memory is gone.
 pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
-    // The control thread that started this one may have raised its priority.
+    memfit_os::sched::ask_short_slices();
     memfit_os::sched::usual();
     let mut server = Server {
         shared: Arc::clone(&shared),

@@ -150,9 +150,11 @@ pub struct Scan {
 
 /// Runs until the pager ends.
 pub fn run(desk: Arc<Desk>) {
-    // A late sample can let memory exceed the budget. Without the right to short slices nothing
-    // changes.
-    memfit_os::sched::ask_short_slices();
+    // A late sample can let memory exceed the budget. A thread with short slices can still wait for
+    // 200 ms: the kernel shares CPUs among sessions and control groups first.
+    if !memfit_os::sched::real_time() {
+        memfit_os::sched::ask_short_slices();
+    }
     let Ok(own) = RssReader::open(std::process::id() as i32) else { return };
     let launcher = RssReader::open(desk.config.launcher_pid).ok();
     let now = Instant::now();
@@ -183,8 +185,13 @@ pub fn run(desk: Arc<Desk>) {
         last_total: 0,
     };
     while !monitor.desk.shared.ending.load(Relaxed) {
+        let start = Instant::now();
         let sleep = monitor.sample();
+        let end = Instant::now();
         std::thread::sleep(sleep);
+        let shared = &monitor.desk.shared;
+        shared.longest_sample.fetch_max((end - start).as_nanos() as u64, Relaxed);
+        shared.longest_delay.fetch_max(end.elapsed().saturating_sub(sleep).as_nanos() as u64, Relaxed);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::trainer::Trainer;
 use memfit_core::budget::{COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
 use memfit_core::driver::{Done, Seen, Step, Trouble};
 use memfit_core::{ObjectId, Origin, BATCH_VICTIMS, PAGE_BYTES};
+use memfit_os::procfs::hold;
 use memfit_os::sched::Cpus;
 use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant};
 // The victims of one core call fit into one batch.
 const _: () = assert!(BATCH_VICTIMS <= BATCH_RANGES);
 
+/// A process that is not stopped answers a batch within this time, however busy the machine is.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// Objects of a segment that are cleaned between two checks of the batches.
 const CLEAN_CHUNK: usize = 64;
 /// Time for cleaning between two checks of the batches when the tier is full.
@@ -42,6 +45,8 @@ struct Reclaimer {
     cpus: Cpus,
     avoids: Option<usize>,
     swap_full: bool,
+    /// A process that could answer has not yet answered a batch in this round.
+    answer_late: bool,
     /// Free memory when the core last decided, bytes.
     free: i64,
     /// How often reclaim was wanted when it last looked.
@@ -60,6 +65,7 @@ pub fn run(shared: Arc<Shared>) {
         cpus: Cpus::of_this_thread(),
         avoids: None,
         swap_full: false,
+        answer_late: false,
         free: 0,
         raised: 0,
     };
@@ -85,6 +91,7 @@ impl Reclaimer {
             tier_slow: shared.swap.as_deref().is_some_and(|swap| swap.is_slow(SLOW_DEVICE_NS)),
             tier_busy: self.writer.as_ref().is_some_and(Output::busy),
             cpus_full: shared.cpus_full.load(Relaxed),
+            answer_late: self.answer_late,
         };
         let mut state = shared.lock();
         let step = state.core.next_step(shared.tick(), seen);
@@ -106,6 +113,7 @@ impl Reclaimer {
             Step::Flush => self.flush(),
             Step::Clean => return Done::gained(self.clean()),
             Step::RoundEnds { stuck, trouble } => {
+                self.answer_late = false;
                 self.shared.stuck.store(stuck, Relaxed);
                 trouble.into_iter().for_each(|trouble| self.tell(trouble));
                 self.shared.made_progress();
@@ -220,7 +228,7 @@ impl Reclaimer {
     }
 
     /// Waits a little for a batch under way that can still answer.
-    fn wait_for_batch(&self) {
+    fn wait_for_batch(&mut self) {
         let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
         let now = Instant::now();
         for proc in procs {
@@ -228,7 +236,9 @@ impl Reclaimer {
             else {
                 continue;
             };
-            if posted.is_some_and(|p| now - p < STOPPED_AFTER) {
+            let waits = posted.map_or(Duration::MAX, |posted| now - posted);
+            if waits < STOPPED_AFTER || (waits < ANSWERS_WITHIN && proc.pid().is_some_and(|pid| hold(pid).is_none())) {
+                self.answer_late = true;
                 proc.wait_finished(number, Duration::from_millis(2));
                 return;
             }

@@ -143,6 +143,7 @@ schema! {
         -- "Inside"
         transitions: Transitions,
         lock: Lock,
+        monitor: Monitor,
         -- "Processes\n\n`processes` is an array with one object for each pid."
         processes: Vec<Process>,
     }
@@ -259,6 +260,11 @@ schema! {
 
     struct Lock {
         longest_hold_ns: u64 = "the longest time that the core's lock was held",
+    }
+
+    struct Monitor {
+        longest_delay_ns: u64 = "the longest time by which a sample of the tree was late, for want of a CPU",
+        longest_sample_ns: u64 = "the longest time that a sample took",
     }
 
     struct Process {

@@ -63,6 +63,9 @@ pub struct Shared {
     pub unnamed: Unnamed,
     /// Longest time that the core lock was held, ns.
     pub longest_hold: AtomicU64,
+    /// The longest time that the monitor slept too long, and the longest sample, ns.
+    pub longest_delay: AtomicU64,
+    pub longest_sample: AtomicU64,
     turns: Turns,
     /// For how many processes the pager has descriptors.
     pub room: Room,
@@ -222,6 +225,8 @@ impl Shared {
             procs: Lock::new(Vec::new()),
             unnamed: Unnamed::default(),
             longest_hold: AtomicU64::new(0),
+            longest_delay: AtomicU64::new(0),
+            longest_sample: AtomicU64::new(0),
             turns: Turns::default(),
             room: Room::new(),
             expected: Lock::new(Vec::new()),

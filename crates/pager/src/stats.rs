@@ -3,7 +3,7 @@
 use crate::config::ToPager;
 use crate::control::Desk;
 use crate::regions::Regions;
-use crate::schema::{BySource, Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Now};
+use crate::schema::{BySource, Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Monitor, Now};
 use crate::schema::{Pages, Pool, Process, Quantiles, Rejected, Stats, Swap, Transitions, SOURCES};
 use crate::state::{CodecCount, Shared, State};
 use crate::timeline::{Counts, Course, FaultTimes};
@@ -297,6 +297,10 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
             adopted quarantined unquarantined remapped forks compaction_moves unexpected_present swap_failed;
             core_calls: calls),
         lock: Lock { longest_hold_ns: shared.longest_hold.load(Relaxed) },
+        monitor: Monitor {
+            longest_delay_ns: shared.longest_delay.load(Relaxed),
+            longest_sample_ns: shared.longest_sample.load(Relaxed),
+        },
         processes: processes(desk, question.brief),
     }
 }

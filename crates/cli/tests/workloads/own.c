@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
-enum { SERVED = 24, WORKED_ON = 40, ROUND = 77 };
+enum { SERVED = 16, WORKED_ON = 48, ROUND = 77 };
 static int by_libc, uffd;
 
 static long control(unsigned long request, void *argument) {

@@ -75,6 +75,7 @@ impl Machine {
             tier_slow: self.tier.disk.is_slow(SLOW_DEVICE_NS),
             tier_busy: false,
             cpus_full: false,
+            answer_late: false,
         };
         let step = self.core.next_step(self.reclaim_until / 1_000_000, seen);
         self.apply_effects();
