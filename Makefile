@@ -36,9 +36,9 @@ gate-loaded: ## the same, beside four busy loops and a program that fills memory
 
 check: ## what every change must pass: format, lints, tests, documentation, dependencies
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path lab/fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) $(FUZZ_CHECK) -- -D warnings
+	$(CARGO) clippy --manifest-path lab/fuzz/Cargo.toml --target-dir $(TARGET) $(FUZZ_CHECK) -- -D warnings
 	scripts/check-no-std
 	$(MAKE) test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
@@ -56,22 +56,22 @@ docs: ## the documents as a site in target/book/html; needs mdbook
 fuzz: ## decoders and parsers on any input, three minutes each; needs a nightly compiler and cargo-fuzz
 	scripts/fuzz
 
-bench: build ## whole programs against kernel swap; hours, root; see bench/README.md
-	python3 bench/run.py $(BENCH_ARGS)
+bench: build ## whole programs against kernel swap; hours, root; see lab/bench/README.md
+	python3 lab/bench/run.py $(BENCH_ARGS)
 
-bench-codecs: ## ratio and time of every codec on generated pages and on pages of real heaps; minutes; see bench/README.md
+bench-codecs: ## ratio and time of every codec on generated pages and on pages of real heaps; minutes; see lab/bench/README.md
 	$(CARGO) build --release -p memfit-codec --example bench_codecs
 	@mkdir -p $(TARGET)/heaps && rm -f $(TARGET)/heaps/*.pages
-	@python3 bench/heaps.py $(TARGET)/heaps
+	@python3 lab/bench/heaps.py $(TARGET)/heaps
 	@$(TARGET)/release/examples/bench_codecs $(TARGET)/heaps >$(TARGET)/heaps/codecs.md
-	@python3 bench/zram_ratio.py $(TARGET)/heaps >>$(TARGET)/heaps/codecs.md
+	@python3 lab/bench/zram_ratio.py $(TARGET)/heaps >>$(TARGET)/heaps/codecs.md
 	@cat $(TARGET)/heaps/codecs.md
 
 papers: build ## the published comparisons of five schemes, run again; 25 minutes; results in docs/papers
-	python3 bench/papers.py --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
+	python3 lab/bench/papers.py --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
 
 papers-record: build ## the same runs recorded once each, for papers-sim; minutes; target/papers-recordings
-	python3 bench/papers.py record --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
+	python3 lab/bench/papers.py record --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
 
 papers-sim: ## the figures and tables of the five papers, simulated: minutes; target/papers-sim/report.html
 	$(CARGO) build --release -p memfit-papers

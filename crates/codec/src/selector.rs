@@ -36,9 +36,9 @@ const CODECS_MAX: usize = 3;
 
 /// What the caller wants from a codec.
 ///
-/// Reasons for these codecs (`make bench-codecs`, heaps of seven programs; bench/README.md has the
-/// table): of the other codecs only slower ones are smaller. With lzo instead of LZ4 the fast rule
-/// would give 0.369 instead of 0.393 of the size, for 1 us more in both directions; with lz4hc
+/// Reasons for these codecs (`make bench-codecs`, heaps of seven programs; lab/bench/README.md has
+/// the table): of the other codecs only slower ones are smaller. With lzo instead of LZ4 the fast
+/// rule would give 0.369 instead of 0.393 of the size, for 1 us more in both directions; with lz4hc
 /// 0.350, for ten times the time to compress; with zstd-fast 0.288, for twice the time in both
 /// directions, which is what the dense rule is for. wkdm and wk4x4 are slower than word-mask and
 /// gain at most 1 % beside LZ4; deflate is larger and slower than zstd.

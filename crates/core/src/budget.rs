@@ -21,7 +21,7 @@ const WASTE: u64 = 256;
 const SQUEEZED: u64 = 2;
 /// Device time per byte, ns, at and above which the smallest result is worth its time even on the
 /// way out: the trained rule saves 102 bytes of a page for 4100 ns more in both directions
-/// (bench/README.md), and a byte is written and read.
+/// (lab/bench/README.md), and a byte is written and read.
 pub const SLOW_DEVICE_NS: u64 = 20;
 
 /// Most writes to the swap tier's log under way at once.

@@ -22,7 +22,7 @@ fn the_hits_are_those_of_the_document() {
     let mut checked = 0;
     for (workload, [touches, size, theirs, ours]) in table {
         assert_eq!(theirs, ours, "{workload}, {size} pages");
-        // bench/lru_agreement.py checks the rows with more touches.
+        // lab/bench/lru_agreement.py checks the rows with more touches.
         if touches > 200_000 {
             continue;
         }

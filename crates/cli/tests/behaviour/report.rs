@@ -299,14 +299,14 @@ fn reports_of_the_benches() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("benches-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let made =
-        "import json, sys; sys.path.insert(0, 'bench'); import test_bench; json.dump(test_bench.result(), sys.stdout)";
+        "import json, sys; sys.path.insert(0, 'lab/bench'); import test_bench; json.dump(test_bench.result(), sys.stdout)";
     let made = Command::new(&python).args(["-B", "-c", made]).current_dir(&root).output().unwrap();
     let result = directory.join("result.json");
     fs::write(&result, made.stdout).unwrap();
     let browser = BROWSERS.iter().find_map(|name| find(name));
     for (bench, from, title) in [
-        ("bench/papers.py", root.join("docs/papers/result.json"), "relative to swap: bytes written"),
-        ("bench/run.py", result, "Wall time and its spread"),
+        ("lab/bench/papers.py", root.join("docs/papers/result.json"), "relative to swap: bytes written"),
+        ("lab/bench/run.py", result, "Wall time and its spread"),
     ] {
         let html = directory.join("page.html");
         let mut command = Command::new(&python);

@@ -1,7 +1,7 @@
 //! Applications that are launched and used in turn. Each has data of its own and maps a file with
 //! code and media.
 //!
-//! Modelled after bench/papers/programs/apps.c, which does the same in a real process. A launch
+//! Modelled after lab/bench/papers/programs/apps.c, which does the same in a real process. A launch
 //! touches a part of data and code, the same each time. A use touches a tenth of the rest of both,
 //! a different one each turn, then random blocks of the code, and the next quarter of the media in
 //! order.

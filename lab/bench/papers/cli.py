@@ -15,7 +15,7 @@ from . import cervera, engine, ezswap, factors, han, record, render, salahuddin,
 from .described import describe
 
 PAPERS = (cervera, tuduce, han, salahuddin, ezswap)
-ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."))
 SCHEMA = 1
 
 

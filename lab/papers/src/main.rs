@@ -19,7 +19,7 @@ Usage: memfit-papers [OPTIONS]
   --quick          small and short, to see that it works
   --out DIR        for report.html and result.json [target/papers-sim]
   --doc FILE       writes the summary there as Markdown
-  --recordings DIR of real programs, as bench/papers.py record makes them, PAPER/WORKLOAD/CONFIG.memfit; those that
+  --recordings DIR of real programs, as lab/bench/papers.py record makes them, PAPER/WORKLOAD/CONFIG.memfit; those that
                    are there are simulated beside the others [target/papers-recordings]
   --pages FILE...  looks at the pages of these files as well (ezswap, Fig. 5 and 6)
   --jobs N         threads [as many as there are CPUs]

@@ -107,7 +107,7 @@ class Cgroups:
         for path in self.roots.values():
             if os.path.isdir(path):
                 raise Refused(f"{path} exists: another bench runs, or one was killed; "
-                              "if none runs, call bench/restore (or rmdir it)")
+                              "if none runs, call lab/bench/restore (or rmdir it)")
         if self.version == 2:
             top = os.path.dirname(self.roots["unified"])
             self._enable(top, journal)

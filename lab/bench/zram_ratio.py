@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the kernel's zram makes of sampled pages: bench/zram_ratio.py DIRECTORY [ALGORITHM...]
+"""What the kernel's zram makes of sampled pages: lab/bench/zram_ratio.py DIRECTORY [ALGORITHM...]
 
 As root: writes each NAME.pages of DIRECTORY to a zram device of its own and reads how long the pages became, for each of the
 kernel's codecs. The device is removed at the end, whatever happens. Pages of one repeated word, which zram keeps apart, do not

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Samples pages of real heaps: bench/heaps.py DIRECTORY [NAME...]
+"""Samples pages of real heaps: lab/bench/heaps.py DIRECTORY [NAME...]
 
 Starts each program with a fixed workload, stops it when its heap stands, and writes random runs of 16 neighbouring pages
 of its private anonymous memory, chosen by a seed, to DIRECTORY/NAME.pages. The programs are killed at the end. What

@@ -300,7 +300,7 @@ DEVIATIONS = (
         "The smallest zone is 256 KiB, which is the scaled 4 MB; the grid of the factors (2 and 8 MB) has 256 and 1024"
         " KiB."
     ),
-    "Tables 6 to 8, what the time of qsim depends on, are a command of their own: `bench/papers.py factors`, [last result](factors.md).",
+    "Tables 6 to 8, what the time of qsim depends on, are a command of their own: `lab/bench/papers.py factors`, [last result](factors.md).",
 )
 BOUND = (
     "A hit costs a fault of 10 to 30 us and a miss 0.7 ms, so that no gain can be much above 20; the area holds all that does not"

@@ -1,4 +1,4 @@
-"""Tests of the bench that need neither root nor memfit: python3 -m unittest bench/test_bench.py"""
+"""Tests of the bench that need neither root nor memfit: python3 -m unittest lab/bench/test_bench.py"""
 import contextlib
 import io
 import json

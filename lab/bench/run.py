@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Whole programs at equal total memory: unlimited, memfit, kernel zram, zswap, swap file.
 
-`bench/run.py` compares; `bench/run.py --below-budget [-- CMD...]` measures what
+`lab/bench/run.py` compares; `lab/bench/run.py --below-budget [-- CMD...]` measures what
 memfit costs a program that fits. See README.md. Whatever is changed on the
-machine is put back at the end, on signals, and by `bench/restore` after SIGKILL.
+machine is put back at the end, on signals, and by `lab/bench/restore` after SIGKILL.
 """
 import argparse
 import atexit
@@ -27,7 +27,7 @@ from host import Refused  # noqa: E402
 from measure import measure  # noqa: E402
 
 MIB = 1 << 20
-ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 SCHEMA = 1
 
 
@@ -61,7 +61,7 @@ class Bench:
             raise Refused(f"another bench uses {self.out}") from None
         state = f"{self.out}/state.json"
         if os.path.exists(state):
-            raise Refused(f"{state} is left over from a bench that was killed; call bench/restore --out {self.options.out}")
+            raise Refused(f"{state} is left over from a bench that was killed; call lab/bench/restore --out {self.options.out}")
         if needs_swap and jn.swaps():
             raise Refused(f"swap is already active ({', '.join(jn.swaps())}): the kernel's configurations would not be "
                           "measured alone. Turn it off first (swapoff -a), or ask whoever uses it")
@@ -101,7 +101,7 @@ class Bench:
             signal.signal(s, signal.SIG_IGN)
         failures = self.journal.undo_all()
         for f in failures:
-            shout(f"could not undo {f}; call bench/restore")
+            shout(f"could not undo {f}; call lab/bench/restore")
         after = host.snapshot()
         changed = [k for k in after if after[k] != self.before[k]]
         if changed:

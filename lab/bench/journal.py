@@ -1,7 +1,7 @@
 """What was changed on this machine and how to undo it.
 
 Every change is written to the journal (and to disk) before it is made, so that
-`bench/restore` can put everything back even after SIGKILL. Undoing is
+`lab/bench/restore` can put everything back even after SIGKILL. Undoing is
 idempotent: what is already back is left alone.
 """
 import ctypes

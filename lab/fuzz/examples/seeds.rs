@@ -1,8 +1,8 @@
-//! Writes what the targets start from into fuzz/corpus: packed pages of every kind by every codec,
-//! pages, the presets, and what /proc says about this process. A fuzzer alone takes long to find a
-//! valid zstd frame.
+//! Writes what the targets start from into lab/fuzz/corpus: packed pages of every kind by every
+//! codec, pages, the presets, and what /proc says about this process. A fuzzer alone takes long to
+//! find a valid zstd frame.
 //!
-//! `cargo run --no-default-features --example seeds`, in fuzz/.
+//! `cargo run --no-default-features --example seeds`, in lab/fuzz/.
 
 use memfit_codec::generate::{trained_worker, Rng, GENERATORS};
 use memfit_codec::{CODECS, PAGE_BYTES};

@@ -1,4 +1,4 @@
-"""Tests of bench/papers that need neither root nor memfit: python3 -m unittest bench/test_papers.py"""
+"""Tests of lab/bench/papers that need neither root nor memfit: python3 -m unittest lab/bench/test_papers.py"""
 
 import contextlib
 import io
@@ -523,7 +523,7 @@ class Command(unittest.TestCase):
                 f.write('#!/bin/sh\n[ "$2" = --help ] || cat >"$4"\n')
             os.chmod(memfit, 0o755)
             options = ("--memfit", memfit, "--report", page, "--from")
-            source = f"{HERE}/../docs/papers/result.json"
+            source = f"{HERE}/../../docs/papers/result.json"
             self.assertEqual(self.call(*options, source)[0], 0)
             with open(page) as f:
                 shown = json.load(f)

@@ -87,7 +87,7 @@ def facts_of(facts):
     ]
 
 
-# -- of bench/run.py ---------------------------------------------------------
+# -- of lab/bench/run.py ---------------------------------------------------------
 def describe(result):
     return describe_below(result) if result["kind"] == "below" else describe_compared(result)
 

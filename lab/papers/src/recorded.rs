@@ -1,6 +1,6 @@
 //! Recordings of real programs in place of generated workloads.
 //!
-//! `bench/papers.py record` writes them, each of a program under a scheme:
+//! `lab/bench/papers.py record` writes them, each of a program under a scheme:
 //! `PAPER/WORKLOAD/CONFIG.memfit`. The names are those of the corresponding simulation, with blanks
 //! as `_`. A recording is simulated under its own scheme, in its own budget, with the resident
 //! pages that it had. So the order of faults and the sizes of pages are those of the run. The

@@ -1,4 +1,4 @@
-/* What the programs of bench/papers share: page contents that compress as asked and can be told from others, time, and the lines
+/* What the programs of lab/bench/papers share: page contents that compress as asked and can be told from others, time, and the lines
  * that the harness reads. Exit 1: memory does not hold what was written; 2: wrong arguments. */
 #ifndef COMMON_H
 #define COMMON_H

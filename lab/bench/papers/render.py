@@ -175,7 +175,7 @@ def overview(modules, result):
             " budget. Absolute times belong to the machines; signs and order are compared."
         ),
         "",
-        "`make papers` makes these pages again; `bench/papers.py --help`.",
+        "`make papers` makes these pages again; `lab/bench/papers.py --help`.",
         "",
     ]
     rows, failed = [], []

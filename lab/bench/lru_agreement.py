@@ -3,7 +3,7 @@
 
     python3 -m venv VENV && VENV/bin/pip install libcachesim
     cargo build --release -p memfit-sim --example touches --example lru
-    VENV/bin/python bench/lru_agreement.py [--quick] [--bin target/release/examples]
+    VENV/bin/python lab/bench/lru_agreement.py [--quick] [--bin target/release/examples]
 
 Installs and builds nothing itself. Prints the table of docs/lru.md. Exit status: 0 if all counts are equal, 1 if not, 2 if
 something is missing.
