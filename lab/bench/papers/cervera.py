@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 
+from . import published
 from .engine import MIB, Cell, Machine
 from .shape import Column, Statement, Table
 
@@ -112,19 +113,7 @@ def derive(cells):
     return n
 
 
-PUBLISHED = {
-    "ratio(fft)": 0.649,
-    "ratio(fft10)": 0.612,
-    "ratio(sort)": 0.465,
-    "ratio(sort6)": 0.513,
-    "ratio(simulator)": 0.067,
-    "ratio(simulator5)": 0.011,
-    "ratio(xanim)": 0.278,
-    "ratio(xanim4)": 0.379,
-    "speedup(fft)": 0.96,
-    "speedup(simulator5)": 6.5,
-    **{f"speedup({w})": (1.2, 2.1) for w in MIDDLE},
-}
+PUBLISHED = published.load("cervera", lambda name: name.replace("-x", ""))
 LABELS = {"fft10": "fft x10", "sort6": "sort x6", "simulator5": "simulator x5", "xanim4": "xanim x4"}
 TABLES = (
     Table(

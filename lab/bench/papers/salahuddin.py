@@ -1,5 +1,6 @@
 """Salahuddin, Shin: zsmalloc with write-back and a cap of 3072 bytes."""
 
+from . import published
 from .engine import HERE, MIB, Cell, Machine
 from .shape import Column, Statement, Table
 
@@ -57,20 +58,7 @@ def derive(cells):
     return n
 
 
-PUBLISHED = {
-    "time(original mix)": 28.04,
-    "time(zbud mix)": 17.99,
-    "time(enhanced mix)": 16.16,
-    "usage(original mix)": 127,
-    "usage(zbud mix)": 115,
-    "usage(enhanced mix)": 62,
-    "density(original mix)": 619,
-    "density(zbud mix)": 499,
-    "density(enhanced mix)": 641,
-    "writeback(original mix)": 0,
-    "writeback(zbud mix)": 19128,
-    "writeback(enhanced mix)": 1911,
-}
+PUBLISHED = published.load("salahuddin")
 PUBLISHED.update({k.replace(" mix)", f" {v})"): n for k, n in PUBLISHED.items() for v in VARIANTS})
 COLUMNS = lambda variant: (
     Column("time, s", f"time({{}} {variant})"),

@@ -37,8 +37,8 @@ pub struct Paper {
     pub differs: &'static [&'static str],
     /// What it claims.
     pub statements: &'static [Statement],
-    /// Its published values, by the names of our numbers.
-    pub published: fn() -> Numbers,
+    /// Its published values, by the names of our numbers: a file of `lab/published`.
+    pub published: &'static str,
     /// Its simulations.
     pub jobs: fn(&Plan) -> Vec<Job>,
     /// Derives our numbers from the simulations.
@@ -47,6 +47,13 @@ pub struct Paper {
     pub charts: fn() -> Vec<Chart>,
     /// Its recorded programs.
     pub recorded: Live,
+}
+
+impl Paper {
+    /// Its published values; the middle of a range.
+    pub fn published(&self) -> Numbers {
+        Numbers::from_toml(self.published)
+    }
 }
 
 /// All papers.

@@ -99,7 +99,7 @@ fn section(result: &Result<'_>) -> Section {
     let mut text = vec![format!("{}.", paper.source), paper.setting.into()];
     text.extend(paper.differs.iter().map(|text| (*text).to_owned()));
     text.extend(of_recordings(result).into_iter().map(str::to_owned));
-    let published = (paper.published)();
+    let published = paper.published();
     let charts = (paper.charts)();
     let figures = charts.iter().chain(&result.more);
     let figures = figures.filter_map(|chart| chart.figure(numbers, recorded, &published, &verdict(result, chart)));
@@ -166,7 +166,7 @@ pub fn json(results: &[Result<'_>], plan: &Plan) -> String {
             "statements": statements,
             "numbers": numbers(&result.numbers),
             "recorded": numbers(&result.recorded),
-            "published": numbers(&(result.paper.published)()),
+            "published": numbers(&result.paper.published()),
         })
     };
     let all: Vec<Value> = results.iter().map(of).collect();

@@ -27,7 +27,7 @@ pub static PAPER: Paper = Paper {
         "memfit moves pages in runs into staging before they are compressed, 3 % of the budget.",
     ],
     statements: STATEMENTS,
-    published,
+    published: include_str!("../../published/salahuddin.toml"),
     jobs,
     derive,
     charts,
@@ -167,21 +167,6 @@ fn shares() -> Vec<f64> {
     }
     let all: f64 = bytes.iter().sum();
     bytes.into_iter().map(|bytes| 100.0 * bytes / all).collect()
-}
-
-fn published() -> Numbers {
-    let mut n = Numbers::new();
-    let rows = [
-        ("original", [28.04, 127.0, 619.0, 0.0]),
-        ("zbud", [17.99, 115.0, 499.0, 19_128.0]),
-        ("enhanced", [16.16, 62.0, 641.0, 1911.0]),
-    ];
-    for (config, values) in rows {
-        for (what, value) in ["time", "usage", "density", "writeback"].into_iter().zip(values) {
-            n.set(format!("{what}({config} mix)"), value);
-        }
-    }
-    n
 }
 
 const IN_ORDER: &str = "What the original refuses is written at once, in the order of the slots, with few seeks. The enhanced one rejects less, \

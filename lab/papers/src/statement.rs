@@ -19,6 +19,29 @@ impl Numbers {
         Numbers(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
+    /// From tables of names and numbers; of a pair of numbers the middle.
+    ///
+    /// # Panics
+    /// The text is something else.
+    pub fn from_toml(text: &str) -> Numbers {
+        let tables: toml::Table = text.parse().expect("TOML");
+        let number = |value: &toml::Value| match value {
+            toml::Value::Integer(number) => *number as f64,
+            toml::Value::Float(number) => *number,
+            other => panic!("not a number: {other:?}"),
+        };
+        let mut numbers = Numbers::new();
+        for (name, value) in tables.values().flat_map(|table| table.as_table().expect("a table")) {
+            let value = match value.as_array().map(Vec::as_slice) {
+                Some([low, high]) => f64::midpoint(number(low), number(high)),
+                _ => number(value),
+            };
+            let before = numbers.0.insert(name.clone(), value);
+            assert!(before.is_none(), "{name} stands there twice");
+        }
+        numbers
+    }
+
     /// Sets a number; ignores one that is missing or not finite.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Option<f64>>) {
         if let Some(value) = value.into().filter(|value| value.is_finite()) {

@@ -31,7 +31,7 @@ pub static PAPER: Paper = Paper {
         "How often the area is looked at is scaled as all else: an eighth of the time or of the pages stored.",
     ],
     statements: statements::STATEMENTS,
-    published,
+    published: include_str!("../../published/tuduce.toml"),
     jobs,
     derive,
     charts: charts::charts,
@@ -78,76 +78,30 @@ const AREAS: [(&str, f64); 6] = [("48", 48.0), ("60", 60.0), ("72", 72.0), ("88"
 const FIXED: [(&str, f64); 6] =
     [("16", 16.0), ("32", 32.0), ("64", 64.0), ("100", 100.0), ("140", 140.0), ("200", 200.0)];
 const RAND: [&str; 3] = ["1.2", "1.4", "1.8"];
-/// Size in GB, seconds without compression, speedup, area in MB.
-const RAND_PRINTED: [(&str, f64, f64, f64); 3] =
-    [("1.2", 538.62, 3.66, 64.0), ("1.4", 5484.75, 11.88, 96.0), ("1.8", 47_617.38, 18.96, 140.0)];
-/// Percent of memory; speedups in Table 1 (P4) and 2 (G5).
-const SMV: [(&str, f64, f64); 9] = [
-    ("97", 0.62, 1.15),
-    ("92", 0.24, 0.66),
-    ("87", 1.03, 0.27),
-    ("85", 3.22, 0.95),
-    ("82", 3.07, 1.56),
-    ("80", 3.06, 2.18),
-    ("78", 3.24, 2.93),
-    ("75", 3.51, 2.92),
-    ("73", 4.03, 3.03),
+/// Percent of memory.
+const SMV: [&str; 9] = ["97", "92", "87", "85", "82", "80", "78", "75", "73"];
+/// Name, MB, percent of memory.
+const NS2: [(&str, f64, f64); 7] = [
+    ("730 70%", 730.0, 70.0),
+    ("880 58%", 880.0, 58.0),
+    ("880 50%", 880.0, 50.0),
+    ("880 43%", 880.0, 43.0),
+    ("990 51%", 990.0, 51.0),
+    ("1500 68%", 1536.0, 68.0),
+    ("1500 62%", 1536.0, 62.0),
 ];
-/// Name, MB, percent of memory, speedup of Tables 3 and 4 (G5).
-const NS2: [(&str, f64, f64, f64); 7] = [
-    ("730 70%", 730.0, 70.0, 1.07),
-    ("880 58%", 880.0, 58.0, 1.36),
-    ("880 50%", 880.0, 50.0, 1.36),
-    ("880 43%", 880.0, 43.0, 1.37),
-    ("990 51%", 990.0, 51.0, 1.23),
-    ("1500 68%", 1536.0, 68.0, 1.04),
-    ("1500 62%", 1536.0, 62.0, 1.11),
+/// Name, GB, RAM in GB.
+const QSIM: [(&str, f64, f64); 7] = [
+    ("1.3 1", 1.33, 1.0),
+    ("1.7 1", 1.77, 1.0),
+    ("1.7 1.5", 1.77, 1.5),
+    ("1.9 1", 1.99, 1.0),
+    ("1.9 1.5", 1.99, 1.5),
+    ("2.6 1", 2.66, 1.0),
+    ("2.6 1.5", 2.66, 1.5),
 ];
-/// Name, GB, RAM in GB, seconds without compression and speedup of Table 5.
-const QSIM: [(&str, f64, f64, f64, f64); 7] = [
-    ("1.3 1", 1.33, 1.0, 3993.0, 29.47),
-    ("1.7 1", 1.77, 1.0, 24_580.0, 47.85),
-    ("1.7 1.5", 1.77, 1.5, 2900.0, 20.49),
-    ("1.9 1", 1.99, 1.0, 46_049.0, 55.76),
-    ("1.9 1.5", 1.99, 1.5, 11_456.0, 41.22),
-    ("2.6 1", 2.66, 1.0, 51_569.0, 52.19),
-    ("2.6 1.5", 2.66, 1.5, 13_319.0, 40.05),
-];
-/// Sizes of Tables 6 to 8. Name, GB, times of Table 7 in s by CF (4, 14), then by zone and block (2
-/// MB 64 B, 2 MB 1024 B, 8 MB 64 B, 8 MB 1024 B); shares of Table 8.
-type Grid = (&'static str, f64, [[f64; 4]; 2], [f64; 7]);
-const GRIDS: [Grid; 4] = [
-    (
-        "1.3",
-        1.33,
-        [[245.30, 258.30, 688.96, 165.64], [147.38, 253.49, 144.51, 152.63]],
-        [23.61, 8.51, 3.31, 21.14, 11.2, 21.81, 10.42],
-    ),
-    (
-        "1.7",
-        1.77,
-        [[2229.04, 1796.98, 2803.01, 552.47], [595.96, 1980.51, 551.54, 660.04]],
-        [27.91, 3.06, 8.96, 37.69, 1.04, 20.70, 0.64],
-    ),
-    (
-        "1.9",
-        1.99,
-        [[7351.71, 5479.42, 4395.01, 888.60], [954.99, 6354.63, 872.34, 973.74]],
-        [18.50, 0.00, 39.03, 27.29, 1.00, 11.08, 3.10],
-    ),
-    (
-        "2.6",
-        2.66,
-        [[7721.11, 6340.01, 3688.07, 1055.76], [1116.68, 7380.94, 981.45, 1092.29]],
-        [13.13, 1.08, 47.99, 20.90, 1.62, 10.62, 4.65],
-    ),
-];
-/// Shares of Table 8 for rand.
-const RAND_SHARES: [(&str, [f64; 7]); 3] = [
-    ("rand 1.2", [33.34, 24.75, 2.68, 28.66, 1.20, 1.78, 7.58]),
-    ("rand 1.4", [17.58, 7.46, 22.93, 36.56, 3.21, 8.46, 3.81]),
-    ("rand 1.8", [6.01, 5.84, 58.38, 10.42, 5.25, 6.00, 8.10]),
-];
+/// Sizes of Tables 6 to 8: name, GB.
+const GRIDS: [(&str, f64); 4] = [("1.3", 1.33), ("1.7", 1.77), ("1.9", 1.99), ("2.6", 2.66)];
 const EFFECTS: [&str; 7] = ["CF", "block", "zone", "CF+block", "CF+zone", "block+zone", "all three"];
 /// Levels of the factors: CF, block in bytes, zone in MB. The high CF of rand is different.
 const CFS: [u32; 2] = [4, 14];
@@ -243,6 +197,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     let mut b = Bench { plan, scale, costs: costs(COSTS), device: device("hdd-2005"), jobs: Vec::new() };
     let gb = GB / scale;
     let four = b.area(scale, 4, 128, 4.0);
+    let printed = PAPER.published();
 
     let thrasher = format!("thrasher:scale={scale}");
     b.add("thrasher", "none", &thrasher, gb, "swap", &[]);
@@ -255,7 +210,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
             let (spec, area) = (b.rand(size, ratio), b.area(scale, entries, 128, 4.0));
             b.pair(&format!("rand {size} {ratio}"), &spec, gb, &area);
         }
-        let (_, _, _, mb) = RAND_PRINTED.into_iter().find(|printed| printed.0 == size).expect("a size of rand");
+        let mb = printed.get(&format!("area(rand {size} 7)")).expect("it is printed");
         let (spec, area) = (b.rand(size, 50), b.fixed(4, mb));
         b.add(&format!("rand {size} 50"), "printed", &spec, gb, "tuduce05", &area);
         for (name, mb) in FIXED {
@@ -267,18 +222,18 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     }
     let smv = format!("smv:scale={},seed={}", smv_scale(plan), plan.seed);
     let area = b.area(smv_scale(plan), 4, 128, 4.0);
-    for (percent, ..) in SMV.into_iter().chain([("100", 0.0, 0.0)]) {
+    for percent in SMV.into_iter().chain(["100"]) {
         let budget = 164.0 * MIB / smv_scale(plan) * (percent.parse::<f64>().expect("a number") + KEPT) / 100.0;
         b.pair(&format!("smv {percent}"), &smv, budget, &area);
     }
     let nine = b.area(scale, 9, 128, 4.0);
-    for (name, mb, percent, _) in NS2 {
+    for (name, mb, percent) in NS2 {
         let spec = format!("ns2:size={mb}M,scale={scale},accesses=10,warm=0,seed={}", plan.seed);
         let (workload, budget) = (format!("ns2 {name}"), mb * MIB / scale * (percent + KEPT) / 100.0);
         b.pair(&workload, &spec, budget, &four);
         b.add(&workload, "adaptive9", &spec, budget, "tuduce05", &nine);
     }
-    for (name, size, ram, ..) in QSIM {
+    for (name, size, ram) in QSIM {
         let spec = b.qsim(size, moves(size));
         b.pair(&format!("qsim {name}"), &spec, gb * ram, &nine);
         if ram == 1.0 {
@@ -291,7 +246,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
             b.add(&format!("qsim {name}"), "shrink3", &spec, gb, "tuduce05", &shrink);
         }
     }
-    for (name, size, ..) in GRIDS {
+    for (name, size) in GRIDS {
         let spec = b.qsim(size, MOVES_GRID);
         grid(&mut b, &format!("qsim {name}"), &spec, CFS);
     }
@@ -344,7 +299,7 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
     let names = RAND
         .iter()
         .flat_map(|size| ["50", "7"].map(|ratio| format!("rand {size} {ratio}")))
-        .chain(SMV.iter().map(|(percent, ..)| format!("smv {percent}")))
+        .chain(SMV.iter().map(|percent| format!("smv {percent}")))
         .chain(NS2.iter().map(|(name, ..)| format!("ns2 {name}")))
         .chain(QSIM.iter().map(|(name, ..)| format!("qsim {name}")));
     for workload in names {
@@ -371,7 +326,7 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
         n.set(format!("seeks(ns2 {name} none)"), seeks("none"));
         n.set(format!("seeks(ns2 {name} adaptive)"), seeks("adaptive"));
     }
-    for (percent, ..) in SMV {
+    for percent in SMV {
         let full = runs.get("smv 100", "none").map(counted);
         let none = runs.get(&format!("smv {percent}"), "none").map(counted);
         n.set(format!("slowdown(smv {percent})"), none.zip(full).map(|(none, full)| none / full));
@@ -402,44 +357,6 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
     n
 }
 
-fn published() -> Numbers {
-    let mut n = Numbers::new();
-    for (size, without, speedup, area) in RAND_PRINTED {
-        n.set(format!("without(rand {size} 7)"), without);
-        n.set(format!("speedup(rand {size} 7)"), speedup);
-        n.set(format!("area(rand {size} 7)"), area);
-    }
-    for ((percent, p4, g5), slowdown) in
-        SMV.into_iter().zip([1.66, 2.66, 67.16, 217.83, 405.16, 600.16, 774.16, 941.5, 1464.83])
-    {
-        n.set(format!("speedup(smv {percent})"), p4);
-        n.set(format!("g5(smv {percent})"), g5);
-        n.set(format!("slowdown(smv {percent})"), slowdown);
-    }
-    for (name, _, _, speedup) in NS2 {
-        n.set(format!("speedup(ns2 {name})"), speedup);
-    }
-    for (name, _, _, without, speedup) in QSIM {
-        n.set(format!("without(qsim {name})"), without);
-        n.set(format!("speedup(qsim {name})"), speedup);
-    }
-    n.set("area(qsim 1.9 1)", 140.0);
-    for (name, _, times, printed) in GRIDS {
-        for (levels, config) in levels() {
-            n.set(format!("time(qsim {name} {config})"), times[levels[0]][levels[1] + 2 * levels[2]]);
-        }
-        for (effect, share) in EFFECTS.iter().zip(printed) {
-            n.set(format!("share(qsim {name} {effect})"), share);
-        }
-    }
-    for (name, printed) in RAND_SHARES {
-        for (effect, share) in EFFECTS.iter().zip(printed) {
-            n.set(format!("share({name} {effect})"), share);
-        }
-    }
-    n
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -447,9 +364,12 @@ mod tests {
     /// Table 8 follows from Table 7, with the last digit off by one at most.
     #[test]
     fn shares_of_the_printed_times_are_the_printed_shares() {
-        for (name, _, times, printed) in GRIDS {
-            let times: Vec<f64> = levels().map(|(l, _)| times[l[0]][l[1] + 2 * l[2]]).collect();
-            for (got, printed) in shares(times.try_into().unwrap()).into_iter().zip(printed) {
+        let printed = PAPER.published();
+        let of = |name: String| printed.get(&name).expect("it is printed");
+        for (name, _) in GRIDS {
+            let times: Vec<f64> = levels().map(|(_, config)| of(format!("time(qsim {name} {config})"))).collect();
+            for (got, effect) in shares(times.try_into().unwrap()).into_iter().zip(EFFECTS) {
+                let printed = of(format!("share(qsim {name} {effect})"));
                 assert!((got - printed).abs() < 0.051, "{name}: {got} for {printed}");
             }
         }

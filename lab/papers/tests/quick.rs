@@ -90,15 +90,17 @@ fn all_is_there(results: &[Result<'_>], page: &str) {
             assert!(page.contains(statement.source), "{}: not in the page", statement.source);
         }
         // A figure without our numbers would not be drawn.
-        let published = (result.paper.published)();
+        let published = result.paper.published();
         for chart in (result.paper.charts)() {
             let figure = chart.figure(&result.numbers, &result.recorded, &published, "");
             assert!(figure.is_some(), "{}: no numbers", chart.title);
         }
         for (name, _) in published.iter() {
             let ours = result.numbers.get(name).is_some();
-            // The G5's values of SMV stand beside its only simulation.
-            assert!(ours || name.starts_with("g5("), "{}: nothing beside {name}", result.paper.name);
+            // The G5's values of SMV stand beside its only simulation; sizes are inputs, or of the
+            // live runs.
+            let other = name.starts_with("g5(") || (result.paper.name == "tuduce" && name.starts_with("ratio("));
+            assert!(ours || other, "{}: nothing beside {name}", result.paper.name);
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn charts() -> Vec<Chart> {
         keys.iter().map(|key| (format!("{key} GB"), format!("fixed-{{}}({workload} {key}{end})"))).collect()
     };
     let percents: Vec<(String, f64)> =
-        SMV.iter().map(|(key, ..)| ((*key).to_owned(), key.parse().expect("a number"))).collect();
+        SMV.iter().map(|key| ((*key).to_owned(), key.parse().expect("a number"))).collect();
     let swept = ["1.3", "1.9"];
     let seconds = ("Time", Unit::Seconds);
     let mut out = vec![

@@ -1,6 +1,6 @@
 //! Statements of Tuduce and Gross.
 
-use super::{Grid, EFFECTS, FIXED, GRIDS, NS2, QSIM, RAND};
+use super::{EFFECTS, FIXED, GRIDS, NS2, QSIM, RAND};
 use crate::statement::{Numbers, Statement};
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ fn fixed(workload: &str) -> impl Iterator<Item = String> {
 
 /// Whether a relation holds for all sizes of Table 7.
 fn of_all(n: &Numbers, so: impl Fn(&dyn Fn(&str) -> Option<f64>) -> Option<bool>) -> Option<bool> {
-    let of = |(name, ..): &Grid| so(&|config: &str| n.get(&format!("time(qsim {name} {config})")));
+    let of = |(name, _): &(&str, f64)| so(&|config: &str| n.get(&format!("time(qsim {name} {config})")));
     GRIDS.iter().map(of).try_fold(true, |all, one| Some(all && one?))
 }
 
