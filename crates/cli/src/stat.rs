@@ -5,7 +5,7 @@ use crate::errors::{describe, Failure};
 use crate::size_parsing::human;
 use crate::trees::{self, Question};
 use memfit_os::proctree;
-use memfit_pager::schema::{Process, Stats};
+use memfit_stats::{Process, Stats};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::HashSet;

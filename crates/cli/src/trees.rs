@@ -9,7 +9,7 @@
 
 use crate::errors::Failure;
 use memfit_os::{process, seqpacket};
-use memfit_pager::schema::Stats;
+use memfit_stats::Stats;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -8,7 +8,7 @@ mod support;
 
 use memfit_os::{process, seqpacket};
 use memfit_pager::config::{Config, FromPager, ToPager};
-use memfit_pager::schema::{Exit, Stats};
+use memfit_stats::{Exit, Stats};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -1,10 +1,12 @@
 //! The system call layer of memfit: system calls with their errnos translated.
 
+pub mod event;
 pub mod exec;
 pub mod inject;
 pub mod limits;
 pub mod maps;
 pub mod memory;
+pub mod messages;
 pub mod probe;
 pub mod process;
 pub mod procfs;
@@ -13,5 +15,6 @@ pub mod sched;
 pub mod seqpacket;
 pub mod signal_probe;
 pub mod standby;
+pub mod transfer;
 pub mod uffd;
 pub mod unevictable;

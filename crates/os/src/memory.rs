@@ -1,6 +1,6 @@
 //! Memory that the pager owns: frames of the pool, segments shared with stubs, futex words.
 
-use memfit_wire::PAGE_BYTES;
+use memfit_wire::{Ring, PAGE_BYTES};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
@@ -52,6 +52,15 @@ const LARGE_PIECE: libc::c_int = 64 << 10;
 pub fn undumpable() {
     // SAFETY: takes a number.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+}
+
+/// Overwrites a secret with zeros. Nothing reads them again, so the compiler would drop plain
+/// stores.
+pub fn wipe(secret: &mut [u8]) {
+    for byte in secret {
+        // SAFETY: a live variable.
+        unsafe { std::ptr::write_volatile(byte, 0) };
+    }
 }
 
 /// Locks whole pages, as far as RLIMIT_MEMLOCK allows, and keeps them out of core dumps and fork
@@ -110,50 +119,39 @@ impl Frames {
         lock(self.base, self.bytes)
     }
 
-    /// Bytes `at .. at + len`.
-    ///
-    /// # Safety
-    /// No thread may write them while the slice lives.
-    pub unsafe fn read(&self, at: u64, len: usize) -> &[u8] {
-        assert!(at as usize + len <= self.bytes, "read outside the frames");
-        // SAFETY: inside the mapping; the caller excludes writers.
-        unsafe { std::slice::from_raw_parts(self.base.add(at as usize), len) }
+    /// Copies the bytes from `at` on into `out`.
+    pub fn copy_to(&self, at: u64, out: &mut [u8]) {
+        assert!(at as usize + out.len() <= self.bytes, "read outside the frames");
+        // SAFETY: inside the mapping, of which there are no references, and `out` is other memory.
+        // Bytes that another thread writes meanwhile come torn: the core decides who uses which.
+        unsafe { std::ptr::copy_nonoverlapping(self.base.add(at as usize), out.as_mut_ptr(), out.len()) };
     }
 
     /// Writes bytes at `at`.
-    ///
-    /// # Safety
-    /// No other thread may read or write there meanwhile.
-    pub unsafe fn write(&self, at: u64, bytes: &[u8]) {
+    pub fn write(&self, at: u64, bytes: &[u8]) {
         assert!(at as usize + bytes.len() <= self.bytes, "write outside the frames");
-        // SAFETY: inside the mapping; the caller excludes others.
+        // SAFETY: as in `copy_to`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at as usize), bytes.len()) };
     }
 
     /// Moves bytes inside the frames.
-    ///
-    /// # Safety
-    /// No other thread may use either range meanwhile.
-    pub unsafe fn shift(&self, from: u64, to: u64, len: usize) {
+    pub fn shift(&self, from: u64, to: u64, len: usize) {
         assert!(from as usize + len <= self.bytes && to as usize + len <= self.bytes, "move outside the frames");
-        // SAFETY: inside the mapping; the caller excludes others; overlap is allowed.
+        // SAFETY: as in `copy_to`; overlap is allowed.
         unsafe { std::ptr::copy(self.base.add(from as usize), self.base.add(to as usize), len) };
     }
 
-    /// Gives the memory of a page-aligned range back to the system.
-    ///
-    /// # Safety
-    /// Nobody needs the contents any more.
-    pub unsafe fn release(&self, at: u64, bytes: u64) {
+    /// Gives the memory of a page-aligned range back to the system. It then reads as zeros.
+    pub fn release(&self, at: u64, bytes: u64) {
         assert!((at + bytes) as usize <= self.bytes, "release outside the frames");
-        // SAFETY: inside the mapping.
+        // SAFETY: inside the mapping, of which there are no references.
         unsafe { libc::madvise(self.base.add(at as usize).cast(), bytes as usize, MADV_DONTNEED_LOCKED) };
     }
 }
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and no slice of it outlives `self`.
+        // SAFETY: our own mapping, of which there are no references.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
     }
 }
@@ -242,26 +240,20 @@ impl Segment {
         lock(self.base, self.bytes)
     }
 
-    /// A structure of atomics at the start.
-    ///
-    /// # Safety
-    /// `T` must consist of atomics only, be valid for any bytes, and fit in the segment.
-    pub unsafe fn header<T>(&self) -> &T {
-        assert!(size_of::<T>() <= self.bytes);
-        // SAFETY: the mapping is page aligned and lives as long as `self`; the caller answers for
-        // `T`.
-        unsafe { &*self.base.cast::<T>() }
+    /// The ring at its start.
+    pub fn ring(&self) -> &Ring {
+        assert!(size_of::<Ring>() <= self.bytes, "the segment is too small for a ring");
+        // SAFETY: a ring consists of atomics and is valid for any bytes; the mapping is page
+        // aligned and lives as long as `self`.
+        unsafe { &*self.base.cast::<Ring>() }
     }
 
-    /// Bytes of a staging slot. The program can change them at any time, so the reader must cope
-    /// with bytes that change under it. Copies and codecs do.
-    ///
-    /// # Safety
-    /// According to the core the slot holds a page that stays there.
-    pub unsafe fn page(&self, at: usize) -> &[u8] {
-        assert!(at + PAGE_BYTES <= self.bytes, "slot outside the segment");
-        // SAFETY: inside the mapping.
-        unsafe { std::slice::from_raw_parts(self.base.add(at), PAGE_BYTES) }
+    /// Copies the page at a byte of the segment. The program can change it meanwhile.
+    pub fn copy_page(&self, at: usize, out: &mut [u8]) {
+        assert!(at + PAGE_BYTES <= self.bytes && out.len() == PAGE_BYTES, "no page, or outside the segment");
+        // SAFETY: inside the mapping, of which the only reference is the ring, and `out` is other
+        // memory. Bytes that the program writes meanwhile come torn.
+        unsafe { std::ptr::copy_nonoverlapping(self.base.add(at), out.as_mut_ptr(), PAGE_BYTES) };
     }
 
     /// Frees the memory of one page; the page then reads as zeros.
@@ -287,6 +279,8 @@ impl Drop for Segment {
 
 /// A page-aligned buffer with a mapping of its own, so that all of it goes back to the system.
 /// glibc's heap keeps what it cuts off for the alignment: measured 10 MiB kept with 0.5 MiB in use.
+///
+/// Transfers share it with its owner, who has a reference to its bytes only when none is under way.
 pub struct Aligned {
     base: *mut u8,
     bytes: usize,
@@ -294,6 +288,8 @@ pub struct Aligned {
 
 // SAFETY: owned memory.
 unsafe impl Send for Aligned {}
+// SAFETY: a shared buffer is accessed by raw copies only.
+unsafe impl Sync for Aligned {}
 
 impl Aligned {
     /// A buffer of `bytes` zeros.
@@ -307,8 +303,23 @@ impl Aligned {
 
     /// The whole buffer.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: owned, initialised.
+        // SAFETY: owned, initialised, and not shared.
         unsafe { std::slice::from_raw_parts_mut(self.base, self.bytes) }
+    }
+
+    /// Writes bytes at `at`, where no transfer is under way.
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.bytes, "write outside the buffer");
+        // SAFETY: inside the mapping. There are no references to it while it is shared. A transfer
+        // under way would take torn bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at), bytes.len()) };
+    }
+
+    /// Inverts a bit, as a device may do that fails.
+    pub fn flip(&self, at: usize, bit: usize) {
+        assert!(at < self.bytes, "bit outside the buffer");
+        // SAFETY: inside the mapping, to which there are no references while it is shared.
+        unsafe { *self.base.add(at) ^= 1 << (bit % 8) };
     }
 
     /// Length, bytes.
@@ -317,9 +328,11 @@ impl Aligned {
         self.bytes
     }
 
-    /// Its address, for a device.
-    pub fn base(&self) -> *mut u8 {
-        self.base
+    /// Address of a range, for a device.
+    pub(crate) fn at(&self, at: usize, len: usize) -> *mut u8 {
+        assert!(at + len <= self.bytes, "transfer outside the buffer");
+        // SAFETY: inside the mapping.
+        unsafe { self.base.add(at) }
     }
 }
 
@@ -327,6 +340,12 @@ impl Drop for Aligned {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+impl std::fmt::Debug for Aligned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.bytes)
     }
 }
 

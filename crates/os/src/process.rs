@@ -348,6 +348,31 @@ pub fn send_signal(pid: Pid, signal: i32, value: Option<i32>) -> io::Result<()> 
     check(result).map(drop)
 }
 
+/// Kills a process of the tree. One that is gone already needs no signal.
+pub fn kill(pid: Pid) {
+    let _ = send_signal(pid, libc::SIGKILL, None);
+}
+
+/// Takes over a descriptor that another process has made for this one in their common table.
+pub fn take_over(fd: RawFd) -> OwnedFd {
+    // SAFETY: nobody else in this process knows it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// A descriptor that stays open as long as this process lives.
+pub fn lasting(fd: RawFd) -> BorrowedFd<'static> {
+    // SAFETY: its owner never closes it.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// Another descriptor of the same file.
+///
+/// # Errors
+/// None is left, or `fd` is closed.
+pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    lasting(fd).try_clone_to_owned()
+}
+
 /// Stops this process until it gets SIGCONT.
 pub fn stop_self() {
     // SAFETY: plain numbers.

@@ -62,6 +62,22 @@ pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     listen(&address, size)
 }
 
+/// The next connection of a listener; reads from it wait only if `waits`.
+///
+/// # Errors
+/// As `accept4` gives them: `WouldBlock` if nobody waits.
+pub fn accept(listener: RawFd, waits: bool) -> io::Result<OwnedFd> {
+    let flags = libc::SOCK_CLOEXEC | if waits { 0 } else { libc::SOCK_NONBLOCK };
+    // SAFETY: takes numbers; no address is wanted.
+    Ok(own(check(unsafe { libc::accept4(listener, ptr::null_mut(), ptr::null_mut(), flags) })?))
+}
+
+/// From here on nobody can connect. Those who wait can still be accepted.
+pub fn close_to_others(listener: RawFd) {
+    // SAFETY: takes numbers.
+    unsafe { libc::shutdown(listener, libc::SHUT_RD) };
+}
+
 /// Connects to the socket at a path. As [`connect_abstract`].
 ///
 /// # Errors

@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub struct BlockOutput {
     worker: Worker,
     page: Aligned,
+    /// Compressed bytes of one page.
+    coded: Box<[u8]>,
     /// Objects that the core has chosen and the writer does not have yet.
     chosen: VecDeque<WriteBack>,
 }
@@ -22,7 +24,8 @@ impl BlockOutput {
     /// Makes buffers and contexts.
     pub fn new(dictionaries: &Arc<Dictionaries>) -> BlockOutput {
         let page = Aligned::new(PAGE_BYTES as usize);
-        BlockOutput { worker: Worker::with(dictionaries), page, chosen: VecDeque::new() }
+        let coded = vec![0; PAGE_BYTES as usize].into();
+        BlockOutput { worker: Worker::with(dictionaries), page, coded, chosen: VecDeque::new() }
     }
 
     /// Begins to write what the core evicts from the pool; unless `pressed`, only what is due.
@@ -62,8 +65,9 @@ impl BlockOutput {
 
     /// Writes a page uncompressed (ezswap 5.17, tuduce05 rule 9). False if its bytes are damaged.
     fn write_page(&mut self, shared: &Shared, writer: &mut BlockWriter, victim: &WriteBack) -> bool {
-        // SAFETY: while the object is being written its bytes stay.
-        let bytes = unsafe { shared.memory.read(victim.slot.byte(), victim.len as usize) };
+        // While the object is being written its bytes stay.
+        let bytes = &mut self.coded[..victim.len as usize];
+        shared.memory.copy_to(victim.slot.byte(), bytes);
         let page = self.page.bytes();
         if victim.codec == 0 && bytes.len() == page.len() {
             page.copy_from_slice(bytes);
@@ -98,10 +102,10 @@ impl BlockOutput {
                 refused.push(item.object);
                 continue;
             };
-            // SAFETY: the core keeps the slot until `written`.
-            let bytes = unsafe { area.page(crate::proc::slot_offset(item.slot.index)) };
+            // The core keeps the slot until `written`.
+            area.copy_page(crate::proc::slot_offset(item.slot.index), self.page.bytes());
             let stored = Stored { extent: blocks::extent(block, 0), len: PAGE_BYTES as u16, codec: 0 };
-            writer.add(block, bytes, vec![Item { object: item.object, stored, from: None }]);
+            writer.add(block, self.page.bytes(), vec![Item { object: item.object, stored, from: None }]);
         }
         items.drain(..done);
         writer.flush();
@@ -117,7 +121,8 @@ fn write_buffer(shared: &Shared, writer: &mut BlockWriter, objects: &[WriteBack]
         Item { object: victim.object, stored, from: None }
     };
     let frame = u64::from(first.slot.frame) * PAGE_BYTES;
-    // SAFETY: the buffer is sealed, and while its objects are being written their bytes stay.
-    let bytes = unsafe { shared.memory.read(frame, PAGE_BYTES as usize) };
-    writer.add(block_of(objects[0].to.expect("buffers have blocks")), bytes, objects.iter().map(item).collect());
+    // The buffer is sealed, and while its objects are being written their bytes stay.
+    let mut bytes = [0; PAGE_BYTES as usize];
+    shared.memory.copy_to(frame, &mut bytes);
+    writer.add(block_of(objects[0].to.expect("buffers have blocks")), &bytes, objects.iter().map(item).collect());
 }

@@ -94,8 +94,8 @@ impl Compressor {
         let segment = Arc::clone(state.segments.get(&item.slot.area).expect("the area of a staged page is open"));
         drop(state);
         // A codec works on a copy: the program could change its shared segment meanwhile.
-        // SAFETY: the core keeps the slot until `compressed`.
-        self.page.bytes().copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(item.slot.index)) });
+        // The core keeps the slot until `compressed`.
+        segment.copy_page(crate::proc::slot_offset(item.slot.index), self.page.bytes());
         if let Some(contents) = shared.contents.as_ref().filter(|contents| contents.all) {
             let whose = Whose::Object(item.object);
             let held = contents.examine(whose, self.page.bytes(), &mut self.worker, &mut self.second);
@@ -136,8 +136,8 @@ impl Compressor {
                 Coded::Bytes { len, .. } => &self.coded[..len as usize],
                 _ => &*self.page.bytes(),
             };
-            // SAFETY: the core gave this place to this object alone, and its lock is held.
-            unsafe { shared.memory.write(slot.byte(), bytes) };
+            // The core gave this place to this object alone, and its lock is held.
+            shared.memory.write(slot.byte(), bytes);
         }
         shared.apply_effects(state);
         if let Coded::Bytes { codec, len } = coded {

@@ -1,9 +1,9 @@
 //! What the launcher tells the pager, and the messages between the two.
 
-use crate::schema::Stats;
 use crate::timeline::Course;
 use memfit_codec::CodecEntry;
 use memfit_core::scheme::Scheme;
+use memfit_stats::Stats;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
 use std::path::PathBuf;

@@ -179,8 +179,8 @@ impl ContentScanner {
         }
         let slot = state.core.staged(proc.id, page)?;
         let segment = state.segments.get(&slot.area)?;
-        // SAFETY: the slot is the page's while the core's lock is held.
-        self.page.bytes().copy_from_slice(unsafe { segment.page(slot_offset(slot.index)) });
+        // The slot is the page's while the core's lock is held.
+        segment.copy_page(slot_offset(slot.index), self.page.bytes());
         Some(state.core.number())
     }
 

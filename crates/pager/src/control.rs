@@ -3,7 +3,6 @@
 use crate::adopt;
 use crate::config::{Config, FromPager, ToPager};
 use crate::detach::{self, Detached};
-use crate::event::EventFd;
 use crate::family::Family;
 use crate::fault;
 use crate::fork_children;
@@ -17,11 +16,11 @@ use crate::newcomers::{parse, say_bye, Newcomers};
 use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, ProcCounters, DOORBELL_BYTES};
 use crate::record::Recording;
 use crate::room;
-use crate::schema::Process;
 use crate::state::Shared;
 use crate::timeline::Timeline;
 use crate::wake::{self, Dormant};
 use memfit_core::PageRange;
+use memfit_os::event::{poll_each, EventFd};
 use memfit_os::maps::{self, Maps, Pagemap};
 use memfit_os::memory::{file_of, Segment};
 use memfit_os::process::{self, PidFd};
@@ -30,13 +29,14 @@ use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket;
 use memfit_os::standby::Standby;
 use memfit_os::uffd::{self, Uffd};
+use memfit_stats::Process;
 use memfit_wire::{
     Command, FromStub, AGAIN, ANNOUNCE_FORKS, ATTACH, ATTACHED, FORKED, FORKED_AGAIN, LEND, MAPS, PAGEMAP, QUIET,
     SERVED, SOCKET_VARIABLE, WITH_DEVICE, WITH_UFFD,
 };
 use std::collections::HashSet;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -205,28 +205,25 @@ pub fn run(desk: &Arc<Desk>) {
         let [listener, netns_fallback] = newcomers.listeners([desk.config.listener, desk.netns_fallback.as_raw_fd()]);
         let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch), netns_fallback];
         let all = fixed.into_iter().chain(newcomers.pending()).chain(clients.iter().map(|c| c.socket.as_raw_fd()));
-        let mut fds: Vec<libc::pollfd> = all.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         let wait = if desk.shared.unnamed.doomed() == 0 { POLL_MS } else { DOOMED_POLL_MS };
-        // SAFETY: a live array of its length.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, wait) };
-        if fds[1].revents != 0 {
+        let readable = poll_each(all, wait);
+        if readable[1] {
             desk.shared.outbox_event.clear();
         }
-        let left = fds[2].revents != 0 && !from_launcher(desk, launcher);
-        if left || fds[3].revents != 0 {
+        let left = readable[2] && !from_launcher(desk, launcher);
+        if left || readable[3] {
             launcher_open = false;
             if !launcher_left_in_order(desk) {
                 return abandon(desk);
             }
         }
         let (first, count) = (fixed.len(), newcomers.pending().count());
-        let ready: Vec<bool> = fds.iter().map(|fd| fd.revents != 0).collect();
-        for (client, _) in clients.iter().zip(&ready[first + count..]).filter(|(_, &ready)| ready) {
+        for (client, _) in clients.iter().zip(&readable[first + count..]).filter(|(_, &readable)| readable) {
             from_client(desk, client);
         }
-        newcomers.read(desk, &ready[first..first + count]);
+        newcomers.read(desk, &readable[first..first + count]);
         for (i, listener) in [(0, listener), (4, netns_fallback)] {
-            if ready[i] {
+            if readable[i] {
                 newcomers.accept(desk, listener);
             }
         }
@@ -271,8 +268,7 @@ const PACKET_BYTES: usize = 32 << 10;
 /// Sends one message; retries for 0.5 s if the launcher does not keep up.
 pub fn send_to_launcher(fd: RawFd, message: &FromPager) {
     let Ok(text) = serde_json::to_vec(message) else { return };
-    // SAFETY: the descriptor stays open as long as the pager lives.
-    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let socket = process::lasting(fd);
     let large = if text.len() > PACKET_BYTES { file_of(&text).ok() } else { None };
     let packet = if large.is_some() { b"{}" } else { &text[..] };
     for _ in 0..100 {
@@ -287,8 +283,7 @@ pub fn send_to_launcher(fd: RawFd, message: &FromPager) {
 
 /// False when the launcher is gone.
 fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
-    // SAFETY: as above.
-    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let socket = process::lasting(fd);
     let packet = match seqpacket::receive(socket) {
         Ok(Some(packet)) => packet,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return true,
@@ -352,8 +347,7 @@ fn abandon(desk: &Desk) {
     // A process that calls exec just now shows no environment: search twice.
     while quiet < 2 && Instant::now() < deadline {
         for client in &clients {
-            // SAFETY: SIGKILL to a process whose stub is connected to us.
-            unsafe { libc::kill(client.pid, libc::SIGKILL) };
+            process::kill(client.pid);
         }
         tree = members(tree, &entry);
         for process in &tree {
@@ -398,8 +392,7 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
         // It waits, and lacks the pages that were evicted when it was forked.
         let comm = procfs::comm(pid).unwrap_or_default();
         desk.shared.warn(format!("killed process {pid} ({comm}): it came too late after its fork to be served"));
-        // SAFETY: SIGKILL to a process whose stub is connected to us.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        process::kill(pid);
         return;
     }
     // In a long chain of forks, evictions would give each process its own copy of what all share.
@@ -538,8 +531,7 @@ fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
     if client.rss.read().is_ok_and(|rss| rss.mapped > 0) {
         desk.shared.warn(format!("killed process {} ({}): {why}", client.pid, client.comm));
     }
-    // SAFETY: SIGKILL to a process whose stub is connected to us.
-    unsafe { libc::kill(client.pid, libc::SIGKILL) };
+    process::kill(client.pid);
 }
 
 /// A process or its stub has ended.
@@ -580,8 +572,8 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     if desk.config.lock_pool {
         segment.lock().map_err(|error| other(format!("--lock-pool: its staging: {error}")))?;
     }
-    let fd = duplicate(segment.as_raw_fd())?;
-    let known = known.map(|proc| duplicate(proc.uffd.as_raw_fd())).transpose()?;
+    let fd = process::duplicate(segment.as_raw_fd())?;
+    let known = known.map(|proc| process::duplicate(proc.uffd.as_raw_fd())).transpose()?;
     if client.stage.compare_exchange(IDLE, ATTACHING, SeqCst, SeqCst).is_err() {
         // It is being detached.
         return Ok(());
@@ -614,12 +606,6 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     *client.segment.lock() = Some(segment);
     send_command(&client.socket, &command, Some(&fd));
     Ok(())
-}
-
-/// Another descriptor of the same file.
-pub fn duplicate(fd: RawFd) -> std::io::Result<OwnedFd> {
-    // SAFETY: the descriptor is open while its owner is borrowed by the caller.
-    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
 
 /// The stub is ready: gives the process its place in the core and its fault thread.

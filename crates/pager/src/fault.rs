@@ -8,7 +8,6 @@ mod bring;
 mod messages;
 
 use crate::adopt;
-use crate::event::{poll, poll2};
 use crate::fork_children;
 use crate::forks;
 use crate::locks::Held;
@@ -19,6 +18,7 @@ use crate::swap::{Aligned, Have, Reader};
 use memfit_codec::{Dictionaries, Worker};
 use memfit_core::driver::order::{Event, Order};
 use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
+use memfit_os::event::{poll, poll2};
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event as Message, Fill, Inbox, Uffd};
 use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
@@ -35,12 +35,18 @@ const FOLLOW_EVERY: u32 = 64;
 pub struct FaultBuffers {
     worker: Worker,
     page_run: Aligned,
+    /// Compressed bytes of one page.
+    coded: Box<[u8]>,
 }
 
 impl FaultBuffers {
     /// Codec contexts are made at their first use.
     pub fn new(dictionaries: &Arc<Dictionaries>) -> FaultBuffers {
-        FaultBuffers { worker: Worker::with(dictionaries), page_run: Aligned::new(RUN * 4096) }
+        FaultBuffers {
+            worker: Worker::with(dictionaries),
+            page_run: Aligned::new(RUN * 4096),
+            coded: vec![0; 4096].into(),
+        }
     }
 }
 

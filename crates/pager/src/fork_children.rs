@@ -6,7 +6,7 @@
 //! userfaultfd. The page that the pager fills through that userfaultfd appears in the child's
 //! memory and in no other. The pager believes nothing that a program says of itself.
 
-use crate::control::{duplicate, start_fault_thread, Client, Desk};
+use crate::control::{start_fault_thread, Client, Desk};
 use crate::fork_changes::Inherited;
 use crate::forks::{self, PARENT_IS_THROUGH};
 use crate::locks::{rank, Lock};
@@ -16,6 +16,7 @@ use crate::state::Shared;
 use memfit_core::ranges::Ranges;
 use memfit_core::{Core, PageRange};
 use memfit_os::maps::{not_inherited, Pagemap};
+use memfit_os::process;
 use memfit_os::procfs;
 use memfit_os::proctree::{self, ProcStat};
 use memfit_os::uffd::{Event, Fill, Inbox, Uffd};
@@ -130,7 +131,7 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     let (Some(client), None) = (theirs.next(), theirs.next()) else { return };
     clients.retain(|c| !Arc::ptr_eq(c, client));
     *client.proc.lock() = Some(Arc::clone(proc));
-    if let Ok(uffd) = duplicate(proc.uffd.as_raw_fd()) {
+    if let Ok(uffd) = process::duplicate(proc.uffd.as_raw_fd()) {
         send_command(&client.socket, &Command { kind: LEND, ..Command::default() }, Some(&uffd));
     }
 }

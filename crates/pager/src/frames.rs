@@ -93,6 +93,6 @@ impl FrameBook {
 
 fn release(frames: &Frames, run: Option<std::ops::Range<u32>>) {
     let Some(run) = run else { return };
-    // SAFETY: the pool has no object in these frames, and the core's lock is held.
-    unsafe { frames.release(u64::from(run.start) * 4096, u64::from(run.end - run.start) * 4096) };
+    // The pool has no object in these frames, and the core's lock is held.
+    frames.release(u64::from(run.start) * 4096, u64::from(run.end - run.start) * 4096);
 }

@@ -4,6 +4,8 @@
 //! monitor thread (`monitor`), and the control thread for stubs and the launcher (`control`). All
 //! decisions are taken in `memfit_core`, behind one lock (`state`).
 
+#![deny(unsafe_code)]
+
 mod adopt;
 mod blocks;
 mod compress;
@@ -11,7 +13,6 @@ pub mod config;
 mod contents;
 mod control;
 mod detach;
-mod event;
 mod family;
 mod fault;
 mod files;
@@ -34,7 +35,6 @@ mod record;
 pub mod regions;
 mod room;
 mod sampling;
-pub mod schema;
 mod shortage;
 mod state;
 mod stats;

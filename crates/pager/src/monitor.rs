@@ -5,7 +5,6 @@ use crate::control::{attach_or_warn, Client, Desk, DORMANT, IDLE, MANAGED, REFUS
 use crate::detach::{self, Why};
 use crate::idle::{self, Turns};
 use crate::proc::{send_command, Proc};
-use crate::schema::Memory;
 use crate::state::Shared;
 use crate::stats;
 use crate::timeline::Bytes;
@@ -14,6 +13,7 @@ use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree;
 use memfit_os::sched::IdleTime;
 use memfit_os::signal_probe;
+use memfit_stats::Memory;
 use memfit_wire::{Command, ALL_ENDED};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;

@@ -8,13 +8,14 @@
 use crate::control::{add_client, add_dormant, Desk};
 use crate::netns_fallback::NetnsFallback;
 use crate::proc::send_command;
-use crate::schema::Stats;
 use crate::{detach, files, own_uffd};
+use memfit_os::messages::from_stub;
 use memfit_os::{proctree, seqpacket};
+use memfit_stats::Stats;
 use memfit_wire::{
     Command, FromStub, BYE, CONFINE, DETACH, FILE, GREETING, HELLO, MAGIC, NETNS_FALLBACK, OWN_UFFD, STAY, VERSION,
 };
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -102,22 +103,17 @@ impl Newcomers {
                 // One at a time: it can take a moment, while clients wait.
                 return turn_away(desk, listener);
             }
-            // SAFETY: accepts on our own listener.
-            let fd = unsafe {
-                let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-                libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags)
-            };
-            if fd < 0 {
-                let error = std::io::Error::last_os_error().raw_os_error();
-                let none_left = matches!(error, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM));
-                if none_left {
-                    // The listener stays readable, and would be polled without end.
-                    self.paused = Some(Instant::now());
+            let socket = match seqpacket::accept(listener, false) {
+                Ok(socket) => socket,
+                Err(error) => {
+                    let error = error.raw_os_error();
+                    if matches!(error, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) {
+                        // The listener stays readable, and would be polled without end.
+                        self.paused = Some(Instant::now());
+                    }
+                    return false;
                 }
-                return false;
-            }
-            // SAFETY: new and ours.
-            let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+            };
             match seqpacket::peer(socket.as_fd()) {
                 Ok((uid, pid)) if may_ask(uid) || may_join(desk, uid, pid) => {
                     self.pending.push(Pending { socket, pid, since: Instant::now() });
@@ -132,8 +128,7 @@ impl Newcomers {
     /// without a word.
     pub fn dismiss(mut self, desk: &Desk) {
         for listener in [desk.config.listener, desk.netns_fallback.as_raw_fd()].into_iter().filter(|fd| *fd >= 0) {
-            // SAFETY: from here on nobody can connect; those who could are accepted.
-            unsafe { libc::shutdown(listener, libc::SHUT_RD) };
+            seqpacket::close_to_others(listener);
             loop {
                 let more = self.accept(desk, listener);
                 self.pending.drain(..).for_each(|pending| say_bye(&pending.socket));
@@ -149,32 +144,25 @@ impl Newcomers {
 /// Accepts one connection that cannot be kept, and answers it: the process goes on alone. The fork
 /// child of a paged process depends on the pager, and is killed. False if nobody waits.
 fn turn_away(desk: &Desk, listener: RawFd) -> bool {
-    // SAFETY: accepts on our own listener.
-    let fd = unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
-    if fd >= 0 {
-        // SAFETY: new and ours.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let peer = seqpacket::peer(socket.as_fd()).ok().filter(|&(uid, pid)| may_join(desk, uid, pid));
-        let said = peer.and_then(|_| seqpacket::receive_within(socket.as_fd(), HELLO_FOLLOWS).ok().flatten());
-        let hello =
-            said.and_then(|packet| parse(&packet.bytes)).filter(|message| matches!(message.kind, HELLO | GREETING));
-        if let (Some((_, pid)), Some(hello)) = (peer, hello) {
-            let comm = memfit_os::procfs::comm(pid).unwrap_or_default();
-            let depends = hello.kind == HELLO && (hello.beacon != 0 || hello.token != 0);
-            let why = "the pager has no descriptor left: raise ulimit -n";
-            desk.shared.warn(match depends {
-                true => format!("killed process {pid} ({comm}), a fork child: {why}"),
-                // One warning for all of them.
-                false => format!("not paged, but counted: processes for which {why}"),
-            });
-            if depends && seqpacket::peer_lives(socket.as_fd()) {
-                // SAFETY: SIGKILL to a process whose stub is connected to us.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-            }
+    let Ok(socket) = seqpacket::accept(listener, true) else { return false };
+    let peer = seqpacket::peer(socket.as_fd()).ok().filter(|&(uid, pid)| may_join(desk, uid, pid));
+    let said = peer.and_then(|_| seqpacket::receive_within(socket.as_fd(), HELLO_FOLLOWS).ok().flatten());
+    let hello = said.and_then(|packet| parse(&packet.bytes)).filter(|message| matches!(message.kind, HELLO | GREETING));
+    if let (Some((_, pid)), Some(hello)) = (peer, hello) {
+        let comm = memfit_os::procfs::comm(pid).unwrap_or_default();
+        let depends = hello.kind == HELLO && (hello.beacon != 0 || hello.token != 0);
+        let why = "the pager has no descriptor left: raise ulimit -n";
+        desk.shared.warn(match depends {
+            true => format!("killed process {pid} ({comm}), a fork child: {why}"),
+            // One warning for all of them.
+            false => format!("not paged, but counted: processes for which {why}"),
+        });
+        if depends && seqpacket::peer_lives(socket.as_fd()) {
+            memfit_os::process::kill(pid);
         }
-        say_bye(&socket);
     }
-    fd >= 0
+    say_bye(&socket);
+    true
 }
 
 /// Tells a stub to go on alone.
@@ -233,10 +221,6 @@ fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
 
 /// Parses a message of a stub.
 pub fn parse(bytes: &[u8]) -> Option<FromStub> {
-    if bytes.len() != size_of::<FromStub>() {
-        return None;
-    }
-    // SAFETY: FromStub is plain integers, any bytes are valid; the length is right.
-    let message: FromStub = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
+    let message = from_stub(bytes)?;
     (message.magic == MAGIC && message.version == VERSION).then_some(message)
 }

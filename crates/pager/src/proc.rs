@@ -1,6 +1,5 @@
 //! One paged process: its userfaultfd, its ring, the batch that its stub works on.
 
-use crate::event::EventFd;
 use crate::family::Family;
 use crate::files::FileRanges;
 use crate::fork_changes::Inherited;
@@ -11,8 +10,10 @@ use crate::quarantine::Proof;
 use crate::state::Shared;
 use memfit_core::ranges::Ranges;
 use memfit_core::{Answer, AreaId, Page, ProcId, Victim};
+use memfit_os::event::EventFd;
 use memfit_os::maps::{self, Maps, Pagemap};
 use memfit_os::memory::{futex_wait, futex_wake, Segment};
+use memfit_os::messages::bytes_of;
 use memfit_os::uffd::Uffd;
 use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, DONTFORK, IN_MOVE, POPULATE, RING_BYTES};
 use std::collections::BTreeSet;
@@ -229,8 +230,7 @@ impl Proc {
 
     /// The ring, once its stub is identified.
     pub fn ring(&self) -> Option<&Ring> {
-        // SAFETY: Ring is made of atomics and valid for any bytes.
-        self.identity.get().map(|i| unsafe { i.segment.header::<Ring>() })
+        self.identity.get().map(|i| i.segment.ring())
     }
 
     /// The registered range around an address.
@@ -487,12 +487,12 @@ impl Proc {
             return 0;
         }
         let Some(segment) = shared.lock().segments.get(&self.area).cloned() else { return 0 };
-        let mut mask = 0;
+        let (mut mask, mut page) = (0, [0; 4096]);
         for (i, &slot) in victim.slots.iter().enumerate().filter(|(i, _)| moved >> i & 1 == 1) {
             let Some((file, index)) = files.at(Page(victim.first.0 + i as u64)) else { continue };
-            // SAFETY: the batch's slots belong to the pager until the core has the answer.
-            let page = unsafe { segment.page(slot_offset(slot)) };
-            mask |= u64::from(shared.files.is_clean(file, index, page)) << i;
+            // The batch's slots belong to the pager until the core has the answer.
+            segment.copy_page(slot_offset(slot), &mut page);
+            mask |= u64::from(shared.files.is_clean(file, index, &page)) << i;
         }
         mask
     }
@@ -534,8 +534,7 @@ impl Proc {
         };
         // Warns first: whoever sees the process die asks for the reason.
         shared.warn(format!("killed {who}: {why}"));
-        // SAFETY: a signal to a process of our tree; one that is gone already needs none.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        memfit_os::process::kill(pid);
         true
     }
 }
@@ -551,7 +550,5 @@ pub static ZERO_RUN: Zeros<{ 64 * 4096 }> = Zeros([0; 64 * 4096]);
 /// Sends a command with at most one descriptor. False if that fails; a dead stub is noticed
 /// elsewhere.
 pub fn send_command(socket: &OwnedFd, command: &Command, fd: Option<&OwnedFd>) -> bool {
-    // SAFETY: Command is plain integers without padding.
-    let bytes = unsafe { std::slice::from_raw_parts((&raw const *command).cast::<u8>(), size_of::<Command>()) };
-    memfit_os::seqpacket::send(socket.as_fd(), bytes, fd.map(AsFd::as_fd)).is_ok()
+    memfit_os::seqpacket::send(socket.as_fd(), bytes_of(command), fd.map(AsFd::as_fd)).is_ok()
 }

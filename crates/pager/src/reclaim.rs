@@ -39,6 +39,8 @@ struct Reclaimer {
     /// Writes to the swap tier, if there is one.
     writer: Option<Output>,
     blocks: BlockOutput,
+    /// A page, or the compressed bytes of one, on its way to the swap tier.
+    page: Box<[u8]>,
     /// Set if accesses are recorded.
     sampler: Option<Sampler>,
     scanner: Option<ContentScanner>,
@@ -60,6 +62,7 @@ pub fn run(shared: Arc<Shared>) {
         compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.sizes.budget))),
         writer: shared.swap.clone().map(Output::new),
         blocks: BlockOutput::new(&shared.dictionaries),
+        page: vec![0; PAGE_BYTES as usize].into(),
         sampler: Sampler::new(&shared),
         scanner: ContentScanner::new(&shared),
         cpus: Cpus::of_this_thread(),
@@ -253,8 +256,8 @@ impl Reclaimer {
         let steps = state.core.compact(COMPACT_MOVES);
         let blocked = steps.is_empty();
         for step in steps {
-            // SAFETY: the core moved the object, nobody has it pinned, and the lock is held.
-            unsafe { self.shared.memory.shift(step.from.byte(), step.to.byte(), step.len as usize) };
+            // Nobody has the object pinned, and the lock is held.
+            self.shared.memory.shift(step.from.byte(), step.to.byte(), step.len as usize);
         }
         let gained = before.saturating_sub(state.core.pool_usage().frames);
         self.shared.apply_effects(state);
@@ -287,8 +290,9 @@ impl Reclaimer {
         state.core.pick_writeback(pressed, bytes, &mut victims);
         shared.apply_effects(state);
         for victim in victims {
-            // SAFETY: while the object is being written its bytes stay.
-            let bytes = unsafe { shared.memory.read(victim.slot.byte(), victim.len as usize) };
+            // While the object is being written its bytes stay.
+            let bytes = &mut self.page[..victim.len as usize];
+            shared.memory.copy_to(victim.slot.byte(), bytes);
             writer.add(victim.object, victim.codec, bytes, None);
         }
         writer.flush();
@@ -319,9 +323,9 @@ impl Reclaimer {
                     let area = shared.lock().segments.get(&item.slot.area).cloned();
                     match area {
                         Some(area) => {
-                            // SAFETY: the core keeps the slot until `written`.
-                            let bytes = unsafe { area.page(crate::proc::slot_offset(item.slot.index)) };
-                            writer.add(item.object, 0, bytes, None);
+                            // The core keeps the slot until `written`.
+                            area.copy_page(crate::proc::slot_offset(item.slot.index), &mut self.page);
+                            writer.add(item.object, 0, &self.page, None);
                         }
                         None => refused.push(item.object),
                     }

@@ -10,7 +10,6 @@ use memfit_core::{Core, CoreCall};
 use memfit_trace::{Begins, Filled, Head, Tape, Writer};
 use std::fs::File;
 use std::io;
-use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Arc;
@@ -109,8 +108,7 @@ pub fn start(
     tell: impl Fn(String) + Send + 'static,
 ) -> io::Result<Option<Recording>> {
     let Some(fd) = config.record else { return Ok(None) };
-    // SAFETY: the launcher gave this descriptor to the pager, and nobody else has it.
-    let file = unsafe { File::from_raw_fd(fd) };
+    let file = File::from(memfit_os::process::take_over(fd));
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let head = Head::of(core.tunables(), config.budget_bytes, config.command.clone(), started);
     let writer = match Writer::new(file, &head) {

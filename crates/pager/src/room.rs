@@ -4,8 +4,8 @@
 //! always left for what must not fail: a fork event, a connection that is turned away, a look into
 //! /proc for a process that must be killed.
 
-use crate::event::EventFd;
 use crate::state::Shared;
+use memfit_os::event::EventFd;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;

@@ -18,7 +18,6 @@ use crate::proc::Proc;
 use crate::regions::Regions;
 use crate::room::Room;
 use crate::sampling::Sampling;
-use crate::schema::Memory;
 use crate::stats::Latency;
 use crate::swap::SwapTier;
 use crate::turns::{Turns, OTHERS_TAKE};
@@ -27,6 +26,7 @@ use memfit_core::budget::{Marks, Sizes};
 use memfit_core::scheme::{Classes, Scheme};
 use memfit_core::{AreaId, Compress, Core, Effects, Origin, Page, PageRange, ProcId, Tunables};
 use memfit_os::memory::{Frames, Segment};
+use memfit_stats::Memory;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -130,7 +130,7 @@ pub struct Shared {
     progress: Signal,
     outbox: Lock<Vec<FromPager>, { rank::OUTBOX }>,
     /// Wakes the control thread for the outbox.
-    pub outbox_event: crate::event::EventFd,
+    pub outbox_event: memfit_os::event::EventFd,
 }
 
 /// Pages and bytes of one codec.
@@ -260,7 +260,7 @@ impl Shared {
             reclaim: Signal::default(),
             progress: Signal::default(),
             outbox: Lock::new(Vec::new()),
-            outbox_event: crate::event::EventFd::new()?,
+            outbox_event: memfit_os::event::EventFd::new()?,
         })
     }
 
@@ -293,8 +293,8 @@ impl Shared {
     pub fn apply_effects(&self, mut state: Locked<'_>) {
         let Effects { moves, spans, extents, punch, closed } = state.core.take_effects();
         for step in moves {
-            // SAFETY: the core moved the object, nobody has it pinned, and the lock is held.
-            unsafe { self.memory.shift(step.from.byte(), step.to.byte(), step.len as usize) };
+            // Nobody has the object pinned, and the lock is held.
+            self.memory.shift(step.from.byte(), step.to.byte(), step.len as usize);
         }
         if !spans.is_empty() {
             state.frames.freed(&spans, &self.memory);

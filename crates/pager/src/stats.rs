@@ -3,11 +3,11 @@
 use crate::config::ToPager;
 use crate::control::Desk;
 use crate::regions::Regions;
-use crate::schema::{BySource, Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Monitor, Now};
-use crate::schema::{Pages, Pool, Process, Quantiles, Rejected, Stats, Swap, Transitions, SOURCES};
 use crate::state::{CodecCount, Shared, State};
 use crate::timeline::{Counts, Course, FaultTimes};
 use memfit_core::{Counters, Source};
+use memfit_stats::{BySource, Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Monitor, Now};
+use memfit_stats::{Pages, Pool, Process, Quantiles, Rejected, Stats, Swap, Transitions, SOURCES};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;

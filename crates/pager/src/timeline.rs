@@ -11,8 +11,8 @@
 //! most; for a moment half of that again, when they are halved, and as text when the run has ended.
 
 use crate::regions::Region;
-use crate::schema::SOURCES;
 use memfit_core::PAGE_BYTES;
+use memfit_stats::SOURCES;
 use serde::{Deserialize, Serialize};
 
 /// Most samples that are kept.

@@ -2,9 +2,9 @@
 
 use super::words::{count, duration, list, percent};
 use super::{stretch_words, stretches, time, Run, FILE, FILLED, POOL, STAGED, SWAP, UNMANAGED};
-use memfit_pager::schema::{Quantiles, SOURCES};
 use memfit_pager::timeline::FaultTimes;
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
+use memfit_stats::{Quantiles, SOURCES};
 
 /// Names, their words in a sentence, and colours; in the order of [`SOURCES`].
 const KINDS: [(&str, &str, usize); SOURCES.len()] = [

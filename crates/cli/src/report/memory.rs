@@ -2,9 +2,9 @@
 
 use super::words::{factor, list, size};
 use super::{seconds, time, Run, POOL, RESIDENT, STAGED, SWAP, TABLES, UNMANAGED};
-use memfit_pager::schema::Process;
 use memfit_pager::timeline::{Bytes, Sample};
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
+use memfit_stats::Process;
 
 /// A part of memory: its name, its colour, where it stands.
 type Part = (&'static str, usize, fn(&Bytes) -> u64);

@@ -11,9 +11,9 @@ mod regions;
 mod storage;
 pub(crate) mod words;
 
-use memfit_pager::schema::{Exit, Stats};
 use memfit_pager::timeline::{Course, Sample};
 use memfit_report::{Axis, Report, Section, Unit};
+use memfit_stats::{Exit, Stats};
 use words::{count, duration, size, times};
 
 /// Most points of a figure of rates. Each is a mean over its stretch of the run, so that a figure

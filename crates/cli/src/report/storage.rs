@@ -3,9 +3,9 @@
 use super::regions;
 use super::words::{factor, list, percent, size, times};
 use super::{seconds, stretch_words, stretches, time, Run, POOL, SWAP};
-use memfit_pager::schema::Codec;
 use memfit_pager::timeline::Sample;
 use memfit_report::{Axis, Cell, Column, Figure, Kind, Mark, Section, Series, Table, Unit};
+use memfit_stats::Codec;
 
 /// With fewer pages there is no ratio.
 const RATIO_PAGES: u64 = 16;

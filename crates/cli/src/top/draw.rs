@@ -9,7 +9,7 @@ use super::help;
 use super::sample::{unpaged_bytes, Rates};
 use super::units::{age, byte_rate, bytes, count, interval, nanoseconds, percent};
 use super::view::{Sort, View};
-use memfit_pager::schema::{Process, Rejected, Stats, SOURCES};
+use memfit_stats::{Process, Rejected, Stats, SOURCES};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};

@@ -5,7 +5,7 @@ use super::{plain, Ending};
 use crate::args::TopArgs;
 use crate::errors::{describe, Failure};
 use crate::trees::{self, Question, Tree};
-use memfit_pager::schema::Stats;
+use memfit_stats::Stats;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Instant;

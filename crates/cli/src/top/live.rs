@@ -10,7 +10,7 @@ use crate::errors::{describe, Failure};
 use crate::trees::{self, Question, Tree, ANSWER_TIMEOUT};
 use memfit_os::process::{self, SignalFd};
 use memfit_os::proctree;
-use memfit_pager::schema::{Process, Stats};
+use memfit_stats::{Process, Stats};
 use ratatui_core::buffer::Buffer;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

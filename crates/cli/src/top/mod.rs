@@ -23,7 +23,7 @@ use crate::args::TopArgs;
 use crate::errors::Failure;
 use crate::trees::{self, Question, Tree};
 use memfit_os::process::{Change, Pid, PidFd};
-use memfit_pager::schema::Stats;
+use memfit_stats::Stats;
 
 /// Shows trees until the user leaves or none is left.
 ///

@@ -2,7 +2,7 @@
 
 use super::sample::Rates;
 use super::units::{age, byte_rate, bytes, count, nanoseconds};
-use memfit_pager::schema::Stats;
+use memfit_stats::Stats;
 
 const COLUMNS: [(&str, usize); 14] = [
     ("UP", 8),

@@ -1,6 +1,6 @@
 //! What two answers of a pager say together, and what of them can be shown. Pure.
 
-use memfit_pager::schema::{BySource, Process, Rejected, Stats};
+use memfit_stats::{BySource, Process, Rejected, Stats};
 use std::collections::HashMap;
 
 /// Only the processes that run, and texts that a terminal can show: programs choose their names,

@@ -2,7 +2,7 @@
 
 use super::sample::Rates;
 use clap::ValueEnum;
-use memfit_pager::schema::Process;
+use memfit_stats::Process;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::Duration;

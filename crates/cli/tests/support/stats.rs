@@ -25,7 +25,7 @@ impl Stats {
         let stats = Stats { json };
         assert_eq!(stats.number("/schema"), 1);
         assert_eq!(stats.number("/budget_bytes"), budget);
-        let known: memfit_pager::schema::Stats = serde_json::from_slice(&text).unwrap();
+        let known: memfit_stats::Stats = serde_json::from_slice(&text).unwrap();
         assert_eq!(serde_json::to_value(known).unwrap(), stats.json, "every key of schema 1 is there, and no other");
         stats.sane();
         stats

@@ -313,12 +313,13 @@ impl Server {
             Source::Staged(slot) => {
                 let segment = self.shared.lock().segments.get(&slot.area).cloned();
                 let segment = segment.ok_or_else(|| Broken("a staging area is gone".into()))?;
-                // SAFETY: the core has pinned the object: the slot holds it until `loaded`.
-                out.copy_from_slice(unsafe { segment.page(crate::proc::slot_offset(slot.index)) });
+                // The core has pinned the object: the slot holds it until `loaded`.
+                segment.copy_page(crate::proc::slot_offset(slot.index), out);
             }
             Source::Pooled { slot, len, codec } => {
-                // SAFETY: the core has pinned the object: its bytes stay until `loaded`.
-                let bytes = unsafe { self.shared.memory.read(slot.byte(), len as usize) };
+                // The core has pinned the object: its bytes stay until `loaded`.
+                let bytes = &mut buffers.coded[..len as usize];
+                self.shared.memory.copy_to(slot.byte(), bytes);
                 decode(&mut buffers.worker, codec, bytes, out, load.page)?;
             }
             Source::Swapped { extent, len, codec, .. } => {

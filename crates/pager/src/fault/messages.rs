@@ -2,7 +2,6 @@
 //! unread.
 
 use super::{End, Server, Waiting, FORK_POLL, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
-use crate::event::poll2;
 use crate::fork_changes::Change;
 use crate::fork_children;
 use crate::locks::Held;
@@ -11,6 +10,7 @@ use crate::proc::{Broken, Gate, Io, Proc};
 use crate::state::Shared;
 use memfit_core::driver::order::{Event, Now, Pages, Resolved};
 use memfit_core::{Core, Entry, Page, PageRange};
+use memfit_os::event::poll2;
 use memfit_os::uffd::{Event as Message, Uffd};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};

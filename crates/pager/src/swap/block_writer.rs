@@ -5,10 +5,11 @@
 //! its block is on the device.
 
 use super::blocks::{Blocks, BLOCK, IN_SEGMENT};
-use super::engine::{Engine, Progress, Request, Transfer};
+use super::engine::{Engine, Progress, Transfer};
 use super::writer::{Item, Written};
 use super::{Aligned, SwapTier, SEGMENT};
 use memfit_core::swap_log::SegmentId;
+use memfit_os::transfer::Request;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +34,6 @@ struct Run {
 struct Flight {
     transfer: Transfer,
     run: Run,
-    buffer: Aligned,
 }
 
 /// Writes of one thread.
@@ -134,15 +134,14 @@ impl BlockWriter {
         }
         let (fd, offset) = self.tier.place(segment);
         let offset = offset + u64::from(run.blocks.start % IN_SEGMENT) * BLOCK as u64;
-        let request = Request { token: self.next_token, write: true, fd, offset, base: buffer.base(), len };
+        self.held += buffer.len();
+        let request = Request { token: self.next_token, write: true, fd, offset, buffer: Arc::new(buffer), at: 0, len };
         self.next_token += 1;
         if self.flights.is_empty() {
             self.busy_since = Instant::now();
         }
-        // SAFETY: the flight keeps the buffer, which nobody else writes to.
-        let transfer = unsafe { Transfer::begin(&mut self.engine, request, &self.tier.counters) };
-        self.held += buffer.len();
-        self.flights.push(Flight { transfer, run, buffer });
+        let transfer = Transfer::begin(&mut self.engine, request, &self.tier.counters);
+        self.flights.push(Flight { transfer, run });
     }
 
     /// The writes that have ended since the last call.
@@ -160,14 +159,15 @@ impl BlockWriter {
     }
 
     fn landed(&mut self, flight: usize, error: Option<io::Error>) {
-        let Flight { run, buffer, .. } = self.flights.swap_remove(flight);
+        let Flight { run, transfer } = self.flights.swap_remove(flight);
         if self.flights.is_empty() {
             let busy = self.busy_since.elapsed().as_nanos() as u64;
             self.tier.counters.write_ns.fetch_add(busy, Relaxed);
         }
+        let buffer = transfer.into_buffer();
         self.held -= buffer.len();
         if self.buffer.is_none() && buffer.len() == SEGMENT {
-            self.buffer = Some(buffer);
+            self.buffer = Arc::into_inner(buffer);
         }
         blocks(&self.tier).ended(run.blocks, error.as_ref());
         self.ended.push(Written { items: run.items, error });
@@ -198,16 +198,6 @@ fn buffer_bytes(run: &Run) -> usize {
     match run.blocks.len() * BLOCK {
         LONG.. => SEGMENT,
         short => short,
-    }
-}
-
-impl Drop for BlockWriter {
-    fn drop(&mut self) {
-        if !self.engine.finish() {
-            std::mem::forget(std::mem::take(&mut self.flights));
-            let engine = std::mem::replace(&mut self.engine, Engine::without_ring());
-            std::mem::forget(engine);
-        }
     }
 }
 

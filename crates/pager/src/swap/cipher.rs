@@ -52,12 +52,7 @@ impl Cipher {
         let expanded = UnboundKey::new(&AES_128_GCM, &key).expect("sixteen bytes are a key");
         let inner = Box::new(Page(LessSafeKey::new(expanded)));
         memfit_os::memory::keep_secret((&raw const *inner).cast(), size_of::<Page>().next_multiple_of(ALIGN));
-        // Wipes the copy on the stack. Nothing reads it again, so the compiler would drop a plain
-        // store.
-        for byte in &mut key {
-            // SAFETY: a live variable.
-            unsafe { std::ptr::write_volatile(byte, 0) };
-        }
+        memfit_os::memory::wipe(&mut key);
         Ok(Cipher { inner })
     }
 

@@ -9,10 +9,11 @@
 //! In a log, a piece serves all objects in it. In blocks, a piece serves only the objects for which
 //! it was read, each of them once: a scheme with blocks decides itself what one read brings.
 
-use super::engine::{Engine, Progress, Request, Transfer};
+use super::engine::{Engine, Progress, Transfer};
 use super::{Aligned, SwapTier, ALIGN, SEGMENT};
 use memfit_core::swap_log::SegmentId;
 use memfit_core::{Extent, Stored};
+use memfit_os::transfer::Request;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,7 +69,7 @@ struct Piece {
     start: usize,
     end: usize,
     /// `None` once it is freed.
-    bytes: Option<Aligned>,
+    bytes: Option<Arc<Aligned>>,
     /// [`Reader::clock`] at its last use.
     used: u64,
     /// Objects for which it was read and that were not fetched yet.
@@ -97,7 +98,7 @@ impl Piece {
     }
 
     fn len(&self) -> usize {
-        self.bytes.as_ref().map_or(0, Aligned::len)
+        self.bytes.as_ref().map_or(0, |bytes| bytes.len())
     }
 }
 
@@ -233,12 +234,10 @@ impl Reader {
             piece.only.extend(wanted.iter().map(|stored| stored.extent));
         }
         let offset = offset + start as u64;
-        let base = piece.bytes.as_ref().expect("room has memory").base();
-        let request = Request { token: i as u64, write: false, fd, offset, base, len: end - start };
+        let buffer = Arc::clone(piece.bytes.as_ref().expect("room has memory"));
+        let request = Request { token: i as u64, write: false, fd, offset, buffer, at: 0, len: end - start };
         let engine = self.engine.get_or_insert_with(Engine::new);
-        // SAFETY: the piece keeps its memory as long as it is `Coming`, and the reader waits for
-        // the engine when it is dropped.
-        let transfer = unsafe { Transfer::begin(engine, request, &self.tier.counters) };
+        let transfer = Transfer::begin(engine, request, &self.tier.counters);
         self.pieces[i].condition = Condition::Coming(transfer);
         true
     }
@@ -270,7 +269,7 @@ impl Reader {
             self.pieces.push(Piece::unused());
             self.pieces.len() - 1
         });
-        self.pieces[i].bytes = Some(Aligned::new(size));
+        self.pieces[i].bytes = Some(Arc::new(Aligned::new(size)));
         if !self.counted {
             self.counted = true;
             self.tier.readers.fetch_add(1, Relaxed);
@@ -396,7 +395,7 @@ impl Reader {
         (piece.used, piece.wanted) = (self.clock, piece.wanted.saturating_sub(1));
         let (_, range) = self.tier.locate(stored);
         let (time, from) = (piece.time, piece.start);
-        let Some(read) = &mut piece.bytes else { return false };
+        let Some(read) = piece.bytes.as_mut().and_then(Arc::get_mut) else { return false };
         let bytes = &read.bytes()[range.start - from..range.end - from];
         let opens = self.tier.open_read(stored, time, bytes, &mut self.object).is_some();
         if self.exact && opens {
@@ -430,9 +429,6 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.leave();
-        if self.engine.as_mut().is_some_and(|engine| !engine.finish()) {
-            std::mem::forget((self.engine.take(), std::mem::take(&mut self.pieces)));
-        }
     }
 }
 

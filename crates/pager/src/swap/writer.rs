@@ -4,13 +4,13 @@
 //! [`LOG_FLUSH`] while more follow. An object's memory stays in use until its piece is on the
 //! device.
 
-use super::engine::{Engine, Progress, Request, Transfer};
+use super::engine::{Engine, Progress, Transfer};
 use super::{span, Aligned, SwapTier, ALIGN, SEGMENT};
 use memfit_core::budget::{LOG_BATCH_MIN, LOG_FLUSH, LOG_PADDING, LOG_WRITES};
 use memfit_core::swap_log::{stored_bytes, SegmentId};
 use memfit_core::{ObjectId, Stored};
+use memfit_os::transfer::Request;
 use std::io;
-use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Instant;
@@ -51,7 +51,7 @@ struct Open {
     sequence: u64,
     /// Opened for cleaning, in a tier that is nearly full.
     reserved: bool,
-    buffer: Rc<Aligned>,
+    buffer: Arc<Aligned>,
     fill: usize,
     flushed: usize,
     items: Vec<Item>,
@@ -60,8 +60,6 @@ struct Open {
 struct Flight {
     transfer: Transfer,
     segment: SegmentId,
-    /// Keeps the memory.
-    _buffer: Rc<Aligned>,
     items: Vec<Item>,
 }
 
@@ -69,7 +67,7 @@ struct Flight {
 struct Cleaning {
     segment: SegmentId,
     sequence: u64,
-    buffer: Aligned,
+    buffer: Arc<Aligned>,
     /// `None` when it has been read.
     read: Option<Transfer>,
     objects: Vec<ObjectId>,
@@ -84,11 +82,12 @@ pub struct Writer {
     engine: Engine,
     open: Option<Open>,
     flights: Vec<Flight>,
-    spare: Vec<Rc<Aligned>>,
+    spare: Vec<Arc<Aligned>>,
     cleaning: Option<Cleaning>,
     next_token: u64,
     ended: Vec<Written>,
     scratch: Box<[u8]>,
+    sealed: Box<[u8]>,
     /// Since when writes are under way.
     busy_since: Instant,
 }
@@ -106,6 +105,7 @@ impl Writer {
             next_token: 0,
             ended: Vec::new(),
             scratch: vec![0; 4096].into(),
+            sealed: vec![0; stored_bytes(4096) as usize].into(),
             busy_since: Instant::now(),
         }
     }
@@ -135,7 +135,7 @@ impl Writer {
         if let Some((fd, range)) = self.tier.opened(segment) {
             self.engine.allocate(fd, range);
         }
-        let buffer = self.spare.pop().unwrap_or_else(|| Rc::new(Aligned::new(SEGMENT)));
+        let buffer = self.spare.pop().unwrap_or_else(|| Arc::new(Aligned::new(SEGMENT)));
         self.open = Some(Open { segment, sequence, reserved, buffer, fill: 0, flushed: 0, items: Vec::new() });
         Room::Yes
     }
@@ -163,10 +163,10 @@ impl Writer {
         let stored = Stored { extent: open.segment.extent(open.fill as u32), len, codec };
         let (start, end) = span(stored);
         assert!(start == open.fill && end <= SEGMENT, "room was made");
-        // SAFETY: what is under way ends at `flushed`, and this buffer belongs to this thread
-        // alone.
-        let out = unsafe { std::slice::from_raw_parts_mut(open.buffer.base().add(start), end - start) };
-        self.tier.seal_object(stored, open.sequence, bytes, out);
+        let sealed = &mut self.sealed[..end - start];
+        self.tier.seal_object(stored, open.sequence, bytes, sealed);
+        // What is under way ends at `flushed`.
+        open.buffer.write(start, sealed);
         open.fill = end;
         open.items.push(Item { object, stored, from });
         self.tier.log().append(stored.extent, object, (end - start) as u32);
@@ -181,24 +181,20 @@ impl Writer {
     pub fn flush(&mut self) {
         let Some(open) = self.open.as_mut().filter(|open| !open.items.is_empty()) else { return };
         let end = open.fill.next_multiple_of(ALIGN);
-        // SAFETY: as in `add`.
-        unsafe { std::ptr::write_bytes(open.buffer.base().add(open.fill), 0, end - open.fill) };
-        // SAFETY: inside of the buffer.
-        let base = unsafe { open.buffer.base().add(open.flushed) };
+        open.buffer.write(open.fill, &[0; ALIGN][..end - open.fill]);
         let (fd, offset) = self.tier.place(open.segment);
         let offset = offset + open.flushed as u64;
-        let request = Request { token: self.next_token, write: true, fd, offset, base, len: end - open.flushed };
+        let (token, buffer, len) = (self.next_token, Arc::clone(&open.buffer), end - open.flushed);
+        let request = Request { token, write: true, fd, offset, buffer, at: open.flushed, len };
         self.next_token += 1;
-        let buffer = Rc::clone(&open.buffer);
         if self.flights.is_empty() {
             self.busy_since = Instant::now();
         }
-        // SAFETY: the flight keeps the buffer, and nothing below `flushed` is written to any more.
-        let transfer = unsafe { Transfer::begin(&mut self.engine, request, &self.tier.counters) };
+        let transfer = Transfer::begin(&mut self.engine, request, &self.tier.counters);
         self.engine.start();
         (open.fill, open.flushed) = (end, end);
         let items = std::mem::take(&mut open.items);
-        self.flights.push(Flight { transfer, segment: open.segment, _buffer: buffer, items });
+        self.flights.push(Flight { transfer, segment: open.segment, items });
         if SEGMENT - end < ALIGN {
             self.close();
         }
@@ -212,8 +208,8 @@ impl Writer {
         }
     }
 
-    fn keep(&mut self, buffer: Rc<Aligned>) {
-        if Rc::strong_count(&buffer) == 1 && self.spare.is_empty() {
+    fn keep(&mut self, buffer: Arc<Aligned>) {
+        if Arc::strong_count(&buffer) == 1 && self.spare.is_empty() {
             self.spare.push(buffer);
         }
     }
@@ -243,7 +239,7 @@ impl Writer {
     }
 
     fn landed(&mut self, flight: usize, error: Option<io::Error>) {
-        let Flight { segment, items, _buffer: buffer, .. } = self.flights.swap_remove(flight);
+        let Flight { transfer, segment, items } = self.flights.swap_remove(flight);
         if self.flights.is_empty() {
             let busy = self.busy_since.elapsed().as_nanos() as u64;
             self.tier.counters.write_ns.fetch_add(busy, Relaxed);
@@ -256,7 +252,7 @@ impl Writer {
             self.lost(segment, error);
         }
         self.ended.push(Written { items, error });
-        self.keep(buffer);
+        self.keep(transfer.into_buffer());
     }
 
     /// A write to the segment failed: nothing more goes there and, depending on the error, nothing
@@ -310,12 +306,12 @@ impl Writer {
         let sequence = log.sequence(segment);
         drop(log);
         self.tier.drop_copies(Some(segment));
-        let buffer = Aligned::new(SEGMENT);
+        let buffer = Arc::new(Aligned::new(SEGMENT));
         let (fd, offset) = self.tier.place(segment);
-        let request = Request { token: self.next_token, write: false, fd, offset, base: buffer.base(), len: SEGMENT };
+        let (token, shared) = (self.next_token, Arc::clone(&buffer));
+        let request = Request { token, write: false, fd, offset, buffer: shared, at: 0, len: SEGMENT };
         self.next_token += 1;
-        // SAFETY: the buffer stays in `cleaning` until the read has ended.
-        let read = unsafe { Transfer::begin(&mut self.engine, request, &self.tier.counters) };
+        let read = Transfer::begin(&mut self.engine, request, &self.tier.counters);
         self.engine.start();
         self.cleaning = Some(Cleaning { segment, sequence, buffer, read: Some(read), objects, left: 0, bad: false });
     }
@@ -356,7 +352,8 @@ impl Writer {
         let Some(cleaning) = &mut self.cleaning else { return false };
         let (start, end) = span(stored);
         let mut scratch = std::mem::take(&mut self.scratch);
-        let bytes = &cleaning.buffer.bytes()[start..end];
+        let buffer = Arc::get_mut(&mut cleaning.buffer).expect("the read has ended");
+        let bytes = &buffer.bytes()[start..end];
         if self.tier.open_object(stored, cleaning.sequence, bytes, &mut scratch).is_some() {
             cleaning.left += 1;
             let from = Some((stored, cleaning.sequence));
@@ -377,17 +374,6 @@ impl Writer {
     /// Whether the segment is in the same use as when this object was read from it.
     pub fn unchanged(&self, stored: Stored, sequence: u64) -> bool {
         self.tier.sequence_of(stored.extent) == sequence
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if !self.engine.finish() {
-            let cleaning = self.cleaning.take();
-            std::mem::forget((std::mem::take(&mut self.flights), cleaning));
-            let engine = std::mem::replace(&mut self.engine, Engine::without_ring());
-            std::mem::forget(engine);
-        }
     }
 }
 

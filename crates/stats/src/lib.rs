@@ -1,7 +1,7 @@
 //! Schema 1: all statistics of a tree, as `--stats` writes them and a running pager tells them.
 //!
 //! Every reader uses these types, and docs/stats.md is made of these tables: a new statistic is a
-//! field here, a counter where it happens, and a line of `stats.rs` that copies one to the other.
+//! field here, a counter where it happens, and a line of the pager's `stats.rs` that copies it.
 //! Readers take a missing key for 0 and ignore those that they do not know, so that the pager of
 //! another version can be asked.
 
@@ -363,7 +363,7 @@ mod tests {
         if std::env::var_os("MEMFIT_BLESS").is_some() {
             std::fs::write(path, page).unwrap();
         } else {
-            assert_eq!(there, page, "MEMFIT_BLESS=1 cargo test -p memfit-pager schema writes docs/stats.md");
+            assert_eq!(there, page, "MEMFIT_BLESS=1 cargo test -p memfit-stats writes docs/stats.md");
         }
     }
 

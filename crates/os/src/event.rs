@@ -1,4 +1,4 @@
-//! eventfd: wakes a thread that polls.
+//! eventfd wakes a thread that polls; poll.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,6 +9,9 @@ pub struct EventFd(OwnedFd);
 
 impl EventFd {
     /// A counter at zero.
+    ///
+    /// # Errors
+    /// No descriptor is left.
     pub fn new() -> io::Result<EventFd> {
         // SAFETY: makes a descriptor.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -49,8 +52,25 @@ pub fn poll2(a: RawFd, b: RawFd, ms: i32) -> (bool, bool) {
 /// Waits until one of the descriptors is readable, at most `ms` milliseconds; returns which are. -1
 /// is none.
 pub fn poll<const N: usize>(fds: [RawFd; N], ms: i32) -> [bool; N] {
-    let mut fds = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    // SAFETY: live pollfds.
-    let got = unsafe { libc::poll(fds.as_mut_ptr(), N as libc::nfds_t, ms) };
-    fds.map(|fd| got > 0 && fd.revents != 0)
+    let mut fds = fds.map(watched);
+    poll_all(&mut fds, ms);
+    fds.map(|fd| fd.revents != 0)
+}
+
+/// As [`poll`], for any number of descriptors.
+pub fn poll_each(fds: impl Iterator<Item = RawFd>, ms: i32) -> Vec<bool> {
+    let mut fds: Vec<libc::pollfd> = fds.map(watched).collect();
+    poll_all(&mut fds, ms);
+    fds.into_iter().map(|fd| fd.revents != 0).collect()
+}
+
+fn watched(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+fn poll_all(fds: &mut [libc::pollfd], ms: i32) {
+    // SAFETY: a live array of its length.
+    if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) } <= 0 {
+        fds.iter_mut().for_each(|fd| fd.revents = 0);
+    }
 }
