@@ -6,6 +6,10 @@
 
 use crate::maps::Pagemap;
 use crate::process::has_capability;
+use memfit_wire::uffd::{
+    Api, Move, Range, Register, REGISTER_MODE_MISSING, UFFDIO_API, UFFDIO_MOVE, UFFDIO_REGISTER, UFFD_API,
+    USERFAULTFD_IOC_NEW,
+};
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
@@ -41,43 +45,6 @@ pub mod feature {
         ("EVENT_UNMAP", EVENT_UNMAP),
         ("THREAD_ID", THREAD_ID),
     ];
-}
-
-/// `_IOC(dir, type, nr, size)` of the asm-generic layout.
-const fn ioc(dir: u64, kind: u8, nr: u64, size: usize) -> u64 {
-    dir << 30 | (size as u64) << 16 | (kind as u64) << 8 | nr
-}
-
-const READ_WRITE: u64 = 3;
-const UFFD_API: u64 = 0xAA;
-const UFFDIO_API: u64 = ioc(READ_WRITE, 0xAA, 0x3F, size_of::<UffdioApi>());
-const UFFDIO_REGISTER: u64 = ioc(READ_WRITE, 0xAA, 0x00, size_of::<UffdioRegister>());
-const UFFDIO_MOVE: u64 = ioc(READ_WRITE, 0xAA, 0x05, size_of::<UffdioMove>());
-const USERFAULTFD_IOC_NEW: u64 = ioc(0, 0xAA, 0x00, 0);
-const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
-
-#[repr(C)]
-struct UffdioApi {
-    api: u64,
-    features: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
-struct UffdioRegister {
-    start: u64,
-    len: u64,
-    mode: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
-struct UffdioMove {
-    dst: u64,
-    src: u64,
-    len: u64,
-    mode: u64,
-    moved: i64,
 }
 
 fn ioctl<T>(fd: &OwnedFd, request: u64, argument: &mut T) -> io::Result<()> {
@@ -181,7 +148,7 @@ fn from_device(flags: libc::c_int) -> Option<OwnedFd> {
 /// # Errors
 /// `EINVAL` when a wanted feature is unknown, `EPERM` when it needs a right (EVENT_FORK).
 pub fn handshake(uffd: &OwnedFd, wanted: u64) -> io::Result<u64> {
-    let mut api = UffdioApi { api: UFFD_API, features: wanted, ioctls: 0 };
+    let mut api = Api { api: UFFD_API, features: wanted, ioctls: 0 };
     ioctl(uffd, UFFDIO_API, &mut api)?;
     Ok(api.features)
 }
@@ -250,9 +217,9 @@ pub fn try_move() -> Result<(), String> {
     let (src, dst, len) = (source.start as u64, target.start as u64, page as u64);
     // SAFETY: the page is mapped writable.
     unsafe { ptr::write_bytes(source.start, 0xA5, page) };
-    let mut register = UffdioRegister { start: dst, len, mode: UFFDIO_REGISTER_MODE_MISSING, ioctls: 0 };
+    let mut register = Register { range: Range { start: dst, len }, mode: REGISTER_MODE_MISSING, ioctls: 0 };
     ioctl(&uffd, UFFDIO_REGISTER, &mut register).map_err(|error| step("UFFDIO_REGISTER", error))?;
-    let mut request = UffdioMove { dst, src, len, mode: 0, moved: 0 };
+    let mut request = Move { dst, src, len, mode: 0, moved: 0 };
     ioctl(&uffd, UFFDIO_MOVE, &mut request).map_err(|error| step("UFFDIO_MOVE", error))?;
     drop(uffd); // Unregisters: reading cannot hang, whatever happened.
 
@@ -276,7 +243,7 @@ pub fn takes_droppable() -> bool {
         let Ok(pages) = Pages::of_type(page_bytes(), MAP_DROPPABLE) else { return false };
         let Ok((uffd, _)) = open_userfaultfd() else { return true };
         let (start, len) = (pages.start as u64, pages.len as u64);
-        let mut register = UffdioRegister { start, len, mode: UFFDIO_REGISTER_MODE_MISSING, ioctls: 0 };
+        let mut register = Register { range: Range { start, len }, mode: REGISTER_MODE_MISSING, ioctls: 0 };
         handshake(&uffd, 0).is_err() || ioctl(&uffd, UFFDIO_REGISTER, &mut register).is_ok()
     })
 }
@@ -433,14 +400,6 @@ pub fn default_swap_directory() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn request_numbers_are_those_of_the_kernel() {
-        assert_eq!(UFFDIO_API, 0xc018_aa3f);
-        assert_eq!(UFFDIO_REGISTER, 0xc020_aa00);
-        assert_eq!(UFFDIO_MOVE, 0xc028_aa05);
-        assert_eq!(USERFAULTFD_IOC_NEW, 0xaa00);
-    }
 
     #[test]
     fn releases() {

@@ -5,22 +5,16 @@
 
 use crate::maps;
 use crate::probe::feature;
+use memfit_wire::uffd::{
+    Api, Continue, Copy, Range, Register, WriteProtect, MODE_DONTWAKE, REGISTER_MODE_MISSING, REGISTER_MODE_WP,
+    UFFDIO_API, UFFDIO_CONTINUE, UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WAKE, UFFDIO_WRITEPROTECT,
+    UFFD_API,
+};
 use memfit_wire::PAGE_BYTES;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
-const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
-const UFFDIO_UNREGISTER: libc::c_ulong = 0x8010_aa01;
-const UFFDIO_WAKE: libc::c_ulong = 0x8010_aa02;
-const UFFDIO_COPY: libc::c_ulong = 0xc028_aa03;
-const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
-const UFFDIO_CONTINUE: libc::c_ulong = 0xc020_aa07;
-const DONTWAKE: u64 = 1;
-const MODE_MISSING: u64 = 1;
-const MODE_PROTECT: u64 = 2;
 
 pub use feature::EVENT_FORK;
 /// The features that `memfit run` needs.
@@ -149,28 +143,31 @@ impl Uffd {
         self.probed.store(page, Relaxed);
     }
 
+    fn request<T>(&self, request: u64, argument: &mut T) -> libc::c_int {
+        // SAFETY: each request is called with the struct of which its number has the size; COPY
+        // reads bytes that its caller has borrowed.
+        unsafe { libc::ioctl(self.fd.as_raw_fd(), request, std::ptr::from_mut(argument)) }
+    }
+
     /// The UFFDIO_API handshake with these features.
     pub fn handshake(&self, features: u64) -> io::Result<()> {
-        let mut api = [0xaa_u64, features, 0];
-        // SAFETY: uffdio_api is three u64.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_API, api.as_mut_ptr()) })
+        check(self.request(UFFDIO_API, &mut Api { api: UFFD_API, features, ioctls: 0 }))
     }
 
     /// Registers a range for missing pages. Idempotent.
     pub fn register(&self, start: u64, len: u64) -> io::Result<()> {
-        self.register_for(start, len, MODE_MISSING)
+        self.register_for(start, len, REGISTER_MODE_MISSING)
     }
 
     /// Registers memory of the program; where the stub takes pages of read-only mappings, for write
     /// protection as well.
     pub fn register_memory(&self, start: u64, len: u64) -> io::Result<()> {
-        self.register_for(start, len, if maps::can_ask() { MODE_MISSING | MODE_PROTECT } else { MODE_MISSING })
+        let protects = if maps::can_ask() { REGISTER_MODE_WP } else { 0 };
+        self.register_for(start, len, REGISTER_MODE_MISSING | protects)
     }
 
     fn register_for(&self, start: u64, len: u64, mode: u64) -> io::Result<()> {
-        let mut arg = [start, len, mode, 0];
-        // SAFETY: uffdio_register is four u64.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_REGISTER, arg.as_mut_ptr()) })
+        check(self.request(UFFDIO_REGISTER, &mut Register { range: Range { start, len }, mode, ioctls: 0 }))
     }
 
     /// Unregisters a range: the kernel fills its missing pages itself from now on. Wakes threads
@@ -179,14 +176,12 @@ impl Uffd {
     /// # Errors
     /// When no part of it is registered.
     pub fn unregister(&self, start: u64, len: u64) -> io::Result<()> {
-        let mut arg = [start, len];
-        // SAFETY: uffdio_range is two u64.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_UNREGISTER, arg.as_mut_ptr()) })
+        check(self.request(UFFDIO_UNREGISTER, &mut Range { start, len }))
     }
 
     /// Fills pages at `to` with `bytes` without waking any thread.
     pub fn copy(&self, to: u64, bytes: &[u8]) -> Fill {
-        self.fill(to, bytes, DONTWAKE)
+        self.fill(to, bytes, MODE_DONTWAKE)
     }
 
     /// As [`Uffd::copy`], and wakes all threads that wait for a page that it filled.
@@ -195,13 +190,11 @@ impl Uffd {
     }
 
     fn fill(&self, to: u64, bytes: &[u8], mode: u64) -> Fill {
-        let mut arg = [to, bytes.as_ptr() as u64, bytes.len() as u64, mode, 0];
-        // SAFETY: uffdio_copy is five u64; the kernel reads `bytes` and writes the last word.
-        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_COPY, arg.as_mut_ptr()) };
-        if result == 0 {
+        let mut copy = Copy { dst: to, src: bytes.as_ptr() as u64, len: bytes.len() as u64, mode, copied: 0 };
+        if self.request(UFFDIO_COPY, &mut copy) == 0 {
             return Fill::Done;
         }
-        let done = (arg[4] as i64).max(0) as u64 / PAGE_BYTES as u64;
+        let done = copy.copied.max(0) as u64 / PAGE_BYTES as u64;
         match io::Error::last_os_error().raw_os_error().unwrap_or(0) {
             libc::EEXIST => Fill::Exists(done),
             // After partial progress the kernel returns EAGAIN whatever stopped it.
@@ -214,9 +207,8 @@ impl Uffd {
 
     /// Removes the write protection of a page, and wakes threads that wait to write to it.
     pub fn unprotect(&self, page: u64) -> Fill {
-        let mut arg = [page, PAGE_BYTES as u64, 0];
-        // SAFETY: uffdio_writeprotect is three u64.
-        if unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_WRITEPROTECT, arg.as_mut_ptr()) } == 0 {
+        let range = Range { start: page, len: PAGE_BYTES as u64 };
+        if self.request(UFFDIO_WRITEPROTECT, &mut WriteProtect { range, mode: 0 }) == 0 {
             return Fill::Done;
         }
         match io::Error::last_os_error().raw_os_error() {
@@ -229,9 +221,8 @@ impl Uffd {
     /// Asks about a page without changing anything: UFFDIO_CONTINUE maps a page of the page cache,
     /// and private anonymous memory has none. (UFFDIO_COPY would fill the page if it were missing.)
     fn probe(&self, at: u64) -> Probe {
-        let mut arg = [at, PAGE_BYTES as u64, 0, 0];
-        // SAFETY: uffdio_continue is four u64.
-        if unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_CONTINUE, arg.as_mut_ptr()) } == 0 {
+        let range = Range { start: at, len: PAGE_BYTES as u64 };
+        if self.request(UFFDIO_CONTINUE, &mut Continue { range, mode: 0, mapped: 0 }) == 0 {
             return Probe::Registered;
         }
         match io::Error::last_os_error().raw_os_error() {
@@ -265,9 +256,8 @@ impl Uffd {
 
     /// Wakes all threads that wait for a page in the range.
     pub fn wake(&self, start: u64, len: u64) {
-        let mut arg = [start, len];
-        // SAFETY: uffdio_range is two u64. If it fails, there is no thread to wake.
-        unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_WAKE, arg.as_mut_ptr()) };
+        // If it fails, there is no thread to wake.
+        self.request(UFFDIO_WAKE, &mut Range { start, len });
     }
 
     /// Number of unread page faults, without events.

@@ -21,6 +21,7 @@ use crate::sys::{self, syscall};
 use core::hint::spin_loop;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use memfit_wire::uffd::{Range, WriteProtect, UFFDIO_WRITEPROTECT, WRITEPROTECT_MODE_WP};
 use memfit_wire::NOT_OPENED;
 
 /// PROT_READ, PROT_WRITE, PROT_EXEC.
@@ -207,7 +208,6 @@ struct Query {
 
 /// PROCMAP_QUERY (Linux 6.11).
 pub const PROCMAP_QUERY: usize = 0xc068_6611;
-pub const WRITE_PROTECT: usize = 0xc018_aa06;
 
 /// The mapping that contains an address. `maps` is /proc/PID/maps of this process, or -1.
 pub fn ask(maps: i32, address: usize) -> Option<Mapping> {
@@ -302,9 +302,10 @@ impl Opened {
     }
 
     fn protect(&self, on: bool) -> isize {
-        let argument = [self.start as u64, self.bytes as u64, u64::from(on)];
-        // SAFETY: struct uffdio_writeprotect; changes no byte.
-        unsafe { syscall!(sys::IOCTL, self.uffd, WRITE_PROTECT, argument.as_ptr()) }
+        let range = Range { start: self.start as u64, len: self.bytes as u64 };
+        let argument = WriteProtect { range, mode: if on { WRITEPROTECT_MODE_WP } else { 0 } };
+        // SAFETY: changes no byte.
+        unsafe { syscall!(sys::IOCTL, self.uffd, UFFDIO_WRITEPROTECT, &raw const argument) }
     }
 
     /// Restores the access. `empty`: no page of the run is left. `check`: find out whether it stays

@@ -13,6 +13,7 @@ use crate::{confine, fork, greeting, lock, map, seccomp};
 use core::arch::global_asm;
 use core::mem::{replace, size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use memfit_wire::uffd::USERFAULTFD_IOC_NEW;
 use memfit_wire::{
     Command, FromStub, Ring, ALL_ENDED, ANNOUNCE_FORKS, ATTACH, ATTACHED, BATCH, BYE, CLONE_FLAGS, CONFINE, DETACH,
     DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, LEND, MAPS, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RING_BYTES, SERVED,
@@ -576,8 +577,7 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
 /// unless a filter would kill the process for it.
 fn make_uffd(command: &Command, device: i32) -> Result<i32, u32> {
     const FLAGS: usize = 0o2000000 | 0o4000; // O_CLOEXEC | O_NONBLOCK
-    const USERFAULTFD_IOC_NEW: usize = 0xaa00;
-    // SAFETY: both only make a descriptor.
+                                             // SAFETY: both only make a descriptor.
     let fd = unsafe {
         if command.flags & WITH_DEVICE != 0 {
             syscall!(sys::IOCTL, device, USERFAULTFD_IOC_NEW, FLAGS)

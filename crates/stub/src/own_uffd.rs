@@ -3,9 +3,9 @@
 use crate::exec::returned;
 use crate::socket;
 use crate::sys::{self, syscall};
+use memfit_wire::uffd::UFFDIO_REGISTER;
 use memfit_wire::{FromStub, OWN_UFFD, STAY};
 
-const UFFDIO_REGISTER: u32 = 0xc020_aa00;
 const EBUSY: isize = 16;
 /// Requests for the range: on an overloaded machine the pager can have registered it again.
 const TRIES: u32 = 5;
@@ -17,7 +17,7 @@ pub unsafe fn control(fd: usize, request: usize, argument: usize) -> isize {
     let call = || unsafe { syscall!(sys::IOCTL, fd, request, argument) };
     let mut result = call();
     for _ in 0..TRIES {
-        if result != -EBUSY || request as u32 != UFFDIO_REGISTER {
+        if result != -EBUSY || request as u32 != UFFDIO_REGISTER as u32 {
             break;
         }
         // SAFETY: all-zero is a valid message; the kernel has read the argument, a struct that

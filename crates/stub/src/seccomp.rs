@@ -14,8 +14,9 @@
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE_BYTES};
-use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd};
+use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd, take};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use memfit_wire::uffd::{UFFDIO_MOVE, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WRITEPROTECT, USERFAULTFD_IOC_NEW};
 use memfit_wire::{FILTERED, UNREADABLE};
 
 const SET_SECCOMP: usize = 22;
@@ -63,13 +64,13 @@ pub const WORK: &[Call] = &[
     call(sys::SENDMSG, [FD, AT, 0x4000]),
     call(sys::RECVMSG, [FD, AT, 0x4000_0000]),
     Call(sys::RECVFROM, [FD, AT, 1, 0x42, 0, 0], false),
-    call(sys::IOCTL, [FD, 0xc028_aa05, AT]),
-    call(sys::IOCTL, [FD, 0xc020_aa00, AT]),
-    call(sys::IOCTL, [FD, 0x8010_aa01, AT]),
-    call(sys::IOCTL, [FD, 0xc060_6610, AT]),
-    Call(sys::IOCTL, [FD, access::WRITE_PROTECT, AT, 0, 0, 0], true),
+    call(sys::IOCTL, [FD, UFFDIO_MOVE as usize, AT]),
+    call(sys::IOCTL, [FD, UFFDIO_REGISTER as usize, AT]),
+    call(sys::IOCTL, [FD, UFFDIO_UNREGISTER as usize, AT]),
+    call(sys::IOCTL, [FD, take::PAGEMAP_SCAN, AT]),
+    Call(sys::IOCTL, [FD, UFFDIO_WRITEPROTECT as usize, AT, 0, 0, 0], true),
     Call(sys::IOCTL, [FD, access::PROCMAP_QUERY, AT, 0, 0, 0], true),
-    Call(sys::IOCTL, [FD, 0xaa00, 0o2004000, 0, 0, 0], true),
+    Call(sys::IOCTL, [FD, USERFAULTFD_IOC_NEW as usize, 0o2004000, 0, 0, 0], true),
     Call(sys::MMAP, [0, PAGE_BYTES, 0, 0x4022, usize::MAX, 0], false),
     Call(sys::MMAP, [0, PAGE_BYTES, 0, 1, FD, 0], false),
     call(sys::MPROTECT, [AT, PAGE_BYTES, 3]),

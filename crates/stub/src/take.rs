@@ -12,6 +12,9 @@ use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::threads;
 use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use memfit_wire::uffd::{
+    self, Move, Register, MODE_DONTWAKE, REGISTER_MODE_MISSING, UFFDIO_MOVE, UFFDIO_REGISTER, UFFDIO_UNREGISTER,
+};
 use memfit_wire::{
     Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, DESCRIPTOR, DOFORK, DONTFORK, FATAL_ACCESS, FATAL_BATCH,
     FATAL_FLUSH, FATAL_WINDOW, IN_MOVE, NOT_OPENED, POPULATE, RING_BYTES, WINDOWS, WINDOW_PAGES,
@@ -47,23 +50,6 @@ pub struct Taker {
     pub trust_move: bool,
 }
 
-#[repr(C)]
-struct UffdioMove {
-    dst: u64,
-    src: u64,
-    len: u64,
-    mode: u64,
-    moved: i64,
-}
-
-#[repr(C)]
-struct UffdioRegister {
-    start: u64,
-    len: u64,
-    mode: u64,
-    ioctls: u64,
-}
-
 /// struct pm_scan_arg.
 #[repr(C)]
 #[derive(Default)]
@@ -82,10 +68,7 @@ struct PagemapScan {
     return_mask: u64,
 }
 
-const PAGEMAP_SCAN: usize = 0xc060_6610;
-const UFFDIO_MOVE: usize = 0xc028_aa05;
-const UFFDIO_REGISTER: usize = 0xc020_aa00;
-const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
+pub const PAGEMAP_SCAN: usize = 0xc060_6610;
 const DONTNEED: usize = 4;
 /// Attempts to empty the window: a thread that reads or locks all memory can touch its pages
 /// meanwhile.
@@ -486,7 +469,7 @@ impl Taker {
     /// Number of pages that the kernel reports as moved, and the errno if these are not all.
     fn move_pages(&self, to: usize, from: usize, pages: usize) -> (usize, i32) {
         let mut arg =
-            UffdioMove { dst: to as u64, src: from as u64, len: (pages * PAGE_BYTES) as u64, mode: 1, moved: 0 };
+            Move { dst: to as u64, src: from as u64, len: (pages * PAGE_BYTES) as u64, mode: MODE_DONTWAKE, moved: 0 };
         // SAFETY: the argument is a valid uffdio_move; the destination is our own empty window.
         let result = unsafe { syscall!(sys::IOCTL, self.uffd, UFFDIO_MOVE, &raw mut arg) };
         if result == 0 {
@@ -556,13 +539,13 @@ impl Taker {
     /// Empties a window without an event. A thread of the program that reads or locks all of its
     /// memory can fill or lock a page meanwhile: then again.
     fn empty(&self, window: usize) {
-        let range = [window as u64, (WINDOW_PAGES * PAGE_BYTES) as u64];
+        let (start, len) = (window as u64, (WINDOW_PAGES * PAGE_BYTES) as u64);
         for _ in 0..FLUSHES_MAX {
-            let mut register = UffdioRegister { start: range[0], len: range[1], mode: 1, ioctls: 0 };
+            let mut register = Register { range: uffd::Range { start, len }, mode: REGISTER_MODE_MISSING, ioctls: 0 };
             // SAFETY: all act on our own window only, whose contents are in staging. Locked memory
             // cannot be dropped.
             let failed = unsafe {
-                syscall!(sys::IOCTL, self.uffd, UFFDIO_UNREGISTER, range.as_ptr()) != 0 || {
+                syscall!(sys::IOCTL, self.uffd, UFFDIO_UNREGISTER, &raw const register.range) != 0 || {
                     if syscall!(sys::MADVISE, window, WINDOW_PAGES * PAGE_BYTES, DONTNEED) != 0 {
                         syscall!(sys::MUNLOCK, window, WINDOW_PAGES * PAGE_BYTES);
                         syscall!(sys::MADVISE, window, WINDOW_PAGES * PAGE_BYTES, DONTNEED);

@@ -1,11 +1,13 @@
-//! Types shared by the pager and the stub: the ring and the control messages; the size of a page,
-//! for all crates.
+//! Types shared by the pager and the stub: the ring, the control messages, the kernel's userfaultfd
+//! interface; the size of a page, for all crates.
 //!
 //! Control messages use one SOCK_SEQPACKET connection per process: one message per packet, in the
 //! byte order of the machine. Batches go through the [`Ring`] at the start of the process's shared
 //! segment; a [`Command`] of kind [`BATCH`] is only the doorbell.
 #![no_std]
 #![deny(unsafe_code)]
+
+pub mod uffd;
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
