@@ -6,7 +6,8 @@
 //! mappings stay registered and the pager serves their faults until the process ends. But all pages
 //! are present, so the process does not depend on the pager any more. It counts towards the budget.
 
-use crate::control::{Client, Desk, ATTACHING, IDLE, MANAGED, REFUSED};
+use crate::clients::{Client, ATTACHING, IDLE, MANAGED, REFUSED};
+use crate::control::Desk;
 use crate::proc::{send_command, Broken, Proc};
 use crate::state::Shared;
 use crate::wake;

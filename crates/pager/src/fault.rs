@@ -184,7 +184,7 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    crate::control::remove_process(&shared, &proc);
+    crate::attach::remove_process(&shared, &proc);
 }
 
 impl Server {

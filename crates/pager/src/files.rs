@@ -11,7 +11,8 @@
 //! end of the file are zeros and raise no SIGBUS; /proc shows no file name; only pages that are
 //! read after a change of the file show it, which POSIX leaves open for private mappings.
 
-use crate::control::{self, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
+use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
+use crate::control::Desk;
 use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Proc};
 use crate::swap::{Hash, Hasher};
@@ -282,7 +283,7 @@ fn paged(desk: &Arc<Desk>, pid: i32) -> Option<Arc<Proc>> {
             // A new process may not have said hello yet; a detached one never will.
             None if begun.elapsed() > KNOWN_WITHIN => return None,
             Some(IDLE) => {
-                client.iter().for_each(|client| _ = control::attach(desk, client));
+                client.iter().for_each(|client| _ = crate::attach::attach(desk, client));
             }
             Some(DORMANT) => client.iter().for_each(|client| wake::begin(desk, client)),
             _ => {}

@@ -6,7 +6,9 @@
 //! userfaultfd. The page that the pager fills through that userfaultfd appears in the child's
 //! memory and in no other. The pager believes nothing that a program says of itself.
 
-use crate::control::{start_fault_thread, Client, Desk};
+use crate::attach::start_fault_thread;
+use crate::clients::Client;
+use crate::control::Desk;
 use crate::fork_changes::Inherited;
 use crate::forks::{self, PARENT_IS_THROUGH};
 use crate::locks::{rank, Lock};
@@ -142,7 +144,7 @@ pub fn end_doomed(shared: &Arc<Shared>) {
     let mut left: Vec<Doomed> = Vec::new();
     for mut child in doomed {
         if child.proc.uffd.gone() {
-            crate::control::remove_process(shared, &child.proc);
+            crate::attach::remove_process(shared, &child.proc);
             continue;
         }
         // One after the other: a process is found by what has changed.

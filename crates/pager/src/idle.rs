@@ -7,7 +7,7 @@
 //! its memory counts as one that runs, and so do those that ran a moment ago, which may do so
 //! unknown to us. All else is found in rotation.
 
-use crate::control::Client;
+use crate::clients::Client;
 use memfit_os::procfs::{self, Rss};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};

@@ -7,7 +7,9 @@
 #![deny(unsafe_code)]
 
 mod adopt;
+mod attach;
 mod blocks;
+mod clients;
 mod compress;
 pub mod config;
 mod contents;
@@ -124,7 +126,7 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     Ok(Arc::new(control::Desk {
         shared: Arc::new(shared),
         clients: Lock::new(Vec::new()),
-        device: control::open_device(),
+        device: attach::open_device(),
         fork_events,
         ended: Lock::new(None),
         netns_fallback: netns_fallback::NetnsFallback::new(&config.fallback_dir),

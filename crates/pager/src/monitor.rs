@@ -1,7 +1,9 @@
 //! The monitor thread: measures the tree, decides when to attach and when to scan for new memory.
 
 use crate::adopt;
-use crate::control::{attach_or_warn, Client, Desk, DORMANT, IDLE, MANAGED, REFUSED};
+use crate::attach::attach_or_warn;
+use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
+use crate::control::Desk;
 use crate::detach::{self, Why};
 use crate::idle::{self, Turns};
 use crate::proc::{send_command, Proc};

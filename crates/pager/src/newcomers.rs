@@ -5,7 +5,8 @@
 //! that have said nothing yet. If it has no descriptor for another one, it leaves that in the
 //! kernel's queue for a moment.
 
-use crate::control::{add_client, add_dormant, Desk};
+use crate::clients::{add_client, add_dormant};
+use crate::control::Desk;
 use crate::netns_fallback::NetnsFallback;
 use crate::proc::send_command;
 use crate::{detach, files, own_uffd};

@@ -5,7 +5,8 @@
 //! (stub/src/own_uffd.rs). The pager brings all pages of the range back and unregisters it. What
 //! another userfaultfd has is not registered again: the kernel refuses that to the pager as well.
 
-use crate::control::{Client, Desk, MANAGED};
+use crate::clients::{Client, MANAGED};
+use crate::control::Desk;
 use crate::detach::{bring_back, drained, gone, POLL};
 use crate::locks::Held;
 use crate::proc::{send_command, Io, Proc};

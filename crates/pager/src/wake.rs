@@ -6,7 +6,9 @@
 //! (`memfit_os::inject`). The stub thread says hello, and is asked to attach the process as any
 //! other.
 
-use crate::control::{attach_or_warn, remove_client, Client, Desk, ATTACHING, DORMANT, IDLE, REFUSED, WAKING};
+use crate::attach::attach_or_warn;
+use crate::clients::{remove_client, Client, ATTACHING, DORMANT, IDLE, REFUSED, WAKING};
+use crate::control::Desk;
 use crate::detach::{self, Why};
 use crate::locks::{rank, Lock};
 use memfit_os::inject::{self, Call, Failure};

@@ -1,0 +1,271 @@
+//! The life of a paged process: from the request to its stub until its memory is gone.
+
+use crate::adopt;
+use crate::clients::{Client, ATTACHING, IDLE, MANAGED, REFUSED};
+use crate::control::Desk;
+use crate::detach;
+use crate::family::Family;
+use crate::fault;
+use crate::fork_children;
+use crate::forks;
+use crate::locks::Lock;
+use crate::mutant::{off, Rule};
+use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, DOORBELL_BYTES};
+use crate::room;
+use crate::state::Shared;
+use memfit_core::PageRange;
+use memfit_os::event::EventFd;
+use memfit_os::maps::{self, Maps, Pagemap};
+use memfit_os::memory::Segment;
+use memfit_os::process;
+use memfit_os::procfs;
+use memfit_os::uffd::{self, Uffd};
+use memfit_wire::{Command, FromStub, ANNOUNCE_FORKS, ATTACH, LEND, MAPS, PAGEMAP, SERVED, WITH_DEVICE, WITH_UFFD};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+/// As [`attach`]; warns the user if that fails.
+pub fn attach_or_warn(desk: &Desk, client: &Arc<Client>) {
+    if let Err(error) = attach(desk, client) {
+        desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
+    }
+}
+
+/// Asks a stub to make what paging needs.
+pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
+    let known = client.proc.lock().clone();
+    // The descriptors of a fork child were counted when its userfaultfd came.
+    if known.is_none() && !desk.shared.room_for_paged() {
+        return Err(room::full());
+    }
+    let slots = (desk.shared.sizes.staging / 4096) as usize;
+    let segment = Arc::new(Segment::create(slot_offset(slots as u32))?);
+    if desk.config.lock_pool {
+        segment.lock().map_err(|error| other(format!("--lock-pool: its staging: {error}")))?;
+    }
+    let fd = process::duplicate(segment.as_raw_fd())?;
+    let known = known.map(|proc| process::duplicate(proc.uffd.as_raw_fd())).transpose()?;
+    if client.stage.compare_exchange(IDLE, ATTACHING, SeqCst, SeqCst).is_err() {
+        // It is being detached.
+        return Ok(());
+    }
+    let mut command = Command { kind: ATTACH, flags: 0, segment_bytes: segment.bytes() as u64 };
+    let lend = Command { kind: LEND, ..Command::default() };
+    if let Some(uffd) = &known {
+        command.flags = WITH_UFFD;
+        send_command(&client.socket, &lend, Some(uffd));
+    } else if let Some(device) = &desk.device {
+        command.flags = WITH_DEVICE;
+        send_command(&client.socket, &lend, Some(device));
+    }
+    // If it cannot be opened, the process will not be paged: see `identity`.
+    if let Ok(pagemap) = Pagemap::open(client.pid).and_then(|pagemap| pagemap.as_fd().try_clone_to_owned()) {
+        send_command(&client.socket, &Command { kind: PAGEMAP, ..Command::default() }, Some(&pagemap));
+    }
+    if maps::can_ask() {
+        let maps = File::open(format!("/proc/{}/maps", client.pid)).map(OwnedFd::from);
+        if let Ok(maps) = maps {
+            send_command(&client.socket, &Command { kind: MAPS, ..Command::default() }, Some(&maps));
+        }
+    }
+    if !desk.fork_events {
+        command.flags |= ANNOUNCE_FORKS;
+    }
+    if off(Rule::Window) {
+        command.flags |= memfit_wire::TRUST_MOVE;
+    }
+    *client.segment.lock() = Some(segment);
+    send_command(&client.socket, &command, Some(&fd));
+    Ok(())
+}
+
+/// Begins to page a process whose stub is ready. A fork child is served once all changes are known
+/// that its parent made meanwhile.
+pub fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
+    let mut ready = client.ready.lock();
+    if ready.is_none() {
+        return;
+    }
+    let expected = client.expected.lock().clone();
+    let child = client.proc.lock().clone();
+    let waits = |since| match &expected {
+        Some(expected) => expected.waits_for_parent(since),
+        None => child.as_ref().is_some_and(|child| fork_children::waits_for_parent(child, since)),
+    };
+    let Some((message, fd, _)) = ready.take_if(|(_, _, since)| !waits(*since)) else { return };
+    drop(ready);
+    match manage(desk, client, &message, fd) {
+        Ok(()) => client.stage.store(MANAGED, Relaxed),
+        Err(error) => not_managed(desk, client, &error),
+    }
+}
+
+/// The stub is ready, but its process cannot be paged.
+pub fn not_managed(desk: &Arc<Desk>, client: &Arc<Client>, error: &std::io::Error) {
+    if client.expected.lock().is_some() {
+        return cannot_inherit(desk, client, &error.to_string());
+    }
+    client.stage.store(REFUSED, Relaxed);
+    if !desk.fork_events {
+        // Its announced forks wait for an answer.
+        send_command(&client.socket, &Command { kind: SERVED, ..Command::default() }, None);
+    }
+    detach::refused(desk, client, error);
+}
+
+/// A fork child cannot be served, so it cannot go on with right data: kills it.
+pub fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
+    client.stage.store(REFUSED, Relaxed);
+    if client.rss.read().is_ok_and(|rss| rss.mapped > 0) {
+        desk.shared.warn(format!("killed process {} ({}): {why}", client.pid, client.comm));
+    }
+    process::kill(client.pid);
+}
+
+/// The stub is ready: gives the process its place in the core and its fault thread.
+fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option<OwnedFd>) -> std::io::Result<()> {
+    let shared = &desk.shared;
+    let segment = client.segment.lock().clone().ok_or_else(|| std::io::Error::other("no segment"))?;
+    let identity = identity(client, message, &segment)?;
+    // The userfaultfd of a fork child came with its parent's event.
+    let known = client.proc.lock().clone();
+    let fresh = known.is_none();
+    let expected = client.expected.lock().clone();
+    let proc = match known {
+        Some(proc) => proc,
+        None => {
+            let uffd = Uffd::from_fd(fd.ok_or_else(|| std::io::Error::other("the stub sent no descriptor"))?);
+            let features = uffd::REQUIRED | if desk.fork_events { uffd::EVENT_FORK } else { 0 };
+            uffd.handshake(features)?;
+            let family = expected.as_ref().map_or_else(Family::default, |e| e.family.of_child());
+            let (id, area) = expected.as_ref().map(|e| (e.id, e.area)).unwrap_or_else(|| {
+                let mut state = shared.lock();
+                let numbers = state.core.add_process((shared.sizes.staging / 4096) as u32);
+                shared.apply_effects(state);
+                numbers
+            });
+            Arc::new(Proc::new(id, area, uffd, Arc::new(EventFd::new()?), family))
+        }
+    };
+    proc.uffd.probe_at(message.window[0]);
+    register(&proc.uffd, message.window[0], message.window[1] - message.window[0])?;
+    if message.beacon != 0 {
+        register(&proc.uffd, message.beacon, 4096)?;
+        proc.beacon.store(message.beacon, Relaxed);
+    }
+    if message.doorbell != 0 {
+        register(&proc.uffd, message.doorbell, DOORBELL_BYTES)?;
+        proc.doorbell.store(message.doorbell, Relaxed);
+    }
+    shared.lock().segments.insert(proc.area, segment);
+    *proc.comm.lock() = client.comm.clone();
+    match &expected {
+        Some(expected) => forks::inherit(shared, &proc, &identity, expected).map_err(|Broken(why)| other(why))?,
+        None if !fresh => match fork_children::confirm(shared, &proc, client.pid) {
+            Ok(true) => {}
+            Ok(false) => return Err(other("its address space could not be confirmed after fork".into())),
+            Err(Broken(why)) => {
+                cannot_inherit(desk, client, &why);
+                return Err(other(why));
+            }
+        },
+        None if fresh && !desk.fork_events => forks::kept_by_program(&proc, client.pid),
+        None => {}
+    }
+    let _ = proc.identity.set(identity);
+    *client.proc.lock() = Some(Arc::clone(&proc));
+    if fresh {
+        shared.procs.lock().push(Arc::clone(&proc));
+        if let Err(error) = start_fault_thread(shared, &proc) {
+            *client.proc.lock() = None;
+            remove_process(shared, &proc);
+            return Err(error);
+        }
+    }
+    *client.expected.lock() = None;
+    if !desk.fork_events {
+        send_command(&client.socket, &Command { kind: SERVED, flags: ANNOUNCE_FORKS, ..Command::default() }, None);
+    }
+    if shared.free() < shared.sizes.register as i64 || shared.commit_pressure.load(Relaxed) {
+        adopt::rescan(shared, &proc);
+        shared.want_reclaim();
+    } else {
+        adopt::stacks(shared, &proc);
+    }
+    Ok(())
+}
+
+/// When the memory is gone the kernel returns ENOMEM here, and ESRCH everywhere else. The size of
+/// the process does not show it: after an exec the process has other memory.
+fn register(uffd: &Uffd, start: u64, bytes: u64) -> std::io::Result<()> {
+    uffd.register(start, bytes).map_err(|error| match uffd.gone() {
+        true => std::io::Error::from_raw_os_error(libc::ESRCH),
+        false => error,
+    })
+}
+
+pub fn other(why: String) -> std::io::Error {
+    std::io::Error::other(why)
+}
+
+fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std::io::Result<Identity> {
+    let pages = |at: u64, bytes: u64| (at, if at == 0 { 0 } else { at + bytes });
+    let ranges = [message.stack, message.segment, message.window].map(|[s, e]| (s, e));
+    Ok(Identity {
+        pid: client.pid,
+        tid: client.tid,
+        socket: Arc::clone(&client.socket),
+        segment: Arc::clone(segment),
+        pagemap: Pagemap::open(client.pid)?,
+        maps: Lock::new(Maps::open(client.pid)?),
+        frees_lazily: OnceLock::new(),
+        droppable: OnceLock::new(),
+        reservation: AtomicU64::new(message.reservation[0]),
+        windows: AtomicU32::new(1),
+        forbidden: ranges
+            .into_iter()
+            .chain([pages(message.beacon, 4096), pages(message.doorbell, DOORBELL_BYTES)])
+            .collect(),
+        arguments: procfs::arguments(client.pid),
+    })
+}
+
+/// Starts the thread that serves the process's faults and events.
+pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Result<()> {
+    let (shared, proc) = (Arc::clone(shared), Arc::clone(proc));
+    let thread = std::thread::Builder::new().name("fault".into()).stack_size(256 << 10);
+    thread.spawn(move || fault::run(shared, proc)).map_err(|error| room::no_thread(&error))?;
+    Ok(())
+}
+
+/// The process's memory is gone: frees everything that belongs to it.
+pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
+    proc.dead.store(true, Relaxed);
+    fork_children::all_told(shared, proc);
+    let mut others = shared.procs.lock();
+    others.retain(|p| !Arc::ptr_eq(p, proc));
+    let relatives: Vec<Arc<Proc>> = others.iter().filter(|p| p.family.is_of(&proc.family)).cloned().collect();
+    drop(others);
+    let _io = proc.io.lock();
+    shared.in_parts(proc.id, PageRange::ALL, |core, part| core.disown(proc.id, part));
+    let mut state = shared.lock();
+    proc.removed.store(true, Relaxed);
+    state.core.remove_process(proc.id);
+    proc.family.leave();
+    for relative in relatives.iter().filter(|relative| !relative.removed.load(Relaxed)) {
+        state.core.unpark(relative.id);
+    }
+    let nothing_swapped = state.core.swapped_total() == 0;
+    shared.apply_effects(state);
+    if let Some(swap) = shared.swap.as_ref().filter(|_| nothing_swapped) {
+        swap.forget_copies();
+    }
+    shared.made_progress();
+    shared.outbox_event.raise();
+}
+
+/// `/dev/userfaultfd` as a descriptor to lend.
+pub fn open_device() -> Option<OwnedFd> {
+    uffd::device().ok().map(|f: File| f.into())
+}
