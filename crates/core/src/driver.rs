@@ -21,7 +21,7 @@ use crate::replacement::ReplacementMode;
 /// Time over which the gain of reclaim is judged, ms.
 const WINDOW_MS: u64 = 50;
 /// Gain of a round that is worth waiting for, however long the round takes: a strong codec on a
-/// busy machine needs 50 ms for two.
+/// busy machine needs 50 ms for two rounds.
 const ROUND_PAGES: u32 = 16;
 /// Windows without enough gain, all of them over the budget, before the user is warned: 5 s.
 const SHORT_WINDOWS: u32 = 100;

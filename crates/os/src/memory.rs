@@ -121,7 +121,7 @@ impl Frames {
 
     /// Copies the bytes from `at` on into `out`.
     pub fn copy_to(&self, at: u64, out: &mut [u8]) {
-        assert!(at as usize + out.len() <= self.bytes, "read outside the frames");
+        assert!(within(at, out.len(), self.bytes), "read outside the frames");
         // SAFETY: inside the mapping, of which there are no references, and `out` is other memory.
         // Bytes that another thread writes meanwhile come torn: the core decides who uses which.
         unsafe { std::ptr::copy_nonoverlapping(self.base.add(at as usize), out.as_mut_ptr(), out.len()) };
@@ -129,21 +129,21 @@ impl Frames {
 
     /// Writes bytes at `at`.
     pub fn write(&self, at: u64, bytes: &[u8]) {
-        assert!(at as usize + bytes.len() <= self.bytes, "write outside the frames");
+        assert!(within(at, bytes.len(), self.bytes), "write outside the frames");
         // SAFETY: as in `copy_to`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at as usize), bytes.len()) };
     }
 
     /// Moves bytes inside the frames.
     pub fn shift(&self, from: u64, to: u64, len: usize) {
-        assert!(from as usize + len <= self.bytes && to as usize + len <= self.bytes, "move outside the frames");
+        assert!(within(from, len, self.bytes) && within(to, len, self.bytes), "move outside the frames");
         // SAFETY: as in `copy_to`; overlap is allowed.
         unsafe { std::ptr::copy(self.base.add(from as usize), self.base.add(to as usize), len) };
     }
 
     /// Gives the memory of a page-aligned range back to the system. It then reads as zeros.
     pub fn release(&self, at: u64, bytes: u64) {
-        assert!((at + bytes) as usize <= self.bytes, "release outside the frames");
+        assert!(within(at, bytes as usize, self.bytes), "release outside the frames");
         // SAFETY: inside the mapping, of which there are no references.
         unsafe { libc::madvise(self.base.add(at as usize).cast(), bytes as usize, MADV_DONTNEED_LOCKED) };
     }
@@ -214,14 +214,11 @@ impl Segment {
     pub fn create(bytes: usize) -> io::Result<Segment> {
         let file = anonymous_file(libc::MFD_ALLOW_SEALING)?;
         file.set_len(bytes as u64)?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: seals our own descriptor.
-        unsafe {
-            libc::fcntl(
-                file.as_raw_fd(),
-                libc::F_ADD_SEALS,
-                libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
-            )
-        };
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         let base = map(bytes, file.as_raw_fd(), libc::MAP_SHARED | libc::MAP_NORESERVE)?;
         Ok(Segment { file, base, bytes })
     }
@@ -250,7 +247,7 @@ impl Segment {
 
     /// Copies the page at a byte of the segment. The program can change it meanwhile.
     pub fn copy_page(&self, at: usize, out: &mut [u8]) {
-        assert!(at + PAGE_BYTES <= self.bytes && out.len() == PAGE_BYTES, "no page, or outside the segment");
+        assert!(within(at as u64, out.len(), self.bytes) && out.len() == PAGE_BYTES, "no page of the segment");
         // SAFETY: inside the mapping, of which the only reference is the ring, and `out` is other
         // memory. Bytes that the program writes meanwhile come torn.
         unsafe { std::ptr::copy_nonoverlapping(self.base.add(at), out.as_mut_ptr(), PAGE_BYTES) };
@@ -309,7 +306,7 @@ impl Aligned {
 
     /// Writes bytes at `at`, where no transfer is under way.
     pub fn write(&self, at: usize, bytes: &[u8]) {
-        assert!(at + bytes.len() <= self.bytes, "write outside the buffer");
+        assert!(within(at as u64, bytes.len(), self.bytes), "write outside the buffer");
         // SAFETY: inside the mapping. There are no references to it while it is shared. A transfer
         // under way would take torn bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at), bytes.len()) };
@@ -330,7 +327,7 @@ impl Aligned {
 
     /// Address of a range, for a device.
     pub(crate) fn at(&self, at: usize, len: usize) -> *mut u8 {
-        assert!(at + len <= self.bytes, "transfer outside the buffer");
+        assert!(within(at as u64, len, self.bytes), "transfer outside the buffer");
         // SAFETY: inside the mapping.
         unsafe { self.base.add(at) }
     }
@@ -347,6 +344,11 @@ impl std::fmt::Debug for Aligned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes", self.bytes)
     }
+}
+
+/// Whether `len` bytes from `at` on are within `bytes`.
+fn within(at: u64, len: usize, bytes: usize) -> bool {
+    at.checked_add(len as u64).is_some_and(|end| end <= bytes as u64)
 }
 
 fn map(bytes: usize, fd: i32, flags: i32) -> io::Result<*mut u8> {

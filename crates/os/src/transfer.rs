@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-/// Most transfers under way at once; more wait in the ring's queue.
+/// Entries of the submission queue. More transfers can be under way.
 const DEPTH: u32 = 32;
 /// Token of an operation whose result is ignored.
 const NOBODY: u64 = u64::MAX;
@@ -68,33 +68,36 @@ pub struct Transfers {
     ring: Option<IoUring>,
     /// Under way in the ring. They hold their buffers.
     under_way: Vec<Request>,
-    /// How many of these the kernel does not have yet.
-    queued: usize,
+    unsent: bool,
 }
 
 impl Transfers {
     /// Uses a ring if the kernel allows one.
     pub fn new() -> Transfers {
-        Transfers { ring: IoUring::new(DEPTH).ok(), under_way: Vec::new(), queued: 0 }
+        Transfers { ring: IoUring::new(DEPTH).ok(), under_way: Vec::new(), unsent: false }
     }
 
     /// One call after the other.
     pub fn without_ring() -> Transfers {
-        Transfers { ring: None, under_way: Vec::new(), queued: 0 }
+        Transfers { ring: None, under_way: Vec::new(), unsent: false }
     }
 
     /// Takes a transfer, which begins at the next [`Transfers::start`] at the latest. Returns its
-    /// result if there is no ring.
+    /// result if there is no ring, or no room in it.
+    ///
+    /// # Panics
+    /// Another transfer under way has the same token.
     pub fn submit(&mut self, request: Request) -> Option<Completed> {
-        if self.queued == DEPTH as usize {
+        let token = request.token;
+        assert!(token != NOBODY && self.under_way.iter().all(|other| other.token != token), "two transfers {token}");
+        if !self.enqueue(&request) {
+            // The queue is full.
             self.start();
-        }
-        let (token, queued) = (request.token, self.enqueue(&request));
-        if !queued {
-            return Some((token, request.perform()));
+            if !self.enqueue(&request) {
+                return Some((token, request.perform()));
+            }
         }
         self.under_way.push(request);
-        self.queued += 1;
         None
     }
 
@@ -110,19 +113,24 @@ impl Transfers {
         unsafe { ring.submission().push(&entry.user_data(request.token)) }.is_ok()
     }
 
-    /// Begins all transfers taken so far with one system call.
+    /// Begins all transfers taken so far with one system call. The kernel may leave some of them
+    /// for later: see [`Transfers::unsent`].
     pub fn start(&mut self) {
-        if self.queued > 0 {
-            self.push();
+        let Some(ring) = &mut self.ring else { return };
+        let queue = ring.submission();
+        // Results that did not fit into the completion queue come with the next system call.
+        let calls = !queue.is_empty() || queue.cq_overflow();
+        drop(queue);
+        if calls {
+            let _ = ring.submit();
+            self.unsent = !ring.submission().is_empty();
         }
     }
 
-    /// As [`Transfers::start`]. The kernel also takes what it could not take before.
-    pub fn push(&mut self) {
-        if let Some(ring) = &mut self.ring {
-            let _ = ring.submit();
-            self.queued = 0;
-        }
+    /// Whether the kernel has refused to take all transfers. Each call of [`Transfers::start`] and
+    /// [`Transfers::completed`] tries again.
+    pub fn unsent(&self) -> bool {
+        self.unsent
     }
 
     /// Begins to allocate space of a file without holding up this thread: that can take as long as
@@ -138,6 +146,7 @@ impl Transfers {
 
     /// The next result.
     pub fn completed(&mut self) -> Option<Completed> {
+        self.start();
         let entry = self.ring.as_mut()?.completion().find(|entry| entry.user_data() != NOBODY)?;
         let token = entry.user_data();
         let at = self.under_way.iter().position(|request| request.token == token);
@@ -174,5 +183,52 @@ impl Drop for Transfers {
         if !self.under_way.is_empty() {
             std::mem::forget((std::mem::take(&mut self.under_way), self.ring.take()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::poll;
+    use std::io::Write;
+    use std::time::{Duration, Instant};
+
+    const PAGE: usize = 4096;
+
+    /// The kernel keeps the results that do not fit into the completion queue.
+    #[test]
+    fn more_transfers_than_the_ring_has_entries_are_all_answered() {
+        let mut file = tempfile();
+        (0..200u8).for_each(|block| file.write_all(&[block; PAGE]).unwrap());
+        for mut transfers in [Transfers::new(), Transfers::without_ring()] {
+            let buffers: Vec<_> = (0..200).map(|_| Arc::new(Aligned::new(PAGE))).collect();
+            let mut answers = Vec::new();
+            for (block, buffer) in buffers.iter().enumerate() {
+                let (token, offset, buffer) = (block as u64, (block * PAGE) as u64, Arc::clone(buffer));
+                let request = Request { token, write: false, fd: file.as_raw_fd(), offset, buffer, at: 0, len: PAGE };
+                answers.extend(transfers.submit(request));
+            }
+            transfers.start();
+            let give_up = Instant::now() + Duration::from_secs(60);
+            while answers.len() < 200 {
+                assert!(Instant::now() < give_up, "{} of 200 are answered", answers.len());
+                match transfers.completed() {
+                    Some(answer) => answers.push(answer),
+                    None => _ = poll([transfers.fd()], 100),
+                }
+            }
+            assert!(transfers.idle() && answers.iter().all(|(_, result)| matches!(result, Ok(PAGE))));
+            for (block, buffer) in buffers.into_iter().enumerate() {
+                let mut buffer = Arc::into_inner(buffer).expect("no transfer holds it");
+                assert!(buffer.bytes().iter().all(|&byte| usize::from(byte) == block), "block {block}");
+            }
+        }
+    }
+
+    fn tempfile() -> std::fs::File {
+        let path = std::env::temp_dir().join(format!("memfit-transfer-{}", std::process::id()));
+        let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file
     }
 }

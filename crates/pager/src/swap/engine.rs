@@ -95,7 +95,7 @@ impl Engine {
 
     /// Whether there are, or will be, results that make no descriptor readable.
     pub fn pending(&self) -> bool {
-        !self.done.is_empty() || !self.held.is_empty()
+        !self.done.is_empty() || !self.held.is_empty() || self.transfers.unsent()
     }
 
     /// Whether nothing is under way and no result waits.
@@ -105,11 +105,11 @@ impl Engine {
 
     /// Waits for a result, at most `ms` milliseconds.
     pub fn wait(&mut self, ms: i32) {
-        self.transfers.push();
+        self.transfers.start();
         if !self.done.is_empty() || self.idle() {
             return;
         }
-        let ms = if self.held.is_empty() { ms } else { ms.min(2) };
+        let ms = if self.pending() { ms.min(2) } else { ms };
         poll2(self.fd(), -1, ms);
     }
 }
