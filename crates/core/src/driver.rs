@@ -421,11 +421,15 @@ impl Driver {
         *window = Window::begun(tick);
         let short = seen.level <= Level::Over;
         self.short_windows = if short { self.short_windows + u32::from(self.stuck) } else { 0 };
-        if !self.stuck {
+        // A gain is no way out yet: a page that is staged, or stored raw, has freed nothing.
+        let far_over = seen.level == Level::FarOver;
+        if !far_over {
             self.hopeless_windows = 0;
+        }
+        if !self.stuck {
             return None;
         }
-        let hopeless = seen.level == Level::FarOver && !seen.tier_has_space && self.was_full(tick, FULL_MS);
+        let hopeless = far_over && !seen.tier_has_space && self.was_full(tick, FULL_MS);
         self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
         match (self.hopeless_windows, self.short_windows) {
             (HOPELESS_WINDOWS, _) => Some(Trouble::Hopeless),
