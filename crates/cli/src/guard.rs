@@ -8,7 +8,8 @@
 //! After an orderly end of the pager no process is managed. The guard never kills programs without
 //! the stub.
 
-use memfit_os::process::{self, Pid, PidFd};
+use memfit_os::event::wait_readable;
+use memfit_os::process::{Pid, PidFd};
 use memfit_os::proctree::{self, ProcStat};
 use memfit_pager::netns_fallback;
 use std::collections::HashSet;
@@ -37,7 +38,7 @@ impl Watch {
     /// Waits for the end of the pager and kills the managed processes that it leaves.
     pub fn run(mut self) {
         if let Ok(pager) = PidFd::open(self.pager) {
-            while !matches!(process::wait_readable([pager.as_fd()], None), Ok([true]) | Err(_)) {}
+            while !matches!(wait_readable([pager.as_fd()], None), Ok([true]) | Err(_)) {}
         }
         netns_fallback::remove(&self.fallback_dir);
         let deadline = Instant::now() + KILL_TIMEOUT;

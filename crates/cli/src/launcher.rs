@@ -25,6 +25,7 @@ use crate::run::Inherited;
 use crate::{swap, Serve};
 use memfit_codec::CodecEntry;
 use memfit_core::scheme::{Classes, Scheme};
+use memfit_os::event::wait_readable;
 use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
 use memfit_os::signal_probe::SignalProbe;
@@ -486,14 +487,14 @@ impl Drop for Launcher {
         if self.pager_end.is_some() {
             return;
         }
-        let _ = process::send_signal(self.pager, libc::SIGKILL, None);
+        process::kill(self.pager);
         let deadline = Instant::now() + KILL_TIMEOUT;
         while Instant::now() < deadline && process::has_children() {
             match process::next_child_change() {
                 Some((pid, change)) if pid == self.pager && !matches!(change, Change::Stopped(_)) => return,
                 Some(_) => {}
                 // The kernel is freeing the pager's memory; SIGCHLD comes when that is done.
-                None => drop(process::wait_readable([self.signals.as_fd()], Some(Duration::from_millis(20)))),
+                None => drop(wait_readable([self.signals.as_fd()], Some(Duration::from_millis(20)))),
             }
             while self.signals.next_signal().is_some() {}
         }
@@ -505,7 +506,7 @@ impl Launcher {
     /// Waits for an event or the deadline, and handles all events that have arrived.
     fn step(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        process::wait_readable([self.socket.as_fd(), self.signals.as_fd()], timeout)
+        wait_readable([self.socket.as_fd(), self.signals.as_fd()], timeout)
             .map_err(|error| Failure::system("wait for events", &error))?;
         while let Some(arrived) = self.signals.next_signal() {
             self.on_signal(arrived);
@@ -631,7 +632,7 @@ impl Launcher {
                 Ok(None) => {
                     // The pager never closes its end unless something is wrong with it.
                     if self.pager_end.is_none() {
-                        let _ = process::send_signal(self.pager, libc::SIGKILL, None);
+                        process::kill(self.pager);
                     }
                     return;
                 }

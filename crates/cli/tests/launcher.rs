@@ -6,6 +6,7 @@
 
 mod support;
 
+use memfit_os::event::wait_readable;
 use memfit_os::{process, seqpacket};
 use memfit_pager::config::{Config, FromPager, ToPager};
 use memfit_stats::{Exit, Stats};
@@ -86,7 +87,7 @@ fn fake_pager(config: Config) -> ! {
         _ => tell(&socket, &FromPager::Ready),
     }
     loop {
-        let _ = process::wait_readable([socket.as_fd()], None);
+        let _ = wait_readable([socket.as_fd()], None);
         let Ok(Some(packet)) = seqpacket::receive(socket.as_fd()) else { continue };
         match (serde_json::from_slice::<ToPager>(&packet.bytes).unwrap(), kind.as_str()) {
             (ToPager::Started { .. }, "dies") => {
@@ -151,7 +152,7 @@ fn answer_stat(listener: i32) {
     // SAFETY: the listener stays open as long as this process lives.
     let listener = unsafe { BorrowedFd::borrow_raw(listener) };
     std::thread::spawn(move || loop {
-        process::wait_readable([listener], None).unwrap();
+        wait_readable([listener], None).unwrap();
         let client = accept(listener);
         let asked = seqpacket::receive_within(client.as_fd(), Duration::from_secs(120));
         if asked.is_ok_and(|packet| packet.is_some_and(|packet| packet.bytes == br#"{"stat":1}"#)) {

@@ -1,7 +1,8 @@
 //! eventfd wakes a thread that polls; poll.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// A counter that makes a descriptor readable.
 #[derive(Debug)]
@@ -53,24 +54,45 @@ pub fn poll2(a: RawFd, b: RawFd, ms: i32) -> (bool, bool) {
 /// is none.
 pub fn poll<const N: usize>(fds: [RawFd; N], ms: i32) -> [bool; N] {
     let mut fds = fds.map(watched);
-    poll_all(&mut fds, ms);
-    fds.map(|fd| fd.revents != 0)
+    let _ = poll_all(&mut fds, ms);
+    fds.map(is_readable)
 }
 
 /// As [`poll`], for any number of descriptors.
 pub fn poll_each(fds: impl Iterator<Item = RawFd>, ms: i32) -> Vec<bool> {
     let mut fds: Vec<libc::pollfd> = fds.map(watched).collect();
-    poll_all(&mut fds, ms);
-    fds.into_iter().map(|fd| fd.revents != 0).collect()
+    let _ = poll_all(&mut fds, ms);
+    fds.into_iter().map(is_readable).collect()
+}
+
+/// Waits until one of the descriptors is readable (or its other end is closed), at most `timeout`.
+///
+/// # Errors
+/// As `poll` gives them; an interruption returns all false.
+pub fn wait_readable<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
+    let mut fds = fds.map(|fd| watched(fd.as_raw_fd()));
+    // Rounded up, so that a loop with a deadline does not spin through its last millisecond.
+    let ms = timeout.map_or(-1, |time| i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX));
+    poll_all(&mut fds, ms)?;
+    Ok(fds.map(is_readable))
 }
 
 fn watched(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-fn poll_all(fds: &mut [libc::pollfd], ms: i32) {
+fn is_readable(fd: libc::pollfd) -> bool {
+    fd.revents != 0
+}
+
+/// After an error, and an interruption, none is readable.
+fn poll_all(fds: &mut [libc::pollfd], ms: i32) -> io::Result<()> {
     // SAFETY: a live array of its length.
-    if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) } <= 0 {
-        fds.iter_mut().for_each(|fd| fd.revents = 0);
+    if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) } >= 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        error => Err(error),
     }
 }

@@ -3,7 +3,7 @@
 use memfit_wire::{Ring, PAGE_BYTES};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -261,9 +261,9 @@ impl Segment {
     }
 }
 
-impl AsRawFd for Segment {
-    fn as_raw_fd(&self) -> i32 {
-        self.file.as_raw_fd()
+impl AsFd for Segment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::maps::Pagemap;
 use crate::process::has_capability;
+use crate::uffd::ioctl;
 use memfit_wire::uffd::{
     Api, Move, Range, Register, REGISTER_MODE_MISSING, UFFDIO_API, UFFDIO_MOVE, UFFDIO_REGISTER, UFFD_API,
     USERFAULTFD_IOC_NEW,
@@ -45,14 +46,6 @@ pub mod feature {
         ("EVENT_UNMAP", EVENT_UNMAP),
         ("THREAD_ID", THREAD_ID),
     ];
-}
-
-fn ioctl<T>(fd: &OwnedFd, request: u64, argument: &mut T) -> io::Result<()> {
-    // SAFETY: the callers pair each request with the struct whose size is part of its number.
-    match unsafe { libc::ioctl(fd.as_raw_fd(), request as _, ptr::from_mut(argument)) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
 }
 
 /// Release and version of the running kernel, such as `6.8.0-45-generic` and `(6, 8)`.

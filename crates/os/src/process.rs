@@ -10,7 +10,6 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// Process id.
 pub type Pid = i32;
@@ -74,11 +73,7 @@ pub fn has_capability(bit: u32) -> bool {
 /// As `getrandom` gives them.
 pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    // SAFETY: the buffer is valid for N bytes. Requests up to 256 bytes are never cut short.
-    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
-    if count != N as isize {
-        return Err(io::Error::last_os_error());
-    }
+    crate::memory::random(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -365,14 +360,6 @@ pub fn lasting(fd: RawFd) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// Another descriptor of the same file.
-///
-/// # Errors
-/// None is left, or `fd` is closed.
-pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
-    lasting(fd).try_clone_to_owned()
-}
-
 /// Stops this process until it gets SIGCONT.
 pub fn stop_self() {
     // SAFETY: plain numbers.
@@ -478,22 +465,6 @@ pub fn has_children() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: a null siginfo is allowed; nothing is reaped with WNOWAIT.
     unsafe { libc::waitid(libc::P_ALL, 0, ptr::null_mut(), options) == 0 }
-}
-
-/// Waits until one of the descriptors is readable (or its other end is closed), at most `timeout`.
-///
-/// # Errors
-/// As `poll` gives them; an interruption returns all false.
-pub fn wait_readable<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
-    let mut polled = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-    // Rounded up, so that a loop with a deadline does not spin through its last millisecond.
-    let wait_ms = timeout.map_or(-1, |time| i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX));
-    // SAFETY: the array is valid for N entries.
-    match check(unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, wait_ms) }) {
-        Ok(_) => Ok(polled.map(|entry| entry.revents != 0)),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; N]),
-        Err(error) => Err(error),
-    }
 }
 
 /// The descriptors that were open when this process started, except for the three standard ones.

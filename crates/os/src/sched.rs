@@ -129,12 +129,6 @@ fn idle_ticks(stat: &str, cpus: &Cpus) -> u64 {
     stat.lines().filter_map(of_line).sum()
 }
 
-/// Gives the calling thread the default priority (nice 0).
-pub fn usual() {
-    // SAFETY: changes the calling thread only.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
-}
-
 /// Has the calling thread run before all ordinary threads (SCHED_FIFO, the lowest priority).
 /// Threads that it starts are ordinary ones. Returns false if that is not allowed: it needs
 /// CAP_SYS_NICE or RLIMIT_RTPRIO.
@@ -164,9 +158,18 @@ struct SchedAttr {
 /// with a shorter one first; older kernels ignore it) and nice -10, if that is allowed. Threads
 /// that it starts inherit both.
 pub fn ask_short_slices() {
+    ask_short_slices_at(-10);
+}
+
+/// As [`ask_short_slices`], with the default priority (nice 0).
+pub fn ask_short_slices_only() {
+    ask_short_slices_at(0);
+}
+
+fn ask_short_slices_at(nice: libc::c_int) {
     // SAFETY: changes the calling thread only: on Linux PRIO_PROCESS 0 is a thread.
     unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, -10);
+        libc::setpriority(libc::PRIO_PROCESS, 0, nice);
         let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
         let attr = SchedAttr {
             size: size_of::<SchedAttr>() as u32,

@@ -169,7 +169,7 @@ pub fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 pub fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     match peer_descriptor(socket) {
         Ok(pidfd) => {
-            let ended = crate::process::wait_readable([std::os::fd::AsFd::as_fd(&pidfd)], Some(Duration::ZERO));
+            let ended = crate::event::wait_readable([std::os::fd::AsFd::as_fd(&pidfd)], Some(Duration::ZERO));
             matches!(ended, Ok([false]))
         }
         // ESRCH: its pid is free. If no descriptor is left, the process is connected and counts as
@@ -285,7 +285,7 @@ fn received_fds(header: &libc::msghdr) -> Vec<OwnedFd> {
 /// # Errors
 /// `TimedOut`, and as [`receive`] gives them.
 pub fn receive_within(socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<Option<Packet>> {
-    let [ready] = crate::process::wait_readable([socket], Some(timeout))?;
+    let [ready] = crate::event::wait_readable([socket], Some(timeout))?;
     if !ready {
         return Err(io::ErrorKind::TimedOut.into());
     }

@@ -5,7 +5,7 @@
 //! signal that is pending there was sent to the group. The kernel goes through a group from its
 //! newest member to its oldest, so the child gets a signal before this process.
 
-use crate::process::{send_signal, set_name, Pid};
+use crate::process::{kill, set_name, Pid};
 use std::{fs, io};
 
 /// Name of the child in `ps`.
@@ -52,7 +52,7 @@ impl SignalProbe {
 
 impl Drop for SignalProbe {
     fn drop(&mut self) {
-        let _ = send_signal(self.0, libc::SIGKILL, None);
+        kill(self.0);
     }
 }
 
@@ -80,6 +80,7 @@ fn stand_by(parent: Pid) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::send_signal;
 
     #[test]
     fn sees_what_it_is_sent() {

@@ -13,7 +13,7 @@ use memfit_wire::uffd::{
 use memfit_wire::PAGE_BYTES;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub use feature::EVENT_FORK;
@@ -143,15 +143,13 @@ impl Uffd {
         self.probed.store(page, Relaxed);
     }
 
-    fn request<T>(&self, request: u64, argument: &mut T) -> libc::c_int {
-        // SAFETY: each request is called with the struct of which its number has the size; COPY
-        // reads bytes that its caller has borrowed.
-        unsafe { libc::ioctl(self.fd.as_raw_fd(), request, std::ptr::from_mut(argument)) }
+    fn request<T>(&self, request: u64, argument: &mut T) -> io::Result<()> {
+        ioctl(&self.fd, request, argument)
     }
 
     /// The UFFDIO_API handshake with these features.
     pub fn handshake(&self, features: u64) -> io::Result<()> {
-        check(self.request(UFFDIO_API, &mut Api { api: UFFD_API, features, ioctls: 0 }))
+        self.request(UFFDIO_API, &mut Api { api: UFFD_API, features, ioctls: 0 })
     }
 
     /// Registers a range for missing pages. Idempotent.
@@ -167,7 +165,7 @@ impl Uffd {
     }
 
     fn register_for(&self, start: u64, len: u64, mode: u64) -> io::Result<()> {
-        check(self.request(UFFDIO_REGISTER, &mut Register { range: Range { start, len }, mode, ioctls: 0 }))
+        self.request(UFFDIO_REGISTER, &mut Register { range: Range { start, len }, mode, ioctls: 0 })
     }
 
     /// Unregisters a range: the kernel fills its missing pages itself from now on. Wakes threads
@@ -176,7 +174,7 @@ impl Uffd {
     /// # Errors
     /// When no part of it is registered.
     pub fn unregister(&self, start: u64, len: u64) -> io::Result<()> {
-        check(self.request(UFFDIO_UNREGISTER, &mut Range { start, len }))
+        self.request(UFFDIO_UNREGISTER, &mut Range { start, len })
     }
 
     /// Fills pages at `to` with `bytes` without waking any thread.
@@ -191,11 +189,9 @@ impl Uffd {
 
     fn fill(&self, to: u64, bytes: &[u8], mode: u64) -> Fill {
         let mut copy = Copy { dst: to, src: bytes.as_ptr() as u64, len: bytes.len() as u64, mode, copied: 0 };
-        if self.request(UFFDIO_COPY, &mut copy) == 0 {
-            return Fill::Done;
-        }
+        let Err(error) = self.request(UFFDIO_COPY, &mut copy) else { return Fill::Done };
         let done = copy.copied.max(0) as u64 / PAGE_BYTES as u64;
-        match io::Error::last_os_error().raw_os_error().unwrap_or(0) {
+        match error.raw_os_error().unwrap_or(0) {
             libc::EEXIST => Fill::Exists(done),
             // After partial progress the kernel returns EAGAIN whatever stopped it.
             libc::EAGAIN => Fill::EventPending(done),
@@ -208,10 +204,9 @@ impl Uffd {
     /// Removes the write protection of a page, and wakes threads that wait to write to it.
     pub fn unprotect(&self, page: u64) -> Fill {
         let range = Range { start: page, len: PAGE_BYTES as u64 };
-        if self.request(UFFDIO_WRITEPROTECT, &mut WriteProtect { range, mode: 0 }) == 0 {
-            return Fill::Done;
-        }
-        match io::Error::last_os_error().raw_os_error() {
+        let result = self.request(UFFDIO_WRITEPROTECT, &mut WriteProtect { range, mode: 0 });
+        let Err(error) = result else { return Fill::Done };
+        match error.raw_os_error() {
             Some(libc::EAGAIN) => Fill::EventPending(0),
             Some(libc::ESRCH) => Fill::Gone,
             _ => Fill::NotMapped(0),
@@ -222,10 +217,9 @@ impl Uffd {
     /// and private anonymous memory has none. (UFFDIO_COPY would fill the page if it were missing.)
     fn probe(&self, at: u64) -> Probe {
         let range = Range { start: at, len: PAGE_BYTES as u64 };
-        if self.request(UFFDIO_CONTINUE, &mut Continue { range, mode: 0, mapped: 0 }) == 0 {
-            return Probe::Registered;
-        }
-        match io::Error::last_os_error().raw_os_error() {
+        let result = self.request(UFFDIO_CONTINUE, &mut Continue { range, mode: 0, mapped: 0 });
+        let Err(error) = result else { return Probe::Registered };
+        match error.raw_os_error() {
             Some(libc::ENOENT) => Probe::NotRegistered,
             Some(libc::EAGAIN) => Probe::EventPending,
             Some(libc::ESRCH) => Probe::Gone,
@@ -257,7 +251,7 @@ impl Uffd {
     /// Wakes all threads that wait for a page in the range.
     pub fn wake(&self, start: u64, len: u64) {
         // If it fails, there is no thread to wake.
-        self.request(UFFDIO_WAKE, &mut Range { start, len });
+        let _ = self.request(UFFDIO_WAKE, &mut Range { start, len });
     }
 
     /// Number of unread page faults, without events.
@@ -309,6 +303,22 @@ fn set_cloexec(fd: &OwnedFd) {
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
 }
 
+/// A request of [`memfit_wire::uffd`].
+pub(crate) fn ioctl<T>(fd: &OwnedFd, request: u64, argument: &mut T) -> io::Result<()> {
+    // SAFETY: each request is called with the struct of which its number has the size; COPY reads
+    // bytes that its caller has borrowed.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), request as _, std::ptr::from_mut(argument)) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+impl AsFd for Uffd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl AsRawFd for Uffd {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
@@ -318,14 +328,6 @@ impl AsRawFd for Uffd {
 /// `/dev/userfaultfd`, to lend to stubs that cannot make a userfaultfd themselves.
 pub fn device() -> io::Result<File> {
     File::options().read(true).write(true).open("/dev/userfaultfd")
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use memfit_os::procfs;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{Command, FromStub, ANNOUNCE_FORKS, ATTACH, LEND, MAPS, PAGEMAP, SERVED, WITH_DEVICE, WITH_UFFD};
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 /// As [`attach`]; warns the user if that fails.
@@ -44,8 +44,8 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     if desk.config.lock_pool {
         segment.lock().map_err(|error| other(format!("--lock-pool: its staging: {error}")))?;
     }
-    let fd = process::duplicate(segment.as_raw_fd())?;
-    let known = known.map(|proc| process::duplicate(proc.uffd.as_raw_fd())).transpose()?;
+    let fd = segment.as_fd().try_clone_to_owned()?;
+    let known = known.map(|proc| proc.uffd.as_fd().try_clone_to_owned()).transpose()?;
     if client.stage.compare_exchange(IDLE, ATTACHING, SeqCst, SeqCst).is_err() {
         // It is being detached.
         return Ok(());

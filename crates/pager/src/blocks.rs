@@ -49,7 +49,7 @@ impl BlockOutput {
                 let block = first.to.map(block_of);
                 let same = self.chosen.iter().take_while(|victim| victim.to.map(block_of) == block).count();
                 let buffer: Vec<WriteBack> = self.chosen.drain(..same).collect();
-                write_buffer(shared, writer, &buffer);
+                self.write_buffer(shared, writer, &buffer);
             } else {
                 self.chosen.pop_front();
                 if !self.write_page(shared, writer, &first) {
@@ -66,18 +66,38 @@ impl BlockOutput {
     /// Writes a page uncompressed (ezswap 5.17, tuduce05 rule 9). False if its bytes are damaged.
     fn write_page(&mut self, shared: &Shared, writer: &mut BlockWriter, victim: &WriteBack) -> bool {
         // While the object is being written its bytes stay.
-        let bytes = &mut self.coded[..victim.len as usize];
-        shared.memory.copy_to(victim.slot.byte(), bytes);
-        let page = self.page.bytes();
-        if victim.codec == 0 && bytes.len() == page.len() {
-            page.copy_from_slice(bytes);
-        } else if self.worker.decompress(CodecId(victim.codec), bytes, page).is_err() {
-            return false;
+        let (at, len, page) = (victim.slot.byte(), victim.len as usize, self.page.bytes());
+        if victim.codec == 0 && len == page.len() {
+            shared.memory.copy_to(at, page);
+        } else {
+            let bytes = &mut self.coded[..len];
+            shared.memory.copy_to(at, bytes);
+            if self.worker.decompress(CodecId(victim.codec), bytes, page).is_err() {
+                return false;
+            }
         }
         let extent = victim.to.expect("pages have slots");
         let stored = Stored { extent, len: PAGE_BYTES as u16, codec: 0 };
         writer.add(block_of(extent), self.page.bytes(), vec![Item { object: victim.object, stored, from: None }]);
         true
+    }
+
+    /// Writes a whole buffer of the pool, with all objects in it (cervera99, rule 8).
+    fn write_buffer(&mut self, shared: &Shared, writer: &mut BlockWriter, objects: &[WriteBack]) {
+        let Some(first) = objects.first() else { return };
+        let item = |victim: &WriteBack| {
+            let extent = victim.to.expect("buffers have blocks");
+            let stored = Stored { extent, len: victim.len as u16, codec: victim.codec };
+            Item { object: victim.object, stored, from: None }
+        };
+        let frame = u64::from(first.slot.frame) * PAGE_BYTES;
+        // The buffer is sealed, and while its objects are being written their bytes stay.
+        shared.memory.copy_to(frame, self.page.bytes());
+        writer.add(
+            block_of(objects[0].to.expect("buffers have blocks")),
+            self.page.bytes(),
+            objects.iter().map(item).collect(),
+        );
     }
 
     /// Begins to write staged pages into their slots. Those left in `items` must wait; those in
@@ -110,19 +130,4 @@ impl BlockOutput {
         items.drain(..done);
         writer.flush();
     }
-}
-
-/// Writes a whole buffer of the pool, with all objects in it (cervera99, rule 8).
-fn write_buffer(shared: &Shared, writer: &mut BlockWriter, objects: &[WriteBack]) {
-    let Some(first) = objects.first() else { return };
-    let item = |victim: &WriteBack| {
-        let extent = victim.to.expect("buffers have blocks");
-        let stored = Stored { extent, len: victim.len as u16, codec: victim.codec };
-        Item { object: victim.object, stored, from: None }
-    };
-    let frame = u64::from(first.slot.frame) * PAGE_BYTES;
-    // The buffer is sealed, and while its objects are being written their bytes stay.
-    let mut bytes = [0; PAGE_BYTES as usize];
-    shared.memory.copy_to(frame, &mut bytes);
-    writer.add(block_of(objects[0].to.expect("buffers have blocks")), &bytes, objects.iter().map(item).collect());
 }

@@ -156,8 +156,7 @@ impl From<Broken> for End {
 
 /// Runs until the process's memory is gone.
 pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
-    memfit_os::sched::ask_short_slices();
-    memfit_os::sched::usual();
+    memfit_os::sched::ask_short_slices_only();
     let mut server = Server {
         shared: Arc::clone(&shared),
         proc: Arc::clone(&proc),

@@ -18,13 +18,12 @@ use crate::state::Shared;
 use memfit_core::ranges::Ranges;
 use memfit_core::{Core, PageRange};
 use memfit_os::maps::{not_inherited, Pagemap};
-use memfit_os::process;
 use memfit_os::procfs;
 use memfit_os::proctree::{self, ProcStat};
 use memfit_os::uffd::{Event, Fill, Inbox, Uffd};
 use memfit_wire::{Command, LEND, STAY};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
@@ -133,7 +132,7 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     let (Some(client), None) = (theirs.next(), theirs.next()) else { return };
     clients.retain(|c| !Arc::ptr_eq(c, client));
     *client.proc.lock() = Some(Arc::clone(proc));
-    if let Ok(uffd) = process::duplicate(proc.uffd.as_raw_fd()) {
+    if let Ok(uffd) = proc.uffd.as_fd().try_clone_to_owned() {
         send_command(&client.socket, &Command { kind: LEND, ..Command::default() }, Some(&uffd));
     }
 }

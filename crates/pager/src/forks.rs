@@ -342,9 +342,8 @@ pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
 /// Notes what the child of an announced fork will lack. Called by the parent's fault thread, with
 /// the batch drained.
 pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected> {
-    let mut token = [0; 8];
     // It does not fail for eight bytes.
-    let _ = memfit_os::memory::random(&mut token);
+    let token = memfit_os::process::random_bytes().map_or(0, u64::from_ne_bytes);
     // Nothing is adopted meanwhile.
     let _io = parent.io.lock();
     let mut state = shared.lock();
@@ -352,7 +351,7 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
     shared.apply_effects(state);
     shared.in_parts(parent.id, PageRange::ALL, |core, part| core.inherit(id, part));
     let expected = Arc::new(Expected {
-        token: u64::from_ne_bytes(token).max(1),
+        token: token.max(1),
         id,
         area,
         family: parent.family.of_child(),

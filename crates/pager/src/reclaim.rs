@@ -15,7 +15,7 @@ use crate::trainer::Trainer;
 use memfit_core::budget::{COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
 use memfit_core::driver::{Done, Seen, Step, Trouble};
 use memfit_core::{ObjectId, Origin, BATCH_VICTIMS, PAGE_BYTES};
-use memfit_os::procfs::hold;
+use memfit_os::procfs::{hold, Hold};
 use memfit_os::sched::Cpus;
 use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
 use std::sync::atomic::Ordering::Relaxed;
@@ -240,12 +240,15 @@ impl Reclaimer {
                 continue;
             };
             let waits = posted.map_or(Duration::MAX, |posted| now - posted);
-            if waits < STOPPED_AFTER || (waits < ANSWERS_WITHIN && proc.pid().is_some_and(|pid| hold(pid).is_none())) {
+            let held = if waits < STOPPED_AFTER { None } else { proc.pid().and_then(hold) };
+            if held.is_none() && waits < ANSWERS_WITHIN {
                 self.answer_late = true;
                 proc.wait_finished(number, Duration::from_millis(2));
                 return;
             }
-            stopped::run_stub(&self.shared, &proc);
+            if held == Some(Hold::Stopped) {
+                stopped::run_stub(&self.shared, &proc);
+            }
         }
     }
 
@@ -255,10 +258,7 @@ impl Reclaimer {
         let before = state.core.pool_usage().frames;
         let steps = state.core.compact(COMPACT_MOVES);
         let blocked = steps.is_empty();
-        for step in steps {
-            // Nobody has the object pinned, and the lock is held.
-            self.shared.memory.shift(step.from.byte(), step.to.byte(), step.len as usize);
-        }
+        self.shared.move_objects(&state, steps);
         let gained = before.saturating_sub(state.core.pool_usage().frames);
         self.shared.apply_effects(state);
         Done { gained, blocked }

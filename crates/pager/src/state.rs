@@ -23,6 +23,7 @@ use crate::swap::SwapTier;
 use crate::turns::{Turns, OTHERS_TAKE};
 use memfit_codec::{Dictionaries, CODEC_IDS};
 use memfit_core::budget::{Marks, Sizes};
+use memfit_core::pool::Move;
 use memfit_core::scheme::{Classes, Scheme};
 use memfit_core::{AreaId, Compress, Core, Effects, Origin, Page, PageRange, ProcId, Tunables};
 use memfit_os::memory::{Frames, Segment};
@@ -289,13 +290,18 @@ impl Shared {
         }
     }
 
+    /// Moves bytes of objects that the core has moved. Nobody has them pinned, and the core's lock
+    /// is held.
+    pub fn move_objects(&self, _: &Locked<'_>, moves: Vec<Move>) {
+        for step in moves {
+            self.memory.shift(step.from.byte(), step.to.byte(), step.len as usize);
+        }
+    }
+
     /// Carries out the effects of core calls, publishes the totals, unlocks.
     pub fn apply_effects(&self, mut state: Locked<'_>) {
         let Effects { moves, spans, extents, punch, closed } = state.core.take_effects();
-        for step in moves {
-            // Nobody has the object pinned, and the lock is held.
-            self.memory.shift(step.from.byte(), step.to.byte(), step.len as usize);
-        }
+        self.move_objects(&state, moves);
         if !spans.is_empty() {
             state.frames.freed(&spans, &self.memory);
         }

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 /// Time between two checks whether the process is still stopped.
 const POLL: Duration = Duration::from_millis(20);
 
-/// A batch gets no answer: if the process is stopped, lets its stub run.
+/// A batch gets no answer, and the process is stopped: lets its stub run.
 pub fn run_stub(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     let Some(identity) = proc.identity.get() else { return };
     let pid = identity.pid;
-    if proc.stub_runs.load(Relaxed) || procfs::hold(pid) != Some(Hold::Stopped) || proc.stub_runs.swap(true, SeqCst) {
+    if proc.stub_runs.swap(true, SeqCst) {
         return;
     }
     let (shared, tracer_of) = (Arc::clone(shared), Arc::clone(proc));

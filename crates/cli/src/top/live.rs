@@ -8,6 +8,7 @@ use super::Ending;
 use crate::args::TopArgs;
 use crate::errors::{describe, Failure};
 use crate::trees::{self, Question, Tree, ANSWER_TIMEOUT};
+use memfit_os::event::wait_readable;
 use memfit_os::process::{self, SignalFd};
 use memfit_os::proctree;
 use memfit_stats::{Process, Stats};
@@ -173,8 +174,8 @@ impl Live {
         let rest = self.shown.due().saturating_duration_since(Instant::now());
         let rest = (!self.view.paused).then_some(rest);
         match &self.shown.asked {
-            Some((socket, _)) => process::wait_readable([keys, signals, socket.as_fd()], rest),
-            None => process::wait_readable([keys, signals], rest).map(|[keys, signal]| [keys, signal, false]),
+            Some((socket, _)) => wait_readable([keys, signals, socket.as_fd()], rest),
+            None => wait_readable([keys, signals], rest).map(|[keys, signal]| [keys, signal, false]),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Takes the terminal over, draws on it, and restores it, whatever ends the program.
 
-use memfit_os::process;
+use memfit_os::event::wait_readable;
 use ratatui_core::backend::Backend;
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::style::Modifier;
@@ -68,7 +68,7 @@ impl Terminal {
         let mut count = self.keys.read(&mut bytes).ok().filter(|count| *count > 0)?;
         // The sequence of a key can come in pieces, and the Escape key alone leaves memfit.
         if bytes[count - 1] == 0x1b && count < bytes.len() {
-            if let Ok([true]) = process::wait_readable([self.keys.as_fd()], Some(ESCAPE_TIMEOUT)) {
+            if let Ok([true]) = wait_readable([self.keys.as_fd()], Some(ESCAPE_TIMEOUT)) {
                 count += self.keys.read(&mut bytes[count..]).unwrap_or(0);
             }
         }
