@@ -649,10 +649,9 @@ mod tests {
                 .map(|Codecs(codecs)| codecs.iter().map(|codec| codec.name).collect::<Vec<_>>().join(","))
         };
         assert_eq!(codecs(&[]), None);
-        assert_eq!(
-            codecs(&["--record-contents"]).as_deref(),
-            Some("lz4,lzo,lzrw1,zstd,zstd-fast,zstd-trained,word-mask,wkdm,wk4x4")
-        );
+        let usual = codecs(&["--record-contents"]).unwrap();
+        let has = |name| usual.split(',').any(|codec| codec == name);
+        assert!(has("lz4") && has("zstd-trained") && has("wk4x4") && !has("zstd-strong"), "{usual}");
         assert_eq!(codecs(&["--record-contents=zstd,lz4,zstd"]).as_deref(), Some("zstd,lz4"));
         let all = codecs(&["--record-contents=lz4,all"]).unwrap();
         assert_eq!(all.split(',').count(), CODECS.len(), "{all}");

@@ -149,14 +149,14 @@ impl Sizes {
 
 impl Sizes {
     /// Whether the resident pages are at their floor: then only the pool can give. `present`: bytes
-    /// of pages that can be evicted; `unevictable`: of those that cannot. `gives`: the pool can
+    /// of pages that can be evicted; `unmanaged`: of those that cannot. `gives`: the pool can
     /// write to the swap tier.
-    pub fn below_floor(&self, present: u64, unevictable: u64, pool: &PoolUsage, gives: bool) -> bool {
+    pub fn below_floor(&self, present: u64, unmanaged: u64, pool: &PoolUsage, gives: bool) -> bool {
         let floor = if pool.zpages >= u64::from(pool.frames) * 2 { self.dense_floor } else { self.floor };
-        // Much of `unevictable` can be pages that can never be evicted. Then programs would have
+        // Much of `unmanaged` can be pages that can never be evicted. Then programs would have
         // too little room for returning pages, and would wait for the same pages for ever.
         let squeezed = present < floor / SQUEEZED && u64::from(pool.frames) * PAGE_BYTES > floor && gives;
-        squeezed || present + unevictable <= floor
+        squeezed || present + unmanaged <= floor
     }
 }
 

@@ -5,8 +5,13 @@
 //! has no clock and carries nothing out. The pager carries the steps out, the simulator prices
 //! them, and the replay of a recording repeats the decisions.
 //!
-//! A round begins when less than the low watermark is free, and rounds follow each other until the
-//! high watermark is free. A round that gains nothing is followed by a pause.
+//! A round begins when less than the low watermark is free. Rounds follow each other until the high
+//! watermark is free, or until one gains nothing. That one is followed by a pause, or by a wait for
+//! a write under way.
+//!
+//! A step gains what moved one step on its way out of memory: a page that was staged, compressed,
+//! or written. So one page can count three times, and a gain need not free memory. The levels that
+//! the caller sees say what is free.
 
 pub mod order;
 
@@ -23,7 +28,8 @@ const WINDOW_MS: u64 = 50;
 /// Gain of a round that is worth waiting for, however long the round takes: a strong codec on a
 /// busy machine needs 50 ms for two rounds.
 const ROUND_PAGES: u32 = 16;
-/// Windows without enough gain, all of them over the budget, before the user is warned: 5 s.
+/// Windows without enough gain, all of them over the budget, before the user is warned: at least
+/// 5 s.
 const SHORT_WINDOWS: u32 = 100;
 /// Hopeless windows in a row before the run is ended.
 const HOPELESS_WINDOWS: u32 = 2;
@@ -42,13 +48,14 @@ const PAUSES_MAX: u32 = 20;
 pub struct Seen {
     /// How much memory is free.
     pub level: Level,
-    /// How much memory the last step gave: frames, pages or objects, as its description says.
+    /// What the last step gained: frames, pages or objects, as its description says.
     pub gained: u32,
     /// The last step could not work: [`Step::Compact`] had nothing to move, [`Step::Compress`]
     /// found no room in the pool.
     pub blocked: bool,
-    /// Resident memory that cannot be evicted, pages.
-    pub unevictable: u32,
+    /// Memory that counts and that the core does not know of, pages: what cannot be evicted, what
+    /// is not registered yet, the pager itself.
+    pub unmanaged: u32,
     /// Pages can be evicted. False where a recorded run decides which pages are resident.
     pub evicts: bool,
     /// The swap tier takes writes.
@@ -82,12 +89,12 @@ impl Seen {
         facts.iter().enumerate().fold(0, |bits, (i, &fact)| bits | u8::from(fact) << i)
     }
 
-    pub(crate) fn of(level: Level, gained: u32, unevictable: u32, facts: u8) -> Seen {
+    pub(crate) fn of(level: Level, gained: u32, unmanaged: u32, facts: u8) -> Seen {
         let is = |bit: u8| facts >> bit & 1 == 1;
         Seen {
             level,
             gained,
-            unevictable,
+            unmanaged,
             blocked: is(0),
             evicts: is(1),
             tier_writable: is(2),
@@ -283,7 +290,7 @@ impl Core {
             Next::WokenClean => (Next::Begin, Some(Step::Clean)),
             Next::Compact => (Next::Evict, self.compaction()),
             Next::Evict if self.driver.gained > 0 && seen.level == Level::Enough => (Next::End, None),
-            Next::Evict => (Next::Compress, (seen.evicts && !self.only_pool_gives(seen)).then_some(Step::Evict)),
+            Next::Evict => (Next::Compress, (seen.evicts && !self.apply_floor(seen)).then_some(Step::Evict)),
             Next::Compress => (Next::WriteRaw, if self.slots_short() { self.compression(tick, seen) } else { None }),
             Next::WriteRaw => (Next::Reap, Some(Step::WriteRaw)),
             Next::Reap => (Next::Collect, Some(Step::Reap)),
@@ -295,7 +302,7 @@ impl Core {
             Next::Staged if self.driver.gained > 0 || self.totals_staged() == 0 => (Next::Floor, None),
             Next::Staged => (Next::Floor, self.compression(tick, seen)),
             Next::Floor => {
-                let below = self.only_pool_gives(seen);
+                let below = self.apply_floor(seen);
                 self.pool_control.adapt(tick, self.counters.to_swap, &mut *self.pool);
                 let smaller = below || self.wants_room();
                 (self.driver.pressed, self.driver.then) = (below, Next::Flush);
@@ -341,15 +348,15 @@ impl Core {
         self.totals_staged() + (BATCH_PAGES as u64).min(cap / 2) > cap
     }
 
-    /// Whether the resident pages are at their floor, so that only the pool can become smaller. If
-    /// nothing ever leaves the pool, this closes it there instead: evicted pages go to the swap
-    /// tier.
-    fn only_pool_gives(&mut self, seen: Seen) -> bool {
+    /// Judges whether the resident pages are at their floor, so that only the pool can become
+    /// smaller. If nothing ever leaves the pool, closes it at the floor instead: evicted pages go to
+    /// the swap tier.
+    fn apply_floor(&mut self, seen: Seen) -> bool {
         if !seen.evicts {
             return seen.level < Level::BelowLow;
         }
-        let (present, unevictable) = (self.present_total() * PAGE_BYTES, u64::from(seen.unevictable) * PAGE_BYTES);
-        let below = self.tunables.sizes.below_floor(present, unevictable, &self.pool_usage(), seen.tier_has_space);
+        let (present, unmanaged) = (self.present_total() * PAGE_BYTES, u64::from(seen.unmanaged) * PAGE_BYTES);
+        let below = self.tunables.sizes.below_floor(present, unmanaged, &self.pool_usage(), seen.tier_has_space);
         if self.pool_control.swap && matches!(self.pool_control.mode, ReplacementMode::Nobody) {
             self.pool_control.close(below);
             return false;

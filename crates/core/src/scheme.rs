@@ -375,7 +375,7 @@ pub static NUMBERS: &[Number] = &[
         "z3fold: what the header of a frame takes. It lies elsewhere here; 1 is as in the kernel"),
     number!(reclaim.staging_percent = 3, 1..=25, "percent of the budget",
         "Pages that were taken out and are not compressed yet. A touch brings them back for a copy"),
-    number!(reclaim.batch_pages = 128, 16..=1024, "pages",
+    number!(reclaim.batch_pages = 128, 16..=256, "pages",
         "Most pages that one request takes out of a process"),
     number!(reclaim.file_age = 1, 1..=10000, "times",
         "How many times as old a page of a file counts as another when the oldest are chosen, if files are in the budget"),

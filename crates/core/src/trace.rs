@@ -224,7 +224,7 @@ impl Fields for Put<'_> {
     fn seen(&mut self, _: &'static str, seen: Seen) {
         self.number(seen.level as u64);
         self.number(seen.gained);
-        self.number(seen.unevictable);
+        self.number(seen.unmanaged);
         self.number(seen.facts());
     }
 

@@ -11,7 +11,7 @@ const LOW: Seen = Seen {
     level: Level::BelowLow,
     gained: 0,
     blocked: false,
-    unevictable: 0,
+    unmanaged: 0,
     evicts: true,
     tier_writable: true,
     tier_has_space: true,
@@ -169,10 +169,10 @@ fn only_the_pool_gives_when_the_resident_pages_are_at_their_floor() {
     let waits = [Step::WriteRaw, Step::Reap, Step::Collect, Step::WaitForBatch, Step::Collect];
     assert_eq!(steps, [&waits[..], &[Step::WriteBack { pressed: true }, Step::Clean, ENDS]].concat());
     // Memory that cannot be evicted is resident, too.
-    let steps = caller.round(Seen { unevictable: 1 << 20, ..LOW }, |step| u32::from(step == Step::Evict));
+    let steps = caller.round(Seen { unmanaged: 1 << 20, ..LOW }, |step| u32::from(step == Step::Evict));
     assert_eq!(steps[0], Step::Evict);
     // Where a recording decides which pages are resident, only the pool gives.
-    let recorded = Seen { evicts: false, level: Level::BelowMin, unevictable: 1 << 20, ..LOW };
+    let recorded = Seen { evicts: false, level: Level::BelowMin, unmanaged: 1 << 20, ..LOW };
     let steps = caller.round(recorded, |_| 1);
     assert!(!steps.contains(&Step::Evict) && steps.contains(&Step::WriteBack { pressed: true }), "{steps:?}");
 }

@@ -76,7 +76,7 @@ columns! {
     Epoch maybe "epoch" Number;
     Level maybe "level" Name;
     Gained maybe "gained" Number;
-    Unevictable maybe "unevictable" Number;
+    Unmanaged maybe "unmanaged" Number;
     Facts maybe "facts" Number;
     Flag maybe "flag" Flag;
     List maybe "list" Text;

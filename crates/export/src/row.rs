@@ -160,7 +160,7 @@ impl Fields for Row {
         };
         self.name(At::Level, name);
         self.number(At::Gained, seen.gained);
-        self.number(At::Unevictable, seen.unevictable);
+        self.number(At::Unmanaged, seen.unmanaged);
         self.number(At::Facts, seen.facts());
     }
 

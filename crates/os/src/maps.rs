@@ -1,5 +1,8 @@
 //! Mappings of another process, and which of their pages are present.
 
+use memfit_wire::pagemap::{
+    Region, Scan, PAGEMAP_SCAN, PAGE_IS_GUARD, PAGE_IS_PFNZERO, PAGE_IS_PRESENT, PAGE_IS_SWAPPED,
+};
 use memfit_wire::PAGE_BYTES;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -256,37 +259,6 @@ impl Maps {
     }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct ScanRegion {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-#[repr(C)]
-struct ScanArg {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
-const PAGE_IS_PRESENT: u64 = 1 << 3;
-const PAGE_IS_SWAPPED: u64 = 1 << 4;
-const PAGE_IS_PFNZERO: u64 = 1 << 5;
-/// Linux 6.15.
-const PAGE_IS_GUARD: u64 = 1 << 8;
-
 /// How the kernel handles MADV_GUARD_INSTALL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guards {
@@ -380,15 +352,13 @@ impl Pagemap {
     }
 
     fn scan(&self, start: u64, end: u64, wanted: Wanted, mut found: impl FnMut(u64, u64, u64)) -> io::Result<()> {
-        let mut regions = [ScanRegion::default(); 128];
+        let mut regions = [Region::default(); 128];
         let mut at = start;
         while at < end {
-            let mut arg = ScanArg {
-                size: size_of::<ScanArg>() as u64,
-                flags: 0,
+            let mut arg = Scan {
+                size: size_of::<Scan>() as u64,
                 start: at,
                 end,
-                walk_end: 0,
                 vec: regions.as_mut_ptr() as u64,
                 vec_len: regions.len() as u64,
                 max_pages: wanted.pages,
@@ -396,10 +366,11 @@ impl Pagemap {
                 category_mask: wanted.none,
                 category_anyof_mask: wanted.any,
                 return_mask: wanted.say,
+                ..Scan::default()
             };
             // SAFETY: the argument is a valid pm_scan_arg; the kernel writes at most vec_len
             // regions.
-            let count = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
+            let count = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN as libc::c_ulong, &raw mut arg) };
             if count < 0 {
                 return Err(io::Error::last_os_error());
             }

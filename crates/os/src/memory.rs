@@ -14,13 +14,11 @@ use std::time::Duration;
 /// container the kernel charges it to whoever reads it first.
 pub fn keep_code() {
     for (start, end) in code() {
+        // If a limit forbids it, the code stays as it is: to load all of it now would charge twice
+        // as much, and the kernel would drop it again.
         let (at, bytes) = (start as *mut libc::c_void, (end - start) as usize);
-        // SAFETY: neither changes the contents of the mapping.
-        unsafe {
-            if libc::mlock2(at, bytes, libc::MLOCK_ONFAULT as libc::c_uint) != 0 {
-                libc::madvise(at, bytes, libc::MADV_POPULATE_READ);
-            }
-        }
+        // SAFETY: does not change the contents of the mapping.
+        unsafe { libc::mlock2(at, bytes, libc::MLOCK_ONFAULT as libc::c_uint) };
     }
 }
 
@@ -90,6 +88,11 @@ pub fn random(out: &mut [u8]) -> io::Result<()> {
 }
 
 /// A reserved range of private memory. A page takes memory from its first write on.
+///
+/// The methods copy, and lend no references. Who uses which bytes is decided by the core, not by
+/// the compiler: if it were wrong, a copy would be torn, and the checksum or the codec would find
+/// that. Copies by relaxed atomics would be sound by the letter as well, and take 0.4 us a page
+/// more.
 #[derive(Debug)]
 pub struct Frames {
     base: *mut u8,

@@ -17,7 +17,7 @@ use memfit_core::driver::{Done, Seen, Step, Trouble};
 use memfit_core::{ObjectId, Origin, BATCH_VICTIMS, PAGE_BYTES};
 use memfit_os::procfs::{hold, Hold};
 use memfit_os::sched::Cpus;
-use memfit_wire::{BATCH_PAGES, BATCH_RANGES};
+use memfit_wire::BATCH_RANGES;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ impl Reclaimer {
             level: shared.sizes.level(&shared.marks(), self.free),
             gained: done.gained,
             blocked: done.blocked,
-            unevictable: (shared.unmanaged.load(Relaxed) / PAGE_BYTES) as u32,
+            unmanaged: (shared.unmanaged.load(Relaxed) / PAGE_BYTES) as u32,
             evicts: true,
             tier_writable: self.can_write(),
             tier_has_space: self.swap_gives(),
@@ -199,12 +199,12 @@ impl Reclaimer {
                 return;
             }
             let ids: Vec<_> = free.iter().map(|(p, _)| p.id).collect();
-            let max = (self.shared.scheme.reclaim.batch_pages as usize).min(BATCH_PAGES);
+            let max = self.shared.scheme.reclaim.batch_pages as usize;
             let mut state = self.shared.lock();
             let picked = state.core.pick_victims(max, self.shared.tick(), &|id| ids.contains(&id));
             self.shared.apply_effects(state);
             let Some((id, victims)) = picked else { return };
-            let Some((proc, io)) = free.iter_mut().find(|(p, _)| p.id == id) else { return };
+            let (proc, io) = free.iter_mut().find(|(p, _)| p.id == id).expect("the core chose one of these");
             proc.post(io, victims);
             let proc = Arc::clone(proc);
             drop(free);

@@ -1,9 +1,8 @@
-//! What all threads of the pager share, and the order of its locks.
+//! What all threads of the pager share. [`crate::locks`] has the order of its locks.
 //!
-//! Locks, outermost first: `Shared::procs`, [`Proc::io`](crate::proc::Proc), [`Shared::state`]. A
-//! thread that holds an inner one never takes an outer one. No lock is held over a codec, a disk or
-//! a wait for another process, with two exceptions: `io` of one process while its stub leaves a
-//! MOVE, and `helper`, which is only tried.
+//! No lock is held over a codec, a disk or a wait for another process, with two exceptions:
+//! [`Proc::io`](crate::proc::Proc) of one process while its stub leaves a MOVE, and `helper`, which
+//! is only tried.
 
 use crate::compress::Compressor;
 use crate::config::FromPager;

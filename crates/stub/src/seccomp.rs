@@ -14,8 +14,9 @@
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE_BYTES};
-use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd, take};
+use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use memfit_wire::pagemap::PAGEMAP_SCAN;
 use memfit_wire::uffd::{UFFDIO_MOVE, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WRITEPROTECT, USERFAULTFD_IOC_NEW};
 use memfit_wire::{FILTERED, UNREADABLE};
 
@@ -67,7 +68,7 @@ pub const WORK: &[Call] = &[
     call(sys::IOCTL, [FD, UFFDIO_MOVE as usize, AT]),
     call(sys::IOCTL, [FD, UFFDIO_REGISTER as usize, AT]),
     call(sys::IOCTL, [FD, UFFDIO_UNREGISTER as usize, AT]),
-    call(sys::IOCTL, [FD, take::PAGEMAP_SCAN, AT]),
+    call(sys::IOCTL, [FD, PAGEMAP_SCAN as usize, AT]),
     Call(sys::IOCTL, [FD, UFFDIO_WRITEPROTECT as usize, AT, 0, 0, 0], true),
     Call(sys::IOCTL, [FD, access::PROCMAP_QUERY, AT, 0, 0, 0], true),
     Call(sys::IOCTL, [FD, USERFAULTFD_IOC_NEW as usize, 0o2004000, 0, 0, 0], true),

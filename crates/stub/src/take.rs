@@ -12,6 +12,7 @@ use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::threads;
 use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use memfit_wire::pagemap::{Region, Scan, PAGEMAP_SCAN, PAGE_IS_PRESENT, PAGE_IS_SWAPPED};
 use memfit_wire::uffd::{
     self, Move, Register, MODE_DONTWAKE, REGISTER_MODE_MISSING, UFFDIO_MOVE, UFFDIO_REGISTER, UFFDIO_UNREGISTER,
 };
@@ -50,25 +51,6 @@ pub struct Taker {
     pub trust_move: bool,
 }
 
-/// struct pm_scan_arg.
-#[repr(C)]
-#[derive(Default)]
-struct PagemapScan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-pub const PAGEMAP_SCAN: usize = 0xc060_6610;
 const DONTNEED: usize = 4;
 /// Attempts to empty the window: a thread that reads or locks all memory can touch its pages
 /// meanwhile.
@@ -482,27 +464,26 @@ impl Taker {
     /// Mask of the pages, of up to 64, that are present or in the kernel's swap. (mincore counts
     /// pages in the kernel's swap as absent.)
     fn scan(&self, at: usize, pages: usize) -> Option<u64> {
-        const PRESENT_OR_SWAPPED: u64 = 1 << 3 | 1 << 4;
-        let mut found = [[0u64; 3]; WINDOW_PAGES / 2];
-        let mut scan = PagemapScan {
-            size: size_of::<PagemapScan>() as u64,
+        let mut found = [Region::default(); WINDOW_PAGES / 2];
+        let mut scan = Scan {
+            size: size_of::<Scan>() as u64,
             start: at as u64,
             end: (at + pages * PAGE_BYTES) as u64,
             vec: found.as_mut_ptr() as u64,
             vec_len: found.len() as u64,
-            category_anyof_mask: PRESENT_OR_SWAPPED,
-            ..PagemapScan::default()
+            category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+            ..Scan::default()
         };
         // SAFETY: a valid pm_scan_arg. A new range begins at most at every second page, so there is
         // room.
-        let ranges = unsafe { syscall!(sys::IOCTL, self.pagemap, PAGEMAP_SCAN, &raw mut scan) };
+        let ranges = unsafe { syscall!(sys::IOCTL, self.pagemap, PAGEMAP_SCAN as usize, &raw mut scan) };
         if ranges < 0 {
             return None;
         }
         let mut mask = 0;
         for range in found.iter().take(ranges as usize) {
-            let first = (range[0] as usize - at) / PAGE_BYTES;
-            for page in first..first + (range[1] - range[0]) as usize / PAGE_BYTES {
+            let first = (range.start as usize - at) / PAGE_BYTES;
+            for page in first..first + (range.end - range.start) as usize / PAGE_BYTES {
                 mask |= 1u64.checked_shl(page as u32).unwrap_or(0);
             }
         }

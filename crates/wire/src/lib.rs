@@ -1,5 +1,5 @@
-//! Types shared by the pager and the stub: the ring, the control messages, the kernel's userfaultfd
-//! interface; the size of a page, for all crates.
+//! Types shared by the pager and the stub: the ring, the control messages, the kernel's interfaces
+//! of userfaultfd and pagemap; the size of a page, for all crates.
 //!
 //! Control messages use one SOCK_SEQPACKET connection per process: one message per packet, in the
 //! byte order of the machine. Batches go through the [`Ring`] at the start of the process's shared
@@ -7,6 +7,7 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+pub mod pagemap;
 pub mod uffd;
 
 use core::sync::atomic::{AtomicU32, AtomicU64};

@@ -132,6 +132,7 @@ pub struct Transfer {
     /// What is left of it.
     rest: Request,
     retries: u32,
+    repeats: u32,
     began: Began,
 }
 
@@ -186,6 +187,8 @@ pub enum Progress {
 
 /// How often a read or write that failed with EIO is repeated.
 const RETRIES: u32 = 1;
+/// How often one is repeated that the kernel could not take, or that a signal interrupted.
+const REPEATS: u32 = 1000;
 
 impl Transfer {
     /// Begins a transfer. [`Transfer::answered`] takes its results.
@@ -198,7 +201,7 @@ impl Transfer {
         bytes.fetch_add(request.len as u64, Relaxed);
         let began = Began::now(&counters.under_way);
         engine.submit(&request);
-        Transfer { rest: request, retries: 0, began }
+        Transfer { rest: request, retries: 0, repeats: 0, began }
     }
 
     /// Its buffer.
@@ -226,7 +229,11 @@ impl Transfer {
                 self.rest.offset += bytes as u64;
                 self.rest.len -= bytes;
             }
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {}
+            Err(error)
+                if self.repeats < REPEATS && matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) =>
+            {
+                self.repeats += 1;
+            }
             Err(error) if self.retries < RETRIES && error.raw_os_error() == Some(libc::EIO) => {
                 counters.errors.fetch_add(1, Relaxed);
                 self.retries += 1;

@@ -104,11 +104,11 @@ impl Piece {
 
 /// Reads of one thread.
 pub struct Reader {
+    /// Made at the first read; dropped before the tier, whose files its transfers use.
+    engine: Option<Engine>,
     tier: Arc<SwapTier>,
     /// Whether a piece serves only the objects for which it was read.
     exact: bool,
-    /// Made at the first read.
-    engine: Option<Engine>,
     pieces: Vec<Piece>,
     most_bytes: usize,
     /// Memory of all readers of the tier, bytes.

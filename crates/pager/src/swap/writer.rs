@@ -78,8 +78,9 @@ struct Cleaning {
 
 /// Writes of one thread.
 pub struct Writer {
-    tier: Arc<SwapTier>,
+    // Dropped before the tier, whose files its transfers use.
     engine: Engine,
+    tier: Arc<SwapTier>,
     open: Option<Open>,
     flights: Vec<Flight>,
     spare: Vec<Arc<Aligned>>,

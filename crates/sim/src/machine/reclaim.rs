@@ -6,7 +6,7 @@ use memfit_codec::{Choice, CodecId, Pressure};
 use memfit_core::budget::{Level, COMPACT_MOVES, SLOW_DEVICE_NS};
 use memfit_core::driver::{Done, Seen, Step};
 use memfit_core::scheme::SwapFormat;
-use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, BATCH_PAGES, PAGE_BYTES};
+use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, PAGE_BYTES};
 
 /// Rounds and sleeps in a row that free no staging slot, before staging is taken for full.
 const IN_VAIN: u32 = 4;
@@ -68,7 +68,7 @@ impl Machine {
             level: self.level(),
             gained: done.gained,
             blocked: done.blocked,
-            unevictable: 0,
+            unmanaged: 0,
             evicts: self.residents == Residents::Simulated,
             tier_writable: self.tier.exists(),
             tier_has_space: self.tier.exists() && !self.tier.full,
@@ -113,7 +113,7 @@ impl Machine {
 
     /// Evicts a batch of the oldest pages. Returns how many.
     fn take_away(&mut self) -> usize {
-        let most = (self.scheme.reclaim.batch_pages as usize).min(BATCH_PAGES);
+        let most = self.scheme.reclaim.batch_pages as usize;
         let Some((id, victims)) = self.core.pick_victims(most, self.tick(), &|_| true) else { return 0 };
         let mut pages = 0;
         for victim in &victims {
