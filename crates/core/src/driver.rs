@@ -1,5 +1,5 @@
 //! What drives a run. This file has the order of reclaim: which step comes next. [`order`] has that
-//! of events.
+//! of events, and [`fork`] decides what a fork child has of its parent.
 //!
 //! [`Core::next_step`] decides that from what the last step gave and from what its caller sees. It
 //! has no clock and carries nothing out. The pager carries the steps out, the simulator prices
@@ -13,6 +13,8 @@
 //! or written. So one page can count three times, and a gain need not free memory. The levels that
 //! the caller sees say what is free.
 
+pub mod fork;
+pub mod fork_changes;
 pub mod order;
 
 use crate::budget::{compaction_pays, Level, COMPRESS_CHUNK};
@@ -349,8 +351,8 @@ impl Core {
     }
 
     /// Judges whether the resident pages are at their floor, so that only the pool can become
-    /// smaller. If nothing ever leaves the pool, closes it at the floor instead: evicted pages go to
-    /// the swap tier.
+    /// smaller. If nothing ever leaves the pool, closes it at the floor instead: evicted pages go
+    /// to the swap tier.
     fn apply_floor(&mut self, seen: Seen) -> bool {
         if !seen.evicts {
             return seen.level < Level::BelowLow;

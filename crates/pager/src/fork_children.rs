@@ -9,12 +9,13 @@
 use crate::attach::start_fault_thread;
 use crate::clients::Client;
 use crate::control::Desk;
-use crate::fork_changes::Inherited;
-use crate::forks::{self, PARENT_IS_THROUGH};
+use crate::forks::PARENT_IS_THROUGH;
 use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Broken, Proc, ZERO_PAGE};
 use crate::room;
 use crate::state::Shared;
+use memfit_core::driver::fork;
+use memfit_core::driver::fork_changes::Inherited;
 use memfit_core::ranges::Ranges;
 use memfit_core::{Core, PageRange};
 use memfit_os::maps::{not_inherited, Pagemap};
@@ -321,7 +322,11 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
             let pagemap =
                 Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
             let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
-            forks::apply_made(shared, proc, &inherited.changes, &inherited.had, &registered, touched)?;
+            let mut state = shared.lock();
+            let Inherited { changes, had, .. } = &inherited;
+            let made = fork::apply_made(&mut state.core, proc.id, changes, had, &registered, touched);
+            shared.apply_effects(state);
+            made.map_err(|lost| Broken(lost.to_string()))?;
         }
         let gaps = registered.gaps(0, ADDRESSES);
         for &(start, end) in &gaps {

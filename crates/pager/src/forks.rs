@@ -11,19 +11,20 @@
 //! the child got its copy. So their events stay unread until the fork has ended: a thread that
 //! drops memory waits that long before it does. Only for a fault that cannot be served otherwise
 //! does the pager read them earlier. The child is served when all changes of the address space are
-//! known: [`fork_changes`] says which of them the child has.
+//! known: [`memfit_core::driver::fork`] decides what the child has.
 
 use crate::family::Family;
-use crate::fork_changes::{self, Change};
 use crate::locks::{rank, Lock};
 use crate::proc::{Broken, Identity, Io, Proc};
 use crate::state::Shared;
+use memfit_core::driver::fork::{Announced, Child, Lost};
+use memfit_core::driver::fork_changes::Change;
 use memfit_core::ranges::Ranges;
-use memfit_core::{AreaId, Core, Entry, Page, PageRange, ProcId};
+use memfit_core::{AreaId, Page, PageRange, ProcId};
 use memfit_os::maps::{self, Mapping};
 use memfit_os::proctree;
 use memfit_wire::{BATCH_RANGES, DONTFORK};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -31,8 +32,6 @@ use std::time::{Duration, Instant};
 /// How long a fault of another thread waits for the end of a fork before the pager reads events for
 /// it. That thread may hold a lock that the forking thread needs.
 const FAULTS_WAIT: Duration = Duration::from_millis(10);
-/// End of the addresses of programs.
-const ADDRESSES_END: u64 = 1 << 56;
 /// Largest range in one advice: the count of pages is a u32.
 const ADVICE_BYTES: u64 = 1 << 42;
 /// Pages handled under one hold of the core lock.
@@ -43,63 +42,6 @@ pub const PARENT_IS_THROUGH: Duration = Duration::from_millis(500);
 /// How long after the end of a fork its child may give no sign of life before the pager checks
 /// whether there is one.
 const CHILD_COMES: Duration = Duration::from_secs(1);
-
-/// Which memory of a process is kept from fork children, and which is not yet.
-#[derive(Debug, Default)]
-pub struct Dontfork {
-    /// Registered, but not kept from fork children yet: while there is any, nothing is evicted from
-    /// the process.
-    pub open: Ranges,
-    /// What the program itself keeps from fork children.
-    kept: Ranges,
-    /// What the stub has kept from children: it has the mark. All evicted pages are in it.
-    marked: Ranges,
-    /// Registered since the DONTFORK batch was posted: it may not be part of that.
-    late: Ranges,
-    /// Changes when `open` loses ranges that may be in a batch.
-    pub generation: u32,
-}
-
-impl Dontfork {
-    /// A range was registered.
-    pub fn registered(&mut self, start: u64, end: u64) {
-        for (s, e) in self.kept.gaps(start, end) {
-            self.open.add(s, e);
-            self.late.add(s, e);
-        }
-    }
-
-    /// The open ranges are posted as a DONTFORK batch. Returns the generation.
-    pub fn posted(&mut self) -> u32 {
-        self.late = Ranges::default();
-        self.generation
-    }
-
-    /// A range of the posted batch is kept from children now.
-    pub fn kept_from_children(&mut self, start: u64, end: u64) {
-        for (s, e) in self.late.gaps(start, end) {
-            self.open.cut(s, e);
-            self.marked.add(s, e);
-        }
-    }
-
-    /// A range is no longer the mapping that it was.
-    pub fn unmapped(&mut self, start: u64, end: u64) {
-        if self.open.cut(start, end) {
-            self.generation += 1;
-        }
-        self.kept.cut(start, end);
-        self.marked.cut(start, end);
-    }
-
-    /// A mapping was moved. The kernel moves its advice along; advice that is still to be given is
-    /// to be given there.
-    pub fn moved(&mut self, from: u64, to: u64, len: u64) {
-        for ranges in [&mut self.open, &mut self.kept, &mut self.marked] {
-            ranges.copy(from, to, len);
-        }
-    }
-}
 
 /// The child of an announced fork, before it has said hello.
 #[derive(Debug)]
@@ -117,39 +59,15 @@ pub struct Expected {
     forker: u32,
     children: Option<String>,
     descriptors: BTreeSet<Page>,
-    /// What was marked in the parent at the fork.
-    marked: Ranges,
     since: Instant,
-    /// What has happened in the parent since, until the fork had ended: some of it before there was
-    /// a child.
+    /// What has happened in the parent since.
     window: Lock<Window, { rank::FORK_WINDOW }>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Window {
-    /// Pages brought back, by their addresses before all changes.
-    brought: HashSet<u64>,
-    /// Ranges that the program dropped.
-    dropped: Vec<Dropped>,
-    /// Changes of the parent's address space.
-    changes: Vec<Change>,
+    fork: Announced,
     ended: Option<Instant>,
-    /// Set when the parent goes on: true if all changes before its fork's end are known, because no
-    /// event was unread for a moment.
-    told: Option<bool>,
-}
-
-/// A range that another thread was about to drop while the parent forked.
-#[derive(Debug, Clone, Copy)]
-struct Dropped {
-    start: u64,
-    end: u64,
-    /// How many changes came before.
-    changes: usize,
-    /// It was certainly dropped before the child was made.
-    before: bool,
-    /// A page of it that was in memory when the child was expected.
-    resident_page: Option<Page>,
 }
 
 impl Expected {
@@ -158,63 +76,54 @@ impl Expected {
         tid != 0 && tid != self.forker && self.since.elapsed() < FAULTS_WAIT
     }
 
-    /// Pages are about to be brought back in the parent. Called before the COPY: the thread that
-    /// waits for a page may have forked before this thread runs again.
+    /// As [`Announced::bring_back`].
     pub fn bring_back(&self, pages: impl Iterator<Item = Page>) {
-        let Window { brought, changes, .. } = &mut *self.window.lock();
-        brought.extend(pages.map(|page| Page::of(fork_changes::first_address(changes, page.address())).0));
+        self.window.lock().fork.bring_back(pages);
     }
 
-    /// These pages could not be brought back.
+    /// As [`Announced::not_brought`].
     pub fn not_brought(&self, pages: impl Iterator<Item = Page>) {
-        let Window { brought, changes, .. } = &mut *self.window.lock();
-        for page in pages {
-            brought.remove(&Page::of(fork_changes::first_address(changes, page.address())).0);
-        }
+        self.window.lock().fork.not_brought(pages);
     }
 
     /// A range of the parent is about to be zapped; the fault of the thread `served` made the pager
     /// read that event. `resident` finds a page of the range that is in memory, except those that
-    /// its argument excludes. What is read after the fork's end happened after it.
+    /// its argument excludes.
     pub fn dropped(
         &self,
-        (start, end): (u64, u64),
+        range: (u64, u64),
         served: u32,
         resident: impl FnOnce(&dyn Fn(Page) -> bool) -> Option<Page>,
     ) {
-        let mut window = self.window.lock();
-        if window.ended.is_some() {
-            return;
-        }
-        // A page that was brought back may be in the parent alone.
-        let first = |page: Page| Page::of(fork_changes::first_address(&window.changes, page.address()));
-        let resident_page = resident(&|page| window.brought.contains(&first(page).0));
+        let fork = &mut self.window.lock().fork;
+        let resident_page = resident(&|page| fork.was_brought(page));
         // The forking thread has waited since it faulted, and there is no child.
         let now = || self.parent.upgrade().and_then(|parent| children(&parent, self.forker));
         let before = served == self.forker && self.children.is_some() && self.children == now();
-        let changes = window.changes.len();
-        window.dropped.push(Dropped { start, end, changes, before, resident_page });
+        fork.dropped(range, before, resident_page);
     }
 
     /// The parent's address space was changed.
     pub fn changed(&self, change: Change) {
-        self.window.lock().changes.push(change);
+        self.window.lock().fork.changed(change);
     }
 
     /// The parent has left the fork.
     pub fn ended(&self) {
-        self.window.lock().ended = Some(Instant::now());
+        let mut window = self.window.lock();
+        window.fork.end();
+        window.ended = Some(Instant::now());
     }
 
-    /// The parent goes on; `all`: no event was unread for a moment.
+    /// As [`Announced::tell`].
     pub fn told(&self, all: bool) {
-        self.window.lock().told = Some(all);
+        self.window.lock().fork.tell(all);
     }
 
     /// Whether the child, ready since that time, must wait for its parent.
     pub fn waits_for_parent(&self, ready: Instant) -> bool {
         let lives = || self.parent.upgrade().is_some_and(|parent| !parent.removed.load(Relaxed));
-        self.window.lock().told.is_none() && ready.elapsed() < PARENT_IS_THROUGH && lives()
+        !self.window.lock().fork.is_told() && ready.elapsed() < PARENT_IS_THROUGH && lives()
     }
 }
 
@@ -359,9 +268,8 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
         forker,
         children: children(parent, forker),
         descriptors: parent.descriptors.lock().clone(),
-        marked: parent.marked(),
         since: Instant::now(),
-        window: Lock::default(),
+        window: Lock::new(Window { fork: Announced::new(parent.marked()), ended: None }),
     });
     *parent.expected.lock() = Some(Arc::clone(&expected));
     shared.expected.lock().push(Arc::clone(&expected));
@@ -427,42 +335,22 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
         let found = |s: u64, e: u64, zero| present.extend((s..e).step_by(4096).map(|at| (Page::of(at), zero)));
         identity.pagemap.present(start, end, found).map_err(|e| broken("looked at", e))?;
     }
-    let before = changes(shared, proc, expected, &window, &marked, &present)?;
-    let mut state = shared.lock();
-    for (start, end) in mine.gaps(0, ADDRESSES_END) {
-        state.core.disown(proc.id, PageRange::from_addresses(start, end));
-    }
-    shared.apply_effects(state);
-    for range in &window.dropped {
-        let carried = |start, end| fork_changes::carried(&window.changes, &before, range.changes, (start, end));
-        let Some(now) = carried(range.start, range.end) else { continue };
-        let resident_page = range.resident_page.and_then(|page| {
-            let now = carried(page.address(), page.address() + 4096)?;
-            let (start, _) = now.iter().next()?;
-            Some(Page::of(start))
-        });
-        for (s, e) in now.iter().flat_map(|(s, e)| mine.within(s, e).collect::<Vec<_>>()) {
-            dropped(shared, proc, PageRange::from_addresses(s, e), (range.before, resident_page), &present)?;
-        }
-    }
-    let made: Vec<Change> = window.changes.iter().zip(&before).filter(|(_, &before)| before).map(|(&c, _)| c).collect();
-    for chunk in present.chunks(CHUNK) {
+    let child = Child { id: proc.id, fork: &window.fork, marked: &marked, mine: &mine, present: &present, lazy: &lazy };
+    let with_core = |step: &dyn Fn(&mut memfit_core::Core) -> Result<(), Lost>| {
         let mut state = shared.lock();
-        for &(page, zero) in chunk {
-            let at = page.address();
-            let first = || Page::of(fork_changes::first_address(&made, at)).0;
-            if matches!(state.core.entry(proc.id, page), Entry::Out(_)) {
-                // Brought back in the parent before there was a child: the child has it, too. Else
-                // it is a new, empty page.
-                if !window.brought.contains(&first()) {
-                    shared.apply_effects(state);
-                    return Err(Broken(format!("page {at:#x} was touched in a fork child before it could be served")));
-                }
-                state.core.disown(proc.id, PageRange { first: page, pages: 1 });
-            }
-            state.core.adopt(proc.id, page, zero || lazy.meets(at, at + 1));
-        }
+        let result = step(&mut state.core);
         shared.end_part(state);
+        result.map_err(|lost| Broken(lost.to_string()))
+    };
+    let mut state = shared.lock();
+    let applied = child.apply_changes(&mut state.core);
+    shared.apply_effects(state);
+    let applied = applied.map_err(|lost| Broken(lost.to_string()))?;
+    for number in 0..child.drops() {
+        with_core(&|core| child.apply_drop(core, &applied, number))?;
+    }
+    for pages in present.chunks(CHUNK) {
+        with_core(&|core| child.adopt(core, &applied, pages))?;
     }
     drop(window);
     // Until its share is measured, all that it has counts as its parent's.
@@ -491,85 +379,6 @@ fn marked(smaps: &str, forbidden: &[(u64, u64)]) -> Ranges {
     out
 }
 
-/// Applies to the child's table the changes that the child has, and returns which these are.
-fn changes(
-    shared: &Shared,
-    proc: &Proc,
-    expected: &Expected,
-    window: &Window,
-    marked: &Ranges,
-    present: &[(Page, bool)],
-) -> Result<Vec<bool>, Broken> {
-    if window.told != Some(true) && fork_changes::more_has_changed(&window.changes, &expected.marked, marked) {
-        return Err(Broken("another thread of its parent changed its address space while it was forked".into()));
-    }
-    let touched = |at, first| is_present(present, Page::of(at)) && !window.brought.contains(&Page::of(first).0);
-    apply_made(shared, proc, &window.changes, &expected.marked, marked, touched)
-}
-
-/// As [`fork_changes::made_before`]; also applies those changes to the child's table.
-pub fn apply_made(
-    shared: &Shared,
-    proc: &Proc,
-    changes: &[Change],
-    had: &Ranges,
-    has: &Ranges,
-    touched: impl Fn(u64, u64) -> bool,
-) -> Result<Vec<bool>, Broken> {
-    let mut state = shared.lock();
-    let outside =
-        |start, end| all_out(&state.core, proc.id, PageRange::from_addresses(start, end)).map(Page::address).collect();
-    let before = fork_changes::made_before(changes, had, has, outside, touched);
-    for (change, _) in changes.iter().zip(before.iter().flatten()).filter(|(_, &before)| before) {
-        match *change {
-            Change::Unmapped(start, end) | Change::Came(start, end) => {
-                state.core.disown(proc.id, PageRange::from_addresses(start, end));
-            }
-            Change::Moved(from, to, len) => {
-                state.core.remapped(proc.id, PageRange::from_addresses(from, from + len), Page::of(to));
-            }
-        }
-    }
-    shared.apply_effects(state);
-    before.map_err(|at| Broken(format!("another thread of its parent changed what is at {at:#x} while it was forked")))
-}
-
-fn is_present(present: &[(Page, bool)], page: Page) -> bool {
-    present.binary_search_by_key(&page.0, |p| p.0 .0).is_ok()
-}
-
-/// A range of the parent was about to be zapped at the moment of the fork. If the zap came first,
-/// the child needs nothing of it; else it needs all. A page that was in memory shows which.
-fn dropped(
-    shared: &Shared,
-    proc: &Proc,
-    range: PageRange,
-    (before, resident_page): (bool, Option<Page>),
-    present: &[(Page, bool)],
-) -> Result<(), Broken> {
-    let mut state = shared.lock();
-    let Some(page) = all_out(&state.core, proc.id, range).next() else { return Ok(()) };
-    let result = match resident_page {
-        Some(resident_page) if !before && is_present(present, resident_page) => Ok(()),
-        None if !before => {
-            let at = page.address();
-            Err(Broken(format!("another thread of its parent dropped page {at:#x} while it was forked")))
-        }
-        _ => {
-            state.core.disown(proc.id, range);
-            Ok(())
-        }
-    };
-    shared.apply_effects(state);
-    result
-}
-
-/// The evicted pages of a range.
-fn all_out(core: &Core, proc: ProcId, range: PageRange) -> impl Iterator<Item = Page> + '_ {
-    let pages = (range.first.0..range.end()).map(Page);
-    pages.filter(move |&page| matches!(core.entry(proc, page), Entry::Out(_)))
-}
-
 /// Notes what the program keeps from its fork children when it is first paged.
 pub fn kept_by_program(proc: &Proc, pid: i32) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
@@ -579,25 +388,4 @@ pub fn kept_by_program(proc: &Proc, pid: i32) {
 /// Whether no child is expected any more.
 pub fn none_expected(shared: &Shared) -> bool {
     shared.expected.lock().is_empty()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_registered_during_dontfork_stays_open() {
-        let mut dontfork = Dontfork::default();
-        dontfork.registered(0x1000, 0x9000);
-        let posted = dontfork.posted();
-        dontfork.registered(0x9000, 0xa000);
-        dontfork.registered(0x4000, 0x5000);
-        dontfork.kept_from_children(0x1000, 0x9000);
-        assert_eq!(dontfork.generation, posted, "the rest is kept from children");
-        assert_eq!(dontfork.open.iter().collect::<Vec<_>>(), [(0x4000, 0x5000), (0x9000, 0xa000)]);
-        assert_eq!(dontfork.marked.iter().collect::<Vec<_>>(), [(0x1000, 0x4000), (0x5000, 0x9000)]);
-        dontfork.moved(0x1000, 0x2_0000, 0x1000);
-        dontfork.unmapped(0x1000, 0x2000);
-        assert!(dontfork.marked.meets(0x2_0000, 0x2_1000) && !dontfork.marked.meets(0x1000, 0x2000));
-    }
 }

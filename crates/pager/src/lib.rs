@@ -19,7 +19,6 @@ mod family;
 mod fault;
 mod files;
 mod flight;
-mod fork_changes;
 mod fork_children;
 mod forks;
 mod frames;

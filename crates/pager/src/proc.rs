@@ -2,12 +2,13 @@
 
 use crate::family::Family;
 use crate::files::FileRanges;
-use crate::fork_changes::Inherited;
-use crate::forks::{Dontfork, Expected};
+use crate::forks::Expected;
 use crate::locks::{rank, Held, Lock};
 use crate::own_uffd::Given;
 use crate::quarantine::Proof;
 use crate::state::Shared;
+use memfit_core::driver::fork::Dontfork;
+use memfit_core::driver::fork_changes::Inherited;
 use memfit_core::ranges::Ranges;
 use memfit_core::{Answer, AreaId, Page, ProcId, Victim};
 use memfit_os::event::EventFd;

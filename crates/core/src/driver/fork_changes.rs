@@ -4,11 +4,11 @@
 //! The kernel reports the changes, but not the moment of the fork: even where it reports forks,
 //! they are not in the order of the events. But the child shows it: paged memory is marked in the
 //! parent, and the mark is copied. The mark is the registration or, without fork events, advice
-//! ([`memfit_wire::DONTFORK`]). Changes with common ranges are in order, so one moment between them
+//! (`memfit_wire::DONTFORK`). Changes with common ranges are in order, so one moment between them
 //! fits the child's marks. Changes without common ranges are judged separately.
 
-use memfit_core::ranges::Ranges;
-use std::collections::BTreeMap;
+use crate::ranges::Ranges;
+use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 type Range = (u64, u64);
 
@@ -202,7 +202,7 @@ pub fn carried(changes: &[Change], before: &[bool], since: usize, range: Range) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memfit_core::PAGE_BYTES;
+    use crate::PAGE_BYTES;
 
     fn ranges(parts: &[Range]) -> Ranges {
         parts.iter().map(|&(s, e)| (s * PAGE_BYTES, e * PAGE_BYTES)).collect()

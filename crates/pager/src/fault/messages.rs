@@ -2,12 +2,12 @@
 //! unread.
 
 use super::{End, Server, Waiting, FORK_POLL, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
-use crate::fork_changes::Change;
 use crate::fork_children;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, Gate, Io, Proc};
 use crate::state::Shared;
+use memfit_core::driver::fork_changes::Change;
 use memfit_core::driver::order::{Event, Now, Pages, Resolved};
 use memfit_core::{Core, Entry, Page, PageRange};
 use memfit_os::event::poll2;
