@@ -1,5 +1,6 @@
 //! What drives a run. This file has the order of reclaim: which step comes next. [`order`] has that
-//! of events, and [`fork`] decides what a fork child has of its parent.
+//! of events, [`fork`] decides what a fork child has of its parent, and [`adoption`] which new
+//! memory may be evicted.
 //!
 //! [`Core::next_step`] decides that from what the last step gave and from what its caller sees. It
 //! has no clock and carries nothing out. The pager carries the steps out, the simulator prices
@@ -13,6 +14,7 @@
 //! or written. So one page can count three times, and a gain need not free memory. The levels that
 //! the caller sees say what is free.
 
+pub mod adoption;
 pub mod fork;
 pub mod fork_changes;
 pub mod order;

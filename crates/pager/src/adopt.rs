@@ -7,6 +7,7 @@ use crate::mutant::{off, Rule};
 use crate::proc::{send_command, Identity, Proc, STOPPED_AFTER};
 use crate::regions::Use;
 use crate::state::Shared;
+use memfit_core::driver::adoption::{self, Present, Range};
 use memfit_core::{Entry, Page, PageRange};
 use memfit_os::maps::{self, evictable, Mapping, Maps};
 use memfit_os::{probe, procfs};
@@ -25,11 +26,6 @@ const STACK_MAPPING_MAX: u64 = 16 << 20;
 /// Smallest reserved mapping that is registered: malloc's arenas and a runtime's heap are larger,
 /// guard pages smaller.
 const RESERVED_BYTES: u64 = 64 << 10;
-
-/// Addresses from the first to one past the last.
-type Range = (u64, u64);
-/// A range of present pages, and whether they are the kernel's zero page.
-type Present = (u64, u64, bool);
 
 /// Result of one scan.
 #[derive(Debug, Default, Clone, Copy)]
@@ -239,12 +235,7 @@ fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
         && empty
 }
 
-/// The parts of `fresh` and of its present ranges that lie in registered mappings. A range can have
-/// had holes when it was registered, and the program can have mapped something there since. That is
-/// not registered, and a page evicted from it would read as zeros later. A mapping is registered as
-/// a whole or not at all, so the kernel is asked about one of its present pages. A mapping that is
-/// registered now was so at the scan. One without a present page is trusted: there is nothing to
-/// evict.
+/// As [`adoption::confirmed`], with the maps as they are now.
 fn confirmed(
     proc: &Proc,
     maps: &Lock<Maps, { rank::MAPS }>,
@@ -254,28 +245,10 @@ fn confirmed(
     if pages.is_empty() {
         return (fresh, Vec::new());
     }
-    let (mut regions, mut out) = (Vec::new(), Vec::new());
     let mut maps = maps.lock();
-    let Ok(text) = maps.read() else { return (regions, out) };
-    let (mut page, mut range) = (0, 0);
-    for mapping in takeable(text) {
-        while pages.get(page).is_some_and(|p| p.1 <= mapping.start) {
-            page += 1;
-        }
-        let inside = pages[page..].iter().take_while(|p| p.0 < mapping.end);
-        let inside: Vec<Present> = inside.map(|&(s, e, z)| (s.max(mapping.start), e.min(mapping.end), z)).collect();
-        let other = |&(at, ..): &Present| proc.uffd.is_registered(at) != Some(true);
-        if inside.first().is_some_and(other) {
-            continue;
-        }
-        out.extend(inside);
-        while fresh.get(range).is_some_and(|f| f.1 <= mapping.start) {
-            range += 1;
-        }
-        let covered = fresh[range..].iter().take_while(|f| f.0 < mapping.end);
-        regions.extend(covered.map(|&(s, e)| (s.max(mapping.start), e.min(mapping.end))));
-    }
-    (regions, out)
+    let Ok(text) = maps.read() else { return Default::default() };
+    let mappings = takeable(text).into_iter().map(|mapping| (mapping.start, mapping.end));
+    adoption::confirmed(mappings, &fresh, pages, |at| proc.uffd.is_registered(at) == Some(true))
 }
 
 /// Parts of a range that are neither registered nor forbidden nor given to the program itself.

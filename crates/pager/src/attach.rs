@@ -39,7 +39,7 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     if known.is_none() && !desk.shared.room_for_paged() {
         return Err(room::full());
     }
-    let slots = (desk.shared.sizes.staging / 4096) as usize;
+    let slots = (desk.shared.budget.sizes.staging / 4096) as usize;
     let segment = Arc::new(Segment::create(slot_offset(slots as u32))?);
     if desk.config.lock_pool {
         segment.lock().map_err(|error| other(format!("--lock-pool: its staging: {error}")))?;
@@ -141,7 +141,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
             let family = expected.as_ref().map_or_else(Family::default, |e| e.family.of_child());
             let (id, area) = expected.as_ref().map(|e| (e.id, e.area)).unwrap_or_else(|| {
                 let mut state = shared.lock();
-                let numbers = state.core.add_process((shared.sizes.staging / 4096) as u32);
+                let numbers = state.core.add_process((shared.budget.sizes.staging / 4096) as u32);
                 shared.apply_effects(state);
                 numbers
             });
@@ -187,9 +187,9 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     if !desk.fork_events {
         send_command(&client.socket, &Command { kind: SERVED, flags: ANNOUNCE_FORKS, ..Command::default() }, None);
     }
-    if shared.free() < shared.sizes.register as i64 || shared.commit_pressure.load(Relaxed) {
+    if shared.budget.free() < shared.budget.sizes.register as i64 || shared.budget.commit_pressure.load(Relaxed) {
         adopt::rescan(shared, &proc);
-        shared.want_reclaim();
+        shared.budget.want_reclaim();
     } else {
         adopt::stacks(shared, &proc);
     }
@@ -261,8 +261,8 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     if let Some(swap) = shared.swap.as_ref().filter(|_| nothing_swapped) {
         swap.forget_copies();
     }
-    shared.made_progress();
-    shared.outbox_event.raise();
+    shared.budget.made_progress();
+    shared.outbox.event.raise();
 }
 
 /// `/dev/userfaultfd` as a descriptor to lend.

@@ -54,7 +54,8 @@ impl Compressor {
             return Done { gained: 0, blocked: true };
         }
         state.core.pick_compress(max, &mut picked);
-        let resident = (state.core.present_total() * 4096 + shared.unmanaged.load(Relaxed)) * 100 / shared.sizes.budget;
+        let resident = (state.core.present_total() * 4096 + shared.budget.unmanaged.load(Relaxed)) * 100
+            / shared.budget.sizes.budget;
         let counters = state.core.counters();
         self.aim = self.aims.update(&Pressure {
             resident_percent: resident,
@@ -141,7 +142,7 @@ impl Compressor {
         }
         shared.apply_effects(state);
         if let Coded::Bytes { codec, len } = coded {
-            let count = &shared.codecs[usize::from(codec)];
+            let count = &shared.meters.codecs[usize::from(codec)];
             count.pages.fetch_add(1, Relaxed);
             count.in_bytes.fetch_add(4096, Relaxed);
             count.out_bytes.fetch_add(u64::from(len), Relaxed);

@@ -87,12 +87,12 @@ pub fn run(desk: &Arc<Desk>) {
         let open = |fd: RawFd| if launcher_open { fd } else { -1 };
         let watch = alive.as_ref().map_or(-1, |fd| fd.as_fd().as_raw_fd());
         let [listener, netns_fallback] = newcomers.listeners([desk.config.listener, desk.netns_fallback.as_raw_fd()]);
-        let fixed = [listener, desk.shared.outbox_event.as_raw_fd(), open(launcher), open(watch), netns_fallback];
+        let fixed = [listener, desk.shared.outbox.event.as_raw_fd(), open(launcher), open(watch), netns_fallback];
         let all = fixed.into_iter().chain(newcomers.pending()).chain(clients.iter().map(|c| c.socket.as_raw_fd()));
         let wait = if desk.shared.unnamed.doomed() == 0 { POLL_MS } else { DOOMED_POLL_MS };
         let readable = poll_each(all, wait);
         if readable[1] {
-            desk.shared.outbox_event.clear();
+            desk.shared.outbox.event.clear();
         }
         let left = readable[2] && !from_launcher(desk, launcher);
         if left || readable[3] {
@@ -138,7 +138,7 @@ fn tell_silence(shared: &Shared) {
 
 /// Sends the queued messages to the launcher.
 fn deliver(desk: &Desk, open: bool) {
-    for message in desk.shared.take_outbox() {
+    for message in desk.shared.outbox.take() {
         if open {
             send_to_launcher(desk.config.to_launcher, &message);
         }

@@ -6,6 +6,7 @@
 
 mod bring;
 mod messages;
+pub mod spare;
 
 use crate::adopt;
 use crate::fork_children;
@@ -161,7 +162,7 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         shared: Arc::clone(&shared),
         proc: Arc::clone(&proc),
         buffers: None,
-        reader: shared.swap.clone().map(|swap| Reader::new(swap, shared.sizes.budget)),
+        reader: shared.swap.clone().map(|swap| Reader::new(swap, shared.budget.sizes.budget)),
         reading: Vec::new(),
         inbox: Inbox::default(),
         loads: Vec::with_capacity(64),
@@ -222,7 +223,7 @@ impl Server {
         let mut ready = [false; 3];
         if let Some(soon) = self.reader.as_ref().filter(|_| device >= 0).and_then(Reader::answers_within) {
             let start = Instant::now();
-            while self.shared.cpus_suffice.load(Relaxed) && start.elapsed() < soon && ready == [false; 3] {
+            while self.shared.cpus.suffice.load(Relaxed) && start.elapsed() < soon && ready == [false; 3] {
                 ready = poll(fds, 0);
             }
         } else {
@@ -461,7 +462,7 @@ impl Server {
     fn sampled(&self, page: Page, source: Option<Source>, since: Instant) {
         if let (Some(sampling), Some(source)) = (&self.shared.sampling, source) {
             if sampling.faulted(self.proc.id, page, &source, since.elapsed(), self.idle_class) {
-                self.shared.want_reclaim();
+                self.shared.budget.want_reclaim();
             }
         }
     }
@@ -556,14 +557,14 @@ impl Server {
             };
             expected.told(complete);
             *self.proc.expected.lock() = None;
-            self.shared.outbox_event.raise();
+            self.shared.outbox.event.raise();
         }
         if let Some(identity) = self.proc.identity.get() {
             self.proc.reopen_dontfork(identity);
         }
         self.dontfork_all()?;
         self.proc.forking.store(false, SeqCst);
-        self.shared.want_reclaim();
+        self.shared.budget.want_reclaim();
         Ok(())
     }
 
@@ -609,7 +610,7 @@ impl Server {
         let begun = Instant::now();
         // Nothing is evicted from a process that forks, so its own faults would wait in vain.
         while !self.proc.at_rest() {
-            let seen = self.shared.progress();
+            let seen = self.shared.budget.progress();
             let long_enough = || begun.elapsed() > SHARED_WAIT_MAX && self.proc.family.shares();
             if !self.shared.must_wait(1) || long_enough() {
                 break;
@@ -617,8 +618,8 @@ impl Server {
             if begun.elapsed() > STALL {
                 self.shared.warn(STALLED.into());
             }
-            if !self.shared.help() {
-                self.shared.wait_for_progress(seen);
+            if !spare::help(&self.shared) {
+                self.shared.budget.wait_for_progress(seen);
             }
             let (readable, _) = poll2(self.proc.uffd.as_raw_fd(), -1, 0);
             if readable {
@@ -689,7 +690,7 @@ impl Server {
     /// thread runs when that one waits for its next page. Where more threads want a CPU than there
     /// are, this thread would wait too long.
     fn behave(&mut self) {
-        let idle_class = self.shared.idle_class.load(Relaxed);
+        let idle_class = self.shared.cpus.idle_class.load(Relaxed);
         if idle_class != self.idle_class {
             self.idle_class = idle_class;
             memfit_os::sched::set_idle_class(idle_class);
@@ -714,7 +715,7 @@ impl Server {
             Some(cpu) => {
                 memfit_os::sched::run_on(cpu);
                 self.cpu = Some(cpu);
-                self.shared.fault_cpu.store(cpu + 1, Relaxed);
+                self.shared.cpus.of_faults.store(cpu + 1, Relaxed);
             }
         }
     }

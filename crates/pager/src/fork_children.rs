@@ -237,13 +237,13 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
         None => parent.not_inherited.lock().clone(),
     };
     let mut state = shared.lock();
-    let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, true);
+    let (id, area) = state.core.forked(parent.id, (shared.budget.sizes.staging / 4096) as u32, true);
     shared.apply_effects(state);
     let inherit = |core: &mut Core, part| {
         let before = core.present_pages(id);
         core.inherit(id, part);
         // Until its share is measured, all that it has counts as its parent's.
-        shared.doubled.fetch_add((core.present_pages(id) - before) * 4096, Relaxed);
+        shared.budget.doubled.fetch_add((core.present_pages(id) - before) * 4096, Relaxed);
     };
     let mut at = 0;
     for &(start, end) in lost.iter().chain([&(ADDRESSES, ADDRESSES)]) {
@@ -279,7 +279,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     if let Err(error) = if room { start_fault_thread(shared, &child) } else { Err(room::full()) } {
         let doomed = Doomed { proc: child, why: error.to_string(), seen: false, before: None, process: None };
         shared.unnamed.doomed.lock().push(doomed);
-        shared.outbox_event.raise();
+        shared.outbox.event.raise();
         return;
     }
     shared.procs.lock().push(child);
@@ -292,7 +292,7 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
             inherited.told = true;
         }
     }
-    shared.outbox_event.raise();
+    shared.outbox.event.raise();
 }
 
 /// Whether a child, ready since that time, must wait until all changes of its parent before the

@@ -256,7 +256,7 @@ pub fn expect(shared: &Shared, parent: &Arc<Proc>, forker: u32) -> Arc<Expected>
     // Nothing is adopted meanwhile.
     let _io = parent.io.lock();
     let mut state = shared.lock();
-    let (id, area) = state.core.forked(parent.id, (shared.sizes.staging / 4096) as u32, false);
+    let (id, area) = state.core.forked(parent.id, (shared.budget.sizes.staging / 4096) as u32, false);
     shared.apply_effects(state);
     shared.in_parts(parent.id, PageRange::ALL, |core, part| core.inherit(id, part));
     let expected = Arc::new(Expected {
@@ -288,7 +288,7 @@ pub fn forget(shared: &Shared, expected: &Expected) {
     let mut state = shared.lock();
     state.core.remove_process(expected.id);
     shared.apply_effects(state);
-    shared.outbox_event.raise();
+    shared.outbox.event.raise();
 }
 
 /// Forgets children that never were, or died before they named themselves: a fork can fail. There
@@ -355,7 +355,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     drop(window);
     // Until its share is measured, all that it has counts as its parent's.
     let state = shared.lock();
-    shared.doubled.fetch_add(state.core.present_pages(proc.id) * 4096, Relaxed);
+    shared.budget.doubled.fetch_add(state.core.present_pages(proc.id) * 4096, Relaxed);
     shared.apply_effects(state);
     *proc.regions.lock() = mine;
     *proc.descriptors.lock() = expected.descriptors.clone();

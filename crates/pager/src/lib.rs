@@ -9,6 +9,7 @@
 mod adopt;
 mod attach;
 mod blocks;
+mod budget;
 mod clients;
 mod compress;
 pub mod config;
@@ -24,10 +25,12 @@ mod forks;
 mod frames;
 mod idle;
 mod locks;
+mod meters;
 mod monitor;
 mod mutant;
 pub mod netns_fallback;
 mod newcomers;
+mod outbox;
 mod own_uffd;
 mod proc;
 mod quarantine;
@@ -109,7 +112,8 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let recording = record::start(&mut shared.lock().core, &config, tell)
         .map_err(|error| (format!("--record: cannot start its thread: {error}"), 1))?;
     if let (Some(recording), Some(percent)) = (&recording, config.record_access) {
-        let sampling = Sampling::new(&shared.lock().core, shared.sizes.staging / 4096, percent, recording.notes());
+        let sampling =
+            Sampling::new(&shared.lock().core, shared.budget.sizes.staging / 4096, percent, recording.notes());
         shared.sampling = Some(sampling);
     }
     shared.regions = config.timeline.then(Regions::default);

@@ -192,8 +192,8 @@ pub fn run(desk: Arc<Desk>) {
         let end = Instant::now();
         std::thread::sleep(sleep);
         let shared = &monitor.desk.shared;
-        shared.longest_sample.fetch_max((end - start).as_nanos() as u64, Relaxed);
-        shared.longest_delay.fetch_max(end.elapsed().saturating_sub(sleep).as_nanos() as u64, Relaxed);
+        shared.meters.longest_sample.fetch_max((end - start).as_nanos() as u64, Relaxed);
+        shared.meters.longest_delay.fetch_max(end.elapsed().saturating_sub(sleep).as_nanos() as u64, Relaxed);
     }
 }
 
@@ -211,7 +211,7 @@ impl Monitor {
             self.last_shared = shared_evictions(shared);
         }
         self.judge_sched_class();
-        let managed_before = shared.managed.load(Relaxed);
+        let managed_before = shared.budget.managed.load(Relaxed);
         let (mut total, mut commit_pressure) = (self.own_bytes(), 0);
         // A process counts once, however often it says hello; the last hello is from its stub after
         // an exec.
@@ -237,39 +237,41 @@ impl Monitor {
         });
         // The pager's own figure includes the frames; staging counts once, here.
         let staging = u64::from(shared.lock().core.staging_allocated()) * 4096;
-        shared.doubled.store(doubled_bytes(shared, &clients), Relaxed);
-        let managed = managed_before.min(shared.managed.load(Relaxed)).saturating_sub(shared.doubled.load(Relaxed));
+        shared.budget.doubled.store(doubled_bytes(shared, &clients), Relaxed);
+        let managed =
+            managed_before.min(shared.budget.managed.load(Relaxed)).saturating_sub(shared.budget.doubled.load(Relaxed));
         let unmanaged = (total + staging).saturating_sub(managed);
-        let grew = unmanaged > shared.unmanaged.swap(unmanaged, Relaxed) + self.growth_bytes();
-        let free = shared.free();
-        let little = free < shared.sizes.register as i64;
+        let grew = unmanaged > shared.budget.unmanaged.swap(unmanaged, Relaxed) + self.growth_bytes();
+        let free = shared.budget.free();
+        let little = free < shared.budget.sizes.register as i64;
         if grew && little {
             self.fast_growth_until = Instant::now() + FAST_GROWTH_FOR;
         }
         let fast_growth = Instant::now() < self.fast_growth_until;
-        shared.fast_growth.store(fast_growth, Relaxed);
+        shared.budget.fast_growth.store(fast_growth, Relaxed);
         self.note_peaks(total + staging, &sizes, total - known);
         let grown = (total + staging).saturating_sub(std::mem::replace(&mut self.last_total, total + staging));
         // Four times the growth since the last sample must fit.
-        let pressure = free < (shared.sizes.register.max(grown * 4)) as i64;
+        let pressure = free < (shared.budget.sizes.register.max(grown * 4)) as i64;
         let braking = free < 0 || (grew && pressure);
-        shared.braking.store(braking, Relaxed);
+        shared.budget.braking.store(braking, Relaxed);
         if braking {
             // First of all: the scan for new memory takes long when there is much of it.
             let procs = shared.procs.lock().clone();
             procs.iter().for_each(|proc| adopt::throttle_stacks(shared, proc));
         }
         let sampling = shared.sampling.is_some();
-        let commit_pressure = sampling || (free < shared.sizes.commit_pressure as i64 && commit_pressure as i64 > free);
-        shared.commit_pressure.store(commit_pressure, Relaxed);
+        let commit_pressure =
+            sampling || (free < shared.budget.sizes.commit_pressure as i64 && commit_pressure as i64 > free);
+        shared.budget.commit_pressure.store(commit_pressure, Relaxed);
         self.attach_children(&clients);
-        if pressure || commit_pressure || free < shared.sizes.attach as i64 {
+        if pressure || commit_pressure || free < shared.budget.sizes.attach as i64 {
             self.attach_and_rescan(&sizes, pressure || commit_pressure);
         }
-        if free < shared.marks().low as i64 {
-            shared.want_reclaim();
+        if free < shared.budget.marks().low as i64 {
+            shared.budget.want_reclaim();
         }
-        let headroom = shared.free().max(0) as u64;
+        let headroom = shared.budget.free().max(0) as u64;
         let youngest = clients.last().map_or(self.since, |client| client.since).elapsed();
         let longest = longest_sleep(youngest).min(if sampling { SLEEP_SAMPLING } else { SLEEP_MAX });
         Duration::from_secs_f64(headroom as f64 / (FILL_RATE * self.cpus.min(4)) as f64 / 2.0).clamp(SLEEP_MIN, longest)
@@ -353,14 +355,14 @@ impl Monitor {
                 due = threads != Some(last.threads);
             }
             // Scans of a process with thousands of mappings must not take all the time.
-            let emergency = shared.fast_growth.load(Relaxed) && grown;
+            let emergency = shared.budget.fast_growth.load(Relaxed) && grown;
             let pace = if grown { GROWN_PACE } else { PACE };
             if !due || (last.at.elapsed() < last.cost * pace && !emergency) {
                 return !due;
             }
         }
-        if shared.fast_growth.load(Relaxed) && known.is_some_and(|last| last.cost > LONG_SCAN) {
-            shared.braking.store(true, Relaxed);
+        if shared.budget.fast_growth.load(Relaxed) && known.is_some_and(|last| last.cost > LONG_SCAN) {
+            shared.budget.braking.store(true, Relaxed);
             adopt::throttle_stacks(shared, proc);
         }
         let start = Instant::now();
@@ -404,8 +406,8 @@ impl Monitor {
             self.contended_until = Instant::now() + CONTENDED_FOR;
         }
         let enough = Instant::now() >= self.contended_until;
-        shared.cpus_suffice.store(enough, Relaxed);
-        shared.idle_class.store(enough && self.may_be_idle_class, Relaxed);
+        shared.cpus.suffice.store(enough, Relaxed);
+        shared.cpus.idle_class.store(enough && self.may_be_idle_class, Relaxed);
     }
 
     /// Decides whether programs wait for a CPU: more threads want one than there are, fault threads
@@ -414,14 +416,14 @@ impl Monitor {
     fn judge_contention(&mut self, running: u64, procs: u64) {
         let (shared, cpus) = (&self.desk.shared, self.idle.cpus());
         let wanted = running.saturating_sub(procs.min(cpus) + 1);
-        let full = shared.cpus_full.load(Relaxed);
+        let full = shared.cpus.full.load(Relaxed);
         self.runnable = (self.runnable * 3.0 + wanted as f64) / 4.0;
         let least = if full { IDLE_AGAIN_PERCENT } else { IDLE_PERCENT };
         let no_idle_time = self.idle.percent(IDLE_WINDOW).is_some_and(|percent| percent < least);
         if self.runnable > cpus as f64 + 0.5 || (procs > cpus && no_idle_time) {
             self.full_until = Instant::now() + CONTENDED_FOR;
         }
-        shared.cpus_full.store(Instant::now() < self.full_until, Relaxed);
+        shared.cpus.full.store(Instant::now() < self.full_until, Relaxed);
     }
 
     /// Rare and expensive: unmanaged processes, shared memory, proportional sizes after forks,
@@ -450,7 +452,7 @@ impl Monitor {
             let mut shmem = client.rss.shmem();
             if proc.is_some() {
                 // The stub maps staging as well, which counts once, elsewhere.
-                shmem = shmem.saturating_sub(desk.shared.sizes.staging);
+                shmem = shmem.saturating_sub(desk.shared.budget.sizes.staging);
             }
             let mut weighed = (0, 0);
             if shmem > SHMEM_SHARED || (forks && rss.anon > 1 << 20) || unmanaged.is_some() {
@@ -527,7 +529,7 @@ impl Monitor {
         let shared = &self.desk.shared;
         let timeline = self.desk.timeline.as_ref().map(|timeline| timeline.lock());
         if let Some(mut timeline) = timeline {
-            shared.raise_peak(&Memory { total_bytes: total, ..Memory::default() });
+            shared.budget.raise_peak(&Memory { total_bytes: total, ..Memory::default() });
             if timeline.wants(total) {
                 let seen = sizes.iter().map(|(c, rss)| (c.pid, &*c.comm, c.own(rss.anon) + c.shmem.load(Relaxed)));
                 timeline.add(bytes(shared, total), seen, unmanaged);
@@ -541,7 +543,7 @@ impl Monitor {
         let (staging, backed) = (state.core.staging_allocated(), u64::from(state.frames.backed_frames) * 4096);
         let resident = state.core.present_total() * 4096;
         drop(state);
-        shared.raise_peak(&Memory {
+        shared.budget.raise_peak(&Memory {
             total_bytes: total,
             // Pages that fork relatives share count once in the total, but once for each process in
             // the table.
@@ -559,7 +561,7 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
     let state = shared.lock();
     let (usage, swapped) = (state.core.pool_usage(), state.core.swapped_total() * 4096);
     let (staged, pool) = (state.core.staging_allocated(), u64::from(state.frames.backed_frames) * 4096);
-    let resident = (state.core.present_total() * 4096).saturating_sub(shared.doubled.load(Relaxed));
+    let resident = (state.core.present_total() * 4096).saturating_sub(shared.budget.doubled.load(Relaxed));
     drop(state);
     let swap = shared.swap.as_ref();
     Bytes {

@@ -119,11 +119,11 @@ fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<Held<'a, Io>> {
 /// Waits until there is room for pages to come back.
 fn wait_for_room(shared: &Shared, proc: &Proc) {
     loop {
-        let seen = shared.progress();
+        let seen = shared.budget.progress();
         if !shared.must_wait(1) || gone(proc) {
             return;
         }
-        shared.wait_for_progress(seen);
+        shared.budget.wait_for_progress(seen);
     }
 }
 

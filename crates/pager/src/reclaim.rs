@@ -59,7 +59,7 @@ struct Reclaimer {
 pub fn run(shared: Arc<Shared>) {
     let mut reclaimer = Reclaimer {
         shared: Arc::clone(&shared),
-        compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.sizes.budget))),
+        compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.budget.sizes.budget))),
         writer: shared.swap.clone().map(Output::new),
         blocks: BlockOutput::new(&shared.dictionaries),
         page: vec![0; PAGE_BYTES as usize].into(),
@@ -81,19 +81,19 @@ pub fn run(shared: Arc<Shared>) {
 
 impl Reclaimer {
     fn next_step(&mut self, done: &Done) -> Step {
-        self.free = self.shared.free();
+        self.free = self.shared.budget.free();
         let shared = &self.shared;
         let seen = Seen {
-            level: shared.sizes.level(&shared.marks(), self.free),
+            level: shared.budget.sizes.level(&shared.budget.marks(), self.free),
             gained: done.gained,
             blocked: done.blocked,
-            unmanaged: (shared.unmanaged.load(Relaxed) / PAGE_BYTES) as u32,
+            unmanaged: (shared.budget.unmanaged.load(Relaxed) / PAGE_BYTES) as u32,
             evicts: true,
             tier_writable: self.can_write(),
             tier_has_space: self.swap_gives(),
             tier_slow: shared.swap.as_deref().is_some_and(|swap| swap.is_slow(SLOW_DEVICE_NS)),
             tier_busy: self.writer.as_ref().is_some_and(Output::busy),
-            cpus_full: shared.cpus_full.load(Relaxed),
+            cpus_full: shared.cpus.full.load(Relaxed),
             answer_late: self.answer_late,
         };
         let mut state = shared.lock();
@@ -117,25 +117,25 @@ impl Reclaimer {
             Step::Clean => return Done::gained(self.clean()),
             Step::RoundEnds { stuck, trouble } => {
                 self.answer_late = false;
-                self.shared.stuck.store(stuck, Relaxed);
+                self.shared.budget.stuck.store(stuck, Relaxed);
                 trouble.into_iter().for_each(|trouble| self.tell(trouble));
-                self.shared.made_progress();
+                self.shared.budget.made_progress();
                 self.make_way();
             }
             Step::WaitForDevice => self.writer.iter_mut().for_each(|writer| writer.wait(5)),
             Step::Pause { us } => {
                 std::thread::sleep(Duration::from_micros(us.into()));
-                self.shared.made_progress();
+                self.shared.budget.made_progress();
             }
         }
         Done::default()
     }
 
     fn sleep(&mut self) {
-        self.shared.stuck.store(false, Relaxed);
+        self.shared.budget.stuck.store(false, Relaxed);
         self.flush();
         let nap = self.sample().min(self.nap());
-        self.raised = self.shared.wait_for_work(self.raised, nap);
+        self.raised = self.shared.budget.wait_for_work(self.raised, nap);
         self.make_way();
     }
 
@@ -163,8 +163,8 @@ impl Reclaimer {
     /// and the program waits until this thread sleeps.
     fn make_way(&mut self) {
         let shared = &self.shared;
-        let alone = shared.idle_class.load(Relaxed) && shared.procs.lock().len() == 1;
-        let avoids = if alone { shared.fault_cpu.load(Relaxed).checked_sub(1) } else { None };
+        let alone = shared.cpus.idle_class.load(Relaxed) && shared.procs.lock().len() == 1;
+        let avoids = if alone { shared.cpus.of_faults.load(Relaxed).checked_sub(1) } else { None };
         if avoids != self.avoids {
             self.avoids = avoids;
             self.cpus.apply(avoids);
@@ -482,7 +482,7 @@ impl Reclaimer {
                     (_, true) => Tier::Full,
                     (_, false) => Tier::Failed,
                 };
-                self.shared.fatal(shortage::hopeless(self.shared.sizes.budget, over, tier));
+                self.shared.fatal(shortage::hopeless(self.shared.budget.sizes.budget, over, tier));
             }
         }
     }

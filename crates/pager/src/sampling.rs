@@ -186,7 +186,7 @@ impl Sampler {
     pub fn new(shared: &Arc<Shared>) -> Option<Sampler> {
         let sampling = shared.sampling.as_ref()?;
         let now = Instant::now();
-        let governor = Governor::new(sampling.limits(shared.sizes.staging / 4096));
+        let governor = Governor::new(sampling.limits(shared.budget.sizes.staging / 4096));
         Some(Sampler { shared: Arc::clone(shared), governor, pass: None, next: now, again: now, judged: now, pages: 0 })
     }
 
@@ -331,7 +331,7 @@ fn claim(shared: &Shared, proc: &Proc, regions: &mut Vec<u64>) -> Vec<Victim> {
     let mut victims: Vec<Victim> = Vec::new();
     let mut pages = 0;
     let mut state = shared.lock();
-    let slots = shared.sizes.staging / 4096;
+    let slots = shared.budget.sizes.staging / 4096;
     let free = slots.saturating_sub(state.core.totals_staged());
     let room = free.min(BATCH_PAGES as u64);
     // Each part of a region with holes is a range.

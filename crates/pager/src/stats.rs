@@ -2,8 +2,9 @@
 
 use crate::config::ToPager;
 use crate::control::Desk;
+use crate::meters::CodecCount;
 use crate::regions::Regions;
-use crate::state::{CodecCount, Shared, State};
+use crate::state::{Shared, State};
 use crate::timeline::{Counts, Course, FaultTimes};
 use memfit_core::{Counters, Source};
 use memfit_stats::{BySource, Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Monitor, Now};
@@ -131,7 +132,7 @@ impl Latency {
 /// By name: the numbers of trained dictionaries share one.
 fn codecs(shared: &Shared) -> BTreeMap<String, Codec> {
     let mut rows: BTreeMap<String, Codec> = BTreeMap::new();
-    for (id, count) in shared.codecs.iter().enumerate() {
+    for (id, count) in shared.meters.codecs.iter().enumerate() {
         let pages = count.pages.load(Relaxed);
         if let (Some(name), true) = (memfit_codec::CodecId(id as u8).name(), pages > 0) {
             let row = rows.entry(name.to_owned()).or_default();
@@ -242,21 +243,21 @@ fn now(shared: &Shared, state: &State, metadata_bytes: u64, brief: bool) -> Now 
     let totals = (!brief).then(|| state.core.totals(shared.tick()));
     let pages = totals.map(|t| part!(Pages of t, staged pooled swapped filled evicting quarantined parked));
     let memory = Memory {
-        total_bytes: shared.used(),
+        total_bytes: shared.budget.used(),
         resident_bytes: state.core.present_total() * 4096,
         staged_bytes: state.core.totals_staged() * 4096,
         pool_bytes: u64::from(state.frames.backed_frames) * 4096,
         metadata_bytes,
         swap_bytes: shared.swap.as_ref().map_or(0, |swap| swap.used_bytes()),
     };
-    Now { memory, unmanaged_bytes: shared.unmanaged.load(Relaxed), pages }
+    Now { memory, unmanaged_bytes: shared.budget.unmanaged.load(Relaxed), pages }
 }
 
 /// The largest values that were seen. The monitor may not have seen the tables as they are now.
 fn peak(shared: &Shared, now: &Now) -> Memory<u64> {
-    shared.raise_peak(&Memory { metadata_bytes: now.memory.metadata_bytes, ..Memory::default() });
+    shared.budget.raise_peak(&Memory { metadata_bytes: now.memory.metadata_bytes, ..Memory::default() });
     let swap_bytes = shared.swap.as_ref().map_or(0, |swap| swap.counters.peak_bytes.load(Relaxed));
-    Memory { swap_bytes, ..*shared.peak.lock() }
+    Memory { swap_bytes, ..*shared.budget.peak.lock() }
 }
 
 /// Everything about now and since the start.
@@ -275,17 +276,17 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
         command: desk.config.command.clone(),
         pid: desk.config.launcher_pid,
         scheme: shared.scheme.name.clone(),
-        budget_bytes: shared.sizes.budget,
+        budget_bytes: shared.budget.sizes.budget,
         wall_ns: wall.as_nanos() as u64,
         exit: None,
-        warnings: shared.warnings.lock().clone(),
+        warnings: shared.outbox.warnings.lock().clone(),
         processes_left_out: None,
         peak: peak(shared, &now),
         now,
         faults: part!(Faults of c,
             around_pages zero_run_pages;
             total: c.faults, by_source: faults_by_source(shared, &c), present: c.faults_present),
-        fault_latency_ns: shared.latency.summary(),
+        fault_latency_ns: shared.meters.latency.summary(),
         evictions: evictions(&c),
         codecs: codecs(shared),
         pool: part!(Pool of c,
@@ -296,10 +297,10 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
         transitions: part!(Transitions of c,
             adopted quarantined unquarantined remapped forks compaction_moves unexpected_present swap_failed;
             core_calls: calls),
-        lock: Lock { longest_hold_ns: shared.longest_hold.load(Relaxed) },
+        lock: Lock { longest_hold_ns: shared.meters.longest_hold.load(Relaxed) },
         monitor: Monitor {
-            longest_delay_ns: shared.longest_delay.load(Relaxed),
-            longest_sample_ns: shared.longest_sample.load(Relaxed),
+            longest_delay_ns: shared.meters.longest_delay.load(Relaxed),
+            longest_sample_ns: shared.meters.longest_sample.load(Relaxed),
         },
         processes: processes(desk, question.brief),
     }
@@ -318,7 +319,8 @@ pub fn shorten(answer: &mut Stats) {
 /// What the run has done up to now.
 pub fn counts(shared: &Shared) -> Counts {
     let c = shared.lock().core.counters().clone();
-    let sum = |of: fn(&CodecCount) -> &AtomicU64| shared.codecs.iter().map(|count| of(count).load(Relaxed)).sum();
+    let sum =
+        |of: fn(&CodecCount) -> &AtomicU64| shared.meters.codecs.iter().map(|count| of(count).load(Relaxed)).sum();
     let swap = shared.swap.as_ref().map(|s| &s.counters);
     Counts {
         faults: faults_by_source(shared, &c).values(),
@@ -339,11 +341,11 @@ pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Box<St
     let course = timeline.map(|mut timeline| {
         let shared = &desk.shared;
         if timeline.wants(0) {
-            let total = shared.used().min(shared.peak.lock().total_bytes);
+            let total = shared.budget.used().min(shared.budget.peak.lock().total_bytes);
             timeline.add(crate::monitor::bytes(shared, total), std::iter::empty(), 0);
         }
         timeline.close(shared.started.elapsed().as_nanos() as u64, counts(shared));
-        let mut course = Box::new(timeline.course(shared.latency.times()));
+        let mut course = Box::new(timeline.course(shared.meters.latency.times()));
         course.regions = shared.regions.as_ref().map_or_else(Vec::new, Regions::largest);
         course
     });

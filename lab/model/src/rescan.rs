@@ -4,6 +4,7 @@ use crate::config::Rule;
 use crate::kernel::Fill;
 use crate::world::{Actor, World};
 use crate::{page, range, PageNo, BASE, PAGES};
+use memfit_core::driver::adoption;
 use memfit_core::Entry;
 
 /// For each page, the mapping if the pager may take pages from it.
@@ -152,27 +153,28 @@ impl World<'_> {
         self.s.scan = Scan::Registered(proc, fresh);
     }
 
-    /// Keeps the pages whose mappings are proved to be registered. A mapping is registered as a
-    /// whole or not at all, so a COPY to a present page tells. It must not be a page of the table,
-    /// which a batch may take before the COPY. A mapping without present pages counts as
-    /// registered.
+    /// Keeps what [`adoption::confirmed`] confirms. A COPY to a present page tells whether it is
+    /// registered. It must not be a page of the table, which a batch may take before the COPY.
     fn prove(&mut self, proc: u8, fresh: [bool; PAGES], seen: Present, maps: Maps) {
+        let id = self.s.procs[usize::from(proc)].core_id();
+        let any = !self.changes.keeps(Rule::ProofUnknown);
+        let unknown = |i: usize| any || self.core.entry(id, page(i as PageNo)) == Entry::Untracked;
+        let of = |i: usize| (i as u64, i as u64 + 1);
+        let ranges: Vec<_> = (0..PAGES).filter(|&i| fresh[i]).map(of).collect();
+        let present: Vec<_> =
+            (0..PAGES).filter(|&i| unknown(i)).filter_map(|i| seen[i].map(|zero| (of(i).0, of(i).1, zero))).collect();
+        let mappings = mappings(&maps).into_iter().map(|range| (range.start as u64, range.end as u64));
+        let is_registered = |at| match self.fill(usize::from(proc), at as PageNo, &[0]) {
+            Fill::Exists => true,
+            // Serves as the check for pending events, too.
+            Fill::Again(_) => !self.changes.keeps(Rule::R21),
+            _ => false,
+        };
+        let (confirmed, pages) = adoption::confirmed(mappings, &ranges, &present, is_registered);
         let (mut regions, mut proved) = ([false; PAGES], [None; PAGES]);
-        for range in mappings(&maps) {
-            let id = self.s.procs[usize::from(proc)].core_id();
-            let any = !self.changes.keeps(Rule::ProofUnknown);
-            let unknown = |&i: &usize| any || self.core.entry(id, page(i as PageNo)) == Entry::Untracked;
-            let first = range.clone().filter(unknown).find(|&i| seen[i].is_some());
-            let registered = match first.map(|i| self.fill(usize::from(proc), i as PageNo, &[0])) {
-                None | Some(Fill::Exists) => true,
-                // Serves as the check for pending events, too.
-                Some(Fill::Again(_)) => !self.changes.keeps(Rule::R21),
-                Some(_) => false,
-            };
-            if registered {
-                regions[range.clone()].copy_from_slice(&fresh[range.clone()]);
-                proved[range.clone()].copy_from_slice(&seen[range]);
-            }
+        confirmed.into_iter().for_each(|(start, end)| regions[start as usize..end as usize].fill(true));
+        for (start, end, zero) in pages {
+            proved[start as usize..end as usize].fill(Some(zero));
         }
         self.s.scan = Scan::Proved(proc, regions, proved);
     }

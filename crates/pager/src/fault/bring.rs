@@ -17,13 +17,13 @@ impl Server {
     /// Fills the pages of `self.loads`. True if the faulting page, the first one, is present.
     pub(super) fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
         if self.loads.iter().any(|load| load.source != Source::Zero) {
-            let mut buffers = self.shared.take_buffers();
+            let mut buffers = self.shared.spare.take(&self.shared.dictionaries);
             self.gather(&mut buffers)?;
             self.buffers = Some(buffers);
         }
         let answer = self.bring(page, since);
         if let Some(buffers) = self.buffers.take() {
-            self.shared.return_buffers(buffers);
+            self.shared.spare.put_back(buffers);
         }
         answer
     }
@@ -52,7 +52,7 @@ impl Server {
             self.leave_out(0);
             return Ok(());
         }
-        let mut buffers = self.shared.take_buffers();
+        let mut buffers = self.shared.spare.take(&self.shared.dictionaries);
         let mut next = 0;
         while next < self.loads.len() {
             match self.gather_from(next, &mut buffers) {
@@ -63,7 +63,7 @@ impl Server {
         self.buffers = Some(buffers);
         let result = if self.loads.is_empty() { Ok(()) } else { self.copy_below() };
         if let Some(buffers) = self.buffers.take() {
-            self.shared.return_buffers(buffers);
+            self.shared.spare.put_back(buffers);
         }
         result
     }
@@ -104,7 +104,7 @@ impl Server {
         let awake = alone && fill == Fill::Done;
         let filled = self.finish(fill, 0)?;
         if filled > 0 {
-            self.shared.latency.record(kind, if awake { waited } else { since.elapsed() });
+            self.shared.meters.latency.record(kind, if awake { waited } else { since.elapsed() });
         }
         if filled > 0 && !awake {
             // No lock is held here: the woken thread takes this CPU at once if this thread is

@@ -1,0 +1,46 @@
+//! Messages from any thread to the launcher and the user.
+
+use crate::config::FromPager;
+use crate::locks::{rank, Lock};
+use memfit_os::event::EventFd;
+
+/// Most different warnings of a run.
+const WARNINGS: usize = 50;
+
+/// What the control thread sends to the launcher, which shows it to the user.
+pub struct Outbox {
+    /// Warnings given so far.
+    pub warnings: Lock<Vec<String>, { rank::WARNINGS }>,
+    queue: Lock<Vec<FromPager>, { rank::OUTBOX }>,
+    /// Wakes the control thread.
+    pub event: EventFd,
+}
+
+impl Outbox {
+    /// None yet.
+    pub fn new() -> std::io::Result<Outbox> {
+        Ok(Outbox { warnings: Lock::new(Vec::new()), queue: Lock::new(Vec::new()), event: EventFd::new()? })
+    }
+
+    /// Queues a message for the launcher.
+    pub fn tell(&self, message: FromPager) {
+        self.queue.lock().push(message);
+        self.event.raise();
+    }
+
+    /// Warns the user with one line on the terminal, once per text.
+    pub fn warn(&self, text: String) {
+        let mut warnings = self.warnings.lock();
+        if warnings.contains(&text) || warnings.len() > WARNINGS {
+            return;
+        }
+        warnings.push(text.clone());
+        drop(warnings);
+        self.tell(FromPager::Warning { text });
+    }
+
+    /// Takes what waits for the launcher.
+    pub fn take(&self) -> Vec<FromPager> {
+        std::mem::take(&mut self.queue.lock())
+    }
+}
