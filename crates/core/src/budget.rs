@@ -149,8 +149,8 @@ impl Sizes {
 
 impl Sizes {
     /// Whether the resident pages are at their floor: then only the pool can give. `present`: bytes
-    /// of pages that can be evicted; `unmanaged`: of those that cannot. `gives`: the pool can
-    /// write to the swap tier.
+    /// of pages that can be evicted; `unmanaged`: of memory that the core does not know of.
+    /// `gives`: the pool can write to the swap tier.
     pub fn below_floor(&self, present: u64, unmanaged: u64, pool: &PoolUsage, gives: bool) -> bool {
         let floor = if pool.zpages >= u64::from(pool.frames) * 2 { self.dense_floor } else { self.floor };
         // Much of `unmanaged` can be pages that can never be evicted. Then programs would have

@@ -1,6 +1,6 @@
 //! What drives a run. This file has the order of reclaim: which step comes next. [`order`] has that
-//! of events, [`fork`] decides what a fork child has of its parent, and [`adoption`] which new
-//! memory may be evicted.
+//! of events, [`fork`] decides what a fork child has of its parent, and [`adoption`] what of the
+//! new memory that was registered may be evicted.
 //!
 //! [`Core::next_step`] decides that from what the last step gave and from what its caller sees. It
 //! has no clock and carries nothing out. The pager carries the steps out, the simulator prices

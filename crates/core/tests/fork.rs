@@ -57,7 +57,8 @@ impl Forked {
         let (id, fork) = (self.child, &self.fork);
         let child = Child { id, fork, marked: &marked, mine: &marked, present: &present, lazy: &lazy };
         let applied = child.apply_changes(&mut self.core)?;
-        (0..child.drops()).try_for_each(|number| child.apply_drop(&mut self.core, &applied, number))?;
+        child.disown_rest(&mut self.core);
+        child.drops(&applied).into_iter().try_for_each(|drop| child.apply_drop(&mut self.core, drop))?;
         child.adopt(&mut self.core, &applied, &present)
     }
 
@@ -82,7 +83,7 @@ fn changes_before_and_after_the_copy() {
     let change = |forked: &mut Forked| {
         forked.fork.changed(Change::Unmapped(10 * PAGE_BYTES, 20 * PAGE_BYTES));
         forked.fork.changed(Change::Moved(30 * PAGE_BYTES, 50 * PAGE_BYTES, 10 * PAGE_BYTES));
-        forked.fork.tell(true);
+        forked.fork.parent_goes_on(true);
     };
     let mut before = Forked::new();
     change(&mut before);
@@ -97,7 +98,17 @@ fn changes_before_and_after_the_copy() {
 #[test]
 fn a_change_that_nobody_reported_ends_the_child() {
     let mut forked = Forked::new();
+    forked.fork.parent_goes_on(false);
     assert_eq!(forked.comes(&[(10, 20), (70, 80)], &[]), Err(Lost::Unreported));
+}
+
+#[test]
+fn a_circle_that_the_marks_do_not_show_ends_the_child() {
+    let mut forked = Forked::new();
+    for (from, to) in [(10, 90), (30, 10), (90, 30)] {
+        forked.fork.changed(Change::Moved(from * PAGE_BYTES, to * PAGE_BYTES, 10 * PAGE_BYTES));
+    }
+    assert_eq!(forked.comes(&HAD, &[]), Err(Lost::Unclear(10 * PAGE_BYTES)));
 }
 
 #[test]
@@ -112,10 +123,16 @@ fn a_drop_came_first_if_the_child_lacks_a_page_that_was_there() {
     assert_eq!(dropped(Some(15), &[15]), Ok((9, 1)), "the child got its copy before the drop");
     assert_eq!(dropped(Some(15), &[]), Ok((0, 0)), "the drop came first");
     assert_eq!(dropped(None, &[]), Err(Lost::Dropped(10 * PAGE_BYTES)));
-    let mut ended = Forked::new();
-    ended.fork.end();
-    ended.fork.dropped(pages(10, 20), false, None);
-    assert_eq!(ended.comes(&HAD, &[]).map(|()| ended.has(10, 20)), Ok((10, 0)), "after the fork's end");
+    let mut certain = Forked::new();
+    certain.fork.dropped(pages(10, 20), true, None);
+    assert_eq!(certain.comes(&HAD, &[]).map(|()| certain.has(10, 20)), Ok((0, 0)), "the forking thread waited");
+    // It was dropped, and then what is there now moved.
+    let mut moved = Forked::new();
+    moved.core.disown(moved.child, PageRange { first: Page(35), pages: 1 });
+    moved.fork.dropped(pages(30, 36), false, Some(Page(35)));
+    moved.fork.changed(Change::Moved(30 * PAGE_BYTES, 50 * PAGE_BYTES, 10 * PAGE_BYTES));
+    moved.comes(&[(10, 20), (50, 60)], &[]).unwrap();
+    assert_eq!((moved.has(50, 56), moved.has(56, 60)), ((0, 0), (4, 0)));
 }
 
 #[test]

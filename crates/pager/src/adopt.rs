@@ -235,7 +235,8 @@ fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
         && empty
 }
 
-/// As [`adoption::confirmed`], with the maps as they are now.
+/// As [`adoption::confirmed`], with the maps as they are now. Without present pages nothing is
+/// asked.
 fn confirmed(
     proc: &Proc,
     maps: &Lock<Maps, { rank::MAPS }>,
@@ -321,7 +322,12 @@ const THROTTLE_WAIT: Duration = Duration::from_millis(2);
 pub fn throttle_stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     let Some(mut io) = soon(&proc.io) else { return };
     if io.busy && io.posted.is_some_and(|at| at.elapsed() < STOPPED_AFTER) {
-        proc.wait_finished(io.number, THROTTLE_WAIT);
+        // Its fault thread needs `io` to read events.
+        let number = io.number;
+        drop(io);
+        proc.wait_finished(number, THROTTLE_WAIT);
+        let Some(again) = soon(&proc.io) else { return };
+        io = again;
         // Reclaim finds the same error and handles it.
         let _ = proc.collect(shared, &mut io, false);
     }

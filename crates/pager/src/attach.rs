@@ -262,7 +262,7 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
         swap.forget_copies();
     }
     shared.budget.made_progress();
-    shared.outbox.event.raise();
+    shared.outbox.wake_control();
 }
 
 /// `/dev/userfaultfd` as a descriptor to lend.

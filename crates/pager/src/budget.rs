@@ -3,7 +3,7 @@
 use crate::locks::{rank, Lock};
 use memfit_core::budget::{Marks, Sizes};
 use memfit_stats::Memory;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -14,12 +14,13 @@ pub struct Budget {
     pub sizes: Sizes,
     /// Bytes of the tree and the pager that the core does not know of; set by the monitor.
     pub unmanaged: AtomicU64,
-    /// Bytes that the core knows of: present pages, staging, frames.
+    /// Bytes that the core knows of: present pages, staging, frames. Set with the effects of core
+    /// calls.
     pub managed: AtomicU64,
-    /// Bytes that `managed` counts twice because processes share pages after a fork; set by the
-    /// monitor.
+    /// Bytes that `managed` counts twice because processes share pages after a fork; measured by
+    /// the monitor. At a fork, the threads that serve it add what the child has.
     pub doubled: AtomicU64,
-    /// The largest values that the monitor has seen, without those of the swap tier.
+    /// The largest values that were seen, without those of the swap tier.
     pub peak: Lock<Memory<u64>, { rank::PEAK }>,
     /// Reclaim makes no progress at the moment: faults do not wait for it.
     pub stuck: AtomicBool,
@@ -33,12 +34,11 @@ pub struct Budget {
     progress: Signal,
 }
 
-/// A counter that one thread raises and others wait for.
+/// A counter that threads raise and others wait for.
 #[derive(Debug, Default)]
 struct Signal {
     count: Mutex<u64>,
     raised: Condvar,
-    waiting: AtomicU32,
 }
 
 impl Signal {
@@ -54,9 +54,7 @@ impl Signal {
         if *count != seen {
             return *count;
         }
-        self.waiting.fetch_add(1, Relaxed);
         let (count, _) = self.raised.wait_timeout(count, limit).unwrap();
-        self.waiting.fetch_sub(1, Relaxed);
         *count
     }
 
@@ -118,14 +116,15 @@ impl Budget {
         self.reclaim.wait(seen, limit)
     }
 
-    /// Reclaim freed something, or found that it cannot: wakes waiting faults.
+    /// Reclaim freed something, or found that it cannot, or a process has ended: wakes waiting
+    /// faults.
     pub fn made_progress(&self) {
         self.progress.raise();
     }
 
-    /// Direct reclaim: whether a fault that needs `pages` must wait. Wakes reclaim below the low
-    /// watermark.
-    pub fn must_wait(&self, pages: u64) -> bool {
+    /// Direct reclaim: whether there is too little for a fault that needs `pages`, and it is worth
+    /// waiting. Wakes reclaim below the low watermark.
+    pub fn is_short(&self, pages: u64) -> bool {
         let left = self.free() - (pages * 4096) as i64;
         let marks = self.marks();
         if left < marks.low as i64 {
@@ -153,7 +152,7 @@ pub struct CpuUse {
     pub suffice: AtomicBool,
     /// Programs wait for a CPU: see `Monitor::judge_contention`.
     pub full: AtomicBool,
-    /// CPUs suffice, and fault threads may leave SCHED_IDLE again: see `fault::Server::behave`.
+    /// Fault threads run in SCHED_IDLE: see `fault::Server::behave`.
     pub idle_class: AtomicBool,
     /// The CPU on which faults are served, plus one; 0 if unknown. Set by fault threads.
     pub of_faults: AtomicUsize,

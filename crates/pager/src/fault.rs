@@ -555,9 +555,9 @@ impl Server {
                     std::thread::sleep(FORK_POLL);
                 }
             };
-            expected.told(complete);
+            expected.parent_goes_on(complete);
             *self.proc.expected.lock() = None;
-            self.shared.outbox.event.raise();
+            self.shared.outbox.wake_control();
         }
         if let Some(identity) = self.proc.identity.get() {
             self.proc.reopen_dontfork(identity);

@@ -9,7 +9,7 @@
 use crate::attach::start_fault_thread;
 use crate::clients::Client;
 use crate::control::Desk;
-use crate::forks::PARENT_IS_THROUGH;
+use crate::forks::{with_core, PARENT_IS_THROUGH};
 use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Broken, Proc, ZERO_PAGE};
 use crate::room;
@@ -279,7 +279,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     if let Err(error) = if room { start_fault_thread(shared, &child) } else { Err(room::full()) } {
         let doomed = Doomed { proc: child, why: error.to_string(), seen: false, before: None, process: None };
         shared.unnamed.doomed.lock().push(doomed);
-        shared.outbox.event.raise();
+        shared.outbox.wake_control();
         return;
     }
     shared.procs.lock().push(child);
@@ -292,7 +292,7 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
             inherited.told = true;
         }
     }
-    shared.outbox.event.raise();
+    shared.outbox.wake_control();
 }
 
 /// Whether a child, ready since that time, must wait until all changes of its parent before the
@@ -322,11 +322,8 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
             let pagemap =
                 Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
             let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
-            let mut state = shared.lock();
             let Inherited { changes, had, .. } = &inherited;
-            let made = fork::apply_made(&mut state.core, proc.id, changes, had, &registered, touched);
-            shared.apply_effects(state);
-            made.map_err(|lost| Broken(lost.to_string()))?;
+            with_core(shared, |core| fork::apply_made(core, proc.id, changes, had, &registered, touched))?;
         }
         let gaps = registered.gaps(0, ADDRESSES);
         for &(start, end) in &gaps {

@@ -4,8 +4,9 @@
 //! Before the fork the stub leaves a notice. From then on nothing is evicted, registered mappings
 //! are given to fork children, and the evicted pages are noted for the child ([`Expected`]). The
 //! child waits until its stub has said hello with the number of the fork. Then its memory is
-//! registered, and the note has what the child lacks. An unannounced fork meets [`Dontfork`]: the
-//! child lacks what is paged, and crashes rather than reads zeros.
+//! registered, and the note has what the child lacks. An unannounced fork meets
+//! [`Dontfork`](memfit_core::driver::fork::Dontfork): the child lacks what is paged, and crashes
+//! rather than reads zeros.
 //!
 //! Other threads of the parent can change its memory meanwhile, before or after the moment at which
 //! the child got its copy. So their events stay unread until the fork has ended: a thread that
@@ -20,7 +21,7 @@ use crate::state::Shared;
 use memfit_core::driver::fork::{Announced, Child, Lost};
 use memfit_core::driver::fork_changes::Change;
 use memfit_core::ranges::Ranges;
-use memfit_core::{AreaId, Page, PageRange, ProcId};
+use memfit_core::{AreaId, Core, Page, PageRange, ProcId};
 use memfit_os::maps::{self, Mapping};
 use memfit_os::proctree;
 use memfit_wire::{BATCH_RANGES, DONTFORK};
@@ -29,8 +30,8 @@ use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a fault of another thread waits for the end of a fork before the pager reads events for
-/// it. That thread may hold a lock that the forking thread needs.
+/// How long after the announcement of a fork the faults of other threads wait for its end. Then the
+/// pager reads events for them: such a thread may hold a lock that the forking thread needs.
 const FAULTS_WAIT: Duration = Duration::from_millis(10);
 /// Largest range in one advice: the count of pages is a u32.
 const ADVICE_BYTES: u64 = 1 << 42;
@@ -60,7 +61,7 @@ pub struct Expected {
     children: Option<String>,
     descriptors: BTreeSet<Page>,
     since: Instant,
-    /// What has happened in the parent since.
+    /// What has happened in the parent since it was made.
     window: Lock<Window, { rank::FORK_WINDOW }>,
 }
 
@@ -96,6 +97,10 @@ impl Expected {
         resident: impl FnOnce(&dyn Fn(Page) -> bool) -> Option<Page>,
     ) {
         let fork = &mut self.window.lock().fork;
+        // What is read after the fork's end happened after it.
+        if fork.has_ended() {
+            return;
+        }
         let resident_page = resident(&|page| fork.was_brought(page));
         // The forking thread has waited since it faulted, and there is no child.
         let now = || self.parent.upgrade().and_then(|parent| children(&parent, self.forker));
@@ -115,15 +120,15 @@ impl Expected {
         window.ended = Some(Instant::now());
     }
 
-    /// As [`Announced::tell`].
-    pub fn told(&self, all: bool) {
-        self.window.lock().fork.tell(all);
+    /// As [`Announced::parent_goes_on`].
+    pub fn parent_goes_on(&self, complete: bool) {
+        self.window.lock().fork.parent_goes_on(complete);
     }
 
     /// Whether the child, ready since that time, must wait for its parent.
     pub fn waits_for_parent(&self, ready: Instant) -> bool {
         let lives = || self.parent.upgrade().is_some_and(|parent| !parent.removed.load(Relaxed));
-        !self.window.lock().fork.is_told() && ready.elapsed() < PARENT_IS_THROUGH && lives()
+        self.window.lock().fork.waits_for_parent() && ready.elapsed() < PARENT_IS_THROUGH && lives()
     }
 }
 
@@ -149,7 +154,7 @@ impl Proc {
 
     /// Ranges that are not kept from fork children yet.
     pub fn open_pieces(&self) -> Vec<(u64, u64)> {
-        pieces(self.dontfork.lock().open.iter())
+        pieces(self.dontfork.lock().open().iter())
     }
 
     /// Ranges kept from fork children that the program would have given them: those that the stub
@@ -158,7 +163,7 @@ impl Proc {
     pub fn to_dofork(&self) -> Vec<(u64, u64)> {
         let Some(identity) = self.identity.get() else { return Vec::new() };
         let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
-        let mut own = self.dontfork.lock().kept.clone();
+        let mut own = self.dontfork.lock().kept().clone();
         identity.forbidden.iter().for_each(|&(s, e)| own.add(s, e));
         let plain: Ranges = maps::private_anonymous(&smaps).into_iter().collect();
         let kept = maps::not_in_children(&smaps).into_iter();
@@ -174,12 +179,7 @@ impl Proc {
     /// The registered memory that has the mark and comes to fork children.
     fn marked(&self) -> Ranges {
         let (dontfork, regions) = (self.dontfork.lock(), self.regions.lock());
-        let mut marked: Ranges =
-            dontfork.marked.iter().flat_map(|(s, e)| regions.within(s, e).collect::<Vec<_>>()).collect();
-        for (start, end) in dontfork.kept.iter() {
-            marked.cut(start, end);
-        }
-        marked
+        dontfork.marked(&regions)
     }
 
     /// After a fork: all must be kept from children again, as whole mappings, so that none is
@@ -191,29 +191,19 @@ impl Proc {
         };
         let mut dontfork = self.dontfork.lock();
         let regions = self.regions.lock();
-        let parts = all.into_iter().filter(|&(s, e)| regions.meets(s, e)).chain(regions.iter());
-        let parts: Vec<_> = parts.flat_map(|(s, e)| dontfork.kept.gaps(s, e)).collect();
-        dontfork.open = parts.into_iter().collect();
-        for &(s, e) in &identity.forbidden {
-            dontfork.open.cut(s, e);
-        }
-        dontfork.generation += 1;
+        let ranges = all.into_iter().filter(|&(s, e)| regions.meets(s, e)).chain(regions.iter());
+        dontfork.reopen(ranges, &identity.forbidden);
     }
 
     /// The program keeps a range from its fork children.
     pub fn keep_from_children(&self, start: u64, end: u64) {
-        let mut dontfork = self.dontfork.lock();
-        dontfork.kept.add(start, end);
-        dontfork.open.cut(start, end);
-        dontfork.generation += 1;
+        self.dontfork.lock().keep(start, end);
     }
 
     /// The program gives a range to its fork children, which has undone the stub's DONTFORK.
     pub fn give_to_children(&self, start: u64, end: u64) {
         let mut dontfork = self.dontfork.lock();
-        dontfork.kept.cut(start, end);
-        let parts: Vec<_> = self.regions.lock().within(start, end).collect();
-        parts.into_iter().for_each(|(s, e)| dontfork.open.add(s, e));
+        dontfork.give((start, end), self.regions.lock().within(start, end));
     }
 }
 
@@ -288,7 +278,7 @@ pub fn forget(shared: &Shared, expected: &Expected) {
     let mut state = shared.lock();
     state.core.remove_process(expected.id);
     shared.apply_effects(state);
-    shared.outbox.event.raise();
+    shared.outbox.wake_control();
 }
 
 /// Forgets children that never were, or died before they named themselves: a fork can fail. There
@@ -336,21 +326,16 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
         identity.pagemap.present(start, end, found).map_err(|e| broken("looked at", e))?;
     }
     let child = Child { id: proc.id, fork: &window.fork, marked: &marked, mine: &mine, present: &present, lazy: &lazy };
-    let with_core = |step: &dyn Fn(&mut memfit_core::Core) -> Result<(), Lost>| {
-        let mut state = shared.lock();
-        let result = step(&mut state.core);
-        shared.end_part(state);
-        result.map_err(|lost| Broken(lost.to_string()))
-    };
-    let mut state = shared.lock();
-    let applied = child.apply_changes(&mut state.core);
-    shared.apply_effects(state);
-    let applied = applied.map_err(|lost| Broken(lost.to_string()))?;
-    for number in 0..child.drops() {
-        with_core(&|core| child.apply_drop(core, &applied, number))?;
+    let applied = with_core(shared, |core| child.apply_changes(core))?;
+    with_core(shared, |core| {
+        child.disown_rest(core);
+        Ok(())
+    })?;
+    for drop in child.drops(&applied) {
+        with_core(shared, |core| child.apply_drop(core, drop))?;
     }
     for pages in present.chunks(CHUNK) {
-        with_core(&|core| child.adopt(core, &applied, pages))?;
+        with_core(shared, |core| child.adopt(core, &applied, pages))?;
     }
     drop(window);
     // Until its share is measured, all that it has counts as its parent's.
@@ -365,6 +350,14 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
         *proc.guarded.lock() = guarded;
     }
     Ok(())
+}
+
+/// One step for a fork child, under one hold of the core lock.
+pub fn with_core<T>(shared: &Shared, step: impl FnOnce(&mut Core) -> Result<T, Lost>) -> Result<T, Broken> {
+    let mut state = shared.lock();
+    let result = step(&mut state.core);
+    shared.apply_effects(state);
+    result.map_err(|lost| Broken(lost.to_string()))
 }
 
 /// The paged memory that a fork child has, wiped or not. Without the stub's own, which may lie
@@ -382,7 +375,7 @@ fn marked(smaps: &str, forbidden: &[(u64, u64)]) -> Ranges {
 /// Notes what the program keeps from its fork children when it is first paged.
 pub fn kept_by_program(proc: &Proc, pid: i32) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    proc.dontfork.lock().kept = maps::not_in_children(&text).into_iter().collect();
+    proc.dontfork.lock().kept_before(maps::not_in_children(&text).into_iter().collect());
 }
 
 /// Whether no child is expected any more.

@@ -1,4 +1,5 @@
-//! What all threads of the pager count and measure; [`crate::stats`] makes statistics of it.
+//! Counters and times that belong to no process and not to the core; [`crate::stats`] makes
+//! statistics of them.
 
 use crate::stats::Latency;
 use memfit_codec::CODEC_IDS;
@@ -13,8 +14,9 @@ pub struct Meters {
     pub codecs: [CodecCount; CODEC_IDS],
     /// Longest time that the core lock was held, ns.
     pub longest_hold: AtomicU64,
-    /// The longest time that the monitor slept too long, and the longest sample, ns.
+    /// The longest time that the monitor slept too long, ns.
     pub longest_delay: AtomicU64,
+    /// Its longest sample, ns.
     pub longest_sample: AtomicU64,
 }
 

@@ -12,7 +12,7 @@ pub struct Outbox {
     /// Warnings given so far.
     pub warnings: Lock<Vec<String>, { rank::WARNINGS }>,
     queue: Lock<Vec<FromPager>, { rank::OUTBOX }>,
-    /// Wakes the control thread.
+    /// Readable when the control thread has something to do.
     pub event: EventFd,
 }
 
@@ -28,10 +28,15 @@ impl Outbox {
         self.event.raise();
     }
 
+    /// Wakes the control thread, without a message.
+    pub fn wake_control(&self) {
+        self.event.raise();
+    }
+
     /// Warns the user with one line on the terminal, once per text.
     pub fn warn(&self, text: String) {
         let mut warnings = self.warnings.lock();
-        if warnings.contains(&text) || warnings.len() > WARNINGS {
+        if warnings.contains(&text) || warnings.len() >= WARNINGS {
             return;
         }
         warnings.push(text.clone());

@@ -467,7 +467,7 @@ impl Proc {
             // children.
             if !posted.is_empty() && !self.event_pending() {
                 let mut dontfork = self.dontfork.lock();
-                let current = io.generation == dontfork.generation;
+                let current = dontfork.is_current(io.generation);
                 for ((start, end), range) in posted.into_iter().zip(&ring.range).take_while(|_| current) {
                     // For a range with a hole, an UNMAP is to come.
                     if matches!(range.status.load(Acquire), 1 | HOLE) {

@@ -245,9 +245,10 @@ impl Shared {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// As [`Budget::must_wait`]; nobody waits when the pager ends.
+    /// Whether a fault that needs `pages` must wait: [`Budget::is_short`]. Nobody waits when the
+    /// pager ends.
     pub fn must_wait(&self, pages: u64) -> bool {
-        self.budget.must_wait(pages) && !self.ending.load(Relaxed)
+        self.budget.is_short(pages) && !self.ending.load(Relaxed)
     }
 
     /// As [`Outbox::warn`].

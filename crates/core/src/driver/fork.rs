@@ -1,10 +1,10 @@
-//! What a fork child has of its parent, where the kernel reports no forks and the stub announces
-//! them.
+//! What a fork child has of its parent. Other threads of the parent can change its memory, before
+//! or after the moment at which the child got its copy.
 //!
-//! Before the fork the table of the child gets what is evicted in the parent. Other threads of the
-//! parent can change its memory meanwhile, before or after the moment at which the child got its
-//! copy. [`Announced`] notes what they did. When the child is there, [`Child`] corrects its table
-//! by what its memory shows.
+//! Where the kernel reports no forks, the stub announces them. Before the fork the table of the
+//! child gets what is evicted in the parent, and [`Announced`] notes what other threads do
+//! meanwhile. When the child is there, [`Child`] corrects its table by what its memory shows. Where
+//! the kernel reports a fork, [`apply_made`] does that for the changes that were reported late.
 
 use super::fork_changes::{self, Change};
 use crate::engine::Core;
@@ -20,26 +20,74 @@ const ADDRESSES_END: u64 = 1 << 56;
 /// Which memory of a process is kept from fork children, and which is not yet.
 #[derive(Debug, Default)]
 pub struct Dontfork {
-    /// Registered, but not kept from fork children yet: while there is any, nothing is evicted from
-    /// the process.
-    pub open: Ranges,
+    /// Registered, but not kept from fork children yet.
+    open: Ranges,
     /// What the program itself keeps from fork children.
-    pub kept: Ranges,
+    kept: Ranges,
     /// What the stub has kept from children: it has the mark. All evicted pages are in it.
-    pub marked: Ranges,
-    /// Registered since the DONTFORK batch was posted: it may not be part of that.
+    marked: Ranges,
+    /// Opened since the DONTFORK batch was posted: the batch does not close it.
     late: Ranges,
     /// Changes when `open` loses ranges that may be in a batch.
-    pub generation: u32,
+    generation: u32,
 }
 
 impl Dontfork {
+    /// What the program kept from its children before it was paged.
+    pub fn kept_before(&mut self, kept: Ranges) {
+        self.kept = kept;
+    }
+
     /// A range was registered.
     pub fn registered(&mut self, start: u64, end: u64) {
         for (s, e) in self.kept.gaps(start, end) {
             self.open.add(s, e);
             self.late.add(s, e);
         }
+    }
+
+    /// The program keeps a range from its fork children.
+    pub fn keep(&mut self, start: u64, end: u64) {
+        self.kept.add(start, end);
+        self.open.cut(start, end);
+        self.generation += 1;
+    }
+
+    /// The program gives a range to its fork children, which has undone the stub's DONTFORK.
+    /// `registered` are the parts of it that are paged.
+    pub fn give(&mut self, (start, end): (u64, u64), registered: impl Iterator<Item = (u64, u64)>) {
+        self.kept.cut(start, end);
+        registered.for_each(|(s, e)| self.registered(s, e));
+    }
+
+    /// After a fork, all of these must be kept from children again.
+    pub fn reopen(&mut self, ranges: impl Iterator<Item = (u64, u64)>, never: &[(u64, u64)]) {
+        self.open = ranges.flat_map(|(s, e)| self.kept.gaps(s, e)).collect();
+        never.iter().for_each(|&(s, e)| _ = self.open.cut(s, e));
+        self.generation += 1;
+    }
+
+    /// What is not kept from fork children yet. While there is any, nothing is evicted.
+    pub fn open(&self) -> &Ranges {
+        &self.open
+    }
+
+    /// What the program itself keeps from fork children.
+    pub fn kept(&self) -> &Ranges {
+        &self.kept
+    }
+
+    /// The memory among `registered` that has the mark and comes to fork children.
+    pub fn marked(&self, registered: &Ranges) -> Ranges {
+        let mut marked: Ranges =
+            self.marked.iter().flat_map(|(s, e)| registered.within(s, e).collect::<Vec<_>>()).collect();
+        self.kept.iter().for_each(|(s, e)| _ = marked.cut(s, e));
+        marked
+    }
+
+    /// Whether a batch posted in this generation still says what is kept.
+    pub fn is_current(&self, generation: u32) -> bool {
+        generation == self.generation
     }
 
     /// The open ranges are posted as a DONTFORK batch. Returns the generation.
@@ -87,9 +135,10 @@ pub struct Announced {
     /// Changes of the parent's address space.
     changes: Vec<Change>,
     ended: bool,
-    /// Set when the parent goes on: true if all changes before its fork's end are known, because no
-    /// event was unread for a moment.
-    told: Option<bool>,
+    /// The parent goes on.
+    goes_on: bool,
+    /// All changes before the fork's end are known, because no event was unread for a moment.
+    complete: bool,
 }
 
 /// A range that another thread was about to drop while the parent forked.
@@ -138,12 +187,13 @@ impl Announced {
     }
 
     /// A range of the parent is about to be zapped. `before`: that is certainly before the child is
-    /// made. `resident_page`: a page of it that is in memory and was not brought back. What comes
-    /// after the fork's end happened after it.
+    /// made. `resident_page`: a page of it that is in memory and was not brought back.
+    ///
+    /// # Panics
+    /// If the fork has ended: what is dropped then is of no matter.
     pub fn dropped(&mut self, (start, end): (u64, u64), before: bool, resident_page: Option<Page>) {
-        if !self.ended {
-            self.dropped.push(Dropped { start, end, changes: self.changes.len(), before, resident_page });
-        }
+        assert!(!self.ended, "dropped after the fork");
+        self.dropped.push(Dropped { start, end, changes: self.changes.len(), before, resident_page });
     }
 
     /// The parent's address space was changed.
@@ -156,14 +206,19 @@ impl Announced {
         self.ended = true;
     }
 
-    /// The parent goes on; `all`: no event was unread for a moment.
-    pub fn tell(&mut self, all: bool) {
-        self.told = Some(all);
+    /// Whether the parent has left the fork.
+    pub fn has_ended(&self) -> bool {
+        self.ended
     }
 
-    /// Whether the parent goes on.
-    pub fn is_told(&self) -> bool {
-        self.told.is_some()
+    /// The parent goes on; `complete`: no event was unread for a moment.
+    pub fn parent_goes_on(&mut self, complete: bool) {
+        (self.goes_on, self.complete) = (true, complete);
+    }
+
+    /// Whether the child waits for its parent.
+    pub fn waits_for_parent(&self) -> bool {
+        !self.goes_on
     }
 }
 
@@ -218,59 +273,75 @@ pub struct Applied {
     made: Vec<Change>,
 }
 
+/// A range of the parent that was about to be zapped at the moment of the fork. If the zap came
+/// first, the child needs nothing of it; else it needs all.
+#[derive(Debug, Clone, Copy)]
+pub struct Drop {
+    range: PageRange,
+    /// Whether the zap came first: a page that was in memory shows that. `None`: it cannot be told.
+    was_first: Option<bool>,
+}
+
 impl Child<'_> {
-    /// First step: applies the changes that the child has to its table, and takes out of it what
-    /// the child lacks.
+    /// First step: applies the changes that the child has to its table.
     ///
     /// # Errors
     /// The child cannot go on.
     pub fn apply_changes(&self, core: &mut Core) -> Result<Applied, Lost> {
-        let Announced { changes, marked, told, .. } = self.fork;
-        if *told != Some(true) && fork_changes::more_has_changed(changes, marked, self.marked) {
+        let Announced { changes, marked, complete, .. } = self.fork;
+        if !complete && fork_changes::more_has_changed(changes, marked, self.marked) {
             return Err(Lost::Unreported);
         }
         let touched = |at, first| self.is_present(Page::of(at)) && !self.fork.brought.contains(&Page::of(first).0);
         let before = apply_made(core, self.id, changes, marked, self.marked, touched)?;
-        for (start, end) in self.mine.gaps(0, ADDRESSES_END) {
-            core.disown(self.id, PageRange::from_addresses(start, end));
-        }
         let made = changes.iter().zip(&before).filter(|(_, &before)| before).map(|(&change, _)| change).collect();
         Ok(Applied { before, made })
     }
 
-    /// How many ranges were dropped in the parent.
-    pub fn drops(&self) -> usize {
-        self.fork.dropped.len()
+    /// Second step: takes out of the table what the child lacks.
+    pub fn disown_rest(&self, core: &mut Core) {
+        for (start, end) in self.mine.gaps(0, ADDRESSES_END) {
+            core.disown(self.id, PageRange::from_addresses(start, end));
+        }
     }
 
-    /// Second step, for each of [`Child::drops`]: a range of the parent was about to be zapped at
-    /// the moment of the fork. If the zap came first, the child needs nothing of it; else it needs
-    /// all. A page that was in memory shows which.
+    /// The ranges for the third step: the child may lack them.
+    pub fn drops(&self, applied: &Applied) -> Vec<Drop> {
+        let mut drops = Vec::new();
+        for &Dropped { start, end, changes, before, resident_page } in &self.fork.dropped {
+            let carried = |range| fork_changes::carried(&self.fork.changes, &applied.before, changes, range);
+            let Some(now) = carried((start, end)) else { continue };
+            let resident_page = resident_page.and_then(|page| {
+                let now = carried((page.address(), page.address() + PAGE_BYTES))?;
+                let (start, _) = now.iter().next()?;
+                Some(Page::of(start))
+            });
+            let was_first = match resident_page {
+                _ if before => Some(true),
+                Some(page) => Some(!self.is_present(page)),
+                None => None,
+            };
+            let parts = now.iter().flat_map(|(s, e)| self.mine.within(s, e).collect::<Vec<_>>());
+            drops.extend(parts.map(|(s, e)| Drop { range: PageRange::from_addresses(s, e), was_first }));
+        }
+        drops
+    }
+
+    /// Third step, for each of [`Child::drops`].
     ///
     /// # Errors
     /// The child cannot go on.
-    pub fn apply_drop(&self, core: &mut Core, applied: &Applied, number: usize) -> Result<(), Lost> {
-        let dropped = self.fork.dropped[number];
-        let carried = |range| fork_changes::carried(&self.fork.changes, &applied.before, dropped.changes, range);
-        let Some(now) = carried((dropped.start, dropped.end)) else { return Ok(()) };
-        let resident_page = dropped.resident_page.and_then(|page| {
-            let now = carried((page.address(), page.address() + PAGE_BYTES))?;
-            let (start, _) = now.iter().next()?;
-            Some(Page::of(start))
-        });
-        for (start, end) in now.iter().flat_map(|(s, e)| self.mine.within(s, e).collect::<Vec<_>>()) {
-            let range = PageRange::from_addresses(start, end);
-            let Some(page) = all_out(core, self.id, range).next() else { continue };
-            match resident_page {
-                Some(resident_page) if !dropped.before && self.is_present(resident_page) => {}
-                None if !dropped.before => return Err(Lost::Dropped(page.address())),
-                _ => core.disown(self.id, range),
-            }
+    pub fn apply_drop(&self, core: &mut Core, drop: Drop) -> Result<(), Lost> {
+        let Some(page) = all_out(core, self.id, drop.range).next() else { return Ok(()) };
+        match drop.was_first {
+            Some(false) => {}
+            Some(true) => core.disown(self.id, drop.range),
+            None => return Err(Lost::Dropped(page.address())),
         }
         Ok(())
     }
 
-    /// Third step, for all of [`Child::present`]: the child has these pages.
+    /// Fourth step, for all of [`Child::present`]: the child has these pages.
     ///
     /// # Errors
     /// The child cannot go on.
@@ -342,11 +413,28 @@ mod tests {
         dontfork.registered(0x9000, 0xa000);
         dontfork.registered(0x4000, 0x5000);
         dontfork.kept_from_children(0x1000, 0x9000);
-        assert_eq!(dontfork.generation, posted, "the rest is kept from children");
+        assert!(dontfork.is_current(posted), "the rest is kept from children");
         assert_eq!(dontfork.open.iter().collect::<Vec<_>>(), [(0x4000, 0x5000), (0x9000, 0xa000)]);
         assert_eq!(dontfork.marked.iter().collect::<Vec<_>>(), [(0x1000, 0x4000), (0x5000, 0x9000)]);
         dontfork.moved(0x1000, 0x2_0000, 0x1000);
         dontfork.unmapped(0x1000, 0x2000);
         assert!(dontfork.marked.meets(0x2_0000, 0x2_1000) && !dontfork.marked.meets(0x1000, 0x2000));
+    }
+
+    #[test]
+    fn a_range_given_to_children_during_dontfork_stays_open() {
+        let mut dontfork = Dontfork::default();
+        dontfork.registered(0x1000, 0x9000);
+        let posted = dontfork.posted();
+        dontfork.give((0x2000, 0x4000), [(0x2000, 0x3000)].into_iter());
+        assert!(dontfork.is_current(posted));
+        dontfork.kept_from_children(0x1000, 0x9000);
+        assert_eq!(dontfork.open().iter().collect::<Vec<_>>(), [(0x2000, 0x3000)], "the stub's DONTFORK is undone");
+        dontfork.keep(0x2000, 0x3000);
+        assert!(dontfork.open().is_empty() && !dontfork.is_current(posted));
+        let all: Ranges = [(0, 0x1_0000)].into_iter().collect();
+        assert_eq!(dontfork.marked(&all).iter().collect::<Vec<_>>(), [(0x1000, 0x2000), (0x3000, 0x9000)]);
+        dontfork.reopen([(0x1000, 0x9000)].into_iter(), &[(0x8000, 0x9000)]);
+        assert_eq!(dontfork.open().iter().collect::<Vec<_>>(), [(0x1000, 0x2000), (0x3000, 0x8000)]);
     }
 }

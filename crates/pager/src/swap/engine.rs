@@ -132,7 +132,6 @@ pub struct Transfer {
     /// What is left of it.
     rest: Request,
     retries: u32,
-    repeats: u32,
     began: Began,
 }
 
@@ -187,8 +186,8 @@ pub enum Progress {
 
 /// How often a read or write that failed with EIO is repeated.
 const RETRIES: u32 = 1;
-/// How often one is repeated that the kernel could not take, or that a signal interrupted.
-const REPEATS: u32 = 1000;
+/// How long one is repeated that the kernel cannot take, or that a signal interrupted.
+const REPEATS_FOR: Duration = Duration::from_secs(10);
 
 impl Transfer {
     /// Begins a transfer. [`Transfer::answered`] takes its results.
@@ -201,7 +200,7 @@ impl Transfer {
         bytes.fetch_add(request.len as u64, Relaxed);
         let began = Began::now(&counters.under_way);
         engine.submit(&request);
-        Transfer { rest: request, retries: 0, repeats: 0, began }
+        Transfer { rest: request, retries: 0, began }
     }
 
     /// Its buffer.
@@ -230,10 +229,7 @@ impl Transfer {
                 self.rest.len -= bytes;
             }
             Err(error)
-                if self.repeats < REPEATS && matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) =>
-            {
-                self.repeats += 1;
-            }
+                if self.since() < REPEATS_FOR && matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {}
             Err(error) if self.retries < RETRIES && error.raw_os_error() == Some(libc::EIO) => {
                 counters.errors.fetch_add(1, Relaxed);
                 self.retries += 1;
