@@ -336,6 +336,7 @@ pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expe
     }
     for pages in present.chunks(CHUNK) {
         with_core(shared, |core| child.adopt(core, &applied, pages))?;
+        shared.let_others();
     }
     drop(window);
     // Until its share is measured, all that it has counts as its parent's.

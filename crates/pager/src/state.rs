@@ -171,6 +171,11 @@ impl Shared {
     /// first then.
     pub fn end_part(&self, state: Locked<'_>) {
         self.apply_effects(state);
+        self.let_others();
+    }
+
+    /// Lets the threads go first that wait for the core. The caller does not hold its lock.
+    pub fn let_others(&self) {
         self.turns.let_others(OTHERS_TAKE);
     }
 
