@@ -61,6 +61,20 @@ pub enum Command {
     /// The exit status is 0 when the trees have ended, nobody reads any more or you leave, and 1
     /// when there is no tree.
     Top(TopArgs),
+    /// Take all of the memory of processes at once: they are in the background now
+    ///
+    /// The processes run on. What they touch comes back page by page, and memfit fg brings back the
+    /// rest. Their pages go to the pool, and from there to the swap tier as far as the pool has no
+    /// room. Until memfit fg they stay in the background: when memory is short, the one with most
+    /// in memory leaves again as a whole, before other processes give pages.
+    ///
+    /// The exit status is 0 when all processes have left or been marked. It is 1 when one cannot be
+    /// paged, is none of a running tree of this user, or has pages that do not move for 10 s.
+    Bg(BackgroundArgs),
+    /// Bring back what processes had in memory when memfit bg took it
+    ///
+    /// Pages come back as far as they find room. The others come back when they are touched.
+    Fg(ProcessArgs),
     /// Tell what recorded runs hold, replay them, or write them as tables
     ///
     /// `memfit run --record FILE` records a run. The exit status is 1 for a recording that is
@@ -257,6 +271,30 @@ impl Simulated {
         let costs = CostTable::find(&self.costs).map_err(|error| Failure::usage(format!("--costs: {error}")))?;
         Ok((Arc::new(costs), Arc::new(device)))
     }
+}
+
+/// `memfit bg`
+#[derive(Debug, Args)]
+pub struct BackgroundArgs {
+    /// See there.
+    #[command(flatten)]
+    pub processes: ProcessArgs,
+
+    /// Only mark them: they leave when memory is short
+    #[arg(short, long)]
+    pub when_short: bool,
+}
+
+/// Which processes.
+#[derive(Debug, Args)]
+pub struct ProcessArgs {
+    /// Processes of running trees; memfit stat -p lists them
+    #[arg(required = true, value_name = "PID", value_parser = value_parser!(i32).range(1..))]
+    pub pids: Vec<i32>,
+
+    /// Their descendants as well; those that end meanwhile are no failure
+    #[arg(short, long)]
+    pub children: bool,
 }
 
 /// `memfit sim`

@@ -9,6 +9,7 @@
 
 pub mod advise;
 pub mod args;
+pub mod background;
 pub mod checks;
 pub mod doctor;
 pub mod errors;
@@ -33,7 +34,7 @@ pub mod trees;
 use args::{Cli, Command};
 use clap::Parser;
 use errors::Failure;
-use memfit_pager::config::Config;
+use memfit_pager::config::{Config, What};
 use std::io::Write;
 
 /// Runs the pager in its own process; never returns.
@@ -60,6 +61,9 @@ pub fn main_with(serve: Serve) -> i32 {
         Command::Schemes(args) => schemes::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Bg(args) if args.when_short => background::run(&args.processes, What::LeaveWhenShort),
+        Command::Bg(args) => background::run(&args.processes, What::Leave),
+        Command::Fg(args) => background::run(&args, What::ComeBack),
         Command::Trace(args) => trace::run(&args.command),
         Command::Report(args) => report::command::run(&args),
         Command::Generate(args) => generate::run(&args),

@@ -91,7 +91,7 @@ fn processes(stats: &Stats) -> String {
         let (resident, peak) = (human(p.resident_bytes), human(p.peak_total_bytes));
         [p.pid.to_string(), resident, peak, faults, human(p.evicted_pages * 4096)]
     }));
-    let names = running.iter().map(|process| process.comm.replace(char::is_control, " "));
+    let names = running.iter().map(|process| process.title());
     aligned(&rows, std::iter::once("PROCESS".to_owned()).chain(names))
 }
 

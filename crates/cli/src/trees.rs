@@ -6,9 +6,13 @@
 //! `{"stat":1,"brief":true}` leaves out what costs the pager time in proportion to the size of the
 //! tree: `now.pages`, and the processes that have ended. If an answer would not fit into a packet,
 //! `processes` has the largest running ones, and `processes_left_out` says how many others run.
+//!
+//! With `"order"` in the packet ([`Order`]) the pager tells a process of the tree what to do, and
+//! answers with [`Told`].
 
 use crate::errors::Failure;
 use memfit_os::{process, seqpacket};
+use memfit_pager::config::{Order, Told};
 use memfit_stats::Stats;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -66,6 +70,10 @@ impl Tree {
     /// # Errors
     /// As the system calls give them.
     pub fn ask(&self, question: Question) -> io::Result<Option<OwnedFd>> {
+        self.send(question.packet())
+    }
+
+    fn send(&self, packet: &[u8]) -> io::Result<Option<OwnedFd>> {
         let socket = match seqpacket::connect_abstract(&self.socket_name) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             other => other?,
@@ -74,7 +82,7 @@ impl Tree {
         if seqpacket::peer(socket.as_fd())?.0 != process::effective_uid() {
             return Ok(None);
         }
-        match seqpacket::send(socket.as_fd(), question.packet(), None) {
+        match seqpacket::send(socket.as_fd(), packet, None) {
             Err(error) if ended(&error) => Ok(None),
             other => other.map(|()| Some(socket)),
         }
@@ -86,11 +94,25 @@ impl Tree {
     /// # Errors
     /// As the system calls give them.
     pub fn ask_and_wait<T: DeserializeOwned>(&self, question: Question) -> io::Result<Option<T>> {
-        let Some(socket) = self.ask(question)? else { return Ok(None) };
-        match seqpacket::receive_within(socket.as_fd(), ANSWER_TIMEOUT) {
-            Err(error) if ended(&error) => Ok(None),
-            other => answer(other?),
-        }
+        wait_for_answer(self.ask(question)?)
+    }
+
+    /// Tells a process of the tree what to do; the answer says how it stands. `None` as for
+    /// [`Tree::ask`].
+    ///
+    /// # Errors
+    /// As the system calls give them, and when the pager knows no orders.
+    pub fn order(&self, order: Order) -> io::Result<Option<Told>> {
+        let packet = serde_json::json!({ "stat": 1, "brief": true, "order": order });
+        wait_for_answer(self.send(packet.to_string().as_bytes())?)
+    }
+}
+
+fn wait_for_answer<T: DeserializeOwned>(socket: Option<OwnedFd>) -> io::Result<Option<T>> {
+    let Some(socket) = socket else { return Ok(None) };
+    match seqpacket::receive_within(socket.as_fd(), ANSWER_TIMEOUT) {
+        Err(error) if ended(&error) => Ok(None),
+        other => answer(other?),
     }
 }
 

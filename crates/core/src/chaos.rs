@@ -10,7 +10,7 @@ use crate::scheme::{Scheme, SwapFormat, AXES, NUMBERS};
 use crate::trace::{Decoder, Encoder};
 use crate::{
     Answer, Coded, Compress, Core, Effects, Entry, Extent, Fault, Filled, Load, ObjectId, Origin, Page, PageRange,
-    Placed, ProcId, Source, StagingSlot, Tunables, WriteBack, RUN_PAGES,
+    Placed, ProcId, Source, StagingSlot, Tunables, Victim, WriteBack, RUN_PAGES,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -345,6 +345,35 @@ impl World {
         self.apply_effects();
     }
 
+    /// A process is told to leave as a whole, or to stay. A batch takes some pages.
+    fn leave(&mut self, p: usize) {
+        let id = self.procs[p].id;
+        match self.random.below(3) {
+            0 => self.core.stop_process_reclaim(id),
+            1 => self.core.reclaim_process(id),
+            _ => {}
+        }
+        let most = 1 + self.random.below(40);
+        if let Some((id, victims)) = self.core.pick_victims(most, self.tick, &|_| true) {
+            let p = self.procs.iter().position(|proc| proc.id == id).expect("the core knows only these");
+            victims.iter().for_each(|victim| self.answer(p, victim));
+        }
+        self.apply_effects();
+    }
+
+    fn answer(&mut self, p: usize, victim: &Victim) {
+        let (id, mut answer) = (self.procs[p].id, Answer::default());
+        let area = self.area(id);
+        for (i, &slot) in victim.slots.iter().enumerate().filter(|_| !self.random.one_in(8)) {
+            let page = number_of(Page(victim.first.0 + i as u64)).expect("a page that is used");
+            let content = self.procs[p].pages[&page];
+            answer.moved |= 1 << i;
+            answer.file |= u64::from(is_file(content)) << i;
+            self.staging.insert((area, slot), content);
+        }
+        self.core.evicted(id, victim.first, victim.slots.len() as u32, answer, self.tick);
+    }
+
     fn area(&self, id: ProcId) -> u32 {
         self.core.table.proc(id).area.0
     }
@@ -585,7 +614,8 @@ impl World {
                     self.end_load(p);
                 }
             }
-            124..128 => self.land(),
+            124..127 => self.land(),
+            127 => self.leave(p),
             _ => self.begin_write(),
         }
     }

@@ -187,6 +187,12 @@ core_calls! {
         |core| core.inherit(child, range);
     32 not_compressed NotCompressed { object: ObjectId = object }
         |core| core.not_compressed(object);
+    33 reclaim_process ReclaimProcess { proc: ProcId = proc }
+        |core| core.reclaim_process(proc);
+    34 stop_process_reclaim StopProcessReclaim { proc: ProcId = proc }
+        |core| core.stop_process_reclaim(proc);
+    35 set_background SetBackground { proc: ProcId = proc, background: bool = flag }
+        |core| core.set_background(proc, background);
 }
 
 /// Receives each call with its number, from 1 on, and the hash of the decisions before it.

@@ -6,9 +6,11 @@
 //! has no clock and carries nothing out. The pager carries the steps out, the simulator prices
 //! them, and the replay of a recording repeats the decisions.
 //!
-//! A round begins when less than the low watermark is free. Rounds follow each other until the high
-//! watermark is free, or until one gains nothing. That one is followed by a pause, or by a wait for
-//! a write under way.
+//! A round begins when less than the low watermark is free, or when a process is to leave as a
+//! whole ([`Core::reclaim_process`]). Rounds follow each other until the high watermark is free and
+//! those processes have left, or until one gains nothing. That one is followed by a pause, or by a
+//! wait for a write under way. While memory is short, processes in the background leave as a whole
+//! one after another ([`Core::set_background`]).
 //!
 //! A step gains what moved one step on its way out of memory: a page that was staged, compressed,
 //! or written. So one page can count three times, and a gain need not free memory. The levels that
@@ -231,6 +233,10 @@ pub(crate) struct Driver {
     pressed: bool,
     /// Rounds go on until the high watermark is free.
     reclaiming: bool,
+    /// Only processes that leave as a whole give pages in this round.
+    pub(crate) only_leaving: bool,
+    /// The processes that leave as a whole give no pages at the moment.
+    pub(crate) leaving_stalled: bool,
     stuck: bool,
     /// Gained in this round.
     gained: u32,
@@ -293,8 +299,17 @@ impl Core {
             Next::WokenReap => (Next::WokenClean, Some(Step::Reap)),
             Next::WokenClean => (Next::Begin, Some(Step::Clean)),
             Next::Compact => (Next::Evict, self.compaction()),
-            Next::Evict if self.driver.gained > 0 && seen.level == Level::Enough => (Next::End, None),
-            Next::Evict => (Next::Compress, (seen.evicts && !self.apply_floor(seen)).then_some(Step::Evict)),
+            Next::Evict if self.driver.gained > 0 && seen.level == Level::Enough && self.leaving.is_empty() => {
+                (Next::End, None)
+            }
+            Next::Evict => {
+                let others = self.driver.reclaiming && seen.evicts && !self.apply_floor(seen);
+                let leaving = seen.evicts && !self.leaving.is_empty();
+                // If faults wait already, all give pages.
+                let spared = seen.level >= Level::BelowLow && self.a_process_gives();
+                self.driver.only_leaving = leaving && (!others || spared);
+                (Next::Compress, (others || leaving).then_some(Step::Evict))
+            }
             Next::Compress => (Next::WriteRaw, if self.slots_short() { self.compression(tick, seen) } else { None }),
             Next::WriteRaw => (Next::Reap, Some(Step::WriteRaw)),
             Next::Reap => (Next::Collect, Some(Step::Reap)),
@@ -306,7 +321,8 @@ impl Core {
             Next::Staged if self.driver.gained > 0 || self.totals_staged() == 0 => (Next::Floor, None),
             Next::Staged => (Next::Floor, self.compression(tick, seen)),
             Next::Floor => {
-                let below = self.apply_floor(seen);
+                // Few pages are resident where much has left as a whole: that is no shortage.
+                let below = self.driver.reclaiming && self.apply_floor(seen);
                 self.pool_control.adapt(tick, self.counters.to_swap, &mut *self.pool);
                 let smaller = below || self.wants_room();
                 (self.driver.pressed, self.driver.then) = (below, Next::Flush);
@@ -331,18 +347,32 @@ impl Core {
 
     /// Begins a round, or lets reclaim sleep.
     fn begin(&mut self, tick: u64, seen: Seen) -> Option<Step> {
+        let mut leaving = self.reclaims_processes(tick);
         self.pool_control.busy = seen.cpus_full && seen.tier_writable && !seen.tier_slow;
         let driver = &mut self.driver;
         driver.gained = 0;
         driver.reclaiming = seen.level < if driver.reclaiming { Level::Enough } else { Level::BelowHigh };
         if driver.reclaiming {
-            driver.compact_pause = driver.compact_pause.saturating_sub(1);
             driver.window.get_or_insert(Window::begun(tick));
+        } else {
+            (driver.stuck, driver.window) = (false, None);
+            (driver.short_windows, driver.hopeless_windows) = (0, 0);
+        }
+        if driver.reclaiming {
+            self.let_background_leave();
+            leaving |= !self.leaving.is_empty();
+        }
+        if leaving && !self.driver.reclaiming {
+            // Few pages may be resident, and yet there is room.
+            self.pool_control.close(false);
+        }
+        let driver = &mut self.driver;
+        if driver.reclaiming || leaving {
+            driver.compact_pause = driver.compact_pause.saturating_sub(1);
             driver.next = Next::Compact;
             return None;
         }
-        (driver.stuck, driver.window, driver.next) = (false, None, Next::Woken);
-        (driver.short_windows, driver.hopeless_windows) = (0, 0);
+        driver.next = Next::Woken;
         Some(Step::Sleep)
     }
 
@@ -379,7 +409,11 @@ impl Core {
             return None;
         }
         // Waiting faults are served first: what is compressed now counts as compressed for them.
-        let origin = if seen.level < Level::BelowLow { Origin::Direct } else { Origin::Background };
+        let origin = match seen.level {
+            level if level < Level::BelowLow => Origin::Direct,
+            _ if !self.leaving.is_empty() => Origin::Process,
+            _ => Origin::Background,
+        };
         Some(Step::Compress { most: COMPRESS_CHUNK as u32, origin })
     }
 }

@@ -123,6 +123,8 @@ pub struct Core {
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
     pub(crate) driver: Driver,
+    /// Processes that are to leave as a whole, in the order in which they were told.
+    pub(crate) leaving: Vec<ProcId>,
     /// Calls so far.
     pub(crate) number: u64,
     pub(crate) recorders: Vec<Recorder>,
@@ -165,6 +167,7 @@ impl Core {
             effects: Effects::default(),
             counters: Counters::default(),
             driver: Driver::default(),
+            leaving: Vec::new(),
             number: 0,
             recorders: Vec::new(),
             last_process: ProcId(0),
@@ -200,6 +203,7 @@ impl Core {
             self.forget(proc, page, entry);
         }
         self.table.prune(proc, PageRange::ALL);
+        self.leaving.retain(|&leaving| leaving != proc);
         let area = self.table.proc(proc).area;
         self.table.procs[proc.0 as usize] = None;
         self.staging.orphan(area);

@@ -90,6 +90,12 @@ impl Core {
             all.map(ProcId).filter(|p| self.table.procs[p.0 as usize].is_some() && may(*p)).collect();
         self.record(&CoreCall::PickVictims { most: max_pages as u32, tick, free: &procs });
         procs.iter().for_each(|&proc| self.table.unpark(proc, tick));
+        if let Some(found) = self.pick_leaving(&procs, max_pages) {
+            return Some(found);
+        }
+        if self.driver.only_leaving {
+            return None;
+        }
         let files_first = self.files_first();
         if files_first && !procs.is_empty() && self.may_wait_for_files(&procs, tick) {
             return None;
@@ -178,7 +184,7 @@ impl Core {
     }
 
     /// Pages of a run that are evictable and not pinned: bit i is its page i.
-    fn takeable(&self, run: u32) -> u16 {
+    pub(crate) fn takeable(&self, run: u32) -> u16 {
         let Run { proc, number, .. } = self.table.runs[run as usize];
         let resident = (0..RUN_PAGES as usize).filter(|&i| evictable(self.table.entry_in(run, i)));
         let resident = resident.fold(0, |mask, i| mask | 1 << i);
@@ -231,7 +237,7 @@ impl Core {
         runs
     }
 
-    fn claim(&mut self, proc: ProcId, runs: &[u32], max_pages: usize) -> Vec<Victim> {
+    pub(crate) fn claim(&mut self, proc: ProcId, runs: &[u32], max_pages: usize) -> Vec<Victim> {
         let area = self.table.proc(proc).area;
         let mut victims: Vec<Victim> = Vec::new();
         let mut pages = 0;
@@ -264,6 +270,7 @@ impl Core {
         self.record(&CoreCall::Evicted { proc, first, pages, answer, tick });
         let Answer { moved, dropped, park, file } = answer;
         let area = self.table.proc(proc).area;
+        let leaves = self.leaving.contains(&proc);
         for i in 0..pages {
             let page = Page(first.0 + u64::from(i));
             let entry = self.table.get(proc, page);
@@ -279,6 +286,9 @@ impl Core {
                     self.pool_control.reserve(object);
                 }
                 self.table.set(proc, page, Entry::Out(object));
+                if leaves {
+                    self.table.leaves_together(proc, page);
+                }
                 self.counters.evicted += 1;
             } else {
                 self.staging.give_back(slot);
@@ -290,6 +300,9 @@ impl Core {
                 self.table.set_aged(proc, page, entry, Age::Back);
                 self.counters.not_moved += 1;
             }
+        }
+        if leaves {
+            self.left(proc, (moved & mask(pages)).count_ones(), moved & mask(pages) != mask(pages));
         }
         self.park_runs(proc, first, pages, park, tick);
     }
@@ -326,6 +339,11 @@ impl Core {
             self.table.runs[run as usize].park_count = 0;
         }
     }
+}
+
+/// The lowest `pages` bits.
+fn mask(pages: u32) -> u64 {
+    u64::MAX >> (64 - pages)
 }
 
 /// Hash of the 256 KiB region of a page: equal for its pages, and rarely equal for others.

@@ -68,8 +68,7 @@ pub enum Origin {
     Background,
     /// A program waits for memory.
     Direct,
-    /// Its process gives up all of its pages instead of being killed (hybrid18, rules 4 and 9). Not
-    /// used yet.
+    /// A process gives up all of its pages ([`Core::reclaim_process`]).
     Process,
 }
 

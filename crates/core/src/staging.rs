@@ -115,6 +115,20 @@ impl Staging {
         self.drop_if_done(slot.area);
     }
 
+    /// Gives back the memory of free slots of an area, at most so many, the highest numbers first.
+    /// Whether no free slot holds memory then.
+    pub fn release(&mut self, id: AreaId, most: usize) -> bool {
+        let area = self.areas[id.0 as usize].as_mut().expect("staging area exists");
+        // Neighbours are given back by one system call.
+        area.free.sort_unstable();
+        let kept = area.free.len().saturating_sub(most);
+        let given = area.free.split_off(kept);
+        self.allocated -= given.len() as u32;
+        self.punch.extend(given.iter().map(|&index| StagingSlot { area: id, index }));
+        area.punched.extend(given.iter().rev());
+        kept == 0
+    }
+
     /// The process is gone: the area closes with its last slot in use.
     pub fn orphan(&mut self, id: AreaId) {
         self.area(id).orphan = true;
@@ -176,6 +190,19 @@ mod tests {
         (0..3).for_each(|_| assert!(staging.take(b).is_some()));
         assert_eq!((staging.room(a), staging.room(b)), (1, 0), "one of its free ones was punched");
         assert!(staging.take(b).is_none() && staging.take(a).is_some() && staging.take(a).is_none());
+    }
+
+    #[test]
+    fn released_slots_hold_no_memory_until_they_are_taken_again() {
+        let mut staging = Staging::new(4);
+        let (a, b) = (staging.add_area(8), staging.add_area(8));
+        let slots: Vec<_> = (0..4).map(|_| staging.take(a).unwrap()).collect();
+        [0, 2, 3].iter().for_each(|&i| staging.give_back(slots[i]));
+        assert!(!staging.release(a, 2));
+        assert_eq!((staging.punch.as_slice(), staging.allocated), (&slots[2..], 2));
+        assert!(staging.release(a, 2) && staging.release(a, 2));
+        assert_eq!((staging.punch.len(), staging.allocated, staging.room(a), staging.room(b)), (3, 1, 3, 3));
+        assert_eq!(staging.take(a), Some(slots[0]));
     }
 
     #[test]

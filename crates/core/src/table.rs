@@ -9,6 +9,7 @@ use crate::entry::{coming, evictable, evicting, out, present, quarantined, Entry
 use crate::grow::reserve_tight;
 use crate::ids::{AreaId, Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::list::{Linked, Links, List};
+use crate::per_process::ProcessReclaim;
 use crate::scheme::ReclaimKind;
 use crate::zap_pending::ZapPending;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,8 @@ pub(crate) struct Run {
     pub probation: bool,
     /// Bit i: page i came from the swap tier when it last came back.
     fetched: u16,
+    /// Bit i: page i left when its process was reclaimed as a whole, and is outside since then.
+    pub left_together: u16,
 }
 
 /// Where a run is queued when one of its pages becomes resident.
@@ -79,12 +82,23 @@ pub(crate) struct Proc {
     pub inherits: Option<(ProcId, bool)>,
     /// Entries that are Loading or Filling.
     pub coming_pages: u64,
+    /// Its reclaim as a whole, if it was told to leave.
+    pub reclaim: Option<ProcessReclaim>,
+    /// It leaves as a whole when memory is short.
+    pub background: bool,
+    /// Entries that are Out.
+    pub out_pages: u64,
 }
 
 /// Run number that stands for "none".
 const NO_RUN: u64 = u64::MAX;
 
 impl Proc {
+    /// Whether runs are parked.
+    pub fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
     /// All runs, by number.
     pub fn runs(&self) -> &BTreeMap<u64, u32> {
         &self.runs
@@ -174,6 +188,9 @@ impl Table {
             zap_pending: ZapPending::default(),
             inherits: None,
             coming_pages: 0,
+            reclaim: None,
+            background: false,
+            out_pages: 0,
         };
         match self.procs.iter().position(Option::is_none) {
             Some(i) => {
@@ -254,6 +271,9 @@ impl Table {
         let packed = Packed::new(new);
         self.decided.mix(u64::from(proc.0) << 52 ^ page.0, packed.0.into());
         self.runs[run as usize].entries[page.index()] = packed;
+        if out(new) == 0 && coming(new) == 0 {
+            self.runs[run as usize].left_together &= !(1 << page.index());
+        }
         let p = self.proc_mut(proc);
         p.present_pages = p.present_pages + present(new) - present(old);
         p.quarantined_pages = p.quarantined_pages + quarantined(new) - quarantined(old);
@@ -262,6 +282,7 @@ impl Table {
         }
         p.evicting_pages = p.evicting_pages + evicting(new) - evicting(old);
         p.coming_pages = p.coming_pages + coming(new) - coming(old);
+        p.out_pages = p.out_pages + out(new) - out(old);
         self.present_total = self.present_total + present(new) - present(old);
         let Run { group, probation, .. } = self.runs[run as usize];
         let pages = &mut self.groups[usize::from(group)];
@@ -344,6 +365,13 @@ impl Table {
             let bit = 1 << page.index();
             r.fetched = if fetched { r.fetched | bit } else { r.fetched & !bit };
             self.duel.came_back(r.group, &self.groups);
+        }
+    }
+
+    /// Notes that the page left when its process was reclaimed as a whole.
+    pub fn leaves_together(&mut self, proc: ProcId, page: Page) {
+        if let Some(run) = self.run_of(proc, page) {
+            self.runs[run as usize].left_together |= 1 << page.index();
         }
     }
 
@@ -448,6 +476,7 @@ impl Table {
             group: self.duel.group(number),
             probation: false,
             fetched: 0,
+            left_together: 0,
         };
         let i = match self.free.pop() {
             Some(i) => {

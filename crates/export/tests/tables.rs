@@ -114,6 +114,9 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
         ),
         (CoreCall::Inherit { child: P, range }, "process=3 page=5 pages=6"),
         (CoreCall::NotCompressed { object: OBJECT }, "object=77"),
+        (CoreCall::ReclaimProcess { proc: P }, "process=3"),
+        (CoreCall::StopProcessReclaim { proc: P }, "process=3"),
+        (CoreCall::SetBackground { proc: P, background: true }, "process=3 flag=true"),
     ]
 }
 

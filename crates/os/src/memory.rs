@@ -256,11 +256,12 @@ impl Segment {
         unsafe { std::ptr::copy_nonoverlapping(self.base.add(at), out.as_mut_ptr(), PAGE_BYTES) };
     }
 
-    /// Frees the memory of one page; the page then reads as zeros.
-    pub fn punch(&self, at: usize) {
+    /// Frees the memory of so many pages; they then read as zeros.
+    pub fn punch(&self, at: usize, pages: usize) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let (at, len) = (at as libc::off_t, (pages * PAGE_BYTES) as libc::off_t);
         // SAFETY: acts on our own file.
-        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at as libc::off_t, PAGE_BYTES as libc::off_t) };
+        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at, len) };
     }
 }
 

@@ -1,6 +1,7 @@
 //! The processes whose stubs have spoken: they join, send messages, and leave.
 
 use crate::attach::{attach, cannot_inherit, manage_ready, not_managed, other};
+use crate::background;
 use crate::control::Desk;
 use crate::detach;
 use crate::forks::{self, Expected};
@@ -70,6 +71,8 @@ pub struct Client {
     pub scan: Lock<Option<Scan>, { rank::SCAN }>,
     /// Command name at hello.
     pub comm: String,
+    /// Whether it was told to leave memory: one of the constants of [`crate::background`].
+    pub standing: AtomicU32,
     /// It is being detached.
     pub detaching: AtomicBool,
     /// What its stub has answered to [`QUIET`]: see [`detach::REQUESTED`].
@@ -101,6 +104,7 @@ impl Client {
             evicted_pages: count(|c| &c.evicted),
             paged: proc.is_some(),
             running: rss.mapped > 0,
+            background: self.standing.load(Relaxed) != background::FOREGROUND,
         }
     }
 }
@@ -192,6 +196,7 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         lends: AtomicBool::new(false),
         scan: Lock::new(None),
         comm: procfs::comm(pid).unwrap_or_default(),
+        standing: AtomicU32::new(background::FOREGROUND),
         detaching: AtomicBool::new(false),
         quiet: AtomicU32::new(detach::REQUESTED),
         gone: AtomicBool::new(false),

@@ -20,6 +20,66 @@ pub enum SwapChoice {
     Paths(Vec<PathBuf>),
 }
 
+/// What a process of the tree shall do; `memfit bg` and `memfit fg` send it.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Order {
+    /// The process.
+    pub pid: i32,
+    /// What it shall do.
+    pub what: What,
+}
+
+/// What a process of the tree shall do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// Go to the background, and leave memory as a whole at once.
+    Leave,
+    /// Go to the background: leave as a whole when memory is short.
+    LeaveWhenShort,
+    /// Go to the foreground: come back.
+    ComeBack,
+    /// Nothing: only its standing is asked for.
+    Tell,
+}
+
+/// The answer to an [`Order`].
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// How the process stands now.
+    pub standing: Standing,
+    /// Its name.
+    pub comm: String,
+    /// Its memory now, bytes.
+    pub resident_bytes: u64,
+}
+
+/// How a process stands that may have been told to leave memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is")]
+pub enum Standing {
+    /// No process of this tree has that pid, or none with a stub.
+    #[default]
+    Unknown,
+    /// It cannot be paged.
+    NotPaged,
+    /// It is in the foreground.
+    Foreground,
+    /// It leaves when memory is short.
+    Waits,
+    /// It leaves; so many pages have left.
+    #[allow(missing_docs)]
+    Leaving { pages: u64 },
+    /// So many pages have left, in so long. `gave_up`: the others did not move.
+    #[allow(missing_docs)]
+    Left { pages: u64, ms: u64, gave_up: bool },
+    /// It comes back; so many pages have.
+    #[allow(missing_docs)]
+    Returning { pages: u64 },
+    /// So many pages have come back in so long. The others found no room.
+    #[allow(missing_docs)]
+    Returned { pages: u64, left_out: u64, ms: u64 },
+}
+
 /// Everything the pager needs to start.
 #[derive(Debug)]
 pub struct Config {

@@ -121,13 +121,17 @@ struct Waiting {
     since: Instant,
     /// A write to a page that is present and write-protected.
     protected: bool,
+    /// Nobody waits for the page: it comes back if it can.
+    optional: bool,
 }
 
 impl Waiting {
     /// A fault that was read at `since`; any other message is an event.
     fn of(message: Message, since: Instant) -> Result<Waiting, Event<Uffd>> {
         Err(match message {
-            Message::Fault { address, tid, protected, .. } => return Ok(Waiting { address, tid, since, protected }),
+            Message::Fault { address, tid, protected, .. } => {
+                return Ok(Waiting { address, tid, since, protected, optional: false })
+            }
             Message::Fork(child) => Event::Fork(child),
             Message::Remap { from, to, len } => Event::Remap { from, to, len },
             Message::Remove { start, end } => Event::Remove { start, end },
@@ -137,7 +141,7 @@ impl Waiting {
 
     /// A page to bring back that nobody has touched.
     fn wanted(address: u64) -> Waiting {
-        Waiting { address, tid: 0, since: Instant::now(), protected: false }
+        Waiting { address, tid: 0, since: Instant::now(), protected: false, optional: false }
     }
 }
 
@@ -199,7 +203,10 @@ impl Server {
             // On one CPU the program runs before the wake-up returns, so its next fault may be
             // queued already. If not, it runs on another CPU or waits for something else.
             if self.drain_faults(&mut waiting)? == 0 && waiting.is_empty() {
-                self.wait()?;
+                match self.next_returning() {
+                    Some(returning) => waiting.push(returning),
+                    None => self.wait()?,
+                }
             }
             self.reap(&mut waiting);
             // In the order in which they were read.
@@ -210,12 +217,34 @@ impl Server {
         }
     }
 
+    /// The next of the pages that come back together, if there is room for it. While one of them is
+    /// read from the swap tier the others wait.
+    fn next_returning(&mut self) -> Option<Waiting> {
+        if !self.proc.returning.lock().is_under_way() || !self.reading.is_empty() {
+            return None;
+        }
+        if self.shared.must_wait(RUN as u64) || self.proc.at_rest() {
+            self.proc.returning.lock().no_room();
+            return None;
+        }
+        // Faults are looked for in between.
+        for _ in 0..RUN {
+            let page = self.proc.returning.lock().next_page()?;
+            if matches!(self.shared.lock().core.entry(self.proc.id, page), Entry::Out(_)) {
+                return Some(Waiting { optional: true, ..Waiting::wanted(page.address()) });
+            }
+        }
+        None
+    }
+
     /// Waits until there is something to do.
     fn wait(&mut self) -> Result<(), End> {
         let wait = match self.idle_wait() {
             // A fork event ends when the parent runs again, which makes no descriptor readable.
             _ if !self.proc.newborn.lock().is_empty() => 1,
             _ if self.proc.dead.load(Relaxed) => 2,
+            // No descriptor tells of room.
+            _ if self.proc.returning.lock().is_under_way() => 1,
             wait => wait,
         };
         let device = self.reader.as_ref().map_or(-1, Reader::fd);
@@ -353,6 +382,16 @@ impl Server {
             self.shared.apply_effects(state);
             let source = self.loads.first().map(|load| load.source);
             let done = match answer {
+                Fault::Load if fault.optional => {
+                    self.bring_below(page)?;
+                    // The program may have discarded the page while its bytes were read.
+                    if source == Some(Source::Zero) {
+                        self.leave_out(0);
+                    } else {
+                        self.load_optional()?;
+                    }
+                    true
+                }
                 Fault::Load => {
                     self.bring_below(page)?;
                     self.keep_guards();

@@ -8,6 +8,7 @@
 
 mod adopt;
 mod attach;
+mod background;
 mod blocks;
 mod budget;
 mod clients;

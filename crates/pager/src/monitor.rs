@@ -2,6 +2,7 @@
 
 use crate::adopt;
 use crate::attach::attach_or_warn;
+use crate::background;
 use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::detach::{self, Why};
@@ -96,6 +97,7 @@ struct Monitor {
     /// Processes of the tree without a stub.
     unmanaged: HashMap<i32, Unmanaged>,
     unmanaged_warned: bool,
+    children_warned: bool,
     turns: Turns,
     last_sample: Instant,
     /// When the last slow sample began, and ended.
@@ -176,6 +178,7 @@ pub fn run(desk: Arc<Desk>) {
         cpus: memfit_os::probe::usable_cores() as u64,
         unmanaged: HashMap::new(),
         unmanaged_warned: false,
+        children_warned: false,
         turns: Turns::default(),
         last_sample: now,
         slow_begun: now,
@@ -265,9 +268,8 @@ impl Monitor {
             sampling || (free < shared.budget.sizes.commit_pressure as i64 && commit_pressure as i64 > free);
         shared.budget.commit_pressure.store(commit_pressure, Relaxed);
         self.attach_children(&clients);
-        if pressure || commit_pressure || free < shared.budget.sizes.attach as i64 {
-            self.attach_and_rescan(&sizes, pressure || commit_pressure);
-        }
+        let scans = pressure || commit_pressure;
+        self.attach_and_rescan(&sizes, scans || free < shared.budget.sizes.attach as i64, scans);
         if free < shared.budget.marks().low as i64 {
             shared.budget.want_reclaim();
         }
@@ -295,24 +297,34 @@ impl Monitor {
         GROWTH_BYTES + GROWTH_BYTES_CPU * self.cpus.min(16)
     }
 
-    /// Attaches processes that have grown; `scans`: scans for memory to register as well.
-    fn attach_and_rescan(&self, sizes: &[(&Arc<Client>, Rss)], scans: bool) {
+    /// Attaches processes that have grown (`attaches`), and scans for memory to register (`scans`).
+    /// Does both for a process that was told to leave memory, however much is free.
+    fn attach_and_rescan(&self, sizes: &[(&Arc<Client>, Rss)], attaches: bool, scans: bool) {
+        for &(client, _) in sizes.iter().filter(|(client, _)| waits(client)) {
+            client.proc.lock().clone().iter().for_each(|proc| background::begin(&self.desk.shared, client, proc));
+        }
         // Accesses are recorded from the beginning.
         let least = if self.desk.shared.sampling.is_some() { 0 } else { ATTACH_BYTES };
-        for &(client, ref rss) in sizes {
+        let leaves = |client: &Client| client.standing.load(Relaxed) == background::TOLD_TO_LEAVE;
+        for &(client, ref rss) in sizes.iter().filter(|(client, _)| attaches || leaves(client)) {
             let not_drained = || client.watch.lock().not_drained;
+            let leaves = leaves(client);
+            let least = if leaves { 0 } else { least };
             match client.stage.load(Relaxed) {
                 IDLE if rss.anon >= least && self.may_attach(client) => attach_or_warn(&self.desk, client),
                 DORMANT if rss.anon >= least => wake::begin(&self.desk, client),
-                MANAGED if client.detaching.load(Relaxed) || !not_drained() => {}
+                MANAGED if client.detaching.load(Relaxed) || (!leaves && !not_drained()) => {}
                 // It has not asked to be detached, and its new threads would stay unknown.
                 MANAGED if !self.desk.fork_events && !procfs::may_inspect(client.pid) => {
                     detach::begin(&self.desk, client, Why::Unreadable, None);
                 }
-                MANAGED if scans => {
+                MANAGED if scans || leaves => {
                     let proc = client.proc.lock().clone();
-                    let settled = proc.is_some_and(|proc| self.scan(client, &proc, rss));
+                    let settled = proc.as_ref().is_some_and(|proc| self.scan(client, proc, rss));
                     client.watch.lock().not_drained = !settled;
+                    proc.iter()
+                        .filter(|_| leaves && settled)
+                        .for_each(|proc| background::begin(&self.desk.shared, client, proc));
                 }
                 _ => {}
             }
@@ -477,7 +489,7 @@ impl Monitor {
             return;
         };
         crate::forks::forget_lost(&self.desk.shared, &others);
-        let mut names = Vec::new();
+        let (mut names, mut children) = (Vec::new(), Vec::new());
         let mut seen = HashMap::new();
         clients.iter().for_each(|client| client.lends.store(false, Relaxed));
         // The launcher's group-signal probe has no memory of its own.
@@ -507,21 +519,25 @@ impl Monitor {
                     detach::tell(&self.desk, process.pid, &process.comm, why, false);
                 }
             } else if late() || (waited >= COMES_AT_ALL && large() && has_run()) {
-                names.push(process.comm.clone());
+                let of_client = unmanaged.forked && clients.iter().any(|client| client.pid == process.ppid);
+                if of_client { &mut children } else { &mut names }.push(process.comm.clone());
             }
             seen.insert(process.pid, unmanaged);
         }
         self.unmanaged = seen;
-        if !names.is_empty() && !self.unmanaged_warned {
-            self.unmanaged_warned = true;
-            names.dedup();
-            names.truncate(5);
-            self.desk.shared.warn(format!(
-                "not paged, but counted: {} (static, setuid, musl and 32-bit programs, and those without libmemfit.so in \
-                 LD_PRELOAD or in a network namespace out of reach, cannot be)",
-                names.join(", ")
-            ));
-        }
+        let shared = &self.desk.shared;
+        tell_of(shared, names, &mut self.unmanaged_warned, |names| {
+            format!(
+                "not paged, but counted: {names} (static, setuid, musl and 32-bit programs, and those without \
+                 libmemfit.so in LD_PRELOAD or in a network namespace out of reach, cannot be)"
+            )
+        });
+        tell_of(shared, children, &mut self.children_warned, |names| {
+            format!(
+                "counted as if they shared nothing: fork children of {names} have not come to the pager within \
+                 {COMES_AT_ALL:?} (the machine is busy, or a network namespace keeps them away)"
+            )
+        });
     }
 
     /// `unmanaged`: bytes of processes without a stub.
@@ -554,6 +570,20 @@ impl Monitor {
             swap_bytes: 0,
         });
     }
+}
+
+/// Warns once, with some of the names.
+fn tell_of(shared: &Shared, mut names: Vec<String>, warned: &mut bool, text: impl Fn(&str) -> String) {
+    if !names.is_empty() && !std::mem::replace(warned, true) {
+        names.dedup();
+        names.truncate(5);
+        shared.warn(text(&names.join(", ")));
+    }
+}
+
+/// Whether a process is paged now that was told to leave when memory is short.
+fn waits(client: &Client) -> bool {
+    client.standing.load(Relaxed) == background::TOLD_TO_WAIT && client.stage.load(Relaxed) == MANAGED
 }
 
 /// Where memory is now. `total`: bytes that the budget counts.

@@ -9,7 +9,8 @@ use crate::clients::{add_client, add_dormant};
 use crate::control::Desk;
 use crate::netns_fallback::NetnsFallback;
 use crate::proc::send_command;
-use crate::{detach, files, own_uffd};
+use crate::stats::Question;
+use crate::{background, detach, files, own_uffd};
 use memfit_os::messages::from_stub;
 use memfit_os::{proctree, seqpacket};
 use memfit_stats::Stats;
@@ -197,7 +198,12 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
         Some(request) if request.kind == DETACH => detach::requested(desk, socket, pid, request.flags),
         None if packet.bytes.starts_with(b"{") => {
             if may_ask(uid) {
-                let question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
+                let question: Question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
+                if let Some(order) = &question.order {
+                    let told = serde_json::to_vec(&background::carry_out(desk, order)).unwrap_or_default();
+                    let _ = seqpacket::send(socket.as_fd(), &told, None);
+                    return;
+                }
                 let mut answer = crate::stats::live(desk, &question);
                 let send = |answer: &Stats| seqpacket::send(socket.as_fd(), &serde_json::to_vec(answer)?, None);
                 if send(&answer).is_err() {

@@ -1,5 +1,6 @@
 //! One paged process: its userfaultfd, its ring, the batch that its stub works on.
 
+use crate::background::Returning;
 use crate::family::Family;
 use crate::files::FileRanges;
 use crate::forks::Expected;
@@ -149,7 +150,9 @@ pub struct Proc {
     pub stacks: Lock<Vec<(u64, u64)>, { rank::STACKS }>,
     /// Addresses of pages to bring back that nobody has touched.
     pub wanted: Lock<Vec<u64>, { rank::WANTED }>,
-    /// Wakes the fault thread to check `dead` and `wanted`.
+    /// Pages that come back together.
+    pub returning: Lock<Returning, { rank::RETURNING }>,
+    /// Wakes the fault thread to check `dead`, `wanted` and `returning`.
     pub kick: Arc<EventFd>,
     /// The control socket is closed, or the memory is gone: no more batches.
     pub dead: AtomicBool,
@@ -209,6 +212,7 @@ impl Proc {
             proof: Lock::new(None),
             stacks: Lock::new(Vec::new()),
             wanted: Lock::new(Vec::new()),
+            returning: Lock::default(),
             kick,
             dead: AtomicBool::new(false),
             guarded: Lock::default(),

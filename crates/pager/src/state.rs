@@ -206,9 +206,9 @@ impl Shared {
         if !spans.is_empty() {
             state.frames.freed(&spans, &self.memory);
         }
-        for slot in punch {
-            if let Some(segment) = state.segments.get(&slot.area) {
-                segment.punch(crate::proc::slot_offset(slot.index));
+        for run in punch.chunk_by(|one, next| one.area == next.area && one.index + 1 == next.index) {
+            if let Some(segment) = state.segments.get(&run[0].area) {
+                segment.punch(crate::proc::slot_offset(run[0].index), run.len());
             }
         }
         let closed: Vec<_> = closed.iter().filter_map(|area| state.segments.remove(area)).collect();

@@ -1,5 +1,6 @@
 //! What a run did: the statistics (`schema`), one line for people, fault latencies.
 
+use crate::config::Order;
 use crate::config::ToPager;
 use crate::control::Desk;
 use crate::meters::CodecCount;
@@ -154,6 +155,8 @@ pub struct Question {
     /// Without what takes time in proportion to the tree: for those who ask every second. The pages
     /// by state are counted under the core's lock, and of ended processes there can be many.
     pub brief: bool,
+    /// Something else is asked: the answer is a [`Told`](crate::config::Told).
+    pub order: Option<Order>,
 }
 
 /// One row a pid: a program that execs says hello again.

@@ -272,6 +272,7 @@ schema! {
         comm: String = "name of the process",
         running: bool = "whether it runs",
         paged: bool = "whether it was ever paged",
+        background: bool = "whether it is in the background (`memfit bg`)",
         resident_bytes: u64 = "its memory now",
         peak_total_bytes: u64 = "its memory at most",
         faults: u64 = "its faults",
@@ -281,6 +282,14 @@ schema! {
 
 /// Where the page of a fault comes from.
 pub const SOURCES: [&str; 6] = BySource::<()>::KEYS;
+
+impl Process {
+    /// Its name for a list, without control characters.
+    #[must_use]
+    pub fn title(&self) -> String {
+        self.comm.replace(char::is_control, " ") + if self.background { " (background)" } else { "" }
+    }
+}
 
 impl Stats {
     /// How many times larger the pages in the pool are than what holds them; `None` when there are

@@ -447,7 +447,7 @@ fn cell(sort: Sort, process: &Process, model: &Model) -> String {
         Sort::Faults => dash(count(process.faults as f64)),
         Sort::Rate => dash(count(model.rates.processes.get(&process.pid).map_or(0.0, |(faults, _)| *faults))),
         Sort::State => model.states.get(&process.pid).map_or_else(|| "?".into(), char::to_string),
-        Sort::Command => process.comm.clone(),
+        Sort::Command => process.title(),
     }
 }
 
@@ -492,7 +492,7 @@ fn processes(canvas: &mut Buffer, rows: Range<usize>, model: &Model, view: &mut 
         }
         canvas.put(state, y, &cell(Sort::State, process, model), PLAIN);
         let room = canvas.width().saturating_sub(state + 3);
-        canvas.put(state + 3, y, &fit(&process.comm, room), PLAIN);
+        canvas.put(state + 3, y, &fit(&process.title(), room), PLAIN);
     }
 }
 

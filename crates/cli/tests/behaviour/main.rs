@@ -6,6 +6,7 @@
 mod support;
 
 mod advise;
+mod background;
 mod budget;
 mod codecs;
 mod death;

@@ -22,6 +22,14 @@ fn background_reclaim_never_touches_the_pool_and_direct_reclaim_never_the_storag
     assert_eq!((counters.in_advance, counters.to_swap, counters.compressed), (20, 20, 20));
 }
 
+/// Rule 4.
+#[test]
+fn a_process_that_leaves_as_a_whole_goes_to_the_pool() {
+    let mut bench = Bench::new("hybrid18", &[], 64, 1000);
+    let whole = Contents { origin: Origin::Process, ..anonymous(1000) };
+    assert_eq!((bench.store(1, background(1000)), bench.store(2, whole)), (Went::Swap, Went::Pool));
+}
+
 /// Rule 6: a fault looks in both places.
 #[test]
 fn pages_come_back_from_where_they_are() {

@@ -34,7 +34,7 @@ impl Server {
         let Some(first) = self.loads.iter().position(|load| load.page < page) else { return Ok(()) };
         let below = self.loads.split_off(first);
         let above = std::mem::replace(&mut self.loads, below);
-        let result = self.load_below();
+        let result = self.load_optional();
         self.loads = above;
         if result.is_err() {
             self.leave_out(0);
@@ -45,7 +45,7 @@ impl Server {
     /// Fills the pages of `self.loads`, which no thread waits for, and leaves out what cannot be
     /// brought. After an error only the pages below the failed one are brought; else they reach up
     /// to the faulting page.
-    fn load_below(&mut self) -> Result<(), End> {
+    pub(super) fn load_optional(&mut self) -> Result<(), End> {
         self.keep_sampled();
         let guarded = self.loads.is_empty() || self.first_guard().is_some();
         if guarded {

@@ -1,0 +1,251 @@
+//! `memfit bg` and `memfit fg`: processes that leave memory as a whole, and come back.
+
+use crate::support::contents::wrong;
+use crate::support::stats::live;
+use crate::support::tree::{eventually, Tree};
+use crate::support::{memfit, memfit_command, skip, Bench, PYTHON};
+use memfit_os::process::send_signal;
+use memfit_os::procfs::RssReader;
+use memfit_os::proctree;
+use serde_json::Value;
+use std::fs;
+use std::time::Duration;
+
+/// Size of the data that a program holds.
+const MIB: u64 = 60;
+/// What stays of a program: the stack, and pages that its threads and the kernel touch meanwhile.
+const STAYS: u64 = 12 << 20;
+/// Nothing is short of memory.
+const BUDGET: &str = "1G";
+
+/// A program that holds data, and waits to be told to verify them.
+struct Held {
+    bench: Bench,
+    tree: Tree,
+    pid: i32,
+}
+
+impl Held {
+    fn start(bench: Option<Bench>, rounds: u32) -> Option<Held> {
+        Held::start_with(bench, rounds, "")
+    }
+
+    /// With injected faults of the swap tier.
+    fn start_with(bench: Option<Bench>, rounds: u32, faults: &str) -> Option<Held> {
+        let bench = bench?;
+        bench.file("blocks.py", include_str!("../workloads/blocks.py"));
+        bench.file("held.py", include_str!("../workloads/held.py"));
+        let mut command = bench.memfit();
+        command.args(["run", "-q", "-m", BUDGET, "--", PYTHON, "held.py", &MIB.to_string(), &rounds.to_string()]);
+        command.env("MEMFIT_SWAP_FAULTS", faults);
+        let tree = Tree::start(command, &bench.directory, true);
+        eventually("the program has its data", || tree.text().contains("ready"));
+        let pid = tree.members().command.expect("it waits").pid;
+        Some(Held { bench, tree, pid })
+    }
+
+    fn resident(&self) -> u64 {
+        RssReader::open(self.pid).and_then(|rss| rss.read()).map_or(0, |rss| rss.anon)
+    }
+
+    /// Runs `memfit bg` or `memfit fg`; what it says.
+    #[track_caller]
+    fn tell(&self, what: &str) -> String {
+        let out = self.bench.memfit().args([what, &self.pid.to_string()]).output().unwrap();
+        let text = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert_eq!(out.status.code(), Some(0), "{what}: {text}");
+        text
+    }
+
+    #[track_caller]
+    fn leaves(&self) {
+        let said = self.tell("bg");
+        assert!(said.contains(" left in ") && said.contains("/s; "), "{said}");
+        let stays = self.resident();
+        assert!(stays < STAYS, "{stays} bytes stay: {said}");
+    }
+
+    #[track_caller]
+    fn comes_back(&self) {
+        let said = self.tell("fg");
+        assert!(said.contains(" came back in ") && !said.contains("no room"), "{said}");
+        let resident = self.resident();
+        assert!(resident > MIB << 20, "{resident} bytes came back: {said}");
+    }
+
+    /// Has it verify its data.
+    #[track_caller]
+    fn is_right(&self, round: u32) {
+        fs::write(self.bench.directory.join(format!("go{round}")), "").unwrap();
+        let said = format!("round {round} ");
+        eventually("it has verified its data", || self.tree.text().contains(&said));
+        let text = self.tree.text();
+        if !text.contains(&format!("{said}right")) {
+            wrong(&text);
+        }
+    }
+
+    #[track_caller]
+    fn ends(mut self) {
+        assert_eq!((self.tree.wait(), self.tree.errors().as_str()), (0, ""));
+    }
+}
+
+#[test]
+fn a_process_leaves_and_comes_back() {
+    let Some(held) = Held::start(Bench::new("background", &[PYTHON]), 2) else { return };
+    held.leaves();
+    let row = |tree: &Value| tree["processes"].as_array()?.iter().find(|row| row["pid"] == held.pid).cloned();
+    let standing = || live(memfit_command(), held.tree.root()).and_then(|tree| row(&tree)).unwrap();
+    assert_eq!(standing()["background"], true);
+    held.comes_back();
+    assert_eq!(standing()["background"], false);
+    let faults = standing()["faults"].as_u64();
+    held.is_right(0);
+    let since = standing()["faults"].as_u64().unwrap() - faults.unwrap();
+    assert!(since < 500, "{since} faults: its pages had come back");
+    held.leaves();
+    // What is not told to come back comes when it is touched.
+    held.is_right(1);
+    held.ends();
+}
+
+#[test]
+fn a_process_of_an_ordinary_user() {
+    let Some(held) = Held::start(Bench::ordinary("background_ordinary", &[PYTHON]), 1) else { return };
+    held.leaves();
+    held.comes_back();
+    held.leaves();
+    held.is_right(0);
+    held.ends();
+}
+
+/// Its stub can do nothing then: the pager lets it run alone.
+#[test]
+fn a_stopped_process_leaves() {
+    let Some(held) = Held::start(Bench::new("background_stopped", &[PYTHON]), 1) else { return };
+    held.leaves();
+    held.comes_back();
+    let stopped = || proctree::read_stat(held.pid).is_some_and(|stat| stat.state == 'T');
+    send_signal(held.pid, libc::SIGSTOP, None).unwrap();
+    eventually("it is stopped", stopped);
+    held.leaves();
+    assert!(stopped());
+    send_signal(held.pid, libc::SIGCONT, None).unwrap();
+    held.is_right(0);
+    held.ends();
+}
+
+/// Nobody waits for the pages that come back. Those that cannot be read stay where they are.
+#[test]
+fn pages_that_cannot_be_read_do_not_end_the_process() {
+    let bench = Bench::new("background_unread", &[PYTHON]);
+    let Some(held) = Held::start_with(bench, 1, "seed=5,read-eio=1000") else { return };
+    if !cfg!(debug_assertions) {
+        return skip(&held.bench.name, "only debug builds inject faults");
+    }
+    held.leaves();
+    let swapped = || live(memfit_command(), held.tree.root()).and_then(|tree| tree["now"]["swap_bytes"].as_u64());
+    assert!(swapped() > Some(0), "blocks that do not compress are in the swap tier: {:?}", swapped());
+    held.tell("fg");
+    let resident = held.resident();
+    assert!(resident > MIB << 19, "the others have come back: {resident} bytes");
+    assert!(proctree::read_stat(held.pid).is_some_and(|stat| !stat.is_dead()), "{}", held.tree.errors());
+    assert!(swapped() > Some(0), "the pages are still there");
+}
+
+#[test]
+fn processes_that_cannot_be_told() {
+    let Some(held) = Held::start(Bench::new("background_others", &[PYTHON]), 1) else { return };
+    let (pid, own) = (held.pid.to_string(), std::process::id().to_string());
+    let out = held.bench.memfit().args(["bg", &own, &pid]).output().unwrap();
+    let (said, error) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert_eq!(out.status.code(), Some(1));
+    assert!(said.contains(" left in "), "the other one leaves all the same: {said}");
+    assert!(error.starts_with(&format!("memfit: process {own}: no tree of yours has it")), "{error}");
+    held.is_right(0);
+    held.ends();
+}
+
+/// Three processes that do not fit into memory together. The second one is in the background: the
+/// pages of the first are older, and stay all the same.
+#[test]
+fn when_memory_is_short_the_background_leaves_first() {
+    let Some(bench) = Bench::new("background_short", &[PYTHON]) else { return };
+    bench.file("blocks.py", include_str!("../workloads/blocks.py"));
+    bench.file("held.py", include_str!("../workloads/held.py"));
+    let start = |name: &str, mib: u32| format!("{PYTHON} held.py {mib} 1 > {name}.out & echo $! > {name}.pid");
+    let wait = |name: &str| format!("while [ ! -e {name} ]; do sleep 0.05; done");
+    let steps = [
+        start("first", 45),
+        wait("second"),
+        start("background", 45),
+        wait("third"),
+        start("last", 55),
+        "wait".to_owned(),
+    ];
+    let mut command = bench.memfit();
+    command.args(["run", "-q", "-m", "150M", "--", "sh", "-c", &steps.join("; ").replace("&;", "&")]);
+    let mut tree = Tree::start(command, &bench.directory, true);
+    let read = |name: &str| fs::read_to_string(bench.directory.join(name)).unwrap_or_default();
+    let touch = |name: &str| fs::write(bench.directory.join(name), "").unwrap();
+    let ready = |name: &str| eventually(name, || read(&format!("{name}.out")).contains("ready"));
+    let resident = |name: &str| {
+        let pid = read(&format!("{name}.pid")).trim().parse().unwrap();
+        RssReader::open(pid).and_then(|rss| rss.read()).map_or(0, |rss| rss.anon)
+    };
+    ready("first");
+    touch("second");
+    ready("background");
+    let out = bench.memfit().args(["bg", "--when-short", read("background.pid").trim()]).output().unwrap();
+    assert!(String::from_utf8_lossy(&out.stdout).contains("leaves when memory is short"), "{out:?}");
+    assert!(resident("background") > 45 << 20, "memory is not short yet");
+    touch("third");
+    ready("last");
+    eventually("the background has left", || resident("background") < STAYS);
+    assert!(resident("first") > 40 << 20, "{} of the first stay", resident("first"));
+    touch("go0");
+    assert_eq!((tree.wait(), tree.errors().as_str()), (0, ""));
+    for name in ["first", "background", "last"] {
+        let said = read(&format!("{name}.out"));
+        if !said.contains("round 0 right") {
+            wrong(&said);
+        }
+    }
+}
+
+/// All of a tree is told again and again while it works and its memory changes.
+#[test]
+fn processes_that_work_leave_and_come_back() {
+    let Some(bench) = Bench::new("background_work", &[]) else { return };
+    let torture = memfit().with_file_name("memfit-torture");
+    if !torture.is_file() {
+        return skip(&bench.name, "memfit-torture is not built");
+    }
+    let line = format!(
+        "{} --threads 2 --processes 2 --size 32M --ops 30000 --verify-all-at-end --stall 120 --seed 606 --dir {}; exit $?",
+        torture.display(),
+        bench.directory.display()
+    );
+    let mut command = memfit_command();
+    command.args(["run", "-q", "-m", "256M", "--", "sh", "-c", &line]);
+    let mut tree = Tree::start(command, &bench.directory, true);
+    let (mut told, mut turn, mut said) = (0, 0, String::new());
+    while tree.code().is_none() {
+        let Some(command) = tree.members().command else {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        let mut memfit = memfit_command();
+        memfit.args([["bg", "fg"][turn % 2], "--children", &command.pid.to_string()]);
+        turn += 1;
+        // Some of them may have ended by now.
+        let out = memfit.output().unwrap();
+        said = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        told += said.matches(" left in ").count();
+    }
+    if tree.code() != Some(0) {
+        wrong(&format!("{:?}: {}{}", tree.code(), tree.text(), tree.errors()));
+    }
+    assert!(told > 0, "{told} have left in {turn} turns: {said}");
+}

@@ -1,0 +1,244 @@
+//! Per-process reclaim: a process gives up all of its memory at once, in address order (Han et al.
+//! 2018, section III, `Per_Process_Reclaim`). Later the pages that left so can be brought back
+//! together: they were its resident set when it was told to leave.
+//!
+//! The order of the ages does not matter here: all pages leave. In address order a batch has few
+//! ranges. A page that did not move (an event was unread, a device uses it) gets two more passes.
+
+use crate::core_call::CoreCall;
+use crate::engine::Core;
+use crate::evict::{Victim, BATCH_VICTIMS};
+use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
+use crate::object::Place;
+use crate::table::Proc as Process;
+use alloc::vec::Vec;
+
+/// Passes over the address space.
+const PASSES: u8 = 3;
+/// Runs that one choice of victims looks at: it holds the core's lock.
+const LOOKED_AT: usize = 4096;
+/// A background process with fewer pages in memory gives them like the others: 1 MiB.
+const WORTH_PAGES: u64 = 256;
+/// Staging slots of a process that has left whose memory goes back to the kernel in one step.
+const RELEASED: usize = 1024;
+/// The reclaim of a process ends when no process that leaves has given a page for this long, ms.
+const GIVE_UP_MS: u64 = 10_000;
+/// Others need not wait for processes that leave when those have given no page for this long, ms.
+const STALLED_MS: u64 = 200;
+/// Pause before another pass, unless no run is parked: the first pause of a parked run is 16 ms.
+const PASS_PAUSE_MS: u64 = 50;
+
+/// How far the reclaim of a process is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessReclaim {
+    /// Pages that have left the process so.
+    pub pages: u64,
+    /// Tick of [`Core::next_step`] at which it began; `None` while it waits for that.
+    pub begun: Option<u64>,
+    /// Tick at which it ended: all that can leave is compressed or written.
+    pub ended: Option<u64>,
+    /// Number of the run to go on with.
+    next: u64,
+    passes: u8,
+    /// A page did not move in this pass.
+    refused: bool,
+    /// After the last pass: the page staged last. It is compressed after all of this process.
+    last: Option<u32>,
+    /// It ended because no page moved any more: it is stopped or traced, for instance.
+    pub gave_up: bool,
+    /// Pages at the last gain, and its tick.
+    gained: Option<(u64, u64)>,
+    /// Tick at which the last pass ended.
+    pass_ended: Option<u64>,
+}
+
+impl Core {
+    /// Begins to reclaim all of a process, before all others. The caller lets reclaim run
+    /// ([`Core::next_step`]). A reclaim under way begins anew.
+    pub fn reclaim_process(&mut self, proc: ProcId) {
+        self.record(&CoreCall::ReclaimProcess { proc });
+        self.begin_reclaim(proc);
+    }
+
+    fn begin_reclaim(&mut self, proc: ProcId) {
+        self.table.proc_mut(proc).reclaim = Some(ProcessReclaim::default());
+        if !self.leaving.contains(&proc) {
+            self.leaving.push(proc);
+        }
+    }
+
+    /// Says whether a process is in the background: when memory is short it leaves as a whole,
+    /// before the others give pages.
+    pub fn set_background(&mut self, proc: ProcId, background: bool) {
+        self.record(&CoreCall::SetBackground { proc, background });
+        let process = self.table.proc_mut(proc);
+        process.background = background;
+        // One that gave up may move again.
+        process.reclaim = process.reclaim.filter(|reclaim| !reclaim.gave_up);
+    }
+
+    /// Ends the reclaim of a process: what has left stays outside.
+    pub fn stop_process_reclaim(&mut self, proc: ProcId) {
+        self.record(&CoreCall::StopProcessReclaim { proc });
+        self.leaving.retain(|&leaving| leaving != proc);
+        self.table.proc_mut(proc).reclaim = None;
+    }
+
+    /// How far the reclaim of a process is; `None` if none was begun, or it was stopped.
+    pub fn process_reclaim(&self, proc: ProcId) -> Option<ProcessReclaim> {
+        self.table.proc(proc).reclaim
+    }
+
+    /// Pages that left by [`Core::reclaim_process`] and have not come back, from `from` on. Looks
+    /// at some of the table only: also returns where to go on, if there is more.
+    pub fn left_together(&self, proc: ProcId, from: Page) -> (Vec<PageRange>, Option<Page>) {
+        let mut ranges: Vec<PageRange> = Vec::new();
+        for (looked, (&number, &run)) in self.table.proc(proc).runs().range(from.run()..).enumerate() {
+            if looked == LOOKED_AT {
+                return (ranges, Some(Page(number * RUN_PAGES)));
+            }
+            let left = self.table.runs[run as usize].left_together;
+            for page in (0..RUN_PAGES).filter(|i| left >> i & 1 == 1).map(|i| Page(number * RUN_PAGES + i)) {
+                match ranges.last_mut() {
+                    Some(last) if last.first.0 + last.pages == page.0 => last.pages += 1,
+                    _ => ranges.push(PageRange { first: page, pages: 1 }),
+                }
+            }
+        }
+        (ranges, None)
+    }
+
+    /// Victims of the first process to be reclaimed that can take a batch now.
+    pub(crate) fn pick_leaving(&mut self, free: &[ProcId], max_pages: usize) -> Option<(ProcId, Vec<Victim>)> {
+        for i in 0..self.leaving.len() {
+            let proc = self.leaving[i];
+            if !free.contains(&proc) || !self.gives(proc) {
+                continue;
+            }
+            let max_pages = max_pages.min(self.staging.room(self.table.proc(proc).area) as usize);
+            let runs = if max_pages == 0 { Vec::new() } else { self.next_runs(proc, max_pages) };
+            let victims = self.claim(proc, &runs, max_pages);
+            if !victims.is_empty() {
+                return Some((proc, victims));
+            }
+        }
+        None
+    }
+
+    /// The next runs of a process in address order, as many as fit into a batch; only the first may
+    /// be cut.
+    fn next_runs(&mut self, proc: ProcId, max_pages: usize) -> Vec<u32> {
+        let process = self.table.proc(proc);
+        let Some(mut reclaim) = process.reclaim else { return Vec::new() };
+        let (mut runs, mut pages, mut victims) = (Vec::new(), 0, 0);
+        let mut next = u64::MAX;
+        for (looked, (&number, &run)) in process.runs().range(reclaim.next..).enumerate() {
+            let takeable = self.takeable(run);
+            let parked = self.table.runs[run as usize].parked_until != 0;
+            if takeable != 0 && parked {
+                reclaim.refused = true;
+            } else if takeable != 0 {
+                pages += takeable.count_ones() as usize;
+                victims += (takeable & !(takeable << 1)).count_ones() as usize;
+                runs.push(run);
+            }
+            let full = pages > max_pages || victims > BATCH_VICTIMS;
+            if full && runs.len() > 1 {
+                runs.pop();
+            }
+            // A run that is cut comes again.
+            if full || looked == LOOKED_AT {
+                next = number;
+                break;
+            }
+        }
+        reclaim.next = next;
+        self.table.proc_mut(proc).reclaim = Some(reclaim);
+        runs
+    }
+
+    /// Notes what a batch has taken from a process.
+    pub(crate) fn left(&mut self, proc: ProcId, moved: u32, refused: bool) {
+        if let Some(reclaim) = self.table.proc_mut(proc).reclaim.as_mut().filter(|r| r.ended.is_none()) {
+            reclaim.pages += u64::from(moved);
+            reclaim.refused |= refused;
+        }
+    }
+
+    /// Whether others need not give pages, since a process that leaves does.
+    pub(crate) fn a_process_gives(&self) -> bool {
+        !self.driver.leaving_stalled && self.leaving.iter().any(|&proc| self.gives(proc))
+    }
+
+    /// Whether a process that leaves may have pages to give.
+    fn gives(&self, proc: ProcId) -> bool {
+        self.table.proc(proc).reclaim.is_some_and(|reclaim| reclaim.last.is_none())
+    }
+
+    /// Memory is short: begins to reclaim the background process with the most pages in memory,
+    /// unless a process leaves already. A process that has more outside than in memory gives its
+    /// pages like the others (Han et al., `Reclaim_Efficiency_Estimator`, which would kill it).
+    pub(crate) fn let_background_leave(&mut self) {
+        if self.a_process_gives() {
+            return;
+        }
+        let under_way = |of: &Process| of.reclaim.is_some_and(|reclaim| reclaim.gave_up || reclaim.ended.is_none());
+        let pays = |of: &Process| of.background && of.present_pages > of.out_pages.max(WORTH_PAGES) && !under_way(of);
+        let all = self.table.procs.iter().enumerate();
+        let worth = all.filter_map(|(i, of)| Some((i, of.as_ref().filter(|of| pays(of))?.present_pages)));
+        let Some((i, _)) = worth.max_by_key(|&(i, pages)| (pages, core::cmp::Reverse(i))) else { return };
+        self.begin_reclaim(ProcId(i as u32));
+    }
+
+    /// Begins and ends passes. Returns whether a process is to be reclaimed.
+    pub(crate) fn reclaims_processes(&mut self, tick: u64) -> bool {
+        let mut newest = 0;
+        for i in 0..self.leaving.len() {
+            let Some(reclaim) = &mut self.table.proc_mut(self.leaving[i]).reclaim else { continue };
+            reclaim.begun.get_or_insert(tick);
+            let (_, gained_at) = *reclaim.gained.insert(match reclaim.gained {
+                Some(gained) if gained.0 == reclaim.pages => gained,
+                _ => (reclaim.pages, tick),
+            });
+            newest = newest.max(gained_at);
+        }
+        // They leave one after another: each waits for those before it.
+        let without_gain = tick.saturating_sub(newest);
+        self.driver.leaving_stalled = !self.leaving.is_empty() && without_gain > STALLED_MS;
+        let mut i = 0;
+        while let Some(&proc) = self.leaving.get(i) {
+            if self.pass_on(proc, tick, without_gain > GIVE_UP_MS) {
+                self.leaving.remove(i);
+            } else {
+                i += 1;
+            }
+        }
+        !self.leaving.is_empty()
+    }
+
+    /// Begins the next pass of a process, if this one is over. True when its reclaim has ended.
+    fn pass_on(&mut self, proc: ProcId, tick: u64, give_up: bool) -> bool {
+        let process = self.table.proc(proc);
+        let Some(mut reclaim) = process.reclaim else { return true };
+        if reclaim.next == u64::MAX && process.evicting_pages == 0 && reclaim.last.is_none() {
+            let ended = *reclaim.pass_ended.get_or_insert(tick);
+            if !reclaim.refused || reclaim.passes + 1 == PASSES {
+                reclaim.last = Some(self.objects.staged.tail);
+            } else if !process.has_parked() || tick.saturating_sub(ended) >= PASS_PAUSE_MS {
+                (reclaim.next, reclaim.refused, reclaim.pass_ended) = (0, false, None);
+                reclaim.passes += 1;
+            }
+        }
+        let staged = |id| {
+            let place = self.objects.place_if_live(crate::ids::ObjectId(id));
+            id != NIL && matches!(place, Some(Place::Staged(_) | Place::Compressing(_)))
+        };
+        let area = process.area;
+        let done = reclaim.last.is_some_and(|last| !staged(last)) && self.staging.release(area, RELEASED);
+        if done || give_up {
+            (reclaim.ended, reclaim.gave_up) = (Some(tick), !done);
+        }
+        self.table.proc_mut(proc).reclaim = Some(reclaim);
+        reclaim.ended.is_some()
+    }
+}

@@ -1,0 +1,313 @@
+//! Per-process reclaim, through the core's public interface.
+
+use memfit_core::budget::{Level, Sizes};
+use memfit_core::driver::{Seen, Step};
+use memfit_core::scheme::Scheme;
+use memfit_core::{
+    Answer, Coded, Compress, Core, Fault, Filled, Origin, Page, PageRange, Placed, ProcId, Tunables, Victim, RUN_PAGES,
+};
+use std::sync::Arc;
+
+const ENOUGH: Seen = Seen {
+    level: Level::Enough,
+    gained: 0,
+    blocked: false,
+    unmanaged: 0,
+    evicts: true,
+    tier_writable: true,
+    tier_has_space: true,
+    tier_slow: false,
+    tier_busy: false,
+    cpus_full: false,
+    answer_late: false,
+};
+
+/// A core and what carries its steps out. Nothing is short of memory.
+struct Run {
+    core: Core,
+    tick: u64,
+    /// Pages that do not move, and whether the stub says that they will not for a while.
+    stuck: Vec<u64>,
+    parks: bool,
+    /// Pages in the order in which they left, with their process.
+    left: Vec<(ProcId, u64)>,
+    batches: usize,
+    origins: Vec<Origin>,
+}
+
+impl Run {
+    fn new() -> Run {
+        Run::with_staging(64)
+    }
+
+    fn with_staging(staging_slots: u32) -> Run {
+        let scheme = Scheme::default();
+        let (sizes, scheme) = (Sizes::new(16 << 20, &scheme), Arc::new(scheme));
+        let tunables = Tunables {
+            sizes,
+            scheme,
+            staging_slots,
+            pool_frames: 4096,
+            area_frames: 8192,
+            swap: true,
+            blocks: Vec::new(),
+        };
+        Run {
+            core: Core::new(tunables),
+            tick: 100,
+            stuck: Vec::new(),
+            parks: false,
+            left: Vec::new(),
+            batches: 0,
+            origins: Vec::new(),
+        }
+    }
+
+    fn process(&mut self, pages: impl Iterator<Item = u64>) -> ProcId {
+        let (id, _) = self.core.add_process(self.core.tunables().staging_slots);
+        pages.for_each(|page| assert!(self.core.adopt(id, Page(page), false)));
+        id
+    }
+
+    /// Carries steps out until reclaim sleeps; at most so many.
+    fn until_sleep(&mut self, most: usize) -> bool {
+        let mut gained = 0;
+        for _ in 0..most {
+            let step = self.core.next_step(self.tick, Seen { gained, ..ENOUGH });
+            gained = match step {
+                Step::Sleep => return true,
+                Step::Evict => self.evict(),
+                Step::Compress { most, origin } => {
+                    self.origins.push(origin);
+                    self.compress(most as usize)
+                }
+                Step::WriteBack { pressed } => {
+                    assert!(!pressed, "the pool need not become smaller");
+                    0
+                }
+                Step::RoundEnds { .. } => {
+                    self.tick += 1;
+                    0
+                }
+                _ => 0,
+            };
+            _ = self.core.take_effects();
+        }
+        false
+    }
+
+    fn evict(&mut self) -> u32 {
+        let Some((id, victims)) = self.core.pick_victims(128, self.tick, &|_| true) else { return 0 };
+        self.batches += 1;
+        victims.iter().map(|victim| self.answer(id, victim)).sum()
+    }
+
+    fn answer(&mut self, id: ProcId, victim: &Victim) -> u32 {
+        let mut answer = Answer::default();
+        for (i, page) in (victim.first.0..).take(victim.slots.len()).enumerate() {
+            if !self.stuck.contains(&page) {
+                answer.moved |= 1 << i;
+                self.left.push((id, page));
+            }
+        }
+        answer.park = self.parks && answer.moved.count_ones() < victim.slots.len() as u32;
+        self.core.evicted(id, victim.first, victim.slots.len() as u32, answer, self.tick);
+        answer.moved.count_ones()
+    }
+
+    fn compress(&mut self, most: usize) -> u32 {
+        let mut picked: Vec<Compress> = Vec::new();
+        self.core.pick_compress(most, &mut picked);
+        for item in &picked {
+            let placed = self.core.compressed(item.object, Coded::Bytes { codec: 1, len: 1000 });
+            assert!(matches!(placed, Placed::Pool { .. }), "{placed:?}");
+            _ = self.core.take_effects();
+        }
+        picked.len() as u32
+    }
+
+    /// The page comes back by a fault.
+    fn touch(&mut self, id: ProcId, page: u64) {
+        let (limit, mut loads) = (PageRange { first: Page(page), pages: 1 }, Vec::new());
+        assert!(matches!(self.core.fault(id, Page(page), limit, 1, &mut loads), Fault::Load));
+        self.core.loaded(id, Page(page), Filled::Done);
+    }
+
+    fn together(&self, id: ProcId) -> Vec<u64> {
+        let (ranges, more) = self.core.left_together(id, Page(0));
+        assert_eq!(more, None);
+        ranges.iter().flat_map(|range| range.first.0..range.end()).collect()
+    }
+}
+
+#[test]
+fn a_process_leaves_as_a_whole_in_address_order_and_others_stay() {
+    let mut run = Run::new();
+    let older = run.process(0..40);
+    let leaves = run.process((0..200).rev());
+    run.core.reclaim_process(leaves);
+    assert!(run.until_sleep(1000));
+    assert_eq!(run.left, (0..200).map(|page| (leaves, page)).collect::<Vec<_>>());
+    let done = run.core.process_reclaim(leaves).unwrap();
+    assert_eq!((done.pages, run.core.totals_staged()), (200, 0), "all are compressed");
+    assert!(done.begun == Some(100) && done.ended.is_some(), "{done:?}");
+    assert!(run.origins.iter().all(|&origin| origin == Origin::Process), "{:?}", run.origins);
+    assert_eq!(run.core.process_reclaim(older), None);
+    // Reclaim is over: what comes back stays.
+    run.touch(leaves, 7);
+    assert!(run.until_sleep(50));
+    assert_eq!(run.left.len(), 200);
+}
+
+#[test]
+fn a_batch_is_full_but_for_the_last_one() {
+    let mut run = Run::with_staging(1024);
+    let leaves = run.process(0..40 * RUN_PAGES);
+    run.core.reclaim_process(leaves);
+    assert!(run.until_sleep(2000));
+    assert_eq!((run.left.len(), run.batches), (640, 5));
+}
+
+#[test]
+fn pages_that_do_not_move_are_tried_three_times() {
+    let mut run = Run::new();
+    let leaves = run.process(0..64);
+    run.stuck = vec![20, 21];
+    run.core.reclaim_process(leaves);
+    assert!(run.until_sleep(1000), "its end does not wait for them");
+    assert_eq!((run.left.len(), run.batches), (62, 3));
+    // One that moves later does so in a later pass.
+    run.core.reclaim_process(leaves);
+    run.stuck = vec![20];
+    assert!(run.until_sleep(1000));
+    assert_eq!(run.left[62..], [(leaves, 21)]);
+    assert_eq!(run.core.process_reclaim(leaves).map(|done| done.pages), Some(1));
+}
+
+#[test]
+fn what_left_together_and_is_still_outside_is_known() {
+    let mut run = Run::new();
+    let leaves = run.process((0..40).chain(100..110));
+    run.core.reclaim_process(leaves);
+    assert!(run.until_sleep(1000));
+    run.touch(leaves, 3);
+    run.core.unmapped(leaves, PageRange { first: Page(100), pages: 4 });
+    assert_eq!(run.together(leaves), (0..3).chain(4..40).chain(104..110).collect::<Vec<_>>());
+    // It leaves alone: the others may be old by now.
+    run.core.stop_process_reclaim(leaves);
+    let victims = run.core.claim_range(leaves, PageRange { first: Page(3), pages: 1 }, 1, run.tick);
+    run.answer(leaves, &victims[0]);
+    assert!(!run.together(leaves).contains(&3));
+}
+
+#[test]
+fn a_process_that_is_not_free_does_not_keep_reclaim_awake_for_ever() {
+    let mut run = Run::new();
+    let (leaves, stays) = (run.process(0..64), run.process(0..64));
+    run.core.reclaim_process(leaves);
+    let steps = |run: &mut Run| {
+        let mut steps = Vec::new();
+        while !matches!(steps.last(), Some(Step::Pause { .. } | Step::Sleep)) {
+            let step = run.core.next_step(run.tick, ENOUGH);
+            if step == Step::Evict {
+                assert_eq!(run.core.pick_victims(128, run.tick, &|id| id == stays), None, "the others need not leave");
+            }
+            steps.push(step);
+        }
+        steps
+    };
+    assert!(steps(&mut run).contains(&Step::Evict));
+    run.tick += 10_000;
+    assert!(steps(&mut run).contains(&Step::Evict));
+    run.tick += 1;
+    assert_eq!(steps(&mut run).last(), Some(&Step::Sleep));
+    let done = run.core.process_reclaim(leaves).unwrap();
+    assert!(done.ended.is_some() && done.gave_up, "{done:?}");
+}
+
+#[test]
+fn a_process_that_ends_is_not_reclaimed() {
+    let mut run = Run::new();
+    let leaves = run.process(0..64);
+    run.core.reclaim_process(leaves);
+    run.core.remove_process(leaves);
+    assert!(run.until_sleep(10));
+    let other = run.process(0..10);
+    assert!(run.until_sleep(10) && run.left.is_empty());
+    assert_eq!(run.core.process_reclaim(other), None);
+}
+
+/// The first pages that leave in rounds at this level, until nothing more does.
+fn short(run: &mut Run, level: Level) {
+    let mut gained = 0;
+    for _ in 0..1000 {
+        gained = match run.core.next_step(run.tick, Seen { level, gained, ..ENOUGH }) {
+            Step::Evict => run.evict(),
+            Step::Compress { most, .. } => run.compress(most as usize),
+            _ => 0,
+        };
+        _ = run.core.take_effects();
+    }
+}
+
+#[test]
+fn when_memory_is_short_the_largest_background_process_leaves_first() {
+    let mut run = Run::with_staging(1024);
+    let foreground = run.process(0..2000);
+    let (small, large) = (run.process(0..300), run.process((0..500).rev()));
+    run.core.set_background(small, true);
+    run.core.set_background(large, true);
+    assert!(run.until_sleep(50) && run.left.is_empty(), "memory is not short");
+    short(&mut run, Level::BelowLow);
+    let mut order: Vec<ProcId> = run.left.iter().map(|&(proc, _)| proc).collect();
+    order.dedup();
+    assert_eq!(order, [large, small, foreground]);
+    assert_eq!(run.left[..500], (0..500).map(|page| (large, page)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_background_process_with_more_outside_than_in_memory_is_like_the_others() {
+    let mut run = Run::with_staging(1024);
+    let background = run.process(0..600);
+    run.core.reclaim_process(background);
+    assert!(run.until_sleep(2000));
+    let others = run.process(0..2000);
+    (0..290).for_each(|page| run.touch(background, page));
+    run.core.set_background(background, true);
+    run.left.clear();
+    short(&mut run, Level::BelowLow);
+    assert!(run.left.iter().take(200).any(|&(proc, _)| proc == others), "it does not leave first");
+    assert_eq!(run.core.process_reclaim(background).map(|done| done.pages), Some(600));
+}
+
+/// A device uses the page for a moment.
+#[test]
+fn a_parked_run_is_tried_again_after_its_pause() {
+    let mut run = Run::new();
+    let leaves = run.process(0..64);
+    (run.stuck, run.parks) = (vec![20], true);
+    run.core.reclaim_process(leaves);
+    assert!(!run.until_sleep(40));
+    run.stuck.clear();
+    assert!(run.until_sleep(2000));
+    assert_eq!(run.core.process_reclaim(leaves).map(|done| (done.pages, done.gave_up)), Some((64, false)));
+}
+
+/// The first has so much that the second waits for longer than a process that does not move.
+#[test]
+fn a_process_that_waits_for_others_does_not_give_up() {
+    let mut run = Run::new();
+    let (first, second) = (run.process(0..640), run.process(0..64));
+    run.core.reclaim_process(first);
+    run.core.reclaim_process(second);
+    for _ in 0..40 {
+        run.tick += 2000;
+        assert!(
+            run.until_sleep(20) || run.core.process_reclaim(second).unwrap().ended.is_none() || run.left.len() == 704
+        );
+    }
+    assert!(run.until_sleep(1000));
+    for (process, pages) in [(first, 640), (second, 64)] {
+        assert_eq!(run.core.process_reclaim(process).map(|done| (done.pages, done.gave_up)), Some((pages, false)));
+    }
+}

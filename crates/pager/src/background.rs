@@ -1,0 +1,203 @@
+//! Processes in the background: they leave memory as a whole, and come back. `memfit bg` and
+//! `memfit fg` tell them.
+//!
+//! A process that is told to leave is first paged, and all of its memory registered: the monitor
+//! does that, however much is free. Then the core reclaims it ([`Core::reclaim_process`]). When it
+//! is told to come back, its fault thread brings the pages that left so, in address order, while no
+//! fault waits. It brings what finds room: no thread waits for these pages.
+//!
+//! [`Core::reclaim_process`]: memfit_core::Core::reclaim_process
+
+use crate::clients::{Client, MANAGED, REFUSED};
+use crate::config::{Order, Standing, Told, What};
+use crate::control::Desk;
+use crate::proc::Proc;
+use crate::state::Shared;
+use memfit_core::{Page, PageRange};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// It is in the foreground.
+pub const FOREGROUND: u32 = 0;
+/// It was told to leave at once, and the monitor has not seen to it yet.
+pub const TOLD_TO_LEAVE: u32 = 1;
+/// It was told to leave when memory is short, and was not paged yet when the monitor last looked.
+pub const TOLD_TO_WAIT: u32 = 2;
+/// It is in the background, and the core knows it.
+pub const BACKGROUND: u32 = 3;
+
+/// When there is no room for this long, the other pages do not come back before they are touched.
+const RETURNS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Pages of a process that come back together.
+#[derive(Debug, Default)]
+pub struct Returning {
+    ranges: VecDeque<PageRange>,
+    begun: Option<Instant>,
+    /// When a page was last taken from the list.
+    last: Option<Instant>,
+    took: Option<Duration>,
+    /// Pages that were outside when it was told to come back.
+    pages: u64,
+    /// Of these, pages that found no room.
+    left_out: u64,
+}
+
+impl Returning {
+    /// The next page.
+    pub fn next_page(&mut self) -> Option<Page> {
+        let range = self.ranges.front_mut()?;
+        self.last = Some(Instant::now());
+        let page = range.first;
+        *range = PageRange { first: Page(page.0 + 1), pages: range.pages - 1 };
+        if range.pages == 0 {
+            self.ranges.pop_front();
+            if self.ranges.is_empty() {
+                self.end();
+            }
+        }
+        Some(page)
+    }
+
+    /// Whether pages are left.
+    pub fn is_under_way(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    /// There is no room now. After a while that is the end.
+    pub fn no_room(&mut self) {
+        if self.last.or(self.begun).is_some_and(|last| last.elapsed() > RETURNS_WITHIN) {
+            self.end();
+        }
+    }
+
+    fn begin(&mut self, ranges: VecDeque<PageRange>) {
+        let pages = ranges.iter().map(|range| range.pages).sum();
+        *self = Returning { ranges, begun: Some(Instant::now()), pages, ..Returning::default() };
+        if pages == 0 {
+            self.end();
+        }
+    }
+
+    /// Pages that have not come back.
+    fn rest(&self) -> u64 {
+        self.ranges.iter().map(|range| range.pages).sum()
+    }
+
+    fn end(&mut self) {
+        self.left_out = self.rest();
+        self.ranges.clear();
+        self.took = self.begun.map(|begun| begun.elapsed());
+    }
+}
+
+/// Carries out an order, and tells how the process stands now.
+pub fn carry_out(desk: &Desk, order: &Order) -> Told {
+    let client = desk.clients.lock().iter().rfind(|client| client.pid == order.pid).cloned();
+    let Some(client) = client.filter(|client| !client.gone.load(Relaxed)) else { return Told::default() };
+    match order.what {
+        What::Leave => leave(&desk.shared, &client, TOLD_TO_LEAVE),
+        What::LeaveWhenShort => leave(&desk.shared, &client, TOLD_TO_WAIT),
+        What::ComeBack => come_back(&desk.shared, &client),
+        What::Tell => {}
+    }
+    Told {
+        standing: standing(&desk.shared, &client),
+        comm: client.comm.clone(),
+        resident_bytes: client.rss.read().map_or(0, |rss| rss.anon),
+    }
+}
+
+fn leave(shared: &Shared, client: &Client, told: u32) {
+    let proc = client.proc.lock().clone();
+    if let Some(proc) = proc {
+        *proc.returning.lock() = Returning::default();
+    }
+    let state = shared.lock();
+    client.standing.store(told, Relaxed);
+    drop(state);
+}
+
+/// The process is paged. If it was told to leave at once, its memory is registered, and it leaves
+/// now.
+pub fn begin(shared: &Shared, client: &Client, proc: &Proc) {
+    let mut state = shared.lock();
+    // It may have been told otherwise meanwhile: its standing changes under the same lock.
+    let told = client.standing.load(Relaxed);
+    if matches!(told, TOLD_TO_LEAVE | TOLD_TO_WAIT) && !proc.removed.load(Relaxed) {
+        client.standing.store(BACKGROUND, Relaxed);
+        state.core.set_background(proc.id, true);
+        if told == TOLD_TO_LEAVE {
+            state.core.reclaim_process(proc.id);
+        }
+    }
+    shared.apply_effects(state);
+    shared.budget.want_reclaim();
+}
+
+fn come_back(shared: &Shared, client: &Client) {
+    let proc = client.proc.lock().clone();
+    let mut state = shared.lock();
+    client.standing.store(FOREGROUND, Relaxed);
+    let Some(proc) = proc.filter(|proc| !proc.removed.load(Relaxed)) else { return };
+    state.core.set_background(proc.id, false);
+    state.core.stop_process_reclaim(proc.id);
+    shared.apply_effects(state);
+    let ranges = left_together(shared, &proc);
+    proc.returning.lock().begin(ranges);
+    proc.kick.raise();
+}
+
+/// In parts: the core's lock must stay free for faults.
+fn left_together(shared: &Shared, proc: &Proc) -> VecDeque<PageRange> {
+    let (mut all, mut next) = (VecDeque::new(), Some(Page(0)));
+    while let Some(from) = next {
+        let state = shared.lock();
+        if proc.removed.load(Relaxed) {
+            return VecDeque::new();
+        }
+        let (ranges, more) = state.core.left_together(proc.id, from);
+        shared.end_part(state);
+        all.extend(ranges);
+        next = more;
+    }
+    all
+}
+
+fn standing(shared: &Shared, client: &Arc<Client>) -> Standing {
+    let stage = client.stage.load(Relaxed);
+    let proc = client.proc.lock().clone().filter(|_| stage == MANAGED);
+    match (client.standing.load(Relaxed), proc) {
+        _ if stage == REFUSED || client.detaching.load(Relaxed) => Standing::NotPaged,
+        (FOREGROUND, None) => Standing::Foreground,
+        (FOREGROUND, Some(proc)) => {
+            let returning = proc.returning.lock();
+            let Returning { pages, left_out, .. } = *returning;
+            match (returning.begun, returning.took) {
+                (None, _) => Standing::Foreground,
+                (Some(_), None) => Standing::Returning { pages: pages - returning.rest() },
+                (Some(_), Some(took)) => {
+                    Standing::Returned { pages: pages - left_out, left_out, ms: took.as_millis() as u64 }
+                }
+            }
+        }
+        (BACKGROUND, Some(proc)) => {
+            let state = shared.lock();
+            if proc.removed.load(Relaxed) {
+                return Standing::Unknown;
+            }
+            match state.core.process_reclaim(proc.id) {
+                Some(done) if done.ended.is_some() => {
+                    let ms = done.ended.unwrap_or(0) - done.begun.unwrap_or(0);
+                    Standing::Left { pages: done.pages, ms, gave_up: done.gave_up }
+                }
+                Some(done) => Standing::Leaving { pages: done.pages },
+                None => Standing::Waits,
+            }
+        }
+        (TOLD_TO_WAIT, _) => Standing::Waits,
+        _ => Standing::Leaving { pages: 0 },
+    }
+}
