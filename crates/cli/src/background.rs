@@ -5,6 +5,7 @@ use crate::args::ProcessArgs;
 use crate::errors::{describe, Failure};
 use crate::size_parsing::human;
 use crate::trees::{self, Tree};
+use memfit_core::PAGE_BYTES;
 use memfit_os::proctree;
 use memfit_pager::config::{Order, Standing, Told, What};
 use std::collections::HashSet;
@@ -14,8 +15,6 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(20);
 /// A process that makes no progress for so long is left to its pager.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-const PAGE_BYTES: u64 = 4096;
 
 /// Tells the processes, waits for them, and prints a line for each.
 ///

@@ -347,33 +347,27 @@ impl Core {
 
     /// Begins a round, or lets reclaim sleep.
     fn begin(&mut self, tick: u64, seen: Seen) -> Option<Step> {
-        let mut leaving = self.reclaims_processes(tick);
+        self.advance_leaving(tick);
         self.pool_control.busy = seen.cpus_full && seen.tier_writable && !seen.tier_slow;
         let driver = &mut self.driver;
         driver.gained = 0;
         driver.reclaiming = seen.level < if driver.reclaiming { Level::Enough } else { Level::BelowHigh };
         if driver.reclaiming {
             driver.window.get_or_insert(Window::begun(tick));
+            self.let_background_leave();
         } else {
             (driver.stuck, driver.window) = (false, None);
             (driver.short_windows, driver.hopeless_windows) = (0, 0);
-        }
-        if driver.reclaiming {
-            self.let_background_leave();
-            leaving |= !self.leaving.is_empty();
-        }
-        if leaving && !self.driver.reclaiming {
+            if self.leaving.is_empty() {
+                driver.next = Next::Woken;
+                return Some(Step::Sleep);
+            }
             // Few pages may be resident, and yet there is room.
             self.pool_control.close(false);
         }
-        let driver = &mut self.driver;
-        if driver.reclaiming || leaving {
-            driver.compact_pause = driver.compact_pause.saturating_sub(1);
-            driver.next = Next::Compact;
-            return None;
-        }
-        driver.next = Next::Woken;
-        Some(Step::Sleep)
+        self.driver.compact_pause = self.driver.compact_pause.saturating_sub(1);
+        self.driver.next = Next::Compact;
+        None
     }
 
     /// Whether a batch would find too few staging slots.

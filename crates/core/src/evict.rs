@@ -271,6 +271,7 @@ impl Core {
         let Answer { moved, dropped, park, file } = answer;
         let area = self.table.proc(proc).area;
         let leaves = self.leaving.contains(&proc);
+        let before = self.counters.evicted;
         for i in 0..pages {
             let page = Page(first.0 + u64::from(i));
             let entry = self.table.get(proc, page);
@@ -302,7 +303,7 @@ impl Core {
             }
         }
         if leaves {
-            self.left(proc, (moved & mask(pages)).count_ones(), moved & mask(pages) != mask(pages));
+            self.left(proc, self.counters.evicted - before, pages);
         }
         self.park_runs(proc, first, pages, park, tick);
     }
@@ -339,11 +340,6 @@ impl Core {
             self.table.runs[run as usize].park_count = 0;
         }
     }
-}
-
-/// The lowest `pages` bits.
-fn mask(pages: u32) -> u64 {
-    u64::MAX >> (64 - pages)
 }
 
 /// Hash of the 256 KiB region of a page: equal for its pages, and rarely equal for others.

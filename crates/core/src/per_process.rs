@@ -8,7 +8,7 @@
 use crate::core_call::CoreCall;
 use crate::engine::Core;
 use crate::evict::{Victim, BATCH_VICTIMS};
-use crate::ids::{Page, PageRange, ProcId, NIL, RUN_PAGES};
+use crate::ids::{ObjectId, Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::object::Place;
 use crate::table::Proc as Process;
 use alloc::vec::Vec;
@@ -157,11 +157,11 @@ impl Core {
         runs
     }
 
-    /// Notes what a batch has taken from a process.
-    pub(crate) fn left(&mut self, proc: ProcId, moved: u32, refused: bool) {
-        if let Some(reclaim) = self.table.proc_mut(proc).reclaim.as_mut().filter(|r| r.ended.is_none()) {
-            reclaim.pages += u64::from(moved);
-            reclaim.refused |= refused;
+    /// Notes that a process has given `moved` of `pages` pages.
+    pub(crate) fn left(&mut self, proc: ProcId, moved: u64, pages: u32) {
+        if let Some(reclaim) = &mut self.table.proc_mut(proc).reclaim {
+            reclaim.pages += moved;
+            reclaim.refused |= moved < u64::from(pages);
         }
     }
 
@@ -182,16 +182,16 @@ impl Core {
         if self.a_process_gives() {
             return;
         }
-        let under_way = |of: &Process| of.reclaim.is_some_and(|reclaim| reclaim.gave_up || reclaim.ended.is_none());
-        let pays = |of: &Process| of.background && of.present_pages > of.out_pages.max(WORTH_PAGES) && !under_way(of);
+        let can_begin = |of: &Process| of.reclaim.is_none_or(|reclaim| reclaim.ended.is_some() && !reclaim.gave_up);
+        let pays = |of: &Process| of.background && of.present_pages > of.out_pages.max(WORTH_PAGES) && can_begin(of);
         let all = self.table.procs.iter().enumerate();
         let worth = all.filter_map(|(i, of)| Some((i, of.as_ref().filter(|of| pays(of))?.present_pages)));
         let Some((i, _)) = worth.max_by_key(|&(i, pages)| (pages, core::cmp::Reverse(i))) else { return };
         self.begin_reclaim(ProcId(i as u32));
     }
 
-    /// Begins and ends passes. Returns whether a process is to be reclaimed.
-    pub(crate) fn reclaims_processes(&mut self, tick: u64) -> bool {
+    /// Begins and ends passes of the processes that leave.
+    pub(crate) fn advance_leaving(&mut self, tick: u64) {
         let mut newest = 0;
         for i in 0..self.leaving.len() {
             let Some(reclaim) = &mut self.table.proc_mut(self.leaving[i]).reclaim else { continue };
@@ -213,7 +213,6 @@ impl Core {
                 i += 1;
             }
         }
-        !self.leaving.is_empty()
     }
 
     /// Begins the next pass of a process, if this one is over. True when its reclaim has ended.
@@ -230,7 +229,7 @@ impl Core {
             }
         }
         let staged = |id| {
-            let place = self.objects.place_if_live(crate::ids::ObjectId(id));
+            let place = self.objects.place_if_live(ObjectId(id));
             id != NIL && matches!(place, Some(Place::Staged(_) | Place::Compressing(_)))
         };
         let area = process.area;

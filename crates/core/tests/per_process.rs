@@ -8,19 +8,10 @@ use memfit_core::{
 };
 use std::sync::Arc;
 
-const ENOUGH: Seen = Seen {
-    level: Level::Enough,
-    gained: 0,
-    blocked: false,
-    unmanaged: 0,
-    evicts: true,
-    tier_writable: true,
-    tier_has_space: true,
-    tier_slow: false,
-    tier_busy: false,
-    cpus_full: false,
-    answer_late: false,
-};
+/// Nothing is short.
+fn enough() -> Seen {
+    Seen { level: Level::Enough, evicts: true, tier_writable: true, tier_has_space: true, ..Seen::default() }
+}
 
 /// A core and what carries its steps out. Nothing is short of memory.
 struct Run {
@@ -73,7 +64,7 @@ impl Run {
     fn until_sleep(&mut self, most: usize) -> bool {
         let mut gained = 0;
         for _ in 0..most {
-            let step = self.core.next_step(self.tick, Seen { gained, ..ENOUGH });
+            let step = self.core.next_step(self.tick, Seen { gained, ..enough() });
             gained = match step {
                 Step::Sleep => return true,
                 Step::Evict => self.evict(),
@@ -208,7 +199,7 @@ fn a_process_that_is_not_free_does_not_keep_reclaim_awake_for_ever() {
     let steps = |run: &mut Run| {
         let mut steps = Vec::new();
         while !matches!(steps.last(), Some(Step::Pause { .. } | Step::Sleep)) {
-            let step = run.core.next_step(run.tick, ENOUGH);
+            let step = run.core.next_step(run.tick, enough());
             if step == Step::Evict {
                 assert_eq!(run.core.pick_victims(128, run.tick, &|id| id == stays), None, "the others need not leave");
             }
@@ -241,7 +232,7 @@ fn a_process_that_ends_is_not_reclaimed() {
 fn short(run: &mut Run, level: Level) {
     let mut gained = 0;
     for _ in 0..1000 {
-        gained = match run.core.next_step(run.tick, Seen { level, gained, ..ENOUGH }) {
+        gained = match run.core.next_step(run.tick, Seen { level, gained, ..enough() }) {
             Step::Evict => run.evict(),
             Step::Compress { most, .. } => run.compress(most as usize),
             _ => 0,

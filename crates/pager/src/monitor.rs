@@ -322,9 +322,9 @@ impl Monitor {
                     let proc = client.proc.lock().clone();
                     let settled = proc.as_ref().is_some_and(|proc| self.scan(client, proc, rss));
                     client.watch.lock().not_drained = !settled;
-                    proc.iter()
-                        .filter(|_| leaves && settled)
-                        .for_each(|proc| background::begin(&self.desk.shared, client, proc));
+                    if let Some(proc) = proc.filter(|_| leaves && settled) {
+                        background::begin(&self.desk.shared, client, &proc);
+                    }
                 }
                 _ => {}
             }

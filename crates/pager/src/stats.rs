@@ -1,7 +1,6 @@
 //! What a run did: the statistics (`schema`), one line for people, fault latencies.
 
-use crate::config::Order;
-use crate::config::ToPager;
+use crate::config::{Order, ToPager};
 use crate::control::Desk;
 use crate::meters::CodecCount;
 use crate::regions::Regions;
