@@ -5,6 +5,7 @@ use crate::size_parsing::{self, Size};
 use crate::top::view::Sort;
 use clap::{value_parser, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use memfit_codec::{CodecEntry, CODECS};
+use memfit_pager::config::{Automatic, OnFull};
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use std::ffi::OsString;
@@ -140,6 +141,31 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = size_parsing::parse)]
     pub endurance: Option<Size>,
 
+    /// What to do when the programs do not fit: neither the pool nor the swap tier takes a page,
+    /// and they are far over the budget
+    ///
+    /// Only processes in the background are stopped or killed, and of these the one with most in
+    /// memory and outside of it. The command itself is spared. Each time memfit says which one it
+    /// was, and why. If there is no such process, the run ends as with 'fail'. See memfit bg, and
+    /// --background.
+    #[arg(long, value_enum, value_name = "ACT", default_value_t = OnFullArg::Fail)]
+    pub on_full: OnFullArg,
+
+    /// Names of processes that --on-full never stops or kills, as ps -o comm shows them
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub protect: Vec<String>,
+
+    /// Which processes are in the background without memfit bg: 'jobs' that are not in the
+    /// foreground of their terminal, or those that have been idle for some seconds, 'idle=30'
+    ///
+    /// When memory is short, a process in the background leaves as a whole, before others give
+    /// pages; when it is in the foreground again, it comes back. An order by memfit bg or memfit fg
+    /// outweighs this for its process. A process is idle that uses less than 1 % of a CPU and waits
+    /// for no pages. A job is in the background only while another process of the tree is in the
+    /// foreground of its terminal.
+    #[arg(long, value_name = "jobs|idle=SECONDS,...", value_delimiter = ',', value_parser = parse_background)]
+    pub background: Vec<Automatic>,
+
     /// Write final statistics to FILE as JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stats: Option<PathBuf>,
@@ -209,6 +235,32 @@ pub struct RunArgs {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
+}
+
+/// What is done when the programs do not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnFullArg {
+    /// End the run, with exit status 1
+    Fail,
+    /// Go on over the budget, and take what becomes possible; the machine or a limit of the control
+    /// group may kill processes then
+    Reclaim,
+    /// Stop the largest process in the background (SIGSTOP) until there is room, at most for a
+    /// minute
+    Stop,
+    /// Kill the largest process in the background (SIGKILL)
+    Kill,
+}
+
+impl From<OnFullArg> for OnFull {
+    fn from(arg: OnFullArg) -> OnFull {
+        match arg {
+            OnFullArg::Fail => OnFull::Fail,
+            OnFullArg::Reclaim => OnFull::Reclaim,
+            OnFullArg::Stop => OnFull::Stop,
+            OnFullArg::Kill => OnFull::Kill,
+        }
+    }
 }
 
 /// Codecs, each once.
@@ -615,6 +667,16 @@ fn parse_codecs(text: &str) -> Result<Codecs, String> {
     Ok(Codecs(codecs))
 }
 
+fn parse_background(text: &str) -> Result<Automatic, String> {
+    if text == "jobs" {
+        return Ok(Automatic { jobs: true, idle: None });
+    }
+    let seconds = text.strip_prefix("idle=").ok_or("write jobs, or idle=SECONDS")?.parse::<f64>();
+    let seconds = seconds.ok().filter(|seconds| (1.0..=1e6).contains(seconds));
+    let idle = seconds.ok_or("the time is at least 1 second, such as idle=30")?;
+    Ok(Automatic { jobs: false, idle: Some(Duration::from_secs_f64(idle)) })
+}
+
 fn parse_slowdown(text: &str) -> Result<f64, String> {
     let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.1..=10_000.0).contains(percent));
     percent.ok_or_else(|| "it is a percentage from 0.1 to 10000, such as 10".into())
@@ -703,6 +765,18 @@ mod tests {
         assert_eq!(run(&["--advise", "ls"]).unwrap().advise, Some(None));
         assert_eq!(run(&["--advise=a.toml", "ls"]).unwrap().advise, Some(Some("a.toml".into())));
         assert_eq!(run(&["ls"]).unwrap().advise, None);
+    }
+
+    #[test]
+    fn what_is_in_the_background_is_jobs_or_idle() {
+        let of = |text: &str| run(&["--background", text, "ls"]).map(|args| args.background);
+        let idle = |seconds: u64| Automatic { jobs: false, idle: Some(Duration::from_secs(seconds)) };
+        assert_eq!(of("jobs,idle=30").unwrap(), [Automatic { jobs: true, idle: None }, idle(30)]);
+        for text in ["", "idle", "idle=0", "idle=nan", "idle=1e9", "job"] {
+            assert!(of(text).is_err(), "{text}");
+        }
+        assert_eq!(run(&["ls"]).unwrap().on_full, OnFullArg::Fail);
+        assert!(run(&["--on-full", "silently", "ls"]).is_err());
     }
 
     #[test]

@@ -30,7 +30,7 @@ use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
 use memfit_os::signal_probe::SignalProbe;
 use memfit_os::{inject, proctree, seqpacket};
-use memfit_pager::config::{Config, FromPager, SwapChoice, ToPager};
+use memfit_pager::config::{Automatic, Config, FromPager, OnFull, SwapChoice, ToPager};
 use memfit_pager::netns_fallback;
 use memfit_pager::timeline::Course;
 use memfit_stats::Stats;
@@ -68,6 +68,12 @@ pub struct Plan {
     pub lock_pool: bool,
     /// Bytes that the swap device is rated to take.
     pub endurance: Option<u64>,
+    /// What is done when the programs do not fit.
+    pub on_full: OnFull,
+    /// Names of processes that are never stopped or killed for that.
+    pub protect: Vec<String>,
+    /// Which processes are in the background without being told.
+    pub automatic: Automatic,
     /// Print no summary.
     pub quiet: bool,
     /// Print more messages.
@@ -227,6 +233,9 @@ impl Launcher {
             swap_size: plan.swap_size,
             lock_pool: plan.lock_pool,
             endurance: plan.endurance,
+            on_full: plan.on_full,
+            protect: std::mem::take(&mut plan.protect),
+            automatic: plan.automatic,
             record: plan.record.as_mut().and_then(RecordFile::take).map(IntoRawFd::into_raw_fd),
             record_access: plan.record_access,
             record_contents: std::mem::take(&mut plan.record_contents),

@@ -14,7 +14,7 @@ use memfit_os::exec::Executable;
 use memfit_os::limits::{self, CgroupLimit};
 use memfit_os::process::{InheritedDescriptors, InheritedSignals};
 use memfit_os::seqpacket;
-use memfit_pager::config::SwapChoice;
+use memfit_pager::config::{Automatic, SwapChoice};
 use memfit_scheme::PRESETS;
 use std::env;
 use std::ffi::OsString;
@@ -102,6 +102,9 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         swap_size,
         lock_pool: args.lock_pool,
         endurance,
+        on_full: args.on_full.into(),
+        protect: args.protect.clone(),
+        automatic: automatic(&args.background),
         quiet: args.quiet,
         verbose: args.verbose,
         command: args.command.clone(),
@@ -185,6 +188,11 @@ fn endurance(option: Option<Size>) -> Result<Option<u64>, Failure> {
         Some(Size::Bytes(bytes)) if bytes > 0 => Ok(Some(bytes)),
         Some(size) => Err(Failure::usage(format!("--endurance {size}: it is a number of bytes, such as 9T"))),
     }
+}
+
+/// All of them together; of several times the shortest.
+fn automatic(all: &[Automatic]) -> Automatic {
+    Automatic { jobs: all.iter().any(|of| of.jobs), idle: all.iter().filter_map(|of| of.idle).min() }
 }
 
 /// The preset of that name, or the file, with overrides.

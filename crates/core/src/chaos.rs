@@ -348,9 +348,17 @@ impl World {
     /// A process is told to leave as a whole, or to stay. A batch takes some pages.
     fn leave(&mut self, p: usize) {
         let id = self.procs[p].id;
-        match self.random.below(3) {
-            0 => self.core.stop_process_reclaim(id),
-            1 => self.core.reclaim_process(id),
+        match self.random.below(6) {
+            0 | 1 => self.core.stop_process_reclaim(id),
+            2 | 3 => self.core.reclaim_process(id),
+            4 => {
+                let (background, protected) = (self.random.one_in(2), self.random.one_in(2));
+                self.core.set_background(id, background);
+                self.core.protect(id, protected);
+                let victim = self.core.pick_oom_victim(1);
+                assert!(victim.is_none_or(|victim| self.core.is_background(victim.proc)));
+                assert!(!protected || victim.is_none_or(|victim| victim.proc != id));
+            }
             _ => {}
         }
         let most = 1 + self.random.below(40);

@@ -193,6 +193,10 @@ core_calls! {
         |core| core.stop_process_reclaim(proc);
     35 set_background SetBackground { proc: ProcId = proc, background: bool = flag }
         |core| core.set_background(proc, background);
+    36 protect Protect { proc: ProcId = proc, protected: bool = flag }
+        |core| core.protect(proc, protected);
+    37 pick_oom_victim PickOomVictim { least_pages: u32 = small }
+        |core| core.pick_oom_victim(least_pages);
 }
 
 /// Receives each call with its number, from 1 on, and the hash of the decisions before it.

@@ -37,7 +37,7 @@ const ROUND_PAGES: u32 = 16;
 /// Windows without enough gain, all of them over the budget, before the user is warned: at least
 /// 5 s.
 const SHORT_WINDOWS: u32 = 100;
-/// Hopeless windows in a row before the run is ended.
+/// Hopeless windows in a row before that is reported, each time.
 const HOPELESS_WINDOWS: u32 = 2;
 /// Pause of compression after the pool had no room for a page, ms.
 const FULL_PAUSE_MS: u64 = 2;
@@ -446,8 +446,8 @@ impl Driver {
     }
 
     /// Judges the gain when a window is over: whether it is worth waiting for. If not, faults go on
-    /// over the budget. The user is told when that lasts, and the run ends when there is no place
-    /// for incompressible data, before the machine or a container's limit does that.
+    /// over the budget. The user is told when that lasts. When there is no place for incompressible
+    /// data, something must be done before the machine or a container's limit ends the run.
     fn judge(&mut self, tick: u64, seen: Seen, enough: u32) -> Option<Trouble> {
         let window = self.window.as_mut()?;
         window.gained = window.gained.saturating_add(self.gained);
@@ -470,11 +470,11 @@ impl Driver {
         }
         let hopeless = far_over && !seen.tier_has_space && self.was_full(tick, FULL_MS);
         self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
-        match (self.hopeless_windows, self.short_windows) {
-            (HOPELESS_WINDOWS, _) => Some(Trouble::Hopeless),
-            (_, SHORT_WINDOWS) => Some(Trouble::Short),
-            _ => None,
+        if self.short_windows == SHORT_WINDOWS {
+            return Some(Trouble::Short);
         }
+        // Again and again: what was done about it may not have been enough.
+        (hopeless && self.hopeless_windows % HOPELESS_WINDOWS == 0).then_some(Trouble::Hopeless)
     }
 
     /// What follows a round.

@@ -89,6 +89,16 @@ impl Core {
         self.table.proc(proc).reclaim
     }
 
+    /// Whether processes leave as a whole now.
+    pub fn processes_leave(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Evicted pages of a process.
+    pub fn out_pages(&self, proc: ProcId) -> u64 {
+        self.table.proc(proc).out_pages
+    }
+
     /// Pages that left by [`Core::reclaim_process`] and have not come back, from `from` on. Looks
     /// at some of the table only: also returns where to go on, if there is more.
     pub fn left_together(&self, proc: ProcId, from: Page) -> (Vec<PageRange>, Option<Page>) {

@@ -86,6 +86,8 @@ pub(crate) struct Proc {
     pub reclaim: Option<ProcessReclaim>,
     /// It leaves as a whole when memory is short.
     pub background: bool,
+    /// It is not chosen by [`Core::pick_oom_victim`](crate::Core::pick_oom_victim).
+    pub protected: bool,
     /// Entries that are Out.
     pub out_pages: u64,
 }
@@ -190,6 +192,7 @@ impl Table {
             coming_pages: 0,
             reclaim: None,
             background: false,
+            protected: false,
             out_pages: 0,
         };
         match self.procs.iter().position(Option::is_none) {

@@ -4,7 +4,8 @@ use memfit_core::budget::{Level, Sizes};
 use memfit_core::driver::{Seen, Step};
 use memfit_core::scheme::Scheme;
 use memfit_core::{
-    Answer, Coded, Compress, Core, Fault, Filled, Origin, Page, PageRange, Placed, ProcId, Tunables, Victim, RUN_PAGES,
+    Answer, Coded, Compress, Core, Fault, Filled, OomVictim, Origin, Page, PageRange, Placed, ProcId, Tunables, Victim,
+    RUN_PAGES,
 };
 use std::sync::Arc;
 
@@ -269,6 +270,28 @@ fn a_background_process_with_more_outside_than_in_memory_is_like_the_others() {
     short(&mut run, Level::BelowLow);
     assert!(run.left.iter().take(200).any(|&(proc, _)| proc == others), "it does not leave first");
     assert_eq!(run.core.process_reclaim(background).map(|done| done.pages), Some(600));
+}
+
+/// What it has outside counts as well: that is what fills the pool.
+#[test]
+fn the_background_process_with_most_pages_makes_room() {
+    let mut run = Run::with_staging(1024);
+    run.process(0..900);
+    let (small, large) = (run.process(0..300), run.process(0..500));
+    assert_eq!(run.core.pick_oom_victim(1), None, "nobody is in the background");
+    run.core.set_background(small, true);
+    run.core.set_background(large, true);
+    run.core.reclaim_process(large);
+    assert!(run.until_sleep(2000));
+    let victim = |proc, present_pages, out_pages| Some(OomVictim { proc, present_pages, out_pages });
+    assert_eq!(run.core.pick_oom_victim(500), victim(large, 0, 500));
+    assert_eq!(run.core.pick_oom_victim(501), None, "it is not worth it");
+    run.core.protect(large, true);
+    assert_eq!(run.core.pick_oom_victim(1), victim(small, 300, 0));
+    run.core.set_background(small, false);
+    assert_eq!(run.core.pick_oom_victim(1), None);
+    run.core.protect(large, false);
+    assert_eq!(run.core.pick_oom_victim(1), victim(large, 0, 500));
 }
 
 /// A device uses the page for a moment.

@@ -132,10 +132,9 @@ pub fn user_ticks(pid: i32, tid: i32) -> Option<u64> {
     stat_field(&stat_of(pid, tid)?, 14)?.parse().ok()
 }
 
-/// CPU time of the first thread of a process. `None` when it is gone, or the kernel does not count
-/// it.
-pub fn cpu_time(pid: i32) -> Option<Duration> {
-    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+/// CPU time of a thread. `None` when it is gone, or the kernel does not count it.
+pub fn cpu_time(pid: i32, tid: i32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 

@@ -26,6 +26,8 @@ pub struct ProcStat {
     pub ppid: Pid,
     /// Process group.
     pub pgrp: Pid,
+    /// Session.
+    pub session: Pid,
     /// Controlling terminal as a device number; 0 is none.
     pub tty_nr: i32,
     /// Foreground process group of the terminal; -1 is none.
@@ -75,6 +77,7 @@ pub fn parse_stat(text: &str) -> Option<ProcStat> {
         state: fields.first()?.chars().next()?,
         ppid: Pid::try_from(number(4)?).ok()?,
         pgrp: Pid::try_from(number(5)?).ok()?,
+        session: Pid::try_from(number(6)?).ok()?,
         tty_nr: number(7)? as i32,
         tpgid: Pid::try_from(number(8)?).ok()?,
         // PF_FORKNOEXEC.
@@ -269,6 +272,7 @@ mod tests {
             state: 'S',
             ppid,
             pgrp: 1,
+            session: 1,
             tty_nr: 0,
             tpgid: -1,
             forked: false,

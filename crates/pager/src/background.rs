@@ -98,9 +98,9 @@ pub fn carry_out(desk: &Desk, order: &Order) -> Told {
     let client = desk.clients.lock().iter().rfind(|client| client.pid == order.pid).cloned();
     let Some(client) = client.filter(|client| !client.gone.load(Relaxed)) else { return Told::default() };
     match order.what {
-        What::Leave => leave(&desk.shared, &client, TOLD_TO_LEAVE),
-        What::LeaveWhenShort => leave(&desk.shared, &client, TOLD_TO_WAIT),
-        What::ComeBack => come_back(&desk.shared, &client),
+        What::Leave => leave(&desk.shared, &client, TOLD_TO_LEAVE, By::Name),
+        What::LeaveWhenShort => leave(&desk.shared, &client, TOLD_TO_WAIT, By::Name),
+        What::ComeBack => come_back(&desk.shared, &client, By::Name),
         What::Tell => {}
     }
     Told {
@@ -110,14 +110,35 @@ pub fn carry_out(desk: &Desk, order: &Order) -> Told {
     }
 }
 
-fn leave(shared: &Shared, client: &Client, told: u32) {
+/// Who moves a process to the background and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// An order that names it: it outweighs the rule from then on.
+    Name,
+    /// The rule of `--background`.
+    Rule,
+}
+
+/// Whether the order or the rule counts. Called with the core's lock held: who comes later sees it.
+fn counts(client: &Client, by: By) -> bool {
+    if by == By::Name {
+        client.told.store(true, Relaxed);
+    }
+    by == By::Name || !client.told.load(Relaxed)
+}
+
+/// The process is in the background from now on; `told` says when it leaves.
+pub fn leave(shared: &Shared, client: &Client, told: u32, by: By) {
+    let state = shared.lock();
+    if !counts(client, by) {
+        return;
+    }
+    client.standing.store(told, Relaxed);
+    drop(state);
     let proc = client.proc.lock().clone();
     if let Some(proc) = proc {
         *proc.returning.lock() = Returning::default();
     }
-    let state = shared.lock();
-    client.standing.store(told, Relaxed);
-    drop(state);
 }
 
 /// The process is paged. If it was told to leave at once, its memory is registered, and it leaves
@@ -129,6 +150,7 @@ pub fn begin(shared: &Shared, client: &Client, proc: &Proc) {
     if matches!(told, TOLD_TO_LEAVE | TOLD_TO_WAIT) && !proc.removed.load(Relaxed) {
         client.standing.store(BACKGROUND, Relaxed);
         state.core.set_background(proc.id, true);
+        state.core.protect(proc.id, false);
         if told == TOLD_TO_LEAVE {
             state.core.reclaim_process(proc.id);
         }
@@ -137,9 +159,13 @@ pub fn begin(shared: &Shared, client: &Client, proc: &Proc) {
     shared.budget.want_reclaim();
 }
 
-fn come_back(shared: &Shared, client: &Client) {
+/// The process is in the foreground from now on, and what has left so comes back.
+pub fn come_back(shared: &Shared, client: &Client, by: By) {
     let proc = client.proc.lock().clone();
     let mut state = shared.lock();
+    if !counts(client, by) {
+        return;
+    }
     client.standing.store(FOREGROUND, Relaxed);
     let Some(proc) = proc.filter(|proc| !proc.removed.load(Relaxed)) else { return };
     state.core.set_background(proc.id, false);

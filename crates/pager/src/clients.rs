@@ -73,6 +73,8 @@ pub struct Client {
     pub comm: String,
     /// Whether it was told to leave memory: one of the constants of [`crate::background`].
     pub standing: AtomicU32,
+    /// That was said by name (`memfit bg`, `memfit fg`): it holds.
+    pub told: AtomicBool,
     /// It is being detached.
     pub detaching: AtomicBool,
     /// What its stub has answered to [`QUIET`]: see [`detach::REQUESTED`].
@@ -197,6 +199,7 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         scan: Lock::new(None),
         comm: procfs::comm(pid).unwrap_or_default(),
         standing: AtomicU32::new(background::FOREGROUND),
+        told: AtomicBool::new(false),
         detaching: AtomicBool::new(false),
         quiet: AtomicU32::new(detach::REQUESTED),
         gone: AtomicBool::new(false),

@@ -7,6 +7,7 @@ use memfit_stats::Stats;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Where pages go that do not fit into RAM even compressed.
 #[derive(Debug, Clone)]
@@ -18,6 +19,28 @@ pub enum SwapChoice {
     /// Directories (the pager makes an unlinked file in each), files or devices. Each is used when
     /// those before it are full.
     Paths(Vec<PathBuf>),
+}
+
+/// What is done when the programs do not fit: neither the pool nor the swap tier takes a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFull {
+    /// The run ends.
+    Fail,
+    /// It goes on over the budget, and takes what it can.
+    Reclaim,
+    /// The largest process in the background is stopped until there is room.
+    Stop,
+    /// The largest process in the background is killed.
+    Kill,
+}
+
+/// Which processes are in the background without being told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Automatic {
+    /// Those that are not in the foreground of their terminal.
+    pub jobs: bool,
+    /// Those that have not used the CPU for so long.
+    pub idle: Option<Duration>,
 }
 
 /// What a process of the tree shall do; `memfit bg` and `memfit fg` send it.
@@ -104,6 +127,12 @@ pub struct Config {
     pub record_contents: Vec<&'static CodecEntry>,
     /// Whether the launcher gets a [`FromPager::Course`] before the statistics.
     pub timeline: bool,
+    /// What is done when the programs do not fit.
+    pub on_full: OnFull,
+    /// Names of processes that are never stopped or killed for that.
+    pub protect: Vec<String>,
+    /// Which processes are in the background without being told.
+    pub automatic: Automatic,
     /// The command, for statistics.
     pub command: Vec<String>,
     /// Name of the abstract unix socket, without the leading NUL.

@@ -185,6 +185,7 @@ fn from_launcher(desk: &Arc<Desk>, fd: RawFd) -> bool {
             }
             *desk.ended.lock() = Some(message);
         }
+        Ok(ToPager::Started { pid }) => desk.shared.command.store(pid, Relaxed),
         Ok(ToPager::TreeEnded) if serves_others(desk) => send_to_launcher(fd, &FromPager::Serves),
         Ok(ToPager::TreeEnded) => desk.over.store(true, Relaxed),
         _ => {}

@@ -8,6 +8,7 @@
 
 mod adopt;
 mod attach;
+mod automatic;
 mod background;
 mod blocks;
 mod budget;
@@ -31,6 +32,7 @@ mod monitor;
 mod mutant;
 pub mod netns_fallback;
 mod newcomers;
+mod oom;
 mod outbox;
 mod own_uffd;
 mod proc;
@@ -80,7 +82,8 @@ pub fn serve(config: Config) -> ! {
         std::thread::Builder::new().name(name.into()).spawn(body).expect("the pager can start its threads");
     };
     let shared = Arc::clone(&desk.shared);
-    spawn("reclaim", Box::new(move || reclaim::run(shared)));
+    let oom = oom::Oom::new(desk.config.on_full);
+    spawn("reclaim", Box::new(move || reclaim::run(shared, oom)));
     let for_monitor = Arc::clone(&desk);
     spawn("monitor", Box::new(move || monitor::run(for_monitor)));
     control::send_to_launcher(launcher, &FromPager::Ready);
@@ -101,6 +104,7 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let mut shared = Shared::new(config.scheme.clone(), config.budget_bytes, swap).map_err(|error| {
         (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
     })?;
+    shared.protect.clone_from(&config.protect);
     if config.lock_pool {
         shared.memory.lock().map_err(|error| {
             let why = format!("--lock-pool: cannot lock the pool: {error}");

@@ -18,6 +18,10 @@ pub struct Meters {
     pub longest_delay: AtomicU64,
     /// Its longest sample, ns.
     pub longest_sample: AtomicU64,
+    /// Processes that were killed for lack of room.
+    pub killed: AtomicU64,
+    /// Processes that were stopped for lack of room.
+    pub stopped: AtomicU64,
 }
 
 /// Pages and bytes of one codec.

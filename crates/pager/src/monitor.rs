@@ -2,6 +2,7 @@
 
 use crate::adopt;
 use crate::attach::attach_or_warn;
+use crate::automatic::UseSampler;
 use crate::background;
 use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
@@ -119,6 +120,7 @@ struct Monitor {
     /// Threads that want a CPU, without fault threads: a running mean.
     wanted_cpus: f64,
     contended_until: Instant,
+    uses: UseSampler,
 }
 
 /// A process of the tree whose stub has not said hello, or that has none.
@@ -171,6 +173,7 @@ pub fn run(desk: Arc<Desk>) {
         full_until: now,
         wanted_cpus: 0.0,
         contended_until: now,
+        uses: UseSampler::new(desk.config.automatic),
         desk,
         since: now,
         own,
@@ -214,6 +217,7 @@ impl Monitor {
             self.last_shared = shared_evictions(shared);
         }
         self.judge_sched_class();
+        self.uses.sample(shared, &clients);
         let managed_before = shared.budget.managed.load(Relaxed);
         let (mut total, mut commit_pressure) = (self.own_bytes(), 0);
         // A process counts once, however often it says hello; the last hello is from its stub after
@@ -510,7 +514,7 @@ impl Monitor {
             let large = || unmanaged.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
             let left = self.desk.detached.lock().of(process);
             let has_run = || {
-                let time = procfs::cpu_time(process.pid);
+                let time = procfs::cpu_time(process.pid, process.pid);
                 waited >= COMES_WITHOUT_CPU || time.is_none_or(|time| time >= HELLO_TAKES)
             };
             let late = || waited >= STUB_COMES && !unmanaged.forked && adopt::is_without_stub(process.pid);

@@ -44,6 +44,16 @@ impl Outbox {
         self.tell(FromPager::Warning { text });
     }
 
+    /// Tells the user what was done, each time.
+    pub fn announce(&self, text: String) {
+        let mut warnings = self.warnings.lock();
+        if warnings.len() < WARNINGS {
+            warnings.push(text.clone());
+        }
+        drop(warnings);
+        self.tell(FromPager::Warning { text });
+    }
+
     /// Takes what waits for the launcher.
     pub fn take(&self) -> Vec<FromPager> {
         std::mem::take(&mut self.queue.lock())

@@ -16,6 +16,7 @@ use memfit_os::event::EventFd;
 use memfit_os::maps::{self, Maps, Pagemap};
 use memfit_os::memory::{futex_wait, futex_wake, Segment};
 use memfit_os::messages::bytes_of;
+use memfit_os::procfs;
 use memfit_os::uffd::Uffd;
 use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, DONTFORK, IN_MOVE, POPULATE, RING_BYTES};
 use std::collections::BTreeSet;
@@ -231,6 +232,11 @@ impl Proc {
     /// Pid, if known.
     pub fn pid(&self) -> Option<i32> {
         self.identity.get().map(|i| i.pid)
+    }
+
+    /// Its stub thread, in the pager's namespace.
+    pub fn stub_thread(&self) -> Option<i32> {
+        self.identity.get().and_then(|identity| procfs::task(identity.pid, identity.tid))
     }
 
     /// The ring, once its stub is identified.

@@ -5,6 +5,7 @@
 use crate::blocks::BlockOutput;
 use crate::compress::Compressor;
 use crate::contents::ContentScanner;
+use crate::oom::Oom;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::sampling::Sampler;
 use crate::shortage::{self, Tier};
@@ -47,6 +48,7 @@ struct Reclaimer {
     cpus: Cpus,
     avoids: Option<usize>,
     swap_full: bool,
+    oom: Oom,
     /// A process that could answer has not yet answered a batch in this round.
     answer_late: bool,
     /// Free memory when the core last decided, bytes.
@@ -56,7 +58,7 @@ struct Reclaimer {
 }
 
 /// Runs until the pager ends.
-pub fn run(shared: Arc<Shared>) {
+pub fn run(shared: Arc<Shared>, oom: Oom) {
     let mut reclaimer = Reclaimer {
         shared: Arc::clone(&shared),
         compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.budget.sizes.budget))),
@@ -68,6 +70,7 @@ pub fn run(shared: Arc<Shared>) {
         cpus: Cpus::of_this_thread(),
         avoids: None,
         swap_full: false,
+        oom,
         answer_late: false,
         free: 0,
         raised: 0,
@@ -77,6 +80,7 @@ pub fn run(shared: Arc<Shared>) {
         let step = reclaimer.next_step(&done);
         done = reclaimer.carry_out(step);
     }
+    reclaimer.oom.end(&shared);
 }
 
 impl Reclaimer {
@@ -119,6 +123,7 @@ impl Reclaimer {
                 self.answer_late = false;
                 self.shared.budget.stuck.store(stuck, Relaxed);
                 trouble.into_iter().for_each(|trouble| self.tell(trouble));
+                self.oom.go_on(&self.shared, false);
                 self.shared.budget.made_progress();
                 self.make_way();
             }
@@ -135,6 +140,7 @@ impl Reclaimer {
         self.shared.budget.stuck.store(false, Relaxed);
         self.flush();
         let nap = self.sample().min(self.nap());
+        self.oom.go_on(&self.shared, true);
         self.raised = self.shared.budget.wait_for_work(self.raised, nap);
         self.make_way();
     }
@@ -472,7 +478,7 @@ impl Reclaimer {
         }
     }
 
-    fn tell(&self, trouble: Trouble) {
+    fn tell(&mut self, trouble: Trouble) {
         let over = u64::try_from(-self.free).unwrap_or(0);
         match trouble {
             Trouble::Short => self.shared.warn(shortage::short(&self.shared, over)),
@@ -482,7 +488,7 @@ impl Reclaimer {
                     (_, true) => Tier::Full,
                     (_, false) => Tier::Failed,
                 };
-                self.shared.fatal(shortage::hopeless(self.shared.budget.sizes.budget, over, tier));
+                self.oom.act(&self.shared, over, &tier);
             }
         }
     }

@@ -37,7 +37,7 @@ pub fn short(shared: &Shared, over: u64) -> String {
 }
 
 /// The tree is `over` bytes over the budget, and neither the pool nor the swap tier takes a page.
-pub fn hopeless(budget: u64, over: u64, tier: Tier) -> String {
+pub fn hopeless(budget: u64, over: u64, tier: &Tier) -> String {
     let (over, budget) = (over >> 20, budget >> 20);
     let tier = match tier {
         Tier::Missing => "there is no swap tier: allow one with --swap DIR, or raise -m",
@@ -47,8 +47,8 @@ pub fn hopeless(budget: u64, over: u64, tier: Tier) -> String {
         }
     };
     format!(
-        "out of memory: the programs are {over} MiB over the budget of {budget} MiB with data that does not compress \
-         further, and {tier}"
+        "the programs are {over} MiB over the budget of {budget} MiB with data that does not compress further, and \
+         {tier}"
     )
 }
 

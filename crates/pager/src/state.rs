@@ -29,7 +29,7 @@ use memfit_core::{AreaId, Compress, Core, Effects, Page, PageRange, ProcId, Tuna
 use memfit_os::memory::{Frames, Segment};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -85,6 +85,10 @@ pub struct Shared {
     pub contents: Option<Contents>,
     /// When the pager started.
     pub started: Instant,
+    /// Names of processes that are never stopped or killed for lack of room.
+    pub protect: Vec<String>,
+    /// Pid of the command; 0 before it has started.
+    pub command: AtomicI32,
     /// What was counted and measured.
     pub meters: Meters,
     /// Messages to the launcher and the user.
@@ -156,6 +160,8 @@ impl Shared {
             regions: None,
             contents: None,
             started: Instant::now(),
+            protect: Vec::new(),
+            command: AtomicI32::new(0),
             meters: Meters::default(),
             outbox: Outbox::new()?,
         })
@@ -231,6 +237,13 @@ impl Shared {
     /// Whether mappings of files are paged as well.
     pub fn takes_files(&self) -> bool {
         self.scheme.classes != Classes::Anonymous
+    }
+
+    /// Whether a process of this name must not be stopped or killed for lack of room. The kernel
+    /// keeps the first 15 bytes of a name.
+    pub fn is_protected(&self, comm: &str) -> bool {
+        let kept = |name: &String| comm.as_bytes() == &name.as_bytes()[..name.len().min(15)];
+        self.protect.iter().any(kept)
     }
 
     /// Whether anything was ever written to the swap tier.

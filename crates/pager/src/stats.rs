@@ -298,7 +298,8 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
         files: Files { reads: shared.files.reads.load(Relaxed), read_bytes: shared.files.read_bytes.load(Relaxed) },
         transitions: part!(Transitions of c,
             adopted quarantined unquarantined remapped forks compaction_moves unexpected_present swap_failed;
-            core_calls: calls),
+            core_calls: calls, killed: shared.meters.killed.load(Relaxed),
+            stopped: shared.meters.stopped.load(Relaxed)),
         lock: Lock { longest_hold_ns: shared.meters.longest_hold.load(Relaxed) },
         monitor: Monitor {
             longest_delay_ns: shared.meters.longest_delay.load(Relaxed),

@@ -265,6 +265,7 @@ pub fn join(desk: &Arc<Desk>, client: &Arc<Client>) {
     let made = old.as_ref().filter(|old| old.stage.load(SeqCst) == WAKING && client.dormant.is_none());
     if let Some(old) = made {
         client.standing.store(old.standing.load(Relaxed), Relaxed);
+        client.told.store(old.told.load(Relaxed), Relaxed);
         client.peak.store(old.peak.load(Relaxed), Relaxed);
         client.share.store(old.share.load(Relaxed), Relaxed);
         client.shmem.store(old.shmem.load(Relaxed), Relaxed);

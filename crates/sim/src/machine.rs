@@ -324,6 +324,20 @@ impl Machine {
                 self.core.remapped(id, range(first, pages), Page(to));
                 self.apply_effects();
             }
+            // A recorded run has the evictions that followed.
+            Event::LeavesWhole { .. } | Event::Background { .. } if self.residents == Residents::AsRecorded => {}
+            Event::LeavesWhole { proc, leaves } => {
+                let id = self.id(proc);
+                match leaves {
+                    true => self.core.reclaim_process(id),
+                    false => self.core.stop_process_reclaim(id),
+                }
+                self.balance();
+            }
+            Event::Background { proc, background } => {
+                let id = self.id(proc);
+                self.core.set_background(id, background);
+            }
             Event::Reaches { mark } => {
                 if self.reached.len() < MARKS_MAX {
                     let usage = self.core.pool_usage();

@@ -343,6 +343,11 @@ impl<R: Read> Recorded<R> {
             CoreCall::Remapped { proc, from, to } => {
                 self.push(Event::Moves { proc: proc.0, first: from.first.0, pages: from.pages, to: to.0 });
             }
+            CoreCall::ReclaimProcess { proc } => self.push(Event::LeavesWhole { proc: proc.0, leaves: true }),
+            CoreCall::StopProcessReclaim { proc } => self.push(Event::LeavesWhole { proc: proc.0, leaves: false }),
+            CoreCall::SetBackground { proc, background } => {
+                self.push(Event::Background { proc: proc.0, background });
+            }
             CoreCall::Compressed { object, coded } => self.known(object, coded),
             CoreCall::Offer { object, estimate, .. } => {
                 if let Some(left) = self.left.get_mut(&object) {

@@ -110,7 +110,7 @@ impl Watch {
             }
             Event::Computes { ns } => self.passes(ns),
             Event::Starts { .. } | Event::Forks { .. } => self.processes += 1,
-            Event::Maps { .. } | Event::Reaches { .. } => {}
+            Event::Maps { .. } | Event::Reaches { .. } | Event::LeavesWhole { .. } | Event::Background { .. } => {}
         }
     }
 

@@ -70,6 +70,20 @@ pub enum Event {
         /// Kind of the touch.
         how: Access,
     },
+    /// A process leaves memory as a whole (`memfit bg`), or stops leaving (`memfit fg`).
+    LeavesWhole {
+        /// The process.
+        proc: u32,
+        /// Whether it leaves.
+        leaves: bool,
+    },
+    /// A process goes to the background, or to the foreground.
+    Background {
+        /// The process.
+        proc: u32,
+        /// Whether it goes to the background.
+        background: bool,
+    },
     /// A page comes in without a touch: the recorded run brought it in beside a faulting page.
     Brought {
         /// The process.

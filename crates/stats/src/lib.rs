@@ -256,6 +256,8 @@ schema! {
         unexpected_present: u64 = "pages found present that should have been outside, for a reason that is known",
         swap_failed: u64 = "pages that the swap tier could not take",
         core_calls: u64 = "calls into the core",
+        killed: u64 = "processes in the background that were killed because the programs did not fit (`--on-full`)",
+        stopped: u64 = "processes in the background that were stopped for that",
     }
 
     struct Lock {

@@ -2,6 +2,7 @@
 
 use crate::support::contents::wrong;
 use crate::support::stats::live;
+use crate::support::terminal::Terminal;
 use crate::support::tree::{eventually, Tree};
 use crate::support::{memfit, memfit_command, skip, Bench, PYTHON};
 use memfit_os::process::send_signal;
@@ -27,21 +28,27 @@ struct Held {
 
 impl Held {
     fn start(bench: Option<Bench>, rounds: u32) -> Option<Held> {
-        Held::start_with(bench, rounds, "")
+        Held::start_with(bench, rounds, "", &[])
     }
 
-    /// With injected faults of the swap tier.
-    fn start_with(bench: Option<Bench>, rounds: u32, faults: &str) -> Option<Held> {
+    /// With injected faults of the swap tier, and options.
+    fn start_with(bench: Option<Bench>, rounds: u32, faults: &str, options: &[&str]) -> Option<Held> {
         let bench = bench?;
         bench.file("blocks.py", include_str!("../workloads/blocks.py"));
         bench.file("held.py", include_str!("../workloads/held.py"));
         let mut command = bench.memfit();
-        command.args(["run", "-q", "-m", BUDGET, "--", PYTHON, "held.py", &MIB.to_string(), &rounds.to_string()]);
-        command.env("MEMFIT_SWAP_FAULTS", faults);
+        command.args(["run", "-q", "-m", BUDGET]).args(options);
+        command.args(["--", PYTHON, "held.py", &MIB.to_string(), &rounds.to_string()]);
+        command.env("MEMFIT_SWAP_FAULTS", faults).env("PAUSE", "0.1");
         let tree = Tree::start(command, &bench.directory, true);
         eventually("the program has its data", || tree.text().contains("ready"));
         let pid = tree.members().command.expect("it waits").pid;
         Some(Held { bench, tree, pid })
+    }
+
+    /// What `memfit stat` says of it.
+    fn row(&self) -> Value {
+        row_of(self.tree.root(), self.pid).expect("it runs")
     }
 
     fn resident(&self) -> u64 {
@@ -91,18 +98,21 @@ impl Held {
     }
 }
 
+/// What a run says of one of its processes.
+fn row_of(root: i32, pid: i32) -> Option<Value> {
+    live(memfit_command(), root)?["processes"].as_array()?.iter().find(|row| row["pid"] == pid).cloned()
+}
+
 #[test]
 fn a_process_leaves_and_comes_back() {
     let Some(held) = Held::start(Bench::new("background", &[PYTHON]), 2) else { return };
     held.leaves();
-    let row = |tree: &Value| tree["processes"].as_array()?.iter().find(|row| row["pid"] == held.pid).cloned();
-    let standing = || live(memfit_command(), held.tree.root()).and_then(|tree| row(&tree)).unwrap();
-    assert_eq!(standing()["background"], true);
+    assert_eq!(held.row()["background"], true);
     held.comes_back();
-    assert_eq!(standing()["background"], false);
-    let faults = standing()["faults"].as_u64();
+    assert_eq!(held.row()["background"], false);
+    let faults = held.row()["faults"].as_u64();
     held.is_right(0);
-    let since = standing()["faults"].as_u64().unwrap() - faults.unwrap();
+    let since = held.row()["faults"].as_u64().unwrap() - faults.unwrap();
     assert!(since < 500, "{since} faults: its pages had come back");
     held.leaves();
     // What is not told to come back comes when it is touched.
@@ -140,7 +150,7 @@ fn a_stopped_process_leaves() {
 #[test]
 fn pages_that_cannot_be_read_do_not_end_the_process() {
     let bench = Bench::new("background_unread", &[PYTHON]);
-    let Some(held) = Held::start_with(bench, 1, "seed=5,read-eio=1000") else { return };
+    let Some(held) = Held::start_with(bench, 1, "seed=5,read-eio=1000", &[]) else { return };
     if !cfg!(debug_assertions) {
         return skip(&held.bench.name, "only debug builds inject faults");
     }
@@ -165,6 +175,57 @@ fn processes_that_cannot_be_told() {
     assert!(error.starts_with(&format!("memfit: process {own}: no tree of yours has it")), "{error}");
     held.is_right(0);
     held.ends();
+}
+
+#[test]
+fn an_idle_process_is_in_the_background_until_it_runs() {
+    let bench = Bench::new("background_idle", &[PYTHON]);
+    let Some(held) = Held::start_with(bench, 2, "", &["--background", "idle=1"]) else { return };
+    for round in 0..2 {
+        eventually("it is idle", || held.row()["background"] == true);
+        if round == 0 {
+            held.is_right(0);
+            eventually("it has run", || held.row()["background"] == false);
+        }
+    }
+    // What is said by name holds.
+    held.tell("fg");
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(held.row()["background"], false);
+    held.is_right(1);
+    held.ends();
+}
+
+/// A shell with job control in a terminal of its own.
+#[test]
+fn jobs_are_in_the_background_as_the_shell_says() {
+    let Some(bench) = Bench::new("background_jobs", &[PYTHON, "bash"]) else { return };
+    let mut terminal = match Terminal::open() {
+        Ok(terminal) => terminal,
+        Err(why) => return skip(&bench.name, &why),
+    };
+    bench.file("blocks.py", include_str!("../workloads/blocks.py"));
+    bench.file("held.py", include_str!("../workloads/held.py"));
+    let mut command = bench.memfit();
+    command.args(["run", "-q", "-m", BUDGET, "--background", "jobs", "--", "bash", "--norc", "-i"]);
+    command.env("TERM", "dumb");
+    terminal.give_to(&mut command);
+    let mut tree = Tree::start_attached(command, &bench.directory);
+    let held = format!("{PYTHON} held.py {MIB} 1");
+    terminal.press(&format!("{held} & echo $! > held.pid\n"));
+    eventually("the job has its data", || terminal.text().contains("ready"));
+    let pid = fs::read_to_string(bench.directory.join("held.pid")).unwrap().trim().parse().unwrap();
+    let standing = |tree: &Tree| row_of(tree.root(), pid).map(|row| row["background"] == true);
+    eventually("the job is in the background", || standing(&tree) == Some(true));
+    terminal.press("fg\n");
+    eventually("the job is in the foreground", || standing(&tree) == Some(false));
+    fs::write(bench.directory.join("go0"), "").unwrap();
+    eventually("it has verified its data", || terminal.text().contains("round 0 "));
+    if !terminal.text().contains("round 0 right") {
+        wrong(&terminal.text());
+    }
+    terminal.press("exit\n");
+    assert_eq!(tree.wait(), 0, "{}", terminal.text());
 }
 
 /// Three processes that do not fit into memory together. The second one is in the background: the

@@ -12,6 +12,7 @@ mod codecs;
 mod death;
 mod hostile;
 mod odd;
+mod oom;
 mod ordinary;
 mod pins;
 mod programs;

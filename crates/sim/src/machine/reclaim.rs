@@ -17,7 +17,7 @@ impl Machine {
     pub(super) fn balance(&mut self) {
         loop {
             let level = self.level();
-            if self.core.reclaim_sleeps() && level >= Level::BelowHigh {
+            if self.core.reclaim_sleeps() && level >= Level::BelowHigh && !self.core.processes_leave() {
                 return;
             }
             let now = self.times.program;

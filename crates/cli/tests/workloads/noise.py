@@ -1,0 +1,18 @@
+"""Fills memory with random bytes, MiB by MiB, and verifies them when the file NAME.go appears."""
+import os
+import sys
+import time
+import zlib
+
+name, mib = sys.argv[1], int(sys.argv[2])
+print("starts", flush=True)
+while not os.path.exists(name + ".fill"):
+    time.sleep(0.01)
+blocks = [os.urandom(1 << 20) for _ in range(mib)]
+known = [zlib.crc32(block) for block in blocks]
+print("ready", flush=True)
+while not os.path.exists(name + ".go"):
+    time.sleep(0.01)
+right = all(zlib.crc32(block) == sum for block, sum in zip(blocks, known))
+print("right" if right else "WRONG", flush=True)
+sys.exit(not right)

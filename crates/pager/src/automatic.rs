@@ -1,0 +1,149 @@
+//! Which processes are in the background without being told (`--background`): those that are not in
+//! the foreground of their terminal, and those that have not used the CPU for a while.
+//!
+//! An order by `memfit bg` or `memfit fg` outweighs this for its process.
+
+use crate::background::{self, By, FOREGROUND, TOLD_TO_WAIT};
+use crate::clients::Client;
+use crate::config::Automatic;
+use crate::state::Shared;
+use memfit_os::procfs;
+use memfit_os::proctree::{self, ProcStat};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time between two samples.
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+/// A process that uses more than one part in this many of a CPU is not idle.
+const BUSY_PART: u32 = 100;
+/// Nor is one with more faults between two samples: it waits for its pages.
+const BUSY_FAULTS: u64 = 8;
+
+/// What was seen at the last sample.
+pub struct UseSampler {
+    which: Automatic,
+    last: Option<Instant>,
+    uses: HashMap<i32, Use>,
+}
+
+/// What a process has used.
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    /// CPU time of the program, without its stub.
+    cpu: Duration,
+    faults: u64,
+    at: Instant,
+    /// When it last was not idle.
+    busy: Instant,
+    /// Its stub thread.
+    stub: Option<i32>,
+}
+
+impl Use {
+    /// A process that is seen for the first time may have run just now.
+    fn new(cpu: Duration, faults: u64, now: Instant) -> Use {
+        Use { cpu, faults, at: now, busy: now, stub: None }
+    }
+
+    /// For how long it has been idle.
+    fn idle(&mut self, cpu: Duration, faults: u64, now: Instant) -> Duration {
+        let ran = cpu.saturating_sub(self.cpu) > (now - self.at) / BUSY_PART;
+        if ran || faults.saturating_sub(self.faults) > BUSY_FAULTS {
+            self.busy = now;
+        }
+        (self.cpu, self.faults, self.at) = (cpu, faults, now);
+        now - self.busy
+    }
+}
+
+impl UseSampler {
+    /// Nothing was seen yet.
+    pub fn new(which: Automatic) -> UseSampler {
+        UseSampler { which, last: None, uses: HashMap::new() }
+    }
+
+    /// Samples the processes, if it is time, and moves them to the background and back.
+    pub fn sample(&mut self, shared: &Shared, clients: &[Arc<Client>]) {
+        let now = Instant::now();
+        let off = !self.which.jobs && self.which.idle.is_none();
+        if off || self.last.is_some_and(|last| now - last < SAMPLE_EVERY) {
+            return;
+        }
+        self.last = Some(now);
+        let living: Vec<&Arc<Client>> = clients.iter().filter(|client| !client.gone.load(Relaxed)).collect();
+        self.uses.retain(|pid, _| living.iter().any(|client| client.pid == *pid));
+        let stats: HashMap<i32, ProcStat> = match self.which.jobs {
+            true => living.iter().filter_map(|client| Some((client.pid, proctree::read_stat(client.pid)?))).collect(),
+            false => HashMap::new(),
+        };
+        let foreground: HashSet<i32> =
+            stats.values().filter(|stat| stat.in_foreground()).map(|stat| stat.tty_nr).collect();
+        for client in living {
+            let job = stats.get(&client.pid).is_some_and(|stat| is_background_job(stat, &foreground));
+            let idle = self.which.idle.is_some_and(|least| self.idle(client, now) >= least);
+            match (job || idle, client.standing.load(Relaxed) != FOREGROUND) {
+                _ if client.told.load(Relaxed) => {}
+                (true, false) => background::leave(shared, client, TOLD_TO_WAIT, By::Rule),
+                (false, true) => background::come_back(shared, client, By::Rule),
+                _ => {}
+            }
+        }
+    }
+
+    fn idle(&mut self, client: &Client, now: Instant) -> Duration {
+        let Some(all) = procfs::cpu_clock(client.pid) else { return Duration::ZERO };
+        let proc = client.proc.lock().clone();
+        let faults = proc.as_ref().map_or(0, |proc| proc.counters.faults.load(Relaxed));
+        let used = self.uses.entry(client.pid).or_insert_with(|| Use::new(all, faults, now));
+        // The stub works for the pager.
+        let time = |tid: i32| procfs::cpu_time(client.pid, tid);
+        if used.stub.and_then(time).is_none() {
+            used.stub = proc.and_then(|proc| proc.stub_thread());
+        }
+        used.idle(all.saturating_sub(used.stub.and_then(time).unwrap_or_default()), faults, now)
+    }
+}
+
+/// A job that is not in the foreground of its terminal, while another one of the tree is: where
+/// none is, nobody would gain by it. The shell itself, which leads the session, is no job.
+fn is_background_job(stat: &ProcStat, foreground: &HashSet<i32>) -> bool {
+    let is_job = stat.tty_nr != 0 && stat.session != stat.pid;
+    is_job && !stat.in_foreground() && foreground.contains(&stat.tty_nr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn who_runs_or_waits_for_pages_is_not_idle() {
+        let start = Instant::now();
+        let mut seen = Use::new(MS * 70, 5, start);
+        let mut sample = |cpu_ms, faults, ms| seen.idle(MS * cpu_ms, faults, start + MS * ms).as_millis();
+        assert_eq!(sample(72, 9, 500), 500, "2 ms of 500, 4 faults");
+        assert_eq!(sample(74, 9, 1000), 1000);
+        assert_eq!(sample(80, 9, 1500), 0, "6 ms of 500");
+        assert_eq!(sample(80, 9, 2500), 1000);
+        assert_eq!(sample(80, 18, 3000), 0, "it waits for its pages");
+        assert_eq!(sample(0, 0, 3500), 500, "the pid is another's");
+    }
+
+    #[test]
+    fn jobs_are_in_the_background_of_others_of_the_tree() {
+        let of_session = |session, tty_nr, pgrp, tpgid| {
+            let text = format!("7 (job) S 1 {pgrp} {session} {tty_nr} {tpgid} 0 {}", "0 ".repeat(14));
+            proctree::parse_stat(&text).unwrap()
+        };
+        let stat = |tty_nr, pgrp, tpgid| of_session(1, tty_nr, pgrp, tpgid);
+        let shows = |of: ProcStat, ttys: &[i32]| is_background_job(&of, &ttys.iter().copied().collect());
+        assert!(shows(stat(5, 20, 30), &[5]));
+        assert!(!shows(stat(5, 30, 30), &[5]), "it is in the foreground");
+        assert!(!shows(stat(5, 20, 30), &[6]), "what is in the foreground is none of the tree");
+        assert!(!shows(stat(0, 20, -1), &[5]), "it has no terminal");
+        assert!(!shows(of_session(7, 5, 7, 30), &[5]), "it is the shell");
+    }
+}
