@@ -73,7 +73,7 @@ papers: build ## the published comparisons of five schemes, run again; 25 minute
 papers-record: build ## the same runs recorded once each, for papers-sim; minutes; target/papers-recordings
 	python3 lab/bench/papers.py record --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
 
-papers-sim: ## the figures and tables of the five papers, simulated: minutes; target/papers-sim/report.html
+papers-sim: ## the figures and tables of the five papers, simulated: ten minutes; target/papers-sim/report.html
 	$(CARGO) build --release -p memfit-papers
 	$(TARGET)/release/memfit-papers --out $(TARGET)/papers-sim --recordings $(TARGET)/papers-recordings \
 		--doc docs/papers/simulated.md $(PAPERS_ARGS)

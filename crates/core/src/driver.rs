@@ -323,7 +323,7 @@ impl Core {
             Next::Floor => {
                 // Few pages are resident where much has left as a whole: that is no shortage.
                 let below = self.driver.reclaiming && self.apply_floor(seen);
-                self.pool_control.adapt(tick, self.counters.to_swap, &mut *self.pool);
+                self.pool_control.adapt(tick, &mut *self.pool);
                 let smaller = below || self.wants_room();
                 (self.driver.pressed, self.driver.then) = (below, Next::Flush);
                 (if smaller { Next::Shrink } else { Next::Flush }, None)

@@ -8,7 +8,7 @@ use crate::blocks::{block_of, BlockMap, BLOCK_BYTES};
 use crate::engine::Tunables;
 use crate::ids::{ObjectId, NIL};
 use crate::object::{Objects, Place};
-use crate::pool::zones::zone_frames;
+use crate::pool::zones::zone_size;
 use crate::pool::{Pool, PoolUsage, Unit};
 use crate::replacement::ReplacementMode;
 use crate::scheme::{AdmissionKind, Scheme, Sizing, SizingKind, SwapFormat};
@@ -70,7 +70,6 @@ pub(crate) struct PoolControl {
     /// Frames of units, or single zpages, that are being written back.
     pub leaving: u32,
     stores: u64,
-    to_swap: u64,
     tick: u64,
 }
 
@@ -78,11 +77,11 @@ impl PoolControl {
     pub fn new(tunables: &Tunables, mode: ReplacementMode) -> PoolControl {
         let scheme = Arc::clone(&tunables.scheme);
         let sizing = (scheme.sizing.kind == SizingKind::Zones).then(|| {
-            let zone_frames = zone_frames(&scheme.pool.params(tunables.area_frames, tunables.pool_frames));
+            let zone = zone_size(&scheme.pool.params(tunables.area_frames, tunables.pool_frames));
             let Sizing { grow_below_zones: grow, shrink_above_zones: shrink, check_ms, check_stores, .. } =
                 scheme.sizing;
             let every = Every { ms: check_ms, stores: check_stores };
-            ZoneSizing::new(zone_frames, grow, shrink, tunables.pool_frames / zone_frames, every)
+            ZoneSizing::new(zone, grow, shrink, tunables.pool_frames / zone.0, every)
         });
         let limit = if sizing.is_some() { 0 } else { tunables.pool_frames };
         let selective = (scheme.admission.kind == AdmissionKind::Entropy).then(Selective::default);
@@ -106,7 +105,6 @@ impl PoolControl {
             blocked: false,
             leaving: 0,
             stores: 0,
-            to_swap: 0,
             tick: 0,
         }
     }
@@ -273,20 +271,24 @@ impl PoolControl {
         self.resize(pool);
     }
 
-    /// Checks whether the pool shall grow or shrink. `to_swap`: pages written to the swap tier so
-    /// far.
-    pub fn adapt(&mut self, tick: u64, to_swap: u64, pool: &mut dyn Pool) {
-        (self.tick, self.to_swap) = (tick, to_swap);
+    /// Checks whether the pool shall grow or shrink.
+    pub fn adapt(&mut self, tick: u64, pool: &mut dyn Pool) {
+        self.tick = tick;
         self.resize(pool);
     }
 
     fn resize(&mut self, pool: &mut dyn Pool) {
         let Some(sizing) = &mut self.sizing else { return };
-        if let Some(limit) = sizing.check(self.tick, self.stores, self.to_swap, &pool.usage()) {
+        if let Some(limit) = sizing.check(self.tick, self.stores, &pool.usage()) {
             self.full = false;
             self.limit = limit;
             pool.set_limit(limit);
         }
+    }
+
+    /// A page did not fit.
+    pub fn missed(&mut self) {
+        self.sizing.iter_mut().for_each(ZoneSizing::missed);
     }
 
     /// Whether the pool shall give pages to the swap tier although the next page has room.

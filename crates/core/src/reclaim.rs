@@ -320,6 +320,7 @@ impl Core {
         }
         self.objects.place_front(id, Place::Staged(staging));
         self.pool_control.full = true;
+        self.pool_control.missed();
         self.pool_control.blocked = !waits || missing.is_none();
         self.pool_control.needed = missing.unwrap_or(1);
         Placed::Full

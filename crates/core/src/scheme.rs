@@ -139,7 +139,7 @@ axis! {
     SizingKind {
         Adaptive "adaptive" "the pool may take whatever the floor of resident pages leaves",
         Fixed "fixed" "the pool may take pool_permille of the budget",
-        Zones "zones" "the pool gets and gives zones by how much room it has free; none until a page was written to swap",
+        Zones "zones" "the pool gets and gives zones by how much room it has free; none until memory is short",
     }
 }
 axis! {

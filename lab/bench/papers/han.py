@@ -168,14 +168,14 @@ STATEMENTS = (
         "Table 4",
         cannot=(
             "every scheme holds all of the 16 applications here, as none is killed: the logical memory is what the"
-            " programs have."
+            " programs have; the simulation has a low-memory killer."
         ),
     ),
     Statement(
         "kills",
         "a process is swapped out whole instead of being killed",
         "rules 4 to 9",
-        cannot="memfit kills no program to make room.",
+        cannot="nothing is killed here, and nobody tells a process to leave (`memfit bg`, `--on-full`): see the simulation.",
     ),
 )
 WORKLOADS = (
@@ -207,7 +207,7 @@ NO_KILLS = (
 )
 WHOLE = (
     "The paper's hybrid swaps less at all, because processes leave and come as a whole and are then left alone (rules 4 to 9), which"
-    " is not implemented; what is, by-origin routing, sends to storage what background reclaim takes, three pages of four here,"
+    " this run does not do; what it does, by-origin routing, sends to storage what background reclaim takes, three pages of four here,"
     " while zSWAP's pool takes them first."
 )
 EXPLAINED = {

@@ -157,10 +157,9 @@ EXPLAINED = {
         " write-backs."
     ),
     "writeback": (
-        "62 MB are 15 900 slots: 1911 written back, so 14 000 were rejected; zbud's 115 MB are 29 000, of which its pool had 10 000 and"
-        " wrote 19 128 back. So half of the paper's pages compressed to between 3072 bytes and a page: zbud keeps them, and the"
-        " enhanced one does not. Of what leaves here, mostly the idle heap of node, a tenth does, and the enhanced one pays for"
-        " evicting whole zspages."
+        "62 MB are 15 900 slots: 12 800 of them for pages in the pool, 1911 for pages written back, about 1100 for rejected ones."
+        " Twice as many pages leave under zbud in the paper, which no rule of the pool explains. Here as many leave under"
+        " each, and the enhanced one pays for evicting whole zspages."
     ),
     "cap": "With a tenth of the pages above 3072 bytes the caps differ by less than the runs do.",
 }

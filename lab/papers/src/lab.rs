@@ -87,6 +87,8 @@ pub struct Snap {
     pub blocks: u64,
     /// Applications that were killed.
     pub kills: u64,
+    /// Applications that left memory as a whole.
+    pub left_whole: u64,
 }
 
 /// Result of a simulation.
@@ -211,6 +213,8 @@ pub struct Watched<'a> {
     pub snaps: Vec<Snap>,
     /// Number of applications killed so far.
     pub kills: u64,
+    /// Number of applications that left memory as a whole so far.
+    pub left_whole: u64,
     near: Near,
 }
 
@@ -245,6 +249,7 @@ impl Watched<'_> {
             setup,
             snaps: Vec::new(),
             kills: 0,
+            left_whole: 0,
             near: Near::default(),
         }
     }
@@ -283,6 +288,7 @@ impl Watched<'_> {
             swapped: core.swapped_total(),
             blocks: u64::from(core.blocks_in_use()),
             kills: self.kills,
+            left_whole: self.left_whole,
         }
     }
 }

@@ -63,8 +63,10 @@ pub static PAPERS: &[&Paper] = &[&cervera::PAPER, &tuduce::PAPER, &han::PAPER, &
 pub struct Result<'a> {
     /// The paper.
     pub paper: &'a Paper,
-    /// Our numbers.
+    /// Our numbers: of each name the middle of all seeds.
     pub numbers: Numbers,
+    /// Our numbers by seed.
+    pub seeds: Vec<Numbers>,
     /// Figures in addition to [`Paper::charts`].
     pub more: Vec<Chart>,
     /// The same numbers from recordings of real programs, as far as there are any.
@@ -74,31 +76,38 @@ pub struct Result<'a> {
 }
 
 impl Result<'_> {
-    /// Numbers of statements that hold, do not hold, cannot be had.
-    pub fn count(&self) -> (usize, usize, usize) {
-        let of = |wanted| self.paper.statements.iter().filter(|s| s.verdict(&self.numbers) == wanted).count();
-        (of(Verdict::Holds), of(Verdict::Fails), of(Verdict::CannotBeHad))
+    /// Number of statements with each verdict, in the order of [`Verdict::ALL`].
+    pub fn count(&self) -> [usize; Verdict::ALL.len()] {
+        Verdict::ALL.map(|verdict| self.paper.statements.iter().filter(|s| s.verdict(&self.seeds) == verdict).count())
     }
 }
 
-/// Simulates these papers and the recordings of their programs on `threads` threads. Pages of
-/// `files` are measured in addition to generated ones. Calls `progress` with the number of
-/// simulations done and of all.
+/// Simulates these papers, with `plan`'s seed and as many after it as `seeds` says, and the
+/// recordings of their programs on `threads` threads. Pages of `files` are measured in addition to
+/// generated ones. Calls `progress` with the number of simulations done and of all.
 pub fn run<'a>(
     papers: &[&'a Paper],
     plan: &Plan,
+    seeds: u64,
     threads: usize,
     files: &[(String, Vec<u8>)],
     recordings: &mut Recordings,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<Result<'a>> {
-    let jobs: Vec<Job> = papers.iter().flat_map(|paper| (paper.jobs)(plan)).collect();
     let real: Vec<Job> = papers.iter().flat_map(|paper| recordings.jobs(paper, plan)).collect();
-    let all = jobs.len() + real.len();
-    let runs = simulate_all(&jobs, threads, &|done| progress(done, all));
-    let real = simulate_all(&real, threads, &|done| progress(jobs.len() + done, all));
-    let of = |paper: &&'a Paper| {
-        let mut numbers = (paper.derive)(plan, &runs);
+    let jobs = |plan: &Plan| -> Vec<Job> { papers.iter().flat_map(|paper| (paper.jobs)(plan)).collect() };
+    let of_a_seed = jobs(plan).len();
+    let all = of_a_seed * seeds as usize + real.len();
+    let mut by_seed: Vec<Vec<Numbers>> = papers.iter().map(|_| Vec::new()).collect();
+    for seed in 0..seeds {
+        let plan = Plan { seed: plan.seed + seed, ..*plan };
+        let before = of_a_seed * seed as usize;
+        let runs = simulate_all(&jobs(&plan), threads, &|done| progress(before + done, all));
+        by_seed.iter_mut().zip(papers).for_each(|(seeds, paper)| seeds.push((paper.derive)(&plan, &runs)));
+    }
+    let real = simulate_all(&real, threads, &|done| progress(of_a_seed * seeds as usize + done, all));
+    let of = |(paper, seeds): (&&'a Paper, Vec<Numbers>)| {
+        let mut numbers = Numbers::middle(&seeds);
         let more = match paper.name {
             "ezswap" => contents::of_files(files, &mut numbers),
             _ => Vec::new(),
@@ -108,7 +117,7 @@ pub fn run<'a>(
             true => Numbers::new(),
             false => (paper.derive)(&recorded::live(paper, plan), &real).without(paper.recorded.without),
         };
-        Result { paper, numbers, more, recorded, recordings }
+        Result { paper, numbers, seeds, more, recorded, recordings }
     };
-    papers.iter().map(of).collect()
+    papers.iter().zip(by_seed).map(of).collect()
 }

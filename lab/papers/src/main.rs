@@ -1,7 +1,7 @@
 //! `memfit-papers`: the figures and tables of five papers, simulated, as a page and as JSON.
 #![forbid(unsafe_code)]
 
-use memfit_papers::{json, markdown, report, run, Paper, Plan, Recordings, PAPERS};
+use memfit_papers::{json, markdown, report, run, Paper, Plan, Recordings, Verdict, PAPERS};
 use std::fs;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ Usage: memfit-papers [OPTIONS]
 
   --only PAPER     cervera, tuduce, han, salahuddin or ezswap; may be repeated
   --seed N         of all that is by chance [1]
+  --seeds N        runs each simulation with N seeds, the first one being that of --seed [10]
   --scale X        sizes are divided by this, beyond each paper's setting [1]
   --quick          small and short, to see that it works
   --out DIR        for report.html and result.json [target/papers-sim]
@@ -25,9 +26,13 @@ Usage: memfit-papers [OPTIONS]
   --jobs N         threads [as many as there are CPUs]
 ";
 
+/// The largest seed that a workload takes.
+const SEED_MAX: u64 = 1_000_000_000;
+
 struct Args {
     papers: Vec<&'static Paper>,
     plan: Plan,
+    seeds: u64,
     out: PathBuf,
     doc: Option<PathBuf>,
     recordings: PathBuf,
@@ -39,7 +44,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Args>, String>
     let jobs = available_parallelism().map_or(1, NonZero::get);
     let plan = Plan { seed: 1, scale: 1.0, quick: false };
     let (out, recordings) = (PathBuf::from("target/papers-sim"), PathBuf::from("target/papers-recordings"));
-    let mut all = Args { papers: Vec::new(), plan, out, doc: None, recordings, pages: Vec::new(), jobs };
+    let mut all = Args { papers: Vec::new(), plan, seeds: 10, out, doc: None, recordings, pages: Vec::new(), jobs };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         let wrong = |value: String| format!("{arg} {value}: not a number that can be");
@@ -51,8 +56,11 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Args>, String>
             }
             "--seed" => {
                 let text = value()?;
-                // The largest seed that a workload takes.
-                all.plan.seed = text.parse().ok().filter(|seed| *seed <= 1_000_000_000).ok_or_else(|| wrong(text))?;
+                all.plan.seed = text.parse().ok().filter(|seed| *seed <= SEED_MAX).ok_or_else(|| wrong(text))?;
+            }
+            "--seeds" => {
+                let text = value()?;
+                all.seeds = text.parse().ok().filter(|seeds| (1..=1000).contains(seeds)).ok_or_else(|| wrong(text))?;
             }
             "--scale" => {
                 let text = value()?;
@@ -70,6 +78,9 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Args>, String>
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("{arg}: not an option")),
         }
+    }
+    if all.plan.seed + all.seeds > SEED_MAX + 1 {
+        return Err(format!("--seeds {}: the last seed would be above {SEED_MAX}", all.seeds));
     }
     if all.papers.is_empty() {
         all.papers = PAPERS.to_vec();
@@ -108,7 +119,7 @@ fn write(args: &Args) -> Result<(), String> {
     if recordings.all.is_empty() {
         eprintln!("no recordings of real programs in {}: make papers-record makes them", args.recordings.display());
     }
-    let results = run(&args.papers, &args.plan, args.jobs, &files, &mut recordings, &|done, all| {
+    let results = run(&args.papers, &args.plan, args.seeds, args.jobs, &files, &mut recordings, &|done, all| {
         if done % 20 == 0 || done == all {
             eprintln!("{done} of {all} simulations, {:.0} s", began.elapsed().as_secs_f64());
         }
@@ -126,8 +137,14 @@ fn write(args: &Args) -> Result<(), String> {
         put(doc.clone(), markdown(&results, &args.plan).as_bytes())?;
     }
     for result in &results {
-        let (hold, fail, cannot) = result.count();
-        println!("{:12} {hold:3} hold, {fail:3} do not, {cannot:3} cannot be had", result.paper.name);
+        let counts: Vec<String> = result
+            .count()
+            .iter()
+            .zip(Verdict::ALL)
+            .filter(|(count, _)| **count > 0)
+            .map(|(count, verdict)| format!("{}: {count}", verdict.name()))
+            .collect();
+        println!("{:12} {}", result.paper.name, counts.join(", "));
     }
     println!("{}", args.out.join("report.html").display());
     Ok(())

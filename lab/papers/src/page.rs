@@ -20,7 +20,8 @@ const NONE: &str = "No recordings of real programs were there. `make papers-reco
 /// The results as a page.
 pub fn report(results: &[Result<'_>], plan: &Plan) -> Report {
     let facts = [
-        ("Seed", plan.seed.to_string()),
+        ("First seed", plan.seed.to_string()),
+        ("Seeds", results.iter().map(|result| result.seeds.len()).max().unwrap_or(0).to_string()),
         ("Sizes divided by, beyond each paper's setting", plan.scale.to_string()),
         ("Kind of run", if plan.quick { "quick: small and short, for tests only" } else { "full" }.to_owned()),
         ("Version", format!("memfit {}", env!("CARGO_PKG_VERSION"))),
@@ -40,14 +41,15 @@ fn words(columns: &[&str]) -> Vec<Column> {
 }
 
 fn overview(results: &[Result<'_>]) -> Section {
-    let mut sums = [0.0; 4];
+    let mut sums = [0.0; Verdict::ALL.len() + 1];
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for result in results {
-        let (hold, fail, cannot) = result.count();
-        let counts = [hold + fail + cannot, hold, fail, cannot].map(|count| count as f64);
-        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        let by_verdict = result.count();
+        let all = [by_verdict.iter().sum::<usize>()].into_iter().chain(by_verdict);
+        let counts: Vec<f64> = all.map(|count| count as f64).collect();
+        sums.iter_mut().zip(&counts).for_each(|(sum, count)| *sum += count);
         let mut row: Vec<Cell> = vec![result.paper.title.into(), result.paper.source.into()];
-        row.extend(counts.map(Cell::Number));
+        row.extend(counts.into_iter().map(Cell::Number));
         rows.push(row);
     }
     let mut row: Vec<Cell> = vec!["all".into(), "".into()];
@@ -56,44 +58,40 @@ fn overview(results: &[Result<'_>]) -> Section {
     let table = Table {
         title: "Statements of the papers".into(),
         says: format!("{} of {} hold.", sums[1], sums[0]),
-        columns: words(&["Scheme", "Paper", "Statements", "hold", "do not hold", "cannot be had"]),
+        columns: words(&[&["Scheme", "Paper", "Statements"][..], &Verdict::ALL.map(Verdict::name)].concat()),
         rows,
     };
     Section { title: "Overview".into(), tables: vec![table], ..Section::default() }
 }
 
-/// Whether the statements about a figure hold, as a sentence.
+/// The verdicts on the statements about a figure.
 fn verdict(result: &Result<'_>, chart: &Chart) -> String {
     let of_source = || result.paper.statements.iter().filter(|s| s.source == chart.source);
     let mut about: Vec<_> = of_source().filter(|s| chart.draws(s.numbers)).collect();
     if about.is_empty() {
         about = of_source().collect();
     }
-    let of = |wanted| about.iter().filter(move |s| s.verdict(&result.numbers) == wanted).map(|s| s.what);
-    let (holds, fails) = (of(Verdict::Holds).count(), of(Verdict::Fails).collect::<Vec<_>>());
-    match (about.len(), holds) {
-        (0, _) => String::new(),
-        (1, 1) => "Here: it holds.".into(),
-        (all, holds) if all == holds => format!("Here: all {all} statements hold."),
-        (1, _) if fails.is_empty() => "Here: it cannot be had.".into(),
-        (1, _) => "Here: it does not hold.".into(),
-        (all, holds) if fails.is_empty() => {
-            format!("Here: {holds} of {all} statements hold, the others cannot be had.")
+    let of = |wanted| about.iter().filter(|s| s.verdict(&result.seeds) == wanted).count();
+    let counts = Verdict::ALL.map(|verdict| (of(verdict), verdict.name())).into_iter().filter(|(count, _)| *count > 0);
+    match &about[..] {
+        [] => String::new(),
+        [one] => format!("Here: {}.", one.verdict(&result.seeds).name()),
+        _ => {
+            format!("Here: {}.", counts.map(|(count, name)| format!("{name}: {count}")).collect::<Vec<_>>().join(", "))
         }
-        (all, holds) => format!("Here: {holds} of {all} statements hold, but not: {}.", fails.join("; ")),
     }
 }
 
 fn section(result: &Result<'_>) -> Section {
     let (paper, numbers, recorded) = (result.paper, &result.numbers, &result.recorded);
     let row = |s: &Statement| -> Vec<Cell> {
-        let (told, real, why) = (s.told(numbers), s.told_recorded(recorded), s.reason(numbers));
-        [s.what, s.source, s.verdict(numbers).name(), s.published, &told, &real, why].map(Cell::from).into()
+        let (told, real, why) = (s.told(&result.seeds), s.told_recorded(recorded), s.reason(&result.seeds));
+        [s.what, s.source, s.verdict(&result.seeds).name(), s.published, &told, &real, why].map(Cell::from).into()
     };
     let table = Table {
         title: "What the paper says".into(),
         says: String::new(),
-        columns: words(&["Statement", "Where", "Verdict", "Published", "Here", "Recorded", "Why not"]),
+        columns: words(&["Statement", "Where", "Verdict", "Published", "Here", "Recorded", "Why"]),
         rows: paper.statements.iter().map(row).collect(),
     };
     let mut text = vec![format!("{}.", paper.source), paper.setting.into()];
@@ -153,10 +151,10 @@ pub fn json(results: &[Result<'_>], plan: &Plan) -> String {
                     "source": s.source,
                     "what": s.what,
                     "published": s.published,
-                    "here": s.told(&result.numbers),
+                    "here": s.told(&result.seeds),
                     "recorded": s.told_recorded(&result.recorded),
-                    "verdict": s.verdict(&result.numbers).name(),
-                    "why": s.reason(&result.numbers),
+                    "verdict": s.verdict(&result.seeds).name(),
+                    "why": s.reason(&result.seeds),
                 })
             })
             .collect();
@@ -179,14 +177,16 @@ pub fn json(results: &[Result<'_>], plan: &Plan) -> String {
 /// The text of docs/papers/simulated.md.
 pub fn markdown(results: &[Result<'_>], plan: &Plan) -> String {
     let mut out = String::from(include_str!("simulated_head.md"));
-    let _ = writeln!(out, "\n## Result with the seed {}\n", plan.seed);
-    out.push_str("| scheme | hold | do not hold | cannot be had |\n|---|---:|---:|---:|\n");
+    let seeds = results.iter().map(|result| result.seeds.len() as u64).max().unwrap_or(0);
+    let _ = writeln!(out, "\n## Result with the seeds {} to {}\n", plan.seed, plan.seed + seeds.saturating_sub(1));
+    let _ = writeln!(out, "| scheme | {} |", Verdict::ALL.map(Verdict::name).join(" | "));
+    let _ = writeln!(out, "|---|{}", "---:|".repeat(Verdict::ALL.len()));
     for result in results {
-        let (hold, fail, cannot) = result.count();
-        let _ = writeln!(out, "| {} | {hold} | {fail} | {cannot} |", result.paper.title);
+        let counts = result.count().map(|count| count.to_string());
+        let _ = writeln!(out, "| {} | {} |", result.paper.title, counts.join(" | "));
     }
     for result in results {
-        let (paper, numbers) = (result.paper, &result.numbers);
+        let (paper, seeds) = (result.paper, &result.seeds);
         let _ = writeln!(out, "\n## {}\n\n{}.\n\n{}\n", paper.title, paper.source, paper.setting);
         for text in paper.differs {
             let _ = writeln!(out, "- {text}");
@@ -194,9 +194,11 @@ pub fn markdown(results: &[Result<'_>], plan: &Plan) -> String {
         for text in of_recordings(result) {
             let _ = writeln!(out, "- {text}");
         }
-        out.push_str("\n| statement | source | published | here | verdict | why not | recorded |\n|---|---|---|---|---|---|---|\n");
+        out.push_str(
+            "\n| statement | source | published | here | verdict | why | recorded |\n|---|---|---|---|---|---|---|\n",
+        );
         for s in paper.statements {
-            let (told, verdict, why) = (s.told(numbers), s.verdict(numbers).name(), s.reason(numbers));
+            let (told, verdict, why) = (s.told(seeds), s.verdict(seeds).name(), s.reason(seeds));
             let real = s.told_recorded(&result.recorded);
             let _ =
                 writeln!(out, "| {} | {} | {} | {told} | {verdict} | {why} | {real} |", s.what, s.source, s.published);

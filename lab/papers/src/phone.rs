@@ -1,8 +1,11 @@
-//! Applications of a phone that stay in the background until memory is short. Then the largest of
-//! them is killed, and its next launch starts it again. The scheme determines the kills, so no
-//! fixed workload can express this.
+//! Applications of a phone that stay in the background until memory is short. Then the phone's
+//! low-memory killer takes the largest of them: it is killed, and its next launch starts it again,
+//! or it leaves memory as a whole. The scheme determines when, so no fixed workload can express
+//! this.
 //!
-//! Sizes and touches are those of the workload `hybrid18`.
+//! The killer runs when a program had to wait for reclaim ([`Killer`]), and when there is no room.
+//!
+//! Sizes are those of the workload `hybrid18`.
 
 use crate::lab::{Watched, BEGINS};
 use memfit_codec::generate::Rng;
@@ -36,8 +39,6 @@ pub const SCALE: f64 = 36.0;
 /// Number of runs of each kind, of ten runs: LZO compresses the whole to a half.
 const HOLDS: [(usize, &str); 5] = [(1, "zero"), (3, "f=0.20"), (4, "f=0.40"), (1, "f=0.65"), (1, "f=0.80")];
 const RUN: u64 = 8;
-/// Percentage of blocks that each launch touches.
-const HOT: u64 = 40;
 /// Pages that are used together.
 const BLOCK: u64 = 8;
 /// First page of the data and of the file.
@@ -48,6 +49,16 @@ const TOUCH_NS: u64 = 1000;
 const LOW_PERCENT: u64 = 2;
 /// Fewer free frames of the pool or blocks of swap than this count as none.
 const FULL: u32 = 16;
+
+/// What the low-memory killer does with the application that it has chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Killer {
+    /// It kills.
+    Kills,
+    /// The application leaves memory as a whole, unless the pool is full, or half of it is out
+    /// already: then it is killed (Han et al. 2018, rules 4 to 9).
+    Reclaims,
+}
 
 /// Applications in turns; each is launched once a turn, in a new order.
 #[derive(Debug, Clone)]
@@ -66,9 +77,14 @@ pub struct Phone {
     pub file_ns: u64,
     /// Processor time to start an application, ns.
     pub start_ns: u64,
+    /// The low-memory killer.
+    pub killer: Killer,
+    /// Percentage of its blocks that each launch of an application touches.
+    pub hot: u64,
 }
 
 /// A running application.
+#[derive(Clone, Copy)]
 struct Alive {
     /// Process number in the workload, new at each start.
     proc: u32,
@@ -82,6 +98,7 @@ struct Session<'a, 'b> {
     alive: Vec<Option<Alive>>,
     starts: u32,
     over_budget: u64,
+    waits: u64,
 }
 
 /// Mixes a number into a pseudo-random one.
@@ -105,7 +122,7 @@ impl Phone {
     /// `apps` it is the end of a turn.
     pub fn run(&self, watched: &mut Watched<'_>) {
         let alive = (0..self.apps).map(|_| None).collect();
-        let mut session = Session { phone: self, watched, alive, starts: 0, over_budget: 0 };
+        let mut session = Session { phone: self, watched, alive, starts: 0, over_budget: 0, waits: 0 };
         let mut rng = Rng::new(hash(self.seed));
         let mut order: Vec<usize> = (0..self.apps).collect();
         for turn in 0..self.turns {
@@ -122,7 +139,7 @@ impl Phone {
     /// Whether a page is touched by each launch (`turn` 0), or by the use in a turn.
     fn wanted(&self, app: usize, page: u64, turn: u64) -> bool {
         let random = hash(self.seed ^ hash((page / BLOCK) ^ ((app as u64) << 40)));
-        if random % 100 < HOT {
+        if random % 100 < self.hot {
             turn == 0
         } else {
             turn > 0 && (random >> 20) % 10 == turn % 10
@@ -137,13 +154,16 @@ impl Session<'_, '_> {
 
     fn visit(&mut self, app: usize, turn: u64) {
         self.watched.mark(BEGINS);
-        if self.alive[app].is_none() {
-            self.start(app);
+        match self.alive[app] {
+            None => self.start(app),
+            // It is in the foreground.
+            Some(Alive { proc, .. }) => self.event(Event::LeavesWhole { proc, leaves: false }),
         }
         self.touches(app, 0);
         self.watched.mark((turn * (self.phone.apps as u64 + 1)) as u32 + app as u32);
         self.touches(app, turn + 1);
         self.event(Event::Computes { ns: self.phone.dwell_ns });
+        self.run_killer(app);
     }
 
     /// Starts a process that makes its data and reads its file.
@@ -192,31 +212,61 @@ impl Session<'_, '_> {
         let Some(Alive { proc, .. }) = self.alive[app] else { return };
         self.event(Event::Touches { proc, page, how });
         self.event(Event::Computes { ns: TOUCH_NS });
-        let over_budget = self.watched.machine.tally().over_budget;
-        if over_budget > self.over_budget || self.short() {
-            self.over_budget = over_budget;
-            self.kill(app);
+        self.run_killer(app);
+    }
+
+    /// Runs the low-memory killer if memory was short; `app` is in use.
+    fn run_killer(&mut self, app: usize) {
+        let tally = self.watched.machine.tally();
+        let (over_budget, waits) = (tally.over_budget, tally.waits);
+        let fails = over_budget > self.over_budget || self.short();
+        let had_to_wait = waits > self.waits;
+        (self.over_budget, self.waits) = (over_budget, waits);
+        match self.phone.killer {
+            _ if fails => self.kill(app),
+            _ if !had_to_wait => {}
+            Killer::Kills => self.kill(app),
+            Killer::Reclaims => self.reclaim(app),
         }
     }
 
     /// Whether little memory is free and there is no room for evicted pages.
     fn short(&self) -> bool {
         let (core, setup) = (self.watched.machine.core(), self.watched.setup);
-        let usage = core.pool_usage();
-        let used = core.present_total() + u64::from(usage.frames) + u64::from(core.staging_allocated());
+        let used = core.present_total() + u64::from(core.pool_usage().frames) + u64::from(core.staging_allocated());
         let (free, low) =
             (setup.budget / 4096 - used.min(setup.budget / 4096), setup.budget / 4096 * LOW_PERCENT / 100);
-        let (left, blocks) = (core.pool_limit().saturating_sub(usage.frames), setup.swap_bytes / 4096);
-        free < low && left < FULL && blocks - u64::from(core.blocks_in_use()) < u64::from(FULL)
+        let blocks = setup.swap_bytes / 4096;
+        free < low && self.pool_is_full() && blocks - u64::from(core.blocks_in_use()) < u64::from(FULL)
     }
 
-    /// Kills the application with most resident pages, except the one in use.
-    fn kill(&mut self, in_use: usize) {
+    fn pool_is_full(&self) -> bool {
         let core = self.watched.machine.core();
-        let resident = |app: &Alive| core.present_pages(app.id);
+        core.pool_limit().saturating_sub(core.pool_usage().frames) < FULL
+    }
+
+    /// The application with most resident pages, except the one in use.
+    fn largest(&self, in_use: usize) -> Option<usize> {
+        let core = self.watched.machine.core();
         let others = self.alive.iter().enumerate().filter(|(app, _)| *app != in_use);
-        let sizes = others.filter_map(|(number, app)| Some((resident(app.as_ref()?), number)));
-        let Some((_, victim)) = sizes.max() else { return };
+        let sizes = others.filter_map(|(number, app)| Some((core.present_pages(app.as_ref()?.id), number)));
+        Some(sizes.max()?.1)
+    }
+
+    /// Rules 5, 7 and 8 of the paper.
+    fn reclaim(&mut self, in_use: usize) {
+        let core = self.watched.machine.core();
+        let Some(victim) = self.largest(in_use).filter(|_| !core.processes_leave()) else { return };
+        let Some(Alive { proc, id }) = self.alive[victim] else { return };
+        if self.pool_is_full() || core.out_pages(id) >= core.present_pages(id) {
+            return self.kill(in_use);
+        }
+        self.event(Event::LeavesWhole { proc, leaves: true });
+        self.watched.left_whole += 1;
+    }
+
+    fn kill(&mut self, in_use: usize) {
+        let Some(victim) = self.largest(in_use) else { return };
         let Some(Alive { proc, .. }) = self.alive[victim].take() else { return };
         self.event(Event::Ends { proc });
         self.watched.kills += 1;

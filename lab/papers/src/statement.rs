@@ -92,6 +92,20 @@ impl Numbers {
         self
     }
 
+    /// For each name the middle of several values; a name that is missing somewhere is left out.
+    pub fn middle(all: &[Numbers]) -> Numbers {
+        let names = all.first().into_iter().flat_map(|first| first.0.keys());
+        let of = |name: &String| {
+            let mut values = values(all, name)?;
+            values.sort_by(f64::total_cmp);
+            let half = values.len() / 2;
+            let middle =
+                if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) };
+            Some((name.clone(), middle))
+        };
+        Numbers(names.filter_map(of).collect())
+    }
+
     /// Whether there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -103,13 +117,23 @@ impl Numbers {
     }
 }
 
+/// The values of a name; `None` if one is missing.
+fn values(all: &[Numbers], name: &str) -> Option<Vec<f64>> {
+    all.iter().map(|numbers| numbers.get(name)).collect()
+}
+
 /// How a statement is judged.
 #[derive(Debug, Clone, Copy)]
 pub enum Judge {
     /// By its numbers; `None` if one is missing.
     By(fn(&Numbers) -> Option<bool>),
-    /// The simulator cannot decide it, for this reason.
-    Cannot(&'static str),
+    /// By its numbers, which are an input, were fitted, or follow from the rules alone: it proves
+    /// nothing that it holds.
+    PutIn(fn(&Numbers) -> Option<bool>),
+    /// Something that it needs is not implemented.
+    NotImplemented,
+    /// The simulator cannot decide it.
+    Cannot,
 }
 
 /// The verdict on a statement.
@@ -119,16 +143,35 @@ pub enum Verdict {
     Holds,
     /// It does not hold.
     Fails,
+    /// It holds with some seeds.
+    Undecided,
+    /// It holds, since it was put in.
+    PutIn,
+    /// It needs what is not implemented.
+    NotImplemented,
     /// The simulator cannot show it, or a number is missing.
     CannotBeHad,
 }
 
 impl Verdict {
+    /// All of them, in the order of tables.
+    pub const ALL: [Verdict; 6] = [
+        Verdict::Holds,
+        Verdict::Fails,
+        Verdict::Undecided,
+        Verdict::PutIn,
+        Verdict::NotImplemented,
+        Verdict::CannotBeHad,
+    ];
+
     /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
             Verdict::Fails => "does not hold",
+            Verdict::Undecided => "undecided",
+            Verdict::PutIn => "put in",
+            Verdict::NotImplemented => "not implemented",
             Verdict::CannotBeHad => "cannot be had",
         }
     }
@@ -147,7 +190,7 @@ pub struct Statement {
     pub numbers: &'static [&'static str],
     /// How it is judged.
     pub judge: Judge,
-    /// The reason if it does not hold.
+    /// What is known of the reasons for the numbers here.
     pub why: &'static str,
 }
 
@@ -171,28 +214,54 @@ impl Statement {
         published: &'static str,
         why: &'static str,
     ) -> Statement {
-        Statement { source, what, published, numbers: &[], judge: Judge::Cannot(why), why }
+        Statement { source, what, published, numbers: &[], judge: Judge::Cannot, why }
     }
 
-    /// The verdict with these numbers.
-    pub fn verdict(&self, numbers: &Numbers) -> Verdict {
-        match self.judge {
-            Judge::By(by) => match by(numbers) {
-                Some(true) => Verdict::Holds,
-                Some(false) => Verdict::Fails,
-                None => Verdict::CannotBeHad,
-            },
-            Judge::Cannot(_) => Verdict::CannotBeHad,
+    /// The same statement, whose numbers were put in for this reason.
+    pub const fn put_in(self, why: &'static str) -> Statement {
+        let judge = match self.judge {
+            Judge::By(by) => Judge::PutIn(by),
+            other => other,
+        };
+        Statement { judge, why, ..self }
+    }
+
+    /// The same statement, about what is not implemented.
+    pub const fn not_implemented(self) -> Statement {
+        Statement { judge: Judge::NotImplemented, ..self }
+    }
+
+    /// The verdict with the numbers of several seeds, or of one run.
+    pub fn verdict(&self, seeds: &[Numbers]) -> Verdict {
+        let (by, holds) = match self.judge {
+            Judge::By(by) => (by, Verdict::Holds),
+            Judge::PutIn(by) => (by, Verdict::PutIn),
+            Judge::NotImplemented => return Verdict::NotImplemented,
+            Judge::Cannot => return Verdict::CannotBeHad,
+        };
+        match seeds.iter().map(by).collect::<Option<Vec<bool>>>() {
+            Some(all) if all.is_empty() => Verdict::CannotBeHad,
+            Some(all) if all.iter().all(|&one| one) => holds,
+            Some(all) if all.contains(&true) => Verdict::Undecided,
+            Some(_) => Verdict::Fails,
+            None => Verdict::CannotBeHad,
         }
     }
 
-    /// Its numbers as text.
-    pub fn told(&self, numbers: &Numbers) -> String {
+    /// Its numbers as text: the middle of all seeds, and the least and the greatest unless they
+    /// look the same.
+    pub fn told(&self, seeds: &[Numbers]) -> String {
         let mut out = String::new();
+        let middle = Numbers::middle(seeds);
         for name in self.numbers {
             let between = if out.is_empty() { "" } else { ", " };
-            let value = numbers.get(name).map_or("–".into(), short);
+            let value = middle.get(name).map_or("–".into(), short);
             let _ = write!(out, "{between}{name} {value}");
+            let all = values(seeds, name).unwrap_or_default();
+            let [least, most] = [f64::min, f64::max].map(|of| all.iter().copied().reduce(of).map(short));
+            if let (Some(least), Some(most), true) = (&least, &most, least != most) {
+                let _ = write!(out, " ({least} to {most})");
+            }
         }
         out
     }
@@ -200,22 +269,21 @@ impl Statement {
     /// Its numbers from recordings as text, as far as there are any, with the verdict if none is
     /// missing.
     pub fn told_recorded(&self, recorded: &Numbers) -> String {
+        let one = std::slice::from_ref(recorded);
         if self.numbers.iter().all(|name| recorded.get(name).is_none()) {
             return "–".into();
         }
-        match self.verdict(recorded) {
-            Verdict::CannotBeHad => self.told(recorded),
-            verdict => format!("{}: {}", verdict.name(), self.told(recorded)),
+        match self.verdict(one) {
+            Verdict::CannotBeHad | Verdict::NotImplemented => self.told(one),
+            verdict => format!("{}: {}", verdict.name(), self.told(one)),
         }
     }
 
-    /// Why it does not hold or cannot be had; empty if it holds.
-    pub fn reason(&self, numbers: &Numbers) -> &'static str {
-        match (self.verdict(numbers), self.judge) {
-            (Verdict::Holds, _) => "",
-            (_, Judge::Cannot(why)) => why,
-            (Verdict::Fails, _) => self.why,
-            (Verdict::CannotBeHad, _) => "A number is missing: not simulated in this run.",
+    /// What is known of the reasons.
+    pub fn reason(&self, seeds: &[Numbers]) -> &'static str {
+        match (self.verdict(seeds), self.judge) {
+            (Verdict::CannotBeHad, Judge::By(_) | Judge::PutIn(_)) => "A number is missing: not simulated in this run.",
+            _ => self.why,
         }
     }
 }
@@ -258,15 +326,32 @@ mod tests {
     #[test]
     fn verdicts() {
         let says = |by| Statement::new("Fig. 1", "a is less than b", "1, 2", &["a", "b"], by, "because");
-        let n = Numbers::of(NUMBERS);
+        let n = [Numbers::of(NUMBERS)];
         let holds = says(|n| n.less(&["a"], &["b"]));
-        assert_eq!((holds.verdict(&n), holds.reason(&n)), (Verdict::Holds, ""));
+        assert_eq!((holds.verdict(&n), holds.reason(&n)), (Verdict::Holds, "because"));
         let fails = says(|n| n.less(&["b"], &["a"]));
         assert_eq!((fails.verdict(&n), fails.reason(&n)), (Verdict::Fails, "because"));
         assert_eq!(says(|n| n.less(&["q"], &["a"])).verdict(&n), Verdict::CannotBeHad);
         assert_eq!(holds.told(&n), "a 1, b 2");
         let cannot = Statement::cannot("Fig. 1", "it", "1", "no");
         assert_eq!((cannot.verdict(&n), cannot.reason(&n)), (Verdict::CannotBeHad, "no"));
+        assert_eq!(cannot.not_implemented().verdict(&n), Verdict::NotImplemented);
+        let put_in = holds.put_in("it is an input");
+        assert_eq!((put_in.verdict(&n), put_in.reason(&n)), (Verdict::PutIn, "it is an input"));
+        assert_eq!(fails.put_in("it is an input").verdict(&n), Verdict::Fails);
+    }
+
+    #[test]
+    fn what_some_seeds_deny_is_undecided() {
+        let of = |a, b| Numbers::of([("a", a), ("b", b)]);
+        let seeds = [of(1.0, 2.0), of(5.0, 4.0), of(2.0, 2.004)];
+        let less = |n: &Numbers| n.less(&["a"], &["b"]);
+        let statement = Statement::new("Fig. 1", "a is less than b", "1, 2", &["a", "b"], less, "");
+        assert_eq!(statement.verdict(&seeds), Verdict::Undecided);
+        assert_eq!(statement.verdict(&[of(3.0, 2.0), of(2.0, 1.0)]), Verdict::Fails);
+        assert_eq!(statement.told(&seeds), "a 2 (1 to 5), b 2 (2 to 4)");
+        assert_eq!(Numbers::middle(&seeds[..2]), of(3.0, 3.0));
+        assert_eq!((Numbers::middle(&[]), statement.verdict(&[])), (Numbers::new(), Verdict::CannotBeHad));
     }
 
     #[test]

@@ -119,6 +119,8 @@ const ZONE_MIN: f64 = 256.0;
 /// Interval between two checks of the area at the paper's size, as in the scheme: ms, and stores.
 const CHECK_MS: f64 = 1000.0;
 const CHECK_STORES: f64 = 1024.0;
+/// Pages for which an area that cannot grow keeps room, as in the scheme.
+const RESERVE_PAGES: f64 = 64.0;
 
 struct Bench<'a> {
     plan: &'a Plan,
@@ -146,6 +148,7 @@ impl Bench<'_> {
             format!("pool.block_bytes={block}"),
             format!("sizing.check_ms={}", (CHECK_MS / scale).round()),
             format!("sizing.check_stores={}", (CHECK_STORES / scale).round()),
+            format!("sizing.reserve_pages={}", (RESERVE_PAGES / scale).round()),
         ]
     }
 

@@ -56,7 +56,7 @@ fn recorded() -> Folder {
 }
 
 fn results(threads: usize, recordings: &mut Recordings) -> Vec<Result<'static>> {
-    run(PAPERS, &PLAN, threads, &[], recordings, &|_, _| {})
+    run(PAPERS, &PLAN, 2, threads, &[], recordings, &|_, _| {})
 }
 
 /// One run shows what the results contain, a second one that they are deterministic.
@@ -77,15 +77,15 @@ fn the_same_seed_and_recordings_give_the_same_numbers() {
     recordings_are_beside(&first, &recordings, &page, &doc);
     // Without recordings the document says how to make them.
     assert!(none.all.is_empty() && none.left_out.is_empty());
-    let without = markdown(&run(&PAPERS[3..4], &PLAN, 2, &[], &mut none, &|_, _| {}), &PLAN);
+    let without = markdown(&run(&PAPERS[3..4], &PLAN, 1, 2, &[], &mut none, &|_, _| {}), &PLAN);
     assert!(without.contains("`make papers-record` makes them") && !without.contains("real programs, each run"));
 }
 
 fn all_is_there(results: &[Result<'_>], page: &str) {
     for result in results {
         for statement in result.paper.statements {
-            let verdict = statement.verdict(&result.numbers);
-            let by_numbers = matches!(statement.judge, Judge::By(_));
+            let verdict = statement.verdict(&result.seeds);
+            let by_numbers = matches!(statement.judge, Judge::By(_) | Judge::PutIn(_));
             assert!(!by_numbers || verdict != Verdict::CannotBeHad, "{}: a number is missing", statement.what);
             assert!(page.contains(statement.source), "{}: not in the page", statement.source);
         }
@@ -137,7 +137,7 @@ fn every_statement_has_its_source_and_published_value() {
             let texts = [statement.source, statement.what, statement.published];
             assert!(texts.iter().all(|text| !text.is_empty()), "{}: {texts:?}", paper.name);
             assert!(seen.insert((paper.name, statement.source, statement.what)), "{texts:?} twice");
-            if let Judge::By(_) = statement.judge {
+            if let Judge::By(_) | Judge::PutIn(_) = statement.judge {
                 assert!(!statement.numbers.is_empty(), "{texts:?}: no numbers");
             }
         }

@@ -35,7 +35,7 @@
 //!   [`Pool::compact`] moves its pages to the others by first fit, as many as it may. If no page
 //!   leaves to make room, the zone stays; it is pardoned when the limit rises.
 //! * If the limit or the area is smaller than a zone when the pool is made, zones are smaller; see
-//!   [`zone_frames`].
+//!   [`zone_size`].
 //! * A zone has no more entries than blocks, and at most 524,288.
 //! * There is no hash table and no LRU list: objects are found by number, and the policy keeps
 //!   their order. Handles stay the same when pages move, so that order does too.
@@ -73,12 +73,14 @@ pub(super) const ENTRY: PoolEntry = PoolEntry {
 /// Most entries of a zone: what class and slot number of a handle's place can encode together.
 const ENTRIES_MAX: u32 = CLASSES_MAX as u32 * SLOTS_MAX;
 
-/// Frames of a zone in a pool with these parameters: `params.zone_frames`, but at most the area,
-/// and at most the first limit unless that is 0. Whatever controls the limit must use the same
-/// zones.
-pub fn zone_frames(params: &PoolParams) -> u32 {
+/// Frames and entries of a zone in a pool with these parameters. Frames: `params.zone_frames`, but
+/// at most the area, and at most the first limit unless that is 0. Whatever controls the limit must
+/// use the same zones.
+pub fn zone_size(params: &PoolParams) -> (u32, u32) {
     let limit = if params.limit_frames == 0 { u32::MAX } else { params.limit_frames };
-    params.zone_frames.min(params.area_frames).min(limit).max(1)
+    let frames = params.zone_frames.min(params.area_frames).min(limit).max(1);
+    let blocks = frames.saturating_mul(FRAME_BYTES / params.block_bytes);
+    (frames, frames.saturating_mul(params.entries_per_frame).clamp(1, blocks.min(ENTRIES_MAX)))
 }
 
 /// Place of a page.
@@ -122,10 +124,9 @@ impl Zones {
         let block_bytes = params.block_bytes;
         let in_range = (BLOCK_BYTES_MIN..=FRAME_BYTES).contains(&block_bytes);
         assert!(in_range && block_bytes.is_power_of_two(), "blocks of {block_bytes} bytes are not supported");
-        let zone_frames = zone_frames(params);
+        let (zone_frames, entries) = zone_size(params);
         assert!(zone_frames <= 1 << 20, "zones of {zone_frames} frames are not supported");
         let blocks = zone_frames * (FRAME_BYTES / block_bytes);
-        let entries = zone_frames.saturating_mul(params.entries_per_frame).clamp(1, blocks.min(ENTRIES_MAX));
         // Block numbers over the whole area must fit into 32 bits.
         let zones = (params.area_frames / zone_frames).min(u32::MAX / blocks);
         Zones {

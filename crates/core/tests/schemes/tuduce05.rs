@@ -9,9 +9,9 @@ fn small(more: &[&str]) -> Bench {
     Bench::new("tuduce05", &zones.iter().chain(more).copied().collect::<Vec<_>>(), 256, 10_000)
 }
 
-/// Rule 16: no area at first; the first page written to disk creates the first zone.
+/// Rule 16: no area at first; the first check in a round for lack of memory creates the first zone.
 #[test]
-fn compression_begins_when_something_was_swapped() {
+fn compression_begins_when_memory_is_short() {
     let mut bench = small(&[]);
     bench.round(0, false);
     assert_eq!(bench.store(0, anonymous(1000)), Went::Swap);

@@ -298,7 +298,7 @@ fn z14_tables_go_with_the_zone() {
 /// A limit or an area below a zone makes smaller zones; a limit of 0 does not change their size.
 #[test]
 fn zones_that_are_smaller_than_asked() {
-    let frames = |area, limit| zone_frames(&PoolParams::new(area, limit));
+    let frames = |area, limit| zone_size(&PoolParams::new(area, limit)).0;
     assert_eq!([frames(4096, 2048), frames(4096, 0), frames(4096, 700), frames(300, 700)], [1024, 1024, 700, 300]);
     let mut pool = Zones::new(&PoolParams::new(2000, 700));
     assert_eq!(pool.place(1).unwrap().grew, Span { first: 0, frames: 700 });
