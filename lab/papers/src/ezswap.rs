@@ -20,9 +20,12 @@ pub static PAPER: Paper = Paper {
               at 14 % of LZO as printed. 5 repetitions; the first, which starts the applications, is not counted.",
     differs: &[
         "Applications are orders of access with the ratios and the share of files that the paper tells; which of their pages come \
-         back, and when, is ours. Applications stay: a launch touches a fifth of data and code, the same each time.",
+         back, and when, is ours. Applications end after each repetition, and pages of their files stay. A launch touches a fifth \
+         of data and code, the same each time.",
         "How much longer a page of a file must have been used than another to stay, which the kernel decides by its lists, is a \
-         number of the scheme here; it is set so that under plain swap about 35 pages of files leave for each other one. So Fig. 4 is put in, not found; what it becomes with other numbers of applications is found.",
+         number of the scheme here; it is fitted so that with 14 applications, under plain swap, about 20 pages of files leave for \
+         each other one. So Fig. 4 is put in, not found; what it becomes with other numbers of applications is found.",
+        "Pages of code hold what programs and libraries of today hold: a mean of 0.57 with LZO, a fifth of them above 0.75.",
         "Reading a page of a file for the first time is not counted.",
         "Published values of Fig. 8 are chained from percentages in the text where the paper prints no others.",
         "Fig. 5 and 6 need pages: every generator of the simulator gives as many, since pages of a phone are not to be had. \
@@ -49,9 +52,9 @@ const BUDGET: f64 = 38.0 * 20.0 * MIB;
 const SWAP: f64 = 1024.0 * MIB;
 const DWELL_MS: u64 = 1500;
 const DROPPED: &str = "classes=file-dropped";
-/// Chosen so that under plain swap 20 to 40 file pages leave for each anonymous one, as in the
-/// paper.
-const FILE_AGE: &str = "reclaim.file_age=48";
+/// Fitted: under plain swap, with 14 applications, about 20 pages of files leave for each anonymous
+/// one, as printed.
+const FILE_AGE: &str = "reclaim.file_age=16";
 const CONFIGS: [(&str, &str, bool); 8] = [
     ("swap", "swap", true),
     ("zswap", "zswap-z3fold", true),
@@ -79,7 +82,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     for (count, costs, when) in COUNTS.map(|count| (count, &board, "")).into_iter().chain([(MAIN, &today, TODAY)]) {
         let repetitions = if plan.quick { 2 } else { 5 };
         let text = format!(
-            "ezswap:apps={count},repetitions={repetitions},ends=stay,scale={scale},dwell_ms={DWELL_MS},seed={}",
+            "ezswap:apps={count},repetitions={repetitions},ends=repetition,code_pages=mixed,scale={scale},dwell_ms={DWELL_MS},seed={}",
             plan.seed
         );
         for (config, preset, dropped) in CONFIGS {
@@ -246,8 +249,7 @@ static STATEMENTS: &[Statement] = &[
         "reads 1.31, writes 0.34",
         &["read(zswap 14)", "written(zswap 14)"],
         |n| Some(n.get("read(zswap 14)")? > 1.0 && n.get("written(zswap 14)")? < 1.0),
-        "Writes fall; reads do not rise: the pool takes a tenth of the memory from the files, and as many anonymous pages are no longer read from swap. \
-         In the paper these are a twentieth of what is read.",
+        "",
     ),
     Statement::new(
         "Fig. 8",
@@ -292,7 +294,7 @@ static STATEMENTS: &[Statement] = &[
         "0.33, 0.40",
         &["written(apa+ca 14)", "written(apa 14)"],
         |n| n.less(&["written(apa+ca 14)"], &["written(apa 14)"]),
-        "The two differ by less than the seeds do.",
+        "",
     ),
     Statement::new(
         "Fig. 8",
@@ -336,7 +338,7 @@ static STATEMENTS: &[Statement] = &[
                     && n.less(&["launch(apa 10)"], &["launch(ezswap 10)"])?,
             )
         },
-        CODEC,
+        "",
     ),
     Statement::new(
         "Fig. 9",
@@ -400,7 +402,7 @@ static STATEMENTS: &[Statement] = &[
         "397 469 504 534 684 zpages a MB",
         &["density(apa)", "density(apa+sa)", "density(apa+ca)", "density(ezswap)", "density(zswap)"],
         |n| n.rising(&["density(apa)", "density(apa+sa)", "density(apa+ca)", "density(ezswap)", "density(zswap)"]),
-        "APA and APA+SA differ by less than the seeds do.",
+        "The reason was not found.",
     ),
     Statement::new(
         "Table 3",

@@ -43,6 +43,8 @@ const fn size(name: &'static str, about: &'static str, default: &'static str) ->
     param(name, about, Unit::Pages, default, 8.0, 1_048_576.0)
 }
 
+const ALIKE: &str = "alike";
+const CODE_PAGES: &[&str] = &[ALIKE, "mixed"];
 const CODE_CONTENTS: Param = param("code_contents", "what pages of code hold", Unit::Content, "f=0.28", 0.0, 0.0);
 
 pub(super) const LAUNCH: &[Param] = &[
@@ -67,6 +69,12 @@ pub(super) const EZSWAP: &[Param] = &[
     scale("20"),
     hot("20"),
     dwell_ms("1500"),
+    choice(
+        "code_pages",
+        "all pages of code hold code_contents, or a mix as that of programs and libraries of today",
+        CODE_PAGES,
+        ALIKE,
+    ),
     CODE_CONTENTS,
     touch_ns("1000"),
     SEED,
@@ -98,6 +106,8 @@ struct Setup {
     apps: Vec<App>,
     anon_mix: Mix,
     code_kind: u16,
+    /// What its pages hold in place of `code_kind`.
+    code_mix: Option<Mix>,
     turns: u64,
     shuffled: bool,
     ends: &'static str,
@@ -121,6 +131,7 @@ impl Setup {
             apps,
             anon_mix,
             code_kind: 0,
+            code_mix: None,
             turns,
             shuffled: false,
             ends: v.choice("ends"),
@@ -155,7 +166,10 @@ impl Setup {
     }
 
     fn maps_file(&self, app: usize, places: Places) -> Vec<Event> {
-        let mut out = vec![places.code.maps(self.code_kind)];
+        let mut out = match &self.code_mix {
+            None => vec![places.code.maps(self.code_kind)],
+            Some(kinds) => kinds.maps(places.code, &mut Rng::new(mix(self.seed + 2) ^ app as u64)),
+        };
         out.extend(self.apps[app].media_mix.maps(places.media, &mut Rng::new(mix(self.seed) ^ app as u64)));
         out
     }
@@ -276,6 +290,9 @@ const IDLE: &[(usize, &str)] = &[(4, "zero"), (3, "f=0.10"), (3, "f=0.28")];
 /// Contents that zRAM compresses to about half.
 const PHONE: &[(usize, &str)] = &[(1, "zero"), (3, "f=0.20"), (4, "f=0.40"), (1, "f=0.65"), (1, "f=0.80")];
 
+/// Contents of mapped programs and libraries: a mean of 0.57 with LZO, and a fifth above 0.75.
+const CODE: &[(usize, &str)] = &[(4, "f=0.28"), (4, "f=0.50"), (2, "f=0.80")];
+
 /// Identical applications.
 pub(super) fn launch(v: &Values<'_>) -> Box<dyn Workload> {
     let app = |i| App {
@@ -333,8 +350,11 @@ pub(super) fn ezswap(v: &Values<'_>) -> Box<dyn Workload> {
         media_mix: Mix::new(media),
     };
     let apps = APPS[..v.count("apps") as usize].iter().map(app).collect();
-    let setup =
-        Setup { code_kind: v.kind("code_contents"), ..Setup::new(v, apps, Mix::new(IDLE), v.count("repetitions")) };
+    let setup = Setup {
+        code_kind: v.kind("code_contents"),
+        code_mix: (v.choice("code_pages") != ALIKE).then(|| Mix::new(CODE)),
+        ..Setup::new(v, apps, Mix::new(IDLE), v.count("repetitions"))
+    };
     cycle(setup, v.count("touch_ns"))
 }
 
