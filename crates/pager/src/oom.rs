@@ -14,7 +14,7 @@ use memfit_os::process::PidFd;
 use memfit_os::{procfs, proctree};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Nobody else is chosen while a process may still be ending.
@@ -32,8 +32,8 @@ const STOPPED_FOR: Duration = Duration::from_secs(60);
 /// What was done for lack of room.
 pub struct Oom {
     on_full: OnFull,
-    /// A process that ends, and since when.
-    ending: Option<(Arc<Proc>, Instant)>,
+    /// A process that ends, and since when. Its memory must not wait for the next act.
+    ending: Option<(Weak<Proc>, Instant)>,
     /// Nothing is done before this time.
     not_before: Option<Instant>,
     stopped: Vec<Stopped>,
@@ -64,7 +64,7 @@ struct Choice {
 enum Found {
     One(Choice),
     /// A process that ends by itself; `None` if it is about to leave the core.
-    Ending(Option<Arc<Proc>>),
+    Ending(Option<Weak<Proc>>),
     Nobody,
 }
 
@@ -119,7 +119,8 @@ impl Oom {
     /// Whether a process may still be ending, or the tree was not measured since.
     fn waits(&mut self) -> bool {
         let Some((proc, since)) = &self.ending else { return self.not_before.is_some_and(|at| Instant::now() < at) };
-        if proc.removed.load(Relaxed) || since.elapsed() > ENDS_WITHIN {
+        let gone = proc.upgrade().is_none_or(|proc| proc.removed.load(Relaxed));
+        if gone || since.elapsed() > ENDS_WITHIN {
             self.ending = None;
             self.not_before = Some(Instant::now() + MEASURED_WITHIN);
         }
@@ -141,7 +142,7 @@ impl Oom {
                     self.stopped_at = over;
                     self.stopped.push(Stopped { proc, process, since: Instant::now() });
                 }
-                _ => self.ending = Some((proc, Instant::now())),
+                _ => self.ending = Some((Arc::downgrade(&proc), Instant::now())),
             }
         }
         Some(told(verbs, &title, victim, sent))
@@ -199,7 +200,7 @@ fn find(shared: &Shared, on_full: OnFull) -> Found {
         let process = PidFd::open(pid);
         // Its pid could be another's once it has ended.
         if proc.dead.load(Relaxed) || proc.uffd.gone() {
-            return Found::Ending(Some(proc));
+            return Found::Ending(Some(Arc::downgrade(&proc)));
         }
         let title = format!("{} ({pid})", procfs::comm(pid).unwrap_or_default());
         if let (Ok(process), true) = (process, may(shared, on_full, pid)) {
