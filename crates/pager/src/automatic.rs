@@ -84,7 +84,6 @@ impl UseSampler {
             let job = stats.get(&client.pid).is_some_and(|stat| is_background_job(stat, &foreground));
             let idle = self.which.idle.is_some_and(|least| self.idle(client, now) >= least);
             match (job || idle, client.standing.load(Relaxed) != FOREGROUND) {
-                _ if client.told.load(Relaxed) => {}
                 (true, false) => background::leave(shared, client, TOLD_TO_WAIT, By::Rule),
                 (false, true) => background::come_back(shared, client, By::Rule),
                 _ => {}

@@ -1,7 +1,7 @@
 //! Messages from any thread to the launcher and the user.
 
 use crate::config::FromPager;
-use crate::locks::{rank, Lock};
+use crate::locks::{rank, Held, Lock};
 use memfit_os::event::EventFd;
 
 /// Most different warnings of a run.
@@ -35,18 +35,18 @@ impl Outbox {
 
     /// Warns the user with one line on the terminal, once per text.
     pub fn warn(&self, text: String) {
-        let mut warnings = self.warnings.lock();
-        if warnings.contains(&text) || warnings.len() >= WARNINGS {
-            return;
+        let warnings = self.warnings.lock();
+        if !warnings.contains(&text) && warnings.len() < WARNINGS {
+            self.note(warnings, text);
         }
-        warnings.push(text.clone());
-        drop(warnings);
-        self.tell(FromPager::Warning { text });
     }
 
     /// Tells the user what was done, each time.
     pub fn announce(&self, text: String) {
-        let mut warnings = self.warnings.lock();
+        self.note(self.warnings.lock(), text);
+    }
+
+    fn note(&self, mut warnings: Held<'_, Vec<String>>, text: String) {
         if warnings.len() < WARNINGS {
             warnings.push(text.clone());
         }

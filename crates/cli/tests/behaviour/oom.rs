@@ -39,6 +39,16 @@ impl Two {
         Some(two)
     }
 
+    /// `front` has filled its memory, and `back` is stopped because it does not fit.
+    fn stopped(name: &str) -> Option<Two> {
+        let two = Two::start(name, &["--on-full", "stop"], [60, 85])?;
+        two.tell("front.fill");
+        two.says("front", "ready");
+        two.tell("back.fill");
+        eventually("the background is stopped", || two.state("back") == Some('T'));
+        Some(two)
+    }
+
     fn read(&self, file: &str) -> String {
         fs::read_to_string(self.bench.directory.join(file)).unwrap_or_default()
     }
@@ -113,11 +123,7 @@ fn what_is_protected_is_not_killed() {
 
 #[test]
 fn the_background_is_stopped_until_there_is_room() {
-    let Some(mut two) = Two::start("oom_stop", &["--on-full", "stop"], [60, 85]) else { return };
-    two.tell("front.fill");
-    two.says("front", "ready");
-    two.tell("back.fill");
-    eventually("the background is stopped", || two.state("back") == Some('T'));
+    let Some(mut two) = Two::stopped("oom_stop") else { return };
     two.tell("back.go");
     two.tell("front.go");
     two.says("front", "right");
@@ -129,11 +135,7 @@ fn the_background_is_stopped_until_there_is_room() {
 /// Who brings it to the foreground wants it to run.
 #[test]
 fn a_stopped_process_goes_on_in_the_foreground() {
-    let Some(mut two) = Two::start("oom_stop_fg", &["--on-full", "stop"], [60, 85]) else { return };
-    two.tell("front.fill");
-    two.says("front", "ready");
-    two.tell("back.fill");
-    eventually("the background is stopped", || two.state("back") == Some('T'));
+    let Some(mut two) = Two::stopped("oom_stop_fg") else { return };
     two.bench.memfit().args(["fg", &two.pid("back").to_string()]).output().unwrap();
     // It goes on, and does not fit: now there is nobody in the background.
     two.tree.wait();

@@ -191,6 +191,7 @@ impl Bench {
         let file = self.directory.join("stats.json");
         command.args(["-q", "-m", &budget.to_string(), "--stats"]).arg(&file).args(["--", "sh", "-c", line]);
         let mut ran = self.checked(command, line);
+        assert!(file.exists(), "no statistics; exit code {:?}: {}", ran.code, ran.err);
         let mut stats = Stats::read(&file, budget);
         fs::remove_file(file).unwrap();
         if slowness() > 1 && ran.err.contains(STALLED) {

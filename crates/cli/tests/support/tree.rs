@@ -58,14 +58,6 @@ impl Tree {
         Tree::start_marked(command, directory, out, err)
     }
 
-    /// Starts a command that has a terminal, with its mark.
-    pub fn start_attached(mut command: Command, directory: &Path) -> Tree {
-        for name in ["MEMFIT_SOCKET", "MEMFIT_PID", "MEMFIT_STUB", "LD_PRELOAD"] {
-            command.env_remove(name);
-        }
-        Tree::start_marked(command, directory, PathBuf::new(), PathBuf::new())
-    }
-
     /// Starts a command as it is, with its mark and without output.
     pub fn start_in(mut command: Command, directory: &Path) -> Tree {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
