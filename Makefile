@@ -11,7 +11,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 FUZZ_CHECK := --locked --no-default-features --all-targets
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test soak gate gate-loaded check mutants kernels docs fuzz bench bench-codecs papers papers-record papers-sim install uninstall clean
+.PHONY: help build run test soak gate gate-loaded check mutants kernels docs fuzz bench bench-codecs papers papers-record papers-sim papers-check install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -67,16 +67,23 @@ bench-codecs: ## ratio and time of every codec on generated pages and on pages o
 	@python3 lab/bench/zram_ratio.py $(TARGET)/heaps >>$(TARGET)/heaps/codecs.md
 	@cat $(TARGET)/heaps/codecs.md
 
-papers: build ## the published comparisons of five schemes, run again; 25 minutes; results in docs/papers
+papers: build ## the published comparisons of five schemes, run again: 80 minutes of a quiet machine; results in docs/papers
 	python3 lab/bench/papers.py --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
 
 papers-record: build ## the same runs recorded once each, for papers-sim; minutes; target/papers-recordings
 	python3 lab/bench/papers.py record --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
 
-papers-sim: ## the figures and tables of the five papers, simulated: ten minutes; target/papers-sim/report.html
+papers-sim: ## the figures and tables of the five papers, simulated: ten minutes; docs/papers, target/papers-sim
 	$(CARGO) build --release -p memfit-papers
 	$(TARGET)/release/memfit-papers --out $(TARGET)/papers-sim --recordings $(TARGET)/papers-recordings \
-		--doc docs/papers/simulated.md $(PAPERS_ARGS)
+		--save docs/papers/simulated.json $(PAPERS_ARGS)
+	python3 lab/bench/papers.py pages
+
+papers-check: ## whether docs/papers is what the code gives: ten minutes
+	python3 lab/bench/papers.py pages --check
+	python3 lab/bench/papers.py factors --check
+	$(CARGO) build --release -p memfit-papers
+	$(TARGET)/release/memfit-papers --check docs/papers/simulated.json
 
 install: build ## PREFIX=/usr/local, DESTDIR=
 	install -Dm755 $(TARGET)/release/memfit $(DESTDIR)$(PREFIX)/bin/memfit

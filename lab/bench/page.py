@@ -48,7 +48,7 @@ def check(memfit, path):
         raise Refused(f"--report {path}: {folder} is no directory that can be written to")
 
 
-def load(path, kinds):
+def load(path, kinds, schema=SCHEMA):
     """An existing result file, of one of these kinds."""
     try:
         with open(path, encoding="utf-8") as f:
@@ -58,8 +58,8 @@ def load(path, kinds):
     except ValueError as e:
         raise Refused(f"--from {path}: it is no JSON: {e}") from None
     got = (result.get("schema"), result.get("kind")) if isinstance(result, dict) else None
-    if got not in [(SCHEMA, kind) for kind in kinds]:
-        raise Refused(f"--from {path}: it is no result of this bench: schema {SCHEMA} and kind {' or '.join(kinds)} are expected")
+    if got not in [(schema, kind) for kind in kinds]:
+        raise Refused(f"--from {path}: it is no result of this bench: schema {schema} and kind {' or '.join(kinds)} are expected")
     return result
 
 

@@ -15,8 +15,8 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from papers import cli, engine, factors, han, record, render, shape, tuduce  # noqa: E402
-from papers.shape import CANNOT, FAIL, PASS, Statement  # noqa: E402
+from papers import cli, engine, factors, figure, han, record, render, shape, simulated, tuduce  # noqa: E402
+from papers.shape import CANNOT, FAILS, HOLDS, MISSING, PUT_IN, UNDECIDED, VERDICTS, Statement  # noqa: E402
 
 MIB = 1 << 20
 FAKE = """#!/bin/sh
@@ -46,38 +46,91 @@ def fake_context(folder):
 class Chains(unittest.TestCase):
     numbers = {"a": 0.9, "b": 2, "c": (1.2, 2.1), "d": None}
 
-    def verdict(self, *chain, cannot=""):
-        return shape.judge(Statement("n", "t", "s", chain, cannot), self.numbers, {})["verdict"]
+    def holds(self, *chain):
+        return shape.holds(chain, self.numbers)
 
     def test_comparisons(self):
-        self.assertEqual(self.verdict("a", "<", 1, "<", "b"), PASS)
-        self.assertEqual(self.verdict("a", "<", 0.9), FAIL)
-        self.assertEqual(self.verdict("a", "<=", 0.9), PASS)
-        self.assertEqual(self.verdict("b", ">", 1, ">", "a"), PASS)
-        self.assertEqual(self.verdict("b", ">", "b"), FAIL)
+        self.assertTrue(self.holds("a", "<", 1, "<", "b"))
+        self.assertFalse(self.holds("a", "<", 0.9))
+        self.assertTrue(self.holds("a", "<=", 0.9))
+        self.assertTrue(self.holds("b", ">", 1, ">", "a"))
+        self.assertFalse(self.holds("b", ">", "b"))
 
     def test_factors_and_lists(self):
-        self.assertEqual(self.verdict("2 * a", "<", "b"), PASS)
-        self.assertEqual(self.verdict("3 * a", "<", "b"), FAIL)
-        self.assertEqual(self.verdict(["a", "b"], "<", 3), PASS)
-        self.assertEqual(self.verdict(["a", "b"], "<", 1), FAIL)
+        self.assertTrue(self.holds("2 * a", "<", "b"))
+        self.assertFalse(self.holds("3 * a", "<", "b"))
+        self.assertTrue(self.holds(["a", "b"], "<", 3))
+        self.assertFalse(self.holds(["a", "b"], "<", 1))
 
     def test_a_range_must_hold_with_all_of_its_values(self):
-        self.assertEqual(self.verdict("c", "<", 2.2), PASS)
-        self.assertEqual(self.verdict("c", "<", "b"), FAIL)
-        self.assertEqual(self.verdict(1.2, "<", "c"), FAIL)
-        self.assertEqual(self.verdict(3, ">", "c", ">", 1), PASS)
+        self.assertTrue(self.holds("c", "<", 2.2))
+        self.assertFalse(self.holds("c", "<", "b"))
+        self.assertFalse(self.holds(1.2, "<", "c"))
+        self.assertTrue(self.holds(3, ">", "c", ">", 1))
 
     def test_what_is_missing_is_neither_good_nor_bad(self):
-        self.assertEqual(self.verdict("d", "<", 1), CANNOT)
-        self.assertEqual(self.verdict(["a", "d"], "<", 1), CANNOT)
-        self.assertEqual(self.verdict(["b", "d"], "<", 1), FAIL)
-        self.assertEqual(self.verdict("none", "<", 1), CANNOT)
-        self.assertEqual(self.verdict("b", "<", 1, cannot="no such thing"), CANNOT)
+        self.assertIsNone(self.holds("d", "<", 1))
+        self.assertIsNone(self.holds(["a", "d"], "<", 1))
+        self.assertIs(self.holds(["b", "d"], "<", 1), False)
+        self.assertIsNone(self.holds("none", "<", 1))
 
-    def test_the_numbers_are_told(self):
-        text = shape.judge(Statement("n", "t", "s", ("a", "<", 1, "<", ["b", "2 * c"])), self.numbers, {})["numbers"]
+
+class Verdicts(unittest.TestCase):
+    """Of rounds in which a number is below 1, or not."""
+
+    def judge(self, below, above, explained="", **more):
+        rounds = [{"a": 0.5, "once": None}] * below + [{"a": 1.5, "once": None}] * above
+        rounds[0] = {**rounds[0], "once": 3}
+        return shape.judge(Statement("n", "t", "s", ("a", "<", 1), **more), rounds, {"n": explained})
+
+    def test_rounds_that_agree_decide(self):
+        for below, above, verdict in (
+            (7, 0, HOLDS),
+            (0, 7, FAILS),
+            (6, 1, UNDECIDED),
+            (1, 6, UNDECIDED),
+            (5, 0, UNDECIDED),
+            (1, 0, UNDECIDED),
+            (8, 1, HOLDS),
+            (1, 8, FAILS),
+            (7, 2, UNDECIDED),
+        ):
+            self.assertEqual(self.judge(below, above)["verdict"], verdict, (below, above))
+
+    def test_each_comparison_is_decided(self):
+        numbers = lambda a, b: {"a": a, "b": b}
+        decided = lambda rounds: shape.judged_chain((["a", "b"], "<", 1), rounds)
+        self.assertEqual(decided([numbers(0, 0)] * 7), HOLDS)
+        self.assertEqual(decided([numbers(0, 2)] * 7), FAILS)
+        # Each round denies one of the two, and neither is denied by all.
+        self.assertEqual(decided([numbers(0, 2), numbers(2, 0)] * 4), UNDECIDED)
+        # A round in which one side is missing counts for neither.
+        self.assertEqual(decided([numbers(0, 0)] * 6 + [numbers(None, 2)]), UNDECIDED)
+        self.assertEqual(decided([numbers(0, 0)] * 6 + [numbers(None, 0)]), HOLDS)
+
+    def test_how_many_may_dissent(self):
+        found = [shape.dissenters(n) for n in range(0, 18)]
+        self.assertEqual(found, [-1] * 6 + [0] * 3 + [1] * 3 + [2] * 3 + [3] * 2 + [4])
+
+    def test_what_is_put_in_does_not_hold_by_itself(self):
+        j = self.judge(7, 0, "more", put_in="two fit into a frame")
+        self.assertEqual((j["verdict"], j["explained"]), (PUT_IN, "two fit into a frame more"))
+        self.assertEqual(self.judge(0, 7, put_in="two fit into a frame")["verdict"], FAILS)
+
+    def test_what_cannot_be_judged(self):
+        self.assertEqual(self.judge(7, 0, cannot="no such disk")["verdict"], CANNOT)
+        self.assertEqual(self.judge(7, 0, missing="no killer")["verdict"], MISSING)
+        none = shape.judge(Statement("n", "t", "s", ("b", "<", 1)), [{"a": 1}], {})
+        self.assertEqual((none["verdict"], none["explained"]), (CANNOT, "a number is missing"))
+
+    def test_numbers_are_told_with_their_extent(self):
+        self.assertEqual(self.judge(3, 4)["numbers"], "a = 1.5 [0.5..1.5] < 1")
+        self.assertEqual(self.judge(3, 4)["agree"], "3 of 7")
+        text = shape.chain_text(("a", "<", 1, "<", ["b", "2 * c"]), [Chains.numbers])
         self.assertEqual(text, "a = 0.9 < 1 < b = 2, 2 * c = 2.4 to 4.2")
+
+    def test_explanations_take_their_numbers_from_the_result(self):
+        self.assertEqual(self.judge(3, 4, "{a}, {a:0}, {once:1}, {none}")["explained"], "1.50, 2, 3.0, ?")
 
 
 class SignsAndOrder(unittest.TestCase):
@@ -161,13 +214,13 @@ class Papers(WithContext):
 
     def test_statements_hold_on_the_published_numbers(self):
         for m in cli.PAPERS:
-            for s in m.STATEMENTS:
-                verdict = shape.judge(s, m.PUBLISHED, {})["verdict"]
-                self.assertNotEqual(verdict, FAIL, f"{m.NAME}: {s.name}: {shape.judge(s, m.PUBLISHED, {})['numbers']}")
+            for s in (s for s in m.STATEMENTS if s.chain):
+                said = f"{m.NAME}: {s.name}: {shape.chain_text(s.chain, [m.PUBLISHED])}"
+                self.assertIsNot(shape.holds(s.chain, m.PUBLISHED), False, said)
 
     def test_enough_of_them_are_published(self):
         for m in cli.PAPERS:
-            held = sum(shape.judge(s, m.PUBLISHED, {})["verdict"] == PASS for s in m.STATEMENTS)
+            held = sum(bool(s.chain and shape.holds(s.chain, m.PUBLISHED)) for s in m.STATEMENTS)
             self.assertGreaterEqual(held, 3, m.NAME)
 
     def test_every_name_is_derived(self):
@@ -190,6 +243,20 @@ class Papers(WithContext):
             full = engine.Cells({key: Filled(status="ok", workload=key[0], config=key[1]) for key in keys})
             self.assertEqual({n for n, v in m.derive(full).items() if v is None}, set(), m.NAME)
 
+    def test_what_a_statement_needs_runs_in_each_round(self):
+        for m in cli.PAPERS:
+            keys = [c.key for c in self.cells(m) if not c.once]
+            of_a_round = m.derive(engine.Cells({key: Filled(status="ok", workload=key[0], config=key[1]) for key in keys}))
+            for s in (s for s in m.STATEMENTS if s.chain):
+                self.assertIsNotNone(shape.holds(s.chain, of_a_round), f"{m.NAME}: {s.name}")
+
+    def test_explanations_name_numbers_that_there_are(self):
+        for m in cli.PAPERS:
+            numbers = {name: 1.0 for name in m.derive(engine.Cells())}
+            for name, text in m.EXPLAINED.items():
+                self.assertNotIn("?", shape.filled(text, [numbers]), f"{m.NAME}: {name}")
+                self.assertNotIn("{", shape.filled(text, [numbers]), f"{m.NAME}: {name}")
+
     def test_quick_is_a_part(self):
         for m in cli.PAPERS:
             self.assertLessEqual({c.key for c in self.cells(m, quick=True)}, {c.key for c in self.cells(m)}, m.NAME)
@@ -200,7 +267,7 @@ class Papers(WithContext):
             self.assertEqual(len(names), len(set(names)))
             self.assertLessEqual(set(m.EXPLAINED), set(names), m.NAME)
             for s in m.STATEMENTS:
-                self.assertEqual(bool(s.chain), not s.cannot, s.name)
+                self.assertEqual(bool(s.chain), not (s.cannot or s.missing), s.name)
 
     def test_averages_of_the_printed_entry_times(self):
         for config in ("zram", "zswap", "hybrid"):
@@ -233,25 +300,68 @@ class Filled(dict):
         return super().get(key, {"median": 2.0, "min": 1.0, "max": 3.0} if key in ("seconds", "entry", "wall") else 2.0)
 
 
+class Rounds(WithContext):
+    """A paper of one program, run by something that looks like memfit."""
+
+    class Paper:
+        NAME, TITLE, SOURCE, MACHINE = "p", "P", "S", engine.Machine()
+        PUBLISHED, TABLES, EXPLAINED = {}, (), {}
+        STATEMENTS = (Statement("below", "t", "s", ("time", "<", 1)),)
+
+        @staticmethod
+        def cells(ctx):
+            cell = lambda config, **more: engine.Cell("w", config, ("sh", "-c", "echo measured 0.5"), MIB, "memfit", **more)
+            return [cell("a"), cell("b", once=True)]
+
+        @staticmethod
+        def derive(cells):
+            return {"time": cells.value("w", "a"), "once": cells.value("w", "b")}
+
+    def test_each_round_has_its_numbers(self):
+        with contextlib.redirect_stderr(io.StringIO()):
+            part = cli.run_paper(self.ctx, self.Paper, 6, time.monotonic() + 60)
+        self.assertEqual(part["numbers"], [{"time": 0.5, "once": 0.5}] + [{"time": 0.5, "once": None}] * 5)
+        self.assertEqual([(s["verdict"], s["agree"]) for s in part["statements"]], [(HOLDS, "6 of 6")])
+        self.assertEqual([c["rounds"] for c in part["cells"]], [6, 1])
+
+
+    def test_one_failure_is_forgiven_and_two_are_not(self):
+        cell = lambda config, line: engine.Cell("w", config, ("sh", "-c", line), MIB, "memfit")
+        once = cell("once", f"test -e {self.folder}/ran && echo measured 1; touch {self.folder}/ran")
+        never = cell("never", "exit 1")
+        with contextlib.redirect_stderr(io.StringIO()):
+            runs, complete = cli.run_cells(self.ctx, [once, never], 4, time.monotonic() + 60)
+        self.assertTrue(complete)
+        self.assertEqual([r["status"] for r in runs[once]], ["failed", "ok", "ok", "ok"])
+        self.assertEqual([r["status"] for r in runs[never]], ["failed", "failed"])
+
+
 class Rendering(unittest.TestCase):
     def part(self, module):
-        numbers = {n: 1.5 for n in module.derive(engine.Cells())}
+        rounds = [{n: 1.5 for n in module.derive(engine.Cells())}] * 7
         cell = engine.Cell("fft", "swap", ("true",), 30 * MIB, "swap")
         bad = {**run_of(), "status": "wrong", "stderr": "MISMATCH page | 3"}
         return {
             "quick": False,
             "complete": True,
             "absent": ["cervera99"],
-            "rounds": 2,
+            "rounds": 7,
+            "restrained": "1 CPU",
             "seconds": 61.0,
-            "numbers": numbers,
-            "statements": [shape.judge(s, numbers, {}) for s in module.STATEMENTS],
+            "facts": self.facts,
+            "numbers": rounds,
+            "statements": [shape.judge(s, rounds, {}) for s in module.STATEMENTS],
             "cells": [
                 engine.summarise(cell, [run_of(), run_of()]),
                 engine.summarise(cell, [bad]),
                 engine.summarise(cell, []),
             ],
         }
+
+    def beside(self, module):
+        said = {"what": "it | is", "source": "Fig. 0", "published": "1", "verdict": FAILS, "here": "2", "why": "", "recorded": "–"}
+        part = {"setting": "S", "differs": ["D " * 90], "statements": [said], "numbers": {"speedup(fft)": [1.0, 2.0]}}
+        return simulated.Simulated({**part, "recorded": {"notes": ["N"], "numbers": {}}}, 2, module.own)
 
     facts = {
         "cpu": "C",
@@ -265,7 +375,7 @@ class Rendering(unittest.TestCase):
 
     def test_tables_are_whole(self):
         for m in cli.PAPERS:
-            text = render.paper_page(m, self.part(m), self.facts)
+            text = render.paper_page(m, self.part(m), self.beside(m), True)
             width = 0
             for line in text.splitlines():
                 columns = line.replace("\\|", "").count("|") if line.startswith("|") else 0
@@ -275,28 +385,53 @@ class Rendering(unittest.TestCase):
             self.assertNotIn("None", text)
             for s in m.STATEMENTS:
                 self.assertIn(s.text, text)
+            self.assertIn("| it \\| is | Fig. 0 |", text)
+            self.assertIn(f"({m.NAME}.svg)", text)
+            long = [line for line in text.splitlines() if len(line) > 120 and line[0] not in "|#!"]
+            self.assertEqual(long, [], m.NAME)
 
     def test_a_failure_is_plain_and_a_wrong_page_is_told(self):
         m = cli.PAPERS[0]
-        text = render.paper_page(m, self.part(m), self.facts)
-        self.assertIn("**FAIL**", text)
+        text = render.paper_page(m, self.part(m))
+        self.assertIn(f"**{FAILS}**", text)
         self.assertIn("not explained", text)
         self.assertIn("wrong: MISMATCH page", text)
         self.assertIn("no scheme cervera99", text)
-        over = render.overview(cli.PAPERS, {"papers": {m.NAME: self.part(m)}})
+        self.assertNotIn("## Simulated", text)
+        over = render.overview(cli.PAPERS, {"papers": {m.NAME: self.part(m)}}, {m.NAME: self.beside(m)})
         self.assertIn("What does not hold", over)
-        self.assertIn("(cervera.md)", over)
+        self.assertIn("(cervera.md) | live |", over)
+        self.assertIn("(cervera.md) | simulated | 0 | 1 |", over)
 
     def test_published_beside_own_only_where_there_is_any(self):
         t = shape.Table(
             "T", "Fig. 1", "row", ("x", "y"), (shape.Column("p", "p({})", 1, 1), shape.Column("q", "q({})"))
         )
-        text = "\n".join(
-            render.published_and_own(t, {"p(x)": (1.2, 2.1), "p(y)": 0.9}, {"p(x)": 1.5, "p(y)": 0.8, "q(x)": 3})
-        )
-        self.assertIn("| row | p: paper | here | q: here |", text)
-        self.assertIn("| x | 1.2 to 2.1 | 1.5 | 3.00 |", text)
-        self.assertIn("2 of 2 on the published side of 1, 1 of 1 pairs in the published order", text)
+        rounds = [{"p(x)": 1.5, "p(y)": 0.8, "q(x)": 3}, {"p(x)": 1.6, "p(y)": 0.8, "q(x)": None}]
+        text = "\n".join(render.compared_table(t, {"p(x)": (1.2, 2.1), "p(y)": 0.9}, rounds, None))
+        self.assertIn("| row | p: paper | p: live | q: live |", text)
+        self.assertIn("| x | 1.2 to 2.1 | 1.6 [1.5..1.6] | 3.00 |", text)
+        self.assertIn("p, live: 2 of 2 on the published side of 1, 1 of 1 pairs in the published order", text)
+        part = {"numbers": {"p(x)": [2.0, 4.0]}, "recorded": {"numbers": {"p(y)": 0.7}}}
+        text = "\n".join(render.compared_table(t, {}, rounds, simulated.Simulated(part, 2, dict)))
+        self.assertIn("| row | p: live | p: simulated | p: recorded | q: live |", text)
+        self.assertIn("| x | 1.6 [1.5..1.6] | 3.0 [2.0..4.0] | – | 3.00 |", text)
+        self.assertIn("| y | 0.8 | – | 0.7 | – |", text)
+
+    def test_a_figure_has_a_row_for_each_number_that_is_there(self):
+        f = figure.Figure("T & U", "x", (("a row", "a", None), ("a quotient", "a", "b"), ("none", "c", None)))
+        drawn = figure.draw(f, {"a": (1, 2)}, [{"a": 3, "b": 4}, {"a": 5, "b": 4}])
+        self.assertIn("T &amp; U", drawn)
+        self.assertIn(">a quotient<", drawn)
+        self.assertNotIn(">none<", drawn)
+        # Two rows and the legend.
+        self.assertEqual((drawn.count("<circle"), drawn.count("<polygon")), (3, 3))
+        self.assertEqual(figure.row_values(f.rows[1], [{"a": 3, "b": 4}, {"a": 5, "b": 4}]), (1.0, 0.75, 1.25))
+        self.assertIsNone(figure.draw(f, {"a": 1}, [{}]))
+
+    def test_ticks_of_an_axis(self):
+        self.assertEqual(figure.ticks(0.5, 3), [0.5, 1, 2])
+        self.assertEqual(figure.ticks(1, 10_000), [1, 10, 100, 1000, 10_000])
 
     def test_factors_page(self):
         times = {factors.label(levels): 2.0 + levels[0] for levels in factors.GRID}
@@ -510,11 +645,24 @@ class Command(unittest.TestCase):
         with tempfile.TemporaryDirectory() as d:
             self.assertEqual(self.call("pages", "--out", d)[0], 2, "no results")
             o = cli.parse(["--out", d])
-            part = {**Rendering().part(han), "facts": Rendering.facts}
+            part = Rendering().part(han)
             part["statements"] = []
-            cli.save(o, {"schema": 1, "papers": {"han": part}})
+            cli.save(o, {"schema": 2, "papers": {"han": part}})
             self.assertEqual(self.call("pages", "--out", d)[0], 0)
             self.assertEqual(len(cli.load(f"{d}/result.json")["papers"]["han"]["statements"]), len(han.STATEMENTS))
+            code, _, err = self.call("pages", "--check", "--out", d)
+            self.assertEqual((code, "simulated.json is missing" in err), (1, True))
+            with open(f"{d}/simulated.json", "w") as f:
+                f.write('{"seeds": 1, "papers": {}}')
+            self.assertEqual(self.call("pages", "--check", "--out", d)[0], 0)
+            with open(f"{d}/han.md", "a") as f:
+                f.write("more\n")
+            code, _, err = self.call("pages", "--check", "--out", d)
+            self.assertEqual((code, err.count("is not what the results give")), (1, 1))
+
+    def test_the_documents_are_what_the_results_give(self):
+        code, _, err = self.call("pages", "--check")
+        self.assertEqual(code, 0, err)
 
     def test_report_of_an_existing_result(self):
         with tempfile.TemporaryDirectory() as d:
@@ -533,17 +681,17 @@ class Command(unittest.TestCase):
                 columns = [c["name"] for c in section["tables"][0]["columns"]]
                 rows = [dict(zip(columns, row)) for row in section["tables"][0]["rows"]]
                 self.assertEqual([r["Statement"] for r in rows], [s.text for s in module.STATEMENTS])
-                self.assertTrue({r["Verdict"] for r in rows} <= {"holds", "does not hold", "not reproducible"})
+                self.assertTrue({r["Verdict"] for r in rows} <= set(VERDICTS))
                 self.assertTrue(any(r["Published"] and r["Here"] for r in rows), module.NAME)
                 self.assertTrue(section["figures"], module.NAME)
                 for figure in section["figures"]:
                     self.assertEqual([s["name"] for s in figure["series"]], ["published", "here"])
                     self.assertEqual({len(s["values"]) for s in figure["series"]}, {len(figure["places"])})
             fastest = next(r for r in shown["sections"][3]["tables"][0]["rows"] if r[0] == "hybrid is fastest on average")
-            self.assertIn("entry(hybrid average) = 1.36e+03 < entry(zram average) = 1.74e+03", fastest[3])
+            self.assertIn("entry(hybrid average) = 1.36e+03 < entry(zram average) = 1.74e+03", fastest[4])
             os.unlink(page)
             with open(f"{d}/bad.json", "w") as f:
-                f.write('{"schema": 1, "kind": "papers", "papers": {"han": {}}}')
+                f.write('{"schema": 2, "kind": "papers", "papers": {"han": {}}}')
             for path, why in ((f"{d}/none", "cannot be read"), (memfit, "no JSON"), (f"{d}/bad.json", "the result has no")):
                 code, _, err = self.call(*options, path)
                 self.assertEqual(code, 2)
@@ -556,11 +704,10 @@ class Command(unittest.TestCase):
     def test_results_of_the_other_papers_are_kept(self):
         with tempfile.TemporaryDirectory() as d:
             o = cli.parse(["--out", d])
-            part = {**Rendering().part(han), "facts": Rendering.facts}
-            cli.save(o, {"schema": 1, "papers": {"han": part}})
-            self.assertEqual(sorted(os.listdir(d)), ["README.md", "han.md", "result.json"])
+            cli.save(o, {"schema": 2, "papers": {"han": Rendering().part(han)}})
+            self.assertEqual(sorted(os.listdir(d)), ["README.md", "han.md", "han.svg", "result.json"])
             self.assertIn("han", cli.load(f"{d}/result.json")["papers"])
-            self.assertEqual(cli.load(f"{d}/result.json")["schema"], 1)
+            self.assertEqual(cli.load(f"{d}/result.json")["schema"], 2)
 
 
 if __name__ == "__main__":

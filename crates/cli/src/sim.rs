@@ -291,6 +291,7 @@ impl Sim<'_> {
                         swap_bytes: self.swap_bytes,
                         residents,
                         rate,
+                        tables_per_frame: 0,
                         costs: Arc::clone(&self.costs),
                         device: Arc::clone(&self.device),
                     };

@@ -22,6 +22,7 @@ fn setup(preset: &str, percent: u64) -> Setup {
         swap_bytes: 16 << 30,
         residents: Residents::Simulated,
         rate: 1.0,
+        tables_per_frame: 0,
         costs: Arc::new(CostTable::find("measured").expect("a table")),
         device: Arc::new(Device::find("ssd-nvme").expect("a device")),
     }

@@ -54,6 +54,10 @@ pub struct Setup {
     /// the budget is scaled by it, costs by its inverse, and counts are scaled back up (Waldspurger
     /// et al., USENIX ATC 2017).
     pub rate: f64,
+    /// Bytes that the tables of another implementation of the scheme take for each frame of its
+    /// pool, charged to the budget. Those of memfit are not charged in a simulation; see
+    /// [`Outcome::tables_bytes`](crate::Outcome).
+    pub tables_per_frame: u64,
     /// Costs of operations in RAM.
     pub costs: Arc<CostTable>,
     /// The device of the swap tier.
@@ -207,6 +211,7 @@ pub struct Machine {
     core: Core,
     scheme: Arc<Scheme>,
     sizes: Sizes,
+    tables_per_frame: u64,
     residents: Residents,
     contents: Contents,
     /// Names of the contents that came with batches, by their number there.
@@ -243,7 +248,7 @@ struct Lists {
 impl Machine {
     /// A machine without processes.
     pub fn new(setup: &Setup, contents: Contents) -> Machine {
-        let Setup { scheme, budget, swap_bytes, residents, costs, device, rate } = setup;
+        let Setup { scheme, budget, swap_bytes, residents, costs, device, rate, tables_per_frame } = setup;
         let (mut sizes, mut device, mut costs) = (Sizes::new(*budget, scheme), Arc::clone(device), Arc::clone(costs));
         if *rate < 1.0 {
             sizes = sizes.miniature(*rate);
@@ -255,6 +260,7 @@ impl Machine {
             core,
             scheme: Arc::clone(scheme),
             sizes,
+            tables_per_frame: *tables_per_frame,
             residents: *residents,
             contents,
             learnt: Vec::new(),
@@ -513,7 +519,7 @@ impl Machine {
             self.core.present_total() + u64::from(self.core.pool_frames()) + u64::from(self.core.staging_allocated());
         // A page shared with the parent counts once, in the parent.
         let shared: u64 = self.shadows.iter().flatten().map(|shadow| shadow.shared).sum();
-        (pages - shared) * PAGE_BYTES
+        (pages - shared) * PAGE_BYTES + u64::from(self.core.pool_frames()) * self.tables_per_frame
     }
 
     /// Bytes of the budget that are free.

@@ -136,6 +136,7 @@ pub fn first_pass<R: Read + Send>(
         swap_bytes: if tunables.swap { swap_bytes } else { 0 },
         residents: Residents::AsRecorded,
         rate: 1.0,
+        tables_per_frame: 0,
         costs: Arc::clone(costs),
         device: Arc::clone(device),
     };

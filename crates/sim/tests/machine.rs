@@ -15,6 +15,7 @@ fn setup(preset: &str, budget: u64) -> Setup {
         swap_bytes: 256 << 20,
         residents: Residents::Simulated,
         rate: 1.0,
+        tables_per_frame: 0,
         costs: Arc::new(CostTable::find("measured").unwrap()),
         device: Arc::new(Device::find("ssd-sata").unwrap()),
     }

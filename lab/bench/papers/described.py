@@ -3,9 +3,8 @@
 import page
 
 from .render import counts, explanation, settings
-from .shape import CANNOT, FAIL, PASS, bounds, holds, middle
+from .shape import HOLDS, VERDICTS, bounds, chain_text, medians, middle
 
-WORDS = {PASS: "holds", FAIL: "does not hold", CANNOT: "not reproducible"}
 # Published and own values that are so many times apart are drawn on a logarithmic axis.
 FAR = 20
 CHECKED = "Medians over the rounds, of the phase that counts. Every program checks its data."
@@ -16,12 +15,13 @@ def describe(modules, result):
     if not parts:
         raise ValueError("it has no papers")
     sums = [counts(part["statements"]) for _, part in parts]
-    n = {verdict: sum(c[verdict] for c in sums) for verdict in WORDS}
+    n = {verdict: sum(c[verdict] for c in sums) for verdict in VERDICTS}
+    others = ", ".join(f"{verdict}: {n[verdict]}" for verdict in VERDICTS if verdict != HOLDS and n[verdict])
     return {
         "title": "The papers' comparisons, run again",
         "says": (
-            f"Of {sum(n.values())} published statements {n[PASS]} hold in the live engine, {n[FAIL]} do not, and"
-            f" {n[CANNOT]} cannot be shown there. Signs and order are compared: absolute times belong to the machines."
+            f"Of {sum(n.values())} published statements {n[HOLDS]} hold in the live engine ({others}). Signs and order are"
+            " compared: absolute times belong to the machines."
         ),
         "facts": page.facts_of(parts[0][1]["facts"]),
         "sections": [
@@ -36,8 +36,8 @@ def overview(parts):
     rows = []
     for m, part in parts:
         n = counts(part["statements"])
-        rows.append([m.TITLE, m.SOURCE, *(n[v] for v in WORDS), part["rounds"], part["seconds"]])
-    columns = ["Scheme", "Paper", *WORDS.values(), "Rounds", ("Took", "seconds")]
+        rows.append([m.TITLE, m.SOURCE, *n.values(), part["rounds"], part["seconds"]])
+    columns = ["Scheme", "Paper", *VERDICTS, "Rounds", ("Took", "seconds")]
     return page.section("Overview", tables=[page.table("Statements of the papers", "", columns, rows)])
 
 
@@ -49,7 +49,7 @@ def of_paper(module, part):
     text += ["Small sizes (--quick): a test of the bench, not a measurement."] if part["quick"] else []
     text += [] if part["complete"] else ["Incomplete: the bench was stopped."]
     text += [f"This memfit has no scheme {', '.join(part['absent'])}: their runs are missing."] if part["absent"] else []
-    figures = [drawn for t in module.TABLES for drawn in figures_of(t, module.PUBLISHED, part["numbers"])]
+    figures = [drawn for t in module.TABLES for drawn in figures_of(t, module.PUBLISHED, medians(part["numbers"]))]
     return page.section(module.TITLE, text, [statements(module, part)], figures)
 
 
@@ -59,15 +59,23 @@ def published(module, name):
     numbers = {name: value for name, value in module.PUBLISHED.items() if value is not None}
     names = [n for term in chain[::2] for n in (term if isinstance(term, (list, tuple)) else (term,))]
     printed = any(isinstance(n, str) and n.rpartition(" * ")[2] in numbers for n in names)
-    return holds(chain, numbers)[1] if printed else None
+    return chain_text(chain, [numbers]) if printed else None
 
 
 def statements(module, part):
     rows = [
-        [s["text"], s["source"], WORDS[s["verdict"]], published(module, s["name"]), s["numbers"] or None, explanation(s)]
+        [
+            s["text"],
+            s["source"],
+            s["verdict"],
+            s["agree"] or None,
+            published(module, s["name"]),
+            s["numbers"] or None,
+            explanation(s),
+        ]
         for s in part["statements"]
     ]
-    columns = ["Statement", "Where", "Verdict", "Published", "Here", "Why not"]
+    columns = ["Statement", "Where", "Verdict", "Rounds in which it holds", "Published", "Here", "Why"]
     return page.table("What the paper says", "", columns, rows)
 
 

@@ -33,8 +33,8 @@ KEPT = (
 
 @dataclass(frozen=True)
 class Cell:
-    """`config` is the name under which `derive` finds it; `command` a list; `overrides` go to --set. `once`: one round is enough;
-    `repeat`: runs in each round, for what is over soon."""
+    """`config` is the name under which `derive` finds it; `command` a list; `overrides` go to --set. `once`: one round is enough,
+    as no statement needs it."""
 
     workload: str
     config: str
@@ -43,7 +43,6 @@ class Cell:
     scheme: str
     overrides: tuple = ()
     once: bool = False
-    repeat: int = 1
     timeout: float = 45
 
     @property
@@ -413,6 +412,11 @@ class Cells(dict):
             return None
         v = c.get(key)
         return v["median"] if isinstance(v, dict) and "median" in v else v
+
+    def quotient_of(self, workload, config, above, below):
+        """Of two numbers of one run."""
+        a, b = self.value(workload, config, above), self.value(workload, config, below)
+        return a / b if a is not None and b else None
 
     def quotient(self, workload, above, below, key="seconds"):
         a, b = self.value(workload, above, key), self.value(workload, below, key)

@@ -23,7 +23,7 @@ CONFIGS = {
     | {f"threshold-{percent}": [f"threshold {percent}"] for percent in (1, 20, 70)},
     "tuduce": {"static-50": None, "static-100": ["100"], "unlimited": ["none"], "memfit": None}
     | {f"static-{mb}": [f"fixed {mb}"] for mb in (16, 64, 200)},
-    "han": {"swap": None, "memfit": None},
+    "han": {"hybrid-untold": None, "zram-free": None, "swap": None, "memfit": None},
     "salahuddin": {"swap": None, "memfit": None, "enhanced": ["enhanced", "cap 3072"]}
     | {f"cap-{cap}": [f"cap {cap}"] for cap in (1024, 2048, 4096)},
     "ezswap": {"memfit": None},

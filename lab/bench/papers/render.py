@@ -1,8 +1,29 @@
 """Markdown: a page a paper, and one over all."""
 
-from .shape import CANNOT, FAIL, PASS, bounds, compared
+import os
+import textwrap
+
+from .shape import FAILS, VERDICTS, bounds, compared, extent, medians, middle
 
 MIB = 1 << 20
+# Columns of a document.
+COLUMNS = 120
+METHOD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "method.md")
+JUDGED = (
+    "Numbers are medians over the rounds [least..greatest]. In each round every configuration runs once. A comparison of two"
+    " numbers is decided if the rounds agree: all of 6 to 8, all but one of 9 to 11. Chance alone, with even odds, brings that"
+    " about in less than 5 of 100 cases. A statement holds if all of its comparisons do. It does not hold if one is decided against"
+    " it. Else it is undecided."
+)
+
+SIMULATED = (
+    "Numbers are medians over the seeds, with the least and the greatest where they differ. A statement holds, or does not, with"
+    " every seed; else it is undecided."
+)
+SOURCES = (
+    "Live: measured. Simulated: programs made from seeds, on the paper's machine. Recorded: the live programs, recorded and"
+    " simulated on the paper's machine. Medians [least..greatest]."
+)
 
 
 def number(value, digits=2):
@@ -10,6 +31,27 @@ def number(value, digits=2):
         return "–"
     low, high = bounds(value)
     return f"{low:.{digits}f}" if low == high else f"{low:g} to {high:g}"
+
+
+def filled(text, first="", rest=""):
+    """A paragraph, or an item of a list, in lines of a document."""
+    return textwrap.fill(
+        text, COLUMNS, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def items(texts):
+    return [filled(text, "- ", "  ") for text in texts]
+
+
+def measured(rounds, name, digits):
+    """The median of a number, and its least and greatest value."""
+    got = extent(rounds, name)
+    if got is None:
+        return "–"
+    low, high = got
+    text = number(middle(medians([{name: r.get(name)} for r in rounds])[name]), digits)
+    return text if low == high else f"{text} [{low:.{digits}f}..{high:.{digits}f}]"
 
 
 def rows_of(header, rows, left=1):
@@ -24,42 +66,51 @@ def rows_of(header, rows, left=1):
     )
 
 
-def published_and_own(table, published, own):
-    """The table, each column twice where anything was published; then signs and order."""
-    header, rows = [table.corner], []
-    printed = {c.head: any(published.get(c.key.format(r)) is not None for r in table.rows) for c in table.columns}
+def compared_table(table, published, rounds, simulated):
+    """The table: of each column what was published, measured live, simulated, and simulated from recordings, as far as there
+    is any of it; then signs and order."""
+    theirs = [published]
+    sources = {"paper": theirs, "live": rounds}
+    if simulated:
+        sources |= {"simulated": simulated.rounds, "recorded": simulated.recorded}
+    header, columns = [table.corner], []
     for c in table.columns:
-        header += [f"{c.head}: paper", "here"] if printed[c.head] else [f"{c.head}: here"]
-    for r in table.rows:
-        row = [table.labels.get(r, r)]
-        for c in table.columns:
-            name = c.key.format(r)
-            row += [number(published.get(name), c.digits)] if printed[c.head] else []
-            row.append(number(own.get(name), c.digits))
-        rows.append(row)
+        for source, of in sources.items():
+            if any(extent(of, c.key.format(row)) for row in table.rows):
+                header.append(f"{c.head}: {source}")
+                columns.append((c, of))
+    cell = lambda of, name, digits: number(published.get(name), digits) if of is theirs else measured(of, name, digits)
+    rows = [
+        [table.labels.get(row, row), *(cell(of, c.key.format(row), c.digits) for c, of in columns)] for row in table.rows
+    ]
     out = [f"### {table.title}", "", f"Published: {table.source}.", "", rows_of(header, rows), ""]
     said = []
-    for c in compared(table, published, own):
-        parts = []
-        if c["signs"] and c["signs"][1]:
-            parts.append(f"{c['signs'][0]} of {c['signs'][1]} on the published side of 1")
-        if c["order"][1]:
-            parts.append(f"{c['order'][0]} of {c['order'][1]} pairs in the published order")
-        if parts:
-            said.append(f"{c['column']}: {', '.join(parts)}")
-    return out + ([f"Signs and order: {'; '.join(said)}.", ""] if said else [])
+    for source in ("live", "simulated"):
+        for c in compared(table, published, medians(sources.get(source, []))):
+            parts = []
+            if c["signs"] and c["signs"][1]:
+                parts.append(f"{c['signs'][0]} of {c['signs'][1]} on the published side of 1")
+            if c["order"][1]:
+                parts.append(f"{c['order'][0]} of {c['order'][1]} pairs in the published order")
+            if parts:
+                said.append(f"{c['column']}, {source}: {', '.join(parts)}")
+    return out + ([filled(f"Signs and order: {'; '.join(said)}."), ""] if said else [])
 
 
 def statements_table(judged):
-    mark = {PASS: "PASS", FAIL: "**FAIL**", CANNOT: "not reproducible"}
-    rows = [[s["text"], s["source"], mark[s["verdict"]], s["numbers"] or "–", explanation(s)] for s in judged]
-    return rows_of(["statement", "source", "verdict", "numbers here", "explanation"], rows, 5)
+    rows = [
+        [s["text"], s["source"], mark(s["verdict"]), s["agree"] or "–", s["numbers"] or "–", explanation(s)] for s in judged
+    ]
+    columns = ["statement", "source", "verdict", "rounds in which it holds", "numbers here", "why"]
+    return rows_of(columns, rows, 6)
+
+
+def mark(verdict):
+    return f"**{verdict}**" if verdict == FAILS else verdict
 
 
 def explanation(s):
-    if s["verdict"] == PASS:
-        return ""
-    return s["explained"] or ("not explained" if s["verdict"] == FAIL else "")
+    return s["explained"] or ("not explained" if s["verdict"] == FAILS else "")
 
 
 def of_seconds(spread):
@@ -114,46 +165,65 @@ def runs_table(cells):
 
 
 def counts(judged):
-    return {v: sum(s["verdict"] == v for s in judged) for v in (PASS, FAIL, CANNOT)}
+    return {v: sum(s["verdict"] == v for s in judged) for v in VERDICTS}
 
 
-def paper_page(module, part, facts):
-    n = counts(part["statements"])
-    out = [
-        f"# {module.TITLE}: the published comparison and ours",
-        "",
-        f"{module.SOURCE}.",
-        "",
-        facts_line(facts),
-        "",
-        f"Setting. {module.SETTING}" + (f" Machine: {part['restrained']}." if part.get("restrained") else ""),
-        "",
-        f"{n[PASS]} statements hold, {n[FAIL]} do not, {n[CANNOT]} cannot be shown here.",
-        "",
-    ]
-    if part["quick"]:
-        out += ["**Small sizes (`--quick`): a test of the bench, not a measurement.**", ""]
-    if not part["complete"]:
-        out += ["**Incomplete: the bench was stopped.**", ""]
-    if part["absent"]:
-        out += [f"This memfit has no scheme {', '.join(part['absent'])}: their runs are missing.", ""]
-    out += ["## What must come out in shape", "", statements_table(part["statements"]), "", "## Tables", ""]
+def told(n):
+    return f"{sum(n.values())} statements; {', '.join(f'{verdict}: {count}' for verdict, count in n.items() if count)}."
+
+
+def paper_page(module, part, simulated=None, has_figure=False):
+    """`part` is the live result of the paper, `simulated` what its simulations gave."""
+    out = [f"# {module.TITLE}", "", filled(f"{module.SOURCE}. Rules: [schemes](../schemes.md)."), ""]
+    if has_figure:
+        out += [f"![{module.FIGURE.title}]({module.NAME}.svg)", ""]
+    out += [filled(module.DISCUSSION), "", *live(module, part)]
+    if simulated:
+        out += simulation(simulated)
+    out += ["## Tables", ""]
+    if simulated:
+        out += [filled(SOURCES), ""]
     for table in module.TABLES:
-        out += published_and_own(table, module.PUBLISHED, part["numbers"])
-    out += ["## What stands for what", "", rows_of(["in the paper", "here", "differs"], module.WORKLOADS, 3), ""]
-    out += ["## Deviations", "", *(f"- {d}" for d in module.DEVIATIONS), ""]
+        out += compared_table(table, module.PUBLISHED, part["numbers"], simulated)
+    out += ["## What stands for what", "", rows_of(["in the paper", "live", "differs"], module.WORKLOADS, 3), ""]
+    out += ["## Deviations of the live runs", "", *items(module.DEVIATIONS), ""]
     out += [
-        "## Runs",
+        "## Live runs",
         "",
-        (
-            f"Medians of up to {part['rounds']} rounds [least..greatest]; seconds of the phase that counts. Every"
-            " program checks its data; none of the runs counted above had a wrong page."
+        filled(
+            f"Medians of up to {len(part['numbers'])} rounds [least..greatest]; seconds of the phase that counts. Every program"
+            " checks its data; none of the runs counted above had a wrong page."
         ),
         "",
         runs_table(part["cells"]),
         "",
     ]
     return "\n".join(out)
+
+
+def live(module, part):
+    out = ["## Live", "", filled(facts_line(part["facts"])), ""]
+    out += [filled(f"Setting. {module.SETTING}" + (f" Machine: {part['restrained']}." if part.get("restrained") else "")), ""]
+    out += [filled(f"{told(counts(part['statements']))} {JUDGED}"), ""]
+    if part["quick"]:
+        out += ["**Small sizes (`--quick`): a test of the bench, not a measurement.**", ""]
+    if not part["complete"]:
+        out += ["**Incomplete: the bench was stopped.**", ""]
+    if part["absent"]:
+        out += [f"This memfit has no scheme {', '.join(part['absent'])}: their runs are missing.", ""]
+    return [*out, statements_table(part["statements"]), ""]
+
+
+def simulation(simulated):
+    part = simulated.part
+    rows = [
+        [s["what"], s["source"], s["published"], mark(s["verdict"]), s["here"], s["why"], s["recorded"]]
+        for s in part["statements"]
+    ]
+    header = ["statement", "source", "published", "verdict", "numbers here", "why", "recorded"]
+    out = ["## Simulated", "", filled(f"Setting. {part['setting']}"), "", *items(part["differs"]), ""]
+    out += [*items(part["recorded"]["notes"]), ""]
+    return [*out, filled(f"{told(simulated.counts())} {SIMULATED}"), "", rows_of(header, rows, 7), ""]
 
 
 def facts_line(facts):
@@ -165,39 +235,27 @@ def facts_line(facts):
     )
 
 
-def overview(modules, result):
-    out = [
-        "# The papers' comparisons, run again",
-        "",
-        (
-            "Each published comparison in the live engine: today's equivalents of its workloads at a scale that takes"
-            " minutes, under the scheme and under plain swap (`swap`: the same engine without compression), in the same"
-            " budget. Absolute times belong to the machines; signs and order are compared."
-        ),
-        "",
-        "`make papers` makes these pages again; `lab/bench/papers.py --help`.",
-        "",
-    ]
-    rows, failed = [], []
+def overview(modules, result, simulated):
+    with open(METHOD, encoding="utf-8") as f:
+        out = [f.read()]
+    rows, not_so = [], []
     for m in modules:
         part = result["papers"].get(m.NAME)
         if not part:
             continue
-        n = counts(part["statements"])
-        rows.append([f"[{m.TITLE}]({m.NAME}.md)", m.SOURCE, n[PASS], n[FAIL], n[CANNOT], f"{part['seconds']:.0f}"])
-        failed += [(m, s) for s in part["statements"] if s["verdict"] == FAIL]
-    out += [rows_of(["scheme", "paper", "hold", "do not", "not reproducible", "seconds"], rows, 2), ""]
-    if failed:
-        out += [
-            "What does not hold:",
-            "",
-            rows_of(
-                ["paper", "statement", "numbers here", "explanation"],
-                [[m.NAME, s["text"], s["numbers"], explanation(s)] for m, s in failed],
-                4,
-            ),
-            "",
-        ]
+        link = f"[{m.TITLE}]({m.NAME}.md)"
+        ways = [("live", counts(part["statements"]), f"{len(part['numbers'])} rounds, {part['seconds'] / 60:.0f} minutes")]
+        if m.NAME in simulated:
+            ways.append(("simulated", simulated[m.NAME].counts(), f"{len(simulated[m.NAME].rounds)} seeds"))
+        rows += [[link, way, *n.values(), how] for way, n, how in ways]
+        not_so += [[m.NAME, "live", s["text"], s["source"]] for s in part["statements"] if s["verdict"] == FAILS]
+        if m.NAME in simulated:
+            failed = (s for s in simulated[m.NAME].part["statements"] if s["verdict"] == FAILS)
+            not_so += [[m.NAME, "simulated", s["what"], s["source"]] for s in failed]
+    out += ["## Verdicts", "", rows_of(["scheme", "way", *VERDICTS, "runs"], rows, 2), ""]
+    if not_so:
+        out += ["## What does not hold", "", "The pages of the papers have the numbers and the reasons.", ""]
+        out += [rows_of(["paper", "way", "statement", "source"], not_so, 4), ""]
     return "\n".join(out)
 
 

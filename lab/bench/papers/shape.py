@@ -1,20 +1,31 @@
 """Statements about numbers: whether what a paper says holds here; signs and order of a table's numbers."""
 
+import re
 from dataclasses import dataclass, field
+from math import comb
+from statistics import median
 
-PASS, FAIL, CANNOT = "PASS", "FAIL", "not reproducible"
+# The verdicts of memfit-papers, by the same words.
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+PUT_IN, MISSING, CANNOT = "put in", "not implemented", "cannot be had"
+VERDICTS = (HOLDS, FAILS, UNDECIDED, PUT_IN, MISSING, CANNOT)
+# The least and the greatest of 7 values have the median between them in 98 of 100 cases.
+ROUNDS = 7
 COMPARE = {"<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
 
 
 @dataclass(frozen=True)
 class Statement:
     """`chain`: terms with comparisons between them. A term is a number, a name, "FACTOR * NAME", or a list of terms, each of
-    which must keep the comparison. `cannot`: why this engine or machine cannot show it; then it is not judged."""
+    which must keep the comparison. `put_in`: why it says nothing when it holds. `missing`: what memfit lacks for it, and
+    `cannot`: why this machine cannot show it; then it is not judged."""
 
     name: str
     text: str
     source: str
     chain: tuple = ()
+    put_in: str = ""
+    missing: str = ""
     cannot: str = ""
 
 
@@ -50,54 +61,135 @@ def middle(value):
     return (low + high) / 2
 
 
+def medians(rounds):
+    """Of each number the median of the rounds that have it; None if none has."""
+    names = {name: None for numbers in rounds for name in numbers}
+    for name in names:
+        got = [numbers[name] for numbers in rounds if numbers.get(name) is not None]
+        names[name] = median(map(middle, got)) if len(got) > 1 else got[0] if got else None
+    return names
+
+
+def extent(rounds, name):
+    """Least and greatest of a number over the rounds; None if none has it."""
+    got = [bounds(numbers[name]) for numbers in rounds if numbers.get(name) is not None]
+    return (min(low for low, _ in got), max(high for _, high in got)) if got else None
+
+
 def term_value(term, numbers):
-    """A list of (text, value) of a term; the value of what is not there is None."""
-    if isinstance(term, (list, tuple)):
-        return [pair for part in term for pair in term_value(part, numbers)]
+    """The value of a single term; None if it is not there."""
     if not isinstance(term, str):
-        return [(f"{term:g}", term)]
+        return term
     factor, _, name = term.rpartition(" * ")
     if numbers.get(name) is None:
-        return [(f"{term}: none", None)]
-    low, high = (float(factor or 1) * x for x in bounds(numbers[name]))
-    text = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-    return [(f"{term} = {text}", (low, high))]
+        return None
+    return tuple(float(factor or 1) * x for x in bounds(numbers[name]))
+
+
+def term_text(term, rounds):
+    """A term with its median, least and greatest value."""
+    if isinstance(term, (list, tuple)):
+        return ", ".join(term_text(part, rounds) for part in term)
+    if not isinstance(term, str):
+        return f"{term:g}"
+    factor, _, name = term.rpartition(" * ")
+    got = extent(rounds, name)
+    if got is None:
+        return f"{term}: none"
+    low, high = (float(factor or 1) * x for x in got)
+    if low == high:
+        return f"{term} = {low:.3g}"
+    if len(rounds) == 1:
+        return f"{term} = {low:.3g} to {high:.3g}"
+    return f"{term} = {float(factor or 1) * medians(rounds)[name]:.3g} [{low:.3g}..{high:.3g}]"
+
+
+def chain_text(chain, rounds):
+    texts = [term_text(term, rounds) for term in chain[::2]]
+    return texts[0] + "".join(f" {sign} {text}" for sign, text in zip(chain[1::2], texts[1:]))
+
+
+def comparisons(chain):
+    """The comparisons of single terms that a chain stands for: (left, sign, right)."""
+    flat = lambda term: [t for part in term for t in flat(part)] if isinstance(term, (list, tuple)) else [term]
+    for left, sign, right in zip(chain[::2], chain[1::2], chain[2::2]):
+        yield from ((a, sign, b) for a in flat(left) for b in flat(right))
+
+
+def keeps(comparison, numbers):
+    """Whether the numbers keep a comparison; None if one is missing. Ranges must keep it with all of their values."""
+    left, sign, right = comparison
+    a, b = term_value(left, numbers), term_value(right, numbers)
+    ascending = sign.startswith("<")
+    return None if a is None or b is None else COMPARE[sign](bounds(a)[ascending], bounds(b)[not ascending])
 
 
 def holds(chain, numbers):
-    """(whether it does, the numbers as a text); None where what is there keeps it, but not all is there. Ranges must keep a
-    comparison with all of their values."""
-    values, operators = [term_value(term, numbers) for term in chain[::2]], chain[1::2]
-    good = complete = True
-    for left, sign, right in zip(values, operators, values[1:]):
-        ascending = sign.startswith("<")
-        for _, a in left:
-            for _, b in right:
-                if a is None or b is None:
-                    complete = False
-                else:
-                    good &= COMPARE[sign](bounds(a)[ascending], bounds(b)[not ascending])
-    texts = [", ".join(text for text, _ in pairs) for pairs in values]
-    text = texts[0] + "".join(f" {sign} {t}" for sign, t in zip(operators, texts[1:]))
-    return (None if good and not complete else good), text
+    """Whether it does; None where what is there keeps it, but not all is there."""
+    marks = [keeps(comparison, numbers) for comparison in comparisons(chain)]
+    return False if False in marks else None if None in marks else True
 
 
-def judge(statement, numbers, explained):
-    """The verdict as a dict for JSON and Markdown."""
+def dissenters(rounds):
+    """How many of so many rounds may say otherwise: the greatest number of which chance alone, with even odds, gives as few or
+    fewer on either side in less than 5 of 100 cases. -1: none, and so many rounds decide nothing (fewer than 6)."""
+    tail, most = 0, -1
+    for k in range(rounds // 2 + 1):
+        tail += comb(rounds, k) / 2**rounds
+        if 2 * tail >= 0.05:
+            break
+        most = k
+    return most
+
+
+def decide(marks):
+    """What the rounds say of one comparison, of those in which it can be judged: True, False, or None."""
+    yes, no = marks.count(True), marks.count(False)
+    allowed = dissenters(yes + no)
+    return True if no <= allowed else False if yes <= allowed else None
+
+
+def judged_chain(chain, rounds):
+    """It holds if all of its comparisons do, and does not if one is decided against it. A statement with many comparisons is
+    therefore more easily denied by chance than it is confirmed."""
+    all_marks = [[keeps(comparison, numbers) for numbers in rounds] for comparison in comparisons(chain)]
+    decided = [decide(marks) for marks in all_marks]
+    return FAILS if False in decided else HOLDS if all(decided) else UNDECIDED
+
+
+def filled(text, rounds):
+    """An explanation with the numbers of this result: {NAME} or {NAME:DIGITS} stands for the median of a number."""
+    numbers = medians(rounds)
+
+    def value(match):
+        name, digits = match.groups()
+        got = numbers.get(name)
+        return "?" if got is None else f"{middle(got):.{digits or 2}f}"
+
+    return re.sub(r"\{([^{}:]+)(?::(\d))?\}", value, text)
+
+
+def judge(statement, rounds, explained):
+    """The verdict as a dict for JSON and Markdown; `rounds` are the numbers of each round."""
     out = {
         "name": statement.name,
         "text": statement.text,
         "source": statement.source,
         "verdict": CANNOT,
-        "numbers": "",
-        "explained": explained.get(statement.name, ""),
+        "numbers": chain_text(statement.chain, rounds) if statement.chain else "",
+        "agree": "",
+        "explained": filled(explained.get(statement.name, ""), rounds),
     }
-    if statement.cannot:
-        return {**out, "explained": statement.cannot}
-    good, out["numbers"] = holds(statement.chain, numbers)
-    if good is None:
+    for verdict, why in ((MISSING, statement.missing), (CANNOT, statement.cannot)):
+        if why:
+            return {**out, "verdict": verdict, "explained": why}
+    marks = [mark for mark in (holds(statement.chain, numbers) for numbers in rounds) if mark is not None]
+    if not marks:
         return {**out, "explained": out["explained"] or "a number is missing"}
-    return {**out, "verdict": FAIL} if not good else {**out, "verdict": PASS, "explained": ""}
+    out["verdict"], out["agree"] = judged_chain(statement.chain, rounds), f"{marks.count(True)} of {len(marks)}"
+    if out["verdict"] == HOLDS and statement.put_in:
+        out |= {"verdict": PUT_IN, "explained": " ".join(filter(None, (statement.put_in, out["explained"])))}
+    return out
 
 
 def signs(pairs, pivot):
@@ -114,7 +206,7 @@ def order(pairs):
             if bounds(p)[0] <= bounds(q)[1] and bounds(q)[0] <= bounds(p)[1]:
                 continue
             of += 1
-            same += (middle(p) > middle(q)) == (own > other)
+            same += (middle(p) > middle(q)) == (middle(own) > middle(other))
     return same, of
 
 

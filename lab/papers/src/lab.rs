@@ -167,6 +167,7 @@ pub fn setup(
         swap_bytes: pages(swap) * 4096,
         residents: Residents::Simulated,
         rate: 1.0,
+        tables_per_frame: 0,
         costs: Arc::clone(costs),
         device: Arc::clone(device),
     }

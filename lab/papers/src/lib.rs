@@ -14,13 +14,15 @@ mod page;
 mod phone;
 mod recorded;
 mod salahuddin;
+mod saved;
 mod statement;
 mod tuduce;
 
 pub use chart::{Chart, Kind};
 pub use lab::{simulate_all, Job, Plan, Runs};
-pub use page::{json, markdown, report};
+pub use page::report;
 pub use recorded::{Live, Recording, Recordings};
+pub use saved::{differences, json, merged};
 pub use statement::{Judge, Numbers, Statement, Verdict};
 
 /// A paper.

@@ -1,10 +1,10 @@
 //! `memfit-papers`: the figures and tables of five papers, simulated, as a page and as JSON.
 #![forbid(unsafe_code)]
 
-use memfit_papers::{json, markdown, report, run, Paper, Plan, Recordings, Verdict, PAPERS};
+use memfit_papers::{differences, json, merged, report, run, Paper, Plan, Recordings, Verdict, PAPERS};
 use std::fs;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 use std::time::Instant;
@@ -19,7 +19,10 @@ Usage: memfit-papers [OPTIONS]
   --scale X        sizes are divided by this, beyond each paper's setting [1]
   --quick          small and short, to see that it works
   --out DIR        for report.html and result.json [target/papers-sim]
-  --doc FILE       writes the summary there as Markdown
+  --save FILE      writes result.json there as well; with --only, the other papers' results in it stay. A file of other
+                   seeds or sizes is not overwritten
+  --check FILE     compares with results that were saved, and fails if a number, statement or text differs; without
+                   recordings, and without files
   --recordings DIR of real programs, as lab/bench/papers.py record makes them, PAPER/WORKLOAD/CONFIG.memfit; those that
                    are there are simulated beside the others [target/papers-recordings]
   --pages FILE...  looks at the pages of these files as well (ezswap, Fig. 5 and 6)
@@ -34,7 +37,8 @@ struct Args {
     plan: Plan,
     seeds: u64,
     out: PathBuf,
-    doc: Option<PathBuf>,
+    save: Option<PathBuf>,
+    check: Option<PathBuf>,
     recordings: PathBuf,
     pages: Vec<String>,
     jobs: usize,
@@ -44,7 +48,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Args>, String>
     let jobs = available_parallelism().map_or(1, NonZero::get);
     let plan = Plan { seed: 1, scale: 1.0, quick: false };
     let (out, recordings) = (PathBuf::from("target/papers-sim"), PathBuf::from("target/papers-recordings"));
-    let mut all = Args { papers: Vec::new(), plan, seeds: 10, out, doc: None, recordings, pages: Vec::new(), jobs };
+    let (save, check) = (None, None);
+    let mut all = Args { papers: Vec::new(), plan, seeds: 10, out, save, check, recordings, pages: Vec::new(), jobs };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         let wrong = |value: String| format!("{arg} {value}: not a number that can be");
@@ -69,7 +74,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Args>, String>
             "--quick" => all.plan.quick = true,
             "--out" => all.out = value()?.into(),
             "--recordings" => all.recordings = value()?.into(),
-            "--doc" => all.doc = Some(value()?.into()),
+            "--save" => all.save = Some(value()?.into()),
+            "--check" => all.check = Some(value()?.into()),
             "--jobs" => {
                 let text = value()?;
                 all.jobs = text.parse().ok().filter(|jobs| *jobs > 0).ok_or_else(|| wrong(text))?;
@@ -100,7 +106,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match write(&args) {
+    let done = match &args.check {
+        Some(saved) => check(&args, saved),
+        None => write(&args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("memfit-papers: {why}");
@@ -109,21 +119,47 @@ fn main() -> ExitCode {
     }
 }
 
+/// Compares with saved results.
+fn check(args: &Args, saved: &Path) -> Result<(), String> {
+    let text = fs::read_to_string(saved).map_err(|error| failed(&saved.display(), error))?;
+    let results = simulate(args, &[], &mut Recordings::default());
+    let all = differences(&text, &results, &args.plan).map_err(|why| format!("{}: {why}", saved.display()))?;
+    all.iter().for_each(|one| println!("{one}"));
+    match all.len() {
+        0 => {
+            println!("{} is what the simulations give", saved.display());
+            Ok(())
+        }
+        count => Err(format!("{}: {count} differences; make papers-sim writes it again", saved.display())),
+    }
+}
+
+fn simulate(
+    args: &Args,
+    files: &[(String, Vec<u8>)],
+    recordings: &mut Recordings,
+) -> Vec<memfit_papers::Result<'static>> {
+    let began = Instant::now();
+    run(&args.papers, &args.plan, args.seeds, args.jobs, files, recordings, &|done, all| {
+        if done % 20 == 0 || done == all {
+            eprintln!("{done} of {all} simulations, {:.0} s", began.elapsed().as_secs_f64());
+        }
+    })
+}
+
+fn failed(path: &dyn std::fmt::Display, error: std::io::Error) -> String {
+    format!("{path}: {error}")
+}
+
 fn write(args: &Args) -> Result<(), String> {
-    let failed = |path: &dyn std::fmt::Display, error: std::io::Error| format!("{path}: {error}");
     let read = |path: &String| fs::read(path).map(|bytes| (path.clone(), bytes)).map_err(|error| failed(path, error));
     let files: Vec<(String, Vec<u8>)> = args.pages.iter().map(read).collect::<Result<_, _>>()?;
-    let began = Instant::now();
     let mut recordings =
         Recordings::load(&args.recordings).map_err(|error| failed(&args.recordings.display(), error))?;
     if recordings.all.is_empty() {
         eprintln!("no recordings of real programs in {}: make papers-record makes them", args.recordings.display());
     }
-    let results = run(&args.papers, &args.plan, args.seeds, args.jobs, &files, &mut recordings, &|done, all| {
-        if done % 20 == 0 || done == all {
-            eprintln!("{done} of {all} simulations, {:.0} s", began.elapsed().as_secs_f64());
-        }
-    });
+    let results = simulate(args, &files, &mut recordings);
     for why in &recordings.left_out {
         eprintln!("memfit-papers: left out: {why}");
     }
@@ -133,8 +169,13 @@ fn write(args: &Args) -> Result<(), String> {
     report(&results, &args.plan).write(&mut page).expect("memory takes it");
     put(args.out.join("report.html"), &page)?;
     put(args.out.join("result.json"), json(&results, &args.plan).as_bytes())?;
-    if let Some(doc) = &args.doc {
-        put(doc.clone(), markdown(&results, &args.plan).as_bytes())?;
+    if let Some(save) = &args.save {
+        let text = match fs::read_to_string(save) {
+            Ok(saved) => merged(&saved, &results, &args.plan)
+                .map_err(|why| format!("{}: it is kept: {why}; remove it, or save elsewhere", save.display()))?,
+            Err(_) => json(&results, &args.plan),
+        };
+        put(save.clone(), text.as_bytes())?;
     }
     for result in &results {
         let counts: Vec<String> = result

@@ -1,12 +1,10 @@
-//! The results as a page, as JSON and as Markdown.
+//! The results as a page.
 
 use crate::recorded::Recording;
-use crate::statement::{Numbers, Statement, Verdict};
+use crate::statement::{Statement, Verdict};
 use crate::Chart;
 use crate::{Plan, Result};
 use memfit_report::{Cell, Column, Report, Section, Table, Unit};
-use serde_json::{json, Map, Value};
-use std::fmt::Write;
 
 const SAYS: &str =
     "What five papers print, and what the same programs do in the simulator: signs, order and rough size are \
@@ -107,7 +105,7 @@ fn section(result: &Result<'_>) -> Section {
 }
 
 /// Notes about the recordings of a paper.
-fn of_recordings<'a>(result: &Result<'a>) -> Vec<&'a str> {
+pub(crate) fn of_recordings<'a>(result: &Result<'a>) -> Vec<&'a str> {
     match result.recordings.is_empty() {
         true => vec![NONE],
         false => [RECORDED].into_iter().chain(result.paper.recorded.differs.iter().copied()).collect(),
@@ -134,75 +132,4 @@ fn recordings(result: &Result<'_>) -> Option<Table> {
         columns,
         rows: result.recordings.iter().map(row).collect(),
     })
-}
-
-/// All numbers and statements as JSON; the same for the same results.
-pub fn json(results: &[Result<'_>], plan: &Plan) -> String {
-    let numbers = |numbers: &Numbers| {
-        Value::Object(numbers.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect::<Map<_, _>>())
-    };
-    let of = |result: &Result<'_>| {
-        let statements: Vec<Value> = result
-            .paper
-            .statements
-            .iter()
-            .map(|s| {
-                json!({
-                    "source": s.source,
-                    "what": s.what,
-                    "published": s.published,
-                    "here": s.told(&result.seeds),
-                    "recorded": s.told_recorded(&result.recorded),
-                    "verdict": s.verdict(&result.seeds).name(),
-                    "why": s.reason(&result.seeds),
-                })
-            })
-            .collect();
-        json!({
-            "paper": result.paper.name,
-            "source": result.paper.source,
-            "statements": statements,
-            "numbers": numbers(&result.numbers),
-            "recorded": numbers(&result.recorded),
-            "published": numbers(&result.paper.published()),
-        })
-    };
-    let all: Vec<Value> = results.iter().map(of).collect();
-    let whole = json!({ "seed": plan.seed, "scale": plan.scale, "quick": plan.quick, "papers": all });
-    let mut text = serde_json::to_string_pretty(&whole).expect("texts and numbers");
-    text.push('\n');
-    text
-}
-
-/// The text of docs/papers/simulated.md.
-pub fn markdown(results: &[Result<'_>], plan: &Plan) -> String {
-    let mut out = String::from(include_str!("simulated_head.md"));
-    let seeds = results.iter().map(|result| result.seeds.len() as u64).max().unwrap_or(0);
-    let _ = writeln!(out, "\n## Result with the seeds {} to {}\n", plan.seed, plan.seed + seeds.saturating_sub(1));
-    let _ = writeln!(out, "| scheme | {} |", Verdict::ALL.map(Verdict::name).join(" | "));
-    let _ = writeln!(out, "|---|{}", "---:|".repeat(Verdict::ALL.len()));
-    for result in results {
-        let counts = result.count().map(|count| count.to_string());
-        let _ = writeln!(out, "| {} | {} |", result.paper.title, counts.join(" | "));
-    }
-    for result in results {
-        let (paper, seeds) = (result.paper, &result.seeds);
-        let _ = writeln!(out, "\n## {}\n\n{}.\n\n{}\n", paper.title, paper.source, paper.setting);
-        for text in paper.differs {
-            let _ = writeln!(out, "- {text}");
-        }
-        for text in of_recordings(result) {
-            let _ = writeln!(out, "- {text}");
-        }
-        out.push_str(
-            "\n| statement | source | published | here | verdict | why | recorded |\n|---|---|---|---|---|---|---|\n",
-        );
-        for s in paper.statements {
-            let (told, verdict, why) = (s.told(seeds), s.verdict(seeds).name(), s.reason(seeds));
-            let real = s.told_recorded(&result.recorded);
-            let _ =
-                writeln!(out, "| {} | {} | {} | {told} | {verdict} | {why} | {real} |", s.what, s.source, s.published);
-        }
-    }
-    out
 }

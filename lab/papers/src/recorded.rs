@@ -200,6 +200,7 @@ impl Recording {
             swap_bytes: if self.swap { SWAP_BYTES } else { 0 },
             residents: Residents::AsRecorded,
             rate: 1.0,
+            tables_per_frame: 0,
             costs: Arc::clone(&beside.costs),
             device: Arc::clone(&beside.device),
         };

@@ -9,6 +9,7 @@ use crate::recorded::Live;
 use crate::statement::Numbers;
 use crate::Paper;
 use factors::shares;
+use memfit_core::scheme::PoolScheme;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub static PAPER: Paper = Paper {
          orders of access made after what the paper says about them, not the programs.",
         "rand cannot have the ratio of 50 % that is printed and gain what is printed with the areas that are printed, by arithmetic: it is run with 50 % and 7 %.",
         "How long qsim runs is not printed: it makes so many moves that plain swap takes about the printed time in 1 GB. Its grids and single factors make 2 a page.",
+        "Each frame of the area is charged with the tables of Eq. 1 as well: 8 bytes for a block, and 24 for an entry, which follows from its fields and is not printed.",
         "How often the area is looked at is scaled as all else: an eighth of the time or of the pages stored.",
     ],
     statements: statements::STATEMENTS,
@@ -133,7 +135,8 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn add(&mut self, workload: &str, config: &str, spec: &str, budget: f64, preset: &str, overrides: &[String]) {
         // Swap that is never full.
-        let setup = setup((preset, overrides), budget, 4.0 * GB / self.scale, &self.costs, &self.device);
+        let mut setup = setup((preset, overrides), budget, 4.0 * GB / self.scale, &self.costs, &self.device);
+        setup.tables_per_frame = tables_per_frame(&setup.scheme.pool);
         self.jobs.push(Job { name: (workload.into(), config.into()), load: Load::Made(spec.into()), setup });
     }
 
@@ -178,6 +181,16 @@ impl Bench<'_> {
 
     fn rand(&self, gb: &str, ratio: u32) -> String {
         format!("rand:size={gb}G,ratio={ratio},scale={},warm=0,seed={}", self.scale, self.plan.seed)
+    }
+}
+
+/// Equation 1, for a frame of an area in zones: two integers for each block, and six for each entry
+/// of the table of compressed pages. None for the other pools, which are not the paper's.
+fn tables_per_frame(pool: &PoolScheme) -> u64 {
+    const INT: u64 = 4;
+    match pool.kind.name {
+        "zones" => 2 * INT * 4096 / u64::from(pool.block_bytes) + 6 * INT * u64::from(pool.entries_per_frame),
+        _ => 0,
     }
 }
 
@@ -382,6 +395,21 @@ mod tests {
     fn one_factor_alone_explains_all() {
         let times: Vec<f64> = levels().map(|(levels, _)| if levels[1] == 1 { 3.0 } else { 1.0 }).collect();
         assert_eq!(shares(times.try_into().unwrap()), [0.0, 100.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    }
+
+    /// Of a zone of 4 MiB; the shares of `zones: eq1_printed_overhead`.
+    #[test]
+    fn eq1_is_charged() {
+        let plan = Plan { seed: 1, scale: 1.0, quick: true };
+        let jobs = jobs(&plan);
+        let of = |config: &str| {
+            let job = jobs.iter().find(|job| job.name == ("grid qsim 1.9".into(), config.into())).unwrap();
+            job.setup.tables_per_frame as f64 / 4096.0
+        };
+        for (config, share) in [("4-64-2", 0.148), ("14-64-8", 0.207), ("4-1024-2", 0.031), ("14-1024-8", 0.090)] {
+            assert!((of(config) - share).abs() < 0.001, "{config}: {}", of(config));
+        }
+        assert!(jobs.iter().filter(|job| job.name.1 == "none").all(|job| job.setup.tables_per_frame == 0));
     }
 
     #[test]

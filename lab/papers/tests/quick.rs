@@ -1,6 +1,8 @@
 //! A quick run of everything: the numbers are deterministic, and every statement has a verdict.
 
-use memfit_papers::{json, markdown, report, run, Judge, Plan, Recordings, Result, Verdict, PAPERS};
+use memfit_papers::{
+    differences, json, merged, report, run, Judge, Plan, Recordings, Result, Statement, Verdict, PAPERS,
+};
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::generate::Spec;
@@ -30,6 +32,7 @@ fn record(path: &Path, preset: &str, overrides: &[&str]) {
         swap_bytes: 64 << 20,
         residents: Residents::Simulated,
         rate: 1.0,
+        tables_per_frame: 0,
         costs: Arc::new(CostTable::find("measured").unwrap()),
         device: Arc::new(Device::find("ssd-nvme").unwrap()),
     };
@@ -72,13 +75,29 @@ fn the_same_seed_and_recordings_give_the_same_numbers() {
     report(&first, &PLAN).write(&mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     all_is_there(&first, &page);
-    let doc = markdown(&first, &PLAN);
-    assert!(doc.contains("| does not hold |"));
-    recordings_are_beside(&first, &recordings, &page, &doc);
-    // Without recordings the document says how to make them.
+    recordings_are_beside(&first, &recordings, &page, &text);
+    // Without recordings the result says how to make them.
     assert!(none.all.is_empty() && none.left_out.is_empty());
-    let without = markdown(&run(&PAPERS[3..4], &PLAN, 1, 2, &[], &mut none, &|_, _| {}), &PLAN);
+    let one = run(&PAPERS[3..4], &PLAN, 2, 2, &[], &mut none, &|_, _| {});
+    let without = json(&one, &PLAN);
     assert!(without.contains("`make papers-record` makes them") && !without.contains("real programs, each run"));
+    saved_results_are_compared(&text, &one);
+}
+
+/// Of one paper, without recordings.
+fn saved_results_are_compared(saved: &str, one: &[Result<'_>]) {
+    assert_eq!(differences(saved, one, &PLAN), Ok(Vec::new()));
+    let mut changed: serde_json::Value = serde_json::from_str(saved).unwrap();
+    let numbers = changed["papers"]["salahuddin"]["numbers"].as_object_mut().unwrap();
+    let name = numbers.keys().find(|name| name.starts_with("density(")).unwrap().clone();
+    numbers.insert(name, 0.5.into());
+    let found = differences(&changed.to_string(), one, &PLAN).unwrap();
+    assert!(matches!(&found[..], [one] if one.starts_with("salahuddin, numbers, density(")), "{found:?}");
+    let other = Plan { scale: 2.0, ..PLAN };
+    assert_eq!(differences(saved, one, &other).unwrap_err(), "it is of scale 1.0, and this run of 2.0");
+    assert!(differences("{", one, &PLAN).is_err());
+    assert_eq!(merged(saved, one, &PLAN).unwrap(), saved, "the other papers stay");
+    assert!(merged(saved, one, &other).is_err());
 }
 
 fn all_is_there(results: &[Result<'_>], page: &str) {
@@ -181,14 +200,15 @@ fn no_figure_is_left_out() {
 }
 
 #[test]
-fn the_summary_in_the_documentation_is_of_these_statements() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/papers/simulated.md");
-    let doc = std::fs::read_to_string(path).unwrap();
-    let rows: Vec<&str> = doc.lines().filter(|line| line.starts_with("| ")).collect();
+fn the_saved_results_are_of_these_statements() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/papers/simulated.json");
+    let saved: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     for paper in PAPERS {
-        for statement in paper.statements {
-            let row = format!("| {} | {} | {} |", statement.what, statement.source, statement.published);
-            assert!(rows.iter().any(|line| line.starts_with(&row)), "not in {path}: {row}");
-        }
+        let saved = saved["papers"][paper.name]["statements"].as_array().unwrap();
+        let told = |name: &str| saved.iter().map(|one| one[name].as_str().unwrap()).collect::<Vec<_>>();
+        let of = |text: fn(&Statement) -> &'static str| paper.statements.iter().map(text).collect::<Vec<_>>();
+        assert_eq!(told("what"), of(|s| s.what), "{}: make papers-sim", paper.name);
+        assert_eq!(told("source"), of(|s| s.source), "{}: make papers-sim", paper.name);
+        assert_eq!(told("published"), of(|s| s.published), "{}: make papers-sim", paper.name);
     }
 }

@@ -187,6 +187,7 @@ impl Subject {
             swap_bytes: if wanted.swap { SWAP_BYTES } else { 0 },
             residents,
             rate: self.rate(),
+            tables_per_frame: 0,
             costs: Arc::clone(&options.costs),
             device: Arc::clone(&options.device),
         };

@@ -40,6 +40,7 @@ pub fn run(args: &TraceGenerateArgs) -> Result<i32, Failure> {
         swap_bytes: SWAP_BYTES,
         residents: Residents::Simulated,
         rate: 1.0,
+        tables_per_frame: 0,
         costs: Arc::new(CostTable::find("measured").map_err(embedded)?),
         device: Arc::new(Device::find("ssd-nvme").map_err(embedded)?),
     };

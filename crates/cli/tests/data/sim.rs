@@ -55,6 +55,7 @@ fn record(path: &str, workload: &str, scheme: &str, budget: u64) {
         swap_bytes: 1 << 30,
         residents: Residents::Simulated,
         rate: 1.0,
+        tables_per_frame: 0,
         costs: Arc::new(CostTable::find("measured").unwrap()),
         device: Arc::new(Device::find("ssd-nvme").unwrap()),
     };

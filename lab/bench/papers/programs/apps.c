@@ -1,11 +1,17 @@
-/* apps TURNS cycle|shuffle SPEC: applications that are triggered in turns, each once a turn, in the order of SPEC or in a
+/* apps TURNS cycle|shuffle SPEC [told]: applications that are triggered in turns, each once a turn, in the order of SPEC or in a
  * new random one. An application is started by its first trigger and stays; what counts is the time from a trigger until it
  * answers. Each line of SPEC: NAME ANON_KIB MIX CODE_KIB FILE_KIB PERMILLE HOT_PERMILLE; its file is NAME.media in the folder of
  * SPEC. apps media FILE INDEX CODE_KIB KIB PERMILLE makes such a file: code, of which each launch needs a part, and each use
- * blocks at random, more than there are, and media, of which each use sees another quarter, once. Files are mapped private and read-only. */
+ * blocks at random, more than there are, and media, of which each use sees another quarter, once. Files are mapped private and read-only.
+ * told: the pager is told, as `memfit bg -w` and `memfit fg` do, that an application leaves the foreground after its use, and comes
+ * back with its trigger. */
 #define _GNU_SOURCE
 #include "common.h"
 #include <fcntl.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 enum { APPS = 64, BLOCK = 8, CODE_PERMILLE = 250, PARTS = 4, USES = 8 };
@@ -62,6 +68,27 @@ static void say(int fd, char c) {
 static char hear(int fd) {
     char c;
     return read(fd, &c, 1) == 1 ? c : 0;
+}
+
+/* What `memfit bg -w PID` and `memfit fg PID` send, without the time that a command takes to start. */
+static void tell(pid_t pid, const char *what) {
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    const char *name = getenv("MEMFIT_SOCKET");
+    char packet[128], answer[8192];
+    struct timeval patience = {.tv_sec = 10};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (!name || strlen(name) + 1 > sizeof to.sun_path) { fprintf(stderr, "no pager to tell\n"); exit(1); }
+    memcpy(to.sun_path + 1, name, strlen(name));
+    int length = snprintf(packet, sizeof packet, "{\"stat\":1,\"brief\":true,\"order\":{\"pid\":%d,\"what\":\"%s\"}}", pid, what);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) || connect(fd, (struct sockaddr *)&to, offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name)) ||
+        send(fd, packet, length, 0) != length) { perror("the pager cannot be told"); exit(1); }
+    ssize_t got = recv(fd, answer, sizeof answer - 1, 0);
+    answer[got < 0 ? 0 : got] = 0;
+    if (!strstr(answer, "\"standing\"") || strstr(answer, "Unknown")) {
+        fprintf(stderr, "the pager does not know process %d: %s\n", pid, answer);
+        exit(1);
+    }
+    close(fd);
 }
 
 /* 'r': resume, answer, and be used; 'q': check everything and end. */
@@ -151,14 +178,15 @@ int main(int argc, char **argv) {
         snprintf(path, sizeof path, "%.*s%s.media", slash ? (int)(slash - argv[2] + 1) : 0, argv[2], apps[index].name);
         return application(&apps[index], arg_u64(argc, argv, 4, 0), arg_u64(argc, argv, 5, 1), path);
     }
-    if (argc != 4) return 2;
+    int told = argc == 5 && !strcmp(argv[4], "told");
+    if (argc != 4 && !told) return 2;
     uint64_t turns = arg_u64(argc, argv, 1, 16), s = 1;
     int shuffle = !strcmp(argv[2], "shuffle"), failed = 0, status;
     unsigned count = read_spec(argv[3], apps), order[APPS];
     for (unsigned i = 0; i < count; i++) order[i] = i;
     double start = seconds();
     for (uint64_t turn = 0; turn < turns; turn++) {
-        char label[24];
+        char label[28];
         for (unsigned i = count; shuffle && i > 1; i--) {
             s = mix64(s);
             unsigned k = s % i, t = order[i - 1];
@@ -169,10 +197,12 @@ int main(int argc, char **argv) {
             struct app *a = &apps[order[i]];
             double trigger = seconds();
             if (!a->pid) launch(a, argv, order[i]);
+            else if (told) tell(a->pid, "ComeBack");
             say(a->to, 'r');
             if (hear(a->from) != 'k') { fprintf(stderr, "%s has ended\n", a->name); return 1; }
             printf("entry %s %llu %.6f\n", a->name, (unsigned long long)turn, seconds() - trigger);
             if (hear(a->from) != 'u') { fprintf(stderr, "%s has ended\n", a->name); return 1; }
+            if (told) tell(a->pid, "LeaveWhenShort");
         }
         snprintf(label, sizeof label, "turn%llu", (unsigned long long)turn);
         sample(label);
