@@ -1,5 +1,9 @@
 //! The command line: one definition for parsing, help, manual pages and completions.
 
+mod swap;
+
+pub use swap::SwapArgs;
+
 use crate::errors::Failure;
 use crate::size_parsing::{self, Size};
 use crate::top::view::Sort;
@@ -67,7 +71,9 @@ pub enum Command {
     /// The processes run on. What they touch comes back page by page, and memfit fg brings back the
     /// rest. Their pages go to the pool, and from there to the swap tier as far as the pool has no
     /// room. Until memfit fg they stay in the background: when memory is short, the one with most
-    /// in memory leaves again as a whole, before other processes give pages.
+    /// in memory leaves again as a whole, before other processes give pages. Memory is short when
+    /// little of the budget is free. It is also short when the machine, or the control group, has
+    /// less than a tenth left, and tasks waited for it for more than 10 % of the last second.
     ///
     /// The exit status is 0 when all processes have left or been marked. It is 1 when one cannot be
     /// paged, is none of a running tree of this user, or has pages that do not move for 10 s.
@@ -112,34 +118,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_override)]
     pub set: Vec<String>,
 
-    /// Where pages go that RAM cannot hold even compressed: a directory on a disk, a file, or
-    /// 'none'
-    ///
-    /// In a directory memfit makes a file that only it can see and that vanishes with it. A file or
-    /// device of yours is overwritten, unless it holds data or is in use: then memfit refuses it.
-    /// Without this option memfit chooses a directory on a disk. Given several times, each place is
-    /// used when those before it are full.
-    #[arg(long, value_name = "DIR|FILE|none", value_hint = ValueHint::AnyPath)]
-    pub swap: Vec<PathBuf>,
-
-    /// Overwrite the files and devices of --swap even if they hold data
-    #[arg(long, requires = "swap")]
-    pub swap_overwrite: bool,
-
-    /// Largest size of the swap tier, of each place if there are several; written as the budget
-    #[arg(long, value_name = "SIZE", value_parser = size_parsing::parse)]
-    pub swap_size: Option<Size>,
-
-    /// Keep the pool in RAM: the kernel must not write it to its own swap
-    ///
-    /// It takes CAP_IPC_LOCK, or RLIMIT_MEMLOCK (ulimit -l) larger than the budget.
-    #[arg(long)]
-    pub lock_pool: bool,
-
-    /// What the swap device is rated to take in writes, such as 9T: the statistics tell how many
-    /// days that lasts
-    #[arg(long, value_name = "SIZE", value_parser = size_parsing::parse)]
-    pub endurance: Option<Size>,
+    /// Where pages go.
+    #[command(flatten)]
+    pub swap: SwapArgs,
 
     /// What to do when the programs do not fit: neither the pool nor the swap tier takes a page,
     /// and they are far over the budget

@@ -64,6 +64,8 @@ pub struct Plan {
     pub swap: SwapChoice,
     /// Largest size of the swap tier, bytes.
     pub swap_size: Option<u64>,
+    /// Most bytes that may be written to it in 24 hours.
+    pub swap_writes: Option<u64>,
     /// Keep pool and staging out of the kernel's swap.
     pub lock_pool: bool,
     /// Bytes that the swap device is rated to take.
@@ -231,6 +233,7 @@ impl Launcher {
             scheme: plan.scheme.clone(),
             swap: plan.swap.clone(),
             swap_size: plan.swap_size,
+            swap_writes: plan.swap_writes,
             lock_pool: plan.lock_pool,
             endurance: plan.endurance,
             on_full: plan.on_full,

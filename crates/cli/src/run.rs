@@ -62,8 +62,8 @@ impl Inherited {
 /// When the command could not be run, or the run had to be ended.
 pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Failure> {
     let budget = Budget::choose(args.memory)?;
-    let swap_size = swap_size(args, budget.base_bytes)?;
-    let endurance = endurance(args.endurance)?;
+    let swap_size = args.swap.size(budget.base_bytes)?;
+    let (swap_writes, endurance) = (args.swap.writes()?, args.swap.endurance()?);
     if outer_run_lives() {
         note(args, "joins the run that it is started in, whose budget holds; its own options are not used");
         tell_not_recorded(args, "this run joins another one; give --record to that one");
@@ -78,7 +78,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         tell_not_recorded(args, "the command runs unmanaged");
         return Err(execute(args, &inherited, env::vars_os().collect()));
     }
-    let swap = swap::choose(&args.swap, args.swap_overwrite)?;
+    let swap = swap::choose(&args.swap.places, args.swap.overwrite)?;
     if let SwapChoice::Paths(paths) = &swap {
         paths.iter().filter_map(|path| swap::remote(path)).for_each(|text| note(args, &text));
     }
@@ -100,7 +100,8 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         scheme,
         swap,
         swap_size,
-        lock_pool: args.lock_pool,
+        swap_writes,
+        lock_pool: args.swap.lock_pool,
         endurance,
         on_full: args.on_full.into(),
         protect: args.protect.clone(),
@@ -168,25 +169,6 @@ impl Budget {
             }));
         }
         Ok(Self { bytes, base_bytes, base })
-    }
-}
-
-fn swap_size(args: &RunArgs, base_bytes: u64) -> Result<Option<u64>, Failure> {
-    let Some(size) = args.swap_size else { return Ok(None) };
-    if args.swap.iter().any(|path| path == Path::new("none")) {
-        return Err(Failure::usage("--swap-size has no meaning with --swap none; leave one of them out"));
-    }
-    match size.resolve(base_bytes) {
-        0 => Err(Failure::usage("--swap-size 0: to run without a swap tier use --swap none")),
-        bytes => Ok(Some(bytes)),
-    }
-}
-
-fn endurance(option: Option<Size>) -> Result<Option<u64>, Failure> {
-    match option {
-        None => Ok(None),
-        Some(Size::Bytes(bytes)) if bytes > 0 => Ok(Some(bytes)),
-        Some(size) => Err(Failure::usage(format!("--endurance {size}: it is a number of bytes, such as 9T"))),
     }
 }
 

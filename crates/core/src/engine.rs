@@ -393,6 +393,10 @@ impl Core {
     pub fn swap_takes(&mut self, takes: bool) {
         self.record(&CoreCall::SwapTakes { takes });
         self.pool_control.swap = takes;
+        if !takes {
+            // It was closed so that pages go to the swap tier.
+            self.pool_control.close(false);
+        }
         self.pool_control.unblock();
     }
 

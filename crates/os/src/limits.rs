@@ -10,11 +10,14 @@
 //! | mount in `mountinfo` | type `cgroup`, super option `memory` | type `cgroup2` |
 //! | files | `memory.limit_in_bytes`, none = a huge number | `memory.max` and `memory.high`, none = `max` |
 //!
+//! The count of waits for memory (PSI) is found by the same files.
+//!
 //! `memory.high` counts as a limit: above it the kernel throttles the tree, which is what a budget
 //! shall prevent.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 /// v1 writes "no limit" as the largest multiple of the page size in an i64. Values from here on
 /// count as no limit.
@@ -33,6 +36,92 @@ pub struct CgroupLimit {
 #[must_use]
 pub fn total_ram_bytes() -> Option<u64> {
     meminfo_bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
+}
+
+/// Memory that programs can have without swapping, bytes: `MemAvailable` of `/proc/meminfo`.
+#[must_use]
+pub fn available_ram_bytes() -> Option<u64> {
+    meminfo_bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
+}
+
+/// Where the kernel counts for how long tasks wait for memory (PSI, Linux 4.20 and later).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PressureSource {
+    path: PathBuf,
+    /// For a control group: what it uses, and its limit. `None`: the machine.
+    group: Option<(PathBuf, u64)>,
+}
+
+/// A group has used nearly all of its limit when no more than one part in this many is left, and
+/// the machine when no more of its RAM is available. A limit that is met keeps the use close to it.
+const LEFT_PART: u64 = 10;
+
+impl PressureSource {
+    /// That of the machine.
+    #[must_use]
+    pub fn of_machine() -> PressureSource {
+        PressureSource { path: "/proc/pressure/memory".into(), group: None }
+    }
+
+    /// For how long one task or more has waited for memory, from the beginning. `None` if the
+    /// kernel does not count.
+    #[must_use]
+    pub fn waited(&self) -> Option<Duration> {
+        parse_waited(&fs::read_to_string(&self.path).ok()?)
+    }
+
+    /// Whether little of the memory is left. What is in the page cache of a group counts as used.
+    #[must_use]
+    pub fn is_nearly_used(&self) -> bool {
+        let (left, all) = match &self.group {
+            Some((used, limit)) => {
+                let used = fs::read_to_string(used).ok().and_then(|text| text.trim().parse().ok());
+                (used.map(|used: u64| limit.saturating_sub(used)), Some(*limit))
+            }
+            None => (available_ram_bytes(), total_ram_bytes()),
+        };
+        left.zip(all).is_some_and(|(left, all)| left <= all / LEFT_PART)
+    }
+
+    /// For messages.
+    #[must_use]
+    pub fn place(&self) -> &'static str {
+        match self.group {
+            Some(_) => "in the control group",
+            None => "on the machine",
+        }
+    }
+}
+
+/// Where the kernel counts waits for the memory that this process may use: of the control group
+/// with the smallest limit, if that is counted, and of the machine.
+pub fn pressure_sources() -> impl Iterator<Item = PressureSource> {
+    let cgroup = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let of_group = cgroup_limit().and_then(|limit| group_source(&cgroup, &mountinfo, limit));
+    of_group.into_iter().chain([PressureSource::of_machine()]).filter(|source| source.waited().is_some())
+}
+
+/// On a hybrid system the limit is in a hierarchy of version 1, and the count in that of version 2:
+/// there it is that of this process's own group.
+fn group_source(cgroup: &str, mountinfo: &str, limit: CgroupLimit) -> Option<PressureSource> {
+    let limited = limit.source.parent()?;
+    let own = || {
+        let mount = mountinfo.lines().filter_map(parse_mount).find(|mount| mount.version == Version::V2)?;
+        directories_up(&mount, &group_path(cgroup, Version::V2)?).into_iter().next()
+    };
+    let (counted, used) = match limit.source.ends_with("memory.limit_in_bytes") {
+        true => (own()?, "memory.usage_in_bytes"),
+        false => (limited.to_owned(), "memory.current"),
+    };
+    Some(PressureSource { path: counted.join("memory.pressure"), group: Some((limited.join(used), limit.bytes)) })
+}
+
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`; the total is in microseconds.
+fn parse_waited(text: &str) -> Option<Duration> {
+    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total = line.split(' ').find_map(|word| word.strip_prefix("total="))?;
+    Some(Duration::from_micros(total.parse().ok()?))
 }
 
 /// One entry of `/proc/meminfo`, in bytes.
@@ -187,6 +276,47 @@ mod tests {
         let files: HashMap<&Path, &str> = files.iter().map(|(path, text)| (Path::new(*path), *text)).collect();
         smallest_limit(cgroup, mounts, |path| files.get(path).map(|text| (*text).to_owned()))
             .map(|limit| (limit.bytes, limit.source.display().to_string()))
+    }
+
+    #[test]
+    fn waits_are_counted_where_the_limit_is() {
+        let source = |cgroup: &str, mounts: &str, file: &str| {
+            let found = group_source(cgroup, mounts, CgroupLimit { bytes: 5, source: file.into() })?;
+            Some((found.path.display().to_string(), found.group?.0.display().to_string()))
+        };
+        let slice = "/sys/fs/cgroup/user.slice";
+        assert_eq!(
+            source(V2_CGROUP, V2_MOUNTS, &format!("{slice}/memory.high")),
+            Some((format!("{slice}/memory.pressure"), format!("{slice}/memory.current")))
+        );
+        let pods = "/sys/fs/cgroup/memory/pods";
+        assert_eq!(
+            source(V1_CGROUP, V1_MOUNTS, &format!("{pods}/memory.limit_in_bytes")),
+            Some(("/sys/fs/cgroup/unified/memory.pressure".into(), format!("{pods}/memory.usage_in_bytes")))
+        );
+        let only_v1 = V1_MOUNTS.lines().take(3).collect::<Vec<_>>().join("\n");
+        assert_eq!(source(V1_CGROUP, &only_v1, &format!("{pods}/memory.limit_in_bytes")), None);
+    }
+
+    #[test]
+    fn a_group_is_nearly_used_within_a_tenth_of_its_limit() {
+        let file = std::env::temp_dir().join(format!("memfit-limits-{}", std::process::id()));
+        let source = PressureSource { path: PathBuf::new(), group: Some((file.clone(), 1000)) };
+        let nearly = |used: &str| {
+            fs::write(&file, used).unwrap();
+            source.is_nearly_used()
+        };
+        assert_eq!([nearly("899\n"), nearly("900\n"), nearly("1001\n"), nearly("")], [false, true, true, false]);
+        fs::remove_file(&file).unwrap();
+        assert!(!source.is_nearly_used());
+    }
+
+    #[test]
+    fn waits_are_read_in_microseconds() {
+        let text = "some avg10=4.07 avg60=31.68 avg300=37.87 total=830524085\nfull avg10=0.00 total=5\n";
+        assert_eq!(parse_waited(text), Some(Duration::from_micros(830_524_085)));
+        assert_eq!(parse_waited("full avg10=0.00 total=5\n"), None);
+        assert_eq!(parse_waited(""), None);
     }
 
     #[test]

@@ -117,14 +117,20 @@ pub enum By {
     Name,
     /// The rule of `--background`.
     Rule,
+    /// Memory is short outside of the tree, and the process is in the background already.
+    Shortage,
 }
 
 /// Whether the order or the rule counts. Called with the core's lock held: who comes later sees it.
 fn counts(client: &Client, by: By) -> bool {
-    if by == By::Name {
-        client.told.store(true, Relaxed);
+    match by {
+        By::Name => {
+            client.told.store(true, Relaxed);
+            true
+        }
+        By::Rule => !client.told.load(Relaxed),
+        By::Shortage => client.standing.load(Relaxed) != FOREGROUND,
     }
-    by == By::Name || !client.told.load(Relaxed)
 }
 
 /// The process is in the background from now on; `told` says when it leaves.

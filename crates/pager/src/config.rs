@@ -114,6 +114,8 @@ pub struct Config {
     pub swap: SwapChoice,
     /// Largest size of each place of the swap tier, bytes.
     pub swap_size: Option<u64>,
+    /// Most bytes that may be written to it in 24 hours.
+    pub swap_writes: Option<u64>,
     /// Whether to lock pool and staging, so that the kernel does not swap them.
     pub lock_pool: bool,
     /// Bytes of writes that the swap device is rated for, for statistics.

@@ -35,6 +35,7 @@ mod newcomers;
 mod oom;
 mod outbox;
 mod own_uffd;
+mod pressure;
 mod proc;
 mod quarantine;
 mod reclaim;
@@ -53,6 +54,7 @@ mod turns;
 mod wake;
 
 use crate::locks::Lock;
+use crate::swap::Allowance;
 use config::{Config, FromPager, SwapChoice};
 use contents::Contents;
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
@@ -83,7 +85,8 @@ pub fn serve(config: Config) -> ! {
     };
     let shared = Arc::clone(&desk.shared);
     let oom = oom::Oom::new(desk.config.on_full);
-    spawn("reclaim", Box::new(move || reclaim::run(shared, oom)));
+    let allowance = desk.config.swap_writes.map(Allowance::new);
+    spawn("reclaim", Box::new(move || reclaim::run(shared, oom, allowance)));
     let for_monitor = Arc::clone(&desk);
     spawn("monitor", Box::new(move || monitor::run(for_monitor)));
     control::send_to_launcher(launcher, &FromPager::Ready);

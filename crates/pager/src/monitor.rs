@@ -8,6 +8,7 @@ use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::detach::{self, Why};
 use crate::idle::{self, Turns};
+use crate::pressure::Pressure;
 use crate::proc::{send_command, Proc};
 use crate::state::Shared;
 use crate::stats;
@@ -121,6 +122,7 @@ struct Monitor {
     wanted_cpus: f64,
     contended_until: Instant,
     uses: UseSampler,
+    pressure: Pressure,
 }
 
 /// A process of the tree whose stub has not said hello, or that has none.
@@ -174,6 +176,7 @@ pub fn run(desk: Arc<Desk>) {
         wanted_cpus: 0.0,
         contended_until: now,
         uses: UseSampler::new(desk.config.automatic),
+        pressure: Pressure::new(),
         desk,
         since: now,
         own,
@@ -218,6 +221,7 @@ impl Monitor {
         }
         self.judge_sched_class();
         self.uses.sample(shared, &clients);
+        self.pressure.sample(shared, &clients);
         let managed_before = shared.budget.managed.load(Relaxed);
         let (mut total, mut commit_pressure) = (self.own_bytes(), 0);
         // A process counts once, however often it says hello; the last hello is from its stub after

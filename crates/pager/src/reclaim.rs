@@ -11,7 +11,7 @@ use crate::sampling::Sampler;
 use crate::shortage::{self, Tier};
 use crate::state::Shared;
 use crate::stopped;
-use crate::swap::{Output, Room, Written};
+use crate::swap::{Allowance, Output, Room, Written};
 use crate::trainer::Trainer;
 use memfit_core::budget::{COMPACT_MOVES, COMPRESS_CHUNK, ROOM_AGAIN, SLOW_DEVICE_NS};
 use memfit_core::driver::{Done, Seen, Step, Trouble};
@@ -48,6 +48,8 @@ struct Reclaimer {
     cpus: Cpus,
     avoids: Option<usize>,
     swap_full: bool,
+    /// How much may be written to the swap tier, if that is limited.
+    allowance: Option<Allowance>,
     oom: Oom,
     /// A process that could answer has not yet answered a batch in this round.
     answer_late: bool,
@@ -58,7 +60,7 @@ struct Reclaimer {
 }
 
 /// Runs until the pager ends.
-pub fn run(shared: Arc<Shared>, oom: Oom) {
+pub fn run(shared: Arc<Shared>, oom: Oom, allowance: Option<Allowance>) {
     let mut reclaimer = Reclaimer {
         shared: Arc::clone(&shared),
         compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.budget.sizes.budget))),
@@ -70,6 +72,7 @@ pub fn run(shared: Arc<Shared>, oom: Oom) {
         cpus: Cpus::of_this_thread(),
         avoids: None,
         swap_full: false,
+        allowance,
         oom,
         answer_late: false,
         free: 0,
@@ -85,6 +88,7 @@ pub fn run(shared: Arc<Shared>, oom: Oom) {
 
 impl Reclaimer {
     fn next_step(&mut self, done: &Done) -> Step {
+        self.mind_allowance();
         self.free = self.shared.budget.free();
         let shared = &self.shared;
         let seen = Seen {
@@ -275,6 +279,9 @@ impl Reclaimer {
     fn write_back(&mut self, pressed: bool) -> usize {
         let shared = Arc::clone(&self.shared);
         let gained = self.written();
+        if self.is_spent() {
+            return gained;
+        }
         let writer = match &mut self.writer {
             None => return 0,
             Some(Output::Log(writer)) => writer,
@@ -310,6 +317,10 @@ impl Reclaimer {
         let shared = Arc::clone(&self.shared);
         let mut items = std::mem::take(&mut *shared.raw.lock());
         let mut refused = Vec::new();
+        if self.is_spent() {
+            refused.extend(items.iter().map(|item| item.object));
+            return self.keep(&refused);
+        }
         if let Some(Output::Blocks(writer)) = &mut self.writer {
             self.blocks.write_raw(&shared, writer, &mut items, &mut refused);
             if !items.is_empty() {
@@ -413,7 +424,7 @@ impl Reclaimer {
         loop {
             self.clean_step();
             self.no_longer_full();
-            let cleaning = self.writer.as_ref().is_some_and(Output::cleaning);
+            let cleaning = self.cleans();
             if !self.swap_full || !cleaning || Instant::now() >= until {
                 return gained;
             }
@@ -424,7 +435,15 @@ impl Reclaimer {
         }
     }
 
+    /// Whether a segment is being cleaned. While nothing may be written, that rests.
+    fn cleans(&self) -> bool {
+        !self.is_spent() && self.writer.as_ref().is_some_and(Output::cleaning)
+    }
+
     fn clean_step(&mut self) {
+        if self.is_spent() {
+            return;
+        }
         let Some(writer) = self.writer.as_mut().and_then(Output::log) else { return };
         writer.begin_cleaning();
         while let Some((segment, objects)) = writer.next_to_clean(CLEAN_CHUNK) {
@@ -446,7 +465,7 @@ impl Reclaimer {
 
     /// How long to sleep when there is nothing to reclaim.
     fn nap(&self) -> Duration {
-        let busy = self.writer.as_ref().is_some_and(|writer| writer.busy() || writer.cleaning());
+        let busy = self.writer.as_ref().is_some_and(Output::busy) || self.cleans();
         Duration::from_millis(if busy { 5 } else { 100 })
     }
 
@@ -474,7 +493,29 @@ impl Reclaimer {
         let enough = |swap: &crate::swap::SwapTier| swap.free_bytes() >= ROOM_AGAIN;
         if self.swap_full && self.can_write() && self.shared.swap.as_deref().is_some_and(enough) {
             self.swap_full = false;
-            self.shared.lock().core.swap_takes(true);
+            self.shared.lock().core.swap_takes(!self.is_spent());
+        }
+    }
+
+    /// Whether as much was written to the swap tier as may be for now.
+    fn is_spent(&self) -> bool {
+        self.allowance.as_ref().is_some_and(Allowance::is_spent)
+    }
+
+    /// Looks whether the swap tier may be written to.
+    fn mind_allowance(&mut self) {
+        let (Some(allowance), Some(swap)) = (&mut self.allowance, &self.shared.swap) else { return };
+        let written = swap.counters.write_bytes.load(Relaxed);
+        if !allowance.look(written, self.shared.started.elapsed()) {
+            return;
+        }
+        let spent = allowance.is_spent();
+        self.shared.lock().core.swap_takes(!spent && !self.swap_full && self.can_write());
+        if spent && swap.counters.held_back.fetch_add(1, Relaxed) == 0 {
+            self.shared.warn(format!(
+                "{} MiB were written to the swap tier, as much as --swap-writes allows for now: pages stay in RAM",
+                written >> 20
+            ));
         }
     }
 
@@ -485,8 +526,9 @@ impl Reclaimer {
             Trouble::Hopeless => {
                 let tier = match (&self.writer, self.can_write()) {
                     (None, _) => Tier::Missing,
-                    (_, true) => Tier::Full,
                     (_, false) => Tier::Failed,
+                    _ if self.is_spent() => Tier::Spent,
+                    (_, true) => Tier::Full,
                 };
                 self.oom.act(&self.shared, over, &tier);
             }
@@ -499,6 +541,6 @@ impl Reclaimer {
             Some(Output::Blocks(_)) => self.shared.swap.as_ref().is_some_and(|swap| swap.free_bytes() > 0),
             _ => true,
         };
-        room && self.can_write() && (!self.swap_full || self.writer.as_ref().is_some_and(|writer| writer.cleaning()))
+        room && self.can_write() && !self.is_spent() && (!self.swap_full || self.cleans())
     }
 }

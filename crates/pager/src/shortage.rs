@@ -16,6 +16,8 @@ pub enum Tier {
     Full,
     /// Writes to it have failed, and the user was told why.
     Failed,
+    /// As much was written to it as may be for now.
+    Spent,
 }
 
 /// The tree is `over` bytes over the budget, and resident memory cannot be taken away at the
@@ -42,6 +44,9 @@ pub fn hopeless(budget: u64, over: u64, tier: &Tier) -> String {
     let tier = match tier {
         Tier::Missing => "there is no swap tier: allow one with --swap DIR, or raise -m",
         Tier::Full => "the swap tier is full: raise --swap-size, name another place with --swap, or raise -m",
+        Tier::Spent => {
+            "the swap tier may not be written to before some time has passed: raise --swap-writes, or raise -m"
+        }
         Tier::Failed => {
             "the swap tier takes no writes since the error above: raise -m, or name another place with --swap"
         }

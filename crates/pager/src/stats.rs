@@ -234,6 +234,7 @@ fn swap(desk: &Desk, wall: Duration) -> Swap {
         live_bytes: tier.live_bytes(),
         object_bytes: counters.object_bytes.load(Relaxed),
         cleaned_bytes: counters.cleaned_bytes.load(Relaxed),
+        held_back: counters.held_back.load(Relaxed),
         write_bytes_per_hour,
         endurance_bytes,
         endurance_days: endurance_bytes.and_then(|rated| days(rated, write_bytes_per_hour)),
@@ -299,7 +300,8 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
         transitions: part!(Transitions of c,
             adopted quarantined unquarantined remapped forks compaction_moves unexpected_present swap_failed;
             core_calls: calls, killed: shared.meters.killed.load(Relaxed),
-            stopped: shared.meters.stopped.load(Relaxed)),
+            stopped: shared.meters.stopped.load(Relaxed),
+            left_for_others: shared.meters.left_for_others.load(Relaxed)),
         lock: Lock { longest_hold_ns: shared.meters.longest_hold.load(Relaxed) },
         monitor: Monitor {
             longest_delay_ns: shared.meters.longest_delay.load(Relaxed),

@@ -236,6 +236,7 @@ schema! {
         live_bytes: u64 = "of this, data that is still wanted",
         object_bytes: u64 = "data written, without padding and headers",
         cleaned_bytes: u64 = "data that was moved to free segments",
+        held_back: u64 = "how often nothing was written for a while, because of `--swap-writes`",
         write_bytes_per_hour: u64 = "bytes written in an hour, at the pace of the run",
         endurance_bytes: Option<u64> = "value of `--endurance`",
         endurance_days: Option<f64> = "how many days that lasts at this pace",
@@ -258,6 +259,7 @@ schema! {
         core_calls: u64 = "calls into the core",
         killed: u64 = "processes in the background that were killed because the programs did not fit (`--on-full`)",
         stopped: u64 = "processes in the background that were stopped for that",
+        left_for_others: u64 = "processes in the background that left because memory was short outside of the tree",
     }
 
     struct Lock {

@@ -1,5 +1,6 @@
 //! `memfit bg` and `memfit fg`: processes that leave memory as a whole, and come back.
 
+use crate::support::cgroup::Cgroup;
 use crate::support::contents::wrong;
 use crate::support::stats::live;
 use crate::support::terminal::Terminal;
@@ -10,6 +11,7 @@ use memfit_os::procfs::RssReader;
 use memfit_os::proctree;
 use serde_json::Value;
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 /// Size of the data that a program holds.
@@ -34,16 +36,21 @@ impl Held {
     /// With injected faults of the swap tier, and options.
     fn start_with(bench: Option<Bench>, rounds: u32, faults: &str, options: &[&str]) -> Option<Held> {
         let bench = bench?;
+        let command = bench.memfit();
+        Some(Held::start_by(command, bench, rounds, faults, options))
+    }
+
+    /// `command` is memfit's command line up to its options.
+    fn start_by(mut command: Command, bench: Bench, rounds: u32, faults: &str, options: &[&str]) -> Held {
         bench.file("blocks.py", include_str!("../workloads/blocks.py"));
         bench.file("held.py", include_str!("../workloads/held.py"));
-        let mut command = bench.memfit();
         command.args(["run", "-q", "-m", BUDGET]).args(options);
         command.args(["--", PYTHON, "held.py", &MIB.to_string(), &rounds.to_string()]);
         command.env("MEMFIT_SWAP_FAULTS", faults).env("PAUSE", "0.1");
         let tree = Tree::start(command, &bench.directory, true);
         eventually("the program has its data", || tree.text().contains("ready"));
         let pid = tree.members().command.expect("it waits").pid;
-        Some(Held { bench, tree, pid })
+        Held { bench, tree, pid }
     }
 
     /// What `memfit stat` says of it.
@@ -58,7 +65,7 @@ impl Held {
     /// Runs `memfit bg` or `memfit fg`; what it says.
     #[track_caller]
     fn tell(&self, what: &str) -> String {
-        let out = self.bench.memfit().args([what, &self.pid.to_string()]).output().unwrap();
+        let out = self.bench.memfit().args(what.split(' ')).arg(self.pid.to_string()).output().unwrap();
         let text = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         assert_eq!(out.status.code(), Some(0), "{what}: {text}");
         text
@@ -311,4 +318,50 @@ fn processes_that_work_leave_and_come_back() {
         wrong(&format!("{:?}: {}{}", tree.code(), tree.text(), tree.errors()));
     }
     assert!(told > 0, "{told} have left in {turn} turns: {said}");
+}
+
+/// Memory that others in the control group share, and the size of the file that one of them writes.
+const SHARED: u64 = 120 << 20;
+const WRITTEN_MIB: u64 = 180;
+
+/// The budget has room.
+#[test]
+fn a_background_process_leaves_when_others_lack_memory() {
+    let Some(bench) = Bench::new("bg_pressure", &[PYTHON]) else { return };
+    let groups = match Cgroup::of_memory(SHARED).and_then(|limited| {
+        // On a hybrid system the limit is in another hierarchy than the count.
+        let counted = if limited.is_of_version_2() { None } else { Some(Cgroup::of_pressure()?) };
+        Ok([Some(limited), counted])
+    }) {
+        Ok(groups) => groups,
+        Err(reason) => return skip(&bench.name, &reason),
+    };
+    // A shell that joins all groups.
+    let shell = || {
+        let mut joined = Command::new("env");
+        for group in groups.iter().flatten() {
+            let shell = group.shell();
+            joined.arg(shell.get_program()).args(shell.get_args());
+        }
+        joined
+    };
+    bench.file("file_writer.py", include_str!("../workloads/file_writer.py"));
+    let mut command = shell();
+    command.arg(memfit());
+    let mut held = Held::start_by(command, bench, 1, "", &[]);
+    assert!(held.tell("bg -w").contains("leaves when memory is short"));
+    let mut command = shell();
+    let file = held.bench.directory.join("written");
+    command.args([PYTHON, "file_writer.py"]).arg(&file).arg(WRITTEN_MIB.to_string());
+    let others = Tree::start_in(command, &held.bench.directory);
+    eventually("it leaves", || held.resident() < MIB << 19);
+    drop(others);
+    held.is_right(0);
+    assert_eq!(held.tree.wait(), 0);
+    let said = held.tree.errors();
+    let wanted = [
+        "memory is short in the control group: tasks waited for it ",
+        &format!("({}), in the background, leaves", held.pid),
+    ];
+    assert!(wanted.iter().all(|words| said.contains(words)), "{said}");
 }

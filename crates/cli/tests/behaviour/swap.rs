@@ -393,3 +393,31 @@ fn the_pool_is_locked() {
     assert_eq!((said.status.code(), &*said.stdout), (Some(1), &b""[..]), "{error}");
     assert!(error.contains("--lock-pool: cannot lock the pool") && error.contains("ulimit -l"), "{error}");
 }
+
+/// When the allowance is spent, what is left goes to the pool, and the data are right; in a log as
+/// well as in slots.
+#[test]
+fn no_more_is_written_than_may_be_in_a_day() {
+    let Some(noise) = Noise::new("swap_writes") else { return };
+    for scheme in ["memfit", "zswap-zbud"] {
+        // 4 MiB at once. With what does not compress the program is some percent over its budget.
+        let (ran, stats) = noise.right(&["--swap-writes", "32M", "-s", scheme], "", "49 2 randw");
+        let written = number(&stats, "/swap/write_bytes");
+        assert!(written > 3 << 20 && written < 8 << 20, "{scheme}: {written} bytes were written");
+        let told = ran.err.matches("--swap-writes allows").count();
+        assert_eq!((number(&stats, "/swap/held_back"), told), (1, 1), "{scheme}: {}", ran.err);
+    }
+    // With more than that it does not fit, and says which limit it is.
+    noise.ends(&["--swap-writes", "32M"], "", "90 1 randw", &["out of memory", "raise --swap-writes"]);
+}
+
+/// What is cleaned counts as written. A tier without free segments cleans all the time.
+#[test]
+fn cleaning_ends_when_nothing_may_be_written() {
+    let Some(noise) = Noise::new("swap_writes_clean") else { return };
+    let options = ["--swap-writes", "192M", "--swap-size", "16M", "--on-full", "reclaim"];
+    let (_, stats) = noise.right(&options, "", "56 4 randw");
+    let [written, cleaned] = ["write_bytes", "cleaned_bytes"].map(|key| number(&stats, &format!("/swap/{key}")));
+    assert!(written < 28 << 20 && cleaned > 0, "{written} bytes were written, {cleaned} of them to clean");
+    assert_eq!(number(&stats, "/swap/held_back"), 1);
+}

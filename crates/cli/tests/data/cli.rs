@@ -102,6 +102,9 @@ fn bad_sizes() {
     run(&["--swap-size", "", "true"]).fails(2, &["--swap-size", "does not start with a number"]);
     run(&["--swap-size", "0", "true"]).fails(2, &["--swap-size 0", "--swap none"]);
     run(&["--swap", "none", "--swap-size", "1G", "true"]).fails(2, &["no meaning"]);
+    run(&["--swap", "none", "--swap-writes", "1G", "true"]).fails(2, &["--swap-writes has no meaning"]);
+    run(&["--swap-writes", "1M", "true"]).fails(2, &["--swap-writes 1 MiB", "16M or more"]);
+    run(&["--swap-writes", "50%", "true"]).fails(2, &["--swap-writes 50%", "number of bytes"]);
     run(&["--set", "novalue", "true"]).fails(2, &["--set", "KEY=VALUE"]);
 }
 

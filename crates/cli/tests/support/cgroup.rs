@@ -37,6 +37,24 @@ impl Cgroup {
         Ok(group)
     }
 
+    /// A new group of version 2 for which the kernel counts waits for memory, and no limit.
+    pub fn of_pressure() -> Result<Cgroup, String> {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let two = |line: &str| line.split(' ').nth(2) == Some("cgroup2");
+        let parent = mounts.lines().find(|line| two(line)).and_then(|line| line.split(' ').nth(1));
+        let group =
+            Cgroup::below(Path::new(parent.ok_or("no control groups of version 2 are mounted")?), Version::Two)?;
+        match group.path.join("memory.pressure").exists() {
+            true => Ok(group),
+            false => Err("the kernel does not count waits for memory (PSI)".into()),
+        }
+    }
+
+    /// Whether its limits and counts are those of version 2.
+    pub fn is_of_version_2(&self) -> bool {
+        self.version == Version::Two
+    }
+
     /// A new group with a limit of tasks: processes and threads.
     pub fn of_tasks(limit: u64) -> Result<Cgroup, String> {
         let group = Cgroup::new("pids")?;
@@ -46,9 +64,13 @@ impl Cgroup {
 
     fn new(controller: &str) -> Result<Cgroup, String> {
         let (parent, version) = hierarchy(controller)?;
-        remove_old(&parent);
+        Cgroup::below(&parent, version)
+    }
+
+    fn below(parent: &Path, version: Version) -> Result<Cgroup, String> {
+        remove_old(parent);
         let path = parent.join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| none_in(&parent, &error))?;
+        fs::create_dir(&path).map_err(|error| none_in(parent, &error))?;
         Ok(Cgroup { path, version })
     }
 
@@ -58,8 +80,15 @@ impl Cgroup {
 
     /// A command that joins the group, then becomes `program`; its arguments follow.
     pub fn command(&self, program: &Path) -> Command {
+        let mut command = self.shell();
+        command.arg(program);
+        command
+    }
+
+    /// A shell that joins the group, then becomes the program that its arguments name.
+    pub fn shell(&self) -> Command {
         let mut command = Command::new("sh");
-        command.args(["-c", "echo 0 >\"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.path).arg(program);
+        command.args(["-c", "echo 0 >\"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.path);
         command
     }
 

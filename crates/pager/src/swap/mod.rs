@@ -8,6 +8,7 @@
 //! serves other faults while one waits for the device ([`reader`]), and reclaim goes on during
 //! writes ([`writer`], [`block_writer`]).
 
+mod allowance;
 pub mod block_writer;
 mod blocks;
 mod cipher;
@@ -19,6 +20,7 @@ mod output;
 pub mod reader;
 pub mod writer;
 
+pub use allowance::Allowance;
 pub use block_writer::BlockWriter;
 pub use copies::{Hash, Hasher};
 pub use memfit_os::memory::Aligned;
@@ -58,6 +60,8 @@ pub struct Counters {
     pub object_bytes: AtomicU64,
     /// Bytes of objects that were written anew.
     pub cleaned_bytes: AtomicU64,
+    /// How often nothing more could be written for a while ([`Allowance`]).
+    pub held_back: AtomicU64,
     /// Requests that the device has not answered yet.
     pub under_way: Arc<engine::UnderWay>,
 }

@@ -1,0 +1,142 @@
+//! Memory that is short outside of the tree. The kernel counts for how long tasks wait for memory
+//! (PSI). While they wait much, processes in the background leave, one after another, though the
+//! tree's budget has room.
+//!
+//! Two counts are looked at: that of the control group that limits the memory of the pager, and
+//! that of the machine. Both include tasks that wait because of a limit of their own. So a count
+//! decides only while the group has used most of its limit, or the machine has little memory left.
+
+use crate::background::{self, By, BACKGROUND, FOREGROUND, TOLD_TO_LEAVE};
+use crate::clients::{Client, REFUSED};
+use crate::state::Shared;
+use memfit_core::PAGE_BYTES;
+use memfit_os::limits::{self, PressureSource};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time between two samples.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// Memory is short when tasks wait for it for more than this share of the time, percent. Android's
+/// low-memory killer begins at 7 (`ro.lmk.psi_partial_stall_ms`: 70 ms of a second).
+const SHORT_PERCENT: u64 = 10;
+/// A process with less in memory does not leave as a whole: 1 MiB, as in the core.
+const WORTH_BYTES: u64 = 1 << 20;
+
+/// The counts at the last sample.
+pub struct Pressure {
+    counts: Vec<Count>,
+    last: Option<Instant>,
+    /// Processes whose leaving the user was told of.
+    told: HashSet<i32>,
+}
+
+struct Count {
+    source: PressureSource,
+    waited: Option<Duration>,
+}
+
+impl Count {
+    /// For which share of the time since the last sample tasks waited, percent.
+    fn percent(&mut self, waited: Duration, passed: Duration) -> u64 {
+        let Some(before) = self.waited.replace(waited) else { return 0 };
+        (waited.saturating_sub(before).as_micros() * 100 / passed.as_micros().max(1)) as u64
+    }
+}
+
+impl Pressure {
+    /// Nothing was read yet.
+    pub fn new() -> Pressure {
+        let count = |source| Count { source, waited: None };
+        Pressure { counts: limits::pressure_sources().map(count).collect(), last: None, told: HashSet::new() }
+    }
+
+    /// Lets a process in the background leave, if it is time to look and memory is short.
+    pub fn sample(&mut self, shared: &Shared, clients: &[Arc<Client>]) {
+        if !clients.iter().any(|client| is_in_background(client)) {
+            self.last = None;
+            self.counts.iter_mut().for_each(|count| count.waited = None);
+            return;
+        }
+        let now = Instant::now();
+        if self.last.is_some_and(|last| now - last < SAMPLE_EVERY) {
+            return;
+        }
+        let passed = self.last.replace(now).map_or(Duration::ZERO, |last| now - last);
+        for count in &mut self.counts {
+            let Some(waited) = count.source.waited() else { continue };
+            let percent = count.percent(waited, passed);
+            if percent > SHORT_PERCENT && count.source.is_nearly_used() {
+                if let Some(client) = next_to_leave(shared, clients) {
+                    background::leave(shared, client, TOLD_TO_LEAVE, By::Shortage);
+                    shared.meters.left_for_others.fetch_add(1, Relaxed);
+                    if self.told.insert(client.pid) {
+                        shared.outbox.announce(message(count.source.place(), percent, client));
+                    }
+                }
+                return;
+            }
+        }
+    }
+}
+
+fn is_in_background(client: &Client) -> bool {
+    client.standing.load(Relaxed) != FOREGROUND && !client.gone.load(Relaxed)
+}
+
+/// The process in the background with most in memory; none while one leaves.
+fn next_to_leave<'a>(shared: &Shared, clients: &'a [Arc<Client>]) -> Option<&'a Arc<Client>> {
+    let mut largest: Option<(u64, &Arc<Client>)> = None;
+    for client in clients.iter().filter(|client| is_in_background(client)) {
+        let standing = client.standing.load(Relaxed);
+        if standing == TOLD_TO_LEAVE {
+            return None;
+        }
+        if client.stage.load(Relaxed) == REFUSED || client.detaching.load(Relaxed) {
+            continue;
+        }
+        let mut outside = 0;
+        if let Some(proc) = client.proc.lock().clone().filter(|_| standing == BACKGROUND) {
+            let state = shared.lock();
+            if proc.removed.load(Relaxed) {
+                continue;
+            }
+            match state.core.process_reclaim(proc.id) {
+                Some(reclaim) if reclaim.ended.is_none() => return None,
+                Some(reclaim) if reclaim.gave_up => continue,
+                _ => outside = state.core.out_pages(proc.id) * PAGE_BYTES,
+            }
+        }
+        let inside = client.rss.read().map_or(0, |rss| rss.anon);
+        // One that has more outside gives its pages like the others.
+        let worth = inside > outside.max(WORTH_BYTES);
+        if worth && largest.is_none_or(|(most, _)| inside > most) {
+            largest = Some((inside, client));
+        }
+    }
+    largest.map(|(_, client)| client)
+}
+
+fn message(place: &str, percent: u64, client: &Client) -> String {
+    format!(
+        "memory is short {place}: tasks waited for it {percent} % of the last second; {} ({}), in the background, leaves",
+        client.comm, client.pid
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_that_of_the_time_between_two_samples() {
+        let mut count = Count { source: PressureSource::of_machine(), waited: None };
+        let ms = Duration::from_millis(1);
+        assert_eq!(count.percent(ms * 5000, ms * 1000), 0, "nothing to compare with");
+        assert_eq!(count.percent(ms * 5000, ms * 1000), 0);
+        assert_eq!(count.percent(ms * 5250, ms * 1000), 25);
+        assert_eq!(count.percent(ms * 5450, ms * 2000), 10, "of two seconds");
+        assert_eq!(count.percent(ms * 10, ms * 1000), 0, "another group");
+    }
+}
