@@ -18,7 +18,7 @@ const PASSES: u8 = 3;
 /// Runs that one choice of victims looks at: it holds the core's lock.
 const LOOKED_AT: usize = 4096;
 /// A background process with fewer pages in memory gives them like the others: 1 MiB.
-const WORTH_PAGES: u64 = 256;
+pub const WORTH_PAGES: u64 = 256;
 /// Staging slots of a process that has left whose memory goes back to the kernel in one step.
 const RELEASED: usize = 1024;
 /// The reclaim of a process ends when no process that leaves has given a page for this long, ms.

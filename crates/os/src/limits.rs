@@ -98,7 +98,8 @@ impl PressureSource {
 pub fn pressure_sources() -> impl Iterator<Item = PressureSource> {
     let cgroup = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let of_group = cgroup_limit().and_then(|limit| group_source(&cgroup, &mountinfo, limit));
+    let limit = smallest_limit(&cgroup, &mountinfo, |path| fs::read_to_string(path).ok());
+    let of_group = limit.and_then(|limit| group_source(&cgroup, &mountinfo, limit));
     of_group.into_iter().chain([PressureSource::of_machine()]).filter(|source| source.waited().is_some())
 }
 

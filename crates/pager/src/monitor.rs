@@ -176,7 +176,7 @@ pub fn run(desk: Arc<Desk>) {
         wanted_cpus: 0.0,
         contended_until: now,
         uses: UseSampler::new(desk.config.automatic),
-        pressure: Pressure::new(),
+        pressure: Pressure::default(),
         desk,
         since: now,
         own,

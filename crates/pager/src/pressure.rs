@@ -9,7 +9,7 @@
 use crate::background::{self, By, BACKGROUND, FOREGROUND, TOLD_TO_LEAVE};
 use crate::clients::{Client, REFUSED};
 use crate::state::Shared;
-use memfit_core::PAGE_BYTES;
+use memfit_core::{PAGE_BYTES, WORTH_PAGES};
 use memfit_os::limits::{self, PressureSource};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,12 +21,12 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Memory is short when tasks wait for it for more than this share of the time, percent. Android's
 /// low-memory killer begins at 7 (`ro.lmk.psi_partial_stall_ms`: 70 ms of a second).
 const SHORT_PERCENT: u64 = 10;
-/// A process with less in memory does not leave as a whole: 1 MiB, as in the core.
-const WORTH_BYTES: u64 = 1 << 20;
 
 /// The counts at the last sample.
+#[derive(Default)]
 pub struct Pressure {
-    counts: Vec<Count>,
+    /// `None` until a process went to the background: most runs have none.
+    counts: Option<Vec<Count>>,
     last: Option<Instant>,
     /// Processes whose leaving the user was told of.
     told: HashSet<i32>,
@@ -46,17 +46,11 @@ impl Count {
 }
 
 impl Pressure {
-    /// Nothing was read yet.
-    pub fn new() -> Pressure {
-        let count = |source| Count { source, waited: None };
-        Pressure { counts: limits::pressure_sources().map(count).collect(), last: None, told: HashSet::new() }
-    }
-
     /// Lets a process in the background leave, if it is time to look and memory is short.
     pub fn sample(&mut self, shared: &Shared, clients: &[Arc<Client>]) {
         if !clients.iter().any(|client| is_in_background(client)) {
             self.last = None;
-            self.counts.iter_mut().for_each(|count| count.waited = None);
+            self.counts.iter_mut().flatten().for_each(|count| count.waited = None);
             return;
         }
         let now = Instant::now();
@@ -64,7 +58,10 @@ impl Pressure {
             return;
         }
         let passed = self.last.replace(now).map_or(Duration::ZERO, |last| now - last);
-        for count in &mut self.counts {
+        let counts = self
+            .counts
+            .get_or_insert_with(|| limits::pressure_sources().map(|source| Count { source, waited: None }).collect());
+        for count in counts {
             let Some(waited) = count.source.waited() else { continue };
             let percent = count.percent(waited, passed);
             if percent > SHORT_PERCENT && count.source.is_nearly_used() {
@@ -110,7 +107,7 @@ fn next_to_leave<'a>(shared: &Shared, clients: &'a [Arc<Client>]) -> Option<&'a 
         }
         let inside = client.rss.read().map_or(0, |rss| rss.anon);
         // One that has more outside gives its pages like the others.
-        let worth = inside > outside.max(WORTH_BYTES);
+        let worth = inside > outside.max(WORTH_PAGES * PAGE_BYTES);
         if worth && largest.is_none_or(|(most, _)| inside > most) {
             largest = Some((inside, client));
         }

@@ -193,10 +193,10 @@ FIGURE = Figure(
     ),
 )
 DISCUSSION = (
-    "A pool that takes clean pages of files saves reads, and choosing by entropy (CA) saves most of them. How much that is worth"
-    " depends on flash against processor: on today's disk the compression of every page that leaves costs more than the reads it"
-    " saves, so that launches are not faster live. SA refuses few pages here, since by the paper's Eq. 2 it needs more hits in the"
-    " pool than these loads have."
+    "Live, a pool that takes clean pages of files saves reads, and choosing by entropy (CA) saves most of them; simulated it saves"
+    " none. How much reads are worth depends on flash against processor: on today's disk the compression of every page that leaves"
+    " costs more than the reads it saves, so that launches are not faster live. SA refuses few pages here, since by the paper's Eq. 2"
+    " it needs more hits in the pool than these loads have."
 )
 WORKLOADS = (
     (

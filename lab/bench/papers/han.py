@@ -212,8 +212,9 @@ FIGURE = Figure(
 DISCUSSION = (
     "The paper's gain in entry time comes from applications that stay alive: with kills and restarts simulated, hybrid enters them"
     " faster than zRAM and zSWAP by about what is printed, with one number fitted to the paper's zSWAP. That hybrid also moves"
-    " several times fewer pages, and writes less, comes out in no way: applications that stay are swapped out as a whole and come"
-    " back as a whole, each time. Live, where nothing is killed, hybrid only has that cost."
+    " several times fewer pages, and writes less, comes out neither live nor simulated: applications that stay are swapped out as a"
+    " whole and come back as a whole, each time. Live, where nothing is killed, hybrid only has that cost. The recordings are of"
+    " applications that nobody told the pager about; on these hybrid moves about half as many pages as zSWAP."
 )
 WORKLOADS = (
     (

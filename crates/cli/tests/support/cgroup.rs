@@ -39,11 +39,8 @@ impl Cgroup {
 
     /// A new group of version 2 for which the kernel counts waits for memory, and no limit.
     pub fn of_pressure() -> Result<Cgroup, String> {
-        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let two = |line: &str| line.split(' ').nth(2) == Some("cgroup2");
-        let parent = mounts.lines().find(|line| two(line)).and_then(|line| line.split(' ').nth(1));
-        let group =
-            Cgroup::below(Path::new(parent.ok_or("no control groups of version 2 are mounted")?), Version::Two)?;
+        let parent = mounted(None).ok_or("no control groups of version 2 are mounted")?;
+        let group = Cgroup::below(&parent, Version::Two)?;
         match group.path.join("memory.pressure").exists() {
             true => Ok(group),
             false => Err("the kernel does not count waits for memory (PSI)".into()),
@@ -139,19 +136,10 @@ fn none_in(place: &Path, error: &io::Error) -> String {
 
 /// The directory where groups of a controller are made.
 fn hierarchy(controller: &str) -> Result<(PathBuf, Version), String> {
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let mut two = None;
-    for line in mounts.lines() {
-        let fields: Vec<&str> = line.split(' ').collect();
-        match fields[..] {
-            [_, at, "cgroup", options, ..] if options.split(',').any(|option| option == controller) => {
-                return Ok((at.into(), Version::One));
-            }
-            [_, at, "cgroup2", ..] => two = Some(PathBuf::from(at)),
-            _ => {}
-        }
+    if let Some(at) = mounted(Some(controller)) {
+        return Ok((at, Version::One));
     }
-    let at = two.ok_or("no control groups are mounted")?;
+    let at = mounted(None).ok_or("no control groups are mounted")?;
     let has = |file: &str| {
         fs::read_to_string(at.join(file)).is_ok_and(|text| text.split_whitespace().any(|word| word == controller))
     };
@@ -164,6 +152,20 @@ fn hierarchy(controller: &str) -> Result<(PathBuf, Version), String> {
         })?;
     }
     Ok((at, Version::Two))
+}
+
+/// Where the hierarchy of version 1 with this controller is mounted; `None`: that of version 2.
+fn mounted(controller: Option<&str>) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    mounts.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        match (&fields[..], controller) {
+            ([_, at, "cgroup", options, ..], Some(name)) if options.split(',').any(|option| option == name) => Some(at),
+            ([_, at, "cgroup2", ..], None) => Some(at),
+            _ => None,
+        }
+        .map(PathBuf::from)
+    })
 }
 
 /// Removes groups of tests that were killed.

@@ -71,6 +71,17 @@ fn when_storage_is_full_background_reclaim_goes_to_the_pool() {
     assert_eq!(went, [Went::Swap, Went::Swap, Went::Swap, Went::Pool, Went::Pool]);
 }
 
+/// The floor closes the pool so that pages go to storage. When storage takes nothing any more, they
+/// have nowhere else to go.
+#[test]
+fn a_pool_that_is_closed_opens_when_storage_takes_nothing() {
+    let mut bench = Bench::new("hybrid18", &[], 64, 1000);
+    bench.round(0, false);
+    assert_eq!(bench.store(0, anonymous(1000)), Went::Swap, "few pages are resident: the pool is closed");
+    bench.core.swap_takes(false);
+    assert_eq!(bench.store(1, anonymous(1000)), Went::Pool);
+}
+
 /// 5.13: incompressible pages are stored raw.
 #[test]
 fn incompressible_pages_are_kept_raw() {
