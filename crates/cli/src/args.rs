@@ -78,9 +78,12 @@ pub enum Command {
     /// The exit status is 0 when all processes have left or been marked. It is 1 when one cannot be
     /// paged, is none of a running tree of this user, or has pages that do not move for 10 s.
     Bg(BackgroundArgs),
-    /// Bring back what processes had in memory when memfit bg took it
+    /// Bring back what processes use of the memory that memfit bg took
     ///
-    /// Pages come back as far as they find room. The others come back when they are touched.
+    /// At the first time all pages come back, as far as they find room. From then on a quarter of
+    /// them, another one each time, stays outside as a trial. Pages of it that the process has not
+    /// touched when it leaves again are no longer brought back. What stays outside comes back when
+    /// it is touched.
     Fg(ProcessArgs),
     /// Tell what recorded runs hold, replay them, or write them as tables
     ///

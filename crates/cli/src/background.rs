@@ -120,15 +120,17 @@ fn line(pid: i32, told: &Told) -> Result<Option<String>, Trouble> {
             let (seconds, stays) = (ms as f64 / 1000.0, human(told.resident_bytes));
             format!("{pid} ({comm}): {} left in {seconds:.2} s, {}/s; {stays} stay", size(pages), rate(pages, ms))
         }
-        Standing::Returned { pages: 0, left_out: 0, .. } => {
+        Standing::Returned { pages: 0, left_out: 0, on_trial: 0, .. } => {
             format!("{pid} ({comm}): nothing is outside that left at once")
         }
-        Standing::Returned { pages, left_out, ms } => {
+        Standing::Returned { pages, left_out, on_trial, ms } => {
             let (seconds, came) = (ms as f64 / 1000.0, size(pages));
-            let rest = match left_out {
-                0 => String::new(),
-                left_out => format!("; {} found no room and come when they are touched", size(left_out)),
-            };
+            let rest = [(left_out, "found no room"), (on_trial, "stay outside as a trial")];
+            let rest: String = rest
+                .iter()
+                .filter(|(pages, _)| *pages > 0)
+                .map(|(pages, why)| format!("; {} {why} and come when they are touched", size(*pages)))
+                .collect();
             format!("{pid} ({comm}): {came} came back in {seconds:.2} s, {}/s{rest}", rate(pages, ms))
         }
     }))
@@ -146,9 +148,11 @@ mod tests {
     fn lines() {
         let left = said(Standing::Left { pages: 25_600, ms: 500, gave_up: false }).unwrap().unwrap();
         assert_eq!(left, "7 (a b): 100 MiB left in 0.50 s, 200 MiB/s; 2 MiB stay");
-        let back = said(Standing::Returned { pages: 256, left_out: 256, ms: 0 }).unwrap().unwrap();
+        let back = said(Standing::Returned { pages: 256, left_out: 256, on_trial: 0, ms: 0 }).unwrap().unwrap();
         assert!(back.starts_with("7 (a b): 1 MiB came back in 0.00 s, "), "{back}");
-        assert!(back.ends_with("; 1 MiB found no room and come when they are touched"), "{back}");
+        assert!(back.ends_with("/s; 1 MiB found no room and come when they are touched"), "{back}");
+        let back = said(Standing::Returned { pages: 256, left_out: 0, on_trial: 512, ms: 0 }).unwrap().unwrap();
+        assert!(back.ends_with("/s; 2 MiB stay outside as a trial and come when they are touched"), "{back}");
         assert_eq!(said(Standing::Leaving { pages: 3 }), Ok(None));
         let trouble = |standing| match said(standing) {
             Err(Trouble::Other(why)) => why,

@@ -349,7 +349,15 @@ impl World {
     fn leave(&mut self, p: usize) {
         let id = self.procs[p].id;
         match self.random.below(6) {
-            0 | 1 => self.core.stop_process_reclaim(id),
+            0 | 1 => {
+                self.core.stop_process_reclaim(id);
+                let set = self.core.working_set(id, Page(0));
+                let outside = |page: u64| {
+                    let entry = self.core.entry(id, Page(page));
+                    matches!(entry, Entry::Out(_) | Entry::Loading(_))
+                };
+                assert!(set.ranges.iter().all(|range| (range.first.0..range.end()).all(outside)), "{set:?}");
+            }
             2 | 3 => self.core.reclaim_process(id),
             4 => {
                 let (background, protected) = (self.random.one_in(2), self.random.one_in(2));

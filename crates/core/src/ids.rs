@@ -56,6 +56,12 @@ impl PageRange {
     pub fn end(self) -> u64 {
         self.first.0 + self.pages
     }
+    /// The part of it that is in `outer`.
+    #[must_use]
+    pub fn within(self, outer: PageRange) -> PageRange {
+        let first = self.first.max(outer.first);
+        PageRange { first, pages: self.end().min(outer.end()).saturating_sub(first.0) }
+    }
 }
 
 /// A staging area: the shared segment in which the stub of one process puts evicted pages.

@@ -52,6 +52,6 @@ pub use evict::{Answer, Victim, BATCH_PAGES, BATCH_VICTIMS, VICTIM_PAGES};
 pub use fault::{Fault, Filled, Load, Source, Stored};
 pub use ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot, PAGE_BYTES, RUN_PAGES};
 pub use oom::OomVictim;
-pub use per_process::{ProcessReclaim, WORTH_PAGES};
+pub use per_process::{ProcessReclaim, WorkingSet, WORTH_PAGES};
 pub use reclaim::{Coded, Compress, Origin, Placed};
 pub use writeback::WriteBack;

@@ -1,6 +1,13 @@
 //! Per-process reclaim: a process gives up all of its memory at once, in address order (Han et al.
-//! 2018, section III, `Per_Process_Reclaim`). Later the pages that left so can be brought back
-//! together: they were its resident set when it was told to leave.
+//! 2018, section III, `Per_Process_Reclaim`). Later its working set is brought back together: the
+//! pages that it has used of late (Denning 1968).
+//!
+//! No bit tells which pages a process uses. A page that came by a fault is taken for used, also a
+//! neighbour that the fault brought. Of the pages that are to come back together, each return
+//! leaves out a quarter, which is on trial: what of it is still outside when the process leaves
+//! again was not used, and leaves the working set. So a page leaves it after four returns without
+//! use at the latest. Before the first return nothing is known, and all that was resident comes
+//! back.
 //!
 //! The order of the ages does not matter here: all pages leave. In address order a batch has few
 //! ranges. A page that did not move (an event was unread, a device uses it) gets two more passes.
@@ -25,8 +32,22 @@ const RELEASED: usize = 1024;
 const GIVE_UP_MS: u64 = 10_000;
 /// Others need not wait for processes that leave when those have given no page for this long, ms.
 const STALLED_MS: u64 = 200;
+/// At each return but the first, one run in this many is on trial: each run at every fourth return.
+/// A larger number would find unused pages later, a smaller one bring back less.
+const ON_TRIAL_ONE_IN: u64 = 4;
 /// Pause before another pass, unless no run is parked: the first pause of a parked run is 16 ms.
 const PASS_PAUSE_MS: u64 = 50;
+
+/// Part of a process's working set. See [`Core::working_set`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkingSet {
+    /// Pages to bring back, in ascending order.
+    pub ranges: Vec<PageRange>,
+    /// Pages on trial: they stay outside until they are touched.
+    pub on_trial: u64,
+    /// Where to go on, if there is more.
+    pub next: Option<Page>,
+}
 
 /// How far the reclaim of a process is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,10 +89,14 @@ impl Core {
     }
 
     /// Says whether a process is in the background: when memory is short it leaves as a whole,
-    /// before the others give pages.
+    /// before the others give pages. When it is in the foreground again, its working set is found
+    /// anew.
     pub fn set_background(&mut self, proc: ProcId, background: bool) {
         self.record(&CoreCall::SetBackground { proc, background });
         let process = self.table.proc_mut(proc);
+        if process.background && !background && process.reclaim.is_some() {
+            (process.returns, process.judged_to) = (process.returns.wrapping_add(1), 0);
+        }
         process.background = background;
         // One that gave up may move again.
         process.reclaim = process.reclaim.filter(|reclaim| !reclaim.gave_up);
@@ -99,23 +124,29 @@ impl Core {
         self.table.proc(proc).out_pages
     }
 
-    /// Pages that left by [`Core::reclaim_process`] and have not come back, from `from` on. Looks
-    /// at some of the table only: also returns where to go on, if there is more.
-    pub fn left_together(&self, proc: ProcId, from: Page) -> (Vec<PageRange>, Option<Page>) {
-        let mut ranges: Vec<PageRange> = Vec::new();
-        for (looked, (&number, &run)) in self.table.proc(proc).runs().range(from.run()..).enumerate() {
+    /// The part of a process's working set that left by [`Core::reclaim_process`] and is outside,
+    /// from `from` on. Looks at some of the table only.
+    pub fn working_set(&self, proc: ProcId, from: Page) -> WorkingSet {
+        let mut set = WorkingSet::default();
+        let process = self.table.proc(proc);
+        for (looked, (&number, &run)) in process.runs().range(from.run()..).enumerate() {
             if looked == LOOKED_AT {
-                return (ranges, Some(Page(number * RUN_PAGES)));
+                set.next = Some(Page(number * RUN_PAGES));
+                break;
             }
             let left = self.table.runs[run as usize].left_together;
+            if is_on_trial(process, number) {
+                set.on_trial += u64::from(left.count_ones());
+                continue;
+            }
             for page in (0..RUN_PAGES).filter(|i| left >> i & 1 == 1).map(|i| Page(number * RUN_PAGES + i)) {
-                match ranges.last_mut() {
+                match set.ranges.last_mut() {
                     Some(last) if last.first.0 + last.pages == page.0 => last.pages += 1,
-                    _ => ranges.push(PageRange { first: page, pages: 1 }),
+                    _ => set.ranges.push(PageRange { first: page, pages: 1 }),
                 }
             }
         }
-        (ranges, None)
+        set
     }
 
     /// Victims of the first process to be reclaimed that can take a batch now.
@@ -136,13 +167,22 @@ impl Core {
     }
 
     /// The next runs of a process in address order, as many as fit into a batch; only the first may
-    /// be cut.
+    /// be cut. What was on trial in the runs looked at, and was not touched, leaves the working
+    /// set.
     fn next_runs(&mut self, proc: ProcId, max_pages: usize) -> Vec<u32> {
         let process = self.table.proc(proc);
         let Some(mut reclaim) = process.reclaim else { return Vec::new() };
         let (mut runs, mut pages, mut victims) = (Vec::new(), 0, 0);
+        let (mut unused, mut judged_to) = (Vec::new(), process.judged_to);
         let mut next = u64::MAX;
         for (looked, (&number, &run)) in process.runs().range(reclaim.next..).enumerate() {
+            // Once only: when the run is looked at again, some of its pages may have left.
+            if number >= judged_to {
+                judged_to = number + 1;
+                if is_on_trial(process, number) {
+                    unused.push(run);
+                }
+            }
             let takeable = self.takeable(run);
             let parked = self.table.runs[run as usize].parked_until != 0;
             if takeable != 0 && parked {
@@ -163,7 +203,9 @@ impl Core {
             }
         }
         reclaim.next = next;
-        self.table.proc_mut(proc).reclaim = Some(reclaim);
+        let process = self.table.proc_mut(proc);
+        (process.reclaim, process.judged_to) = (Some(reclaim), judged_to);
+        unused.into_iter().for_each(|run| self.table.runs[run as usize].left_together = 0);
         runs
     }
 
@@ -250,4 +292,9 @@ impl Core {
         self.table.proc_mut(proc).reclaim = Some(reclaim);
         reclaim.ended.is_some()
     }
+}
+
+/// Whether the pages of this run stay outside at the last return, to see whether they are used.
+fn is_on_trial(process: &Process, run: u64) -> bool {
+    process.returns > 1 && run % ON_TRIAL_ONE_IN == u64::from(process.returns) % ON_TRIAL_ONE_IN
 }

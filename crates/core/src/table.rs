@@ -41,7 +41,8 @@ pub(crate) struct Run {
     pub probation: bool,
     /// Bit i: page i came from the swap tier when it last came back.
     fetched: u16,
-    /// Bit i: page i left when its process was reclaimed as a whole, and is outside since then.
+    /// Bit i: page i is of its process's working set. It left when the process was reclaimed as a
+    /// whole, and is outside since then.
     pub left_together: u16,
 }
 
@@ -86,6 +87,10 @@ pub(crate) struct Proc {
     pub reclaim: Option<ProcessReclaim>,
     /// It leaves as a whole when memory is short.
     pub background: bool,
+    /// How often it came to the foreground again.
+    pub returns: u32,
+    /// Runs below this number are judged, if they were on trial at its last return.
+    pub judged_to: u64,
     /// It is not chosen by [`Core::pick_oom_victim`](crate::Core::pick_oom_victim).
     pub protected: bool,
     /// Entries that are Out.
@@ -192,6 +197,8 @@ impl Table {
             coming_pages: 0,
             reclaim: None,
             background: false,
+            returns: 0,
+            judged_to: 0,
             protected: false,
             out_pages: 0,
         };
@@ -371,7 +378,7 @@ impl Table {
         }
     }
 
-    /// Notes that the page left when its process was reclaimed as a whole.
+    /// Notes that the page, which the process uses, left when it was reclaimed as a whole.
     pub fn leaves_together(&mut self, proc: ProcId, page: Page) {
         if let Some(run) = self.run_of(proc, page) {
             self.runs[run as usize].left_together |= 1 << page.index();

@@ -4,8 +4,8 @@ use memfit_core::budget::{Level, Sizes};
 use memfit_core::driver::{Seen, Step};
 use memfit_core::scheme::Scheme;
 use memfit_core::{
-    Answer, Coded, Compress, Core, Fault, Filled, OomVictim, Origin, Page, PageRange, Placed, ProcId, Tunables, Victim,
-    RUN_PAGES,
+    Answer, Coded, Compress, Core, Entry, Fault, Filled, OomVictim, Origin, Page, PageRange, Placed, ProcId, Tunables,
+    Victim, RUN_PAGES,
 };
 use std::sync::Arc;
 
@@ -126,9 +126,28 @@ impl Run {
     }
 
     fn together(&self, id: ProcId) -> Vec<u64> {
-        let (ranges, more) = self.core.left_together(id, Page(0));
-        assert_eq!(more, None);
-        ranges.iter().flat_map(|range| range.first.0..range.end()).collect()
+        let set = self.core.working_set(id, Page(0));
+        assert_eq!(set.next, None);
+        set.ranges.iter().flat_map(|range| range.first.0..range.end()).collect()
+    }
+
+    /// The process leaves as a whole, and all of it is out at the end.
+    fn leave(&mut self, id: ProcId) {
+        self.core.set_background(id, true);
+        self.core.reclaim_process(id);
+        assert!(self.until_sleep(2000));
+    }
+
+    /// It is in the foreground again. Brings back its working set; returns the numbers of its runs,
+    /// and how many pages are on trial.
+    fn come_back(&mut self, id: ProcId) -> (Vec<u64>, u64) {
+        self.core.set_background(id, false);
+        self.core.stop_process_reclaim(id);
+        let (pages, on_trial) = (self.together(id), self.core.working_set(id, Page(0)).on_trial);
+        pages.iter().for_each(|&page| self.touch(id, page));
+        let mut runs: Vec<u64> = pages.iter().map(|page| page / RUN_PAGES).collect();
+        runs.dedup();
+        (runs, on_trial)
     }
 }
 
@@ -190,6 +209,71 @@ fn what_left_together_and_is_still_outside_is_known() {
     let victims = run.core.claim_range(leaves, PageRange { first: Page(3), pages: 1 }, 1, run.tick);
     run.answer(leaves, &victims[0]);
     assert!(!run.together(leaves).contains(&3));
+}
+
+/// Runs 0 to 9 come back together; only 0 to 2 are used.
+#[test]
+fn what_is_on_trial_and_not_touched_leaves_the_working_set() {
+    let mut run = Run::with_staging(256);
+    let id = run.process(0..10 * RUN_PAGES);
+    run.leave(id);
+    assert_eq!(run.come_back(id), ((0..10).collect(), 0), "nothing is known yet");
+    let mut rounds = Vec::new();
+    for _ in 0..5 {
+        run.leave(id);
+        rounds.push(run.come_back(id));
+        for page in 0..3 * RUN_PAGES {
+            if run.core.entry(id, Page(page)) != Entry::Resident {
+                run.touch(id, page);
+            }
+        }
+    }
+    let run_pages = |runs: u64| runs * RUN_PAGES;
+    assert_eq!(rounds[0], (vec![0, 1, 3, 4, 5, 7, 8, 9], run_pages(2)), "2 and 6 are on trial");
+    assert_eq!(rounds[1], (vec![0, 1, 2, 4, 5, 8, 9], run_pages(2)), "3 and 7 are on trial, 6 is forgotten");
+    assert_eq!(rounds[2], (vec![1, 2, 5, 9], run_pages(3)), "0, 4 and 8 are on trial");
+    assert_eq!(rounds[3], (vec![0, 2], run_pages(3)), "1, 5 and 9 are on trial");
+    assert_eq!(rounds[4], (vec![0, 1], run_pages(1)), "2 is on trial again");
+}
+
+/// A page that found no room when the process came back, or a process that leaves again in the
+/// background, says nothing about use.
+#[test]
+fn only_what_was_on_trial_is_judged_and_once() {
+    let mut run = Run::with_staging(256);
+    let id = run.process(0..8 * RUN_PAGES);
+    run.leave(id);
+    run.come_back(id);
+    run.leave(id);
+    // It comes back, and no page finds room; of run 2, which is on trial, one page is touched.
+    run.core.set_background(id, false);
+    run.core.stop_process_reclaim(id);
+    run.touch(id, 2 * RUN_PAGES + 5);
+    run.leave(id);
+    let runs =
+        |pages: Vec<u64>| pages.into_iter().map(|page| page / RUN_PAGES).collect::<std::collections::BTreeSet<_>>();
+    // In the background it touches a page, and leaves again.
+    run.touch(id, 0);
+    run.core.reclaim_process(id);
+    assert!(run.until_sleep(2000));
+    run.core.set_background(id, false);
+    let set = run.together(id);
+    assert_eq!(runs(set.clone()), [0, 1, 2, 4, 5].into(), "6 is forgotten, 3 and 7 are on trial");
+    assert_eq!(set.iter().filter(|&page| page / RUN_PAGES == 2).count(), 1, "the one that was touched");
+    assert_eq!(set.iter().filter(|&page| page / RUN_PAGES == 0).count(), 16);
+}
+
+/// It is moved to the background, memory is not short, and it is moved back.
+#[test]
+fn a_return_without_having_left_judges_nothing() {
+    let mut run = Run::with_staging(256);
+    let id = run.process(0..8 * RUN_PAGES);
+    run.leave(id);
+    run.come_back(id);
+    run.leave(id);
+    assert_eq!(run.come_back(id).0, [0, 1, 3, 4, 5, 7]);
+    run.core.set_background(id, true);
+    assert_eq!(run.come_back(id), (vec![], 2 * RUN_PAGES), "2 and 6 are on trial still");
 }
 
 #[test]

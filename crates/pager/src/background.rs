@@ -3,10 +3,11 @@
 //!
 //! A process that is told to leave is first paged, and all of its memory registered: the monitor
 //! does that, however much is free. Then the core reclaims it ([`Core::reclaim_process`]). When it
-//! is told to come back, its fault thread brings the pages that left so, in address order, while no
-//! fault waits. It brings what finds room: no thread waits for these pages.
+//! is told to come back, its fault thread brings its working set ([`Core::working_set`]), in
+//! address order, while no fault waits. It brings what finds room: no thread waits for these pages.
 //!
 //! [`Core::reclaim_process`]: memfit_core::Core::reclaim_process
+//! [`Core::working_set`]: memfit_core::Core::working_set
 
 use crate::clients::{Client, MANAGED, REFUSED};
 use crate::config::{Order, Standing, Told, What};
@@ -43,22 +44,24 @@ pub struct Returning {
     pages: u64,
     /// Of these, pages that found no room.
     left_out: u64,
+    /// Further pages, which stay outside until they are touched.
+    on_trial: u64,
 }
 
 impl Returning {
-    /// The next page.
-    pub fn next_page(&mut self) -> Option<Page> {
+    /// The next page, and those of its range that follow.
+    pub fn next_pages(&mut self) -> Option<PageRange> {
         let range = self.ranges.front_mut()?;
         self.last = Some(Instant::now());
-        let page = range.first;
-        *range = PageRange { first: Page(page.0 + 1), pages: range.pages - 1 };
+        let pages = *range;
+        *range = PageRange { first: Page(pages.first.0 + 1), pages: pages.pages - 1 };
         if range.pages == 0 {
             self.ranges.pop_front();
             if self.ranges.is_empty() {
                 self.end();
             }
         }
-        Some(page)
+        Some(pages)
     }
 
     /// Whether pages are left.
@@ -73,9 +76,9 @@ impl Returning {
         }
     }
 
-    fn begin(&mut self, ranges: VecDeque<PageRange>) {
+    fn begin(&mut self, ranges: VecDeque<PageRange>, on_trial: u64) {
         let pages = ranges.iter().map(|range| range.pages).sum();
-        *self = Returning { ranges, begun: Some(Instant::now()), pages, ..Returning::default() };
+        *self = Returning { ranges, begun: Some(Instant::now()), pages, on_trial, ..Returning::default() };
         if pages == 0 {
             self.end();
         }
@@ -165,7 +168,7 @@ pub fn begin(shared: &Shared, client: &Client, proc: &Proc) {
     shared.budget.want_reclaim();
 }
 
-/// The process is in the foreground from now on, and what has left so comes back.
+/// The process is in the foreground from now on, and its working set comes back.
 pub fn come_back(shared: &Shared, client: &Client, by: By) {
     let proc = client.proc.lock().clone();
     let mut state = shared.lock();
@@ -177,25 +180,27 @@ pub fn come_back(shared: &Shared, client: &Client, by: By) {
     state.core.set_background(proc.id, false);
     state.core.stop_process_reclaim(proc.id);
     shared.apply_effects(state);
-    let ranges = left_together(shared, &proc);
-    proc.returning.lock().begin(ranges);
+    let (ranges, on_trial) = working_set(shared, &proc);
+    proc.returning.lock().begin(ranges, on_trial);
     proc.kick.raise();
 }
 
-/// In parts: the core's lock must stay free for faults.
-fn left_together(shared: &Shared, proc: &Proc) -> VecDeque<PageRange> {
-    let (mut all, mut next) = (VecDeque::new(), Some(Page(0)));
+/// Pages to bring back, and how many are on trial. In parts: the core's lock must stay free for
+/// faults.
+fn working_set(shared: &Shared, proc: &Proc) -> (VecDeque<PageRange>, u64) {
+    let (mut ranges, mut on_trial, mut next) = (VecDeque::new(), 0, Some(Page(0)));
     while let Some(from) = next {
         let state = shared.lock();
         if proc.removed.load(Relaxed) {
-            return VecDeque::new();
+            return Default::default();
         }
-        let (ranges, more) = state.core.left_together(proc.id, from);
+        let part = state.core.working_set(proc.id, from);
         shared.end_part(state);
-        all.extend(ranges);
-        next = more;
+        ranges.extend(part.ranges);
+        on_trial += part.on_trial;
+        next = part.next;
     }
-    all
+    (ranges, on_trial)
 }
 
 fn standing(shared: &Shared, client: &Arc<Client>) -> Standing {
@@ -206,12 +211,12 @@ fn standing(shared: &Shared, client: &Arc<Client>) -> Standing {
         (FOREGROUND, None) => Standing::Foreground,
         (FOREGROUND, Some(proc)) => {
             let returning = proc.returning.lock();
-            let Returning { pages, left_out, .. } = *returning;
+            let Returning { pages, left_out, on_trial, .. } = *returning;
             match (returning.begun, returning.took) {
                 (None, _) => Standing::Foreground,
                 (Some(_), None) => Standing::Returning { pages: pages - returning.rest() },
                 (Some(_), Some(took)) => {
-                    Standing::Returned { pages: pages - left_out, left_out, ms: took.as_millis() as u64 }
+                    Standing::Returned { pages: pages - left_out, left_out, on_trial, ms: took.as_millis() as u64 }
                 }
             }
         }

@@ -98,9 +98,10 @@ pub enum Standing {
     /// It comes back; so many pages have.
     #[allow(missing_docs)]
     Returning { pages: u64 },
-    /// So many pages have come back in so long. The others found no room.
+    /// So many pages have come back in so long. `left_out`: they found no room. `on_trial`: they
+    /// stay outside until they are touched.
     #[allow(missing_docs)]
-    Returned { pages: u64, left_out: u64, ms: u64 },
+    Returned { pages: u64, left_out: u64, on_trial: u64, ms: u64 },
 }
 
 /// Everything the pager needs to start.

@@ -121,8 +121,8 @@ struct Waiting {
     since: Instant,
     /// A write to a page that is present and write-protected.
     protected: bool,
-    /// Nobody waits for the page: it comes back if it can.
-    optional: bool,
+    /// Nobody waits for the page: it comes back if it can, at most with these other pages.
+    optional: Option<PageRange>,
 }
 
 impl Waiting {
@@ -130,7 +130,7 @@ impl Waiting {
     fn of(message: Message, since: Instant) -> Result<Waiting, Event<Uffd>> {
         Err(match message {
             Message::Fault { address, tid, protected, .. } => {
-                return Ok(Waiting { address, tid, since, protected, optional: false })
+                return Ok(Waiting { address, tid, since, protected, optional: None })
             }
             Message::Fork(child) => Event::Fork(child),
             Message::Remap { from, to, len } => Event::Remap { from, to, len },
@@ -141,7 +141,7 @@ impl Waiting {
 
     /// A page to bring back that nobody has touched.
     fn wanted(address: u64) -> Waiting {
-        Waiting { address, tid: 0, since: Instant::now(), protected: false, optional: false }
+        Waiting { address, tid: 0, since: Instant::now(), protected: false, optional: None }
     }
 }
 
@@ -229,9 +229,9 @@ impl Server {
         }
         // Faults are looked for in between.
         for _ in 0..RUN {
-            let page = self.proc.returning.lock().next_page()?;
-            if matches!(self.shared.lock().core.entry(self.proc.id, page), Entry::Out(_)) {
-                return Some(Waiting { optional: true, ..Waiting::wanted(page.address()) });
+            let pages = self.proc.returning.lock().next_pages()?;
+            if matches!(self.shared.lock().core.entry(self.proc.id, pages.first), Entry::Out(_)) {
+                return Some(Waiting { optional: Some(pages), ..Waiting::wanted(pages.first.address()) });
             }
         }
         None
@@ -291,13 +291,13 @@ impl Server {
     }
 
     /// `Err` if the page's bytes are in the swap tier and not at hand: they are being read, with
-    /// those of the pages expected next. Else, how many pages from this one on can be filled at
-    /// once.
-    fn read_first(&mut self, page: Page) -> Result<u32, ()> {
+    /// those of the pages expected next, at most `limit`. Else, how many pages from this one on can
+    /// be filled at once.
+    fn read_first(&mut self, page: Page, limit: Option<u64>) -> Result<u32, ()> {
         let Some(reader) = self.reader.as_mut().filter(|_| self.shared.has_swapped()) else { return Ok(u32::MAX) };
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.clear();
-        let most = reader.pages_ahead();
+        let most = limit.map_or(reader.pages_ahead(), |limit| reader.pages_ahead().min(limit as usize));
         self.shared.lock().core.swapped_ahead(self.proc.id, page, most as u32, &mut ahead);
         let known =
             ahead.iter().take_while(|&&stored| matches!(reader.have(stored), Have::Ready | Have::Failed(_))).count();
@@ -364,7 +364,7 @@ impl Server {
         more: &mut Vec<Waiting>,
     ) -> Result<bool, End> {
         loop {
-            let Ok(most) = self.read_first(page) else {
+            let Ok(most) = self.read_first(page, fault.optional.map(|pages| pages.pages)) else {
                 self.reading.push(fault);
                 return Ok(false);
             };
@@ -372,6 +372,7 @@ impl Server {
                 Some((start, end)) => PageRange::from_addresses(start, end),
                 None => PageRange { first: page, pages: 1 },
             };
+            let limit = fault.optional.map_or(limit, |most| most.within(limit));
             if !is_beacon {
                 self.throttle(more)?;
             }
@@ -382,8 +383,7 @@ impl Server {
             self.shared.apply_effects(state);
             let source = self.loads.first().map(|load| load.source);
             let done = match answer {
-                Fault::Load if fault.optional => {
-                    self.bring_below(page)?;
+                Fault::Load if fault.optional.is_some() => {
                     // The program may have discarded the page while its bytes were read.
                     if source == Some(Source::Zero) {
                         self.leave_out(0);

@@ -112,7 +112,7 @@ fn row_of(root: i32, pid: i32) -> Option<Value> {
 
 #[test]
 fn a_process_leaves_and_comes_back() {
-    let Some(held) = Held::start(Bench::new("background", &[PYTHON]), 2) else { return };
+    let Some(held) = Held::start(Bench::new("background", &[PYTHON]), 3) else { return };
     held.leaves();
     assert_eq!(held.row()["background"], true);
     held.comes_back();
@@ -124,6 +124,13 @@ fn a_process_leaves_and_comes_back() {
     held.leaves();
     // What is not told to come back comes when it is touched.
     held.is_right(1);
+    // From the second time on, a part stays outside, to see whether it is used.
+    held.leaves();
+    let said = held.tell("fg");
+    assert!(said.contains(" stay outside as a trial and come when they are touched"), "{said}");
+    let resident = held.resident();
+    assert!(resident > MIB << 19 && resident < (MIB * 15) << 16, "{resident} bytes came back: {said}");
+    held.is_right(2);
     held.ends();
 }
 

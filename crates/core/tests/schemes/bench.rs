@@ -78,8 +78,14 @@ impl Bench {
 
     /// A round of reclaim of which nothing is carried out.
     pub fn round(&mut self, tick: u64, cpus_full: bool) {
-        let seen =
-            Seen { level: Level::BelowLow, tier_writable: true, tier_has_space: true, cpus_full, ..Seen::default() };
+        let seen = Seen {
+            level: Level::BelowLow,
+            evicts: true,
+            tier_writable: true,
+            tier_has_space: true,
+            cpus_full,
+            ..Seen::default()
+        };
         while !matches!(self.core.next_step(tick, seen), Step::RoundEnds { .. }) {}
     }
 
