@@ -7,14 +7,15 @@ use crate::driver::Seen;
 use crate::pool::{Slot, Span};
 use crate::sample::{mix, SPLITMIX_STEP};
 use crate::scheme::{Scheme, SwapFormat, AXES, NUMBERS};
-use crate::trace::{Decoder, Encoder};
+use crate::trace::Encoder;
 use crate::{
     Answer, Coded, Compress, Core, Effects, Entry, Extent, Fault, Filled, Load, ObjectId, Origin, Page, PageRange,
-    Placed, ProcId, Source, StagingSlot, Tunables, Victim, WriteBack, RUN_PAGES,
+    Placed, ProcId, Source, StagingSlot, Stored, Tunables, Victim, WriteBack, RUN_PAGES,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+mod end;
 mod runs;
 
 struct Random(u64);
@@ -415,12 +416,15 @@ impl World {
         }
         let content = self.staging[&World::slot_key(item.slot)];
         let len = len_of(content);
+        let clean = self.clean_slot(item.object, content);
         let origin = if self.random.one_in(2) { Origin::Direct } else { Origin::Background };
         let estimate = self.core.wants_estimate().then(|| (len * 16).min(65536));
-        let offered = if self.core.wants_offer() { self.core.offer(item.object, origin, estimate) } else { None };
+        let offers = self.core.wants_offer() && clean.is_none();
+        let offered = if offers { self.core.offer(item.object, origin, estimate) } else { None };
         self.apply_effects();
         let placed = offered.unwrap_or_else(|| {
             let coded_as = match len {
+                _ if clean.is_some() => Coded::Stored(clean.expect("it is there")),
                 len if len >= 4096 || len > self.core.len_max() => Coded::Incompressible,
                 len => Coded::Bytes { codec: 1, len },
             };
@@ -445,6 +449,16 @@ impl World {
             Placed::Nothing | Placed::Refaulted => {}
         }
         Some(placed)
+    }
+
+    /// The raw slot of a staged page, if it was kept and the page is unchanged.
+    fn clean_slot(&mut self, object: ObjectId, content: Content) -> Option<Stored> {
+        let (goes_on, kept) = (self.core.goes_on(object), self.core.kept_slot(object));
+        assert!(kept.is_none() || goes_on && !self.log(), "{kept:?}");
+        let extent = kept?;
+        let same = self.blocks[&block_of(extent)] == coded(content, 4096);
+        self.count(if same { "clean" } else { "changed" });
+        same.then_some(Stored { extent, len: 4096, codec: 0 })
     }
 
     fn write_back(&mut self) -> usize {
@@ -611,7 +625,8 @@ impl World {
                 self.apply_effects();
             }
             94 => self.fork(p),
-            95..97 if self.random.one_in(3) => self.unmap(p, number),
+            95 if self.random.one_in(2) => self.unmap(p, number),
+            96 if self.random.one_in(2) => self.remap(p, number),
             97 => self.remove(p, number),
             98 if self.procs.len() > 1 && self.random.one_in(4) => self.exit(p),
             98..110 => (0..8).for_each(|i| self.evict(p, number + i)),
@@ -658,6 +673,23 @@ impl World {
         self.apply_effects();
     }
 
+    /// mremap of a run, to where another one may be.
+    fn remap(&mut self, p: usize, number: u64) {
+        let [from, to] = [number, self.random.below(self.pages) as u64].map(|n| n / NEIGHBOURS * NEIGHBOURS);
+        if !self.procs[p].loads.is_empty() || from == to {
+            return;
+        }
+        self.core.remapped(self.procs[p].id, PageRange { first: at(from), pages: RUN_PAGES }, at(to));
+        let pages = &mut self.procs[p].pages;
+        for i in 0..NEIGHBOURS {
+            pages.remove(&(to + i));
+            if let Some(content) = pages.remove(&(from + i)) {
+                pages.insert(to + i, content);
+            }
+        }
+        self.apply_effects();
+    }
+
     fn remove(&mut self, p: usize, number: u64) {
         if !self.procs[p].loads.is_empty() {
             return;
@@ -678,103 +710,6 @@ impl World {
         let proc = self.procs.swap_remove(p);
         self.core.remove_process(proc.id);
         self.apply_effects();
-    }
-
-    /// Ends everything that is under way.
-    fn quiet(&mut self) {
-        for p in 0..self.procs.len() {
-            self.end_load(p);
-        }
-        while !(self.compressing.is_empty() && self.raw.is_empty() && self.chosen.is_empty() && self.flights.is_empty())
-        {
-            self.compress();
-            self.write_raw();
-            self.begin_write();
-            self.land();
-        }
-    }
-
-    fn verify_all(&mut self) {
-        for p in 0..self.procs.len() {
-            for number in self.procs[p].pages.keys().copied().collect::<Vec<_>>() {
-                let mut loads = Vec::new();
-                let (id, page) = (self.procs[p].id, at(number));
-                if self.core.fault(id, page, PageRange { first: page, pages: 1 }, 1, &mut loads) == Fault::Load {
-                    self.verify(&loads[0], Some(self.procs[p].pages[&number]));
-                    self.core.loaded(id, page, Filled::Retry);
-                    self.apply_effects();
-                }
-            }
-        }
-    }
-
-    fn finish(&mut self) {
-        self.fail = 0;
-        self.quiet();
-        self.core.check();
-        self.verify_all();
-        self.goes_on();
-        self.verify_all();
-        assert_eq!(self.core.pool_control.leaving, 0, "frames that leave");
-        assert!(self.core.pool_control.sealed.is_empty());
-        while let Some(proc) = self.procs.pop() {
-            self.core.remove_process(proc.id);
-            self.apply_effects();
-        }
-        self.core.check();
-        let usage = self.core.pool_usage();
-        assert_eq!((usage.zpages, usage.frames), (0, 0), "frames of nobody");
-        assert!(self.in_use.iter().all(|used| !used), "frames not freed");
-        assert_eq!((self.core.blocks_in_use(), self.core.totals_staged()), (0, 0));
-        assert!(self.log.is_empty(), "extents of nobody");
-        assert!(!self.core.pool_is_full(), "full, and nothing is in it");
-        if !self.log() && self.tier_blocks() > 0 {
-            let all = self.tier_blocks();
-            assert!(self.core.pool_control.blocks_for(all).is_some(), "blocks are reserved for nobody");
-        }
-    }
-
-    /// With nothing under way and a working device, staged pages find a place as long as blocks are
-    /// free.
-    fn goes_on(&mut self) {
-        for round in 0.. {
-            for number in 0..self.pages as u64 {
-                self.evict(0, number);
-            }
-            let before = self.core.totals_staged();
-            if before == 0 || (!self.log() && self.core.blocks_in_use() + 16 >= self.tier_blocks()) {
-                return;
-            }
-            assert!(round < 100, "{before} pages are staged, and none goes on");
-            self.pick(1);
-            let placed = self.compress();
-            if placed.is_none() || placed == Some(Placed::Full) {
-                self.write_back();
-            }
-            self.quiet();
-            self.core.check();
-            if self.core.totals_staged() < before {
-                return;
-            }
-        }
-    }
-
-    /// The recorded calls give the same decisions.
-    fn replay(&self) {
-        let record = self.record.lock().unwrap();
-        let mut again = Core::new(self.core.tunables.clone());
-        again.hash_decisions();
-        let mut decoder = Decoder::new(&record.bytes);
-        let mut last = String::new();
-        while let Some(asked) = decoder.call().expect("what was encoded") {
-            let decided = record.decided[again.number() as usize];
-            assert_eq!(again.decided(), decided, "call {}: {last}", again.number());
-            last = format!("{asked:?}");
-            again.replay(&asked);
-        }
-        again.check();
-        assert_eq!((again.number(), again.decided()), (self.core.number(), self.core.decided()));
-        assert_eq!(format!("{:?}", again.counters()), format!("{:?}", self.core.counters()));
     }
 
     fn tier_blocks(&self) -> u32 {

@@ -1,5 +1,6 @@
 //! The core: one object that takes every decision, one numbered call at a time.
 
+use crate::blocks;
 use crate::budget::Sizes;
 use crate::core_call::{CoreCall, Recorder};
 use crate::driver::Driver;
@@ -84,6 +85,9 @@ pub struct Counters {
     pub evicted_frames: u64,
     /// Units (frames, zspages, buffers) that a policy chose to leave the pool.
     pub evicted_units: u64,
+    /// Of these, by the number of zpages in them (more than three count as three), and by that of
+    /// pages of files among these.
+    pub evicted_mixes: [[u64; 4]; 4],
     /// Clean pages of files that were dropped, before or after the pool, without a write.
     pub file_dropped: u64,
     /// Of `to_swap`, pages written raw.
@@ -203,6 +207,7 @@ impl Core {
             self.forget(proc, page, entry);
         }
         self.table.prune(proc, PageRange::ALL);
+        self.pool_control.give_slots(proc, PageRange::ALL);
         self.leaving.retain(|&leaving| leaving != proc);
         let area = self.table.proc(proc).area;
         self.table.procs[proc.0 as usize] = None;
@@ -338,9 +343,21 @@ impl Core {
         self.pool_control.slot(id)
     }
 
-    /// Blocks of the swap tier in use.
+    /// The raw slot that still has the bytes of a staged page as they were when it last came back.
+    /// The caller compares them: if they are the same, [`Coded::Stored`](crate::Coded::Stored)
+    /// saves the write.
+    pub fn kept_slot(&self, id: ObjectId) -> Option<Extent> {
+        self.pool_control.kept_slot(id).map(|block| blocks::extent(block, 0))
+    }
+
+    /// Blocks of the swap tier in use, without those that are kept for pages in memory.
     pub fn blocks_in_use(&self) -> u32 {
         self.pool_control.blocks_in_use()
+    }
+
+    /// Raw slots that are kept for pages in memory.
+    pub fn slots_kept(&self) -> usize {
+        self.pool_control.slots_kept()
     }
 
     /// Frames that the pool may use now.

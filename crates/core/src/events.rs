@@ -26,6 +26,7 @@ impl Core {
                 }
             }
         }
+        self.pool_control.give_slots(proc, range);
         self.table.proc_mut(proc).zap_pending.add(range, epoch);
         self.table.prune(proc, range);
     }
@@ -39,6 +40,7 @@ impl Core {
             }
             self.forget(proc, page, entry);
         }
+        self.pool_control.give_slots(proc, range);
         self.table.prune(proc, range);
     }
 
@@ -51,6 +53,7 @@ impl Core {
                 self.forget(proc, page, entry);
             }
         }
+        self.pool_control.give_slots(proc, range);
         self.table.prune(proc, range);
     }
 
@@ -87,6 +90,8 @@ impl Core {
             self.table.set(proc, page, Entry::Untracked);
         }
         let target = PageRange { first: to, pages: from.pages };
+        self.pool_control.give_slots(proc, from);
+        self.pool_control.give_slots(proc, target);
         for (page, entry) in self.table.tracked(proc, target) {
             self.forget(proc, page, entry);
         }

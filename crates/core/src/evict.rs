@@ -284,7 +284,7 @@ impl Core {
                 let file = file >> i & 1 == 1;
                 let object = self.objects.create(slot, region(proc, page), page.run(), fetched, file);
                 if !file {
-                    self.pool_control.reserve(object);
+                    self.pool_control.reserve_for(object, proc, page);
                 }
                 self.table.set(proc, page, Entry::Out(object));
                 if leaves {

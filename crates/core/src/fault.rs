@@ -258,7 +258,10 @@ impl Core {
                     let slot = Slot { frame, offset: byte_in_block(extent) as u16 };
                     Source::Pooled { slot, len: u32::from(len), codec }
                 }
-                None => Source::Swapped { extent, len, codec, keep: self.objects.keeps(id) },
+                None => {
+                    let keep = self.objects.keeps(id) || self.pool_control.keeps_slots();
+                    Source::Swapped { extent, len, codec, keep }
+                }
             },
             Place::Dropped => Source::File,
         }
@@ -318,6 +321,10 @@ impl Core {
                 self.read_ends(object);
                 file = self.objects.is_file(object);
                 self.table.set_aged(proc, page, self.table.entry_when_filled(proc, page), age);
+                if self.objects.refs(object) == 1 {
+                    let place = self.objects.place_of(object);
+                    self.pool_control.keep_slot(object, place, proc, page);
+                }
                 self.drop_ref(object);
             }
             (Entry::Filling(before), Filled::Retry) => self.table.set(proc, page, before.entry()),

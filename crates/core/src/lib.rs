@@ -38,6 +38,7 @@ pub mod sample;
 pub mod scheme;
 mod staging;
 mod streams;
+mod swap_cache;
 pub mod swap_log;
 mod table;
 pub mod trace;

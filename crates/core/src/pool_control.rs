@@ -6,12 +6,13 @@
 use crate::admission::Selective;
 use crate::blocks::{block_of, BlockMap, BLOCK_BYTES};
 use crate::engine::Tunables;
-use crate::ids::{ObjectId, NIL};
+use crate::ids::{ObjectId, Page, PageRange, ProcId, NIL};
 use crate::object::{Objects, Place};
 use crate::pool::zones::zone_size;
 use crate::pool::{Pool, PoolUsage, Unit};
 use crate::replacement::ReplacementMode;
 use crate::scheme::{AdmissionKind, Scheme, Sizing, SizingKind, SwapFormat};
+use crate::swap_cache::SwapCache;
 use crate::zone_sizing::{Every, ZoneSizing};
 use alloc::{sync::Arc, vec::Vec};
 use hashbrown::{HashMap, HashSet};
@@ -55,6 +56,7 @@ pub(crate) struct PoolControl {
     blocks: BlockMap,
     /// Raw slots: the block of each object, or [`NIL`].
     slots: Vec<u32>,
+    cache: SwapCache,
     /// Batches: frames of dirty buffers that have reserved a block.
     dirty: HashSet<u32>,
     pub sealed: HashMap<u32, Sealed>,
@@ -96,6 +98,7 @@ impl PoolControl {
             limit,
             blocks: BlockMap::new(&tunables.blocks),
             slots: Vec::new(),
+            cache: SwapCache::default(),
             dirty: HashSet::new(),
             sealed: HashMap::new(),
             clean: Clean::default(),
@@ -137,18 +140,72 @@ impl PoolControl {
     /// Z1).
     pub fn reserve(&mut self, id: ObjectId) {
         if self.format() == SwapFormat::RawSlots {
-            let i = id.0 as usize;
-            if self.slots.len() <= i {
-                let missing = i + 1 - self.slots.len();
-                crate::grow::reserve_tight(&mut self.slots, missing);
-                self.slots.resize(i + 1, NIL);
-            }
-            self.slots[i] = self.blocks.alloc().unwrap_or(NIL);
+            let block = self.blocks.alloc().or_else(|| self.cache.give_up());
+            self.set_slot(id, block.unwrap_or(NIL));
         }
+    }
+
+    fn set_slot(&mut self, id: ObjectId, block: u32) {
+        let i = id.0 as usize;
+        if self.slots.len() <= i {
+            let missing = i + 1 - self.slots.len();
+            crate::grow::reserve_tight(&mut self.slots, missing);
+            self.slots.resize(i + 1, NIL);
+        }
+        self.slots[i] = block;
+    }
+
+    /// The same for an object whose page leaves memory: it gets the slot that was kept for it, if
+    /// there is one.
+    pub fn reserve_for(&mut self, id: ObjectId, proc: ProcId, page: Page) {
+        match self.cache.leaves(proc, page, id) {
+            Some(block) => self.set_slot(id, block),
+            None => self.reserve(id),
+        }
+    }
+
+    /// Whether the slots of pages that come back are kept: not if more than half of all slots are
+    /// taken (in the kernel `vm_swap_full`).
+    pub fn keeps_slots(&self) -> bool {
+        self.format() == SwapFormat::RawSlots && self.blocks.free_blocks() >= self.blocks.used_blocks()
+    }
+
+    /// The page of an object is in memory again, and the object is about to go: its raw slot is
+    /// kept, if it has the page's bytes.
+    pub fn keep_slot(&mut self, id: ObjectId, place: Place, proc: ProcId, page: Page) {
+        let has = matches!(place, Place::Swapped(_)) || self.cache.has(id);
+        if has && self.keeps_slots() {
+            let block = core::mem::replace(&mut self.slots[id.0 as usize], NIL);
+            self.cache.ends(id);
+            if let Some(other) = self.cache.came(proc, page, block) {
+                self.blocks.release(other);
+            }
+        }
+    }
+
+    /// The slots of pages that are unmapped are free.
+    pub fn give_slots(&mut self, proc: ProcId, range: PageRange) {
+        for block in self.cache.unmapped(proc, range) {
+            self.blocks.release(block);
+            self.unblock();
+        }
+    }
+
+    /// The slot of a staged object, if it still has the bytes that its page had when it last came
+    /// back.
+    pub fn kept_slot(&self, id: ObjectId) -> Option<u32> {
+        self.cache.has(id).then(|| self.slots[id.0 as usize])
+    }
+
+    /// The object leaves staging: its slot will be written, or is its place. Returns the slot, if
+    /// it still has the bytes that the page had.
+    pub fn leaves_staging(&mut self, id: ObjectId) -> Option<u32> {
+        self.cache.ends(id).then(|| self.slots[id.0 as usize])
     }
 
     /// The object is gone.
     pub fn unreserve(&mut self, id: ObjectId) {
+        self.cache.ends(id);
         if let Some(block) = self.slots.get_mut(id.0 as usize).map(|slot| core::mem::replace(slot, NIL)) {
             if block != NIL {
                 self.blocks.release(block);
@@ -329,16 +386,21 @@ impl PoolControl {
         free * 100 >= total * u64::from(admission.cap_below_percent)
     }
 
-    /// Blocks of the swap tier that are in use or reserved.
+    /// Blocks of the swap tier that are in use; each of the others can be had.
     pub fn blocks_in_use(&self) -> u32 {
-        self.blocks.used_blocks()
+        self.blocks.used_blocks() - self.cache.kept() as u32
+    }
+
+    /// Raw slots that are kept for pages in memory.
+    pub fn slots_kept(&self) -> usize {
+        self.cache.kept()
     }
 
     pub fn metadata_bytes(&self) -> u64 {
         let policy = if let ReplacementMode::Policy(policy) = &self.mode { policy.metadata_bytes() } else { 0 };
         let maps = self.clean.by_block.capacity() * 12 + self.clean.by_frame.capacity() * 8;
         let tables = self.slots.capacity() * 4 + self.dirty.capacity() * 4 + self.sealed.capacity() * 12 + maps;
-        policy + self.blocks.metadata_bytes() + tables as u64
+        policy + self.blocks.metadata_bytes() + self.cache.metadata_bytes() + tables as u64
     }
 
     /// Asserts that blocks and units match the objects; O(objects).
@@ -359,6 +421,14 @@ impl PoolControl {
                 }
                 _ => {}
             }
+        }
+        if self.format() == SwapFormat::RawSlots {
+            let slots = self.slots.iter().filter(|&&slot| slot != NIL).count();
+            assert_eq!((slots + self.cache.kept()) as u32, self.blocks.used_blocks(), "slots of objects and pages");
+        }
+        for id in self.cache.objects() {
+            let place = objects.place_if_live(id);
+            assert!(matches!(place, Some(Place::Staged(_) | Place::Compressing(_))), "object {} is {place:?}", id.0);
         }
         assert!(self.clean.by_block.keys().all(|block| in_blocks.contains_key(block)), "clean buffers of nobody");
         assert_eq!(self.clean.by_block.len(), self.clean.by_frame.len());

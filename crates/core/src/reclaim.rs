@@ -1,5 +1,6 @@
 //! Objects leave staging: for the pool, or raw for the swap tier.
 
+use crate::blocks::block_of;
 use crate::core_call::CoreCall;
 use crate::engine::Core;
 use crate::fault::Stored;
@@ -8,7 +9,7 @@ use crate::ids::{ObjectId, StagingSlot, NIL, PAGE_BYTES};
 use crate::object::Place;
 use crate::pool::{Slot, Span};
 use crate::replacement::{ReplacementMode, Zpage};
-use crate::scheme::{AdmissionKind, Classes, RoutingKind};
+use crate::scheme::{AdmissionKind, Classes, RoutingKind, SwapFormat};
 use alloc::vec::Vec;
 
 /// A staged page to compress.
@@ -34,7 +35,8 @@ pub enum Coded {
         /// Bytes.
         len: u32,
     },
-    /// The swap tier still has these contents, and no other object refers to them there.
+    /// The swap tier still has these contents, and no other object refers to them there. Raw slots:
+    /// [`Core::kept_slot`] has them.
     Stored(Stored),
     /// The result is too long to be of use.
     Incompressible,
@@ -87,11 +89,11 @@ impl Core {
         }
     }
 
-    /// Whether a staged page came from the swap tier and would soon go there again. Then look
-    /// whether its bytes are still there ([`Coded::Stored`]) before compressing it.
+    /// Whether a staged page came from the swap tier, and would soon go there again or has its raw
+    /// slot still. Then look whether its bytes are there ([`Coded::Stored`]) before anything else.
     pub fn goes_on(&mut self, id: ObjectId) -> bool {
         self.record(&CoreCall::GoesOn { object: id });
-        self.objects.goes_on(id)
+        self.objects.goes_on(id) || self.pool_control.kept_slot(id).is_some()
     }
 
     /// Whether the scheme can make [`Core::offer`] decide anything.
@@ -152,6 +154,7 @@ impl Core {
     /// Keeps a staged page out of the pool: drops a clean page of a file, and sends any other raw
     /// to the swap tier. `None` if the tier does not take it.
     fn leave_out(&mut self, id: ObjectId, slot: StagingSlot) -> Option<Placed> {
+        self.pool_control.leaves_staging(id);
         if self.objects.is_file(id) {
             self.staging.give_back(slot);
             self.objects.place(id, Place::Dropped);
@@ -175,7 +178,8 @@ impl Core {
         let wanted = self.objects.pinned(id);
         if self.objects.refs(id) == 0 || wanted {
             self.counters.wasted += 1;
-            if let Coded::Stored(stored) = coded {
+            // A raw slot is the object's in any case.
+            if let (Coded::Stored(stored), true) = (coded, self.pool_control.format() != SwapFormat::RawSlots) {
                 self.effects.extents.push((stored.extent, stored.len));
             }
             // Either a fault is reading the slot, or the page is gone.
@@ -186,6 +190,7 @@ impl Core {
             self.free_place(id, Place::Compressing(slot));
             return Placed::Nothing;
         }
+        let kept = self.pool_control.leaves_staging(id);
         match coded {
             Coded::Word(word) => {
                 let word = self.objects.fills.intern(word);
@@ -196,6 +201,8 @@ impl Core {
             }
             Coded::Bytes { codec, len } => self.put_into_pool(id, slot, codec, len),
             Coded::Stored(stored) => {
+                let raw = self.pool_control.format() == SwapFormat::RawSlots;
+                assert!(!raw || kept == Some(block_of(stored.extent)), "object {} is not in {stored:?}", id.0);
                 self.staging.give_back(slot);
                 self.objects.set_codec(id, stored.codec, stored.len);
                 if stored.codec != 0 {

@@ -174,6 +174,8 @@ impl Core {
         let mut handles = Vec::new();
         self.pool.zpages(unit, &mut handles);
         let left = handles.len();
+        let files = handles.iter().filter(|handle| self.objects.is_file(self.owners[handle.raw() as usize])).count();
+        self.counters.evicted_mixes[left.min(3)][files.min(3)] += 1;
         let frames = u32::from(self.pool.view(unit).frames);
         let (mut writing, mut dropped) = (0, 0);
         for handle in handles {

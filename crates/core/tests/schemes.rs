@@ -10,6 +10,7 @@ mod schemes {
     mod hybrid18;
     mod log;
     mod memfit;
+    mod swap_cache;
     mod tuduce05;
     mod zsmalloc_sr;
 }

@@ -7,7 +7,7 @@ use memfit_codec::{Aim, Aims, Choice, CodecId, CodecSelector, Dictionaries, Pres
 use memfit_core::budget::SLOW_DEVICE_NS;
 use memfit_core::driver::Done;
 use memfit_core::trace::Whose;
-use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, Stored};
+use memfit_core::{Coded, Compress, Extent, ObjectId, Origin, Placed, Stored, PAGE_BYTES};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Compressor {
 
     fn compress_one(&mut self, shared: &Shared, item: Compress, origin: Origin) -> Placed {
         let mut state = shared.lock();
-        let goes_on = state.core.goes_on(item.object);
+        let (goes_on, slot) = (state.core.goes_on(item.object), state.core.kept_slot(item.object));
         let (wants_estimate, offers) = (state.core.wants_estimate(), state.core.wants_offer());
         let len_max = state.core.len_max() as usize;
         // An area is closed only when no page is staged in it.
@@ -103,7 +103,8 @@ impl Compressor {
             contents.note(&shared.lock().core, held);
         }
         let word = memfit_codec::same_filled(self.page.bytes()).filter(|_| shared.scheme.codec.same_filled != 0);
-        if word.is_none() && offers {
+        let clean = if word.is_none() && goes_on { self.stored(shared, item.object, slot) } else { None };
+        if word.is_none() && clean.is_none() && offers {
             let estimate = wants_estimate.then(|| memfit_codec::entropy(self.page.bytes()));
             let mut state = shared.lock();
             let placed = state.core.offer(item.object, origin, estimate);
@@ -114,15 +115,12 @@ impl Compressor {
         }
         let coded = match word {
             Some(word) => Coded::Word(word),
-            None => {
-                let clean = if goes_on { self.stored(shared, item.object) } else { None };
-                match clean.map_or_else(|| self.encode(shared, item.region, len_max), Coded::Stored) {
-                    Coded::Incompressible if !goes_on => {
-                        self.stored(shared, item.object).map_or(Coded::Incompressible, Coded::Stored)
-                    }
-                    coded => coded,
+            None => match clean.map_or_else(|| self.encode(shared, item.region, len_max), Coded::Stored) {
+                Coded::Incompressible if !goes_on => {
+                    self.stored(shared, item.object, None).map_or(Coded::Incompressible, Coded::Stored)
                 }
-            }
+                coded => coded,
+            },
         };
         if let Some(regions) = &shared.regions {
             regions.became(item.slot, &coded);
@@ -150,10 +148,13 @@ impl Compressor {
         placed
     }
 
-    /// Where the swap tier still has the contents of `self.page`.
-    fn stored(&mut self, shared: &Shared, object: ObjectId) -> Option<Stored> {
+    /// Where the swap tier still has the contents of `self.page`. `slot`: the raw slot that may
+    /// have them.
+    fn stored(&mut self, shared: &Shared, object: ObjectId, slot: Option<Extent>) -> Option<Stored> {
         let swap = shared.swap.as_ref().filter(|_| shared.has_swapped())?;
-        swap.copy_of(self.page.bytes(), object)
+        let Some(extent) = slot else { return swap.copy_of(self.page.bytes(), object) };
+        let raw = Stored { extent, len: PAGE_BYTES as u16, codec: 0 };
+        swap.slot_has(extent, self.page.bytes()).then_some(raw)
     }
 
     /// Compresses `self.page` into `self.coded` with the scheme's codec.

@@ -311,10 +311,10 @@ impl Machine {
                 let id = self.id(proc);
                 self.brought(id, page);
             }
-            Event::Leaves { proc, page, content, file } => {
+            Event::Leaves { proc, page, content, file, same } => {
                 let id = self.id(proc);
                 let content = content.map(|ContentId(n)| self.learnt[n as usize]);
-                self.leaves(id, page, content, file);
+                self.leaves(id, page, content, file, same);
             }
             Event::Frees { proc, first, pages } => {
                 let id = self.id(proc);
@@ -420,17 +420,20 @@ impl Machine {
     }
 
     /// Notes that the recorded run evicts a page. If residency follows it, evicts the page.
-    fn leaves(&mut self, id: ProcId, page: u64, content: Option<ContentId>, file: bool) {
+    fn leaves(&mut self, id: ProcId, page: u64, content: Option<ContentId>, file: bool, same: bool) {
         let info = self.shadow(id).page(page);
         info.file = file;
         let before = info.content();
         if let Some(content) = content {
             info.written = true;
             info.holds(content);
-            // The clean copy in the swap tier stays valid unless the content has changed.
-            if before != Some(content) && std::mem::take(&mut self.shadow(id).page(page).copied) {
-                self.tier.drop_copy(id, page);
-            }
+        }
+        // The clean copy in the swap tier stays valid unless the content has changed. A recording
+        // has no contents, but what is known of them: in a log, where copies are kept for pages
+        // that do not compress, what is known alike is taken for the same.
+        let alike = content.is_none_or(|content| before == Some(content)) && self.wants_log();
+        if !same && !alike && std::mem::take(&mut self.shadow(id).page(page).copied) {
+            self.tier.drop_copy(id, page);
         }
         if self.residents == Residents::Simulated || !self.shadow(id).page(page).resident {
             return;

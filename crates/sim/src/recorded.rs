@@ -17,6 +17,7 @@ use crate::replay::{begins, ReplayError};
 use crate::workload::{Access, Event, UNKNOWN};
 use memfit_codec::CodecId;
 use memfit_core::sample::{mix, Sampled, REGION_PAGES};
+use memfit_core::scheme::SwapFormat;
 use memfit_core::trace::{Contents as Held, Damaged, Decoder, Item, Note, Whose};
 use memfit_core::{Coded, Core, CoreCall, Entry, Filled, ObjectId, Page, PageRange};
 use memfit_trace::{Block, ReadError, Reader, MEMFIT};
@@ -41,6 +42,8 @@ struct AwaitingContent {
     /// Number of the call that evicted it.
     call: u64,
     entropy: Option<u32>,
+    /// Its recorded content.
+    held: Option<ContentId>,
 }
 
 /// Contents in the recording, as far as it was read.
@@ -350,8 +353,13 @@ impl<R: Read> Recorded<R> {
             }
             CoreCall::Compressed { object, coded } => self.known(object, coded),
             CoreCall::Offer { object, estimate, .. } => {
-                if let Some(left) = self.left.get_mut(&object) {
+                let held = self.left.get_mut(&object).and_then(|left| {
                     left.entropy = estimate;
+                    left.held
+                });
+                // A page that is offered was not found unchanged.
+                if let Some((left, content)) = held.and_then(|content| Some((self.left.remove(&object)?, content))) {
+                    self.learn(left, content);
                 }
             }
             CoreCall::PickVictims { tick, .. } | CoreCall::NextStep { tick, .. } => self.ticks(tick),
@@ -388,11 +396,14 @@ impl<R: Read> Recorded<R> {
                     if let Entry::Out(object) = self.core.entry(proc, Page(page)) {
                         let event = self.gone + self.events.len() as u64;
                         let call = self.core.number();
-                        self.left.insert(object, AwaitingContent { proc: proc.0, page, event, call, entropy: None });
+                        self.left.insert(
+                            object,
+                            AwaitingContent { proc: proc.0, page, event, call, entropy: None, held: None },
+                        );
                         self.waiting.push_back((event, object));
                         // `ready` hands the event out when its content is known.
                         let file = answer.file >> i & 1 == 1;
-                        self.push(Event::Leaves { proc: proc.0, page, content: None, file });
+                        self.push(Event::Leaves { proc: proc.0, page, content: None, file, same: false });
                     } else if answer.dropped >> i & 1 == 1 {
                         self.push(Event::Frees { proc: proc.0, first: page, pages: 1 });
                     }
@@ -405,7 +416,16 @@ impl<R: Read> Recorded<R> {
     /// A codec has compressed an object: its content is known.
     fn known(&mut self, object: ObjectId, coded: Coded) {
         let Some(left) = self.left.remove(&object) else { return };
+        if let Coded::Stored(_) = coded {
+            self.unchanged(left.event);
+        }
+        if let Some(content) = left.held {
+            return self.learn(left, content);
+        }
+        let raw_slots = self.core.tunables().scheme.swap_format.kind == SwapFormat::RawSlots;
         let content = match coded {
+            // A raw slot says nothing about the length: `guess` takes what was known of the page.
+            Coded::Stored(_) if raw_slots => return,
             Coded::Word(word) => Content::word(word),
             Coded::Bytes { codec, len } => Content::coded(CodecId(codec), Some(len as u16), left.entropy),
             Coded::Stored(stored) => match stored.codec {
@@ -432,9 +452,9 @@ impl<R: Read> Recorded<R> {
         let content = Content::held(held);
         match held.whose {
             Whose::Object(object) => {
-                if let Some(left) = self.left.remove(&object) {
-                    let content = self.contents.near(content);
-                    self.learn(left, content);
+                // The codec, or the answer to the offer, follows.
+                if let Some(left) = self.left.get_mut(&object) {
+                    left.held = Some(self.contents.near(content));
                 }
             }
             Whose::Page { proc, page, calls } if self.tells(page) => {
@@ -454,6 +474,13 @@ impl<R: Read> Recorded<R> {
                 }
             }
             Whose::Page { .. } => {}
+        }
+    }
+
+    fn unchanged(&mut self, event: u64) {
+        let index = event.checked_sub(self.gone).map(|index| index as usize);
+        if let Some(Event::Leaves { same, .. }) = index.and_then(|index| self.events.get_mut(index)) {
+            *same = true;
         }
     }
 

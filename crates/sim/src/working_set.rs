@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_contents_is_counted() {
-        let leaves = |content| Event::Leaves { proc: 1, page: 3, content, file: false };
+        let leaves = |content| Event::Leaves { proc: 1, page: 3, content, file: false, same: false };
         let working_set = seen([leaves(None), leaves(Some(crate::ContentId(0))), leaves(None)]);
         assert_eq!((working_set.pages, working_set.known), (3, 1));
         let maps = |kind| Event::Maps { proc: 1, first: 0, pages: 10, kind };

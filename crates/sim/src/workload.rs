@@ -101,6 +101,8 @@ pub enum Event {
         content: Option<ContentId>,
         /// It is a clean page of a file.
         file: bool,
+        /// It is unchanged since it came from the swap tier: the recorded run had a copy there.
+        same: bool,
     },
     /// The contents of pages are discarded (munmap, MADV_DONTNEED).
     Frees {

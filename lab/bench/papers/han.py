@@ -213,8 +213,8 @@ DISCUSSION = (
     "The paper's gain in entry time comes from applications that stay alive: with kills and restarts simulated, hybrid enters them"
     " faster than zRAM and zSWAP by about what is printed, with one number fitted to the paper's zSWAP. That hybrid also moves"
     " several times fewer pages, and writes less, comes out neither live nor simulated: applications that stay are swapped out as a"
-    " whole and come back as a whole, each time. Live, where nothing is killed, hybrid only has that cost. The recordings are of"
-    " applications that nobody told the pager about; on these hybrid moves about half as many pages as zSWAP."
+    " whole, and what they use comes back, each time. Live, where nothing is killed, hybrid only has that cost. With"
+    " recordings of the live runs, simulated on the paper's phone, hybrid moves about a fifth fewer pages than zSWAP."
 )
 WORKLOADS = (
     (
@@ -244,8 +244,8 @@ NO_KILLS = (
     " may take what it needs, an entry takes {entry(zram-free average):1} ms."
 )
 WHOLE = (
-    "With hybrid an application leaves as a whole when memory is short, and comes back as a whole when it is triggered, though a"
-    " trigger and a use touch only half of it: {in(hybrid):0} pages in, {in(hybrid-untold):0} when nobody tells the pager,"
+    "With hybrid an application leaves as a whole when memory is short, also the two fifths of it that each trigger touches, and its"
+    " working set comes back when it is triggered: {in(hybrid):0} pages in, {in(hybrid-untold):0} when nobody tells the pager,"
     " {in(zswap):0} with zSWAP. The pool has no room for whole applications, so {si(hybrid):0} of them come from storage."
 )
 EXPLAINED = {

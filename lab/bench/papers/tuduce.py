@@ -248,7 +248,8 @@ DISCUSSION = (
     "A program that does not fit, and whose pages compress well, no longer waits for the disk. That much holds in every way. How"
     " much it gains depends on what a hit costs beside a miss. Live, with a disk slowed to 0.7 ms, the gain is at its bound of"
     " about 20. Simulated with the paper's disk, generated programs gain more than printed: the area holds nearly all that does"
-    " not fit. The recorded ones, whose faults are those of real runs, gain about what Table 5 prints."
+    " not fit. The recorded ones, whose faults are those of real runs, gain nearly what Table 5 prints, but no more"
+    " at larger sizes."
 )
 WORKLOADS = (
     (

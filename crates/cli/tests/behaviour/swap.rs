@@ -106,6 +106,20 @@ fn clean_pages_are_not_written_again() {
     assert!(clean > 40_000 && written < 250 << 20, "five passes over 100 MiB that change nothing: {stats:#}");
 }
 
+/// As the kernel's swap cache does.
+#[test]
+fn clean_pages_keep_their_raw_slots() {
+    let Some(noise) = Noise::new("clean_slots") else { return };
+    for scheme in ["swap", "zswap-zbud"] {
+        let (_, stats) = noise.right(&["--scheme", scheme], "", "100 4 seq");
+        let (clean, written) = (number(&stats, "/evictions/clean"), number(&stats, "/swap/write_bytes"));
+        assert!(clean > 40_000 && written < 250 << 20, "{scheme}: five passes that change nothing: {stats:#}");
+        // The data are right also when half of them change, and with few slots.
+        noise.right(&["--scheme", scheme], "", "100 3 seqw");
+        noise.right(&["--scheme", scheme, "--swap-size", "112M"], "", "100 2 seqw");
+    }
+}
+
 /// Pages that came back are evicted first again, from the program and from the pool.
 const BIMODAL: [&str; 2] = ["reclaim=bimodal", "replacement=bimodal"];
 /// The page that was used last is evicted last.

@@ -5,7 +5,7 @@ use memfit_core::budget::{Level, Sizes};
 use memfit_core::driver::{Seen, Step};
 use memfit_core::{
     Answer, Coded, Core, Counters, Effects, Entry, Extent, Fault, Filled, Origin, Page, PageRange, Placed, ProcId,
-    Source, Tunables, WriteBack, RUN_PAGES,
+    Source, Stored, Tunables, WriteBack, PAGE_BYTES, RUN_PAGES,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub enum Went {
     Swap,
     /// Nowhere: a fault reads it from its file again.
     Dropped,
+    /// Nowhere: its raw slot still has its bytes.
+    Kept,
     /// It waits in staging, because the pool is full and nothing leaves it.
     Waits,
 }
@@ -32,12 +34,14 @@ pub struct Contents {
     pub estimate: u32,
     /// A clean page of a file.
     pub file: bool,
+    /// It has the bytes that it had when it last came back.
+    pub unchanged: bool,
     pub origin: Origin,
 }
 
 /// Anonymous, evicted because a program waits, with an entropy that matches its compressed length.
 pub fn anonymous(len: u32) -> Contents {
-    Contents { len, estimate: len * 16, file: false, origin: Origin::Direct }
+    Contents { len, estimate: len * 16, file: false, unchanged: false, origin: Origin::Direct }
 }
 
 /// A page of a file.
@@ -149,6 +153,13 @@ impl Bench {
             let mut picked = Vec::new();
             self.core.pick_compress(1, &mut picked);
             let Some(item) = picked.first().copied() else { return Went::Waits };
+            let goes_on = self.core.goes_on(item.object);
+            if let Some(extent) = self.core.kept_slot(item.object).filter(|_| goes_on && contents.unchanged) {
+                let stored = Stored { extent, len: PAGE_BYTES as u16, codec: 0 };
+                assert_eq!(self.core.compressed(item.object, Coded::Stored(stored)), Placed::Nothing);
+                self.core.check();
+                return Went::Kept;
+            }
             let estimate = self.core.wants_estimate().then_some(contents.estimate);
             let placed = self.core.offer(item.object, contents.origin, estimate).unwrap_or_else(|| {
                 let coded = match contents.len {

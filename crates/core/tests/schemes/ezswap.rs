@@ -130,6 +130,7 @@ fn a_victim_with_both_kinds() {
         (counters.to_swap, counters.file_dropped, counters.evicted_units, counters.evicted_frames),
         (2, 1, 1, 1)
     );
+    assert_eq!(counters.evicted_mixes[3], [0, 1, 0, 0], "three zpages, one of a file");
 }
 
 fn estimated(estimate: u32) -> Contents {

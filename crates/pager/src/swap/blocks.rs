@@ -14,6 +14,7 @@
 //! checked.
 
 use super::cipher::{Cipher, Label, TAG_BYTES};
+use super::copies::Hash;
 use super::SEGMENT;
 use crate::locks::{rank, Held, Lock};
 use memfit_core::blocks::{block_of, byte_in_block, BLOCKS_MAX, BLOCK_BYTES, BLOCK_UNIT_BYTES};
@@ -82,6 +83,9 @@ impl Seal {
 /// The blocks of a segment. The masks have a bit for each.
 struct Segment {
     seals: [Seal; IN_SEGMENT as usize],
+    /// Hashes of the pages that were read from blocks since these were last written; none until the
+    /// first read of a raw slot.
+    read: Option<Box<[Option<Hash>; IN_SEGMENT as usize]>>,
     /// Blocks whose last write succeeded: the device has space for them.
     arrived: u64,
     /// Blocks with a write under way.
@@ -141,7 +145,7 @@ impl State {
         let made = &mut self.made;
         self.segments[number].get_or_insert_with(|| {
             *made += 1;
-            Box::new(Segment { seals: [Seal::NONE; IN_SEGMENT as usize], arrived: 0, under_way: 0 })
+            Box::new(Segment { seals: [Seal::NONE; IN_SEGMENT as usize], read: None, arrived: 0, under_way: 0 })
         })
     }
 
@@ -260,6 +264,7 @@ impl Blocks {
         let s = state.segment_mut(segment);
         assert!(s.under_way & bit == 0, "block {block} is written twice at once");
         s.under_way |= bit;
+        s.read.iter_mut().for_each(|read| read[i] = None);
         drop(state);
         let holds = list(block, objects, used, out);
         let tag = cipher.seal(label(block, number), out);
@@ -316,6 +321,22 @@ impl Blocks {
             let total = state.usable(&self.devices).iter().map(|blocks| blocks.len() as u64).sum();
             self.total.store(total, Relaxed);
         }
+    }
+
+    /// A page with this hash was read from a block, which still holds it.
+    pub fn was_read(&self, block: u32, hash: Hash) {
+        let (segment, i, bit) = place(block);
+        let mut state = self.state();
+        let segment = state.segment_mut(segment);
+        if segment.under_way & bit == 0 {
+            segment.read.get_or_insert_with(|| Box::new([None; IN_SEGMENT as usize]))[i] = Some(hash);
+        }
+    }
+
+    /// The hash of the page that was last read from a block, if the block was not written since.
+    pub fn last_read(&self, block: u32) -> Option<Hash> {
+        let (segment, i, _) = place(block);
+        self.state().segment(segment)?.read.as_ref()?[i]
     }
 
     /// The number of the last write of a block.

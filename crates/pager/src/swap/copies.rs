@@ -7,6 +7,9 @@
 //! changed. They are compared in staging, by a hash that only this pager can compute. A table says
 //! which contents are where. It knows no pages, so no event concerns it.
 //!
+//! Raw slots are the core's: it knows which slot may still have a page's bytes. The hash of what
+//! was last read from a slot is beside its seal ([`super::blocks`]).
+//!
 //! The hash is the tag of AES-128-GCM with a random key of its own and a constant nonce. That is
 //! safe: the ciphertext is discarded at once, and no tag leaves the pager. The tag is GHASH (NIST
 //! SP 800-38D, section 6.4) of the page and of constants. For somebody without the key, any two

@@ -169,13 +169,19 @@ impl SwapTier {
     }
 
     /// Announces that an object is about to be freed; its page has these contents in the program
-    /// now. No copies are kept in blocks.
+    /// now. In the layout of blocks the core may keep its raw slot ([`SwapTier::slot_has`]).
     pub fn leaves(&self, stored: Stored, page: &[u8]) {
-        if self.blocks.is_some() {
-            return;
-        }
         let hash = self.hasher.hash(page);
-        self.copies().leaves(stored, hash);
+        match &self.blocks {
+            Some(blocks) => blocks.was_read(block_of(stored.extent), hash),
+            None => self.copies().leaves(stored, hash),
+        }
+    }
+
+    /// Whether a raw slot has these contents, and was read since it was last written.
+    pub fn slot_has(&self, slot: Extent, page: &[u8]) -> bool {
+        let known = self.blocks.as_ref().and_then(|blocks| blocks.last_read(block_of(slot)));
+        known.is_some_and(|hash| hash == self.hasher.hash(page))
     }
 
     /// Takes [`SwapTier::leaves`] back: the object was not freed.
@@ -183,7 +189,8 @@ impl SwapTier {
         self.copies().stays(extent);
     }
 
-    /// Where these contents still are, as a clean copy. The copy becomes the bytes of `object`.
+    /// Where in the log these contents still are, as a clean copy. The copy becomes the bytes of
+    /// `object`.
     pub fn copy_of(&self, page: &[u8], object: ObjectId) -> Option<Stored> {
         if !self.copies().any() {
             return None;

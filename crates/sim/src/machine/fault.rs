@@ -157,20 +157,26 @@ impl Machine {
             Source::Swapped { extent, len, codec, keep } => {
                 self.tally.decompressions[usize::from(codec)] += 1;
                 ns += costs.codec(codec).decompress_ns;
-                kept = (keep && self.wants_log()).then_some(Stored { extent, len, codec });
+                kept = keep.then_some(Stored { extent, len, codec });
                 |by| &mut by.swap
             }
         };
         *by(if around { &mut self.tally.around } else { &mut self.tally.faults }) += 1;
         self.times.program += ns;
         self.core.loaded(id, load.page, filled);
+        // The core decides whether it keeps a raw slot, and says so when the page leaves again.
+        let raw_slot = !self.wants_log();
         let (tier, shadows) = (&mut self.tier, &mut self.shadows);
         let info = shadows[id.0 as usize].as_mut().expect("it has shadow pages").page(page);
+        let mut keep = |stored: Stored, tier: &mut super::tier::Tier| {
+            tier.keep_copy(id, page, stored);
+            info.copied = true;
+        };
+        if let Some(stored) = kept.filter(|_| raw_slot) {
+            keep(stored, tier);
+        }
         self.core.apply_effects(|extent, len| match kept {
-            Some(stored) if stored.extent == extent => {
-                tier.keep_copy(id, page, stored);
-                info.copied = true;
-            }
+            Some(stored) if stored.extent == extent => keep(stored, tier),
             _ => tier.release(extent, len),
         });
         info.resident = true;

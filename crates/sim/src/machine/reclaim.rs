@@ -159,11 +159,13 @@ impl Machine {
     }
 
     fn compress_one(&mut self, item: Compress, origin: Origin, aim: memfit_codec::Aim) -> Placed {
-        let goes_on = self.core.goes_on(item.object);
+        let (goes_on, slot) = (self.core.goes_on(item.object), self.core.kept_slot(item.object));
         let (content, home, page) = self.objects[item.object.0 as usize];
         let content = *self.contents.get(content);
         let word = content.word.filter(|_| self.scheme.codec.same_filled != 0);
-        if word.is_none() && self.core.wants_offer() {
+        let copy = |machine: &mut Machine| machine.tier.take_copy(home, page, item.object, slot);
+        let clean = if word.is_none() && goes_on { copy(self) } else { None };
+        if word.is_none() && clean.is_none() && self.core.wants_offer() {
             let estimate = self.core.wants_estimate().then(|| {
                 self.tally.estimates += 1;
                 content.estimate()
@@ -178,17 +180,13 @@ impl Machine {
         }
         let coded = match word {
             Some(word) => Coded::Word(word),
-            None => {
-                let copy = |machine: &mut Machine| machine.tier.take_copy(home, page, item.object);
-                let clean = if goes_on { copy(self) } else { None };
-                match clean {
-                    Some(stored) => Coded::Stored(stored),
-                    None => match self.encode(&content, item.region, aim) {
-                        Coded::Incompressible if !goes_on => copy(self).map_or(Coded::Incompressible, Coded::Stored),
-                        coded => coded,
-                    },
-                }
-            }
+            None => match clean {
+                Some(stored) => Coded::Stored(stored),
+                None => match self.encode(&content, item.region, aim) {
+                    Coded::Incompressible if !goes_on => copy(self).map_or(Coded::Incompressible, Coded::Stored),
+                    coded => coded,
+                },
+            },
         };
         _ = self.core.take_freed_frames();
         let placed = self.core.compressed(item.object, coded);

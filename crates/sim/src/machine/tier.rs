@@ -300,10 +300,10 @@ impl Tier {
         wait
     }
 
-    /// Frees an object.
+    /// Frees an object in the log. The core has the others.
     pub fn release(&mut self, extent: Extent, len: u16) {
-        self.at_hand.remove(extent.unit);
         if self.is_log() {
+            self.at_hand.remove(extent.unit);
             self.log.release(extent, stored_bytes(len.into()));
         }
     }
@@ -323,10 +323,17 @@ impl Tier {
         }
     }
 
-    /// Makes the clean copy of a page the place of this object.
-    pub fn take_copy(&mut self, proc: ProcId, page: u64, object: ObjectId) -> Option<Stored> {
+    /// Makes the clean copy of a page the place of this object. `slot`: the raw slot that the core
+    /// has kept for it.
+    pub fn take_copy(&mut self, proc: ProcId, page: u64, object: ObjectId, slot: Option<Extent>) -> Option<Stored> {
+        if self.is_log() != slot.is_none() {
+            return None;
+        }
         let stored = self.copies.remove(&(proc.0, page))?;
-        self.log.adopt(stored.extent, object);
+        match slot {
+            Some(slot) => assert_eq!(slot, stored.extent, "the slot of the page's last load"),
+            None => self.log.adopt(stored.extent, object),
+        }
         Some(stored)
     }
 
