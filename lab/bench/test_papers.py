@@ -325,6 +325,16 @@ class Rounds(WithContext):
         self.assertEqual([c["rounds"] for c in part["cells"]], [6, 1])
 
 
+    def test_rounds_are_added_to_those_of_the_same_machine(self):
+        with contextlib.redirect_stderr(io.StringIO()):
+            four, two = (cli.run_paper(self.ctx, self.Paper, n, time.monotonic() + 60) for n in (4, 2))
+        here, there = ({key: name for key in cli.SAME} for name in ("here", "there"))
+        self.assertEqual([s["verdict"] for s in four["statements"]], [UNDECIDED])
+        both = cli.added(self.Paper, {**four, "facts": here}, {**two, "facts": here})
+        self.assertEqual([(s["verdict"], s["agree"]) for s in both["statements"]], [(HOLDS, "6 of 6")])
+        self.assertEqual((both["rounds"], [c["rounds"] for c in both["cells"]]), (6, [4, 1]))
+        self.assertIsNone(cli.added(self.Paper, {**four, "facts": here}, {**two, "facts": there}))
+
     def test_one_failure_is_forgiven_and_two_are_not(self):
         cell = lambda config, line: engine.Cell("w", config, ("sh", "-c", line), MIB, "memfit")
         once = cell("once", f"test -e {self.folder}/ran && echo measured 1; touch {self.folder}/ran")

@@ -1,6 +1,7 @@
 """The command: which papers, how many rounds, where to."""
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -48,6 +49,9 @@ def parse(argv):
         type=int,
         help=f"fewer than 6 decide nothing [{shape.ROUNDS}; with --quick and for factors: 1]",
     )
+    p.add_argument(
+        "--add", action="store_true", help="add the rounds to those of the last results, if these are of the same machine and build of memfit"
+    )
     p.add_argument("--quick", action="store_true", help="small sizes, fewer runs: a test of the bench")
     p.add_argument("--out", help="of the results (docs/papers), or of the recordings (target/papers-recordings)")
     p.add_argument("--work", default=f"{target}/bench-papers", help="programs and their inputs")
@@ -86,7 +90,7 @@ def parse(argv):
     return o
 
 
-def run_cells(ctx, cells, rounds, deadline, save=lambda runs: None):
+def run_cells(ctx, cells, rounds, deadline):
     """Rounds alternate, in an order that rotates; {cell: its runs}, and whether all were made."""
     runs = {c: [] for c in cells}
     cells = [c for c in cells if ctx.has(c.scheme)]
@@ -132,6 +136,34 @@ def run_paper(ctx, module, rounds, deadline):
         "numbers": numbers,
         "published": module.PUBLISHED,
         "cells": list(summaries.values()),
+        **judged(module, numbers),
+    }
+
+
+SAME = ("cpu", "cpus", "ram_bytes", "kernel", "build")
+
+
+def build_of(memfit):
+    """Tells builds of one version apart."""
+    with open(memfit, "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()[:16]
+
+
+def added(module, before, part):
+    """The rounds of both; the table of runs is that of the longer series. `None` if machine or build differ."""
+    facts = [[of["facts"].get(key) for key in SAME] + [of["quick"], of["restrained"]] for of in (before, part)]
+    if facts[0] != facts[1]:
+        return None
+    numbers = before["numbers"] + part["numbers"]
+    longer = max(before, part, key=lambda of: len(of["numbers"]))
+    return {
+        **part,
+        "rounds": len(numbers),
+        "seconds": before["seconds"] + part["seconds"],
+        "complete": part["complete"] and len(numbers) >= shape.ROUNDS,
+        "absent": sorted({*before["absent"], *part["absent"]}),
+        "numbers": numbers,
+        "cells": longer["cells"],
         **judged(module, numbers),
     }
 
@@ -208,19 +240,25 @@ def all_papers(ctx, o, deadline):
         if m.NAME not in o.only:
             continue
         log(m.NAME)
-        facts = host.facts(ctx.work, ctx.memfit, None)
+        facts = {**host.facts(ctx.work, ctx.memfit, None), "build": build_of(ctx.memfit)}
         try:
-            part = result["papers"][m.NAME] = run_paper(ctx, m, o.rounds, deadline)
+            part = {**run_paper(ctx, m, o.rounds, deadline), "facts": facts}
         except (engine.Broken, OSError, subprocess.SubprocessError) as why:
             log(f"  {m.NAME} cannot be run: {why}")
             bad = True
             continue
-        part["facts"] = facts
-        save(o, result)
         bad |= not part["complete"] or any(c["status"] in ("wrong", "failed") for c in part["cells"])
+        stopped = not part["complete"]
+        if o.add and m.NAME in kept:
+            both = added(m, kept[m.NAME], part)
+            if not both:
+                log(f"  {m.NAME}: the last results are of another machine or build, and are replaced")
+            part = both or part
+        result["papers"][m.NAME] = part
+        save(o, result)
         for s in part["statements"]:
             log(f"  {s['verdict']}: {s['text']}: {s['numbers'] or s['explained']}")
-        if not part["complete"]:
+        if stopped:
             break
     print(f"papers: {o.out}/README.md")
     return write_page(o, result) or (1 if bad else 0)

@@ -191,7 +191,7 @@ def paper_page(module, part, simulated=None, has_figure=False):
         "## Live runs",
         "",
         filled(
-            f"Medians of up to {len(part['numbers'])} rounds [least..greatest]; seconds of the phase that counts. Every program"
+            f"Medians of up to {max(c['rounds'] for c in part['cells'])} rounds [least..greatest]; seconds of the phase that counts. Every program"
             " checks its data; none of the runs counted above had a wrong page."
         ),
         "",
