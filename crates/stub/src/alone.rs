@@ -3,7 +3,7 @@
 //! fails, the process is detached, which ends the stub thread, and the call is repeated.
 //!
 //! Also: programs that enter another network namespace, where the pager's abstract name does not
-//! exist.
+//! exist, or forbid themselves abstract names by Landlock.
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall};
@@ -17,11 +17,16 @@ const NEW_NET: i32 = 0x4000_0000;
 /// CLONE_VM.
 const SHARES_MEMORY: i32 = 0x100;
 
-/// Makes the pager reachable by a path, for processes in another network namespace. Flags of 0
-/// (setns) allow any kind of namespace.
+/// Makes the pager reachable by a path, for processes that cannot use its abstract name.
+pub fn lose_abstract_names() {
+    socket::ask(NETNS_FALLBACK, 0);
+}
+
+/// The process enters another network namespace if these flags say so. Flags of 0 (setns) allow any
+/// kind of namespace.
 pub fn unshare_network(flags: i32) {
     if flags & NEW_NET != 0 || flags == 0 {
-        socket::ask(NETNS_FALLBACK, 0);
+        lose_abstract_names();
     }
 }
 

@@ -307,6 +307,12 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
             }
             sys::UNSHARE => alone::leave_namespaces(a as i32),
             sys::SETNS => alone::enter_namespace(a as i32, b as i32),
+            // From Linux 6.12 on, a Landlock domain can forbid its processes to connect to abstract
+            // sockets outside of it.
+            sys::LANDLOCK_RESTRICT_SELF => {
+                alone::lose_abstract_names();
+                sys::call(number, [a, b, c, d, e, f])
+            }
             number if sys::GIVE_UP.contains(&number) => {
                 confine::begin();
                 sys::call(number, [a, b, c, d, e, f])

@@ -115,6 +115,7 @@ pub const SCHED_SETATTR: usize = 314;
 pub const PRLIMIT: usize = 302;
 pub const USERFAULTFD: usize = 323;
 pub const MLOCK2: usize = 325;
+pub const LANDLOCK_RESTRICT_SELF: usize = 446;
 pub const MSEAL: usize = 462;
 pub const SHMAT: usize = 30;
 pub const PROCESS_VM_READV: usize = 310;

@@ -23,6 +23,7 @@ mod report;
 mod sandbox;
 mod schemes;
 mod sim;
+mod surface;
 mod swap;
 mod tools;
 mod top;

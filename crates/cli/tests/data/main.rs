@@ -9,4 +9,5 @@ mod cli;
 mod foreign;
 mod record;
 mod sim;
+mod surface;
 mod tidy;
