@@ -6,9 +6,9 @@
 use crate::maps;
 use crate::probe::feature;
 use memfit_wire::uffd::{
-    Api, Continue, Copy, Range, Register, WriteProtect, MODE_DONTWAKE, REGISTER_MODE_MISSING, REGISTER_MODE_WP,
-    UFFDIO_API, UFFDIO_CONTINUE, UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WAKE, UFFDIO_WRITEPROTECT,
-    UFFD_API,
+    Api, Continue, Copy, Range, Register, WriteProtect, ZeroPage, MODE_DONTWAKE, REGISTER_MODE_MISSING,
+    REGISTER_MODE_WP, UFFDIO_API, UFFDIO_CONTINUE, UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WAKE,
+    UFFDIO_WRITEPROTECT, UFFDIO_ZEROPAGE, UFFD_API,
 };
 use memfit_wire::PAGE_BYTES;
 use std::fs::File;
@@ -83,6 +83,20 @@ pub enum Fill {
     Gone,
     /// No memory, or the memory cgroup of the process is full.
     NoMemory(u64),
+}
+
+impl Fill {
+    /// `done` pages were filled before the error.
+    fn failed(error: &io::Error, done: u64) -> Fill {
+        match error.raw_os_error().unwrap_or(0) {
+            libc::EEXIST => Fill::Exists(done),
+            // After partial progress the kernel returns EAGAIN whatever stopped it.
+            libc::EAGAIN => Fill::EventPending(done),
+            libc::ESRCH => Fill::Gone,
+            libc::ENOMEM => Fill::NoMemory(done),
+            _ => Fill::NotMapped(done),
+        }
+    }
 }
 
 /// A userfaultfd of some process.
@@ -190,15 +204,16 @@ impl Uffd {
     fn fill(&self, to: u64, bytes: &[u8], mode: u64) -> Fill {
         let mut copy = Copy { dst: to, src: bytes.as_ptr() as u64, len: bytes.len() as u64, mode, copied: 0 };
         let Err(error) = self.request(UFFDIO_COPY, &mut copy) else { return Fill::Done };
-        let done = copy.copied.max(0) as u64 / PAGE_BYTES as u64;
-        match error.raw_os_error().unwrap_or(0) {
-            libc::EEXIST => Fill::Exists(done),
-            // After partial progress the kernel returns EAGAIN whatever stopped it.
-            libc::EAGAIN => Fill::EventPending(done),
-            libc::ESRCH => Fill::Gone,
-            libc::ENOMEM => Fill::NoMemory(done),
-            _ => Fill::NotMapped(done),
-        }
+        Fill::failed(&error, copy.copied.max(0) as u64 / PAGE_BYTES as u64)
+    }
+
+    /// Maps the kernel's page of zeros at `page` if nothing is there, without waking any thread. A
+    /// guard page is something: [`Uffd::copy`] would replace it.
+    pub fn zero(&self, page: u64) -> Fill {
+        let range = Range { start: page, len: PAGE_BYTES as u64 };
+        let mut zero = ZeroPage { range, mode: MODE_DONTWAKE, mapped: 0 };
+        let Err(error) = self.request(UFFDIO_ZEROPAGE, &mut zero) else { return Fill::Done };
+        Fill::failed(&error, 0)
     }
 
     /// Removes the write protection of a page, and wakes threads that wait to write to it.

@@ -394,9 +394,13 @@ impl Server {
                 }
                 Fault::Load => {
                     self.bring_below(page)?;
-                    self.keep_guards();
-                    self.find_files();
-                    self.load(page, fault.since)?
+                    if self.keep_guards() {
+                        self.find_files();
+                        self.load(page, fault.since)?
+                    } else {
+                        self.proc.uffd.wake(page.address(), 4096);
+                        true
+                    }
                 }
                 Fault::Present => self.verify_present(page)?,
                 Fault::Evicting => {
@@ -677,7 +681,8 @@ impl Server {
         if self.shared.lock().core.entry(proc.id, page) != Entry::Resident {
             return Ok(false);
         }
-        match self.proc.uffd.copy(page.address(), &ZERO_PAGE.0) {
+        // The fault may be an old one, and the program may have put a guard page there since.
+        match self.proc.uffd.zero(page.address()) {
             Fill::Exists(_) | Fill::NotMapped(_) => {
                 self.proc.uffd.wake(page.address(), 4096);
                 Ok(true)

@@ -50,6 +50,15 @@ pub struct Move {
     pub moved: i64,
 }
 
+/// `struct uffdio_zeropage`.
+#[repr(C)]
+pub struct ZeroPage {
+    pub range: Range,
+    pub mode: u64,
+    /// Bytes mapped, or a negative errno.
+    pub mapped: i64,
+}
+
 /// `struct uffdio_writeprotect`.
 #[repr(C)]
 pub struct WriteProtect {
@@ -68,7 +77,7 @@ pub struct Continue {
 
 pub const REGISTER_MODE_MISSING: u64 = 1;
 pub const REGISTER_MODE_WP: u64 = 2;
-/// [`Move::mode`], [`Copy::mode`]: no thread is woken.
+/// [`Move::mode`], [`Copy::mode`], [`ZeroPage::mode`]: no thread is woken.
 pub const MODE_DONTWAKE: u64 = 1;
 /// [`WriteProtect::mode`]: protect; 0 unprotects.
 pub const WRITEPROTECT_MODE_WP: u64 = 1;
@@ -86,6 +95,7 @@ pub const UFFDIO_REGISTER: u64 = request::<Register>(READ_WRITE, 0x00);
 pub const UFFDIO_UNREGISTER: u64 = request::<Range>(READ, 0x01);
 pub const UFFDIO_WAKE: u64 = request::<Range>(READ, 0x02);
 pub const UFFDIO_COPY: u64 = request::<Copy>(READ_WRITE, 0x03);
+pub const UFFDIO_ZEROPAGE: u64 = request::<ZeroPage>(READ_WRITE, 0x04);
 pub const UFFDIO_MOVE: u64 = request::<Move>(READ_WRITE, 0x05);
 pub const UFFDIO_WRITEPROTECT: u64 = request::<WriteProtect>(READ_WRITE, 0x06);
 pub const UFFDIO_CONTINUE: u64 = request::<Continue>(READ_WRITE, 0x07);
@@ -99,6 +109,7 @@ const _: () = assert!(
         && UFFDIO_UNREGISTER == 0x8010_aa01
         && UFFDIO_WAKE == 0x8010_aa02
         && UFFDIO_COPY == 0xc028_aa03
+        && UFFDIO_ZEROPAGE == 0xc020_aa04
         && UFFDIO_MOVE == 0xc028_aa05
         && UFFDIO_WRITEPROTECT == 0xc018_aa06
         && UFFDIO_CONTINUE == 0xc020_aa07

@@ -20,6 +20,13 @@ fn guard_pages() {
     same_each(&bench, &["libc", "syscall", "bare"], SEVERAL);
 }
 
+/// The answer to an old fault fills no guard page.
+#[test]
+fn guard_pages_after_interrupted_faults() {
+    let Some(bench) = program("guard_again", include_str!("../workloads/guard_again.c")) else { return };
+    same_each(&bench, &["libc", "bare"], SEVERAL);
+}
+
 /// The contents of an evicted page are never silently given up for another page.
 #[test]
 fn a_page_that_is_outside_and_present_ends_the_process() {

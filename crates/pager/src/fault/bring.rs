@@ -209,15 +209,23 @@ impl Server {
         }
     }
 
-    /// Leaves out the first guard page after the faulting page, and what follows it: the kernel
-    /// would fill a guard page as if it were empty.
-    pub(super) fn keep_guards(&mut self) {
-        if self.loads.len() < 2 {
-            return;
+    /// Leaves out the first guard page and what follows it: a COPY would replace it. False if the
+    /// faulting page itself is a guard page. Its fault is an old one: a thread that a signal
+    /// interrupts in a fault faults again, and the program may have put a guard page there between
+    /// the answers to its two faults.
+    pub(super) fn keep_guards(&mut self) -> bool {
+        let Some(&Load { page, source, .. }) = self.loads.first() else { return true };
+        if self.loads.len() < 2 && source != Source::Zero {
+            return true;
         }
-        if let Some(guard) = self.first_guard() {
-            self.leave_out(guard.max(1));
+        let Some(guard) = self.first_guard() else { return true };
+        self.leave_out(guard.max(1));
+        let old =
+            guard == 0 && source == Source::Zero && self.proc.has_guards_in(page.address(), page.address() + 4096);
+        if old {
+            self.leave_out(0);
         }
+        !old
     }
 
     /// Index of the first guard page among the loads; 0 if the kernel cannot say.
@@ -335,8 +343,10 @@ impl Server {
 
     /// Leaves out the loads from `from` on.
     pub(super) fn leave_out(&mut self, from: usize) {
-        self.retry_later(from.min(self.loads.len())..self.loads.len());
-        self.loads.truncate(from);
+        if from < self.loads.len() {
+            self.retry_later(from..self.loads.len());
+            self.loads.truncate(from);
+        }
     }
 
     /// Reports to the core that these loads are not served now.
