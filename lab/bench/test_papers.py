@@ -324,7 +324,6 @@ class Rounds(WithContext):
         self.assertEqual([(s["verdict"], s["agree"]) for s in part["statements"]], [(HOLDS, "6 of 6")])
         self.assertEqual([c["rounds"] for c in part["cells"]], [6, 1])
 
-
     def test_rounds_are_added_to_those_of_the_same_machine(self):
         with contextlib.redirect_stderr(io.StringIO()):
             four, two = (cli.run_paper(self.ctx, self.Paper, n, time.monotonic() + 60) for n in (4, 2))
@@ -334,6 +333,9 @@ class Rounds(WithContext):
         self.assertEqual([(s["verdict"], s["agree"]) for s in both["statements"]], [(HOLDS, "6 of 6")])
         self.assertEqual((both["rounds"], [c["rounds"] for c in both["cells"]]), (6, [4, 1]))
         self.assertIsNone(cli.added(self.Paper, {**four, "facts": here}, {**two, "facts": there}))
+        failed = {**two, "facts": here, "cells": [{**two["cells"][0], "status": "wrong", "why": "page 3"}, two["cells"][1]]}
+        both = cli.added(self.Paper, {**four, "facts": here}, failed)
+        self.assertEqual([(c["status"], c["why"], c["rounds"]) for c in both["cells"]], [("wrong", "page 3", 4), ("ok", "", 1)])
 
     def test_one_failure_is_forgiven_and_two_are_not(self):
         cell = lambda config, line: engine.Cell("w", config, ("sh", "-c", line), MIB, "memfit")

@@ -150,12 +150,15 @@ def build_of(memfit):
 
 
 def added(module, before, part):
-    """The rounds of both; the table of runs is that of the longer series. `None` if machine or build differ."""
+    """The rounds of both. The table of runs is that of the longer series, but tells failures of both. `None` if machine
+    or build differ."""
     facts = [[of["facts"].get(key) for key in SAME] + [of["quick"], of["restrained"]] for of in (before, part)]
     if facts[0] != facts[1]:
         return None
     numbers = before["numbers"] + part["numbers"]
-    longer = max(before, part, key=lambda of: len(of["numbers"]))
+    shorter, longer = sorted((part, before), key=lambda of: len(of["numbers"]))
+    bad = {(c["workload"], c["config"]): c for c in shorter["cells"] if engine.worst([c["status"]]) != "ok"}
+    told = [bad.get((c["workload"], c["config"]), c) for c in longer["cells"]]
     return {
         **part,
         "rounds": len(numbers),
@@ -163,7 +166,10 @@ def added(module, before, part):
         "complete": part["complete"] and len(numbers) >= shape.ROUNDS,
         "absent": sorted({*before["absent"], *part["absent"]}),
         "numbers": numbers,
-        "cells": longer["cells"],
+        "cells": [
+            {**c, "status": engine.worst([c["status"], also["status"]]), "why": c["why"] or also["why"]}
+            for c, also in zip(longer["cells"], told)
+        ],
         **judged(module, numbers),
     }
 

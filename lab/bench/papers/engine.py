@@ -346,10 +346,13 @@ def written_back(run_of):
     return None if written is None or None in refused else max(0, written - sum(refused))
 
 
+def worst(statuses):
+    return next((s for s in ("wrong", "failed", "timeout") if s in statuses), "ok")
+
+
 def summarise(cell, rounds):
     """Medians over the good rounds; the worst status of all."""
     good = [r for r in rounds if r["status"] == "ok"]
-    worst = next((s for s in ("wrong", "failed", "timeout") if any(r["status"] == s for r in rounds)), "ok")
     of = lambda f: (spread([f(r) for r in good]) or {}).get("median")
     stat = lambda path: of(lambda r: at(r["stats"], path))
     out = {
@@ -360,7 +363,7 @@ def summarise(cell, rounds):
         "budget_bytes": cell.budget,
         # Without the places of this machine.
         "command": [os.path.basename(word) if word.startswith("/") else word for word in cell.command],
-        "status": worst if rounds else "missing",
+        "status": worst([r["status"] for r in rounds]) if rounds else "missing",
         "rounds": len(rounds),
         "seconds": spread([r["measured"] for r in good]),
         "entry": spread([mean_entry(r) for r in good]),

@@ -94,11 +94,16 @@ static inline size_t resident(pid_t other) {
     return sum;
 }
 
+// The path of libmemfit.so and, after it, what else is preloaded; NULL without memfit.
+static inline const char *preloaded_memfit(void) {
+    const char *preload = getenv("LD_PRELOAD");
+    return preload && strstr(preload, "libmemfit.so") ? preload : NULL;
+}
+
 // Waits, a minute at most, until memfit has evicted a quarter of what this process and another one, unless it is 0, have
 // filled, however busy the machine is. Returns at once without memfit.
 static inline void wait_until_both_paged(size_t filled, pid_t other) {
-    const char *preload = getenv("LD_PRELOAD");
-    if (!preload || !strstr(preload, "libmemfit")) return;
+    if (!preloaded_memfit()) return;
     for (int i = 0; i < 12000 && resident(other) >= filled / 4 * 3; i++) usleep(5000);
 }
 

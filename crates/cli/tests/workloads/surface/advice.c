@@ -1,8 +1,6 @@
 // Calls that advise, lock, ask about and name memory.
 #include "rows.h"
 
-enum { RW = PROT_READ | PROT_WRITE, HALF = AREA / 2, QUARTER = AREA / 4 };
-
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif

@@ -13,8 +13,6 @@
 #include <sys/utsname.h>
 #include <time.h>
 
-enum { HALF = AREA / 2, QUARTER = AREA / 4 };
-
 static int file_of(uint64_t *contents, size_t bytes) {
     int file = open("surface.data", O_RDWR | O_CREAT | O_TRUNC, 0600);
     MUST(file);
@@ -145,7 +143,7 @@ static size_t by_file(uint64_t *area) {
     for (size_t at = 0; at < AREA; at += 16 * PAGE) {
         // The kernel waits for no evicted page here (docs/limits.md).
         if (pread(memory, page, PAGE, (off_t)(uintptr_t)area + at) != PAGE) {
-            wrong += !is_managed() || errno != EIO;
+            wrong += !preloaded_memfit() || errno != EIO;
             if (area[at / 8] != word(SEED, at / 8)) wrong++;
             if (pread(memory, page, PAGE, (off_t)(uintptr_t)area + at) != PAGE) continue;
         }
@@ -191,7 +189,6 @@ static void *wait_for_word(void *at) {
     }
     return NULL;
 }
-
 
 // Lets the other thread begin its call. Where it has not begun when the pages leave, the row tests less.
 static void let_sleep(void) {

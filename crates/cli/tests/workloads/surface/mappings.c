@@ -3,7 +3,7 @@
 #include <sys/ipc.h>
 #include <sys/shm.h>
 
-enum { RW = PROT_READ | PROT_WRITE, PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS, HALF = AREA / 2, QUARTER = AREA / 4 };
+enum { PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS };
 
 static size_t fixed(uint64_t *area) {
     uint64_t *middle = byte_at(area, QUARTER);

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <ucontext.h>
 
-enum { RW = PROT_READ | PROT_WRITE, HALF = AREA / 2, QUARTER = AREA / 4, STACK = 2 << 20 };
+enum { STACK = 2 << 20 };
 
 extern char **environ;
 
@@ -190,8 +190,8 @@ static size_t cleared_word(uint64_t *area) {
     pthread_create(&thread, &detached, ends_with, (void *)at);
     // In evicted memory the kernel cannot do that (docs/limits.md).
     struct timespec second = {1, 0};
-    for (int i = 0; i < (is_managed() ? 3 : 60) && *at; i++) syscall(SYS_futex, at, FUTEX_WAIT, 4711, &second, NULL, 0);
-    size_t wrong = *at && !is_managed();
+    for (int i = 0; i < (preloaded_memfit() ? 3 : 60) && *at; i++) syscall(SYS_futex, at, FUTEX_WAIT, 4711, &second, NULL, 0);
+    size_t wrong = *at && !preloaded_memfit();
     *at = (int)word(SEED, QUARTER / 8);
     return wrong + check(area, AREA, SEED);
 }
@@ -217,9 +217,9 @@ static size_t robust_mutex(uint64_t *area) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     // The kernel tells the next owner, unless the mutex was in evicted memory (docs/limits.md).
-    until.tv_sec += is_managed() ? 3 : 60;
+    until.tv_sec += preloaded_memfit() ? 3 : 60;
     int result = pthread_mutex_timedlock(robust, &until);
-    return (result != EOWNERDEAD && !is_managed()) + check_part(area, 0, QUARTER, SEED);
+    return (result != EOWNERDEAD && !preloaded_memfit()) + check_part(area, 0, QUARTER, SEED);
 }
 
 static void *computes(void *arg) {

@@ -14,7 +14,8 @@
 #include <sys/uio.h>
 
 // AREA: the memory that a row works on. FRESH: what is filled to evict it; more than the budget.
-enum { AREA = 4 << 20, FRESH = 24 << 20, SEED = 3, SECONDS = 150 };
+enum { AREA = 4 << 20, HALF = AREA / 2, QUARTER = AREA / 4, FRESH = 24 << 20, SEED = 3, SECONDS = 150 };
+enum { RW = PROT_READ | PROT_WRITE };
 
 struct row {
     const char *name;
@@ -23,11 +24,6 @@ struct row {
 };
 
 extern const struct row rows[];
-
-static inline int is_managed(void) {
-    const char *preload = getenv("LD_PRELOAD");
-    return preload && strstr(preload, "libmemfit");
-}
 
 // Pages of a range that are not in memory.
 static inline size_t outside(const void *at, size_t bytes) {
@@ -45,7 +41,7 @@ static inline size_t outside(const void *at, size_t bytes) {
 
 // Fills new memory until so many pages of a range are outside. Returns at once without memfit.
 static inline void evict_some(const void *at, size_t bytes, size_t least) {
-    if (!is_managed()) return;
+    if (!preloaded_memfit()) return;
     for (int i = 0; i < 2000; i++) {
         if (outside(at, bytes) >= least) return;
         uint64_t *fresh = map(FRESH);
@@ -63,10 +59,10 @@ static inline void evict(const void *at, size_t bytes) {
 // Has memfit take all pages of this process, until all pages with these bytes are outside.
 static inline void evict_all(const void *at, size_t bytes) {
     uintptr_t first = (uintptr_t)at & -PAGE, end = ((uintptr_t)at + bytes + PAGE - 1) & -PAGE;
-    const char *preload = getenv("LD_PRELOAD"), *name = preload ? strstr(preload, "libmemfit.so") : NULL;
-    if (!name) return;
+    const char *preload = preloaded_memfit();
+    if (!preload) return;
     char memfit[512], pid[16], *words[] = {memfit, "bg", pid, NULL}, *no_environment[] = {NULL};
-    snprintf(memfit, sizeof memfit, "%.*smemfit", (int)(name - preload), preload);
+    snprintf(memfit, sizeof memfit, "%.*smemfit", (int)(strstr(preload, "libmemfit.so") - preload), preload);
     snprintf(pid, sizeof pid, "%d", getpid());
     for (int i = 0; i < 100; i++) {
         if (outside((void *)first, end - first) == (end - first) / PAGE) return;
