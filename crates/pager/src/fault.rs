@@ -354,8 +354,8 @@ impl Server {
         Ok(())
     }
 
-    /// Serves a fault on a missing page. False if it must wait: it is then in `reading` or
-    /// `postponed`.
+    /// Serves a fault on a missing page. False if it fills nothing: the page is a guard page, or the
+    /// fault must wait, and is in `reading` or `postponed`.
     fn serve_missing(
         &mut self,
         fault: Waiting,
@@ -394,13 +394,12 @@ impl Server {
                 }
                 Fault::Load => {
                     self.bring_below(page)?;
-                    if self.keep_guards() {
-                        self.find_files();
-                        self.load(page, fault.since)?
-                    } else {
+                    if !self.keep_guards() {
                         self.proc.uffd.wake(page.address(), 4096);
-                        true
+                        return Ok(false);
                     }
+                    self.find_files();
+                    self.load(page, fault.since)?
                 }
                 Fault::Present => self.verify_present(page)?,
                 Fault::Evicting => {

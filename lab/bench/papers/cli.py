@@ -157,8 +157,10 @@ def added(module, before, part):
         return None
     numbers = before["numbers"] + part["numbers"]
     shorter, longer = sorted((part, before), key=lambda of: len(of["numbers"]))
-    bad = {(c["workload"], c["config"]): c for c in shorter["cells"] if engine.worst([c["status"]]) != "ok"}
-    told = [bad.get((c["workload"], c["config"]), c) for c in longer["cells"]]
+    both = {(c["workload"], c["config"]): [c] for c in longer["cells"]}
+    for c in shorter["cells"]:
+        both.setdefault((c["workload"], c["config"]), []).append(c)
+    told = {key: next(c for c in cells if c["status"] == engine.worst([c["status"] for c in cells])) for key, cells in both.items()}
     return {
         **part,
         "rounds": len(numbers),
@@ -167,8 +169,7 @@ def added(module, before, part):
         "absent": sorted({*before["absent"], *part["absent"]}),
         "numbers": numbers,
         "cells": [
-            {**c, "status": engine.worst([c["status"], also["status"]]), "why": c["why"] or also["why"]}
-            for c, also in zip(longer["cells"], told)
+            {**cells[0], "status": told[key]["status"], "why": told[key]["why"]} for key, cells in both.items()
         ],
         **judged(module, numbers),
     }

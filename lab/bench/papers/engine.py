@@ -347,7 +347,7 @@ def written_back(run_of):
 
 
 def worst(statuses):
-    return next((s for s in ("wrong", "failed", "timeout") if s in statuses), "ok")
+    return next((s for s in ("wrong", "failed", "timeout", "missing") if s in statuses), "ok")
 
 
 def summarise(cell, rounds):
@@ -363,7 +363,7 @@ def summarise(cell, rounds):
         "budget_bytes": cell.budget,
         # Without the places of this machine.
         "command": [os.path.basename(word) if word.startswith("/") else word for word in cell.command],
-        "status": worst([r["status"] for r in rounds]) if rounds else "missing",
+        "status": worst([r["status"] for r in rounds] or ["missing"]),
         "rounds": len(rounds),
         "seconds": spread([r["measured"] for r in good]),
         "entry": spread([mean_entry(r) for r in good]),

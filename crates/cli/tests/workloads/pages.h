@@ -94,7 +94,7 @@ static inline size_t resident(pid_t other) {
     return sum;
 }
 
-// The path of libmemfit.so and, after it, what else is preloaded; NULL without memfit.
+// The value of LD_PRELOAD, or NULL without memfit.
 static inline const char *preloaded_memfit(void) {
     const char *preload = getenv("LD_PRELOAD");
     return preload && strstr(preload, "libmemfit.so") ? preload : NULL;

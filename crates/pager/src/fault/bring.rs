@@ -8,6 +8,7 @@ use crate::stats::SourceKind;
 use memfit_codec::{CodecId, Worker};
 use memfit_core::{Entry, Filled, Load, Page, Source, Stored};
 use memfit_os::uffd::Fill;
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl Server {
     /// to the faulting page.
     pub(super) fn load_optional(&mut self) -> Result<(), End> {
         self.keep_sampled();
-        let guarded = self.loads.is_empty() || self.first_guard().is_some();
+        let guarded = self.loads.is_empty() || !matches!(self.first_guard(), Ok(None));
         if guarded {
             self.leave_out(0);
             return Ok(());
@@ -209,33 +210,29 @@ impl Server {
         }
     }
 
-    /// Leaves out the first guard page and what follows it: a COPY would replace it. False if the
-    /// faulting page itself is a guard page. Its fault is an old one: a thread that a signal
-    /// interrupts in a fault faults again, and the program may have put a guard page there between
-    /// the answers to its two faults.
+    /// Leaves out the first guard page and what follows it: a COPY would replace it. False if that is
+    /// the faulting page. Its fault is an old one: a thread that a signal interrupts in a fault
+    /// faults again, and the program may have put a guard page there between the answers to its two
+    /// faults. One evicted page alone is not looked at: libc's call drops it before the guard is
+    /// there for good.
     pub(super) fn keep_guards(&mut self) -> bool {
-        let Some(&Load { page, source, .. }) = self.loads.first() else { return true };
-        if self.loads.len() < 2 && source != Source::Zero {
+        if self.loads.len() < 2 && self.loads.first().is_none_or(|load| load.source != Source::Zero) {
             return true;
         }
-        let Some(guard) = self.first_guard() else { return true };
-        self.leave_out(guard.max(1));
-        let old =
-            guard == 0 && source == Source::Zero && self.proc.has_guards_in(page.address(), page.address() + 4096);
-        if old {
-            self.leave_out(0);
+        // Where the kernel cannot say, only the faulting page is filled.
+        let guard = self.first_guard().unwrap_or(Some(1));
+        if let Some(guard) = guard {
+            self.leave_out(guard);
         }
-        !old
+        guard != Some(0)
     }
 
-    /// Index of the first guard page among the loads; 0 if the kernel cannot say.
-    fn first_guard(&self) -> Option<usize> {
+    /// Index of the first guard page among the loads. An error if the kernel cannot say.
+    fn first_guard(&self) -> io::Result<Option<usize>> {
         let (first, count) = (self.loads[0].page.address(), self.loads.len() as u64);
-        let identity = self.proc.identity.get();
-        match identity.map(|i| i.pagemap.first_guard(first, first + count * 4096)) {
-            Some(Ok(guard)) => guard.map(|guard| ((guard - first) / 4096) as usize),
-            Some(Err(_)) | None => Some(0),
-        }
+        let identity = self.proc.identity.get().ok_or(io::ErrorKind::NotFound)?;
+        let guard = identity.pagemap.first_guard(first, first + count * 4096)?;
+        Ok(guard.map(|guard| ((guard - first) / 4096) as usize))
     }
 
     /// Loads that would be zeros are read from a file where one is mapped.
