@@ -354,8 +354,8 @@ impl Server {
         Ok(())
     }
 
-    /// Serves a fault on a missing page. False if it fills nothing: the page is a guard page, or the
-    /// fault must wait, and is in `reading` or `postponed`.
+    /// Serves a fault on a missing page. False if it fills nothing: the page is a guard page, or
+    /// the fault must wait, and is in `reading` or `postponed`.
     fn serve_missing(
         &mut self,
         fault: Waiting,

@@ -210,8 +210,8 @@ impl Server {
         }
     }
 
-    /// Leaves out the first guard page and what follows it: a COPY would replace it. False if that is
-    /// the faulting page. Its fault is an old one: a thread that a signal interrupts in a fault
+    /// Leaves out the first guard page and what follows it: a COPY would replace it. False if that
+    /// is the faulting page. Its fault is an old one: a thread that a signal interrupts in a fault
     /// faults again, and the program may have put a guard page there between the answers to its two
     /// faults. One evicted page alone is not looked at: libc's call drops it before the guard is
     /// there for good.
