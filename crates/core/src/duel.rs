@@ -32,8 +32,8 @@ const LEADERS_EVERY: u64 = 16;
 /// Under *bimodal*, one returning run in this many goes to the young end, so that the part that
 /// stays follows the program's changes (section 4.2 there: 1/32).
 const BIMODAL_EVERY: u32 = 32;
-/// At least one in this many of a group's resident pages stays on probation: time to be touched
-/// again.
+/// While at most one in this many of a group's resident pages is on probation, they have time to be
+/// touched again: they do not leave before older pages.
 const PROBATION_PART: u64 = 16;
 /// Refaults in both samples between two verdicts.
 const WINDOW: u64 = 1024;
@@ -117,7 +117,7 @@ impl Duel {
         self.returns / together % BIMODAL_EVERY != 0
     }
 
-    /// Whether runs on probation leave before the rest of their group.
+    /// Whether runs on probation leave before the rest of their group, even if they are younger.
     pub fn probation_first(&self, group: u8, pages: &Group) -> bool {
         let least = if self.bimodal(group) { pages.resident / PROBATION_PART } else { 0 };
         pages.probation > least

@@ -69,6 +69,8 @@ pub struct Counters {
     pub evicted: u64,
     pub not_moved: u64,
     pub parked_runs: u64,
+    /// Hot pages that stayed when their run was the oldest.
+    pub spared: u64,
     pub filled: u64,
     pub compressed: u64,
     pub incompressible: u64,
@@ -123,6 +125,8 @@ pub struct Core {
     pub(crate) mean_window: u32,
     /// The tick since which reclaim waits for pages of files, which are to leave first.
     pub(crate) waits_for_files: Option<u64>,
+    /// The tick since which reclaim waits for processes that may have pages that are not hot.
+    pub(crate) waits_for_others: Option<u64>,
     pub(crate) tunables: Tunables,
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
@@ -167,6 +171,7 @@ impl Core {
             streams: Vec::new(),
             mean_window: 64,
             waits_for_files: None,
+            waits_for_others: None,
             tunables,
             effects: Effects::default(),
             counters: Counters::default(),

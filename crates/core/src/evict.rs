@@ -4,8 +4,11 @@ use crate::core_call::CoreCall;
 use crate::engine::Core;
 use crate::entry::{evictable, BatchSlot, Entry};
 use crate::ids::{Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
-use crate::table::{Age, Run, FILES};
+use crate::scheme::ReclaimKind;
+use crate::table::{Age, Proc, Run, FILES};
+use alloc::collections::BinaryHeap;
 use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
 
 /// Most pages of one [`Victim`]: one MOVE call, one mask of 64 bits.
 pub const VICTIM_PAGES: usize = 64;
@@ -40,15 +43,16 @@ pub struct Answer {
     pub file: u64,
 }
 
-/// Pinned runs of a queue that a scan passes before it gives up.
-const SCAN_RUNS: u32 = 256;
+/// Runs of a queue without a page that may leave, pinned or hot, that a scan passes before it gives
+/// up.
+const SCAN_RUNS: u32 = 512;
 /// First back-off of a parked run, ticks (milliseconds).
 const PARK_TICKS: u64 = 16;
 /// The back-off doubles up to `PARK_TICKS << PARK_DOUBLINGS` (16 s).
 const PARK_DOUBLINGS: u8 = 10;
 
-/// Longest wait for a process with pages of files, ticks.
-const FILES_WITHIN: u64 = 20;
+/// Longest wait for a process with older pages, or with pages of files, ticks.
+const WAIT_TICKS: u64 = 20;
 
 /// Selects one queue in each process.
 #[derive(Clone, Copy)]
@@ -102,12 +106,35 @@ impl Core {
         }
         let groups = self.table.duel.order(&self.table.groups);
         let files = |wanted| (files_first == wanted).then_some(FILES);
-        for group in files(true).into_iter().chain(groups).chain(files(false)) {
+        let groups: Vec<u8> = files(true).into_iter().chain(groups).chain(files(false)).collect();
+        let spared = self.counters.spared;
+        let found = self.pick_of(&groups, &procs, max_pages, false);
+        if found.is_some() || self.counters.spared == spared {
+            self.waits_for_others = None;
+            return found;
+        }
+        // Hot pages were all that was found.
+        if self.may_wait_for_others(&procs, tick) {
+            return None;
+        }
+        self.pick_of(&groups, &procs, max_pages, true)
+    }
+
+    /// Victims of the first of these groups that has some; `hot`: hot pages, too.
+    fn pick_of(
+        &mut self,
+        groups: &[u8],
+        procs: &[ProcId],
+        max_pages: usize,
+        hot: bool,
+    ) -> Option<(ProcId, Vec<Victim>)> {
+        for &group in groups {
+            let queues = [0, 1].map(|probation| Queue { group: usize::from(group), probation });
             let pages = self.table.groups[usize::from(group)];
-            let probation_first = self.table.duel.probation_first(group, &pages);
-            for probation in [probation_first, !probation_first] {
-                let queue = Queue { group: usize::from(group), probation: usize::from(probation) };
-                let found = self.pick_from(queue, &procs, max_pages);
+            let probation_first =
+                self.table.duel.probation_first(group, &pages) || self.is_probation_older(queues, procs);
+            for queue in [queues[usize::from(probation_first)], queues[usize::from(!probation_first)]] {
+                let found = self.pick_from(queue, procs, max_pages, hot);
                 if found.is_some() {
                     return found;
                 }
@@ -141,20 +168,55 @@ impl Core {
             return false;
         }
         let since = *self.waits_for_files.get_or_insert(tick);
-        tick.wrapping_sub(since) < FILES_WITHIN
+        tick.wrapping_sub(since) < WAIT_TICKS
     }
 
-    fn pick_from(&mut self, queue: Queue, procs: &[ProcId], max_pages: usize) -> Option<(ProcId, Vec<Victim>)> {
-        let mut oldest = None;
-        for &p in procs {
-            self.pass_pinned(p, queue);
-            oldest = [oldest, self.oldest(p, queue).map(|stamp| (stamp, p))].into_iter().flatten().min();
+    /// Whether to wait because other processes, which have a batch under way, may have older pages
+    /// than these, whose pages are all hot. The wait is limited, since such a process may be
+    /// stopped.
+    fn may_wait_for_others(&mut self, procs: &[ProcId], tick: u64) -> bool {
+        let all = self.table.procs.iter().enumerate();
+        let mut others = all.filter(|(id, _)| procs.binary_search(&ProcId(*id as u32)).is_err());
+        let has_runs = |proc: &Proc| proc.queues.as_flattened().iter().any(|queue| queue.len > 0);
+        if !others.any(|(_, proc)| proc.as_ref().is_some_and(has_runs)) {
+            self.waits_for_others = None;
+            return false;
         }
-        let (_, proc) = oldest?;
+        let since = *self.waits_for_others.get_or_insert(tick);
+        tick.wrapping_sub(since) < WAIT_TICKS
+    }
+
+    fn pick_from(
+        &mut self,
+        queue: Queue,
+        procs: &[ProcId],
+        max_pages: usize,
+        hot: bool,
+    ) -> Option<(ProcId, Vec<Victim>)> {
+        self.pass_over(queue, procs, hot);
+        let oldest = |&proc: &ProcId| {
+            let head = self.head(proc, queue);
+            (head != NIL && self.due(head, hot) != 0).then(|| (self.table.runs[head as usize].stamp, proc))
+        };
+        let (_, proc) = procs.iter().filter_map(oldest).min()?;
         let max_pages = max_pages.min(self.staging.room(self.table.proc(proc).area) as usize);
-        let runs = self.choose_runs(proc, queue, max_pages);
+        let runs = self.choose_runs(proc, queue, max_pages, hot);
         let victims = self.claim(proc, &runs, max_pages);
-        victims.iter().any(|victim| !victim.slots.is_empty()).then_some((proc, victims))
+        for (run, due) in runs {
+            let claimed = due & !self.takeable(run);
+            self.table.probe(run, claimed);
+        }
+        (!victims.is_empty()).then_some((proc, victims))
+    }
+
+    /// Whether the oldest run of a group is on probation. Few runs on probation may stay for a
+    /// while, but not for longer than those that are not.
+    fn is_probation_older(&self, queues: [Queue; 2], procs: &[ProcId]) -> bool {
+        let [other, probation] = queues.map(|queue| {
+            let heads = procs.iter().map(|&proc| self.head(proc, queue)).filter(|&head| head != NIL);
+            heads.map(|head| self.table.runs[head as usize].stamp).min()
+        });
+        probation.is_some_and(|probation| other.is_some_and(|other| probation < other))
     }
 
     fn head(&self, proc: ProcId, queue: Queue) -> u32 {
@@ -165,18 +227,21 @@ impl Core {
     /// stack of a thread that must be made to wait.
     pub fn claim_range(&mut self, proc: ProcId, range: PageRange, max_pages: usize, tick: u64) -> Vec<Victim> {
         self.record(&CoreCall::ClaimRange { proc, range, most: max_pages as u32, tick });
-        let mut runs: Vec<u32> = Vec::new();
+        let mut runs: Vec<(u32, u16)> = Vec::new();
         let mut pages = 0;
-        for (page, entry) in self.table.tracked(proc, range).into_iter().rev() {
+        for (page, _) in self.table.tracked(proc, range).into_iter().rev() {
+            let Some(run) = self.table.run_of(proc, page) else { continue };
+            let bit = 1 << page.index();
             if pages == max_pages {
                 break;
             }
-            let Some(run) = self.table.run_of(proc, page) else { continue };
-            if evictable(entry) && self.table.runs[run as usize].parked_until <= tick {
-                pages += 1;
-                if runs.last() != Some(&run) {
-                    runs.push(run);
-                }
+            if self.takeable(run) & bit == 0 || self.table.runs[run as usize].parked_until > tick {
+                continue;
+            }
+            pages += 1;
+            match runs.last_mut() {
+                Some((last, of_run)) if *last == run => *of_run |= bit,
+                _ => runs.push((run, bit)),
             }
         }
         runs.reverse();
@@ -193,57 +258,82 @@ impl Core {
         pinned.fold(resident, |mask, page| mask & !(1 << page.index()))
     }
 
-    /// Moves runs whose pages are all pinned from the old end of the queue to the young one. At the
-    /// old end they would make their process the next victim for ever.
-    fn pass_pinned(&mut self, proc: ProcId, queue: Queue) {
+    /// While no page of the oldest run of these processes is due, moves that run to the young end,
+    /// up to [`SCAN_RUNS`] runs and once around the queue. A hot run of one process does not pass
+    /// before an older run of another.
+    fn pass_over(&mut self, queue: Queue, procs: &[ProcId], hot: bool) {
+        let newest = self.table.newest();
+        let stamp = |core: &Core, proc| {
+            let head = core.head(proc, queue);
+            (head != NIL).then(|| Reverse((core.table.runs[head as usize].stamp, proc)))
+        };
+        let mut heads: BinaryHeap<_> = procs.iter().filter_map(|&proc| stamp(self, proc)).collect();
         for _ in 0..SCAN_RUNS {
+            let Some(Reverse((oldest, proc))) = heads.pop() else { return };
             let head = self.head(proc, queue);
-            if head == NIL || self.takeable(head) != 0 {
+            if oldest > newest || self.due(head, hot) != 0 {
                 return;
             }
-            self.table.requeue(head);
+            match self.takeable(head).count_ones() {
+                0 => self.table.requeue(head),
+                pages => {
+                    self.table.keep(head);
+                    self.counters.spared += u64::from(pages);
+                }
+            }
+            heads.extend(stamp(self, proc));
         }
     }
 
-    /// Age stamp of the oldest run, if one of its pages can be taken.
-    fn oldest(&self, proc: ProcId, queue: Queue) -> Option<u64> {
-        let head = self.head(proc, queue);
-        (head != NIL && self.takeable(head) != 0).then(|| self.table.runs[head as usize].stamp)
+    /// Pages of a run that leave when it is the oldest; `hot`: hot pages, too.
+    fn due(&self, run: u32, hot: bool) -> u16 {
+        let stay = if hot { 0 } else { self.table.runs[run as usize].heat.hot() };
+        self.takeable(run) & !stay
     }
 
-    /// The oldest runs, as many as fit into a batch whole; only the first may be cut. A run that
-    /// does not fit must not be among them: runs are claimed in address order, and those at the
-    /// upper end would never leave, however old.
-    fn choose_runs(&self, proc: ProcId, queue: Queue, max_pages: usize) -> Vec<u32> {
+    /// Most chances of a hot page; strict FIFO knows none.
+    pub(crate) fn hot_chances(&self) -> u32 {
+        let reclaim = &self.tunables.scheme.reclaim;
+        if reclaim.kind == ReclaimKind::Fifo {
+            0
+        } else {
+            reclaim.hot_chances
+        }
+    }
+
+    /// The oldest runs with pages that are due, as many as fit into a batch whole, and these pages;
+    /// only the first may be cut. A run that does not fit must not be among them: runs are claimed
+    /// in address order, and those at the upper end would never leave, however old.
+    fn choose_runs(&self, proc: ProcId, queue: Queue, max_pages: usize, hot: bool) -> Vec<(u32, u16)> {
         let (mut runs, mut i) = (Vec::new(), self.head(proc, queue));
-        let (mut pages, mut victims, mut pinned) = (0, 0, 0);
-        while i != NIL && pages < max_pages && pinned < SCAN_RUNS {
-            let run = &self.table.runs[i as usize];
-            let takeable = self.takeable(i);
-            if takeable != 0 {
-                pages += takeable.count_ones() as usize;
-                victims += (takeable & !(takeable << 1)).count_ones() as usize;
+        let (mut pages, mut victims, mut passed) = (0, 0, 0);
+        while i != NIL && pages < max_pages && passed < SCAN_RUNS {
+            let due = self.due(i, hot);
+            if due != 0 {
+                pages += due.count_ones() as usize;
+                victims += (due & !(due << 1)).count_ones() as usize;
                 if (pages > max_pages || victims > BATCH_VICTIMS) && !runs.is_empty() {
                     break;
                 }
-                runs.push(i);
+                runs.push((i, due));
             } else {
-                pinned += 1;
+                passed += 1;
             }
-            i = run.links.next;
+            i = self.table.runs[i as usize].links.next;
         }
         // Neighbours in address order make longer moves.
-        runs.sort_by_key(|&i| self.table.runs[i as usize].number);
+        runs.sort_by_key(|&(i, _)| self.table.runs[i as usize].number);
         runs
     }
 
-    pub(crate) fn claim(&mut self, proc: ProcId, runs: &[u32], max_pages: usize) -> Vec<Victim> {
+    /// Claims these pages of runs: bit i of the mask is page i of the run.
+    pub(crate) fn claim(&mut self, proc: ProcId, runs: &[(u32, u16)], max_pages: usize) -> Vec<Victim> {
         let area = self.table.proc(proc).area;
         let mut victims: Vec<Victim> = Vec::new();
         let mut pages = 0;
-        for &run in runs {
-            let (number, takeable) = (self.table.runs[run as usize].number, self.takeable(run));
-            for index in (0..RUN_PAGES).filter(|index| takeable >> index & 1 == 1) {
+        for &(run, pages_of_run) in runs {
+            let number = self.table.runs[run as usize].number;
+            for index in (0..RUN_PAGES).filter(|index| pages_of_run >> index & 1 == 1) {
                 if pages >= max_pages {
                     break;
                 }
@@ -287,6 +377,7 @@ impl Core {
                     self.pool_control.reserve_for(object, proc, page);
                 }
                 self.table.set(proc, page, Entry::Out(object));
+                self.table.left(proc, page);
                 if leaves {
                     self.table.leaves_together(proc, page);
                 }
@@ -298,6 +389,7 @@ impl Core {
                     true if dropped >> i & 1 == 1 => Entry::Untracked,
                     true => Entry::Lazy,
                 };
+                self.table.end_probe(proc, page);
                 self.table.set_aged(proc, page, entry, Age::Back);
                 self.counters.not_moved += 1;
             }

@@ -194,6 +194,7 @@ impl Core {
             Source::Swapped { .. } => self.counters.faults_swap += 1,
             Source::File => self.counters.faults_file += 1,
         }
+        self.table.faulted(proc, page, self.hot_chances());
         let from_swap = matches!(source, Source::Swapped { .. });
         let before = loads.len();
         // For a page in the swap tier `swapped_ahead` has asked for the window already; asking
@@ -318,6 +319,7 @@ impl Core {
                 self.counters.unexpected_present += u64::from(filled == Filled::Exists);
                 let staged = matches!(self.source(object), Source::Staged(_));
                 let age = if staged { Age::Young } else { Age::Back };
+                self.table.end_probe(proc, page);
                 self.read_ends(object);
                 file = self.objects.is_file(object);
                 self.table.set_aged(proc, page, self.table.entry_when_filled(proc, page), age);

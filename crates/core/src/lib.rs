@@ -24,6 +24,7 @@ mod events;
 mod evict;
 mod fault;
 mod grow;
+mod heat;
 mod ids;
 mod list;
 mod object;

@@ -158,6 +158,7 @@ impl Core {
             }
             let max_pages = max_pages.min(self.staging.room(self.table.proc(proc).area) as usize);
             let runs = if max_pages == 0 { Vec::new() } else { self.next_runs(proc, max_pages) };
+            let runs: Vec<_> = runs.into_iter().map(|run| (run, self.takeable(run))).collect();
             let victims = self.claim(proc, &runs, max_pages);
             if !victims.is_empty() {
                 return Some((proc, victims));

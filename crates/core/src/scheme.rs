@@ -9,6 +9,7 @@
 #[cfg(test)]
 mod dummies;
 
+use crate::heat::CHANCES_MAX;
 use crate::pool::{Pool, PoolEntry, PoolParams, FRAME_BYTES, POOLS};
 use crate::replacement::{find, PolicyParams, ReplacementEntry, ReplacementMode, REPLACEMENTS};
 use alloc::{boxed::Box, string::String};
@@ -223,7 +224,7 @@ part! {
 }
 part! {
     /// Axis `reclaim`, see [`NUMBERS`].
-    Reclaim { [ReclaimKind = ReclaimKind::Dueling] staging_percent, batch_pages, file_age, }
+    Reclaim { [ReclaimKind = ReclaimKind::Dueling] staging_percent, batch_pages, file_age, hot_chances, }
 }
 part! {
     /// Axis `replacement`, see [`NUMBERS`].
@@ -333,7 +334,7 @@ pub static AXES: &[Axis] = &[
 
 /// An entry of [`NUMBERS`]: section and key, default, range, unit, help.
 macro_rules! number {
-    ($section:ident.$field:ident = $default:literal, $min:literal..=$max:literal, $unit:literal, $help:literal) => {
+    ($section:ident.$field:ident = $default:literal, $min:literal..=$max:expr, $unit:literal, $help:literal) => {
         Number {
             key: concat!(stringify!($section), ".", stringify!($field)),
             help: $help,
@@ -379,6 +380,8 @@ pub static NUMBERS: &[Number] = &[
         "Most pages that one request takes out of a process"),
     number!(reclaim.file_age = 1, 1..=10000, "times",
         "How many times as old a page of a file counts as another when the oldest are chosen, if files are in the budget"),
+    number!(reclaim.hot_chances = 7, 0..=CHANCES_MAX, "times",
+        "Bimodal, dueling: how often a page that came back at once whenever it left may stay when it is the oldest. 0: never"),
     number!(replacement.seed = 1, 0..=4294967295, "any number",
         "Lottery: seed of the draws. The same seed and the same pages give the same victims"),
     number!(replacement.extra_bins = 0, 0..=1, "0 or 1",

@@ -7,6 +7,7 @@ use crate::core_call::Decided;
 use crate::duel::{Duel, Group, GROUPS};
 use crate::entry::{coming, evictable, evicting, out, present, quarantined, Entry, Packed};
 use crate::grow::reserve_tight;
+use crate::heat::{Heat, Periods};
 use crate::ids::{AreaId, Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::list::{Linked, Links, List};
 use crate::per_process::ProcessReclaim;
@@ -44,6 +45,8 @@ pub(crate) struct Run {
     /// Bit i: page i is of its process's working set. It left when the process was reclaimed as a
     /// whole, and is outside since then.
     pub left_together: u16,
+    /// Which of its pages come back as soon as they leave.
+    pub heat: Heat,
 }
 
 /// Where a run is queued when one of its pages becomes resident.
@@ -142,6 +145,7 @@ pub(crate) struct Table {
     pub present_total: u64,
     pub groups: [Group; QUEUES],
     pub duel: Duel,
+    periods: Periods,
     clock: u64,
     pub decided: Decided,
 }
@@ -166,6 +170,7 @@ impl Table {
             present_total: 0,
             groups: [Group::default(); QUEUES],
             duel: Duel::of_resident(kind),
+            periods: Periods::default(),
             clock: FIRST_STAMP,
             decided: Decided::default(),
         }
@@ -284,6 +289,9 @@ impl Table {
         if out(new) == 0 && coming(new) == 0 {
             self.runs[run as usize].left_together &= !(1 << page.index());
         }
+        if matches!(new, Entry::Untracked | Entry::Quarantined(_) | Entry::Filling(_)) {
+            self.runs[run as usize].heat.forget(page.index());
+        }
         let p = self.proc_mut(proc);
         p.present_pages = p.present_pages + present(new) - present(old);
         p.quarantined_pages = p.quarantined_pages + quarantined(new) - quarantined(old);
@@ -359,6 +367,11 @@ impl Table {
         }
     }
 
+    /// Stamp of the run that was queued last.
+    pub fn newest(&self) -> u64 {
+        self.clock
+    }
+
     /// Age of the oldest run of a queue, in runs queued since then.
     pub fn age(&self, head: u32) -> u64 {
         if head == NIL {
@@ -382,6 +395,39 @@ impl Table {
     pub fn leaves_together(&mut self, proc: ProcId, page: Page) {
         if let Some(run) = self.run_of(proc, page) {
             self.runs[run as usize].left_together |= 1 << page.index();
+            // The pager brings it back, whether a thread asks for it or not.
+            self.runs[run as usize].heat.end_probe(page.index());
+        }
+    }
+
+    /// Pages of a run are about to leave because they are the oldest.
+    pub fn probe(&mut self, run: u32, pages: u16) {
+        let now = self.periods.now();
+        self.runs[run as usize].heat.probe(pages, now);
+    }
+
+    /// A page has left.
+    pub fn left(&mut self, proc: ProcId, page: Page) {
+        self.periods.count(self.present_total, self.groups.iter().map(|group| group.out).sum());
+        let now = self.periods.now();
+        if let Some(run) = self.run_of(proc, page) {
+            self.runs[run as usize].heat.leave(page.index(), now);
+        }
+    }
+
+    /// A thread faults on a page that had left, and the page comes back. `most`: see
+    /// [`Heat::faulted`].
+    pub fn faulted(&mut self, proc: ProcId, page: Page, most: u32) {
+        let now = self.periods.now();
+        if let Some(run) = self.run_of(proc, page) {
+            self.runs[run as usize].heat.faulted(page.index(), now, most);
+        }
+    }
+
+    /// A page is in memory again. If no thread has asked for it, that shows nothing.
+    pub fn end_probe(&mut self, proc: ProcId, page: Page) {
+        if let Some(run) = self.run_of(proc, page) {
+            self.runs[run as usize].heat.end_probe(page.index());
         }
     }
 
@@ -393,6 +439,13 @@ impl Table {
     /// Moves a run with resident pages to the young end of its queue.
     pub fn requeue(&mut self, run: u32) {
         self.enqueue(run, self.runs[run as usize].probation);
+    }
+
+    /// The same for a run whose hot pages stay: it is on probation no more.
+    pub fn keep(&mut self, run: u32) {
+        let now = self.periods.now();
+        self.runs[run as usize].heat.stay(now);
+        self.enqueue(run, false);
     }
 
     /// Puts a run with resident pages at the young end of a queue of its group, unless it is
@@ -487,6 +540,7 @@ impl Table {
             probation: false,
             fetched: 0,
             left_together: 0,
+            heat: Heat::default(),
         };
         let i = match self.free.pop() {
             Some(i) => {

@@ -2,7 +2,10 @@
 
 use memfit_core::budget::Sizes;
 use memfit_core::scheme::{ReclaimKind, Scheme};
-use memfit_core::{Answer, Core, Fault, Filled, Page, PageRange, ProcId, Tunables, Victim, BATCH_VICTIMS, RUN_PAGES};
+use memfit_core::{
+    Answer, Core, Entry, Fault, Filled, Page, PageRange, ProcId, Tunables, Victim, BATCH_VICTIMS, RUN_PAGES,
+};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 fn core() -> Core {
@@ -12,6 +15,10 @@ fn core() -> Core {
 fn with_staging(staging_slots: u32) -> Core {
     let mut scheme = Scheme::default();
     scheme.reclaim.kind = ReclaimKind::Fifo;
+    with_scheme(staging_slots, scheme)
+}
+
+fn with_scheme(staging_slots: u32, scheme: Scheme) -> Core {
     let (pool_frames, area_frames) = (1 << 16, 1 << 17);
     let (sizes, scheme) = (Sizes::new(1 << 30, &scheme), Arc::new(scheme));
     Core::new(Tunables { scheme, sizes, staging_slots, pool_frames, area_frames, swap: false, blocks: Vec::new() })
@@ -36,15 +43,29 @@ fn take_all(core: &mut Core, processes: usize) -> Vec<u64> {
     lost
 }
 
+/// All pages of a batch leave; returns them. `of_files`: they are pages of a file.
+fn leave(core: &mut Core, id: ProcId, victims: &[Victim], of_files: bool) -> Vec<u64> {
+    let pages = |victim: &Victim| victim.first.0..victim.first.0 + victim.slots.len() as u64;
+    for victim in victims {
+        let moved = u64::MAX >> (64 - victim.slots.len());
+        let file = if of_files { moved } else { 0 };
+        core.evicted(id, victim.first, victim.slots.len() as u32, Answer { moved, file, ..Answer::default() }, 0);
+    }
+    victims.iter().flat_map(pages).collect()
+}
+
 /// Takes one batch; returns its pages.
 fn batch(core: &mut Core, most: usize) -> Vec<u64> {
     let Some((id, victims)) = core.pick_victims(most, 0, &|_| true) else { return Vec::new() };
-    let pages = |victim: &Victim| victim.first.0..victim.first.0 + victim.slots.len() as u64;
-    for victim in &victims {
-        let moved = u64::MAX >> (64 - victim.slots.len());
-        core.evicted(id, victim.first, victim.slots.len() as u32, Answer { moved, ..Answer::default() }, 0);
-    }
-    victims.iter().flat_map(pages).collect()
+    leave(core, id, &victims, false)
+}
+
+/// A thread touches a page that is not in memory.
+fn touch(core: &mut Core, process: ProcId, page: u64, filled: Filled) {
+    let mut loads = Vec::new();
+    let alone = PageRange { first: Page(page), pages: 1 };
+    assert_eq!(core.fault(process, Page(page), alone, 1, &mut loads), Fault::Load);
+    core.loaded(process, Page(page), filled);
 }
 
 #[test]
@@ -161,4 +182,194 @@ fn parts_of_a_range_cover_it_and_have_so_many_runs_each() {
     assert_eq!(core.begin_proof(process).1, pages.map(Page)[2..]);
     assert!(!core.tracks(process, PageRange { first: Page(0), pages: 6 * RUN_PAGES + 15 }));
     assert!(core.tracks(process, PageRange { first: Page(6 * RUN_PAGES + 15), pages: 1 }));
+}
+
+/// Of few pages on probation none leaves early. But they must not stay for ever while new memory
+/// comes and goes.
+#[test]
+fn what_is_on_probation_leaves_when_it_is_the_oldest() {
+    let mut scheme = Scheme::default();
+    scheme.reclaim.kind = ReclaimKind::Bimodal;
+    let mut core = with_scheme(4096, scheme);
+    let process = process(&mut core, 0..100 * RUN_PAGES);
+    let (_, victims) = core.pick_victims(RUN_PAGES as usize, 0, &|_| true).unwrap();
+    assert_eq!((victims[0].first, victims[0].slots.len()), (Page(0), RUN_PAGES as usize));
+    // It does not move, as a page that comes back from the pool: it goes on probation.
+    core.evicted(process, Page(0), RUN_PAGES as u32, Answer::default(), 0);
+    for run in 100..300 {
+        (run * RUN_PAGES..(run + 1) * RUN_PAGES).for_each(|page| assert!(core.adopt(process, Page(page), false)));
+        assert_eq!(batch(&mut core, RUN_PAGES as usize).len(), RUN_PAGES as usize);
+    }
+    assert!(matches!(core.entry(process, Page(0)), Entry::Out(_)), "200 runs left, 100 were older or as old");
+}
+
+/// Runs that programs use all the time.
+const HOT_RUNS: u64 = 20;
+
+/// How programs use their memory: `programs` is 1 or 2. The first of two has only hot runs. There
+/// are 200 runs more; one after the other is used when it has been outside for 60 others.
+struct Use {
+    programs: usize,
+    batch: usize,
+    of_files: bool,
+}
+
+const ONE: Use = Use { programs: 1, batch: RUN_PAGES as usize, of_files: false };
+
+impl Use {
+    fn process(&self, core: &mut Core, pages: std::ops::Range<u64>) -> ProcId {
+        if !self.of_files {
+            return process(core, pages);
+        }
+        let (id, _) = core.add_process(4096);
+        pages.for_each(|page| touch(core, id, page, Filled::Read));
+        id
+    }
+
+    /// Takes a batch; the process that it is of, and its victims.
+    fn pick(&self, core: &mut Core, tick: u64, but: Option<ProcId>) -> Option<(ProcId, Vec<Victim>)> {
+        core.pick_victims(self.batch, tick, &|id| Some(id) != but)
+    }
+
+    /// As the pager does, chooses a batch of each process while those of the others are under way.
+    /// Returns how many hot pages left of 64,000 pages, and how often hot pages stayed.
+    fn hot_pages_that_leave(&self, scheme: Scheme) -> (usize, u64) {
+        let mut core = with_scheme(4096, scheme);
+        let sizes = if self.programs == 1 { vec![200 + HOT_RUNS] } else { vec![HOT_RUNS, 200] };
+        let ids: Vec<ProcId> = sizes.into_iter().map(|runs| self.process(&mut core, 0..runs * RUN_PAGES)).collect();
+        let (mut left, mut all, mut outside) = (0, 0, VecDeque::new());
+        for tick in 0.. {
+            let first = self.pick(&mut core, tick, None).expect("victims");
+            let second = self.pick(&mut core, tick, Some(first.0));
+            for (id, victims) in [Some(first), second].into_iter().flatten() {
+                let pages = leave(&mut core, id, &victims, self.of_files);
+                all += pages.len();
+                let is_hot = |&page: &u64| id == ids[0] && page < HOT_RUNS * RUN_PAGES;
+                let (hot, others): (Vec<u64>, Vec<u64>) = pages.into_iter().partition(is_hot);
+                left += hot.len();
+                hot.into_iter().for_each(|page| touch(&mut core, id, page, Filled::Done));
+                outside.extend(others.into_iter().map(|page| (id, page)));
+            }
+            let due = outside.len().saturating_sub(60 * RUN_PAGES as usize);
+            outside.drain(..due).for_each(|(id, page)| touch(&mut core, id, page, Filled::Done));
+            if all >= 64_000 {
+                break;
+            }
+        }
+        core.check();
+        (left, core.counters().spared)
+    }
+}
+
+fn with_chances(hot_chances: u32) -> Scheme {
+    let mut scheme = Scheme::default();
+    (scheme.reclaim.hot_chances, scheme.reclaim.file_age) = (hot_chances, 4);
+    scheme
+}
+
+#[test]
+fn what_is_always_in_use_is_probed_more_rarely() {
+    for how in [
+        ONE,
+        Use { batch: 8 * RUN_PAGES as usize, ..ONE },
+        Use { programs: 2, ..ONE },
+        Use { programs: 2, batch: 8 * RUN_PAGES as usize, ..ONE },
+        Use { of_files: true, ..ONE },
+    ] {
+        let Use { programs, batch, of_files } = how;
+        let context = format!("{programs} programs, batches of {batch} pages, files: {of_files}");
+        let (without, none) = how.hot_pages_that_leave(with_chances(0));
+        let (with, stayed) = how.hot_pages_that_leave(with_chances(7));
+        assert!(without > 4000 && none == 0, "{context}: {without} left, {none} stayed");
+        assert!(with * 3 < without, "{context}: {with} pages left, {without} if none is hot");
+        assert!(stayed > 1000, "{context}: {stayed} stayed");
+    }
+}
+
+/// Whatever the pages have shown, full batches are found: in both processes, and beside runs that
+/// are pinned.
+#[test]
+fn there_are_victims_where_all_pages_are_hot() {
+    let mut core = with_scheme(4096, Scheme::default());
+    let processes = [0, 1].map(|_| process(&mut core, 0..300 * RUN_PAGES));
+    processes.into_iter().for_each(|id| core.pin(id, (0..40 * RUN_PAGES).map(Page)));
+    let mut lost = [0; 2];
+    for tick in 0..3000 {
+        let (id, victims) = core.pick_victims(128, tick, &|_| true).expect("pages that are not pinned");
+        let pages = leave(&mut core, id, &victims, false);
+        lost[id.0 as usize] += pages.len();
+        pages.into_iter().for_each(|page| touch(&mut core, id, page, Filled::Done));
+    }
+    core.check();
+    assert!(core.counters().spared > 3000, "{}", core.counters().spared);
+    assert!(lost.iter().all(|&pages| pages > 100_000), "{lost:?}");
+}
+
+/// Of a process whose pages are all hot, none leaves while another has a batch under way that may
+/// have older pages: for a while.
+#[test]
+fn hot_pages_wait_for_other_processes_but_not_for_ever() {
+    let mut core = with_scheme(4096, Scheme::default());
+    let hot = process(&mut core, 0..20 * RUN_PAGES);
+    for tick in 0..100 {
+        let (_, victims) = core.pick_victims(128, tick, &|_| true).unwrap();
+        let pages = leave(&mut core, hot, &victims, false);
+        pages.into_iter().for_each(|page| touch(&mut core, hot, page, Filled::Done));
+    }
+    let other = process(&mut core, 0..20 * RUN_PAGES);
+    let alone = |id: ProcId| id != other;
+    let found: Vec<bool> = (100..140).map(|tick| core.pick_victims(16, tick, &alone).is_some()).collect();
+    assert_eq!(found, [[false; 20], [true; 20]].concat());
+    let (id, _) = core.pick_victims(16, 140, &|_| true).unwrap();
+    assert_eq!(id, other);
+    assert!(core.pick_victims(16, 141, &alone).is_none(), "it waits again");
+}
+
+#[test]
+fn of_a_range_its_own_pages_are_claimed_from_the_upper_end() {
+    let mut core = core();
+    let id = process(&mut core, 0..4 * RUN_PAGES);
+    core.pin(id, [Page(20)].into_iter());
+    let mut claim = |first, pages, most| {
+        let victims = core.claim_range(id, PageRange { first: Page(first), pages }, most, 0);
+        let pages = |victim: Victim| victim.first.0..victim.first.0 + victim.slots.len() as u64;
+        victims.into_iter().flat_map(pages).collect::<Vec<_>>()
+    };
+    assert_eq!(claim(5, 1, 1), [5]);
+    assert_eq!(claim(4, 4, 9), [4, 6, 7]);
+    assert_eq!(claim(14, 10, 6), [17, 18, 19, 21, 22, 23]);
+    assert_eq!(claim(40, 9, 0), []);
+}
+
+/// Which pages of a run stay when it is the oldest again: those on which a thread faulted.
+#[test]
+fn only_what_a_thread_asks_for_is_hot() {
+    let mut core = with_scheme(4096, Scheme::default());
+    let id = process(&mut core, 0..100 * RUN_PAGES);
+    let (_, victims) = core.pick_victims(RUN_PAGES as usize, 0, &|_| true).unwrap();
+    let first = victims[0].first.0;
+    assert_eq!((victims.len(), victims[0].slots.len(), first % RUN_PAGES), (1, RUN_PAGES as usize, 0));
+    let moved = !(1 << 7) & 0xffff;
+    core.evicted(id, Page(first), RUN_PAGES as u32, Answer { moved, ..Answer::default() }, 0);
+    touch(&mut core, id, first + 3, Filled::Done);
+    touch(&mut core, id, first + 4, Filled::Done);
+    let mut loads = Vec::new();
+    let two = PageRange { first: Page(first + 5), pages: 2 };
+    assert_eq!(core.fault(id, two.first, two, 2, &mut loads), Fault::Load);
+    loads.iter().for_each(|load| core.loaded(id, load.page, Filled::Done));
+    touch(&mut core, id, first + 8, Filled::Retry);
+    touch(&mut core, id, first + 8, Filled::Done);
+    touch(&mut core, id, first + 9, Filled::Done);
+    core.removed(id, PageRange { first: Page(first + 9), pages: 1 });
+    touch(&mut core, id, first + 9, Filled::Done);
+    let mut stayed = Vec::new();
+    for tick in 1..200 {
+        let pages = batch(&mut core, RUN_PAGES as usize);
+        if pages[0] / RUN_PAGES == first / RUN_PAGES {
+            stayed = (0..RUN_PAGES).filter(|&page| core.entry(id, Page(first + page)) == Entry::Resident).collect();
+            break;
+        }
+        assert!(tick < 150, "it never was the oldest");
+    }
+    assert_eq!((stayed, loads.len()), (vec![3, 4, 5, 8], 2), "6 came along, 7 did not leave, 9 has other contents");
 }

@@ -207,6 +207,7 @@ schema! {
         file_dropped: u64 = "clean pages of files that were dropped",
         stored_raw: u64 = "pages stored raw in the pool",
         parked_runs: u64 = "runs of 16 pages that the kernel refused to move and that were left alone for a while",
+        spared: u64 = "hot pages that stayed when their run was the oldest",
         rejected: Rejected<u64>,
     }
 

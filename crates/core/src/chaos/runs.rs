@@ -20,6 +20,7 @@ fn run(
             world.core.check();
         }
     }
+    world.stats.insert("spared", world.core.counters().spared);
     println!("{preset} {overrides:?} {frames} {blocks} {seed}: {:?}", world.stats);
     world.replay();
     world.finish();
@@ -50,6 +51,7 @@ const SCHEMES: &[(&str, &[&str])] = &[
 
 /// Returns how often a page left to the raw slot that was kept for it: unchanged, and changed.
 fn all(frames: u32, blocks: u32, steps: u32) -> [u64; 2] {
+    let mut spared = 0;
     let seeds: u64 = std::env::var("CHAOS_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
     let (mut failed, mut below, mut clean, mut changed) = (Vec::new(), 0, 0, 0);
     for (preset, overrides) in SCHEMES {
@@ -57,6 +59,7 @@ fn all(frames: u32, blocks: u32, steps: u32) -> [u64; 2] {
             let result = std::panic::catch_unwind(|| run(preset, overrides, frames, blocks, seed, steps));
             let count = |what| result.as_ref().map_or(0, |stats| stats.get(what).copied().unwrap_or(0));
             below += count("below");
+            spared += count("spared");
             (clean, changed) = (clean + count("clean"), changed + count("changed"));
             if let Err(why) = result {
                 let why =
@@ -68,6 +71,7 @@ fn all(frames: u32, blocks: u32, steps: u32) -> [u64; 2] {
     }
     assert!(failed.is_empty(), "\n{}", failed.join("\n"));
     assert!(below > 0, "no fault brought pages below it");
+    assert!(spared > 0, "no hot page stayed");
     [clean, changed]
 }
 
