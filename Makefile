@@ -5,13 +5,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BENCH_ARGS ?=
 PAPERS_ARGS ?=
+TORTURE_ARGS ?=
 KERNELS ?=
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # Without linking, which takes a C++ compiler and is of use to cargo-fuzz only.
 FUZZ_CHECK := --locked --no-default-features --all-targets
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test soak gate gate-loaded check mutants kernels docs fuzz bench bench-codecs papers papers-record papers-sim papers-check install uninstall clean
+.PHONY: help build run test soak gate gate-loaded check torture mutants kernels docs fuzz bench bench-codecs papers papers-record papers-sim papers-check install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -43,6 +44,10 @@ check: ## what every change must pass: format, lints, tests, documentation, depe
 	$(MAKE) test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	scripts/check-deps
+
+torture: ## many seeds of the torture program, from 5 to 90 % of its memory; makes docs/torture.md; minutes to hours; TORTURE_ARGS
+	$(CARGO) build --workspace
+	lab/torture/scale.py $(TORTURE_ARGS)
 
 mutants: ## the tests notice when a rule of the design is switched off: four minutes
 	scripts/mutants

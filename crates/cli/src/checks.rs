@@ -3,7 +3,7 @@
 use crate::preload;
 use crate::size_parsing::human;
 use memfit_os::probe::{self, feature, UffdAccess, UffdDenied};
-use memfit_os::{inject, limits, process};
+use memfit_os::{capability, inject, limits, process};
 use serde::Serialize;
 use std::fs;
 
@@ -160,7 +160,13 @@ fn userfaultfd_denied(denied: UffdDenied) -> Check {
             "boot a kernel with CONFIG_USERFAULTFD=y (the kernels of all large distributions have it)",
         ),
         UffdDenied::NoPermission => (
-            "this user may not use it".into(),
+            if capability::gave_up() {
+                "this user may not use it; a capability of memfit's file (setcap) does not help, since the programs \
+                 do not have it"
+                    .into()
+            } else {
+                "this user may not use it".into()
+            },
             "sudo sysctl -w vm.unprivileged_userfaultfd=1, or for this user alone: sudo setfacl -m u:$USER:rw \
              /dev/userfaultfd",
         ),
@@ -219,7 +225,7 @@ fn event_fork(known: u64) -> Check {
     let detail =
         "need CAP_SYS_PTRACE; without them programs are asked to tell of their forks: fork() works, a bare clone of a \
                   paged program ends with a crash";
-    let fix = "none is needed; with the right (sudo setcap cap_sys_ptrace+ep PATH/memfit) bare clones work, too";
+    let fix = "none is needed; where memfit and the programs have the right (root has it), bare clones work, too";
     Check::optional(id, name, detail, fix)
 }
 
@@ -270,7 +276,7 @@ fn ptrace_scope() -> Check {
         Some(1) if !inject::is_allowed() => {
             Check::ok(id, name, "1: each program gets memfit's thread at its start, also if it is never paged")
         }
-        Some(scope) if scope <= 1 || process::has_capability(probe::CAP_SYS_PTRACE) && scope == 2 => {
+        Some(scope) if scope <= 1 || capability::has(capability::CAP_SYS_PTRACE) && scope == 2 => {
             Check::ok(id, name, scope.to_string())
         }
         Some(scope) => {

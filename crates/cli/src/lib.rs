@@ -49,6 +49,9 @@ pub fn main_with(serve: Serve) -> i32 {
         Ok(inherited) => inherited,
         Err(failure) => return fail(&failure),
     };
+    if let Err(error) = memfit_os::capability::give_up_own() {
+        return fail(&Failure::system("give up the capabilities of memfit's file", &error));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return tell(&error),

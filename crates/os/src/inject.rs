@@ -9,8 +9,7 @@
 //! A tracer is a thread, and its tracees go on when it ends. So each attempt runs in a thread of
 //! its own, and every failure ends with that thread.
 
-use crate::probe::CAP_SYS_PTRACE;
-use crate::process::has_capability;
+use crate::capability::{self, CAP_SYS_PTRACE};
 use crate::procfs::{self, ThreadStatus};
 use crate::standby::Standby;
 use std::io;
@@ -148,7 +147,7 @@ pub fn let_run(tid: i32, wanted: impl Fn() -> bool) -> Result<(), Failure> {
 pub fn is_allowed() -> bool {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     let scope = scope.ok().and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(0);
-    let by_yama = scope == 0 || scope <= 2 && has_capability(CAP_SYS_PTRACE);
+    let by_yama = scope == 0 || scope <= 2 && capability::has(CAP_SYS_PTRACE);
     // No thread has this id: the error is ESRCH, unless ptrace itself is forbidden.
     let tried = ptrace(libc::PTRACE_CONT, i32::MAX, 0, 0);
     by_yama && tried.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))

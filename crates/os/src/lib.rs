@@ -1,5 +1,6 @@
 //! The system call layer of memfit: system calls with their errnos translated.
 
+pub mod capability;
 pub mod event;
 pub mod exec;
 pub mod inject;

@@ -4,8 +4,8 @@
 //! Every probe leaves the process as it was. None takes more than some microseconds, so that each
 //! run can make the probes that it depends on.
 
+use crate::capability::{self, CAP_SYS_PTRACE};
 use crate::maps::Pagemap;
-use crate::process::has_capability;
 use crate::uffd::ioctl;
 use memfit_wire::uffd::{
     Api, Move, Range, Register, REGISTER_MODE_MISSING, UFFDIO_API, UFFDIO_MOVE, UFFDIO_REGISTER, UFFD_API,
@@ -20,9 +20,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
-
-/// Bit of CAP_SYS_PTRACE.
-pub const CAP_SYS_PTRACE: u32 = 19;
 
 /// Feature bits of `UFFDIO_API`, from the kernel's `userfaultfd.h`.
 pub mod feature {
@@ -94,7 +91,7 @@ pub fn open_userfaultfd() -> Result<(OwnedFd, UffdAccess), UffdDenied> {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: plain numbers.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-    let by_right = match (has_capability(CAP_SYS_PTRACE), sysctl_allows()) {
+    let by_right = match (capability::has(CAP_SYS_PTRACE), sysctl_allows()) {
         (true, _) => Some(UffdAccess::Capability),
         (false, true) => Some(UffdAccess::Sysctl),
         (false, false) => None,

@@ -58,15 +58,6 @@ pub fn set_name(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
-/// Whether this process holds a capability (bit number) in its effective set.
-#[must_use]
-pub fn has_capability(bit: u32) -> bool {
-    let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
-    mask >> bit & 1 == 1
-}
-
 /// Random bytes from the kernel.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ mod budget;
 mod codecs;
 mod death;
 mod hostile;
+mod install;
 mod odd;
 mod oom;
 mod ordinary;

@@ -6,9 +6,10 @@ use super::torture::{SOAK, STALLED};
 use crate::support::contents::assert_contents_eq;
 use crate::support::process::Ran;
 use crate::support::stats::Stats;
-use crate::support::{say, sized, Bench, FORKS, ONE, PYTHON};
+use crate::support::{say, sized, skip, Bench, FORKS, ONE, PYTHON};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Each thread runs operations for some seconds; a child that memfit must kill ends the run.
 const TORTURE: &str = "--size 128M --verify-all-at-end --stall 120 --forks";
@@ -25,6 +26,32 @@ fn sort_without_forks() {
     let Some(bench) = Bench::ordinary("ordinary_sort", &["sort", "seq", "rev"]) else { return };
     assert_eq!(bench.plain("seq 1 1000000 | rev > input").code, Some(0));
     bench.same("sort -S 300M --parallel=2 -o output input", &["output"], 65);
+}
+
+/// `setcap` gives a capability to memfit, but not to its programs: such a memfit works as without
+/// it. Without access to the device it says that the capability does not help.
+#[test]
+fn a_capability_of_memfits_file() {
+    let Some(bench) = Bench::ordinary("file_capability", &["setcap", "sort", "seq", "cksum"]) else { return };
+    let user = bench.user.as_ref().expect("an ordinary user");
+    let memfit = user.place().join("memfit");
+    let memfit = memfit.to_str().expect("the place is UTF-8");
+    let set = Command::new("setcap").args(["cap_sys_ptrace+ep", memfit]).output().unwrap();
+    if !set.status.success() {
+        return skip("file_capability", &format!("setcap {memfit}: {}", String::from_utf8_lossy(&set.stderr)));
+    }
+    let line = "seq 600000 | sort -S 100M -r | cksum";
+    let (ran, stats) = bench.managed_by(user.becoming(&[], &[memfit, "run"]), line, 24 << 20);
+    assert_contents_eq!((ran.code, &ran.out), (Some(0), &bench.plain(line).out), "{}", ran.err);
+    stats.no_warnings();
+    assert!(stats.number("/evictions/pages") > 500, "{:#}", stats.json);
+    let mut doctor = Command::new("setpriv");
+    doctor.args(["--reuid=65534", "--regid=65534", "--clear-groups", memfit, "doctor"]);
+    let told = String::from_utf8(doctor.output().unwrap().stdout).unwrap();
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["(setcap) does not help", "setfacl", "PAGEMAP_SCAN tried, works"] {
+        assert!(told.contains(words), "{words:?} is not in: {told}");
+    }
 }
 
 /// memfit's words when it kills a child whose contents cannot be determined: another thread dropped

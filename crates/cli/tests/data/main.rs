@@ -5,6 +5,7 @@
 mod support;
 
 mod advise;
+mod claims;
 mod cli;
 mod foreign;
 mod record;

@@ -26,10 +26,10 @@ fn rows() -> BTreeSet<String> {
     sources("workloads/surface", ".c").iter().flat_map(|(_, text)| text.lines().filter_map(row)).collect()
 }
 
-/// Tests: `module::name`.
-fn behaviour() -> BTreeSet<String> {
+/// Tests of the kind that a folder has: `module::name`.
+pub fn tests_of(folder: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for (module, text) in sources("behaviour", ".rs") {
+    for (module, text) in sources(folder, ".rs") {
         for (test, function) in text.lines().zip(text.lines().skip(1)) {
             if let (true, Some(name)) = (test == "#[test]", function.strip_prefix("fn ")) {
                 found.insert(format!("{module}::{}", name.split('(').next().unwrap()));
@@ -42,18 +42,19 @@ fn behaviour() -> BTreeSet<String> {
 /// The names in the last columns of the tables.
 fn named() -> BTreeSet<String> {
     let text = fs::read_to_string(tests().join("../../../docs/kernel-surface.md")).unwrap();
-    let mut found = BTreeSet::new();
-    for line in text.lines().filter(|line| line.starts_with("| ")) {
-        let shown = line.trim_end_matches('|').rsplit('|').next().unwrap();
-        assert!(!shown.trim().is_empty(), "nothing shows this: {line}");
-        found.extend(shown.split('`').skip(1).step_by(2).map(str::to_owned));
-    }
-    found
+    text.lines().filter(|line| line.starts_with("| ")).flat_map(shown_by).collect()
+}
+
+/// The names in the last column of a row.
+pub fn shown_by(row: &str) -> Vec<String> {
+    let shown = row.trim_end_matches('|').rsplit('|').next().unwrap();
+    assert!(!shown.trim().is_empty(), "nothing shows this: {row}");
+    shown.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 #[test]
 fn what_the_kernel_surface_names_exists() {
-    let exist = &rows() | &behaviour();
+    let exist = &rows() | &tests_of("behaviour");
     let unknown: Vec<_> = named().into_iter().filter(|name| !exist.contains(name)).collect();
     assert!(unknown.is_empty(), "docs/kernel-surface.md names what does not exist: {unknown:?}");
 }

@@ -8,10 +8,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Mounts the device, gives up all rights, and executes the words that follow.
+/// Mounts the device, becomes the user with the options of `setpriv` that follow, and executes the
+/// other words.
 const BECOME: &str = "mount -t tmpfs none \"$0\" && mknod -m 666 \"$0/userfaultfd\" c 10 \"$1\" && \
                       mount --bind \"$0/userfaultfd\" /dev/userfaultfd && shift && exec setpriv --reuid=65534 \
-                      --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs \"$@\"";
+                      --regid=65534 --clear-groups --inh-caps=-all \"$@\"";
+/// No program gives such a user a right.
+const NO_RIGHTS: [&str; 2] = ["--bounding-set=-all", "--no-new-privs"];
 
 /// Copies of the programs that such a user runs: the directory of the build may be closed to him.
 pub struct Ordinary {
@@ -83,14 +86,19 @@ impl Ordinary {
         let memfit = self.place.join("memfit");
         let memfit = memfit.to_str().expect("the place is UTF-8");
         let all = [around, &[memfit], words].concat();
-        let Some(minor) = self.minor else {
-            let mut command = Command::new(all[0]);
-            command.args(&all[1..]);
-            return command;
-        };
+        if self.minor.is_some() {
+            return self.becoming(&NO_RIGHTS, &all);
+        }
+        let mut command = Command::new(all[0]);
+        command.args(&all[1..]);
+        command
+    }
+
+    /// The user with these options of `setpriv` and no others executes a command line.
+    pub fn becoming(&self, options: &[&str], line: &[&str]) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", BECOME]).arg(self.place.join("dev"));
-        command.arg(minor.to_string()).args(all);
+        command.arg(self.minor.unwrap_or_default().to_string()).args(options).args(line);
         command
     }
 
