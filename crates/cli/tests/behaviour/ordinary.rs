@@ -4,8 +4,7 @@
 
 use super::torture::{SOAK, STALLED};
 use crate::support::contents::assert_contents_eq;
-use crate::support::process::Ran;
-use crate::support::stats::Stats;
+use crate::support::known::managed;
 use crate::support::{say, sized, skip, Bench, FORKS, ONE, PYTHON};
 use std::fs;
 use std::path::PathBuf;
@@ -52,22 +51,6 @@ fn a_capability_of_memfits_file() {
     for words in ["(setcap) does not help", "setfacl", "PAGEMAP_SCAN tried, works"] {
         assert!(told.contains(words), "{words:?} is not in: {told}");
     }
-}
-
-/// memfit's words when it kills a child whose contents cannot be determined: another thread dropped
-/// memory at the very moment of the fork (docs/limits.md).
-const UNCLEAR: &str = "another thread of its parent";
-
-/// Runs a line until memfit killed no child for that reason, three times at most.
-fn managed(bench: &Bench, line: &str, budget: u64) -> (Ran, Stats) {
-    for _ in 0..2 {
-        let (ran, stats) = bench.managed(line, budget);
-        if !ran.err.contains(UNCLEAR) {
-            return (ran, stats);
-        }
-        say(&format!("{}: once more, since {}", bench.name, ran.err.lines().next().unwrap_or_default()));
-    }
-    bench.managed(line, budget)
 }
 
 #[test]

@@ -61,10 +61,28 @@ pub fn compare(bench: &Bench, plain: &Ran, (managed, stats): (&Ran, &Stats), bou
     say(&format!("{:24} {evicted} pages evicted, {:.1} s", bench.name, managed.time.as_secs_f64()));
 }
 
+/// memfit's words when it kills a child whose contents cannot be determined: another thread dropped
+/// memory at the very moment of the fork. Only where the kernel reports no forks (docs/limits.md).
+const UNCLEAR: &str = "another thread of its parent";
+
+/// Runs a line under memfit. For an ordinary user: until memfit killed no child for that reason,
+/// three times at most.
+pub fn managed(bench: &Bench, line: &str, budget: u64) -> (Ran, Stats) {
+    let again = if bench.user.is_some() { 2 } else { 0 };
+    for _ in 0..again {
+        let (ran, stats) = bench.managed(line, budget);
+        if !ran.err.contains(UNCLEAR) {
+            return (ran, stats);
+        }
+        say(&format!("{}: once more, since {}", bench.name, ran.err.lines().next().unwrap_or_default()));
+    }
+    bench.managed(line, budget)
+}
+
 /// Asserts that a line does the same with and without memfit.
 pub fn same(bench: &Bench, line: &str, bounds: Bounds) {
     let Some(plain) = plainly(bench, line) else { return };
-    let (managed, stats) = bench.managed(line, BUDGET);
+    let (managed, stats) = managed(bench, line, BUDGET);
     compare(bench, &plain, (&managed, &stats), bounds);
     stats.no_warnings();
 }
