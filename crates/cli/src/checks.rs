@@ -21,6 +21,9 @@ const DESCRIPTORS_GOOD: u64 = 4096;
 /// Free bytes below which the automatic swap tier is too small to help.
 const SWAP_FREE_GOOD: u64 = 1 << 30;
 
+const SETCAP_IS_OF_NO_USE: &str =
+    "; a capability of memfit's file (setcap) does not help, since the programs do not have it";
+
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -160,13 +163,7 @@ fn userfaultfd_denied(denied: UffdDenied) -> Check {
             "boot a kernel with CONFIG_USERFAULTFD=y (the kernels of all large distributions have it)",
         ),
         UffdDenied::NoPermission => (
-            if capability::gave_up() {
-                "this user may not use it; a capability of memfit's file (setcap) does not help, since the programs \
-                 do not have it"
-                    .into()
-            } else {
-                "this user may not use it".into()
-            },
+            format!("this user may not use it{}", if capability::gave_up() { SETCAP_IS_OF_NO_USE } else { "" }),
             "sudo sysctl -w vm.unprivileged_userfaultfd=1, or for this user alone: sudo setfacl -m u:$USER:rw \
              /dev/userfaultfd",
         ),

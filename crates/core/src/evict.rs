@@ -167,8 +167,7 @@ impl Core {
             self.waits_for_files = None;
             return false;
         }
-        let since = *self.waits_for_files.get_or_insert(tick);
-        tick.wrapping_sub(since) < WAIT_TICKS
+        may_wait(&mut self.waits_for_files, tick)
     }
 
     /// Whether to wait because other processes, which have a batch under way, may have older pages
@@ -182,8 +181,7 @@ impl Core {
             self.waits_for_others = None;
             return false;
         }
-        let since = *self.waits_for_others.get_or_insert(tick);
-        tick.wrapping_sub(since) < WAIT_TICKS
+        may_wait(&mut self.waits_for_others, tick)
     }
 
     fn pick_from(
@@ -194,11 +192,8 @@ impl Core {
         hot: bool,
     ) -> Option<(ProcId, Vec<Victim>)> {
         self.pass_over(queue, procs, hot);
-        let oldest = |&proc: &ProcId| {
-            let head = self.head(proc, queue);
-            (head != NIL && self.due(head, hot) != 0).then(|| (self.table.runs[head as usize].stamp, proc))
-        };
-        let (_, proc) = procs.iter().filter_map(oldest).min()?;
+        let is_due = |&(_, proc): &(u64, ProcId)| self.due(self.head(proc, queue), hot) != 0;
+        let (_, proc) = procs.iter().filter_map(|&proc| self.oldest(proc, queue)).filter(is_due).min()?;
         let max_pages = max_pages.min(self.staging.room(self.table.proc(proc).area) as usize);
         let runs = self.choose_runs(proc, queue, max_pages, hot);
         let victims = self.claim(proc, &runs, max_pages);
@@ -212,10 +207,8 @@ impl Core {
     /// Whether the oldest run of a group is on probation. Few runs on probation may stay for a
     /// while, but not for longer than those that are not.
     fn is_probation_older(&self, queues: [Queue; 2], procs: &[ProcId]) -> bool {
-        let [other, probation] = queues.map(|queue| {
-            let heads = procs.iter().map(|&proc| self.head(proc, queue)).filter(|&head| head != NIL);
-            heads.map(|head| self.table.runs[head as usize].stamp).min()
-        });
+        let [other, probation] =
+            queues.map(|queue| procs.iter().filter_map(|&proc| self.oldest(proc, queue)).map(|(stamp, _)| stamp).min());
         probation.is_some_and(|probation| other.is_some_and(|other| probation < other))
     }
 
@@ -223,25 +216,26 @@ impl Core {
         self.table.proc(proc).queues[queue.group][queue.probation].head
     }
 
+    /// Age stamp of the oldest run of a process's queue, with the process.
+    fn oldest(&self, proc: ProcId, queue: Queue) -> Option<(u64, ProcId)> {
+        let head = self.head(proc, queue);
+        (head != NIL).then(|| (self.table.runs[head as usize].stamp, proc))
+    }
+
     /// Claims the resident pages of a range out of turn, up to `max_pages` from its upper end: the
     /// stack of a thread that must be made to wait.
     pub fn claim_range(&mut self, proc: ProcId, range: PageRange, max_pages: usize, tick: u64) -> Vec<Victim> {
         self.record(&CoreCall::ClaimRange { proc, range, most: max_pages as u32, tick });
         let mut runs: Vec<(u32, u16)> = Vec::new();
-        let mut pages = 0;
-        for (page, _) in self.table.tracked(proc, range).into_iter().rev() {
-            let Some(run) = self.table.run_of(proc, page) else { continue };
-            let bit = 1 << page.index();
-            if pages == max_pages {
-                break;
-            }
-            if self.takeable(run) & bit == 0 || self.table.runs[run as usize].parked_until > tick {
-                continue;
-            }
-            pages += 1;
-            match runs.last_mut() {
-                Some((last, of_run)) if *last == run => *of_run |= bit,
-                _ => runs.push((run, bit)),
+        let mut left = max_pages;
+        for (run, of_range) in self.table.runs_in(proc, range).into_iter().rev() {
+            if self.table.runs[run as usize].parked_until <= tick {
+                let mut claimed = self.takeable(run) & of_range;
+                while claimed.count_ones() as usize > left {
+                    claimed &= claimed - 1;
+                }
+                left -= claimed.count_ones() as usize;
+                runs.push((run, claimed));
             }
         }
         runs.reverse();
@@ -263,11 +257,7 @@ impl Core {
     /// before an older run of another.
     fn pass_over(&mut self, queue: Queue, procs: &[ProcId], hot: bool) {
         let newest = self.table.newest();
-        let stamp = |core: &Core, proc| {
-            let head = core.head(proc, queue);
-            (head != NIL).then(|| Reverse((core.table.runs[head as usize].stamp, proc)))
-        };
-        let mut heads: BinaryHeap<_> = procs.iter().filter_map(|&proc| stamp(self, proc)).collect();
+        let mut heads: BinaryHeap<_> = procs.iter().filter_map(|&proc| self.oldest(proc, queue)).map(Reverse).collect();
         for _ in 0..SCAN_RUNS {
             let Some(Reverse((oldest, proc))) = heads.pop() else { return };
             let head = self.head(proc, queue);
@@ -281,7 +271,7 @@ impl Core {
                     self.counters.spared += u64::from(pages);
                 }
             }
-            heads.extend(stamp(self, proc));
+            heads.extend(self.oldest(proc, queue).map(Reverse));
         }
     }
 
@@ -432,6 +422,11 @@ impl Core {
             self.table.runs[run as usize].park_count = 0;
         }
     }
+}
+
+/// Whether a wait that began at `since`, or begins now, may go on.
+fn may_wait(since: &mut Option<u64>, tick: u64) -> bool {
+    tick.wrapping_sub(*since.get_or_insert(tick)) < WAIT_TICKS
 }
 
 /// Hash of the 256 KiB region of a page: equal for its pages, and rarely equal for others.

@@ -158,7 +158,6 @@ impl Core {
             }
             let max_pages = max_pages.min(self.staging.room(self.table.proc(proc).area) as usize);
             let runs = if max_pages == 0 { Vec::new() } else { self.next_runs(proc, max_pages) };
-            let runs: Vec<_> = runs.into_iter().map(|run| (run, self.takeable(run))).collect();
             let victims = self.claim(proc, &runs, max_pages);
             if !victims.is_empty() {
                 return Some((proc, victims));
@@ -167,10 +166,10 @@ impl Core {
         None
     }
 
-    /// The next runs of a process in address order, as many as fit into a batch; only the first may
-    /// be cut. What was on trial in the runs looked at, and was not touched, leaves the working
-    /// set.
-    fn next_runs(&mut self, proc: ProcId, max_pages: usize) -> Vec<u32> {
+    /// The next runs of a process in address order, as many as fit into a batch, and their pages
+    /// that leave; only the first may be cut. What was on trial in the runs looked at, and was not
+    /// touched, leaves the working set.
+    fn next_runs(&mut self, proc: ProcId, max_pages: usize) -> Vec<(u32, u16)> {
         let process = self.table.proc(proc);
         let Some(mut reclaim) = process.reclaim else { return Vec::new() };
         let (mut runs, mut pages, mut victims) = (Vec::new(), 0, 0);
@@ -191,7 +190,7 @@ impl Core {
             } else if takeable != 0 {
                 pages += takeable.count_ones() as usize;
                 victims += (takeable & !(takeable << 1)).count_ones() as usize;
-                runs.push(run);
+                runs.push((run, takeable));
             }
             let full = pages > max_pages || victims > BATCH_VICTIMS;
             if full && runs.len() > 1 {

@@ -596,6 +596,19 @@ impl Table {
         out
     }
 
+    /// The runs of the range in address order, each with its pages of the range: bit i is page i.
+    pub fn runs_in(&self, proc: ProcId, range: PageRange) -> Vec<(u32, u16)> {
+        if range.pages == 0 {
+            return Vec::new();
+        }
+        let (first, last) = (range.first.run(), Page(range.end() - 1).run());
+        let of_range = |number: u64| {
+            let pages = (0..RUN_PAGES).filter(|i| (range.first.0..range.end()).contains(&(number * RUN_PAGES + i)));
+            pages.fold(0, |mask, i| mask | 1 << i)
+        };
+        self.proc(proc).runs.range(first..=last).map(|(&number, &run)| (run, of_range(number))).collect()
+    }
+
     /// Whether any page of the range is not Untracked.
     pub fn tracks(&self, proc: ProcId, range: PageRange) -> bool {
         if range.pages == 0 {

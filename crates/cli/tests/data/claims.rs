@@ -28,16 +28,19 @@ fn section<'a>(text: &'a str, heading: &str) -> &'a str {
     &text[from..end]
 }
 
-/// The rows of the tables of a text: their columns.
+/// The rows of the table of a text, without its head.
+fn rows(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix('|')).skip(1)
+}
+
+/// The columns of each row.
 fn table(text: &str) -> Vec<Vec<&str>> {
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix('|'));
-    rows.map(|row| row.split('|').map(str::trim).collect()).skip(1).collect()
+    rows(text).map(|row| row.split('|').map(str::trim).collect()).collect()
 }
 
 fn claims() -> Vec<(String, Vec<String>)> {
     let text = read("CONTRIBUTING.md");
-    let rows = section(&text, "### Claims").lines().filter(|line| line.starts_with("| ")).skip(1);
-    rows.map(|row| (plain(row[2..].split('|').next().unwrap()), shown_by(row))).collect()
+    rows(section(&text, "### Claims")).map(|row| (plain(row.split('|').next().unwrap()), shown_by(row))).collect()
 }
 
 #[test]
