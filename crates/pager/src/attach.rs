@@ -97,6 +97,8 @@ pub fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
     drop(ready);
     match manage(desk, client, &message, fd) {
         Ok(()) => client.stage.store(MANAGED, Relaxed),
+        // Its place in the core may be taken back already: see `manage`.
+        Err(error) if expected.is_some() => cannot_inherit(desk, client, &error.to_string()),
         Err(error) => not_managed(desk, client, &error),
     }
 }
@@ -133,11 +135,17 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     let fresh = known.is_none();
     let expected = client.expected.lock().clone();
     let proc = match known {
-        Some(proc) => proc,
+        Some(proc) => {
+            register_own(&proc.uffd, message)?;
+            proc
+        }
         None => {
             let uffd = Uffd::from_fd(fd.ok_or_else(|| std::io::Error::other("the stub sent no descriptor"))?);
             let features = uffd::REQUIRED | if desk.fork_events { uffd::EVENT_FORK } else { 0 };
             uffd.handshake(features)?;
+            register_own(&uffd, message)?;
+            let kick = Arc::new(EventFd::new()?);
+            // Nothing fails from here on that would leave the number taken.
             let family = expected.as_ref().map_or_else(Family::default, |e| e.family.of_child());
             let (id, area) = expected.as_ref().map(|e| (e.id, e.area)).unwrap_or_else(|| {
                 let mut state = shared.lock();
@@ -145,19 +153,13 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
                 shared.apply_effects(state);
                 numbers
             });
-            Arc::new(Proc::new(id, area, uffd, Arc::new(EventFd::new()?), family))
+            Arc::new(Proc::new(id, area, uffd, kick, family))
         }
     };
-    proc.uffd.probe_at(message.window[0]);
-    register(&proc.uffd, message.window[0], message.window[1] - message.window[0])?;
     if message.beacon != 0 {
-        register(&proc.uffd, message.beacon, 4096)?;
         proc.beacon.store(message.beacon, Relaxed);
     }
-    if message.doorbell != 0 {
-        register(&proc.uffd, message.doorbell, DOORBELL_BYTES)?;
-        proc.doorbell.store(message.doorbell, Relaxed);
-    }
+    proc.doorbell.store(message.doorbell, Relaxed);
     shared.lock().segments.insert(proc.area, segment);
     *proc.comm.lock() = client.comm.clone();
     match &expected {
@@ -175,6 +177,8 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     }
     let _ = proc.identity.set(identity);
     *client.proc.lock() = Some(Arc::clone(&proc));
+    // From here on its place in the core is the process's, not the expected child's.
+    *client.expected.lock() = None;
     if fresh {
         shared.procs.lock().push(Arc::clone(&proc));
         if let Err(error) = start_fault_thread(shared, &proc) {
@@ -183,7 +187,6 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
             return Err(error);
         }
     }
-    *client.expected.lock() = None;
     if !desk.fork_events {
         send_command(&client.socket, &Command { kind: SERVED, flags: ANNOUNCE_FORKS, ..Command::default() }, None);
     }
@@ -192,6 +195,19 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         shared.budget.want_reclaim();
     } else {
         adopt::stacks(shared, &proc);
+    }
+    Ok(())
+}
+
+/// Registers what the stub has mapped for the pager.
+fn register_own(uffd: &Uffd, message: &FromStub) -> std::io::Result<()> {
+    uffd.probe_at(message.window[0]);
+    register(uffd, message.window[0], message.window[1] - message.window[0])?;
+    if message.beacon != 0 {
+        register(uffd, message.beacon, 4096)?;
+    }
+    if message.doorbell != 0 {
+        register(uffd, message.doorbell, DOORBELL_BYTES)?;
     }
     Ok(())
 }

@@ -190,10 +190,7 @@ pub fn come_back(shared: &Shared, client: &Client, by: By) {
 fn working_set(shared: &Shared, proc: &Proc) -> (VecDeque<PageRange>, u64) {
     let (mut ranges, mut on_trial, mut next) = (VecDeque::new(), 0, Some(Page(0)));
     while let Some(from) = next {
-        let state = shared.lock();
-        if proc.removed.load(Relaxed) {
-            return Default::default();
-        }
+        let Some(state) = shared.lock_for(proc) else { return Default::default() };
         let part = state.core.working_set(proc.id, from);
         shared.end_part(state);
         ranges.extend(part.ranges);
@@ -221,10 +218,7 @@ fn standing(shared: &Shared, client: &Arc<Client>) -> Standing {
             }
         }
         (BACKGROUND, Some(proc)) => {
-            let state = shared.lock();
-            if proc.removed.load(Relaxed) {
-                return Standing::Unknown;
-            }
+            let Some(state) = shared.lock_for(&proc) else { return Standing::Unknown };
             match state.core.process_reclaim(proc.id) {
                 Some(done) if done.ended.is_some() => {
                     let ms = done.ended.unwrap_or(0) - done.begun.unwrap_or(0);

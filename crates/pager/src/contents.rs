@@ -164,9 +164,7 @@ impl ContentScanner {
         let whose = |calls| Whose::Page { proc: proc.id, page, calls };
         let held = contents.examine(whose(0), self.page.bytes(), &mut self.worker, &mut self.scratch);
         self.known.insert((proc.id.0, page.0), Instant::now());
-        let state = shared.lock();
-        // If it was removed, its number may be another process's.
-        if !proc.removed.load(Relaxed) {
+        if let Some(state) = shared.lock_for(&proc) {
             contents.note(&state.core, Held { whose: whose(state.core.number() - at), ..held });
         }
         true
@@ -196,10 +194,7 @@ impl ContentScanner {
         }
         let Some((proc, from)) = self.round.pop() else { return false };
         let mut regions = Vec::new();
-        let state = shared.lock();
-        if proc.removed.load(Relaxed) {
-            return true;
-        }
+        let Some(state) = shared.lock_for(&proc) else { return true };
         if let Some(next) = state.core.sampled_regions(proc.id, from, RUNS, sampled, &mut regions) {
             self.round.push((Arc::clone(&proc), next));
         }

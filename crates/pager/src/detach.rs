@@ -265,14 +265,13 @@ pub fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> 
     let files = proc.files.lock().pages();
     let of_file = |page: u64| files.iter().any(|&(first, end)| (first..end).contains(&page));
     let outside = |pages: &mut dyn Iterator<Item = u64>| -> Option<Vec<u64>> {
-        let state = shared.lock();
+        let state = shared.lock_for(proc)?;
         let out = |&page: &u64| match state.core.entry(proc.id, Page(page)) {
             Entry::Out(_) | Entry::Loading(_) | Entry::Evicting(_) => true,
             Entry::Untracked | Entry::Filling(_) => of_file(page),
             _ => false,
         };
-        // If it was removed, its number in the core may be another process's.
-        (!proc.removed.load(Relaxed)).then(|| pages.filter(out).collect())
+        Some(pages.filter(out).collect())
     };
     let mut left = outside(&mut pages.into_iter())?;
     let none = left.is_empty();

@@ -276,13 +276,14 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     *child.comm.lock() = comm;
     let guarded = parent.guarded.lock().clone();
     *child.guarded.lock() = guarded;
+    // Before its fault thread runs, which removes a child that has ended.
+    shared.procs.lock().push(Arc::clone(&child));
     if let Err(error) = if room { start_fault_thread(shared, &child) } else { Err(room::full()) } {
+        shared.procs.lock().retain(|proc| !Arc::ptr_eq(proc, &child));
         let doomed = Doomed { proc: child, why: error.to_string(), seen: false, before: None, process: None };
         shared.unnamed.doomed.lock().push(doomed);
         shared.outbox.wake_control();
-        return;
     }
-    shared.procs.lock().push(child);
 }
 
 /// All changes before the forks of a process are known.

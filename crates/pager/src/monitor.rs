@@ -683,11 +683,7 @@ fn doubled_bytes(shared: &Shared, clients: &[Arc<Client>]) -> u64 {
 
 /// Bytes of the process that the core knows to be present; 0 once it is gone.
 fn present_bytes(shared: &Shared, proc: &Proc) -> u64 {
-    let state = shared.lock();
-    if proc.removed.load(Relaxed) {
-        return 0;
-    }
-    state.core.present_pages(proc.id) * 4096
+    shared.lock_for(proc).map_or(0, |state| state.core.present_pages(proc.id) * 4096)
 }
 
 #[cfg(test)]

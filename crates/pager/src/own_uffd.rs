@@ -135,10 +135,7 @@ fn give_chunk(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option
         bring_back(shared, proc, pages.clone())?;
         // With `io` held nothing is evicted.
         let _io = idle(shared, proc)?;
-        let mut state = shared.lock();
-        if proc.removed.load(Relaxed) {
-            return None;
-        }
+        let mut state = shared.lock_for(proc)?;
         if pages.clone().any(|page| elsewhere(state.core.entry(proc.id, Page(page)))) {
             shared.apply_effects(state);
             continue;

@@ -95,10 +95,7 @@ fn next_to_leave<'a>(shared: &Shared, clients: &'a [Arc<Client>]) -> Option<&'a 
         }
         let mut outside = 0;
         if let Some(proc) = client.proc.lock().clone().filter(|_| standing == BACKGROUND) {
-            let state = shared.lock();
-            if proc.removed.load(Relaxed) {
-                continue;
-            }
+            let Some(state) = shared.lock_for(&proc) else { continue };
             match state.core.process_reclaim(proc.id) {
                 Some(reclaim) if reclaim.ended.is_none() => return None,
                 Some(reclaim) if reclaim.gave_up => continue,

@@ -65,9 +65,8 @@ pub fn release(shared: &Arc<Shared>) {
 /// The beginning of a proof, if the process has enough in quarantine.
 fn begin(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Option<Proof> {
     let pid = proc.identity.get()?.pid;
-    let mut state = shared.lock();
-    let is_worth = state.core.quarantined_pages(proc.id) >= WORTH_PAGES || state.core.has_zap_pending(proc.id);
-    if proc.removed.load(Relaxed) || !is_worth {
+    let mut state = shared.lock_for(proc)?;
+    if state.core.quarantined_pages(proc.id) < WORTH_PAGES && !state.core.has_zap_pending(proc.id) {
         return None;
     }
     let (epoch, pages) = state.core.begin_proof(proc.id);
@@ -131,5 +130,65 @@ fn let_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: &[Page], epoch: u32) {
             }
         }
         shared.end_part(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::Family;
+    use crate::locks::Lock;
+    use crate::proc::Identity;
+    use memfit_core::scheme::Scheme;
+    use memfit_core::PageRange;
+    use memfit_os::event::EventFd;
+    use memfit_os::maps::{Maps, Pagemap};
+    use memfit_os::memory::Segment;
+    use memfit_os::uffd::Uffd;
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::{AtomicU32, AtomicU64};
+    use std::sync::OnceLock;
+
+    /// The process can end between two steps of the thread that proves.
+    #[test]
+    fn no_proof_begins_for_a_process_that_was_removed() {
+        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, None).unwrap());
+        let (id, area) = shared.lock().core.add_process(16);
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let kick = Arc::new(EventFd::new().unwrap());
+        let proc = Arc::new(Proc::new(id, area, Uffd::from_fd(null()), kick, Family::default()));
+        let pid = std::process::id() as i32;
+        let identity = Identity {
+            pid,
+            tid: 1,
+            socket: Arc::new(null()),
+            segment: Arc::new(Segment::create(1 << 20).unwrap()),
+            pagemap: Pagemap::open(pid).unwrap(),
+            maps: Lock::new(Maps::open(pid).unwrap()),
+            frees_lazily: OnceLock::new(),
+            droppable: OnceLock::new(),
+            reservation: AtomicU64::new(0),
+            windows: AtomicU32::new(1),
+            forbidden: Vec::new(),
+            arguments: None,
+        };
+        proc.identity.set(identity).ok().unwrap();
+        assert!(shared.lock_for(&proc).is_some());
+        shared.procs.lock().push(Arc::clone(&proc));
+        let seen = shared.procs.lock().clone();
+        crate::attach::remove_process(&shared, &proc);
+        assert!(shared.procs.lock().is_empty());
+        assert!(shared.lock_for(&proc).is_none());
+        assert!(begin(&shared, &seen[0]).is_none());
+        // The number is another process's now, with much in quarantine.
+        let (other, _) = shared.lock().core.add_process(16);
+        assert_eq!(other, id);
+        let pages = PageRange { first: Page(16), pages: 2 * WORTH_PAGES };
+        let mut state = shared.lock();
+        (16..pages.end()).for_each(|page| assert!(state.core.adopt(other, Page(page), false)));
+        state.core.removed(other, pages);
+        assert!(state.core.quarantined_pages(other) >= WORTH_PAGES);
+        drop(state);
+        assert!(begin(&shared, &seen[0]).is_none());
     }
 }

@@ -279,10 +279,7 @@ impl Sampler {
     fn regions(&self, proc: &Proc) -> Vec<SampledRegion> {
         let (mut regions, mut from) = (Vec::new(), Some(0));
         while let Some(at) = from {
-            let state = self.shared.lock();
-            if proc.removed.load(Relaxed) {
-                return Vec::new();
-            }
+            let Some(state) = self.shared.lock_for(proc) else { return Vec::new() };
             from = state.core.sampled_regions(proc.id, at, RUNS, self.governor.sampled(), &mut regions);
         }
         regions
