@@ -12,7 +12,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 FUZZ_CHECK := --locked --no-default-features --all-targets
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test soak gate gate-loaded check torture mutants kernels docs fuzz bench bench-codecs papers papers-record papers-sim papers-check install uninstall clean
+.PHONY: help build run test soak gate gate-loaded check torture mutants kernels docs fuzz bench bench-codecs compat papers papers-record papers-sim papers-check install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -63,6 +63,9 @@ fuzz: ## decoders and parsers on any input, three minutes each; needs a nightly 
 
 bench: build ## whole programs against kernel swap; hours, root; see lab/bench/README.md
 	python3 lab/bench/run.py $(BENCH_ARGS)
+
+compat: build ## fifty real programs with half of their memory, for docs/compat.md; an hour, root
+	python3 lab/compat/compat.py $(COMPAT_ARGS)
 
 bench-codecs: ## ratio and time of every codec on generated pages and on pages of real heaps; minutes; see lab/bench/README.md
 	$(CARGO) build --release -p memfit-codec --example bench_codecs

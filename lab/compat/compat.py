@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Real programs with half of the memory that they take, compared with runs without a limit: makes docs/compat.md.
+
+A program that is not there is left out, with what to install. Runs each once; what a program prints must be the same.
+"""
+import argparse
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
+sys.path[:0] = [HERE, os.path.join(ROOT, "lab", "bench")]
+import configs  # noqa: E402
+import host  # noqa: E402
+import run as bench_run  # noqa: E402
+import workloads  # noqa: E402
+from programs import PROGRAMS  # noqa: E402
+
+MIB = 1 << 20
+DOCUMENT = f"{ROOT}/docs/compat.md"
+BEGIN, END = "<!-- compat: begin -->", "<!-- compat: end -->"
+# Less than this share of the peak evicted shows little.
+EVICTED_LEAST = 25
+# memfit takes no smaller budget.
+BUDGET_LEAST = 16 * MIB
+
+
+def log(text):
+    print(f"compat: {text}", file=sys.stderr, flush=True)
+
+
+def parse(argv):
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p.add_argument("--memfit", default=f"{ROOT}/target/release/memfit", help="memfit binary")
+    p.add_argument("--out", default=f"{ROOT}/target/compat", help="folder of inputs and results, on a real disk")
+    p.add_argument("--only", default="", metavar="A,B,..", help="these programs; the results of others stay")
+    p.add_argument("--configs", default="memfit", metavar="A,B,..", help="memfit, zram")
+    p.add_argument("--percent", type=int, default=50, help="budget, %% of the program's peak")
+    p.add_argument("--run-timeout", type=float, default=600, metavar="S", help="bound for one run")
+    p.add_argument("--total-timeout", type=float, default=4 * 3600, metavar="S", help="bound for everything")
+    p.add_argument("--list", action="store_true", help="list the programs, and what is missing for them")
+    p.add_argument("--no-document", action="store_true", help=f"leave {os.path.relpath(DOCUMENT, ROOT)} as it is")
+    o = p.parse_args(argv)
+    o.only = [x.strip() for x in o.only.split(",") if x.strip()]
+    o.configs = [x.strip() for x in o.configs.split(",") if x.strip()]
+    unknown = [x for x in o.only if x not in [q.name for q in PROGRAMS]] + [c for c in o.configs if c not in ("memfit", "zram")]
+    if unknown:
+        p.error(f"unknown: {', '.join(unknown)}")
+    o.memfit = os.path.abspath(o.memfit)
+    # What the bench wants to know.
+    o.memfit_arg, o.swappiness, o.cgroup_parent, o.page_cluster = [], None, None, {"zram": "0"}
+    o.zram_codec, o.tolerance, o.retune = "lz4", 0.1, False
+    return o
+
+
+def python_for(program):
+    try:
+        return workloads.find_python(list(program.modules) or ["sys"])
+    except workloads.Missing:
+        return None
+
+
+# The hash of no output, as the bench cuts it: nothing was compared.
+NOTHING = hashlib.sha256().hexdigest()[:16]
+
+
+def missing(program):
+    def there(need):
+        return glob.glob(need) if "/" in need else shutil.which(need)
+    if all(map(there, program.needs)) and python_for(program):
+        return None
+    return program.packages
+
+
+def in_folder(bench, program, line):
+    """The command that runs a line in the program's folder."""
+    folder = f"{bench.out}/{slug(program.name)}"
+    home = os.environ.get("HOME", "/root")
+    own = [f"P={HERE}/programs", f"PY={python_for(program)}", f"HOME={folder}", f"CARGO_HOME={os.environ.get('CARGO_HOME', home + '/.cargo')}",
+           f"RUSTUP_HOME={os.environ.get('RUSTUP_HOME', home + '/.rustup')}"]
+    return ["env", *own, "bash", "-e", "-o", "pipefail", "-c", 'cd "$0" && eval "$1"', folder, line]
+
+
+def slug(name):
+    return "".join(c if c.isalnum() else "-" for c in name.lower())
+
+
+def prepare(bench, program):
+    folder = f"{bench.out}/{slug(program.name)}"
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    if program.setup:
+        subprocess.run(in_folder(bench, program, program.setup), check=True, stdin=subprocess.DEVNULL, env=bench.env,
+                       stdout=subprocess.DEVNULL, timeout=600)
+
+
+def version(bench, program):
+    r = subprocess.run(in_folder(bench, program, program.version), capture_output=True, text=True, stdin=subprocess.DEVNULL, env=bench.env, timeout=60)
+    return (r.stdout.strip().splitlines() or ["?"])[0][:60]
+
+
+def run_program(bench, program):
+    o = bench.options
+    prepare(bench, program)
+    work = workloads.Workload(slug(program.name), (), in_folder(bench, program, program.line))
+    row = {"name": program.name, "group": program.group, "version": version(bench, program), "runs": {}}
+    plain = bench.run_once(configs.Unlimited(bench), work)
+    row["peak"], row["seconds"], row["output"] = plain.get("peak_total", 0), plain.get("wall_ns", 0) / 1e9, plain["output"]
+    if plain["status"] != "ok" or plain["output"] == NOTHING:
+        status = plain["status"] if plain["status"] != "ok" else "no output"
+        row["failed"] = f"{status} without a limit: {plain['stderr'][-200:]}"
+        log(f"{program.name}: {row['failed']}")
+        return row
+    budget = max(row["peak"] * o.percent // 100, BUDGET_LEAST) // 4096 * 4096
+    row["budget"] = budget
+    log(f"{program.name}: peak {row['peak'] / MIB:.0f} MiB, {row['seconds']:.1f} s")
+    for name in o.configs:
+        config, limit = configs.ALL[name](bench), None
+        if config.tuned:
+            bench.swap_size = (int(row["peak"] * 1.6) // MIB + 64) * MIB
+            limit = bench.tune_cell(config, work, row["peak"], budget)[1]
+            if limit["status"] != "ok":
+                row["runs"][name] = {"result": "does not fit" if limit["status"] == "infeasible" else limit["status"]}
+                continue
+            limit = limit["limit"]
+        r = bench.run_once(config, work, limit=limit, budget=budget)
+        stats = r.get("stats") or {}
+        one = {"result": r["status"], "seconds": r.get("wall_ns", 0) / 1e9, "peak": r.get("peak_total"), "stderr": r["stderr"][-400:]}
+        if r["status"] == "ok":
+            one["result"] = "same" if r["output"] == row["output"] else "differs"
+        if name == "memfit":
+            one["evicted"] = (stats.get("evictions") or {}).get("pages", 0) * 4096
+            one["warnings"] = stats.get("warnings")
+        one["left_behind"] = r.get("left_behind")
+        row["runs"][name] = one
+        log(f"  {name}: {one['result']}, {one['seconds']:.1f} s, peak {(one['peak'] or 0) / MIB:.0f} MiB"
+            + (f", {one['evicted'] * 100 // max(1, row['peak'])} % evicted" if name == "memfit" else ""))
+        if one["result"] != "same":
+            log(f"  {one['stderr']}")
+        if one["left_behind"]:
+            log(f"  {one['left_behind']} processes were left behind")
+            one["result"] = "left behind"
+    return row
+
+
+WORDS = {"same": "right", "differs": "WRONG OUTPUT", "oom": "killed", "timeout": "not in time", "failed": "fails",
+         "left behind": "processes left behind"}
+
+
+def number_of(version):
+    """The number in what a program says of its version."""
+    found = re.search(r"\d+(\.\d+)+", version) or re.search(r"\d+", version)
+    return found[0] if found else version
+
+
+def table(rows):
+    lines = ["| program | version | peak, MiB | budget, MiB | evicted, % of the peak | result | time, with / without memfit | zram, the same total |",
+             "|---|---|---:|---:|---:|---|---:|---|"]
+    for r in rows:
+        if "failed" in r:
+            lines.append(f"| {r['name']} | {number_of(r['version'])} | | | | fails without memfit, too | | |")
+            continue
+        m, z = r["runs"].get("memfit", {}), r["runs"].get("zram")
+        slower = lambda x: f"{x['seconds'] / max(r['seconds'], 0.01):.1f}" if x.get("seconds") and x.get("result") == "same" else ""
+        result = WORDS.get(m.get("result"), m.get("result", ""))
+        share = m.get("evicted", 0) * 100 // max(1, r["peak"])
+        zram = "" if not z else slower(z) or WORDS.get(z["result"], z["result"])
+        lines.append(f"| {r['name']} | {number_of(r['version'])} | {r['peak'] / MIB:.0f} | {r['budget'] / MIB:.0f} | {share} | {result} | {slower(m)} | {zram} |")
+    return lines
+
+
+def write_document(result):
+    with open(DOCUMENT) as f:
+        text = f.read()
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    rows = [result["rows"][p.name] for p in PROGRAMS if p.name in result["rows"]]
+    facts = result["facts"]
+    paged = [r for r in rows if r.get("runs", {}).get("memfit", {}).get("evicted", 0) * 100 >= EVICTED_LEAST * r["peak"]]
+    results = [WORDS.get(r["runs"].get("memfit", {}).get("result"), "fails without memfit, too") for r in rows]
+    counts = ", ".join(f"{results.count(word)} {word}" for word in dict.fromkeys(results))
+    lines = [BEGIN, "", f"{len(rows)} programs, {len(paged)} of them with at least {EVICTED_LEAST} % of their peak evicted: {counts}.", "",
+             facts, ""]
+    for group in dict.fromkeys(r["group"] for r in rows):
+        lines += [f"### {group}", "", *table([r for r in rows if r["group"] == group]), ""]
+    with open(DOCUMENT + ".new", "w") as f:
+        f.write(before + "\n".join(lines) + END + after)
+    os.rename(DOCUMENT + ".new", DOCUMENT)
+
+
+def main(argv):
+    o = parse(argv)
+    chosen = [p for p in PROGRAMS if not o.only or p.name in o.only]
+    absent = {p.name: missing(p) for p in chosen}
+    if o.list:
+        for p in chosen:
+            print(f"{p.name:20} {'missing: ' + absent[p.name] if absent[p.name] else ''}".rstrip())
+        return 0
+    for name, packages in absent.items():
+        if packages:
+            log(f"{name} SKIPPED: install {packages}")
+    _, cannot = configs.available(o.configs, o, os.geteuid() == 0)
+    if cannot:
+        log(f"refused: {'; '.join(f'{name}: {why}' for name, why in cannot.items())}")
+        return 2
+    bench = bench_run.Bench(o)
+    path, code = f"{bench.out}/result.json", 0
+    try:
+        bench.open(needs_swap="zram" in o.configs)
+        facts = host.facts(bench.out, o.memfit, workloads.find_python(["random"]))
+        bench.result.update(facts=facts, cgroup_version=bench.cgroups.version if bench.cgroups else None)
+        result = {"rows": {}}
+        if os.path.exists(path):
+            with open(path) as f:
+                result = json.load(f)
+        result["facts"] = f"{facts.get('cpu')}, {os.cpu_count()} CPUs, Linux {facts['kernel']}."
+        for p in chosen:
+            if absent[p.name]:
+                continue
+            try:
+                row = run_program(bench, p)
+                shutil.rmtree(f"{bench.out}/{slug(p.name)}", ignore_errors=True)
+            except (subprocess.SubprocessError, OSError) as e:
+                log(f"{p.name}: its inputs cannot be made: {e}")
+                code = 1
+                continue
+            result["rows"][p.name] = row
+            bad = "failed" in row or row["runs"].get("memfit", {}).get("result") not in (None, "same")
+            code = 1 if bad else code
+            with open(path + ".new", "w") as f:
+                json.dump(result, f, indent=1)
+            os.rename(path + ".new", path)
+        if not o.no_document:
+            write_document(result)
+    except host.Refused as e:
+        log(f"refused: {e}")
+        code = 2
+    except bench_run.Stopped as e:
+        log(f"stopped by {e}")
+        code = 128 + getattr(signal, str(e)) if str(e).startswith("SIG") else 3
+    finally:
+        bench.close()
+    return code if getattr(bench, "restored", True) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

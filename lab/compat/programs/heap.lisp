@@ -1,0 +1,11 @@
+;; Hash tables and lists, changed and checked.
+(let* ((count (parse-integer (second sb-ext:*posix-argv*)))
+       (all (make-hash-table)) (seed 1) (sum 0))
+  (dotimes (i count)
+    (setf seed (logand (+ (* seed 1103515245) 12345) #x7fffffff))
+    (push (format nil "value ~a" i) (gethash (mod seed (floor count 4)) all)))
+  (dotimes (round 2)
+    (dotimes (key (floor count 4))
+      (dolist (s (gethash key all)) (setf sum (logand (+ (* sum 31) (length s)) #x7fffffff)))
+      (setf (gethash key all) (copy-list (gethash key all)))))
+  (format t "~a keys, ~a~%" (hash-table-count all) sum))
