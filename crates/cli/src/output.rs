@@ -1,6 +1,7 @@
 //! A result file that appears whole or not at all.
 
 use crate::errors::{describe, Failure};
+use memfit_os::files;
 use memfit_os::process::random_bytes;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -9,13 +10,16 @@ use std::path::{Path, PathBuf};
 
 /// A file that is written at the end of a run; the start checks that it can be written.
 ///
-/// A regular file is written beside its final place and renamed. Anything else that already exists
-/// (a terminal, a pipe, `/dev/null`) is written directly, as it cannot be replaced.
+/// A regular file is written beside its final place and renamed. Until it is complete it has no
+/// name, so that nothing is left if memfit is killed. Anything else that already exists (a
+/// terminal, a pipe, `/dev/null`) is written directly, as it cannot be replaced.
 #[derive(Debug)]
 pub struct OutputFile {
     target: PathBuf,
-    /// The temporary file, removed unless it was renamed.
+    /// The name that the complete file has until it is renamed.
     temporary: Option<PathBuf>,
+    /// It has that name already: the file system has no files without one. Removed unless renamed.
+    named: bool,
     file: File,
 }
 
@@ -36,7 +40,7 @@ impl OutputFile {
         }
         if existing.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
             let file = OpenOptions::new().write(true).open(path)?;
-            return Ok(Self { target: path.to_owned(), temporary: None, file });
+            return Ok(Self { target: path.to_owned(), temporary: None, named: false, file });
         }
         // A symbolic link stays one: the file that it names is replaced.
         let target = if existing.is_ok() { path.canonicalize()? } else { path.to_owned() };
@@ -45,8 +49,15 @@ impl OutputFile {
         hidden.push(name);
         hidden.push(format!(".{:08x}", u32::from_ne_bytes(random_bytes()?)));
         let temporary = target.with_file_name(hidden);
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-        Ok(Self { target, temporary: Some(temporary), file })
+        let directory = temporary.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
+        // The first one shows that a file there can be named later, and so.
+        let first = files::nameless(directory).and_then(|file| files::name(&file, &temporary));
+        let nameless = first.and_then(|()| fs::remove_file(&temporary)).and_then(|()| files::nameless(directory));
+        let (file, named) = match nameless {
+            Ok(file) => (file, false),
+            Err(_) => (OpenOptions::new().write(true).create_new(true).open(&temporary)?, true),
+        };
+        Ok(Self { target, temporary: Some(temporary), named, file })
     }
 
     /// Writes the contents and renames the file to its final path.
@@ -76,6 +87,9 @@ impl OutputFile {
     /// When that fails; no file is left then.
     pub fn place(mut self) -> Result<(), Failure> {
         let Some(temporary) = self.temporary.take() else { return Ok(()) };
+        if !self.named {
+            files::name(&self.file, &temporary).map_err(|error| self.failure(&error))?;
+        }
         fs::rename(&temporary, &self.target).map_err(|error| {
             let _ = fs::remove_file(&temporary);
             self.failure(&error)
@@ -174,7 +188,7 @@ fn refused(option: &str, path: &Path, error: &io::Error) -> Failure {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        if let Some(temporary) = self.temporary.take() {
+        if let Some(temporary) = self.temporary.take().filter(|_| self.named) {
             let _ = fs::remove_file(temporary);
         }
     }
@@ -200,6 +214,9 @@ mod tests {
         let path = directory.join("stats.json");
         let output = OutputFile::open("--stats", &path).unwrap();
         assert!(!path.exists());
+        if files::nameless(&directory).is_ok() {
+            assert_eq!(names(&directory), [""; 0], "would be left by a run that is killed");
+        }
         output.finish(b"{}\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"{}\n");
         drop(OutputFile::open("--stats", &path).unwrap());
@@ -229,6 +246,11 @@ mod tests {
             assert_eq!(error.code, 1);
             assert!(error.message.starts_with(&format!("--stats {path}: cannot be written: ")), "{error}");
         }
+        let directory = directory("long");
+        let path = directory.join("x".repeat(250));
+        let error = OutputFile::open("--stats", &path).unwrap_err();
+        assert!(error.message.contains("cannot be written: "), "{error}");
+        fs::remove_dir(directory).unwrap();
         let dash = Path::new("-");
         for error in [OutputFile::open("--parquet", dash).unwrap_err(), RecordFile::open("--record", dash).unwrap_err()]
         {

@@ -3,6 +3,7 @@
 pub mod capability;
 pub mod event;
 pub mod exec;
+pub mod files;
 pub mod inject;
 pub mod limits;
 pub mod maps;
