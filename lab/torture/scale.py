@@ -36,6 +36,8 @@ MODES = [
     ("forks", "4 threads that fork", 1, 128, "--threads 4 --forks", False),
     ("ends", "4 processes that are killed, exit, exec, and are stopped", 4, 64, "--threads 2 --stop-cont --exits", False),
     ("device", "4 threads, with a swap device that stumbles", 1, 192, "--threads 4", False),
+    ("compares", "2 processes of 4 threads that mostly compare pages", 2, 128,
+     "--threads 4 --mix read=100000,patch=10000,sweep=1000", False),
     ("attackers", "2 processes of 4 threads, beside two that attack the pager", 2, 96, "--threads 4", True),
 ]
 # What attackers do, again and again: pose as a stub to get the userfaultfd of another process, and send descriptors.

@@ -264,6 +264,11 @@ impl ThreadStatus {
     }
 }
 
+/// Inode of the network namespace of a process; 0 if it cannot be seen.
+pub fn network(pid: i32) -> u64 {
+    fs::metadata(format!("/proc/{pid}/ns/net")).map_or(0, |found| found.ino())
+}
+
 /// Command name of a process.
 pub fn comm(pid: i32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())

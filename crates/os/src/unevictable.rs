@@ -64,6 +64,10 @@ fn kind(head: &str, flags: &str, closed: bool) -> Option<Kept> {
     let has = |wanted: &str| flags.split_ascii_whitespace().any(|flag| flag == wanted);
     let Head { perms, inode, name, .. } = Head::of(head)?;
     if perms.ends_with('s') {
+        // The stub's own is memfit's, not the program's.
+        if name == "/memfd:memfit" {
+            return None;
+        }
         let of_memory = ["/memfd:", "/dev/zero", "/dev/shm/", "/SYSV"].iter().any(|start| name.starts_with(start));
         return of_memory.then_some(Kept::Shared);
     }
@@ -96,6 +100,7 @@ mod tests {
         add("40000-50000 r-xp 00000000 00:00 0 ", 20, 20, "rd ex mr mw me ac");
         add("50000-60000 rw-p 00000000 08:01 77 /usr/lib/x.so", 900, 40, "rd wr mr mw me ac");
         add("60000-70000 rw-s 00000000 00:01 12 /memfd:some (deleted)", 64, 0, "rd wr sh mr mw me ms");
+        add("68000-70000 rw-s 00000000 00:01 13 /memfd:memfit (deleted)", 640, 0, "rd wr sh mr mw me ms");
         add("70000-80000 rw-s 00000000 08:01 12 /var/data", 5000, 0, "rd wr sh mr mw me ms");
         add("80000-90000 rw-p 00000000 00:00 0 ", 28, 28, "rd wr mr mw me wf dd dp");
         add("a0000-b0000 r-xp 00000000 00:00 0 ", 512, 512, "rd ex mr mw me ac um uw");

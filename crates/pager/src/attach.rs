@@ -175,6 +175,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         None if fresh && !desk.fork_events => forks::kept_by_program(&proc, client.pid),
         None => {}
     }
+    proc.network.store(procfs::network(client.pid), Relaxed);
     let _ = proc.identity.set(identity);
     *client.proc.lock() = Some(Arc::clone(&proc));
     // From here on its place in the core is the process's, not the expected child's.
@@ -258,6 +259,13 @@ pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Re
 /// The process's memory is gone: frees everything that belongs to it.
 pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     proc.dead.store(true, Relaxed);
+    if proc.made_elsewhere.load(Relaxed) && proc.identity.get().is_none() {
+        shared.warn(format!(
+            "a fork child of {} has ended: its parent has entered another network namespace unseen, from where a child \
+             cannot reach the pager",
+            proc.comm.lock()
+        ));
+    }
     fork_children::all_told(shared, proc);
     let mut others = shared.procs.lock();
     others.retain(|p| !Arc::ptr_eq(p, proc));

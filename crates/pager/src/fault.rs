@@ -243,6 +243,8 @@ impl Server {
             // A fork event ends when the parent runs again, which makes no descriptor readable.
             _ if !self.proc.newborn.lock().is_empty() => 1,
             _ if self.proc.dead.load(Relaxed) => 2,
+            // It may end soon, and the user is told why.
+            _ if self.proc.made_elsewhere.load(Relaxed) && self.proc.identity.get().is_none() => 2,
             // No descriptor tells of room.
             _ if self.proc.returning.lock().is_under_way() => 1,
             wait => wait,

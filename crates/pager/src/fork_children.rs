@@ -257,6 +257,9 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let kick = if room { Arc::new(room::event()) } else { Arc::clone(&parent.kick) };
     let child = Arc::new(Proc::new(id, area, uffd, kick, parent.family.of_child()));
     child.parent_pid.store(parent.pid().unwrap_or(0), Relaxed);
+    let (known, now) = (parent.network.load(Relaxed), parent.pid().map_or(0, procfs::network));
+    child.network.store(known, Relaxed);
+    child.made_elsewhere.store(known != 0 && now != 0 && known != now, Relaxed);
     *child.not_inherited.lock() = lost;
     let regions = parent.regions.lock().clone();
     *child.regions.lock() = regions;
@@ -279,9 +282,11 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     // Before its fault thread runs, which removes a child that has ended.
     shared.procs.lock().push(Arc::clone(&child));
     if let Err(error) = if room { start_fault_thread(shared, &child) } else { Err(room::full()) } {
-        shared.procs.lock().retain(|proc| !Arc::ptr_eq(proc, &child));
-        let doomed = Doomed { proc: child, why: error.to_string(), seen: false, before: None, process: None };
+        let proc = Arc::clone(&child);
+        let doomed = Doomed { proc, why: error.to_string(), seen: false, before: None, process: None };
+        // It is in one of the two lists at any time: see `release_independent`.
         shared.unnamed.doomed.lock().push(doomed);
+        shared.procs.lock().retain(|proc| !Arc::ptr_eq(proc, &child));
         shared.outbox.wake_control();
     }
 }

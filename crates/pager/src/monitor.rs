@@ -20,7 +20,7 @@ use memfit_os::sched::IdleTime;
 use memfit_os::signal_probe;
 use memfit_stats::Memory;
 use memfit_wire::{Command, ALL_ENDED};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,6 +51,9 @@ const SOON: Duration = Duration::from_millis(20);
 const COMES_AT_ALL: Duration = Duration::from_secs(2);
 /// Smallest of these processes that is reported, bytes.
 const TOLD_BYTES: u64 = 1 << 20;
+/// Most names of such processes in one warning, and in all warnings of a run.
+const NAMES_AT_ONCE: usize = 5;
+const NAMES_MAX: usize = 20;
 /// A program without a stub this long after its start will have none.
 const STUB_COMES: Duration = Duration::from_millis(200);
 /// A hello takes less CPU time than this. On a busy machine it can come late.
@@ -98,8 +101,9 @@ struct Monitor {
     cpus: u64,
     /// Processes of the tree without a stub.
     unmanaged: HashMap<i32, Unmanaged>,
-    unmanaged_warned: bool,
-    children_warned: bool,
+    /// Names of these processes, and of fork children that have not come, that the user was told.
+    unmanaged_told: BTreeSet<String>,
+    children_told: BTreeSet<String>,
     turns: Turns,
     last_sample: Instant,
     /// When the last slow sample began, and ended.
@@ -183,8 +187,8 @@ pub fn run(desk: Arc<Desk>) {
         launcher,
         cpus: memfit_os::probe::usable_cores() as u64,
         unmanaged: HashMap::new(),
-        unmanaged_warned: false,
-        children_warned: false,
+        unmanaged_told: BTreeSet::new(),
+        children_told: BTreeSet::new(),
         turns: Turns::default(),
         last_sample: now,
         slow_begun: now,
@@ -534,13 +538,13 @@ impl Monitor {
         }
         self.unmanaged = seen;
         let shared = &self.desk.shared;
-        tell_of(shared, names, &mut self.unmanaged_warned, |names| {
+        tell_of(shared, names, &mut self.unmanaged_told, |names| {
             format!(
                 "not paged, but counted: {names} (static, setuid, musl and 32-bit programs, and those without \
                  libmemfit.so in LD_PRELOAD or in a network namespace out of reach, cannot be)"
             )
         });
-        tell_of(shared, children, &mut self.children_warned, |names| {
+        tell_of(shared, children, &mut self.children_told, |names| {
             format!(
                 "counted as if they shared nothing: fork children of {names} have not come to the pager within \
                  {COMES_AT_ALL:?} (the machine is busy, or a network namespace keeps them away)"
@@ -580,12 +584,12 @@ impl Monitor {
     }
 }
 
-/// Warns once, with some of the names.
-fn tell_of(shared: &Shared, mut names: Vec<String>, warned: &mut bool, text: impl Fn(&str) -> String) {
-    if !names.is_empty() && !std::mem::replace(warned, true) {
-        names.dedup();
-        names.truncate(5);
-        shared.warn(text(&names.join(", ")));
+/// Warns of each name once, with some of them at a time. After many names it is silent.
+fn tell_of(shared: &Shared, names: Vec<String>, told: &mut BTreeSet<String>, text: impl Fn(&str) -> String) {
+    let room = NAMES_AT_ONCE.min(NAMES_MAX - told.len());
+    let new: Vec<String> = names.into_iter().filter(|name| told.insert(name.clone())).take(room).collect();
+    if !new.is_empty() {
+        shared.warn(text(&new.join(", ")));
     }
 }
 

@@ -172,6 +172,10 @@ pub struct Proc {
     pub inherited: Lock<Option<Inherited>, { rank::INHERITED }>,
     /// Its own children of that kind, until all changes before their forks are known.
     pub newborn: Lock<Vec<Weak<Proc>>, { rank::NEWBORN }>,
+    /// Inode of the network namespace in which its stub, or that of its fork parent, said hello.
+    pub network: AtomicU64,
+    /// Its fork parent was in another network namespace by then.
+    pub made_elsewhere: AtomicBool,
     /// Pid of its fork parent, if that was known; else 0.
     pub parent_pid: AtomicI32,
     /// Its fork relatives.
@@ -222,6 +226,8 @@ impl Proc {
             removed: AtomicBool::new(false),
             inherited: Lock::default(),
             newborn: Lock::default(),
+            network: AtomicU64::new(0),
+            made_elsewhere: AtomicBool::new(false),
             counters: ProcCounters::default(),
             family,
             comm: Lock::new(String::new()),

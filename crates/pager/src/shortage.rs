@@ -1,14 +1,19 @@
 //! Why the budget does not hold, in words.
 
+use crate::adopt;
 use crate::proc::Proc;
 use crate::state::Shared;
-use memfit_os::procfs::{self, Hold};
-use memfit_os::unevictable;
+use memfit_os::procfs::{self, Hold, RssReader};
+use memfit_os::proctree;
+use memfit_os::unevictable::{self, Kept};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 /// Most kinds of memory that a message names.
 const KEPT_NAMED: usize = 3;
+/// Of so many of the largest processes the mappings are read. That takes longer for large ones, and
+/// reclaim waits meanwhile: the message comes once.
+const LOOKED_AT: usize = 16;
 
 /// What keeps pages out of the swap tier.
 pub enum Tier {
@@ -57,17 +62,30 @@ pub fn hopeless(budget: u64, over: u64, tier: &Tier) -> String {
     )
 }
 
-/// The largest kinds of memory that cannot be evicted, in words.
+/// The largest kinds of memory that cannot be evicted, in words. Also of processes that are not
+/// paged: one that has shared memory alone never is.
 fn kept(procs: &[Arc<Proc>]) -> String {
+    let launcher = std::os::unix::process::parent_id() as i32;
+    let own = std::process::id() as i32;
+    let tree = proctree::descendants_by_lists(launcher, |pid| pid == own).unwrap_or_default();
+    let resident = |pid| RssReader::open(pid).ok()?.read().map(|rss| rss.anon + rss.shared).ok();
+    let mut sizes: Vec<(u64, i32)> =
+        tree.iter().filter_map(|process| Some((resident(process.pid)?, process.pid))).collect();
+    sizes.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
     let mut all = Vec::new();
-    for (proc, pid) in procs.iter().filter_map(|proc| Some((proc, proc.pid()?))) {
+    for &(_, pid) in sizes.iter().take(LOOKED_AT) {
         let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-        let of_proc = unevictable::kept(&smaps, proc.closed.load(Relaxed)).into_iter();
-        all.extend(of_proc.map(|(kind, bytes)| (bytes >> 20, kind, pid)));
+        let closed = procs.iter().any(|proc| proc.pid() == Some(pid) && proc.closed.load(Relaxed));
+        let mut kept = unevictable::kept(&smaps, closed);
+        // The budget does not count shared memory of a process without a stub.
+        if kept.iter().any(|&(kind, _)| kind == Kept::Shared) && adopt::is_without_stub(pid) {
+            kept.retain(|&(kind, _)| kind != Kept::Shared);
+        }
+        all.extend(kept.into_iter().map(|(kind, bytes)| (bytes >> 20, kind, pid)));
     }
     all.retain(|&(mebibytes, ..)| mebibytes > 0);
     all.sort_by_key(|&(mebibytes, ..)| std::cmp::Reverse(mebibytes));
-    let of = |&(mebibytes, kind, pid): &(u64, unevictable::Kept, i32)| {
+    let of = |&(mebibytes, kind, pid): &(u64, Kept, i32)| {
         format!("{mebibytes} MiB {kind} of {} ({pid})", procfs::comm(pid).unwrap_or_default())
     };
     let named: Vec<String> = all.iter().take(KEPT_NAMED).map(of).collect();

@@ -173,8 +173,8 @@ impl Shared {
         Locked { state, since: Instant::now(), longest: &self.meters.longest_hold }
     }
 
-    /// Locks the core for calls about that process. `None` if it was removed: its number is nobody's
-    /// then, or another process's. The process stays as long as the lock is held.
+    /// Locks the core for calls about that process. `None` if it was removed: its number is
+    /// nobody's then, or another process's. The process stays as long as the lock is held.
     pub fn lock_for(&self, proc: &Proc) -> Option<Locked<'_>> {
         let state = self.lock();
         (!proc.removed.load(Relaxed)).then_some(state)

@@ -4,6 +4,7 @@ use crate::support::contents::assert_contents_eq;
 use crate::support::known::{compare, ordinary_program, plainly, program, same, same_each, BUDGET};
 use crate::support::tree::{eventually, Tree};
 use crate::support::{memfit, skip, Bench, Bounds, FORKS, ONE, SEVERAL};
+use memfit_os::capability::{self, CAP_SYS_PTRACE};
 use memfit_os::maps;
 use std::fs;
 use std::process::Command;
@@ -227,6 +228,8 @@ fn memory_that_stays_is_named() {
         ("read-only", "MiB not writable of program ("),
         ("file", "MiB written in private mappings of files of program ("),
         ("droppable", "MiB droppable of program ("),
+        ("shared", "MiB shared of program ("),
+        ("locked", "MiB locked of program ("),
     ] {
         bench.file("go", "");
         if plainly(&bench, &format!("./program {how}")).is_none() {
@@ -278,9 +281,28 @@ fn holes_stay_holes() {
 #[test]
 fn calls_that_fill_much_memory() {
     let Some(bench) = program("long_reads", include_str!("../workloads/long_reads.c")) else { return };
-    for how in ["read", "pread", "readv", "fread"] {
+    for how in ["read", "pread", "readv", "preadv", "fread"] {
         // Without a stub thread the peak is 800 %. On a busy machine the thread comes after a part
         // is read.
         same(&bench, &format!("./program make words && ./program {how} words"), FORKS);
+    }
+}
+
+/// Where memfit cannot do that, the budget is exceeded until the call ends, and no longer.
+#[test]
+fn calls_that_the_budget_does_not_cover() {
+    let Some(bench) = program("long_calls", include_str!("../workloads/long_reads.c")) else { return };
+    for how in ["populate", "bare"] {
+        let line = format!("./program make words && ./program {how} words");
+        let Some(plain) = plainly(&bench, &line) else { return };
+        let (ran, stats) = bench.managed(&line, BUDGET);
+        compare(&bench, &plain, (&ran, &stats), Bounds { peak_percent: 1000, ..FORKS });
+        let peak = stats.number("/peak/total_bytes");
+        // Where the pager may not trace, the process has the stub thread from its start.
+        if how == "bare" && !capability::has(CAP_SYS_PTRACE) {
+            skip("long_calls", "without CAP_SYS_PTRACE the process may be paged from its start");
+            continue;
+        }
+        assert!(peak > 2 * BUDGET, "{how} kept to the budget, against docs/limits.md: {:#}", stats.json);
     }
 }

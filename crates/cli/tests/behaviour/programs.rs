@@ -211,6 +211,22 @@ fn unmanaged(name: &str, compiler: &[&str], bits: u32) {
     assert!(stats.number("/peak/total_bytes") > 16 << 20, "{:#}", stats.json);
 }
 
+/// One that comes later has its name told, too.
+#[test]
+fn each_static_program_is_named() {
+    let Some(bench) = Bench::new("several-static", &["gcc"]) else { return };
+    for name in ["first-static", "other-static"] {
+        let source = include_str!("../workloads/unmanaged.c");
+        let Some(_) = bench.compile(&["gcc", "-static"], name, source) else { return };
+    }
+    // Each lives for a second; on a busy machine memfit does not see each of them.
+    let (ran, _) =
+        bench.managed("for name in first other; do for i in 1 2 3 4; do ./$name-static || exit; done; done", 64 << 20);
+    assert_contents_eq!((ran.code, ran.out.iter().filter(|&&byte| byte == b'\n').count()), (Some(0), 8), "{}", ran.err);
+    let named = |name: &str| ran.err.matches(name).count();
+    assert_eq!((named("first-static"), named("other-static")), (1, 1), "{}", ran.err);
+}
+
 #[test]
 fn static_programs() {
     unmanaged("static-prog", &["gcc", "-static"], 64);

@@ -204,6 +204,49 @@ fn programs_of_other_users() {
     }
 }
 
+/// A filter that a paged program installs by a bare system call, for all threads: the stub's next
+/// call ends the process, or the stub does.
+#[test]
+fn filters_that_nobody_sees() {
+    let Some(bench) = open_to_all("unseen_filters") else { return };
+    for action in ["kill", "errno"] {
+        let line = format!("exec ./filtered fill check filter=few,{action},all,bare check more check");
+        assert_eq!(bench.plain(&line).code, Some(0));
+        let (ran, stats) = bench.managed_by(run(&bench, &[]), &line, BUDGET);
+        let context = format!("{line}: {:?} {}\n{:#}", ran.code, ran.err, stats.json);
+        assert!(stats.number("/evictions/pages") > 0, "{context}");
+        // The stub and the pager see at the same time that it cannot go on: who is first decides
+        // whether a message says so.
+        let told = ran.err.is_empty() || ran.err.starts_with("memfit: killed process ");
+        let ended = action == "kill" && ran.code == Some(128 + libc::SIGSYS) || ran.code == Some(137);
+        assert!(ended && told && ran.err.lines().count() <= 1, "{context}");
+    }
+}
+
+/// Fork children of a paged process that hides from the pager, by bare system calls.
+#[test]
+fn fork_children_out_of_reach() {
+    let Some(bench) = open_to_all("out_of_reach") else { return };
+    for (how, why) in [("network", "another network namespace"), ("landlock", "")] {
+        // The message comes a moment after the child's end.
+        let line = format!("./filtered fill check {how} fork check && sleep 1");
+        let plain = bench.plain(&line);
+        if plain.code != Some(0) || text(&plain).contains(&format!("{how}: -")) {
+            skip(&bench.name, &format!("{how}: not possible here: {}", text(&plain)));
+            continue;
+        }
+        let (ran, stats) = bench.managed_by(run(&bench, &[]), &line, BUDGET);
+        let context = format!("{line}: {:?} {}\n{}\n{:#}", ran.code, text(&ran), ran.err, stats.json);
+        assert_contents_eq!(
+            (ran.code, text(&ran)),
+            (Some(0), text(&plain).replace("child: 0", "child: -1")),
+            "{context}"
+        );
+        assert_eq!(ran.err.lines().count(), usize::from(!why.is_empty()), "{context}");
+        assert!(ran.err.contains(why), "{context}");
+    }
+}
+
 /// Filters that programs install, before and after they are paged, for one thread and for all, the
 /// stub thread included.
 fn filters(bench: &Bench) {

@@ -77,6 +77,24 @@ fn pages_of_files_are_in_the_budget() {
     assert_eq!((stats.number("/faults/file"), stats.number("/files/reads")), (0, 0));
 }
 
+/// What docs/limits.md says of mappings whose pages memfit fills.
+#[test]
+fn mappings_of_files_that_memfit_fills_differ() {
+    let Some(bench) = Bench::new("schemes_files_differ", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc", "-O2"], "mapped", include_str!("../workloads/mapped.c")) else { return };
+    let line = "./mapped file 8 24 1 differs";
+    let plain = String::from_utf8(bench.plain(line).out).unwrap();
+    let kernels = "named in maps: yes\nbehind the end: SIGBUS\na write: SIGSEGV\nmremap: done\nright\n";
+    assert_eq!(plain, kernels);
+    for scheme in ["apa", "apa+sa", "apa+ca", "ca+sa", "ezswap"] {
+        let (ran, stats) = bench.managed_with(&["-s", scheme], line, 20 << 20);
+        let found = String::from_utf8_lossy(&ran.out);
+        let memfits = "named in maps: no\nbehind the end: zeros\na write: nothing\nmremap: ENOMEM\nright\n";
+        assert_contents_eq!((ran.code, &*found), (Some(0), memfits), "{scheme}: {}", ran.err);
+        assert!(stats.number("/faults/file") > 50, "{scheme}: {:#}", stats.json);
+    }
+}
+
 /// Where the kernel reports no forks, memfit leaves them to the kernel: what was never read would
 /// be missing in a child.
 #[test]

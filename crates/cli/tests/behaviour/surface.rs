@@ -65,6 +65,17 @@ fn calls_of_an_ordinary_user() {
     as_user("surface_calls_user", include_str!("../workloads/surface/calls.c"));
 }
 
+/// Where docs/limits.md says that a program can notice memfit.
+#[test]
+fn limits() {
+    as_root("surface_limits", include_str!("../workloads/surface/limits.c"));
+}
+
+#[test]
+fn limits_of_an_ordinary_user() {
+    as_user("surface_limits_user", include_str!("../workloads/surface/limits.c"));
+}
+
 #[test]
 fn processes() {
     as_root("surface_processes", include_str!("../workloads/surface/processes.c"));

@@ -1,7 +1,8 @@
-//! What README.md says is shown: the table "Claims" of CONTRIBUTING.md names a test or a bench for
-//! each, and the speeds are those of docs/performance.md.
+//! What README.md and docs/limits.md say is shown: the tables "Claims" and "Limits" of
+//! CONTRIBUTING.md name a test or a bench for each, and the speeds are those of
+//! docs/performance.md.
 
-use crate::surface::{shown_by, tests_of};
+use crate::surface::{self, shown_by, tests_of};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,35 +39,59 @@ fn table(text: &str) -> Vec<Vec<&str>> {
     rows(text).map(|row| row.split('|').map(str::trim).collect()).collect()
 }
 
-fn claims() -> Vec<(String, Vec<String>)> {
+/// What is said, what shows it, and the row.
+fn statements(heading: &str) -> Vec<(String, Vec<String>, String)> {
     let text = read("CONTRIBUTING.md");
-    rows(section(&text, "### Claims")).map(|row| (plain(row.split('|').next().unwrap()), shown_by(row))).collect()
+    let of = |row: &str| (plain(row.split('|').next().unwrap()), shown_by(row), row.to_owned());
+    rows(section(&text, heading)).map(of).collect()
+}
+
+/// Names of no test, row, file or goal of the Makefile.
+fn unknown(shown: &[String]) -> Vec<&String> {
+    let tests: BTreeSet<String> = ["behaviour", "data", "statistic"].into_iter().flat_map(tests_of).collect();
+    let (makefile, rows) = (read("Makefile"), surface::rows());
+    let exists = |name: &str| match name.strip_prefix("make ") {
+        Some(goal) => makefile.contains(&format!("\n{goal}: ")),
+        None => tests.contains(name) || rows.contains(name) || root().join(name).is_file(),
+    };
+    shown.iter().filter(|name| !exists(name)).collect()
 }
 
 #[test]
 fn each_claim_is_in_the_readme_and_has_a_test_or_a_bench() {
     let readme = plain(&read("README.md"));
-    let tests: BTreeSet<String> = ["behaviour", "data", "statistic"].into_iter().flat_map(tests_of).collect();
-    let makefile = read("Makefile");
-    let exists = |name: &String| match name.strip_prefix("make ") {
-        Some(goal) => makefile.contains(&format!("\n{goal}: ")),
-        None => tests.contains(name) || root().join(name).is_file(),
-    };
-    for (claim, shown) in claims() {
+    for (claim, shown, _) in statements("### Claims") {
         assert!(readme.contains(&claim), "README.md does not say: {claim}");
         assert!(!shown.is_empty(), "nothing shows: {claim}");
-        let unknown: Vec<_> = shown.iter().filter(|name| !exists(name)).collect();
-        assert!(unknown.is_empty(), "{unknown:?} does not exist: {claim}");
+        assert_eq!(unknown(&shown), [""; 0], "names that do not exist: {claim}");
+    }
+}
+
+#[test]
+fn each_limit_has_a_test_or_says_that_none_shows_it() {
+    let text = read("docs/limits.md");
+    let (all, limits) = (plain(&text), statements("### Limits"));
+    for (limit, shown, row) in &limits {
+        assert!(all.contains(limit), "docs/limits.md does not say: {limit}");
+        assert!(!shown.is_empty() || row.contains("none"), "nothing shows: {limit}");
+        assert_eq!(unknown(shown), [""; 0], "names that do not exist: {limit}");
+    }
+    let (_, body) = text.split_once("\n## ").unwrap();
+    let entry = |part: &str| plain(part.split("\n\n").next().unwrap());
+    let entries: Vec<String> = body.split("\n- ").skip(1).map(entry).collect();
+    assert!(entries.len() > 40, "{entries:?}");
+    for entry in entries {
+        assert!(limits.iter().any(|(limit, ..)| entry.contains(limit)), "no row of CONTRIBUTING.md has: {entry}");
     }
 }
 
 #[test]
 fn each_section_of_the_readme_has_claims() {
-    let (text, claims) = (read("README.md"), claims());
+    let (text, claims) = (read("README.md"), statements("### Claims"));
     let (first, _) = text.split_once("\n## ").unwrap();
     let sections = text.split("\n## ").skip(1).chain([first]);
     for part in sections.map(plain) {
-        assert!(claims.iter().any(|(claim, _)| part.contains(claim)), "no claim of: {}", &part[..60]);
+        assert!(claims.iter().any(|(claim, ..)| part.contains(claim)), "no claim of: {}", &part[..60]);
     }
 }
 

@@ -21,7 +21,7 @@ fn sources(directory: &str, ending: &str) -> Vec<(String, String)> {
 }
 
 /// Rows: `{"name", function},` in the programs.
-fn rows() -> BTreeSet<String> {
+pub fn rows() -> BTreeSet<String> {
     let row = |line: &str| Some(line.trim().strip_prefix("{\"")?.split_once('"')?.0.to_owned());
     sources("workloads/surface", ".c").iter().flat_map(|(_, text)| text.lines().filter_map(row)).collect()
 }

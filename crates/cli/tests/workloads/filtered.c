@@ -1,6 +1,7 @@
 // Forbids itself system calls. Carries out its arguments in turn: "fill" memory, "protect" it (read-only), make it "code"
 // (also executable), "check" it, make "more" mappings, "fork" a child that checks it and changes some, start "threads" that
-// check it, "exec" the other arguments in a new program, and filter=CALLS,ACTION[,all][,bare]. CALLS that are allowed:
+// check it, "exec" the other arguments in a new program, enter another "network" namespace or forbid itself abstract sockets
+// ("landlock"), both by an instruction of its own, and filter=CALLS,ACTION[,all][,bare]. CALLS that are allowed:
 // "work": what a program without files needs; "few": read, write, exit, mmap; "most": all but userfaultfd, io_uring and some
 // more, as in container engines; "noexec": all but mprotect to executable memory. ACTION for other calls: "kill", "trap",
 // "errno". "all": for all threads, else the calling one. "bare": installed by an instruction of its own.
@@ -9,6 +10,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -51,11 +53,9 @@ static void install(const char *how) {
     struct sock_fprog program = {(unsigned short)n, code};
     MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     if (strstr(how, "bare")) {
-        long result;
-        __asm__ volatile("syscall"
-                         : "=a"(result)
-                         : "a"(SYS_prctl), "D"(PR_SET_SECCOMP), "S"(SECCOMP_MODE_FILTER), "d"(&program)
-                         : "rcx", "r11", "memory");
+        long result, all = strstr(how, "all") != NULL, number = all ? SYS_seccomp : SYS_prctl;
+        long first = all ? SECCOMP_SET_MODE_FILTER : PR_SET_SECCOMP, second = all ? SECCOMP_FILTER_FLAG_TSYNC : SECCOMP_MODE_FILTER;
+        __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(first), "S"(second), "d"(&program) : "rcx", "r11", "memory");
         if (result) exit(4);
     } else if (strstr(how, "all")) {
         MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
@@ -73,6 +73,12 @@ static void say(const char *what, long result) {
 static void *look(void *unused) {
     (void)unused;
     return (void *)check(memory, BYTES, 1);
+}
+
+static long bare(long number, long first) {
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(first), "S"(0l) : "rcx", "r11", "memory");
+    return result;
 }
 
 int main(int argc, char **argv) {
@@ -112,6 +118,14 @@ int main(int argc, char **argv) {
             void *result = NULL;
             if (pthread_create(&thread, NULL, look, NULL) || pthread_join(thread, &result)) _exit(4);
             say("thread", (long)result);
+        } else if (!strcmp(word, "network")) {
+            say("network", bare(SYS_unshare, CLONE_NEWNET));
+        } else if (!strcmp(word, "landlock")) {
+            struct { uint64_t files, net, scoped; } rules = {0, 0, 1};
+            long set = syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0);
+            MUST(set);
+            MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+            say("landlock", bare(SYS_landlock_restrict_self, set));
         } else if (!strcmp(word, "exec")) {
             argv[i] = argv[0];
             execv(argv[0], argv + i);

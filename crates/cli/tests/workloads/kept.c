@@ -36,6 +36,11 @@ int main(int argc, char **argv) {
     } else if (refused) {
         if (prctl(PR_SET_MDWE, 1, 0, 0, 0)) return REFUSED;
         memory = mmap(NULL, bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    } else if (!strcmp(argv[1], "shared")) {
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    } else if (!strcmp(argv[1], "locked")) {
+        memory = map(bytes);
+        if (mlock(memory, bytes)) return REFUSED;
     } else if (!strcmp(argv[1], "file")) {
         int fd = open("file", O_RDWR | O_CREAT, 0600);
         MUST(ftruncate(fd, bytes));

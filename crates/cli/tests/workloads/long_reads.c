@@ -1,5 +1,5 @@
-// Fills memory by one call that stays inside of the kernel: "read", "pread", "readv", "fread", or "populate", which then
-// writes the words itself. FILE has words that are their own numbers ("make" makes it); all of them are checked twice.
+// Fills memory by one call that stays inside of the kernel: "read", "pread", "readv", "preadv", "fread"; "bare", a read by a
+// bare system call; or "populate", which then writes the words itself. FILE has words that are their own numbers ("make" makes it); all of them are checked twice.
 #include "pages.h"
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -22,10 +22,11 @@ int main(int argc, char **argv) {
     ssize_t got = BYTES;
     if (!strcmp(how, "read")) got = read(fd, memory, BYTES);
     if (!strcmp(how, "pread")) got = pread(fd, memory, BYTES, 0);
-    if (!strcmp(how, "readv")) {
-        struct iovec parts[2] = {{memory, BYTES / 2}, {(char *)memory + BYTES / 2, BYTES / 2}};
-        got = readv(fd, parts, 2);
-    }
+    struct iovec parts[2] = {{memory, BYTES / 2}, {(char *)memory + BYTES / 2, BYTES / 2}};
+    if (!strcmp(how, "readv")) got = readv(fd, parts, 2);
+    if (!strcmp(how, "preadv")) got = preadv(fd, parts, 2, 0);
+    if (!strcmp(how, "bare"))
+        __asm__ volatile("syscall" : "=a"(got) : "a"(0l), "D"((long)fd), "S"(memory), "d"((long)BYTES) : "rcx", "r11", "memory");
     if (!strcmp(how, "fread")) got = (ssize_t)(fread(memory, sizeof *memory, BYTES / sizeof *memory, fdopen(fd, "r")) * sizeof *memory);
     if (populate)
         for (uint64_t i = 0; i < BYTES / sizeof i; i++) memory[i] = i;

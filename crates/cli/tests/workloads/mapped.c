@@ -1,7 +1,11 @@
 /* mapped FILE FILE_MIB MIB PASSES: makes FILE, maps it privately and read-only, and touches its pages and as many MIB of its own
- * at random; a child does as well. A part is unmapped, a part moved, a page written to after mprotect. All is verified. */
+ * at random; a child does as well. A part is unmapped, a part moved, a page written to after mprotect. All is verified.
+ * With "differs" as fifth argument it looks instead for what docs/limits.md says of such mappings, and prints what it found. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +42,37 @@ static void fill(uint64_t *at, uint64_t page) {
     for (int i = 0; i < 512; i++) at[i] = word(page, i);
 }
 
+static sigjmp_buf after_signal;
+
+static void on_signal(int number) {
+    siglongjmp(after_signal, number);
+}
+
+/* The signal that an access raises, or 0. */
+static int raises(volatile uint64_t *at, int write) {
+    signal(SIGSEGV, on_signal);
+    signal(SIGBUS, on_signal);
+    int number = sigsetjmp(after_signal, 1);
+    if (!number && write) *at = 1;
+    else if (!number) (void)*at;
+    return number;
+}
+
+static void differs(uint64_t *file, uint64_t in_file, const char *name) {
+    char line[512];
+    int named = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        if (strtoull(line, 0, 16) == (uintptr_t)file) named = strstr(line, name) != NULL;
+    printf("named in maps: %s\n", named ? "yes" : "no");
+    int number = raises(file + (in_file + 1) * 512, 0);
+    printf("behind the end: %s\n", number == SIGBUS ? "SIGBUS" : number ? "SIGSEGV" : file[(in_file + 1) * 512] ? "data" : "zeros");
+    number = raises(file + 3 * 512, 1);
+    printf("a write: %s\n", number == SIGSEGV ? "SIGSEGV" : number ? "SIGBUS" : "nothing");
+    void *larger = mremap(file, (in_file + 2) * 4096, (in_file + 64) * 4096, MREMAP_MAYMOVE);
+    printf("mremap: %s\n", larger != MAP_FAILED ? "done" : strerrorname_np(errno));
+}
+
 #define NEED(x) if (!(x)) { perror(#x); return 4; }
 
 int main(int argc, char **argv) {
@@ -55,6 +90,21 @@ int main(int argc, char **argv) {
     NEED(write(fd, page, odd) == (ssize_t)odd && fsync(fd) == 0);
     uint64_t *file = mmap(0, in_file * 4096 + odd, PROT_READ, MAP_PRIVATE, fd, 0);
     NEED(file != MAP_FAILED);
+    if (argc > 5) {
+        uint64_t *longer = mmap(0, (in_file + 2) * 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+        NEED(longer != MAP_FAILED);
+        uint64_t *mem = mmap(0, own * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        NEED(mem != MAP_FAILED);
+        for (uint64_t p = 0; p < own; p++) fill(mem + p * 512, p + 7);
+        for (uint64_t p = 0; p < own + in_file; p++)
+            p < own ? check(mem + p * 512, p + 7, "own") : check(longer + (p - own) * 512, p - own, "file");
+        differs(longer, in_file, argv[1]);
+        /* What was written by mistake is not in the file. */
+        NEED(pread(fd, page, 4096, 3 * 4096) == 4096);
+        check(page, 3, "file");
+        puts("right");
+        return 0;
+    }
     /* A second mapping of the same pages, from an offset on. */
     uint64_t *again = mmap(0, 64 * 4096, PROT_READ, MAP_PRIVATE, fd, 16 * 4096);
     NEED(again != MAP_FAILED);

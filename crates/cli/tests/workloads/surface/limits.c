@@ -1,0 +1,230 @@
+// Rows of docs/limits.md: what a paged program can notice. Without memfit the kernel's answer is right here, and with
+// memfit the one that the document gives.
+#include "rows.h"
+#include <linux/userfaultfd.h>
+#include <sched.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
+
+enum { PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS, GUARD_INSTALL = 102, GUARD_REMOVE = 103, SYS_MSEAL = 462 };
+
+// A system call of which no library knows: its result, or the negative number of the error.
+static long bare(long number, long a, long b, long c, long d) {
+    long result;
+    register long e __asm__("r10") = d, f __asm__("r8") = 0, g __asm__("r9") = 0;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(e), "r"(f), "r"(g) : "rcx", "r11", "memory");
+    return result;
+}
+
+// A number of /proc/self/status.
+static size_t of_status(const char *name) {
+    char line[256];
+    size_t number = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status))
+        if (!strncmp(line, name, strlen(name))) sscanf(line + strlen(name), ": %zu", &number);
+    if (status) fclose(status);
+    return number;
+}
+
+// Whether the kernel can take pages away by itself.
+static int kernel_swaps(void) {
+    char line[256];
+    int lines = 0;
+    FILE *swaps = fopen("/proc/swaps", "r");
+    while (swaps && fgets(line, sizeof line, swaps)) lines++;
+    if (swaps) fclose(swaps);
+    return lines > 1;
+}
+
+// Counts what is wrong if the pages of a range should stay while others leave. Few may have left before.
+static size_t stay(const void *at, size_t bytes, uint64_t *area) {
+    size_t before = outside(at, bytes), wrong = check(area, AREA, SEED);
+    evict(area, AREA);
+    return wrong + (before > bytes / PAGE / 2) + (outside(at, bytes) != before);
+}
+
+static size_t without_access(uint64_t *area) {
+    if (kernel_swaps()) return REFUSED;
+    uint64_t *none = map(QUARTER);
+    fill(none, QUARTER, 7);
+    MUST(mprotect(none, QUARTER, PROT_NONE));
+    size_t wrong = stay(none, QUARTER, area);
+    MUST(mprotect(none, QUARTER, RW));
+    return wrong + check(none, QUARTER, 7);
+}
+
+static size_t sealed_for_reading(uint64_t *area) {
+    if (kernel_swaps()) return REFUSED;
+    uint64_t *kept = map(QUARTER);
+    fill(kept, QUARTER, 7);
+    MUST(mprotect(kept, QUARTER, PROT_READ));
+    if (syscall(SYS_MSEAL, kept, QUARTER, 0)) return REFUSED;
+    size_t wrong = stay(kept, QUARTER, area);
+    return wrong + check(kept, QUARTER, 7) + (faults((char *)kept, 1) != SEGV_ACCERR);
+}
+
+// Each kind of shared memory stays.
+static size_t shared(uint64_t *area) {
+    if (kernel_swaps()) return REFUSED;
+    int id = shmget(IPC_PRIVATE, QUARTER, IPC_CREAT | 0600), file = memfd_create("kept", 0);
+    MUST(id);
+    MUST(ftruncate(file, QUARTER));
+    void *kept[] = {mmap(NULL, QUARTER, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0), mmap(NULL, QUARTER, RW, MAP_SHARED, file, 0),
+                    shmat(id, NULL, 0)};
+    MUST(shmctl(id, IPC_RMID, NULL));
+    for (int i = 0; i < 3; i++) {
+        MUST((long)kept[i]);
+        fill(kept[i], QUARTER, i + 7);
+    }
+    size_t wrong = 0;
+    for (int i = 0; i < 3; i++) wrong += stay(kept[i], QUARTER, area) + outside(kept[i], QUARTER) + check(kept[i], QUARTER, i + 7);
+    return wrong;
+}
+
+static size_t threads(uint64_t *area) {
+    (void)area;
+    return of_status("Threads") != (preloaded_memfit() ? 2 : 1);
+}
+
+static size_t address_space(uint64_t *area) {
+    (void)area;
+    size_t kib = of_status("VmSize");
+    return preloaded_memfit() ? kib < 16 << 20 || of_status("VmRSS") > 64 << 10 : kib > 1 << 20;
+}
+
+static int new_userfaultfd(void) {
+    int fd = syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY);
+    struct uffdio_api api = {.api = UFFD_API};
+    return fd >= 0 && !ioctl(fd, UFFDIO_API, &api) ? fd : -1;
+}
+
+static size_t registered_by_a_bare_call(uint64_t *area) {
+    int fd = new_userfaultfd();
+    if (fd < 0) return REFUSED;
+    struct uffdio_register range = {.range = {(uintptr_t)area, HALF}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    long result = bare(SYS_ioctl, fd, UFFDIO_REGISTER, (long)&range, 0);
+    return (result != (preloaded_memfit() ? -EBUSY : 0)) + check(area, AREA, SEED);
+}
+
+// UFFDIO_MOVE of Linux 6.8.
+struct move {
+    uint64_t dst, src, len, mode;
+    int64_t moved;
+};
+#define MOVE _IOWR(UFFDIO, 0x05, struct move)
+
+static size_t moved_out(uint64_t *area) {
+    int fd = new_userfaultfd();
+    if (fd < 0) return REFUSED;
+    uint64_t *to = map(PAGE);
+    struct uffdio_register range = {.range = {(uintptr_t)to, PAGE}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    MUST(ioctl(fd, UFFDIO_REGISTER, &range));
+    evict_all(area, PAGE);
+    struct move move = {.dst = (uintptr_t)to, .src = (uintptr_t)area, .len = PAGE};
+    int result = ioctl(fd, MOVE, &move) ? errno : 0;
+    if (result == EINVAL) return REFUSED;
+    size_t wrong = result != (preloaded_memfit() ? ENOENT : 0);
+    return wrong + check(result ? area : to, PAGE, SEED) + check_part(area, PAGE, AREA - PAGE, SEED);
+}
+
+static size_t guarded_by_a_bare_call(uint64_t *area) {
+    evict_all(area, HALF);
+    if (bare(SYS_madvise, (long)area, HALF, GUARD_INSTALL, 0)) return REFUSED;
+    size_t wrong = !faults((char *)area, 0);
+    MUST(bare(SYS_madvise, (long)area, HALF, GUARD_REMOVE, 0));
+    wrong += preloaded_memfit() ? check_part(area, 0, HALF, SEED) : check_empty(area, HALF);
+    return wrong + check_part(area, HALF, HALF, SEED);
+}
+
+// Whether the limit of an ordinary user is below the address space, so that mlockall must fail.
+static int above_the_limit(void) {
+    struct rlimit limit;
+    MUST(getrlimit(RLIMIT_MEMLOCK, &limit));
+    return !has_right(IPC_LOCK) && of_status("VmSize") << 10 > limit.rlim_cur;
+}
+
+// libc's mlockall lets evicted pages outside; they come back when they are accessed, and stay.
+static size_t locked_later(uint64_t *area) {
+    if (kernel_swaps()) return REFUSED;
+    if (mlockall(MCL_CURRENT)) return errno == EPERM ? REFUSED : errno != ENOMEM || !above_the_limit();
+    size_t left = outside(area, AREA), wrong = preloaded_memfit() ? left < AREA / PAGE / 2 : left;
+    wrong += check(area, AREA, SEED) + outside(area, AREA);
+    MUST(munlockall());
+    return wrong;
+}
+
+// A bare call brings all pages. Afterwards they can leave again.
+static size_t locked_by_a_bare_call(uint64_t *area) {
+    long result = bare(SYS_mlockall, MCL_CURRENT, 0, 0, 0);
+    if (result) return result == -EPERM ? REFUSED : result != -ENOMEM || !above_the_limit();
+    size_t wrong = outside(area, AREA) + check(area, AREA, SEED);
+    MUST(munlockall());
+    evict(area, AREA);
+    return wrong + check(area, AREA, SEED);
+}
+
+static size_t pipe_of_an_evicted_page(uint64_t *area) {
+    int ends[2];
+    MUST(pipe(ends));
+    struct iovec part = {area, PAGE};
+    if (vmsplice(ends[1], &part, 1, 0) != (long)PAGE) return REFUSED;
+    evict_all(area, PAGE);
+    fill(area, PAGE, SEED + 1);
+    uint64_t *got = map(PAGE);
+    if (read(ends[0], got, PAGE) != (long)PAGE) return 1;
+    size_t wrong = check(got, PAGE, preloaded_memfit() ? SEED : SEED + 1);
+    return wrong + check(area, PAGE, SEED + 1) + check_part(area, PAGE, AREA - PAGE, SEED);
+}
+
+// Debuggers read a process in this way.
+static size_t read_by_its_file(uint64_t *area) {
+    static char page[4096];
+    int file = open("/proc/self/mem", O_RDONLY);
+    MUST(file);
+    evict_all(area, PAGE);
+    long got = pread(file, page, PAGE, (off_t)(uintptr_t)area);
+    size_t wrong = preloaded_memfit() ? got != -1 || errno != EIO : got != (long)PAGE;
+    wrong += check(area, PAGE, SEED);
+    return wrong + (pread(file, page, PAGE, (off_t)(uintptr_t)area) != (long)PAGE);
+}
+
+// The memory of a grandchild, more than the budget: paged only if the kernel reports no forks.
+static size_t grandchild_fills(uint64_t *area) {
+    uint64_t *own = map(FRESH);
+    fill(own, FRESH, 9);
+    int paged = preloaded_memfit() && !has_right(SYS_PTRACE);
+    // Once it has grown. If it never is, alarm() of its grandparent ends the row.
+    while (paged && !outside(own, FRESH)) usleep(10000);
+    size_t wrong = paged || kernel_swaps() ? 0 : outside(own, FRESH);
+    return wrong + check(own, FRESH, 9) + check(area, AREA, SEED);
+}
+
+static size_t grandchild(uint64_t *area) {
+    return IN_CHILD(IN_CHILD(grandchild_fills(area)));
+}
+
+// A child of which libc does not know: served only if the kernel reports forks.
+static size_t bare_child(uint64_t *area) {
+    long child = bare(SYS_clone, SIGCHLD, 0, 0, 0);
+    if (!child) bare(SYS_exit_group, check(area, AREA, SEED) != 0, 0, 0, 0);
+    return (status_of(child) != (preloaded_memfit() && !has_right(SYS_PTRACE) ? -1 : 0)) + check(area, AREA, SEED);
+}
+
+const struct row rows[] = {
+    {"limit-none", without_access},
+    {"limit-mseal", sealed_for_reading},
+    {"limit-shared", shared},
+    {"limit-threads", threads},
+    {"limit-address-space", address_space},
+    {"limit-userfaultfd", registered_by_a_bare_call},
+    {"limit-uffdio-move", moved_out},
+    {"limit-guard", guarded_by_a_bare_call},
+    {"limit-mlockall", locked_later},
+    {"mlockall-bare", locked_by_a_bare_call},
+    {"limit-vmsplice", pipe_of_an_evicted_page},
+    {"limit-proc-mem", read_by_its_file},
+    {"limit-grandchild", grandchild},
+    {"limit-bare-clone", bare_child},
+    {NULL, NULL},
+};
