@@ -134,20 +134,25 @@ pub fn start(forked: bool, token: u64) -> bool {
     if !depends() && greeting::send(forked, &start) {
         return true;
     }
-    make(forked, stack)
+    let made = make(forked);
+    if !made {
+        // SAFETY: our own mapping; nobody else knows of it.
+        unsafe { syscall!(sys::MUNMAP, stack, STACK_BYTES) };
+    }
+    made
 }
 
-/// Makes the stub thread of a process that has greeted, without waiting for the pager.
+/// Makes the stub thread of a process that has greeted, without waiting for the pager. The pager
+/// may have another thread of the program make it at the same moment. Both have the stack that the
+/// greeting named, and one of the two ends before it touches that.
 pub fn make_now() {
-    if MAKING.swap(true, AcqRel) {
-        return;
-    }
-    if let Some(stack) = sys::map_private(&STACK, STACK_BYTES) {
-        make(greeting::is_forked(), stack);
+    if !MAKING.swap(true, AcqRel) {
+        make(greeting::is_forked());
     }
 }
 
-fn make(forked: bool, stack: usize) -> bool {
+/// On the stack that is already mapped.
+fn make(forked: bool) -> bool {
     let start = Start::here();
     // SAFETY: asks for a number.
     PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
@@ -158,9 +163,6 @@ fn make(forked: bool, stack: usize) -> bool {
         syscall!(sys::SIGPROCMASK, 2, all.as_ptr(), old.as_mut_ptr(), 8);
         let result = memfit_stub_clone(CLONE_FLAGS, start.stack_pointer, start.thread_pointer, usize::from(forked));
         syscall!(sys::SIGPROCMASK, 2, old.as_ptr(), 0, 8);
-        if result < 0 {
-            syscall!(sys::MUNMAP, stack, STACK_BYTES);
-        }
         result >= 0
     }
 }
