@@ -22,6 +22,7 @@ import journal as jn  # noqa: E402
 import page  # noqa: E402
 import report  # noqa: E402
 import tuner  # noqa: E402
+import whole  # noqa: E402
 import workloads  # noqa: E402
 from host import Refused  # noqa: E402
 from measure import measure  # noqa: E402
@@ -129,9 +130,7 @@ class Bench:
                 report.summarise(c)
             r["ratios"] = report.ratios(r)
         name = "below" if "below" in r else "result"
-        with open(f"{self.out}/{name}.json.new", "w") as f:
-            json.dump(r, f, indent=1)
-        os.rename(f"{self.out}/{name}.json.new", f"{self.out}/{name}.json")
+        whole.write_json(f"{self.out}/{name}.json", r, indent=1)
         text = report.below_markdown(r) if "below" in r else report.markdown(r)
         with open(f"{self.out}/{name}.md", "w") as f:
             f.write(text)
@@ -242,21 +241,15 @@ class Bench:
         t = tuner.tune(trial, budget, natural, config.pool_ratio, o.tolerance)
         entry = {"status": t.status, "limit": t.limit, "peak": t.peak, "trials": [vars(x) for x in t.trials]}
         if t.status in ("ok", "infeasible"):
-            self.save_cache(path, {**cache, key: entry})
+            whole.write_json(path, {**cache, key: entry}, indent=1)
         return key, {**entry, "cached": False}
-
-    @staticmethod
-    def save_cache(path, cache):
-        with open(path + ".new", "w") as f:
-            json.dump(cache, f, indent=1)
-        os.rename(path + ".new", path)
 
     def forget(self, key):
         path = f"{self.out}/tune.json"
         with open(path) as f:
             cache = json.load(f)
         cache.pop(key, None)
-        self.save_cache(path, cache)
+        whole.write_json(path, cache)
 
     def compare(self, names):
         o, r = self.options, self.result

@@ -20,12 +20,12 @@ sys.path[:0] = [HERE, os.path.join(ROOT, "lab", "bench")]
 import configs  # noqa: E402
 import host  # noqa: E402
 import run as bench_run  # noqa: E402
+import whole  # noqa: E402
 import workloads  # noqa: E402
 from programs import PROGRAMS  # noqa: E402
 
 MIB = 1 << 20
 DOCUMENT = f"{ROOT}/docs/compat.md"
-BEGIN, END = "<!-- compat: begin -->", "<!-- compat: end -->"
 # Less than this share of the peak evicted shows little.
 EVICTED_LEAST = 25
 # memfit takes no smaller budget.
@@ -177,22 +177,16 @@ def table(rows):
 
 
 def write_document(result):
-    with open(DOCUMENT) as f:
-        text = f.read()
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
     rows = [result["rows"][p.name] for p in PROGRAMS if p.name in result["rows"]]
     facts = result["facts"]
     paged = [r for r in rows if r.get("runs", {}).get("memfit", {}).get("evicted", 0) * 100 >= EVICTED_LEAST * r["peak"]]
     results = [WORDS.get(r["runs"].get("memfit", {}).get("result"), "fails without memfit, too") for r in rows]
     counts = ", ".join(f"{results.count(word)} {word}" for word in dict.fromkeys(results))
-    lines = [BEGIN, "", f"{len(rows)} programs, {len(paged)} of them with at least {EVICTED_LEAST} % of their peak evicted: {counts}.", "",
-             facts, ""]
+    lines = ["", f"{len(rows)} programs, {len(paged)} of them with at least {EVICTED_LEAST} % of their peak evicted: {counts}.", "",
+             facts]
     for group in dict.fromkeys(r["group"] for r in rows):
-        lines += [f"### {group}", "", *table([r for r in rows if r["group"] == group]), ""]
-    with open(DOCUMENT + ".new", "w") as f:
-        f.write(before + "\n".join(lines) + END + after)
-    os.rename(DOCUMENT + ".new", DOCUMENT)
+        lines += ["", f"### {group}", "", *table([r for r in rows if r["group"] == group])]
+    whole.write_between(DOCUMENT, "compat", lines)
 
 
 def main(argv):
@@ -234,9 +228,7 @@ def main(argv):
             result["rows"][p.name] = row
             bad = "failed" in row or row["runs"].get("memfit", {}).get("result") not in (None, "same")
             code = 1 if bad else code
-            with open(path + ".new", "w") as f:
-                json.dump(result, f, indent=1)
-            os.rename(path + ".new", path)
+            whole.write_json(path, result, indent=1)
         if not o.no_document:
             write_document(result)
     except host.Refused as e:

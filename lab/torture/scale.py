@@ -17,8 +17,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "lab", "bench"))
+import whole  # noqa: E402
+
 DOCUMENT = f"{ROOT}/docs/torture.md"
-BEGIN, END = "<!-- torture: begin -->", "<!-- torture: end -->"
 MIB = 1 << 20
 # memfit takes no smaller budget.
 BUDGET_LEAST = 16
@@ -128,13 +130,7 @@ def document(results):
         if rows:
             lines.append(row(title, rows))
     lines.append(row("**all**", results))
-    with open(DOCUMENT) as f:
-        text = f.read()
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    with open(DOCUMENT + ".new", "w") as f:
-        f.write(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after)
-    os.replace(DOCUMENT + ".new", DOCUMENT)
+    whole.write_between(DOCUMENT, "torture", lines)
 
 
 def main(argv):
@@ -165,9 +161,7 @@ def main(argv):
                 results.append(result)
                 log(f"{mode[0]:10} {percent:3} % seed {seed:4}: {result['ops']:9,} operations, {result['verified']:11,} pages "
                     f"verified, {result['refaults']:9,} refaults {result['said'][:100]}")
-                with open(path + ".new", "w") as f:
-                    json.dump({"commit": of, "runs": results}, f)
-                os.replace(path + ".new", path)
+                whole.write_json(path, {"commit": of, "runs": results})
     if failed:
         log(failed)
         return 1

@@ -259,7 +259,7 @@ pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Re
 /// The process's memory is gone: frees everything that belongs to it.
 pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     proc.dead.store(true, Relaxed);
-    if proc.made_elsewhere.load(Relaxed) && proc.identity.get().is_none() {
+    if proc.is_out_of_reach() {
         shared.warn(format!(
             "a fork child of {} has ended: its parent has entered another network namespace unseen, from where a child \
              cannot reach the pager",

@@ -244,7 +244,7 @@ impl Server {
             _ if !self.proc.newborn.lock().is_empty() => 1,
             _ if self.proc.dead.load(Relaxed) => 2,
             // It may end soon, and the user is told why.
-            _ if self.proc.made_elsewhere.load(Relaxed) && self.proc.identity.get().is_none() => 2,
+            _ if self.proc.is_out_of_reach() => 2,
             // No descriptor tells of room.
             _ if self.proc.returning.lock().is_under_way() => 1,
             wait => wait,

@@ -240,6 +240,11 @@ impl Proc {
         self.identity.get().map(|i| i.pid)
     }
 
+    /// Whether it is a fork child that may be unable to say hello.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.made_elsewhere.load(Relaxed) && self.identity.get().is_none()
+    }
+
     /// Its stub thread, in the pager's namespace.
     pub fn stub_thread(&self) -> Option<i32> {
         self.identity.get().and_then(|identity| procfs::task(identity.pid, identity.tid))

@@ -8,10 +8,6 @@
 
 enum { OTHER = 60, STATUS = 7 };
 
-static void bare(long number, long argument) {
-    __asm__ volatile("syscall" : : "a"(number), "D"(argument) : "rcx", "r11", "memory");
-}
-
 int main(int argc, char **argv) {
     char how = argv[1][0];
     uint64_t *other = map(OTHER * MIB);
@@ -29,8 +25,8 @@ int main(int argc, char **argv) {
         struct sock_fprog program = {4, filter};
         MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
         MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
-        bare(SYS_getppid, 0);
+        bare(SYS_getppid, 0, 0, 0);
     }
-    bare(SYS_exit, STATUS);
+    bare(SYS_exit, STATUS, 0, 0);
     return 1;
 }

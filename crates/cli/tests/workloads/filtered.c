@@ -53,10 +53,10 @@ static void install(const char *how) {
     struct sock_fprog program = {(unsigned short)n, code};
     MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     if (strstr(how, "bare")) {
-        long result, all = strstr(how, "all") != NULL, number = all ? SYS_seccomp : SYS_prctl;
-        long first = all ? SECCOMP_SET_MODE_FILTER : PR_SET_SECCOMP, second = all ? SECCOMP_FILTER_FLAG_TSYNC : SECCOMP_MODE_FILTER;
-        __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(first), "S"(second), "d"(&program) : "rcx", "r11", "memory");
-        if (result) exit(4);
+        long at = (long)&program;
+        if (strstr(how, "all") ? bare(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, at)
+                               : bare(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, at))
+            exit(4);
     } else if (strstr(how, "all")) {
         MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
     } else {
@@ -73,12 +73,6 @@ static void say(const char *what, long result) {
 static void *look(void *unused) {
     (void)unused;
     return (void *)check(memory, BYTES, 1);
-}
-
-static long bare(long number, long first) {
-    long result;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(first), "S"(0l) : "rcx", "r11", "memory");
-    return result;
 }
 
 int main(int argc, char **argv) {
@@ -119,13 +113,13 @@ int main(int argc, char **argv) {
             if (pthread_create(&thread, NULL, look, NULL) || pthread_join(thread, &result)) _exit(4);
             say("thread", (long)result);
         } else if (!strcmp(word, "network")) {
-            say("network", bare(SYS_unshare, CLONE_NEWNET));
+            say("network", bare(SYS_unshare, CLONE_NEWNET, 0, 0));
         } else if (!strcmp(word, "landlock")) {
             struct { uint64_t files, net, scoped; } rules = {0, 0, 1};
             long set = syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0);
             MUST(set);
             MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-            say("landlock", bare(SYS_landlock_restrict_self, set));
+            say("landlock", bare(SYS_landlock_restrict_self, set, 0, 0));
         } else if (!strcmp(word, "exec")) {
             argv[i] = argv[0];
             execv(argv[0], argv + i);

@@ -19,9 +19,7 @@ static void *interrupt(void *unused) {
 
 static int install(char *at, char how) {
     if (how == 'l') return madvise(at, PAGE, INSTALL);
-    long result;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_madvise), "D"(at), "S"(PAGE), "d"((long)INSTALL) : "rcx", "r11", "memory");
-    return result ? -1 : 0;
+    return bare(SYS_madvise, (long)at, PAGE, INSTALL) ? -1 : 0;
 }
 
 static size_t readable(char *at) {

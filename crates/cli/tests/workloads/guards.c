@@ -12,8 +12,7 @@ static int ends[2];
 static int advise(void *at, size_t bytes, int advice) {
     if (how == 'l') return madvise(at, bytes, advice);
     if (how == 's') return (int)syscall(SYS_madvise, at, bytes, advice);
-    long result;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_madvise), "D"(at), "S"(bytes), "d"((long)advice) : "rcx", "r11", "memory");
+    long result = bare(SYS_madvise, (long)at, bytes, advice);
     if (result >= 0) return 0;
     errno = (int)-result;
     return -1;

@@ -3,6 +3,7 @@
 #include "pages.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 
 enum { BYTES = 256 * (1 << 20) };
@@ -53,8 +54,7 @@ int main(int argc, char **argv) {
     struct iovec parts[2] = {{memory, BYTES / 2}, {(char *)memory + BYTES / 2, BYTES / 2}};
     if (!strcmp(how, "readv")) got = readv(fd, parts, 2);
     if (!strcmp(how, "preadv")) got = preadv(fd, parts, 2, 0);
-    if (!strcmp(how, "bare"))
-        __asm__ volatile("syscall" : "=a"(got) : "a"(0l), "D"((long)fd), "S"(memory), "d"((long)BYTES) : "rcx", "r11", "memory");
+    if (!strcmp(how, "bare")) got = bare(SYS_read, fd, (long)memory, BYTES);
     if (!strcmp(how, "fread")) got = (ssize_t)(fread(memory, sizeof *memory, BYTES / sizeof *memory, fdopen(fd, "r")) * sizeof *memory);
     if (populate)
         for (uint64_t i = 0; i < BYTES / sizeof i; i++) memory[i] = i;

@@ -111,6 +111,14 @@ static inline void wait_until_paged(size_t filled) {
     wait_until_both_paged(filled, 0);
 }
 
+// A system call of which no library knows: its result, or the negative number of the error.
+static inline long bare(long number, long a, long b, long c) {
+    long result;
+    register long d __asm__("r10") = 0, e __asm__("r8") = 0, f __asm__("r9") = 0;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(d), "r"(e), "r"(f) : "rcx", "r11", "memory");
+    return result;
+}
+
 // The exit status of a child, or -1 when a signal killed it.
 static inline int status_of(pid_t child) {
     int status = 0;

@@ -8,25 +8,6 @@
 
 enum { PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS, GUARD_INSTALL = 102, GUARD_REMOVE = 103, SYS_MSEAL = 462 };
 
-// A system call of which no library knows: its result, or the negative number of the error.
-static long bare(long number, long a, long b, long c, long d) {
-    long result;
-    register long e __asm__("r10") = d, f __asm__("r8") = 0, g __asm__("r9") = 0;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(e), "r"(f), "r"(g) : "rcx", "r11", "memory");
-    return result;
-}
-
-// A number of /proc/self/status.
-static size_t of_status(const char *name) {
-    char line[256];
-    size_t number = 0;
-    FILE *status = fopen("/proc/self/status", "r");
-    while (status && fgets(line, sizeof line, status))
-        if (!strncmp(line, name, strlen(name))) sscanf(line + strlen(name), ": %zu", &number);
-    if (status) fclose(status);
-    return number;
-}
-
 // Whether the kernel can take pages away by itself.
 static int kernel_swaps(void) {
     char line[256];
@@ -84,13 +65,13 @@ static size_t shared(uint64_t *area) {
 
 static size_t threads(uint64_t *area) {
     (void)area;
-    return of_status("Threads") != (preloaded_memfit() ? 2 : 1);
+    return of_status("Threads", 10) != (preloaded_memfit() ? 2 : 1);
 }
 
 static size_t address_space(uint64_t *area) {
     (void)area;
-    size_t kib = of_status("VmSize");
-    return preloaded_memfit() ? kib < 16 << 20 || of_status("VmRSS") > 64 << 10 : kib > 1 << 20;
+    size_t kib = of_status("VmSize", 10);
+    return preloaded_memfit() ? kib < 16 << 20 || of_status("VmRSS", 10) > 64 << 10 : kib > 1 << 20;
 }
 
 static int new_userfaultfd(void) {
@@ -103,7 +84,7 @@ static size_t registered_by_a_bare_call(uint64_t *area) {
     int fd = new_userfaultfd();
     if (fd < 0) return REFUSED;
     struct uffdio_register range = {.range = {(uintptr_t)area, HALF}, .mode = UFFDIO_REGISTER_MODE_MISSING};
-    long result = bare(SYS_ioctl, fd, UFFDIO_REGISTER, (long)&range, 0);
+    long result = bare(SYS_ioctl, fd, UFFDIO_REGISTER, (long)&range);
     return (result != (preloaded_memfit() ? -EBUSY : 0)) + check(area, AREA, SEED);
 }
 
@@ -130,9 +111,9 @@ static size_t moved_out(uint64_t *area) {
 
 static size_t guarded_by_a_bare_call(uint64_t *area) {
     evict_all(area, HALF);
-    if (bare(SYS_madvise, (long)area, HALF, GUARD_INSTALL, 0)) return REFUSED;
+    if (bare(SYS_madvise, (long)area, HALF, GUARD_INSTALL)) return REFUSED;
     size_t wrong = !faults((char *)area, 0);
-    MUST(bare(SYS_madvise, (long)area, HALF, GUARD_REMOVE, 0));
+    MUST(bare(SYS_madvise, (long)area, HALF, GUARD_REMOVE));
     wrong += preloaded_memfit() ? check_part(area, 0, HALF, SEED) : check_empty(area, HALF);
     return wrong + check_part(area, HALF, HALF, SEED);
 }
@@ -141,7 +122,7 @@ static size_t guarded_by_a_bare_call(uint64_t *area) {
 static int above_the_limit(void) {
     struct rlimit limit;
     MUST(getrlimit(RLIMIT_MEMLOCK, &limit));
-    return !has_right(IPC_LOCK) && of_status("VmSize") << 10 > limit.rlim_cur;
+    return !has_right(IPC_LOCK) && of_status("VmSize", 10) << 10 > limit.rlim_cur;
 }
 
 // libc's mlockall lets evicted pages outside; they come back when they are accessed, and stay.
@@ -156,7 +137,7 @@ static size_t locked_later(uint64_t *area) {
 
 // A bare call brings all pages. Afterwards they can leave again.
 static size_t locked_by_a_bare_call(uint64_t *area) {
-    long result = bare(SYS_mlockall, MCL_CURRENT, 0, 0, 0);
+    long result = bare(SYS_mlockall, MCL_CURRENT, 0, 0);
     if (result) return result == -EPERM ? REFUSED : result != -ENOMEM || !above_the_limit();
     size_t wrong = outside(area, AREA) + check(area, AREA, SEED);
     MUST(munlockall());
@@ -206,8 +187,8 @@ static size_t grandchild(uint64_t *area) {
 
 // A child of which libc does not know: served only if the kernel reports forks.
 static size_t bare_child(uint64_t *area) {
-    long child = bare(SYS_clone, SIGCHLD, 0, 0, 0);
-    if (!child) bare(SYS_exit_group, check(area, AREA, SEED) != 0, 0, 0, 0);
+    long child = bare(SYS_clone, SIGCHLD, 0, 0);
+    if (!child) bare(SYS_exit_group, check(area, AREA, SEED) != 0, 0, 0);
     return (status_of(child) != (preloaded_memfit() && !has_right(SYS_PTRACE) ? -1 : 0)) + check(area, AREA, SEED);
 }
 

@@ -109,15 +109,21 @@ static inline size_t check_around(const uint64_t *area) {
     return check_part(area, 0, AREA / 4, SEED) + check_part(area, AREA / 4 * 3, AREA / 4, SEED);
 }
 
+// A number of /proc/self/status, to that base.
+static inline size_t of_status(const char *name, int base) {
+    char line[256];
+    size_t number = 0, length = strlen(name);
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status))
+        if (!strncmp(line, name, length) && line[length] == ':') number = strtoull(line + length + 1, NULL, base);
+    if (status) fclose(status);
+    return number;
+}
+
 // Whether this process has a right, by its number in linux/capability.h.
 enum { IPC_LOCK = 14, SYS_PTRACE = 19 };
 static inline int has_right(int number) {
-    char line[256];
-    unsigned long long rights = 0;
-    FILE *status = fopen("/proc/self/status", "r");
-    while (status && fgets(line, sizeof line, status)) sscanf(line, "CapEff: %llx", &rights);
-    if (status) fclose(status);
-    return rights >> number & 1;
+    return of_status("CapEff", 16) >> number & 1;
 }
 
 // Tells a call's result: 0 or the name of its error.

@@ -1,0 +1,22 @@
+"""Files that appear whole or stay as they were."""
+import json
+import os
+
+
+def write(path, text):
+    with open(path + ".new", "w") as f:
+        f.write(text)
+    os.replace(path + ".new", path)
+
+
+def write_json(path, value, **format):
+    write(path, json.dumps(value, **format))
+
+
+def write_between(path, name, lines):
+    """Replaces what stands between the comments "NAME: begin" and "NAME: end" of a document."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    with open(path) as f:
+        before, _, rest = f.read().partition(begin)
+    after = rest.partition(end)[2]
+    write(path, before + begin + "\n" + "\n".join(lines) + "\n" + end + after)
