@@ -20,6 +20,7 @@ sys.path[:0] = [HERE, os.path.join(ROOT, "lab", "bench")]
 import configs  # noqa: E402
 import host  # noqa: E402
 import run as bench_run  # noqa: E402
+import tuner  # noqa: E402
 import whole  # noqa: E402
 import workloads  # noqa: E402
 from programs import PROGRAMS  # noqa: E402
@@ -30,6 +31,8 @@ DOCUMENT = f"{ROOT}/docs/compat.md"
 EVICTED_LEAST = 25
 # memfit takes no smaller budget.
 BUDGET_LEAST = 16 * MIB
+# Most runs of one program to find its limit under zram.
+TRIALS_MAX = 5
 
 
 def log(text):
@@ -41,14 +44,16 @@ def parse(argv):
     p.add_argument("--memfit", default=f"{ROOT}/target/release/memfit", help="memfit binary")
     p.add_argument("--out", default=f"{ROOT}/target/compat", help="folder of inputs and results, on a real disk")
     p.add_argument("--only", default="", metavar="A,B,..", help="these programs; the results of others stay")
-    p.add_argument("--configs", default="memfit", metavar="A,B,..", help="memfit, zram")
+    p.add_argument("--configs", default="memfit", metavar="A,B,..",
+                   help="memfit, zram; zram alone adds to the results of earlier runs with memfit")
     p.add_argument("--percent", type=int, default=50, help="budget, %% of the program's peak")
-    p.add_argument("--run-timeout", type=float, default=600, metavar="S", help="bound for one run")
+    p.add_argument("--run-timeout", type=float, default=240, metavar="S", help="bound for one run")
     p.add_argument("--total-timeout", type=float, default=4 * 3600, metavar="S", help="bound for everything")
     p.add_argument("--list", action="store_true", help="list the programs, and what is missing for them")
     p.add_argument("--no-document", action="store_true", help=f"leave {os.path.relpath(DOCUMENT, ROOT)} as it is")
     o = p.parse_args(argv)
-    o.only = [x.strip() for x in o.only.split(",") if x.strip()]
+    # A comma with a space behind it belongs to a name.
+    o.only = [x.strip() for x in re.split(r",(?! )", o.only) if x.strip()]
     o.configs = [x.strip() for x in o.configs.split(",") if x.strip()]
     unknown = [x for x in o.only if x not in [q.name for q in PROGRAMS]] + [c for c in o.configs if c not in ("memfit", "zram")]
     if unknown:
@@ -106,33 +111,23 @@ def version(bench, program):
     return (r.stdout.strip().splitlines() or ["?"])[0][:60]
 
 
-def run_program(bench, program):
+def run_program(bench, program, old):
+    """Runs a program in each of the configurations. `old`: what earlier runs of it gave."""
     o = bench.options
     prepare(bench, program)
     work = workloads.Workload(slug(program.name), (), in_folder(bench, program, program.line))
     row = {"name": program.name, "group": program.group, "version": version(bench, program), "runs": {}}
-    plain = bench.run_once(configs.Unlimited(bench), work)
-    row["peak"], row["seconds"], row["output"] = plain.get("peak_total", 0), plain.get("wall_ns", 0) / 1e9, plain["output"]
-    if plain["status"] != "ok" or plain["output"] == NOTHING:
-        status = plain["status"] if plain["status"] != "ok" else "no output"
-        row["failed"] = f"{status} without a limit: {plain['stderr'][-200:]}"
-        log(f"{program.name}: {row['failed']}")
+    if old and "memfit" not in o.configs and old["version"] == row["version"] and "budget" in old:
+        row = old
+    elif not run_unlimited(bench, work, row):
         return row
-    budget = max(row["peak"] * o.percent // 100, BUDGET_LEAST) // 4096 * 4096
-    row["budget"] = budget
+    budget = row["budget"]
     log(f"{program.name}: peak {row['peak'] / MIB:.0f} MiB, {row['seconds']:.1f} s")
     for name in o.configs:
-        config, limit = configs.ALL[name](bench), None
-        if config.tuned:
-            bench.swap_size = (int(row["peak"] * 1.6) // MIB + 64) * MIB
-            limit = bench.tune_cell(config, work, row["peak"], budget)[1]
-            if limit["status"] != "ok":
-                row["runs"][name] = {"result": "does not fit" if limit["status"] == "infeasible" else limit["status"]}
-                continue
-            limit = limit["limit"]
-        r = bench.run_once(config, work, limit=limit, budget=budget)
+        config = configs.ALL[name](bench)
+        r = run_tuned(bench, config, work, row["peak"], budget) if config.tuned else bench.run_once(config, work, budget=budget)
         stats = r.get("stats") or {}
-        one = {"result": r["status"], "seconds": r.get("wall_ns", 0) / 1e9, "peak": r.get("peak_total"), "stderr": r["stderr"][-400:]}
+        one = {"result": r["status"], "seconds": r.get("wall_ns", 0) / 1e9, "peak": r.get("peak_total"), "stderr": r.get("stderr", "")[-400:]}
         if r["status"] == "ok":
             one["result"] = "same" if r["output"] == row["output"] else "differs"
         if name == "memfit":
@@ -148,6 +143,39 @@ def run_program(bench, program):
             log(f"  {one['left_behind']} processes were left behind")
             one["result"] = "left behind"
     return row
+
+
+def run_unlimited(bench, work, row):
+    """Finds what the program prints and takes without a limit. False if it fails."""
+    plain = bench.run_once(configs.Unlimited(bench), work)
+    row["peak"], row["seconds"], row["output"] = plain.get("peak_total", 0), plain.get("wall_ns", 0) / 1e9, plain["output"]
+    if plain["status"] != "ok" or plain["output"] == NOTHING:
+        status = plain["status"] if plain["status"] != "ok" else "no output"
+        row["failed"] = f"{status} without a limit: {plain['stderr'][-200:]}"
+        log(f"{row['name']}: {row['failed']}")
+        return False
+    row["budget"] = max(row["peak"] * bench.options.percent // 100, BUDGET_LEAST) // 4096 * 4096
+    return True
+
+
+def run_tuned(bench, config, work, natural, budget):
+    """The run with a limit at which program and pool together peak at the budget. Each trial is a whole run."""
+    bench.swap_size = (int(natural * 1.6) // MIB + 64) * MIB
+    runs = {}
+
+    def trial(limit):
+        r = runs[limit] = bench.run_once(config, work, limit=limit)
+        log(f"  {config.name}: limit {limit / MIB:.1f} -> peak {r.get('peak_total', 0) / MIB:.1f} of {budget / MIB:.1f} MiB "
+            f"({r['status']}, {r.get('wall_ns', 0) / 1e9:.1f} s)")
+        return tuner.Trial(limit, r.get("peak_total"), r["status"])
+
+    tuned = tuner.tune(trial, budget, natural, config.pool_ratio, bench.options.tolerance, TRIALS_MAX)
+    if tuned.status == "ok":
+        return runs[tuned.limit]
+    # An even lower limit would be killed as well, or be slower.
+    killed = tuned.status == "infeasible" and runs[tuned.limit]["status"] == "oom"
+    status = "oom" if killed else {"infeasible": "does not fit", "off": "its memory varies"}.get(tuned.status, tuned.status)
+    return {"status": status, "stderr": ""}
 
 
 WORDS = {"same": "right", "differs": "WRONG OUTPUT", "oom": "killed", "timeout": "not in time", "failed": "fails",
@@ -219,7 +247,7 @@ def main(argv):
             if absent[p.name]:
                 continue
             try:
-                row = run_program(bench, p)
+                row = run_program(bench, p, result["rows"].get(p.name))
                 shutil.rmtree(f"{bench.out}/{slug(p.name)}", ignore_errors=True)
             except (subprocess.SubprocessError, OSError) as e:
                 log(f"{p.name}: its inputs cannot be made: {e}")

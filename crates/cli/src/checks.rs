@@ -1,9 +1,11 @@
 //! What memfit requires of a machine and what it recommends, each with the command that repairs it.
 
+mod limits;
+
 use crate::preload;
 use crate::size_parsing::human;
 use memfit_os::probe::{self, feature, UffdAccess, UffdDenied};
-use memfit_os::{capability, inject, limits, process};
+use memfit_os::{capability, inject, limits as sizes, process};
 use serde::Serialize;
 use std::fs;
 
@@ -91,15 +93,9 @@ pub fn all() -> Vec<Check> {
     if let Ok(known) = probe::known_features() {
         checks.push(event_fork(known));
     }
-    checks.extend([
-        pagemap_scan(),
-        swap_directory(),
-        descriptors(),
-        ptrace_scope(),
-        huge_pages(),
-        memory(),
-        Check::ok("cores", "processors", cores_text(probe::usable_cores())),
-    ]);
+    checks.extend([pagemap_scan(), swap_directory(), descriptors(), ptrace_scope(), huge_pages()]);
+    checks.extend(limits::all());
+    checks.extend([memory(), Check::ok("cores", "processors", cores_text(probe::usable_cores()))]);
     checks
 }
 
@@ -298,8 +294,8 @@ fn huge_pages() -> Check {
 }
 
 fn memory() -> Check {
-    let ram = limits::total_ram_bytes().map_or_else(|| "unknown".to_owned(), human);
-    let limit = match limits::cgroup_limit() {
+    let ram = sizes::total_ram_bytes().map_or_else(|| "unknown".to_owned(), human);
+    let limit = match sizes::cgroup_limit() {
         None => "no limit by a control group".to_owned(),
         Some(limit) => format!("control group limit {} ({})", human(limit.bytes), limit.source.display()),
     };

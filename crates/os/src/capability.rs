@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bit of CAP_SYS_PTRACE.
 pub const CAP_SYS_PTRACE: u32 = 19;
+/// Bit of CAP_IPC_LOCK.
+pub const CAP_IPC_LOCK: u32 = 14;
 
 const VERSION_3: u32 = 0x2008_0522;
 

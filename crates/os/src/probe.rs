@@ -6,6 +6,7 @@
 
 use crate::capability::{self, CAP_SYS_PTRACE};
 use crate::maps::Pagemap;
+use crate::sched;
 use crate::uffd::ioctl;
 use memfit_wire::uffd::{
     Api, Move, Range, Register, REGISTER_MODE_MISSING, UFFDIO_API, UFFDIO_MOVE, UFFDIO_REGISTER, UFFD_API,
@@ -269,6 +270,33 @@ fn bracketed(text: &str) -> Option<&str> {
 #[must_use]
 pub fn yama_ptrace_scope() -> Option<u32> {
     fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+}
+
+/// Whether a thread of this process may run before all ordinary threads.
+#[must_use]
+pub fn may_be_real_time() -> bool {
+    // It changes the thread that asks.
+    std::thread::spawn(sched::real_time).join().unwrap_or(false)
+}
+
+/// Whether memory that is read-only and executable can be made writable for a moment. SELinux and
+/// `PR_SET_MDWE` can forbid it.
+#[must_use]
+pub fn may_open_executable() -> bool {
+    let page = page_bytes();
+    let Ok(pages) = Pages::new(page) else { return true };
+    let access = |access| {
+        // SAFETY: the page is ours, nobody reads, writes or executes it.
+        unsafe { libc::mprotect(pages.start.cast(), page, access) == 0 }
+    };
+    access(libc::PROT_READ | libc::PROT_EXEC) && access(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC)
+}
+
+/// Files and devices that the kernel swaps to.
+#[must_use]
+pub fn kernel_swap() -> Vec<String> {
+    let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    text.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next()).map(str::to_owned).collect()
 }
 
 /// Number of processors that this process may use.

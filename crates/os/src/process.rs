@@ -3,6 +3,7 @@
 //! The launcher has a single thread while it starts others, so the child of a clone or fork may do
 //! ordinary work. This module keeps no state but the signal dispositions at the start.
 
+use crate::capability;
 use std::ffi::CStr;
 use std::fs;
 use std::io;
@@ -195,6 +196,32 @@ fn resource_limit(resource: Resource) -> io::Result<(u64, u64)> {
 /// As `getrlimit` gives them.
 pub fn descriptor_limit() -> io::Result<(u64, u64)> {
     resource_limit(libc::RLIMIT_NOFILE)
+}
+
+/// Soft limit of the address space of this process, which programs inherit, bytes; `None` if there
+/// is none.
+#[must_use]
+pub fn address_space_limit() -> Option<u64> {
+    let (soft, _) = resource_limit(libc::RLIMIT_AS).ok()?;
+    (soft != libc::RLIM_INFINITY).then_some(soft)
+}
+
+/// Whether this process may lock any amount of memory: CAP_IPC_LOCK, or no limit.
+#[must_use]
+pub fn may_lock_memory() -> bool {
+    let unlimited = |(_, hard): (u64, u64)| hard == libc::RLIM_INFINITY;
+    capability::has(capability::CAP_IPC_LOCK) || resource_limit(libc::RLIMIT_MEMLOCK).is_ok_and(unlimited)
+}
+
+/// Version of the glibc that this process runs with, such as `2.36`; `None` with another library.
+#[must_use]
+pub fn libc_version() -> Option<String> {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: returns a string that lives for ever.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_str().ok().map(str::to_owned);
+    #[cfg(not(target_env = "gnu"))]
+    let version = None;
+    version
 }
 
 fn disposition(signal: libc::c_int) -> io::Result<libc::sigaction> {

@@ -6,8 +6,10 @@
 //! one line on the terminal.
 
 use crate::support::contents::assert_contents_eq;
-use crate::support::{find, Bench, Bounds, FORKS, ONE, PYTHON, SEVERAL};
+use crate::support::{find, memfit_command, skip, Bench, Bounds, FORKS, ONE, PYTHON, SEVERAL};
 use std::fmt::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 
 const BLOCKS: &str = include_str!("../workloads/blocks.py");
 
@@ -190,17 +192,23 @@ fn redis_saves_in_a_child() {
     bench.same_bgsave();
 }
 
-/// A program that cannot be paged runs as without memfit, beside one that is paged; memfit names it
-/// once, and says nothing else.
 fn unmanaged(name: &str, compiler: &[&str], bits: u32) {
     let Some(bench) = Bench::new(name, &[compiler[0], PYTHON]) else { return };
     let Some(_) = bench.compile(compiler, name, include_str!("../workloads/unmanaged.c")) else { return };
+    let mut run = memfit_command();
+    run.arg("run");
+    runs_unmanaged(&bench, run, name, bits);
+}
+
+/// A program that cannot be paged runs as without memfit, two at a time as well; memfit names it
+/// once, and says nothing else.
+fn runs_unmanaged(bench: &Bench, run: Command, name: &str, bits: u32) {
     let line = format!("./{name} && ./{name} & ./{name}; wait $!");
     let plain = bench.plain(&line);
     let out = String::from_utf8_lossy(&plain.out).into_owned();
     assert_eq!((plain.code, out.lines().count()), (Some(0), 3), "{out}");
     assert!(out.starts_with(&format!("{bits} bits")), "{out}");
-    let (managed, stats) = bench.managed(&line, 64 << 20);
+    let (managed, stats) = bench.managed_by(run, &line, 64 << 20);
     let found = String::from_utf8_lossy(&managed.out);
     assert_contents_eq!((managed.code, &*found), (Some(0), &*out), "{}", managed.err);
     let lines: Vec<&str> = managed.err.lines().collect();
@@ -245,4 +253,25 @@ fn static_musl_programs() {
 #[test]
 fn programs_of_32_bits() {
     unmanaged("prog32", &["gcc", "-m32"], 32);
+}
+
+/// The dynamic linker does not preload libmemfit.so into them.
+#[test]
+fn setuid_programs() {
+    let name = "setuid-prog";
+    let Some(bench) = Bench::ordinary(name, &["gcc", "findmnt"]) else { return };
+    let Some(program) = bench.compile(&["gcc"], name, include_str!("../workloads/unmanaged.c")) else { return };
+    let file = std::fs::metadata(&program).unwrap();
+    if file.uid() != 0 || memfit_os::process::effective_uid() != 0 {
+        return skip(name, "only root can make a program setuid for another user");
+    }
+    let options = Command::new("findmnt").args(["-no", "OPTIONS", "-T"]).arg(&program).output().unwrap().stdout;
+    if String::from_utf8_lossy(&options).contains("nosuid") {
+        return skip(name, "the directory for temporary files is mounted nosuid");
+    }
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let user = bench.user.as_ref().expect("an ordinary user's bench");
+    let memfit = user.place().join("memfit");
+    let run = user.becoming(&[], &[memfit.to_str().unwrap(), "run"]);
+    runs_unmanaged(&bench, run, name, 64);
 }

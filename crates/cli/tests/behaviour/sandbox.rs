@@ -223,6 +223,27 @@ fn filters_that_nobody_sees() {
     }
 }
 
+/// A program in a network namespace that nobody has told the pager of runs as without memfit.
+#[test]
+fn programs_out_of_reach() {
+    let Some(bench) = open_to_all("programs_out_of_reach") else { return };
+    let line = "./filtered network exec fill wait check";
+    let plain = bench.plain(line);
+    if plain.code != Some(0) || text(&plain).contains("network: -") {
+        return skip(&bench.name, &format!("network: not possible here: {}", text(&plain)));
+    }
+    let (ran, stats) = bench.managed_by(run(&bench, &[]), line, BUDGET);
+    let context = format!("{}\n{:#}", ran.err, stats.json);
+    assert_contents_eq!((ran.code, text(&ran)), (Some(0), text(&plain)), "{context}");
+    assert!(
+        ran.err.starts_with("memfit: not paged, but counted: filtered (") && ran.err.lines().count() == 1,
+        "{context}"
+    );
+    assert!(ran.err.contains("network namespace out of reach"), "{context}");
+    assert_eq!(stats.number("/evictions/pages"), 0, "{context}");
+    assert!(stats.number("/peak/total_bytes") > 50 << 20, "counted: {context}");
+}
+
 /// Fork children of a paged process that hides from the pager, by bare system calls.
 #[test]
 fn fork_children_out_of_reach() {

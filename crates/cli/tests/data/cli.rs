@@ -258,6 +258,55 @@ fn doctor_agrees_with_run() {
 }
 
 #[test]
+fn doctor_names_the_limits_of_a_machine() {
+    let status = |command: &mut Command| {
+        let outcome: Outcome = command.output().unwrap().into();
+        let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("doctor --json prints JSON");
+        let checks = value["checks"].as_array().unwrap().clone();
+        move |id: &str| {
+            let check = checks.iter().find(|check| check["id"] == id);
+            check.map(|check| check["status"].as_str().unwrap().to_owned())
+        }
+    };
+    let optional = Some("optional".to_owned());
+    let script = r#"ulimit -r 0; ulimit -v 8000000; exec "$0" doctor --json"#;
+    let mut limited = memfit();
+    let program = limited.get_program().to_owned();
+    if memfit_os::process::effective_uid() == 0 {
+        let without = ["--bounding-set=-sys_nice,-sys_ptrace", "--inh-caps=-sys_nice,-sys_ptrace", "bash"];
+        limited = Command::new("setpriv");
+        limited.args(without);
+    } else {
+        limited = Command::new("bash");
+    }
+    let limited = status(limited.args(["-c", script]).arg(&program));
+    for id in ["real_time", "address_space", "file_pages"] {
+        assert_eq!(limited(id), optional, "{id}");
+    }
+    assert!(limited("glibc").is_some());
+    let mut protected = memfit();
+    // SAFETY: one system call with plain numbers (PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN).
+    unsafe {
+        let protect = || match libc::prctl(65, 1, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        };
+        std::os::unix::process::CommandExt::pre_exec(&mut protected, protect);
+    }
+    assert_eq!(status(protected.args(["doctor", "--json"]))("executable"), optional);
+}
+
+#[test]
+fn the_limits_of_a_machine_are_explained() {
+    let value: serde_json::Value = serde_json::from_str(&call(&["doctor", "--json"]).out).unwrap();
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/limits.md")).unwrap();
+    for check in value["checks"].as_array().unwrap() {
+        let row = format!("\n| {} |", check["name"].as_str().unwrap());
+        assert!(text.contains(&row), "docs/limits.md has no row {row:?}");
+    }
+}
+
+#[test]
 fn schemes_are_listed_and_printed() {
     let list = call(&["schemes"]);
     assert_eq!(list.code, Some(0));

@@ -112,6 +112,8 @@ int main(int argc, char **argv) {
             void *result = NULL;
             if (pthread_create(&thread, NULL, look, NULL) || pthread_join(thread, &result)) _exit(4);
             say("thread", (long)result);
+        } else if (!strcmp(word, "wait")) {
+            sleep(4);
         } else if (!strcmp(word, "network")) {
             say("network", bare(SYS_unshare, CLONE_NEWNET, 0, 0));
         } else if (!strcmp(word, "landlock")) {
