@@ -35,6 +35,8 @@ MODES = [
     ("processes", "8 processes of 8 threads", 8, 64, "--threads 8", False),
     ("moves", "4 threads that mostly move, drop and unmap memory", 1, 192,
      "--threads 4 --mix mremap=40,dontneed=40,free=20,munmap=30,mmap=30", False),
+    ("advises", "8 threads that mostly free, page out and map memory", 1, 256,
+     "--threads 8 --mix free=1500,advise=2500,mmap=600,munmap=400", False),
     ("forks", "4 threads that fork", 1, 128, "--threads 4 --forks", False),
     ("ends", "4 processes that are killed, exit, exec, and are stopped", 4, 64, "--threads 2 --stop-cont --exits", False),
     ("device", "4 threads, with a swap device that stumbles", 1, 192, "--threads 4", False),

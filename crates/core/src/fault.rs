@@ -333,11 +333,15 @@ impl Core {
             (Entry::Filling(_), Filled::Done | Filled::Read) => {
                 self.table.set(proc, page, self.table.entry_when_filled(proc, page))
             }
-            // The page was present: its contents can be older than a pending zap.
+            // The page was present: its contents can be older than a pending zap. It was there
+            // before the registration, so the kernel may drop it without an event (MADV_FREE).
             (Entry::Filling(before), Filled::Exists) => {
-                let found = self.table.found(proc, page);
-                let before = before.entry();
-                self.table.set(proc, page, if before == Entry::Untracked { found } else { before });
+                let entry = match (before.entry(), self.table.found(proc, page)) {
+                    (Entry::Untracked, Entry::Resident) => Entry::Lazy,
+                    (Entry::Untracked, found) => found,
+                    (before, _) => before,
+                };
+                self.table.set(proc, page, entry);
             }
             (entry, _) => panic!("page {:#x} was being filled but is {entry:?}", page.address()),
         }

@@ -62,8 +62,8 @@ fn is_stack(mapping: &Mapping, stacks: &[Range]) -> bool {
     mapping.stack || (mapping.end - mapping.start <= STACK_MAPPING_MAX && stacks.iter().any(meets))
 }
 
-/// Registers and adopts the `wanted` mappings. `freed`: they can hold pages freed with MADV_FREE.
-fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(&Mapping, &[Range]) -> bool) -> Found {
+/// Registers and adopts the `wanted` mappings; `all`: these are all of the process.
+fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, all: bool, wanted: impl Fn(&Mapping, &[Range]) -> bool) -> Found {
     let mut found = Found::default();
     let Some(identity) = proc.identity.get() else { return found };
     let mut mappings = {
@@ -110,7 +110,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
         .collect();
     found.registered = fresh.iter().map(|(start, end)| end - start).sum();
     // Before the scan of the pages: what the kernel drops after it is in one of these mappings.
-    let lazy = if freed && !fresh.is_empty() { lazily_freed(identity) } else { Vec::new() };
+    let lazy = if all && !fresh.is_empty() { freed_lazily(identity, &fresh) } else { Vec::new() };
     let mut pages = Vec::new();
     for &(start, end) in &fresh {
         let _ = identity.pagemap.present(start, end, |s, e, zero| unknown(shared, proc, s, e, zero, &mut pages));
@@ -139,6 +139,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, freed: bool, wanted: impl Fn(
         }
         shared.end_part(state);
     }
+    identity.adopted.fetch_or(all, Relaxed);
     found
 }
 
@@ -168,17 +169,16 @@ fn open_windows(identity: &Identity, mappings: &[Mapping]) {
     }
 }
 
-/// Mappings with pages that the program has freed with MADV_FREE, which the kernel may drop at any
-/// moment. Searched when a process is adopted, and later only if there were any: the kernel walks
-/// all pages of the process for it. MADV_FREE after the registration raises an event.
-fn lazily_freed(identity: &Identity) -> Vec<Range> {
-    if identity.frees_lazily.get() == Some(&false) {
-        return Vec::new();
+/// Where the program can have freed pages with MADV_FREE before the registration: the kernel may
+/// drop them at any moment, without an event. When a process is adopted, the kernel says in which
+/// mappings they are. It walks all pages of the process for that, so later each `fresh` range
+/// counts as one of them.
+fn freed_lazily(identity: &Identity, fresh: &[Range]) -> Vec<Range> {
+    if identity.adopted.load(Relaxed) {
+        return fresh.to_vec();
     }
     let text = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
-    let found = maps::lazily_freed(&text);
-    let _ = identity.frees_lazily.set(!found.is_empty());
-    found
+    maps::lazily_freed(&text)
 }
 
 /// Droppable memory, which the kernel drops instead of writing it to swap. Searched once, when a

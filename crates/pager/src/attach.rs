@@ -23,7 +23,7 @@ use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{Command, FromStub, ANNOUNCE_FORKS, ATTACH, LEND, MAPS, PAGEMAP, SERVED, WITH_DEVICE, WITH_UFFD};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 /// As [`attach`]; warns the user if that fails.
 pub fn attach_or_warn(desk: &Desk, client: &Arc<Client>) {
@@ -236,7 +236,7 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
         segment: Arc::clone(segment),
         pagemap: Pagemap::open(client.pid)?,
         maps: Lock::new(Maps::open(client.pid)?),
-        frees_lazily: OnceLock::new(),
+        adopted: AtomicBool::new(false),
         droppable: OnceLock::new(),
         reservation: AtomicU64::new(message.reservation[0]),
         windows: AtomicU32::new(1),

@@ -45,8 +45,8 @@ pub struct Identity {
     pub pagemap: Pagemap,
     /// Shows what is mapped.
     pub maps: Lock<Maps, { rank::MAPS }>,
-    /// Whether it had pages freed with MADV_FREE when it was adopted.
-    pub frees_lazily: OnceLock<bool>,
+    /// Its memory was adopted as a whole; what is adopted from now on is newer.
+    pub adopted: AtomicBool,
     /// Its droppable memory when it was adopted, where a userfaultfd would take that.
     pub droppable: OnceLock<Vec<(u64, u64)>>,
     /// Address of the reservation; 0 if there is none, or once the stub was told to open it.

@@ -146,7 +146,7 @@ mod tests {
     use memfit_os::memory::Segment;
     use memfit_os::uffd::Uffd;
     use std::os::fd::OwnedFd;
-    use std::sync::atomic::{AtomicU32, AtomicU64};
+    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
     use std::sync::OnceLock;
 
     /// The process can end between two steps of the thread that proves.
@@ -165,7 +165,7 @@ mod tests {
             segment: Arc::new(Segment::create(1 << 20).unwrap()),
             pagemap: Pagemap::open(pid).unwrap(),
             maps: Lock::new(Maps::open(pid).unwrap()),
-            frees_lazily: OnceLock::new(),
+            adopted: AtomicBool::new(false),
             droppable: OnceLock::new(),
             reservation: AtomicU64::new(0),
             windows: AtomicU32::new(1),

@@ -80,8 +80,9 @@ unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
     }
 }
 
-/// mremap of the program's own mappings. Linux 6.17 and later move several mappings at once, but
-/// not those registered with a userfaultfd: these are moved one by one.
+/// mremap of the program's own mappings. Linux 6.17 and later move several mappings by one call,
+/// but end it at one that is registered with a userfaultfd: those before it have moved then, and
+/// another thread may get their place. So each mapping is moved by a call of its own.
 ///
 /// # Safety
 /// As mremap.
@@ -90,38 +91,62 @@ pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: u
     if unused_in(at, bytes).is_some() {
         return -EFAULT;
     }
+    let pages = bytes.saturating_add(PAGE_BYTES - 1) & !(PAGE_BYTES - 1);
+    let same = pages == new_bytes.saturating_add(PAGE_BYTES - 1) & !(PAGE_BYTES - 1);
+    let fits = pages <= ADDRESSES && at.abs_diff(to) >= pages && at.max(to) <= ADDRESSES - pages;
+    let several = flags & MOVES_TO == MOVES_TO && pages > PAGE_BYTES && same && fits && sys::is_at_least(6, 17);
     // SAFETY: forwards what the caller answers for; the kernel uses the fifth argument only if the
     // flags say so.
-    unsafe {
-        let result = changing(|| syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to));
-        let several = flags & MOVES_TO == MOVES_TO && bytes == new_bytes && bytes > PAGE_BYTES;
-        if result != -EFAULT || !several || !sys::is_at_least(6, 17) {
-            return result;
+    changing(|| unsafe {
+        match several {
+            true => one_by_one(at, pages, flags, to),
+            false => syscall!(sys::MREMAP, at, bytes, new_bytes, flags, to),
         }
-        changing(|| one_by_one(at, bytes, flags, to))
-    }
+    })
 }
 
 /// # Safety
 /// As mremap with a new address.
 unsafe fn one_by_one(at: usize, bytes: usize, flags: i32, to: usize) -> isize {
-    let bytes = bytes.next_multiple_of(PAGE_BYTES);
-    let (mut done, mut first) = (0, true);
+    let mut done = 0;
     while done < bytes {
-        let mut part = bytes - done;
-        loop {
-            // SAFETY: as the caller promises, part by part.
-            match unsafe { syscall!(sys::MREMAP, at + done, part, part, flags, to + done) } {
-                0.. => break,
-                // More than one mapping, or a hole.
-                error if error == -EFAULT && part > PAGE_BYTES => part = (part / 2).next_multiple_of(PAGE_BYTES),
-                // The kernel skips holes, but not one at the beginning.
-                error if error == -EFAULT && !first => break,
-                error => return error,
-            }
+        let known = mapped(at + done, bytes - done);
+        let part = if known > 0 { known } else { PAGE_BYTES };
+        // SAFETY: as the caller promises, part by part.
+        match unsafe { syscall!(sys::MREMAP, at + done, part, part, flags, to + done) } {
+            // The kernel skips holes, but not one at the beginning.
+            error if error == -EFAULT && done > 0 && known == 0 => done += PAGE_BYTES,
+            error @ ..0 => return error,
+            _ => done += part,
         }
-        first = false;
-        done += part;
     }
     to as isize
+}
+
+/// All addresses of a process.
+const ADDRESSES: usize = 0x7fff_ffff_f000;
+
+/// Length of the part of a range, from its start on, that is in one mapping; 0 if its start is in
+/// none, or in one that may not grow.
+fn mapped(at: usize, bytes: usize) -> usize {
+    if is_in_one(at, bytes) {
+        return bytes;
+    }
+    // The first page is the least that can be in one mapping, and less than all is the most.
+    let (mut least, mut more) = (0, bytes / PAGE_BYTES);
+    while more - least > 1 {
+        let middle = (least + more) / 2;
+        match is_in_one(at, middle * PAGE_BYTES) {
+            true => least = middle,
+            false => more = middle,
+        }
+    }
+    least * PAGE_BYTES
+}
+
+/// Whether a range is in one mapping. No mapping can grow to this size where it is. The kernel
+/// refuses that, and before it a range of several mappings (EFAULT); so nothing changes.
+fn is_in_one(at: usize, bytes: usize) -> bool {
+    // SAFETY: changes nothing.
+    unsafe { syscall!(sys::MREMAP, at, bytes, ADDRESSES, 0, 0) != -EFAULT }
 }

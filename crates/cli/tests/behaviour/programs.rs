@@ -138,6 +138,19 @@ fn lazily_freed_pages() {
     stats.peak_within(ONE.peak_percent);
 }
 
+/// Pages freed with MADV_FREE in mappings that memfit has not found yet.
+#[test]
+fn pages_freed_before_memfit_finds_them() {
+    let Some(bench) = Bench::new("late_freed", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "late_freed", include_str!("../workloads/late_freed.c")) else { return };
+    let (managed, stats) = bench.managed("./late_freed", 24 << 20);
+    let out = &b"wrong: 0, dropped: 1\n"[..];
+    assert_contents_eq!((managed.code, &*managed.out), (Some(0), out), "{}\n{:#}", managed.err, stats.json);
+    assert_eq!(managed.err, "", "{:#}", stats.json);
+    assert!(stats.number("/evictions/pages") > 2000, "{:#}", stats.json);
+}
+
 #[test]
 fn two_processes() {
     let Some(bench) = python("two_processes", &[]) else { return };

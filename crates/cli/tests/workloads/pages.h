@@ -112,11 +112,15 @@ static inline void wait_until_paged(size_t filled) {
 }
 
 // A system call of which no library knows: its result, or the negative number of the error.
-static inline long bare(long number, long a, long b, long c) {
+static inline long bare5(long number, long a, long b, long c, long fourth, long fifth) {
     long result;
-    register long d __asm__("r10") = 0, e __asm__("r8") = 0, f __asm__("r9") = 0;
+    register long d __asm__("r10") = fourth, e __asm__("r8") = fifth, f __asm__("r9") = 0;
     __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(d), "r"(e), "r"(f) : "rcx", "r11", "memory");
     return result;
+}
+
+static inline long bare(long number, long a, long b, long c) {
+    return bare5(number, a, b, c, 0, 0);
 }
 
 // The exit status of a child, or -1 when a signal killed it.
