@@ -17,6 +17,8 @@ def write_between(path, name, lines):
     """Replaces what stands between the comments "NAME: begin" and "NAME: end" of a document."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     with open(path) as f:
-        before, _, rest = f.read().partition(begin)
-    after = rest.partition(end)[2]
+        before, found, rest = f.read().partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"{path} has no {begin} or no {end}")
     write(path, before + begin + "\n" + "\n".join(lines) + "\n" + end + after)

@@ -117,10 +117,13 @@ def run_program(bench, program, old):
     prepare(bench, program)
     work = workloads.Workload(slug(program.name), (), in_folder(bench, program, program.line))
     row = {"name": program.name, "group": program.group, "version": version(bench, program), "runs": {}}
-    if old and "memfit" not in o.configs and old["version"] == row["version"] and "budget" in old:
+    known = bool(old) and old["version"] == row["version"] and "budget" in old
+    if known and "memfit" not in o.configs and old["budget"] == budget_of(o, old["peak"]):
         row = old
     elif not run_unlimited(bench, work, row):
         return row
+    elif known and abs(old["budget"] - row["budget"]) < row["budget"] // 20:
+        row["runs"] = {name: run for name, run in old["runs"].items() if name not in o.configs}
     budget = row["budget"]
     log(f"{program.name}: peak {row['peak'] / MIB:.0f} MiB, {row['seconds']:.1f} s")
     for name in o.configs:
@@ -154,8 +157,12 @@ def run_unlimited(bench, work, row):
         row["failed"] = f"{status} without a limit: {plain['stderr'][-200:]}"
         log(f"{row['name']}: {row['failed']}")
         return False
-    row["budget"] = max(row["peak"] * bench.options.percent // 100, BUDGET_LEAST) // 4096 * 4096
+    row["budget"] = budget_of(bench.options, row["peak"])
     return True
+
+
+def budget_of(options, peak):
+    return max(peak * options.percent // 100, BUDGET_LEAST) // 4096 * 4096
 
 
 def run_tuned(bench, config, work, natural, budget):
@@ -165,16 +172,21 @@ def run_tuned(bench, config, work, natural, budget):
 
     def trial(limit):
         r = runs[limit] = bench.run_once(config, work, limit=limit)
-        log(f"  {config.name}: limit {limit / MIB:.1f} -> peak {r.get('peak_total', 0) / MIB:.1f} of {budget / MIB:.1f} MiB "
+        peak = r.get("peak_total") or 0
+        log(f"  {config.name}: limit {limit / MIB:.1f} -> peak {peak / MIB:.1f} of {budget / MIB:.1f} MiB "
             f"({r['status']}, {r.get('wall_ns', 0) / 1e9:.1f} s)")
-        return tuner.Trial(limit, r.get("peak_total"), r["status"])
+        return tuner.Trial(limit, peak, r["status"])
 
     tuned = tuner.tune(trial, budget, natural, config.pool_ratio, bench.options.tolerance, TRIALS_MAX)
     if tuned.status == "ok":
         return runs[tuned.limit]
-    # An even lower limit would be killed as well, or be slower.
-    killed = tuned.status == "infeasible" and runs[tuned.limit]["status"] == "oom"
-    status = "oom" if killed else {"infeasible": "does not fit", "off": "its memory varies"}.get(tuned.status, tuned.status)
+    statuses = {run["status"] for run in runs.values()}
+    if tuned.status == "infeasible":
+        status = "oom" if runs[tuned.limit]["status"] == "oom" else "does not fit"
+    elif "ok" in statuses:
+        status = "no limit found"
+    else:
+        status = next(word for word in ("failed", "timeout", "oom") if word in statuses)
     return {"status": status, "stderr": ""}
 
 
@@ -242,7 +254,10 @@ def main(argv):
         if os.path.exists(path):
             with open(path) as f:
                 result = json.load(f)
-        result["facts"] = f"{facts.get('cpu')}, {os.cpu_count()} CPUs, Linux {facts['kernel']}."
+        here = f"{facts.get('cpu')}, {os.cpu_count()} CPUs, Linux {facts['kernel']}."
+        if "memfit" not in o.configs and result.setdefault("facts", here) != here:
+            raise host.Refused(f"the results with memfit are of another machine: {result['facts']}")
+        result["facts"] = here
         for p in chosen:
             if absent[p.name]:
                 continue

@@ -3,7 +3,8 @@
 
 Each run is the torture program under memfit, built with assertions. A run has failed if its data are wrong, if a thread
 makes no progress, or if it ends in another way than by itself. Results are added to those of earlier runs of the same
-commit, so a total can be made of several pieces. Stops at the first failure, and keeps what memfit and the program said.
+commit, so a total can be made of several pieces. Stops at the first failure, and keeps what memfit and the program said:
+then no document is made before the sources change, or --new.
 """
 import argparse
 import json
@@ -136,7 +137,7 @@ def document(results):
             lines.append(row(title, rows))
     lines.append(row("**all**", results))
     words = total(results, "verified") * 512
-    lines += ["", f"No run failed. The pages verified are {words / 1e9:.1f} thousand million words of 8 bytes."]
+    lines += ["", f"No run failed. The pages verified are {words / 1e9:.1f} billion words of 8 bytes."]
     whole.write_between(DOCUMENT, "torture", lines)
 
 
@@ -153,6 +154,9 @@ def main(argv):
             results = saved["runs"]
         else:
             log("the earlier results are of other sources: they are forgotten")
+            if saved.get("failed"):
+                log(f"a run of these sources has failed: {saved['failed']}")
+                return 1
     begin, seed = time.monotonic(), max((r["seed"] for r in results), default=0)
     failed = None
     for _ in range(o.rounds):
@@ -170,6 +174,7 @@ def main(argv):
                     f"verified, {result['refaults']:9,} refaults {result['said'][:100]}")
                 whole.write_json(path, {"commit": of, "runs": results})
     if failed:
+        whole.write_json(path, {"commit": of, "runs": results, "failed": failed})
         log(failed)
         return 1
     if results:

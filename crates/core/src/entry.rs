@@ -12,10 +12,11 @@ pub enum Entry {
     /// In the program's memory when a REMOVE event came; the kernel may zap it at any moment. The
     /// number is the process's epoch at the last such event.
     Quarantined(u32),
-    /// Present, but a fault that finds the page absent gives zeros. Three cases: after MADV_FREE,
-    /// with the quarantine over, the kernel may drop the page until it is written; a pending zap
-    /// may still hit a page that came into the range after the REMOVE event was read; fork does not
-    /// copy a mapping of the zero page if nothing in its VMA was ever written.
+    /// Present, but a fault that finds the page absent gives zeros. Four cases: after MADV_FREE,
+    /// with the quarantine over, the kernel may drop the page until it is written; the program may
+    /// have called MADV_FREE before memfit knew of the page; a pending zap may still hit a page
+    /// that came into the range after the REMOVE event was read; fork does not copy a mapping of
+    /// the zero page if nothing in its VMA was ever written.
     Lazy,
     /// In a batch for the stub; the page has this staging slot.
     Evicting(BatchSlot),

@@ -333,8 +333,8 @@ impl Core {
             (Entry::Filling(_), Filled::Done | Filled::Read) => {
                 self.table.set(proc, page, self.table.entry_when_filled(proc, page))
             }
-            // The page was present: its contents can be older than a pending zap. It was there
-            // before the registration, so the kernel may drop it without an event (MADV_FREE).
+            // The page was present: its contents can be older than a pending zap. memfit did not
+            // fill it, so the program may have freed it before the registration (MADV_FREE).
             (Entry::Filling(before), Filled::Exists) => {
                 let entry = match (before.entry(), self.table.found(proc, page)) {
                     (Entry::Untracked, Entry::Resident) => Entry::Lazy,

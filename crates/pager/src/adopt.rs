@@ -62,7 +62,7 @@ fn is_stack(mapping: &Mapping, stacks: &[Range]) -> bool {
     mapping.stack || (mapping.end - mapping.start <= STACK_MAPPING_MAX && stacks.iter().any(meets))
 }
 
-/// Registers and adopts the `wanted` mappings; `all`: these are all of the process.
+/// Registers and adopts the `wanted` mappings; `all`: every mapping is wanted.
 fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, all: bool, wanted: impl Fn(&Mapping, &[Range]) -> bool) -> Found {
     let mut found = Found::default();
     let Some(identity) = proc.identity.get() else { return found };
@@ -110,7 +110,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, all: bool, wanted: impl Fn(&M
         .collect();
     found.registered = fresh.iter().map(|(start, end)| end - start).sum();
     // Before the scan of the pages: what the kernel drops after it is in one of these mappings.
-    let lazy = if all && !fresh.is_empty() { freed_lazily(identity, &fresh) } else { Vec::new() };
+    let lazy = freed_lazily(identity, &fresh, all);
     let mut pages = Vec::new();
     for &(start, end) in &fresh {
         let _ = identity.pagemap.present(start, end, |s, e, zero| unknown(shared, proc, s, e, zero, &mut pages));
@@ -170,15 +170,16 @@ fn open_windows(identity: &Identity, mappings: &[Mapping]) {
 }
 
 /// Where the program can have freed pages with MADV_FREE before the registration: the kernel may
-/// drop them at any moment, without an event. When a process is adopted, the kernel says in which
-/// mappings they are. It walks all pages of the process for that, so later each `fresh` range
-/// counts as one of them.
-fn freed_lazily(identity: &Identity, fresh: &[Range]) -> Vec<Range> {
-    if identity.adopted.load(Relaxed) {
-        return fresh.to_vec();
+/// drop them at any moment, without an event. When `all` of a process is adopted for the first
+/// time, the kernel says in which mappings they are. It walks all pages of the process for that, so
+/// else each `fresh` range counts as one of them.
+fn freed_lazily(identity: &Identity, fresh: &[Range], all: bool) -> Vec<Range> {
+    let first = all && !fresh.is_empty() && !identity.adopted.load(Relaxed);
+    let smaps = || std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).ok();
+    match first.then(smaps).flatten() {
+        Some(text) => maps::lazily_freed(&text),
+        None => fresh.to_vec(),
     }
-    let text = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
-    maps::lazily_freed(&text)
 }
 
 /// Droppable memory, which the kernel drops instead of writing it to swap. Searched once, when a

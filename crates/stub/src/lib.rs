@@ -71,6 +71,7 @@ extern "C" fn constructor(_argc: i32, argv: *const *const u8, environment: *cons
     if unsafe { variable(environment, memfit_wire::FILES_VARIABLE.as_bytes()) }.is_some() {
         map::take_files();
     }
+    reservation::ask_kernel();
     // SAFETY: the symbol, if there, is glibc's function of this type.
     unsafe {
         let register = __register_atfork();

@@ -163,6 +163,18 @@ pub fn unused_in(at: usize, bytes: usize) -> Option<usize> {
     of(&BASE, &NEXT, RESERVATION).or_else(|| of(&FILES_BASE, &FILES_NEXT, FILES_RESERVATION))
 }
 
+/// The program maps something at an address of its choice, which looks free to it. Of a reservation
+/// only what is behind it is given out from now on.
+pub fn placed(at: usize, bytes: usize) {
+    let end = at.saturating_add(bytes).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
+    for (base, next, all) in [(&BASE, &NEXT, RESERVATION), (&FILES_BASE, &FILES_NEXT, FILES_RESERVATION)] {
+        let base = base.load(Relaxed);
+        if base != 0 && at < base + all && end > base {
+            next.fetch_max(end.min(base + all), Relaxed);
+        }
+    }
+}
+
 /// From now on the pager fills read-only private mappings of files.
 pub fn take_files() {
     FILES.store(true, Relaxed);
@@ -244,6 +256,9 @@ unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: 
             return at;
         }
     }
+    if replaces(flags) {
+        placed(addr, bytes);
+    }
     // SAFETY: forwards what the caller answers for.
     match changing_if(replaces(flags), || unsafe { syscall!(sys::MMAP, addr, bytes, prot, flags, fd, offset) }) {
         // SAFETY: sets errno.
@@ -255,6 +270,10 @@ unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: 
 /// shmat replaces existing mappings only with SHM_REMAP.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shmat(id: i32, addr: usize, flags: i32) -> usize {
+    if flags & SHM_REMAP != 0 {
+        // The length is that of the segment.
+        placed(addr, usize::MAX);
+    }
     // SAFETY: forwards what the caller answers for.
     match changing_if(flags & SHM_REMAP != 0, || unsafe { syscall!(sys::SHMAT, id, addr, flags) }) {
         // SAFETY: sets errno.

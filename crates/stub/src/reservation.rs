@@ -8,9 +8,11 @@
 use crate::access::changing;
 use crate::exec::returned;
 use crate::fills;
-use crate::map::unused_in;
+use crate::map::{placed, unused_in};
 use crate::sys::{self, syscall, PAGE_BYTES};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+const EAGAIN: isize = 11;
 const ENOMEM: isize = 12;
 const EFAULT: isize = 14;
 
@@ -80,21 +82,33 @@ unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
     }
 }
 
-/// mremap of the program's own mappings. Linux 6.17 and later move several mappings by one call,
-/// but end it at one that is registered with a userfaultfd: those before it have moved then, and
-/// another thread may get their place. So each mapping is moved by a call of its own.
+/// The kernel moves several mappings by one mremap (Linux 6.17).
+static MOVES_SEVERAL: AtomicBool = AtomicBool::new(false);
+
+/// Asks for the version of the kernel once: a filter of the program could forbid it later.
+pub fn ask_kernel() {
+    MOVES_SEVERAL.store(sys::is_at_least(6, 17), Relaxed);
+}
+
+/// mremap of the program's own mappings. A call that moves several mappings ends at one that is
+/// registered with a userfaultfd: those before it have moved then, and another thread may get their
+/// place. So each mapping is moved by a call of its own.
 ///
 /// # Safety
 /// As mremap.
 pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: usize) -> isize {
-    const MOVES_TO: i32 = 1 | 2;
+    const FIXED: i32 = 2;
+    const MOVES_TO: i32 = 1 | FIXED;
     if unused_in(at, bytes).is_some() {
         return -EFAULT;
+    }
+    if flags & FIXED != 0 {
+        placed(to, new_bytes);
     }
     let pages = bytes.saturating_add(PAGE_BYTES - 1) & !(PAGE_BYTES - 1);
     let same = pages == new_bytes.saturating_add(PAGE_BYTES - 1) & !(PAGE_BYTES - 1);
     let fits = pages <= ADDRESSES && at.abs_diff(to) >= pages && at.max(to) <= ADDRESSES - pages;
-    let several = flags & MOVES_TO == MOVES_TO && pages > PAGE_BYTES && same && fits && sys::is_at_least(6, 17);
+    let several = flags & MOVES_TO == MOVES_TO && pages > PAGE_BYTES && same && fits && MOVES_SEVERAL.load(Relaxed);
     // SAFETY: forwards what the caller answers for; the kernel uses the fifth argument only if the
     // flags say so.
     changing(|| unsafe {
@@ -105,17 +119,27 @@ pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: u
     })
 }
 
+/// Calls that fail because memfit has just split a mapping: it registers a part, or keeps one from
+/// fork children.
+const SPLITS_MAX: u32 = 100;
+
 /// # Safety
 /// As mremap with a new address.
 unsafe fn one_by_one(at: usize, bytes: usize, flags: i32, to: usize) -> isize {
-    let mut done = 0;
+    let (mut done, mut splits) = (0, 0);
     while done < bytes {
-        let known = mapped(at + done, bytes - done);
-        let part = if known > 0 { known } else { PAGE_BYTES };
+        let (from, rest) = (at + done, bytes - done);
+        let known = mapped(from, rest);
+        // The kernel skips holes, but not one at the beginning.
+        if known == 0 && (done > 0 || splits > 0) && is_hole(from) {
+            done += PAGE_BYTES;
+            continue;
+        }
+        // memfit registers no mapping of which that is not known: the kernel may move it with more.
+        let part = if known > 0 { known } else { rest };
         // SAFETY: as the caller promises, part by part.
-        match unsafe { syscall!(sys::MREMAP, at + done, part, part, flags, to + done) } {
-            // The kernel skips holes, but not one at the beginning.
-            error if error == -EFAULT && done > 0 && known == 0 => done += PAGE_BYTES,
+        match unsafe { syscall!(sys::MREMAP, from, part, part, flags, to + done) } {
+            error if error == -EFAULT && known > 0 && splits < SPLITS_MAX => splits += 1,
             error @ ..0 => return error,
             _ => done += part,
         }
@@ -123,17 +147,20 @@ unsafe fn one_by_one(at: usize, bytes: usize, flags: i32, to: usize) -> isize {
     to as isize
 }
 
-/// All addresses of a process.
+/// All addresses of a process, but for those above 47 bits, which it must ask for.
 const ADDRESSES: usize = 0x7fff_ffff_f000;
 
 /// Length of the part of a range, from its start on, that is in one mapping; 0 if its start is in
-/// none, or in one that may not grow.
+/// none, or in one of which the kernel does not tell that.
 fn mapped(at: usize, bytes: usize) -> usize {
     if is_in_one(at, bytes) {
         return bytes;
     }
-    // The first page is the least that can be in one mapping, and less than all is the most.
-    let (mut least, mut more) = (0, bytes / PAGE_BYTES);
+    if !is_in_one(at, PAGE_BYTES) {
+        return 0;
+    }
+    // One page is in one mapping, and all are not.
+    let (mut least, mut more) = (1, bytes / PAGE_BYTES);
     while more - least > 1 {
         let middle = (least + more) / 2;
         match is_in_one(at, middle * PAGE_BYTES) {
@@ -144,9 +171,23 @@ fn mapped(at: usize, bytes: usize) -> usize {
     least * PAGE_BYTES
 }
 
-/// Whether a range is in one mapping. No mapping can grow to this size where it is. The kernel
-/// refuses that, and before it a range of several mappings (EFAULT); so nothing changes.
+/// Whether a range is in one mapping that may grow. None can grow to this size where it is: the
+/// kernel refuses that (ENOMEM; EAGAIN for locked memory), and before it a range of several
+/// mappings.
 fn is_in_one(at: usize, bytes: usize) -> bool {
-    // SAFETY: changes nothing.
-    unsafe { syscall!(sys::MREMAP, at, bytes, ADDRESSES, 0, 0) != -EFAULT }
+    // SAFETY: a mapping that could grow after all, into addresses above 47 bits, loses that again.
+    unsafe {
+        let answer = syscall!(sys::MREMAP, at, bytes, ADDRESSES, 0, 0);
+        if answer > 0 {
+            syscall!(sys::MUNMAP, at + bytes, ADDRESSES - bytes);
+        }
+        answer > 0 || answer == -ENOMEM || answer == -EAGAIN
+    }
+}
+
+/// Whether nothing is mapped at a page.
+fn is_hole(at: usize) -> bool {
+    let mut there = 0u8;
+    // SAFETY: the kernel writes one byte for one page.
+    unsafe { syscall!(sys::MINCORE, at, PAGE_BYTES, &raw mut there) == -ENOMEM }
 }

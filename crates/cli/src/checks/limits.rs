@@ -47,7 +47,7 @@ fn address_space(limit: Option<u64>) -> Check {
                  libmemfit.so",
                 human(bytes)
             ),
-            "ulimit -v unlimited",
+            "ulimit -v unlimited (hard limits: /etc/security/limits.conf)",
         ),
     }
 }
@@ -83,7 +83,7 @@ fn file_pages(traces: bool) -> Check {
     if traces {
         return Check::ok(id, name, "the schemes apa to ezswap can page them");
     }
-    let fix = "none is needed for other schemes; root has it";
+    let fix = "use another scheme, or run memfit as root";
     Check::optional(id, name, "to page them, the schemes apa to ezswap need CAP_SYS_PTRACE", fix)
 }
 
@@ -91,8 +91,12 @@ fn glibc(version: Option<&str>) -> Check {
     let (id, name) = ("glibc", "glibc");
     let detail = match version {
         Some(version) if version == GLIBC_MEASURED => return Check::ok(id, name, version),
-        Some(version) => format!("{version}; forks without CAP_SYS_PTRACE were tested with {GLIBC_MEASURED}"),
-        None => format!("another library; forks without CAP_SYS_PTRACE were tested with glibc {GLIBC_MEASURED}"),
+        Some(version) => {
+            format!("memfit's own: {version}; forks without CAP_SYS_PTRACE were tested with {GLIBC_MEASURED}")
+        }
+        None => {
+            format!("memfit's own library is another; forks without CAP_SYS_PTRACE were tested with {GLIBC_MEASURED}")
+        }
     };
     Check::optional(id, name, detail, "none is needed unless memfit kills a fork child and names this reason")
 }
@@ -112,7 +116,7 @@ mod tests {
             (executable(false), "is not paged"),
             (file_pages(false), "CAP_SYS_PTRACE"),
             (glibc(Some("2.41")), "2.41; forks"),
-            (glibc(None), "another library"),
+            (glibc(None), "is another"),
         ];
         for (check, says) in limited {
             assert_eq!(check.status, Status::Optional, "{check:?}");

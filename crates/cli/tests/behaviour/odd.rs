@@ -258,7 +258,7 @@ fn memory_that_the_kernel_drops() {
     same(&bench, "./program", SEVERAL);
 }
 
-/// Linux 6.17 moves several mappings by one call; others must not get a place that is not free yet.
+/// Linux 6.17 moves several mappings by one call. What another thread maps meanwhile must not move.
 #[test]
 fn several_mappings_moved_at_once() {
     let Some(bench) = program("several_move", include_str!("../workloads/several_move.c")) else { return };
@@ -281,6 +281,14 @@ fn a_thread_that_never_sleeps() {
 #[test]
 fn holes_stay_holes() {
     let Some(bench) = program("holes", include_str!("../workloads/holes.c")) else { return };
+    same(&bench, "./program", SEVERAL);
+}
+
+/// A program maps memory where mincore says that nothing is. Other mappings never get these
+/// addresses.
+#[test]
+fn mappings_where_nothing_was() {
+    let Some(bench) = program("placed", include_str!("../workloads/placed.c")) else { return };
     same(&bench, "./program", SEVERAL);
 }
 

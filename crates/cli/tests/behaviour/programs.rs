@@ -275,7 +275,8 @@ fn setuid_programs() {
     let Some(bench) = Bench::ordinary(name, &["gcc", "findmnt"]) else { return };
     let Some(program) = bench.compile(&["gcc"], name, include_str!("../workloads/unmanaged.c")) else { return };
     let file = std::fs::metadata(&program).unwrap();
-    if file.uid() != 0 || memfit_os::process::effective_uid() != 0 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    if file.uid() != 0 || memfit_os::process::effective_uid() != 0 || status.contains("NoNewPrivs:\t1") {
         return skip(name, "only root can make a program setuid for another user");
     }
     let options = Command::new("findmnt").args(["-no", "OPTIONS", "-T"]).arg(&program).output().unwrap().stdout;

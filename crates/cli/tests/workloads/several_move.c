@@ -24,6 +24,12 @@ static void *others(void *number) {
     return (void *)wrong;
 }
 
+static int moves_several(void) {
+    char *from = (char *)map(2 * PAGE), *to = (char *)map(2 * PAGE);
+    MUST(mprotect(from, PAGE, PROT_READ));
+    return mremap(from, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+}
+
 int main(void) {
     uint64_t *kept = map(KEPT);
     fill(kept, KEPT, 1);
@@ -34,6 +40,8 @@ int main(void) {
     pthread_t threads[OTHERS];
     start_threads(threads, OTHERS, others, 1);
     size_t wrong = 0, moved = 0;
+    // Before Linux 6.17 only one mapping moves at a time, and memfit's are not those of the program.
+    int several = moves_several();
     for (uint64_t round = 0; round < ROUNDS; round++) {
         char *from = mmap(NULL, 4 * PAGES * PAGE, PROT_READ | PROT_WRITE, plain, -1, 0);
         MUST((intptr_t)from);
@@ -52,6 +60,7 @@ int main(void) {
     }
     moving = 0;
     wrong += join_threads(threads, OTHERS) + check(kept, KEPT, 1);
-    printf("wrong: %zu, moved: %zu\n", wrong, moved);
+    wrong += several && moved != ROUNDS;
+    printf("wrong: %zu\n", wrong);
     return wrong != 0;
 }
