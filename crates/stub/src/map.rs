@@ -271,8 +271,12 @@ unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shmat(id: i32, addr: usize, flags: i32) -> usize {
     if flags & SHM_REMAP != 0 {
-        // The length is that of the segment.
-        placed(addr, usize::MAX);
+        const IPC_STAT: usize = 2;
+        // struct shmid64_ds: the length is the seventh word.
+        let mut status = [0usize; 14];
+        // SAFETY: the kernel writes 112 bytes.
+        unsafe { syscall!(sys::SHMCTL, id, IPC_STAT, status.as_mut_ptr()) };
+        placed(addr, status[6]);
     }
     // SAFETY: forwards what the caller answers for.
     match changing_if(flags & SHM_REMAP != 0, || unsafe { syscall!(sys::SHMAT, id, addr, flags) }) {

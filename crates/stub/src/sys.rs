@@ -118,6 +118,7 @@ pub const MLOCK2: usize = 325;
 pub const LANDLOCK_RESTRICT_SELF: usize = 446;
 pub const MSEAL: usize = 462;
 pub const SHMAT: usize = 30;
+pub const SHMCTL: usize = 31;
 pub const PROCESS_VM_READV: usize = 310;
 pub const PKEY_MPROTECT: usize = 329;
 pub const UNAME: usize = 63;
