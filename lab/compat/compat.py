@@ -124,6 +124,8 @@ def run_program(bench, program, old):
         return row
     elif known and abs(old["budget"] - row["budget"]) < row["budget"] // 20:
         row["runs"] = {name: run for name, run in old["runs"].items() if name not in o.configs}
+    elif old:
+        log(f"{program.name}: the earlier results are of another version or budget: they are forgotten")
     budget = row["budget"]
     log(f"{program.name}: peak {row['peak'] / MIB:.0f} MiB, {row['seconds']:.1f} s")
     for name in o.configs:

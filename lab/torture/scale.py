@@ -150,13 +150,13 @@ def main(argv):
     if os.path.exists(path) and not o.new:
         with open(path) as f:
             saved = json.load(f)
-        if saved["commit"] == of:
-            results = saved["runs"]
-        else:
+        if saved["commit"] != of:
             log("the earlier results are of other sources: they are forgotten")
-            if saved.get("failed"):
-                log(f"a run of these sources has failed: {saved['failed']}")
-                return 1
+        elif saved.get("failed"):
+            log(f"a run of these sources has failed: {saved['failed']}")
+            return 1
+        else:
+            results = saved["runs"]
     begin, seed = time.monotonic(), max((r["seed"] for r in results), default=0)
     failed = None
     for _ in range(o.rounds):

@@ -25,8 +25,6 @@ const HARMLESS: i32 = 0x4000 | 0x20000;
 const NO_ACCESS: i32 = 0;
 const READ_WRITE: i32 = 3;
 const RLIMIT_AS: usize = 9;
-/// Flag of shmat.
-pub const SHM_REMAP: i32 = 0o40000;
 
 const READ_ONLY: i32 = 1;
 const PRIVATE: i32 = 2;
@@ -42,11 +40,15 @@ const FILES_RESERVATION: usize = 64 << 30;
 static FILES_BASE: AtomicUsize = AtomicUsize::new(0);
 /// The next address to give out.
 static FILES_NEXT: AtomicUsize = AtomicUsize::new(0);
+/// Behind all that the program has placed in this reservation.
+static FILES_PLACED: AtomicUsize = AtomicUsize::new(0);
 
 /// The reservation; 0 while there is none.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 /// The next address to give out; 0 before the reservation is opened.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// Behind all that the program has placed in the reservation.
+static PLACED: AtomicUsize = AtomicUsize::new(0);
 /// Nothing more is given out of it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
@@ -76,7 +78,8 @@ fn addresses(bytes: usize) -> Option<usize> {
 
 /// The pager has registered the reservation: give out mappings from it.
 pub fn open() {
-    let _ = NEXT.compare_exchange(0, BASE.load(Relaxed), Relaxed, Relaxed);
+    let _ = NEXT.compare_exchange(0, BASE.load(SeqCst), SeqCst, SeqCst);
+    skip_placed(&NEXT, &PLACED);
 }
 
 /// A filter forbids mprotect: let the kernel make mappings from now on.
@@ -166,13 +169,50 @@ pub fn unused_in(at: usize, bytes: usize) -> Option<usize> {
 /// The program maps something at an address of its choice, which looks free to it. Of a reservation
 /// only what is behind it is given out from now on.
 pub fn placed(at: usize, bytes: usize) {
-    let end = at.saturating_add(bytes).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
-    for (base, next, all) in [(&BASE, &NEXT, RESERVATION), (&FILES_BASE, &FILES_NEXT, FILES_RESERVATION)] {
-        let base = base.load(Relaxed);
+    // A mapping of huge TLB pages is longer than the call says.
+    const LONGEST_PAGE: usize = 2 << 20;
+    if bytes == 0 || at % PAGE_BYTES != 0 {
+        return;
+    }
+    let end = at.saturating_add(bytes).saturating_add(LONGEST_PAGE - 1) & !(LONGEST_PAGE - 1);
+    let reserved = [(&BASE, &NEXT, &PLACED, RESERVATION), (&FILES_BASE, &FILES_NEXT, &FILES_PLACED, FILES_RESERVATION)];
+    for (base, next, placed, all) in reserved {
+        let base = base.load(SeqCst);
         if base != 0 && at < base + all && end > base {
-            next.fetch_max(end.min(base + all), Relaxed);
+            placed.fetch_max(end.min(base + all), SeqCst);
+            skip_placed(next, placed);
         }
     }
+}
+
+/// Addresses of a reservation that is open are given out only behind what the program has placed.
+fn skip_placed(next: &AtomicUsize, placed: &AtomicUsize) {
+    let placed = placed.load(SeqCst);
+    let _ = next.fetch_update(SeqCst, SeqCst, |at| (at != 0 && at < placed).then_some(placed));
+}
+
+/// A call of mmap with these flags.
+pub fn replacing(at: usize, bytes: usize, flags: i32, call: impl FnOnce() -> isize) -> isize {
+    const NO_REPLACE: i32 = 0x10_0000;
+    if replaces(flags) && flags & NO_REPLACE == 0 {
+        placed(at, bytes);
+    }
+    changing_if(replaces(flags), call)
+}
+
+/// A call of shmat. It replaces existing mappings only with SHM_REMAP.
+pub fn attaching(id: usize, at: usize, flags: i32, call: impl FnOnce() -> isize) -> isize {
+    const SHM_REMAP: i32 = 0o40000;
+    const IPC_STAT: usize = 2;
+    let replaces = flags & SHM_REMAP != 0;
+    if replaces {
+        // struct shmid64_ds: the length is the seventh word.
+        let mut status = [0usize; 14];
+        // SAFETY: the kernel writes 112 bytes.
+        unsafe { syscall!(sys::SHMCTL, id, IPC_STAT, status.as_mut_ptr()) };
+        placed(at, status[6]);
+    }
+    changing_if(replaces, call)
 }
 
 /// From now on the pager fills read-only private mappings of files.
@@ -190,7 +230,10 @@ unsafe fn of_file(bytes: usize, fd: i32, offset: usize) -> Option<usize> {
     if FILES_BASE.load(Acquire) == 0 {
         let base = addresses(FILES_RESERVATION)?;
         match FILES_BASE.compare_exchange(0, base, AcqRel, Acquire) {
-            Ok(_) => FILES_NEXT.store(base, Release),
+            Ok(_) => {
+                FILES_NEXT.store(base, SeqCst);
+                skip_placed(&FILES_NEXT, &FILES_PLACED);
+            }
             // SAFETY: nobody knows of this mapping.
             Err(_) => _ = unsafe { syscall!(sys::MUNMAP, base, FILES_RESERVATION) },
         }
@@ -256,30 +299,18 @@ unsafe extern "C" fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32, fd: 
             return at;
         }
     }
-    if replaces(flags) {
-        placed(addr, bytes);
-    }
     // SAFETY: forwards what the caller answers for.
-    match changing_if(replaces(flags), || unsafe { syscall!(sys::MMAP, addr, bytes, prot, flags, fd, offset) }) {
+    match replacing(addr, bytes, flags, || unsafe { syscall!(sys::MMAP, addr, bytes, prot, flags, fd, offset) }) {
         // SAFETY: sets errno.
         error @ ..0 => unsafe { returned(error) as usize },
         at => at as usize,
     }
 }
 
-/// shmat replaces existing mappings only with SHM_REMAP.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shmat(id: i32, addr: usize, flags: i32) -> usize {
-    if flags & SHM_REMAP != 0 {
-        const IPC_STAT: usize = 2;
-        // struct shmid64_ds: the length is the seventh word.
-        let mut status = [0usize; 14];
-        // SAFETY: the kernel writes 112 bytes.
-        unsafe { syscall!(sys::SHMCTL, id, IPC_STAT, status.as_mut_ptr()) };
-        placed(addr, status[6]);
-    }
     // SAFETY: forwards what the caller answers for.
-    match changing_if(flags & SHM_REMAP != 0, || unsafe { syscall!(sys::SHMAT, id, addr, flags) }) {
+    match attaching(id as usize, addr, flags, || unsafe { syscall!(sys::SHMAT, id, addr, flags) }) {
         // SAFETY: sets errno.
         error @ -4095..=-1 => unsafe { returned(error) as isize as usize },
         at => at as usize,

@@ -135,8 +135,7 @@ unsafe fn one_by_one(at: usize, bytes: usize, flags: i32, to: usize) -> isize {
             done += PAGE_BYTES;
             continue;
         }
-        // memfit registers no mapping of which that is not known: the kernel may move it with more.
-        let part = if known > 0 { known } else { rest };
+        let part = if known > 0 { known } else { unknown(from, rest) };
         // SAFETY: as the caller promises, part by part.
         match unsafe { syscall!(sys::MREMAP, from, part, part, flags, to + done) } {
             error if error == -EFAULT && known > 0 && splits < SPLITS_MAX => splits += 1,
@@ -169,6 +168,14 @@ fn mapped(at: usize, bytes: usize) -> usize {
         }
     }
     least * PAGE_BYTES
+}
+
+/// Length of the part of a range, from its start on, of which the kernel does not tell that it is
+/// in one mapping: huge TLB pages, memory of devices. memfit registers no such mapping.
+fn unknown(at: usize, bytes: usize) -> usize {
+    let known = |page: &usize| is_in_one(*page, PAGE_BYTES);
+    let end = (at..at + bytes).step_by(PAGE_BYTES).skip(1).find(known);
+    end.map_or(bytes, |end| end - at)
 }
 
 /// Whether a range is in one mapping that may grow. None can grow to this size where it is: the

@@ -14,7 +14,7 @@
 
 use crate::exec::returned;
 use crate::sys::{self, PAGE_BYTES};
-use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd};
+use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd, reservation};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::pagemap::PAGEMAP_SCAN;
 use memfit_wire::uffd::{UFFDIO_MOVE, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WRITEPROTECT, USERFAULTFD_IOC_NEW};
@@ -318,11 +318,12 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                 sys::call(number, [a, b, c, d, e, f])
             }
             sys::IOCTL => own_uffd::control(a, b, c),
-            sys::MPROTECT | sys::PKEY_MPROTECT | sys::MUNMAP | sys::MREMAP | sys::MSEAL => {
+            sys::MPROTECT | sys::PKEY_MPROTECT | sys::MUNMAP | sys::MSEAL => {
                 access::changing(|| sys::call(number, [a, b, c, d, e, f]))
             }
-            sys::MMAP => access::changing_if(access::replaces(d as i32), || sys::call(number, [a, b, c, d, e, f])),
-            sys::SHMAT => access::changing_if(c as i32 & map::SHM_REMAP != 0, || sys::call(number, [a, b, c, d, e, f])),
+            sys::MREMAP => reservation::remap(a, b, c, d as i32, e),
+            sys::MMAP => map::replacing(a, b, d as i32, || sys::call(number, [a, b, c, d, e, f])),
+            sys::SHMAT => map::attaching(a, b, c as i32, || sys::call(number, [a, b, c, d, e, f])),
             sys::EXIT => agent::exit_thread(a),
             sys::FORK => alone::fork_by(|| sys::call(number, [0; 6])),
             sys::MADVISE => advice::advise(a, b, c as i32),

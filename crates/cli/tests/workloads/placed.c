@@ -1,5 +1,6 @@
 // A program that looks for free addresses behind its mappings with mincore, and maps memory there. It must stay its own.
 #include "pages.h"
+#include <sys/syscall.h>
 
 #define KEPT (40 * MIB)
 enum { TRIES = 8, PLACED = 64, SMALL = 200 };
@@ -25,9 +26,13 @@ int main(void) {
         placed[found] = (uint64_t *)at;
         if (i % 4 < 2) {
             int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-            MUST((intptr_t)mmap(at, PLACED * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0));
+            int access = PROT_READ | PROT_WRITE;
+            if (i < TRIES / 2) MUST((intptr_t)mmap(at, PLACED * PAGE, access, flags, -1, 0));
+            else MUST(syscall(SYS_mmap, at, PLACED * PAGE, access, flags, -1, 0));
         } else {
-            MUST((intptr_t)mremap(from, PLACED * PAGE, PLACED * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, at));
+            int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+            if (i < TRIES / 2) MUST((intptr_t)mremap(from, PLACED * PAGE, PLACED * PAGE, flags, at));
+            else MUST(syscall(SYS_mremap, from, PLACED * PAGE, PLACED * PAGE, flags, at));
         }
         fill(placed[found], PLACED * PAGE, 2 + found);
         found++;

@@ -2,6 +2,7 @@
 // compare memory of their own. The kernel gives their mappings the places that become free.
 #include "pages.h"
 #include <sched.h>
+#include <sys/utsname.h>
 
 #define KEPT (40 * MIB)
 enum { OTHERS = 3, ROUNDS = 1000, PAGES = 48, LEAST = 8 };
@@ -25,9 +26,11 @@ static void *others(void *number) {
 }
 
 static int moves_several(void) {
-    char *from = (char *)map(2 * PAGE), *to = (char *)map(2 * PAGE);
-    MUST(mprotect(from, PAGE, PROT_READ));
-    return mremap(from, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+    struct utsname names;
+    int major = 0, minor = 0;
+    MUST(uname(&names));
+    sscanf(names.release, "%d.%d", &major, &minor);
+    return major > 6 || (major == 6 && minor >= 17);
 }
 
 int main(void) {
