@@ -249,7 +249,7 @@ class Bench:
         with open(path) as f:
             cache = json.load(f)
         cache.pop(key, None)
-        whole.write_json(path, cache)
+        whole.write_json(path, cache, indent=1)
 
     def compare(self, names):
         o, r = self.options, self.result

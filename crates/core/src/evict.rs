@@ -64,8 +64,8 @@ struct Queue {
 impl Core {
     /// Makes a present page of a registered range evictable. `zero`: it is the kernel's zero page,
     /// which a fork child may lack, or one that the kernel may drop; a fault there then gives
-    /// zeros. If a zap of the range is
-    /// pending, the page is quarantined. Returns false if the table had the page already.
+    /// zeros. If a zap of the range is pending, the page is quarantined. Returns false if the table
+    /// had the page already.
     pub fn adopt(&mut self, proc: ProcId, page: Page, zero: bool) -> bool {
         self.record(&CoreCall::Adopt { proc, page, zero });
         if self.table.get(proc, page) != Entry::Untracked {

@@ -11,28 +11,35 @@ const GLIBC_MEASURED: &str = "2.36";
 /// All of them.
 pub fn all() -> Vec<Check> {
     let traces = capability::has(capability::CAP_SYS_PTRACE);
-    let mut checks = vec![real_time(probe::may_be_real_time()), address_space(process::address_space_limit())];
-    checks.push(kernel_swap(&probe::kernel_swap(), process::may_lock_memory()));
-    checks.push(executable(probe::may_open_executable()));
-    checks.push(file_pages(traces));
+    let mut checks = vec![
+        real_time(probe::may_be_real_time()),
+        address_space(process::address_space_limit()),
+        kernel_swap(&probe::kernel_swap(), process::may_lock_memory()),
+        executable(probe::may_open_executable()),
+        file_pages(traces),
+    ];
     if !traces {
         checks.push(glibc(process::libc_version().as_deref()));
     }
     checks
 }
 
-fn real_time(may: bool) -> Check {
-    let (id, name) = ("real_time", "priority of memfit");
+/// What is allowed, or else the detail of what is limited and its fix.
+fn allowed((id, name): (&'static str, &'static str), may: bool, ok: &str, (limited, fix): (&str, &str)) -> Check {
     if may {
-        return Check::ok(id, name, "it may run before the programs");
+        Check::ok(id, name, ok)
+    } else {
+        Check::optional(id, name, limited, fix)
     }
-    Check::optional(
-        id,
-        name,
+}
+
+fn real_time(may: bool) -> Check {
+    let limited = (
         "it may not run before the programs: while they keep all processors busy, they can exceed the budget for some \
          milliseconds",
         "add to /etc/security/limits.conf: USER - rtprio 1",
-    )
+    );
+    allowed(("real_time", "priority of memfit"), may, "it may run before the programs", limited)
 }
 
 fn address_space(limit: Option<u64>) -> Check {
@@ -66,25 +73,17 @@ fn kernel_swap(active: &[String], may_lock: bool) -> Check {
 }
 
 fn executable(may_open: bool) -> Check {
-    let (id, name) = ("executable", "executable memory");
-    if may_open {
-        return Check::ok(id, name, "can be paged");
-    }
-    Check::optional(
-        id,
-        name,
+    let limited = (
         "a policy forbids memory that is writable and executable: memory that is read-only and executable is not paged",
         "none is needed: most executable memory is of files, and the kernel drops that by itself",
-    )
+    );
+    allowed(("executable", "executable memory"), may_open, "can be paged", limited)
 }
 
 fn file_pages(traces: bool) -> Check {
-    let (id, name) = ("file_pages", "pages of files");
-    if traces {
-        return Check::ok(id, name, "the schemes apa to ezswap can page them");
-    }
-    let fix = "use another scheme, or run memfit as root";
-    Check::optional(id, name, "to page them, the schemes apa to ezswap need CAP_SYS_PTRACE", fix)
+    let limited =
+        ("to page them, the schemes apa to ezswap need CAP_SYS_PTRACE", "use another scheme, or run memfit as root");
+    allowed(("file_pages", "pages of files"), traces, "the schemes apa to ezswap can page them", limited)
 }
 
 fn glibc(version: Option<&str>) -> Check {
