@@ -93,7 +93,8 @@ papers-check: ## whether docs/papers is what the code gives: ten minutes
 	$(CARGO) build --release -p memfit-papers
 	$(TARGET)/release/memfit-papers --check docs/papers/simulated.json
 
-install: build ## PREFIX=/usr/local, DESTDIR=
+install: ## installs what build made: PREFIX=/usr/local, DESTDIR=
+	@test -x $(TARGET)/release/memfit || { echo "make install: no $(TARGET)/release/memfit: run make first" >&2; exit 1; }
 	install -Dm755 $(TARGET)/release/memfit $(DESTDIR)$(PREFIX)/bin/memfit
 	install -Dm755 $(TARGET)/release/libmemfit.so $(DESTDIR)$(PREFIX)/lib/memfit/libmemfit.so
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions

@@ -132,7 +132,8 @@ def run_program(bench, program, old):
         config = configs.ALL[name](bench)
         r = run_tuned(bench, config, work, row["peak"], budget) if config.tuned else bench.run_once(config, work, budget=budget)
         stats = r.get("stats") or {}
-        one = {"result": r["status"], "seconds": r.get("wall_ns", 0) / 1e9, "peak": r.get("peak_total"), "stderr": r.get("stderr", "")[-400:]}
+        one = {"result": r["status"], "seconds": r.get("wall_ns", 0) / 1e9, "peak": r.get("peak_total"), "stderr": r.get("stderr", "")[-400:],
+               "bound": o.run_timeout}
         if r["status"] == "ok":
             one["result"] = "same" if r["output"] == row["output"] else "differs"
         if name == "memfit":
@@ -214,6 +215,8 @@ def table(rows):
         result = WORDS.get(m.get("result"), m.get("result", ""))
         share = m.get("evicted", 0) * 100 // max(1, r["peak"])
         zram = "" if not z else slower(z) or WORDS.get(z["result"], z["result"])
+        if z and z["result"] == "timeout":
+            zram += f" ({z['bound']:.0f} s)"
         lines.append(f"| {r['name']} | {number_of(r['version'])} | {r['peak'] / MIB:.0f} | {r['budget'] / MIB:.0f} | {share} | {result} | {slower(m)} | {zram} |")
     return lines
 

@@ -63,7 +63,8 @@ use memfit_os::standby::Standby;
 use regions::Regions;
 use sampling::Sampling;
 use state::Shared;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use swap::{Layout, SwapTier};
 
@@ -167,6 +168,15 @@ const SWAP_PERCENT: u64 = 50;
 /// Largest default size of the tier (without --swap-size), bytes.
 const SWAP_MAX: u64 = 64 << 30;
 
+/// A share of the free space of the file system, or a whole block device; both up to [`SWAP_MAX`].
+fn default_swap_size(path: &Path) -> u64 {
+    if std::fs::metadata(path).is_ok_and(|place| place.file_type().is_block_device()) {
+        return SWAP_MAX;
+    }
+    let free = probe::file_system(path).map_or(u64::MAX, |fs| fs.free_bytes);
+    (free / 100 * SWAP_PERCENT).min(SWAP_MAX)
+}
+
 fn open_swap(config: &Config, format: SwapFormat) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
     let paths: Vec<PathBuf> = match &config.swap {
         SwapChoice::None => return Ok(None),
@@ -181,8 +191,7 @@ fn open_swap(config: &Config, format: SwapFormat) -> Result<Option<Arc<SwapTier>
     let mut tier =
         SwapTier::new(pages, layout).map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
     for path in paths {
-        let free = probe::file_system(&path).map(|fs| fs.free_bytes).unwrap_or(u64::MAX);
-        let max = config.swap_size.unwrap_or((free / 100 * SWAP_PERCENT).min(SWAP_MAX));
+        let max = config.swap_size.unwrap_or_else(|| default_swap_size(&path));
         tier.add(&path, max).map_err(|error| {
             let path = path.display();
             let advice = "choose another place with --swap DIR, or --swap none";
@@ -190,4 +199,22 @@ fn open_swap(config: &Config, format: SwapFormat) -> Result<Option<Arc<SwapTier>
         })?;
     }
     Ok(Some(Arc::new(tier)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_device_is_used_whole_and_a_file_system_in_part() {
+        let directory = std::env::temp_dir();
+        let free = probe::file_system(&directory).unwrap().free_bytes;
+        assert!(default_swap_size(&directory) <= (free / 2 + (64 << 20)).min(SWAP_MAX));
+        let devices = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+        let device = devices.map(|entry| Path::new("/dev").join(entry.file_name())).find(|path| path.exists());
+        match device {
+            Some(device) => assert_eq!(default_swap_size(&device), SWAP_MAX, "{}", device.display()),
+            None => println!("SKIPPED: no block device here"),
+        }
+    }
 }

@@ -13,8 +13,9 @@ pub struct SwapArgs {
     ///
     /// In a directory memfit makes a file that only it can see and that vanishes with it. A file or
     /// device of yours is overwritten, unless it holds data or is in use: then memfit refuses it.
-    /// Without this option memfit chooses a directory on a disk. Given several times, each place is
-    /// used when those before it are full.
+    /// memfit looks for data with blkid and in the first and the last MiB only. Without this option
+    /// memfit chooses a directory on a disk. Given several times, each place is used when those
+    /// before it are full.
     #[arg(id = "swap", long = "swap", value_name = "DIR|FILE|none", value_hint = ValueHint::AnyPath)]
     pub places: Vec<PathBuf>,
 
@@ -23,6 +24,9 @@ pub struct SwapArgs {
     pub overwrite: bool,
 
     /// Largest size of the swap tier, of each place if there are several; written as the budget
+    ///
+    /// By default half of the free space of the place's file system, or a whole block device, at
+    /// most 64 GiB.
     #[arg(long = "swap-size", value_name = "SIZE", value_parser = size_parsing::parse)]
     size: Option<Size>,
 
