@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real programs with half of the memory that they take, compared with runs without a limit: makes docs/compat.md.
+"""Real programs with half of the memory that they take, compared with runs without a limit: makes docs/compat.md and .json.
 
 A program that is not there is left out, with what to install. Runs each once; what a program prints must be the same.
 """
@@ -27,6 +27,8 @@ from programs import PROGRAMS  # noqa: E402
 
 MIB = 1 << 20
 DOCUMENT = f"{ROOT}/docs/compat.md"
+# What DOCUMENT's tables say of each program; results of several machines gather here.
+PUBLISHED = f"{ROOT}/docs/compat.json"
 # Less than this share of the peak evicted shows little.
 EVICTED_LEAST = 25
 # memfit takes no smaller budget.
@@ -45,12 +47,13 @@ def parse(argv):
     p.add_argument("--out", default=f"{ROOT}/target/compat", help="folder of inputs and results, on a real disk")
     p.add_argument("--only", default="", metavar="A,B,..", help="these programs; the results of others stay")
     p.add_argument("--configs", default="memfit", metavar="A,B,..",
-                   help="memfit, zram; zram alone adds to the results of earlier runs with memfit")
+                   help="memfit, zram; zram alone adds to what is known of runs with memfit")
     p.add_argument("--percent", type=int, default=50, help="budget, %% of the program's peak")
     p.add_argument("--run-timeout", type=float, default=240, metavar="S", help="bound for one run")
     p.add_argument("--total-timeout", type=float, default=4 * 3600, metavar="S", help="bound for everything")
     p.add_argument("--list", action="store_true", help="list the programs, and what is missing for them")
-    p.add_argument("--no-document", action="store_true", help=f"leave {os.path.relpath(DOCUMENT, ROOT)} as it is")
+    p.add_argument("--document", action="store_true", help="run nothing; make the tables from the .json again")
+    p.add_argument("--no-document", action="store_true", help=f"leave {os.path.relpath(DOCUMENT, ROOT)} and .json as they are")
     o = p.parse_args(argv)
     # A comma with a space behind it belongs to a name.
     o.only = [x.strip() for x in re.split(r",(?! )", o.only) if x.strip()]
@@ -203,39 +206,72 @@ def number_of(version):
     return found[0] if found else version
 
 
-def table(rows):
-    lines = ["| program | version | peak, MiB | budget, MiB | evicted, % of the peak | result | time, with / without memfit | zram, the same total |",
-             "|---|---|---:|---:|---:|---|---:|---|"]
-    for r in rows:
-        if "failed" in r:
-            lines.append(f"| {r['name']} | {number_of(r['version'])} | | | | fails without memfit, too | | |")
-            continue
-        m, z = r["runs"].get("memfit", {}), r["runs"].get("zram")
-        slower = lambda x: f"{x['seconds'] / max(r['seconds'], 0.01):.1f}" if x.get("seconds") and x.get("result") == "same" else ""
-        result = WORDS.get(m.get("result"), m.get("result", ""))
-        share = m.get("evicted", 0) * 100 // max(1, r["peak"])
-        zram = "" if not z else slower(z) or WORDS.get(z["result"], z["result"])
-        if z and z["result"] == "timeout":
-            zram += f" ({z['bound']:.0f} s)"
-        lines.append(f"| {r['name']} | {number_of(r['version'])} | {r['peak'] / MIB:.0f} | {r['budget'] / MIB:.0f} | {share} | {result} | {slower(m)} | {zram} |")
+def published(row):
+    """What the document says of a program. Units: MiB, % of the peak; time divided by that without a limit."""
+    if "failed" in row:
+        return {"machine": row["machine"], "version": number_of(row["version"]), "result": "fails without memfit, too"}
+    m, z = row["runs"].get("memfit", {}), row["runs"].get("zram")
+
+    def slower(run):
+        return f"{run['seconds'] / max(row['seconds'], 0.01):.1f}" if run.get("seconds") and run.get("result") == "same" else ""
+    zram = "" if not z else slower(z) or WORDS.get(z["result"], z["result"])
+    if z and z["result"] == "timeout":
+        zram += f" ({z['bound']:.0f} s)"
+    return {"machine": row["machine"], "version": number_of(row["version"]), "peak": round(row["peak"] / MIB), "budget": round(row["budget"] / MIB),
+            "evicted": m.get("evicted", 0) * 100 // max(1, row["peak"]), "result": WORDS.get(m.get("result"), m.get("result", "not run")),
+            "time": slower(m), "zram": zram}
+
+
+COLUMNS = ["machine", "version", "peak", "budget", "evicted", "result", "time", "zram"]
+HEAD = ["| program | machine | version | peak, MiB | budget, MiB | evicted, % of the peak | result | time, with / without memfit | zram, the same total |",
+        "|---|---:|---|---:|---:|---:|---|---:|---|"]
+
+
+def machines_of(row):
+    """The machine, and that of the run with zram if it is another one."""
+    return [row["machine"]] + ([row["zram_machine"]] if row.get("zram_machine", row["machine"]) != row["machine"] else [])
+
+
+def merged(old, row):
+    """What is published of a program after runs of it. Without a run with memfit, that of another machine stays."""
+    new = published(row)
+    if "memfit" in row["runs"] or not old or old["version"] != new["version"]:
+        return new
+    return {**old, "zram": new["zram"], "zram_machine": new["machine"]}
+
+
+def document(rows):
+    """The lines of the document's tables. `rows`: a program's name to what is published of it."""
+    known = [(p, rows[p.name]) for p in PROGRAMS if p.name in rows]
+    machines = sorted({machine for _, row in known for machine in machines_of(row)})
+    results = [row["result"] for _, row in known]
+    paged = sum(row.get("evicted", 0) >= EVICTED_LEAST for _, row in known)
+    counts = ", ".join(f"{results.count(word)} {word}" for word in dict.fromkeys(results))
+    lines = ["", f"{len(known)} programs, {paged} of them with at least {EVICTED_LEAST} % of their peak evicted: {counts}.", "", "Machines:", ""]
+    lines += [f"{number}. {machine}" for number, machine in enumerate(machines, 1)]
+    for group in dict.fromkeys(p.group for p, _ in known):
+        lines += ["", f"### {group}", "", *HEAD]
+        for p, row in known:
+            if p.group == group:
+                shown = {**row, "machine": ", ".join(str(machines.index(m) + 1) for m in machines_of(row))}
+                lines.append("| " + " | ".join([p.name, *(str(shown.get(c, "")) for c in COLUMNS)]) + " |")
     return lines
 
 
-def write_document(result):
-    rows = [result["rows"][p.name] for p in PROGRAMS if p.name in result["rows"]]
-    facts = result["facts"]
-    paged = [r for r in rows if r.get("runs", {}).get("memfit", {}).get("evicted", 0) * 100 >= EVICTED_LEAST * r["peak"]]
-    results = [WORDS.get(r["runs"].get("memfit", {}).get("result"), "fails without memfit, too") for r in rows]
-    counts = ", ".join(f"{results.count(word)} {word}" for word in dict.fromkeys(results))
-    lines = ["", f"{len(rows)} programs, {len(paged)} of them with at least {EVICTED_LEAST} % of their peak evicted: {counts}.", "",
-             facts]
-    for group in dict.fromkeys(r["group"] for r in rows):
-        lines += ["", f"### {group}", "", *table([r for r in rows if r["group"] == group])]
-    whole.write_between(DOCUMENT, "compat", lines)
+def publish(ran):
+    """Replaces what is published of these rows, by their names. What is known of other programs stays."""
+    with open(PUBLISHED) as f:
+        rows = json.load(f)
+    rows.update({name: merged(rows.get(name), row) for name, row in ran.items()})
+    whole.write_json(PUBLISHED, {p.name: rows[p.name] for p in PROGRAMS if p.name in rows}, indent=1)
+    whole.write_between(DOCUMENT, "compat", document(rows))
 
 
 def main(argv):
     o = parse(argv)
+    if o.document:
+        publish({})
+        return 0
     chosen = [p for p in PROGRAMS if not o.only or p.name in o.only]
     absent = {p.name: missing(p) for p in chosen}
     if o.list:
@@ -250,7 +286,7 @@ def main(argv):
         log(f"refused: {'; '.join(f'{name}: {why}' for name, why in cannot.items())}")
         return 2
     bench = bench_run.Bench(o)
-    path, code = f"{bench.out}/result.json", 0
+    path, code, ran = f"{bench.out}/result.json", 0, {}
     try:
         bench.open(needs_swap="zram" in o.configs)
         facts = host.facts(bench.out, o.memfit, workloads.find_python(["random"]))
@@ -260,25 +296,23 @@ def main(argv):
             with open(path) as f:
                 result = json.load(f)
         here = f"{facts.get('cpu')}, {os.cpu_count()} CPUs, Linux {facts['kernel']}."
-        if "memfit" not in o.configs and result.setdefault("facts", here) != here:
-            raise host.Refused(f"the results with memfit are of another machine: {result['facts']}")
-        result["facts"] = here
         for p in chosen:
             if absent[p.name]:
                 continue
             try:
-                row = run_program(bench, p, result["rows"].get(p.name))
+                old = result["rows"].get(p.name, {})
+                row = run_program(bench, p, old if old.get("machine") == here else {})
                 shutil.rmtree(f"{bench.out}/{slug(p.name)}", ignore_errors=True)
             except (subprocess.SubprocessError, OSError) as e:
                 log(f"{p.name}: its inputs cannot be made: {e}")
                 code = 1
                 continue
-            result["rows"][p.name] = row
+            ran[p.name] = result["rows"][p.name] = {**row, "machine": here}
             bad = "failed" in row or row["runs"].get("memfit", {}).get("result") not in (None, "same")
             code = 1 if bad else code
             whole.write_json(path, result, indent=1)
         if not o.no_document:
-            write_document(result)
+            publish(ran)
     except host.Refused as e:
         log(f"refused: {e}")
         code = 2

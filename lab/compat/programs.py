@@ -103,7 +103,7 @@ PROGRAMS = [
             '"$PY" "$P/text.py" 16 >text', "zstd --version", "zstd", "Compression"),
     Program("brotli", f"brotli -q 7 -w 24 -c text >text.br && sha256sum text.br && brotli -dc text.br {SUM}", ("brotli",), (),
             '"$PY" "$P/text.py" 10 >text', "brotli --version", "brotli", "Compression"),
-    Program("7-Zip", f"7z a -bd -mx=7 -mmt=2 -m0=lzma2 -si a.7z <text >/dev/null && 7z x -so a.7z {SUM} && rm -f a.7z", ("7z",), (),
+    Program("7-Zip", f"rm -f a.7z; 7z a -bd -mx=7 -mmt=2 -m0=lzma2 -si a.7z <text >/dev/null && 7z x -so a.7z {SUM} && rm -f a.7z", ("7z",), (),
             '"$PY" "$P/text.py" 8 >text', "7z i | sed -n 2p", "p7zip-full", "Compression"),
     # Media
     Program("ImageMagick", f"$(command -v convert-im6.q16 || echo convert) -limit memory 2GiB -limit thread 2 -seed 1 -size 3000x2000 plasma:red-blue -rotate 33 -blur 0x4 -resize 60% rgb:- {SUM}",

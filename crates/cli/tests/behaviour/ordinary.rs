@@ -70,7 +70,7 @@ fn forks_while_other_threads_move_memory() {
     bench.file("pages.h", include_str!("../workloads/pages.h"));
     let Some(_) = bench.compile(&["gcc"], "moves", include_str!("../workloads/fork_moves.c")) else { return };
     for _ in 0..sized(2, 20) {
-        let (ran, stats) = managed(&bench, "./moves", 30 << 20);
+        let (ran, stats) = managed(&bench, "./moves", 16 << 20);
         let right = (Some(0), &b"wrong: 0, forked: 1\n"[..]);
         assert_contents_eq!((ran.code, &*ran.out), right, "{}\n{:#}", ran.err, stats.json);
         assert!(stats.number("/evictions/pages") > 5_000, "{:#}", stats.json);

@@ -1,0 +1,67 @@
+"""Tests of lab/compat that run no program: python3 -m unittest lab/compat/test_compat.py"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import compat  # noqa: E402
+
+MIB = compat.MIB
+
+
+def row(**runs):
+    return {"name": "jq", "version": "jq-1.6", "peak": 100 * MIB, "seconds": 2.0, "output": "x", "budget": 50 * MIB, "runs": runs, "machine": "M"}
+
+
+class Published(unittest.TestCase):
+    def test_what_a_row_says(self):
+        memfit = {"result": "same", "seconds": 5.0, "evicted": 130 * MIB}
+        self.assertEqual(
+            compat.published(row(memfit=memfit, zram={"result": "same", "seconds": 3.0})),
+            {"machine": "M", "version": "1.6", "peak": 100, "budget": 50, "evicted": 130, "result": "right", "time": "2.5", "zram": "1.5"})
+        late = compat.published(row(memfit={"result": "differs", "seconds": 5.0}, zram={"result": "timeout", "seconds": 0, "bound": 60}))
+        self.assertEqual((late["result"], late["time"], late["zram"]), ("WRONG OUTPUT", "", "not in time (60 s)"))
+        self.assertEqual(compat.published({**row(), "failed": "exit 1"})["result"], "fails without memfit, too")
+
+    def test_the_document_is_what_the_results_give(self):
+        with open(compat.PUBLISHED) as f:
+            rows = json.load(f)
+        with open(compat.DOCUMENT) as f:
+            self.assertIn("\n".join(compat.document(rows)) + "\n", f.read(), "lab/compat/compat.py --document makes it again")
+        names = [p.name for p in compat.PROGRAMS]
+        self.assertEqual([name for name in rows if name not in names], [], "no such program")
+
+    def test_results_of_other_programs_stay(self):
+        with tempfile.TemporaryDirectory() as d:
+            page, results = shutil.copy(compat.DOCUMENT, d), shutil.copy(compat.PUBLISHED, d)
+            with mock.patch.multiple(compat, DOCUMENT=page, PUBLISHED=results):
+                with open(results) as f:
+                    before = json.load(f)
+                compat.publish({"jq": row(memfit={"result": "same", "seconds": 5.0, "evicted": 130 * MIB})})
+                with open(results) as f:
+                    after = json.load(f)
+            self.assertEqual(after["jq"]["machine"], "M")
+            self.assertEqual({**before, "jq": 0}, {**after, "jq": 0})
+            with open(page) as f:
+                self.assertRegex(f.read(), r"\n\| jq \| \d \| 1.6 \| 100 \| 50 \| 130 \| right \| 2.5 \|  \|\n")
+
+    def test_zram_beside_memfit_on_another_machine(self):
+        old = {"machine": "A", "version": "1.6", "peak": 120, "budget": 60, "evicted": 90, "result": "right", "time": "4.0", "zram": ""}
+        new = compat.merged(old, row(zram={"result": "same", "seconds": 3.0}))
+        self.assertEqual(new, {**old, "zram": "1.5", "zram_machine": "M"})
+        lines = compat.document({"jq": new})
+        self.assertIn("1. A", lines)
+        self.assertIn("2. M", lines)
+        self.assertEqual(lines[-1], "| jq | 1, 2 | 1.6 | 120 | 60 | 90 | right | 4.0 | 1.5 |")
+        # Of another version nothing is known.
+        self.assertEqual(compat.merged({**old, "version": "1.7"}, row(zram={"result": "same", "seconds": 3.0}))["result"], "not run")
+
+
+if __name__ == "__main__":
+    unittest.main()
