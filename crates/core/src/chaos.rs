@@ -431,7 +431,7 @@ impl World {
             let freed = self.core.take_freed_frames();
             self.freed(&freed);
             let placed = self.core.compressed(item.object, coded_as);
-            if let Placed::Pool { slot, grew } = placed {
+            if let Placed::Pool { slot, grew, .. } = placed {
                 for frame in grew.iter() {
                     assert!(!std::mem::replace(&mut self.in_use[frame.0 as usize], true), "{frame:?} is in use");
                 }

@@ -48,6 +48,9 @@ const COMPACT_PAUSE: u32 = 64;
 /// Pause after a round without gain, us: so much more for each such round in a row.
 const PAUSE_US: u32 = 500;
 const PAUSES_MAX: u32 = 20;
+/// Waits of at most 5 ms in which no write has ended, before a device counts as one that does not
+/// answer: 2 s.
+const WAITS_MAX: u32 = 400;
 
 /// What the caller of [`Core::next_step`] sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -220,6 +223,9 @@ enum Next {
     // The pool shall become smaller; then `Driver::then` follows.
     Shrink,
     WriteBack,
+    // Under a synchronous scheme.
+    AwaitWrite,
+    AwaitReap,
 }
 
 /// State of the driver.
@@ -243,6 +249,8 @@ pub(crate) struct Driver {
     /// Rounds without gain in a row.
     idle_rounds: u32,
     compact_pause: u32,
+    /// Waits for writes, one after the other, in which none has ended.
+    waits: u32,
     /// When the pool last had no room for a page.
     full_at: Option<u64>,
     /// `None` while reclaim sleeps: the first window begins with a round.
@@ -338,8 +346,13 @@ impl Core {
             Next::Shrink => (Next::WriteBack, self.compaction()),
             Next::WriteBack => {
                 let frames = self.driver.last == Some(Step::Compact) && seen.gained > 0;
-                (self.driver.then, (!frames).then_some(Step::WriteBack { pressed: self.driver.pressed }))
+                (Next::AwaitWrite, (!frames).then_some(Step::WriteBack { pressed: self.driver.pressed }))
             }
+            Next::AwaitWrite => match self.awaits_write(seen) {
+                true => (Next::AwaitReap, Some(Step::WaitForDevice)),
+                false => (self.driver.then, None),
+            },
+            Next::AwaitReap => (Next::AwaitWrite, Some(Step::Reap)),
         };
         self.driver.next = next;
         step
@@ -390,6 +403,19 @@ impl Core {
             return false;
         }
         below
+    }
+
+    /// Whether the writes under way are waited for, once more: under a synchronous scheme, unless
+    /// the device does not answer.
+    fn awaits_write(&mut self, seen: Seen) -> bool {
+        let some_ended = self.driver.last == Some(Step::Reap) && seen.gained > 0;
+        if some_ended || !seen.tier_busy {
+            self.driver.waits = 0;
+        }
+        let waits =
+            self.tunables.scheme.swap_format.synchronous != 0 && seen.tier_busy && self.driver.waits < WAITS_MAX;
+        self.driver.waits += u32::from(waits);
+        waits
     }
 
     fn compaction(&mut self) -> Option<Step> {

@@ -56,6 +56,9 @@ pub enum Placed {
         slot: Slot,
         /// New frames.
         grew: Span,
+        /// With it units of the pool became due. Compress no further: the next write-back takes
+        /// them.
+        due: bool,
     },
     /// Write the page raw to the swap tier, then call [`Core::written`].
     Swap,
@@ -291,11 +294,12 @@ impl Core {
         self.objects.judge(id);
         self.objects.place(id, Place::Pooled(placed.handle));
         self.counters.compressed += u64::from(codec != 0);
-        self.stored_in_pool(id, placed, len);
-        Placed::Pool { slot: placed.slot, grew: placed.grew }
+        let due = self.stored_in_pool(id, placed, len);
+        Placed::Pool { slot: placed.slot, grew: placed.grew, due }
     }
 
-    fn stored_in_pool(&mut self, id: ObjectId, placed: crate::pool::Placed, len: u32) {
+    /// Whether units of the pool became due.
+    fn stored_in_pool(&mut self, id: ObjectId, placed: crate::pool::Placed, len: u32) -> bool {
         let file = self.objects.is_file(id);
         let unit = self.pool.unit(placed.handle);
         if placed.slot.offset == 0 {
@@ -304,15 +308,16 @@ impl Core {
         if let Some(selective) = &mut self.pool_control.selective {
             selective.entered(len, file);
         }
+        let before = self.pool_control.due.len();
         if let ReplacementMode::Policy(policy) = &mut self.pool_control.mode {
             policy.stored(Zpage { handle: placed.handle, len, file }, unit, self.pool.view(unit));
-            let before = self.pool_control.due.len();
             policy.due(&mut self.pool_control.due);
             // From now on their contents stay as they will be written.
             self.pool_control.due[before..].iter().for_each(|&due| self.pool.seal(due, true));
         }
         self.pool_control.stored(&mut *self.pool);
         self.objects.stored(self.pool.usage().zpages);
+        self.pool_control.due.len() > before
     }
 
     /// The pool has no room: if nothing ever leaves it, a new page bypasses it, else the page

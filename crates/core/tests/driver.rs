@@ -32,7 +32,10 @@ struct Caller {
 impl Caller {
     /// With a budget of so many pages, of which some are resident.
     fn new(budget_pages: u64, resident: u64) -> Caller {
-        let scheme = Scheme::default();
+        Caller::of(Scheme::default(), budget_pages, resident)
+    }
+
+    fn of(scheme: Scheme, budget_pages: u64, resident: u64) -> Caller {
         let mut core = Core::new(Tunables {
             sizes: Sizes::new(budget_pages * 4096, &scheme),
             scheme: Arc::new(scheme),
@@ -160,6 +163,41 @@ fn reclaim_works_from_the_low_to_the_high_watermark() {
     caller.round(LOW, |step| u32::from(step == Step::Collect));
     caller.round(at(Level::BelowHigh), |step| u32::from(step == Step::Collect));
     assert_eq!(caller.next(at(Level::Enough)), Step::Sleep);
+}
+
+/// cervera99, rule 12; a device that does not answer is not waited for for ever.
+#[test]
+fn a_synchronous_scheme_waits_for_its_writes() {
+    let mut scheme = Scheme::default();
+    scheme.swap_format.synchronous = 1;
+    let mut caller = Caller::of(scheme, 1 << 20, 10);
+    let busy = Seen { tier_busy: true, ..LOW };
+    while caller.next(busy) != (Step::WriteBack { pressed: true }) {}
+    for _ in 0..3 {
+        assert_eq!(caller.next(busy), Step::WaitForDevice);
+        assert_eq!(caller.next(busy), Step::Reap);
+    }
+    assert_eq!(caller.next(LOW), Step::Flush);
+    while caller.next(busy) != (Step::WriteBack { pressed: true }) {}
+    let waits = |caller: &mut Caller| {
+        (0..10_000).take_while(|_| matches!(caller.next(busy), Step::WaitForDevice | Step::Reap)).count()
+    };
+    assert_eq!(waits(&mut caller), 2 * 400);
+    // Nor once more, before it has answered.
+    while caller.next(busy) != (Step::WriteBack { pressed: true }) {}
+    assert_eq!(waits(&mut caller), 0);
+    while caller.next(LOW) != (Step::WriteBack { pressed: true }) {}
+    assert_eq!(caller.next(LOW), Step::Flush);
+    while caller.next(busy) != (Step::WriteBack { pressed: true }) {}
+    assert_eq!(caller.next(busy), Step::WaitForDevice);
+    // Each write that ends is an answer.
+    for _ in 0..1000 {
+        assert_eq!(caller.next(busy), Step::Reap);
+        assert_eq!(caller.next(Seen { gained: 1, ..busy }), Step::WaitForDevice);
+    }
+    let mut others = Caller::new(1 << 20, 10);
+    while others.next(busy) != (Step::WriteBack { pressed: true }) {}
+    assert_eq!(others.next(busy), Step::Flush);
 }
 
 #[test]

@@ -73,6 +73,10 @@ impl Compressor {
             match self.compress_one(shared, item, origin) {
                 Placed::Swap => shared.raw.lock().push(item),
                 Placed::Full => done.blocked = true,
+                Placed::Pool { due: true, .. } => {
+                    done.gained += 1;
+                    break;
+                }
                 Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
                 Placed::Refaulted => {}
             }
@@ -129,7 +133,7 @@ impl Compressor {
         let freed = state.core.take_freed_frames();
         state.frames.freed(&freed, &shared.memory);
         let placed = state.core.compressed(item.object, coded);
-        if let Placed::Pool { slot, grew } = placed {
+        if let Placed::Pool { slot, grew, .. } = placed {
             state.frames.grew(grew);
             let bytes = match coded {
                 Coded::Bytes { len, .. } => &self.coded[..len as usize],

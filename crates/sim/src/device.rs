@@ -79,6 +79,17 @@ pub struct Device {
     pub amplification_percent: u64,
 }
 
+/// An operation of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation {
+    /// First byte.
+    pub at: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Whether it writes.
+    pub write: bool,
+}
+
 /// Operations in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transfers {

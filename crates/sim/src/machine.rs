@@ -15,7 +15,7 @@ mod tier;
 
 use crate::contents::{ContentId, Contents};
 use crate::cost::CostTable;
-use crate::device::{Device, Transfers};
+use crate::device::{Device, Operation, Transfers};
 use crate::event_source::Batch;
 use crate::hash::NumberMap;
 use crate::workload::Event;
@@ -553,6 +553,18 @@ impl Machine {
     /// Times so far.
     pub fn times(&self) -> Times {
         Times { writes: self.tier.disk.write_ns, ..self.times }
+    }
+
+    /// From now on keeps the operations of the swap tier for [`Machine::take_operations`].
+    pub fn log_operations(&mut self) {
+        self.tier.disk.log.get_or_insert_default();
+    }
+
+    /// Appends the operations of the swap tier since the last call, in their order.
+    pub fn take_operations(&mut self, to: &mut Vec<Operation>) {
+        if let Some(log) = &mut self.tier.disk.log {
+            to.append(log);
+        }
     }
 
     /// Marks reached so far.

@@ -105,6 +105,28 @@ fn a_full_pool_costs_few_compressions() {
     }
 }
 
+/// Compression stops at the page with which the share of full buffers reaches the threshold, so
+/// that no more than these are written at once (cervera99, rule 10 and 5.11).
+#[test]
+fn full_buffers_leave_at_the_threshold() {
+    for (threshold, buffers) in [(1, 1), (10, 4)] {
+        // 40 buffers in the pool of 160 KiB.
+        let overrides = ["sizing.pool_permille=20".into(), format!("replacement.threshold_percent={threshold}")];
+        let scheme = memfit_scheme::preset("cervera99", &overrides).unwrap().unwrap();
+        let setup = Setup { scheme: Arc::new(scheme), ..setup("cervera99", 8 << 20) };
+        let mut machine = Machine::new(&setup, Contents::new());
+        machine.event(Event::Starts { proc: 0 });
+        machine.event(Event::Maps { proc: 0, first: 0, pages: 6000, kind: kind("f=0.20").unwrap() });
+        for page in (0..6000).chain(0..6000) {
+            machine.event(Event::Touches { proc: 0, page, how: Access::Write });
+        }
+        let writes = &machine.tally().writes;
+        let mean = writes.bytes as f64 / 4096.0 / writes.operations as f64;
+        println!("threshold {threshold} %: {mean} buffers in each of {} writes", writes.operations);
+        assert!(writes.operations > 100 && (mean - f64::from(buffers)).abs() < 0.2, "{threshold} %: {mean}");
+    }
+}
+
 #[test]
 fn the_same_workload_gives_the_same_counts() {
     for preset in ["memfit", "ezswap", "zswap-zbud"] {

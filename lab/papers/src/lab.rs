@@ -1,6 +1,7 @@
 //! Simulations, each of a workload under one setup, run on a few threads. Counts are kept at each
 //! mark.
 
+use crate::one_computer::{self, OneComputer};
 use crate::phone::Phone;
 use crate::recorded::{Played, NOTED};
 use memfit_core::Counters;
@@ -8,7 +9,7 @@ use memfit_sim::cost::CostTable;
 use memfit_sim::device::{Device, Transfers};
 use memfit_sim::generate::Spec;
 use memfit_sim::price::{price, Counts};
-use memfit_sim::{Contents, Event, Machine, Residents, Setup, Tally, Times};
+use memfit_sim::{Contents, Event, Machine, Residents, Setup, Tally, Times, Workload};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,6 +43,8 @@ pub enum Load {
     Made(String),
     /// The same, with a [`BEGINS`] mark after each pause of this many ns: the next launch begins.
     Launches(String, u64),
+    /// A workload whose processes share a processor and a disk.
+    OneComputer(OneComputer),
     /// Applications of a phone; some are killed when memory is short.
     Phone(Phone),
     /// A recorded real program.
@@ -100,6 +103,8 @@ pub struct Run {
     pub snaps: Vec<Snap>,
     /// At the end.
     pub end: Snap,
+    /// Time on [`Load::OneComputer`], ns.
+    pub elapsed: Option<u64>,
 }
 
 impl Run {
@@ -314,11 +319,14 @@ fn simulate(job: &Job) -> Run {
             played.run(&mut watched);
             return ended(start, watched);
         }
+        Load::OneComputer(load) => {
+            let elapsed = one_computer::run(&mut watched, made(&load.spec), load);
+            return Run { elapsed: Some(elapsed), ..ended(start, watched) };
+        }
         Load::Made(spec) => (spec, None),
         Load::Launches(spec, pause) => (spec, Some(*pause)),
     };
-    let spec = Spec::parse(spec).unwrap_or_else(|error| panic!("{error}"));
-    for event in spec.make() {
+    for event in made(spec) {
         watched.event(event);
         if matches!(event, Event::Computes { ns } if Some(ns) == pause) {
             watched.mark(BEGINS);
@@ -327,9 +335,13 @@ fn simulate(job: &Job) -> Run {
     ended(start, watched)
 }
 
+fn made(spec: &str) -> Box<dyn Workload> {
+    Spec::parse(spec).unwrap_or_else(|error| panic!("{error}")).make()
+}
+
 fn ended(start: Snap, watched: Watched<'_>) -> Run {
     let end = watched.snap(BEGINS);
-    Run { start, snaps: watched.snaps, end }
+    Run { start, snaps: watched.snaps, end, elapsed: None }
 }
 
 /// Runs all simulations on `threads` threads. Calls `progress` with the number done.

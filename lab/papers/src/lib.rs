@@ -10,6 +10,7 @@ mod contents;
 mod ezswap;
 mod han;
 mod lab;
+mod one_computer;
 mod page;
 mod phone;
 mod recorded;

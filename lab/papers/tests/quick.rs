@@ -136,10 +136,12 @@ fn recordings_are_beside(results: &[Result<'_>], recordings: &Recordings, page: 
     let pair = |name: &str| [&cervera.numbers, &cervera.recorded].map(|numbers| numbers.get(name).unwrap());
     let [made, real] = pair("ratio(fft)");
     assert!((made - real).abs() < 0.02, "{made}, recorded {real}");
-    // Its time agrees as well, although on another processor and device: its computing time is
-    // estimated from the recording.
-    let [made, real] = pair("speedup(fft)");
-    assert!((made - real).abs() < 0.05, "{made}, recorded {real}");
+    // So do the bytes that it writes.
+    let [made, real] = pair("written(fft)");
+    assert!((made - real).abs() < 0.1, "{made}, recorded {real}");
+    // Its time is that of a simpler computer; its computing time is estimated from the recording.
+    let real = cervera.recorded.get("speedup(fft)").unwrap();
+    assert!((0.5..2.0).contains(&real), "{real}");
     assert_eq!(cervera.recorded.get("ratio(sort)"), None);
     assert!(results[1..].iter().all(|result| result.recorded.is_empty() && result.recordings.is_empty()));
     // The page has the command, but not its path.

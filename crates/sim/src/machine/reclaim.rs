@@ -148,6 +148,10 @@ impl Machine {
             match self.compress_one(item, origin, aim) {
                 Placed::Swap => done.gained += u32::from(self.write_raw(item.object)),
                 Placed::Full => done.blocked = true,
+                Placed::Pool { due: true, .. } => {
+                    done.gained += 1;
+                    break;
+                }
                 Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
                 Placed::Refaulted => {}
             }

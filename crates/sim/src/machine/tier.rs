@@ -1,7 +1,7 @@
 //! The swap tier of a simulation: places of objects on the device, and its operations.
 
 use super::Tally;
-use crate::device::{Device, Transfers};
+use crate::device::{Device, Operation, Transfers};
 use crate::hash::NumberMap;
 use memfit_core::blocks::{block_of, BLOCK_BYTES, BLOCK_UNIT_BYTES};
 use memfit_core::budget::{LOG_BATCH_MIN, LOG_FLUSH, LOG_PADDING, LOG_WRITES, ROOM_AGAIN};
@@ -26,6 +26,8 @@ pub struct Disk {
     until: u64,
     /// Time of all writes, ns.
     pub write_ns: u64,
+    /// All operations since it was read last, if anybody wants them.
+    pub log: Option<Vec<Operation>>,
 }
 
 impl Disk {
@@ -37,7 +39,7 @@ impl Disk {
     fn write(&mut self, at: u64, bytes: u64, now: u64, tally: &mut Tally) -> u64 {
         let ns = self.device.write_ns(&one(bytes, at == self.at), 1);
         tally.writes.add(bytes, at == self.at);
-        self.at = at + bytes;
+        self.went_to(Operation { at, bytes, write: true });
         self.until = self.until.max(now) + ns;
         self.write_ns += ns;
         // Reclaim waits only for writes beyond the first `WRITES`.
@@ -47,8 +49,15 @@ impl Disk {
     fn read(&mut self, at: u64, bytes: u64, reads: &mut Transfers) -> u64 {
         let ns = self.device.read_ns(&one(bytes, at == self.at), 1);
         reads.add(bytes, at == self.at);
-        self.at = at + bytes;
+        self.went_to(Operation { at, bytes, write: false });
         ns
+    }
+
+    fn went_to(&mut self, operation: Operation) {
+        self.at = operation.at + operation.bytes;
+        if let Some(log) = &mut self.log {
+            log.push(operation);
+        }
     }
 }
 
@@ -128,7 +137,7 @@ impl Tier {
             log.add_device(bytes, false);
         }
         Tier {
-            disk: Disk { device: Arc::clone(device), at: 0, until: 0, write_ns: 0 },
+            disk: Disk { device: Arc::clone(device), at: 0, until: 0, write_ns: 0, log: None },
             format,
             bytes,
             log,
