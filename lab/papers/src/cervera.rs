@@ -118,7 +118,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
             out.push(Job { name: (program.into(), config), load: Load::OneComputer(load), setup });
         };
         // Linux 2.0 does no read-ahead.
-        for pages in [KSWAPD_PAGES, OTHER_PACES[0], OTHER_PACES[1]] {
+        for pages in [KSWAPD_PAGES].into_iter().chain(OTHER_PACES) {
             add(plain(pages), "swap", Writes::Paced(pages), vec!["fault.around_pages=1".into()]);
         }
         add("best".into(), "cervera99", Writes::Waited, cswap(18, "15"));
