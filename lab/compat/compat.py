@@ -232,12 +232,17 @@ def machines_of(row):
     return [row["machine"]] + ([row["zram_machine"]] if row.get("zram_machine", row["machine"]) != row["machine"] else [])
 
 
-def merged(old, row):
-    """What is published of a program after runs of it. Without a run with memfit, that of another machine stays."""
+def merged(old, row, ran):
+    """What is published of a program after runs of it in the configurations `ran`. A cell that was not measured now stays, with its
+    machine."""
     new = published(row)
-    if "memfit" in row["runs"] or not old or old["version"] != new["version"]:
+    if not old or old["version"] != new["version"]:
         return new
-    return {**old, "zram": new["zram"], "zram_machine": new["machine"]}
+    if "memfit" not in ran:
+        return old if "failed" in row else {**old, "zram": new["zram"], "zram_machine": new["machine"]}
+    if "failed" in row or new["zram"] or not old.get("zram"):
+        return new
+    return {**new, "zram": old["zram"], "zram_machine": machines_of(old)[-1]}
 
 
 def document(rows):
@@ -258,11 +263,12 @@ def document(rows):
     return lines
 
 
-def publish(ran):
-    """Replaces what is published of these rows, by their names. What is known of other programs stays."""
+def publish(rows_now, ran):
+    """Replaces what is published of these rows, by their names, after runs in the configurations `ran`. What is known of other programs
+    stays."""
     with open(PUBLISHED) as f:
         rows = json.load(f)
-    rows.update({name: merged(rows.get(name), row) for name, row in ran.items()})
+    rows.update({name: merged(rows.get(name), row, ran) for name, row in rows_now.items()})
     whole.write_json(PUBLISHED, {p.name: rows[p.name] for p in PROGRAMS if p.name in rows}, indent=1)
     whole.write_between(DOCUMENT, "compat", document(rows))
 
@@ -270,7 +276,7 @@ def publish(ran):
 def main(argv):
     o = parse(argv)
     if o.document:
-        publish({})
+        publish({}, [])
         return 0
     chosen = [p for p in PROGRAMS if not o.only or p.name in o.only]
     absent = {p.name: missing(p) for p in chosen}
@@ -312,7 +318,7 @@ def main(argv):
             code = 1 if bad else code
             whole.write_json(path, result, indent=1)
         if not o.no_document:
-            publish(ran)
+            publish(ran, o.configs)
     except host.Refused as e:
         log(f"refused: {e}")
         code = 2

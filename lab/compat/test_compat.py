@@ -43,24 +43,36 @@ class Published(unittest.TestCase):
             with mock.patch.multiple(compat, DOCUMENT=page, PUBLISHED=results):
                 with open(results) as f:
                     before = json.load(f)
-                compat.publish({"jq": row(memfit={"result": "same", "seconds": 5.0, "evicted": 130 * MIB})})
+                compat.publish({"jq": row(memfit={"result": "same", "seconds": 5.0, "evicted": 130 * MIB})}, ["memfit", "zram"])
                 with open(results) as f:
                     after = json.load(f)
-            self.assertEqual(after["jq"]["machine"], "M")
+            self.assertEqual((after["jq"]["machine"], after["jq"]["zram"]), ("M", before["jq"]["zram"]))
             self.assertEqual({**before, "jq": 0}, {**after, "jq": 0})
             with open(page) as f:
-                self.assertRegex(f.read(), r"\n\| jq \| \d \| 1.6 \| 100 \| 50 \| 130 \| right \| 2.5 \|  \|\n")
+                self.assertRegex(f.read(), r"\n\| jq \| \d, \d \| 1.6 \| 100 \| 50 \| 130 \| right \| 2.5 \| [\d.]+ \|\n")
 
     def test_zram_beside_memfit_on_another_machine(self):
         old = {"machine": "A", "version": "1.6", "peak": 120, "budget": 60, "evicted": 90, "result": "right", "time": "4.0", "zram": ""}
-        new = compat.merged(old, row(zram={"result": "same", "seconds": 3.0}))
+        new = compat.merged(old, row(zram={"result": "same", "seconds": 3.0}), ["zram"])
         self.assertEqual(new, {**old, "zram": "1.5", "zram_machine": "M"})
         lines = compat.document({"jq": new})
         self.assertIn("1. A", lines)
         self.assertIn("2. M", lines)
         self.assertEqual(lines[-1], "| jq | 1, 2 | 1.6 | 120 | 60 | 90 | right | 4.0 | 1.5 |")
         # Of another version nothing is known.
-        self.assertEqual(compat.merged({**old, "version": "1.7"}, row(zram={"result": "same", "seconds": 3.0}))["result"], "not run")
+        self.assertEqual(compat.merged({**old, "version": "1.7"}, row(zram={"result": "same", "seconds": 3.0}), ["zram"])["result"], "not run")
+
+    def test_cells_that_were_not_measured_stay(self):
+        old = {"machine": "A", "version": "1.6", "peak": 120, "budget": 60, "evicted": 90, "result": "right", "time": "4.0", "zram": "1.5"}
+        fails = {**row(), "failed": "exit 1"}
+        self.assertEqual(compat.merged(old, fails, ["zram"]), old)
+        self.assertEqual(compat.merged(old, fails, ["memfit"])["result"], "fails without memfit, too")
+        new = compat.merged(old, row(memfit={"result": "same", "seconds": 5.0, "evicted": 130 * MIB}), ["memfit"])
+        self.assertEqual((new["machine"], new["time"], new["zram"], compat.machines_of(new)), ("M", "2.5", "1.5", ["M", "A"]))
+        # With both, nothing of the old row stays.
+        both = row(memfit={"result": "same", "seconds": 5.0, "evicted": 0}, zram={"result": "oom", "seconds": 0})
+        both = compat.merged(old, both, ["memfit", "zram"])
+        self.assertEqual((both["zram"], compat.machines_of(both)), ("killed", ["M"]))
 
 
 if __name__ == "__main__":

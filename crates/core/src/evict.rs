@@ -248,9 +248,8 @@ impl Core {
         let Run { proc, number, .. } = self.table.runs[run as usize];
         let resident = (0..RUN_PAGES as usize).filter(|&i| evictable(self.table.entry_in(run, i)));
         let resident = resident.fold(0, |mask, i| mask | 1 << i);
-        let (first, end) = (number * RUN_PAGES, (number + 1) * RUN_PAGES);
-        let pinned = self.table.proc(proc).pinned.range(Page(first)..Page(end));
-        pinned.fold(resident, |mask, page| mask & !(1 << page.index()))
+        let pinned = self.table.proc(proc).pinned.get(&number);
+        resident & !pinned.copied().unwrap_or(0)
     }
 
     /// While no page of the oldest run of these processes is due, moves that run to the young end,
@@ -411,7 +410,11 @@ impl Core {
     pub fn pin(&mut self, proc: ProcId, pages: impl Iterator<Item = Page>) {
         let pages: Vec<Page> = pages.collect();
         self.record(&CoreCall::Pin { proc, pages: &pages });
-        self.table.proc_mut(proc).pinned = pages.into_iter().collect();
+        let pinned = &mut self.table.proc_mut(proc).pinned;
+        pinned.clear();
+        for page in pages {
+            *pinned.entry(page.0 / RUN_PAGES).or_default() |= 1 << page.index();
+        }
     }
 
     /// Ends the parking of all runs of a process: what they waited for has happened.

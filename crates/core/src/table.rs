@@ -76,8 +76,9 @@ pub(crate) struct Proc {
     quarantined_runs: BTreeSet<u64>,
     pub evicting_pages: u64,
     pub area: AreaId,
-    /// Pages that must stay: the kernel needs them at thread exit, where it serves no userfault.
-    pub pinned: BTreeSet<Page>,
+    /// Pages that must stay: the kernel needs them at thread exit, where it serves no userfault. By
+    /// the number of their run: bit i is its page i.
+    pub pinned: BTreeMap<u64, u16>,
     /// Incremented whenever a proof begins.
     pub epoch: u32,
     pub zap_pending: ZapPending,
@@ -195,7 +196,7 @@ impl Table {
             quarantined_runs: BTreeSet::new(),
             evicting_pages: 0,
             area,
-            pinned: BTreeSet::new(),
+            pinned: BTreeMap::new(),
             epoch: 0,
             zap_pending: ZapPending::default(),
             inherits: None,

@@ -67,17 +67,17 @@ impl Compressor {
         });
         shared.apply_effects(state);
         let mut done = Done::default();
-        let mut tried = 0;
-        while let Some(&item) = picked.get(tried).filter(|_| !done.blocked) {
+        let (mut tried, mut writes) = (0, false);
+        while let Some(&item) = picked.get(tried).filter(|_| !done.blocked && !writes) {
             tried += 1;
             match self.compress_one(shared, item, origin) {
                 Placed::Swap => shared.raw.lock().push(item),
                 Placed::Full => done.blocked = true,
-                Placed::Pool { due: true, .. } => {
+                Placed::Pool { due, .. } => {
                     done.gained += 1;
-                    break;
+                    writes = due;
                 }
-                Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
+                Placed::Nothing => done.gained += 1,
                 Placed::Refaulted => {}
             }
         }

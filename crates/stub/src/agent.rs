@@ -183,6 +183,17 @@ pub fn is_paged() -> bool {
     STATE.load(Acquire) == PAGED
 }
 
+/// How many of the threads that the kernel counts now are the stub's: 0 or 1.
+pub fn stub_threads() -> u64 {
+    // One that was just made says hello first.
+    thread();
+    let tid = SAID_HELLO.load(Acquire);
+    // It may be about to end, or that of a fork parent.
+    // SAFETY: signal 0 only asks whether the thread is in this process.
+    let there = tid != 0 && unsafe { syscall!(sys::TGKILL, syscall!(sys::GETPID), tid, 0) } == 0;
+    u64::from(there)
+}
+
 /// The process was detached for one call only, and may be paged again.
 pub fn start_again() {
     DETACHED.store(false, Release);

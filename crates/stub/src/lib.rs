@@ -6,11 +6,11 @@
 //! batches of runs to take away (`take`).
 //!
 //! The stub interposes functions of libc: the exec family (`exec`), `mmap` (`map`), `mprotect` and
-//! the like (`unused`; `access` keeps them apart from what the stub does to mappings), `madvise`
-//! (`advice`), `mlockall` (`lock`), `pthread_create` (`threads`), and calls that fill much memory
-//! (`fills`). Where the kernel
-//! reports no forks to the pager, the stub does (`fork`). A process is detached where a filter
-//! would forbid the stub's work (`seccomp`) or the pager could not read the process (`detach`).
+//! the like (`reservation`; `access` keeps them apart from what the stub does to mappings),
+//! `madvise` (`advice`), `mlockall` (`lock`), `pthread_create` (`threads`), calls that fill much
+//! memory (`fills`), and the `stat` family (`task_links`). Where the kernel reports no forks to the
+//! pager, the stub does (`fork`). A process is detached where a filter would forbid the stub's work
+//! (`seccomp`) or the pager could not read the process (`detach`).
 #![no_std]
 
 mod access;
@@ -31,6 +31,7 @@ mod seccomp;
 mod socket;
 mod sys;
 mod take;
+mod task_links;
 mod threads;
 
 use core::arch::global_asm;

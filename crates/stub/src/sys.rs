@@ -131,6 +131,8 @@ pub const CLONE3: usize = 435;
 pub const EXECVE: usize = 59;
 pub const CLOSE: usize = 3;
 pub const STAT: usize = 4;
+pub const NEWFSTATAT: usize = 262;
+pub const STATX: usize = 332;
 pub const CLOSE_RANGE: usize = 436;
 
 /// Calls by which a thread gives up rights: setuid, setgid, setreuid, setregid, setgroups,

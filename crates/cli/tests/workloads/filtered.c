@@ -128,6 +128,8 @@ int main(int argc, char **argv) {
             say("exec", errno);
             _exit(6);
         } else if (!strncmp(word, "filter=", 7)) {
+            // The filter decides what happens to a process that is paged.
+            if (memory) wait_until_paged(BYTES);
             install(word + 7);
             say(word, 0);
         } else {

@@ -142,17 +142,17 @@ impl Machine {
             dictionaries: 0,
         });
         let mut done = Done::default();
-        let mut tried = 0;
-        while let Some(&item) = picked.get(tried).filter(|_| !done.blocked) {
+        let (mut tried, mut writes) = (0, false);
+        while let Some(&item) = picked.get(tried).filter(|_| !done.blocked && !writes) {
             tried += 1;
             match self.compress_one(item, origin, aim) {
                 Placed::Swap => done.gained += u32::from(self.write_raw(item.object)),
                 Placed::Full => done.blocked = true,
-                Placed::Pool { due: true, .. } => {
+                Placed::Pool { due, .. } => {
                     done.gained += 1;
-                    break;
+                    writes = due;
                 }
-                Placed::Nothing | Placed::Pool { .. } => done.gained += 1,
+                Placed::Nothing => done.gained += 1,
                 Placed::Refaulted => {}
             }
         }

@@ -19,7 +19,6 @@ pub const EMPTY: Text = c"".as_ptr().cast();
 const PREAD: usize = 17;
 const ACCESS: usize = 21;
 const OPENAT: usize = 257;
-const NEWFSTATAT: usize = 262;
 const AT_FDCWD: i32 = -100;
 
 /// Whether the file with this path is a 32-bit program or a script for one.
@@ -91,7 +90,9 @@ unsafe fn is_regular(directory: i32, path: Text, flags: i32) -> bool {
     let mut stat = [MaybeUninit::<u32>::uninit(); 36];
     // SAFETY: the kernel checks the path; its struct stat has 144 bytes, and the seventh 32-bit
     // word is the mode.
-    unsafe { syscall!(NEWFSTATAT, directory, path, stat.as_mut_ptr(), flags) == 0 && stat[6].assume_init() >> 12 == 8 }
+    unsafe {
+        syscall!(sys::NEWFSTATAT, directory, path, stat.as_mut_ptr(), flags) == 0 && stat[6].assume_init() >> 12 == 8
+    }
 }
 
 /// The file that `execvp` will take: the name itself if it has a slash, else the first executable

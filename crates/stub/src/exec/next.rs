@@ -245,6 +245,7 @@ extern "C" fn find_all() {
         next.get();
     }
     crate::fills::find_all();
+    crate::task_links::find_all();
 }
 
 /// Converts the result of a system call to a C function's result; sets errno.

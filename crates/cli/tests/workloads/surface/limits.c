@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/ipc.h>
 #include <sys/shm.h>
+#include <sys/stat.h>
 
 enum { PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS, GUARD_INSTALL = 102, GUARD_REMOVE = 103, SYS_MSEAL = 462 };
 
@@ -66,6 +67,31 @@ static size_t shared(uint64_t *area) {
 static size_t threads(uint64_t *area) {
     (void)area;
     return of_status("Threads", 10) != (preloaded_memfit() ? 2 : 1);
+}
+
+// Threads that libc's functions count by the links of /proc/self/task; 0 if they disagree.
+static size_t by_links(void) {
+    struct stat by_path, by_proc, from_task;
+    struct statx extended;
+    int proc = open("/proc", O_PATH | O_DIRECTORY);
+    MUST(proc);
+    MUST(stat("/proc/self/task", &by_path));
+    MUST(fstatat(proc, "self/task/", &by_proc, 0));
+    MUST(statx(proc, "self/task", 0, STATX_BASIC_STATS, &extended));
+    // Other directories keep their links.
+    MUST(stat("/proc/self/task/..", &from_task));
+    close(proc);
+    int same = by_path.st_nlink == by_proc.st_nlink && by_path.st_nlink == extended.stx_nlink && from_task.st_nlink > 2;
+    return same ? by_path.st_nlink - 2 : 0;
+}
+
+// Chromium ends where a process has more threads than its own. A child counts while its own thread of memfit begins.
+static size_t links_of_threads(uint64_t *area) {
+    struct stat bare_call;
+    MUST(bare(SYS_stat, (long)"/proc/self/task", (long)&bare_call, 0));
+    size_t wrong = (by_links() != 1) + (bare_call.st_nlink - 2 != (preloaded_memfit() ? 2 : 1));
+    for (int i = 0; i < 30; i++) wrong += IN_CHILD(by_links() != 1);
+    return wrong + check(area, AREA, SEED);
 }
 
 static size_t address_space(uint64_t *area) {
@@ -210,6 +236,7 @@ const struct row rows[] = {
     {"limit-mseal", sealed_for_reading},
     {"limit-shared", shared},
     {"limit-threads", threads},
+    {"limit-task-links", links_of_threads},
     {"limit-address-space", address_space},
     {"limit-userfaultfd", registered_by_a_bare_call},
     {"limit-uffdio-move", moved_out},
