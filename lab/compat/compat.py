@@ -233,14 +233,18 @@ def machines_of(row):
 
 
 def merged(old, row, ran):
-    """What is published of a program after runs of it in the configurations `ran`. A cell that was not measured now stays, with its
-    machine."""
+    """What is published of a program after runs of it in the configurations `ran`. What was measured of the same version stays if it was
+    not measured now, with its machine; on the same machine, of the same budget."""
     new = published(row)
     if not old or old["version"] != new["version"]:
         return new
     if "memfit" not in ran:
-        return old if "failed" in row else {**old, "zram": new["zram"], "zram_machine": new["machine"]}
+        if "failed" in row:
+            return old
+        return {**old, "zram": new["zram"], "zram_machine": new["machine"]} if "peak" in old else new
     if "failed" in row or new["zram"] or not old.get("zram"):
+        return new
+    if old["machine"] == new["machine"] and abs(old["budget"] - new["budget"]) > max(1, new["budget"] // 20):
         return new
     return {**new, "zram": old["zram"], "zram_machine": machines_of(old)[-1]}
 
@@ -263,12 +267,12 @@ def document(rows):
     return lines
 
 
-def publish(rows_now, ran):
+def publish(measured, ran):
     """Replaces what is published of these rows, by their names, after runs in the configurations `ran`. What is known of other programs
     stays."""
     with open(PUBLISHED) as f:
         rows = json.load(f)
-    rows.update({name: merged(rows.get(name), row, ran) for name, row in rows_now.items()})
+    rows.update({name: merged(rows.get(name), row, ran) for name, row in measured.items()})
     whole.write_json(PUBLISHED, {p.name: rows[p.name] for p in PROGRAMS if p.name in rows}, indent=1)
     whole.write_between(DOCUMENT, "compat", document(rows))
 

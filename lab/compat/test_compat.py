@@ -43,7 +43,7 @@ class Published(unittest.TestCase):
             with mock.patch.multiple(compat, DOCUMENT=page, PUBLISHED=results):
                 with open(results) as f:
                     before = json.load(f)
-                compat.publish({"jq": row(memfit={"result": "same", "seconds": 5.0, "evicted": 130 * MIB})}, ["memfit", "zram"])
+                compat.publish({"jq": row(memfit={"result": "same", "seconds": 5.0, "evicted": 130 * MIB})}, ["memfit"])
                 with open(results) as f:
                     after = json.load(f)
             self.assertEqual((after["jq"]["machine"], after["jq"]["zram"]), ("M", before["jq"]["zram"]))
@@ -69,6 +69,12 @@ class Published(unittest.TestCase):
         self.assertEqual(compat.merged(old, fails, ["memfit"])["result"], "fails without memfit, too")
         new = compat.merged(old, row(memfit={"result": "same", "seconds": 5.0, "evicted": 130 * MIB}), ["memfit"])
         self.assertEqual((new["machine"], new["time"], new["zram"], compat.machines_of(new)), ("M", "2.5", "1.5", ["M", "A"]))
+        # On the same machine, with another budget: nothing of the old row stays.
+        self.assertEqual(compat.merged({**old, "machine": "M"}, row(memfit={"result": "same", "seconds": 5.0}), ["memfit"])["zram"], "")
+        near = compat.merged({**old, "machine": "M", "budget": 49}, row(memfit={"result": "same", "seconds": 5.0}), ["memfit"])
+        self.assertEqual((near["zram"], compat.machines_of(near)), ("1.5", ["M"]))
+        failed = {"machine": "A", "version": "1.6", "result": "fails without memfit, too"}
+        self.assertEqual(compat.merged(failed, row(zram={"result": "same", "seconds": 3.0}), ["zram"])["result"], "not run")
         # With both, nothing of the old row stays.
         both = row(memfit={"result": "same", "seconds": 5.0, "evicted": 0}, zram={"result": "oom", "seconds": 0})
         both = compat.merged(old, both, ["memfit", "zram"])

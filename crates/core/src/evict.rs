@@ -413,7 +413,7 @@ impl Core {
         let pinned = &mut self.table.proc_mut(proc).pinned;
         pinned.clear();
         for page in pages {
-            *pinned.entry(page.0 / RUN_PAGES).or_default() |= 1 << page.index();
+            *pinned.entry(page.run()).or_default() |= 1 << page.index();
         }
     }
 

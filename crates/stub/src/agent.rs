@@ -38,6 +38,7 @@ static SAID_HELLO: AtomicUsize = AtomicUsize::new(0);
 /// Pid of the process that has the stub thread.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 const NONE: usize = usize::MAX;
+const ESRCH: isize = 3;
 /// Polls for the hello, which comes in under a millisecond.
 const HELLO_POLLS: u32 = 100_000;
 /// The process is detached: it has no stub thread any more, and its fork children get none.
@@ -186,12 +187,24 @@ pub fn is_paged() -> bool {
 /// How many of the threads that the kernel counts now are the stub's: 0 or 1.
 pub fn stub_threads() -> u64 {
     // One that was just made says hello first.
-    thread();
-    let tid = SAID_HELLO.load(Acquire);
+    let now = thread();
+    let (tid, own) = (SAID_HELLO.load(Acquire), PROCESS.load(Relaxed));
+    if tid == 0 {
+        return 0;
+    }
     // It may be about to end, or that of a fork parent.
     // SAFETY: signal 0 only asks whether the thread is in this process.
-    let there = tid != 0 && unsafe { syscall!(sys::TGKILL, syscall!(sys::GETPID), tid, 0) } == 0;
-    u64::from(there)
+    let (process, error) = unsafe { (syscall!(sys::GETPID), syscall!(sys::TGKILL, syscall!(sys::GETPID), tid, 0)) };
+    if error == -ESRCH && own == process as usize && THREAD.load(Acquire) == NONE {
+        // A later thread of the program can get its number. A vfork child leaves its parent's.
+        let _ = SAID_HELLO.compare_exchange(tid, 0, Relaxed, Relaxed);
+    }
+    match error {
+        0 => 1,
+        error if error == -ESRCH => 0,
+        // A filter refuses the call.
+        _ => u64::from(now.is_some()),
+    }
 }
 
 /// The process was detached for one call only, and may be paged again.

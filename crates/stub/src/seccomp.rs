@@ -311,6 +311,7 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
             // sockets outside of it.
             sys::LANDLOCK_RESTRICT_SELF => {
                 alone::lose_abstract_names();
+                confine::begin();
                 sys::call(number, [a, b, c, d, e, f])
             }
             number if sys::GIVE_UP.contains(&number) => {

@@ -1,8 +1,9 @@
 //! Programs that ask whether they have a single thread, by the link count of `/proc/self/task`.
 //!
-//! Chromium and what is built on it (Electron) end if a new process does not: they ask before they
-//! confine themselves or fork. The stub thread confines itself with the program (`confine`) and no
-//! child inherits it, so libc's functions do not count it.
+//! Chromium ends if a new process of it has more. It asks before it confines itself, so that the
+//! confinement holds for all that the process does. The stub thread confines itself with the
+//! program (`confine`), so libc's functions do not count it. That does not hold for a filter that
+//! the program installs by a bare system call, with or without this module.
 
 use crate::agent;
 use crate::exec::{returned, Next};
@@ -14,29 +15,38 @@ const MODE: u32 = 0o177_777;
 const TASK_DIRECTORY: u32 = 0o040_555;
 /// Links of such a directory: two, and one for each thread.
 const LINKS: u64 = 2;
+/// Size of a block of the proc file system, bytes. Its directories have a size of 0.
+const BLOCK_BYTES: u64 = 1024;
 /// Reads that a start or an end of the stub thread may disturb.
 const TRIES: u32 = 8;
 /// AT_FDCWD.
 const HERE: isize = -100;
+/// AT_SYMLINK_NOFOLLOW.
+const NOFOLLOW: usize = 0x100;
 
 /// What libc's function filled in, in x86-64's layout.
 trait Status {
-    fn mode(&self) -> u32;
+    /// Whether it is a directory as those of threads in the proc file system.
+    fn is_of_threads(&self) -> bool;
     fn links(&self) -> u64;
     fn set_links(&mut self, links: u64);
 }
 
-/// struct stat: device, inode, link count, mode and user.
+/// struct stat: device, inode, link count, mode and user, group, device, size, block size.
 #[repr(C)]
 struct Stat {
     start: [u64; 2],
     links: u64,
     mode: u32,
+    owner: [u32; 3],
+    device: u64,
+    size: u64,
+    block: u64,
 }
 
 impl Status for Stat {
-    fn mode(&self) -> u32 {
-        self.mode
+    fn is_of_threads(&self) -> bool {
+        self.mode & MODE == TASK_DIRECTORY && self.size == 0 && self.block == BLOCK_BYTES
     }
 
     fn links(&self) -> u64 {
@@ -48,18 +58,22 @@ impl Status for Stat {
     }
 }
 
-/// struct statx: mask and block size, attributes, link count, user and group, mode.
+/// struct statx: mask and block size, attributes, link count, user and group, mode, inode, size.
 #[repr(C)]
 struct Statx {
-    start: [u64; 2],
+    mask: u32,
+    block: u32,
+    attributes: u64,
     links: u32,
     owner: [u32; 2],
     mode: u16,
+    inode: u64,
+    size: u64,
 }
 
 impl Status for Statx {
-    fn mode(&self) -> u32 {
-        u32::from(self.mode)
+    fn is_of_threads(&self) -> bool {
+        u32::from(self.mode) == TASK_DIRECTORY && self.size == 0 && u64::from(self.block) == BLOCK_BYTES
     }
 
     fn links(&self) -> u64 {
@@ -82,10 +96,7 @@ unsafe fn without_stub<T: Status>(path: *const u8, status: *mut T, call: impl Fn
     for tries in 0..TRIES {
         let result = call();
         // SAFETY: the call has filled it, and read the path.
-        let asks = result == 0
-            && unsafe {
-                (*status).mode() & MODE == TASK_DIRECTORY && (*status).links() > LINKS && is_task_directory(path)
-            };
+        let asks = result == 0 && unsafe { (*status).is_of_threads() && (*status).links() > LINKS && is_of_self(path) };
         if !asks {
             return result;
         }
@@ -101,21 +112,27 @@ unsafe fn without_stub<T: Status>(path: *const u8, status: *mut T, call: impl Fn
     call()
 }
 
-/// Whether a path ends in `self/task`: the programs open `/proc` first.
+/// Whether a path is `self/task`, or ends in it: the programs open `/proc` first.
 ///
 /// # Safety
 /// The path is a C string or null.
-unsafe fn is_task_directory(path: *const u8) -> bool {
+unsafe fn is_of_self(path: *const u8) -> bool {
     const END: &[u8] = b"self/task";
     if path.is_null() {
         return false;
     }
     // SAFETY: up to the terminator.
-    let mut path = unsafe { core::ffi::CStr::from_ptr(path.cast()) }.to_bytes();
+    let mut path = unsafe {
+        let mut bytes = 0;
+        while *path.add(bytes) != 0 {
+            bytes += 1;
+        }
+        core::slice::from_raw_parts(path, bytes)
+    };
     while let Some(shorter) = path.strip_suffix(b"/") {
         path = shorter;
     }
-    path.ends_with(END)
+    path.strip_suffix(END).is_some_and(|before| matches!(before.last(), None | Some(b'/')))
 }
 
 /// libc's function, or the system call where there is none.
@@ -148,10 +165,18 @@ macro_rules! functions {
 functions!(
     stat STAT (path, status) path status: Stat, syscall!(sys::NEWFSTATAT, HERE, path, status, 0);
     stat64 STAT64 (path, status) path status: Stat, syscall!(sys::NEWFSTATAT, HERE, path, status, 0);
+    lstat LSTAT (path, status) path status: Stat,
+        syscall!(sys::NEWFSTATAT, HERE, path, status, NOFOLLOW);
+    lstat64 LSTAT64 (path, status) path status: Stat,
+        syscall!(sys::NEWFSTATAT, HERE, path, status, NOFOLLOW);
     fstatat FSTATAT (directory, path, status, flags) path status: Stat, syscall!(sys::NEWFSTATAT, directory, path, status, flags);
     fstatat64 FSTATAT64 (directory, path, status, flags) path status: Stat, syscall!(sys::NEWFSTATAT, directory, path, status, flags);
     __xstat XSTAT (version, path, status) path status: Stat, syscall!(sys::NEWFSTATAT, HERE, path, status, 0);
     __xstat64 XSTAT64 (version, path, status) path status: Stat, syscall!(sys::NEWFSTATAT, HERE, path, status, 0);
+    __lxstat LXSTAT (version, path, status) path status: Stat,
+        syscall!(sys::NEWFSTATAT, HERE, path, status, NOFOLLOW);
+    __lxstat64 LXSTAT64 (version, path, status) path status: Stat,
+        syscall!(sys::NEWFSTATAT, HERE, path, status, NOFOLLOW);
     __fxstatat FXSTATAT (version, directory, path, status, flags) path status: Stat,
         syscall!(sys::NEWFSTATAT, directory, path, status, flags);
     __fxstatat64 FXSTATAT64 (version, directory, path, status, flags) path status: Stat,

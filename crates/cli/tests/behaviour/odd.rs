@@ -94,6 +94,7 @@ fn what_a_program_gives_up_its_stub_gives_up() {
         ("groups", "no new privileges 1, filters 2"),
         ("filter", "no new privileges 1, filters 2"),
         ("privileges", "no new privileges 1, filters 0"),
+        ("landlock", "no new privileges 1, filters 2"),
     ] {
         let line = format!("./program {what}");
         let Some(plain) = plainly(&bench, &line) else { continue };

@@ -1,9 +1,10 @@
 // Gives up rights after a part of it was paged out; then prints the rights of its threads. "groups" gives up groups, "filter"
-// system calls, "privileges" those of programs that it starts.
+// system calls, "privileges" those of programs that it starts, "landlock" the making of directories.
 #include "pages.h"
 #include <grp.h>
 #include <dirent.h>
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -19,6 +20,16 @@ static void give_up(const char *what) {
         return;
     }
     MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    if (!strcmp(what, "landlock")) {
+        struct landlock_ruleset_attr rules = {.handled_access_fs = LANDLOCK_ACCESS_FS_MAKE_DIR};
+        int set = syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0);
+        if (set < 0) {
+            printf("landlock: %s\n", strerror(errno));
+            exit(REFUSED);
+        }
+        MUST(syscall(SYS_landlock_restrict_self, set, 0));
+        return;
+    }
     if (strcmp(what, "filter")) return;
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
