@@ -75,7 +75,7 @@ def commands(ctx):
 
 
 def cache(name, threshold=50):
-    return f"sizing.pool_permille={CACHES[name]}", f"replacement.threshold_percent={threshold}", "swap_format.synchronous=0"
+    return f"sizing.pool_permille={CACHES[name]}", f"replacement.threshold_percent={threshold}"
 
 
 def cells(ctx):
@@ -207,8 +207,9 @@ DISCUSSION = (
     " many pages plain swap writes at once. Simulated with the four of Linux 2.0, programs of one process gain 1.6 to 2.6; if it writes"
     " 32, 0.9 to 1.4. The printed 0.96 of fft and 1.2 to 2.1 of most others are between these. Small thresholds cost time, as printed."
     " What several processes gain depends on how far one of them comes while the others wait for the disk, and so on how long they"
-    " compute, which the paper does not say. Live, a write costs next to nothing: nobody waits for it, and neighbours are written"
-    " together with plain swap as well. What is left of the gain there is what the cache answers itself."
+    " compute, which the paper does not say. Live, a write costs no seek. Plain swap writes neighbours together as well, while the"
+    " programs go on; with the cache, a program that needs room waits for each write (rule 12). What is left of the gain there is"
+    " what the cache answers itself."
 )
 WORKLOADS = (
     (
@@ -253,22 +254,19 @@ DEVIATIONS = (
         " about the same, but that of disk / fault is not: a fault costs 10 to 20 us here, and bounds every gain."
     ),
     (
-        "Two CPUs, and compression and writing in threads of their own. A process waits for a cleaning only when it"
-        " needs room: `swap_format.synchronous=0`, against rule 12."
+        "Two CPUs, and compression and writing in threads of their own. A process that needs room waits until the"
+        " writes of a cleaning have ended, as in rule 12; others go on."
     ),
 )
 READS = (
     "The published gain is that of the writes: each page-out of Linux 2.0 was a seek of its own, in the way of the reads that"
-    " programs wait for. Plain swap here writes 128 KiB at a time, beside the reads and without seeks. Reads stay: the cache holds"
-    " little of what comes back, and each page read is one read of 4 KiB in both."
+    " programs wait for. Plain swap here writes 128 KiB at a time, beside the reads and without seeks, and nobody waits for it. With"
+    " the cache, a program that needs room waits for each write (rule 12). Reads stay: the cache holds little of what comes back, and"
+    " each page read is one read of 4 KiB in both."
 )
 CROWDED = (
     "Several processes wait less for reads, since others run meanwhile, and want the CPU time that evictions and LZO take (sort x6"
     " {speedup(sort6)}, xanim x4 {speedup(xanim4)}). "
-)
-NOBODY_WAITS = (
-    "Nobody waits for a cleaning, which is written while others go on (the paper planned that: rule 12), and small writes cost"
-    " no seek; so the threshold moves little but how long pages can be had from the cache."
 )
 EXPLAINED = {
     "fft": (
@@ -283,7 +281,7 @@ EXPLAINED = {
         "4 MB is 7 % of the budget. What sort swaps compresses to {ratio(sort)} and what xanim swaps to {ratio(xanim)}, so that the"
         " cache holds two to four times what it takes, and the more hits outweigh that."
     ),
-    "low-threshold": NOBODY_WAITS,
-    "high-threshold-one": NOBODY_WAITS,
-    "high-threshold-several": NOBODY_WAITS,
+    "low-threshold": "A program that needs room waits for each write (rule 12). A small threshold makes more of them, with fewer bytes.",
+    "high-threshold-one": "The process waits for all of the writes, long or short. Long ones are fewer.",
+    "high-threshold-several": "Seeks cost nothing here, and a device that writes answers reads as well: a long write keeps others little.",
 }
